@@ -1,0 +1,37 @@
+package main
+
+import (
+	_ "github.com/coreos/go-systemd/v22/dbus"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/pkg/errors"
+	_ "github.com/rogpeppe/go-internal/testscript"
+	_ "github.com/spf13/cobra"
+	_ "go.uber.org/goleak"
+	_ "gopkg.in/evanphx/json-patch.v4"
+	_ "k8s.io/api/apps/v1"
+	_ "k8s.io/api/core/v1"
+	_ "k8s.io/api/rbac/v1"
+	_ "k8s.io/apimachinery/pkg/util/strategicpatch"
+	_ "k8s.io/apimachinery/pkg/util/version"
+	_ "k8s.io/cli-runtime/pkg/printers"
+	_ "k8s.io/client-go/dynamic"
+	_ "k8s.io/client-go/rest"
+	_ "k8s.io/client-go/tools/clientcmd"
+	_ "k8s.io/cluster-bootstrap/token/api"
+	_ "k8s.io/cluster-bootstrap/token/jws"
+	_ "k8s.io/cluster-bootstrap/token/util"
+	_ "k8s.io/component-base/version"
+	_ "k8s.io/cri-api/pkg/apis/runtime/v1"
+	_ "k8s.io/cri-client/pkg"
+	_ "k8s.io/kube-proxy/config/v1alpha1"
+	_ "k8s.io/kubelet/config/v1beta1"
+	_ "sigs.k8s.io/yaml"
+	_ "golang.org/x/sys/unix"
+	_ "golang.org/x/sync/errgroup"
+	_ "github.com/vishvananda/netlink"
+	_ "golang.org/x/term"
+	_ "golang.org/x/net/http/httpproxy"
+	_ "go.yaml.in/yaml/v3"
+)
+
+func main() {}

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster is what a phase may do to the Kubernetes API, said as
+// intents. Connect returns the real thing, NewPlan one that only records.
+package cluster
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Object is any typed object of the API with its apiVersion and kind set.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Cluster is everything that a phase may ask of or do to the API. Each method
+// retries what can pass (conflict, 429, 5xx, connection lost) until its
+// context ends, and never a 401 or 403. Errors name the object and the verb.
+type Cluster interface {
+	// Ready waits until the API server answers /readyz with 200. The error
+	// after the deadline carries the last answer.
+	Ready(ctx context.Context) error
+	// EnsureAdmin makes sure that the administrators' group may administrate:
+	// the binding kubeadm:cluster-admins is created with super-admin.conf
+	// where admin.conf is not allowed to yet. It does so once in its life.
+	EnsureAdmin(ctx context.Context) error
+	// Ensure makes the API hold each object: creates what is missing, updates
+	// what differs in a field that is set here, leaves the rest alone. The
+	// objects must not depend on each other; they are written side by side.
+	Ensure(ctx context.Context, objs ...Object) error
+	// EnsureAbsent deletes the object; a missing one is no error.
+	EnsureAbsent(ctx context.Context, obj Object) error
+	// Get fills obj, whose name and namespace are set. found is false where
+	// there is no such object.
+	Get(ctx context.Context, obj Object) (found bool, err error)
+	// Secrets lists the Secrets of a namespace that match a field selector.
+	Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error)
+	// MarkNode waits for the Node and adds labels, taints and annotations that
+	// are not there yet.
+	MarkNode(ctx context.Context, name string, mark Mark) error
+}
+
+// Mark is what MarkNode adds to a Node.
+type Mark struct {
+	Labels      map[string]string
+	Annotations map[string]string
+	Taints      []corev1.Taint
+}

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// What follows from a Node's fields. All of it assumes a validated Node.
+
+// ServiceSubnets returns the service networks, the primary family first.
+func (n *Node) ServiceSubnets() []netip.Prefix { return prefixes(n.Cluster.Networking.ServiceSubnet) }
+
+// PodSubnets returns the pod networks, the primary family first; none when the
+// user named none.
+func (n *Node) PodSubnets() []netip.Prefix { return prefixes(n.Cluster.Networking.PodSubnet) }
+
+// APIServiceIP is the address of the Service default/kubernetes: the first of
+// the primary service network.
+func (n *Node) APIServiceIP() netip.Addr { return nthAddress(n.ServiceSubnets()[0], 1) }
+
+// ClusterDNSIPs are the addresses that the DNS Service may have, one for each
+// service network, the tenth of each.
+func (n *Node) ClusterDNSIPs() []netip.Addr {
+	var ips []netip.Addr
+	for _, p := range n.ServiceSubnets() {
+		ips = append(ips, nthAddress(p, 10))
+	}
+	return ips
+}
+
+// Endpoint is the host:port by which the cluster's API is reached: the
+// control plane endpoint where there is one, or this node's.
+func (n *Node) Endpoint() string {
+	host, port := n.EndpointHost()
+	if host == "" {
+		return n.LocalEndpoint()
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+// EndpointHost splits the control plane endpoint; an endpoint without a port
+// gets this node's. The host is empty where there is no endpoint.
+func (n *Node) EndpointHost() (host string, port int32) {
+	endpoint := n.Cluster.ControlPlaneEndpoint
+	if endpoint == "" {
+		return "", 0
+	}
+	host, text, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		return strings.Trim(endpoint, "[]"), n.BindPort
+	}
+	p, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return host, n.BindPort
+	}
+	return host, int32(p)
+}
+
+// LocalEndpoint is the host:port of this node's own API server.
+func (n *Node) LocalEndpoint() string {
+	return net.JoinHostPort(n.AdvertiseAddress.String(), strconv.Itoa(int(n.BindPort)))
+}
+
+func prefixes(list string) []netip.Prefix {
+	var out []netip.Prefix
+	for s := range strings.SplitSeq(list, ",") {
+		if p, err := netip.ParsePrefix(strings.TrimSpace(s)); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// nthAddress returns the address n places behind the first of p.
+func nthAddress(p netip.Prefix, n int) netip.Addr {
+	a := p.Masked().Addr()
+	for range n {
+		a = a.Next()
+	}
+	return a
+}

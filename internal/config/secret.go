@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+const redacted = "[redacted]"
+
+// Secret holds a value that no verb of fmt, no encoder and no log prints. Only
+// Reveal gives it away, so a search for that word finds every place that does.
+type Secret struct{ value string }
+
+var (
+	_ fmt.Formatter  = Secret{}
+	_ json.Marshaler = Secret{}
+)
+
+// NewSecret wraps value.
+func NewSecret(value string) Secret { return Secret{value} }
+
+// Reveal returns the value itself.
+func (s Secret) Reveal() string { return s.value }
+
+// IsZero tells whether there is no value.
+func (s Secret) IsZero() bool { return s.value == "" }
+
+// Format prints a placeholder for every verb, %#v and %+v among them.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// MarshalJSON encodes a placeholder.
+func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }

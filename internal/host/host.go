@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package host is what a phase may do to this host: files, systemd units, the
+// container runtime, and the facts that checks ask for.
+//
+// Real works on the host. Overlay (plan.go) wraps any Host for a dry run: it
+// answers reads from what the run has written so far, then from the host, and
+// records each action in order.
+package host
+
+import (
+	"context"
+	"io/fs"
+	"net/netip"
+	"time"
+)
+
+// Host is everything that a phase may ask of or do to the node it runs on.
+type Host interface {
+	Files
+	Units
+	Runtime
+	Facts
+}
+
+// Files reads and changes files. Every path is absolute.
+type Files interface {
+	// ReadFile returns the whole file. A missing one is fs.ErrNotExist.
+	ReadFile(path string) ([]byte, error)
+	// Lstat describes path itself, without following a symlink.
+	Lstat(path string) (fs.FileInfo, error)
+	// ReadDir lists a folder, sorted by name. A missing one is fs.ErrNotExist.
+	ReadDir(path string) ([]fs.DirEntry, error)
+
+	// WriteFile makes path hold data with mode. It leaves a file alone that
+	// already has both, and tells whether it changed anything. The change is
+	// atomic and durable: a new inode that never had a wider mode, fsync,
+	// rename, fsync of the folder. A path that is a symlink or not a regular
+	// file is an error.
+	WriteFile(path string, data []byte, mode fs.FileMode) (changed bool, err error)
+	// WriteSecret is WriteFile with mode 0600, for what a plan must not show:
+	// private keys and kubeconfigs that hold one.
+	WriteSecret(path string, data []byte) (changed bool, err error)
+	// EnsureDir makes path a folder with mode, its parents 0755. A folder
+	// that exists keeps its mode unless it is wider than mode.
+	EnsureDir(path string, mode fs.FileMode) error
+	// Remove deletes one file or empty folder; a missing one is no error.
+	Remove(path string) error
+}
+
+// Units asks systemd. Each method returns once the job has ended. Errors are
+// *UnitError, or say that the bus cannot be reached.
+type Units interface {
+	// Unit returns what systemd knows of a unit. A unit that does not exist
+	// has LoadState "not-found" and is no error.
+	Unit(ctx context.Context, name string) (UnitState, error)
+	ReloadUnits(ctx context.Context) error
+	EnableUnit(ctx context.Context, name string) error
+	StartUnit(ctx context.Context, name string) error
+	StopUnit(ctx context.Context, name string) error
+	RestartUnit(ctx context.Context, name string) error
+}
+
+// UnitState is a unit as systemd reports it, in systemd's own words.
+type UnitState struct {
+	LoadState     string // loaded, not-found, masked, ...
+	ActiveState   string // active, activating, failed, inactive, ...
+	SubState      string // running, auto-restart, dead, ...
+	UnitFileState string // enabled, disabled, masked, ... ; empty if not loaded
+	Result        string // success, exit-code, ...
+	Restarts      uint32 // automatic restarts so far
+	MainPID       uint32
+	ActiveSince   time.Time // zero if never
+}
+
+// Runtime asks the container runtime over CRI, at a socket such as
+// unix:///run/containerd/containerd.sock.
+type Runtime interface {
+	RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error)
+	ImagePresent(ctx context.Context, socket, image string) (bool, error)
+	// PullImage asks the runtime to pull; it is the only thing here that may
+	// use the network, and it is the runtime that does.
+	PullImage(ctx context.Context, socket, image string) error
+}
+
+// RuntimeInfo is what the runtime says of itself.
+type RuntimeInfo struct {
+	Name, Version, APIVersion string
+	Ready                     bool   // RuntimeReady condition
+	Reason                    string // of not being ready
+	CgroupDriver              string // systemd or cgroupfs; empty if the runtime does not say
+}
+
+// Facts tells what kind of host this is. Nothing here changes anything.
+type Facts interface {
+	Hostname() (string, error)
+	// EffectiveUID is the user that this process acts as; 0 is root.
+	EffectiveUID() int
+	NumCPU() int
+	// MemoryBytes is the size of the physical memory.
+	MemoryBytes() (uint64, error)
+	// Swap lists the active swap areas.
+	Swap() ([]string, error)
+	// LookPath finds an executable like the shell would.
+	LookPath(name string) (string, error)
+	// Addresses lists the addresses of all interfaces.
+	Addresses() ([]netip.Addr, error)
+	// DefaultAddress is the source address of packets to the default gateway
+	// of one IP family; the zero Addr if there is no such route.
+	DefaultAddress(ipv6 bool) (netip.Addr, error)
+	// Routes lists the destinations of the host's routing tables (main), the
+	// default routes left out.
+	Routes() ([]Route, error)
+	// PortFree tries to listen on a TCP port of all addresses.
+	PortFree(port int) error
+	// LookupHost resolves a name with the host's resolver.
+	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
+	// ProgramVersion runs `path --version` and returns its output, trimmed.
+	ProgramVersion(ctx context.Context, path string) (string, error)
+	// KernelRelease is uname -r.
+	KernelRelease() (string, error)
+	// ProxyFor returns the proxy that the environment names for a URL, empty
+	// for none.
+	ProxyFor(url string) (string, error)
+	// Probe does one HTTP GET and returns nil on 200. It is for health
+	// endpoints of this host.
+	Probe(ctx context.Context, p Probe) error
+	// Now is the host's clock.
+	Now() time.Time
+}
+
+// Route is one entry of the routing table.
+type Route struct {
+	Destination netip.Prefix
+	Interface   string
+}
+
+// Probe is one question to a health endpoint.
+type Probe struct {
+	URL string
+	// CA is the PEM bundle that the server's certificate must chain to. Empty
+	// means that any certificate will do: the components' loopback health
+	// endpoints have self-signed ones, and the answer carries nothing secret.
+	CA []byte
+	// ClientCert and ClientKey are PEM, empty for none.
+	ClientCert, ClientKey []byte
+}

@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ui tells people and scripts what a run does: progress to stderr,
+// results to stdout.
+package ui
+
+// UI is what a phase may say.
+type UI interface {
+	// Start opens a phase, perhaps inside of another. The function that it
+	// returns ends it with the phase's error.
+	Start(phase string) (end func(err error))
+	// Skip says that a phase is left out, and why.
+	Skip(phase, reason string)
+	// Printf says one line of progress in the current phase.
+	Printf(format string, args ...any)
+	// Warnf says one line that the operator should read.
+	Warnf(format string, args ...any)
+	// Result gives what a script wants, such as the join command, to stdout.
+	Result(text string)
+}
