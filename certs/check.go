@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/x509"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+// Check holds a certificate that exists already against its row. issuers are
+// the certificates of its CA's file; none for a CA, which may be any CA that
+// the user gives, self-signed or not. All faults are found, in one *Error.
+func Check(spec Spec, n *config.Node, pair Pair, issuers []*x509.Certificate, now time.Time) error {
+	faults := Faults(spec, pair, issuers, now)
+	if len(faults) == 0 {
+		return nil
+	}
+	cert := path.Join(n.Paths.PKI, spec.CertFile())
+	key := path.Join(n.Paths.PKI, spec.KeyFile())
+	failure := &Error{Spec: spec, Faults: faults, Where: cert}
+	switch {
+	case spec.IsCA():
+		failure.Advice = fmt.Sprintf("Put the right CA in %s and %s. A CA that is there is never replaced: "+
+			"all that it signed would be worthless.", cert, key)
+	case failure.Only(Expired):
+		failure.Advice = fmt.Sprintf("Run `slipway certs renew %s`.", spec.Name)
+	default:
+		failure.Advice = fmt.Sprintf("Delete %s and %s and run `slipway init phase certs %s` with the same "+
+			"configuration, or put the right files there.", cert, key, spec.Name)
+	}
+	return failure
+}
+
+// Faults is Check for a certificate wherever it is kept: what is wrong with it,
+// without the advice.
+func Faults(spec Spec, pair Pair, issuers []*x509.Certificate, now time.Time) []Fault {
+	var f faults
+	f.checkKey(pair)
+	f.checkTime(pair.Cert, now)
+	if spec.IsCA() {
+		f.checkCA(pair.Cert)
+		return f
+	}
+	f.checkUsages(spec, pair.Cert)
+	f.checkSANs(spec, pair.Cert)
+	f.checkSubject(spec, pair.Cert)
+	f.checkIssuer(spec, pair.Cert, issuers)
+	return f
+}
+
+type faults []Fault
+
+func (f *faults) has(kind Kind) bool {
+	return slices.ContainsFunc(*f, func(fault Fault) bool { return fault.Kind == kind })
+}
+
+func (f *faults) add(kind Kind, format string, args ...any) {
+	*f = append(*f, Fault{kind, fmt.Sprintf(format, args...)})
+}
+
+func (f *faults) checkKey(pair Pair) {
+	if weakness := weakKey(pair.Cert.PublicKey); weakness != "" {
+		f.add(WeakKey, "%s", weakness)
+	}
+	if pair.Key != nil && !samePublicKey(pair.Key.Public(), pair.Cert.PublicKey) {
+		f.add(KeyMismatch, "the private key belongs to another certificate")
+	}
+}
+
+func (f *faults) checkTime(cert *x509.Certificate, now time.Time) {
+	if now.Before(cert.NotBefore) {
+		f.add(NotYetValid, "it is not valid before %s, and this host's clock says %s",
+			stamp(cert.NotBefore), stamp(now))
+	}
+	if now.After(cert.NotAfter) {
+		f.add(Expired, "it expired at %s, and this host's clock says %s", stamp(cert.NotAfter), stamp(now))
+	}
+}
+
+func (f *faults) checkCA(cert *x509.Certificate) {
+	if !cert.BasicConstraintsValid || !cert.IsCA {
+		f.add(NotCA, "it is not the certificate of a CA (basic constraints lack CA:TRUE)")
+	}
+	if cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0 {
+		f.add(NotCA, "its key usage does not allow to sign certificates")
+	}
+}
+
+// checkUsages takes a certificate without a usage extension for one without
+// restrictions (RFC 5280, section 4.2.1.12).
+func (f *faults) checkUsages(spec Spec, cert *x509.Certificate) {
+	if cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
+		f.add(WrongUsage, "its key usage lacks digital signature, which TLS needs")
+	}
+	restricted := len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) > 0
+	if !restricted || slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageAny) {
+		return
+	}
+	for _, usage := range spec.Usages {
+		if !slices.Contains(cert.ExtKeyUsage, usage) {
+			f.add(WrongUsage, "its extended key usage lacks %s", usageNames[usage])
+		}
+	}
+}
+
+var usageNames = map[x509.ExtKeyUsage]string{
+	x509.ExtKeyUsageServerAuth: "server authentication",
+	x509.ExtKeyUsageClientAuth: "client authentication",
+}
+
+func (f *faults) checkSANs(spec Spec, cert *x509.Certificate) {
+	var missing []string
+	for _, name := range spec.DNSNames {
+		// A wildcard is itself no host name: it has to be there literally.
+		if !containsFold(cert.DNSNames, name) && cert.VerifyHostname(name) != nil {
+			missing = append(missing, name)
+		}
+	}
+	for _, ip := range spec.IPs {
+		if cert.VerifyHostname(ip.String()) != nil {
+			missing = append(missing, ip.String())
+		}
+	}
+	if len(missing) > 0 {
+		f.add(MissingSAN, "it is not valid for %s", strings.Join(missing, ", "))
+	}
+}
+
+// checkSubject applies to clients: the subject is who they are to the server.
+// The group system:masters may do everything, as whoever.
+func (f *faults) checkSubject(spec Spec, cert *x509.Certificate) {
+	if slices.Contains(spec.Usages, x509.ExtKeyUsageServerAuth) ||
+		slices.Contains(cert.Subject.Organization, "system:masters") {
+		return
+	}
+	if cert.Subject.CommonName != spec.CommonName {
+		f.add(WrongSubject, "its common name is %q, not %q", cert.Subject.CommonName, spec.CommonName)
+	}
+	for _, group := range spec.Organization {
+		if !slices.Contains(cert.Subject.Organization, group) {
+			f.add(WrongSubject, "its organization lacks %q", group)
+		}
+	}
+}
+
+func (f *faults) checkIssuer(spec Spec, cert *x509.Certificate, issuers []*x509.Certificate) {
+	var refusal error
+	for _, issuer := range issuers {
+		if refusal = cert.CheckSignatureFrom(issuer); refusal == nil {
+			f.checkConstraints(spec, cert, issuer)
+			return
+		}
+	}
+	f.add(WrongIssuer, "its CA %q did not sign it (its issuer is %q; %v)", spec.CA, cert.Issuer, refusal)
+}
+
+// checkConstraints asks what else a verifier asks (RFC 5280, section 6), at a
+// time when both certificates are valid: checkTime has its own word.
+func (f *faults) checkConstraints(spec Spec, cert, issuer *x509.Certificate) {
+	roots := x509.NewCertPool()
+	roots.AddCert(issuer)
+	at := cert.NotBefore
+	if issuer.NotBefore.After(at) {
+		at = issuer.NotBefore
+	}
+	usages := spec.Usages
+	if f.has(WrongUsage) {
+		usages = []x509.ExtKeyUsage{x509.ExtKeyUsageAny}
+	}
+	for _, usage := range usages {
+		_, err := cert.Verify(x509.VerifyOptions{
+			Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{usage},
+		})
+		if err != nil {
+			f.add(Restricted, "its CA %q does not allow it: %v", spec.CA, err)
+			return
+		}
+	}
+}
+
+// CheckServiceAccountPair checks that the public key file lets the API server
+// verify the tokens that it signs with the private key. A file of several
+// public keys is fine: tokens of earlier keys may still be in use.
+func CheckServiceAccountPair(key, pub []byte) error {
+	signer, err := ParseKey(key)
+	if err != nil {
+		return errors.Wrap(err, "the private key")
+	}
+	if weakness := weakKey(signer.Public()); weakness != "" {
+		return errors.Errorf("the private key: %s", weakness)
+	}
+	if _, ok := signer.Public().(ed25519.PublicKey); ok {
+		return errors.New("the private key: service account tokens are signed with RSA or ECDSA only")
+	}
+	list, err := ParsePublicKeys(pub)
+	if err != nil {
+		return errors.Wrap(err, "the public key")
+	}
+	for _, public := range list {
+		if samePublicKey(signer.Public(), public) {
+			return nil
+		}
+	}
+	return errors.New("the public key does not belong to the private key; " +
+		"delete the file of the public key and it will be made again from the private key")
+}
+
+// weakKey says why no component should use a key; empty for a good one. The
+// bounds are those of NIST SP 800-57 and of Go's TLS.
+func weakKey(public crypto.PublicKey) string {
+	switch key := public.(type) {
+	case *rsa.PublicKey:
+		if bits := key.N.BitLen(); bits < 2048 {
+			return fmt.Sprintf("its RSA key of %d bits is too weak; use 2048 or more", bits)
+		}
+	case *ecdsa.PublicKey:
+		if key.Curve == elliptic.P224() {
+			return "its ECDSA key is on P-224, which TLS does not know; use P-256 or P-384"
+		}
+	case ed25519.PublicKey:
+	default:
+		return "its key is of a kind that is not supported; use RSA or ECDSA"
+	}
+	return ""
+}
+
+func samePublicKey(a, b crypto.PublicKey) bool {
+	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && key.Equal(b)
+}
+
+func containsFold(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, name) })
+}
