@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeconfig
+
+import (
+	"crypto/x509"
+
+	"github.com/pkg/errors"
+	api "k8s.io/client-go/tools/clientcmd/api/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+// Build returns the file of a row: ca is all that the client trusts, client
+// the certificate and key that it shows.
+func Build(spec Spec, n *config.Node, ca []*x509.Certificate, client certs.Pair) ([]byte, error) {
+	key, err := certs.EncodeKey(client.Key)
+	if err != nil {
+		return nil, errors.Wrap(err, spec.File)
+	}
+	return encode(single(spec, n, ca, api.AuthInfo{
+		ClientCertificateData: certs.EncodeCerts(client.Cert),
+		ClientKeyData:         key,
+	}))
+}
+
+// BuildWithToken is Build for a client that shows a token.
+func BuildWithToken(spec Spec, n *config.Node, ca []*x509.Certificate, token config.Secret) ([]byte, error) {
+	return encode(single(spec, n, ca, api.AuthInfo{Token: token.Reveal()}))
+}
+
+// ClusterInfo returns the kubeconfig of the ConfigMap kube-public/cluster-info:
+// where the cluster is and whom to trust, for anybody, without a user.
+func ClusterInfo(server string, ca []*x509.Certificate) ([]byte, error) {
+	return encode(api.Config{
+		APIVersion: "v1",
+		Kind:       "Config",
+		Clusters:   []api.NamedCluster{{Cluster: clusterOf(server, ca)}},
+	})
+}
+
+// single has one cluster, one user and one context, named as everybody in the
+// field expects them: USER@CLUSTER.
+func single(spec Spec, n *config.Node, ca []*x509.Certificate, user api.AuthInfo) api.Config {
+	cluster := n.Cluster.ClusterName
+	context := spec.CommonName + "@" + cluster
+	return api.Config{
+		APIVersion:     "v1",
+		Kind:           "Config",
+		Clusters:       []api.NamedCluster{{Name: cluster, Cluster: clusterOf(spec.Server, ca)}},
+		AuthInfos:      []api.NamedAuthInfo{{Name: spec.CommonName, AuthInfo: user}},
+		Contexts:       []api.NamedContext{{Name: context, Context: api.Context{Cluster: cluster, AuthInfo: spec.CommonName}}},
+		CurrentContext: context,
+	}
+}
+
+func clusterOf(server string, ca []*x509.Certificate) api.Cluster {
+	return api.Cluster{Server: server, CertificateAuthorityData: certs.EncodeCerts(ca...)}
+}
+
+func encode(file api.Config) ([]byte, error) {
+	data, err := yaml.Marshal(file)
+	return data, errors.Wrap(err, "encoding a kubeconfig file")
+}
+
+// RotatableKubelet makes kubelet.conf use the file in which the kubelet keeps
+// its current client certificate and key, and drops the embedded ones, which
+// nobody renews. A file that does so already comes back as it is.
+func RotatableKubelet(data []byte, pemPath string) (rotatable []byte, changed bool, err error) {
+	file, err := parse(data)
+	if err != nil {
+		return nil, false, err
+	}
+	user := &file.AuthInfos[file.user].AuthInfo
+	if user.ClientCertificate == pemPath && user.ClientKey == pemPath &&
+		len(user.ClientCertificateData)+len(user.ClientKeyData) == 0 {
+		return data, false, nil
+	}
+	user.ClientCertificate, user.ClientKey = pemPath, pemPath
+	user.ClientCertificateData, user.ClientKeyData = nil, nil
+	rotatable, err = encode(file.Config)
+	return rotatable, err == nil, err
+}
