@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cluster is what a phase may do to the Kubernetes API, said as
-// intents. Connect returns the real thing, NewPlan one that only records.
+// intents. New returns the real thing, NewPlan one that only records.
 package cluster
 
 import (
@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Object is any typed object of the API with its apiVersion and kind set.
+// Object is any object of the API, of the kinds in kinds.go.
 type Object interface {
 	runtime.Object
 	metav1.Object
@@ -28,11 +28,16 @@ type Cluster interface {
 	Ready(ctx context.Context) error
 	// EnsureAdmin makes sure that the administrators' group may administrate:
 	// the binding kubeadm:cluster-admins is created with super-admin.conf
-	// where admin.conf is not allowed to yet. It does so once in its life.
+	// where admin.conf is not allowed to yet. It does so once in its life. It
+	// is the one method that waits for a 403 to pass: a server that is just
+	// starting, or has just got the binding, needs a moment to heed it.
 	EnsureAdmin(ctx context.Context) error
 	// Ensure makes the API hold each object: creates what is missing, updates
 	// what differs in a field that is set here, leaves the rest alone. The
 	// objects must not depend on each other; they are written side by side.
+	// What counts as different, and the exceptions, are told at change in
+	// diff.go: an existing Deployment, for one, keeps its replicas. An
+	// immutable field that differs is an error.
 	Ensure(ctx context.Context, objs ...Object) error
 	// EnsureAbsent deletes the object; a missing one is no error.
 	EnsureAbsent(ctx context.Context, obj Object) error
@@ -42,7 +47,7 @@ type Cluster interface {
 	// Secrets lists the Secrets of a namespace that match a field selector.
 	Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error)
 	// MarkNode waits for the Node and adds labels, taints and annotations that
-	// are not there yet.
+	// are not there yet. It never removes any.
 	MarkNode(ctx context.Context, name string, mark Mark) error
 }
 

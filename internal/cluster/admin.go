@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"io/fs"
+
+	"github.com/pkg/errors"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// adminsGroup is the group of admin.conf's user. Unlike system:masters, which
+// super-admin.conf has, it gets its rights from a binding and can lose them.
+const adminsGroup = "kubeadm:cluster-admins"
+
+func adminBinding() *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: adminsGroup},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: adminsGroup}},
+	}
+}
+
+// EnsureAdmin implements Cluster. When it returns nil, the API server has
+// taken notice of the binding.
+func (r *Real) EnsureAdmin(ctx context.Context) error {
+	r.adminMu.Lock()
+	defer r.adminMu.Unlock()
+	if r.adminDone {
+		return nil
+	}
+	admin, err := r.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	if err := r.bindAdmins(ctx, admin); err != nil {
+		return err
+	}
+	r.adminDone = true
+	return nil
+}
+
+func (r *Real) bindAdmins(ctx context.Context, admin *conn) error {
+	binding, err := want(adminBinding())
+	if err != nil {
+		return err
+	}
+	err = admin.ensure(ctx, usual, binding)
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	super, noSuper := r.dial(r.options.SuperAdmin)
+	switch {
+	case noSuper == nil:
+		if err := super.ensure(ctx, usual, binding); err != nil {
+			return err
+		}
+	case !errors.Is(noSuper, fs.ErrNotExist):
+		return noSuper
+	}
+	// Either the authorizer has yet to see the new binding, or, without
+	// super-admin.conf, one that has long been there: it may be just starting.
+	err = admin.ensure(ctx, orForbidden(policy{pollDelay, passes}, settleTime), binding)
+	if apierrors.IsForbidden(err) && noSuper != nil {
+		return errors.Wrapf(err, "%s, which could give %s its rights, is missing (make it with `slipway init phase kubeconfig super-admin`)",
+			r.options.SuperAdmin, r.options.Kubeconfig)
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"encoding/base64"
+	stdjson "encoding/json"
+	"path"
+	"reflect"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// kind says where objects of one kind live in the API. The table is short and
+// fixed, so that nothing has to be discovered first.
+type kind struct {
+	apiVersion, name, plural string
+	namespaced               bool
+}
+
+var kinds = []kind{
+	{"v1", "ConfigMap", "configmaps", true},
+	{"v1", "Secret", "secrets", true},
+	{"v1", "ServiceAccount", "serviceaccounts", true},
+	{"v1", "Service", "services", true},
+	{"v1", "Pod", "pods", true},
+	{"v1", "Node", "nodes", false},
+	{"v1", "Namespace", "namespaces", false},
+	{"apps/v1", "DaemonSet", "daemonsets", true},
+	{"apps/v1", "Deployment", "deployments", true},
+	{"rbac.authorization.k8s.io/v1", "Role", "roles", true},
+	{"rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", true},
+	{"rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false},
+	{"rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false},
+	{"certificates.k8s.io/v1", "CertificateSigningRequest", "certificatesigningrequests", false},
+}
+
+// collection is the path under which the API lists objects of this kind.
+func (k kind) collection(namespace string) string {
+	root := "/apis/" + k.apiVersion
+	if k.apiVersion == "v1" {
+		root = "/api/v1"
+	}
+	if k.namespaced {
+		return path.Join(root, "namespaces", namespace, k.plural)
+	}
+	return path.Join(root, k.plural)
+}
+
+// ref names one object.
+type ref struct {
+	kind            kind
+	namespace, name string
+}
+
+func (r ref) path() string { return r.kind.collection(r.namespace) + "/" + r.name }
+
+func (r ref) String() string { return r.kind.name + " " + path.Join(r.namespace, r.name) }
+
+// refOf finds an object's place. An object without apiVersion and kind, as Go
+// literals often are, is known by its type's name.
+func refOf(obj Object) (ref, error) {
+	apiVersion, name := obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
+	if name == "" {
+		name = reflect.Indirect(reflect.ValueOf(obj)).Type().Name()
+	}
+	k, err := kindOf(apiVersion, name)
+	if err != nil {
+		return ref{}, err
+	}
+	if _, typed := obj.(*corev1.Secret); k.name == "Secret" && !typed {
+		return ref{}, errors.Errorf("a Secret must be a *corev1.Secret, or a plan would not know what to hide in a %T", obj)
+	}
+	r := ref{kind: k, namespace: obj.GetNamespace(), name: obj.GetName()}
+	switch {
+	case r.name == "":
+		return ref{}, errors.Errorf("a %s without a name cannot be sent to the API", name)
+	case k.namespaced && r.namespace == "":
+		return ref{}, errors.Errorf("%s has no namespace", r)
+	case !k.namespaced && r.namespace != "":
+		return ref{}, errors.Errorf("%s: objects of this kind belong to no namespace", r)
+	}
+	return r, nil
+}
+
+// kindOf looks in the table; an empty apiVersion matches any.
+func kindOf(apiVersion, name string) (kind, error) {
+	for _, k := range kinds {
+		if k.name == name && (apiVersion == "" || apiVersion == k.apiVersion) {
+			return k, nil
+		}
+	}
+	return kind{}, errors.Errorf("objects of kind %s, apiVersion %q, are not in the table of internal/cluster/kinds.go", name, apiVersion)
+}
+
+// wanted is an object as it shall be: the fields that the caller set and that
+// are the caller's to set.
+type wanted struct {
+	ref
+	fields map[string]any
+}
+
+// want reads an object's set fields. What belongs to the server (status,
+// resourceVersion and the like) is left out, so that an object that was read
+// from the API can be changed and ensured.
+func want(obj Object) (wanted, error) {
+	r, err := refOf(obj)
+	if err != nil {
+		return wanted{}, err
+	}
+	data, err := stdjson.Marshal(obj)
+	if err != nil {
+		return wanted{}, errors.Wrapf(err, "encode %s", r)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return wanted{}, errors.Wrapf(err, "decode %s", r)
+	}
+	fields["apiVersion"], fields["kind"] = r.kind.apiVersion, r.kind.name
+	delete(fields, "status")
+	if meta, ok := fields["metadata"].(map[string]any); ok {
+		for _, field := range []string{"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"} {
+			delete(meta, field)
+		}
+	}
+	foldStringData(fields)
+	return wanted{ref: r, fields: fields}, nil
+}
+
+// foldStringData does what the server does with a Secret's write-only field:
+// its values go to data, and win there.
+func foldStringData(fields map[string]any) {
+	text, ok := fields["stringData"].(map[string]any)
+	if !ok {
+		return
+	}
+	data, ok := fields["data"].(map[string]any)
+	if !ok {
+		data = map[string]any{}
+	}
+	for key, value := range text {
+		data[key] = base64.StdEncoding.EncodeToString([]byte(value.(string)))
+	}
+	fields["data"] = data
+	delete(fields, "stringData")
+}

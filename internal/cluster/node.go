@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// MarkNode implements Cluster. A label or annotation with another value, and a
+// taint of the same key and effect with another value, get the value of mark.
+func (r *Real) MarkNode(ctx context.Context, name string, mark Mark) error {
+	node, err := refOf(newNode(name))
+	if err != nil {
+		return err
+	}
+	c, err := r.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := r.orTimeout(ctx)
+	defer cancel()
+	return c.advise(retry(ctx, policy{pollDelay, passes}, func(ctx context.Context) error {
+		return c.mark(ctx, node, mark)
+	}))
+}
+
+func newNode(name string) *corev1.Node {
+	n := &corev1.Node{}
+	n.APIVersion, n.Kind, n.Name = "v1", "Node", name
+	return n
+}
+
+func (c *conn) mark(ctx context.Context, node ref, mark Mark) error {
+	data, found, err := c.read(ctx, node)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return notYetError{errors.Errorf("%s is not registered: its kubelet does that once it reaches the API server; `journalctl -u kubelet` shows what keeps it", node)}
+	}
+	var live corev1.Node
+	if err := json.Unmarshal(data, &live); err != nil {
+		return errors.Wrapf(err, "get %s: decode the answer", node)
+	}
+	patch := markPatch(&live, mark)
+	if patch == nil {
+		return nil
+	}
+	_, err = c.do(ctx, request{method: http.MethodPatch, path: node.path(), contentType: contentMergePatch, body: patch})
+	return errors.Wrapf(err, "patch %s", node)
+}
+
+// markPatch returns a JSON merge patch (RFC 7396) with what live lacks of
+// mark, or nil. The patch insists on live's resource version only where it
+// replaces a list: the kubelet writes its Node all the time.
+func markPatch(live *corev1.Node, mark Mark) map[string]any {
+	meta, patch := map[string]any{}, map[string]any{}
+	if labels := missing(live.Labels, mark.Labels); len(labels) > 0 {
+		meta["labels"] = labels
+	}
+	if annotations := missing(live.Annotations, mark.Annotations); len(annotations) > 0 {
+		meta["annotations"] = annotations
+	}
+	if taints := withTaints(live.Spec.Taints, mark.Taints); !slices.Equal(taints, live.Spec.Taints) {
+		patch["spec"] = map[string]any{"taints": taints}
+		meta["resourceVersion"] = live.ResourceVersion
+	}
+	if len(meta) == 0 {
+		return nil
+	}
+	patch["metadata"] = meta
+	return patch
+}
+
+func missing(have, wanted map[string]string) map[string]string {
+	lacking := maps.Clone(wanted)
+	maps.DeleteFunc(lacking, func(key, value string) bool {
+		had, ok := have[key]
+		return ok && had == value
+	})
+	return lacking
+}
+
+// withTaints adds taints to those that are there. A Node has one taint for
+// each pair of key and effect.
+func withTaints(have, wanted []corev1.Taint) []corev1.Taint {
+	taints := slices.Clone(have)
+	for _, taint := range wanted {
+		i := slices.IndexFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
+		switch {
+		case i < 0:
+			taints = append(taints, taint)
+		case taints[i].Value != taint.Value:
+			taints[i].Value = taint.Value
+		}
+	}
+	return taints
+}

@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+)
+
+// Verb is what an Action does.
+type Verb string
+
+// The verbs, in the words of a plan.
+const (
+	VerbWait   Verb = "wait"   // until the API server is ready
+	VerbEnsure Verb = "ensure" // create, or update where it differs
+	VerbDelete Verb = "delete" // if it is there
+	VerbMark   Verb = "mark"   // add the object's labels, annotations, taints
+)
+
+// Action is one intent of a dry run.
+type Action struct {
+	Verb            Verb
+	Kind            string // empty for VerbWait
+	Namespace, Name string
+	// Object is what would be written, without anything secret; nil for
+	// VerbWait and VerbDelete. It belongs to whoever gets the Action.
+	Object Object
+}
+
+// Plan is a Cluster that writes nothing: it records what would be done.
+type Plan struct {
+	record func(Action)
+	live   Cluster
+
+	mu      sync.Mutex
+	admin   bool
+	objects map[planKey]Object // nil for one that was deleted
+	order   []planKey
+}
+
+type planKey struct{ kind, namespace, name string }
+
+var _ Cluster = (*Plan)(nil)
+
+// NewPlan returns a Cluster for a dry run. It hands each intent to record, in
+// order. Reads see what this run has written; then they ask live, or see an
+// empty cluster where live is nil, so that nothing touches the network.
+func NewPlan(record func(Action), live Cluster) *Plan {
+	return &Plan{record: record, live: live, objects: map[planKey]Object{}}
+}
+
+// Ready implements Cluster.
+func (p *Plan) Ready(context.Context) error {
+	p.record(Action{Verb: VerbWait, Name: "/readyz"})
+	return nil
+}
+
+// EnsureAdmin implements Cluster.
+func (p *Plan) EnsureAdmin(ctx context.Context) error {
+	p.mu.Lock()
+	done := p.admin
+	p.admin = true
+	p.mu.Unlock()
+	if done {
+		return nil
+	}
+	return p.Ensure(ctx, adminBinding())
+}
+
+// Ensure implements Cluster. The objects are recorded as they are listed.
+func (p *Plan) Ensure(_ context.Context, objs ...Object) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, obj := range objs {
+		r, err := refOf(obj)
+		if err != nil {
+			return err
+		}
+		p.put(r, copyOf(obj))
+		p.record(Action{VerbEnsure, r.kind.name, r.namespace, r.name, redact(copyOf(obj))})
+	}
+	return nil
+}
+
+func (p *Plan) put(r ref, obj Object) {
+	key := planKey{r.kind.name, r.namespace, r.name}
+	if _, known := p.objects[key]; !known {
+		p.order = append(p.order, key)
+	}
+	p.objects[key] = obj
+}
+
+// EnsureAbsent implements Cluster.
+func (p *Plan) EnsureAbsent(_ context.Context, obj Object) error {
+	r, err := refOf(obj)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.put(r, nil)
+	p.record(Action{Verb: VerbDelete, Kind: r.kind.name, Namespace: r.namespace, Name: r.name})
+	return nil
+}
+
+// Get implements Cluster.
+func (p *Plan) Get(ctx context.Context, obj Object) (found bool, err error) {
+	r, err := refOf(obj)
+	if err != nil {
+		return false, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	written, known := p.objects[planKey{r.kind.name, r.namespace, r.name}]
+	switch {
+	case !known && p.live != nil:
+		return p.live.Get(ctx, obj)
+	case written == nil:
+		return false, nil
+	}
+	from, to := reflect.ValueOf(copyOf(written)), reflect.ValueOf(obj)
+	if from.Type() != to.Type() {
+		return false, errors.Errorf("get %s: it was written as %T and is read as %T", r, written, obj)
+	}
+	to.Elem().Set(from.Elem())
+	return true, nil
+}
+
+// Secrets implements Cluster.
+func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error) {
+	selector, err := fields.ParseSelector(fieldSelector)
+	if err != nil {
+		return nil, errors.Wrapf(err, "list Secrets of %s", namespace)
+	}
+	var secrets []corev1.Secret
+	if p.live != nil {
+		if secrets, err = p.live.Secrets(ctx, namespace, fieldSelector); err != nil {
+			return nil, err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	secrets = slices.DeleteFunc(secrets, func(s corev1.Secret) bool {
+		_, known := p.objects[planKey{"Secret", s.Namespace, s.Name}]
+		return known
+	})
+	for _, key := range p.order {
+		s, ok := p.objects[key].(*corev1.Secret)
+		if ok && s.Namespace == namespace && selector.Matches(fields.Set{"metadata.name": s.Name, "type": string(s.Type)}) {
+			secrets = append(secrets, *s.DeepCopy())
+		}
+	}
+	return secrets, nil
+}
+
+// MarkNode implements Cluster.
+func (p *Plan) MarkNode(_ context.Context, name string, mark Mark) error {
+	node := newNode(name)
+	node.Labels, node.Annotations = maps.Clone(mark.Labels), maps.Clone(mark.Annotations)
+	node.Spec.Taints = slices.Clone(mark.Taints)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.record(Action{Verb: VerbMark, Kind: "Node", Name: name, Object: node})
+	return nil
+}
+
+// copyOf copies an object, a Secret as the server would keep it: with all of
+// its values in Data.
+func copyOf(obj Object) Object {
+	c := obj.DeepCopyObject().(Object)
+	s, ok := c.(*corev1.Secret)
+	if !ok || len(s.StringData) == 0 {
+		return c
+	}
+	if s.Data == nil {
+		s.Data = map[string][]byte{}
+	}
+	for key, value := range s.StringData {
+		s.Data[key] = []byte(value)
+	}
+	s.StringData = nil
+	return c
+}
+
+// redacted stands for a Secret's value in a plan. It does not tell the length,
+// which nobody needs.
+const redacted = "<redacted>"
+
+// redact takes the values out of a copy of a Secret. The placeholders are in
+// StringData, where they can be read.
+func redact(obj Object) Object {
+	s, ok := obj.(*corev1.Secret)
+	if !ok {
+		return obj
+	}
+	s.StringData = map[string]string{}
+	for key := range s.Data {
+		s.StringData[key] = redacted
+	}
+	s.Data = nil
+	return s
+}

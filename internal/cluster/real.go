@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// Options say how to reach the API.
+type Options struct {
+	// Kubeconfig is the path of admin.conf, or of what the user gave for it.
+	Kubeconfig string
+	// SuperAdmin is the path of super-admin.conf. The file may be missing.
+	SuperAdmin string
+	// ReadFile reads both, when they are first needed: earlier phases write
+	// them. A missing file is fs.ErrNotExist.
+	ReadFile func(path string) ([]byte, error)
+	// Endpoint, host:port, is asked instead of the server that the
+	// kubeconfig names; empty means that one. It is for this node's own API
+	// server, which is up before a load balancer sends anything to it. Its
+	// certificate must be valid for host.
+	Endpoint string
+	// Timeout bounds one call, all of its tries included (the configuration's
+	// timeouts.kubernetesAPICall). Ready and MarkNode wait for as long as
+	// their context says, and this long if it has no deadline.
+	Timeout time.Duration
+}
+
+// Real is the API of a real cluster. It connects when it is first used. Its
+// methods may be called side by side.
+type Real struct {
+	options Options
+
+	mu    sync.Mutex
+	admin *conn
+
+	adminMu   sync.Mutex // held while EnsureAdmin works
+	adminDone bool
+}
+
+var _ Cluster = (*Real)(nil)
+
+// New returns the API that o leads to. It reads and sends nothing yet.
+func New(o Options) *Real { return &Real{options: o} }
+
+// sideBySide is how many objects are written at the same time. The API
+// server's flow control gives one client about as many seats.
+const sideBySide = 8
+
+// settleTime is how long an error that looks final may last in a cluster that
+// is only starting: its authorizer learns its first rules, an earlier API
+// server lets go of its port.
+const settleTime = 10 * time.Second
+
+// connect returns the administrator's connection.
+func (r *Real) connect() (*conn, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.admin == nil {
+		c, err := r.dial(r.options.Kubeconfig)
+		if err != nil {
+			return nil, err
+		}
+		r.admin = c
+	}
+	return r.admin, nil
+}
+
+func (r *Real) dial(path string) (*conn, error) {
+	data, err := r.options.ReadFile(path)
+	if err != nil {
+		return nil, errors.Wrapf(err, "read kubeconfig %s", path)
+	}
+	return dial(path, data, r.options.Endpoint)
+}
+
+// Ready implements Cluster. It goes on through every error that a starting API
+// server may give; one that looks final must last before it ends the wait.
+func (r *Real) Ready(ctx context.Context) error {
+	c, err := r.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := r.orTimeout(ctx)
+	defer cancel()
+	waiting := untilSettled(policy{pollDelay, passes}, settleTime)
+	err = retry(ctx, waiting, func(ctx context.Context) error {
+		_, err := c.do(ctx, request{method: http.MethodGet, path: "/readyz", query: url.Values{"verbose": {""}}})
+		return errors.Wrapf(err, "the API server at %s is not ready", c.base.Host)
+	})
+	return c.advise(err)
+}
+
+// orTimeout leaves a context with a deadline as it is.
+func (r *Real) orTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, r.options.Timeout)
+}
+
+// Ensure implements Cluster. The first error for good ends the other writes.
+func (r *Real) Ensure(ctx context.Context, objs ...Object) error {
+	var wants []wanted
+	for _, obj := range objs {
+		w, err := want(obj)
+		if err != nil {
+			return err
+		}
+		wants = append(wants, w)
+	}
+	c, err := r.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(sideBySide)
+	for _, w := range wants {
+		group.Go(func() error { return c.ensure(ctx, usual, w) })
+	}
+	return group.Wait()
+}
+
+// EnsureAbsent implements Cluster.
+func (r *Real) EnsureAbsent(ctx context.Context, obj Object) error {
+	what, err := refOf(obj)
+	if err != nil {
+		return err
+	}
+	return r.call(ctx, func(ctx context.Context, c *conn) error { return c.remove(ctx, what) })
+}
+
+// Get implements Cluster. Nothing of what obj held before is left in it.
+func (r *Real) Get(ctx context.Context, obj Object) (found bool, err error) {
+	what, err := refOf(obj)
+	if err != nil {
+		return false, err
+	}
+	var data []byte
+	err = r.call(ctx, func(ctx context.Context, c *conn) error {
+		data, found, err = c.read(ctx, what)
+		return err
+	})
+	if err != nil || !found {
+		return false, err
+	}
+	reflect.ValueOf(obj).Elem().SetZero()
+	return true, errors.Wrapf(json.Unmarshal(data, obj), "get %s: decode the answer", what)
+}
+
+// Secrets implements Cluster.
+func (r *Real) Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error) {
+	k, err := kindOf("v1", "Secret")
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.SecretList
+	err = r.call(ctx, func(ctx context.Context, c *conn) error {
+		data, err := c.do(ctx, request{
+			method: http.MethodGet, path: k.collection(namespace), query: url.Values{"fieldSelector": {fieldSelector}},
+		})
+		if err == nil {
+			err = json.Unmarshal(data, &list)
+		}
+		return errors.Wrapf(err, "list Secrets of %s where %s", namespace, fieldSelector)
+	})
+	return list.Items, err
+}
+
+// call runs op with the administrator's connection, within one budget.
+func (r *Real) call(ctx context.Context, op func(context.Context, *conn) error) error {
+	c, err := r.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	return c.advise(retry(ctx, usual, func(ctx context.Context) error { return op(ctx, c) }))
+}
