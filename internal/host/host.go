@@ -40,13 +40,19 @@ type Files interface {
 	// file is an error.
 	WriteFile(path string, data []byte, mode fs.FileMode) (changed bool, err error)
 	// WriteSecret is WriteFile with mode 0600, for what a plan must not show:
-	// private keys and kubeconfigs that hold one.
+	// private keys and kubeconfigs that hold one. A key that others have to
+	// read, because a component runs as a user of its own, goes through
+	// WriteFile with a wider mode; a plan knows it by its content.
 	WriteSecret(path string, data []byte) (changed bool, err error)
 	// EnsureDir makes path a folder with mode, its parents 0755. A folder
-	// that exists keeps its mode unless it is wider than mode.
+	// that exists keeps its mode unless it is wider than mode; one with the
+	// sticky bit, such as /tmp, is shared on purpose and keeps it always. A
+	// path that is a symlink or not a folder is an error.
 	EnsureDir(path string, mode fs.FileMode) error
 	// Remove deletes one file or empty folder; a missing one is no error.
 	Remove(path string) error
+	// Chown gives path to a user and a group; -1 leaves either as it is.
+	Chown(path string, uid, gid int) error
 }
 
 // Units asks systemd. Each method returns once the job has ended. Errors are
@@ -90,6 +96,7 @@ type RuntimeInfo struct {
 	Ready                     bool   // RuntimeReady condition
 	Reason                    string // of not being ready
 	CgroupDriver              string // systemd or cgroupfs; empty if the runtime does not say
+	SandboxImage              string // the pause image; empty if the runtime does not say
 }
 
 // Facts tells what kind of host this is. Nothing here changes anything.
@@ -112,7 +119,8 @@ type Facts interface {
 	// Routes lists the destinations of the host's routing tables (main), the
 	// default routes left out.
 	Routes() ([]Route, error)
-	// PortFree tries to listen on a TCP port of all addresses.
+	// PortFree tries to listen on a TCP port of all addresses. Where another
+	// process does, the error names it if it can be seen.
 	PortFree(port int) error
 	// LookupHost resolves a name with the host's resolver.
 	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
@@ -121,10 +129,11 @@ type Facts interface {
 	// KernelRelease is uname -r.
 	KernelRelease() (string, error)
 	// ProxyFor returns the proxy that the environment names for a URL, empty
-	// for none.
+	// for none. A password in it is left out.
 	ProxyFor(url string) (string, error)
-	// Probe does one HTTP GET and returns nil on 200. It is for health
-	// endpoints of this host.
+	// Probe does one HTTP GET and returns nil on 200; any other answer is a
+	// *ProbeError. It is for health endpoints of this host: it uses no proxy
+	// and follows no redirect.
 	Probe(ctx context.Context, p Probe) error
 	// Now is the host's clock.
 	Now() time.Time

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+// KindError is a path that is another kind of thing than it should be.
+type KindError struct {
+	Path string
+	Want string // such as "regular file"
+	Got  fs.FileMode
+}
+
+func (e *KindError) Error() string {
+	return fmt.Sprintf("%s is a %s where a %s should be, and Slipway does not replace or follow it: "+
+		"move it away or put a %s in its place, then run the same command again", e.Path, kind(e.Got), e.Want, e.Want)
+}
+
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsRegular():
+		return "regular file"
+	case mode.IsDir():
+		return "folder"
+	case mode&fs.ModeSymlink != 0:
+		return "symlink"
+	case mode&fs.ModeNamedPipe != 0:
+		return "named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	default:
+		return "device"
+	}
+}
+
+// explain adds to err what was tried, on which path, and what mends it where
+// that can be told. Nil stays nil.
+func explain(what, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var kind *KindError
+	if errors.As(err, &kind) {
+		return err // says it all
+	}
+	var named *fs.PathError
+	if errors.As(err, &named) && named.Path == path {
+		err = named.Err // the path is about to be named
+	}
+	if hint := remedy(err); hint != "" {
+		return fmt.Errorf("%s %s: %w: %s", what, path, err, hint)
+	}
+	return errors.Wrapf(err, "%s %s", what, path)
+}
+
+// remedy says what to do about a failure of the file system.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return "free some space on this file system, then run the same command again"
+	case errors.Is(err, unix.EROFS):
+		return "mount this file system writable, then run the same command again"
+	case errors.Is(err, unix.EIO):
+		return "the disk failed; the kernel's log (dmesg) may say more"
+	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
+		return "run as root"
+	case errors.Is(err, fs.ErrPermission):
+		return "the file system refuses this even to root; lsattr shows whether the file is immutable"
+	}
+	return ""
+}

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	pkgerrors "github.com/pkg/errors"
+	"golang.org/x/net/http/httpproxy"
+	"golang.org/x/sys/unix"
+)
+
+// programTimeout bounds a run of `program --version`.
+const programTimeout = 10 * time.Second
+
+// Hostname implements Facts: the host's name, trimmed and in lower case.
+func (r *Real) Hostname() (string, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return "", pkgerrors.Wrap(err, "read the host's name")
+	}
+	name = strings.ToLower(strings.TrimSpace(name))
+	if name == "" {
+		return "", errors.New("this host has no name; set one with `hostnamectl hostname NAME`, or give the node a name (nodeRegistration.name, --node-name)")
+	}
+	return name, nil
+}
+
+// EffectiveUID implements Facts.
+func (r *Real) EffectiveUID() int { return os.Geteuid() }
+
+// NumCPU implements Facts: the CPUs that this process may use.
+func (r *Real) NumCPU() int { return runtime.NumCPU() }
+
+// Now implements Facts.
+func (r *Real) Now() time.Time { return time.Now() }
+
+// MemoryBytes implements Facts.
+func (r *Real) MemoryBytes() (uint64, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0, pkgerrors.Wrap(err, "read the size of the memory (sysinfo)")
+	}
+	return uint64(info.Totalram) * uint64(info.Unit), nil
+}
+
+// Swap implements Facts. A kernel without swap support has no /proc/swaps.
+func (r *Real) Swap() ([]string, error) {
+	text, err := r.ReadFile("/proc/swaps")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var areas []string
+	for i, line := range strings.Split(string(text), "\n") {
+		fields := strings.Fields(line)
+		if i == 0 || len(fields) == 0 { // the head of the table
+			continue
+		}
+		areas = append(areas, fields[0])
+	}
+	return areas, nil
+}
+
+// LookPath implements Facts.
+func (r *Real) LookPath(name string) (string, error) { return exec.LookPath(name) }
+
+// KernelRelease implements Facts.
+func (r *Real) KernelRelease() (string, error) {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return "", pkgerrors.Wrap(err, "read the kernel's release (uname)")
+	}
+	return unix.ByteSliceToString(name.Release[:]), nil
+}
+
+// ProgramVersion implements Facts. The program gets a small environment, so
+// that its answer is in English and nothing leaks into it.
+func (r *Real) ProgramVersion(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	cmd.WaitDelay = time.Second // for children that hold its output open
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("run %s --version: it did not end in time: %w", path, ctx.Err())
+	}
+	if err != nil {
+		return "", pkgerrors.Wrapf(err, "run %s --version: %s", path, firstLine(stderr.String()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
+}
+
+// ProxyFor implements Facts.
+func (r *Real) ProxyFor(target string) (string, error) {
+	u, err := url.Parse(target)
+	if err != nil {
+		return "", pkgerrors.Wrap(err, "find the proxy for a URL")
+	}
+	proxy, err := httpproxy.FromEnvironment().ProxyFunc()(u)
+	if err != nil {
+		// Its text would repeat the proxy's URL, which may hold a password.
+		return "", fmt.Errorf("the environment's proxy for %s URLs is not a valid URL; correct or unset %s_PROXY",
+			u.Scheme, strings.ToUpper(u.Scheme))
+	}
+	if proxy == nil {
+		return "", nil
+	}
+	return proxy.Redacted(), nil
+}

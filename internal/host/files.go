@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"hash/maphash"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// tempSuffix follows `.NAME` in the name of a file that is being written; eight
+// random characters follow it. The leading dot keeps the kubelet from reading
+// a half-written manifest.
+const (
+	tempSuffix    = ".slipway-"
+	tempRandomLen = 8
+)
+
+// ReadFile implements Files. It follows symlinks: a CA that is given may live
+// elsewhere.
+func (r *Real) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
+
+// Lstat implements Files.
+func (r *Real) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(r.path(path)) }
+
+// ReadDir implements Files.
+func (r *Real) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(r.path(path)) }
+
+// WriteSecret implements Files.
+func (r *Real) WriteSecret(path string, data []byte) (bool, error) {
+	return r.WriteFile(path, data, 0o600)
+}
+
+// WriteFile implements Files. It also removes what a run that was killed while
+// writing the same file left behind.
+func (r *Real) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
+	path = r.path(path)
+	guard := r.guard(path)
+	guard.Lock()
+	defer guard.Unlock()
+	changed, err := writeFile(path, data, mode)
+	return changed, explain("write", path, err)
+}
+
+// guard returns the lock that writers of path share within this process, so
+// that none takes another's temporary file for a leftover.
+func (r *Real) guard(path string) *sync.Mutex {
+	return &r.writing[maphash.String(guardSeed, filepath.Clean(path))%uint64(len(r.writing))]
+}
+
+var guardSeed = maphash.MakeSeed()
+
+func writeFile(path string, data []byte, mode fs.FileMode) (bool, error) {
+	dir, name := filepath.Split(filepath.Clean(path))
+	folder, err := openFolder(dir)
+	if err != nil {
+		return false, err
+	}
+	defer folder.Close()
+	if err := sweep(folder, name); err != nil {
+		return false, err
+	}
+	same, err := holds(folder, name, data, mode)
+	if same || err != nil {
+		return false, err
+	}
+	temp, err := writeTemp(folder, name, data, mode)
+	if err != nil {
+		return false, err
+	}
+	fd := int(folder.Fd())
+	if err := unix.Renameat(fd, temp, fd, name); err != nil {
+		return false, errors.Join(err, unix.Unlinkat(fd, temp, 0))
+	}
+	return true, folder.Sync()
+}
+
+// openFolder opens a folder to work in. A symlink in its place is refused:
+// what root writes must not go where a link leads.
+func openFolder(path string) (*os.File, error) {
+	path = filepath.Clean(path)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == nil {
+		return os.NewFile(uintptr(fd), path), nil
+	}
+	if info, statErr := os.Lstat(path); statErr == nil && !info.IsDir() {
+		return nil, &KindError{Path: path, Want: "folder", Got: info.Mode()}
+	}
+	return nil, &fs.PathError{Op: "open folder", Path: path, Err: err}
+}
+
+// sweep removes the temporary files of earlier writes of name.
+func sweep(folder *os.File, name string) error {
+	names, err := folder.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	prefix := "." + name + tempSuffix
+	for _, n := range names {
+		if !strings.HasPrefix(n, prefix) || len(n) != len(prefix)+tempRandomLen {
+			continue
+		}
+		if err := unix.Unlinkat(int(folder.Fd()), n, 0); err != nil && err != unix.ENOENT {
+			return &fs.PathError{Op: "remove leftover", Path: n, Err: err}
+		}
+	}
+	return nil
+}
+
+// holds tells whether name is a regular file with these bytes and this mode.
+// Anything but a regular file is an error.
+func holds(folder *os.File, name string, data []byte, mode fs.FileMode) (bool, error) {
+	path := filepath.Join(folder.Name(), name)
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if !info.Mode().IsRegular() {
+		return false, &KindError{Path: path, Want: "regular file", Got: info.Mode()}
+	}
+	if info.Mode() != mode || info.Size() != int64(len(data)) {
+		return false, nil
+	}
+	// NONBLOCK, because the file may have become a FIFO since.
+	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Openat(int(folder.Fd()), name, flags, 0)
+	if err != nil {
+		return false, err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	got := make([]byte, len(data))
+	if _, err := f.ReadAt(got, 0); err != nil && len(data) > 0 {
+		return false, err
+	}
+	return bytes.Equal(got, data), nil
+}
+
+// writeTemp makes a new file next to name, on disk and complete, and returns
+// its name. Nothing is left where it fails.
+func writeTemp(folder *os.File, name string, data []byte, mode fs.FileMode) (string, error) {
+	temp := "." + name + tempSuffix + rand.Text()[:tempRandomLen]
+	dir := int(folder.Fd())
+	flags := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(dir, temp, flags, uint32(mode.Perm()))
+	if err != nil {
+		return "", err
+	}
+	f := os.NewFile(uintptr(fd), filepath.Join(folder.Name(), name))
+	if err := fill(f, data, mode); err != nil {
+		return "", errors.Join(err, unix.Unlinkat(dir, temp, 0))
+	}
+	return temp, nil
+}
+
+// fill gives f its mode, which the umask may have narrowed, before its content.
+func fill(f *os.File, data []byte, mode fs.FileMode) error {
+	err := f.Chmod(mode)
+	if err == nil {
+		_, err = f.Write(data)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Remove implements Files.
+func (r *Real) Remove(path string) error {
+	path = r.path(path)
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = syncFolder(filepath.Dir(path))
+	}
+	return explain("remove", path, err)
+}
+
+// Chown implements Files.
+func (r *Real) Chown(path string, uid, gid int) error {
+	path = r.path(path)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return explain("change the owner of", path, err)
+	}
+	if !info.Mode().IsRegular() && !info.IsDir() {
+		return &KindError{Path: path, Want: "regular file or folder", Got: info.Mode()}
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	if (uid == -1 || int(stat.Uid) == uid) && (gid == -1 || int(stat.Gid) == gid) {
+		return nil
+	}
+	return explain("change the owner of", path, os.Lchown(path, uid, gid))
+}

@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+// LockedError is a node's lock that another process holds.
+type LockedError struct {
+	Path string
+	// PID and Command tell who holds it; 0 and empty where that cannot be
+	// known. The command is the program and its subcommands only.
+	PID     int
+	Command string
+}
+
+func (e *LockedError) Error() string {
+	who := "another run of Slipway"
+	if e.PID != 0 {
+		who = fmt.Sprintf("another run of Slipway (`%s`, pid %d)", e.Command, e.PID)
+	}
+	return fmt.Sprintf("%s is changing this node, it holds %s: wait until it has ended, then run the same command again", who, e.Path)
+}
+
+// Lock takes the node's lock, so that one run at a time changes this node, or
+// returns a *LockedError at once. The kernel releases it when the process
+// ends, however it ends. The file is /run/slipway.lock, or where /run does not
+// exist or may not be written, one in the folder for temporary files.
+func (r *Real) Lock() (release func(), err error) {
+	f, err := r.openLock()
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == unix.EWOULDBLOCK {
+		defer f.Close()
+		pid, command := holder(f)
+		return nil, &LockedError{Path: f.Name(), PID: pid, Command: command}
+	}
+	if err == nil {
+		err = sign(f)
+	}
+	if err != nil {
+		f.Close()
+		return nil, errors.Wrapf(err, "take the node's lock %s", f.Name())
+	}
+	return func() {
+		// The file stays: removing it would let a third run lock another one.
+		_ = f.Truncate(0)
+		_ = f.Close()
+	}, nil
+}
+
+func (r *Real) openLock() (*os.File, error) {
+	own := filepath.Join(os.TempDir(), fmt.Sprintf("slipway-%d.lock", os.Geteuid()))
+	var first error
+	for _, path := range []string{r.path("/run/slipway.lock"), r.path(own)} {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		if err == nil {
+			return f, nil
+		}
+		if first == nil {
+			first = err
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, unix.EROFS) {
+			break
+		}
+	}
+	return nil, errors.Wrap(first, "take the node's lock")
+}
+
+// sign writes into the lock file who holds it.
+func sign(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// holder reads who signed a lock file, if that process still has it open: the
+// signature may be that of a run that was killed.
+func holder(f *os.File) (pid int, command string) {
+	text, err := io.ReadAll(io.LimitReader(f, 32))
+	if err != nil {
+		return 0, ""
+	}
+	pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || !hasOpen(pid, f) {
+		return 0, ""
+	}
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return 0, ""
+	}
+	return pid, subcommand(strings.Split(string(args), "\x00"))
+}
+
+func hasOpen(pid int, f *os.File) bool {
+	want, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(fds, func(fd string) bool {
+		got, err := os.Stat(fd)
+		return err == nil && os.SameFile(want, got)
+	})
+}
+
+// subcommand names a program and the plain words that follow it. Whatever
+// comes after, flags and arguments, may be secret.
+func subcommand(args []string) string {
+	plain := func(s string) bool {
+		return s != "" && s[0] != '-' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-") == ""
+	}
+	words := []string{filepath.Base(args[0])}
+	for _, a := range args[1:] {
+		if !plain(a) {
+			break
+		}
+		words = append(words, a)
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/pkg/errors"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Addresses implements Facts.
+func (r *Real) Addresses() ([]netip.Addr, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, errors.Wrap(err, "list the addresses of this host")
+	}
+	var out []netip.Addr
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, p.Addr().Unmap())
+		}
+	}
+	return out, nil
+}
+
+// DefaultAddress implements Facts. Among several default routes that with the
+// lowest metric counts. Its own source address is taken; or the first global
+// unicast address of its interface; or, where that has none because the host
+// announces its address by routing, one of the loopback interface.
+func (r *Real) DefaultAddress(ipv6 bool) (netip.Addr, error) {
+	family := unix.AF_INET
+	if ipv6 {
+		family = unix.AF_INET6
+	}
+	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, family) })
+	if err != nil {
+		return netip.Addr{}, errors.Wrap(err, "list the routes of this host")
+	}
+	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool {
+		return r.Type != unix.RTN_UNICAST || !isDefault(r)
+	})
+	slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
+	for _, route := range routes {
+		if src, ok := netip.AddrFromSlice(route.Src); ok {
+			return src.Unmap(), nil
+		}
+		for _, index := range outgoing(route) {
+			if addr, err := globalAddress(index, family); err != nil || addr.IsValid() {
+				return addr, err
+			}
+		}
+	}
+	if len(routes) == 0 {
+		return netip.Addr{}, nil
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return netip.Addr{}, nil // a network namespace may have none
+	}
+	return globalAddress(lo.Attrs().Index, family)
+}
+
+// dump reads one of the kernel's lists, again where it changed meanwhile: on a
+// busy node routes come and go with Pods.
+func dump[T any](read func() ([]T, error)) (list []T, err error) {
+	for range 5 {
+		list, err = read()
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return list, err
+}
+
+func isDefault(r netlink.Route) bool {
+	if r.Dst == nil {
+		return true
+	}
+	ones, _ := r.Dst.Mask.Size()
+	return ones == 0
+}
+
+// outgoing lists the interfaces that a route uses.
+func outgoing(r netlink.Route) []int {
+	if r.LinkIndex != 0 {
+		return []int{r.LinkIndex}
+	}
+	var out []int
+	for _, hop := range r.MultiPath {
+		out = append(out, hop.LinkIndex)
+	}
+	return out
+}
+
+// globalAddress returns the first address of an interface that other hosts can
+// reach, the zero Addr if it has none. Of IPv6 it wants a lasting one.
+func globalAddress(index, family int) (netip.Addr, error) {
+	link, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return netip.Addr{}, errors.Wrapf(err, "look at network interface %d", index)
+	}
+	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
+	if err != nil {
+		return netip.Addr{}, errors.Wrapf(err, "list the addresses of network interface %s", link.Attrs().Name)
+	}
+	passing := unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_DEPRECATED
+	if family == unix.AF_INET6 { // for IPv4 this bit means a secondary address
+		passing |= unix.IFA_F_TEMPORARY
+	}
+	for _, a := range addrs {
+		addr, ok := netip.AddrFromSlice(a.IP)
+		if ok && addr.Unmap().IsGlobalUnicast() && a.Flags&passing == 0 {
+			return addr.Unmap(), nil
+		}
+	}
+	return netip.Addr{}, nil
+}
+
+// Routes implements Facts.
+func (r *Real) Routes() ([]Route, error) {
+	// Without a filter this is the main table.
+	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, errors.Wrap(err, "list the routes of this host")
+	}
+	names := map[int]string{}
+	var out []Route
+	for _, route := range routes {
+		if route.Type != unix.RTN_UNICAST || isDefault(route) || route.Dst.IP.IsMulticast() {
+			continue
+		}
+		addr, _ := netip.AddrFromSlice(route.Dst.IP)
+		bits, _ := route.Dst.Mask.Size()
+		for _, index := range outgoing(route) {
+			if names[index] == "" {
+				if link, err := netlink.LinkByIndex(index); err == nil { // else it has just gone
+					names[index] = link.Attrs().Name
+				}
+			}
+			out = append(out, Route{Destination: netip.PrefixFrom(addr.Unmap(), bits), Interface: names[index]})
+		}
+	}
+	return out, nil
+}
+
+// LookupHost implements Facts.
+func (r *Real) LookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+}

@@ -1,0 +1,304 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// node is a file or folder that differs from base.
+type node struct {
+	name    string
+	removed bool
+	mode    fs.FileMode // with fs.ModeDir for a folder
+	data    []byte
+	secret  bool
+}
+
+// owner is whose a file or folder is.
+type owner struct{ uid, gid int }
+
+// node is its own fs.FileInfo.
+func (n *node) Name() string       { return n.name }
+func (n *node) Size() int64        { return int64(len(n.data)) }
+func (n *node) Mode() fs.FileMode  { return n.mode }
+func (n *node) ModTime() time.Time { return time.Time{} }
+func (n *node) IsDir() bool        { return n.mode.IsDir() }
+func (n *node) Sys() any           { return nil }
+
+// ReadFile implements Files.
+func (o *overlay) ReadFile(path string) ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.readFile(filepath.Clean(path))
+}
+
+func (o *overlay) readFile(path string) ([]byte, error) {
+	n := o.nodes[path]
+	switch {
+	case n == nil:
+		data, err := o.Host.ReadFile(path)
+		return data, unreadable(path, err)
+	case n.removed:
+		return nil, missing(path)
+	case n.IsDir():
+		return nil, &fs.PathError{Op: "read", Path: path, Err: unix.EISDIR}
+	}
+	return bytes.Clone(n.data), nil
+}
+
+// Lstat implements Files.
+func (o *overlay) Lstat(path string) (fs.FileInfo, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lstat(filepath.Clean(path))
+}
+
+func (o *overlay) lstat(path string) (fs.FileInfo, error) {
+	n := o.nodes[path]
+	if n == nil {
+		return o.Host.Lstat(path)
+	}
+	if n.removed {
+		return nil, missing(path)
+	}
+	return n, nil
+}
+
+// ReadDir implements Files.
+func (o *overlay) ReadDir(path string) ([]fs.DirEntry, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.readDir(filepath.Clean(path))
+}
+
+func (o *overlay) readDir(path string) ([]fs.DirEntry, error) {
+	n := o.nodes[path]
+	if n != nil && n.removed {
+		return nil, missing(path)
+	}
+	entries, err := o.Host.ReadDir(path)
+	if err != nil && (n == nil || !errors.Is(err, fs.ErrNotExist)) {
+		return nil, unreadable(path, err)
+	}
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		return o.nodes[filepath.Join(path, e.Name())] != nil
+	})
+	for p, n := range o.nodes { // in any order: sorted below
+		if filepath.Dir(p) == path && p != path && !n.removed {
+			entries = append(entries, fs.FileInfoToDirEntry(n))
+		}
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, nil
+}
+
+// WriteFile implements Files.
+func (o *overlay) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
+	return o.write(path, data, mode, looksSecret(data))
+}
+
+// WriteSecret implements Files.
+func (o *overlay) WriteSecret(path string, data []byte) (bool, error) {
+	return o.write(path, data, 0o600, true)
+}
+
+// looksSecret recognises private keys in PEM and kubeconfigs that hold one.
+func looksSecret(data []byte) bool {
+	return bytes.Contains(data, []byte("PRIVATE KEY-----")) || bytes.Contains(data, []byte("client-key-data:"))
+}
+
+func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path = filepath.Clean(path)
+	if err := o.checkFolder(filepath.Dir(path)); err != nil {
+		return false, explain("write", path, err)
+	}
+	same, err := o.holds(path, data, mode)
+	if same || err != nil {
+		return false, explain("write", path, err)
+	}
+	if n := o.nodes[path]; n != nil && n.secret {
+		secret = true
+	}
+	data = bytes.Clone(data)
+	o.nodes[path] = &node{name: filepath.Base(path), mode: mode, data: data, secret: secret}
+	o.owners[path] = owner{} // root: a plan is of what root would do
+	action := Action{Verb: Write, Path: path, Mode: mode, Secret: secret}
+	if !secret {
+		action.Data = data
+	}
+	o.record(action)
+	return true, nil
+}
+
+// checkFolder refuses what openFolder does.
+func (o *overlay) checkFolder(path string) error {
+	info, err := o.lstat(path)
+	if err == nil && !info.IsDir() {
+		return &KindError{Path: path, Want: "folder", Got: info.Mode()}
+	}
+	return unlessForbidden(err)
+}
+
+// holds tells whether path is a file with these bytes and this mode, as far as
+// this user may see.
+func (o *overlay) holds(path string, data []byte, mode fs.FileMode) (bool, error) {
+	info, err := o.lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, unlessForbidden(err)
+	}
+	if !info.Mode().IsRegular() {
+		return false, &KindError{Path: path, Want: "regular file", Got: info.Mode()}
+	}
+	if info.Mode() != mode || info.Size() != int64(len(data)) {
+		return false, nil
+	}
+	have, err := o.readFile(path)
+	if err != nil {
+		return false, unlessForbidden(err)
+	}
+	return bytes.Equal(have, data), nil
+}
+
+// EnsureDir implements Files.
+func (o *overlay) EnsureDir(path string, mode fs.FileMode) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path = filepath.Clean(path)
+	info, err := o.lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := o.ensureParent(filepath.Dir(path)); err != nil {
+			return explain("make folder", path, err)
+		}
+		o.makeDir(path, mode)
+	case errors.Is(err, fs.ErrPermission): // it may be there or not
+		o.makeDir(path, mode)
+	case err != nil:
+		return explain("make folder", path, err)
+	case !info.IsDir():
+		return &KindError{Path: path, Want: "folder", Got: info.Mode()}
+	default:
+		if narrowed, wider := narrow(info.Mode(), mode); wider {
+			o.putDir(Chmod, path, narrowed)
+		}
+	}
+	return nil
+}
+
+func (o *overlay) ensureParent(path string) error {
+	_, err := o.lstat(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return unlessForbidden(err)
+	}
+	if err := o.ensureParent(filepath.Dir(path)); err != nil {
+		return err
+	}
+	o.makeDir(path, parentMode)
+	return nil
+}
+
+func (o *overlay) makeDir(path string, mode fs.FileMode) {
+	o.owners[path] = owner{} // root: a plan is of what root would do
+	o.putDir(Mkdir, path, mode)
+}
+
+func (o *overlay) putDir(verb Verb, path string, mode fs.FileMode) {
+	o.nodes[path] = &node{name: filepath.Base(path), mode: mode | fs.ModeDir}
+	o.record(Action{Verb: verb, Path: path, Mode: mode})
+}
+
+// Remove implements Files.
+func (o *overlay) Remove(path string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path = filepath.Clean(path)
+	info, err := o.lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if unlessForbidden(err) != nil {
+		return explain("remove", path, err)
+	}
+	if err == nil && info.IsDir() {
+		entries, err := o.readDir(path)
+		if err == nil && len(entries) > 0 {
+			err = unix.ENOTEMPTY
+		}
+		if unlessForbidden(err) != nil {
+			return explain("remove", path, err)
+		}
+	}
+	o.nodes[path] = &node{name: filepath.Base(path), removed: true}
+	o.record(Action{Verb: Remove, Path: path})
+	return nil
+}
+
+// Chown implements Files.
+func (o *overlay) Chown(path string, uid, gid int) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path = filepath.Clean(path)
+	info, err := o.lstat(path)
+	if unlessForbidden(err) != nil {
+		return explain("change the owner of", path, err)
+	}
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return &KindError{Path: path, Want: "regular file or folder", Got: info.Mode()}
+	}
+	have, known := o.owners[path]
+	if err == nil && !known {
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			have, known = owner{int(stat.Uid), int(stat.Gid)}, true
+		}
+	}
+	want := owner{uid, gid}
+	if uid == -1 {
+		want.uid = have.uid
+	}
+	if gid == -1 {
+		want.gid = have.gid
+	}
+	if known && want == have {
+		return nil
+	}
+	o.owners[path] = want
+	o.record(Action{Verb: Chown, Path: path, UID: uid, GID: gid})
+	return nil
+}
+
+func missing(path string) error {
+	return &fs.PathError{Op: "open", Path: path, Err: unix.ENOENT}
+}
+
+// unlessForbidden drops an error that comes of this user's rights.
+func unlessForbidden(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
+}
+
+// unreadable says what a dry run needs to know what it may not read.
+func unreadable(path string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: a plan depends on what is there; run this as root", err)
+	}
+	return err
+}

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+)
+
+const (
+	// probeTimeout lets whoever waits look at other evidence now and then.
+	probeTimeout = 5 * time.Second
+	// probeBody is how much of an answer is worth showing.
+	probeBody = 4096
+)
+
+// ProbeError is an answer to a probe that is not 200.
+type ProbeError struct {
+	URL    string
+	Status int
+	Body   string // its first 4 KiB, trimmed
+}
+
+func (e *ProbeError) Error() string {
+	text := fmt.Sprintf("GET %s: %d %s", e.URL, e.Status, http.StatusText(e.Status))
+	if e.Body == "" {
+		return text
+	}
+	return text + ": " + e.Body
+}
+
+// Probe implements Facts.
+func (r *Real) Probe(ctx context.Context, p Probe) error {
+	tlsConfig, err := p.tls()
+	if err != nil {
+		return err
+	}
+	client := &http.Client{
+		Timeout: probeTimeout,
+		// One connection a question: a reused one would say nothing about
+		// whether the server still listens.
+		Transport:     &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, nil)
+	if err != nil {
+		return errors.Wrap(err, "probe")
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err // names the method and the URL
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, probeBody))
+	return &ProbeError{URL: p.URL, Status: resp.StatusCode, Body: strings.TrimSpace(string(body))}
+}
+
+func (p Probe) tls() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: len(p.CA) == 0}
+	if len(p.CA) > 0 {
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(p.CA) {
+			return nil, errors.Errorf("probe %s: the CA bundle holds no certificate", p.URL)
+		}
+	}
+	if len(p.ClientCert) > 0 {
+		pair, err := tls.X509KeyPair(p.ClientCert, p.ClientKey)
+		if err != nil {
+			return nil, errors.Wrapf(err, "probe %s: client certificate", p.URL)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}

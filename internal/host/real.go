@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"path/filepath"
+	"sync"
+)
+
+// Real works on the host itself. It is safe for concurrent use.
+type Real struct {
+	root     string
+	writing  [32]sync.Mutex // by path: see guard
+	bus      bus
+	runtimes runtimes
+}
+
+var _ Host = (*Real)(nil)
+
+// New returns the host that this process runs on. Close releases what it
+// opened.
+func New() *Real { return NewAt("") }
+
+// NewAt returns a host whose files are below root: the path /etc/x is
+// root/etc/x, and the lock and the list of swap areas are sought there too.
+// Units, runtime and the other facts are this host's. It is for tests, which
+// need neither root rights nor the real /etc.
+func NewAt(root string) *Real { return &Real{root: root} }
+
+// Close ends the connections to systemd and to container runtimes.
+func (r *Real) Close() {
+	r.bus.close()
+	r.runtimes.close()
+}
+
+// path is where a path of the host is found in this process's view.
+func (r *Real) path(p string) string {
+	if r.root == "" {
+		return p
+	}
+	return filepath.Join(r.root, p)
+}

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pkg/errors"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	// criConnect bounds connecting, criAnswer any question that needs no
+	// network. A runtime answers in milliseconds unless it starts just now.
+	criConnect = 3 * time.Second
+	criAnswer  = 10 * time.Second
+)
+
+// runtimes are the connections to container runtimes, one for each socket.
+//
+// They are plain gRPC with the stubs of cri-api. The client in k8s.io/cri-client
+// needs two connections, leaves one open when the runtime does not answer,
+// and logs each error besides returning it.
+type runtimes struct {
+	mu    sync.Mutex
+	conns map[string]*grpc.ClientConn
+}
+
+func (r *runtimes) get(socket string) (*grpc.ClientConn, error) {
+	path := socketPath(socket)
+	if !strings.HasPrefix(path, "/") {
+		return nil, errors.Errorf("container runtime socket %q: want a path such as unix:///run/containerd/containerd.sock", socket)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if conn := r.conns[path]; conn != nil {
+		return conn, nil
+	}
+	conn, err := grpc.NewClient("unix://"+path,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
+			MinConnectTimeout: criConnect,
+		}))
+	if err != nil {
+		return nil, errors.Wrapf(err, "container runtime socket %q", socket)
+	}
+	if r.conns == nil {
+		r.conns = map[string]*grpc.ClientConn{}
+	}
+	r.conns[path] = conn
+	return conn, nil
+}
+
+func (r *runtimes) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for path, conn := range r.conns {
+		_ = conn.Close() // its only error is that it is closed already
+		delete(r.conns, path)
+	}
+}
+
+// socketPath takes the scheme off an endpoint, if it has one.
+func socketPath(socket string) string { return strings.TrimPrefix(socket, "unix://") }
+
+// RuntimeInfo implements Runtime.
+func (r *Real) RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error) {
+	conn, err := r.runtimes.get(socket)
+	if err != nil {
+		return RuntimeInfo{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	client := cri.NewRuntimeServiceClient(conn)
+	version, err := client.Version(ctx, &cri.VersionRequest{})
+	if err != nil {
+		return RuntimeInfo{}, criFailure(socket, "ask for the runtime's version", err)
+	}
+	answer, err := client.Status(ctx, &cri.StatusRequest{Verbose: true})
+	if err != nil {
+		return RuntimeInfo{}, criFailure(socket, "ask for the runtime's status", err)
+	}
+	info := RuntimeInfo{
+		Name:       version.GetRuntimeName(),
+		Version:    version.GetRuntimeVersion(),
+		APIVersion: version.GetRuntimeApiVersion(),
+	}
+	info.Ready, info.Reason = runtimeReady(answer.GetStatus())
+	own := ownConfig(answer.GetInfo()["config"])
+	info.SandboxImage = own.SandboxImage
+	info.CgroupDriver, err = cgroupDriver(ctx, client, own)
+	if err != nil {
+		return RuntimeInfo{}, criFailure(socket, "ask for the runtime's configuration", err)
+	}
+	return info, nil
+}
+
+func runtimeReady(s *cri.RuntimeStatus) (ready bool, reason string) {
+	for _, c := range s.GetConditions() {
+		if c.GetType() != cri.RuntimeReady {
+			continue
+		}
+		return c.GetStatus(), strings.Trim(c.GetReason()+": "+c.GetMessage(), ": ")
+	}
+	return false, "the runtime does not report the condition RuntimeReady"
+}
+
+// cgroupDriver asks the runtime; containerd before 2.0 does not know the
+// question, but its configuration tells.
+func cgroupDriver(ctx context.Context, client cri.RuntimeServiceClient, own runtimeConfig) (string, error) {
+	answer, err := client.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		return own.cgroupDriver(), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if answer.GetLinux() == nil {
+		return "", nil
+	}
+	return strings.ToLower(answer.GetLinux().GetCgroupDriver().String()), nil
+}
+
+// runtimeConfig is what Slipway reads of the configuration that containerd and
+// CRI-O add to a verbose status.
+type runtimeConfig struct {
+	SandboxImage string `json:"sandboxImage"`
+	Containerd   struct {
+		Default  string `json:"defaultRuntimeName"`
+		Runtimes map[string]struct {
+			Options struct {
+				SystemdCgroup *bool `json:"SystemdCgroup"`
+			} `json:"options"`
+		} `json:"runtimes"`
+	} `json:"containerd"`
+}
+
+// ownConfig reads text as far as it can: it is no part of CRI.
+func ownConfig(text string) runtimeConfig {
+	var c runtimeConfig
+	_ = json.Unmarshal([]byte(text), &c)
+	return c
+}
+
+func (c runtimeConfig) cgroupDriver() string {
+	systemd := c.Containerd.Runtimes[c.Containerd.Default].Options.SystemdCgroup
+	switch {
+	case systemd == nil:
+		return ""
+	case *systemd:
+		return "systemd"
+	default:
+		return "cgroupfs"
+	}
+}
+
+// ImagePresent implements Runtime.
+func (r *Real) ImagePresent(ctx context.Context, socket, image string) (bool, error) {
+	conn, err := r.runtimes.get(socket)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	req := &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}}
+	answer, err := cri.NewImageServiceClient(conn).ImageStatus(ctx, req)
+	if err != nil {
+		return false, criFailure(socket, "look for image "+image, err)
+	}
+	return answer.GetImage() != nil, nil
+}
+
+// PullImage implements Runtime. Only ctx bounds it.
+func (r *Real) PullImage(ctx context.Context, socket, image string) error {
+	conn, err := r.runtimes.get(socket)
+	if err != nil {
+		return err
+	}
+	req := &cri.PullImageRequest{Image: &cri.ImageSpec{Image: image}}
+	if _, err := cri.NewImageServiceClient(conn).PullImage(ctx, req); err != nil {
+		return criFailure(socket, "pull image "+image, err)
+	}
+	return nil
+}

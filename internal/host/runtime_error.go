@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// RuntimeError is a question or an order that the container runtime did not
+// fulfil.
+type RuntimeError struct {
+	Socket string // as the caller gave it
+	Op     string // such as "pull image X"
+	Reason string // what happened and, where known, what to do
+	Err    error
+}
+
+func (e *RuntimeError) Error() string {
+	return fmt.Sprintf("%s: container runtime at %s: %s", e.Op, e.Socket, e.Reason)
+}
+
+func (e *RuntimeError) Unwrap() error { return e.Err }
+
+func criFailure(socket, op string, err error) error {
+	return &RuntimeError{Socket: socket, Op: op, Reason: criReason(socket, err), Err: err}
+}
+
+func criReason(socket string, err error) string {
+	answer := status.Convert(err)
+	switch answer.Code() {
+	case codes.Unimplemented:
+		return "it does not serve the CRI v1 API (" + answer.Message() + "). " +
+			"containerd serves it unless \"cri\" stands in disabled_plugins of /etc/containerd/config.toml, " +
+			"as some packages ship it: take it out there and restart containerd. " +
+			"containerd before 1.6 and CRI-O before 1.20 are too old"
+	case codes.Unavailable:
+		return socketTrouble(socketPath(socket), answer.Message())
+	case codes.DeadlineExceeded:
+		return "it did not answer in time; see whether it is healthy, for example with `systemctl status containerd`"
+	case codes.Canceled:
+		return "interrupted"
+	default:
+		return answer.Message()
+	}
+}
+
+// socketTrouble says why a runtime cannot be talked to, in words that gRPC
+// does not have.
+func socketTrouble(path, message string) string {
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	switch {
+	case err == nil:
+		conn.Close()
+		return "something accepts connections there but does not speak CRI (" + message + "); is this the right socket?"
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no such socket; install and start a runtime, or name the right socket (criSocket, --cri-socket)"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the socket is there but nothing listens on it; start the runtime, for example with `systemctl start containerd`"
+	case errors.Is(err, fs.ErrPermission):
+		return "this user may not use the socket; run as root"
+	default:
+		return message
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	godbus "github.com/godbus/dbus/v5"
+)
+
+// Results of a unit's job that are not systemd's own words, which are: failed,
+// timeout, canceled, dependency, skipped, and more.
+const (
+	ResultNotFound = "not-found" // there is no such unit
+	ResultMasked   = "masked"    // the unit is masked
+	ResultDenied   = "denied"    // the caller may not
+	ResultUnknown  = "unknown"   // nobody waited long enough to see
+	ResultRefused  = "refused"   // systemd did not queue the job; Err says why
+)
+
+// BusError is a systemd that cannot be reached.
+type BusError struct{ Err error }
+
+func (e *BusError) Error() string {
+	return fmt.Sprintf("cannot reach systemd over D-Bus: %v: "+
+		"Slipway needs systemd as this host's init; check with `systemctl status`, and run as root", e.Err)
+}
+
+func (e *BusError) Unwrap() error { return e.Err }
+
+// UnitError is something asked of systemd for a unit that did not come to be.
+type UnitError struct {
+	Unit   string    // kubelet.service
+	Job    string    // start, stop, restart, enable
+	Result string    // systemd's word for the job's end, or a Result constant
+	State  UnitState // of the unit afterwards, where it is known
+	Err    error     // where there is a cause
+}
+
+func (e *UnitError) Unwrap() error { return e.Err }
+
+func (e *UnitError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s: ", e.Job, e.Unit)
+	switch e.Result {
+	case ResultNotFound:
+		b.WriteString("systemd knows no such unit; install the package that brings it")
+	case ResultMasked:
+		fmt.Fprintf(&b, "the unit is masked; allow it with `systemctl unmask %s`", e.Unit)
+	case ResultDenied:
+		b.WriteString("systemd refused; run as root")
+	case ResultUnknown:
+		fmt.Fprintf(&b, "the job did not end in time (%v); see `systemctl status %s`", e.Err, e.Unit)
+	case ResultRefused:
+		fmt.Fprintf(&b, "systemd refused: %v; see `systemctl status %s`", e.Err, e.Unit)
+	case "canceled":
+		b.WriteString("another job took its place; something else starts or stops this unit: see `systemctl list-jobs`")
+	case "dependency":
+		b.WriteString("a unit that it needs failed; see `systemctl --failed`")
+	default:
+		fmt.Fprintf(&b, "the job ended with result %q%s; see `journalctl -u %s`", e.Result, e.State.evidence(), e.Unit)
+	}
+	return b.String()
+}
+
+// evidence puts a unit's state in brackets.
+func (s UnitState) evidence() string {
+	if s.ActiveState == "" {
+		return ""
+	}
+	if s.Result == "" || s.Result == "success" {
+		return fmt.Sprintf(" (unit is %s)", s.ActiveState)
+	}
+	return fmt.Sprintf(" (unit is %s, result %s)", s.ActiveState, s.Result)
+}
+
+// unitFailure turns the answer to a call for a unit into a *UnitError, or a
+// *BusError where there was none.
+func unitFailure(unit, job string, err error) error {
+	var answer godbus.Error
+	switch {
+	case errors.As(err, &answer):
+		return &UnitError{Unit: unit, Job: job, Result: resultOf(answer.Name), Err: err}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return &UnitError{Unit: unit, Job: job, Result: ResultUnknown, Err: err}
+	default:
+		return &BusError{err}
+	}
+}
+
+// resultOf sorts the names of D-Bus errors that systemd answers with.
+func resultOf(name string) string {
+	switch name {
+	case "org.freedesktop.systemd1.NoSuchUnit",
+		"org.freedesktop.systemd1.LoadFailed",
+		"org.freedesktop.DBus.Error.FileNotFound",
+		"System.Error.ENOENT":
+		return ResultNotFound
+	case "org.freedesktop.systemd1.UnitMasked":
+		return ResultMasked
+	case "org.freedesktop.DBus.Error.AccessDenied",
+		"org.freedesktop.DBus.Error.InteractiveAuthorizationRequired",
+		"org.freedesktop.PolicyKit1.Error.NotAuthorized":
+		return ResultDenied
+	}
+	return ResultRefused
+}

@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+	"github.com/pkg/errors"
+)
+
+const (
+	// busTimeout bounds connecting to systemd and asking it a question.
+	busTimeout = 10 * time.Second
+	// busCheck is how often a wait for a job looks whether the bus is still there.
+	busCheck = time.Second
+	// jobDone is the one result of a systemd job that means success.
+	jobDone = "done"
+)
+
+// bus is the connection to systemd, made when it is first needed.
+type bus struct {
+	mu     sync.Mutex
+	conn   *dbus.Conn
+	cancel context.CancelFunc // ends what the connection keeps running
+}
+
+// get returns the connection. It outlives ctx, which bounds only the making.
+func (b *bus) get(ctx context.Context) (*dbus.Conn, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn != nil && b.conn.Connected() {
+		return b.conn, nil
+	}
+	b.drop()
+	ctx, done := context.WithTimeout(ctx, busTimeout)
+	defer done()
+	life, cancel := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, cancel)
+	conn, err := dial(life)
+	if !stop() { // ctx has ended, and the connection with it
+		if err == nil {
+			conn.Close()
+		}
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancel()
+		return nil, &BusError{err}
+	}
+	b.conn, b.cancel = conn, cancel
+	return conn, nil
+}
+
+// dial connects to systemd over the system bus or, as systemctl does for root
+// on hosts that have no bus, directly.
+func dial(ctx context.Context) (*dbus.Conn, error) {
+	conn, err := dbus.NewSystemConnectionContext(ctx)
+	if err == nil || os.Geteuid() != 0 {
+		return conn, err
+	}
+	if direct, directErr := dbus.NewSystemdConnectionContext(ctx); directErr == nil {
+		return direct, nil
+	}
+	return nil, err
+}
+
+func (b *bus) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drop()
+}
+
+func (b *bus) drop() {
+	if b.conn != nil {
+		b.conn.Close()
+		b.cancel()
+		b.conn = nil
+	}
+}
+
+// Unit implements Units.
+func (r *Real) Unit(ctx context.Context, name string) (UnitState, error) {
+	name = unitName(name)
+	conn, err := r.bus.get(ctx)
+	if err != nil {
+		return UnitState{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
+	defer cancel()
+	all, err := conn.GetAllPropertiesContext(ctx, name)
+	if err != nil {
+		return UnitState{}, unitFailure(name, "ask about", err)
+	}
+	p := properties(all)
+	return UnitState{
+		LoadState:     p.text("LoadState"),
+		ActiveState:   p.text("ActiveState"),
+		SubState:      p.text("SubState"),
+		UnitFileState: p.text("UnitFileState"),
+		Result:        p.text("Result"),
+		Restarts:      p.number("NRestarts"),
+		MainPID:       p.number("MainPID"),
+		ActiveSince:   p.time("ActiveEnterTimestamp"),
+	}, nil
+}
+
+// ReloadUnits implements Units: systemd reads all unit files again.
+func (r *Real) ReloadUnits(ctx context.Context) error {
+	conn, err := r.bus.get(ctx)
+	if err != nil {
+		return err
+	}
+	if err := conn.ReloadContext(ctx); err != nil {
+		return busFailure("reload systemd's units", err)
+	}
+	return nil
+}
+
+// EnableUnit implements Units. A unit that is enabled already is left alone.
+func (r *Real) EnableUnit(ctx context.Context, name string) error {
+	name = unitName(name)
+	state, err := r.Unit(ctx, name)
+	if err != nil || state.UnitFileState == "enabled" {
+		return err
+	}
+	conn, err := r.bus.get(ctx)
+	if err != nil {
+		return err
+	}
+	_, changes, err := conn.EnableUnitFilesContext(ctx, []string{name}, false, false)
+	if err != nil {
+		return unitFailure(name, "enable", err)
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return r.ReloadUnits(ctx)
+}
+
+// StartUnit implements Units.
+func (r *Real) StartUnit(ctx context.Context, name string) error {
+	return r.runJob(ctx, "start", name, (*dbus.Conn).StartUnitContext)
+}
+
+// StopUnit implements Units.
+func (r *Real) StopUnit(ctx context.Context, name string) error {
+	return r.runJob(ctx, "stop", name, (*dbus.Conn).StopUnitContext)
+}
+
+// RestartUnit implements Units.
+func (r *Real) RestartUnit(ctx context.Context, name string) error {
+	return r.runJob(ctx, "restart", name, (*dbus.Conn).RestartUnitContext)
+}
+
+type queueFunc func(c *dbus.Conn, ctx context.Context, name, mode string, result chan<- string) (int, error)
+
+// runJob queues a job and waits for its end, for as long as ctx allows.
+func (r *Real) runJob(ctx context.Context, job, name string, queue queueFunc) error {
+	name = unitName(name)
+	conn, err := r.bus.get(ctx)
+	if err != nil {
+		return err
+	}
+	ended := make(chan string, 1) // buffered: nobody may be listening any more
+	if _, err := queue(conn, ctx, name, "replace", ended); err != nil {
+		return unitFailure(name, job, err)
+	}
+	check := time.NewTicker(busCheck)
+	defer check.Stop()
+	for {
+		select {
+		case result := <-ended:
+			if result == jobDone {
+				return nil
+			}
+			state, _ := r.Unit(ctx, name) // evidence only
+			return &UnitError{Unit: name, Job: job, Result: result, State: state}
+		case <-check.C:
+			if !conn.Connected() {
+				return &BusError{errors.Errorf("the connection was lost while waiting for systemd to %s %s", job, name)}
+			}
+		case <-ctx.Done():
+			return &UnitError{Unit: name, Job: job, Result: ResultUnknown, Err: context.Cause(ctx)}
+		}
+	}
+}
+
+// unitName completes a name the way systemctl does.
+func unitName(name string) string {
+	if strings.Contains(name, ".") {
+		return name
+	}
+	return name + ".service"
+}
+
+// properties are those of a unit, as they come from the bus.
+type properties map[string]any
+
+func (p properties) text(name string) string {
+	s, _ := p[name].(string)
+	return s
+}
+
+func (p properties) number(name string) uint32 {
+	n, _ := p[name].(uint32)
+	return n
+}
+
+// time reads a timestamp, which systemd gives in microseconds since 1970.
+func (p properties) time(name string) time.Time {
+	us, _ := p[name].(uint64)
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(us))
+}
+
+// busFailure explains a call that is about no unit in particular.
+func busFailure(what string, err error) error {
+	if e := (godbus.Error{}); errors.As(err, &e) && resultOf(e.Name) == ResultDenied {
+		return errors.Wrapf(err, "%s: systemd refused; run as root", what)
+	}
+	return errors.Wrap(err, what)
+}
