@@ -83,20 +83,20 @@ func (f *faults) checkKey(pair Pair) {
 
 func (f *faults) checkTime(cert *x509.Certificate, now time.Time) {
 	if now.Before(cert.NotBefore) {
-		f.add(NotYetValid, "it is not valid before %s, and this host's clock says %s",
+		f.add(NotYetValid, "not valid before %s, and this host's clock says %s",
 			stamp(cert.NotBefore), stamp(now))
 	}
 	if now.After(cert.NotAfter) {
-		f.add(Expired, "it expired at %s, and this host's clock says %s", stamp(cert.NotAfter), stamp(now))
+		f.add(Expired, "expired at %s, and this host's clock says %s", stamp(cert.NotAfter), stamp(now))
 	}
 }
 
 func (f *faults) checkCA(cert *x509.Certificate) {
 	if !cert.BasicConstraintsValid || !cert.IsCA {
-		f.add(NotCA, "it is not the certificate of a CA (basic constraints lack CA:TRUE)")
+		f.add(NotCA, "not the certificate of a CA: the basic constraints lack CA:TRUE")
 	}
 	if cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0 {
-		f.add(NotCA, "its key usage does not allow to sign certificates")
+		f.add(NotCA, "the key usage does not allow to sign certificates")
 	}
 }
 
@@ -104,7 +104,7 @@ func (f *faults) checkCA(cert *x509.Certificate) {
 // restrictions (RFC 5280, section 4.2.1.12).
 func (f *faults) checkUsages(spec Spec, cert *x509.Certificate) {
 	if cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
-		f.add(WrongUsage, "its key usage lacks digital signature, which TLS needs")
+		f.add(WrongUsage, "the key usage lacks digital signature, which TLS needs")
 	}
 	restricted := len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) > 0
 	if !restricted || slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageAny) {
@@ -112,7 +112,7 @@ func (f *faults) checkUsages(spec Spec, cert *x509.Certificate) {
 	}
 	for _, usage := range spec.Usages {
 		if !slices.Contains(cert.ExtKeyUsage, usage) {
-			f.add(WrongUsage, "its extended key usage lacks %s", usageNames[usage])
+			f.add(WrongUsage, "the extended key usage lacks %s", usageNames[usage])
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (f *faults) checkSANs(spec Spec, cert *x509.Certificate) {
 		}
 	}
 	if len(missing) > 0 {
-		f.add(MissingSAN, "it is not valid for %s", strings.Join(missing, ", "))
+		f.add(MissingSAN, "not valid for %s", strings.Join(missing, ", "))
 	}
 }
 
@@ -148,24 +148,24 @@ func (f *faults) checkSubject(spec Spec, cert *x509.Certificate) {
 		return
 	}
 	if cert.Subject.CommonName != spec.CommonName {
-		f.add(WrongSubject, "its common name is %q, not %q", cert.Subject.CommonName, spec.CommonName)
+		f.add(WrongSubject, "the common name is %q, not %q", cert.Subject.CommonName, spec.CommonName)
 	}
 	for _, group := range spec.Organization {
 		if !slices.Contains(cert.Subject.Organization, group) {
-			f.add(WrongSubject, "its organization lacks %q", group)
+			f.add(WrongSubject, "the organization lacks %q", group)
 		}
 	}
 }
 
 func (f *faults) checkIssuer(spec Spec, cert *x509.Certificate, issuers []*x509.Certificate) {
-	var refusal error
+	refusal := errors.New("there is no certificate of that CA")
 	for _, issuer := range issuers {
 		if refusal = cert.CheckSignatureFrom(issuer); refusal == nil {
 			f.checkConstraints(spec, cert, issuer)
 			return
 		}
 	}
-	f.add(WrongIssuer, "its CA %q did not sign it (its issuer is %q; %v)", spec.CA, cert.Issuer, refusal)
+	f.add(WrongIssuer, "not signed by its CA %q: %v (issuer %q)", spec.CA, refusal, cert.Issuer)
 }
 
 // checkConstraints asks what else a verifier asks (RFC 5280, section 6), at a
@@ -186,7 +186,7 @@ func (f *faults) checkConstraints(spec Spec, cert, issuer *x509.Certificate) {
 			Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{usage},
 		})
 		if err != nil {
-			f.add(Restricted, "its CA %q does not allow it: %v", spec.CA, err)
+			f.add(Restricted, "not allowed by its CA %q: %v", spec.CA, err)
 			return
 		}
 	}
@@ -225,15 +225,15 @@ func weakKey(public crypto.PublicKey) string {
 	switch key := public.(type) {
 	case *rsa.PublicKey:
 		if bits := key.N.BitLen(); bits < 2048 {
-			return fmt.Sprintf("its RSA key of %d bits is too weak; use 2048 or more", bits)
+			return fmt.Sprintf("the RSA key of %d bits is too weak; use 2048 or more", bits)
 		}
 	case *ecdsa.PublicKey:
 		if key.Curve == elliptic.P224() {
-			return "its ECDSA key is on P-224, which TLS does not know; use P-256 or P-384"
+			return "the ECDSA key is on P-224, which TLS does not know; use P-256 or P-384"
 		}
 	case ed25519.PublicKey:
 	default:
-		return "its key is of a kind that is not supported; use RSA or ECDSA"
+		return "the key is of a kind that is not supported; use RSA or ECDSA"
 	}
 	return ""
 }

@@ -58,41 +58,48 @@ func checkCluster(cluster api.Cluster, spec Spec, ca []*x509.Certificate) []cert
 	var faults []certs.Fault
 	if cluster.Server != spec.Server {
 		faults = append(faults, certs.Fault{Kind: WrongServer, Detail: fmt.Sprintf(
-			"its server is %q, not %q", cluster.Server, spec.Server)})
+			"the server is %q, not %q", cluster.Server, spec.Server)})
 	}
 	data := cluster.CertificateAuthorityData
 	if len(data) == 0 && cluster.CertificateAuthority != "" {
 		return faults
 	}
 	if len(data) == 0 {
-		return append(faults, certs.Fault{Kind: UntrustedCA, Detail: "it names no CA to trust (certificate-authority-data)"})
+		return append(faults, certs.Fault{Kind: UntrustedCA, Detail: "no CA to trust (certificate-authority-data)"})
 	}
 	trusted, err := certs.ParseCerts(data)
 	if err != nil {
-		return append(faults, certs.Fault{Kind: UntrustedCA, Detail: "its certificate-authority-data: " + err.Error()})
+		return append(faults, certs.Fault{Kind: UntrustedCA, Detail: "certificate-authority-data: " + err.Error()})
 	}
 	if !slices.ContainsFunc(ca, func(c *x509.Certificate) bool { return slices.ContainsFunc(trusted, c.Equal) }) {
-		faults = append(faults, certs.Fault{Kind: UntrustedCA, Detail: "it trusts another CA than the cluster's"})
+		faults = append(faults, certs.Fault{Kind: UntrustedCA, Detail: "trusts another CA than the cluster's"})
 	}
 	return faults
 }
 
 func checkUser(user api.AuthInfo, spec Spec, ca []*x509.Certificate, now time.Time) []certs.Fault {
-	if len(user.ClientCertificateData)+len(user.ClientKeyData) == 0 {
-		if hasCredentials(user) {
-			return nil
-		}
-		return []certs.Fault{{Kind: NoCredentials, Detail: "its user has no credentials"}}
+	cert, key := user.ClientCertificateData, user.ClientKeyData
+	switch {
+	case len(cert)+len(key) == 0 && !hasCredentials(user):
+		return []certs.Fault{{Kind: NoCredentials, Detail: "the user has no credentials"}}
+	case len(cert) == 0 && len(key) > 0 && user.ClientCertificate == "":
+		return []certs.Fault{{Kind: NoCredentials, Detail: "the user has a client key, but no client certificate"}}
+	case len(key) == 0 && len(cert) > 0 && user.ClientKey == "":
+		return []certs.Fault{{Kind: NoCredentials, Detail: "the user has a client certificate, but no client key"}}
+	case len(cert) == 0:
+		return nil
+	case len(key) == 0:
+		key = nil // it is in a file
 	}
-	if len(user.ClientCertificateData) == 0 || len(user.ClientKeyData) == 0 {
-		return []certs.Fault{{Kind: NoCredentials, Detail: "its user has only one of " +
-			"client-certificate-data and client-key-data"}}
-	}
-	pair, err := certs.ParsePair(user.ClientCertificateData, user.ClientKeyData)
+	pair, err := certs.ParsePair(cert, key)
 	if err != nil {
-		return []certs.Fault{{Kind: Malformed, Detail: "its client certificate: " + err.Error()}}
+		return []certs.Fault{{Kind: Malformed, Detail: "client credentials: " + err.Error()}}
 	}
-	return certs.Faults(spec.Certificate(), pair, ca, now)
+	faults := certs.Faults(spec.Certificate(), pair, ca, now)
+	for i := range faults {
+		faults[i].Detail = "client certificate: " + faults[i].Detail
+	}
+	return faults
 }
 
 // hasCredentials tells of those that are kept outside of the file.

@@ -1,0 +1,317 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pkgerrors "github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+func TestCheckAcceptsOwn(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	n.Cluster.APIServer.CertSANs = []string{"*.wild.example", "Alpha.example", "fd00::7"}
+	for _, key := range []config.EncryptionAlgorithm{config.ECDSAP256, config.ECDSAP384} {
+		pairs := issueAll(t, n, mustKey(key))
+		for _, spec := range Specs(n) {
+			// Read from a file, as a later run would.
+			pair, err := ParsePair(EncodeCerts(pairs[spec.Name].Cert), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Check(spec, n, pair, pairs[spec.CA].Bundle, now); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// Each leaf here is somebody else's work on the way to the row "apiserver" or
+// "etcd-server" or "front-proxy-client".
+func TestCheck(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	key := mustKey(config.ECDSAP256)
+	pairs := issueAll(t, n, key)
+	otherCA, err := NewCA(Specs(n)[0], n, mustKey(config.ECDSAP256), now, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weak, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type setup struct {
+		row     string
+		edit    func(*x509.Certificate) // of the certificate that is signed
+		pair    func(*Pair)             // and of what it is read with
+		issuers []*x509.Certificate
+		now     time.Time
+		key     *ecdsa.PrivateKey // of the leaf
+	}
+	tests := []struct {
+		name   string
+		setup  setup
+		kinds  []Kind
+		detail string
+	}{
+		{"right", setup{}, nil, ""},
+		{"right etcd", setup{row: "etcd-server"}, nil, ""},
+		{"right with more names", setup{edit: func(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "more.example") }}, nil, ""},
+		{"right by a wildcard", setup{edit: func(c *x509.Certificate) {
+			c.DNSNames = []string{"cp-1", "kubernetes", "kubernetes.default", "*.default.svc", "KUBERNETES.default.svc.cluster.local"}
+		}}, nil, ""},
+		{"right without usages", setup{edit: func(c *x509.Certificate) { c.KeyUsage, c.ExtKeyUsage = 0, nil }}, nil, ""},
+		{"right for any usage", setup{edit: func(c *x509.Certificate) {
+			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny}
+		}}, nil, ""},
+		{"right with another subject, a server", setup{edit: func(c *x509.Certificate) { c.Subject.CommonName = "me" }}, nil, ""},
+		{"right with an external key", setup{pair: func(p *Pair) { p.Key = nil }}, nil, ""},
+		{"right by the second CA of the bundle", setup{issuers: []*x509.Certificate{otherCA, pairs[CA].Cert}}, nil, ""},
+		{"right as system:masters", setup{row: "front-proxy-client", edit: func(c *x509.Certificate) {
+			c.Subject.CommonName, c.Subject.Organization = "boss", []string{"system:masters"}
+		}}, nil, ""},
+
+		{"other key", setup{pair: func(p *Pair) { p.Key = otherRSAKey() }}, []Kind{KeyMismatch},
+			"the private key belongs to another certificate"},
+		{"weak key", setup{key: weak, pair: func(p *Pair) { p.Key = weak }}, []Kind{WeakKey},
+			"the ECDSA key is on P-224, which TLS does not know"},
+		{"future", setup{now: now.Add(-time.Hour)}, []Kind{NotYetValid},
+			"not valid before 2026-03-14T15:04:26Z, and this host's clock says 2026-03-14T14:09:26Z"},
+		{"expired", setup{now: now.Add(8761 * time.Hour)}, []Kind{Expired},
+			"expired at 2027-03-14T15:09:26Z, and this host's clock says 2027-03-14T16:09:26Z"},
+		{"other CA", setup{issuers: []*x509.Certificate{otherCA}}, []Kind{WrongIssuer},
+			`not signed by its CA "ca": x509: ECDSA verification failure`},
+		{"no CA", setup{issuers: []*x509.Certificate{}}, []Kind{WrongIssuer}, "there is no certificate of that CA"},
+		{"a client only", setup{edit: func(c *x509.Certificate) {
+			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+		}}, []Kind{WrongUsage}, "the extended key usage lacks server authentication"},
+		{"etcd, a server only", setup{row: "etcd-server", edit: func(c *x509.Certificate) {
+			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		}}, []Kind{WrongUsage}, "the extended key usage lacks client authentication"},
+		{"no signatures", setup{edit: func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageKeyAgreement }},
+			[]Kind{WrongUsage}, "the key usage lacks digital signature"},
+		{"missing names", setup{edit: func(c *x509.Certificate) {
+			c.DNSNames, c.IPAddresses = []string{"cp-1", "kubernetes"}, []net.IP{net.IPv4(10, 96, 0, 1)}
+		}}, []Kind{MissingSAN}, "not valid for kubernetes.default, kubernetes.default.svc, " +
+			"kubernetes.default.svc.cluster.local, 192.168.99.11"},
+		{"somebody else", setup{row: "front-proxy-client", edit: func(c *x509.Certificate) { c.Subject.CommonName = "me" }},
+			[]Kind{WrongSubject}, `the common name is "me", not "front-proxy-client"`},
+		{"all at once", setup{
+			now:     now.Add(8761 * time.Hour),
+			issuers: []*x509.Certificate{otherCA},
+			pair:    func(p *Pair) { p.Key = otherRSAKey() },
+			edit: func(c *x509.Certificate) {
+				c.DNSNames, c.ExtKeyUsage = nil, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+			},
+		}, []Kind{KeyMismatch, Expired, WrongUsage, MissingSAN, WrongIssuer}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := tt.setup
+			if s.row == "" {
+				s.row = "apiserver"
+			}
+			if s.now.IsZero() {
+				s.now = now
+			}
+			spec := find(t, n, s.row)
+			if s.issuers == nil {
+				s.issuers = pairs[spec.CA].Bundle
+			}
+			if s.key == nil {
+				s.key = key.(*ecdsa.PrivateKey)
+			}
+			template, err := newTemplate(spec, s.key.Public(), now, 8760*time.Hour, rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.edit != nil {
+				s.edit(template)
+			}
+			cert, err := sign(spec, template, pairs[spec.CA].Cert, s.key.Public(), key, rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pair := Pair{Cert: cert, Key: key}
+			if s.pair != nil {
+				s.pair(&pair)
+			}
+			wantFaults(t, Check(spec, n, pair, s.issuers, s.now), tt.kinds, tt.detail)
+		})
+	}
+}
+
+func wantFaults(t *testing.T, err error, kinds []Kind, detail string) {
+	t.Helper()
+	var failure *Error
+	if errors.As(err, &failure) != (len(kinds) > 0) {
+		t.Fatalf("got %v, want %v", err, kinds)
+	}
+	if failure == nil {
+		return
+	}
+	var got []Kind
+	for _, fault := range failure.Faults {
+		got = append(got, fault.Kind)
+	}
+	if !slices.Equal(got, kinds) {
+		t.Errorf("faults are %q, not %q", got, kinds)
+	}
+	if !strings.Contains(err.Error(), detail) {
+		t.Errorf("got %v, want %q", err, detail)
+	}
+}
+
+func TestCheckCA(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	spec := find(t, n, CA)
+	key := mustKey(config.ECDSAP256)
+	tests := []struct {
+		name   string
+		edit   func(*x509.Certificate)
+		now    time.Time
+		kinds  []Kind
+		detail string
+	}{
+		{"of the user's", func(c *x509.Certificate) {
+			c.Subject.CommonName, c.DNSNames, c.KeyUsage = "Example Corp", nil, x509.KeyUsageCertSign
+		}, now, nil, ""},
+		{"without key usage", func(c *x509.Certificate) { c.KeyUsage = 0 }, now, nil, ""},
+		{"a leaf", func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, 0 }, now, []Kind{NotCA},
+			"not the certificate of a CA: the basic constraints lack CA:TRUE"},
+		{"no constraints", func(c *x509.Certificate) { c.BasicConstraintsValid, c.IsCA = false, false; c.KeyUsage = 0 },
+			now, []Kind{NotCA}, "lack CA:TRUE"},
+		{"may not sign", func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature }, now,
+			[]Kind{NotCA}, "the key usage does not allow to sign certificates"},
+		{"expired", nil, now.Add(87601 * time.Hour), []Kind{Expired}, "expired at 2036-03-11T15:09:26Z"},
+		{"future", nil, now.Add(-time.Hour), []Kind{NotYetValid}, "not valid before"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			template, err := newTemplate(spec, key.Public(), now, 87600*time.Hour, rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			template.IsCA = true
+			template.KeyUsage |= x509.KeyUsageCertSign
+			if tt.edit != nil {
+				tt.edit(template)
+			}
+			cert, err := sign(spec, template, template, key.Public(), key, rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantFaults(t, Check(spec, n, Pair{Cert: cert, Key: key}, nil, tt.now), tt.kinds, tt.detail)
+		})
+	}
+}
+
+// A CA that may only vouch for other names and usages than are needed.
+func TestCheckConstraints(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	key := mustKey(config.ECDSAP256)
+	tests := []struct {
+		name string
+		edit func(*x509.Certificate)
+		want string
+	}{
+		{"names", func(c *x509.Certificate) { c.PermittedDNSDomains = []string{"corp.example"} },
+			`not allowed by its CA "ca": x509: `},
+		{"usages", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} },
+			`not allowed by its CA "ca": x509: certificate specifies an incompatible key usage`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			template, err := newTemplate(find(t, n, CA), key.Public(), now, 87600*time.Hour, rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			template.IsCA = true
+			template.KeyUsage |= x509.KeyUsageCertSign
+			tt.edit(template)
+			ca, err := sign(find(t, n, CA), template, template, key.Public(), key, rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := find(t, n, "apiserver")
+			cert, err := Issue(spec, n, Pair{Cert: ca, Key: key}, key, now, rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantFaults(t, Check(spec, n, Pair{Cert: cert, Key: key}, []*x509.Certificate{ca}, now), []Kind{Restricted}, tt.want)
+		})
+	}
+}
+
+func TestWeakRSA(t *testing.T) {
+	block, _ := pem.Decode([]byte(rsa1024))
+	public, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := weakKey(public.(*rsa.PublicKey)); got != "the RSA key of 1024 bits is too weak; use 2048 or more" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// The words that people read, for each piece of advice.
+func TestErrorText(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	pairs := issueAll(t, n, rsaKey())
+	leaf, ca := find(t, n, "etcd-server"), find(t, n, EtcdCA)
+	late := now.Add(8761 * time.Hour)
+
+	err := Check(leaf, n, pairs[leaf.Name], pairs[EtcdCA].Bundle, late)
+	want := "/etc/kubernetes/pki/etcd/server.crt: expired at 2027-03-14T15:09:26Z, and this host's clock says " +
+		"2027-03-14T16:09:26Z. Run `slipway certs renew etcd-server`."
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+
+	moved := leaf
+	moved.IPs = append(slices.Clone(leaf.IPs), netip.MustParseAddr("10.1.1.1"))
+	err = Check(moved, n, pairs[leaf.Name], pairs[EtcdCA].Bundle, late)
+	want = "/etc/kubernetes/pki/etcd/server.crt: 2 faults:\n" +
+		"  - expired at 2027-03-14T15:09:26Z, and this host's clock says 2027-03-14T16:09:26Z\n" +
+		"  - not valid for 10.1.1.1\n" +
+		"Delete /etc/kubernetes/pki/etcd/server.crt and /etc/kubernetes/pki/etcd/server.key and run " +
+		"`slipway init phase certs etcd-server` with the same configuration, or put the right files there."
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+
+	err = Check(ca, n, Pair{Cert: pairs[EtcdCA].Cert, Key: otherRSAKey()}, nil, now)
+	want = "/etc/kubernetes/pki/etcd/ca.crt: the private key belongs to another certificate. " +
+		"Put the right CA in /etc/kubernetes/pki/etcd/ca.crt and /etc/kubernetes/pki/etcd/ca.key. " +
+		"A CA that is there is never replaced: all that it signed would be worthless."
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	var failure *Error
+	if !errors.As(pkgerrors.Wrap(err, "phase"), &failure) || !failure.Only(KeyMismatch, Expired) || failure.Only(Expired) {
+		t.Errorf("the kinds cannot be told from %v", err)
+	}
+}
+
+const rsa1024 = `-----BEGIN PUBLIC KEY-----
+MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQCcgRlZ4OPOixA3bSCt8qmKl8fY
+E2KXNoFfufhArO/TqECm9momKsDouf+4TQoedHarRjM1kVoHUoyF26bcraHKOKFJ
+V2aGA14pgfXEtj5z2RmJCQ5C4kv200/bc5UngjDGWP40JEs4VrflFy1jfEYTRJXO
+toYJx19OYIw++yPURQIDAQAB
+-----END PUBLIC KEY-----
+`

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+func encodeKey(t *testing.T, key crypto.Signer) []byte {
+	t.Helper()
+	data, err := EncodeKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestParsePair(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	ec := mustKey(config.ECDSAP256)
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(ec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := EncodeCerts(issueAll(t, n, ec)[CA].Cert)
+	other := EncodeCerts(issueAll(t, n, rsaKey())[CA].Cert)
+	// OpenSSL writes the curve's parameters first.
+	params := pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7}})
+
+	tests := []struct {
+		name      string
+		cert, key []byte
+		certs     int
+		external  bool
+	}{
+		{"EC", cert, encodeKey(t, ec), 1, false},
+		{"RSA", other, encodeKey(t, rsaKey()), 1, false},
+		{"Ed25519", cert, encodeKey(t, ed), 1, false},
+		{"PKCS #8", cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 1, false},
+		{"key with parameters", cert, slices.Concat(params, encodeKey(t, ec)), 1, false},
+		{"external", cert, nil, 1, true},
+		{"bundle", slices.Concat(cert, other), encodeKey(t, ec), 2, false},
+		{"text around", slices.Concat([]byte("Certificate:\n  Data:\n"), cert, []byte("\nbye\n")), nil, 1, true},
+		{"CR LF", bytes.ReplaceAll(cert, []byte("\n"), []byte("\r\n")), nil, 1, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			pair, err := ParsePair(tt.cert, tt.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(pair.Bundle) != tt.certs || !pair.Cert.Equal(pair.Bundle[0]) {
+				t.Errorf("%d certificates, not %d", len(pair.Bundle), tt.certs)
+			}
+			if (pair.Key == nil) != tt.external {
+				t.Errorf("key is %T", pair.Key)
+			}
+		})
+	}
+}
+
+func TestParsePairRefuses(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	key := mustKey(config.ECDSAP256)
+	keyPEM := encodeKey(t, key)
+	cert := EncodeCerts(issueAll(t, n, key)[CA].Cert)
+	block := func(kind string, content string) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte(content)})
+	}
+	legacy := pem.EncodeToMemory(&pem.Block{
+		Type: "RSA PRIVATE KEY", Bytes: []byte("x"),
+		Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-256-CBC,00"},
+	})
+	tests := []struct {
+		name      string
+		cert, key []byte
+		want      string
+	}{
+		{"empty certificate", []byte(" \n"), nil, "the certificate: the file is empty"},
+		{"garbage", []byte("hunter2"), nil, "the certificate: the file is not in PEM form"},
+		{"DER", issueAll(t, n, key)[CA].Cert.Raw, nil, "the certificate: the file is not in PEM form"},
+		{"cut off", cert[:len(cert)-20], nil, "the certificate: the file holds 1 PEM blocks, of which 1 are cut off or garbled"},
+		{"second cut off", slices.Concat(cert, cert[:100]), nil, "2 PEM blocks, of which 1 are cut off or garbled"},
+		{"malformed", block("CERTIFICATE", "hunter2"), nil, "the certificate: certificate 1 of the file is malformed"},
+		{"key in its place", keyPEM, nil, "the file holds a private key as well"},
+		{"with key", slices.Concat(cert, keyPEM), nil, "the file holds a private key as well"},
+		{"no certificate", block("X509 CRL", "hunter2"), nil, "the certificate: the file holds no certificate in PEM form"},
+		{"empty key", cert, []byte{}, "the private key: the file is empty"},
+		{"garbled key", cert, []byte("hunter2"), "the private key: the file is not in PEM form"},
+		{"certificate in its place", cert, cert, "the private key: the file holds no private key in PEM form"},
+		{"two keys", cert, slices.Concat(keyPEM, keyPEM), "the file holds more than one private key"},
+		{"malformed RSA key", cert, block("RSA PRIVATE KEY", "hunter2"), `the block "RSA PRIVATE KEY" is damaged`},
+		{"malformed EC key", cert, block("EC PRIVATE KEY", "hunter2"), `the block "EC PRIVATE KEY" is damaged`},
+		{"malformed PKCS #8", cert, block("PRIVATE KEY", "hunter2"), `the block "PRIVATE KEY" is damaged`},
+		{"encrypted PKCS #8", cert, block("ENCRYPTED PRIVATE KEY", "hunter2"), "the key is encrypted with a passphrase"},
+		{"encrypted by OpenSSL", cert, legacy, "the key is encrypted with a passphrase"},
+		{"DSA", cert, block("DSA PRIVATE KEY", "hunter2"), "the key is of a kind that is not supported"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := ParsePair(tt.cert, tt.key)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("got %v, want %q", err, tt.want)
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error quotes the file: %v", err)
+			}
+		})
+	}
+}
+
+func TestCheckServiceAccountPair(t *testing.T) {
+	public := func(key crypto.Signer) []byte {
+		data, err := EncodePublicKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ec := mustKey(config.ECDSAP256)
+	tests := []struct {
+		name     string
+		key, pub []byte
+		want     string
+	}{
+		{"RSA", encodeKey(t, rsaKey()), public(rsaKey()), ""},
+		{"EC", encodeKey(t, ec), public(ec), ""},
+		{"an earlier key as well", encodeKey(t, ec), slices.Concat(public(rsaKey()), public(ec)), ""},
+		{"of another", encodeKey(t, ec), public(rsaKey()), "the public key does not belong to the private key"},
+		{"no public key", encodeKey(t, ec), nil, "the public key: the file is empty"},
+		{"not public", encodeKey(t, ec), encodeKey(t, ec), "the public key: the file holds no public key in PEM form"},
+		{"damaged", encodeKey(t, ec), []byte("-----BEGIN PUBLIC KEY-----\naGk=\n-----END PUBLIC KEY-----\n"),
+			"the public key: public key 1 of the file is malformed"},
+		{"no private key", nil, public(ec), "the private key: the file is empty"},
+		{"Ed25519", encodeKey(t, ed), public(ed), "service account tokens are signed with RSA or ECDSA only"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := CheckServiceAccountPair(tt.key, tt.pub)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// Whatever the files hold: no panic, and what is accepted can be used.
+func FuzzParsePair(f *testing.F) {
+	n := newNode("cp-1", "192.168.99.11")
+	key := mustKey(config.ECDSAP256)
+	keyPEM, err := EncodeKey(key)
+	if err != nil {
+		f.Fatal(err)
+	}
+	ca, err := NewCA(Specs(n)[0], n, key, now, rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	cert := EncodeCerts(ca)
+	f.Add(cert, keyPEM)
+	f.Add(slices.Concat(cert, cert), []byte(nil))
+	f.Add([]byte{}, []byte("-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"))
+	f.Fuzz(func(t *testing.T, cert, key []byte) {
+		pair, err := ParsePair(cert, key)
+		if err != nil {
+			return
+		}
+		for _, spec := range Specs(n) {
+			_ = Check(spec, n, pair, []*x509.Certificate{ca, pair.Cert}, now)
+		}
+		if again, err := ParseCerts(EncodeCerts(pair.Bundle...)); err != nil || len(again) != len(pair.Bundle) {
+			t.Errorf("%d certificates come back as %d (%v)", len(pair.Bundle), len(again), err)
+		}
+		if pair.Key != nil {
+			if _, err := EncodeKey(pair.Key); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
