@@ -122,6 +122,9 @@ type Facts interface {
 	// PortFree tries to listen on a TCP port of all addresses. Where another
 	// process does, the error names it if it can be seen.
 	PortFree(port int) error
+	// PortHolder returns the process that listens on a TCP port of this host;
+	// found is false where none does or where this user may not see it.
+	PortHolder(port int) (p Process, found bool)
 	// LookupHost resolves a name with the host's resolver.
 	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
 	// ProgramVersion runs `path --version` and returns its output, trimmed.
@@ -131,10 +134,14 @@ type Facts interface {
 	// ProxyFor returns the proxy that the environment names for a URL, empty
 	// for none. A password in it is left out.
 	ProxyFor(url string) (string, error)
+	// Environ is the environment of this process, NAME=VALUE.
+	Environ() []string
 	// Probe does one HTTP GET and returns nil on 200; any other answer is a
 	// *ProbeError. It is for health endpoints of this host: it uses no proxy
 	// and follows no redirect.
 	Probe(ctx context.Context, p Probe) error
+	// Fetch is Probe with the answer's body, at most 64 KiB of it.
+	Fetch(ctx context.Context, p Probe) ([]byte, error)
 	// Now is the host's clock.
 	Now() time.Time
 }
@@ -143,6 +150,13 @@ type Facts interface {
 type Route struct {
 	Destination netip.Prefix
 	Interface   string
+}
+
+// Process is a running process as /proc shows it.
+type Process struct {
+	PID int
+	// Name is the file name of its program.
+	Name string
 }
 
 // Probe is one question to a health endpoint.
