@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeconfig
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+const goldenDir = "../../testdata/golden"
+
+var now = time.Date(2026, time.March, 14, 15, 9, 26, 0, time.UTC)
+
+// goldenNode is the node of a reference case.
+func goldenNode(t *testing.T, name string) *config.Node {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(goldenDir, "node", name, "input.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := strings.Split(string(data), "\n---\n")
+	var initial config.InitConfiguration
+	if err := yaml.UnmarshalStrict([]byte(docs[0]), &initial); err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(initial.NodeRegistration.Name, initial.LocalAPIEndpoint.AdvertiseAddress)
+	if err := yaml.UnmarshalStrict([]byte(docs[1]), &n.Cluster); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// newNode is a node with the static defaults, but keys that are made quickly.
+func newNode(name, address string) *config.Node {
+	return &config.Node{
+		ControlPlane:     true,
+		Name:             name,
+		AdvertiseAddress: netip.MustParseAddr(address),
+		BindPort:         6443,
+		Cluster: config.ClusterConfiguration{
+			ClusterName:                 "kubernetes",
+			EncryptionAlgorithm:         config.ECDSAP256,
+			Networking:                  config.Networking{ServiceSubnet: "10.96.0.0/12", DNSDomain: "cluster.local"},
+			CertificateValidityPeriod:   &metav1.Duration{Duration: 8760 * time.Hour},
+			CACertificateValidityPeriod: &metav1.Duration{Duration: 87600 * time.Hour},
+		},
+		Paths: config.Paths{PKI: "/etc/kubernetes/pki", Kubeconfigs: "/etc/kubernetes"},
+	}
+}
+
+// newPair issues a certificate with a key of its own; without an issuer it is
+// the cluster's CA.
+func newPair(t *testing.T, spec certs.Spec, n *config.Node, ca certs.Pair) certs.Pair {
+	t.Helper()
+	key, err := certs.NewKey(n.Cluster.EncryptionAlgorithm, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cert *x509.Certificate
+	if ca.Cert == nil {
+		cert, err = certs.NewCA(spec, n, key, now, rand.Reader)
+	} else {
+		cert, err = certs.Issue(spec, n, ca, key, now, rand.Reader)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certs.Pair{Cert: cert, Key: key, Bundle: []*x509.Certificate{cert}}
+}
+
+func newCA(t *testing.T, n *config.Node) certs.Pair {
+	t.Helper()
+	return newPair(t, certs.Specs(n)[0], n, certs.Pair{})
+}
+
+func find(t *testing.T, n *config.Node, name string) Spec {
+	t.Helper()
+	specs := Specs(n)
+	at := slices.IndexFunc(specs, func(s Spec) bool { return s.Name == name })
+	if at < 0 {
+		t.Fatalf("there is no row %q", name)
+	}
+	return specs[at]
+}
+
+func build(t *testing.T, spec Spec, n *config.Node, ca certs.Pair) []byte {
+	t.Helper()
+	data, err := Build(spec, n, ca.Bundle, newPair(t, spec.Certificate(), n, ca))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// load reads a file with the parser that all clients use.
+func load(t *testing.T, data []byte) (clientcmdapi.Cluster, clientcmdapi.AuthInfo, *clientcmdapi.Config) {
+	t.Helper()
+	file, err := clientcmd.Load(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := clientcmd.Validate(*file); err != nil {
+		t.Fatal(err)
+	}
+	context := file.Contexts[file.CurrentContext]
+	return *file.Clusters[context.Cluster], *file.AuthInfos[context.AuthInfo], file
+}
+
+// The peer's kubeconfig files of each reference case, row by row.
+func TestGolden(t *testing.T) {
+	for _, name := range []string{"default", "podcidr", "external-etcd", "dualstack"} {
+		t.Run(name, func(t *testing.T) {
+			want, err := os.ReadFile(filepath.Join(goldenDir, "node", name, "kubeconfigs.tsv"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := goldenNode(t, name)
+			n.Cluster.EncryptionAlgorithm = config.ECDSAP256
+			ca := newCA(t, n)
+			var rows []string
+			for _, spec := range Specs(n) {
+				rows = append(rows, row(t, spec, build(t, spec, n, ca)))
+			}
+			slices.Sort(rows)
+			header, _, _ := strings.Cut(string(want), "\n")
+			if diff := cmp.Diff(string(want), header+"\n"+strings.Join(rows, "")); diff != "" {
+				t.Errorf("kubeconfig files differ (-peer +ours):\n%s", diff)
+			}
+		})
+	}
+}
+
+// row renders a file as a line of kubeconfigs.tsv.
+func row(t *testing.T, spec Spec, data []byte) string {
+	t.Helper()
+	cluster, user, file := load(t, data)
+	pair, err := certs.ParsePair(user.ClientCertificateData, user.ClientKeyData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	context := file.Contexts[file.CurrentContext]
+	return fmt.Sprintf("kubernetes/%s\t%s\t%s\t%s\t%s\t%s\t%s\n", spec.File, context.Cluster, cluster.Server,
+		context.AuthInfo, file.CurrentContext, pair.Cert.Subject.CommonName,
+		strings.Join(pair.Cert.Subject.Organization, ","))
+}
+
+func TestServers(t *testing.T) {
+	tests := []struct {
+		name           string
+		setup          func(*config.Node)
+		cluster, local string
+	}{
+		{"no endpoint", func(*config.Node) {}, "https://192.168.99.11:6443", "https://192.168.99.11:6443"},
+		{"endpoint with port", func(n *config.Node) { n.Cluster.ControlPlaneEndpoint = "api.lab.example:443" },
+			"https://api.lab.example:443", "https://192.168.99.11:6443"},
+		{"endpoint without port", func(n *config.Node) { n.Cluster.ControlPlaneEndpoint, n.BindPort = "api.lab.example", 7000 },
+			"https://api.lab.example:7000", "https://192.168.99.11:7000"},
+		{"IPv6", func(n *config.Node) {
+			n.AdvertiseAddress = netip.MustParseAddr("fd00::11")
+			n.Cluster.ControlPlaneEndpoint = "[fd00::99]:7443"
+		}, "https://[fd00::99]:7443", "https://[fd00::11]:6443"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode("cp-1", "192.168.99.11")
+			tt.setup(n)
+			for _, spec := range Specs(n) {
+				want := tt.local
+				if strings.HasSuffix(spec.Name, "admin") {
+					want = tt.cluster
+				}
+				if spec.Server != want {
+					t.Errorf("%s: server is %s, not %s", spec.Name, spec.Server, want)
+				}
+			}
+		})
+	}
+}
+
+// The file's very form is the peer's: the same fields in the same order.
+func TestForm(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	n.Cluster.ClusterName = "blue"
+	spec := find(t, n, "kubelet")
+	lines := strings.Split(string(build(t, spec, n, newCA(t, n))), "\n")
+	for i, line := range lines {
+		if before, _, found := strings.Cut(line, "-data: "); found {
+			lines[i] = before + "-data: X"
+		}
+	}
+	want := `apiVersion: v1
+clusters:
+- cluster:
+    certificate-authority-data: X
+    server: https://192.168.99.11:6443
+  name: blue
+contexts:
+- context:
+    cluster: blue
+    user: system:node:cp-1
+  name: system:node:cp-1@blue
+current-context: system:node:cp-1@blue
+kind: Config
+users:
+- name: system:node:cp-1
+  user:
+    client-certificate-data: X
+    client-key-data: X
+`
+	if diff := cmp.Diff(want, strings.Join(lines, "\n")); diff != "" {
+		t.Errorf("form (-want +got):\n%s", diff)
+	}
+}
+
+func TestBundle(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	ca, old := newCA(t, n), newCA(t, n)
+	ca.Bundle = append(ca.Bundle, old.Cert)
+	cluster, _, _ := load(t, build(t, find(t, n, "admin"), n, ca))
+	if diff := cmp.Diff(certs.EncodeCerts(ca.Cert, old.Cert), cluster.CertificateAuthorityData); diff != "" {
+		t.Errorf("the file does not hold the bundle:\n%s", diff)
+	}
+}
+
+func TestBuildWithToken(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	data, err := BuildWithToken(Spec{CommonName: "foo", Server: "https://x:6443"}, n, newCA(t, n).Bundle,
+		config.NewSecret("abcdef.0123456789abcdef"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, user, file := load(t, data)
+	if cluster.Server != "https://x:6443" || user.Token != "abcdef.0123456789abcdef" || file.CurrentContext != "foo@kubernetes" {
+		t.Errorf("got %s, %s", cluster.Server, file.CurrentContext)
+	}
+}
+
+// The ConfigMap kube-public/cluster-info, letter by letter.
+func TestClusterInfo(t *testing.T) {
+	golden, err := os.ReadFile(filepath.Join(goldenDir, "cluster", "kube-public_configmap_cluster-info.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object struct{ Data map[string]string }
+	if err := yaml.Unmarshal(golden, &object); err != nil {
+		t.Fatal(err)
+	}
+	ca := newCA(t, newNode("cp-1", "192.168.99.11"))
+	got, err := ClusterInfo("https://192.168.99.11:6443", ca.Bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := clientcmd.Load(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(certs.EncodeCerts(ca.Cert), cluster.Clusters[""].CertificateAuthorityData); diff != "" {
+		t.Error(diff)
+	}
+	lines := strings.Split(string(got), "\n")
+	at := slices.IndexFunc(lines, func(s string) bool { return strings.Contains(s, "certificate-authority-data: ") })
+	lines[at] = "    certificate-authority-data: <base64 ca.crt>"
+	if diff := cmp.Diff(object.Data["kubeconfig"], strings.Join(lines, "\n")); diff != "" {
+		t.Errorf("kubeconfig (-peer +ours):\n%s", diff)
+	}
+}

@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeconfig
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	api "k8s.io/client-go/tools/clientcmd/api/v1"
+
+	"github.com/slipway-k8s/slipway/certs"
+)
+
+const pemPath = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+
+func TestCheckAcceptsOwn(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	ca, old := newCA(t, n), newCA(t, n)
+	for _, spec := range Specs(n) {
+		data := build(t, spec, n, ca)
+		if err := Check(data, spec, n, ca.Bundle, now); err != nil {
+			t.Error(err)
+		}
+		// In the midst of a rotation the cluster trusts both CAs.
+		if err := Check(data, spec, n, append(slices.Clone(old.Bundle), ca.Cert), now); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	ca, otherCA := newCA(t, n), newCA(t, n)
+	admin := find(t, n, "admin")
+	right := newPair(t, admin.Certificate(), n, ca)
+	stranger := newPair(t, find(t, n, "scheduler").Certificate(), n, ca)
+	strangerKey, err := certs.EncodeKey(stranger.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name   string
+		edit   func(cluster *api.Cluster, user *api.AuthInfo)
+		kinds  []certs.Kind
+		detail string
+	}{
+		{"right", func(*api.Cluster, *api.AuthInfo) {}, nil, ""},
+		{"points at the CA", func(c *api.Cluster, _ *api.AuthInfo) {
+			c.CertificateAuthority, c.CertificateAuthorityData = "/etc/kubernetes/pki/ca.crt", nil
+		}, nil, ""},
+		{"points at its credentials", func(_ *api.Cluster, u *api.AuthInfo) {
+			*u = api.AuthInfo{ClientCertificate: pemPath, ClientKey: pemPath}
+		}, nil, ""},
+		{"points at its key", func(_ *api.Cluster, u *api.AuthInfo) {
+			u.ClientKey, u.ClientKeyData = "/root/admin.key", nil
+		}, nil, ""},
+		{"a token", func(_ *api.Cluster, u *api.AuthInfo) { *u = api.AuthInfo{Token: "hunter2"} }, nil, ""},
+		{"a plugin", func(_ *api.Cluster, u *api.AuthInfo) { *u = api.AuthInfo{Exec: &api.ExecConfig{Command: "login"}} }, nil, ""},
+
+		{"other server", func(c *api.Cluster, _ *api.AuthInfo) { c.Server = "https://old:6443" },
+			[]certs.Kind{WrongServer}, `the server is "https://old:6443", not "https://192.168.99.11:6443"`},
+		{"no CA", func(c *api.Cluster, _ *api.AuthInfo) { c.CertificateAuthorityData = nil },
+			[]certs.Kind{UntrustedCA}, "no CA to trust"},
+		{"other CA", func(c *api.Cluster, _ *api.AuthInfo) {
+			c.CertificateAuthorityData = certs.EncodeCerts(otherCA.Cert)
+		}, []certs.Kind{UntrustedCA}, "trusts another CA than the cluster's"},
+		{"damaged CA", func(c *api.Cluster, _ *api.AuthInfo) { c.CertificateAuthorityData = []byte("hunter2") },
+			[]certs.Kind{UntrustedCA}, "certificate-authority-data: the file is not in PEM form"},
+		{"no credentials", func(_ *api.Cluster, u *api.AuthInfo) { *u = api.AuthInfo{} },
+			[]certs.Kind{NoCredentials}, "the user has no credentials"},
+		{"no key", func(_ *api.Cluster, u *api.AuthInfo) { u.ClientKeyData = nil },
+			[]certs.Kind{NoCredentials}, "a client certificate, but no client key"},
+		{"no certificate", func(_ *api.Cluster, u *api.AuthInfo) { u.ClientCertificateData = nil },
+			[]certs.Kind{NoCredentials}, "a client key, but no client certificate"},
+		{"damaged key", func(_ *api.Cluster, u *api.AuthInfo) { u.ClientKeyData = []byte("hunter2") },
+			[]certs.Kind{Malformed}, "client credentials: the private key: the file is not in PEM form"},
+		{"key of another", func(_ *api.Cluster, u *api.AuthInfo) { u.ClientKeyData = strangerKey },
+			[]certs.Kind{certs.KeyMismatch}, "client certificate: the private key belongs to another certificate"},
+		{"somebody else", func(_ *api.Cluster, u *api.AuthInfo) {
+			u.ClientCertificateData, u.ClientKeyData = certs.EncodeCerts(stranger.Cert), strangerKey
+		}, []certs.Kind{certs.WrongSubject, certs.WrongSubject}, `the organization lacks "kubeadm:cluster-admins"`},
+		{"two at once", func(c *api.Cluster, u *api.AuthInfo) {
+			c.Server, u.ClientKeyData = "https://old:6443", strangerKey
+		}, []certs.Kind{WrongServer, certs.KeyMismatch}, "/etc/kubernetes/admin.conf: 2 faults:"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			key, err := certs.EncodeKey(right.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := single(admin, n, ca.Bundle, api.AuthInfo{
+				ClientCertificateData: certs.EncodeCerts(right.Cert), ClientKeyData: key,
+			})
+			tt.edit(&file.Clusters[0].Cluster, &file.AuthInfos[0].AuthInfo)
+			data, err := encode(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantFaults(t, Check(data, admin, n, ca.Bundle, now), tt.kinds, tt.detail)
+		})
+	}
+}
+
+func wantFaults(t *testing.T, err error, kinds []certs.Kind, detail string) {
+	t.Helper()
+	var failure *certs.Error
+	if errors.As(err, &failure) != (len(kinds) > 0) {
+		t.Fatalf("got %v, want %q", err, kinds)
+	}
+	if failure == nil {
+		return
+	}
+	var got []certs.Kind
+	for _, fault := range failure.Faults {
+		got = append(got, fault.Kind)
+	}
+	if diff := cmp.Diff(kinds, got); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(err.Error(), detail) {
+		t.Errorf("got %v, want %q", err, detail)
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the error quotes the file: %v", err)
+	}
+}
+
+func TestCheckExpired(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	ca := newCA(t, n)
+	late := now.Add(8761 * time.Hour)
+	for name, advice := range map[string]string{
+		"admin":   "Run `slipway certs renew admin.conf`.",
+		"kubelet": "Delete it and run `slipway init phase kubeconfig kubelet`", // certs renew does not know it
+	} {
+		spec := find(t, n, name)
+		err := Check(build(t, spec, n, ca), spec, n, ca.Bundle, late)
+		wantFaults(t, err, []certs.Kind{certs.Expired}, "client certificate: expired at ")
+		wantFaults(t, err, []certs.Kind{certs.Expired}, advice)
+	}
+}
+
+// The kubeconfig files of other nodes must not be taken for this one's.
+func TestCheckOtherNode(t *testing.T) {
+	n, other := newNode("cp-1", "192.168.99.11"), newNode("cp-2", "192.168.99.11")
+	ca := newCA(t, n)
+	spec := find(t, n, "kubelet")
+	err := Check(build(t, find(t, other, "kubelet"), other, ca), spec, n, ca.Bundle, now)
+	wantFaults(t, err, []certs.Kind{certs.WrongSubject}, `the common name is "system:node:cp-2", not "system:node:cp-1"`)
+}
+
+func TestMalformed(t *testing.T) {
+	const head = "apiVersion: v1\nkind: Config\n"
+	const context = "contexts:\n- name: a\n  context: {cluster: c, user: u}\n"
+	tests := []struct{ name, data, want string }{
+		{"empty", "", "the file is not a kubeconfig: apiVersion v1 and kind Config are expected"},
+		{"not YAML", "hunter2: [", "the file is not a kubeconfig in YAML form"},
+		{"not an object", "hunter2", "the file is not a kubeconfig in YAML form"},
+		{"bad base64", head + "users:\n- name: u\n  user: {client-key-data: hunter2}\n", "the file is not a kubeconfig in YAML form"},
+		{"another kind", "apiVersion: v1\nkind: Pod\n", `not "v1" and "Pod"`},
+		{"no current context", head + context, "the kubeconfig has no current-context"},
+		{"no such context", head + context + "current-context: b\n", `the kubeconfig has no context "b"`},
+		{"no such cluster", head + context + "current-context: a\n", `the kubeconfig has no cluster "c"`},
+		{"no such user", head + context + "current-context: a\nclusters: [{name: c}]\n", `the kubeconfig has no user "u"`},
+	}
+	n := newNode("cp-1", "192.168.99.11")
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			wantFaults(t, Check([]byte(tt.data), find(t, n, "admin"), n, nil, now), []certs.Kind{Malformed}, tt.want)
+			if _, _, err := RotatableKubelet([]byte(tt.data), pemPath); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("RotatableKubelet: got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestRotatableKubelet(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	ca := newCA(t, n)
+	spec := find(t, n, "kubelet")
+	data := build(t, spec, n, ca)
+	rotatable, changed, err := RotatableKubelet(data, pemPath)
+	if err != nil || !changed {
+		t.Fatalf("changed is %v, error %v", changed, err)
+	}
+	before, _, _ := load(t, data)
+	_, user, after := load(t, bytes.ReplaceAll(rotatable, []byte(pemPath), []byte("/dev/null")))
+	if len(user.ClientCertificateData)+len(user.ClientKeyData) > 0 {
+		t.Error("the certificate is still embedded")
+	}
+	if diff := cmp.Diff(before, *after.Clusters["kubernetes"]); diff != "" {
+		t.Errorf("the cluster changed:\n%s", diff)
+	}
+	want := "    client-certificate: " + pemPath + "\n    client-key: " + pemPath + "\n"
+	if !strings.HasSuffix(string(rotatable), want) {
+		t.Errorf("got\n%s", rotatable)
+	}
+	if err := Check(rotatable, spec, n, ca.Bundle, now); err != nil {
+		t.Error(err)
+	}
+	again, changed, err := RotatableKubelet(rotatable, pemPath)
+	if err != nil || changed || !bytes.Equal(again, rotatable) {
+		t.Errorf("a second time: changed is %v, error %v", changed, err)
+	}
+}
