@@ -56,8 +56,8 @@ func retry(ctx context.Context, p policy, op func(context.Context) error) error 
 			last = err
 		}
 		if stop := sleep(ctx, max(jitter(min(delay, p.slowest)), retryAfter(err))); stop != nil {
-			return fmt.Errorf("%w; gave up after %d tries in %s: %w",
-				last, tries, time.Since(start).Round(time.Millisecond), stop)
+			return fmt.Errorf("%w; gave up after %s (tries: %d): %w",
+				last, time.Since(start).Round(time.Millisecond), tries, stop)
 		}
 		delay = min(2*delay, p.slowest)
 	}

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const bindingPath = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/kubeadm:cluster-admins"
+
+// authorizes makes the server forbid everything to the administrator until
+// delay after the binding exists.
+func (a *api) authorizes(delay time.Duration) {
+	var bound time.Time
+	a.hook = func(w http.ResponseWriter, _ *http.Request, user string) bool {
+		if bound.IsZero() && a.objects[bindingPath] != nil {
+			bound = time.Now()
+		}
+		if user == "super" || !bound.IsZero() && time.Since(bound) >= delay {
+			return false
+		}
+		forbid(w)
+		return true
+	}
+}
+
+func TestEnsureAdmin(t *testing.T) {
+	t.Run("first of its cluster", func(t *testing.T) {
+		a := newAPI(t)
+		a.authorizes(150 * time.Millisecond)
+		r := a.client(t)
+		for range 2 {
+			if err := r.EnsureAdmin(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The authorizer has heard of it by now: nobody may meet a 403.
+		if err := r.Ensure(t.Context(), configMap("c", nil)); err != nil {
+			t.Error(err)
+		}
+		if a.written() != 2 {
+			t.Errorf("%d writes, want the binding and the ConfigMap", a.written())
+		}
+	})
+	t.Run("already bound", func(t *testing.T) {
+		a := newAPI(t)
+		a.put(t, adminBinding())
+		r := a.client(t)
+		r.options.SuperAdmin = "/missing"
+		if err := r.EnsureAdmin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if a.written() != 0 {
+			t.Error("the binding was written")
+		}
+		before := len(a.seen())
+		if err := r.EnsureAdmin(t.Context()); err != nil || len(a.seen()) != before {
+			t.Errorf("asked again: %v, %v", err, a.seen()[before:])
+		}
+	})
+	t.Run("bound, and the server is just starting", func(t *testing.T) {
+		a := newAPI(t)
+		a.put(t, adminBinding())
+		a.authorizes(100 * time.Millisecond)
+		r := a.client(t)
+		r.options.SuperAdmin = "/missing"
+		if err := r.EnsureAdmin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("no super-admin.conf", func(t *testing.T) {
+		a := newAPI(t)
+		a.authorizes(0)
+		r := a.client(t)
+		r.options.SuperAdmin = filepath.Join(t.TempDir(), "super-admin.conf")
+		r.options.Timeout = 200 * time.Millisecond
+		err := r.EnsureAdmin(t.Context())
+		if err == nil || !strings.Contains(err.Error(), r.options.SuperAdmin+", which could give "+r.options.Kubeconfig+" its rights, is missing") ||
+			!strings.Contains(err.Error(), "create ClusterRoleBinding kubeadm:cluster-admins: ") {
+			t.Error(err)
+		}
+	})
+	t.Run("nobody may", func(t *testing.T) {
+		a := newAPI(t)
+		a.hook = func(w http.ResponseWriter, _ *http.Request, _ string) bool { forbid(w); return true }
+		r := a.client(t)
+		err := r.EnsureAdmin(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "the user of "+r.options.SuperAdmin+" lacks this right") {
+			t.Error(err)
+		}
+	})
+	t.Run("unreadable super-admin.conf", func(t *testing.T) {
+		a := newAPI(t)
+		a.authorizes(0)
+		r := a.client(t)
+		r.options.SuperAdmin = t.TempDir()
+		if err := r.EnsureAdmin(t.Context()); err == nil || !strings.Contains(err.Error(), "read kubeconfig "+r.options.SuperAdmin) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestReady(t *testing.T) {
+	a := newAPI(t)
+	const failing = "[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac/bootstrap-roles failed: not finished\nreadyz check failed\n"
+	forbidden := func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) { forbid(w) }
+	a.faults[http.MethodGet] = []fault{resets, forbidden, hangs, answers(401, "", ""), answers(500, "", failing)}
+	r := a.client(t)
+	if err := r.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	a.hook = func(w http.ResponseWriter, _ *http.Request, _ string) bool {
+		answers(500, "", failing)(w, nil, nil)
+		return true
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	err := r.Ready(ctx)
+	const want = " is not ready: 500 Internal Server Error: etcd failed: reason withheld, poststarthook/rbac/bootstrap-roles failed: not finished; gave up after "
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+}
+
+// Nothing listens until the API server's container is up.
+func TestReadyWhileNothingListens(t *testing.T) {
+	a := newAPI(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	r := a.client(t)
+	r.admin = nil
+	r.options.Endpoint = address
+	late := httptest.NewUnstartedServer(http.HandlerFunc(a.serve))
+	defer late.Close()
+	started := make(chan error, 1)
+	time.AfterFunc(200*time.Millisecond, func() {
+		again, err := net.Listen("tcp", address)
+		if err == nil {
+			_ = late.Listener.Close()
+			late.Listener = again
+			late.TLS = a.TLS.Clone()
+			late.StartTLS()
+		}
+		started <- err
+	})
+	err = r.Ready(t.Context())
+	if bound := <-started; bound != nil {
+		t.Skip("somebody took the port:", bound)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	r.admin.client.CloseIdleConnections()
+}
+
+func TestUntilSettled(t *testing.T) {
+	p := untilSettled(usual, 30*time.Millisecond)
+	lasting := errors.New("x509: certificate signed by unknown authority")
+	if !p.passes(lasting) {
+		t.Error("the first one counts")
+	}
+	time.Sleep(40 * time.Millisecond)
+	if p.passes(lasting) {
+		t.Error("still waiting")
+	}
+	if !p.passes(noAnswerError{errors.New("refused")}) || !p.passes(lasting) {
+		t.Error("an error between two does not start the count anew")
+	}
+}
+
+// selfSigned makes a certificate for the address 127.0.0.1.
+func selfSigned(t *testing.T, notAfter time.Time) (tls.Certificate, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: notAfter.Add(-time.Hour), NotAfter: notAfter,
+		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func TestWrongCertificates(t *testing.T) {
+	good, goodPEM := selfSigned(t, time.Now().Add(time.Hour))
+	old, oldPEM := selfSigned(t, time.Now().Add(-time.Minute))
+	_, otherPEM := selfSigned(t, time.Now().Add(time.Hour))
+	tests := []struct {
+		name   string
+		server tls.Certificate
+		host   string
+		ca     []byte
+		want   []string
+	}{
+		{"another CA", good, "127.0.0.1", otherPEM,
+			[]string{"is not of the cluster that ", "admin.conf", "slipway init phase kubeconfig"}},
+		{"expired", old, "127.0.0.1", oldPEM,
+			[]string{"certificate has expired", "clocks", "slipway certs check-expiration"}},
+		{"another name", good, "localhost", goodPEM,
+			[]string{"localhost", "apiServer.certSANs"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := httptest.NewUnstartedServer(http.NotFoundHandler())
+			server.Config.ErrorLog = quiet
+			server.TLS = &tls.Config{Certificates: []tls.Certificate{tt.server}}
+			server.StartTLS()
+			defer server.Close()
+			url := strings.Replace(server.URL, "127.0.0.1", tt.host, 1)
+			r := New(Options{Kubeconfig: writeKubeconfig(t, "admin", url, tt.ca), ReadFile: os.ReadFile, Timeout: 5 * time.Second})
+			err := r.Ensure(t.Context(), configMap("c", nil))
+			if err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("%v; it should fail at once", err)
+			}
+			for _, want := range append(tt.want, "create ConfigMap kube-system/c: ") {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v\nlacks %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestUnauthorizedAdvice(t *testing.T) {
+	end := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	_, cert := selfSigned(t, end)
+	tests := []struct {
+		cert []byte
+		now  time.Time
+		want string
+	}{
+		{cert, end.Add(time.Hour), "the client certificate in admin.conf expired on 2026-01-02T03:04:05Z"},
+		{cert, end.Add(-time.Minute), "does not accept the credentials in admin.conf"},
+		{nil, end, "are they of this cluster?"},
+	}
+	for _, tt := range tests {
+		c := &conn{kubeconfig: "admin.conf", clientCert: tt.cert}
+		if got := c.adviseUnauthorized(tt.now); !strings.Contains(got, tt.want) {
+			t.Errorf("%s\nlacks %q", got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+var controlPlane = Mark{
+	Labels:      map[string]string{"node-role.kubernetes.io/control-plane": ""},
+	Annotations: map[string]string{"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/a.sock"},
+	Taints:      []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}},
+}
+
+func TestMarkNode(t *testing.T) {
+	a := newAPI(t)
+	const path = "/api/v1/nodes/n1"
+	notReady := corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}
+	gets, patches := 0, 0
+	a.hook = func(_ http.ResponseWriter, r *http.Request, _ string) bool {
+		switch {
+		case r.Method == http.MethodGet:
+			if gets++; gets == 3 { // the kubelet registers its node
+				a.keep(path, map[string]any{"metadata": map[string]any{"name": "n1", "labels": map[string]any{"theirs": "yes"}}})
+			}
+		case r.Method == http.MethodPatch:
+			if patches++; patches == 1 { // somebody else taints it meanwhile
+				a.objects[path]["spec"] = map[string]any{"taints": []any{map[string]any{"key": notReady.Key, "effect": "NoSchedule"}}}
+				a.keep(path, a.objects[path])
+			}
+		}
+		return false
+	}
+	r := a.client(t)
+	if err := r.MarkNode(t.Context(), "n1", controlPlane); err != nil {
+		t.Fatal(err)
+	}
+	node := newNode("n1")
+	if _, err := r.Get(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"theirs": "yes", "node-role.kubernetes.io/control-plane": ""}
+	diff := cmp.Diff(want, node.Labels) + cmp.Diff(controlPlane.Annotations, node.Annotations) +
+		cmp.Diff([]corev1.Taint{notReady, controlPlane.Taints[0]}, node.Spec.Taints)
+	if diff != "" {
+		t.Error(diff)
+	}
+	before := a.written()
+	if err := r.MarkNode(t.Context(), "n1", controlPlane); err != nil || a.written() != before {
+		t.Errorf("marked again: %v, %d writes", err, a.written()-before)
+	}
+}
+
+func TestMarkNodeThatNeverRegisters(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	err := newAPI(t).client(t).MarkNode(ctx, "n1", controlPlane)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Node n1 is not registered") ||
+		!strings.Contains(err.Error(), "journalctl -u kubelet") {
+		t.Error(err)
+	}
+}
+
+func TestMarkPatch(t *testing.T) {
+	node := func(change func(*corev1.Node)) *corev1.Node {
+		n := newNode("n1")
+		n.ResourceVersion = "7"
+		n.Labels, n.Annotations, n.Spec.Taints = controlPlane.Labels, controlPlane.Annotations, slices.Clone(controlPlane.Taints)
+		change(n)
+		return n
+	}
+	tests := []struct {
+		name string
+		live *corev1.Node
+		want map[string]any
+	}{
+		{"nothing lacks", node(func(*corev1.Node) {}), nil},
+		{"label; the kubelet may write meanwhile", node(func(n *corev1.Node) { n.Labels = nil }),
+			map[string]any{"metadata": map[string]any{"labels": controlPlane.Labels}}},
+		{"annotation with another value", node(func(n *corev1.Node) { n.Annotations = map[string]string{"kubeadm.alpha.kubernetes.io/cri-socket": "b"} }),
+			map[string]any{"metadata": map[string]any{"annotations": controlPlane.Annotations}}},
+		{"taint", node(func(n *corev1.Node) { n.Spec.Taints = nil }),
+			map[string]any{"metadata": map[string]any{"resourceVersion": "7"}, "spec": map[string]any{"taints": controlPlane.Taints}}},
+		{"taint with another value", node(func(n *corev1.Node) { n.Spec.Taints[0].Value = "x" }),
+			map[string]any{"metadata": map[string]any{"resourceVersion": "7"}, "spec": map[string]any{"taints": controlPlane.Taints}}},
+	}
+	for _, tt := range tests {
+		if diff := cmp.Diff(tt.want, markPatch(tt.live, controlPlane)); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+}

@@ -1,0 +1,438 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func TestEnsureTwiceWritesOnce(t *testing.T) {
+	a := newAPI(t)
+	r := a.client(t)
+	var objs []Object
+	for i := range 20 {
+		objs = append(objs, configMap(fmt.Sprintf("c%d", i), map[string]string{"k": "v"}))
+	}
+	objs = append(objs, adminBinding(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "s"},
+		Type:       "bootstrap.kubernetes.io/token", StringData: map[string]string{"token-id": "abcdef"},
+	})
+	for range 2 {
+		if err := r.Ensure(t.Context(), objs...); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.written(); got != len(objs) {
+			t.Errorf("%d writes, want %d", got, len(objs))
+		}
+	}
+}
+
+// Others write into the same objects: signatures into cluster-info, the
+// server's own fields everywhere.
+func TestEnsureUpdatesOnlyItsOwnFields(t *testing.T) {
+	a := newAPI(t)
+	live := configMap("cluster-info", map[string]string{"kubeconfig": "old", "jws-kubeconfig-abcdef": "signature"})
+	live.Labels = map[string]string{"theirs": "yes", "ours": "old"}
+	a.put(t, live)
+	r := a.client(t)
+	ours := configMap("cluster-info", map[string]string{"kubeconfig": "new"})
+	ours.Labels = map[string]string{"ours": "new"}
+	if err := r.Ensure(t.Context(), ours); err != nil {
+		t.Fatal(err)
+	}
+	got := configMap("cluster-info", nil)
+	if found, err := r.Get(t.Context(), got); !found || err != nil {
+		t.Fatal(found, err)
+	}
+	want := map[string]string{"kubeconfig": "new", "jws-kubeconfig-abcdef": "signature"}
+	if diff := cmp.Diff(want, got.Data); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{"theirs": "yes", "ours": "new"}, got.Labels); diff != "" {
+		t.Error(diff)
+	}
+	if got.UID == "" || got.Kind != "ConfigMap" {
+		t.Errorf("uid %q, kind %q", got.UID, got.Kind)
+	}
+}
+
+// Each verb meets each fault once, and the call ends well, having done its
+// work exactly once.
+func TestFaultsThatPass(t *testing.T) {
+	faults := map[string]fault{
+		"409 conflict":          conflicts,
+		"429":                   answers(429, "", "slow down"),
+		"500":                   answers(500, "", "boom"),
+		"504":                   answers(504, "", "<html>gateway"),
+		"hang":                  hangs,
+		"connection reset":      resets,
+		"done, but answer lost": losesAnswer,
+		"done, but half answer": cutsAnswer,
+	}
+	ctx := context.Background()
+	calls := []struct {
+		name, method string
+		before       Object
+		call         func(r *Real) error
+		writes       int
+	}{
+		{"create", http.MethodPost, nil, func(r *Real) error {
+			return r.Ensure(ctx, configMap("c", map[string]string{"k": "v"}))
+		}, 1},
+		{"compare", http.MethodGet, configMap("c", map[string]string{"k": "v"}), func(r *Real) error {
+			return r.Ensure(ctx, configMap("c", map[string]string{"k": "v"}))
+		}, 0},
+		{"update", http.MethodPut, configMap("c", map[string]string{"k": "old"}), func(r *Real) error {
+			return r.Ensure(ctx, configMap("c", map[string]string{"k": "v"}))
+		}, 1},
+		{"get", http.MethodGet, configMap("c", map[string]string{"k": "v"}), func(r *Real) error {
+			found, err := r.Get(ctx, configMap("c", nil))
+			if err == nil && !found {
+				return errors.New("not found")
+			}
+			return err
+		}, 0},
+		{"list", http.MethodGet, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "c"}, Type: "a",
+		}, func(r *Real) error {
+			list, err := r.Secrets(ctx, "kube-system", "type=a")
+			if err == nil && len(list) != 1 {
+				return fmt.Errorf("%d Secrets", len(list))
+			}
+			return err
+		}, 0},
+		{"delete", http.MethodDelete, configMap("c", nil), func(r *Real) error {
+			return r.EnsureAbsent(ctx, configMap("c", nil))
+		}, 1},
+		{"mark", http.MethodPatch, newNode("c"), func(r *Real) error {
+			return r.MarkNode(ctx, "c", Mark{Taints: []corev1.Taint{{Key: "k", Effect: "NoSchedule"}}})
+		}, 1},
+	}
+	for _, c := range calls {
+		for name, f := range faults {
+			t.Run(c.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				a := newAPI(t)
+				if c.before != nil {
+					a.put(t, c.before)
+				}
+				a.faults[c.method] = []fault{f}
+				if err := c.call(a.client(t)); err != nil {
+					t.Fatal(err)
+				}
+				if got := a.written(); got != c.writes {
+					t.Errorf("%d writes, want %d:\n%s", got, c.writes, strings.Join(a.seen(), "\n"))
+				}
+			})
+		}
+	}
+}
+
+func TestRetryAfterIsHeeded(t *testing.T) {
+	for _, code := range []int{429, 503} {
+		t.Run(strconv.Itoa(code), func(t *testing.T) {
+			t.Parallel()
+			a := newAPI(t)
+			a.faults[http.MethodPost] = []fault{answers(code, "Retry-After: 1", "slow down")}
+			start := time.Now()
+			if err := a.client(t).Ensure(t.Context(), configMap("c", nil)); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took < time.Second {
+				t.Errorf("came back after %s", took)
+			}
+		})
+	}
+}
+
+func TestFaultsThatDoNotPass(t *testing.T) {
+	tests := []struct {
+		name   string
+		fault  fault
+		method string
+		want   []string
+	}{
+		{"401", answers(401, "", "Unauthorized"), http.MethodPost,
+			[]string{"create ConfigMap kube-system/c: 401 Unauthorized", "admin.conf", "slipway certs check-expiration"}},
+		{"403", func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) { forbid(w) }, http.MethodPost,
+			[]string{"create ConfigMap kube-system/c: ", "no rule allows it", "the user of ", "admin.conf"}},
+		{"403 by something else", answers(403, "", "<html> blocked\n by proxy"), http.MethodPost,
+			[]string{"create ConfigMap kube-system/c: 403 Forbidden: <html> blocked by proxy"}},
+		{"422", func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+			sendError(w, apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "c",
+				field.ErrorList{field.Required(field.NewPath("data"), "must be there")}))
+		}, http.MethodPost, []string{"create ConfigMap kube-system/c: ", "data: Required value: must be there"}},
+		{"404 by something else", answers(404, "", "page not found"), http.MethodPost,
+			[]string{"create ConfigMap kube-system/c: 404 Not Found: page not found"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newAPI(t)
+			a.faults[tt.method] = []fault{tt.fault}
+			err := a.client(t).Ensure(t.Context(), configMap("c", map[string]string{"k": "v"}))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v\nlacks %q", err, want)
+				}
+			}
+			posts := slices.DeleteFunc(a.seen(), func(r string) bool { return !strings.HasPrefix(r, "POST") })
+			if len(posts) != 1 {
+				t.Errorf("tried again: %v", posts)
+			}
+		})
+	}
+}
+
+// A page that a proxy answers with must not be taken for the API's word that
+// there is no such object.
+func TestGetBelievesOnlyTheAPI(t *testing.T) {
+	a := newAPI(t)
+	r := a.client(t)
+	if found, err := r.Get(t.Context(), configMap("c", nil)); found || err != nil {
+		t.Errorf("missing object: %v, %v", found, err)
+	}
+	a.faults[http.MethodGet] = []fault{answers(404, "", "page not found")}
+	_, err := r.Get(t.Context(), configMap("c", nil))
+	if err == nil || !strings.Contains(err.Error(), "get ConfigMap kube-system/c: 404 Not Found: page not found") {
+		t.Error(err)
+	}
+	a.faults[http.MethodGet] = []fault{answers(200, "", "<html>log in</html>")}
+	a.put(t, configMap("c", nil))
+	_, err = r.Get(t.Context(), configMap("c", nil))
+	if err == nil || !strings.Contains(err.Error(), "get ConfigMap kube-system/c: decode the answer") {
+		t.Error(err)
+	}
+}
+
+// The API server makes its namespaces a moment after it begins to serve.
+func TestNamespaceThatIsNotThereYet(t *testing.T) {
+	a := newAPI(t)
+	delete(a.objects, "/api/v1/namespaces/kube-system")
+	posts := 0
+	a.hook = func(_ http.ResponseWriter, r *http.Request, _ string) bool {
+		if posts++; posts == 4 {
+			a.objects["/api/v1/namespaces/kube-system"] = map[string]any{}
+		}
+		return false
+	}
+	r := a.client(t)
+	if err := r.Ensure(t.Context(), configMap("c", nil)); err != nil {
+		t.Fatal(err)
+	}
+
+	delete(a.objects, "/api/v1/namespaces/kube-system")
+	r.options.Timeout = 200 * time.Millisecond
+	err := r.Ensure(t.Context(), configMap("d", nil))
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `create ConfigMap kube-system/d: namespaces "kube-system" not found; gave up after `) {
+		t.Error(err)
+	}
+}
+
+// A Service's fixed address is taken, by the Service itself.
+func TestInvalidBecauseItIsThere(t *testing.T) {
+	service := func() *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns"},
+			Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.10"}}
+	}
+	a := newAPI(t)
+	a.put(t, service())
+	a.faults[http.MethodPost] = []fault{func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+		sendError(w, apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "kube-dns",
+			field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs"), "10.96.0.10", "provided IP is already allocated")}))
+	}}
+	if err := a.client(t).Ensure(t.Context(), service()); err != nil {
+		t.Fatal(err)
+	}
+	if a.written() != 0 {
+		t.Error("it was written")
+	}
+}
+
+// Somebody changes the object between reading and writing it, and somebody
+// deletes it.
+func TestOthersWriteMeanwhile(t *testing.T) {
+	a := newAPI(t)
+	a.put(t, configMap("c", map[string]string{"k": "old"}))
+	path := "/api/v1/namespaces/kube-system/configmaps/c"
+	puts := 0
+	a.hook = func(_ http.ResponseWriter, r *http.Request, _ string) bool {
+		if r.Method != http.MethodPut {
+			return false
+		}
+		switch puts++; puts {
+		case 1:
+			a.objects[path]["data"].(map[string]any)["theirs"] = "kept"
+			a.keep(path, a.objects[path])
+		case 2:
+			delete(a.objects, path)
+		}
+		return false
+	}
+	r := a.client(t)
+	if err := r.Ensure(t.Context(), configMap("c", map[string]string{"k": "v"})); err != nil {
+		t.Fatal(err)
+	}
+	if puts != 2 || a.objects[path]["data"].(map[string]any)["k"] != "v" {
+		t.Errorf("%d updates, %v", puts, a.objects[path])
+	}
+}
+
+func TestBudget(t *testing.T) {
+	a := newAPI(t)
+	a.hook = func(w http.ResponseWriter, _ *http.Request, _ string) bool {
+		w.WriteHeader(500)
+		return true
+	}
+	r := a.client(t)
+	r.options.Timeout = 150 * time.Millisecond
+	err := r.Ensure(t.Context(), configMap("c", nil))
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "create ConfigMap kube-system/c: 500 Internal Server Error; gave up after ") {
+		t.Error(err)
+	}
+	if tries := len(a.seen()); tries < 3 || tries > 12 {
+		t.Errorf("%d tries in 150 ms", tries)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	r.options.Timeout = time.Minute
+	if err := r.EnsureAbsent(ctx, configMap("c", nil)); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "500") {
+		t.Error(err)
+	}
+}
+
+// To wait longer than the budget allows is no use.
+func TestRetryAfterBeyondTheBudget(t *testing.T) {
+	a := newAPI(t)
+	a.faults[http.MethodPost] = []fault{answers(429, "Retry-After: 3600", "busy")}
+	start := time.Now()
+	err := a.client(t).Ensure(t.Context(), configMap("c", nil))
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "429 Too Many Requests: busy; gave up after ") ||
+		!strings.Contains(err.Error(), "(tries: 1): the server asks to wait 1h0m0s") {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("took %s", took)
+	}
+}
+
+func TestHangEndsWithTheBudget(t *testing.T) {
+	a := newAPI(t)
+	a.faults[http.MethodPost] = slices.Repeat([]fault{hangs}, 100)
+	r := a.client(t)
+	r.options.Timeout = 400 * time.Millisecond
+	err := r.Ensure(t.Context(), configMap("c", nil))
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer from 127.0.0.1:") {
+		t.Error(err)
+	}
+}
+
+// One object that cannot be written ends the call; independent ones are
+// written side by side, but not all at once.
+func TestSideBySide(t *testing.T) {
+	a := newAPI(t)
+	running, most := 0, 0
+	slow := func(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+		a.mu.Lock()
+		running++
+		most = max(most, running)
+		a.mu.Unlock()
+		time.Sleep(20 * time.Millisecond)
+		a.mu.Lock()
+		running--
+		a.mu.Unlock()
+		serve(w, r)
+	}
+	a.faults[http.MethodPost] = slices.Repeat([]fault{slow}, 40)
+	var objs []Object
+	for i := range 40 {
+		objs = append(objs, configMap(fmt.Sprint("c", i), nil))
+	}
+	if err := a.client(t).Ensure(t.Context(), objs...); err != nil {
+		t.Fatal(err)
+	}
+	if most < 2 || most > sideBySide {
+		t.Errorf("%d at the same time", most)
+	}
+}
+
+func TestNotSendable(t *testing.T) {
+	tests := []struct {
+		obj  Object
+		want string
+	}{
+		{&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, "objects of kind Event"},
+		{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, "ConfigMap b has no namespace"},
+		{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}}, "a ConfigMap without a name"},
+		{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, "Node a/b: objects of this kind belong to no namespace"},
+		{&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, "a Secret must be a *corev1.Secret"},
+		{&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1beta1", Kind: "Deployment"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, `kind Deployment, apiVersion "apps/v1beta1"`},
+	}
+	r := New(Options{ReadFile: func(string) ([]byte, error) { t.Error("kubeconfig was read"); return nil, nil }})
+	for _, tt := range tests {
+		if err := r.Ensure(t.Context(), tt.obj); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v lacks %q", err, tt.want)
+		}
+	}
+}
+
+func TestKubeconfigTrouble(t *testing.T) {
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "broken.conf")
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		broken:                             "read kubeconfig " + broken,
+		filepath.Join(dir, "missing.conf"): "missing.conf: no such file",
+	} {
+		r := New(Options{Kubeconfig: path, ReadFile: os.ReadFile, Timeout: time.Second})
+		if err := r.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+}
+
+// The load balancer that the kubeconfig names may not work yet.
+func TestEndpointOverride(t *testing.T) {
+	a := newAPI(t)
+	r := a.client(t)
+	r.admin = nil
+	r.options.Kubeconfig = a.kubeconfig(t, "admin")
+	data, err := os.ReadFile(r.options.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.options.ReadFile = func(string) ([]byte, error) {
+		return []byte(strings.Replace(string(data), a.URL, "https://lb.invalid:6443", 1)), nil
+	}
+	r.options.Timeout = 2 * time.Second
+	r.options.Endpoint = a.Listener.Addr().String()
+	if err := r.Ensure(t.Context(), configMap("c", nil)); err != nil {
+		t.Error(err)
+	}
+	r.admin.client.CloseIdleConnections()
+}
