@@ -147,6 +147,9 @@ func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool)
 // checkFolder refuses what openFolder does.
 func (o *overlay) checkFolder(path string) error {
 	info, err := o.lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &fs.PathError{Op: "open folder", Path: path, Err: unix.ENOENT}
+	}
 	if err == nil && !info.IsDir() {
 		return &KindError{Path: path, Want: "folder", Got: info.Mode()}
 	}

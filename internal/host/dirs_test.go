@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestEnsureDir(t *testing.T) {
+	tests := map[string]struct {
+		before, mode, want fs.FileMode // before 0: there is none
+	}{
+		"new":               {0, 0o700, 0o700},
+		"new, wide":         {0, 0o755, 0o755},
+		"same":              {0o755, 0o755, 0o755},
+		"narrower is kept":  {0o700, 0o755, 0o700},
+		"wider is narrowed": {0o755, 0o700, 0o700},
+		"partly wider":      {0o770, 0o755, 0o750},
+		"shared is kept":    {0o777 | fs.ModeSticky, 0o755, 0o777 | fs.ModeSticky},
+	}
+	for name, test := range tests {
+		for _, mask := range []int{0, 0o077, 0o777} {
+			t.Run(fmt.Sprintf("%s, umask %03o", name, mask), func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "d")
+				if test.before != 0 {
+					if err := os.Mkdir(path, 0o700); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.Chmod(path, test.before); err != nil {
+						t.Fatal(err)
+					}
+				}
+				setUmask(t, mask)
+				if err := New().EnsureDir(path, test.mode); err != nil {
+					t.Fatal(err)
+				}
+				info, err := os.Lstat(path)
+				if err != nil || info.Mode() != test.want|fs.ModeDir {
+					t.Errorf("mode %v, error %v; want %v", info.Mode(), err, test.want)
+				}
+			})
+		}
+	}
+}
+
+func TestEnsureDirParents(t *testing.T) {
+	setUmask(t, 0o077)
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "real"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", filepath.Join(dir, "way")); err != nil {
+		t.Fatal(err)
+	}
+	// Side by side, as phases may do it. The way there leads over a symlink.
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := New().EnsureDir(filepath.Join(dir, "way/a/b/c"), 0o700); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for path, want := range map[string]fs.FileMode{"real": 0o700, "real/a": 0o755, "real/a/b": 0o755, "real/a/b/c": 0o700} {
+		info, err := os.Stat(filepath.Join(dir, path))
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: mode %v, error %v; want %v", path, info.Mode(), err, want)
+		}
+	}
+}
+
+func TestEnsureDirRefuses(t *testing.T) {
+	dir := t.TempDir()
+	things := strange(t, dir)
+	delete(things, "folder")
+	things["victim"] = "regular file"
+	overlay := NewOverlay(New(), func(a Action) { t.Errorf("recorded %v", a) })
+	for label, host := range map[string]Host{"real": New(), "overlay": overlay} {
+		for name, kind := range things {
+			err := host.EnsureDir(filepath.Join(dir, name), 0o755)
+			want := name + " is a " + kind + " where a folder should be"
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: error %v, want %s", label, err, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,366 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// names lists a folder, temporary files among them.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+func put(t *testing.T, path, text string, mode fs.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func setUmask(t *testing.T, mask int) {
+	t.Helper()
+	old := unix.Umask(mask)
+	t.Cleanup(func() { unix.Umask(old) })
+}
+
+func TestWriteFile(t *testing.T) {
+	tests := map[string]struct {
+		before  string // content, if there is a file
+		mode    fs.FileMode
+		data    string
+		want    fs.FileMode
+		changed bool
+	}{
+		"new":              {data: "a", want: 0o644, changed: true},
+		"new, empty":       {data: "", want: 0o644, changed: true},
+		"same":             {before: "a", mode: 0o644, data: "a", want: 0o644},
+		"other bytes":      {before: "b", mode: 0o644, data: "a", want: 0o644, changed: true},
+		"longer":           {before: "abc", mode: 0o644, data: "a", want: 0o644, changed: true},
+		"made empty":       {before: "abc", mode: 0o644, data: "", want: 0o644, changed: true},
+		"wider before":     {before: "a", mode: 0o644, data: "a", want: 0o600, changed: true},
+		"narrower before":  {before: "a", mode: 0o600, data: "a", want: 0o644, changed: true},
+		"unreadable mode":  {before: "b", mode: 0o000, data: "a", want: 0o600, changed: true},
+		"executable wider": {before: "a", mode: 0o755, data: "a", want: 0o644, changed: true},
+	}
+	for name, test := range tests {
+		for _, mask := range []int{0, 0o077, 0o777} {
+			t.Run(fmt.Sprintf("%s, umask %03o", name, mask), func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "f")
+				if test.before != "" {
+					put(t, path, test.before, test.mode)
+				}
+				setUmask(t, mask)
+				changed, err := New().WriteFile(path, []byte(test.data), test.want)
+				if err != nil || changed != test.changed {
+					t.Fatalf("changed %v, error %v; want %v and none", changed, err, test.changed)
+				}
+				info, err := os.Lstat(path)
+				if err != nil || info.Mode() != test.want {
+					t.Errorf("mode %v, error %v; want %v", info.Mode(), err, test.want)
+				}
+				got, err := os.ReadFile(path)
+				if err != nil || string(got) != test.data {
+					t.Errorf("content %q, error %v; want %q", got, err, test.data)
+				}
+				if diff := cmp.Diff([]string{"f"}, names(t, filepath.Dir(path))); diff != "" {
+					t.Errorf("folder (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestWriteFileLeavesAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ca.key")
+	put(t, path, "key", 0o600)
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, old, old); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := os.Lstat(path)
+	changed, err := New().WriteSecret(path, []byte("key"))
+	if changed || err != nil {
+		t.Fatalf("changed %v, error %v", changed, err)
+	}
+	after, _ := os.Lstat(path)
+	if !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {
+		t.Errorf("the file was touched: %v, was %v", after.ModTime(), before.ModTime())
+	}
+}
+
+// A wider key is not narrowed in place: who has it open would keep reading.
+func TestWriteSecretNarrows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ca.key")
+	put(t, path, "key", 0o644)
+	before, _ := os.Lstat(path)
+	changed, err := New().WriteSecret(path, []byte("key"))
+	if !changed || err != nil {
+		t.Fatalf("changed %v, error %v", changed, err)
+	}
+	after, _ := os.Lstat(path)
+	if after.Mode() != 0o600 || os.SameFile(before, after) {
+		t.Errorf("mode %v, same inode %v", after.Mode(), os.SameFile(before, after))
+	}
+}
+
+func TestWriteFileReplacesHardLink(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "other"), "old", 0o644)
+	if err := os.Link(filepath.Join(dir, "other"), filepath.Join(dir, "f")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New().WriteFile(filepath.Join(dir, "f"), []byte("new"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(filepath.Join(dir, "other")); string(got) != "old" {
+		t.Errorf("the other name now holds %q", got)
+	}
+}
+
+// strange makes one thing of each kind that is not to be written through.
+func strange(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	put(t, filepath.Join(dir, "victim"), "precious", 0o644)
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.Symlink("victim", filepath.Join(dir, "link")))
+	must(os.Symlink("nowhere", filepath.Join(dir, "dangling")))
+	must(os.Mkdir(filepath.Join(dir, "folder"), 0o755))
+	must(syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	l, err := net.Listen("unix", filepath.Join(dir, "sock"))
+	must(err)
+	t.Cleanup(func() { l.Close() })
+	return map[string]string{"link": "symlink", "dangling": "symlink", "folder": "folder", "fifo": "named pipe", "sock": "socket"}
+}
+
+func TestWriteFileRefuses(t *testing.T) {
+	dir := t.TempDir()
+	things := strange(t, dir)
+	before := names(t, dir)
+	overlay := NewOverlay(New(), func(a Action) { t.Errorf("recorded %v", a) })
+	for label, host := range map[string]Host{"real": New(), "overlay": overlay} {
+		for name, kind := range things {
+			t.Run(label+" "+kind+" "+name, func(t *testing.T) {
+				path := filepath.Join(dir, name)
+				_, err := host.WriteFile(path, []byte("x"), 0o644)
+				want := fmt.Sprintf("%s is a %s where a regular file should be, and Slipway does not replace or follow it: "+
+					"move it away or put a regular file in its place, then run the same command again", path, kind)
+				if err == nil || err.Error() != want {
+					t.Errorf("error\n%v, want\n%s", err, want)
+				}
+			})
+		}
+	}
+	if diff := cmp.Diff(before, names(t, dir)); diff != "" {
+		t.Errorf("folder (-want +got):\n%s", diff)
+	}
+	if got, _ := os.ReadFile(filepath.Join(dir, "victim")); string(got) != "precious" {
+		t.Errorf("wrote through a symlink: %q", got)
+	}
+}
+
+func TestWriteFileRefusesFolder(t *testing.T) {
+	dir := t.TempDir()
+	strange(t, dir)
+	if err := os.Symlink("folder", filepath.Join(dir, "way")); err != nil {
+		t.Fatal(err)
+	}
+	overlay := NewOverlay(New(), func(a Action) { t.Errorf("recorded %v", a) })
+	for label, host := range map[string]Host{"real": New(), "overlay": overlay} {
+		for name, want := range map[string]string{
+			"way":    "way is a symlink where a folder should be",
+			"victim": "victim is a regular file where a folder should be",
+			"none":   "write " + dir + "/none/f: open folder " + dir + "/none: no such file or directory",
+		} {
+			t.Run(label+" "+name, func(t *testing.T) {
+				_, err := host.WriteFile(filepath.Join(dir, name, "f"), nil, 0o644)
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("error %v, want %s", err, want)
+				}
+			})
+		}
+	}
+}
+
+func TestWriteFileSweeps(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{
+		".ca.key.slipway-ABCDEFGH", ".ca.key.slipway-22222222", // leftovers
+		".ca.key.slipway-ABC", ".ca.key2.slipway-ABCDEFGH", ".ca.key.swp", "ca.key.slipway-ABCDEFGH",
+	} {
+		put(t, filepath.Join(dir, name), "half a k", 0o600)
+	}
+	if _, err := New().WriteSecret(filepath.Join(dir, "ca.key"), []byte("key")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{".ca.key.slipway-ABC", ".ca.key.swp", ".ca.key2.slipway-ABCDEFGH", "ca.key", "ca.key.slipway-ABCDEFGH"}
+	if diff := cmp.Diff(want, names(t, dir)); diff != "" {
+		t.Errorf("folder (-want +got):\n%s", diff)
+	}
+}
+
+// Whoever looks during the writes sees no file wider than 0600, whatever the
+// umask, and never half a file.
+func TestWriteSecretObserved(t *testing.T) {
+	setUmask(t, 0)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ca.key")
+	r := New()
+	contents := [][]byte{bytes.Repeat([]byte("a"), 50_000), bytes.Repeat([]byte("b"), 70_000)}
+	if _, err := r.WriteSecret(path, contents[0]); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	var writers sync.WaitGroup
+	for i := range 4 {
+		writers.Go(func() {
+			for j := range 50 {
+				if _, err := r.WriteSecret(path, contents[(i+j)%2]); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	go func() { writers.Wait(); close(done) }()
+	for looking := true; looking; {
+		select {
+		case <-done:
+			looking = false
+		default:
+		}
+		for _, name := range names(t, dir) {
+			info, err := os.Lstat(filepath.Join(dir, name))
+			if err == nil && info.Mode()&^0o600 != 0 {
+				t.Fatalf("%s has mode %v", name, info.Mode())
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || (!bytes.Equal(got, contents[0]) && !bytes.Equal(got, contents[1])) {
+			t.Fatalf("read %d bytes, error %v", len(got), err)
+		}
+	}
+	if diff := cmp.Diff([]string{"ca.key"}, names(t, dir)); diff != "" {
+		t.Errorf("folder (-want +got):\n%s", diff)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	dir := t.TempDir()
+	strange(t, dir)
+	r := New()
+	for _, name := range []string{"link", "dangling", "fifo", "folder", "nothing"} {
+		if err := r.Remove(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"sock", "victim"}, names(t, dir)); diff != "" {
+		t.Errorf("folder (-want +got):\n%s", diff)
+	}
+	err := r.Remove(dir)
+	if !errors.Is(err, unix.ENOTEMPTY) || !strings.HasPrefix(err.Error(), "remove "+dir+": directory not empty") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestChown(t *testing.T) {
+	dir := t.TempDir()
+	strange(t, dir)
+	path := filepath.Join(dir, "victim")
+	before, _ := os.Lstat(path)
+	for _, ids := range [][2]int{{os.Getuid(), os.Getgid()}, {-1, -1}, {os.Getuid(), -1}} {
+		if err := New().Chown(path, ids[0], ids[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	after, _ := os.Lstat(path)
+	if diff := cmp.Diff(before.Sys().(*syscall.Stat_t).Ctim, after.Sys().(*syscall.Stat_t).Ctim); diff != "" {
+		t.Error("the file was touched")
+	}
+	var kind *KindError
+	if err := New().Chown(filepath.Join(dir, "link"), 1, 1); !errors.As(err, &kind) {
+		t.Errorf("symlink: error %v", err)
+	}
+	if err := New().Chown(filepath.Join(dir, "none"), 1, 1); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: error %v", err)
+	}
+	err := New().Chown(path, 12345, 23456)
+	if os.Geteuid() != 0 {
+		if !errors.Is(err, fs.ErrPermission) || !strings.HasSuffix(err.Error(), ": run as root") {
+			t.Errorf("not root: error %v", err)
+		}
+		return
+	}
+	after, _ = os.Lstat(path)
+	stat := after.Sys().(*syscall.Stat_t)
+	if err != nil || stat.Uid != 12345 || stat.Gid != 23456 {
+		t.Errorf("owner %d:%d, error %v", stat.Uid, stat.Gid, err)
+	}
+}
+
+func TestNewAt(t *testing.T) {
+	root := t.TempDir()
+	r := NewAt(root)
+	if err := r.EnsureDir("/etc/kubernetes", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WriteFile("/etc/kubernetes/f", []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(root, "etc/kubernetes/f")); string(got) != "x" {
+		t.Errorf("read %q, error %v", got, err)
+	}
+	if got, err := r.ReadFile("/etc/kubernetes/f"); string(got) != "x" {
+		t.Errorf("read %q, error %v", got, err)
+	}
+	if entries, err := r.ReadDir("/etc/kubernetes"); len(entries) != 1 || err != nil {
+		t.Errorf("entries %v, error %v", entries, err)
+	}
+	if _, err := r.ReadFile("/etc/passwd"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file outside: error %v", err)
+	}
+}
+
+func TestRemedy(t *testing.T) {
+	for err, want := range map[error]string{
+		unix.ENOSPC: "write /f: no space left on device: free some space on this file system, then run the same command again",
+		unix.EDQUOT: "write /f: disk quota exceeded: free some space on this file system, then run the same command again",
+		unix.EROFS:  "write /f: read-only file system: mount this file system writable, then run the same command again",
+		unix.EIO:    "write /f: input/output error: the disk failed; the kernel's log (dmesg) may say more",
+		unix.ELOOP:  "write /f: too many levels of symbolic links",
+	} {
+		if got := explain("write", "/f", &fs.PathError{Op: "open", Path: "/f", Err: err}); got.Error() != want || !errors.Is(got, err) {
+			t.Errorf("error\n%v, want\n%s", got, want)
+		}
+	}
+}

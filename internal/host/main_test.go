@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// childEnv names what this binary does instead of testing, when a test starts
+// it as a process of its own.
+const childEnv = "SLIPWAY_HOST_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	children := map[string]func(dir string) error{
+		"write": childWrite, "limit": childLimit, "disk": childDisk, "lock": childLock,
+	}
+	if child := children[os.Getenv(childEnv)]; child != nil {
+		if err := child(os.Args[len(os.Args)-1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func child(t *testing.T, name, dir string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "init", "phase", "--token", "abcdef.0123456789abcdef", dir)
+	cmd.Env = append(os.Environ(), childEnv+"="+name)
+	cmd.Stderr = t.Output()
+	return cmd
+}
+
+var killContents = [][]byte{bytes.Repeat([]byte("a"), 300_000), bytes.Repeat([]byte("b"), 500_000)}
+
+func childWrite(dir string) error {
+	fmt.Println("ready")
+	for i := 0; ; i++ {
+		if _, err := New().WriteSecret(filepath.Join(dir, "ca.key"), killContents[i%2]); err != nil {
+			return err
+		}
+	}
+}
+
+// A run that is killed while writing leaves a whole file, and what else it
+// leaves the next one clears away.
+func TestWriteFileKilled(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ca.key")
+	for i := range 10 {
+		cmd := child(t, "write", dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(i)*time.Millisecond + 500*time.Microsecond)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		got, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // killed before the first rename
+		}
+		if err != nil || (!bytes.Equal(got, killContents[0]) && !bytes.Equal(got, killContents[1])) {
+			t.Fatalf("read %d bytes, error %v", len(got), err)
+		}
+	}
+	if _, err := New().WriteSecret(path, []byte("key")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"ca.key"}, names(t, dir)); diff != "" {
+		t.Errorf("folder (-want +got):\n%s", diff)
+	}
+}
+
+// childLimit writes more than it may: the write fails half-way.
+func childLimit(dir string) error {
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1000, Max: 1000}); err != nil {
+		return err
+	}
+	return expectFailure(dir, unix.EFBIG, "file too large")
+}
+
+// childDisk runs in a mount namespace of its own and fills a small disk, then
+// makes it read-only.
+func childDisk(dir string) error {
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
+		return err
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("old"), 0o644); err != nil {
+		return err
+	}
+	if err := expectFailure(dir, unix.ENOSPC, "no space left on device: free some space"); err != nil {
+		return err
+	}
+	if err := unix.Mount("none", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=64k"); err != nil {
+		return err
+	}
+	return expectFailure(dir, unix.EROFS, "read-only file system: mount this file system writable")
+}
+
+func expectFailure(dir string, cause error, text string) error {
+	path := filepath.Join(dir, "f")
+	changed, err := New().WriteFile(path, make([]byte, 100_000), 0o644)
+	want := "write " + path + ": " + text
+	if changed || !errors.Is(err, cause) || !strings.HasPrefix(err.Error(), want) {
+		return fmt.Errorf("changed %v, error %v, want %s", changed, err, want)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		return fmt.Errorf("the folder holds %v, error %v", entries, err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
+		return fmt.Errorf("the file holds %d bytes, error %v", len(got), err)
+	}
+	return nil
+}
+
+func TestWriteFileFails(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "f"), "old", 0o644)
+	if err := child(t, "limit", dir).Run(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWriteFileDiskFull(t *testing.T) {
+	cmd := child(t, "disk", t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+	if os.Geteuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
+	err := cmd.Run()
+	if errors.Is(err, os.ErrPermission) {
+		t.Skipf("this machine gives no mount namespace: %v", err)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func childLock(dir string) error {
+	if _, err := NewAt(dir).Lock(); err != nil {
+		return err
+	}
+	fmt.Println("locked")
+	_, err := io.Copy(io.Discard, os.Stdin) // until killed
+	return err
+}
+
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := child(t, "lock", dir)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+
+	path := filepath.Join(dir, "run/slipway.lock")
+	_, err = NewAt(dir).Lock()
+	want := &LockedError{Path: path, PID: cmd.Process.Pid, Command: "exe init phase"}
+	var got *LockedError
+	if !errors.As(err, &got) || !cmp.Equal(want, got) {
+		t.Errorf("error\n%v, want\n%v", err, want)
+	}
+	if strings.Contains(err.Error(), "0123456789abcdef") {
+		t.Errorf("a secret in the error: %v", err)
+	}
+
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	release, err := NewAt(dir).Lock() // the kernel has released it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewAt(dir).Lock(); !errors.As(err, &got) || got.PID != os.Getpid() {
+		t.Errorf("the same process again: error %v", err)
+	}
+	release()
+	release, err = NewAt(dir).Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+}
+
+// A signature that is not the holder's is not believed.
+func TestLockStaleSignature(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	release, err := NewAt(dir).Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	path := filepath.Join(dir, "run/slipway.lock")
+	for _, text := range []string{"1\n", "", "nonsense", "999999999"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := NewAt(dir).Lock()
+		want := "another run of Slipway is changing this node, it holds " + path + ": wait until it has ended, then run the same command again"
+		if err == nil || err.Error() != want {
+			t.Errorf("%q: error\n%v, want\n%s", text, err, want)
+		}
+	}
+}
+
+func TestLockRefusesSymlink(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "victim"), "precious", 0o644)
+	if err := os.Symlink("../victim", filepath.Join(dir, "run/slipway.lock")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewAt(dir).Lock(); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("error %v", err)
+	}
+	if got, _ := os.ReadFile(filepath.Join(dir, "victim")); string(got) != "precious" {
+		t.Errorf("wrote through a symlink: %q", got)
+	}
+}

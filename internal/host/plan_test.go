@@ -1,0 +1,367 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// script is a run as phases do it, on any host.
+func script(h Host, dir string) error {
+	ctx := context.Background()
+	p := func(name string) string { return filepath.Join(dir, name) }
+	_, err1 := h.WriteFile(p("etc/kept"), []byte("kept"), 0o644)
+	_, err2 := h.WriteFile(p("etc/kept"), []byte("new"), 0o644)
+	_, err3 := h.WriteSecret(p("etc/pki/ca.key"), []byte("key"))
+	_, err4 := h.WriteSecret(p("etc/pki/ca.key"), []byte("key"))
+	return errors.Join(
+		h.EnsureDir(p("etc"), 0o755),
+		err1, err2,
+		h.EnsureDir(p("etc/pki/etcd"), 0o700),
+		h.Remove(p("etc/gone")), h.Remove(p("etc/gone")),
+		err3, err4,
+		h.Chown(p("etc/kept"), os.Getuid(), -1),
+		h.StopUnit(ctx, "kubelet"),
+	)
+}
+
+func records() (*[]Action, func(Action)) {
+	var list []Action
+	return &list, func(a Action) { list = append(list, a) }
+}
+
+func prepare(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "etc/pki"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "etc/kept"), "kept", 0o644)
+	put(t, filepath.Join(dir, "etc/gone"), "gone", 0o644)
+	return dir
+}
+
+func TestOverlayOrder(t *testing.T) {
+	dir := prepare(t)
+	list, record := records()
+	if err := script(NewOverlay(New(), record), dir); err != nil {
+		t.Fatal(err)
+	}
+	want := []Action{
+		{Verb: Write, Path: dir + "/etc/kept", Mode: 0o644, Data: []byte("new")},
+		{Verb: Write, Path: dir + "/etc/pki/ca.key", Mode: 0o600, Secret: true},
+		{Verb: Mkdir, Path: dir + "/etc/pki/etcd", Mode: 0o700},
+		{Verb: Remove, Path: dir + "/etc/gone"},
+		{Verb: Stop, Unit: "kubelet.service"},
+	}
+	if os.Getuid() != 0 { // what the plan writes is root's
+		want = append(want[:4], Action{Verb: Chown, Path: dir + "/etc/kept", UID: os.Getuid(), GID: -1}, want[4])
+	}
+	if diff := cmp.Diff(want, *list); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+	if got, _ := os.ReadFile(dir + "/etc/kept"); string(got) != "kept" {
+		t.Errorf("a dry run wrote %q", got)
+	}
+	if diff := cmp.Diff([]string{"gone", "kept", "pki"}, names(t, dir+"/etc")); diff != "" {
+		t.Errorf("a dry run changed the folder (-want +got):\n%s", diff)
+	}
+}
+
+// fakeUnits lets a test run where systemd is not.
+type fakeUnits struct{ *Real }
+
+func (fakeUnits) StopUnit(context.Context, string) error { return nil }
+
+// What a plan says of files is what a real run does to them.
+func TestOverlayMatchesReal(t *testing.T) {
+	planned, done := prepare(t), prepare(t)
+	overlay := NewOverlay(New(), func(Action) {})
+	if err := script(overlay, planned); err != nil {
+		t.Fatal(err)
+	}
+	real := fakeUnits{New()}
+	if err := script(real, done); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(tree(t, real, done), tree(t, overlay, planned)); diff != "" {
+		t.Errorf("real and planned (-real +planned):\n%s", diff)
+	}
+	// A second run finds all done.
+	if err := script(NewOverlay(real, func(a Action) {
+		if a.Verb == Mkdir || a.Verb == Remove || a.Secret {
+			t.Errorf("a second run would %v", a)
+		}
+	}), done); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tree describes a folder through a host's eyes.
+func tree(t *testing.T, h Host, dir string) []string {
+	t.Helper()
+	var out []string
+	var walk func(path string)
+	walk = func(path string) {
+		info, err := h.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("%s %v", strings.TrimPrefix(path, dir), info.Mode())
+		if !info.IsDir() {
+			data, err := h.ReadFile(path)
+			if err != nil || info.Size() != int64(len(data)) {
+				t.Fatalf("read %s: size %d, %d bytes, error %v", path, info.Size(), len(data), err)
+			}
+			out = append(out, line+" "+string(data))
+			return
+		}
+		out = append(out, line)
+		entries, err := h.ReadDir(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			walk(filepath.Join(path, e.Name()))
+		}
+	}
+	walk(dir)
+	return out
+}
+
+func TestOverlayReads(t *testing.T) {
+	dir := prepare(t)
+	o := NewOverlay(New(), func(Action) {})
+	data := []byte("mine")
+	if _, err := o.WriteFile(dir+"/etc/a", data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	data[0] = 'x' // the overlay has a copy
+	if got, err := o.ReadFile(dir + "/etc/../etc/a"); string(got) != "mine" {
+		t.Errorf("read %q, error %v", got, err)
+	}
+	if err := o.Remove(dir + "/etc/kept"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.ReadFile(dir + "/etc/kept"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a removed file: error %v", err)
+	}
+	if _, err := o.Lstat(dir + "/etc/kept"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a removed file: error %v", err)
+	}
+	if err := o.EnsureDir(dir+"/var/lib/etcd", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.ReadFile(dir + "/var/lib"); !errors.Is(err, unix.EISDIR) {
+		t.Errorf("a folder: error %v", err)
+	}
+	if entries, err := o.ReadDir(dir + "/var/lib/etcd"); len(entries) != 0 || err != nil {
+		t.Errorf("a new folder: %v, error %v", entries, err)
+	}
+	if _, err := o.ReadDir(dir + "/none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no folder: error %v", err)
+	}
+	if err := o.Remove(dir + "/var/lib"); !errors.Is(err, unix.ENOTEMPTY) {
+		t.Errorf("a folder with something in it: error %v", err)
+	}
+	if err := errors.Join(o.Remove(dir+"/var/lib/etcd"), o.Remove(dir+"/var/lib"), o.Remove(dir+"/etc/gone")); err != nil {
+		t.Error(err)
+	}
+	if _, err := o.ReadDir(dir + "/var/lib"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a removed folder: error %v", err)
+	}
+	if _, err := o.WriteFile(dir+"/var/lib/f", nil, 0o644); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("in a removed folder: error %v", err)
+	}
+}
+
+func TestOverlayDirs(t *testing.T) {
+	dir := prepare(t)
+	list, record := records()
+	o := NewOverlay(New(), record)
+	for range 2 {
+		if err := errors.Join(o.EnsureDir(dir+"/a/b", 0o700), o.EnsureDir(dir+"/etc/pki", 0o700), o.EnsureDir("/tmp", 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []Action{
+		{Verb: Mkdir, Path: dir + "/a", Mode: 0o755},
+		{Verb: Mkdir, Path: dir + "/a/b", Mode: 0o700},
+		{Verb: Chmod, Path: dir + "/etc/pki", Mode: 0o700},
+	}
+	for i := range *list {
+		(*list)[i].Mode = (*list)[i].Mode.Perm()
+	}
+	if diff := cmp.Diff(want, *list); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+}
+
+// No secret gets into an action, by whichever way it is written.
+func TestOverlaySecrets(t *testing.T) {
+	dir := t.TempDir()
+	list, record := records()
+	o := NewOverlay(New(), record)
+	for name, write := range map[string]func(path string) (bool, error){
+		"secret": func(p string) (bool, error) { return o.WriteSecret(p, []byte("hush")) },
+		"pem": func(p string) (bool, error) {
+			return o.WriteFile(p, []byte("-----BEGIN EC PRIVATE KEY-----\nhush\n"), 0o640)
+		},
+		"kubeconfig": func(p string) (bool, error) {
+			return o.WriteFile(p, []byte("users:\n- user:\n    client-key-data: hush\n"), 0o600)
+		},
+		"again": func(p string) (bool, error) {
+			_, err1 := o.WriteSecret(p, []byte("hush"))
+			changed, err2 := o.WriteFile(p, []byte("hush"), 0o640)
+			return changed, errors.Join(err1, err2)
+		},
+	} {
+		if changed, err := write(filepath.Join(dir, name)); !changed || err != nil {
+			t.Errorf("%s: changed %v, error %v", name, changed, err)
+		}
+	}
+	if len(*list) != 5 {
+		t.Errorf("%d actions", len(*list))
+	}
+	if text := fmt.Sprintf("%+v %s", *list, *list); strings.Contains(text, "hush") {
+		t.Error(text)
+	}
+	for _, a := range *list {
+		if !a.Secret || a.Data != nil {
+			t.Errorf("%v shows %q", a, a.Data)
+		}
+	}
+}
+
+// faulty is a host where the named calls fail.
+type faulty struct {
+	Host
+	lstat, read, list, unit error
+}
+
+func (f faulty) Lstat(p string) (fs.FileInfo, error) {
+	if f.lstat != nil {
+		return nil, &fs.PathError{Op: "lstat", Path: p, Err: f.lstat}
+	}
+	return f.Host.Lstat(p)
+}
+
+func (f faulty) ReadFile(p string) ([]byte, error) {
+	if f.read != nil {
+		return nil, &fs.PathError{Op: "open", Path: p, Err: f.read}
+	}
+	return f.Host.ReadFile(p)
+}
+
+func (f faulty) ReadDir(p string) ([]fs.DirEntry, error) {
+	if f.list != nil {
+		return nil, &fs.PathError{Op: "open", Path: p, Err: f.list}
+	}
+	return f.Host.ReadDir(p)
+}
+
+func (f faulty) Unit(ctx context.Context, name string) (UnitState, error) {
+	if f.unit != nil {
+		return UnitState{}, f.unit
+	}
+	return UnitState{LoadState: "loaded", ActiveState: "failed", SubState: "failed", UnitFileState: "disabled", Result: "exit-code", MainPID: 7, Restarts: 3}, nil
+}
+
+// A dry run by a user who may not look goes on where it can, and where it
+// cannot says what to do.
+func TestOverlayForbidden(t *testing.T) {
+	dir := prepare(t)
+	list, record := records()
+	o := NewOverlay(faulty{Host: New(), read: unix.EACCES}, record)
+	if changed, err := o.WriteFile(dir+"/etc/kept", []byte("kept"), 0o644); !changed || err != nil {
+		t.Errorf("changed %v, error %v", changed, err)
+	}
+	want := "open " + dir + "/etc/gone: permission denied: a plan depends on what is there; run this as root"
+	if _, err := o.ReadFile(dir + "/etc/gone"); err == nil || err.Error() != want || !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("error %v, want %s", err, want)
+	}
+
+	o = NewOverlay(faulty{Host: New(), lstat: unix.EACCES, read: unix.EACCES, list: unix.EACCES}, record)
+	_, writeErr := o.WriteFile("/closed/f", []byte("x"), 0o644)
+	if err := errors.Join(writeErr, o.EnsureDir("/closed/d", 0o755), o.Remove("/closed/g"), o.Chown("/closed/h", 1, 2)); err != nil {
+		t.Error(err)
+	}
+	if _, err := o.ReadDir("/closed"); err == nil || !strings.HasSuffix(err.Error(), "run this as root") {
+		t.Errorf("error %v", err)
+	}
+	var got []string
+	for _, a := range *list {
+		got = append(got, strings.ReplaceAll(a.String(), dir, ""))
+	}
+	wantActions := []string{"write /etc/kept 0644", "write /closed/f 0644", "mkdir /closed/d 0755", "remove /closed/g", "chown /closed/h 1:2"}
+	if diff := cmp.Diff(wantActions, got); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+}
+
+func TestOverlayBroken(t *testing.T) {
+	o := NewOverlay(faulty{Host: New(), lstat: unix.EIO}, func(a Action) { t.Errorf("recorded %v", a) })
+	_, writeErr := o.WriteFile("/d/f", nil, 0o644)
+	for _, err := range []error{writeErr, o.EnsureDir("/d", 0o755), o.Remove("/d/f"), o.Chown("/d/f", 1, 1)} {
+		if !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), "dmesg") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+func TestOverlayUnits(t *testing.T) {
+	for label, base := range map[string]Host{
+		"with systemd":    faulty{Host: New()},
+		"without systemd": faulty{Host: New(), unit: &BusError{errors.New("no bus")}},
+	} {
+		t.Run(label, func(t *testing.T) {
+			ctx := t.Context()
+			list, record := records()
+			o := NewOverlay(base, record)
+			state, err := o.Unit(ctx, "kubelet")
+			baseState, baseErr := base.Unit(ctx, "kubelet")
+			if state != baseState || !errors.Is(err, baseErr) {
+				t.Errorf("before: %+v, error %v", state, err)
+			}
+			if err := errors.Join(o.StopUnit(ctx, "kubelet"), o.ReloadUnits(ctx), o.EnableUnit(ctx, "kubelet"), o.EnableUnit(ctx, "kubelet.service")); err != nil {
+				t.Fatal(err)
+			}
+			state, err = o.Unit(ctx, "kubelet.service")
+			if err != nil || state.ActiveState != "inactive" || state.MainPID != 0 || state.UnitFileState != "enabled" || state.LoadState != "loaded" {
+				t.Errorf("stopped: %+v, error %v", state, err)
+			}
+			if err := o.StartUnit(ctx, "kubelet"); err != nil {
+				t.Fatal(err)
+			}
+			state, err = o.Unit(ctx, "kubelet")
+			if err != nil || state.ActiveState != "active" || state.SubState != "running" || state.Result != "success" || state.Restarts != 0 {
+				t.Errorf("started: %+v, error %v", state, err)
+			}
+			if err := errors.Join(o.RestartUnit(ctx, "kubelet"), o.PullImage(ctx, "unix:///none", "pause"), o.Probe(ctx, Probe{URL: "https://127.0.0.1:1"})); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, a := range *list {
+				got = append(got, a.String())
+			}
+			want := []string{
+				"stop unit kubelet.service", "reload units", "enable unit kubelet.service",
+				"start unit kubelet.service", "restart unit kubelet.service", "pull image pause",
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
