@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// portUse is a TCP port and the program that is to listen on it.
+type portUse struct {
+	port    int
+	program string
+}
+
+// portFree accepts that the node's own control plane, which an earlier run
+// started, holds its ports. What is there differently than the configuration
+// wants is for the check of the static Pod to say.
+func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
+	return func(ctx context.Context, h View) []Finding {
+		err := h.PortFree(u.port)
+		if err == nil {
+			return nil
+		}
+		holder, found := h.PortHolder(u.port)
+		switch {
+		case !found:
+			return fault("%v: %s needs this port; find what holds it with `ss -ltnp` as root, and stop it", err, u.program)
+		case holder.Name != u.program:
+			return fault("port %d, which %s needs, is held by %s (process %d): stop that program or give it another port",
+				u.port, u.program, holder.Name, holder.PID)
+		case !ownProcess(ctx, n, h, holder):
+			return fault("port %d is held by a %s (process %d) that this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run the reset command first",
+				u.port, u.program, holder.PID)
+		}
+		return note("%s runs already (process %d, port %d)", u.program, holder.PID, u.port)
+	}
+}
+
+// ownProcess tells whether p is a part of the control plane that an earlier
+// init set up here: its static Pod is in place; or it is the kubelet that
+// systemd runs, on a node with the API server's static Pod.
+func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) bool {
+	if p.Name != kubelet {
+		return exists(h, manifestPath(n, p.Name))
+	}
+	unit, err := h.Unit(ctx, kubeletUnit)
+	return err == nil && int(unit.MainPID) == p.PID && exists(h, manifestPath(n, apiServer))
+}
+
+func exists(h View, path string) bool {
+	_, err := h.Lstat(path)
+	return err == nil
+}
+
+// etcdData wants an empty folder, or the data of the member that runs here.
+func etcdData(n *config.Node, dir string) func(context.Context, View) []Finding {
+	return func(_ context.Context, h View) []Finding {
+		entries, err := h.ReadDir(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case errors.Is(err, fs.ErrPermission):
+			return fault("whether %s is empty cannot be told: run as root", dir)
+		case err != nil:
+			return fault("whether %s is empty cannot be told: %v", dir, err)
+		case len(entries) == 0:
+			return nil
+		case exists(h, manifestPath(n, etcd)) && exists(h, filepath.Join(dir, "member")):
+			return note("%s holds the data of this node's etcd", dir)
+		}
+		return fault("%s is not empty, and no etcd of this node put that there: if it is what is left of an old cluster, run the reset command or move it away; or give etcd another folder (etcd.local.dataDir)", dir)
+	}
+}

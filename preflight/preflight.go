@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package preflight holds named checks that only read: whether this host can
+// become the node that the configuration asks for. All of them run, and all
+// faults are reported. The names are those that kubeadm's users know from
+// --ignore-preflight-errors.
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// View is what checks may see of a host; host.Host is one.
+type View interface {
+	ReadFile(path string) ([]byte, error)
+	Lstat(path string) (fs.FileInfo, error)
+	ReadDir(path string) ([]fs.DirEntry, error)
+
+	Unit(ctx context.Context, name string) (host.UnitState, error)
+	RuntimeInfo(ctx context.Context, socket string) (host.RuntimeInfo, error)
+
+	EffectiveUID() int
+	NumCPU() int
+	MemoryBytes() (uint64, error)
+	Swap() ([]string, error)
+	KernelRelease() (string, error)
+	LookPath(name string) (string, error)
+	ProgramVersion(ctx context.Context, path string) (string, error)
+
+	Routes() ([]host.Route, error)
+	PortFree(port int) error
+	PortHolder(port int) (p host.Process, found bool)
+	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
+	ProxyFor(url string) (string, error)
+	Fetch(ctx context.Context, p host.Probe) ([]byte, error)
+}
+
+// Severity says what a finding means for the run.
+type Severity int
+
+const (
+	// Note is good to know: what an earlier run left and this one keeps.
+	Note Severity = iota
+	// Warning does not stop the run.
+	Warning
+	// Error does, unless its check is ignored.
+	Error
+)
+
+// Finding is one thing that a check has to say: what, why, how to mend it.
+type Finding struct {
+	Check    string
+	Severity Severity
+	Message  string
+}
+
+// String has the form that kubeadm's users search logs for.
+func (f Finding) String() string {
+	switch f.Severity {
+	case Error:
+		return fmt.Sprintf("[ERROR %s]: %s", f.Check, f.Message)
+	case Warning:
+		return fmt.Sprintf("[WARNING %s]: %s", f.Check, f.Message)
+	default:
+		return f.Message
+	}
+}
+
+// Check is one named question to the host.
+type Check struct {
+	Name string
+	// Run changes nothing on the host. Nothing found means that all is well.
+	// It need not fill in the name of its findings.
+	Run func(ctx context.Context, h View) []Finding
+	// Limit bounds the check; 0 is 10 seconds.
+	Limit time.Duration
+}
+
+const (
+	defaultLimit = 10 * time.Second
+	// together is how many checks run at the same time. Most wait for the
+	// kernel, a program or the network rather than compute.
+	together = 8
+)
+
+// Report is what all checks found, in the order of the checks.
+type Report struct {
+	Notes    []Finding
+	Warnings []Finding
+	Errors   []Finding
+}
+
+// Run asks all checks, side by side. The errors of those that ignore names (in
+// any case; "all" for every one) are reported as warnings.
+func Run(ctx context.Context, checks []Check, h View, ignore []string) Report {
+	found := make([][]Finding, len(checks))
+	sideBySide(len(checks), together, func(i int) { found[i] = checks[i].findings(ctx, h) })
+
+	var r Report
+	for i, c := range checks {
+		for _, f := range found[i] {
+			switch {
+			case f.Severity == Note:
+				r.Notes = append(r.Notes, f)
+			case f.Severity == Error && !ignored(c.Name, ignore):
+				r.Errors = append(r.Errors, f)
+			default:
+				f.Severity = Warning
+				r.Warnings = append(r.Warnings, f)
+			}
+		}
+	}
+	return r
+}
+
+func (c Check) findings(ctx context.Context, h View) []Finding {
+	limit := c.Limit
+	if limit == 0 {
+		limit = defaultLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	found := c.Run(ctx, h)
+	for i := range found {
+		found[i].Check = c.Name
+	}
+	return found
+}
+
+func ignored(name string, ignore []string) bool {
+	return slices.ContainsFunc(ignore, func(s string) bool {
+		return strings.EqualFold(s, name) || strings.EqualFold(s, "all")
+	})
+}
+
+// Err lists every error with the way to go on; nil if there is none.
+func (r Report) Err() error {
+	if len(r.Errors) == 0 {
+		return nil
+	}
+	return &FailedError{r.Errors}
+}
+
+// FailedError is a host that is not fit for what is asked.
+type FailedError struct{ Findings []Finding }
+
+func (e *FailedError) Error() string {
+	var b strings.Builder
+	b.WriteString("this host is not ready:\n")
+	var names []string
+	for _, f := range e.Findings {
+		fmt.Fprintf(&b, "\t%s\n", f)
+		if !slices.Contains(names, f.Check) {
+			names = append(names, f.Check)
+		}
+	}
+	fmt.Fprintf(&b, "mend this and run the same command again; to go on regardless, add --ignore-preflight-errors=%s",
+		strings.Join(names, ","))
+	return b.String()
+}
+
+// sideBySide calls f for 0 to n-1, at most limit at the same time, and returns
+// when all have ended.
+func sideBySide(n, limit int, f func(i int)) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, limit)
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			f(i)
+		})
+	}
+	wg.Wait()
+}
+
+func fault(format string, args ...any) []Finding {
+	return []Finding{{Severity: Error, Message: fmt.Sprintf(format, args...)}}
+}
+
+func warn(format string, args ...any) []Finding {
+	return []Finding{{Severity: Warning, Message: fmt.Sprintf(format, args...)}}
+}
+
+func note(format string, args ...any) []Finding {
+	return []Finding{{Severity: Note, Message: fmt.Sprintf(format, args...)}}
+}

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+func proxies(n *config.Node) []Check {
+	return []Check{
+		{Name: "HTTPProxy", Run: apiProxy(n)},
+		{Name: "HTTPProxyCIDR", Run: networkProxy(n)},
+	}
+}
+
+// apiProxy is about this program and whatever else inherits its environment.
+func apiProxy(n *config.Node) func(context.Context, View) []Finding {
+	return func(_ context.Context, h View) []Finding {
+		var found []Finding
+		for _, endpoint := range slices.Compact([]string{n.LocalEndpoint(), n.Endpoint()}) {
+			proxy, err := h.ProxyFor("https://" + endpoint)
+			if err != nil {
+				return warn("%v", err)
+			}
+			if proxy != "" {
+				host, _, _ := net.SplitHostPort(endpoint) // made by JoinHostPort
+				found = append(found, warn("requests to the API server at %s would go through the proxy %s: if they shall not, add %s to NO_PROXY", endpoint, proxy, host)...)
+			}
+		}
+		return found
+	}
+}
+
+func networkProxy(n *config.Node) func(context.Context, View) []Finding {
+	return func(_ context.Context, h View) []Finding {
+		var found []Finding
+		for _, network := range slices.Concat(n.ServiceSubnets(), n.PodSubnets()) {
+			for _, addr := range []netip.Addr{network.Addr().Next(), last(network)} {
+				proxy, err := h.ProxyFor("https://" + net.JoinHostPort(addr.String(), strconv.Itoa(443)))
+				if err != nil {
+					return warn("%v", err)
+				}
+				if proxy != "" {
+					found = append(found, warn("requests to %s, a network of the cluster, would go through the proxy %s, which cannot reach it: add %s to NO_PROXY", network, proxy, network)...)
+					break
+				}
+			}
+		}
+		return found
+	}
+}
+
+// last returns the highest address of p.
+func last(p netip.Prefix) netip.Addr {
+	bytes := p.Addr().AsSlice()
+	for bit := p.Bits(); bit < 8*len(bytes); bit++ {
+		bytes[bit/8] |= 0x80 >> (bit % 8)
+	}
+	addr, _ := netip.AddrFromSlice(bytes)
+	return addr
+}

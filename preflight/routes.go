@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// networks holds the cluster's two networks against the host's routes.
+//
+// A route to a part of such a network, or to all of it, is more specific than
+// or as specific as the cluster's own: the hosts there and the Pods or Services
+// with the same addresses exclude each other, so it is an error. A wider route
+// (a company's 10.0.0.0/8, say) loses against the cluster's: everything works
+// but for hosts with such an address, which is worth a warning at most.
+func networks(n *config.Node) []Check {
+	return []Check{
+		{Name: "PodSubnetRoutes", Run: routes(n, "Pods", n.PodSubnets, "--pod-network-cidr or networking.podSubnet")},
+		{Name: "ServiceSubnetRoutes", Run: routes(n, "Services", n.ServiceSubnets, "--service-cidr or networking.serviceSubnet")},
+	}
+}
+
+func routes(n *config.Node, of string, subnets func() []netip.Prefix, setting string) func(context.Context, View) []Finding {
+	return func(_ context.Context, h View) []Finding {
+		all, err := h.Routes()
+		if err != nil {
+			return warn("the host's routes cannot be told, so the network of %s is not checked: %v", of, err)
+		}
+		var found []Finding
+		for _, subnet := range subnets() {
+			if subnet.Contains(n.AdvertiseAddress) {
+				found = append(found, fault("the network of %s, %s, contains this node's own address %s: choose another with %s", of, subnet, n.AdvertiseAddress, setting)...)
+			}
+			inside, around := overlaps(subnet, all)
+			if len(inside) > 0 && exists(h, manifestPath(n, apiServer)) {
+				// The cluster uses the network already, and its CNI plugin
+				// may have made these routes.
+				found = append(found, note("routes into the network of %s, %s: %s", of, subnet, list(inside))...)
+			} else if len(inside) > 0 {
+				found = append(found, fault("the network of %s, %s, takes addresses to which this host has routes (%s): choose another with %s", of, subnet, list(inside), setting)...)
+			}
+			if len(around) > 0 {
+				found = append(found, warn("the network of %s, %s, lies within networks to which this host has routes (%s): hosts there with an address of %s will be out of reach; choose another with %s if there are any", of, subnet, list(around), subnet, setting)...)
+			}
+		}
+		return found
+	}
+}
+
+// overlaps splits the routes that overlap subnet into those to a part of it or
+// to all of it, and those that are wider. Interfaces that CNI plugins and
+// kube-proxy make are left out.
+func overlaps(subnet netip.Prefix, routes []host.Route) (inside, around []host.Route) {
+	for _, r := range routes {
+		switch {
+		case !r.Destination.IsValid() || !subnet.Overlaps(r.Destination) || clusterInterface(r.Interface):
+		case r.Destination.Bits() >= subnet.Bits():
+			inside = append(inside, r)
+		default:
+			around = append(around, r)
+		}
+	}
+	return inside, around
+}
+
+// clusterInterface knows the interfaces of common CNI plugins by the names
+// that they give them: bridge, Flannel, Calico, Cilium, Antrea, kube-router,
+// OVN-Kubernetes and Weave, and the one of kube-proxy in IPVS mode.
+func clusterInterface(name string) bool {
+	return slices.ContainsFunc([]string{
+		"cni", "flannel", "cali", "vxlan.calico", "tunl0", "wireguard.cali", "cilium", "lxc", "antrea-",
+		"kube-bridge", "ovn-k8s", "weave", "kube-ipvs0",
+	}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+func list(routes []host.Route) string {
+	var texts []string
+	for _, r := range routes {
+		texts = append(texts, fmt.Sprintf("%s on %s", r.Destination, r.Interface))
+	}
+	slices.Sort(texts)
+	return strings.Join(slices.Compact(texts), ", ")
+}
