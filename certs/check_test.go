@@ -34,7 +34,7 @@ func TestCheckAcceptsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := Check(spec, n, pair, pairs[spec.CA].Bundle, now); err != nil {
+			if err := Check(spec, n, pair, pairs[spec.CA].Bundle(), now); err != nil {
 				t.Error(err)
 			}
 		}
@@ -131,7 +131,7 @@ func TestCheck(t *testing.T) {
 			}
 			spec := find(t, n, s.row)
 			if s.issuers == nil {
-				s.issuers = pairs[spec.CA].Bundle
+				s.issuers = pairs[spec.CA].Bundle()
 			}
 			if s.key == nil {
 				s.key = key.(*ecdsa.PrivateKey)
@@ -276,7 +276,7 @@ func TestErrorText(t *testing.T) {
 	leaf, ca := find(t, n, "etcd-server"), find(t, n, EtcdCA)
 	late := now.Add(8761 * time.Hour)
 
-	err := Check(leaf, n, pairs[leaf.Name], pairs[EtcdCA].Bundle, late)
+	err := Check(leaf, n, pairs[leaf.Name], pairs[EtcdCA].Bundle(), late)
 	want := "/etc/kubernetes/pki/etcd/server.crt: expired at 2027-03-14T15:09:26Z, and this host's clock says " +
 		"2027-03-14T16:09:26Z. Run `slipway certs renew etcd-server`."
 	if err == nil || err.Error() != want {
@@ -285,7 +285,7 @@ func TestErrorText(t *testing.T) {
 
 	moved := leaf
 	moved.IPs = append(slices.Clone(leaf.IPs), netip.MustParseAddr("10.1.1.1"))
-	err = Check(moved, n, pairs[leaf.Name], pairs[EtcdCA].Bundle, late)
+	err = Check(moved, n, pairs[leaf.Name], pairs[EtcdCA].Bundle(), late)
 	want = "/etc/kubernetes/pki/etcd/server.crt: 2 faults:\n" +
 		"  - expired at 2027-03-14T15:09:26Z, and this host's clock says 2027-03-14T16:09:26Z\n" +
 		"  - not valid for 10.1.1.1\n" +

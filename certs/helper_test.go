@@ -104,7 +104,7 @@ func issueAll(t *testing.T, n *config.Node, key crypto.Signer) map[string]Pair {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pairs[spec.Name] = Pair{Cert: cert, Key: key, Bundle: []*x509.Certificate{cert}}
+		pairs[spec.Name] = Pair{Cert: cert, Key: key}
 	}
 	return pairs
 }

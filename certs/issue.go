@@ -31,9 +31,18 @@ type Pair struct {
 	Cert *x509.Certificate
 	// Key is nil where the key is kept elsewhere, as with an external CA.
 	Key crypto.Signer
-	// Bundle holds every certificate of the file, Cert first. A CA file has
-	// more than one while the cluster moves from one CA to another.
-	Bundle []*x509.Certificate
+	// More are the certificates that follow Cert in its file. A CA file has
+	// some while the cluster moves from one CA to another: Cert is the one
+	// that signs, all are trusted.
+	More []*x509.Certificate
+}
+
+// Bundle is every certificate of the file, Cert first; none for no pair.
+func (p Pair) Bundle() []*x509.Certificate {
+	if p.Cert == nil {
+		return nil
+	}
+	return append([]*x509.Certificate{p.Cert}, p.More...)
 }
 
 // NewKey generates a private key. Go's key generation draws from the system's

@@ -71,7 +71,7 @@ func ParsePair(cert, key []byte) (Pair, error) {
 	if err != nil {
 		return Pair{}, errors.Wrap(err, "the certificate")
 	}
-	pair := Pair{Cert: bundle[0], Bundle: bundle}
+	pair := Pair{Cert: bundle[0], More: bundle[1:]}
 	if key == nil {
 		return pair, nil
 	}

@@ -64,8 +64,8 @@ func TestParsePair(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(pair.Bundle) != tt.certs || !pair.Cert.Equal(pair.Bundle[0]) {
-				t.Errorf("%d certificates, not %d", len(pair.Bundle), tt.certs)
+			if bundle := pair.Bundle(); len(bundle) != tt.certs || !pair.Cert.Equal(bundle[0]) {
+				t.Errorf("%d certificates, not %d", len(bundle), tt.certs)
 			}
 			if (pair.Key == nil) != tt.external {
 				t.Errorf("key is %T", pair.Key)
@@ -187,8 +187,9 @@ func FuzzParsePair(f *testing.F) {
 		for _, spec := range Specs(n) {
 			_ = Check(spec, n, pair, []*x509.Certificate{ca, pair.Cert}, now)
 		}
-		if again, err := ParseCerts(EncodeCerts(pair.Bundle...)); err != nil || len(again) != len(pair.Bundle) {
-			t.Errorf("%d certificates come back as %d (%v)", len(pair.Bundle), len(again), err)
+		bundle := pair.Bundle()
+		if again, err := ParseCerts(EncodeCerts(bundle...)); err != nil || len(again) != len(bundle) {
+			t.Errorf("%d certificates come back as %d (%v)", len(bundle), len(again), err)
 		}
 		if pair.Key != nil {
 			if _, err := EncodeKey(pair.Key); err != nil {

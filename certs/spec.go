@@ -48,10 +48,10 @@ type Spec struct {
 // IsCA tells whether the row is a certificate authority.
 func (s Spec) IsCA() bool { return s.CA == "" }
 
-// CertFile and KeyFile are the row's files below the PKI folder.
+// CertFile is the certificate's path below the PKI folder.
 func (s Spec) CertFile() string { return s.File + ".crt" }
 
-// KeyFile is the private key that belongs to CertFile.
+// KeyFile is the private key's path below the PKI folder.
 func (s Spec) KeyFile() string { return s.File + ".key" }
 
 // Specs returns the rows that the control plane node n needs, each CA before

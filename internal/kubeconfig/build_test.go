@@ -83,7 +83,7 @@ func newPair(t *testing.T, spec certs.Spec, n *config.Node, ca certs.Pair) certs
 	if err != nil {
 		t.Fatal(err)
 	}
-	return certs.Pair{Cert: cert, Key: key, Bundle: []*x509.Certificate{cert}}
+	return certs.Pair{Cert: cert, Key: key}
 }
 
 func newCA(t *testing.T, n *config.Node) certs.Pair {
@@ -103,7 +103,7 @@ func find(t *testing.T, n *config.Node, name string) Spec {
 
 func build(t *testing.T, spec Spec, n *config.Node, ca certs.Pair) []byte {
 	t.Helper()
-	data, err := Build(spec, n, ca.Bundle, newPair(t, spec.Certificate(), n, ca))
+	data, err := Build(spec, n, ca.Bundle(), newPair(t, spec.Certificate(), n, ca))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ users:
 func TestBundle(t *testing.T) {
 	n := newNode("cp-1", "192.168.99.11")
 	ca, old := newCA(t, n), newCA(t, n)
-	ca.Bundle = append(ca.Bundle, old.Cert)
+	ca.More = []*x509.Certificate{old.Cert}
 	cluster, _, _ := load(t, build(t, find(t, n, "admin"), n, ca))
 	if diff := cmp.Diff(certs.EncodeCerts(ca.Cert, old.Cert), cluster.CertificateAuthorityData); diff != "" {
 		t.Errorf("the file does not hold the bundle:\n%s", diff)
@@ -242,7 +242,7 @@ func TestBundle(t *testing.T) {
 
 func TestBuildWithToken(t *testing.T) {
 	n := newNode("cp-1", "192.168.99.11")
-	data, err := BuildWithToken(Spec{CommonName: "foo", Server: "https://x:6443"}, n, newCA(t, n).Bundle,
+	data, err := BuildWithToken(Spec{CommonName: "foo", Server: "https://x:6443"}, n, newCA(t, n).Bundle(),
 		config.NewSecret("abcdef.0123456789abcdef"))
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func TestClusterInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	ca := newCA(t, newNode("cp-1", "192.168.99.11"))
-	got, err := ClusterInfo("https://192.168.99.11:6443", ca.Bundle)
+	got, err := ClusterInfo("https://192.168.99.11:6443", ca.Bundle())
 	if err != nil {
 		t.Fatal(err)
 	}
