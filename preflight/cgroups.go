@@ -55,10 +55,12 @@ func controllers(have, required, optional []string) []Finding {
 // told to (KEP-5573).
 func versionOne(ctx context.Context, n *config.Node, h View) []Finding {
 	const mend = "switch to cgroup v2 (kernel argument systemd.unified_cgroup_hierarchy=1)"
-	told := n.Kubelet.FailCgroupV1 != nil && !*n.Kubelet.FailCgroupV1
-	have, err := installedKubelet(ctx, h)
-	if told || (err == nil && have.LessThan(version.MustParseGeneric("1.35"))) {
-		return warn("this host uses cgroup v1, which Kubernetes will cease to support: %s", mend)
+	const warning = "this host uses cgroup v1, which Kubernetes will cease to support: %s"
+	if n.Kubelet.FailCgroupV1 != nil && !*n.Kubelet.FailCgroupV1 {
+		return warn(warning, mend)
+	}
+	if have, err := installedKubelet(ctx, h); err == nil && have.LessThan(version.MustParseGeneric("1.35")) {
+		return warn(warning, mend)
 	}
 	return fault("this host uses cgroup v1, on which a kubelet from 1.35 on does not start: %s; or, as long as that lasts, set failCgroupV1: false in a KubeletConfiguration", mend)
 }

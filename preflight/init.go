@@ -53,9 +53,9 @@ func node(n *config.Node) []Check {
 	checks := []Check{
 		{Name: "CRI", Run: runtimeReady(n.CRISocket)},
 		{Name: "ContainerRuntimeVersion", Run: runtimeVersion(n)},
-		{Name: "FileExisting-losetup", Run: program("losetup")},
-		{Name: "FileExisting-mount", Run: program("mount")},
-		{Name: "FileExisting-cp", Run: program("cp")},
+		{Name: "FileExisting-losetup", Run: program("losetup", "mount (Debian) or util-linux")},
+		{Name: "FileExisting-mount", Run: program("mount", "mount (Debian) or util-linux")},
+		{Name: "FileExisting-cp", Run: program("cp", "coreutils")},
 		{Name: "SystemVerification", Run: system(n)},
 		{Name: "Hostname", Run: nodeName(n.Name)},
 		{Name: "KubeletVersion", Run: kubeletVersion(n.Cluster.KubernetesVersion)},

@@ -5,7 +5,6 @@ package preflight
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -107,21 +106,12 @@ func nodeName(name string) func(context.Context, View) []Finding {
 	}
 }
 
-func program(name string) func(context.Context, View) []Finding {
+func program(name, pkg string) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		if _, err := h.LookPath(name); err != nil {
-			return fault("the program %s is not in PATH, and the kubelet needs it: install it (package %s)", name, packageOf(name))
+			return fault("the program %s is not in PATH, and the kubelet needs it: install the package %s", name, pkg)
 		}
 		return nil
-	}
-}
-
-func packageOf(program string) string {
-	switch program {
-	case "cp":
-		return "coreutils"
-	default:
-		return "mount or util-linux"
 	}
 }
 
@@ -133,8 +123,8 @@ func switchedOn(path, setting string) func(context.Context, View) []Finding {
 			return fault("%s cannot be read (%v): does this kernel have the protocol?", path, err)
 		}
 		if value := strings.TrimSpace(string(text)); value != "1" {
-			return fault("%s is %q, so this host does not forward packets of Pods: run `%s`, and keep it in /etc/sysctl.d/k8s.conf",
-				path, value, fmt.Sprintf("sysctl -w %s=1", setting))
+			return fault("%s is %q, so this host does not forward packets of Pods: run `sysctl -w %s=1`, and keep it in /etc/sysctl.d/k8s.conf",
+				path, value, setting)
 		}
 		return nil
 	}

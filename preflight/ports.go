@@ -37,7 +37,7 @@ func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
 			return fault("port %d, which %s needs, is held by %s (process %d): stop that program or give it another port",
 				u.port, u.program, holder.Name, holder.PID)
 		case !ownProcess(ctx, n, h, holder):
-			return fault("port %d is held by a %s (process %d) that this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run the reset command first",
+			return fault("port %d is held by %s (process %d), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run the reset command first",
 				u.port, u.program, holder.PID)
 		}
 		return note("%s runs already (process %d, port %d)", u.program, holder.PID, u.port)

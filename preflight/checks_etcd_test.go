@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"time"
+)
+
+func etcdRows() []row {
+	const url = "http://192.0.2.20:2379/version"
+	says := func(answer string) func(scene) {
+		return func(s scene) {
+			s.external()
+			s.answers[url] = answer
+		}
+	}
+	return []row{
+		{"ExternalEtcdVersion", "oldest", says(`{"etcdserver":"3.5.24","etcdcluster":"3.5.0"}`), nil},
+		{"ExternalEtcdVersion", "too old", says(`{"etcdserver":"3.5.23"}`),
+			[]string{"[ERROR ExternalEtcdVersion]: http://192.0.2.20:2379/version is etcd 3.5.23; Kubernetes needs at least 3.5.24-0: upgrade it"}},
+		{"ExternalEtcdVersion", "something else", says("hello"),
+			[]string{"[ERROR ExternalEtcdVersion]: http://192.0.2.20:2379/version answers something that is not etcd's version: invalid character 'h' looking for beginning of value"}},
+		{"ExternalEtcdVersion", "no version", says("{}"),
+			[]string{"[ERROR ExternalEtcdVersion]: http://192.0.2.20:2379/version says that etcd's version is \"\", which is none"}},
+		{"ExternalEtcdVersion", "every member is asked", func(s scene) {
+			says(`{"etcdserver":"3.6.8"}`)(s)
+			e := s.node.Cluster.Etcd.External
+			e.Endpoints = append(e.Endpoints, "http://192.0.2.21:2379", "http://192.0.2.22:2379")
+		}, []string{
+			"[ERROR ExternalEtcdVersion]: etcd does not say its version: Get \"http://192.0.2.21:2379/version\": connection refused; check etcd.external in the configuration, and that etcd runs and can be reached from here",
+			"[ERROR ExternalEtcdVersion]: etcd does not say its version: Get \"http://192.0.2.22:2379/version\": connection refused; check etcd.external in the configuration, and that etcd runs and can be reached from here",
+		}},
+		{"ExternalEtcdVersion", "HTTP endpoints of their own", func(s scene) {
+			says(`{"etcdserver":"3.6.8"}`)(s)
+			e := s.node.Cluster.Etcd.External
+			e.Endpoints, e.HTTPEndpoints = []string{"https://192.0.2.20:12379"}, e.Endpoints
+		}, nil},
+		{"ExternalEtcdVersion", "CA missing", func(s scene) {
+			says(`{"etcdserver":"3.6.8"}`)(s)
+			s.node.Cluster.Etcd.External.CAFile = "/etc/etcd/ca.crt"
+		}, []string{"[ERROR ExternalEtcdVersion]: etcd cannot be asked for its version without etcd.external.caFile: open etc/etcd/ca.crt: file does not exist"}},
+
+		{"ExternalEtcdClientCertificates", "none named", func(s scene) { s.external() }, nil},
+		{"ExternalEtcdClientCertificates", "all missing", withFiles("", "", ""), []string{
+			"[ERROR ExternalEtcdClientCertificates]: etcd.external.caFile: open etc/etcd/ca.crt: file does not exist; copy it here from an etcd host",
+			"[ERROR ExternalEtcdClientCertificates]: etcd.external.certFile: open etc/etcd/client.crt: file does not exist; copy it here from an etcd host",
+			"[ERROR ExternalEtcdClientCertificates]: etcd.external.keyFile: open etc/etcd/client.key: file does not exist; copy it here from an etcd host",
+		}},
+		{"ExternalEtcdClientCertificates", "empty", func(s scene) {
+			withFiles("ca", "crt", "")(s)
+			s.put("/etc/etcd/client.key", "")
+		}, []string{"[ERROR ExternalEtcdClientCertificates]: etcd.external.keyFile: /etc/etcd/client.key is empty; copy it here from an etcd host"}},
+		{"ExternalEtcdClientCertificates", "a pair", func(s scene) {
+			crt, key := pair()
+			withFiles("ca", crt, key)(s)
+		}, nil},
+		{"ExternalEtcdClientCertificates", "another's key", func(s scene) {
+			crt, _ := pair()
+			_, key := pair()
+			withFiles("ca", crt, key)(s)
+		}, []string{"[ERROR ExternalEtcdClientCertificates]: /etc/etcd/client.crt and /etc/etcd/client.key do not belong together: tls: private key does not match public key"}},
+	}
+}
+
+// withFiles names all three files and makes those that are not empty.
+func withFiles(ca, crt, key string) func(scene) {
+	return func(s scene) {
+		s.external()
+		e := s.node.Cluster.Etcd.External
+		e.CAFile, e.CertFile, e.KeyFile = "/etc/etcd/ca.crt", "/etc/etcd/client.crt", "/etc/etcd/client.key"
+		for _, f := range [][2]string{{e.CAFile, ca}, {e.CertFile, crt}, {e.KeyFile, key}} {
+			if f[1] != "" {
+				s.put(f[0], f[1])
+			}
+		}
+	}
+}
+
+// pair makes a certificate with its key, both in PEM.
+func pair() (crt, key string) {
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, k.Public(), k)
+	if err != nil {
+		panic(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		panic(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+}

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// fakeHost is a host as values. What healthy returns passes every check.
+type fakeHost struct {
+	files      fstest.MapFS
+	unreadable map[string]bool
+	units      map[string]host.UnitState
+	noSystemd  bool
+	runtime    host.RuntimeInfo
+	noRuntime  bool
+	uid, cpus  int
+	memory     uint64
+	swap       []string
+	kernel     string
+	programs   map[string]string // and what they say to --version
+	routes     []host.Route
+	held       map[int]host.Process // a zero Process: held by nobody knows whom
+	names      map[string]string
+	proxy      func(url string) (string, error)
+	answers    map[string]string
+	unknown    map[string]error // what a fact cannot be told for
+}
+
+func healthy() *fakeHost {
+	h := &fakeHost{
+		files: fstest.MapFS{},
+		units: map[string]host.UnitState{
+			"kubelet.service":   {LoadState: "loaded", ActiveState: "inactive", UnitFileState: "enabled"},
+			"firewalld.service": {LoadState: "not-found", ActiveState: "inactive"},
+		},
+		runtime:  host.RuntimeInfo{Name: "containerd", Version: "v2.2.0", Ready: true, CgroupDriver: "systemd", SandboxImage: "registry.k8s.io/pause:3.10.2"},
+		cpus:     2,
+		memory:   2 << 30,
+		kernel:   "6.12.1-amd64",
+		programs: map[string]string{"losetup": "", "mount": "", "cp": "", "kubelet": "Kubernetes v1.36.3"},
+		routes:   []host.Route{{Destination: netip.MustParsePrefix("192.0.2.0/24"), Interface: "eth0"}},
+		held:     map[int]host.Process{},
+		names:    map[string]string{"node-1": "192.0.2.10"},
+		proxy:    func(string) (string, error) { return "", nil },
+		answers:  map[string]string{},
+		unknown:  map[string]error{},
+	}
+	h.put("/proc/sys/net/ipv4/ip_forward", "1\n")
+	h.put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids rdma\n")
+	h.put("/proc/config.gz", gzipped(kernelOptions()))
+	return h
+}
+
+func kernelOptions() string {
+	var b strings.Builder
+	b.WriteString("# CONFIG_AUFS_FS is not set\n")
+	for _, o := range requiredOptions() {
+		first, _, _ := strings.Cut(o, "|")
+		fmt.Fprintf(&b, "CONFIG_%s=y\n", first)
+	}
+	return b.String()
+}
+
+func gzipped(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write([]byte(text))
+	_ = w.Close()
+	return b.String()
+}
+
+func (h *fakeHost) put(path, text string) {
+	h.files[path[1:]] = &fstest.MapFile{Data: []byte(text), Mode: 0o600}
+}
+
+func (h *fakeHost) ReadFile(path string) ([]byte, error) {
+	if h.unreadable[path] {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrPermission}
+	}
+	return fs.ReadFile(h.files, path[1:])
+}
+
+func (h *fakeHost) Lstat(path string) (fs.FileInfo, error) { return fs.Stat(h.files, path[1:]) }
+
+func (h *fakeHost) ReadDir(path string) ([]fs.DirEntry, error) {
+	if h.unreadable[path] {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrPermission}
+	}
+	return fs.ReadDir(h.files, path[1:])
+}
+
+func (h *fakeHost) Unit(_ context.Context, name string) (host.UnitState, error) {
+	if h.noSystemd {
+		return host.UnitState{}, errors.New("no bus")
+	}
+	return h.units[name], nil
+}
+
+func (h *fakeHost) RuntimeInfo(_ context.Context, socket string) (host.RuntimeInfo, error) {
+	if h.noRuntime {
+		return host.RuntimeInfo{}, errors.Errorf("no socket %s", socket)
+	}
+	return h.runtime, nil
+}
+
+func (h *fakeHost) EffectiveUID() int                 { return h.uid }
+func (h *fakeHost) NumCPU() int                       { return h.cpus }
+func (h *fakeHost) MemoryBytes() (uint64, error)      { return h.memory, h.unknown["memory"] }
+func (h *fakeHost) Swap() ([]string, error)           { return h.swap, h.unknown["swap"] }
+func (h *fakeHost) KernelRelease() (string, error)    { return h.kernel, h.unknown["kernel"] }
+func (h *fakeHost) Routes() ([]host.Route, error)     { return h.routes, h.unknown["routes"] }
+func (h *fakeHost) ProxyFor(u string) (string, error) { return h.proxy(u) }
+
+func (h *fakeHost) LookPath(name string) (string, error) {
+	if _, there := h.programs[name]; !there {
+		return "", errors.Errorf("%s: not found", name)
+	}
+	return "/usr/bin/" + name, nil
+}
+
+func (h *fakeHost) ProgramVersion(_ context.Context, path string) (string, error) {
+	return h.programs[strings.TrimPrefix(path, "/usr/bin/")], h.unknown["version"]
+}
+
+func (h *fakeHost) PortFree(port int) error {
+	if _, held := h.held[port]; held {
+		return errors.Wrapf(syscall.EADDRINUSE, "port %d is in use", port)
+	}
+	return nil
+}
+
+func (h *fakeHost) PortHolder(port int) (host.Process, bool) {
+	p := h.held[port]
+	return p, p.PID != 0
+}
+
+func (h *fakeHost) LookupHost(_ context.Context, name string) ([]netip.Addr, error) {
+	addr, err := netip.ParseAddr(h.names[name])
+	if err != nil {
+		return nil, h.unknown["names"]
+	}
+	return []netip.Addr{addr}, nil
+}
+
+func (h *fakeHost) Fetch(_ context.Context, p host.Probe) ([]byte, error) {
+	answer, there := h.answers[p.URL]
+	if !there {
+		return nil, errors.Errorf("Get %q: connection refused", p.URL)
+	}
+	return []byte(answer), nil
+}
+
+// controlPlaneNode is what `init --pod-network-cidr 10.244.0.0/16` would ask for.
+func controlPlaneNode() *config.Node {
+	n := &config.Node{
+		ControlPlane:     true,
+		Name:             "node-1",
+		CRISocket:        "unix:///run/containerd/containerd.sock",
+		AdvertiseAddress: netip.MustParseAddr("192.0.2.10"),
+		BindPort:         6443,
+		ImagePullPolicy:  "IfNotPresent",
+		ImagePullSerial:  true,
+	}
+	n.Cluster.KubernetesVersion = "v1.36.3"
+	n.Cluster.Networking.ServiceSubnet = "10.96.0.0/12"
+	n.Cluster.Networking.PodSubnet = "10.244.0.0/16"
+	n.Cluster.Etcd.Local = &config.LocalEtcd{DataDir: "/var/lib/etcd"}
+	n.Kubelet.CgroupDriver = "systemd"
+	n.Paths.Manifests = "/etc/kubernetes/manifests"
+	return n
+}
+
+// manifest is a static Pod of the reference, as an earlier run would leave it.
+func manifest(t *testing.T, component string) string {
+	t.Helper()
+	data, err := os.ReadFile("../testdata/golden/node/default/files/kubernetes/manifests/" + component + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

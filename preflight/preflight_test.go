@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+var _ View = host.Host(nil)
+
+func names(checks []Check) []string {
+	var out []string
+	for _, c := range checks {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+func TestInitNames(t *testing.T) {
+	common := []string{
+		"IsPrivilegedUser", "NumCPU", "Mem", "KubernetesVersion", "Firewalld",
+		"Port-6443", "Port-10259", "Port-10257",
+		"FileAvailable--etc-kubernetes-manifests-kube-apiserver.yaml",
+		"FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml",
+		"FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml",
+		"FileAvailable--etc-kubernetes-manifests-etcd.yaml",
+		"HTTPProxy", "HTTPProxyCIDR",
+		"CRI", "ContainerRuntimeVersion",
+		"FileExisting-losetup", "FileExisting-mount", "FileExisting-cp",
+		"SystemVerification", "Hostname", "KubeletVersion", "Service-kubelet", "Swap",
+	}
+	const v4, v6 = "FileContent--proc-sys-net-ipv4-ip_forward", "FileContent--proc-sys-net-ipv6-conf-default-forwarding"
+	rest := []string{"Port-10250", "PodSubnetRoutes", "ServiceSubnetRoutes"}
+	local := []string{"Port-2379", "Port-2380", "DirAvailable--var-lib-etcd"}
+	for _, tt := range []struct {
+		name   string
+		change func(*config.Node)
+		want   []string
+	}{
+		{"default", func(*config.Node) {}, slices.Concat(common, []string{v4}, rest, local)},
+		{"dual stack", func(n *config.Node) { n.Cluster.Networking.ServiceSubnet = "10.96.0.0/16,fd00:2::/112" },
+			slices.Concat(common, []string{v4, v6}, rest, local)},
+		{"IPv6 only", func(n *config.Node) { n.Cluster.Networking.ServiceSubnet = "fd00:2::/112" },
+			slices.Concat(common, []string{v6}, rest, local)},
+		{"external etcd", func(n *config.Node) { n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}} },
+			slices.Concat(common, []string{v4}, rest, []string{"ExternalEtcdVersion", "ExternalEtcdClientCertificates"})},
+		{"ports and folder", func(n *config.Node) {
+			n.BindPort, n.Kubelet.Port, n.Cluster.Etcd.Local.DataDir = 8443, 11250, "/data/etcd"
+		},
+			replaced(slices.Concat(common, []string{v4}, rest, local), map[string]string{
+				"Port-6443": "Port-8443", "Port-10250": "Port-11250", "DirAvailable--var-lib-etcd": "DirAvailable--data-etcd"})},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := controlPlaneNode()
+			tt.change(n)
+			if diff := cmp.Diff(tt.want, names(Init(n, nil))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func replaced(list []string, by map[string]string) []string {
+	out := slices.Clone(list)
+	for i, s := range out {
+		if r, ok := by[s]; ok {
+			out[i] = r
+		}
+	}
+	return out
+}
+
+func TestHealthyHostHasNoFindings(t *testing.T) {
+	r := Run(t.Context(), Init(controlPlaneNode(), nil), healthy(), nil)
+	if diff := cmp.Diff(Report{}, r); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func saying(name string, found ...Finding) Check {
+	return Check{Name: name, Run: func(context.Context, View) []Finding { return slices.Clone(found) }}
+}
+
+func TestRunSortsByCheckAndSeverity(t *testing.T) {
+	checks := []Check{
+		saying("A", fault("a1")[0], warn("a2")[0], note("a3")[0]),
+		saying("B"),
+		saying("CRI", fault("c1")[0], fault("c2")[0]),
+	}
+	for _, tt := range []struct {
+		name     string
+		ignore   []string
+		warnings []string
+		errors   []string
+	}{
+		{"none ignored", nil, []string{"[WARNING A]: a2"}, []string{"[ERROR A]: a1", "[ERROR CRI]: c1", "[ERROR CRI]: c2"}},
+		{"one ignored, in another case", []string{"numcpu", "cri"},
+			[]string{"[WARNING A]: a2", "[WARNING CRI]: c1", "[WARNING CRI]: c2"}, []string{"[ERROR A]: a1"}},
+		{"all ignored", []string{"all"},
+			[]string{"[WARNING A]: a1", "[WARNING A]: a2", "[WARNING CRI]: c1", "[WARNING CRI]: c2"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := Run(t.Context(), checks, healthy(), tt.ignore)
+			if diff := cmp.Diff([]string{"a3"}, texts(r.Notes)); diff != "" {
+				t.Error("notes:", diff)
+			}
+			if diff := cmp.Diff(tt.warnings, texts(r.Warnings)); diff != "" {
+				t.Error("warnings:", diff)
+			}
+			if diff := cmp.Diff(tt.errors, texts(r.Errors)); diff != "" {
+				t.Error("errors:", diff)
+			}
+		})
+	}
+}
+
+func texts(found []Finding) []string {
+	var out []string
+	for _, f := range found {
+		out = append(out, f.String())
+	}
+	return out
+}
+
+func TestErrListsEveryFault(t *testing.T) {
+	r := Run(t.Context(), []Check{saying("NumCPU", fault("one CPU")[0]), saying("CRI", fault("c1")[0], fault("c2")[0])}, healthy(), nil)
+	err := errors.Wrap(r.Err(), "phase preflight")
+	const want = "phase preflight: this host is not ready:\n" +
+		"\t[ERROR NumCPU]: one CPU\n" +
+		"\t[ERROR CRI]: c1\n" +
+		"\t[ERROR CRI]: c2\n" +
+		"mend this and run the same command again; to go on regardless, add --ignore-preflight-errors=NumCPU,CRI"
+	if err.Error() != want {
+		t.Errorf("got\n%s\nwant\n%s", err, want)
+	}
+	if failed := (*FailedError)(nil); !errors.As(err, &failed) || len(failed.Findings) != 3 {
+		t.Error("the findings are not to be had from the error")
+	}
+	if err := (Report{Warnings: warn("w")}).Err(); err != nil {
+		t.Errorf("a warning became the error %v", err)
+	}
+}
+
+func TestEachCheckHasADeadline(t *testing.T) {
+	var left time.Duration
+	c := Check{Name: "A", Limit: time.Minute, Run: func(ctx context.Context, _ View) []Finding {
+		deadline, _ := ctx.Deadline()
+		left = time.Until(deadline)
+		return nil
+	}}
+	Run(t.Context(), []Check{c}, healthy(), nil)
+	if left < 50*time.Second || left > time.Minute {
+		t.Errorf("limit of a minute: %v left", left)
+	}
+	c.Limit = 0
+	Run(t.Context(), []Check{c}, healthy(), nil)
+	if left < 5*time.Second || left > 10*time.Second {
+		t.Errorf("no limit of its own: %v left", left)
+	}
+}
