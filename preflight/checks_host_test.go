@@ -152,7 +152,7 @@ func networkRows() []row {
 			[]string{"[WARNING HTTPProxyCIDR]: the environment's proxy is not a valid URL"}},
 
 		{"PodSubnetRoutes", "a part is elsewhere", func(s scene) {
-			s.routes = append(s.routes, route("10.244.7.0/24", "tun0"), route("10.244.9.1/32", "eth1"), route("10.244.9.1/32", "eth1"))
+			s.routes = append(s.routes, route("10.244.9.1/32", "eth1"), route("10.244.7.0/24", "tun0"), route("10.244.9.1/32", "eth1"))
 		}, []string{"[ERROR PodSubnetRoutes]: the network of Pods, 10.244.0.0/16, takes addresses to which this host has routes (10.244.7.0/24 on tun0, 10.244.9.1/32 on eth1): choose another with --pod-network-cidr or networking.podSubnet"}},
 		{"PodSubnetRoutes", "the same", func(s scene) { s.routes = append(s.routes, route("10.244.0.0/16", "docker0")) },
 			[]string{"[ERROR PodSubnetRoutes]: the network of Pods, 10.244.0.0/16, takes addresses to which this host has routes (10.244.0.0/16 on docker0): choose another with --pod-network-cidr or networking.podSubnet"}},

@@ -4,9 +4,11 @@
 package preflight
 
 import (
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
@@ -225,6 +227,10 @@ func fileRows() []row {
 			s.wants("kube-apiserver")
 			s.put("/etc/kubernetes/manifests/kube-apiserver.yaml", manifest(s.t, "etcd"))
 		}, strangeFile()},
+		{apiFile, "of another namespace", func(s scene) {
+			s.wants("kube-apiserver")
+			s.earlier("kube-apiserver", "namespace: kube-system", "namespace: default")
+		}, strangeFile()},
 		{apiFile, "no YAML", func(s scene) {
 			s.wants("kube-apiserver")
 			s.put("/etc/kubernetes/manifests/kube-apiserver.yaml", "{")
@@ -246,7 +252,7 @@ func fileRows() []row {
 		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml]: /etc/kubernetes/manifests/kube-scheduler.yaml is there, and is not a static Pod of kube-scheduler: move it away"}},
 		{etcdFile, "though etcd is external", func(s scene) { s.external(); s.earlier("etcd") },
 			[]string{"[ERROR " + etcdFile + "]: /etc/kubernetes/manifests/etcd.yaml is there, and this configuration has no such static Pod: move it away, or run the reset command first if it is what is left of an old cluster"}},
-		{etcdDir, "empty", func(s scene) { s.put("/var/lib/etcd/x", ""); delete(s.files, "var/lib/etcd/x") }, nil},
+		{etcdDir, "empty", func(s scene) { s.files["var/lib/etcd"] = &fstest.MapFile{Mode: fs.ModeDir | 0o700} }, nil},
 		{etcdDir, "our own", func(s scene) { s.put("/var/lib/etcd/member/snap/db", ""); s.earlier("etcd") },
 			[]string{"/var/lib/etcd holds the data of this node's etcd"}},
 		{etcdDir, "an old cluster's", func(s scene) { s.put("/var/lib/etcd/member/snap/db", "") }, strangeData()},
