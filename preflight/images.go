@@ -32,26 +32,23 @@ type Puller interface {
 	PullImage(ctx context.Context, socket, image string) error
 }
 
-// PullState is how far an image has come.
-type PullState string
-
-// The states that Progress is told. An image is either present, or pulled or
-// failed after pulling.
+// What Progress is told of an image: that it is present; or that it is pulled
+// now, and then how that ended.
 const (
-	ImagePresent PullState = "present"
-	ImagePulling PullState = "pulling"
-	ImagePulled  PullState = "pulled"
-	ImageFailed  PullState = "failed"
+	ImagePresent = "present"
+	ImagePulling = "pulling"
+	ImagePulled  = "pulled"
+	ImageFailed  = "failed"
 )
 
 // Progress is told of each image, by one caller at a time; took is how long
 // the pull was.
-type Progress func(image string, state PullState, took time.Duration)
+type Progress func(image, state string, took time.Duration)
 
-// ImagePull makes sure that the node has its images. It is a check, so that it
-// has a name to ignore and reports every fault, but the one that acts: it runs
-// when the others have found nothing.
-func ImagePull(n *config.Node, images []string, runtime Puller, progress Progress) Check {
+// Images makes sure that the node has images, by the node's policy. As a check,
+// ImagePull, it has a name to ignore and reports every fault; but it is the one
+// that acts, and so it runs when the others have found nothing.
+func Images(n *config.Node, images []string, runtime Puller, progress Progress) Check {
 	p := puller{node: n, runtime: runtime, progress: progress}
 	return Check{Name: "ImagePull", Limit: pullLimit, Run: func(ctx context.Context, h View) []Finding {
 		info, err := h.RuntimeInfo(ctx, n.CRISocket)
@@ -75,7 +72,7 @@ type puller struct {
 	telling  sync.Mutex
 }
 
-func (p *puller) tell(image string, state PullState, took time.Duration) {
+func (p *puller) tell(image, state string, took time.Duration) {
 	p.telling.Lock()
 	defer p.telling.Unlock()
 	p.progress(image, state, took)

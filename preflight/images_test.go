@@ -57,10 +57,10 @@ func sixImages() []string {
 	return []string{"r/a:1", "r/b:1", "r/c:1", "r/d:1", "r/e:1", "r/pause:3.10.2"}
 }
 
-func TestImagePull(t *testing.T) {
+func TestImages(t *testing.T) {
 	type told struct {
 		Image string
-		State PullState
+		State string
 		Took  time.Duration
 	}
 	notFound, hiccup := errors.New("pull image r/b:1: not found"), errors.New("pull image r/b:1: connection reset")
@@ -113,7 +113,7 @@ func TestImagePull(t *testing.T) {
 				s.runtime.SandboxImage = "r/pause:3.10.2"
 				tt.scene(s, r)
 				var events []told
-				check := ImagePull(s.node, sixImages(), r, func(image string, state PullState, took time.Duration) {
+				check := Images(s.node, sixImages(), r, func(image, state string, took time.Duration) {
 					if image == "r/b:1" {
 						events = append(events, told{image, state, took})
 					}
@@ -134,9 +134,9 @@ func TestImagePull(t *testing.T) {
 	}
 }
 
-func TestImagePullNamesEveryFault(t *testing.T) {
+func TestImagesNamesEveryFault(t *testing.T) {
 	s, r := newScene(t), &registry{lost: errors.New("runtime went away")}
-	check := ImagePull(s.node, sixImages(), r, func(string, PullState, time.Duration) {})
+	check := Images(s.node, sixImages(), r, func(string, string, time.Duration) {})
 	report := Run(t.Context(), []Check{check}, s.fakeHost, nil)
 	var want []string
 	for _, image := range sixImages() {
@@ -147,13 +147,13 @@ func TestImagePullNamesEveryFault(t *testing.T) {
 	}
 }
 
-func TestImagePullEndsWithItsContext(t *testing.T) {
+func TestImagesEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
 		s, r := newScene(t), &registry{}
 		s.runtime.SandboxImage = ""
-		found := ImagePull(s.node, sixImages(), r, func(string, PullState, time.Duration) {}).findings(ctx, s.fakeHost)
+		found := Images(s.node, sixImages(), r, func(string, string, time.Duration) {}).findings(ctx, s.fakeHost)
 		if len(found) != 4 || len(slices.Compact(r.pulls)) != 6 {
 			t.Errorf("%d faults, pulls of %v", len(found), r.pulls)
 		}
