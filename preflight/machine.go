@@ -23,8 +23,9 @@ const (
 	minMemory = 1700 << 20 // bytes
 )
 
-// lookupLimit is how long the host's resolver may take for one name.
-const lookupLimit = 3 * time.Second
+// lookupLimit is how long the host's resolver may take for one name. Slower is
+// as bad as not at all, and init waits for it.
+const lookupLimit = time.Second
 
 func privilegedUser(_ context.Context, h View) []Finding {
 	if uid := h.EffectiveUID(); uid != 0 {
