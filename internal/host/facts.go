@@ -120,9 +120,7 @@ func (r *Real) ProxyFor(target string) (string, error) {
 	}
 	proxy, err := httpproxy.FromEnvironment().ProxyFunc()(u)
 	if err != nil {
-		// Its text would repeat the proxy's URL, which may hold a password.
-		return "", fmt.Errorf("the environment's proxy for %s URLs is not a valid URL; correct or unset %s_PROXY",
-			u.Scheme, strings.ToUpper(u.Scheme))
+		return "", pkgerrors.Wrapf(err, "find the proxy for %s", target)
 	}
 	if proxy == nil {
 		return "", nil

@@ -224,7 +224,7 @@ func (o *overlay) makeDir(path string, mode fs.FileMode) {
 
 func (o *overlay) putDir(verb Verb, path string, mode fs.FileMode) {
 	o.nodes[path] = &node{name: filepath.Base(path), mode: mode | fs.ModeDir}
-	o.record(Action{Verb: verb, Path: path, Mode: mode})
+	o.record(Action{Verb: verb, Path: path, Mode: mode.Perm()})
 }
 
 // Remove implements Files.

@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+func TestFactsOfThisHost(t *testing.T) {
+	r := New()
+	name, err := r.Hostname()
+	if err != nil || name == "" || name != strings.ToLower(name) {
+		t.Errorf("hostname %q, error %v", name, err)
+	}
+	if mem, err := r.MemoryBytes(); err != nil || mem < 64<<20 || mem > 1<<50 {
+		t.Errorf("memory %d, error %v", mem, err)
+	}
+	if release, err := r.KernelRelease(); err != nil || !strings.Contains(release, ".") {
+		t.Errorf("kernel %q, error %v", release, err)
+	}
+	if r.NumCPU() < 1 || r.EffectiveUID() != os.Geteuid() || time.Since(r.Now()).Abs() > time.Minute {
+		t.Error("CPUs, user or clock")
+	}
+	if path, err := r.LookPath("sh"); err != nil || !filepath.IsAbs(path) {
+		t.Errorf("sh is %q, error %v", path, err)
+	}
+	if _, err := r.LookPath("no-such-program"); err == nil {
+		t.Error("found no-such-program")
+	}
+	addrs, err := r.LookupHost(t.Context(), "localhost")
+	if err != nil || len(addrs) == 0 || !addrs[0].IsLoopback() {
+		t.Errorf("localhost is %v, error %v", addrs, err)
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	r := New()
+	addrs, err := r.Addresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v6 := range []bool{false, true} {
+		addr, err := r.DefaultAddress(v6)
+		if err != nil {
+			t.Error(err)
+		}
+		if addr.IsValid() && (addr.Is4() == v6 || !addr.IsGlobalUnicast() || !slices.Contains(addrs, addr)) {
+			t.Errorf("default address %v, of %v", addr, addrs)
+		}
+	}
+	routes, err := r.Routes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, route := range routes {
+		if !route.Destination.IsValid() || route.Destination.Bits() == 0 || route.Interface == "" {
+			t.Errorf("route %+v", route)
+		}
+	}
+}
+
+func TestSwap(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want []string
+	}{
+		"none": {"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n", nil},
+		"two": {"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/sda2                               partition\t1000\t0\t-2\n" +
+			"/swap\\040file file 1 0 -3\n", []string{"/dev/sda2", `/swap\040file`}},
+	} {
+		root := t.TempDir()
+		if err := os.Mkdir(filepath.Join(root, "proc"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(root, "proc/swaps"), test.text, 0o644)
+		got, err := NewAt(root).Swap()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if got, err := NewAt(t.TempDir()).Swap(); got != nil || err != nil {
+		t.Errorf("without swap support: %v, error %v", got, err)
+	}
+}
+
+func TestPortFree(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", ":0"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		err = New().PortFree(port)
+		want := fmt.Sprintf("port %d is in use by %s (pid %d): address already in use", port, comm(t), os.Getpid())
+		if err == nil || err.Error() != want || !errors.Is(err, unix.EADDRINUSE) {
+			t.Errorf("error\n%v, want\n%s", err, want)
+		}
+		l.Close()
+		if err := New().PortFree(port); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := New().PortFree(70000); err == nil {
+		t.Error("port 70000 is free")
+	}
+}
+
+func comm(t *testing.T) string {
+	t.Helper()
+	name, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(name))
+}
+
+func TestProgramVersion(t *testing.T) {
+	t.Setenv("HUSH", "secret")
+	dir := t.TempDir()
+	program := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		put(t, path, "#!/bin/sh\n"+text+"\n", 0o755)
+		return path
+	}
+	out, err := New().ProgramVersion(t.Context(), program("good", `echo " Kubernetes v1.36.3 $1 $LC_ALL$HUSH"; echo noise >&2`))
+	if want := "Kubernetes v1.36.3 --version C"; out != want || err != nil {
+		t.Errorf("got %q, error %v; want %q", out, err, want)
+	}
+	bad := program("bad", "echo no such flag >&2; echo more >&2; exit 3")
+	_, err = New().ProgramVersion(t.Context(), bad)
+	if want := "run " + bad + " --version: no such flag: exit status 3"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if _, err = New().ProgramVersion(t.Context(), filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = New().ProgramVersion(ctx, program("slow", "exec sleep 60"))
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "slow --version: it did not end in time") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestProxyFor(t *testing.T) {
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "https_proxy", "no_proxy", "REQUEST_METHOD"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HTTPS_PROXY", "http://user:hush@proxy:3128")
+	t.Setenv("NO_PROXY", "10.0.0.0/8")
+	for url, want := range map[string]string{
+		"https://192.0.2.1:6443": "http://user:xxxxx@proxy:3128",
+		"https://10.1.2.3:6443":  "",
+		"https://localhost":      "",
+		"http://192.0.2.1":       "",
+	} {
+		if got, err := New().ProxyFor(url); got != want || err != nil {
+			t.Errorf("%s: got %q, error %v; want %q", url, got, err, want)
+		}
+	}
+}
+
+func TestProbe(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/ok", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	mux.HandleFunc("/bad", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprintln(w, "[-]etcd failed")
+		fmt.Fprint(w, strings.Repeat("x", 1<<20))
+	})
+	mux.HandleFunc("/teapot", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusFound) })
+	mux.HandleFunc("/hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	server := httptest.NewTLSServer(mux)
+	defer server.Close()
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1") // not to be used
+
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+
+	for name, test := range map[string]struct {
+		probe Probe
+		want  string
+	}{
+		"any certificate":   {Probe{URL: server.URL + "/ok"}, ""},
+		"right CA":          {Probe{URL: server.URL + "/ok", CA: ca}, ""},
+		"CA without":        {Probe{URL: server.URL + "/ok", CA: []byte("x")}, "the CA bundle holds no certificate"},
+		"client cert wrong": {Probe{URL: server.URL + "/ok", ClientCert: ca, ClientKey: ca}, "client certificate"},
+		"no body":           {Probe{URL: server.URL + "/teapot"}, "GET " + server.URL + "/teapot: 418 I'm a teapot"},
+		"redirect":          {Probe{URL: server.URL + "/moved"}, "GET " + server.URL + "/moved: 302 Found"},
+		"refused":           {Probe{URL: "http://127.0.0.1:1/healthz"}, "connection refused"},
+		"no URL":            {Probe{URL: "::"}, "probe: "},
+	} {
+		err := New().Probe(t.Context(), test.probe)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: error %v, want %s", name, err, test.want)
+		}
+	}
+
+	var answer *ProbeError
+	err := New().Probe(t.Context(), Probe{URL: server.URL + "/bad"})
+	if !errors.As(err, &answer) || answer.Status != 500 || !strings.HasPrefix(answer.Body, "[-]etcd failed\nxxx") || len(answer.Body) != probeBody {
+		t.Errorf("error %.200v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := New().Probe(ctx, Probe{URL: server.URL + "/hangs"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A server whose certificate does not chain to the CA is not believed.
+func TestProbeWrongCA(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(t.Output(), "", 0)
+	server.StartTLS()
+	defer server.Close()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := New().Probe(t.Context(), Probe{URL: server.URL, CA: ca}); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
+		t.Errorf("error %v", err)
+	}
+}

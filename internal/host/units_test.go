@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+	"github.com/google/go-cmp/cmp"
+)
+
+const busEnv = "DBUS_SYSTEM_BUS_ADDRESS"
+
+const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>session</type><listen>unix:path=%s</listen>
+  <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy>
+</busconfig>
+`
+
+// startBus runs a message bus of this test's own and makes it the system bus.
+func startBus(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("dbus-daemon"); err != nil {
+		t.Skip("there is no dbus-daemon here; the lab tries real systemd")
+	}
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "bus")
+	put(t, filepath.Join(dir, "conf"), fmt.Sprintf(busConfig, socket), 0o644)
+	cmd := exec.CommandContext(t.Context(), "dbus-daemon", "--nofork", "--nopidfile", "--print-address", "--config-file", filepath.Join(dir, "conf"))
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if _, err := out.Read(make([]byte, 200)); err != nil { // it listens now
+		t.Fatal(err)
+	}
+	t.Setenv(busEnv, "unix:path="+socket)
+}
+
+const (
+	managerPath = godbus.ObjectPath("/org/freedesktop/systemd1")
+	manager     = "org.freedesktop.systemd1.Manager"
+)
+
+// fakeSystemd answers on a real bus as systemd does, so far as Units asks.
+type fakeSystemd struct {
+	conn   *godbus.Conn
+	result string        // of jobs; empty: they do not end
+	refuse *godbus.Error // the answer to each call on a unit
+
+	mu    sync.Mutex
+	calls []string
+	jobs  uint32
+	state string // UnitFileState
+}
+
+func (f *fakeSystemd) note(format string, args ...any) *godbus.Error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, fmt.Sprintf(format, args...))
+	return f.refuse
+}
+
+func (f *fakeSystemd) job(verb, unit, mode string) (godbus.ObjectPath, *godbus.Error) {
+	if err := f.note("%s %s %s", verb, unit, mode); err != nil {
+		return "", err
+	}
+	f.jobs++
+	path := godbus.ObjectPath(fmt.Sprintf("/org/freedesktop/systemd1/job/%d", f.jobs))
+	if f.result != "" {
+		// The worst case: the job has ended before the caller knows its name.
+		_ = f.conn.Emit(managerPath, manager+".JobRemoved", f.jobs, path, unit, f.result)
+	}
+	return path, nil
+}
+
+func (f *fakeSystemd) StartUnit(unit, mode string) (godbus.ObjectPath, *godbus.Error) {
+	return f.job("start", unit, mode)
+}
+
+func (f *fakeSystemd) StopUnit(unit, mode string) (godbus.ObjectPath, *godbus.Error) {
+	return f.job("stop", unit, mode)
+}
+
+func (f *fakeSystemd) RestartUnit(unit, mode string) (godbus.ObjectPath, *godbus.Error) {
+	return f.job("restart", unit, mode)
+}
+
+func (f *fakeSystemd) Reload() *godbus.Error { return f.note("reload") }
+
+type linkChange struct{ Type, File, Destination string }
+
+func (f *fakeSystemd) EnableUnitFiles(files []string, runtime, force bool) (bool, []linkChange, *godbus.Error) {
+	if err := f.note("enable %v %v %v", files, runtime, force); err != nil {
+		return false, nil, err
+	}
+	f.state = "enabled"
+	return true, []linkChange{{"symlink", "/etc/systemd/system/multi-user.target.wants/kubelet.service", "/lib/systemd/system/kubelet.service"}}, nil
+}
+
+// GetAll answers for the unit's object.
+func (f *fakeSystemd) GetAll(string) (map[string]godbus.Variant, *godbus.Error) {
+	v := godbus.MakeVariant
+	return map[string]godbus.Variant{
+		"LoadState": v("loaded"), "ActiveState": v("activating"), "SubState": v("auto-restart"),
+		"UnitFileState": v(f.state), "Result": v("exit-code"), "NRestarts": v(uint32(4)), "MainPID": v(uint32(7)),
+		"ActiveEnterTimestamp": v(uint64(1_700_000_000_000_000)), "Other": v(true),
+	}, nil
+}
+
+func (f *fakeSystemd) serve(t *testing.T) {
+	t.Helper()
+	startBus(t)
+	conn, err := godbus.ConnectSystemBus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	f.conn = conn
+	kubelet := managerPath + "/unit/" + godbus.ObjectPath(dbus.PathBusEscape("kubelet.service"))
+	for _, err := range []error{
+		conn.Export(f, managerPath, manager),
+		conn.Export(f, kubelet, "org.freedesktop.DBus.Properties"),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := conn.RequestName("org.freedesktop.systemd1", godbus.NameFlagDoNotQueue); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUnits(t *testing.T) {
+	f := &fakeSystemd{result: "done", state: "disabled"}
+	f.serve(t)
+	r := newReal(t)
+	ctx := t.Context()
+	for range 2 {
+		err := errors.Join(
+			r.StopUnit(ctx, "kubelet"), r.ReloadUnits(ctx), r.EnableUnit(ctx, "kubelet"),
+			r.StartUnit(ctx, "kubelet.service"), r.RestartUnit(ctx, "kubelet"))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{
+		"stop kubelet.service replace", "reload", "enable [kubelet.service] false false", "reload",
+		"start kubelet.service replace", "restart kubelet.service replace",
+		"stop kubelet.service replace", "reload", // enabled already
+		"start kubelet.service replace", "restart kubelet.service replace",
+	}
+	if diff := cmp.Diff(want, f.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	state, err := r.Unit(ctx, "kubelet")
+	wantState := UnitState{
+		LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart", UnitFileState: "enabled",
+		Result: "exit-code", Restarts: 4, MainPID: 7, ActiveSince: time.Unix(1_700_000_000, 0),
+	}
+	if err != nil || !cmp.Equal(wantState, state) {
+		t.Errorf("error %v, state (-want +got):\n%s", err, cmp.Diff(wantState, state))
+	}
+}
+
+func TestUnitJobResults(t *testing.T) {
+	for result, want := range map[string]string{
+		"failed":     "start kubelet.service: the job ended with result \"failed\" (unit is activating, result exit-code); see `journalctl -u kubelet.service`",
+		"timeout":    "start kubelet.service: the job ended with result \"timeout\" (unit is activating, result exit-code); see `journalctl -u kubelet.service`",
+		"canceled":   "start kubelet.service: another job took its place; something else starts or stops this unit: see `systemctl list-jobs`",
+		"dependency": "start kubelet.service: a unit that it needs failed; see `systemctl --failed`",
+		"":           "start kubelet.service: the job did not end in time (context deadline exceeded); see `systemctl status kubelet.service`",
+	} {
+		t.Run("result "+result, func(t *testing.T) {
+			f := &fakeSystemd{result: result}
+			f.serve(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			err := newReal(t).StartUnit(ctx, "kubelet")
+			var typed *UnitError
+			if !errors.As(err, &typed) || err.Error() != want {
+				t.Errorf("error\n%v, want\n%s", err, want)
+			}
+		})
+	}
+}
+
+func TestUnitRefusals(t *testing.T) {
+	for name, test := range map[string]struct{ result, want string }{
+		"org.freedesktop.systemd1.NoSuchUnit":                         {ResultNotFound, "systemd knows no such unit; install the package that brings it"},
+		"org.freedesktop.systemd1.UnitMasked":                         {ResultMasked, "the unit is masked; allow it with `systemctl unmask kubelet.service`"},
+		"org.freedesktop.DBus.Error.AccessDenied":                     {ResultDenied, "systemd refused; run as root"},
+		"org.freedesktop.DBus.Error.InteractiveAuthorizationRequired": {ResultDenied, "systemd refused; run as root"},
+		"org.freedesktop.systemd1.TransactionIsDestructive":           {ResultRefused, "systemd refused: reason; see `systemctl status kubelet.service`"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fakeSystemd{refuse: godbus.NewError(name, []any{"reason"})}
+			f.serve(t)
+			r := newReal(t)
+			for job, err := range map[string]error{
+				"stop":   r.StopUnit(t.Context(), "kubelet"),
+				"enable": r.EnableUnit(t.Context(), "kubelet"),
+			} {
+				var typed *UnitError
+				want := job + " kubelet.service: " + test.want
+				if !errors.As(err, &typed) || typed.Result != test.result || err.Error() != want {
+					t.Errorf("error\n%v, want\n%s", err, want)
+				}
+			}
+			err := r.ReloadUnits(t.Context())
+			if err == nil || strings.Contains(err.Error(), "run as root") != (test.result == ResultDenied) {
+				t.Errorf("reload: error %v", err)
+			}
+		})
+	}
+}
+
+func TestNoBus(t *testing.T) {
+	if _, err := os.Stat("/run/systemd/private"); err == nil && os.Geteuid() == 0 {
+		t.Skip("systemd is reachable here without a bus")
+	}
+	t.Setenv(busEnv, "unix:path="+filepath.Join(t.TempDir(), "none"))
+	r := newReal(t)
+	ctx := t.Context()
+	_, unitErr := r.Unit(ctx, "kubelet")
+	for _, err := range []error{unitErr, r.StartUnit(ctx, "kubelet"), r.StopUnit(ctx, "kubelet"), r.EnableUnit(ctx, "kubelet"), r.ReloadUnits(ctx)} {
+		var typed *BusError
+		if !errors.As(err, &typed) || !strings.HasPrefix(err.Error(), "cannot reach systemd over D-Bus: dial unix ") ||
+			!strings.HasSuffix(err.Error(), "Slipway needs systemd as this host's init; check with `systemctl status`, and run as root") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+// A bus that accepts and says nothing does not hold up anyone for longer than
+// the caller's deadline.
+func TestSilentBus(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv(busEnv, "unix:path="+path)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var typed *BusError
+	if err := newReal(t).ReloadUnits(ctx); !errors.As(err, &typed) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A bus that goes away while a job runs ends the wait.
+func TestBusLost(t *testing.T) {
+	f := &fakeSystemd{}
+	f.serve(t)
+	r := newReal(t)
+	errs := make(chan error)
+	go func() { errs <- r.StartUnit(t.Context(), "kubelet") }()
+	time.AfterFunc(100*time.Millisecond, func() { r.bus.conn.Close() })
+	var typed *BusError
+	if err := <-errs; !errors.As(err, &typed) || !strings.Contains(err.Error(), "the connection was lost while waiting for systemd to start kubelet.service") {
+		t.Errorf("error %v", err)
+	}
+}
