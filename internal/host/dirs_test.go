@@ -26,7 +26,7 @@ func TestEnsureDir(t *testing.T) {
 		"shared is kept":    {0o777 | fs.ModeSticky, 0o755, 0o777 | fs.ModeSticky},
 	}
 	for name, test := range tests {
-		for _, mask := range []int{0, 0o077, 0o777} {
+		for _, mask := range []int{0, 0o077, 0o277} {
 			t.Run(fmt.Sprintf("%s, umask %03o", name, mask), func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "d")
 				if test.before != 0 {

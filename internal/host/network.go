@@ -152,5 +152,9 @@ func (r *Real) Routes() ([]Route, error) {
 
 // LookupHost implements Facts.
 func (r *Real) LookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
-	return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	for i, a := range addrs {
+		addrs[i] = a.Unmap() // the resolver gives IPv4 in IPv6's form
+	}
+	return addrs, err
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Con
 `
 
 // startBus runs a message bus of this test's own and makes it the system bus.
-func startBus(t *testing.T) {
+func startBus(t *testing.T) (kill func()) {
 	t.Helper()
 	if _, err := exec.LookPath("dbus-daemon"); err != nil {
 		t.Skip("there is no dbus-daemon here; the lab tries real systemd")
@@ -49,11 +50,13 @@ func startBus(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	kill = sync.OnceFunc(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(kill)
 	if _, err := out.Read(make([]byte, 200)); err != nil { // it listens now
 		t.Fatal(err)
 	}
 	t.Setenv(busEnv, "unix:path="+socket)
+	return kill
 }
 
 const (
@@ -63,14 +66,16 @@ const (
 
 // fakeSystemd answers on a real bus as systemd does, so far as Units asks.
 type fakeSystemd struct {
-	conn   *godbus.Conn
-	result string        // of jobs; empty: they do not end
-	refuse *godbus.Error // the answer to each call on a unit
+	conn    *godbus.Conn
+	killBus func()
+	result  string        // of jobs; empty: they do not end
+	refuse  *godbus.Error // the answer to each call on a unit
 
 	mu    sync.Mutex
 	calls []string
-	jobs  uint32
 	state string // UnitFileState
+
+	jobs atomic.Uint32
 }
 
 func (f *fakeSystemd) note(format string, args ...any) *godbus.Error {
@@ -84,11 +89,11 @@ func (f *fakeSystemd) job(verb, unit, mode string) (godbus.ObjectPath, *godbus.E
 	if err := f.note("%s %s %s", verb, unit, mode); err != nil {
 		return "", err
 	}
-	f.jobs++
-	path := godbus.ObjectPath(fmt.Sprintf("/org/freedesktop/systemd1/job/%d", f.jobs))
+	id := f.jobs.Add(1)
+	path := godbus.ObjectPath(fmt.Sprintf("/org/freedesktop/systemd1/job/%d", id))
 	if f.result != "" {
 		// The worst case: the job has ended before the caller knows its name.
-		_ = f.conn.Emit(managerPath, manager+".JobRemoved", f.jobs, path, unit, f.result)
+		_ = f.conn.Emit(managerPath, manager+".JobRemoved", id, path, unit, f.result)
 	}
 	return path, nil
 }
@@ -113,12 +118,16 @@ func (f *fakeSystemd) EnableUnitFiles(files []string, runtime, force bool) (bool
 	if err := f.note("enable %v %v %v", files, runtime, force); err != nil {
 		return false, nil, err
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.state = "enabled"
 	return true, []linkChange{{"symlink", "/etc/systemd/system/multi-user.target.wants/kubelet.service", "/lib/systemd/system/kubelet.service"}}, nil
 }
 
 // GetAll answers for the unit's object.
 func (f *fakeSystemd) GetAll(string) (map[string]godbus.Variant, *godbus.Error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	v := godbus.MakeVariant
 	return map[string]godbus.Variant{
 		"LoadState": v("loaded"), "ActiveState": v("activating"), "SubState": v("auto-restart"),
@@ -129,7 +138,7 @@ func (f *fakeSystemd) GetAll(string) (map[string]godbus.Variant, *godbus.Error) 
 
 func (f *fakeSystemd) serve(t *testing.T) {
 	t.Helper()
-	startBus(t)
+	f.killBus = startBus(t)
 	conn, err := godbus.ConnectSystemBus()
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +178,10 @@ func TestUnits(t *testing.T) {
 		"stop kubelet.service replace", "reload", // enabled already
 		"start kubelet.service replace", "restart kubelet.service replace",
 	}
-	if diff := cmp.Diff(want, f.calls); diff != "" {
+	f.mu.Lock()
+	calls := f.calls
+	f.mu.Unlock()
+	if diff := cmp.Diff(want, calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	state, err := r.Unit(ctx, "kubelet")
@@ -276,7 +288,10 @@ func TestBusLost(t *testing.T) {
 	r := newReal(t)
 	errs := make(chan error)
 	go func() { errs <- r.StartUnit(t.Context(), "kubelet") }()
-	time.AfterFunc(100*time.Millisecond, func() { r.bus.conn.Close() })
+	for f.jobs.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	f.killBus()
 	var typed *BusError
 	if err := <-errs; !errors.As(err, &typed) || !strings.Contains(err.Error(), "the connection was lost while waiting for systemd to start kubelet.service") {
 		t.Errorf("error %v", err)
