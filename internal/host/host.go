@@ -113,8 +113,8 @@ type Facts interface {
 	LookPath(name string) (string, error)
 	// Addresses lists the addresses of all interfaces.
 	Addresses() ([]netip.Addr, error)
-	// DefaultAddress is the source address of packets to the default gateway
-	// of one IP family; the zero Addr if there is no such route.
+	// DefaultAddress is the address of the interface that the default route
+	// of one IP family leads through; the zero Addr if there is no such route.
 	DefaultAddress(ipv6 bool) (netip.Addr, error)
 	// Routes lists the destinations of the host's routing tables (main), the
 	// default routes left out.

@@ -27,7 +27,7 @@ const childEnv = "SLIPWAY_HOST_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	children := map[string]func(dir string) error{
-		"write": childWrite, "limit": childLimit, "disk": childDisk, "lock": childLock,
+		"write": childWrite, "limit": childLimit, "disk": childDisk, "lock": childLock, "network": childNetwork,
 	}
 	if child := children[os.Getenv(childEnv)]; child != nil {
 		if err := child(os.Args[len(os.Args)-1]); err != nil {
@@ -147,8 +147,13 @@ func TestWriteFileFails(t *testing.T) {
 }
 
 func TestWriteFileDiskFull(t *testing.T) {
-	cmd := child(t, "disk", t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+	runApart(t, child(t, "disk", t.TempDir()), unix.CLONE_NEWNS)
+}
+
+// runApart runs cmd as root of namespaces of its own.
+func runApart(t *testing.T, cmd *exec.Cmd, namespaces uintptr) {
+	t.Helper()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
 	if os.Geteuid() != 0 {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
@@ -156,7 +161,7 @@ func TestWriteFileDiskFull(t *testing.T) {
 	}
 	err := cmd.Run()
 	if errors.Is(err, os.ErrPermission) {
-		t.Skipf("this machine gives no mount namespace: %v", err)
+		t.Skipf("this machine gives no namespace: %v", err)
 	}
 	if err != nil {
 		t.Error(err)

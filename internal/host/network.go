@@ -30,9 +30,10 @@ func (r *Real) Addresses() ([]netip.Addr, error) {
 	return out, nil
 }
 
-// DefaultAddress implements Facts. Among several default routes that with the
-// lowest metric counts. Its own source address is taken; or the first global
-// unicast address of its interface; or, where that has none because the host
+// DefaultAddress implements Facts with the peer's and the kubelet's rule: among
+// several default routes that with the lowest metric comes first; the first
+// global unicast address of its interface is taken, whatever source address
+// the route names; or, where no such interface has one because the host
 // announces its address by routing, one of the loopback interface.
 func (r *Real) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 	family := unix.AF_INET
@@ -48,9 +49,6 @@ func (r *Real) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 	})
 	slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
 	for _, route := range routes {
-		if src, ok := netip.AddrFromSlice(route.Src); ok {
-			return src.Unmap(), nil
-		}
 		for _, index := range outgoing(route) {
 			if addr, err := globalAddress(index, family); err != nil || addr.IsValid() {
 				return addr, err

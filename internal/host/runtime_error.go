@@ -39,8 +39,9 @@ func criReason(socket string, err error) string {
 	switch answer.Code() {
 	case codes.Unimplemented:
 		return "it does not serve the CRI v1 API (" + answer.Message() + "). " +
-			"containerd serves it unless \"cri\" stands in disabled_plugins of /etc/containerd/config.toml, " +
-			"as some packages ship it: take it out there and run `systemctl restart containerd`. " +
+			"containerd serves it unless disabled_plugins in /etc/containerd/config.toml names its CRI plugin " +
+			"(\"cri\" or \"io.containerd.grpc.v1.cri\"), as some packages ship it: " +
+			"take it out there and run `systemctl restart containerd`. " +
 			"containerd before 1.6 and CRI-O before 1.20 are too old"
 	case codes.Unavailable:
 		return socketTrouble(socketPath(socket), answer.Message())

@@ -229,7 +229,7 @@ func TestRuntimeAnswersWrong(t *testing.T) {
 		"no CRI v1": {
 			status.Error(codes.Unimplemented, "unknown service runtime.v1.RuntimeService"),
 			"it does not serve the CRI v1 API (unknown service runtime.v1.RuntimeService). " +
-				"containerd serves it unless \"cri\" stands in disabled_plugins of /etc/containerd/config.toml",
+				"containerd serves it unless disabled_plugins in /etc/containerd/config.toml names its CRI plugin (\"cri\" or",
 		},
 		"failure":    {status.Error(codes.Unknown, `failed to resolve reference "x": not found`), `failed to resolve reference "x": not found`},
 		"no gRPC":    {errors.New("boom"), "boom"},

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// topology is how a host may be connected. Addresses and routes are written as
+// `interface what`; a route's what is `destination [metric]`.
+type topology struct {
+	name      string
+	addresses []string
+	routes    []string
+	v4, v6    string // the default addresses
+}
+
+// topologies were compared with what the peer chooses.
+func topologies() []topology {
+	return []topology{
+		{name: "none", addresses: []string{"e0 10.0.0.1/24"}},
+		{name: "first of two", addresses: []string{"e0 10.0.0.1/24", "e0 10.0.0.2/24"}, routes: []string{"e0 0.0.0.0/0"}, v4: "10.0.0.1"},
+		{name: "lowest metric", addresses: []string{"e0 10.0.0.1/24", "e1 10.0.1.1/24"}, routes: []string{"e0 0.0.0.0/0 200", "e1 0.0.0.0/0 100"}, v4: "10.0.1.1"},
+		{name: "IPv6", addresses: []string{"e0 10.0.0.1/24", "e0 fd01::5/64"}, routes: []string{"e0 ::/0"}, v6: "fd01::5"},
+		{name: "both", addresses: []string{"e0 10.0.0.1/24", "e1 fd01::5/64"}, routes: []string{"e0 0.0.0.0/0", "e1 ::/0"}, v4: "10.0.0.1", v6: "fd01::5"},
+		{name: "announced", addresses: []string{"e0 169.254.1.1/24", "lo 10.9.9.9/32"}, routes: []string{"e0 0.0.0.0/0"}, v4: "10.9.9.9"},
+		{name: "elsewhere", addresses: []string{"e1 10.0.1.1/24"}, routes: []string{"e0 0.0.0.0/0"}},
+		{name: "unreachable", addresses: []string{"e0 10.0.0.1/24"}, routes: []string{"unreachable 0.0.0.0/0"}},
+	}
+}
+
+func TestDefaultAddress(t *testing.T) {
+	runApart(t, child(t, "network", ""), unix.CLONE_NEWNET)
+}
+
+// childNetwork runs in a network namespace of its own.
+func childNetwork(string) error {
+	var errs []error
+	for _, top := range topologies() {
+		if err := top.check(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", top.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (top topology) check() error {
+	if err := top.build(); err != nil {
+		return err
+	}
+	defer top.tearDown()
+	for v6, want := range map[bool]string{false: top.v4, true: top.v6} {
+		got, err := New().DefaultAddress(v6)
+		if err != nil {
+			return err
+		}
+		if got != (netip.Addr{}) && got.String() != want || want != "" && !got.IsValid() {
+			return fmt.Errorf("default address %v, want %q", got, want)
+		}
+	}
+	routes, err := New().Routes()
+	if err != nil {
+		return err
+	}
+	var got, want []string
+	for _, r := range routes {
+		if !r.Destination.Addr().IsLinkLocalUnicast() {
+			got = append(got, r.Interface+" "+r.Destination.String())
+		}
+	}
+	for _, a := range top.addresses { // each brings the route to its network
+		link, prefix, _ := strings.Cut(a, " ")
+		p := netip.MustParsePrefix(prefix).Masked()
+		text := link + " " + p.String()
+		if link != "lo" && !p.Addr().IsLinkLocalUnicast() && !slices.Contains(want, text) {
+			want = append(want, text)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("routes (-want +got):\n%s", diff)
+	}
+	return nil
+}
+
+func (top topology) build() error {
+	for _, name := range []string{"e0", "e1"} {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = name
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "p" + name}); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"lo", "e0", "e1", "pe0", "pe1"} {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(link); err != nil {
+			return err
+		}
+	}
+	for _, a := range top.addresses {
+		name, text, _ := strings.Cut(a, " ")
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		addr, err := netlink.ParseAddr(text)
+		if err != nil {
+			return err
+		}
+		addr.Flags = unix.IFA_F_NODAD
+		if err := netlink.AddrAdd(link, addr); err != nil {
+			return err
+		}
+	}
+	for _, r := range top.routes {
+		route, err := parseRoute(r)
+		if err != nil {
+			return err
+		}
+		if err := netlink.RouteAdd(route); err != nil {
+			return fmt.Errorf("route %s: %w", r, err)
+		}
+	}
+	return nil
+}
+
+func parseRoute(text string) (*netlink.Route, error) {
+	fields := strings.Fields(text)
+	_, dst, err := net.ParseCIDR(fields[1])
+	if err != nil {
+		return nil, err
+	}
+	route := &netlink.Route{Dst: dst}
+	if len(fields) > 2 {
+		if _, err := fmt.Sscan(fields[2], &route.Priority); err != nil {
+			return nil, err
+		}
+	}
+	if fields[0] == "unreachable" {
+		route.Type = unix.RTN_UNREACHABLE
+		return route, nil
+	}
+	link, err := netlink.LinkByName(fields[0])
+	if err != nil {
+		return nil, err
+	}
+	route.LinkIndex = link.Attrs().Index
+	return route, nil
+}
+
+// tearDown removes the interfaces, and with them all but what loopback has.
+func (top topology) tearDown() {
+	for _, name := range []string{"e0", "e1"} {
+		if link, err := netlink.LinkByName(name); err == nil {
+			_ = netlink.LinkDel(link)
+		}
+	}
+	for _, a := range top.addresses {
+		if text, ok := strings.CutPrefix(a, "lo "); ok {
+			lo, _ := netlink.LinkByName("lo")
+			addr, _ := netlink.ParseAddr(text)
+			_ = netlink.AddrDel(lo, addr)
+		}
+	}
+}
