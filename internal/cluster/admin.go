@@ -59,6 +59,7 @@ func (r *Real) bindAdmins(ctx context.Context, admin *conn) error {
 	super, noSuper := r.dial(r.options.SuperAdmin)
 	switch {
 	case noSuper == nil:
+		defer super.client.CloseIdleConnections() // it is not needed again
 		if err := super.ensure(ctx, usual, binding); err != nil {
 			return err
 		}

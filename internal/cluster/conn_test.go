@@ -12,14 +12,18 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 func TestReady(t *testing.T) {
@@ -151,6 +155,38 @@ func TestWrongCertificates(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestPasses(t *testing.T) {
+	busy := apierrors.NewTooManyRequests("busy", 0)
+	tests := []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"connection refused", noAnswerError{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, true},
+		{"name server in trouble", noAnswerError{&net.DNSError{IsTemporary: true}}, true},
+		{"no such name", noAnswerError{&net.DNSError{IsNotFound: true}}, false},
+		{"wrapped", fmt.Errorf("get x: %w", busy), true},
+		{"our own fault", errors.New("encode"), false},
+	}
+	for _, tt := range tests {
+		if got := passes(tt.err); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
+func TestStatusErrorKeepsRetryAfter(t *testing.T) {
+	for _, body := range []string{
+		`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "TooManyRequests", "code": 429, "message": "busy"}`,
+		`Too many requests, please try again later.`,
+	} {
+		resp := &http.Response{Status: "429 Too Many Requests", StatusCode: 429, Header: http.Header{"Retry-After": {"7"}}, Request: &http.Request{Method: "GET"}}
+		if got := retryAfter(fmt.Errorf("get x: %w", statusError(resp, []byte(body)))); got != 7*time.Second {
+			t.Errorf("%s: %s", body, got)
+		}
 	}
 }
 

@@ -58,7 +58,7 @@ func TestEnsureUpdatesOnlyItsOwnFields(t *testing.T) {
 	if err := r.Ensure(t.Context(), ours); err != nil {
 		t.Fatal(err)
 	}
-	got := configMap("cluster-info", nil)
+	got := configMap("cluster-info", map[string]string{"stale": "gone after Get"})
 	if found, err := r.Get(t.Context(), got); !found || err != nil {
 		t.Fatal(found, err)
 	}
