@@ -13,6 +13,7 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Verb is what an Action does.
@@ -85,8 +86,10 @@ func (p *Plan) Ensure(_ context.Context, objs ...Object) error {
 		if err != nil {
 			return err
 		}
-		p.put(r, copyOf(obj))
-		p.record(Action{VerbEnsure, r.kind.name, r.namespace, r.name, redact(copyOf(obj))})
+		written := copyOf(obj)
+		written.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(r.kind.apiVersion, r.kind.name))
+		p.put(r, written)
+		p.record(Action{VerbEnsure, r.kind.name, r.namespace, r.name, redact(copyOf(written))})
 	}
 	return nil
 }

@@ -65,6 +65,9 @@ func TestPlanHidesSecrets(t *testing.T) {
 	}
 	want := map[string]string{"token-id": "<redacted>", "token-secret": "<redacted>"}
 	shown := actions[0].Object.(*corev1.Secret)
+	if shown.APIVersion != "v1" || shown.Kind != "Secret" {
+		t.Errorf("shown without its kind: %+v", shown.TypeMeta)
+	}
 	if diff := cmp.Diff(want, shown.StringData); diff != "" || shown.Data != nil {
 		t.Error(diff, shown.Data)
 	}
