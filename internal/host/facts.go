@@ -40,6 +40,9 @@ func (r *Real) Hostname() (string, error) {
 // EffectiveUID implements Facts.
 func (r *Real) EffectiveUID() int { return os.Geteuid() }
 
+// Environ implements Facts.
+func (r *Real) Environ() []string { return os.Environ() }
+
 // NumCPU implements Facts: the CPUs that this process may use.
 func (r *Real) NumCPU() int { return runtime.NumCPU() }
 

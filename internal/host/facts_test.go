@@ -5,19 +5,8 @@ package host
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
-	"fmt"
 	"io/fs"
-	"log"
-	"math/big"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -27,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 )
 
 func TestFactsOfThisHost(t *testing.T) {
@@ -110,37 +98,6 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-func TestPortFree(t *testing.T) {
-	for _, address := range []string{"127.0.0.1:0", ":0"} {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		err = New().PortFree(port)
-		want := fmt.Sprintf("port %d is in use by %s (pid %d): address already in use", port, comm(t), os.Getpid())
-		if err == nil || err.Error() != want || !errors.Is(err, unix.EADDRINUSE) {
-			t.Errorf("error\n%v, want\n%s", err, want)
-		}
-		l.Close()
-		if err := New().PortFree(port); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := New().PortFree(70000); err == nil {
-		t.Error("port 70000 is free")
-	}
-}
-
-func comm(t *testing.T) string {
-	t.Helper()
-	name, err := os.ReadFile("/proc/self/comm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(name))
-}
-
 func TestProgramVersion(t *testing.T) {
 	t.Setenv("HUSH", "secret")
 	dir := t.TempDir()
@@ -184,74 +141,5 @@ func TestProxyFor(t *testing.T) {
 		if got, err := New().ProxyFor(url); got != want || err != nil {
 			t.Errorf("%s: got %q, error %v; want %q", url, got, err, want)
 		}
-	}
-}
-
-func TestProbe(t *testing.T) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/ok", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
-	mux.HandleFunc("/bad", func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusInternalServerError)
-		fmt.Fprintln(w, "[-]etcd failed")
-		fmt.Fprint(w, strings.Repeat("x", 1<<20))
-	})
-	mux.HandleFunc("/teapot", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusFound) })
-	mux.HandleFunc("/hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	server := httptest.NewTLSServer(mux)
-	defer server.Close()
-	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1") // not to be used
-
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-
-	for name, test := range map[string]struct {
-		probe Probe
-		want  string
-	}{
-		"any certificate":   {Probe{URL: server.URL + "/ok"}, ""},
-		"right CA":          {Probe{URL: server.URL + "/ok", CA: ca}, ""},
-		"CA without":        {Probe{URL: server.URL + "/ok", CA: []byte("x")}, "the CA bundle holds no certificate"},
-		"client cert wrong": {Probe{URL: server.URL + "/ok", ClientCert: ca, ClientKey: ca}, "client certificate"},
-		"no body":           {Probe{URL: server.URL + "/teapot"}, "GET " + server.URL + "/teapot: 418 I'm a teapot"},
-		"redirect":          {Probe{URL: server.URL + "/moved"}, "GET " + server.URL + "/moved: 302 Found"},
-		"refused":           {Probe{URL: "http://127.0.0.1:1/healthz"}, "connection refused"},
-		"no URL":            {Probe{URL: "::"}, "probe: "},
-	} {
-		err := New().Probe(t.Context(), test.probe)
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-			t.Errorf("%s: error %v, want %s", name, err, test.want)
-		}
-	}
-
-	var answer *ProbeError
-	err := New().Probe(t.Context(), Probe{URL: server.URL + "/bad"})
-	if !errors.As(err, &answer) || answer.Status != 500 || !strings.HasPrefix(answer.Body, "[-]etcd failed\nxxx") || len(answer.Body) != probeBody {
-		t.Errorf("error %.200v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := New().Probe(ctx, Probe{URL: server.URL + "/hangs"}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error %v", err)
-	}
-}
-
-// A server whose certificate does not chain to the CA is not believed.
-func TestProbeWrongCA(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.Config.ErrorLog = log.New(t.Output(), "", 0)
-	server.StartTLS()
-	defer server.Close()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if err := New().Probe(t.Context(), Probe{URL: server.URL, CA: ca}); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
-		t.Errorf("error %v", err)
 	}
 }

@@ -23,36 +23,58 @@ func (r *Real) PortFree(port int) error {
 	}
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
-		return fmt.Errorf("port %d is in use%s: %w", port, listener(port), unix.EADDRINUSE)
+		return fmt.Errorf("port %d is in use%s: %w", port, r.heldBy(port), unix.EADDRINUSE)
 	case errors.Is(err, unix.EACCES):
 		return fmt.Errorf("port %d cannot be tried: %w: run as root", port, unix.EACCES)
 	}
 	return errors.Wrapf(err, "port %d", port)
 }
 
-// listener says which process listens on a port, as far as this one may see.
-func listener(port int) string {
+// heldBy says which process listens on a port, as far as this one may see.
+func (r *Real) heldBy(port int) string {
+	p, found := r.PortHolder(port)
+	if !found {
+		return ""
+	}
+	return fmt.Sprintf(" by %s (pid %d)", p.Name, p.PID)
+}
+
+// PortHolder implements Facts. Other users' processes can be seen only by
+// root.
+func (r *Real) PortHolder(port int) (Process, bool) {
 	sockets := listening(port)
 	if len(sockets) == 0 {
-		return ""
+		return Process{}, false
 	}
 	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	if err != nil {
-		return ""
+		return Process{}, false
 	}
 	for _, fd := range fds {
 		target, err := os.Readlink(fd)
-		if err != nil || !sockets[target] {
+		if err != nil || !sockets[target] { // it may have ended meanwhile
 			continue
 		}
-		pid := strings.Split(fd, "/")[2]
-		name, err := os.ReadFile("/proc/" + pid + "/comm")
+		pid, err := strconv.Atoi(strings.Split(fd, "/")[2])
 		if err != nil {
-			return ""
+			continue
 		}
-		return fmt.Sprintf(" by %s (pid %s)", strings.TrimSpace(string(name)), pid)
+		return Process{PID: pid, Name: programName(pid)}, true
 	}
-	return ""
+	return Process{}, false
+}
+
+// programName prefers the program's file to /proc/PID/comm, which the kernel
+// cuts after 15 bytes: kube-controller-manager is longer.
+func programName(pid int) string {
+	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil {
+		return strings.TrimSuffix(filepath.Base(exe), " (deleted)")
+	}
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(comm))
 }
 
 // listening returns the sockets that listen on a TCP port, in the form that

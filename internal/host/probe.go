@@ -19,8 +19,10 @@ import (
 const (
 	// probeTimeout lets whoever waits look at other evidence now and then.
 	probeTimeout = 5 * time.Second
-	// probeBody is how much of an answer is worth showing.
-	probeBody = 4096
+	// fetchBody is more than any endpoint that is asked here answers,
+	// probeBody how much of that is worth showing.
+	fetchBody = 64 << 10
+	probeBody = 4 << 10
 )
 
 // ProbeError is an answer to a probe that is not 200.
@@ -40,9 +42,15 @@ func (e *ProbeError) Error() string {
 
 // Probe implements Facts.
 func (r *Real) Probe(ctx context.Context, p Probe) error {
+	_, err := r.Fetch(ctx, p)
+	return err
+}
+
+// Fetch implements Facts.
+func (r *Real) Fetch(ctx context.Context, p Probe) ([]byte, error) {
 	tlsConfig, err := p.tls()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	client := &http.Client{
 		Timeout: probeTimeout,
@@ -53,18 +61,19 @@ func (r *Real) Probe(ctx context.Context, p Probe) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, nil)
 	if err != nil {
-		return errors.Wrap(err, "probe")
+		return nil, errors.Wrap(err, "probe")
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return err // names the method and the URL
+		return nil, err // names the method and the URL
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusOK {
-		return nil
+	body, err := io.ReadAll(io.LimitReader(resp.Body, fetchBody))
+	if resp.StatusCode != http.StatusOK {
+		text := strings.TrimSpace(string(body[:min(len(body), probeBody)]))
+		return nil, &ProbeError{URL: p.URL, Status: resp.StatusCode, Body: text}
 	}
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, probeBody))
-	return &ProbeError{URL: p.URL, Status: resp.StatusCode, Body: strings.TrimSpace(string(body))}
+	return body, errors.Wrapf(err, "GET %s", p.URL)
 }
 
 func (p Probe) tls() (*tls.Config, error) {

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestPortFree(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", ":0"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		err = New().PortFree(port)
+		want := fmt.Sprintf("port %d is in use by %s (pid %d): address already in use", port, programName(os.Getpid()), os.Getpid())
+		if err == nil || err.Error() != want || !errors.Is(err, unix.EADDRINUSE) {
+			t.Errorf("error\n%v, want\n%s", err, want)
+		}
+		l.Close()
+		if err := New().PortFree(port); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := New().PortFree(70000); err == nil {
+		t.Error("port 70000 is free")
+	}
+}
+
+func TestPortHolder(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Process{PID: os.Getpid(), Name: filepath.Base(exe)}
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Logf("not tried on %s: %v", address, err) // a host may lack IPv6
+			continue
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		if p, found := New().PortHolder(port); !found || p != want {
+			t.Errorf("%s: %+v, %v, want %+v", address, p, found, want)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if p, found := New().PortHolder(port); found {
+			t.Errorf("%s: still held by %+v after it was closed", address, p)
+		}
+	}
+}

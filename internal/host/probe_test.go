@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestProbe(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/ok", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	mux.HandleFunc("/bad", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprintln(w, "[-]etcd failed")
+		fmt.Fprint(w, strings.Repeat("x", 1<<20))
+	})
+	mux.HandleFunc("/teapot", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusFound) })
+	mux.HandleFunc("/hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	server := httptest.NewTLSServer(mux)
+	defer server.Close()
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1") // not to be used
+
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+
+	for name, test := range map[string]struct {
+		probe Probe
+		want  string
+	}{
+		"any certificate":   {Probe{URL: server.URL + "/ok"}, ""},
+		"right CA":          {Probe{URL: server.URL + "/ok", CA: ca}, ""},
+		"CA without":        {Probe{URL: server.URL + "/ok", CA: []byte("x")}, "the CA bundle holds no certificate"},
+		"client cert wrong": {Probe{URL: server.URL + "/ok", ClientCert: ca, ClientKey: ca}, "client certificate"},
+		"no body":           {Probe{URL: server.URL + "/teapot"}, "GET " + server.URL + "/teapot: 418 I'm a teapot"},
+		"redirect":          {Probe{URL: server.URL + "/moved"}, "GET " + server.URL + "/moved: 302 Found"},
+		"refused":           {Probe{URL: "http://127.0.0.1:1/healthz"}, "connection refused"},
+		"no URL":            {Probe{URL: "::"}, "probe: "},
+	} {
+		err := New().Probe(t.Context(), test.probe)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: error %v, want %s", name, err, test.want)
+		}
+	}
+
+	var answer *ProbeError
+	err := New().Probe(t.Context(), Probe{URL: server.URL + "/bad"})
+	if !errors.As(err, &answer) || answer.Status != 500 || !strings.HasPrefix(answer.Body, "[-]etcd failed\nxxx") || len(answer.Body) != probeBody {
+		t.Errorf("error %.200v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := New().Probe(ctx, Probe{URL: server.URL + "/hangs"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A server whose certificate does not chain to the CA is not believed.
+func TestProbeWrongCA(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(t.Output(), "", 0)
+	server.StartTLS()
+	defer server.Close()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := New().Probe(t.Context(), Probe{URL: server.URL, CA: ca}); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestFetch(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/version":
+			_, _ = w.Write([]byte(`{"etcdserver":"3.6.8"}`))
+		case "/large":
+			_, _ = w.Write(bytes.Repeat([]byte("x"), fetchBody+1))
+		case "/moved":
+			http.Redirect(w, r, "/version", http.StatusFound)
+		default:
+			http.Error(w, "no such page", http.StatusNotFound)
+		}
+	}))
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for _, tt := range []struct {
+		name   string
+		probe  Probe
+		size   int
+		status int    // of a *ProbeError
+		err    string // part of another error
+	}{
+		{"answer", Probe{URL: "/version", CA: ca}, 22, 0, ""},
+		{"any certificate", Probe{URL: "/version"}, 22, 0, ""},
+		{"cut", Probe{URL: "/large", CA: ca}, fetchBody, 0, ""},
+		{"not found", Probe{URL: "/nothing", CA: ca}, 0, http.StatusNotFound, ""},
+		{"redirect", Probe{URL: "/moved", CA: ca}, 0, http.StatusFound, ""},
+		{"no CA in the bundle", Probe{URL: "/version", CA: []byte("x")}, 0, 0, "the CA bundle holds no certificate"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.probe.URL = server.URL + tt.probe.URL
+			body, err := New().Fetch(t.Context(), tt.probe)
+			if len(body) != tt.size {
+				t.Errorf("%d bytes, want %d", len(body), tt.size)
+			}
+			var answer *ProbeError
+			switch {
+			case tt.status != 0:
+				if !errors.As(err, &answer) || answer.Status != tt.status {
+					t.Errorf("got error %v, want status %d", err, tt.status)
+				}
+			case tt.err == "" && err != nil, tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
+				t.Errorf("got error %v, want %q", err, tt.err)
+			}
+		})
+	}
+}
