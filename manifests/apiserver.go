@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+// AdvertiseAnnotation on the API server's Pod tells other tools where this
+// node's API server is found, as host:port.
+const AdvertiseAnnotation = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
+
+// APIServer makes the static Pod of the API server. Its probes ask the
+// configured address and port, whatever extraArgs say.
+func APIServer(n *config.Node, v HostView) *corev1.Pod {
+	extra := n.Cluster.APIServer
+	mounts := certMounts(n, v)
+	mounts = append(mounts, externalEtcdMounts(n, mounts)...)
+	probe := endpoint{probeHost(n.AdvertiseAddress.String()), corev1.URISchemeHTTPS}
+	user, groups := v.Users.apiServer()
+	return staticPod{
+		name:        APIServerName,
+		annotations: map[string]string{AdvertiseAnnotation: n.LocalEndpoint()},
+		image:       componentImage(n, APIServerName),
+		args:        commandLine(apiServerArgs(n), extra.ExtraArgs),
+		env:         environment(v.ProxyEnv, extra.ExtraEnvs),
+		requests:    requests("250m"),
+		mounts:      withExtra(mounts, extra.ExtraVolumes),
+		port:        n.BindPort,
+		probes: probes{
+			liveness:  probe.livenessProbe("/livez"),
+			readiness: probe.readinessProbe("/readyz"),
+			startup:   probe.startupProbe("/livez", n.Timeouts.ControlPlaneComponentHealthCheck),
+		},
+		user:      user,
+		groups:    groups,
+		bindsPort: true,
+	}.pod()
+}
+
+func apiServerArgs(n *config.Node) []config.Arg {
+	pki := func(file string) string { return path.Join(n.Paths.PKI, file) }
+	args := []config.Arg{
+		{Name: "advertise-address", Value: n.AdvertiseAddress.String()},
+		{Name: "allow-privileged", Value: "true"},
+		{Name: "client-ca-file", Value: pki("ca.crt")},
+		{Name: "enable-admission-plugins", Value: "NodeRestriction"},
+		{Name: "enable-bootstrap-token-auth", Value: "true"},
+		{Name: "kubelet-client-certificate", Value: pki("apiserver-kubelet-client.crt")},
+		{Name: "kubelet-client-key", Value: pki("apiserver-kubelet-client.key")},
+		{Name: "kubelet-preferred-address-types", Value: "InternalIP,ExternalIP,Hostname"},
+		{Name: "proxy-client-cert-file", Value: pki("front-proxy-client.crt")},
+		{Name: "proxy-client-key-file", Value: pki("front-proxy-client.key")},
+		{Name: "requestheader-allowed-names", Value: "front-proxy-client"},
+		{Name: "requestheader-client-ca-file", Value: pki("front-proxy-ca.crt")},
+		{Name: "requestheader-extra-headers-prefix", Value: "X-Remote-Extra-"},
+		{Name: "requestheader-group-headers", Value: "X-Remote-Group"},
+		{Name: "requestheader-username-headers", Value: "X-Remote-User"},
+		{Name: "secure-port", Value: strconv.Itoa(int(n.BindPort))},
+		{Name: "service-account-issuer", Value: "https://kubernetes.default.svc." + n.Cluster.Networking.DNSDomain},
+		{Name: "service-account-key-file", Value: pki("sa.pub")},
+		{Name: "service-account-signing-key-file", Value: pki("sa.key")},
+		{Name: "service-cluster-ip-range", Value: n.Cluster.Networking.ServiceSubnet},
+		{Name: "tls-cert-file", Value: pki("apiserver.crt")},
+		{Name: "tls-private-key-file", Value: pki("apiserver.key")},
+	}
+	// The API server refuses a mode next to a file that holds the modes.
+	if _, file := lastArg(n.Cluster.APIServer.ExtraArgs, "authorization-config"); !file {
+		args = append(args, config.Arg{Name: "authorization-mode", Value: "Node,RBAC"})
+	}
+	return append(args, etcdClientArgs(n)...)
+}
+
+func etcdClientArgs(n *config.Node) []config.Arg {
+	servers := etcdURL(loopback(n), etcdClientPort)
+	ca, cert, key := path.Join(n.Paths.PKI, "etcd/ca.crt"), path.Join(n.Paths.PKI, "apiserver-etcd-client.crt"), path.Join(n.Paths.PKI, "apiserver-etcd-client.key")
+	if e := n.Cluster.Etcd.External; e != nil {
+		servers, ca, cert, key = strings.Join(e.Endpoints, ","), e.CAFile, e.CertFile, e.KeyFile
+	}
+	args := []config.Arg{{Name: "etcd-servers", Value: servers}}
+	if ca != "" {
+		args = append(args, config.Arg{Name: "etcd-cafile", Value: ca})
+	}
+	if cert != "" && key != "" {
+		args = append(args, config.Arg{Name: "etcd-certfile", Value: cert}, config.Arg{Name: "etcd-keyfile", Value: key})
+	}
+	return args
+}
+
+// probeHost is where the kubelet finds what listens at bind: an unspecified
+// address means the Pod's own.
+func probeHost(bind string) string {
+	if bind == "0.0.0.0" || bind == "::" {
+		return ""
+	}
+	return bind
+}

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manifests makes the static Pods of a control plane and the objects
+// that init leaves in the API: configuration in, typed objects out. It does no
+// I/O; what depends on the host comes in as a HostView, the clock and the
+// source of randomness as arguments.
+package manifests
+
+import (
+	"bytes"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// Object is any typed object of the API with its apiVersion and kind set.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Encode writes obj as YAML, the way it stands in a manifest file.
+func Encode(obj runtime.Object) ([]byte, error) {
+	data, err := yaml.Marshal(obj)
+	return data, errors.Wrapf(err, "cannot encode %s", obj.GetObjectKind().GroupVersionKind().Kind)
+}
+
+// Print writes objs as one stream of YAML documents, for people and for
+// `kubectl apply`. It leaves out the mark of generated configurations: what a
+// user applies is the user's own.
+func Print(objs []Object) ([]byte, error) {
+	var out bytes.Buffer
+	for _, obj := range objs {
+		obj := obj.DeepCopyObject().(Object)
+		obj.SetAnnotations(without(obj.GetAnnotations(), configHashAnnotation))
+		if s, ok := obj.(*corev1.Service); ok {
+			// An update of a Service must name the version that it
+			// replaces; 0 stands for any.
+			s.ResourceVersion = "0"
+		}
+		data, err := Encode(obj)
+		if err != nil {
+			return nil, err
+		}
+		out.WriteString("---\n")
+		out.Write(data)
+	}
+	return out.Bytes(), nil
+}
+
+// Stages parts objs into those that workloads refer to (accounts, ConfigMaps,
+// Roles) and the workloads themselves. Within a stage no object needs another,
+// so each may be written side by side.
+func Stages(objs []Object) (before, workloads []Object) {
+	for _, obj := range objs {
+		switch obj.GetObjectKind().GroupVersionKind().Kind {
+		case "Deployment", "DaemonSet":
+			workloads = append(workloads, obj)
+		default:
+			before = append(before, obj)
+		}
+	}
+	return before, workloads
+}
+
+func without(m map[string]string, key string) map[string]string {
+	if _, ok := m[key]; !ok {
+		return m
+	}
+	delete(m, key)
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"path"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+const schedulerPort = 10259
+
+// Scheduler makes the static Pod of the scheduler.
+func Scheduler(n *config.Node, v HostView) *corev1.Pod {
+	extra := n.Cluster.Scheduler
+	conf := path.Join(n.Paths.Kubernetes, "scheduler.conf")
+	probe := loopbackEndpoint(extra.ExtraArgs)
+	args := []config.Arg{
+		{Name: "authentication-kubeconfig", Value: conf},
+		{Name: "authorization-kubeconfig", Value: conf},
+		{Name: "bind-address", Value: "127.0.0.1"},
+		{Name: "kubeconfig", Value: conf},
+		{Name: "leader-elect", Value: "true"},
+	}
+	return staticPod{
+		name:     SchedulerName,
+		image:    componentImage(n, SchedulerName),
+		args:     commandLine(args, extra.ExtraArgs),
+		env:      environment(v.ProxyEnv, extra.ExtraEnvs),
+		requests: requests("100m"),
+		mounts:   withExtra([]mount{kubeconfig(n, "scheduler.conf")}, extra.ExtraVolumes),
+		port:     schedulerPort,
+		probes: probes{
+			liveness:  probe.livenessProbe("/livez"),
+			readiness: probe.readinessProbe("/readyz"),
+			startup:   probe.startupProbe("/livez", n.Timeouts.ControlPlaneComponentHealthCheck),
+		},
+		user: v.Users.scheduler(),
+	}.pod()
+}

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+const systemCertDir = "/etc/ssl/certs"
+
+// mount is a path of the host inside a static Pod.
+type mount struct {
+	name, hostPath, path string
+	readOnly             bool
+	kind                 corev1.HostPathType
+}
+
+// folder mounts a folder of the host at its own path.
+func folder(name, dir string) mount {
+	return mount{name, dir, dir, true, corev1.HostPathDirectoryOrCreate}
+}
+
+// kubeconfig mounts a component's kubeconfig file at its own path.
+func kubeconfig(n *config.Node, file string) mount {
+	p := path.Join(n.Paths.Kubernetes, file)
+	return mount{"kubeconfig", p, p, true, corev1.HostPathFileOrCreate}
+}
+
+// certMounts mounts the cluster's certificates and the host's CAs.
+func certMounts(n *config.Node, v HostView) []mount {
+	out := []mount{folder("k8s-certs", n.Paths.PKI), folder("ca-certs", systemCertDir)}
+	for _, dir := range v.CertDirs {
+		out = append(out, folder(strings.ReplaceAll(dir[1:], "/", "-"), dir))
+	}
+	return out
+}
+
+// externalEtcdMounts mounts the folders of the client certificate for an
+// external etcd, except where mounts has them already.
+func externalEtcdMounts(n *config.Node, mounts []mount) []mount {
+	external := n.Cluster.Etcd.External
+	if external == nil {
+		return nil
+	}
+	var dirs []string
+	for _, file := range []string{external.CAFile, external.CertFile, external.KeyFile} {
+		if file != "" {
+			dirs = append(dirs, path.Dir(file))
+		}
+	}
+	slices.Sort(dirs)
+	var out []mount
+	for _, dir := range dirs {
+		held := func(m mount) bool { return within(dir, m.hostPath) }
+		if !slices.ContainsFunc(mounts, held) && !slices.ContainsFunc(out, held) {
+			out = append(out, folder(fmt.Sprintf("etcd-certs-%d", len(out)), dir))
+		}
+	}
+	return out
+}
+
+// within tells whether dir is parent or lies in it.
+func within(dir, parent string) bool {
+	return dir == parent || strings.HasPrefix(dir, strings.TrimSuffix(parent, "/")+"/")
+}
+
+// withExtra adds the user's mounts, of which one replaces another of the same
+// name, and sorts by name.
+func withExtra(mounts []mount, extra []config.HostPathMount) []mount {
+	for _, e := range extra {
+		m := mount{e.Name, e.HostPath, e.MountPath, e.ReadOnly, e.PathType}
+		if i := slices.IndexFunc(mounts, func(m mount) bool { return m.name == e.Name }); i >= 0 {
+			mounts[i] = m
+		} else {
+			mounts = append(mounts, m)
+		}
+	}
+	slices.SortFunc(mounts, byName)
+	return mounts
+}
+
+func byName(a, b mount) int { return cmp.Compare(a.name, b.name) }
+
+func volumes(mounts []mount) []corev1.Volume {
+	var out []corev1.Volume
+	for _, m := range slices.SortedFunc(slices.Values(mounts), byName) {
+		out = append(out, corev1.Volume{Name: m.name, VolumeSource: corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: m.hostPath, Type: ptr.To(m.kind)},
+		}})
+	}
+	return out
+}
