@@ -3,6 +3,11 @@
 
 package config
 
+import (
+	"cmp"
+	"strings"
+)
+
 // Versions of what a control plane of Kubernetes 1.35 or 1.36 is made of.
 const (
 	DefaultKubernetesVersion = "v1.36.3"
@@ -11,3 +16,50 @@ const (
 	coreDNSTag = "v1.14.2"
 	pauseTag   = "3.10.2"
 )
+
+// Image returns the full name of a component's image: kube-apiserver,
+// kube-controller-manager, kube-scheduler, kube-proxy, coredns, pause or etcd.
+func (n *Node) Image(component string) string {
+	c := &n.Cluster
+	repository, name := c.ImageRepository, component
+	// A tag may not hold the plus sign of a version's build metadata.
+	tag := strings.ReplaceAll(c.KubernetesVersion, "+", "_")
+	switch component {
+	case "coredns":
+		repository, tag = cmp.Or(c.DNS.ImageRepository, repository), cmp.Or(c.DNS.ImageTag, coreDNSTag)
+		// Only the project's own registry keeps CoreDNS a level deeper, and
+		// only where nobody asked for a place of its own.
+		if c.DNS.ImageRepository == "" && repository == DefaultImageRepository {
+			repository += "/coredns"
+		}
+	case "pause":
+		tag = pauseTag
+	case "etcd":
+		tag = etcdTag
+		if local := c.Etcd.Local; local != nil {
+			repository, tag = cmp.Or(local.ImageRepository, repository), cmp.Or(local.ImageTag, tag)
+		}
+	}
+	return repository + "/" + name + ":" + tag
+}
+
+// Images returns the full names of all images that this control plane needs,
+// in the order in which `config images list` prints them.
+func (n *Node) Images() []string {
+	components := []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+	if !n.Cluster.Proxy.Disabled {
+		components = append(components, "kube-proxy")
+	}
+	if !n.Cluster.DNS.Disabled {
+		components = append(components, "coredns")
+	}
+	components = append(components, "pause")
+	if n.Cluster.Etcd.External == nil {
+		components = append(components, "etcd")
+	}
+	images := make([]string, len(components))
+	for i, c := range components {
+		images[i] = n.Image(c)
+	}
+	return images
+}

@@ -48,6 +48,10 @@ type Node struct {
 	Kubelet kubelet.KubeletConfiguration
 	// KubeProxy is the cluster-wide KubeProxyConfiguration, defaulted.
 	KubeProxy kubeproxy.KubeProxyConfiguration
+	// KubeletGiven and KubeProxyGiven tell that the user wrote that
+	// component's document. One that nobody wrote is marked as generated in
+	// the cluster, so that an upgrade may make it anew.
+	KubeletGiven, KubeProxyGiven bool
 
 	// BootstrapTokens are to be created by init. At least one; the first is
 	// the one that the join command names.
@@ -55,6 +59,8 @@ type Node struct {
 	// CertificateKey encrypts the uploaded certificates: 32 bytes as hex.
 	// Empty when the user gave none.
 	CertificateKey Secret
+	// EnableKubelet asks to make the kubelet's unit start at boot.
+	EnableKubelet bool
 	// UploadCerts asks init to share the control plane's certificates.
 	UploadCerts bool
 
@@ -62,6 +68,9 @@ type Node struct {
 	// in lower case, perhaps "all".
 	SkipPhases            []string
 	IgnorePreflightErrors []string
+	// DryRun asks to change nothing. Only the command that chooses between the
+	// real parts and those that record looks at it.
+	DryRun bool
 	// PatchesDir is the folder of patches, empty for none.
 	PatchesDir string
 	// SkipTokenPrint and SkipCertificateKeyPrint keep secrets out of the

@@ -1,0 +1,240 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
+	kubelet "k8s.io/kubelet/config/v1beta1"
+)
+
+// The kinds of documents that a configuration file may hold.
+const (
+	kindInit      = "InitConfiguration"
+	kindCluster   = "ClusterConfiguration"
+	kindJoin      = "JoinConfiguration"
+	kindReset     = "ResetConfiguration"
+	kindUpgrade   = "UpgradeConfiguration"
+	kindKubelet   = "KubeletConfiguration"
+	kindKubeProxy = "KubeProxyConfiguration"
+)
+
+const (
+	apiGroup          = "kubeadm.k8s.io"
+	apiV1beta3        = apiGroup + "/v1beta3"
+	apiV1beta4        = apiGroup + "/v1beta4"
+	kubeletAPI        = "kubelet.config.k8s.io/v1beta1"
+	kubeProxyAPI      = "kubeproxy.config.k8s.io/v1alpha1"
+	tooOldAPIVersions = "v1alpha1 v1alpha2 v1alpha3 v1beta1 v1beta2"
+)
+
+// documents is what a file holds, one value a kind, nil where the file has
+// none. A document that could be read only in part has zero values there.
+type documents struct {
+	findings
+
+	init      *InitConfiguration
+	cluster   *ClusterConfiguration
+	join      *JoinConfiguration
+	reset     *ResetConfiguration
+	upgrade   *UpgradeConfiguration
+	kubelet   *kubelet.KubeletConfiguration
+	kubeProxy *kubeproxy.KubeProxyConfiguration
+
+	// serial tells that the user asked in so many words for one image after
+	// another; the default of v1beta4 says so too, but means nothing by it.
+	serial bool
+	// healthCheck is what v1beta3 says of the wait for the control plane in
+	// the ClusterConfiguration; v1beta4 has it in the InitConfiguration.
+	healthCheck *metav1.Duration
+
+	origins map[string]*origin // by kind
+}
+
+// origin knows where the fields of one document were written.
+type origin struct {
+	file  string
+	line  int
+	lines map[string]int
+	bad   map[string]bool
+	flags map[string]string // path of a field: the flag that set it
+}
+
+// knownKinds lists what is known, in the order in which messages name it.
+func knownKinds() []string {
+	var list []string
+	for _, k := range []string{kindInit, kindCluster, kindJoin, kindReset, kindUpgrade} {
+		list = append(list, apiV1beta4+" "+k)
+	}
+	for _, k := range []string{kindInit, kindCluster, kindJoin} {
+		list = append(list, apiV1beta3+" "+k)
+	}
+	return append(list, kubeletAPI+" "+kindKubelet, kubeProxyAPI+" "+kindKubeProxy)
+}
+
+// read parses a file and reads each of its documents strictly. src may be nil.
+func read(src *Source) *documents {
+	docs := &documents{origins: make(map[string]*origin)}
+	if src == nil {
+		return docs
+	}
+	for _, doc := range parse(src, &docs.findings) {
+		docs.add(src.Name, doc)
+	}
+	return docs
+}
+
+// add reads one document into the field of its kind.
+func (d *documents) add(file string, doc document) {
+	apiVersion, kind, ok := d.identify(file, doc)
+	if !ok {
+		return
+	}
+	if first, dup := d.origins[kind]; dup {
+		d.fault(Fault{File: file, Line: doc.line, Message: fmt.Sprintf(
+			"a second %s; the first is in line %d, and a file holds each kind once", kind, first.line)})
+		return
+	}
+	dec := &decoder{file: file, out: &d.findings, lines: make(map[string]int), bad: make(map[string]bool)}
+	d.origins[kind] = &origin{file: file, line: doc.line, lines: dec.lines, bad: dec.bad}
+	if apiVersion == apiV1beta3 {
+		d.warn(Fault{File: file, Line: doc.line, Message: apiV1beta3 +
+			" is deprecated; `slipway config migrate` rewrites the file as " + apiV1beta4})
+		d.addV1beta3(dec, doc.root, kind)
+		return
+	}
+	switch kind {
+	case kindInit:
+		d.init = decodeNew[InitConfiguration](dec, doc.root)
+	case kindCluster:
+		d.cluster = decodeNew[ClusterConfiguration](dec, doc.root)
+	case kindJoin:
+		d.join = decodeNew[JoinConfiguration](dec, doc.root)
+	case kindReset:
+		d.reset = decodeNew[ResetConfiguration](dec, doc.root)
+	case kindUpgrade:
+		d.upgrade = decodeNew[UpgradeConfiguration](dec, doc.root)
+	case kindKubelet:
+		d.kubelet = decodeNew[kubelet.KubeletConfiguration](dec, doc.root)
+	case kindKubeProxy:
+		d.kubeProxy = decodeNew[kubeproxy.KubeProxyConfiguration](dec, doc.root)
+	}
+}
+
+func decodeNew[T any](d *decoder, node *yaml.Node) *T {
+	v := new(T)
+	d.decode(node, v)
+	return v
+}
+
+// identify finds out what a document is, or adds the fault that says why not.
+func (d *documents) identify(file string, doc document) (apiVersion, kind string, ok bool) {
+	if doc.root.Kind != yaml.MappingNode {
+		d.fault(Fault{File: file, Line: doc.line, Message: "the document must be a mapping with apiVersion and kind, is " + describe(doc.root)})
+		return "", "", false
+	}
+	apiVersion, versionLine := textField(doc.root, "apiVersion")
+	kind, kindLine := textField(doc.root, "kind")
+	switch {
+	case apiVersion == "":
+		d.fault(Fault{File: file, Line: doc.line, Field: "apiVersion", Message: "is missing; the newest is " + apiV1beta4})
+	case kind == "":
+		d.fault(Fault{File: file, Line: doc.line, Field: "kind", Message: "is missing; known are " + strings.Join(knownKinds(), ", ")})
+	case slices.Contains(knownKinds(), apiVersion+" "+kind):
+		return apiVersion, kind, true
+	case tooOld(apiVersion):
+		d.fault(Fault{File: file, Line: versionLine, Field: "apiVersion", Message: fmt.Sprintf(
+			"%s is no longer read; kubeadm v1.22 to v1.30 migrate v1beta2 to v1beta3, which `slipway config migrate` reads", apiVersion)})
+	case slices.ContainsFunc(knownKinds(), func(k string) bool { return strings.HasPrefix(k, apiVersion+" ") }):
+		d.fault(Fault{File: file, Line: kindLine, Field: "kind", Message: fmt.Sprintf(
+			"%s has no kind %q%s", apiVersion, printable(kind), didYouMean(kind, kindsOf(apiVersion)))})
+	default:
+		d.fault(Fault{File: file, Line: versionLine, Field: "apiVersion", Message: fmt.Sprintf(
+			"unknown apiVersion %q with kind %q; known are %s", printable(apiVersion), printable(kind), strings.Join(knownKinds(), ", "))})
+	}
+	return "", "", false
+}
+
+func kindsOf(apiVersion string) []string {
+	var kinds []string
+	for _, k := range knownKinds() {
+		if kind, ok := strings.CutPrefix(k, apiVersion+" "); ok {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+func tooOld(apiVersion string) bool {
+	version, ok := strings.CutPrefix(apiVersion, apiGroup+"/")
+	return ok && slices.Contains(strings.Fields(tooOldAPIVersions), version)
+}
+
+// textField returns a text field of a mapping and its line.
+func textField(n *yaml.Node, name string) (value string, line int) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if v := n.Content[i+1]; n.Content[i].Value == name && v.Kind == yaml.ScalarNode && v.Tag == "!!str" {
+			return v.Value, v.Line
+		}
+	}
+	return "", n.Line
+}
+
+// faultf adds a fault of a field, named by its flag or by file and line. It is
+// dropped where the field could not be read: that fault says enough.
+func (d *documents) faultf(kind, path, format string, args ...any) {
+	if o := d.origins[kind]; o != nil && o.unread(path) {
+		return
+	}
+	d.fault(d.place(kind, path, fmt.Sprintf(format, args...)))
+}
+
+// warnf is faultf for what is odd but can be.
+func (d *documents) warnf(kind, path, format string, args ...any) {
+	d.warn(d.place(kind, path, fmt.Sprintf(format, args...)))
+}
+
+// place makes a fault of a message: with the flag that set the field, or with
+// the line of the field or of its nearest parent that the file names.
+func (d *documents) place(kind, path, message string) Fault {
+	o := d.origins[kind]
+	if o == nil {
+		return Fault{Field: path, Message: message}
+	}
+	for p := path; p != ""; p = parentPath(p) {
+		if flag, ok := o.flags[p]; ok {
+			return Fault{Field: "--" + flag, Message: message}
+		}
+		if line, ok := o.lines[p]; ok {
+			return Fault{File: o.file, Line: line, Field: path, Message: message}
+		}
+	}
+	return Fault{File: o.file, Line: o.line, Field: path, Message: message}
+}
+
+// unread tells whether path, a parent of it or a child of it has a fault of
+// reading.
+func (o *origin) unread(path string) bool {
+	for p := path; p != ""; p = parentPath(p) {
+		if o.bad[p] {
+			return true
+		}
+	}
+	for p := range o.bad {
+		if path != "" && (strings.HasPrefix(p, path+".") || strings.HasPrefix(p, path+"[")) {
+			return true
+		}
+	}
+	return o.bad[""]
+}
+
+// parentPath cuts the last step from a.b[1].
+func parentPath(path string) string {
+	return path[:max(strings.LastIndexAny(path, ".["), 0)]
+}

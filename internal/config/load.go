@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
+	kubelet "k8s.io/kubelet/config/v1beta1"
+)
+
+// Source is a configuration file: YAML or JSON, one or more documents.
+type Source struct {
+	// Name stands before the line in errors; the path as the user gave it.
+	Name string
+	// Data is refused beyond MaxSize bytes.
+	Data []byte
+}
+
+// Options are what loading needs from outside.
+type Options struct {
+	Facts HostFacts
+	// NewToken makes a bootstrap token, where the user names none.
+	NewToken func() (id, secret string, err error)
+	// NewCertificateKey makes 32 random bytes as hex, where certificates are
+	// to be uploaded and the user names no key.
+	NewCertificateKey func() (string, error)
+	// Resolve finds out which version a label such as stable-1 stands for.
+	// It is called for labels only, so mostly not at all. See ResolveLabel.
+	Resolve func(ctx context.Context, label string) (string, error)
+	// Now is the clock, for tokens that have expired already.
+	Now func() time.Time
+	// Placeholders asks to go on where the host has no address to advertise,
+	// with one of those that are kept for documentation (RFC 5737, RFC 3849).
+	// A dry run implies it.
+	Placeholders bool
+}
+
+func (o Options) resolve(ctx context.Context, label string) (string, error) {
+	if o.Resolve == nil {
+		return "", errors.New("the network is not asked here")
+	}
+	return o.Resolve(ctx, label)
+}
+
+// LoadInit makes the desired state of a first control plane from a file (nil
+// for none), the command line and the host. The warnings are for the user.
+// Bad input is returned as Faults, all of them at once.
+func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (*Node, []string, error) {
+	d := read(src)
+	d.ensureInit()
+	flags.apply(d, src != nil)
+	d.ignore(kindJoin, kindReset, kindUpgrade)
+	d.completeInit(ctx, opts)
+	if err := d.err(); err != nil {
+		return nil, d.warnings, err
+	}
+	n, err := d.node(&flags, opts)
+	return n, d.warnings, err
+}
+
+// ensureInit makes sure that the two documents of init exist.
+func (d *documents) ensureInit() {
+	d.init = cmp.Or(d.init, &InitConfiguration{})
+	d.cluster = cmp.Or(d.cluster, &ClusterConfiguration{})
+	if d.healthCheck != nil {
+		d.init.Timeouts = cmp.Or(d.init.Timeouts, &Timeouts{})
+		d.init.Timeouts.ControlPlaneComponentHealthCheck = cmp.Or(d.init.Timeouts.ControlPlaneComponentHealthCheck, d.healthCheck)
+	}
+}
+
+// ignore warns of documents that the command does not use.
+func (d *documents) ignore(kinds ...string) {
+	for _, kind := range kinds {
+		if o := d.origins[kind]; o != nil && o.file != "" {
+			d.warn(Fault{File: o.file, Line: o.line, Message: kind + " is not used here"})
+		}
+	}
+}
+
+// completeInit defaults and validates the documents of init. What the user
+// wrote is checked before defaults cover it.
+func (d *documents) completeInit(ctx context.Context, opts Options) {
+	serial := d.init.NodeRegistration.ImagePullSerial
+	d.serial = serial != nil && *serial
+	defaultCluster(d.cluster)
+	d.cluster.KubernetesVersion = d.exact(ctx, opts)
+	d.checkNetworking()
+	primary := firstPrefix(d.cluster.Networking.ServiceSubnet)
+	d.checkRegistration(kindInit, &d.init.NodeRegistration, opts.Facts)
+	defaultInit(d.init, opts.Facts, primary)
+	if d.init.LocalAPIEndpoint.AdvertiseAddress == "" && (d.init.DryRun || opts.Placeholders) {
+		d.placeholderAddress(primary)
+	}
+	d.checkInit(opts.Now)
+	d.checkCluster()
+	d.cluster.ControlPlaneEndpoint = withPort(d.cluster.ControlPlaneEndpoint, d.init.LocalAPIEndpoint.BindPort)
+	d.checkComponents()
+	d.completeComponents(opts.Facts)
+}
+
+func firstPrefix(list string) netip.Prefix {
+	if all := prefixes(list); len(all) > 0 {
+		return all[0]
+	}
+	return netip.Prefix{}
+}
+
+// placeholderAddress stands in for an address that this host does not have.
+func (d *documents) placeholderAddress(primary netip.Prefix) {
+	address := "192.0.2.1"
+	if primary.Addr().Is6() {
+		address = "2001:db8::1"
+	}
+	d.init.LocalAPIEndpoint.AdvertiseAddress = address
+	d.warnf(kindInit, "localAPIEndpoint.advertiseAddress", "this host has no default route to take the address from; %s stands in for it", address)
+}
+
+// completeComponents fills the component configurations, made where there are
+// none.
+func (d *documents) completeComponents(facts HostFacts) {
+	d.kubelet = cmp.Or(d.kubelet, &kubelet.KubeletConfiguration{})
+	defaultKubelet(d.kubelet, d.cluster, facts)
+	d.kubeProxy = cmp.Or(d.kubeProxy, &kubeproxy.KubeProxyConfiguration{})
+	advertise, _ := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
+	defaultKubeProxy(d.kubeProxy, d.cluster, advertise)
+}
+
+// node puts the one desired state together from complete, valid documents.
+func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
+	advertise, err := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
+	if err != nil {
+		return nil, errors.Wrap(err, "localAPIEndpoint.advertiseAddress")
+	}
+	r := &d.init.NodeRegistration
+	n := &Node{
+		ControlPlane:            true,
+		Name:                    r.Name,
+		Hostname:                strings.ToLower(strings.TrimSpace(opts.Facts.Hostname)),
+		CRISocket:               r.CRISocket,
+		Taints:                  r.Taints,
+		KubeletExtraArgs:        r.KubeletExtraArgs,
+		ImagePullPolicy:         r.ImagePullPolicy,
+		ImagePullSerial:         d.serial,
+		AdvertiseAddress:        advertise,
+		BindPort:                d.init.LocalAPIEndpoint.BindPort,
+		Cluster:                 *d.cluster,
+		Kubelet:                 *d.kubelet,
+		KubeProxy:               *d.kubeProxy,
+		CertificateKey:          NewSecret(d.init.CertificateKey),
+		UploadCerts:             flags.given("upload-certs") && flags.UploadCerts,
+		SkipPhases:              d.init.SkipPhases,
+		DryRun:                  d.init.DryRun,
+		SkipTokenPrint:          flags.given("skip-token-print") && flags.SkipTokenPrint,
+		SkipCertificateKeyPrint: flags.given("skip-certificate-key-print") && flags.SkipCertificateKeyPrint,
+		IgnorePreflightErrors:   lowered(r.IgnorePreflightErrors),
+		Timeouts:                limits(d.init.Timeouts),
+		Paths:                   paths(d.cluster, flags),
+	}
+	if d.init.Patches != nil {
+		n.PatchesDir = d.init.Patches.Directory
+	}
+	if n.BootstrapTokens, err = tokens(d.init.BootstrapTokens, opts); err != nil {
+		return nil, err
+	}
+	if n.UploadCerts && n.CertificateKey.IsZero() && opts.NewCertificateKey != nil {
+		key, err := opts.NewCertificateKey()
+		if err != nil {
+			return nil, errors.Wrap(err, "making a certificate key")
+		}
+		n.CertificateKey = NewSecret(key)
+	}
+	return n, nil
+}
+
+func paths(c *ClusterConfiguration, flags *InitFlags) Paths {
+	p := Paths{
+		Kubernetes:      DefaultKubernetesDir,
+		Manifests:       path.Join(DefaultKubernetesDir, "manifests"),
+		PKI:             c.CertificatesDir,
+		Kubeconfigs:     DefaultKubernetesDir,
+		Kubelet:         DefaultKubeletDir,
+		AdminKubeconfig: DefaultAdminKubeconfig,
+	}
+	if flags.given("kubeconfig-dir") {
+		p.Kubeconfigs = flags.KubeconfigDir
+	}
+	if flags.given("kubeconfig") {
+		p.AdminKubeconfig = flags.Kubeconfig
+	}
+	return p
+}
+
+// tokens turns the configured tokens into those of a Node and makes the ones
+// that the user left to chance.
+func tokens(list []BootstrapToken, opts Options) ([]Token, error) {
+	out := make([]Token, 0, len(list))
+	for _, t := range list {
+		token := Token{Description: t.Description, Usages: t.Usages, Groups: t.Groups}
+		if t.TTL != nil {
+			token.TTL = t.TTL.Duration
+		}
+		if t.Expires != nil {
+			token.Expires = t.Expires.Time
+		}
+		id, secret, _ := strings.Cut(t.Token, ".")
+		if t.Token == "" {
+			var err error
+			if id, secret, err = opts.NewToken(); err != nil {
+				return nil, errors.Wrap(err, "making a bootstrap token")
+			}
+			token.Generated = true
+		}
+		token.ID, token.Secret = id, NewSecret(secret)
+		out = append(out, token)
+	}
+	return out, nil
+}
+
+// lowered returns the list in lower case, each value once.
+func lowered(list []string) []string {
+	var out []string
+	seen := make(map[string]bool)
+	for _, s := range list {
+		if s = strings.ToLower(strings.TrimSpace(s)); s != "" && !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// LoadJoin reads, defaults and validates a file for `join`.
+func LoadJoin(src *Source, opts Options) (*JoinConfiguration, []string, error) {
+	d := read(src)
+	d.join = cmp.Or(d.join, &JoinConfiguration{})
+	d.ignore(kindInit, kindCluster, kindReset, kindUpgrade, kindKubelet, kindKubeProxy)
+	d.completeJoin(opts)
+	return d.join, d.warnings, d.err()
+}
+
+func (d *documents) completeJoin(opts Options) {
+	d.checkRegistration(kindJoin, &d.join.NodeRegistration, opts.Facts)
+	defaultJoin(d.join, opts.Facts)
+	d.checkJoin()
+}
+
+// LoadReset reads, defaults and validates a file for `reset`.
+func LoadReset(src *Source, opts Options) (*ResetConfiguration, []string, error) {
+	d := read(src)
+	d.reset = cmp.Or(d.reset, &ResetConfiguration{})
+	d.ignore(kindInit, kindCluster, kindJoin, kindUpgrade, kindKubelet, kindKubeProxy)
+	d.completeReset(opts)
+	return d.reset, d.warnings, d.err()
+}
+
+func (d *documents) completeReset(opts Options) {
+	d.checkSocket(kindReset, "criSocket", d.reset.CRISocket, opts.Facts)
+	defaultReset(d.reset, opts.Facts)
+	d.checkReset()
+}
+
+// LoadUpgrade reads, defaults and validates a file for `upgrade`.
+func LoadUpgrade(src *Source) (*UpgradeConfiguration, []string, error) {
+	d := read(src)
+	d.upgrade = cmp.Or(d.upgrade, &UpgradeConfiguration{})
+	d.ignore(kindInit, kindCluster, kindJoin, kindReset, kindKubelet, kindKubeProxy)
+	d.completeUpgrade()
+	return d.upgrade, d.warnings, d.err()
+}
+
+func (d *documents) completeUpgrade() {
+	defaultUpgrade(d.upgrade)
+	d.checkUpgrade()
+}

@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
+	kubelet "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+)
+
+// What stands in the printed defaults where a real configuration has a value
+// of its own.
+const (
+	exampleToken    = "abcdef.0123456789abcdef"
+	exampleAddress  = "1.2.3.4"
+	exampleNode     = "node"
+	exampleEndpoint = "kube-apiserver:6443"
+	exampleVersion  = "1.36.0"
+)
+
+// KubeadmConfigYAML returns the ClusterConfiguration as it is kept in the
+// ConfigMap kube-system/kubeadm-config.
+func (n *Node) KubeadmConfigYAML() ([]byte, error) { return marshal(&n.Cluster) }
+
+// KubeletYAML returns the cluster's KubeletConfiguration as it is kept in the
+// ConfigMap kube-system/kubelet-config.
+func (n *Node) KubeletYAML() ([]byte, error) { return marshal(&n.Kubelet) }
+
+// KubeProxyYAML returns the KubeProxyConfiguration as it is kept in the
+// ConfigMap kube-system/kube-proxy.
+func (n *Node) KubeProxyYAML() ([]byte, error) { return marshal(&n.KubeProxy) }
+
+// marshal writes documents, the keys of each sorted.
+func marshal(docs ...any) ([]byte, error) {
+	parts := make([][]byte, len(docs))
+	for i, doc := range docs {
+		var err error
+		if parts[i], err = yaml.Marshal(doc); err != nil {
+			return nil, errors.Wrapf(err, "%T as YAML", doc)
+		}
+	}
+	return bytes.Join(parts, []byte("---\n")), nil
+}
+
+// Validate checks every document of a file as the command that uses it would,
+// as `config validate` does. Bad input is returned as Faults.
+func Validate(ctx context.Context, src Source, opts Options) (warnings []string, err error) {
+	d := read(&src)
+	d.complete(ctx, opts)
+	if len(d.origins) == 0 && len(d.faults) == 0 {
+		d.fault(Fault{File: src.Name, Message: "holds no document; known are " + strings.Join(knownKinds(), ", ")})
+	}
+	return d.warnings, d.err()
+}
+
+// complete defaults and validates whatever documents there are.
+func (d *documents) complete(ctx context.Context, opts Options) {
+	opts.Placeholders = true
+	if d.init != nil || d.cluster != nil || d.kubelet != nil || d.kubeProxy != nil {
+		d.ensureInit()
+		d.completeInit(ctx, opts)
+	}
+	if d.join != nil {
+		d.completeJoin(opts)
+	}
+	if d.reset != nil {
+		d.completeReset(opts)
+	}
+	if d.upgrade != nil {
+		d.completeUpgrade()
+	}
+}
+
+// Migrate rewrites a file in the newest API version with all defaults filled
+// in, as `config migrate` does. Component configurations are kept as they are.
+func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
+	d := read(&src)
+	withInit := d.init != nil || d.cluster != nil
+	healthCheckSet := d.healthCheck != nil || d.init != nil && d.init.Timeouts != nil && d.init.Timeouts.ControlPlaneComponentHealthCheck != nil
+	userKubelet, userKubeProxy := copyOf(d.kubelet), copyOf(d.kubeProxy)
+	d.complete(ctx, opts)
+	if len(d.origins) == 0 && len(d.faults) == 0 {
+		d.fault(Fault{File: src.Name, Message: "holds no document; known are " + strings.Join(knownKinds(), ", ")})
+	}
+	if err := d.err(); err != nil {
+		return nil, d.warnings, err
+	}
+	var out []any
+	if withInit {
+		if err := d.nameTokens(opts); err != nil {
+			return nil, d.warnings, err
+		}
+		if !healthCheckSet {
+			// kubeadm writes 0s here, which both it and Slipway read as the
+			// default.
+			d.init.Timeouts.ControlPlaneComponentHealthCheck = &metav1.Duration{}
+		}
+		out = append(out, d.init, d.cluster)
+	}
+	if d.join != nil {
+		out = append(out, d.join)
+	}
+	if d.reset != nil {
+		out = append(out, d.reset)
+	}
+	if d.upgrade != nil {
+		out = append(out, d.upgrade)
+	}
+	if userKubelet != nil {
+		out = append(out, userKubelet)
+	}
+	if userKubeProxy != nil {
+		out = append(out, userKubeProxy)
+	}
+	data, err := marshal(out...)
+	return data, d.warnings, err
+}
+
+func copyOf[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
+}
+
+// nameTokens makes up the tokens that the file leaves open, since a migrated
+// file names them.
+func (d *documents) nameTokens(opts Options) error {
+	for i := range d.init.BootstrapTokens {
+		t := &d.init.BootstrapTokens[i]
+		if t.Token != "" {
+			continue
+		}
+		id, secret, err := opts.NewToken()
+		if err != nil {
+			return errors.Wrap(err, "making a bootstrap token")
+		}
+		t.Token = id + "." + secret
+	}
+	return nil
+}
+
+// PrintDefaults returns the default documents of a command: init, join, reset
+// or upgrade. Tokens, addresses and names are examples. components names
+// component configurations to print too, for init only; join prints the
+// host's name.
+func PrintDefaults(command string, components []string, facts HostFacts) ([]byte, error) {
+	facts.Sockets = nil
+	switch command {
+	case "init":
+		return printInitDefaults(components)
+	case "join":
+		c := &JoinConfiguration{Discovery: Discovery{BootstrapToken: &BootstrapTokenDiscovery{
+			Token: exampleToken, APIServerEndpoint: exampleEndpoint, UnsafeSkipCAVerification: true,
+		}}}
+		defaultJoin(c, facts)
+		return marshal(c)
+	case "reset":
+		c := &ResetConfiguration{}
+		defaultReset(c, facts)
+		return marshal(c)
+	case "upgrade":
+		c := &UpgradeConfiguration{}
+		defaultUpgrade(c)
+		return marshal(c)
+	}
+	return nil, errors.Errorf("there are no defaults for %q", command)
+}
+
+func printInitDefaults(components []string) ([]byte, error) {
+	c := &InitConfiguration{
+		LocalAPIEndpoint: APIEndpoint{AdvertiseAddress: exampleAddress},
+		BootstrapTokens:  []BootstrapToken{{Token: exampleToken}},
+		NodeRegistration: NodeRegistrationOptions{Name: exampleNode},
+	}
+	cluster := &ClusterConfiguration{KubernetesVersion: exampleVersion}
+	defaultCluster(cluster)
+	defaultInit(c, HostFacts{}, firstPrefix(cluster.Networking.ServiceSubnet))
+	c.NodeRegistration.Taints = nil // the role decides, not the file
+	out := []any{c, cluster}
+	known := []string{kindKubelet, kindKubeProxy}
+	for _, name := range components {
+		if !slices.Contains(known, name) {
+			return nil, Faults{{Field: "--component-configs", Message: fmt.Sprintf(
+				"there is no component configuration %q; known are %s%s", name, strings.Join(known, ", "), didYouMean(name, known))}}
+		}
+	}
+	for _, name := range known {
+		if !slices.Contains(components, name) {
+			continue
+		}
+		if name == kindKubelet {
+			k := &kubelet.KubeletConfiguration{}
+			defaultKubelet(k, cluster, HostFacts{})
+			out = append(out, k)
+			continue
+		}
+		p := &kubeproxy.KubeProxyConfiguration{}
+		defaultKubeProxy(p, cluster, firstPrefix(cluster.Networking.ServiceSubnet).Addr())
+		out = append(out, p)
+	}
+	return marshal(out...)
+}

@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+var (
+	tokenPattern       = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+	tokenGroupPattern  = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+	certificateKeyForm = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
+	caHashPattern      = regexp.MustCompile(`^sha256:[0-9a-fA-F]{64}$`)
+)
+
+// checkInit checks a defaulted InitConfiguration.
+func (d *documents) checkInit(now func() time.Time) {
+	c := d.init
+	d.checkAdvertise(kindInit, "localAPIEndpoint.advertiseAddress", c.LocalAPIEndpoint.AdvertiseAddress, d.clusterNetworks())
+	d.checkFamilies()
+	d.checkPort(kindInit, "localAPIEndpoint.bindPort", c.LocalAPIEndpoint.BindPort)
+	seen := make(map[string]bool)
+	for i := range c.BootstrapTokens {
+		d.checkToken(fmt.Sprintf("bootstrapTokens[%d]", i), &c.BootstrapTokens[i], seen, now)
+	}
+	d.checkCertificateKey(kindInit, "certificateKey", c.CertificateKey)
+	d.checkTimeouts(kindInit, c.Timeouts)
+	d.checkSkipPhases(kindInit, "skipPhases", c.SkipPhases)
+	if c.Patches != nil {
+		d.checkText(kindInit, "patches.directory", c.Patches.Directory)
+	}
+}
+
+// checkFamilies warns where the API server's address and the primary service
+// network differ in family: the API server refuses that.
+func (d *documents) checkFamilies() {
+	addr, err := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
+	primary := firstPrefix(d.cluster.Networking.ServiceSubnet)
+	if err == nil && primary.IsValid() && addr.Is4() != primary.Addr().Is4() {
+		d.warnf(kindInit, "localAPIEndpoint.advertiseAddress", "%s is not of the IP family of the first service network %s; the API server will not start", addr, primary)
+	}
+}
+
+// checkToken checks one bootstrap token. Its value is in no message.
+func (d *documents) checkToken(path string, t *BootstrapToken, seen map[string]bool, now func() time.Time) {
+	if t.Token != "" {
+		d.checkTokenForm(kindInit, path+".token", t.Token)
+		id, _, _ := strings.Cut(t.Token, ".")
+		if seen[id] {
+			d.faultf(kindInit, path+".token", "has the ID of another token in the list; IDs are unique in a cluster")
+		}
+		seen[id] = true
+	}
+	if t.TTL != nil && t.Expires != nil {
+		d.faultf(kindInit, path+".expires", "cannot be given together with ttl")
+	}
+	if t.TTL != nil && t.TTL.Duration < 0 {
+		d.faultf(kindInit, path+".ttl", "%s is negative; 0s means for ever", t.TTL.Duration)
+	}
+	if t.Expires != nil && now != nil && t.Expires.Time.Before(now()) {
+		d.faultf(kindInit, path+".expires", "%s has passed already", t.Expires.Format(time.RFC3339))
+	}
+	usages := []string{"signing", "authentication"}
+	for i, u := range t.Usages {
+		if !slices.Contains(usages, u) {
+			d.faultf(kindInit, fmt.Sprintf("%s.usages[%d]", path, i), "unknown usage %q; known are %s%s", printable(u), strings.Join(usages, ", "), didYouMean(u, usages))
+		}
+	}
+	for i, g := range t.Groups {
+		if !tokenGroupPattern.MatchString(g) {
+			d.faultf(kindInit, fmt.Sprintf("%s.groups[%d]", path, i), "%q must begin with system:bootstrappers: and go on with [a-z0-9:-], a letter or digit last", printable(g))
+		}
+	}
+	if !slices.Contains(t.Usages, "authentication") && len(t.Groups) > 0 {
+		d.faultf(kindInit, path+".groups", "groups need the usage authentication")
+	}
+	d.checkText(kindInit, path+".description", t.Description)
+}
+
+func (d *documents) checkTokenForm(kind, path, token string) {
+	if !tokenPattern.MatchString(token) {
+		d.faultf(kind, path, "is no bootstrap token: six, a dot, and sixteen of the characters a-z and 0-9")
+	}
+}
+
+func (d *documents) checkCertificateKey(kind, path, key string) {
+	if key != "" && !certificateKeyForm.MatchString(key) {
+		d.faultf(kind, path, "is no certificate key: 64 hexadecimal digits (32 bytes, AES-256); `slipway certs certificate-key` makes one")
+	}
+}
+
+// checkRegistration checks what the user said of the node, before defaults.
+func (d *documents) checkRegistration(kind string, r *NodeRegistrationOptions, facts HostFacts) {
+	const at = "nodeRegistration"
+	name := strings.ToLower(strings.TrimSpace(r.Name))
+	if name == "" {
+		name = strings.ToLower(strings.TrimSpace(facts.Hostname))
+	}
+	if msg := subdomainFault(name); msg != "" {
+		d.faultf(kind, at+".name", "%q %s; it is the node's name, by default the host's", printable(name), msg)
+	}
+	d.checkSocket(kind, at+".criSocket", r.CRISocket, facts)
+	d.checkTaints(kind, at+".taints", r.Taints)
+	d.checkArgs(kind, at+".kubeletExtraArgs", r.KubeletExtraArgs)
+	d.checkIgnored(kind, at+".ignorePreflightErrors", r.IgnorePreflightErrors)
+	d.checkPullPolicy(kind, at+".imagePullPolicy", r.ImagePullPolicy)
+}
+
+// checkSocket checks a runtime's endpoint; an empty one is to be found by
+// itself, which takes that there is no choice.
+func (d *documents) checkSocket(kind, field, socket string, facts HostFacts) {
+	rest, isUnix := strings.CutPrefix(socket, "unix://")
+	switch {
+	case socket == "" && len(facts.Sockets) > 1:
+		d.faultf(kind, field, "is not set, and this host has several container runtimes: %s; name one", strings.Join(facts.Sockets, ", "))
+	case socket == "" || isUnix && path.IsAbs(rest) && !hasControl(rest):
+	case path.IsAbs(socket) && !hasControl(socket):
+		d.warnf(kind, field, "%s has no scheme; unix://%s is taken", socket, socket)
+	default:
+		d.faultf(kind, field, "%q must be a socket such as unix:///run/containerd/containerd.sock", printable(socket))
+	}
+}
+
+func (d *documents) checkTaints(kind, at string, taints []corev1.Taint) {
+	effects := []string{string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute)}
+	seen := make(map[string]bool)
+	for i, t := range taints {
+		p := fmt.Sprintf("%s[%d]", at, i)
+		if errs := validation.IsQualifiedName(t.Key); len(errs) > 0 {
+			d.faultf(kind, p+".key", "%q is no taint key: a name of letters, digits, - _ and ., with a DNS prefix and a slash at most", printable(t.Key))
+		}
+		if errs := validation.IsValidLabelValue(t.Value); len(errs) > 0 {
+			d.faultf(kind, p+".value", "%q is no taint value: at most 63 letters, digits, - _ and .", printable(t.Value))
+		}
+		if !slices.Contains(effects, string(t.Effect)) {
+			d.faultf(kind, p+".effect", "%q is no effect; there are %s%s", printable(string(t.Effect)), strings.Join(effects, ", "), didYouMean(string(t.Effect), effects))
+		}
+		if key := t.Key + ":" + string(t.Effect); seen[key] {
+			d.faultf(kind, p, "has key and effect of another taint in the list")
+		} else {
+			seen[key] = true
+		}
+	}
+}
+
+func (d *documents) checkPullPolicy(kind, path string, policy corev1.PullPolicy) {
+	policies := []string{string(corev1.PullIfNotPresent), string(corev1.PullAlways), string(corev1.PullNever)}
+	if policy != "" && !slices.Contains(policies, string(policy)) {
+		d.faultf(kind, path, "%q is no pull policy; there are %s%s", printable(string(policy)), strings.Join(policies, ", "), didYouMean(string(policy), policies))
+	}
+}
+
+// checkIgnored refuses names beside all: either the one or the others are
+// not meant.
+func (d *documents) checkIgnored(kind, path string, names []string) {
+	low := lowered(names)
+	if slices.Contains(low, "all") && len(low) > 1 {
+		d.faultf(kind, path, "names single checks beside %q; leave out either", "all")
+	}
+	for i, name := range names {
+		d.checkText(kind, fmt.Sprintf("%s[%d]", path, i), name)
+	}
+}
+
+func (d *documents) checkSkipPhases(kind, path string, phases []string) {
+	for i, p := range phases {
+		if p == "" || hasControl(p) {
+			d.faultf(kind, fmt.Sprintf("%s[%d]", path, i), "%q is no name of a phase", printable(p))
+		}
+	}
+}
+
+func (d *documents) checkTimeouts(kind string, t *Timeouts) {
+	for _, f := range timeoutFields(t) {
+		if (*f.value).Duration < 0 {
+			d.faultf(kind, "timeouts."+f.name, "%s is negative", (*f.value).Duration)
+		}
+	}
+}
+
+// checkPositive checks a validity period.
+func (d *documents) checkPositive(path string, p *metav1.Duration) {
+	if p.Duration <= 0 {
+		d.faultf(kindCluster, path, "%s must be more than nothing", p.Duration)
+	}
+}
+
+// checkText refuses control characters, which could forge lines in the files
+// that values end up in.
+func (d *documents) checkText(kind, path, text string) {
+	if hasControl(text) {
+		d.faultf(kind, path, "holds a control character")
+	}
+}
+
+// checkAbsolute checks the path of a file or folder.
+func (d *documents) checkAbsolute(kind, field, file string) {
+	switch {
+	case !path.IsAbs(file):
+		d.faultf(kind, field, "%q must be an absolute path", printable(file))
+	case hasControl(file):
+		d.faultf(kind, field, "holds a control character")
+	case path.Clean(file) == "/":
+		d.faultf(kind, field, "must not be the root folder")
+	}
+}
+
+// subdomainFault says why a name is no DNS subdomain (RFC 1123); empty if it
+// is one.
+func subdomainFault(name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case len(name) > validation.DNS1123SubdomainMaxLength:
+		return fmt.Sprintf("is longer than %d characters", validation.DNS1123SubdomainMaxLength)
+	case len(validation.IsDNS1123Subdomain(name)) == 0:
+		return ""
+	case len(validation.IsDNS1123Subdomain(strings.ToLower(name))) == 0:
+		return "must be in lower case"
+	}
+	return "must consist of the characters a-z, 0-9, - and ., a letter or digit first and last in each part"
+}

@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+var (
+	// A registry, perhaps with a port, and folders in it.
+	repositoryPattern = regexp.MustCompile(`^(\[[0-9a-fA-F:]+\]|[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)(:[0-9]{1,5})?(/[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)*$`)
+	tagPattern        = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	argNamePattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+)
+
+// checkCluster checks a defaulted ClusterConfiguration; its networks and its
+// version have been checked before.
+func (d *documents) checkCluster() {
+	c := d.cluster
+	if e := c.ControlPlaneEndpoint; e != "" {
+		if msg := hostPortFault(e, false); msg != "" {
+			d.faultf(kindCluster, "controlPlaneEndpoint", "%q %s", printable(e), msg)
+		}
+	}
+	d.checkSANs("apiServer.certSANs", c.APIServer.CertSANs)
+	d.checkComponent("apiServer", &c.APIServer.ControlPlaneComponent)
+	d.checkComponent("controllerManager", &c.ControllerManager)
+	d.checkComponent("scheduler", &c.Scheduler)
+	d.checkEtcd()
+	d.checkAbsolute(kindCluster, "certificatesDir", c.CertificatesDir)
+	d.checkRepository("imageRepository", c.ImageRepository)
+	d.checkImage("dns", c.DNS.ImageMeta)
+	d.checkText(kindCluster, "clusterName", c.ClusterName)
+	d.checkFeatureGates()
+	d.checkKeys()
+}
+
+func (d *documents) checkKeys() {
+	c := d.cluster
+	known := []string{string(RSA2048), string(RSA3072), string(RSA4096), string(ECDSAP256), string(ECDSAP384)}
+	if !slices.Contains(known, string(c.EncryptionAlgorithm)) {
+		d.faultf(kindCluster, "encryptionAlgorithm", "%q is not known; there are %s%s", printable(string(c.EncryptionAlgorithm)), strings.Join(known, ", "), didYouMean(string(c.EncryptionAlgorithm), known))
+	}
+	d.checkPositive("certificateValidityPeriod", c.CertificateValidityPeriod)
+	d.checkPositive("caCertificateValidityPeriod", c.CACertificateValidityPeriod)
+	if leaf, ca := c.CertificateValidityPeriod.Duration, c.CACertificateValidityPeriod.Duration; leaf > ca {
+		d.warnf(kindCluster, "certificateValidityPeriod", "%s is longer than caCertificateValidityPeriod, %s; no certificate outlives its CA", leaf, ca)
+	}
+}
+
+func (d *documents) checkFeatureGates() {
+	names := featureGateNames()
+	for _, name := range keysOf(d.cluster.FeatureGates) {
+		if !slices.Contains(names, name) {
+			d.faultf(kindCluster, joinPath("featureGates", printable(name)), "unknown feature gate; known are %s%s", strings.Join(names, ", "), didYouMean(name, names))
+		}
+	}
+	if d.cluster.FeatureGates[PublicKeysECDSA] {
+		d.warnf(kindCluster, "featureGates."+PublicKeysECDSA, "is deprecated; set encryptionAlgorithm to %s", ECDSAP256)
+	}
+}
+
+func (d *documents) checkSANs(at string, names []string) {
+	for i, san := range names {
+		p := fmt.Sprintf("%s[%d]", at, i)
+		if _, err := netip.ParseAddr(san); err == nil {
+			continue
+		}
+		bare, wildcard := strings.CutPrefix(san, "*.")
+		if addressLike(san) {
+			d.faultf(kindCluster, p, "%q is no IP address", printable(san))
+		} else if msg := subdomainFault(strings.ToLower(bare)); msg != "" {
+			what := "is neither an IP address nor a DNS name"
+			if wildcard {
+				what = "is no wildcard DNS name"
+			}
+			d.faultf(kindCluster, p, "%q %s: it %s", printable(san), what, msg)
+		}
+	}
+}
+
+var fourNumbers = regexp.MustCompile(`^[0-9]+(\.[0-9]+){3}$`)
+
+// addressLike finds what was meant as an IPv4 address, such as 010.1.2.3 or
+// 1.2.3.400, but would pass as a name.
+func addressLike(s string) bool { return fourNumbers.MatchString(s) }
+
+func (d *documents) checkComponent(at string, c *ControlPlaneComponent) {
+	d.checkArgs(kindCluster, at+".extraArgs", c.ExtraArgs)
+	d.checkEnvs(at+".extraEnvs", c.ExtraEnvs)
+	seen := make(map[string]bool)
+	for i, v := range c.ExtraVolumes {
+		p := fmt.Sprintf("%s.extraVolumes[%d]", at, i)
+		if len(validation.IsDNS1123Label(v.Name)) > 0 {
+			d.faultf(kindCluster, p+".name", "%q must be at most 63 of the characters a-z, 0-9 and -, a letter or digit first and last", printable(v.Name))
+		}
+		if seen[v.Name] {
+			d.faultf(kindCluster, p+".name", "%q is the name of another volume in the list", printable(v.Name))
+		}
+		seen[v.Name] = true
+		if !path.IsAbs(v.HostPath) || hasControl(v.HostPath) {
+			d.faultf(kindCluster, p+".hostPath", "%q must be an absolute path", printable(v.HostPath))
+		}
+		if !path.IsAbs(v.MountPath) || hasControl(v.MountPath) || strings.Contains(v.MountPath, ":") {
+			d.faultf(kindCluster, p+".mountPath", "%q must be an absolute path without a colon", printable(v.MountPath))
+		}
+		d.checkPathType(p+".pathType", v.PathType)
+	}
+}
+
+func (d *documents) checkPathType(field string, t corev1.HostPathType) {
+	known := []string{
+		string(corev1.HostPathDirectory), string(corev1.HostPathDirectoryOrCreate), string(corev1.HostPathFile),
+		string(corev1.HostPathFileOrCreate), string(corev1.HostPathSocket), string(corev1.HostPathCharDev), string(corev1.HostPathBlockDev),
+	}
+	if t != "" && !slices.Contains(known, string(t)) {
+		d.faultf(kindCluster, field, "%q is not known; there are %s%s", printable(string(t)), strings.Join(known, ", "), didYouMean(string(t), known))
+	}
+}
+
+// checkArgs checks command line flags. Their values may be secret, so no
+// message has one.
+func (d *documents) checkArgs(kind, at string, args []Arg) {
+	for i, a := range args {
+		p := fmt.Sprintf("%s[%d]", at, i)
+		switch {
+		case a.Name == "":
+			d.faultf(kind, p+".name", "is missing: an argument needs a name")
+		case strings.HasPrefix(a.Name, "-"):
+			d.faultf(kind, p+".name", "%q begins with a dash; write the name without dashes", printable(a.Name))
+		case !argNamePattern.MatchString(a.Name):
+			d.faultf(kind, p+".name", "%q is no name of a flag", printable(a.Name))
+		}
+		if hasControl(a.Value) {
+			d.faultf(kind, p+".value", "holds a control character")
+		}
+	}
+}
+
+func (d *documents) checkEnvs(at string, envs []EnvVar) {
+	for i, e := range envs {
+		p := fmt.Sprintf("%s[%d]", at, i)
+		switch {
+		case e.Name == "":
+			d.faultf(kindCluster, p+".name", "is missing: a variable needs a name")
+		case len(validation.IsEnvVarName(e.Name)) > 0:
+			d.faultf(kindCluster, p+".name", "%q is no name of an environment variable", printable(e.Name))
+		}
+		if e.Value != "" && e.ValueFrom != nil {
+			d.faultf(kindCluster, p+".valueFrom", "cannot be given together with value")
+		}
+	}
+}
+
+func (d *documents) checkEtcd() {
+	e := &d.cluster.Etcd
+	if e.Local != nil && e.External != nil {
+		d.faultf(kindCluster, "etcd", "local and external exclude each other")
+	}
+	if l := e.Local; l != nil {
+		d.checkAbsolute(kindCluster, "etcd.local.dataDir", l.DataDir)
+		d.checkImage("etcd.local", l.ImageMeta)
+		d.checkArgs(kindCluster, "etcd.local.extraArgs", l.ExtraArgs)
+		d.checkEnvs("etcd.local.extraEnvs", l.ExtraEnvs)
+		d.checkSANs("etcd.local.serverCertSANs", l.ServerCertSANs)
+		d.checkSANs("etcd.local.peerCertSANs", l.PeerCertSANs)
+	}
+	if x := e.External; x != nil {
+		d.checkExternalEtcd(x)
+	}
+}
+
+// checkExternalEtcd: with certificates every endpoint must be HTTPS, without
+// any may be plain HTTP.
+func (d *documents) checkExternalEtcd(x *ExternalEtcd) {
+	const at = "etcd.external"
+	if len(x.Endpoints) == 0 {
+		d.faultf(kindCluster, at+".endpoints", "is empty; name at least one endpoint such as https://10.0.0.5:2379")
+	}
+	for _, f := range []struct{ name, file string }{{"caFile", x.CAFile}, {"certFile", x.CertFile}, {"keyFile", x.KeyFile}} {
+		if f.file != "" {
+			d.checkAbsolute(kindCluster, at+"."+f.name, f.file)
+		}
+	}
+	if (x.CertFile == "") != (x.KeyFile == "") {
+		d.faultf(kindCluster, at, "certFile and keyFile go together; set both or none")
+	}
+	if x.CertFile != "" && x.CAFile == "" {
+		d.faultf(kindCluster, at+".caFile", "is missing: certFile and keyFile need it")
+	}
+	secure := x.CAFile != "" || x.CertFile != "" || x.KeyFile != ""
+	d.checkEtcdURLs(at+".endpoints", x.Endpoints, secure)
+	if !slices.Equal(x.HTTPEndpoints, x.Endpoints) {
+		d.checkEtcdURLs(at+".httpEndpoints", x.HTTPEndpoints, secure)
+	}
+}
+
+func (d *documents) checkEtcdURLs(at string, endpoints []string, secure bool) {
+	for i, endpoint := range endpoints {
+		p := fmt.Sprintf("%s[%d]", at, i)
+		u, err := url.Parse(endpoint)
+		switch {
+		case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+			d.faultf(kindCluster, p, "must be a URL such as https://10.0.0.5:2379")
+		case u.User != nil:
+			d.faultf(kindCluster, p, "must not hold a user and a password")
+		case secure && u.Scheme != "https":
+			d.faultf(kindCluster, p, "%s must be https, since certificates are given", endpoint)
+		case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
+			d.faultf(kindCluster, p, "%q must end behind the port", printable(endpoint))
+		case hostPortFault(u.Host, false) != "":
+			d.faultf(kindCluster, p, "%q %s", printable(endpoint), hostPortFault(u.Host, false))
+		}
+	}
+}
+
+func (d *documents) checkImage(at string, image ImageMeta) {
+	d.checkRepository(at+".imageRepository", image.ImageRepository)
+	if image.ImageTag != "" && !tagPattern.MatchString(image.ImageTag) {
+		d.faultf(kindCluster, at+".imageTag", "%q is no tag of an image", printable(image.ImageTag))
+	}
+}
+
+func (d *documents) checkRepository(field, repository string) {
+	switch {
+	case repository == "" || repositoryPattern.MatchString(repository):
+	case strings.Contains(repository, "://"):
+		d.faultf(kindCluster, field, "%q must not have a scheme", printable(repository))
+	default:
+		d.faultf(kindCluster, field, "%q is no registry such as registry.example:5000/kubernetes", printable(repository))
+	}
+}

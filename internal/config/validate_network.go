@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxServiceHostBits: the API server keeps a bitmap of a service network, so
+	// it takes at most 20 bits of addresses.
+	maxServiceHostBits = 20
+	// minServiceAddresses: the tenth address is that of the DNS Service.
+	minServiceAddresses = 10
+	// maxNodeBits: the controller manager keeps a bitmap of node networks.
+	maxNodeBits = 16
+)
+
+// network is one network of a list with the place it came from.
+type network struct {
+	path   string
+	text   string
+	prefix netip.Prefix
+}
+
+// checkNetworking checks the networks by themselves and against each other.
+func (d *documents) checkNetworking() {
+	n := &d.cluster.Networking
+	services := d.checkSubnets("networking.serviceSubnet", n.ServiceSubnet)
+	for _, s := range services {
+		d.checkServiceSize(s)
+	}
+	pods := d.checkSubnets("networking.podSubnet", n.PodSubnet)
+	for _, p := range pods {
+		d.checkPodSize(p)
+	}
+	for _, p := range pods {
+		for _, s := range services {
+			if p.prefix.Overlaps(s.prefix) {
+				d.faultf(kindCluster, p.path, "%s overlaps networking.serviceSubnet %s; a Pod and a Service would share addresses", p.text, s.text)
+			}
+		}
+	}
+	if msg := subdomainFault(n.DNSDomain); msg != "" {
+		d.faultf(kindCluster, "networking.dnsDomain", "%q %s", printable(n.DNSDomain), msg)
+	}
+	if len(services) > 0 && len(pods) > 0 && !sharesFamily(services, pods) {
+		d.warnf(kindCluster, "networking.podSubnet", "%s and networking.serviceSubnet %s are of different IP families; Services will not reach Pods", n.PodSubnet, n.ServiceSubnet)
+	}
+}
+
+func sharesFamily(a, b []network) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if x.prefix.Addr().Is4() == y.prefix.Addr().Is4() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkSubnets reads a list of at most one network of each family.
+func (d *documents) checkSubnets(path, list string) []network {
+	var out []network
+	if list == "" {
+		return nil
+	}
+	for text := range strings.SplitSeq(list, ",") {
+		prefix, err := parsePrefix(text)
+		if err != nil {
+			d.faultf(kindCluster, path, "%q %s", printable(text), err)
+			continue
+		}
+		if masked := prefix.Masked(); masked != prefix {
+			d.warnf(kindCluster, path, "%s has bits behind its mask; the network is %s", text, masked)
+			prefix = masked
+		}
+		out = append(out, network{path: path, text: text, prefix: prefix})
+	}
+	if len(out) > 2 || len(out) == 2 && out[0].prefix.Addr().Is4() == out[1].prefix.Addr().Is4() {
+		d.faultf(kindCluster, path, "%q must be one network, or one IPv4 and one IPv6 network", printable(list))
+	}
+	return out
+}
+
+// prefixFault is why some text is no network.
+type prefixFault string
+
+func (f prefixFault) Error() string { return string(f) }
+
+// parsePrefix reads a network strictly: no spaces, no leading zeros (which
+// some programs take for octal), no IPv4 address in IPv6 clothes.
+func parsePrefix(text string) (netip.Prefix, error) {
+	switch prefix, err := netip.ParsePrefix(text); {
+	case strings.TrimSpace(text) == "":
+		return prefix, prefixFault("is empty; an extra comma?")
+	case strings.TrimSpace(text) != text:
+		return prefix, prefixFault("has spaces around it; separate two networks by a comma alone")
+	case !strings.Contains(text, "/"):
+		return prefix, prefixFault("has no mask; a network is written like 10.96.0.0/12 or fd00:10:96::/112")
+	case err != nil && hasLeadingZero(text):
+		return prefix, prefixFault("has a leading zero, which some programs read as octal; write it without")
+	case err != nil:
+		return prefix, prefixFault("is no network; it is written like 10.96.0.0/12 or fd00:10:96::/112")
+	case prefix.Addr().Is4In6():
+		return prefix, prefixFault("is an IPv4 network in IPv6 form; write it as IPv4")
+	default:
+		return prefix, nil
+	}
+}
+
+// hasLeadingZero finds an octet such as 010 or a mask such as /08.
+func hasLeadingZero(text string) bool {
+	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '.' || r == '/' }) {
+		if len(part) > 1 && part[0] == '0' && !strings.Contains(part, ":") {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *documents) checkServiceSize(n network) {
+	hostBits := n.prefix.Addr().BitLen() - n.prefix.Bits()
+	switch {
+	case hostBits > maxServiceHostBits:
+		d.faultf(kindCluster, n.path, "%s is too large; its mask must be at least /%d", n.text, n.prefix.Addr().BitLen()-maxServiceHostBits)
+	case hostBits < 4 && 1<<hostBits < minServiceAddresses:
+		d.faultf(kindCluster, n.path, "%s is too small with %d addresses; at least %d are needed", n.text, 1<<hostBits, minServiceAddresses)
+	}
+	d.checkUsable(n)
+}
+
+// checkPodSize holds a Pod network against the networks that the controller
+// manager cuts from it, one a node.
+func (d *documents) checkPodSize(n network) {
+	d.checkUsable(n)
+	if value, _ := lastArg(d.cluster.ControllerManager.ExtraArgs, "allocate-node-cidrs"); value == "false" {
+		return
+	}
+	mask, flag := d.nodeMask(n.prefix.Addr().Is6())
+	switch bits := n.prefix.Bits(); {
+	case bits > mask:
+		d.faultf(kindCluster, n.path, "%s is smaller than the /%d that each node gets from it; enlarge it or set %s of the controller manager", n.text, mask, flag)
+	case mask-bits > maxNodeBits:
+		d.faultf(kindCluster, n.path, "%s is too large for the /%d that each node gets from it: at most %d bits may lie between; set %s of the controller manager", n.text, mask, maxNodeBits, flag)
+	}
+}
+
+// nodeMask returns the size of each node's Pod network and the argument of
+// the controller manager that sets it.
+func (d *documents) nodeMask(ipv6 bool) (mask int, flag string) {
+	mask, flag = 24, "node-cidr-mask-size-ipv4"
+	if ipv6 {
+		mask, flag = 64, "node-cidr-mask-size-ipv6"
+	}
+	for _, name := range []string{"node-cidr-mask-size", flag} {
+		if value, ok := lastArg(d.cluster.ControllerManager.ExtraArgs, name); ok {
+			if n, err := strconv.Atoi(value); err == nil {
+				mask = n
+			}
+		}
+	}
+	return mask, flag
+}
+
+// lastArg returns the value of an argument; where a name repeats, the
+// component obeys the last.
+func lastArg(args []Arg, name string) (value string, ok bool) {
+	for _, a := range args {
+		if a.Name == name {
+			value, ok = a.Value, true
+		}
+	}
+	return value, ok
+}
+
+// checkUsable refuses networks that mean something else.
+func (d *documents) checkUsable(n network) {
+	for _, reserved := range []struct{ network, what string }{
+		{"127.0.0.0/8", "loopback addresses"}, {"::1/128", "the loopback address"},
+		{"224.0.0.0/4", "multicast addresses"}, {"ff00::/8", "multicast addresses"},
+		{"169.254.0.0/16", "link-local addresses"}, {"fe80::/10", "link-local addresses"},
+		{"0.0.0.0/8", "addresses that mean this host"},
+	} {
+		if netip.MustParsePrefix(reserved.network).Overlaps(n.prefix) {
+			d.faultf(kindCluster, n.path, "%s holds %s", n.text, reserved.what)
+			return
+		}
+	}
+}
+
+// checkAdvertise checks the address of an API server; networks holds what it
+// must not lie in, empty for a document that does not know them.
+func (d *documents) checkAdvertise(kind, path, text string, networks []network) {
+	addr, err := netip.ParseAddr(text)
+	switch {
+	case text == "":
+		d.faultf(kind, path, "is not set, and this host has no default route to take an address from")
+	case err != nil && hasLeadingZero(text):
+		d.faultf(kind, path, "%q has a leading zero, which some programs read as octal; write it without", printable(text))
+	case err != nil:
+		d.faultf(kind, path, "%q is no IP address", printable(text))
+	case addr.Zone() != "" || addr.Is4In6():
+		d.faultf(kind, path, "%q must be a plain IPv4 or IPv6 address", printable(text))
+	case addr.IsUnspecified(), addr.IsLoopback(), addr.IsMulticast(), addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		d.faultf(kind, path, "%s is not an address at which other hosts reach this one", text)
+	default:
+		for _, n := range networks {
+			if n.prefix.Contains(addr) {
+				d.faultf(kind, path, "%s lies in %s %s; the networks of hosts, Pods and Services must not overlap", text, n.path, n.text)
+			}
+		}
+	}
+}
+
+func (d *documents) checkPort(kind, path string, port int32) {
+	if port < 1 || port > 65535 {
+		d.faultf(kind, path, "%d is no port; ports are 1 to 65535", port)
+	}
+}
+
+// clusterNetworks are the valid networks of the cluster. Their faults have
+// been found before.
+func (d *documents) clusterNetworks() []network {
+	var out []network
+	n := &d.cluster.Networking
+	for _, list := range []struct{ path, text string }{
+		{"networking.serviceSubnet", n.ServiceSubnet}, {"networking.podSubnet", n.PodSubnet},
+	} {
+		for text := range strings.SplitSeq(list.text, ",") {
+			if prefix, err := parsePrefix(text); err == nil {
+				out = append(out, network{path: list.path, text: text, prefix: prefix.Masked()})
+			}
+		}
+	}
+	return out
+}
+
+// hostPortFault checks HOST or HOST:PORT; needPort makes the port mandatory.
+func hostPortFault(text string, needPort bool) string {
+	host, port, hasPort := splitHostPort(text)
+	if strings.Contains(text, "://") {
+		return "must be a host and a port, without a scheme"
+	}
+	if _, err := netip.ParseAddr(host); err != nil {
+		if msg := subdomainFault(host); msg != "" {
+			return fmt.Sprintf("has the host %q, which is neither an IP address nor a name: it %s", printable(host), msg)
+		}
+	}
+	if !hasPort {
+		if needPort {
+			return "has no port"
+		}
+		return ""
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Sprintf("has the port %q; ports are 1 to 65535", printable(port))
+	}
+	return ""
+}
+
+// splitHostPort takes apart host, host:port, IPv6, [IPv6] and [IPv6]:port. A
+// colon with nothing behind it counts as no port, as kubeadm has it.
+func splitHostPort(text string) (host, port string, hasPort bool) {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return text, "", false
+	}
+	i := strings.LastIndexByte(text, ':')
+	if i < 0 || strings.HasSuffix(text, "]") {
+		return strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), "", false
+	}
+	host, port = text[:i], text[i+1:]
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		host = host[1 : len(host)-1]
+	}
+	return host, port, port != ""
+}

@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+)
+
+// checkJoin checks a defaulted JoinConfiguration.
+func (d *documents) checkJoin() {
+	c := d.join
+	d.checkAbsolute(kindJoin, "caCertPath", c.CACertPath)
+	d.checkDiscovery(&c.Discovery)
+	if cp := c.ControlPlane; cp != nil {
+		d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", cp.LocalAPIEndpoint.AdvertiseAddress, nil)
+		d.checkPort(kindJoin, "controlPlane.localAPIEndpoint.bindPort", cp.LocalAPIEndpoint.BindPort)
+		d.checkCertificateKey(kindJoin, "controlPlane.certificateKey", cp.CertificateKey)
+	}
+	d.checkTimeouts(kindJoin, c.Timeouts)
+	d.checkSkipPhases(kindJoin, "skipPhases", c.SkipPhases)
+	if c.Patches != nil {
+		d.checkText(kindJoin, "patches.directory", c.Patches.Directory)
+	}
+}
+
+// checkDiscovery: exactly one way of discovery, and a token that is one.
+func (d *documents) checkDiscovery(c *Discovery) {
+	switch {
+	case c.BootstrapToken == nil && c.File == nil:
+		d.faultf(kindJoin, "discovery", "needs bootstrapToken or file")
+	case c.BootstrapToken != nil && c.File != nil:
+		d.faultf(kindJoin, "discovery", "bootstrapToken and file exclude each other")
+	}
+	if t := c.BootstrapToken; t != nil {
+		d.checkTokenDiscovery(t)
+	}
+	if c.File != nil {
+		d.checkFileDiscovery(c.File.KubeConfigPath)
+	}
+	// A copy of the discovery token has been checked under its own name.
+	if c.TLSBootstrapToken != "" && (c.BootstrapToken == nil || c.TLSBootstrapToken != c.BootstrapToken.Token) {
+		d.checkTokenForm(kindJoin, "discovery.tlsBootstrapToken", c.TLSBootstrapToken)
+	}
+}
+
+func (d *documents) checkTokenDiscovery(t *BootstrapTokenDiscovery) {
+	const at = "discovery.bootstrapToken"
+	d.checkTokenForm(kindJoin, at+".token", t.Token)
+	if t.APIServerEndpoint == "" {
+		d.faultf(kindJoin, at+".apiServerEndpoint", "is missing")
+	} else if msg := hostPortFault(t.APIServerEndpoint, true); msg != "" {
+		d.faultf(kindJoin, at+".apiServerEndpoint", "%q %s", printable(t.APIServerEndpoint), msg)
+	}
+	if len(t.CACertHashes) == 0 && !t.UnsafeSkipCAVerification {
+		d.faultf(kindJoin, at+".caCertHashes", "is empty, so that anybody could pose as the cluster; name the CA's hash, or set unsafeSkipCAVerification")
+	}
+	for i, hash := range t.CACertHashes {
+		if !caHashPattern.MatchString(hash) {
+			d.faultf(kindJoin, fmt.Sprintf("%s.caCertHashes[%d]", at, i), "must be sha256: and 64 hexadecimal digits")
+		}
+	}
+}
+
+// checkFileDiscovery checks the form only; whether the file exists is asked
+// on the host that joins.
+func (d *documents) checkFileDiscovery(file string) {
+	const field = "discovery.file.kubeConfigPath"
+	u, err := url.Parse(file)
+	switch {
+	case file == "":
+		d.faultf(kindJoin, field, "is missing")
+	case err == nil && u.Scheme != "" && u.Scheme != "https":
+		d.faultf(kindJoin, field, "must be a file, or a URL with https")
+	case err == nil && u.Scheme == "https" && u.Host == "":
+		d.faultf(kindJoin, field, "is a URL without a host")
+	default:
+		d.checkText(kindJoin, field, file)
+	}
+}
+
+func (d *documents) checkReset() {
+	c := d.reset
+	d.checkAbsolute(kindReset, "certificatesDir", c.CertificatesDir)
+	d.checkIgnored(kindReset, "ignorePreflightErrors", c.IgnorePreflightErrors)
+	d.checkSkipPhases(kindReset, "skipPhases", c.SkipPhases)
+	// The flags of umount2(2).
+	known := []string{"MNT_FORCE", "MNT_DETACH", "MNT_EXPIRE", "UMOUNT_NOFOLLOW"}
+	for i, flag := range c.UnmountFlags {
+		if !slices.Contains(known, flag) {
+			d.faultf(kindReset, fmt.Sprintf("unmountFlags[%d]", i), "%q is not known; there are %s%s", printable(flag), strings.Join(known, ", "), didYouMean(flag, known))
+		}
+	}
+	d.checkTimeouts(kindReset, c.Timeouts)
+}
+
+func (d *documents) checkUpgrade() {
+	c := d.upgrade
+	for _, v := range []struct{ path, version string }{
+		{"apply.kubernetesVersion", c.Apply.KubernetesVersion},
+		{"diff.kubernetesVersion", c.Diff.KubernetesVersion},
+		{"plan.kubernetesVersion", c.Plan.KubernetesVersion},
+	} {
+		if v.version == "" || versionLabel.MatchString(v.version) {
+			continue
+		}
+		if fault := versionFault(v.version); fault != "" {
+			d.faultf(kindUpgrade, v.path, "%q %s", printable(v.version), fault)
+		}
+	}
+	d.checkPullPolicy(kindUpgrade, "apply.imagePullPolicy", c.Apply.ImagePullPolicy)
+	d.checkPullPolicy(kindUpgrade, "node.imagePullPolicy", c.Node.ImagePullPolicy)
+	d.checkIgnored(kindUpgrade, "apply.ignorePreflightErrors", c.Apply.IgnorePreflightErrors)
+	d.checkIgnored(kindUpgrade, "node.ignorePreflightErrors", c.Node.IgnorePreflightErrors)
+	d.checkIgnored(kindUpgrade, "plan.ignorePreflightErrors", c.Plan.IgnorePreflightErrors)
+	d.checkSkipPhases(kindUpgrade, "apply.skipPhases", c.Apply.SkipPhases)
+	d.checkSkipPhases(kindUpgrade, "node.skipPhases", c.Node.SkipPhases)
+	d.checkPatchesDir("apply.patches.directory", c.Apply.Patches)
+	d.checkPatchesDir("node.patches.directory", c.Node.Patches)
+	if c.Diff.DiffContextLines < 0 {
+		d.faultf(kindUpgrade, "diff.contextLines", "%d is negative", c.Diff.DiffContextLines)
+	}
+	d.checkTimeouts(kindUpgrade, c.Timeouts)
+}
+
+func (d *documents) checkPatchesDir(field string, p *Patches) {
+	if p != nil && p.Directory != "" {
+		d.checkAbsolute(kindUpgrade, field, p.Directory)
+	}
+}
+
+// checkComponents warns where the component configurations contradict the
+// ClusterConfiguration. The user's word stands.
+func (d *documents) checkComponents() {
+	d.checkKubelet()
+	if p := d.kubeProxy; p != nil {
+		if pods := d.cluster.Networking.PodSubnet; p.ClusterCIDR != "" && pods != "" && p.ClusterCIDR != pods {
+			d.warnf(kindKubeProxy, "clusterCIDR", "%s differs from networking.podSubnet %s", printable(p.ClusterCIDR), pods)
+		}
+		modes := []string{"iptables", "ipvs", "nftables", "kernelspace"}
+		if p.Mode != "" && !slices.Contains(modes, string(p.Mode)) {
+			d.faultf(kindKubeProxy, "mode", "%q is not known; there are %s%s", printable(string(p.Mode)), strings.Join(modes, ", "), didYouMean(string(p.Mode), modes))
+		}
+		if _, err := netip.ParseAddr(p.BindAddress); p.BindAddress != "" && err != nil {
+			d.faultf(kindKubeProxy, "bindAddress", "%q is no IP address", printable(p.BindAddress))
+		}
+	}
+}
+
+func (d *documents) checkKubelet() {
+	k := d.kubelet
+	if k == nil {
+		return
+	}
+	if manifests := path.Join(DefaultKubernetesDir, "manifests"); k.StaticPodPath != "" && path.Clean(k.StaticPodPath) != manifests {
+		d.warnf(kindKubelet, "staticPodPath", "%s differs from %s, where the control plane's manifests are; it will not start", printable(k.StaticPodPath), manifests)
+	}
+	if domain := d.cluster.Networking.DNSDomain; k.ClusterDomain != "" && k.ClusterDomain != domain {
+		d.warnf(kindKubelet, "clusterDomain", "%s differs from networking.dnsDomain %s", printable(k.ClusterDomain), domain)
+	}
+	if dns := clusterDNS(d.cluster); k.ClusterDNS != nil && len(dns) > 0 && !slices.Equal(k.ClusterDNS, dns) {
+		d.warnf(kindKubelet, "clusterDNS", "%s differs from the address of the DNS Service, %s", printable(strings.Join(k.ClusterDNS, ", ")), dns[0])
+	}
+	if on := k.Authentication.Anonymous.Enabled; on != nil && *on {
+		d.warnf(kindKubelet, "authentication.anonymous.enabled", "lets anybody on the network ask the kubelet")
+	}
+	if mode := string(k.Authorization.Mode); mode != "" && mode != "Webhook" {
+		d.warnf(kindKubelet, "authorization.mode", "%s lets every client of the kubelet do everything", printable(mode))
+	}
+	if p := k.HealthzPort; p != nil && *p != kubeletHealthzPort {
+		d.warnf(kindKubelet, "healthzPort", "%d differs from the usual %d", *p, kubeletHealthzPort)
+	}
+	if o := d.origins[kindKubelet]; o != nil && o.lines["rotateCertificates"] > 0 && !k.RotateCertificates {
+		d.warnf(kindKubelet, "rotateCertificates", "is set to true: without rotation the node is lost when its certificate ends")
+	}
+}

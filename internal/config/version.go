@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+)
+
+// The minor versions of Kubernetes 1 that a control plane may have.
+const (
+	oldestMinor = 35
+	newestMinor = 36
+)
+
+var (
+	exactVersion = regexp.MustCompile(`^v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	versionLabel = regexp.MustCompile(`^(release/)?((stable|latest)(-\d{1,4}(\.\d{1,4})?)?)$`)
+)
+
+// labelDeadline bounds the question for a label: a host without a way out
+// shall not wait for it.
+const labelDeadline = 5 * time.Second
+
+// ResolveLabel asks dl.k8s.io over HTTPS which version a label such as
+// stable-1.36 stands for. It takes at most five seconds.
+func ResolveLabel(ctx context.Context, label string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, labelDeadline)
+	defer cancel()
+	return fetchLabel(ctx, http.DefaultClient, "https://dl.k8s.io/release/"+label+".txt")
+}
+
+func fetchLabel(ctx context.Context, client *http.Client, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", errors.Wrap(err, url)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err // names the URL already
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", errors.Errorf("%s: answers %s", url, resp.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 128))
+	if err != nil {
+		return "", errors.Wrap(err, url)
+	}
+	version := strings.TrimSpace(string(body))
+	if !exactVersion.MatchString(version) {
+		return "", errors.Errorf("%s: the answer is no version", url)
+	}
+	return version, nil
+}
+
+// exact turns the user's kubernetesVersion into one of the form v1.2.3.
+// Labels are resolved; where that fails, the built-in default is taken with a
+// warning. Faults are added to d.
+func (d *documents) exact(ctx context.Context, opts Options) string {
+	version := strings.TrimSpace(d.cluster.KubernetesVersion)
+	if strings.HasPrefix(version, "ci/") {
+		d.faultf(kindCluster, "kubernetesVersion", "CI builds are not supported; name a release such as %s", DefaultKubernetesVersion)
+		return DefaultKubernetesVersion
+	}
+	if m := versionLabel.FindStringSubmatch(version); m != nil {
+		resolved, err := opts.resolve(ctx, m[2])
+		switch {
+		case err != nil:
+			d.warnf(kindCluster, "kubernetesVersion", "cannot find out what %q stands for, taking %s: %v", version, DefaultKubernetesVersion, err)
+			return DefaultKubernetesVersion
+		case versionFault(resolved) != "":
+			d.faultf(kindCluster, "kubernetesVersion", "%q stands for %s, %s", version, resolved, versionFault(resolved))
+			return DefaultKubernetesVersion
+		}
+		return "v" + strings.TrimPrefix(resolved, "v")
+	}
+	if fault := versionFault(version); fault != "" {
+		d.faultf(kindCluster, "kubernetesVersion", "%q %s", printable(version), fault)
+		return DefaultKubernetesVersion
+	}
+	return "v" + strings.TrimPrefix(version, "v")
+}
+
+// versionFault says why a version cannot be used; empty if it can.
+func versionFault(version string) string {
+	m := exactVersion.FindStringSubmatch(version)
+	if m == nil {
+		return "is neither a version such as " + DefaultKubernetesVersion + " nor a label such as stable-1"
+	}
+	major, _ := strconv.Atoi(m[1])
+	minor, _ := strconv.Atoi(m[2])
+	if major == 1 && minor >= oldestMinor && minor <= newestMinor {
+		return ""
+	}
+	return fmt.Sprintf("is not supported; this program sets up Kubernetes 1.%d and 1.%d", oldestMinor, newestMinor)
+}

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	stderrors "errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// MaxSize is the size in bytes beyond which a configuration is not read.
+const MaxSize = 1 << 20
+
+// Bounds of what is read at all. A real file has some kilobytes, a nesting of
+// eight, and no alias.
+const (
+	maxDepth     = 64
+	maxAliases   = 64
+	maxExpansion = 20_000 // nodes reached through aliases
+	maxDocuments = 64
+)
+
+// document is one YAML document of a source, not yet matched with a type.
+type document struct {
+	root *yaml.Node
+	line int
+}
+
+var yamlErrorLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+
+// parse splits src into its documents, empty ones left out. What cannot be
+// parsed ends the reading with a fault; the documents before it are returned.
+func parse(src *Source, f *findings) []document {
+	if len(src.Data) > MaxSize {
+		f.fault(Fault{File: src.Name, Message: fmt.Sprintf(
+			"is larger than 1 MiB (%d bytes); that is no configuration file", len(src.Data))})
+		return nil
+	}
+	var docs []document
+	dec := yaml.NewDecoder(bytes.NewReader(src.Data))
+	for {
+		var node yaml.Node
+		err := dec.Decode(&node)
+		if stderrors.Is(err, io.EOF) {
+			return docs
+		}
+		if err != nil {
+			f.fault(syntaxFault(src.Name, err))
+			return docs
+		}
+		if len(node.Content) == 0 || node.Content[0].Tag == "!!null" {
+			continue
+		}
+		if len(docs) == maxDocuments {
+			f.fault(Fault{File: src.Name, Line: node.Line, Message: fmt.Sprintf("more than %d documents", maxDocuments)})
+			return docs
+		}
+		docs = append(docs, document{root: node.Content[0], line: node.Content[0].Line})
+	}
+}
+
+// syntaxFault turns an error of the YAML parser into a fault. The parser's
+// words name no values but those of anchors, which are left out.
+func syntaxFault(file string, err error) Fault {
+	fault := Fault{File: file, Message: "is not valid YAML"}
+	m := yamlErrorLine.FindStringSubmatch(err.Error())
+	if m == nil {
+		return fault
+	}
+	fault.Line, _ = strconv.Atoi(m[1])
+	switch {
+	case strings.HasPrefix(m[2], "unknown anchor"):
+		fault.Message += ": an alias names an anchor that does not exist"
+	default:
+		fault.Message += ": " + m[2]
+	}
+	return fault
+}
