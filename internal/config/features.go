@@ -8,18 +8,8 @@ import (
 	"strings"
 )
 
-// The feature gates of kubeadm 1.36.
-const (
-	// NodeLocalCRISocket keeps the runtime's socket in a file of the node
-	// rather than in an annotation of its Node object. On by default.
-	NodeLocalCRISocket = "NodeLocalCRISocket"
-	// PublicKeysECDSA makes ECDSA-P256 keys. Deprecated for
-	// encryptionAlgorithm.
-	PublicKeysECDSA = "PublicKeysECDSA"
-	// RootlessControlPlane runs the control plane's containers as users of
-	// their own.
-	RootlessControlPlane = "RootlessControlPlane"
-)
+// gateECDSA makes ECDSA-P256 keys; encryptionAlgorithm took its place.
+const gateECDSA = "PublicKeysECDSA"
 
 // featureGate is one gate with what holds where the user does not name it.
 type featureGate struct {
@@ -28,11 +18,15 @@ type featureGate struct {
 	remarks string
 }
 
+// featureGates are those of kubeadm 1.36. NodeLocalCRISocket keeps the
+// runtime's socket in a file of the node rather than in an annotation of its
+// Node object; RootlessControlPlane runs the control plane's containers as
+// users of their own.
 func featureGates() []featureGate {
 	return []featureGate{
-		{NodeLocalCRISocket, true, ""},
-		{PublicKeysECDSA, false, ", deprecated"},
-		{RootlessControlPlane, false, ", alpha"},
+		{"NodeLocalCRISocket", true, ""},
+		{gateECDSA, false, ", deprecated"},
+		{"RootlessControlPlane", false, ", alpha"},
 	}
 }
 
@@ -51,17 +45,4 @@ func FeatureGateNames() string {
 		list = append(list, fmt.Sprintf("%s (%t by default%s)", g.name, g.preset, g.remarks))
 	}
 	return strings.Join(list, ", ")
-}
-
-// Feature tells whether a feature gate of the cluster is on.
-func (n *Node) Feature(name string) bool {
-	if on, given := n.Cluster.FeatureGates[name]; given {
-		return on
-	}
-	for _, g := range featureGates() {
-		if g.name == name {
-			return g.preset
-		}
-	}
-	return false
 }

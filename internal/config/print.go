@@ -85,7 +85,7 @@ func (d *documents) complete(ctx context.Context, opts Options) {
 func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
 	d := read(&src)
 	withInit := d.init != nil || d.cluster != nil
-	healthCheckSet := d.healthCheck != nil || d.init != nil && d.init.Timeouts != nil && d.init.Timeouts.ControlPlaneComponentHealthCheck != nil
+	healthCheckSet := d.healthCheckSet()
 	userKubelet, userKubeProxy := copyOf(d.kubelet), copyOf(d.kubeProxy)
 	d.complete(ctx, opts)
 	if len(d.origins) == 0 && len(d.faults) == 0 {
@@ -123,6 +123,15 @@ func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, e
 	}
 	data, err := marshal(out...)
 	return data, d.warnings, err
+}
+
+// healthCheckSet tells whether the file bounds the wait for the control plane.
+func (d *documents) healthCheckSet() bool {
+	if d.init == nil || d.init.Timeouts == nil {
+		return d.healthCheck != nil
+	}
+	limit := d.init.Timeouts.ControlPlaneComponentHealthCheck
+	return d.healthCheck != nil || limit != nil && limit.Duration != 0
 }
 
 func copyOf[T any](p *T) *T {

@@ -65,8 +65,8 @@ func (d *documents) checkFeatureGates() {
 			d.faultf(kindCluster, joinPath("featureGates", printable(name)), "unknown feature gate; known are %s%s", strings.Join(names, ", "), didYouMean(name, names))
 		}
 	}
-	if d.cluster.FeatureGates[PublicKeysECDSA] {
-		d.warnf(kindCluster, "featureGates."+PublicKeysECDSA, "is deprecated; set encryptionAlgorithm to %s", ECDSAP256)
+	if d.cluster.FeatureGates[gateECDSA] {
+		d.warnf(kindCluster, "featureGates."+gateECDSA, "is deprecated; set encryptionAlgorithm to %s", ECDSAP256)
 	}
 }
 
