@@ -28,7 +28,7 @@ func APIServer(n *config.Node, v HostView) *corev1.Pod {
 	return staticPod{
 		name:        APIServerName,
 		annotations: map[string]string{AdvertiseAnnotation: n.LocalEndpoint()},
-		image:       componentImage(n, APIServerName),
+		image:       n.Image(APIServerName),
 		args:        commandLine(apiServerArgs(n), extra.ExtraArgs),
 		env:         environment(v.ProxyEnv, extra.ExtraEnvs),
 		requests:    requests("250m"),

@@ -21,7 +21,7 @@ func ControllerManager(n *config.Node, v HostView) *corev1.Pod {
 	user, groups := v.Users.controllerManager()
 	return staticPod{
 		name:     ControllerManagerName,
-		image:    componentImage(n, ControllerManagerName),
+		image:    n.Image(ControllerManagerName),
 		args:     commandLine(controllerManagerArgs(n, v), extra.ExtraArgs),
 		env:      environment(v.ProxyEnv, extra.ExtraEnvs),
 		requests: requests("200m"),

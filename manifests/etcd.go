@@ -40,7 +40,7 @@ func Etcd(n *config.Node, v HostView, members []Member) *corev1.Pod {
 	return staticPod{
 		name:        EtcdName,
 		annotations: map[string]string{"kubeadm.kubernetes.io/etcd.advertise-client-urls": etcdURL(n.AdvertiseAddress.String(), etcdClientPort)},
-		image:       etcdImage(n),
+		image:       n.Image(EtcdName),
 		args:        commandLine(etcdArgs(n, members), local.ExtraArgs),
 		env:         environment(nil, local.ExtraEnvs),
 		requests: corev1.ResourceList{

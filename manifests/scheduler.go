@@ -27,7 +27,7 @@ func Scheduler(n *config.Node, v HostView) *corev1.Pod {
 	}
 	return staticPod{
 		name:     SchedulerName,
-		image:    componentImage(n, SchedulerName),
+		image:    n.Image(SchedulerName),
 		args:     commandLine(args, extra.ExtraArgs),
 		env:      environment(v.ProxyEnv, extra.ExtraEnvs),
 		requests: requests("100m"),

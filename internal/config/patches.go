@@ -47,8 +47,7 @@ type PatchFile struct {
 	Data []byte
 }
 
-// Patches are what the user wants changed in what Slipway generates. The zero
-// value changes nothing.
+// patch is one change to what Slipway generates.
 type patch struct {
 	file   string
 	line   int
@@ -169,10 +168,9 @@ func patchBody(file, kind string, doc document, out *findings) []byte {
 // operationsProblem says what is wrong with the operations of a JSON patch.
 func operationsProblem(body []byte) string {
 	var operations []struct {
-		Op   string           `json:"op"`
-		Path *string          `json:"path"`
-		From *string          `json:"from"`
-		Any  *json.RawMessage `json:"value"`
+		Op   string  `json:"op"`
+		Path *string `json:"path"`
+		From *string `json:"from"`
 	}
 	if err := json.Unmarshal(body, &operations); err != nil {
 		return "each operation is a mapping with op, path, and value or from (RFC 6902)"

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	tokenapi "k8s.io/cluster-bootstrap/token/api"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+const clusterInfoName = "cluster-info"
+
+// BootstrapRBAC is what nodes that come with a bootstrap token may do: read
+// nodes and cluster-info, ask for a client certificate and get it; and what
+// nodes may do later: renew that certificate. It also lets the API server use
+// the API of kubelets.
+func BootstrapRBAC(*config.Node) []Object {
+	const signing = "system:certificates.k8s.io:certificatesigningrequests:"
+	objs := []Object{
+		clusterRole("kubeadm:get-nodes", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}}),
+		clusterBinding("kubeadm:get-nodes", "kubeadm:get-nodes", group(NodeTokenGroup)),
+		clusterBinding("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", group(NodeTokenGroup)),
+		clusterBinding("kubeadm:node-autoapprove-bootstrap", signing+"nodeclient", group(NodeTokenGroup)),
+		clusterBinding("kubeadm:node-autoapprove-certificate-rotation", signing+"selfnodeclient", group(nodesGroup)),
+		KubeletAPIAdmin(),
+	}
+	return append(objs, readable(metav1.NamespacePublic, "kubeadm:bootstrap-signer-clusterinfo",
+		"configmaps", clusterInfoName, user(anonymousUser))...)
+}
+
+// BootstrapTokenSecret keeps a token in the API. One with a TTL expires that
+// long after now; one without any never does:
+// https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
+func BootstrapTokenSecret(t config.Token, now time.Time) *corev1.Secret {
+	data := map[string][]byte{
+		tokenapi.BootstrapTokenIDKey:     []byte(t.ID),
+		tokenapi.BootstrapTokenSecretKey: []byte(t.Secret.Reveal()),
+	}
+	if t.Description != "" {
+		data[tokenapi.BootstrapTokenDescriptionKey] = []byte(t.Description)
+	}
+	expires := t.Expires
+	if expires.IsZero() && t.TTL > 0 {
+		expires = now.Add(t.TTL)
+	}
+	if !expires.IsZero() {
+		data[tokenapi.BootstrapTokenExpirationKey] = []byte(expires.UTC().Format(time.RFC3339))
+	}
+	for _, usage := range t.Usages {
+		data[tokenapi.BootstrapTokenUsagePrefix+usage] = []byte("true")
+	}
+	if len(t.Groups) > 0 {
+		data[tokenapi.BootstrapTokenExtraGroupsKey] = []byte(strings.Join(t.Groups, ","))
+	}
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Name: tokenapi.BootstrapTokenSecretPrefix + t.ID, Namespace: metav1.NamespaceSystem},
+		Type:       corev1.SecretTypeBootstrapToken,
+		Data:       data,
+	}
+}
+
+// TokenServes tells whether a token Secret's data does at a moment all that t
+// asks for: it has the usages and groups, and has not expired. One that is
+// told to never expire must not expire.
+func TokenServes(data map[string][]byte, t config.Token, at time.Time) bool {
+	for _, usage := range t.Usages {
+		if string(data[tokenapi.BootstrapTokenUsagePrefix+usage]) != "true" {
+			return false
+		}
+	}
+	groups := strings.Split(string(data[tokenapi.BootstrapTokenExtraGroupsKey]), ",")
+	for _, g := range t.Groups {
+		if !slices.Contains(groups, g) {
+			return false
+		}
+	}
+	text := string(data[tokenapi.BootstrapTokenExpirationKey])
+	if text == "" {
+		return true
+	}
+	expires, err := time.Parse(time.RFC3339, text)
+	forever := t.TTL == 0 && t.Expires.IsZero()
+	return err == nil && !forever && expires.After(at)
+}

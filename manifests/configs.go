@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+// configHashAnnotation marks a component's configuration that nobody wrote,
+// so that an upgrade may generate it anew; it holds the SHA-256 of the data:
+// https://kubernetes.io/docs/reference/labels-annotations-taints/#component-config-hash
+const configHashAnnotation = "kubeadm.kubernetes.io/component-config.hash"
+
+// KubeadmConfig keeps the ClusterConfiguration for nodes that join, and lets
+// them read it.
+func KubeadmConfig(n *config.Node) ([]Object, error) {
+	data, err := n.KubeadmConfigYAML()
+	if err != nil {
+		return nil, err
+	}
+	cm := configMap(metav1.NamespaceSystem, "kubeadm-config", map[string]string{"ClusterConfiguration": string(data)})
+	return append([]Object{cm}, readable(metav1.NamespaceSystem, "kubeadm:nodes-kubeadm-config",
+		"configmaps", cm.Name, group(NodeTokenGroup), group(nodesGroup))...), nil
+}
+
+// KubeletConfig keeps the KubeletConfiguration of all nodes, and lets them
+// read it.
+func KubeletConfig(n *config.Node) ([]Object, error) {
+	data, err := n.KubeletYAML()
+	if err != nil {
+		return nil, err
+	}
+	cm := configMap(metav1.NamespaceSystem, "kubelet-config", map[string]string{"kubelet": string(data)})
+	markGenerated(cm, n.KubeletGiven)
+	return append([]Object{cm}, readable(metav1.NamespaceSystem, "kubeadm:kubelet-config",
+		"configmaps", cm.Name, group(nodesGroup), group(NodeTokenGroup))...), nil
+}
+
+// ClusterInfo publishes how the cluster is reached and which CA it has:
+// kubeconfig is a kubeconfig file without users. The controller manager signs
+// it with each bootstrap token. See BootstrapRBAC for who may read it.
+func ClusterInfo(kubeconfig []byte) Object {
+	return configMap(metav1.NamespacePublic, clusterInfoName, map[string]string{"kubeconfig": string(kubeconfig)})
+}
+
+func configMap(namespace, name string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Data:       data,
+	}
+}
+
+// markGenerated annotates a component's configuration unless the user wrote
+// it.
+func markGenerated(cm *corev1.ConfigMap, given bool) {
+	if given {
+		return
+	}
+	hash := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
+		hash.Write([]byte(cm.Data[key]))
+	}
+	cm.Annotations = map[string]string{configHashAnnotation: fmt.Sprintf("sha256:%x", hash.Sum(nil))}
+}

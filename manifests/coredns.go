@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+const (
+	coreDNSName = "coredns"
+	// dnsName is older than CoreDNS; Pods and tools know the Service by it.
+	dnsName = "kube-dns"
+)
+
+// CoreDNS is the addon that resolves the cluster's names. Patches of the
+// target corednsdeployment are applied to its Deployment.
+func CoreDNS(n *config.Node, patches config.PatchSet) ([]Object, error) {
+	deployment, err := patchedDeployment(coreDNSDeployment(n), patches)
+	if err != nil {
+		return nil, err
+	}
+	watch := []string{"list", "watch"}
+	return []Object{
+		deployment,
+		configMap(metav1.NamespaceSystem, coreDNSName, map[string]string{"Corefile": corefile(n.Cluster.Networking.DNSDomain)}),
+		dnsService(n),
+		clusterRole("system:coredns",
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"endpoints", "services", "pods", "namespaces"}, Verbs: watch},
+			rbacv1.PolicyRule{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: watch}),
+		clusterBinding("system:coredns", "system:coredns", account(coreDNSName)),
+		serviceAccount(coreDNSName),
+	}, nil
+}
+
+func patchedDeployment(d *appsv1.Deployment, patches config.PatchSet) (*appsv1.Deployment, error) {
+	data, err := Encode(d)
+	if err != nil {
+		return nil, err
+	}
+	data, err = patches.Apply(config.PatchCoreDNS, data, &appsv1.Deployment{})
+	if err != nil {
+		return nil, err
+	}
+	out := &appsv1.Deployment{}
+	return out, yaml.Unmarshal(data, out)
+}
+
+// corefile configures CoreDNS: https://coredns.io/manual/toc/#configuration
+// Answers for the cluster's own domain are not cached, for they change with
+// every Pod.
+func corefile(domain string) string {
+	return `.:53 {
+    errors
+    health {
+       lameduck 5s
+    }
+    ready
+    kubernetes ` + domain + ` in-addr.arpa ip6.arpa {
+       pods insecure
+       fallthrough in-addr.arpa ip6.arpa
+       ttl 30
+    }
+    prometheus :9153
+    forward . /etc/resolv.conf {
+       max_concurrent 1000
+    }
+    cache 30 {
+       disable success ` + domain + `
+       disable denial ` + domain + `
+    }
+    loop
+    reload
+    loadbalance
+}
+`
+}
+
+func dnsService(n *config.Node) Object {
+	port := func(name string, number int32, protocol corev1.Protocol) corev1.ServicePort {
+		return corev1.ServicePort{Name: name, Port: number, Protocol: protocol, TargetPort: intstr.FromInt32(number)}
+	}
+	return &corev1.Service{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      dnsName,
+			Namespace: metav1.NamespaceSystem,
+			Labels: map[string]string{
+				"k8s-app":                       dnsName,
+				"kubernetes.io/cluster-service": "true",
+				"kubernetes.io/name":            "CoreDNS",
+			},
+			Annotations: map[string]string{"prometheus.io/port": "9153", "prometheus.io/scrape": "true"},
+		},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: n.ClusterDNSIPs()[0].String(),
+			Selector:  map[string]string{"k8s-app": dnsName},
+			Ports: []corev1.ServicePort{
+				port("dns", 53, corev1.ProtocolUDP),
+				port("dns-tcp", 53, corev1.ProtocolTCP),
+				port("metrics", 9153, corev1.ProtocolTCP),
+			},
+		},
+	}
+}
+
+func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
+	labels := map[string]string{"k8s-app": dnsName}
+	return &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Name: coreDNSName, Namespace: metav1.NamespaceSystem, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](2),
+			Strategy: appsv1.DeploymentStrategy{
+				Type:          appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt32(1))},
+			},
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					PriorityClassName:  "system-cluster-critical",
+					ServiceAccountName: coreDNSName,
+					Affinity:           apart(labels),
+					Tolerations: []corev1.Toleration{
+						{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
+						{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule},
+					},
+					NodeSelector: map[string]string{corev1.LabelOSStable: "linux"},
+					Containers:   []corev1.Container{coreDNSContainer(n)},
+					DNSPolicy:    corev1.DNSDefault,
+					Volumes: []corev1.Volume{{Name: "config-volume", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+						LocalObjectReference: corev1.LocalObjectReference{Name: coreDNSName},
+						Items:                []corev1.KeyToPath{{Key: "Corefile", Path: "Corefile"}},
+					}}}},
+				},
+			},
+		},
+	}
+}
+
+// apart asks the scheduler to put Pods with these labels on different nodes.
+func apart(labels map[string]string) *corev1.Affinity {
+	var same []metav1.LabelSelectorRequirement
+	for key, value := range labels {
+		same = append(same, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}})
+	}
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+			Weight: 100,
+			PodAffinityTerm: corev1.PodAffinityTerm{
+				LabelSelector: &metav1.LabelSelector{MatchExpressions: same},
+				TopologyKey:   corev1.LabelHostname,
+			},
+		}},
+	}}
+}
+
+func coreDNSContainer(n *config.Node) corev1.Container {
+	port := func(name string, number int32, protocol corev1.Protocol) corev1.ContainerPort {
+		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: protocol}
+	}
+	get := func(path, port string) corev1.ProbeHandler {
+		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(port), Scheme: corev1.URISchemeHTTP}}
+	}
+	return corev1.Container{
+		Name:            coreDNSName,
+		Image:           n.Image(coreDNSName),
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("170Mi")},
+			Requests: corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("100m"),
+				corev1.ResourceMemory: resource.MustParse("70Mi"),
+			},
+		},
+		Args:         []string{"-conf", "/etc/coredns/Corefile"},
+		VolumeMounts: []corev1.VolumeMount{{Name: "config-volume", MountPath: "/etc/coredns", ReadOnly: true}},
+		Ports: []corev1.ContainerPort{
+			port("dns", 53, corev1.ProtocolUDP),
+			port("dns-tcp", 53, corev1.ProtocolTCP),
+			port("metrics", 9153, corev1.ProtocolTCP),
+			port("liveness-probe", 8080, corev1.ProtocolTCP),
+			port("readiness-probe", 8181, corev1.ProtocolTCP),
+		},
+		LivenessProbe: &corev1.Probe{
+			ProbeHandler:        get("/health", "liveness-probe"),
+			InitialDelaySeconds: 60,
+			TimeoutSeconds:      5,
+			SuccessThreshold:    1,
+			FailureThreshold:    5,
+		},
+		ReadinessProbe: &corev1.Probe{ProbeHandler: get("/ready", "readiness-probe")},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr.To(false),
+			Capabilities: &corev1.Capabilities{
+				Add:  []corev1.Capability{"NET_BIND_SERVICE"},
+				Drop: []corev1.Capability{"ALL"},
+			},
+			ReadOnlyRootFilesystem: ptr.To(true),
+		},
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+const (
+	kubeProxyName = "kube-proxy"
+	kubeProxyDir  = "/var/lib/kube-proxy"
+)
+
+// KubeProxy is the addon that makes Services work on every node. Nodes that
+// join may read its ConfigMap.
+func KubeProxy(n *config.Node) ([]Object, error) {
+	data, err := n.KubeProxyYAML()
+	if err != nil {
+		return nil, err
+	}
+	cm := configMap(metav1.NamespaceSystem, kubeProxyName, map[string]string{
+		"config.conf":     strings.TrimSpace(string(data)),
+		"kubeconfig.conf": kubeProxyKubeconfig("https://" + n.Endpoint()),
+	})
+	cm.Labels = map[string]string{"app": kubeProxyName}
+	markGenerated(cm, n.KubeProxyGiven)
+	objs := []Object{
+		serviceAccount(kubeProxyName),
+		clusterBinding("kubeadm:node-proxier", "system:node-proxier", account(kubeProxyName)),
+	}
+	objs = append(objs, readable(metav1.NamespaceSystem, kubeProxyName, "configmaps", kubeProxyName, group(NodeTokenGroup))...)
+	return append(objs, cm, kubeProxyDaemonSet(n)), nil
+}
+
+// kubeProxyKubeconfig identifies kube-proxy by its service account.
+func kubeProxyKubeconfig(server string) string {
+	return `apiVersion: v1
+kind: Config
+clusters:
+- cluster:
+    certificate-authority: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt
+    server: ` + server + `
+  name: default
+contexts:
+- context:
+    cluster: default
+    namespace: default
+    user: default
+  name: default
+current-context: default
+users:
+- name: default
+  user:
+    tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token`
+}
+
+func kubeProxyDaemonSet(n *config.Node) Object {
+	labels := map[string]string{"k8s-app": kubeProxyName}
+	return &appsv1.DaemonSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"},
+		ObjectMeta: metav1.ObjectMeta{Name: kubeProxyName, Namespace: metav1.NamespaceSystem, Labels: labels},
+		Spec: appsv1.DaemonSetSpec{
+			Selector:       &metav1.LabelSelector{MatchLabels: labels},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					PriorityClassName:  "system-node-critical",
+					Containers:         []corev1.Container{kubeProxyContainer(n)},
+					HostNetwork:        true,
+					ServiceAccountName: kubeProxyName,
+					Volumes:            kubeProxyVolumes(),
+					Tolerations:        []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					NodeSelector:       map[string]string{corev1.LabelOSStable: "linux"},
+				},
+			},
+		},
+	}
+}
+
+func kubeProxyContainer(n *config.Node) corev1.Container {
+	return corev1.Container{
+		Name:            kubeProxyName,
+		Image:           n.Image(kubeProxyName),
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Command: []string{
+			"/usr/local/bin/kube-proxy",
+			"--config=" + kubeProxyDir + "/config.conf",
+			"--hostname-override=$(NODE_NAME)",
+		},
+		SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: kubeProxyName, MountPath: kubeProxyDir},
+			{Name: "xtables-lock", MountPath: "/run/xtables.lock"},
+			{Name: "lib-modules", MountPath: "/lib/modules", ReadOnly: true},
+		},
+		Env: []corev1.EnvVar{{
+			Name:      "NODE_NAME",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
+		}},
+	}
+}
+
+func kubeProxyVolumes() []corev1.Volume {
+	host := func(name, path string, kind *corev1.HostPathType) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: kind}}}
+	}
+	return []corev1.Volume{
+		{Name: kubeProxyName, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: kubeProxyName},
+		}}},
+		host("xtables-lock", "/run/xtables.lock", ptr.To(corev1.HostPathFileOrCreate)),
+		host("lib-modules", "/lib/modules", nil),
+	}
+}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/hex"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+const (
+	// CertsTTL is how long the shared certificates stay in the API.
+	CertsTTL = 2 * time.Hour
+
+	certsName         = "kubeadm-certs"
+	certificateKeyLen = 32
+)
+
+// SharedFiles lists what a second control plane node needs of the first: the
+// path of each file by its key in the Secret kube-system/kubeadm-certs.
+func SharedFiles(n *config.Node) map[string]string {
+	pki := func(file string) string { return path.Join(n.Paths.PKI, file) }
+	files := map[string]string{
+		"ca.crt":             pki("ca.crt"),
+		"ca.key":             pki("ca.key"),
+		"front-proxy-ca.crt": pki("front-proxy-ca.crt"),
+		"front-proxy-ca.key": pki("front-proxy-ca.key"),
+		"sa.key":             pki("sa.key"),
+		"sa.pub":             pki("sa.pub"),
+	}
+	e := n.Cluster.Etcd.External
+	if e == nil {
+		files["etcd-ca.crt"] = pki("etcd/ca.crt")
+		files["etcd-ca.key"] = pki("etcd/ca.key")
+		return files
+	}
+	external := map[string]string{
+		"external-etcd-ca.crt": e.CAFile, "external-etcd.crt": e.CertFile, "external-etcd.key": e.KeyFile,
+	}
+	for key, file := range external {
+		if file != "" {
+			files[key] = file
+		}
+	}
+	return files
+}
+
+// CertsOwner is the token that the shared certificates belong to. It lets
+// nobody in; it is there to expire, and the Secret goes with it. Its ID and
+// secret are the caller's, random.
+func CertsOwner(id string, secret config.Secret) config.Token {
+	return config.Token{ID: id, Secret: secret, TTL: CertsTTL, Description: "Proxy for managing TTL for the kubeadm-certs secret"}
+}
+
+// CertsSecret holds the shared certificates, encrypted. The owner is the
+// Secret of CertsOwner as the API has it: the garbage collector goes by its
+// UID, and removes at once what names an owner without one.
+func CertsSecret(encrypted map[string][]byte, owner *corev1.Secret) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      certsName,
+			Namespace: metav1.NamespaceSystem,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "Secret", Name: owner.Name, UID: owner.UID,
+				BlockOwnerDeletion: ptr.To(true), Controller: ptr.To(true),
+			}},
+		},
+		Type: corev1.SecretTypeOpaque,
+		Data: encrypted,
+	}
+}
+
+// CertsRBAC lets nodes that come with a bootstrap token read CertsSecret.
+func CertsRBAC() []Object {
+	return readable(metav1.NamespaceSystem, "kubeadm:kubeadm-certs", "secrets", certsName, group(NodeTokenGroup))
+}
+
+// EncryptCerts encrypts each value with AES-256-GCM under the certificate key
+// (32 bytes as hex): a nonce of 12 bytes from random, then ciphertext and tag.
+func EncryptCerts(files map[string][]byte, key config.Secret, random io.Reader) (map[string][]byte, error) {
+	aead, err := certsCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string][]byte, len(files))
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		nonce := make([]byte, aead.NonceSize())
+		if _, err := io.ReadFull(random, nonce); err != nil {
+			return nil, errors.Wrapf(err, "encrypting %s: random numbers", name)
+		}
+		out[name] = aead.Seal(nonce, nonce, files[name], nil)
+	}
+	return out, nil
+}
+
+// DecryptCerts is the reverse of EncryptCerts. The error names the first value
+// that the key does not open.
+func DecryptCerts(encrypted map[string][]byte, key config.Secret) (map[string][]byte, error) {
+	aead, err := certsCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string][]byte, len(encrypted))
+	for _, name := range slices.Sorted(maps.Keys(encrypted)) {
+		data := encrypted[name]
+		if len(data) < aead.NonceSize()+aead.Overhead() {
+			return nil, errors.Errorf("%s in Secret kube-system/kubeadm-certs is too short to be an encrypted file; upload the certificates again", name)
+		}
+		nonce, sealed := data[:aead.NonceSize()], data[aead.NonceSize():]
+		plain, err := aead.Open(nil, nonce, sealed, nil)
+		if err != nil {
+			return nil, errors.Errorf("%s in Secret kube-system/kubeadm-certs was not encrypted with this certificate key; use the key that the last upload printed, or upload the certificates again", name)
+		}
+		out[name] = plain
+	}
+	return out, nil
+}
+
+// certsCipher never repeats the key in an error.
+func certsCipher(key config.Secret) (cipher.AEAD, error) {
+	raw, err := hex.DecodeString(key.Reveal())
+	if err != nil || len(raw) != certificateKeyLen {
+		return nil, errors.Errorf("the certificate key must be %d bytes, written as %d hexadecimal digits", certificateKeyLen, 2*certificateKeyLen)
+	}
+	block, err := aes.NewCipher(raw)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
