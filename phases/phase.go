@@ -11,11 +11,13 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // Env is all that a phase has: what shall be, and what it may ask and do.
@@ -41,50 +43,101 @@ type Phase struct {
 	// Children run in order. A parent that has Flags can be run as a whole
 	// by its subcommand "all".
 	Children []Phase
+	// SideBySide lets the children run at the same time, each after those of
+	// its siblings that its After names.
+	SideBySide bool
+	After      []string
+	// Manifest returns the objects that an add-on phase installs, for
+	// --print-manifest.
+	Manifest func(env *Env) ([]manifests.Object, error)
 	// Skip returns why the configuration makes this phase unnecessary, or
 	// nothing.
 	Skip func(n *config.Node) (reason string)
 }
 
-// Run executes a workflow in order, leaving out what skip names: NAME or
-// NAME/CHILD. A name that no phase has is an error before anything runs.
-func Run(ctx context.Context, env *Env, workflow []Phase, skip []string) error {
-	if err := knowAll(workflow, skip); err != nil {
-		return err
-	}
-	return run(ctx, env, workflow, "", skip)
+// Options are what a run of a workflow may be told.
+type Options struct {
+	// Skip names the phases to leave out: NAME or NAME/CHILD.
+	Skip []string
+	// Serial runs everything in order, nothing side by side.
+	Serial bool
 }
 
-func run(ctx context.Context, env *Env, workflow []Phase, parent string, skip []string) error {
-	for _, p := range workflow {
-		path := parent + p.Name
-		if reason := p.skipReason(env.Config, path, skip); reason != "" {
-			env.UI.Skip(path, reason)
-			continue
-		}
-		end := env.UI.Start(path)
-		err := ctx.Err()
-		switch {
-		case err != nil:
-		case p.Run != nil:
-			err = p.Run(ctx, env)
-		default:
-			err = run(ctx, env, p.Children, path+"/", skip)
-		}
-		end(err)
-		if err != nil {
-			return inPhase(err, path)
+// Run executes a workflow in order. A name to skip that no phase has is an
+// error before anything runs.
+func Run(ctx context.Context, env *Env, workflow []Phase, opts Options) error {
+	if err := knowAll(workflow, opts.Skip); err != nil {
+		return err
+	}
+	r := runner{env, opts}
+	return r.inOrder(ctx, workflow, "")
+}
+
+type runner struct {
+	env  *Env
+	opts Options
+}
+
+func (r runner) inOrder(ctx context.Context, siblings []Phase, parent string) error {
+	for _, p := range siblings {
+		if err := r.one(ctx, p, parent+p.Name); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (p Phase) skipReason(n *config.Node, path string, skip []string) string {
-	if slices.Contains(skip, path) {
+func (r runner) sideBySide(ctx context.Context, siblings []Phase, parent string) error {
+	done := map[string]chan struct{}{}
+	for _, p := range siblings {
+		done[p.Name] = make(chan struct{})
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, p := range siblings {
+		group.Go(func() error {
+			for _, before := range p.After {
+				select {
+				case <-done[before]:
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+			if err := r.one(ctx, p, parent+p.Name); err != nil {
+				return err
+			}
+			close(done[p.Name])
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (r runner) one(ctx context.Context, p Phase, path string) error {
+	if reason := r.skipReason(p, path); reason != "" {
+		r.env.UI.Skip(path, reason)
+		return nil
+	}
+	end := r.env.UI.Start(path)
+	err := context.Cause(ctx)
+	switch {
+	case err != nil:
+	case p.Run != nil:
+		err = p.Run(ctx, r.env)
+	case p.SideBySide && !r.opts.Serial:
+		err = r.sideBySide(ctx, p.Children, path+"/")
+	default:
+		err = r.inOrder(ctx, p.Children, path+"/")
+	}
+	end(err)
+	return inPhase(err, path)
+}
+
+func (r runner) skipReason(p Phase, path string) string {
+	if slices.Contains(r.opts.Skip, path) {
 		return "--skip-phases"
 	}
 	if p.Skip != nil {
-		return p.Skip(n)
+		return p.Skip(r.env.Config)
 	}
 	return ""
 }
@@ -100,7 +153,7 @@ func (e *phaseError) Unwrap() error { return e.err }
 
 func inPhase(err error, path string) error {
 	var inner *phaseError
-	if errors.As(err, &inner) {
+	if err == nil || errors.As(err, &inner) {
 		return err
 	}
 	return &phaseError{path, err}
@@ -131,4 +184,13 @@ func Paths(workflow []Phase) []string {
 		}
 	}
 	return paths
+}
+
+// Print returns what an add-on phase installs as YAML documents.
+func (p Phase) Print(env *Env) ([]byte, error) {
+	objs, err := p.Manifest(env)
+	if err != nil {
+		return nil, err
+	}
+	return manifests.Print(objs)
 }

@@ -84,3 +84,11 @@ func nthAddress(p netip.Prefix, n int) netip.Addr {
 	}
 	return a
 }
+
+// NodeLocalCRISocket tells whether the kubelet's own instance configuration
+// names the runtime's socket, instead of an annotation of the Node: a feature
+// gate, on unless the user turns it off.
+func (n *Node) NodeLocalCRISocket() bool {
+	on, set := n.Cluster.FeatureGates["NodeLocalCRISocket"]
+	return on || !set
+}

@@ -6,6 +6,7 @@ package ui
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -14,15 +15,19 @@ import (
 // brackets, which is what scripts and logs of such tools are used to.
 type Lines struct {
 	mu       sync.Mutex
+	program  string
 	progress io.Writer
 	results  io.Writer
 	phases   []string
 }
 
 // NewLines writes progress to progress and results to results.
-func NewLines(progress, results io.Writer) *Lines {
-	return &Lines{progress: progress, results: results}
+func NewLines(program string, progress, results io.Writer) *Lines {
+	return &Lines{program: program, progress: progress, results: results}
 }
+
+// Program is the name that this program was called by.
+func (l *Lines) Program() string { return l.program }
 
 // Start opens a phase. Plain lines say nothing of it until it has something
 // to say.
@@ -33,7 +38,7 @@ func (l *Lines) Start(phase string) func(error) {
 	return func(error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.phases = l.phases[:len(l.phases)-1]
+		l.phases = slices.DeleteFunc(l.phases, func(p string) bool { return p == phase })
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ const tick = 100 * time.Millisecond
 // with its time for each that has ended.
 type Terminal struct {
 	mu      sync.Mutex
+	program string
 	out     *os.File
 	results io.Writer
 	spin    *spinner.Spinner
@@ -34,12 +36,15 @@ type running struct {
 
 // NewTerminal shows progress on out, which must be a terminal, and writes
 // results to results.
-func NewTerminal(out *os.File, results io.Writer) *Terminal {
-	t := &Terminal{out: out, results: results}
+func NewTerminal(program string, out *os.File, results io.Writer) *Terminal {
+	t := &Terminal{program: program, out: out, results: results}
 	t.spin = spinner.New(spinner.CharSets[14], tick, spinner.WithWriterFile(out))
 	t.spin.PreUpdate = t.refresh
 	return t
 }
+
+// Program is the name that this program was called by.
+func (t *Terminal) Program() string { return t.program }
 
 // Start opens a phase and shows it as running.
 func (t *Terminal) Start(phase string) func(error) {
@@ -54,7 +59,7 @@ func (t *Terminal) Start(phase string) func(error) {
 func (t *Terminal) end(phase string, since time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.running = t.running[:len(t.running)-1]
+	t.running = slices.DeleteFunc(t.running, func(r running) bool { return r.path == phase })
 	mark := "✓"
 	if err != nil {
 		mark = "✗"

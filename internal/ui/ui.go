@@ -7,6 +7,9 @@ package ui
 
 // UI is what a phase may say.
 type UI interface {
+	// Program is the name that this program was called by; commands that are
+	// shown to the user begin with it.
+	Program() string
 	// Start opens a phase, perhaps inside of another. The function that it
 	// returns ends it with the phase's error.
 	Start(phase string) (end func(err error))

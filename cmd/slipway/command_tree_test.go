@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// later are the peer's commands that Slipway does not have yet.
+var later = []string{"certs", "join", "kubeconfig", "reset", "token", "upgrade"}
+
+// chosen are the defaults that differ from the peer's on purpose; the README
+// lists them.
+var chosen = map[string]string{
+	"kubernetes-version": "v1.36.3", // the peer asks the network for stable-1
+}
+
+// TestCommandTree holds the commands and flags against the peer's.
+func TestCommandTree(t *testing.T) {
+	f, err := os.Open("../../testdata/golden/cli.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	root := newRoot("slipway", streams{})
+	rows := bufio.NewScanner(f)
+	rows.Scan() // the heading
+	checked := 0
+	for rows.Scan() {
+		cells := strings.Split(rows.Text(), "\t")
+		path := strings.Fields(cells[0])
+		if len(path) > 0 && slices.Contains(later, path[0]) {
+			continue
+		}
+		checked++
+		cmd, rest, err := root.Find(path)
+		if err != nil || len(rest) > 0 {
+			t.Errorf("no command %q", cells[0])
+			continue
+		}
+		if cells[1] != "-" {
+			checkFlag(t, cmd, cells)
+		}
+	}
+	if checked < 250 {
+		t.Errorf("%d rows checked only", checked)
+	}
+}
+
+// checkFlag compares a flag with a row: command, flag, shorthand, type, default.
+func checkFlag(t *testing.T, cmd *cobra.Command, row []string) {
+	t.Helper()
+	name := strings.TrimPrefix(row[1], "--")
+	flag := lookup(cmd, name)
+	if flag == nil {
+		t.Errorf("%q has no flag --%s", row[0], name)
+		return
+	}
+	want := row[4]
+	if c, ok := chosen[name]; ok {
+		want = c
+	}
+	got := []string{flag.Shorthand, strings.Replace(flag.Value.Type(), "stringSlice", "strings", 1), plainDefault(flag)}
+	if wanted := []string{row[2], row[3], want}; !slices.Equal(got, wanted) {
+		t.Errorf("%q --%s is %q, want %q", row[0], name, got, wanted)
+	}
+}
+
+func lookup(cmd *cobra.Command, name string) *pflag.Flag {
+	if f := cmd.LocalFlags().Lookup(name); f != nil {
+		return f
+	}
+	return cmd.InheritedFlags().Lookup(name)
+}
+
+// plainDefault writes a default as the table has it: nothing for the zero
+// value of a type.
+func plainDefault(f *pflag.Flag) string {
+	switch f.DefValue {
+	case "[]", "false", "0":
+		return ""
+	}
+	return f.DefValue
+}
+
+// TestEveryCommandHasWords makes sure that help says something of each.
+func TestEveryCommandHasWords(t *testing.T) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.Short == "" {
+			t.Errorf("%q has no summary", cmd.CommandPath())
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%q --%s has no usage", cmd.CommandPath(), f.Name)
+			}
+		})
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(newRoot("slipway", streams{}))
+}

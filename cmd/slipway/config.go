@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+func newConfig(g *globals) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print, check and convert configuration files, list images",
+		RunE:  requireSubcommand,
+	}
+	cmd.PersistentFlags().String("kubeconfig", config.DefaultAdminKubeconfig, "kubeconfig `file` for talking to the cluster")
+	cmd.AddCommand(newConfigPrint(g), newConfigValidate(g), newConfigMigrate(g), newConfigImages(g))
+	return cmd
+}
+
+func newConfigPrint(g *globals) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "print",
+		Short: "Print the default configuration of a command",
+		RunE:  requireSubcommand,
+	}
+	for _, name := range []string{"init", "join", "reset", "upgrade"} {
+		cmd.AddCommand(newPrintDefaults(g, name))
+	}
+	return cmd
+}
+
+func newPrintDefaults(g *globals, name string) *cobra.Command {
+	var components []string
+	cmd := &cobra.Command{
+		Use:   name + "-defaults",
+		Short: "Print the default configuration of " + name + ", with placeholders for what only you know",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			facts, err := printFacts()
+			if err != nil {
+				return err
+			}
+			data, err := config.PrintDefaults(name, components, facts)
+			if err != nil {
+				return err
+			}
+			_, err = g.streams.out.Write(data)
+			return err
+		},
+	}
+	if name == "init" {
+		cmd.Flags().StringSliceVar(&components, "component-configs", nil,
+			"`kinds` of component configurations to print as well: KubeletConfiguration, KubeProxyConfiguration")
+	}
+	return cmd
+}
+
+func printFacts() (config.HostFacts, error) {
+	real := host.New()
+	defer real.Close()
+	name, err := real.Hostname()
+	return config.HostFacts{Hostname: name}, err
+}
+
+func newConfigValidate(g *globals) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Check a configuration file and report every fault in it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			src, err := requiredConfigFile(g, "config", file)
+			if err != nil {
+				return err
+			}
+			opts, err := fileOptions()
+			if err != nil {
+				return err
+			}
+			warnings, err := config.Validate(cmd.Context(), *src, opts)
+			if err != nil {
+				return err
+			}
+			ui := newUI(g)
+			for _, w := range warnings {
+				ui.Warnf("%s", w)
+			}
+			ui.Result("ok")
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "configuration `file`, - for standard input")
+	acceptAPIFlags(cmd, "allow-deprecated-api", "allow-experimental-api")
+	return cmd
+}
+
+func newConfigMigrate(g *globals) *cobra.Command {
+	var from, to string
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Convert a configuration file to the newest version of its API, defaults filled in",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			src, err := requiredConfigFile(g, "old-config", from)
+			if err != nil {
+				return err
+			}
+			opts, err := fileOptions()
+			if err != nil {
+				return err
+			}
+			data, warnings, err := config.Migrate(cmd.Context(), *src, opts)
+			if err != nil {
+				return err
+			}
+			for _, w := range warnings {
+				newUI(g).Warnf("%s", w)
+			}
+			if to == "" {
+				_, err = g.streams.out.Write(data)
+				return err
+			}
+			return writeConfig(to, data)
+		},
+	}
+	cmd.Flags().StringVar(&from, "old-config", "", "configuration `file` to convert, - for standard input")
+	cmd.Flags().StringVar(&to, "new-config", "", "`file` to write; standard output by default")
+	acceptAPIFlags(cmd, "allow-experimental-api")
+	return cmd
+}
+
+// writeConfig writes a configuration, which may hold tokens, for its owner
+// only.
+func writeConfig(path string, data []byte) error {
+	real := host.New()
+	defer real.Close()
+	abs, err := absolute(path)
+	if err != nil {
+		return err
+	}
+	_, err = real.WriteSecret(abs, data)
+	return err
+}
+
+func requiredConfigFile(g *globals, flag, path string) (*config.Source, error) {
+	if path == "" {
+		return nil, errors.Errorf("--%s is needed: the file to read", flag)
+	}
+	return readConfigFile(g, path)
+}
+
+// fileOptions are what loading a file takes from outside when nothing is made
+// of it: placeholders for what the host would say and for secrets.
+func fileOptions() (config.Options, error) {
+	real, facts, err := hostFacts()
+	if err != nil {
+		return config.Options{}, err
+	}
+	real.Close()
+	return loadOptions(facts, false), nil
+}
+
+// acceptAPIFlags accepts flags of the peer that change nothing here: every
+// version of the API that can be read is read.
+func acceptAPIFlags(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.Flags().Bool(name, false, "accepted, and not needed: every version that is known is read")
+	}
+}
+
+func absolute(path string) (string, error) {
+	if len(path) > 0 && path[0] == '/' {
+		return path, nil
+	}
+	dir, err := os.Getwd()
+	return dir + "/" + path, err
+}

@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pkg/errors"
+	"golang.org/x/term"
+	bootstraputil "k8s.io/cluster-bootstrap/token/util"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// parts is what a run works with: the phases' environment, and around it what
+// differs between a run and a dry run. This file is the only one that knows
+// the difference.
+type parts struct {
+	env *phases.Env
+	// begin takes what a run needs for itself, and gives it back by end.
+	begin func() (end func(), err error)
+	// finish shows what the run leaves to show.
+	finish func() error
+	serial bool
+}
+
+func (p *parts) run(ctx context.Context, workflow []phases.Phase, skip []string) error {
+	end, err := p.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := phases.Run(ctx, p.env, workflow, phases.Options{Skip: skip, Serial: p.serial}); err != nil {
+		return err
+	}
+	return p.finish()
+}
+
+func newParts(g *globals, node *config.Node, real *host.Real, dryRun bool) *parts {
+	if dryRun {
+		return dryParts(g, node, real)
+	}
+	env := &phases.Env{
+		Config: node,
+		Host:   real,
+		Cluster: cluster.New(cluster.Options{
+			Kubeconfig: node.Paths.AdminKubeconfig,
+			SuperAdmin: filepath.Join(node.Paths.Kubernetes, "super-admin.conf"),
+			ReadFile:   real.ReadFile,
+			Endpoint:   localEndpoint(node),
+			Timeout:    node.Timeouts.KubernetesAPICall,
+		}),
+		UI: newUI(g),
+	}
+	return &parts{env: env, begin: real.Lock, finish: func() error { return nil }}
+}
+
+// localEndpoint is this node's own API server, which answers before a load
+// balancer sends anything to it. A kubeconfig of the user's own may lead
+// elsewhere, and is followed.
+func localEndpoint(node *config.Node) string {
+	if node.Paths.AdminKubeconfig != config.DefaultAdminKubeconfig {
+		return ""
+	}
+	return node.LocalEndpoint()
+}
+
+// dryParts only records. Its steps run one after another, so that the same
+// input gives the same plan.
+func dryParts(g *globals, node *config.Node, real *host.Real) *parts {
+	plan := &plan{}
+	env := &phases.Env{
+		Config:  node,
+		Host:    host.NewOverlay(real, plan.addHost),
+		Cluster: cluster.NewPlan(plan.addCluster, nil),
+		UI:      planUI{newUI(g)},
+	}
+	return &parts{
+		env:    env,
+		begin:  func() (func(), error) { return func() {}, nil },
+		finish: func() error { return plan.print(g.streams.out) },
+		serial: true,
+	}
+}
+
+// planUI says only what an operator must read: the plan says the rest.
+type planUI struct{ ui.UI }
+
+func (planUI) Printf(string, ...any) {}
+func (planUI) Result(string)         {}
+func (planUI) Skip(string, string)   {}
+
+func newUI(g *globals) ui.UI {
+	if f, ok := g.streams.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return ui.NewTerminal(g.program, f, g.streams.out)
+	}
+	return ui.NewLines(g.program, g.streams.err, g.streams.out)
+}
+
+// hostFacts asks this host for what defaults depend on. What cannot be known
+// stays empty: the configuration may say it.
+func hostFacts() (*host.Real, config.HostFacts, error) {
+	real := host.New()
+	name, err := real.Hostname()
+	if err != nil {
+		return nil, config.HostFacts{}, err
+	}
+	return real, config.HostFacts{
+		Hostname: name,
+		IPv4:     defaultAddress(real, false),
+		IPv6:     defaultAddress(real, true),
+		Sockets:  existing(real, config.KnownSockets()),
+		// Where systemd-resolved runs, it keeps this file.
+		ResolvConf: resolvConf(real),
+	}, nil
+}
+
+func resolvConf(h host.Host) string {
+	if _, err := h.Lstat(config.ResolvedConf); err != nil {
+		return ""
+	}
+	return config.ResolvedConf
+}
+
+func defaultAddress(h host.Host, ipv6 bool) netip.Addr {
+	addr, err := h.DefaultAddress(ipv6)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr
+}
+
+func existing(h host.Host, paths []string) []string {
+	var found []string
+	for _, path := range paths {
+		if info, err := h.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
+// loadOptions are what loading a configuration takes from outside. A dry run
+// gets placeholders for secrets: its plan is the same every time.
+func loadOptions(facts config.HostFacts, dryRun bool) config.Options {
+	o := config.Options{Facts: facts, NewToken: newToken, NewCertificateKey: newCertificateKey, Resolve: config.ResolveLabel, Placeholders: dryRun}
+	if dryRun {
+		o.NewToken = func() (string, string, error) { return "abcdef", "0123456789abcdef", nil }
+		o.NewCertificateKey = func() (string, error) { return strings.Repeat("0", 64), nil }
+	}
+	return o
+}
+
+func newToken() (id, secret string, err error) {
+	token, err := bootstraputil.GenerateBootstrapToken()
+	if err != nil {
+		return "", "", errors.Wrap(err, "generating a bootstrap token")
+	}
+	id, secret, _ = strings.Cut(token, ".")
+	return id, secret, nil
+}
+
+func newCertificateKey() (string, error) {
+	var key [32]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(key[:]), nil
+}

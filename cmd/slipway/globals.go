@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+)
+
+// maxLogLevel is the highest verbosity that the API client's log gets. Above
+// it the client prints bodies of requests, and with them every Secret.
+const maxLogLevel = 7
+
+// globals are the options that every command takes.
+type globals struct {
+	program string
+	streams streams
+
+	rootfs    string
+	verbosity level
+	vmodule   patterns
+}
+
+// level and patterns are klog's two flags.
+type (
+	level    int32
+	patterns string
+)
+
+func (l *level) String() string { return "" }
+func (*level) Type() string     { return "Level" }
+
+func (l *level) Set(text string) error {
+	n, err := strconv.ParseInt(text, 10, 32)
+	*l = level(n)
+	return err
+}
+
+func (p *patterns) String() string { return string(*p) }
+func (*patterns) Type() string     { return "moduleSpec" }
+
+func (p *patterns) Set(text string) error {
+	*p = patterns(text)
+	return nil
+}
+
+func (g *globals) bind(fs *pflag.FlagSet) {
+	fs.StringVar(&g.rootfs, "rootfs", "", "`folder` of a host's root file system to work on instead of /")
+	fs.VarP(&g.verbosity, "v", "v", "how much the API client logs, `0` to 10")
+	fs.Var(&g.vmodule, "vmodule", "log levels of single files, as `pattern=N,...`")
+}
+
+// apply does what the options ask for before a command runs.
+func (g *globals) apply() error {
+	if err := g.chroot(); err != nil {
+		return err
+	}
+	logs := flag.NewFlagSet("log", flag.ContinueOnError)
+	klog.InitFlags(logs)
+	klog.SetOutput(g.streams.err)
+	if err := logs.Set("v", strconv.Itoa(min(int(g.verbosity), maxLogLevel))); err != nil {
+		return err
+	}
+	return errors.Wrap(logs.Set("vmodule", capLevels(string(g.vmodule))), "--vmodule")
+}
+
+func (g *globals) chroot() error {
+	if g.rootfs == "" {
+		return nil
+	}
+	if err := unix.Chroot(g.rootfs); err != nil {
+		return errors.Wrapf(err, "--rootfs %s: cannot make it the root folder; it must exist, and only root may", g.rootfs)
+	}
+	return errors.Wrapf(os.Chdir("/"), "--rootfs %s", g.rootfs)
+}
+
+// capLevels keeps single files below maxLogLevel, too.
+func capLevels(patterns string) string {
+	parts := strings.Split(patterns, ",")
+	for i, part := range parts {
+		name, text, found := strings.Cut(part, "=")
+		if level, err := strconv.Atoi(text); found && err == nil {
+			parts[i] = name + "=" + strconv.Itoa(min(level, maxLogLevel))
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// requireSubcommand makes a command that only groups others say so instead of
+// doing nothing.
+func requireSubcommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return errors.Errorf("%s has no command %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	return cmd.Help()
+}

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/slipway-k8s/slipway/"
+
+// mayImport says what each package of the product may import of ours. Imports
+// run downwards only; docs/architecture.md draws the picture.
+var mayImport = map[string][]string{
+	"internal/config":     {},
+	"internal/ui":         {},
+	"internal/host":       {},
+	"internal/cluster":    {},
+	"certs":               {"internal/config"},
+	"manifests":           {"internal/config"},
+	"kubeletconfig":       {"internal/config"},
+	"internal/kubeconfig": {"internal/config", "certs"},
+	"preflight":           {"internal/config", "internal/host"},
+	"phases": {
+		"certs", "internal/cluster", "internal/config", "internal/host", "internal/kubeconfig", "internal/ui",
+		"kubeletconfig", "manifests", "preflight",
+	},
+	"cmd/slipway": {"internal/cluster", "internal/config", "internal/host", "internal/ui", "phases"},
+}
+
+// onlyIn bans an import outside of the packages that it names.
+var onlyIn = []struct {
+	imported, reason string
+	packages         []string
+}{
+	{"github.com/spf13/cobra", "commands are made in one place", []string{"cmd/slipway"}},
+	{"github.com/coreos/go-systemd/", "only the host's seam talks to systemd, or a dry run would too", []string{"internal/host"}},
+	{"os/exec", "only the host's seam runs programs", []string{"internal/host"}},
+	{"k8s.io/client-go/dynamic", "only the cluster's seam talks to the API, or a dry run would too", []string{"internal/cluster"}},
+	{"k8s.io/client-go/rest", "only the cluster's seam talks to the API, or a dry run would too", []string{"internal/cluster"}},
+	{"k8s.io/client-go/kubernetes", "the typed clientset costs 10 ms and 10 MB at every start", nil},
+	{"k8s.io/kubernetes", "the product stands on published libraries", nil},
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func TestImportsRunDownwards(t *testing.T) {
+	for _, p := range productPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		allowed, known := mayImport[name]
+		if !known {
+			t.Errorf("package %s has no place in the picture: add it to mayImport and to docs/architecture.md", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			ours, isOurs := strings.CutPrefix(imported, module)
+			if isOurs && !slices.Contains(allowed, ours) {
+				t.Errorf("%s imports %s, which it may not", name, ours)
+			}
+		}
+	}
+}
+
+func TestImportsStayInTheirPlace(t *testing.T) {
+	for _, p := range productPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		for _, ban := range onlyIn {
+			for _, imported := range p.Imports {
+				hit := imported == strings.TrimSuffix(ban.imported, "/") || strings.HasPrefix(imported, strings.TrimSuffix(ban.imported, "/")+"/")
+				if hit && !slices.Contains(ban.packages, name) {
+					t.Errorf("%s imports %s: %s", name, imported, ban.reason)
+				}
+			}
+			if len(ban.packages) == 0 && slices.ContainsFunc(p.Deps, func(d string) bool { return d == ban.imported || strings.HasPrefix(d, ban.imported+"/") }) {
+				t.Errorf("%s depends on %s: %s", name, ban.imported, ban.reason)
+			}
+		}
+	}
+}
+
+// productPackages lists the packages of the product, tests and lab left out.
+func productPackages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", module+"...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var list []goPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := dec.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(p.ImportPath, module+"test/") {
+			list = append(list, p)
+		}
+	}
+	if len(list) < len(mayImport)/2 {
+		t.Fatalf("go list found %d packages only", len(list))
+	}
+	return list
+}

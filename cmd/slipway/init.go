@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+func newInit(g *globals) *cobra.Command {
+	o := &initOptions{}
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Make this host the first control plane of a new cluster",
+		Long: "Make this host the first control plane of a new cluster.\n\n" +
+			"The phases, in order (each also alone, as `init phase NAME`):\n" + phaseTree(phases.Init(), "  "),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runInit(cmd, g, o, phases.Init())
+		},
+	}
+	o.bind(cmd.Flags(), initFlagNames)
+	cmd.AddCommand(newInitPhase(g))
+	return cmd
+}
+
+// runInit loads the configuration and runs a workflow, or one phase of it.
+func runInit(cmd *cobra.Command, g *globals, o *initOptions, workflow []phases.Phase) error {
+	o.Given = given(cmd.Flags())
+	node, parts, err := loadInit(cmd.Context(), g, o)
+	if err != nil {
+		return err
+	}
+	return parts.run(cmd.Context(), workflow, node.SkipPhases)
+}
+
+// readConfigFile reads the file of --config, - for standard input.
+func readConfigFile(g *globals, path string) (*config.Source, error) {
+	switch path {
+	case "":
+		return nil, nil
+	case "-":
+		data, err := io.ReadAll(io.LimitReader(g.streams.in, config.MaxSize+1))
+		return &config.Source{Name: "standard input", Data: data}, errors.Wrap(err, "standard input")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Wrap(err, "--config")
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, config.MaxSize+1))
+	return &config.Source{Name: path, Data: data}, errors.Wrapf(err, "--config %s", path)
+}
+
+// loadInit makes the one desired state, and the parts that bring it about.
+func loadInit(ctx context.Context, g *globals, o *initOptions) (*config.Node, *parts, error) {
+	src, err := readConfigFile(g, o.configFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	real, facts, err := hostFacts()
+	if err != nil {
+		return nil, nil, err
+	}
+	node, warnings, err := config.LoadInit(ctx, src, o.InitFlags, loadOptions(facts, o.DryRun))
+	if err != nil {
+		return nil, nil, err
+	}
+	p := newParts(g, node, real, o.DryRun || node.DryRun)
+	for _, w := range warnings {
+		p.env.UI.Warnf("%s", w)
+	}
+	return node, p, nil
+}

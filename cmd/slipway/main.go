@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Slipway turns a Linux host into a Kubernetes node.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(run()) }
+
+// run is main without the exit. Every failure is 1, as scripts expect.
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	program := filepath.Base(os.Args[0])
+	root := newRoot(program, streams{os.Stdin, os.Stdout, os.Stderr})
+	root.SetArgs(os.Args[1:])
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
+		return 1
+	}
+	return 0
+}
+
+// streams are where a command reads and writes.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+func newRoot(program string, s streams) *cobra.Command {
+	g := &globals{program: program, streams: s}
+	root := &cobra.Command{
+		Use:               program,
+		Short:             "Turn a Linux host into a Kubernetes node",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return g.apply() },
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	g.bind(root.PersistentFlags())
+	root.AddCommand(
+		newInit(g),
+		newConfig(g),
+		newCompletion(g),
+		newVersion(g),
+	)
+	return root
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	tokenapi "k8s.io/cluster-bootstrap/token/api"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+func bootstrapToken() Phase {
+	return Phase{
+		Name:    "bootstrap-token",
+		Summary: "Create the tokens and rights with which nodes join",
+		Flags:   []string{"config", "dry-run", "kubeconfig", "skip-token-print"},
+		Run:     runBootstrapToken,
+	}
+}
+
+// runBootstrapToken writes everything that a joining node needs from the API:
+// https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
+func runBootstrapToken(ctx context.Context, env *Env) error {
+	objs, err := tokenSecrets(ctx, env)
+	if err != nil {
+		return err
+	}
+	ca, err := clusterCA(env)
+	if err != nil {
+		return err
+	}
+	info, err := kubeconfig.ClusterInfo("https://"+env.Config.Endpoint(), ca.Bundle())
+	if err != nil {
+		return err
+	}
+	objs = append(objs, manifests.ClusterInfo(info))
+	objs = append(objs, manifests.BootstrapRBAC(env.Config)...)
+	env.UI.Printf("Allowing nodes to join with a bootstrap token, and to renew their certificates")
+	return ensure(ctx, env, objs...)
+}
+
+// clusterCA reads the CA that the whole cluster trusts.
+func clusterCA(env *Env) (certs.Pair, error) { return pairStore{env}.ca(certs.Spec{CA: certs.CA}) }
+
+// tokenSecrets returns the tokens that the API lacks. One that is there with
+// the same secret keeps its time, and one that an earlier run generated serves
+// in place of a newly generated one: the same command again changes nothing.
+func tokenSecrets(ctx context.Context, env *Env) ([]manifests.Object, error) {
+	if err := env.Cluster.EnsureAdmin(ctx); err != nil {
+		return nil, err
+	}
+	var objs []manifests.Object
+	for _, token := range env.Config.BootstrapTokens {
+		usable, err := usableToken(ctx, env, token)
+		if err != nil {
+			return nil, err
+		}
+		if usable.ID != "" {
+			env.UI.Printf("Bootstrap token %s is there already", usable.ID)
+			continue
+		}
+		env.UI.Printf("Creating bootstrap token %s", token.ID)
+		objs = append(objs, manifests.BootstrapTokenSecret(token, env.Host.Now()))
+	}
+	return objs, nil
+}
+
+// enoughLife is how long a token of an earlier run must still live for it to
+// be worth printing in a join command.
+const enoughLife = time.Hour
+
+// usableToken returns the token in the API that does what token asks for, or
+// the zero Token.
+func usableToken(ctx context.Context, env *Env, token config.Token) (config.Token, error) {
+	secrets, err := env.Cluster.Secrets(ctx, "kube-system", "type="+string(corev1.SecretTypeBootstrapToken))
+	if err != nil {
+		return config.Token{}, err
+	}
+	for _, s := range secrets {
+		found := config.Token{ID: string(s.Data[tokenapi.BootstrapTokenIDKey]),
+			Secret: config.NewSecret(string(s.Data[tokenapi.BootstrapTokenSecretKey]))}
+		same := found.ID == token.ID && found.Secret == token.Secret
+		generated := token.Generated && string(s.Data[tokenapi.BootstrapTokenDescriptionKey]) == token.Description
+		if (same || generated) && manifests.TokenServes(s.Data, token, env.Host.Now().Add(enoughLife)) {
+			return found, nil
+		}
+	}
+	return config.Token{}, nil
+}
+
+// joinToken is the token that the join command names: the first that the
+// configuration asks for, as it is in the API.
+func joinToken(ctx context.Context, env *Env) (config.Token, error) {
+	if len(env.Config.BootstrapTokens) == 0 {
+		return config.Token{}, errors.New("the configuration names no bootstrap token, so there is no join command to show")
+	}
+	token := env.Config.BootstrapTokens[0]
+	usable, err := usableToken(ctx, env, token)
+	if err != nil || usable.ID == "" {
+		return token, err
+	}
+	return usable, nil
+}

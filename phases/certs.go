@@ -1,0 +1,275 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"path/filepath"
+	"slices"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+func certificates() Phase {
+	return Phase{
+		Name:    "certs",
+		Summary: "Generate the certificates, keeping those that are there and right",
+		Flags: []string{"apiserver-advertise-address", "apiserver-cert-extra-sans", "cert-dir", "config",
+			"control-plane-endpoint", "dry-run", "kubernetes-version", "service-cidr", "service-dns-domain"},
+		SideBySide: true,
+		Children: []Phase{
+			certificate(certs.CA, "The CA that the whole cluster trusts", ""),
+			certificate("apiserver", "What the API server shows to its clients", certs.CA,
+				"apiserver-advertise-address", "apiserver-cert-extra-sans", "control-plane-endpoint", "service-cidr", "service-dns-domain"),
+			certificate("apiserver-kubelet-client", "What the API server shows to kubelets", certs.CA),
+			certificate(certs.FrontProxyCA, "The CA of the extension API servers' front proxy", ""),
+			certificate("front-proxy-client", "What the front proxy shows to extension API servers", certs.FrontProxyCA),
+			certificate(certs.EtcdCA, "The CA of etcd's members and clients", ""),
+			certificate("etcd-server", "What etcd shows to its clients", certs.EtcdCA),
+			certificate("etcd-peer", "What etcd's members show to each other", certs.EtcdCA),
+			certificate("etcd-healthcheck-client", "What probes show to etcd", certs.EtcdCA),
+			certificate("apiserver-etcd-client", "What the API server shows to etcd", certs.EtcdCA),
+			{
+				Name:    "sa",
+				Summary: "The key pair that signs service account tokens",
+				Flags:   []string{"cert-dir", "config", "dry-run", "kubernetes-version"},
+				Run:     runServiceAccountKeys,
+			},
+		},
+	}
+}
+
+// certificate is the phase of one row of the certificate table.
+func certificate(name, summary, after string, flags ...string) Phase {
+	p := Phase{
+		Name:    name,
+		Summary: summary,
+		Flags:   append([]string{"cert-dir", "config", "dry-run", "kubernetes-version"}, flags...),
+		Run:     func(_ context.Context, env *Env) error { return ensureCertificate(env, name) },
+		Skip: func(n *config.Node) string {
+			if _, needed := specOf(n, name); !needed {
+				return "etcd is external, its owner has the certificates"
+			}
+			return ""
+		},
+	}
+	if after != "" {
+		p.After = []string{after}
+	}
+	return p
+}
+
+func specOf(n *config.Node, name string) (certs.Spec, bool) {
+	specs := certs.Specs(n)
+	i := slices.IndexFunc(specs, func(s certs.Spec) bool { return s.Name == name })
+	if i < 0 {
+		return certs.Spec{}, false
+	}
+	return specs[i], true
+}
+
+// ensureCertificate keeps a pair that is there and right, refuses one that is
+// wrong, and issues what is missing. The key is written first, so that a run
+// that was cut off in between leaves a key for the next one to certify.
+func ensureCertificate(env *Env, name string) error {
+	spec, _ := specOf(env.Config, name)
+	store := pairStore{env}
+	cert, key, err := store.read(spec)
+	switch {
+	case err != nil:
+		return err
+	case cert != nil:
+		if err := store.check(spec, cert, key); err != nil {
+			return err
+		}
+		env.UI.Printf("Keeping the certificate and key %q", spec.File)
+		return nil
+	}
+	return store.issue(spec, key)
+}
+
+// pairStore is the PKI folder.
+type pairStore struct{ env *Env }
+
+func (s pairStore) paths(spec certs.Spec) (cert, key string) {
+	dir := s.env.Config.Paths.PKI
+	return filepath.Join(dir, spec.CertFile()), filepath.Join(dir, spec.KeyFile())
+}
+
+// read returns nil for what is not there.
+func (s pairStore) read(spec certs.Spec) (cert, key []byte, err error) {
+	certPath, keyPath := s.paths(spec)
+	if cert, err = readIfExists(s.env.Host, certPath); err != nil {
+		return nil, nil, err
+	}
+	key, err = readIfExists(s.env.Host, keyPath)
+	return cert, key, err
+}
+
+// check holds what is there against its row. Only the key of a CA may be kept
+// elsewhere.
+func (s pairStore) check(spec certs.Spec, cert, key []byte) error {
+	certPath, keyPath := s.paths(spec)
+	if key == nil && !spec.IsCA() {
+		return errors.Errorf("%s is there without its key %s; put the key there, or delete the certificate and run the phase again",
+			certPath, keyPath)
+	}
+	pair, err := certs.ParsePair(cert, key)
+	if err != nil {
+		return errors.Wrapf(err, "%s and %s", certPath, keyPath)
+	}
+	if key != nil {
+		if err := narrowMode(s.env, keyPath, key); err != nil {
+			return err
+		}
+	}
+	var issuers []*x509.Certificate
+	if !spec.IsCA() {
+		ca, err := s.ca(spec)
+		if err != nil {
+			return err
+		}
+		issuers = ca.Bundle()
+	}
+	return certs.Check(spec, s.env.Config, pair, issuers, s.env.Host.Now())
+}
+
+// narrowMode takes a given key's wider permissions away; nothing is written
+// where there is nothing to take. In a rootless control plane the keys belong
+// to the components, see applyOwnerships.
+func narrowMode(env *Env, path string, key []byte) error {
+	if manifests.Rootless(env.Config) {
+		return nil
+	}
+	_, err := env.Host.WriteSecret(path, key)
+	return err
+}
+
+// ca reads the pair of spec's issuer.
+func (s pairStore) ca(spec certs.Spec) (certs.Pair, error) {
+	issuer, _ := specOf(s.env.Config, spec.CA)
+	cert, key, err := s.read(issuer)
+	if err != nil {
+		return certs.Pair{}, err
+	}
+	certPath, keyPath := s.paths(issuer)
+	if cert == nil {
+		return certs.Pair{}, errors.Errorf("%s is needed for certificate %q and does not exist; run phase `certs %s` first",
+			certPath, spec.File, issuer.Name)
+	}
+	pair, err := certs.ParsePair(cert, key)
+	return pair, errors.Wrapf(err, "%s and %s", certPath, keyPath)
+}
+
+// issue makes the row's certificate, for the key that is there or a new one.
+func (s pairStore) issue(spec certs.Spec, keyPEM []byte) error {
+	key, err := s.keyFor(spec, keyPEM)
+	if err != nil {
+		return err
+	}
+	n, now := s.env.Config, s.env.Host.Now()
+	var cert *x509.Certificate
+	if spec.IsCA() {
+		cert, err = certs.NewCA(spec, n, key, now, rand.Reader)
+	} else {
+		var ca certs.Pair
+		if ca, err = s.ca(spec); err != nil {
+			return err
+		}
+		cert, err = certs.Issue(spec, n, ca, key, now, rand.Reader)
+	}
+	if err != nil {
+		return err
+	}
+	s.env.UI.Printf("Generating the certificate and key %q", spec.File)
+	return s.write(spec, cert, key)
+}
+
+func (s pairStore) keyFor(spec certs.Spec, keyPEM []byte) (crypto.Signer, error) {
+	if keyPEM == nil {
+		return certs.NewKey(s.env.Config.Cluster.EncryptionAlgorithm, rand.Reader)
+	}
+	_, path := s.paths(spec)
+	key, err := certs.ParseKey(keyPEM)
+	return key, errors.Wrap(err, path)
+}
+
+func (s pairStore) write(spec certs.Spec, cert *x509.Certificate, key crypto.Signer) error {
+	certPath, keyPath := s.paths(spec)
+	keyPEM, err := certs.EncodeKey(key)
+	if err != nil {
+		return err
+	}
+	if err := ensurePKIFolders(s.env, certPath); err != nil {
+		return err
+	}
+	if _, err := s.env.Host.WriteSecret(keyPath, keyPEM); err != nil {
+		return err
+	}
+	_, err = s.env.Host.WriteFile(certPath, certs.EncodeCerts(cert), 0o644)
+	return err
+}
+
+func ensurePKIFolders(env *Env, certPath string) error {
+	if err := env.Host.EnsureDir(env.Config.Paths.PKI, 0o755); err != nil {
+		return err
+	}
+	return env.Host.EnsureDir(filepath.Dir(certPath), 0o755)
+}
+
+// runServiceAccountKeys makes sa.key and, from it, sa.pub.
+func runServiceAccountKeys(_ context.Context, env *Env) error {
+	keyPath := filepath.Join(env.Config.Paths.PKI, "sa.key")
+	pubPath := filepath.Join(env.Config.Paths.PKI, "sa.pub")
+	keyPEM, err := readIfExists(env.Host, keyPath)
+	if err != nil {
+		return err
+	}
+	pub, err := readIfExists(env.Host, pubPath)
+	if err != nil {
+		return err
+	}
+	switch {
+	case keyPEM != nil && pub != nil:
+		env.UI.Printf("Keeping the key pair \"sa\"")
+		return errors.Wrapf(certs.CheckServiceAccountPair(keyPEM, pub), "%s and %s", keyPath, pubPath)
+	case keyPEM == nil && pub != nil:
+		return errors.Errorf("%s is there without its private key %s; put the key there, or delete the public one and run the phase again",
+			pubPath, keyPath)
+	}
+	return writeServiceAccountKeys(env, keyPath, pubPath, keyPEM)
+}
+
+func writeServiceAccountKeys(env *Env, keyPath, pubPath string, keyPEM []byte) error {
+	key, err := certs.ParseKey(keyPEM)
+	if keyPEM == nil {
+		key, err = certs.NewKey(env.Config.Cluster.EncryptionAlgorithm, rand.Reader)
+	}
+	if err != nil {
+		return errors.Wrap(err, keyPath)
+	}
+	env.UI.Printf("Generating the key pair \"sa\"")
+	if keyPEM, err = certs.EncodeKey(key); err != nil {
+		return err
+	}
+	pub, err := certs.EncodePublicKey(key)
+	if err != nil {
+		return err
+	}
+	if err := env.Host.EnsureDir(env.Config.Paths.PKI, 0o755); err != nil {
+		return err
+	}
+	if _, err := env.Host.WriteSecret(keyPath, keyPEM); err != nil {
+		return err
+	}
+	_, err = env.Host.WriteFile(pubPath, pub, 0o600)
+	return err
+}

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+func controlPlane() Phase {
+	common := []string{"cert-dir", "config", "dry-run", "image-repository", "kubernetes-version", "patches"}
+	with := func(more ...string) []string { return append(more, common...) }
+	return Phase{
+		Name:    "control-plane",
+		Summary: "Write the static Pods of the control plane",
+		Flags: with("apiserver-advertise-address", "apiserver-bind-port", "control-plane-endpoint", "feature-gates",
+			"pod-network-cidr", "service-cidr"),
+		Children: []Phase{
+			staticPod("apiserver", manifests.APIServerName, "Write the static Pod of the API server",
+				with("apiserver-advertise-address", "apiserver-bind-port", "control-plane-endpoint", "feature-gates", "service-cidr")),
+			staticPod("controller-manager", manifests.ControllerManagerName, "Write the static Pod of the controller manager",
+				with("pod-network-cidr")),
+			staticPod("scheduler", manifests.SchedulerName, "Write the static Pod of the scheduler", with()),
+		},
+	}
+}
+
+func localEtcd() Phase {
+	return Phase{
+		Name:    "etcd",
+		Summary: "Write the static Pod of the local etcd",
+		Children: []Phase{
+			staticPod("local", manifests.EtcdName, "Write the static Pod of the local etcd",
+				[]string{"cert-dir", "config", "dry-run", "image-repository", "patches"}),
+		},
+		Skip: func(n *config.Node) string {
+			if n.Cluster.Etcd.External != nil {
+				return "etcd is external"
+			}
+			return ""
+		},
+	}
+}
+
+func staticPod(name, component, summary string, flags []string) Phase {
+	return Phase{
+		Name:    name,
+		Summary: summary,
+		Flags:   flags,
+		Run:     func(_ context.Context, env *Env) error { return writeStaticPod(env, component) },
+	}
+}
+
+// writeStaticPod writes the manifest of a component, which the kubelet picks
+// up by itself.
+func writeStaticPod(env *Env, component string) error {
+	if err := ensureAccounts(env); err != nil {
+		return err
+	}
+	view, err := hostView(env)
+	if err != nil {
+		return err
+	}
+	data, err := staticPodYAML(env, component, view)
+	if err != nil {
+		return err
+	}
+	if err := ensureDataDir(env, component); err != nil {
+		return err
+	}
+	if err := applyOwnerships(env); err != nil {
+		return err
+	}
+	path := filepath.Join(env.Config.Paths.Manifests, component+".yaml")
+	if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
+		return err
+	}
+	changed, err := env.Host.WriteFile(path, data, 0o600)
+	if err == nil && changed {
+		env.UI.Printf("Writing static Pod manifest %s", path)
+	}
+	return err
+}
+
+// staticPodYAML is the manifest with the user's patches applied.
+func staticPodYAML(env *Env, component string, view manifests.HostView) ([]byte, error) {
+	data, err := manifests.Encode(newStaticPod(env.Config, component, view))
+	if err != nil {
+		return nil, err
+	}
+	patches, err := readPatches(env)
+	if err != nil {
+		return nil, err
+	}
+	return patches.Apply(component, data, &corev1.Pod{})
+}
+
+// ensureDataDir makes etcd's folder before the kubelet would, whose mode for
+// it is too wide (CIS Kubernetes Benchmark 1.1.11).
+func ensureDataDir(env *Env, component string) error {
+	if component != manifests.EtcdName {
+		return nil
+	}
+	return env.Host.EnsureDir(env.Config.Cluster.Etcd.Local.DataDir, 0o700)
+}
+
+func newStaticPod(n *config.Node, component string, view manifests.HostView) *corev1.Pod {
+	switch component {
+	case manifests.EtcdName:
+		return manifests.Etcd(n, view, nil)
+	case manifests.APIServerName:
+		return manifests.APIServer(n, view)
+	case manifests.ControllerManagerName:
+		return manifests.ControllerManager(n, view)
+	}
+	return manifests.Scheduler(n, view)
+}
+
+// hostView looks at what the static Pods depend on beyond the configuration.
+func hostView(env *Env) (manifests.HostView, error) {
+	users, err := rootlessNumbers(env)
+	if err != nil {
+		return manifests.HostView{}, err
+	}
+	view := manifests.HostView{ProxyEnv: manifests.ProxyEnv(env.Host.Environ()), Users: users}
+	for _, dir := range manifests.CertDirs() {
+		if _, err := env.Host.ReadDir(dir); err == nil {
+			view.CertDirs = append(view.CertDirs, dir)
+		}
+	}
+	view.ExternalCA, err = externalCA(env)
+	return view, err
+}
+
+// externalCA tells whether the cluster's CA is here without its key.
+func externalCA(env *Env) (bool, error) {
+	spec, _ := specOf(env.Config, certs.CA)
+	cert, key, err := pairStore{env}.read(spec)
+	return cert != nil && key == nil, err
+}

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"bytes"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// file is what a path shall hold.
+type file struct {
+	path string
+	data []byte
+	mode fs.FileMode
+}
+
+func (f file) write(h host.Host) error {
+	_, err := h.WriteFile(f.path, f.data, f.mode)
+	return err
+}
+
+// differing returns those of files that the host does not hold like this.
+func differing(h host.Host, files []file) ([]file, error) {
+	var out []file
+	for _, f := range files {
+		data, err := readIfExists(h, f.path)
+		if err != nil {
+			return nil, err
+		}
+		info, err := h.Lstat(f.path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if info == nil || info.Mode() != f.mode || !bytes.Equal(data, f.data) {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// readIfExists returns nothing for a file that does not exist.
+func readIfExists(h host.Host, path string) ([]byte, error) {
+	data, err := h.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// readPatches reads the user's folder of patches, if there is one.
+func readPatches(env *Env) (config.PatchSet, error) {
+	dir := env.Config.PatchesDir
+	if dir == "" {
+		return config.PatchSet{}, nil
+	}
+	entries, err := env.Host.ReadDir(dir)
+	if err != nil {
+		return config.PatchSet{}, errors.Wrap(err, "patches folder")
+	}
+	var files []config.PatchFile
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		data, err := env.Host.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return config.PatchSet{}, err
+		}
+		files = append(files, config.PatchFile{Name: e.Name(), Data: data})
+	}
+	return config.ParsePatches(files)
+}

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+)
+
+func kubeletFinalize() Phase {
+	flags := []string{"cert-dir", "config", "dry-run"}
+	return Phase{
+		Name:    "kubelet-finalize",
+		Summary: "Change what the kubelet may only have once the cluster runs",
+		Flags:   flags,
+		Children: []Phase{{
+			Name:    "enable-client-cert-rotation",
+			Summary: "Let the kubelet use the client certificate that it rotates",
+			Flags:   flags,
+			Run:     runEnableClientCertRotation,
+		}},
+	}
+}
+
+// runEnableClientCertRotation points kubelet.conf at the certificate that the
+// kubelet keeps fresh, instead of the embedded one that expires:
+// https://kubernetes.io/docs/tasks/tls/certificate-rotation/
+func runEnableClientCertRotation(ctx context.Context, env *Env) error {
+	n := env.Config
+	if !n.Kubelet.RotateCertificates {
+		env.UI.Printf("The kubelet does not rotate its certificate (rotateCertificates: false), so kubelet.conf stays as it is")
+		return nil
+	}
+	pem := filepath.Join(n.Paths.Kubelet, "pki", "kubelet-client-current.pem")
+	path := filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf")
+	data, err := env.Host.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	rotatable, changed, err := kubeconfig.RotatableKubelet(data, pem)
+	if err != nil {
+		return errors.Wrap(err, path)
+	}
+	if !changed {
+		return nil
+	}
+	if err := waitFile(ctx, env, pem); err != nil {
+		return err
+	}
+	env.UI.Printf("Pointing %s at the client certificate that the kubelet rotates", path)
+	if _, err := env.Host.WriteSecret(path, rotatable); err != nil {
+		return err
+	}
+	return env.Host.RestartUnit(ctx, kubeletUnit)
+}
+
+// waitFile waits for a file that the kubelet writes soon after its start.
+func waitFile(ctx context.Context, env *Env, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.TLSBootstrap)
+	defer cancel()
+	return poll(ctx, func(context.Context) (bool, error) {
+		_, err := env.Host.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, transient(errors.Errorf("the kubelet has not written %s yet", path))
+		}
+		return err == nil, err
+	})
+}

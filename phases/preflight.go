@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+func preflightInit() Phase {
+	return Phase{
+		Name:    "preflight",
+		Summary: "Check that this host can become a control plane, and pull its images",
+		Flags:   []string{"config", "cri-socket", "dry-run", "ignore-preflight-errors", "image-repository"},
+		Run:     runPreflightInit,
+	}
+}
+
+func runPreflightInit(ctx context.Context, env *Env) error {
+	wanted, err := wantedManifests(env)
+	if err != nil {
+		return err
+	}
+	env.UI.Printf("Checking this host")
+	report := preflight.Run(ctx, preflight.Init(env.Config, wanted), env.Host, env.Config.IgnorePreflightErrors)
+	if err := show(env, report); err != nil {
+		return err
+	}
+	return PullImages(ctx, env)
+}
+
+// wantedManifests are the static Pods that this configuration asks for, by
+// path: what the checks take for this tool's own.
+func wantedManifests(env *Env) (map[string][]byte, error) {
+	view, err := hostView(env)
+	if err != nil {
+		return nil, err
+	}
+	components := []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName}
+	if env.Config.Cluster.Etcd.External == nil {
+		components = append(components, manifests.EtcdName)
+	}
+	wanted := map[string][]byte{}
+	for _, c := range components {
+		data, err := staticPodYAML(env, c, view)
+		if err != nil {
+			return nil, err
+		}
+		wanted[filepath.Join(env.Config.Paths.Manifests, c+".yaml")] = data
+	}
+	return wanted, nil
+}
+
+func pullImages(ctx context.Context, env *Env) preflight.Report {
+	n := env.Config
+	env.UI.Printf("Checking the images, and pulling those that are missing")
+	check := preflight.Images(n, n.Images(), env.Host, func(image, state string, took time.Duration) {
+		env.UI.Printf("%s: %s (%.1fs)", image, state, took.Seconds())
+	})
+	return preflight.Run(ctx, []preflight.Check{check}, env.Host, n.IgnorePreflightErrors)
+}
+
+// PullImages pulls the images of the control plane that are missing, as
+// `config images pull` does without a cluster.
+func PullImages(ctx context.Context, env *Env) error { return show(env, pullImages(ctx, env)) }
+
+// show gives a report to the operator and returns its errors.
+func show(env *Env, report preflight.Report) error {
+	for _, f := range report.Notes {
+		env.UI.Printf("%s", f)
+	}
+	for _, f := range report.Warnings {
+		env.UI.Warnf("%s: %s", f.Check, f.Message)
+	}
+	return report.Err()
+}

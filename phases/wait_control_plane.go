@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// pollInterval suits a probe of this host, which takes about a millisecond.
+const pollInterval = 50 * time.Millisecond
+
+func waitControlPlane() Phase {
+	return Phase{
+		Name:    "wait-control-plane",
+		Summary: "Wait until the kubelet and the control plane are healthy",
+		Flags:   []string{},
+		Run:     runWaitControlPlane,
+	}
+}
+
+func runWaitControlPlane(ctx context.Context, env *Env) error {
+	if err := waitKubelet(ctx, env); err != nil {
+		return err
+	}
+	env.UI.Printf("Waiting for the control plane, up to %s", env.Config.Timeouts.ControlPlaneComponentHealthCheck)
+	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.ControlPlaneComponentHealthCheck)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
+		group.Go(func() error { return waitComponent(ctx, env, component) })
+	}
+	return group.Wait()
+}
+
+// waitKubelet waits for the kubelet's own health endpoint, and gives up early
+// when systemd has restarted the kubelet over and over.
+func waitKubelet(ctx context.Context, env *Env) error {
+	cfg := env.Config.Kubelet
+	if cfg.HealthzPort != nil && *cfg.HealthzPort == 0 {
+		env.UI.Printf("The kubelet has no health endpoint (healthzPort: 0), so there is nothing to wait for")
+		return nil
+	}
+	port := int32(10248)
+	if cfg.HealthzPort != nil {
+		port = *cfg.HealthzPort
+	}
+	probe := host.Probe{URL: "http://" + net.JoinHostPort(cfg.HealthzBindAddress, strconv.Itoa(int(port))) + "/healthz"}
+	limit := env.Config.Timeouts.KubeletHealthCheck
+	env.UI.Printf("Waiting for the kubelet at %s, up to %s", probe.URL, limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := poll(ctx, func(ctx context.Context) (done bool, err error) {
+		if err := env.Host.Probe(ctx, probe); err != nil {
+			return false, kubeletHopeless(ctx, env, err)
+		}
+		return true, nil
+	})
+	return errors.WithMessage(err, "the kubelet is not healthy; `journalctl -u kubelet` tells why")
+}
+
+// hopeless is how often systemd may restart the kubelet before its trouble is
+// taken for a lasting one.
+const hopeless = 5
+
+// kubeletHopeless returns the error that ends the wait: cause as one that may
+// pass, or the unit's state if that cannot get better by itself.
+func kubeletHopeless(ctx context.Context, env *Env, cause error) error {
+	unit, err := env.Host.Unit(ctx, kubeletUnit)
+	switch {
+	case err != nil:
+		return transient(cause)
+	case unit.ActiveState == "failed", unit.LoadState != "loaded", unit.Restarts >= hopeless:
+		return errors.Errorf("unit %s is %s (%s), restarted %d times, last result %s",
+			kubeletUnit, unit.ActiveState, unit.SubState, unit.Restarts, unit.Result)
+	}
+	return transient(cause)
+}
+
+// waitComponent asks the endpoint that the component's own static Pod names
+// for its liveness probe, so that extra arguments and patches are heeded.
+func waitComponent(ctx context.Context, env *Env, component string) error {
+	started := env.Host.Now()
+	probe, err := componentProbe(env, component)
+	if err != nil {
+		return err
+	}
+	err = poll(ctx, func(ctx context.Context) (bool, error) {
+		if err := env.Host.Probe(ctx, probe); err != nil {
+			return false, transient(err)
+		}
+		return true, nil
+	})
+	if err != nil {
+		return errors.Wrapf(err, "%s is not healthy at %s; look at its container's log in /var/log/pods", component, probe.URL)
+	}
+	env.UI.Printf("%s is healthy after %.1fs", component, env.Host.Now().Sub(started).Seconds())
+	return nil
+}
+
+func componentProbe(env *Env, component string) (host.Probe, error) {
+	path := filepath.Join(env.Config.Paths.Manifests, component+".yaml")
+	data, err := env.Host.ReadFile(path)
+	if err != nil {
+		return host.Probe{}, err
+	}
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(data, &pod); err != nil {
+		return host.Probe{}, errors.Wrapf(err, "%s is no Pod", path)
+	}
+	if len(pod.Spec.Containers) == 0 || pod.Spec.Containers[0].LivenessProbe == nil ||
+		pod.Spec.Containers[0].LivenessProbe.HTTPGet == nil {
+		return host.Probe{}, errors.Errorf("%s: the first container has no HTTP liveness probe to wait for", path)
+	}
+	return host.Probe{URL: probeURL(pod.Spec.Containers[0])}, nil
+}
+
+func probeURL(c corev1.Container) string {
+	get := c.LivenessProbe.HTTPGet
+	port := get.Port.String()
+	for _, p := range c.Ports {
+		if p.Name == port {
+			port = strconv.Itoa(int(p.ContainerPort))
+		}
+	}
+	scheme := strings.ToLower(string(get.Scheme))
+	if scheme == "" {
+		scheme = "http"
+	}
+	return fmt.Sprintf("%s://%s%s", scheme, net.JoinHostPort(get.Host, port), get.Path)
+}
+
+// transientError marks what poll may see again and again before it succeeds.
+type transientError struct{ error }
+
+func transient(err error) error { return transientError{err} }
+
+// poll calls try until it is done, fails for good, or ctx ends; then the error
+// is the last one that try had.
+func poll(ctx context.Context, try func(context.Context) (done bool, err error)) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	var last error
+	for {
+		done, err := try(ctx)
+		var passing transientError
+		switch {
+		case done:
+			return nil
+		case errors.As(err, &passing):
+			if ctx.Err() == nil || last == nil {
+				last = passing.error
+			}
+		case err != nil:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Wrapf(last, "%v; the last answer", context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}

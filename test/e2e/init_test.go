@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// labSettings are what kubelet and kube-proxy need on a node of the lab, whose
+// kernel is shared and has cgroup v1.
+const labSettings = `---
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cgroupDriver: cgroupfs
+failCgroupV1: false
+failSwapOn: false
+---
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+conntrack: {maxPerCore: 0, min: null}
+`
+
+// document makes a configuration file from the inner lines of its two main
+// documents.
+func document(init, cluster string) string {
+	return fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+nodeRegistration:
+  ignorePreflightErrors: [SystemVerification]
+%s
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+%s
+%s`, init, cluster, labSettings)
+}
+
+const podSubnet = "networking: {podSubnet: 10.244.0.0/16}"
+
+func TestInitDefault(t *testing.T) {
+	m := boot(t, "cp-1")
+	config := document("", podSubnet)
+	before := m.plan(config)
+	m.printsJoinCommand(m.init(config))
+	m.healthy(everything)
+	m.filesHaveReferenceModes()
+	m.keepsPlan(before)
+	m.secondInitChangesNothing(config)
+}
+
+// TestInitEqualsReference makes the cluster that the reference was taken from.
+func TestInitEqualsReference(t *testing.T) {
+	m := boot(t, "cp-1")
+	m.init(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), "--upload-certs")
+	m.healthy(everything)
+	m.objectsEqualReference()
+}
+
+// printsJoinCommand holds what scripts read: the command alone on stdout.
+func (m machine) printsJoinCommand(out string) {
+	m.Helper()
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], "slipway join 192.168.99.11:6443 --token ") ||
+		!strings.HasPrefix(strings.TrimSpace(lines[1]), "--discovery-token-ca-cert-hash sha256:") {
+		m.Errorf("stdout is not just the join command:\n%s", out)
+	}
+}
+
+func TestInitExternalEtcd(t *testing.T) {
+	m := boot(t, "cp-1")
+	m.startExternalEtcd()
+	m.init(document("", podSubnet+`
+etcd:
+  external:
+    endpoints: [https://127.0.0.1:12379]
+    caFile: /etc/external-etcd/ca.crt
+    certFile: /etc/external-etcd/client.crt
+    keyFile: /etc/external-etcd/client.key`))
+	want := everything
+	want.pods = []string{"coredns-", "kube-apiserver-", "kube-controller-manager-", "kube-proxy-", "kube-scheduler-"}
+	m.healthy(want)
+	if out, err := m.try("ls", "/etc/kubernetes/pki/etcd"); err == nil {
+		t.Errorf("there are certificates of a local etcd: %s", out)
+	}
+}
+
+func TestInitECDSAWithShortValidity(t *testing.T) {
+	m := boot(t, "cp-1")
+	m.init(document("", podSubnet+`
+encryptionAlgorithm: ECDSA-P256
+certificateValidityPeriod: 2h0m0s
+caCertificateValidityPeriod: 48h0m0s`))
+	m.healthy(everything)
+	for file, hours := range map[string]float64{"apiserver.crt": 2, "ca.crt": 48, "etcd/server.crt": 2} {
+		cert := m.certificate("/etc/kubernetes/pki/" + file)
+		if cert.PublicKeyAlgorithm.String() != "ECDSA" {
+			t.Errorf("%s has a key of kind %s", file, cert.PublicKeyAlgorithm)
+		}
+		if got := cert.NotAfter.Sub(cert.NotBefore).Hours(); got < hours || got > hours+0.2 {
+			t.Errorf("%s is valid for %.2f hours, want %.0f", file, got, hours)
+		}
+	}
+}
+
+func TestInitPatches(t *testing.T) {
+	m := boot(t, "cp-1")
+	m.must("mkdir", "/root/patches")
+	m.write("/root/patches/kube-scheduler+merge.yaml", "metadata: {labels: {patched: merge}}\n")
+	m.write("/root/patches/kube-apiserver0+strategic.yaml",
+		"spec: {containers: [{name: kube-apiserver, resources: {requests: {cpu: 111m}}}]}\n")
+	m.write("/root/patches/etcd+json.json", `[{"op": "add", "path": "/metadata/labels/patched", "value": "json"}]`)
+	m.write("/root/patches/kubeletconfiguration.yaml", "maxPods: 55\n")
+	m.init(document("patches: {directory: /root/patches}", podSubnet))
+	m.healthy(everything)
+	m.prints("merge", "get", "pod", "-n", "kube-system", "kube-scheduler-cp-1", "-o", "jsonpath={.metadata.labels.patched}")
+	m.prints("json", "get", "pod", "-n", "kube-system", "etcd-cp-1", "-o", "jsonpath={.metadata.labels.patched}")
+	m.prints("111m", "get", "pod", "-n", "kube-system", "kube-apiserver-cp-1", "-o", "jsonpath={.spec.containers[0].resources.requests.cpu}")
+	m.prints("55", "get", "node", "cp-1", "-o", "jsonpath={.status.capacity.pods}")
+}
+
+func TestInitExtraArgs(t *testing.T) {
+	m := boot(t, "cp-1")
+	m.init(document(`  kubeletExtraArgs:
+  - {name: node-labels, value: "lab=one,lab2=two"}
+  - {name: v, value: "3"}`, podSubnet+`
+apiServer:
+  certSANs: [api.lab.example, 192.0.2.7]
+  extraArgs:
+  - {name: profiling, value: "false"}
+  - {name: enable-admission-plugins, value: "NodeRestriction,AlwaysPullImages"}
+  - {name: service-account-issuer, value: "https://issuer.lab.example"}
+  - {name: service-account-issuer, value: "https://kubernetes.default.svc.cluster.local"}
+  extraEnvs:
+  - {name: LAB, value: here}
+controllerManager:
+  extraArgs:
+  - {name: secure-port, value: "10357"}
+scheduler:
+  extraArgs:
+  - {name: v, value: "4"}
+  extraVolumes:
+  - {name: hosts, hostPath: /etc/hosts, mountPath: /etc/lab-hosts, readOnly: true, pathType: File}`))
+	want := everything
+	want.dnsName = "" // AlwaysPullImages has no registry here
+	m.healthy(want)
+	m.prints("one", "get", "node", "cp-1", "-o", "jsonpath={.metadata.labels.lab}")
+	m.prints("here", "get", "pod", "-n", "kube-system", "kube-apiserver-cp-1", "-o", `jsonpath={.spec.containers[0].env[?(@.name=="LAB")].value}`)
+	m.prints("/etc/lab-hosts", "get", "pod", "-n", "kube-system", "kube-scheduler-cp-1", "-o",
+		`jsonpath={.spec.containers[0].volumeMounts[?(@.name=="hosts")].mountPath}`)
+	if cert := m.certificate("/etc/kubernetes/pki/apiserver.crt"); cert.VerifyHostname("api.lab.example") != nil || cert.VerifyHostname("192.0.2.7") != nil {
+		t.Errorf("the API server's certificate lacks a name: %v %v", cert.DNSNames, cert.IPAddresses)
+	}
+}
+
+func TestInitCustomNetworks(t *testing.T) {
+	m := boot(t, "cp-1")
+	m.init(document("", `clusterName: lab
+networking: {podSubnet: 10.99.0.0/16, serviceSubnet: 172.30.0.0/20, dnsDomain: lab.local}
+controlPlaneEndpoint: 192.168.99.11`))
+	want := everything
+	want.dnsName = "probe.default.svc.lab.local"
+	m.healthy(want)
+	m.prints("172.30.0.1", "get", "service", "kubernetes", "-o", "jsonpath={.spec.clusterIP}")
+	m.prints("172.30.0.10", "get", "service", "-n", "kube-system", "kube-dns", "-o", "jsonpath={.spec.clusterIP}")
+	m.prints("10.99.0.0/24", "get", "node", "cp-1", "-o", "jsonpath={.spec.podCIDR}")
+}
+
+func TestInitDisabledAddons(t *testing.T) {
+	m := boot(t, "cp-1")
+	m.init(document("", podSubnet+"\ndns: {disabled: true}\nproxy: {disabled: true}"))
+	m.healthy(expectation{pods: []string{"etcd-", "kube-apiserver-", "kube-controller-manager-", "kube-scheduler-"}})
+}
+
+func TestInitGivenCA(t *testing.T) {
+	m := boot(t, "cp-1")
+	m.must("slipway", "init", "phase", "certs", "ca")
+	before := m.must("cat", "/etc/kubernetes/pki/ca.crt")
+	m.init(document("", podSubnet))
+	m.healthy(everything)
+	if after := m.must("cat", "/etc/kubernetes/pki/ca.crt"); after != before {
+		t.Error("the given CA was replaced")
+	}
+}
+
+func TestInitExternalCA(t *testing.T) {
+	m := boot(t, "cp-1")
+	config := document("", podSubnet)
+	m.write("/root/slipway.yaml", config)
+	m.must("slipway", "init", "phase", "certs", "all", "--config", "/root/slipway.yaml")
+	m.must("slipway", "init", "phase", "kubeconfig", "all", "--config", "/root/slipway.yaml")
+	for _, ca := range []string{"ca", "front-proxy-ca", "etcd/ca"} {
+		m.must("rm", "/etc/kubernetes/pki/"+ca+".key")
+	}
+	m.init(config)
+	m.healthy(everything)
+	if out, err := m.try("ls", "/etc/kubernetes/pki/ca.key"); err == nil {
+		t.Errorf("there is a key of the external CA: %s", out)
+	}
+}
+
+// prints compares what kubectl prints.
+func (m machine) prints(want string, args ...string) {
+	m.Helper()
+	if got := strings.TrimSpace(m.kubectl(args...)); got != want {
+		m.Errorf("kubectl %s prints %q, want %q", strings.Join(args, " "), got, want)
+	}
+}

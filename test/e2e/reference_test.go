@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+const golden = "../../testdata/golden"
+
+// objectsEqualReference holds every object that init leaves in the API against
+// what the peer leaves.
+func (m machine) objectsEqualReference() {
+	m.Helper()
+	files, err := filepath.Glob(golden + "/cluster/*.yaml")
+	if err != nil || len(files) < 30 {
+		m.Fatalf("%d reference objects: %v", len(files), err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			m.Fatal(err)
+		}
+		var want map[string]any
+		if err := yaml.Unmarshal(data, &want); err != nil {
+			m.Fatalf("%s: %v", file, err)
+		}
+		meta := want["metadata"].(map[string]any)
+		args := []string{strings.ToLower(want["kind"].(string)), meta["name"].(string)}
+		if ns, ok := meta["namespace"].(string); ok {
+			args = append(args, "-n", ns)
+		}
+		got := m.get(args...)
+		if diff := cmp.Diff(comparable(want), comparable(got)); diff != "" {
+			m.Errorf("%s differs (-want +got):\n%s", filepath.Base(file), diff)
+		}
+	}
+}
+
+var embeddedCA = regexp.MustCompile(`certificate-authority-data: .*`)
+
+// comparable leaves out what the server fills in and what is random.
+func comparable(obj map[string]any) map[string]any {
+	meta := obj["metadata"].(map[string]any)
+	for _, field := range []string{"creationTimestamp", "generation", "managedFields", "ownerReferences", "resourceVersion", "uid"} {
+		delete(meta, field)
+	}
+	delete(obj, "status")
+	data, _ := obj["data"].(map[string]any)
+	for key, value := range data {
+		text := value.(string)
+		switch {
+		case strings.HasPrefix(key, "jws-kubeconfig-"):
+			delete(data, key)
+			data["jws-kubeconfig-TOKEN"] = "signed"
+		case obj["kind"] == "Secret":
+			data[key] = "encrypted"
+		default:
+			data[key] = embeddedCA.ReplaceAllString(text, "certificate-authority-data: CA")
+		}
+	}
+	return obj
+}
+
+// filesHaveReferenceModes compares the modes of all files with the peer's.
+func (m machine) filesHaveReferenceModes() {
+	m.Helper()
+	f, err := os.Open(golden + "/node/default/modes.tsv")
+	if err != nil {
+		m.Fatal(err)
+	}
+	defer f.Close()
+	var want []string
+	for rows := bufio.NewScanner(f); rows.Scan(); {
+		path, mode, _ := strings.Cut(rows.Text(), "\t")
+		if _, ours, differs := strings.Cut(mode, "(Slipway: "); differs {
+			mode = strings.TrimSuffix(ours, ")")
+		}
+		path = strings.Replace(path, "/kubelet/", "/var/lib/kubelet/", 1)
+		path = strings.Replace(path, "/kubernetes/", "/etc/kubernetes/", 1)
+		want = append(want, path+" "+mode)
+	}
+	var got []string
+	for _, row := range want {
+		path, _, _ := strings.Cut(row, " ")
+		got = append(got, path+" "+strings.TrimSpace(m.must("stat", "-c", "%A", path)))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		m.Errorf("modes differ (-want +got):\n%s", diff)
+	}
+}
+
+// certificate reads a certificate file of the node.
+func (m machine) certificate(path string) *x509.Certificate {
+	m.Helper()
+	block, _ := pem.Decode([]byte(m.must("cat", path)))
+	if block == nil {
+		m.Fatalf("%s is not in PEM form", path)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		m.Fatalf("%s: %v", path, err)
+	}
+	return cert
+}
+
+// plan returns the titles of a dry run's steps that write files.
+func (m machine) plan(config string, more ...string) []string {
+	m.Helper()
+	m.write("/root/slipway.yaml", config)
+	args := append([]string{"slipway", "init", "--dry-run", "--config", "/root/slipway.yaml"}, more...)
+	first, second := m.must(args...), m.must(args...)
+	if first != second {
+		m.Errorf("two dry runs differ:\n%s", cmp.Diff(first, second))
+	}
+	if strings.Contains(first, "PRIVATE KEY") {
+		m.Error("a private key is in the plan")
+	}
+	var writes []string
+	for _, found := range regexp.MustCompile(`(?m)^\d+\. write (\S+) (\d{4})`).FindAllStringSubmatch(first, -1) {
+		writes = append(writes, found[1]+" "+found[2])
+	}
+	if len(writes) < 30 {
+		m.Errorf("the plan writes %d files only", len(writes))
+	}
+	return writes
+}
+
+// keepsPlan makes sure that what the plan said is what is there.
+func (m machine) keepsPlan(writes []string) {
+	m.Helper()
+	for _, w := range writes {
+		path, mode, _ := strings.Cut(w, " ")
+		if got := strings.TrimSpace(m.must("stat", "-c", "%a", path)); "0"+got != mode {
+			m.Errorf("%s has mode %s, and the plan said %s", path, got, mode)
+		}
+	}
+	listed := strings.Fields(m.must("find", "/etc/kubernetes", "-type", "f"))
+	for _, path := range listed {
+		if !strings.Contains(strings.Join(writes, "\n")+"\n", path+" ") {
+			m.Errorf("%s is there, and the plan did not say so", path)
+		}
+	}
+}
+
+// secondInitChangesNothing runs the same command on the running control plane.
+func (m machine) secondInitChangesNothing(config string, more ...string) {
+	m.Helper()
+	before := m.state()
+	m.init(config, more...)
+	if diff := cmp.Diff(before, m.state()); diff != "" {
+		m.Errorf("the second init changed something (-before +after):\n%s", diff)
+	}
+}
+
+// state is everything that a second run must leave alone: files with mode,
+// time and content, when the kubelet started, and the objects' versions.
+func (m machine) state() []string {
+	m.Helper()
+	var lines []string
+	add := func(text string) { lines = append(lines, strings.Split(strings.TrimSpace(text), "\n")...) }
+	for _, dir := range []string{"/etc/kubernetes", "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", "/var/lib/kubelet/kubeadm-flags.env"} {
+		add(m.must("find", dir, "-printf", "%p %M %U %T@\n"))
+	}
+	add(m.must("systemctl", "show", "kubelet", "-p", "ActiveEnterTimestampMonotonic", "-p", "MainPID"))
+	for _, kind := range []string{"configmaps", "secrets", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "serviceaccounts", "daemonsets", "deployments", "services"} {
+		columns := "custom-columns=K:.kind,NS:.metadata.namespace,N:.metadata.name,V:.metadata.resourceVersion"
+		if kind == "daemonsets" || kind == "deployments" { // their status moves by itself
+			columns = strings.Replace(columns, "resourceVersion", "generation", 1)
+		}
+		add(m.kubectl("get", kind, "-A", "--no-headers", "-o", columns))
+	}
+	return lines
+}
+
+// startExternalEtcd runs an etcd beside the cluster, with its own CA.
+func (m machine) startExternalEtcd() {
+	m.Helper()
+	const dir = "/etc/external-etcd"
+	m.write("/root/etcd.yaml", document("", podSubnet))
+	for _, name := range []string{"etcd-ca", "etcd-server", "apiserver-etcd-client"} {
+		m.must("slipway", "init", "phase", "certs", name, "--cert-dir", "/root/etcd-pki")
+	}
+	m.must("mkdir", dir)
+	for from, to := range map[string]string{
+		"etcd/ca.crt": "ca.crt", "etcd/server.crt": "server.crt", "etcd/server.key": "server.key",
+		"apiserver-etcd-client.crt": "client.crt", "apiserver-etcd-client.key": "client.key",
+	} {
+		m.must("cp", "-p", "/root/etcd-pki/"+from, dir+"/"+to)
+	}
+	image := ""
+	for line := range strings.Lines(m.must("ctr", "-n", "k8s.io", "images", "ls", "-q")) {
+		if strings.HasPrefix(line, "registry.k8s.io/etcd:") {
+			image = strings.TrimSpace(line)
+		}
+	}
+	m.must("systemd-run", "--unit=external-etcd", "ctr", "-n", "k8s.io", "run", "--rm", "--net-host",
+		"--mount", fmt.Sprintf("type=bind,src=%s,dst=%s,options=rbind:ro", dir, dir),
+		image, "external-etcd", "/usr/local/bin/etcd", "--data-dir=/data",
+		"--listen-client-urls=https://127.0.0.1:12379", "--advertise-client-urls=https://127.0.0.1:12379",
+		"--listen-peer-urls=http://127.0.0.1:12380", "--client-cert-auth=true",
+		"--trusted-ca-file="+dir+"/ca.crt", "--cert-file="+dir+"/server.crt", "--key-file="+dir+"/server.key")
+}

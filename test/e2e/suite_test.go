@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+// Package e2e runs slipway on real nodes: systemd, containerd, a kubelet, and
+// the control plane that it starts. It needs root and the lab's parts.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// lab is where all tests run, one after another: the machine is small.
+var lab *nodes.Lab
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctx := context.Background()
+	var err error
+	lab, err = nodes.Open(nodes.Options{Name: "e2e", Log: os.Stderr})
+	if err == nil {
+		err = lab.Build(ctx)
+	}
+	if err == nil {
+		err = lab.Down(ctx) // what an interrupted suite left
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "the real-cluster suite cannot run: %v\n", err)
+		return 1
+	}
+	defer func() {
+		if err := lab.Down(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	return m.Run()
+}
+
+// machine is one node with what tests ask of it.
+type machine struct {
+	*testing.T
+	node *nodes.Node
+}
+
+// boot starts a node like a freshly installed one.
+func boot(t *testing.T, name string) machine {
+	t.Helper()
+	started := time.Now()
+	node, err := lab.StartNode(t.Context(), nodes.NodeSpec{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("node %s booted in %.1fs", name, time.Since(started).Seconds())
+	m := machine{t, node}
+	t.Cleanup(func() {
+		if t.Failed() {
+			m.explain()
+		}
+		if err := node.Remove(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// explain prints what one needs to see after a failure.
+func (m machine) explain() {
+	for _, args := range [][]string{
+		{"systemctl", "status", "--no-pager", "kubelet", "containerd"},
+		{"journalctl", "--no-pager", "-u", "kubelet", "-n", "40"},
+		{"ctr", "-n", "k8s.io", "containers", "ls"},
+		{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "pods,nodes", "-A", "-o", "wide"},
+	} {
+		out, _ := m.try(args...)
+		m.Logf("$ %s\n%s", strings.Join(args, " "), out)
+	}
+}
+
+// try runs a command on the node and returns all of its output.
+func (m machine) try(args ...string) (string, error) {
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	err := m.node.Exec(ctx, nodes.Cmd{Args: args, Stdout: &out, Stderr: &out})
+	return out.String(), err
+}
+
+// must runs a command that has to succeed, and returns its standard output.
+func (m machine) must(args ...string) string {
+	m.Helper()
+	var out, errs bytes.Buffer
+	ctx, cancel := context.WithTimeout(m.Context(), 5*time.Minute)
+	defer cancel()
+	if err := m.node.Exec(ctx, nodes.Cmd{Args: args, Stdout: &out, Stderr: &errs}); err != nil {
+		m.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, out.String(), errs.String())
+	}
+	return out.String()
+}
+
+// write puts a file on the node.
+func (m machine) write(path, content string) {
+	m.Helper()
+	if err := m.node.WriteFile(m.Context(), path, []byte(content), 0o600); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// init runs slipway init with a configuration and returns standard output.
+func (m machine) init(config string, more ...string) string {
+	m.Helper()
+	m.write("/root/slipway.yaml", config)
+	started := time.Now()
+	out := m.must(append([]string{"slipway", "init", "--config", "/root/slipway.yaml"}, more...)...)
+	m.Logf("init took %.1fs", time.Since(started).Seconds())
+	return out
+}
+
+// kubectl runs kubectl as administrator.
+func (m machine) kubectl(args ...string) string {
+	m.Helper()
+	return m.must(append([]string{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf"}, args...)...)
+}
+
+// get reads an object into a generic value.
+func (m machine) get(args ...string) map[string]any {
+	m.Helper()
+	var obj map[string]any
+	text := m.kubectl(append([]string{"get", "-o", "json"}, args...)...)
+	if err := json.Unmarshal([]byte(text), &obj); err != nil {
+		m.Fatal(err)
+	}
+	return obj
+}
+
+// eventually waits for a condition, asking it four times a second.
+func (m machine) eventually(what string, limit time.Duration, ok func() error) {
+	m.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			m.Fatalf("%s: not within %s: %v", what, limit, err)
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+}
