@@ -6,6 +6,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"strconv"
 	"strings"
@@ -23,15 +24,13 @@ type decoder struct {
 	lines map[string]int  // of every field that the document names
 	bad   map[string]bool // fields that could not be read
 
-	aliases, expanded int
-	aliasDepth        int
-	stopped           bool // a bound was reached; the rest is not read
+	alias *yaml.Node // the outermost alias on the way to the current node
 }
 
 // decode reads node into the value that into points at. Fields with a fault
 // keep their zero value.
 func (d *decoder) decode(node *yaml.Node, into any) {
-	tree, ok := d.value(node, reflect.TypeOf(into).Elem(), "", 0)
+	tree, ok := d.value(node, reflect.TypeOf(into).Elem(), "")
 	if !ok {
 		return
 	}
@@ -47,19 +46,14 @@ func (d *decoder) decode(node *yaml.Node, into any) {
 
 func (d *decoder) faultf(n *yaml.Node, path, format string, args ...any) {
 	d.bad[path] = true
-	d.out.fault(Fault{File: d.file, Line: n.Line, Field: path, Message: fmt.Sprintf(format, args...)})
+	d.out.fault(Fault{File: d.file, Line: d.line(n), Field: path, Message: fmt.Sprintf(format, args...)})
 }
 
 // value checks n against t and returns what encoding/json can read into t; ok
 // is false where there is nothing to keep.
-func (d *decoder) value(n *yaml.Node, t reflect.Type, path string, depth int) (v any, ok bool) {
-	if !d.within(n, depth) {
-		return nil, false
-	}
+func (d *decoder) value(n *yaml.Node, t reflect.Type, path string) (v any, ok bool) {
 	if n.Kind == yaml.AliasNode {
-		d.aliasDepth++
-		defer func() { d.aliasDepth-- }()
-		return d.value(n.Alias, t, path, depth+1)
+		return d.through(n, t, path)
 	}
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		return nil, true
@@ -68,17 +62,17 @@ func (d *decoder) value(n *yaml.Node, t reflect.Type, path string, depth int) (v
 		t = t.Elem()
 	}
 	if reflect.PointerTo(t).Implements(unmarshaler) {
-		return d.custom(n, t, path, depth)
+		return d.custom(n, t, path)
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		return d.mapping(n, path, depth, structFields(t), nil)
+		return d.mapping(n, path, structFields(t), nil)
 	case reflect.Map:
-		return d.mapping(n, path, depth, nil, t.Elem())
+		return d.mapping(n, path, nil, t.Elem())
 	case reflect.Slice:
-		return d.sequence(n, t.Elem(), path, depth)
+		return d.sequence(n, t.Elem(), path)
 	case reflect.Interface:
-		return d.any(n, path, depth)
+		return d.any(n, path)
 	default:
 		return d.scalar(n, t, path)
 	}
@@ -86,30 +80,25 @@ func (d *decoder) value(n *yaml.Node, t reflect.Type, path string, depth int) (v
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// within holds the bounds against deep nesting and against documents that
-// grow without end through aliases.
-func (d *decoder) within(n *yaml.Node, depth int) bool {
-	if n.Kind == yaml.AliasNode {
-		d.aliases++
+// through reads what an alias stands for. Its fields count as written where
+// the alias is.
+func (d *decoder) through(n *yaml.Node, t reflect.Type, path string) (any, bool) {
+	if d.alias == nil {
+		d.alias = n
+		defer func() { d.alias = nil }()
 	}
-	if d.aliasDepth > 0 {
-		d.expanded++
+	return d.value(n.Alias, t, path)
+}
+
+func (d *decoder) line(n *yaml.Node) int {
+	if d.alias != nil {
+		return d.alias.Line
 	}
-	if !d.stopped {
-		switch {
-		case depth > maxDepth:
-			d.stopped = true
-			d.faultf(n, "", "is nested more than %d deep", maxDepth)
-		case d.aliases > maxAliases || d.expanded > maxExpansion:
-			d.stopped = true
-			d.faultf(n, "", "uses too many YAML aliases; write the values out")
-		}
-	}
-	return !d.stopped
+	return n.Line
 }
 
 // mapping reads a struct (fields is set) or a map (elem is set).
-func (d *decoder) mapping(n *yaml.Node, path string, depth int, fields map[string]reflect.Type, elem reflect.Type) (any, bool) {
+func (d *decoder) mapping(n *yaml.Node, path string, fields map[string]reflect.Type, elem reflect.Type) (any, bool) {
 	if n.Kind != yaml.MappingNode {
 		d.faultf(n, path, "must be a mapping of fields, is %s", describe(n))
 		return nil, false
@@ -127,8 +116,8 @@ func (d *decoder) mapping(n *yaml.Node, path string, depth int, fields map[strin
 			d.faultf(key, child, "is set twice, first in line %d", line)
 			continue
 		}
-		seen[name] = key.Line
-		d.lines[child] = key.Line
+		seen[name] = d.line(key)
+		d.lines[child] = d.line(key)
 		t := elem
 		if fields != nil {
 			var known bool
@@ -137,14 +126,14 @@ func (d *decoder) mapping(n *yaml.Node, path string, depth int, fields map[strin
 				continue
 			}
 		}
-		if v, ok := d.value(val, t, child, depth+1); ok {
+		if v, ok := d.value(val, t, child); ok {
 			out[name] = v
 		}
 	}
 	return out, true
 }
 
-func (d *decoder) sequence(n *yaml.Node, elem reflect.Type, path string, depth int) (any, bool) {
+func (d *decoder) sequence(n *yaml.Node, elem reflect.Type, path string) (any, bool) {
 	if n.Kind != yaml.SequenceNode {
 		d.faultf(n, path, "must be a list, is %s", describe(n))
 		return nil, false
@@ -152,8 +141,8 @@ func (d *decoder) sequence(n *yaml.Node, elem reflect.Type, path string, depth i
 	out := make([]any, 0, len(n.Content))
 	for i, item := range n.Content {
 		child := fmt.Sprintf("%s[%d]", path, i)
-		d.lines[child] = item.Line
-		v, _ := d.value(item, elem, child, depth+1)
+		d.lines[child] = d.line(item)
+		v, _ := d.value(item, elem, child)
 		out = append(out, v) // a faulty item keeps its place, so that indexes stay right
 	}
 	return out, true
@@ -202,8 +191,8 @@ func (d *decoder) scalar(n *yaml.Node, t reflect.Type, path string) (any, bool) 
 }
 
 // custom reads a type that has its own idea of JSON, such as a duration.
-func (d *decoder) custom(n *yaml.Node, t reflect.Type, path string, depth int) (any, bool) {
-	v, ok := d.any(n, path, depth)
+func (d *decoder) custom(n *yaml.Node, t reflect.Type, path string) (any, bool) {
+	v, ok := d.any(n, path)
 	if !ok {
 		return nil, false
 	}
@@ -219,18 +208,15 @@ func (d *decoder) custom(n *yaml.Node, t reflect.Type, path string, depth int) (
 }
 
 // any reads a node without knowing a type for it.
-func (d *decoder) any(n *yaml.Node, path string, depth int) (any, bool) {
-	if !d.within(n, depth) {
-		return nil, false
-	}
+func (d *decoder) any(n *yaml.Node, path string) (any, bool) {
 	anyType := reflect.TypeFor[any]()
 	switch n.Kind {
 	case yaml.AliasNode:
-		return d.value(n, anyType, path, depth)
+		return d.through(n, anyType, path)
 	case yaml.MappingNode:
-		return d.mapping(n, path, depth, nil, anyType)
+		return d.mapping(n, path, nil, anyType)
 	case yaml.SequenceNode:
-		return d.sequence(n, anyType, path, depth)
+		return d.sequence(n, anyType, path)
 	}
 	switch n.Tag {
 	case "!!null":
@@ -267,11 +253,9 @@ func structFields(t reflect.Type) map[string]reflect.Type {
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
-		case name == "-" || !f.IsExported():
 		case name == "" && f.Anonymous:
-			for k, v := range structFields(f.Type) {
-				fields[k] = v
-			}
+			maps.Copy(fields, structFields(f.Type))
+		case name == "-" || !f.IsExported():
 		case name == "":
 			fields[f.Name] = f.Type
 		default:
@@ -317,6 +301,9 @@ func describe(n *yaml.Node) string {
 	}
 	switch n.Tag {
 	case "!!str":
+		if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+			return "text in quotes"
+		}
 		return "other text"
 	case "!!int", "!!float":
 		return "a number"

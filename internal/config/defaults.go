@@ -144,6 +144,9 @@ func defaultCluster(c *ClusterConfiguration) {
 	c.CertificatesDir = cmp.Or(c.CertificatesDir, DefaultCertificatesDir)
 	c.ImageRepository = cmp.Or(c.ImageRepository, DefaultImageRepository)
 	c.ClusterName = cmp.Or(c.ClusterName, defaultClusterName)
+	if c.FeatureGates[gateECDSA] {
+		c.EncryptionAlgorithm = cmp.Or(c.EncryptionAlgorithm, ECDSAP256)
+	}
 	c.EncryptionAlgorithm = cmp.Or(c.EncryptionAlgorithm, RSA2048)
 	defaultEtcd(&c.Etcd)
 	if c.CertificateValidityPeriod == nil {

@@ -66,16 +66,38 @@ type origin struct {
 	flags map[string]string // path of a field: the flag that set it
 }
 
-// knownKinds lists what is known, in the order in which messages name it.
-func knownKinds() []string {
+// knownVersion is an apiVersion with its kinds.
+type knownVersion struct {
+	apiVersion string
+	kinds      []string
+}
+
+func knownVersions() []knownVersion {
+	return []knownVersion{
+		{apiV1beta4, []string{kindInit, kindCluster, kindJoin, kindReset, kindUpgrade}},
+		{apiV1beta3, []string{kindInit, kindCluster, kindJoin}},
+		{kubeletAPI, []string{kindKubelet}},
+		{kubeProxyAPI, []string{kindKubeProxy}},
+	}
+}
+
+// knownKinds names for messages what a file may hold.
+func knownKinds() string {
 	var list []string
-	for _, k := range []string{kindInit, kindCluster, kindJoin, kindReset, kindUpgrade} {
-		list = append(list, apiV1beta4+" "+k)
+	for _, v := range knownVersions() {
+		list = append(list, fmt.Sprintf("%s (%s)", v.apiVersion, strings.Join(v.kinds, ", ")))
 	}
-	for _, k := range []string{kindInit, kindCluster, kindJoin} {
-		list = append(list, apiV1beta3+" "+k)
+	return strings.Join(list, ", ")
+}
+
+// kindsOf returns the kinds of an apiVersion; none for an unknown one.
+func kindsOf(apiVersion string) []string {
+	for _, v := range knownVersions() {
+		if v.apiVersion == apiVersion {
+			return v.kinds
+		}
 	}
-	return append(list, kubeletAPI+" "+kindKubelet, kubeProxyAPI+" "+kindKubeProxy)
+	return nil
 }
 
 // read parses a file and reads each of its documents strictly. src may be nil.
@@ -145,30 +167,20 @@ func (d *documents) identify(file string, doc document) (apiVersion, kind string
 	case apiVersion == "":
 		d.fault(Fault{File: file, Line: doc.line, Field: "apiVersion", Message: "is missing; the newest is " + apiV1beta4})
 	case kind == "":
-		d.fault(Fault{File: file, Line: doc.line, Field: "kind", Message: "is missing; known are " + strings.Join(knownKinds(), ", ")})
-	case slices.Contains(knownKinds(), apiVersion+" "+kind):
+		d.fault(Fault{File: file, Line: doc.line, Field: "kind", Message: "is missing; known are " + knownKinds()})
+	case slices.Contains(kindsOf(apiVersion), kind):
 		return apiVersion, kind, true
 	case tooOld(apiVersion):
 		d.fault(Fault{File: file, Line: versionLine, Field: "apiVersion", Message: fmt.Sprintf(
 			"%s is no longer read; kubeadm v1.22 to v1.30 migrate v1beta2 to v1beta3, which `slipway config migrate` reads", apiVersion)})
-	case slices.ContainsFunc(knownKinds(), func(k string) bool { return strings.HasPrefix(k, apiVersion+" ") }):
+	case kindsOf(apiVersion) != nil:
 		d.fault(Fault{File: file, Line: kindLine, Field: "kind", Message: fmt.Sprintf(
-			"%s has no kind %q%s", apiVersion, printable(kind), didYouMean(kind, kindsOf(apiVersion)))})
+			"%s has no kind %q; there are %s%s", apiVersion, printable(kind), strings.Join(kindsOf(apiVersion), ", "), didYouMean(kind, kindsOf(apiVersion)))})
 	default:
 		d.fault(Fault{File: file, Line: versionLine, Field: "apiVersion", Message: fmt.Sprintf(
-			"unknown apiVersion %q with kind %q; known are %s", printable(apiVersion), printable(kind), strings.Join(knownKinds(), ", "))})
+			"unknown apiVersion %q with kind %q; known are %s", printable(apiVersion), printable(kind), knownKinds())})
 	}
 	return "", "", false
-}
-
-func kindsOf(apiVersion string) []string {
-	var kinds []string
-	for _, k := range knownKinds() {
-		if kind, ok := strings.CutPrefix(k, apiVersion+" "); ok {
-			kinds = append(kinds, kind)
-		}
-	}
-	return kinds
 }
 
 func tooOld(apiVersion string) bool {

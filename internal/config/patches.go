@@ -149,7 +149,7 @@ func patchBody(file, kind string, doc document, out *findings) []byte {
 		return fault("a patch of kind %s is a mapping with the fields to change", kind)
 	}
 	d := &decoder{file: file, out: out, lines: map[string]int{}, bad: map[string]bool{}}
-	tree, ok := d.value(doc.root, reflect.TypeFor[any](), "", 0)
+	tree, ok := d.value(doc.root, reflect.TypeFor[any](), "")
 	if !ok || len(d.bad) > 0 {
 		return nil
 	}

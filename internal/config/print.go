@@ -57,7 +57,7 @@ func Validate(ctx context.Context, src Source, opts Options) (warnings []string,
 	d := read(&src)
 	d.complete(ctx, opts)
 	if len(d.origins) == 0 && len(d.faults) == 0 {
-		d.fault(Fault{File: src.Name, Message: "holds no document; known are " + strings.Join(knownKinds(), ", ")})
+		d.fault(Fault{File: src.Name, Message: "holds no document; known are " + knownKinds()})
 	}
 	return d.warnings, d.err()
 }
@@ -89,7 +89,7 @@ func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, e
 	userKubelet, userKubeProxy := copyOf(d.kubelet), copyOf(d.kubeProxy)
 	d.complete(ctx, opts)
 	if len(d.origins) == 0 && len(d.faults) == 0 {
-		d.fault(Fault{File: src.Name, Message: "holds no document; known are " + strings.Join(knownKinds(), ", ")})
+		d.fault(Fault{File: src.Name, Message: "holds no document; known are " + knownKinds()})
 	}
 	if err := d.err(); err != nil {
 		return nil, d.warnings, err

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// didYouMean returns ` (did you mean "x"?)` for the known name that is nearest
+// didYouMean returns `; did you mean "x"?` for the known name that is nearest
 // to word, or nothing where none is near.
 func didYouMean(word string, known []string) string {
-	best, bestDistance := "", len(word)/3+2
+	best, bestDistance := "", min(len(word)/4+1, 3)+1
 	for _, k := range slices.Sorted(slices.Values(known)) {
 		if d := editDistance(strings.ToLower(word), strings.ToLower(k)); d < bestDistance {
 			best, bestDistance = k, d

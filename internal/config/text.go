@@ -7,26 +7,28 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
+	"strings"
 	"unicode"
 )
 
 var looksSecret = regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}|[0-9a-fA-F]{32}`)
 
-// printable makes a name from the user's file safe to show: a name that looks
-// like a token or a key is hidden, control characters are escaped, and what is
-// too long is cut.
-func printable(name string) string {
-	if looksSecret.MatchString(name) {
+// printable makes text from the user's file safe to show: what looks like a
+// token or a key is hidden, control characters are replaced, and what is too
+// long is cut.
+func printable(text string) string {
+	if looksSecret.MatchString(text) {
 		return redacted
 	}
-	if runes := []rune(name); len(runes) > 100 {
-		name = string(runes[:100]) + "..."
+	if runes := []rune(text); len(runes) > 100 {
+		text = string(runes[:100]) + "..."
 	}
-	if hasControl(name) {
-		return strconv.Quote(name)
-	}
-	return name
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }
 
 // hasControl finds control characters and other runes that do not print.

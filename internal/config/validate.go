@@ -47,8 +47,8 @@ func (d *documents) checkInit(now func() time.Time) {
 func (d *documents) checkFamilies() {
 	addr, err := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
 	primary := firstPrefix(d.cluster.Networking.ServiceSubnet)
-	if err == nil && primary.IsValid() && addr.Is4() != primary.Addr().Is4() {
-		d.warnf(kindInit, "localAPIEndpoint.advertiseAddress", "%s is not of the IP family of the first service network %s; the API server will not start", addr, primary)
+	if err == nil && primary.IsValid() && addr.IsGlobalUnicast() && addr.Is4() != primary.Addr().Is4() {
+		d.warnf(kindCluster, "networking.serviceSubnet", "%s is not of the IP family of the API server's address, %s; the API server will not start", primary, addr)
 	}
 }
 

@@ -53,7 +53,7 @@ func (d *documents) checkKeys() {
 	}
 	d.checkPositive("certificateValidityPeriod", c.CertificateValidityPeriod)
 	d.checkPositive("caCertificateValidityPeriod", c.CACertificateValidityPeriod)
-	if leaf, ca := c.CertificateValidityPeriod.Duration, c.CACertificateValidityPeriod.Duration; leaf > ca {
+	if leaf, ca := c.CertificateValidityPeriod.Duration, c.CACertificateValidityPeriod.Duration; ca > 0 && leaf > ca {
 		d.warnf(kindCluster, "certificateValidityPeriod", "%s is longer than caCertificateValidityPeriod, %s; no certificate outlives its CA", leaf, ca)
 	}
 }

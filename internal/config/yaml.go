@@ -62,8 +62,45 @@ func parse(src *Source, f *findings) []document {
 			f.fault(Fault{File: src.Name, Line: node.Line, Message: fmt.Sprintf("more than %d documents", maxDocuments)})
 			return docs
 		}
-		docs = append(docs, document{root: node.Content[0], line: node.Content[0].Line})
+		root := node.Content[0]
+		if excess := (&expansion{}).excess(root, 0); excess != "" {
+			f.fault(Fault{File: src.Name, Line: root.Line, Message: excess})
+			continue
+		}
+		docs = append(docs, document{root: root, line: root.Line})
 	}
+}
+
+// expansion counts what a document grows to, so that neither a deep one nor
+// one that multiplies through aliases is read.
+type expansion struct {
+	aliases  int
+	nodes    int // reached through aliases
+	followed int // aliases on the way to the current node
+}
+
+// excess walks n and says which bound it breaks; empty if none.
+func (e *expansion) excess(n *yaml.Node, depth int) string {
+	if e.followed > 0 {
+		e.nodes++
+	}
+	switch {
+	case depth > maxDepth:
+		return fmt.Sprintf("is nested more than %d deep", maxDepth)
+	case e.aliases > maxAliases || e.nodes > maxExpansion:
+		return "grows too large through YAML aliases; write the values out"
+	case n.Kind == yaml.AliasNode:
+		e.aliases++
+		e.followed++
+		defer func() { e.followed-- }()
+		return e.excess(n.Alias, depth+1)
+	}
+	for _, child := range n.Content {
+		if excess := e.excess(child, depth+1); excess != "" {
+			return excess
+		}
+	}
+	return ""
 }
 
 // syntaxFault turns an error of the YAML parser into a fault. The parser's
