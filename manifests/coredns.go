@@ -130,7 +130,7 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 				Spec: corev1.PodSpec{
 					PriorityClassName:  "system-cluster-critical",
 					ServiceAccountName: coreDNSName,
-					Affinity:           apart(labels),
+					Affinity:           apart("k8s-app", dnsName),
 					Tolerations: []corev1.Toleration{
 						{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
 						{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule},
@@ -148,12 +148,9 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 	}
 }
 
-// apart asks the scheduler to put Pods with these labels on different nodes.
-func apart(labels map[string]string) *corev1.Affinity {
-	var same []metav1.LabelSelectorRequirement
-	for key, value := range labels {
-		same = append(same, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}})
-	}
+// apart asks the scheduler to put Pods that share a label on different nodes.
+func apart(label, value string) *corev1.Affinity {
+	same := []metav1.LabelSelectorRequirement{{Key: label, Operator: metav1.LabelSelectorOpIn, Values: []string{value}}}
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
 			Weight: 100,
