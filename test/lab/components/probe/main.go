@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Program probe is what the tests run in a Pod:
+//
+//	probe serve [ADDRESS]   answer HTTP with the host's name (default :8080)
+//	probe get URL           print what URL answers
+//	probe lookup NAME       print NAME's addresses, one a line
+//	probe sleep             wait to be ended
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// limit is how long one question may take.
+const limit = 5 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "probe:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	switch {
+	case len(args) >= 1 && args[0] == "serve":
+		return serve(ctx, append(args[1:], ":8080")[0])
+	case len(args) == 2 && args[0] == "get":
+		return get(ctx, args[1], out)
+	case len(args) == 2 && args[0] == "lookup":
+		return lookup(ctx, args[1], out)
+	case len(args) == 1 && args[0] == "sleep":
+		<-ctx.Done()
+		return nil
+	}
+	return fmt.Errorf("usage: probe serve [ADDRESS] | get URL | lookup NAME | sleep")
+}
+
+func serve(ctx context.Context, address string) error {
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Addr: address, ReadHeaderTimeout: limit, Handler: http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, name) })}
+	context.AfterFunc(ctx, func() { server.Close() })
+	if err := server.ListenAndServe(); err != http.ErrServerClosed {
+		return err
+	}
+	return nil
+}
+
+func get(ctx context.Context, url string, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(out, response.Body); err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s", url, response.Status)
+	}
+	return nil
+}
+
+func lookup(ctx context.Context, name string, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	addresses, err := net.DefaultResolver.LookupHost(ctx, name)
+	for _, address := range addresses {
+		fmt.Fprintln(out, address)
+	}
+	return err
+}

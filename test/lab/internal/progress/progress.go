@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package progress tells people what the lab's long steps are doing: a line at
+// the start and at the end of each, and the elapsed time in between.
+package progress
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// heartbeat is how often a step that is still running says so where lines
+// cannot be rewritten.
+const heartbeat = 30 * time.Second
+
+// Log writes steps to one writer.
+type Log struct {
+	mu     sync.Mutex
+	w      io.Writer
+	live   bool // w is a terminal: the running step's line is rewritten
+	active int
+}
+
+// New makes a Log. A nil writer discards everything.
+func New(w io.Writer) *Log {
+	if w == nil {
+		w = io.Discard
+	}
+	return &Log{w: w, live: isTerminal(w)}
+}
+
+// Do runs fn as a step called name. Its error is returned, not printed.
+func (l *Log) Do(name string, fn func() error) error {
+	start := time.Now()
+	l.begin(name)
+	done := make(chan struct{})
+	var ticking sync.WaitGroup
+	ticking.Add(1)
+	go func() {
+		defer ticking.Done()
+		l.tick(name, start, done)
+	}()
+	err := fn()
+	close(done)
+	ticking.Wait()
+	l.end(name, time.Since(start), err)
+	return err
+}
+
+// Printf writes one line.
+func (l *Log) Printf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.w, format+"\n", args...)
+}
+
+func (l *Log) begin(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.active++
+	if l.rewrites() {
+		fmt.Fprintf(l.w, "%s …", name)
+		return
+	}
+	fmt.Fprintf(l.w, "%s …\n", name)
+}
+
+func (l *Log) tick(name string, start time.Time, done <-chan struct{}) {
+	period := heartbeat
+	if l.live {
+		period = time.Second
+	}
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+			l.beat(name, time.Since(start))
+		}
+	}
+}
+
+func (l *Log) beat(name string, elapsed time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.rewrites():
+		fmt.Fprintf(l.w, "\r\033[K%s … %s", name, Elapsed(elapsed))
+	case !l.live || elapsed.Truncate(time.Second)%heartbeat == 0:
+		fmt.Fprintf(l.w, "%s … %s\n", name, Elapsed(elapsed))
+	}
+}
+
+func (l *Log) end(name string, elapsed time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	start := ""
+	if l.rewrites() {
+		start = "\r\033[K"
+	}
+	l.active--
+	outcome := "done"
+	if err != nil {
+		outcome = "failed"
+	}
+	fmt.Fprintf(l.w, "%s%s: %s in %s\n", start, name, outcome, Elapsed(elapsed))
+}
+
+// rewrites tells whether the running step's line may be rewritten: only one can be.
+func (l *Log) rewrites() bool { return l.live && l.active == 1 }
+
+// Elapsed is a duration as a person reads it: tenths of a second while it is
+// short, whole seconds later.
+func Elapsed(d time.Duration) string {
+	if d < 10*time.Second {
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

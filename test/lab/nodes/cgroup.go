@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+// A hierarchy is one cgroup tree of this machine.
+type hierarchy struct {
+	controllers string // as in /proc/self/cgroup, empty for version 2
+	mount       string
+	own         string // this process's cgroup, as a path below mount
+}
+
+// hierarchies reads the mounted cgroup trees and this process's place in them.
+func hierarchies(selfCgroup, mountinfo string) []hierarchy {
+	mounts := cgroupMounts(mountinfo)
+	var found []hierarchy
+	for _, line := range strings.Split(strings.TrimSpace(selfCgroup), "\n") {
+		fields := strings.SplitN(line, ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		if mount, ok := mounts[fields[1]]; ok {
+			found = append(found, hierarchy{controllers: fields[1], mount: mount, own: fields[2]})
+		}
+	}
+	return found
+}
+
+// cgroupMounts maps controllers to mount points; version 2 has the empty name.
+func cgroupMounts(mountinfo string) map[string]string {
+	mounts := map[string]string{}
+	for _, line := range strings.Split(mountinfo, "\n") {
+		before, after, ok := strings.Cut(line, " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if !ok || len(left) < 5 || len(right) < 3 {
+			continue
+		}
+		switch right[0] {
+		case "cgroup2":
+			mounts[""] = left[4]
+		case "cgroup":
+			// The options are flags such as rw and the controllers, a name among them.
+			options := strings.Split(right[2], ",")
+			options = slices.DeleteFunc(options, func(o string) bool {
+				return o == "rw" || o == "ro" || o == "xattr" || strings.HasPrefix(o, "release_agent=")
+			})
+			mounts[strings.Join(options, ",")] = left[4]
+		}
+	}
+	return mounts
+}
+
+// machineHierarchies are those of this machine.
+func machineHierarchies() ([]hierarchy, error) {
+	self, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot read this process's cgroups")
+	}
+	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot read this machine's mounts")
+	}
+	found := hierarchies(string(self), string(mountinfo))
+	if len(found) == 0 {
+		return nil, errors.New("no cgroup is mounted on this machine, so no node can run here")
+	}
+	return found, nil
+}
+
+// cgroupDirs are the folders of a lab's cgroup called name, one a hierarchy.
+// They lie below this process's own cgroup, so whoever limits that one limits
+// the lab; only where there is nothing but version 2 must they be elsewhere,
+// as there a cgroup with processes cannot hand controllers down.
+func cgroupDirs(all []hierarchy, name string) []string {
+	var dirs []string
+	for _, h := range all {
+		own := h.own
+		if len(all) == 1 && h.controllers == "" {
+			own = "/"
+		}
+		dirs = append(dirs, filepath.Join(h.mount, own, name))
+	}
+	return dirs
+}
+
+// makeCgroup makes one cgroup folder with those above it.
+func makeCgroup(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if err := makeCgroup(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+		return errors.Wrap(err, "cannot make a cgroup")
+	}
+	// A new cpuset is empty, and an empty one takes no process.
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		value, err := os.ReadFile(filepath.Join(parent, file))
+		if err != nil {
+			continue // another controller's hierarchy
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), value, 0); err != nil {
+			return errors.Wrap(err, "cannot fill a cpuset")
+		}
+	}
+	return delegate(parent)
+}
+
+// delegate hands all controllers of a version 2 cgroup down to its children.
+func delegate(dir string) error {
+	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil || len(strings.Fields(string(controllers))) == 0 {
+		return nil // version 1, or nothing to hand down
+	}
+	wanted := "+" + strings.Join(strings.Fields(string(controllers)), " +")
+	err = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(wanted), 0)
+	return errors.Wrap(err, "cannot hand cgroup controllers down")
+}
+
+// members lists the processes in a cgroup and all below it, lowest id first.
+func members(dir string) []int {
+	var pids []int
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return nil // cgroups come and go while they are read
+		}
+		data, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		for _, field := range strings.Fields(string(data)) {
+			if pid, err := strconv.Atoi(field); err == nil && pid != os.Getpid() {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	slices.Sort(pids)
+	return pids
+}
+
+// killCgroups ends every process in the cgroups. The lowest ids are the oldest:
+// the node's init is among them, and with it the kernel ends all its processes.
+func killCgroups(dirs []string, deadline time.Duration) error {
+	for end := time.Now().Add(deadline); ; time.Sleep(10 * time.Millisecond) {
+		left := 0
+		for _, dir := range dirs {
+			for _, pid := range members(dir) {
+				left++
+				killMember(pid, dir)
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return errors.Errorf("%d processes of %s are still there after %s", left, filepath.Base(dirs[0]), deadline)
+		}
+	}
+}
+
+// killMember ends a process, unless its id belongs to another one by now.
+func killMember(pid int, dir string) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // gone
+	}
+	defer unix.Close(fd)
+	if slices.Contains(members(dir), pid) {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
+}
+
+// removeCgroups removes empty cgroups with all below them.
+func removeCgroups(dirs []string) error {
+	for _, dir := range dirs {
+		var all []string
+		_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				all = append(all, path)
+			}
+			return nil
+		})
+		for _, path := range slices.Backward(all) {
+			if err := removeCgroup(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeCgroup removes one, waiting a little: a process that has just ended may
+// still be counted in.
+func removeCgroup(path string) error {
+	var err error
+	for range 100 {
+		if err = unix.Rmdir(path); err == nil || err == unix.ENOENT {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return errors.Wrapf(err, "cannot remove the cgroup %s", path)
+}

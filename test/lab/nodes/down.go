@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+// Kill ends all processes of the node at once, as a power failure does. Its
+// state stays; Start boots it again.
+func (n *Node) Kill() error {
+	unlock, err := n.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return n.cleanCgroups()
+}
+
+// cleanCgroups ends the node's processes and removes its cgroups. Both may be
+// gone already.
+func (n *Node) cleanCgroups() error {
+	cgroups := n.cgroups()
+	if len(cgroups) == 0 {
+		return nil
+	}
+	if leader, err := n.leader(); err == nil {
+		killMember(leader, cgroups[0]) // the kernel ends all others in its namespace
+	}
+	if err := killCgroups(cgroups, killDeadline); err != nil {
+		return err
+	}
+	return removeCgroups(cgroups)
+}
+
+// Restart kills the node and boots it again.
+func (n *Node) Restart(ctx context.Context) error {
+	if err := n.Kill(); err != nil {
+		return err
+	}
+	return n.Start(ctx)
+}
+
+// Remove kills the node and wipes everything about it.
+func (n *Node) Remove() error {
+	if err := n.Kill(); err != nil {
+		return err
+	}
+	return wipe(n.dir())
+}
+
+// InstallSlipway puts the program under test into the node as it is now. Start
+// does it too.
+func (n *Node) InstallSlipway() error {
+	if _, err := os.Stat(n.lab.options.Slipway); err != nil {
+		return errors.Wrap(err, "cannot find the program under test: run make build")
+	}
+	return n.CopyIn(n.lab.options.Slipway, slipwayPath)
+}
+
+// slipwayPath is where the program under test is in a node.
+const slipwayPath = "/usr/local/bin/slipway"
+
+// installSlipway does it for a node that does not run. Without a program under
+// test the node is of use all the same, with the peer.
+func (n *Node) installSlipway() error {
+	if _, err := os.Stat(n.lab.options.Slipway); os.IsNotExist(err) {
+		return nil
+	}
+	target := filepath.Join(n.upper(), slipwayPath)
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return errors.Wrap(err, "cannot make a folder of the node")
+	}
+	if err := os.Remove(target); err != nil && !os.IsNotExist(err) {
+		return errors.Wrap(err, "cannot replace the program under test")
+	}
+	return errors.Wrap(copyFile(n.lab.options.Slipway, target), "cannot copy the program under test")
+}
+
+// Down ends and removes all of the lab, whatever state it is in, and leaves
+// only the parts that every lab is made from. Nothing of other labs is touched.
+func (l *Lab) Down(ctx context.Context) error {
+	return l.log.Do("taking lab "+l.options.Name+" down", func() error {
+		nodes, err := l.Nodes()
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			if err := n.Kill(); err != nil {
+				return err
+			}
+		}
+		if err := l.removeCgroups(nodes); err != nil {
+			return err
+		}
+		if err := l.removeNetwork(ctx); err != nil {
+			return err
+		}
+		return wipe(l.dir)
+	})
+}
+
+// removeCgroups removes the lab's cgroups, those of this program's own place
+// and those of the places that the nodes were started from.
+func (l *Lab) removeCgroups(nodes []*Node) error {
+	all, err := machineHierarchies()
+	if err != nil {
+		return err
+	}
+	dirs := cgroupDirs(all, l.cgroupName())
+	for _, n := range nodes {
+		for _, dir := range n.cgroups() {
+			dirs = append(dirs, filepath.Dir(dir))
+		}
+	}
+	slices.Sort(dirs)
+	dirs = slices.Compact(dirs)
+	if err := killCgroups(dirs, killDeadline); err != nil {
+		return err
+	}
+	return removeCgroups(dirs)
+}
+
+// wipe removes a folder after unmounting whatever is mounted below it. It never
+// removes through a mount.
+func wipe(dir string) error {
+	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return errors.Wrap(err, "cannot read this machine's mounts")
+	}
+	for _, path := range slices.Backward(mountsBelow(string(mountinfo), dir)) {
+		if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW); err != nil {
+			return errors.Wrapf(err, "cannot unmount %s", path)
+		}
+	}
+	return errors.Wrap(os.RemoveAll(dir), "cannot remove the lab's files")
+}
+
+// mountsBelow lists the mount points in dir, in the order of mounting.
+func mountsBelow(mountinfo, dir string) []string {
+	var found []string
+	for _, line := range strings.Split(mountinfo, "\n") {
+		fields := strings.Fields(line)
+		if len(fields) > 4 && strings.HasPrefix(fields[4], filepath.Clean(dir)+"/") {
+			found = append(found, fields[4])
+		}
+	}
+	return found
+}

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/test/lab/internal/thread"
+)
+
+// killAfter is how long a program may take to end after its CancelSignal.
+const killAfter = 20 * time.Second
+
+// Cmd is a program to run in a node, as root in a clean environment.
+type Cmd struct {
+	Args   []string
+	Env    []string // beyond PATH, HOME, LANG and TERM
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+
+	// CancelSignal is sent to the program and its children when the context
+	// ends; default SIGKILL. A program that does not end then is killed.
+	CancelSignal syscall.Signal
+	// Interactive leaves the program in this program's process group, so that it
+	// can use the terminal.
+	Interactive bool
+}
+
+// ExitError is what a program in a node ended with, if not with 0.
+type ExitError struct {
+	Node   string
+	Args   []string
+	Code   int    // -1 if a signal ended it
+	Stderr string // the end of it, where Output or Combined has taken it
+}
+
+func (e *ExitError) Error() string {
+	message := fmt.Sprintf("%s: %s: exit code %d", e.Node, strings.Join(e.Args, " "), e.Code)
+	if e.Stderr != "" {
+		message += ": " + e.Stderr
+	}
+	return message
+}
+
+// Exec runs a program in the node's namespaces and cgroups and waits for it.
+// If it does not end with 0, the error's cause is an *ExitError.
+func (n *Node) Exec(ctx context.Context, c Cmd) error {
+	leader, err := n.leader()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(leader), "--all", "--"}, c.Args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
+	cmd.Dir = "/"
+	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/root", "LANG=C.UTF-8", "TERM=" + os.Getenv("TERM")}, c.Env...)
+	cmd.WaitDelay = killAfter
+	cmd.Cancel = func() error { return c.cancel(cmd.Process.Pid) }
+	cgroups, err := cgroupsOf(leader)
+	if err != nil {
+		return err
+	}
+	attributes := &syscall.SysProcAttr{Setpgid: !c.Interactive}
+	err = thread.Do(func() error { return startInCgroups(cmd, cgroups, attributes) })
+	if err != nil {
+		return err
+	}
+	return n.result(ctx, c, cmd.Wait())
+}
+
+// cancel signals the program with its children. What does not end in time is killed.
+func (c Cmd) cancel(pid int) error {
+	target := -pid // the process group, which also reaches inside the node
+	if c.Interactive {
+		target = pid
+	}
+	if c.CancelSignal == 0 || c.CancelSignal == syscall.SIGKILL {
+		return syscall.Kill(target, syscall.SIGKILL)
+	}
+	time.AfterFunc(killAfter/2, func() { _ = syscall.Kill(target, syscall.SIGKILL) })
+	return syscall.Kill(target, c.CancelSignal)
+}
+
+// result turns what Wait said into this package's errors.
+func (n *Node) result(ctx context.Context, c Cmd, err error) error {
+	var exit *exec.ExitError
+	if ctx.Err() != nil && err != nil {
+		return errors.Wrapf(ctx.Err(), "%s: %s", n.state.Name, strings.Join(c.Args, " "))
+	}
+	if errors.As(err, &exit) {
+		return &ExitError{Node: n.state.Name, Args: c.Args, Code: exit.ExitCode()}
+	}
+	return errors.Wrapf(err, "%s: %s", n.state.Name, strings.Join(c.Args, " "))
+}
+
+// Output runs a program in the node and returns its standard output.
+func (n *Node) Output(ctx context.Context, args ...string) (string, error) {
+	var stdout, stderr bytes.Buffer
+	err := n.Exec(ctx, Cmd{Args: args, Stdout: &stdout, Stderr: &stderr})
+	return stdout.String(), withStderr(err, stderr.String())
+}
+
+// Combined runs a program in the node and returns all that it printed.
+func (n *Node) Combined(ctx context.Context, args ...string) (string, error) {
+	var out bytes.Buffer
+	err := n.Exec(ctx, Cmd{Args: args, Stdout: &out, Stderr: &out})
+	return out.String(), withStderr(err, out.String())
+}
+
+func withStderr(err error, text string) error {
+	var exit *ExitError
+	if errors.As(err, &exit) {
+		const most = 4000
+		text = strings.TrimSpace(text)
+		exit.Stderr = text[max(len(text)-most, 0):]
+	}
+	return err
+}
+
+// cgroupsOf are the folders of a process's cgroups.
+func cgroupsOf(pid int) ([]string, error) {
+	own, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot read a process's cgroups")
+	}
+	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot read this machine's mounts")
+	}
+	var dirs []string
+	for _, h := range hierarchies(string(own), string(mountinfo)) {
+		dirs = append(dirs, filepath.Join(h.mount, h.own))
+	}
+	return dirs, nil
+}
+
+// Logs is what systemd's journal holds about a unit, or about everything if
+// unit is empty. It can also be read of a node that does not run.
+func (n *Node) Logs(ctx context.Context, unit string, more ...string) (string, error) {
+	args := append([]string{"journalctl", "--no-pager", "--quiet", "--output=short-precise"}, more...)
+	if unit != "" {
+		args = append(args, "--unit="+unit)
+	}
+	if n.Running() {
+		return n.Output(ctx, args...)
+	}
+	args = append(args, "--directory="+filepath.Join(n.upper(), "var/log/journal"))
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	return string(out), errors.Wrapf(err, "cannot read the logs of %s: %s", n.state.Name, out)
+}

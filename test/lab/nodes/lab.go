@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodes boots real Linux nodes on one machine, each with systemd,
+// D-Bus, containerd and a kubelet unit, in a network namespace that no packet
+// leaves. The end-to-end tests and the lab's command are made of it.
+package nodes
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/test/lab/internal/progress"
+	"github.com/slipway-k8s/slipway/test/lab/parts"
+)
+
+// ProbeImage is an image that every node has, for Pods that tests start. Its
+// commands: serve [ADDRESS], get URL, lookup NAME, sleep.
+const ProbeImage = parts.ProbeImage
+
+// DirVariable is the environment variable that names the lab's folder.
+const DirVariable = "SLIPWAY_LAB_DIR"
+
+const defaultDir = "/var/cache/slipway-lab"
+
+// Options of a lab. The zero value is the lab that a contributor uses by hand.
+type Options struct {
+	Name    string    // tells labs apart; default "slipway"
+	Dir     string    // keeps parts and nodes; default SLIPWAY_LAB_DIR or /var/cache/slipway-lab
+	Source  string    // the project's folder; default: found from the working directory upwards
+	Slipway string    // the program under test; default bin/slipway in Source
+	Log     io.Writer // progress for people; default none
+}
+
+// Lab is a group of nodes on one network of their own.
+type Lab struct {
+	options Options
+	log     *progress.Log
+	dir     string // of this lab
+
+	mu    sync.Mutex
+	parts *parts.Parts
+}
+
+var labName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,20}$`)
+
+// Open prepares to use the lab called o.Name, whether it exists already or
+// not. It changes nothing yet. The lab needs root.
+func Open(o Options) (*Lab, error) {
+	if o.Name == "" {
+		o.Name = "slipway"
+	}
+	if !labName.MatchString(o.Name) {
+		return nil, errors.Errorf("%q does not do as a lab's name: use up to 21 small letters, digits and dashes", o.Name)
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the lab boots nodes and makes networks, which needs root: run it with sudo")
+	}
+	if o.Dir == "" {
+		o.Dir = os.Getenv(DirVariable)
+	}
+	if o.Dir == "" {
+		o.Dir = defaultDir
+	}
+	var err error
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return nil, errors.Wrap(err, "cannot find the lab's folder")
+	}
+	if o.Source == "" {
+		if o.Source, err = sourceFolder(); err != nil {
+			return nil, err
+		}
+	}
+	if o.Slipway == "" {
+		o.Slipway = filepath.Join(o.Source, "bin", "slipway")
+	}
+	return &Lab{options: o, log: progress.New(o.Log), dir: filepath.Join(o.Dir, "labs", o.Name)}, nil
+}
+
+// sourceFolder is the nearest folder upwards that holds the component modules.
+func sourceFolder() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", errors.Wrap(err, "cannot find the project's folder")
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "test", "lab", "components")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.Errorf("%s is not inside the project", start)
+		}
+	}
+}
+
+// Names lists the labs that have left something below dir, "" being the default.
+func Names(dir string) ([]string, error) {
+	if dir == "" {
+		dir = os.Getenv(DirVariable)
+	}
+	if dir == "" {
+		dir = defaultDir
+	}
+	return folderNames(filepath.Join(dir, "labs"))
+}
+
+// Build makes the parts that nodes consist of, as far as they are missing:
+// minutes at first, no time later. StartNode does it too.
+func (l *Lab) Build(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.parts != nil {
+		return nil
+	}
+	inUse, err := l.layersInUse()
+	if err != nil {
+		return err
+	}
+	l.parts, err = parts.Build(ctx, parts.Options{
+		Components: filepath.Join(l.options.Source, "test", "lab", "components"),
+		Dir:        l.options.Dir, Log: l.options.Log, InUse: inUse,
+	})
+	return err
+}
+
+// layersInUse are those of all nodes of all labs.
+func (l *Lab) layersInUse() ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(l.options.Dir, "labs", "*", "nodes", "*", stateFile))
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot list the labs")
+	}
+	var layers []string
+	for _, file := range files {
+		if s, err := readState(file); err == nil { // else a node that is just being made or removed
+			layers = append(layers, s.Layers...)
+		}
+	}
+	return layers, nil
+}
+
+// Name is the lab's name.
+func (l *Lab) Name() string { return l.options.Name }
+
+// KubernetesVersion is that of the nodes' components, such as v1.36.3. It is
+// known once Build has run.
+func (l *Lab) KubernetesVersion() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.parts == nil {
+		return ""
+	}
+	return l.parts.Versions.Kubernetes
+}
+
+// Nodes are all nodes of the lab, running or not, sorted by name.
+func (l *Lab) Nodes() ([]*Node, error) {
+	names, err := folderNames(filepath.Join(l.dir, "nodes"))
+	if err != nil {
+		return nil, err
+	}
+	var all []*Node
+	for _, name := range names {
+		if n, err := l.Node(name); err == nil { // else a node that was never complete
+			all = append(all, n)
+		}
+	}
+	return all, nil
+}
+
+// folderNames are the sorted names of the folders in dir; none if it is missing.
+func folderNames(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, errors.Wrap(err, "cannot list the lab")
+	}
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !e.IsDir() })
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, nil
+}
+
+// lockFile takes a lock that holds across processes, waiting for it.
+func lockFile(path string) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, errors.Wrap(err, "cannot make the lab's folder")
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot open a lock")
+	}
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		f.Close()
+		return nil, errors.Wrap(err, "cannot take a lock")
+	}
+	return func() { f.Close() }, nil
+}

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/test/lab/internal/thread"
+)
+
+// bridge connects a lab's nodes.
+const bridge = "lab0"
+
+// cgroupName is the lab's own in every hierarchy; its nodes' are below.
+func (l *Lab) cgroupName() string { return "slipway-lab-" + l.options.Name }
+
+// netns is the name of the lab's network namespace, as "ip netns" shows it.
+func (l *Lab) netns() string { return "slipway-lab-" + l.options.Name }
+
+func (l *Lab) netnsPath() string { return filepath.Join("/run/netns", l.netns()) }
+
+// ensureNetwork makes the lab's network if it is missing or incomplete: a
+// bridge in a namespace that has no other way out. What is sent elsewhere is
+// refused at once, so nothing in a node waits for an answer that cannot come.
+func (l *Lab) ensureNetwork(ctx context.Context) error {
+	unlock, err := lockFile(filepath.Join(l.dir, ".network.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if ip(ctx, "-n", l.netns(), "link", "set", bridge, "up") == nil {
+		return nil
+	}
+	if err := l.removeNetwork(ctx); err != nil {
+		return err
+	}
+	if err := ip(ctx, "netns", "add", l.netns()); err != nil {
+		return err
+	}
+	return thread.Do(func() error {
+		if err := thread.EnterNet(l.netnsPath()); err != nil {
+			return err
+		}
+		return configureNetwork(ctx)
+	})
+}
+
+// configureNetwork fills the network namespace of the calling thread. The
+// bridge gets its name last: it tells that the network is complete.
+func configureNetwork(ctx context.Context) error {
+	// Only a router answers that there is no way.
+	for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		if err := os.WriteFile("/proc/sys/net/"+name, []byte("1"), 0); err != nil {
+			return errors.Wrap(err, "cannot set up the lab's network")
+		}
+	}
+	for _, line := range []string{
+		"link set lo up",
+		"link add incomplete type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+		"addr add " + gateway4 + "/24 dev incomplete",
+		"addr add " + gateway6 + "/64 dev incomplete nodad",
+		"route add unreachable default",
+		"-6 route add unreachable default",
+		"link set incomplete name " + bridge,
+		"link set " + bridge + " up",
+	} {
+		if err := ip(ctx, strings.Fields(line)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeNetwork removes the lab's network namespace, if it is there.
+func (l *Lab) removeNetwork(ctx context.Context) error {
+	if _, err := os.Lstat(l.netnsPath()); os.IsNotExist(err) {
+		return nil
+	}
+	return ip(ctx, "netns", "del", l.netns())
+}
+
+// ip runs iproute2's program.
+func ip(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput()
+	return errors.Wrapf(err, "ip %s: %s", strings.Join(args, " "), strings.TrimSpace(string(out)))
+}

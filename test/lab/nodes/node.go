@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/test/lab/parts"
+)
+
+// NodeSpec says what a new node shall be like.
+type NodeSpec struct {
+	Name       string   // also its host name; cp-N and worker-N have fixed addresses
+	IP         string   // an address in 192.168.99.11-99; default by name
+	PodSubnets []string // of the whole cluster; default DefaultPodSubnet
+}
+
+// Node is one node of a lab. Its methods may be used side by side.
+type Node struct {
+	lab   *Lab
+	state state // but for its cgroups, which change: see cgroups
+}
+
+// state is what is kept about a node between runs of programs.
+type state struct {
+	Name       string
+	Index      int
+	PodSubnets []string
+	MachineID  string
+	Layers     []string // of its root, the topmost first
+	Cgroups    []string // folders of its cgroups since the last boot
+}
+
+const stateFile = "node.json"
+
+var nodeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,30}$`)
+
+func (l *Lab) nodeDir(name string) string { return filepath.Join(l.dir, "nodes", name) }
+
+// Node is an existing node, running or not.
+func (l *Lab) Node(name string) (*Node, error) {
+	s, err := readState(filepath.Join(l.nodeDir(name), stateFile))
+	if os.IsNotExist(errors.Cause(err)) {
+		return nil, errors.Errorf("lab %s has no node %q", l.options.Name, name)
+	}
+	return &Node{lab: l, state: s}, err
+}
+
+// StartNode makes a node and boots it, to where its container runtime is ready
+// and has all images. A node that exists already is booted as it is, or left
+// alone if it runs.
+func (l *Lab) StartNode(ctx context.Context, spec NodeSpec) (*Node, error) {
+	if err := l.Build(ctx); err != nil {
+		return nil, err
+	}
+	n, err := l.Node(spec.Name)
+	if err != nil {
+		if n, err = l.create(spec); err != nil {
+			return nil, errors.WithMessagef(err, "node %s", spec.Name)
+		}
+	}
+	return n, n.Start(ctx)
+}
+
+// create lays out a new node's folder. The state file comes last: a folder
+// without one is a leftover.
+func (l *Lab) create(spec NodeSpec) (*Node, error) {
+	if !nodeName.MatchString(spec.Name) {
+		return nil, errors.New("not a host name")
+	}
+	unlock, err := lockFile(filepath.Join(l.dir, ".nodes.lock"))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	s, err := l.newState(spec)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{lab: l, state: s}
+	if err := os.RemoveAll(n.dir()); err != nil {
+		return nil, errors.Wrap(err, "cannot remove a leftover")
+	}
+	if err := n.layOut(l.parts); err != nil {
+		return nil, err
+	}
+	return n, n.save(s)
+}
+
+// newState chooses what the specification leaves open.
+func (l *Lab) newState(spec NodeSpec) (state, error) {
+	s := state{Name: spec.Name, PodSubnets: spec.PodSubnets, Layers: l.parts.Layers}
+	if len(s.PodSubnets) == 0 {
+		s.PodSubnets = []string{DefaultPodSubnet}
+	}
+	others, err := l.Nodes()
+	if err != nil {
+		return s, err
+	}
+	taken := map[int]bool{}
+	for _, other := range others {
+		taken[other.state.Index] = true
+	}
+	if spec.IP == "" {
+		s.Index, err = indexFor(spec.Name, taken)
+	} else {
+		s.Index, err = indexOf(spec.IP, taken)
+	}
+	id := make([]byte, 16)
+	rand.Read(id)
+	s.MachineID = hex.EncodeToString(id)
+	return s, err
+}
+
+// indexOf is the index that belongs to an address somebody asked for.
+func indexOf(text string, taken map[int]bool) (int, error) {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return 0, errors.Wrap(err, "not an address")
+	}
+	for index := firstIndex; index <= lastIndex; index++ {
+		if ipv4(index) != address.String() {
+			continue
+		}
+		if taken[index] {
+			return 0, errors.Errorf("the address %s belongs to another node", text)
+		}
+		return index, nil
+	}
+	return 0, errors.Errorf("the address %s is not in %s-%s", text, ipv4(firstIndex), ipv4(lastIndex))
+}
+
+// The folders of a node: the writable layer of its root, what overlay needs
+// beside it, where the root is put together, and what is bound in from the disk
+// because overlays (a container's, etcd's fsync) do not stack well.
+func (n *Node) dir() string   { return n.lab.nodeDir(n.state.Name) }
+func (n *Node) upper() string { return filepath.Join(n.dir(), "upper") }
+func (n *Node) work() string  { return filepath.Join(n.dir(), "work") }
+func (n *Node) root() string  { return filepath.Join(n.dir(), "root") }
+
+func (n *Node) disk(name string) string { return filepath.Join(n.dir(), "disk", name) }
+
+// diskFolders are the folders of /var/lib that are bound in.
+var diskFolders = []string{"containerd", "kubelet", "etcd"}
+
+func (n *Node) layOut(p *parts.Parts) error {
+	for _, dir := range []string{n.upper(), n.work(), n.root(), filepath.Join(n.upper(), "etc"), n.disk("kubelet"), n.disk("etcd")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return errors.Wrap(err, "cannot make its folders")
+		}
+	}
+	if err := linkTree(p.Containerd, n.disk("containerd")); err != nil {
+		return err
+	}
+	all, err := machineHierarchies()
+	if err != nil {
+		return err
+	}
+	files, err := nodeFiles(n.state, controllers(all))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		path := filepath.Join(n.upper(), file.path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return errors.Wrap(err, "cannot make its folders")
+		}
+		if err := os.WriteFile(path, []byte(file.data), file.mode); err != nil {
+			return errors.Wrap(err, "cannot write its files")
+		}
+	}
+	return nil
+}
+
+// controllers are the folder names below /sys/fs/cgroup of the version 1 hierarchies.
+func controllers(all []hierarchy) []string {
+	var names []string
+	for _, h := range all {
+		if h.controllers != "" {
+			names = append(names, filepath.Base(h.mount))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func readState(path string) (state, error) {
+	var s state
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return s, errors.Wrap(err, "cannot read a node's state")
+	}
+	return s, errors.Wrapf(json.Unmarshal(data, &s), "cannot read %s", path)
+}
+
+// save writes the state file, never half.
+func (n *Node) save(s state) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return errors.Wrap(err, "cannot write a node's state")
+	}
+	path := filepath.Join(n.dir(), stateFile)
+	if err := os.WriteFile(path+".new", data, 0o644); err != nil {
+		return errors.Wrap(err, "cannot write a node's state")
+	}
+	return errors.Wrap(os.Rename(path+".new", path), "cannot write a node's state")
+}
+
+// cgroups are the folders of the node's cgroups since its last boot, by
+// whichever program that was; none if it never booted.
+func (n *Node) cgroups() []string {
+	s, err := readState(filepath.Join(n.dir(), stateFile))
+	if err != nil {
+		return nil // removed
+	}
+	return s.Cgroups
+}
+
+// Name is the node's name and host name.
+func (n *Node) Name() string { return n.state.Name }
+
+// IP is the node's IPv4 address.
+func (n *Node) IP() string { return ipv4(n.state.Index) }
+
+// IPv6 is the node's IPv6 address.
+func (n *Node) IPv6() string { return ipv6(n.state.Index) }

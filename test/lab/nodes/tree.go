@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/pkg/errors"
+)
+
+// linkTree copies a containerd root. Databases are copied, everything else is
+// hard links: containerd never changes a blob or a snapshot that others build on.
+func linkTree(from, to string) error {
+	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		switch {
+		case entry.IsDir():
+			return copyDir(entry, target)
+		case filepath.Ext(path) == ".db":
+			return copyFile(path, target)
+		}
+		return os.Link(path, target)
+	})
+	return errors.Wrap(err, "cannot copy the images")
+}
+
+// copyDir makes a folder with the mode and owner of another.
+func copyDir(entry fs.DirEntry, target string) error {
+	info, err := entry.Info()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(target, 0o700); err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+		if err := os.Chown(target, int(owner.Uid), int(owner.Gid)); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(target, info.Mode())
+}
+
+// copyFile copies a regular file's content and mode.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, info.Mode())
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	if err := out.Chmod(info.Mode()); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// copyTree copies a file, a folder's contents or a symbolic link with its mode.
+func copyTree(source *os.Root, from string, target *os.Root, to string) error {
+	info, err := source.Lstat(from)
+	if err != nil {
+		return err
+	}
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		return copyLink(source, from, target, to)
+	case info.IsDir():
+		return copyFolder(source, from, target, to)
+	case info.Mode().IsRegular():
+		return copyRegular(source, from, target, to, info.Mode().Perm())
+	}
+	return nil // sockets and devices mean nothing elsewhere
+}
+
+func copyLink(source *os.Root, from string, target *os.Root, to string) error {
+	link, err := source.Readlink(from)
+	if err != nil {
+		return err
+	}
+	if err := target.Remove(to); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return target.Symlink(link, to)
+}
+
+func copyFolder(source *os.Root, from string, target *os.Root, to string) error {
+	if err := target.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	entries, err := fs.ReadDir(source.FS(), from)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := copyTree(source, filepath.Join(from, entry.Name()), target, filepath.Join(to, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyRegular(source *os.Root, from string, target *os.Root, to string, mode fs.FileMode) error {
+	in, err := source.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	// A new file: the old one may be a program that runs.
+	if err := target.Remove(to); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	out, err := target.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	if err := out.Chmod(mode); err != nil {
+		return err
+	}
+	return out.Close()
+}

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/pkg/errors"
+)
+
+// program is one that the lab builds from a component module; the module's
+// go.mod pins its version.
+type program struct {
+	component string // folder below test/lab/components
+	pkg       string // import path
+	name      string // of the executable
+}
+
+// kubernetes is the component whose version goes into its programs, because
+// nothing in the module itself says it.
+const kubernetes = "kubernetes"
+
+// programs in the order of building: the API server takes longest and shares
+// most packages with the others.
+var programs = []program{
+	{kubernetes, "k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"},
+	{kubernetes, "k8s.io/kubernetes/cmd/kubelet", "kubelet"},
+	{kubernetes, "k8s.io/kubernetes/cmd/kube-controller-manager", "kube-controller-manager"},
+	{kubernetes, "k8s.io/kubernetes/cmd/kube-scheduler", "kube-scheduler"},
+	{kubernetes, "k8s.io/kubernetes/cmd/kube-proxy", "kube-proxy"},
+	{kubernetes, "k8s.io/kubernetes/cmd/kubectl", "kubectl"},
+	{kubernetes, "k8s.io/kubernetes/cmd/kubeadm", "kubeadm"},
+	{"etcd", "go.etcd.io/etcd/server/v3", "etcd"},
+	{"etcd", "go.etcd.io/etcd/etcdctl/v3", "etcdctl"},
+	{"coredns", "github.com/coredns/coredns", "coredns"},
+	{"containerd", "github.com/containerd/containerd/v2/cmd/containerd", "containerd"},
+	{"containerd", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2", "containerd-shim-runc-v2"},
+	{"containerd", "github.com/containerd/containerd/v2/cmd/ctr", "ctr"},
+	{"cni", "github.com/containernetworking/plugins/plugins/main/bridge", "bridge"},
+	{"cni", "github.com/containernetworking/plugins/plugins/main/loopback", "loopback"},
+	{"cni", "github.com/containernetworking/plugins/plugins/main/ptp", "ptp"},
+	{"cni", "github.com/containernetworking/plugins/plugins/ipam/host-local", "host-local"},
+	{"cni", "github.com/containernetworking/plugins/plugins/meta/portmap", "portmap"},
+	{"pause", ".", "pause"},
+	{"probe", ".", "probe"},
+}
+
+// onNode tells where a program that runs on a node itself is installed; the
+// others run from images only.
+var onNode = map[string]string{
+	"kubelet":                 "usr/bin/kubelet",
+	"kubectl":                 "usr/bin/kubectl",
+	"kubeadm":                 "usr/local/bin/kubeadm",
+	"containerd":              "usr/local/bin/containerd",
+	"containerd-shim-runc-v2": "usr/local/bin/containerd-shim-runc-v2",
+	"ctr":                     "usr/local/bin/ctr",
+	"etcd":                    "usr/local/bin/etcd", // for clusters whose etcd is external
+	"etcdctl":                 "usr/local/bin/etcdctl",
+	"bridge":                  "opt/cni/bin/bridge",
+	"loopback":                "opt/cni/bin/loopback",
+	"ptp":                     "opt/cni/bin/ptp",
+	"host-local":              "opt/cni/bin/host-local",
+	"portmap":                 "opt/cni/bin/portmap",
+}
+
+// Versions of what goes into the images' names, with a leading v.
+type Versions struct {
+	Kubernetes, Etcd, CoreDNS string
+}
+
+// readVersions takes the versions from the component modules' go.mod files.
+func readVersions(components string) (Versions, error) {
+	var v Versions
+	for _, row := range []struct {
+		component, module string
+		into              *string
+	}{
+		{kubernetes, "k8s.io/kubernetes", &v.Kubernetes},
+		{"etcd", "go.etcd.io/etcd/server/v3", &v.Etcd},
+		{"coredns", "github.com/coredns/coredns", &v.CoreDNS},
+	} {
+		data, err := os.ReadFile(filepath.Join(components, row.component, "go.mod"))
+		if err != nil {
+			return v, errors.Wrap(err, "cannot read a component's versions")
+		}
+		if *row.into, err = requiredVersion(string(data), row.module); err != nil {
+			return v, errors.Wrapf(err, "component %s", row.component)
+		}
+	}
+	return v, nil
+}
+
+// requiredVersion finds the version of module in the text of a go.mod.
+func requiredVersion(gomod, module string) (string, error) {
+	line := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(module) + `\s+(v\S+)`)
+	found := line.FindStringSubmatch(gomod)
+	if found == nil {
+		return "", errors.Errorf("its go.mod does not require %s", module)
+	}
+	return found[1], nil
+}
+
+// linkerFlags are the -ldflags for a component's programs.
+func linkerFlags(component, kubernetesVersion string) string {
+	const pkg = " -X k8s.io/component-base/version."
+	flags := "-s -w"
+	if component != kubernetes {
+		return flags
+	}
+	number := strings.SplitN(strings.TrimPrefix(kubernetesVersion, "v"), ".", 3)
+	return flags + pkg + "gitVersion=" + kubernetesVersion + pkg + "gitMajor=" + number[0] +
+		pkg + "gitMinor=" + number[1] + pkg + "gitTreeState=clean"
+}

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/test/lab/internal/thread"
+)
+
+// suite is the Debian release of the nodes.
+const suite = "bookworm"
+
+// nodePackages are what a node has beyond Debian's minimal base: an init system
+// with D-Bus, and what Kubernetes expects of a host.
+var nodePackages = []string{
+	"systemd", "systemd-sysv", "dbus", "runc", "ca-certificates", "iproute2", "iptables", "nftables", "conntrack",
+	"ebtables", "socat", "ethtool", "kmod", "procps", "mount", "util-linux", "hostname", "iputils-ping",
+}
+
+// hostPrograms are what the lab itself runs, each with its Debian package.
+var hostPrograms = [][2]string{
+	{"debootstrap", "debootstrap"},
+	{"systemd-nspawn", "systemd-container"},
+	{"ip", "iproute2"},
+	{"nsenter", "util-linux"},
+}
+
+// hostPackages installs what the lab needs on this machine and is missing.
+func (b *builder) hostPackages(ctx context.Context) error {
+	var missing []string
+	for _, row := range hostPrograms {
+		if _, err := exec.LookPath(row[0]); err != nil {
+			missing = append(missing, row[1])
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	env := []string{"DEBIAN_FRONTEND=noninteractive"}
+	return b.log.Do("installing "+strings.Join(missing, ", "), func() error {
+		if _, err := output(ctx, "", env, "apt-get", "-q", "update"); err != nil {
+			return err
+		}
+		_, err := output(ctx, "", env, slices.Concat([]string{"apt-get", "-q", "install", "--yes",
+			"--no-install-recommends", "--option", "DPkg::Lock::Timeout=300"}, missing)...)
+		return err
+	})
+}
+
+// debian makes the lowest layer of the nodes' root: Debian as it is installed.
+func (b *builder) debian(ctx context.Context) (string, error) {
+	include := strings.Join(nodePackages, ",")
+	return b.part(stamp("debian", suite, include), "installing Debian for the nodes", func(dir string) error {
+		// Its own mount namespace takes along what an interrupted run has mounted.
+		err := thread.Do(func() error {
+			if err := thread.PrivateMounts(); err != nil {
+				return err
+			}
+			_, err := output(ctx, "", nil, "debootstrap", "--variant=minbase", "--include="+include, suite, dir)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return removeContents(filepath.Join(dir, "var/cache/apt/archives"), filepath.Join(dir, "var/lib/apt/lists"))
+	})
+}
+
+// removeContents empties folders whose files only cost space.
+func removeContents(dirs ...string) error {
+	for _, dir := range dirs {
+		if err := os.RemoveAll(dir); err != nil {
+			return errors.Wrap(err, "cannot empty a folder")
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return errors.Wrap(err, "cannot make an empty folder")
+		}
+	}
+	return nil
+}

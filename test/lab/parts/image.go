@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"archive/tar"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/pkg/errors"
+)
+
+// An image has one layer.
+type image struct {
+	name       string // with its tag
+	entrypoint []string
+	files      []imageFile
+}
+
+// imageFile is a file copied from the machine, or a symbolic link.
+type imageFile struct {
+	path   string // in the image, without a leading slash
+	source string // on the machine
+	link   string // the target, instead of a source
+}
+
+// searchPath is where an image's command is looked for.
+const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// imageConfig is the part of an image's configuration that matters here.
+type imageConfig struct {
+	Architecture string        `json:"architecture"`
+	OS           string        `json:"os"`
+	Config       processConfig `json:"config"`
+	RootFS       rootFS        `json:"rootfs"`
+}
+
+type processConfig struct {
+	Env        []string
+	Entrypoint []string `json:",omitempty"`
+}
+
+type rootFS struct {
+	Type    string   `json:"type"`
+	DiffIDs []string `json:"diff_ids"`
+}
+
+// manifest is an archive's table of contents, one row an image.
+type manifest struct {
+	Config   string
+	RepoTags []string
+	Layers   []string
+}
+
+// writeArchive writes images in the format of "docker save". The same images
+// give the same bytes. Layers are made in the folder scratch.
+func writeArchive(w io.Writer, scratch string, images []image) error {
+	archive := tar.NewWriter(w)
+	var manifests []manifest
+	for _, i := range images {
+		m, err := addImage(archive, scratch, i)
+		if err != nil {
+			return errors.Wrapf(err, "image %s", i.name)
+		}
+		manifests = append(manifests, m)
+	}
+	data, err := json.Marshal(manifests)
+	if err != nil {
+		return errors.Wrap(err, "cannot write the images' manifest")
+	}
+	if err := addBytes(archive, "manifest.json", data); err != nil {
+		return err
+	}
+	return errors.Wrap(archive.Close(), "cannot finish the images' archive")
+}
+
+func addImage(archive *tar.Writer, scratch string, i image) (manifest, error) {
+	layer := filepath.Join(scratch, "layer.tar")
+	digest, err := writeLayer(layer, i.files)
+	if err != nil {
+		return manifest{}, err
+	}
+	config, err := json.Marshal(imageConfig{
+		Architecture: runtime.GOARCH, OS: "linux",
+		Config: processConfig{Env: []string{searchPath}, Entrypoint: i.entrypoint},
+		RootFS: rootFS{Type: "layers", DiffIDs: []string{"sha256:" + digest}},
+	})
+	if err != nil {
+		return manifest{}, errors.Wrap(err, "cannot write its configuration")
+	}
+	sum := sha256.Sum256(config)
+	m := manifest{Config: hex.EncodeToString(sum[:]) + ".json", RepoTags: []string{i.name}, Layers: []string{digest + ".tar"}}
+	if err := addBytes(archive, m.Config, config); err != nil {
+		return manifest{}, err
+	}
+	return m, addFile(archive, imageFile{path: m.Layers[0], source: layer}, 0o644)
+}
+
+// writeLayer writes a layer and returns its digest.
+func writeLayer(path string, files []imageFile) (string, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return "", errors.Wrap(err, "cannot make its layer")
+	}
+	defer f.Close()
+	hash := sha256.New()
+	layer := tar.NewWriter(io.MultiWriter(f, hash))
+	for _, file := range files {
+		if err := addFile(layer, file, 0o755); err != nil {
+			return "", err
+		}
+	}
+	if err := layer.Close(); err != nil {
+		return "", errors.Wrap(err, "cannot finish its layer")
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+func addFile(w *tar.Writer, file imageFile, mode int64) error {
+	if file.link != "" {
+		header := tar.Header{Typeflag: tar.TypeSymlink, Name: file.path, Linkname: file.link, Mode: 0o777}
+		return errors.Wrapf(w.WriteHeader(&header), "cannot add %s", file.path)
+	}
+	f, err := os.Open(file.source)
+	if err != nil {
+		return errors.Wrapf(err, "cannot add %s", file.path)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Wrapf(err, "cannot add %s", file.path)
+	}
+	if err := w.WriteHeader(&tar.Header{Name: file.path, Size: info.Size(), Mode: mode}); err != nil {
+		return errors.Wrapf(err, "cannot add %s", file.path)
+	}
+	_, err = io.Copy(w, f)
+	return errors.Wrapf(err, "cannot add %s", file.path)
+}
+
+func addBytes(w *tar.Writer, name string, data []byte) error {
+	if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(data)), Mode: 0o644}); err != nil {
+		return errors.Wrapf(err, "cannot add %s", name)
+	}
+	_, err := w.Write(data)
+	return errors.Wrapf(err, "cannot add %s", name)
+}

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/test/lab/internal/thread"
+)
+
+const (
+	pauseImage = "registry.k8s.io/pause:3.10.2"
+	// ProbeImage is for Pods that tests start; see components/probe.
+	ProbeImage = "slipway.test/probe:1"
+)
+
+// imageTable lists all images, named as a control plane of the given versions
+// asks for them.
+func (b *builder) imageTable(base string) ([]image, error) {
+	const registry = "registry.k8s.io/"
+	ofProgram := func(name string) image {
+		return image{name: registry + name + ":" + b.versions.Kubernetes, files: b.binaries("usr/local/bin/", name)}
+	}
+	proxy := ofProgram("kube-proxy")
+	tools, err := packetTools(base)
+	if err != nil {
+		return nil, err
+	}
+	proxy.files = append(proxy.files, tools...)
+	return []image{
+		ofProgram("kube-apiserver"), ofProgram("kube-controller-manager"), ofProgram("kube-scheduler"), proxy,
+		{name: registry + "etcd:" + strings.TrimPrefix(b.versions.Etcd, "v") + "-0", files: b.binaries("usr/local/bin/", "etcd", "etcdctl")},
+		{name: registry + "coredns/coredns:" + b.versions.CoreDNS, files: b.binaries("", "coredns"), entrypoint: []string{"/coredns"}},
+		{name: pauseImage, files: b.binaries("", "pause"), entrypoint: []string{"/pause"}},
+		{name: ProbeImage, files: b.binaries("", "probe"), entrypoint: []string{"/probe"}},
+	}, nil
+}
+
+func (b *builder) binaries(folder string, names ...string) []imageFile {
+	var files []imageFile
+	for _, name := range names {
+		files = append(files, imageFile{path: folder + name, source: b.programs[name]})
+	}
+	return files
+}
+
+// packetTools are what kube-proxy runs: iptables, nft and conntrack, with all
+// that they load. They come from the nodes' Debian.
+func packetTools(base string) ([]imageFile, error) {
+	plugins, err := filepath.Glob(filepath.Join(base, "usr/lib/*/xtables/*.so"))
+	if err != nil || len(plugins) == 0 {
+		return nil, errors.Errorf("the nodes' Debian has no iptables in %s", base)
+	}
+	loaded := slices.Clone(plugins)
+	for _, name := range []string{"xtables-nft-multi", "conntrack", "nft"} {
+		loaded = append(loaded, filepath.Join(base, "usr/sbin", name))
+	}
+	libraryDir, err := filepath.Rel(base, filepath.Dir(filepath.Dir(plugins[0])))
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot find the nodes' libraries")
+	}
+	found, err := libraries(base, libraryDir, loaded)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range loaded {
+		found[strings.TrimPrefix(file, base+"/")] = file
+	}
+	var files []imageFile
+	for path, source := range found {
+		files = append(files, imageFile{path: path, source: source})
+	}
+	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"} {
+		files = append(files, imageFile{path: "usr/sbin/" + name, link: "xtables-nft-multi"})
+	}
+	slices.SortFunc(files, func(a, b imageFile) int { return strings.Compare(a.path, b.path) })
+	return files, nil
+}
+
+// images makes a containerd root with every image unpacked. A node gets a copy
+// made of hard links, which takes a fraction of a second where an import takes many.
+func (b *builder) images(ctx context.Context, base string) (string, error) {
+	table, err := b.imageTable(base)
+	if err != nil {
+		return "", err
+	}
+	name := stamp("images", fmt.Sprint(table), b.programs["containerd"])
+	return b.part(name, "making and unpacking the images", func(dir string) error {
+		archive := filepath.Join(dir, "images.tar")
+		if err := writeImages(archive, dir, table); err != nil {
+			return err
+		}
+		if err := b.unpack(ctx, archive, dir); err != nil {
+			return err
+		}
+		return errors.Wrap(removeFiles(archive, filepath.Join(dir, "layer.tar"), filepath.Join(dir, "state")), "cannot tidy up")
+	})
+}
+
+func writeImages(archive, scratch string, table []image) error {
+	f, err := os.Create(archive)
+	if err != nil {
+		return errors.Wrap(err, "cannot make the images' archive")
+	}
+	defer f.Close()
+	if err := writeArchive(f, scratch, table); err != nil {
+		return err
+	}
+	return errors.Wrap(f.Close(), "cannot finish the images' archive")
+}
+
+// unpack imports the archive with a containerd of its own, whose root is dir/root.
+func (b *builder) unpack(ctx context.Context, archive, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	socket := filepath.Join(dir, "state", "containerd.sock")
+	config := filepath.Join(dir, "state", "config.toml")
+	text := "version = 3\ndisabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.cri.v1.images', 'io.containerd.cri.v1.runtime']\n"
+	if err := place(dir, "state/config.toml", func(path string) error { return os.WriteFile(path, []byte(text), 0o644) }); err != nil {
+		return err
+	}
+	var said strings.Builder
+	daemon := exec.Command(b.programs["containerd"], "--config", config, "--root", filepath.Join(dir, "root"),
+		"--state", filepath.Join(dir, "state"), "--address", socket)
+	daemon.Stdout, daemon.Stderr = &said, &said
+	if err := startApart(daemon); err != nil {
+		return err
+	}
+	err := waitForFile(ctx, socket)
+	if err == nil {
+		_, err = output(ctx, "", nil, b.programs["ctr"], "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
+	}
+	stopped := stop(daemon)
+	if err == nil {
+		err = stopped
+	}
+	return errors.Wrapf(err, "cannot unpack the images; containerd said: %s", lastLines(said.String()))
+}
+
+// startApart starts a daemon in a mount namespace of its own.
+func startApart(daemon *exec.Cmd) error {
+	return thread.Do(func() error {
+		if err := thread.PrivateMounts(); err != nil {
+			return err
+		}
+		return errors.Wrap(daemon.Start(), "cannot start containerd")
+	})
+}
+
+// stop ends a daemon in order, so that its files are complete.
+func stop(daemon *exec.Cmd) error {
+	if err := daemon.Process.Signal(os.Interrupt); err != nil {
+		return errors.Wrap(err, "cannot stop containerd")
+	}
+	kill := time.AfterFunc(20*time.Second, func() { _ = daemon.Process.Kill() })
+	defer kill.Stop()
+	return errors.Wrap(daemon.Wait(), "containerd did not end in order")
+}
+
+// waitForFile waits until path exists.
+func waitForFile(ctx context.Context, path string) error {
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Wrapf(ctx.Err(), "waiting for %s", path)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func removeFiles(paths ...string) error {
+	for _, path := range paths {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
