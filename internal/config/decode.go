@@ -105,7 +105,7 @@ func (d *decoder) mapping(n *yaml.Node, path string, fields map[string]reflect.T
 	}
 	out := make(map[string]any, len(n.Content)/2)
 	seen := make(map[string]int, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && !d.out.full(); i += 2 {
 		key, val := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
 			d.faultf(key, path, "has a key that is no plain name; aliases and merges (<<) of keys are not read")
@@ -143,6 +143,9 @@ func (d *decoder) sequence(n *yaml.Node, elem reflect.Type, path string) (any, b
 		child := fmt.Sprintf("%s[%d]", path, i)
 		d.lines[child] = d.line(item)
 		v, _ := d.value(item, elem, child)
+		if d.out.full() {
+			break
+		}
 		out = append(out, v) // a faulty item keeps its place, so that indexes stay right
 	}
 	return out, true

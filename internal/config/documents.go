@@ -50,6 +50,8 @@ type documents struct {
 	// serial tells that the user asked in so many words for one image after
 	// another; the default of v1beta4 says so too, but means nothing by it.
 	serial bool
+	// placeholder tells that the address to advertise is made up.
+	placeholder bool
 	// healthCheck is what v1beta3 says of the wait for the control plane in
 	// the ClusterConfiguration; v1beta4 has it in the InitConfiguration.
 	healthCheck *metav1.Duration

@@ -56,24 +56,52 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// maxFaults ends the search: nobody reads more of them.
+const maxFaults = 200
+
 // findings gathers what a load has to say. The zero value is ready to use.
 type findings struct {
 	faults   []Fault
-	warnings []string
+	warnings []Fault
 }
 
-func (f *findings) fault(x Fault) { f.faults = append(f.faults, x) }
+func (f *findings) fault(x Fault) {
+	if !f.full() {
+		f.faults = append(f.faults, x)
+	}
+}
 
-// warn formats a warning with the same prefix that a fault would have.
-func (f *findings) warn(x Fault) { f.warnings = append(f.warnings, x.Error()) }
+// full tells whether further faults are not wanted.
+func (f *findings) full() bool { return len(f.faults) >= maxFaults }
 
-// err returns the faults as an error, sorted, or nil.
+func (f *findings) warn(x Fault) { f.warnings = append(f.warnings, x) }
+
+// err returns the faults as an error, or nil.
 func (f *findings) err() error {
 	if len(f.faults) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(f.faults, func(a, b Fault) int {
+	faults := sorted(f.faults)
+	if f.full() {
+		faults = append(faults, Fault{Message: fmt.Sprintf("more than %d faults; the search ends here", maxFaults-1)})
+	}
+	return Faults(faults)
+}
+
+// warningTexts returns the warnings with the same prefix that faults have.
+func (f *findings) warningTexts() []string {
+	var texts []string
+	for _, w := range sorted(f.warnings) {
+		texts = append(texts, w.Error())
+	}
+	return texts
+}
+
+// sorted returns a sorted copy without repetitions: what is in no file first,
+// then by line, then as found.
+func sorted(list []Fault) []Fault {
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b Fault) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
-	return Faults(slices.Compact(f.faults))
+	return slices.Compact(list)
 }

@@ -107,7 +107,7 @@ func (f *InitFlags) apply(d *documents, withFile bool) {
 func (f *InitFlags) applyTokens(d *documents, set func(kind, flag, path string, write func())) {
 	first := func() *BootstrapToken {
 		if len(d.init.BootstrapTokens) == 0 {
-			d.init.BootstrapTokens = make([]BootstrapToken, 1)
+			d.init.BootstrapTokens = []BootstrapToken{{Description: defaultTokenDescription}}
 		}
 		return &d.init.BootstrapTokens[0]
 	}

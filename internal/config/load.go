@@ -60,10 +60,10 @@ func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (
 	d.ignore(kindJoin, kindReset, kindUpgrade)
 	d.completeInit(ctx, opts)
 	if err := d.err(); err != nil {
-		return nil, d.warnings, err
+		return nil, d.warningTexts(), err
 	}
 	n, err := d.node(&flags, opts)
-	return n, d.warnings, err
+	return n, d.warningTexts(), err
 }
 
 // ensureInit makes sure that the two documents of init exist.
@@ -120,6 +120,7 @@ func (d *documents) placeholderAddress(primary netip.Prefix) {
 		address = "2001:db8::1"
 	}
 	d.init.LocalAPIEndpoint.AdvertiseAddress = address
+	d.placeholder = true
 	d.warnf(kindInit, "localAPIEndpoint.advertiseAddress", "this host has no default route to take the address from; %s stands in for it", address)
 }
 
@@ -212,6 +213,7 @@ func tokens(list []BootstrapToken, opts Options) ([]Token, error) {
 		}
 		id, secret, _ := strings.Cut(t.Token, ".")
 		if t.Token == "" {
+			token.Description = cmp.Or(token.Description, defaultTokenDescription)
 			var err error
 			if id, secret, err = opts.NewToken(); err != nil {
 				return nil, errors.Wrap(err, "making a bootstrap token")
@@ -243,12 +245,15 @@ func LoadJoin(src *Source, opts Options) (*JoinConfiguration, []string, error) {
 	d.join = cmp.Or(d.join, &JoinConfiguration{})
 	d.ignore(kindInit, kindCluster, kindReset, kindUpgrade, kindKubelet, kindKubeProxy)
 	d.completeJoin(opts)
-	return d.join, d.warnings, d.err()
+	return d.join, d.warningTexts(), d.err()
 }
 
 func (d *documents) completeJoin(opts Options) {
 	d.checkRegistration(kindJoin, &d.join.NodeRegistration, opts.Facts)
 	defaultJoin(d.join, opts.Facts)
+	if cp := d.join.ControlPlane; cp != nil && (cp.LocalAPIEndpoint.AdvertiseAddress != "" || !opts.Placeholders) {
+		d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", cp.LocalAPIEndpoint.AdvertiseAddress, nil)
+	}
 	d.checkJoin()
 }
 
@@ -258,7 +263,7 @@ func LoadReset(src *Source, opts Options) (*ResetConfiguration, []string, error)
 	d.reset = cmp.Or(d.reset, &ResetConfiguration{})
 	d.ignore(kindInit, kindCluster, kindJoin, kindUpgrade, kindKubelet, kindKubeProxy)
 	d.completeReset(opts)
-	return d.reset, d.warnings, d.err()
+	return d.reset, d.warningTexts(), d.err()
 }
 
 func (d *documents) completeReset(opts Options) {
@@ -273,7 +278,7 @@ func LoadUpgrade(src *Source) (*UpgradeConfiguration, []string, error) {
 	d.upgrade = cmp.Or(d.upgrade, &UpgradeConfiguration{})
 	d.ignore(kindInit, kindCluster, kindJoin, kindReset, kindKubelet, kindKubeProxy)
 	d.completeUpgrade()
-	return d.upgrade, d.warnings, d.err()
+	return d.upgrade, d.warningTexts(), d.err()
 }
 
 func (d *documents) completeUpgrade() {

@@ -55,11 +55,14 @@ func marshal(docs ...any) ([]byte, error) {
 // as `config validate` does. Bad input is returned as Faults.
 func Validate(ctx context.Context, src Source, opts Options) (warnings []string, err error) {
 	d := read(&src)
+	if len(opts.Facts.Sockets) > 1 { // which one to take is for the command that uses the file
+		opts.Facts.Sockets = opts.Facts.Sockets[:1]
+	}
 	d.complete(ctx, opts)
 	if len(d.origins) == 0 && len(d.faults) == 0 {
 		d.fault(Fault{File: src.Name, Message: "holds no document; known are " + knownKinds()})
 	}
-	return d.warnings, d.err()
+	return d.warningTexts(), d.err()
 }
 
 // complete defaults and validates whatever documents there are.
@@ -92,12 +95,15 @@ func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, e
 		d.fault(Fault{File: src.Name, Message: "holds no document; known are " + knownKinds()})
 	}
 	if err := d.err(); err != nil {
-		return nil, d.warnings, err
+		return nil, d.warningTexts(), err
 	}
 	var out []any
 	if withInit {
 		if err := d.nameTokens(opts); err != nil {
-			return nil, d.warnings, err
+			return nil, d.warningTexts(), err
+		}
+		if d.placeholder {
+			d.init.LocalAPIEndpoint.AdvertiseAddress = "" // to be taken from the host that uses the file
 		}
 		if !healthCheckSet {
 			// kubeadm writes 0s here, which both it and Slipway read as the
@@ -122,7 +128,7 @@ func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, e
 		out = append(out, userKubeProxy)
 	}
 	data, err := marshal(out...)
-	return data, d.warnings, err
+	return data, d.warningTexts(), err
 }
 
 // healthCheckSet tells whether the file bounds the wait for the control plane.

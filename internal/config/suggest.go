@@ -12,6 +12,9 @@ import (
 // didYouMean returns `; did you mean "x"?` for the known name that is nearest
 // to word, or nothing where none is near.
 func didYouMean(word string, known []string) string {
+	if len(word) > 64 { // no field has such a name, and measuring takes its time
+		return ""
+	}
 	best, bestDistance := "", min(len(word)/4+1, 3)+1
 	for _, k := range slices.Sorted(slices.Values(known)) {
 		if d := editDistance(strings.ToLower(word), strings.ToLower(k)); d < bestDistance {

@@ -18,7 +18,6 @@ func (d *documents) checkJoin() {
 	d.checkAbsolute(kindJoin, "caCertPath", c.CACertPath)
 	d.checkDiscovery(&c.Discovery)
 	if cp := c.ControlPlane; cp != nil {
-		d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", cp.LocalAPIEndpoint.AdvertiseAddress, nil)
 		d.checkPort(kindJoin, "controlPlane.localAPIEndpoint.bindPort", cp.LocalAPIEndpoint.BindPort)
 		d.checkCertificateKey(kindJoin, "controlPlane.certificateKey", cp.CertificateKey)
 	}

@@ -1,0 +1,354 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const initAndCluster = `apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+%s
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+%s
+`
+
+// file makes a source of an InitConfiguration and a ClusterConfiguration with
+// the given fields.
+func file(initFields, clusterFields string) *Source {
+	return &Source{Name: "f.yaml", Data: fmt.Appendf(nil, initAndCluster, initFields, clusterFields)}
+}
+
+func mustLoad(t *testing.T, src *Source, flags InitFlags, opts Options) *Node {
+	t.Helper()
+	n, warnings, err := LoadInit(t.Context(), src, flags, opts)
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("error %v, warnings %q", err, warnings)
+	}
+	return n
+}
+
+func TestLoadInitDefaults(t *testing.T) {
+	opts := testOptions()
+	opts.Resolve = func(context.Context, string) (string, error) {
+		t.Error("the default version needs no network")
+		return "", nil
+	}
+	n := mustLoad(t, nil, InitFlags{}, opts)
+	want := Node{
+		ControlPlane:     true,
+		Name:             "vm",
+		Hostname:         "vm",
+		CRISocket:        "unix:///var/run/containerd/containerd.sock",
+		Taints:           []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: "NoSchedule"}},
+		ImagePullPolicy:  corev1.PullIfNotPresent,
+		AdvertiseAddress: netip.MustParseAddr("192.168.99.11"),
+		BindPort:         6443,
+		Timeouts: Limits{
+			ControlPlaneComponentHealthCheck: 4 * time.Minute, KubeletHealthCheck: 4 * time.Minute,
+			KubernetesAPICall: time.Minute, EtcdAPICall: 2 * time.Minute, TLSBootstrap: 5 * time.Minute,
+			Discovery: 5 * time.Minute, UpgradeManifests: 5 * time.Minute,
+		},
+		Paths: Paths{
+			Kubernetes: "/etc/kubernetes", Manifests: "/etc/kubernetes/manifests", PKI: "/etc/kubernetes/pki",
+			Kubeconfigs: "/etc/kubernetes", Kubelet: "/var/lib/kubelet", AdminKubeconfig: "/etc/kubernetes/admin.conf",
+		},
+	}
+	want.Cluster, want.Kubelet, want.KubeProxy, want.BootstrapTokens = n.Cluster, n.Kubelet, n.KubeProxy, n.BootstrapTokens
+	if diff := cmp.Diff(want, *n, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.AllowUnexported(Secret{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	token := n.BootstrapTokens[0]
+	if token.ID != "abcdef" || token.Secret.Reveal() != "0123456789abcdef" || !token.Generated || token.TTL != 24*time.Hour {
+		t.Errorf("token %s, generated %t, TTL %s", token.ID, token.Generated, token.TTL)
+	}
+	if n.Cluster.KubernetesVersion != DefaultKubernetesVersion {
+		t.Errorf("version %s", n.Cluster.KubernetesVersion)
+	}
+}
+
+// allFlags sets every flag of InitFlags that changes the desired state.
+func allFlags() InitFlags {
+	return InitFlags{
+		Given: []string{
+			"apiserver-advertise-address", "apiserver-bind-port", "apiserver-cert-extra-sans", "cert-dir", "certificate-key",
+			"control-plane-endpoint", "cri-socket", "dry-run", "feature-gates", "ignore-preflight-errors", "image-repository",
+			"kubeconfig", "kubeconfig-dir", "kubernetes-version", "node-name", "patches", "pod-network-cidr", "service-cidr",
+			"service-dns-domain", "skip-certificate-key-print", "skip-phases", "skip-token-print", "token", "token-ttl", "upload-certs",
+		},
+		APIServerAdvertiseAddress: "10.0.0.9", APIServerBindPort: 7443, APIServerCertExtraSANs: []string{"api.example"},
+		CertDir: "/pki", CertificateKey: strings.Repeat("ab", 32), ControlPlaneEndpoint: "api.example", CRISocket: "unix:///run/crio/crio.sock",
+		DryRun: true, FeatureGates: "RootlessControlPlane=true, NodeLocalCRISocket=false", IgnorePreflightErrors: []string{"Swap", "NumCPU", "swap"},
+		ImageRepository: "registry.example/k8s", Kubeconfig: "/admin.conf", KubeconfigDir: "/kube", KubernetesVersion: "1.35.2",
+		NodeName: "CP-9", Patches: "patches", PodNetworkCIDR: "172.16.0.0/16", ServiceCIDR: "172.17.0.0/16", ServiceDNSDomain: "k8s.example",
+		SkipCertificateKeyPrint: true, SkipPhases: []string{"addon"}, SkipTokenPrint: true, Token: "bbbbbb.0123456789abcdef",
+		TokenTTL: 0, UploadCerts: true,
+	}
+}
+
+func TestLoadInitFlags(t *testing.T) {
+	n := mustLoad(t, nil, allFlags(), testOptions())
+	got := fmt.Sprintln(n.AdvertiseAddress, n.BindPort, n.Cluster.APIServer.CertSANs, n.Paths, n.CertificateKey.Reveal(),
+		n.Cluster.ControlPlaneEndpoint, n.CRISocket, n.DryRun, n.Cluster.FeatureGates, n.IgnorePreflightErrors, n.Cluster.ImageRepository,
+		n.Cluster.KubernetesVersion, n.Name, n.PatchesDir, n.Cluster.Networking, n.SkipCertificateKeyPrint, n.SkipPhases,
+		n.SkipTokenPrint, n.BootstrapTokens[0].ID, n.BootstrapTokens[0].TTL, n.BootstrapTokens[0].Generated, n.UploadCerts, n.Kubelet.ClusterDNS)
+	want := fmt.Sprintln("10.0.0.9 7443 [api.example] {/etc/kubernetes /etc/kubernetes/manifests /pki /kube /var/lib/kubelet /admin.conf}", strings.Repeat("ab", 32),
+		"api.example:7443 unix:///run/crio/crio.sock true map[NodeLocalCRISocket:false RootlessControlPlane:true] [swap numcpu] registry.example/k8s",
+		"v1.35.2 cp-9 patches {172.17.0.0/16 172.16.0.0/16 k8s.example} true [addon]",
+		"true bbbbbb 0s false true [172.17.0.10]")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestFlagsThatAreNotGivenDoNotCount(t *testing.T) {
+	flags := allFlags()
+	flags.Given = nil
+	want, got := mustLoad(t, nil, InitFlags{}, testOptions()), mustLoad(t, nil, flags, testOptions())
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.AllowUnexported(Secret{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestMixingFlagsAndFile holds the peer's rule for each flag.
+func TestMixingFlagsAndFile(t *testing.T) {
+	allowed := []string{
+		"dry-run", "ignore-preflight-errors", "kubeconfig", "kubeconfig-dir", "node-name",
+		"skip-certificate-key-print", "skip-phases", "skip-token-print", "upload-certs",
+	}
+	for _, flag := range allFlags().Given {
+		t.Run(flag, func(t *testing.T) {
+			flags := allFlags()
+			flags.Given = []string{flag}
+			_, _, err := LoadInit(t.Context(), file("", ""), flags, testOptions())
+			want := "--" + flag + ": cannot be given together with --config; write the value into the file"
+			if slices.Contains(allowed, flag) {
+				want = "<nil>"
+			}
+			if got := fmt.Sprint(err); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestFlagsOverFile(t *testing.T) {
+	flags := InitFlags{
+		Given:    []string{"node-name", "ignore-preflight-errors", "skip-phases", "upload-certs"},
+		NodeName: "flag", IgnorePreflightErrors: []string{"Swap"}, SkipPhases: []string{"addon"}, UploadCerts: true,
+	}
+	n := mustLoad(t, file("nodeRegistration: {name: file, ignorePreflightErrors: [NumCPU]}\nskipPhases: [certs]\ndryRun: true", ""), flags, testOptions())
+	got := fmt.Sprintln(n.Name, n.IgnorePreflightErrors, n.SkipPhases, n.DryRun, len(n.CertificateKey.Reveal()))
+	if want := "flag [numcpu swap] [addon] true 64\n"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, tt := range []struct {
+		flag string
+		set  func(*InitFlags)
+		want string
+	}{
+		{"apiserver-advertise-address", func(f *InitFlags) { f.APIServerAdvertiseAddress = "host" }, `"host" is no IP address`},
+		{"apiserver-bind-port", func(f *InitFlags) { f.APIServerBindPort = 70000 }, "70000 is no port; ports are 1 to 65535"},
+		{"apiserver-cert-extra-sans", func(f *InitFlags) { f.APIServerCertExtraSANs = []string{"ok.example", "*"} }, `"*" is neither`},
+		{"cert-dir", func(f *InitFlags) { f.CertDir = "pki" }, `"pki" must be an absolute path`},
+		{"certificate-key", func(f *InitFlags) { f.CertificateKey = "SECRET" }, "is no certificate key"},
+		{"control-plane-endpoint", func(f *InitFlags) { f.ControlPlaneEndpoint = "a_b:1" }, `"a_b:1" has the host "a_b"`},
+		{"cri-socket", func(f *InitFlags) { f.CRISocket = "containerd" }, `"containerd" must be a socket`},
+		{"feature-gates", func(f *InitFlags) { f.FeatureGates = "RootlessControlPlane" }, `"RootlessControlPlane" must be NAME=true or NAME=false`},
+		{"feature-gates", func(f *InitFlags) { f.FeatureGates = "Rootles=true" }, "unknown feature gate"},
+		{"ignore-preflight-errors", func(f *InitFlags) { f.IgnorePreflightErrors = []string{"all", "Swap"} }, "names single checks beside"},
+		{"image-repository", func(f *InitFlags) { f.ImageRepository = "a b" }, `"a b" is no registry`},
+		{"kubernetes-version", func(f *InitFlags) { f.KubernetesVersion = "v1.34.0" }, `"v1.34.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
+		{"node-name", func(f *InitFlags) { f.NodeName = "a_b" }, `"a_b" must consist`},
+		{"patches", func(f *InitFlags) { f.Patches = "a\nb" }, "holds a control character"},
+		{"pod-network-cidr", func(f *InitFlags) { f.PodNetworkCIDR = "10.96.0.0/16" }, "10.96.0.0/16 overlaps networking.serviceSubnet"},
+		{"service-cidr", func(f *InitFlags) { f.ServiceCIDR = "10.0.0.0/8" }, "10.0.0.0/8 is too large"},
+		{"service-dns-domain", func(f *InitFlags) { f.ServiceDNSDomain = "A" }, `"A" must be in lower case`},
+		{"skip-phases", func(f *InitFlags) { f.SkipPhases = []string{""} }, `"" is no name of a phase`},
+		{"token", func(f *InitFlags) { f.Token = "SECRET" }, "is no bootstrap token"},
+		{"token-ttl", func(f *InitFlags) { f.TokenTTL = -time.Hour }, "-1h0m0s is negative"},
+	} {
+		t.Run(tt.flag, func(t *testing.T) {
+			flags := InitFlags{Given: []string{tt.flag}}
+			tt.set(&flags)
+			_, _, err := LoadInit(t.Context(), nil, flags, testOptions())
+			var faults Faults
+			if !errors.As(err, &faults) || len(faults) != 1 {
+				t.Fatalf("want one fault, got %v", err)
+			}
+			if got := err.Error(); !strings.HasPrefix(got, "--"+tt.flag+": "+tt.want) || strings.Contains(got, "SECRET") {
+				t.Errorf("got %q, want --%s: %s", got, tt.flag, tt.want)
+			}
+		})
+	}
+}
+
+// TestAllFaultsAtOnce: flags first, then the file by line.
+func TestAllFaultsAtOnce(t *testing.T) {
+	flags := InitFlags{Given: []string{"node-name", "token"}, NodeName: "a_b"}
+	_, _, err := LoadInit(t.Context(), file("bogus: 1", "networking: {dnsDomain: A}\nkubernetesVersion: v1"), flags, testOptions())
+	want := `--token: cannot be given together with --config; write the value into the file
+--node-name: "a_b" must consist of the characters a-z, 0-9, - and ., a letter or digit first and last in each part; it is the node's name, by default the host's
+f.yaml:3: bogus: unknown field
+f.yaml:7: networking.dnsDomain: "A" must be in lower case
+f.yaml:8: kubernetesVersion: "v1" is neither a version such as v1.36.3 nor a label such as stable-1`
+	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestHostFacts(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("fd00:99::9")
+	ipv6Only := "networking: {serviceSubnet: 'fd00:10:96::/112'}"
+	for _, tt := range []struct {
+		name    string
+		facts   HostFacts
+		cluster string
+		flags   InitFlags
+		want    string // name, socket, address; or the error
+	}{
+		{"upper case name", HostFacts{Hostname: " Host-1.Example\n", IPv4: v4}, "", InitFlags{}, "host-1.example unix:///var/run/containerd/containerd.sock 10.0.0.9"},
+		{"one runtime", HostFacts{Hostname: "h", IPv4: v4, Sockets: []string{"/var/run/crio/crio.sock"}}, "", InitFlags{}, "h unix:///var/run/crio/crio.sock 10.0.0.9"},
+		{"two runtimes", HostFacts{Hostname: "h", IPv4: v4, Sockets: []string{"/a", "/b"}}, "", InitFlags{},
+			"f.yaml:1: nodeRegistration.criSocket: is not set, and this host has several container runtimes: /a, /b; name one"},
+		{"IPv6 only", HostFacts{Hostname: "h", IPv6: v6}, ipv6Only, InitFlags{}, "h unix:///var/run/containerd/containerd.sock fd00:99::9"},
+		{"IPv4 first", HostFacts{Hostname: "h", IPv4: v4, IPv6: v6}, "", InitFlags{}, "h unix:///var/run/containerd/containerd.sock 10.0.0.9"},
+		{"IPv6 cluster on a host of both", HostFacts{Hostname: "h", IPv4: v4, IPv6: v6}, ipv6Only, InitFlags{}, "h unix:///var/run/containerd/containerd.sock fd00:99::9"},
+		{"bad host name", HostFacts{Hostname: "my_host", IPv4: v4}, "", InitFlags{},
+			`f.yaml:1: nodeRegistration.name: "my_host" must consist of the characters a-z, 0-9, - and ., a letter or digit first and last in each part; it is the node's name, by default the host's`},
+		{"no address", HostFacts{Hostname: "h"}, "", InitFlags{},
+			"f.yaml:1: localAPIEndpoint.advertiseAddress: is not set, and this host has no default route to take an address from"},
+		{"no address in a dry run", HostFacts{Hostname: "h"}, "", InitFlags{Given: []string{"dry-run"}, DryRun: true}, "h unix:///var/run/containerd/containerd.sock 192.0.2.1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			opts := testOptions()
+			opts.Facts = tt.facts
+			n, _, err := LoadInit(t.Context(), file("", tt.cluster), tt.flags, opts)
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = fmt.Sprint(n.Name, " ", n.CRISocket, " ", n.AdvertiseAddress)
+			}
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestComponentDefaults(t *testing.T) {
+	opts := testOptions()
+	opts.Facts = HostFacts{Hostname: "h", IPv6: netip.MustParseAddr("fd00:99::9"), ResolvConf: ResolvedConf}
+	n := mustLoad(t, file("", "networking: {serviceSubnet: 'fd00:10:96::/112', podSubnet: 'fd00:10:244::/56'}"), InitFlags{}, opts)
+	got := fmt.Sprint(n.Kubelet.ClusterDNS, " ", *n.Kubelet.ResolverConfig, " ", n.Kubelet.HealthzBindAddress, " ", n.KubeProxy.BindAddress, " ", n.KubeProxy.ClusterCIDR)
+	if want := "[fd00:10:96::a] /run/systemd/resolve/resolv.conf 127.0.0.1 :: fd00:10:244::/56"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestComponentsCarriedWhole: what the user wrote in a component's document
+// stays, defaults go around it.
+func TestComponentsCarriedWhole(t *testing.T) {
+	src := file("", "")
+	src.Data = append(src.Data, `---
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+maxPods: 7
+cgroupDriver: cgroupfs
+authentication: {webhook: {cacheTTL: 3m}}
+---
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+nodePortAddresses: [primary]
+`...)
+	n := mustLoad(t, src, InitFlags{}, testOptions())
+	got := fmt.Sprint(n.Kubelet.MaxPods, " ", n.Kubelet.CgroupDriver, " ", n.Kubelet.Authentication.Webhook.CacheTTL.Duration, " ",
+		*n.Kubelet.Authentication.Webhook.Enabled, " ", n.KubeProxy.Mode, " ", n.KubeProxy.NodePortAddresses, " ", n.KubeProxy.BindAddress)
+	if want := "7 cgroupfs 3m0s true nftables [primary] 0.0.0.0"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestRegistrationChoices(t *testing.T) {
+	n := mustLoad(t, file("nodeRegistration: {taints: [], imagePullSerial: true}\ntimeouts: {controlPlaneComponentHealthCheck: 0s, discovery: 7m}", ""), InitFlags{}, testOptions())
+	if n.Taints == nil || len(n.Taints) != 0 || !n.ImagePullSerial {
+		t.Errorf("taints %v, serial %t", n.Taints, n.ImagePullSerial)
+	}
+	if n.Timeouts.ControlPlaneComponentHealthCheck != 4*time.Minute || n.Timeouts.Discovery != 7*time.Minute {
+		t.Errorf("timeouts %+v", n.Timeouts)
+	}
+}
+
+func TestUnusedDocuments(t *testing.T) {
+	src := file("", "")
+	src.Data = append(src.Data, "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ResetConfiguration\n"...)
+	_, warnings, err := LoadInit(t.Context(), src, InitFlags{}, testOptions())
+	if err != nil || fmt.Sprint(warnings) != "[f.yaml:9: ResetConfiguration is not used here]" {
+		t.Errorf("warnings %q, error %v", warnings, err)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	src := Source{Name: "f.yaml", Data: []byte("#" + strings.Repeat("x", MaxSize))}
+	_, err := Validate(t.Context(), src, testOptions())
+	if want := "f.yaml: is larger than 1 MiB (1048577 bytes); that is no configuration file"; fmt.Sprint(err) != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestImages(t *testing.T) {
+	for _, tt := range []struct{ name, cluster, component, want string }{
+		{"plain", "", "coredns", "registry.k8s.io/coredns/coredns:v1.14.2"},
+		{"custom registry", "imageRepository: r.example/k8s", "coredns", "r.example/k8s/coredns:v1.14.2"},
+		{"custom registry, etcd", "imageRepository: r.example/k8s", "etcd", "r.example/k8s/etcd:3.6.8-0"},
+		{"dns registry and tag", "dns: {imageRepository: r.example/dns, imageTag: v1}", "coredns", "r.example/dns/coredns:v1"},
+		{"dns tag", "dns: {imageTag: v1}", "coredns", "registry.k8s.io/coredns/coredns:v1"},
+		{"etcd registry and tag", "etcd: {local: {imageRepository: r.example, imageTag: v9}}", "etcd", "r.example/etcd:v9"},
+		{"build metadata", "kubernetesVersion: v1.36.0+abc", "kube-proxy", "registry.k8s.io/kube-proxy:v1.36.0_abc"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := mustLoad(t, file("", tt.cluster), InitFlags{}, testOptions()).Image(tt.component); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+	n := mustLoad(t, file("", "dns: {disabled: true}\nproxy: {disabled: true}"), InitFlags{}, testOptions())
+	if got := len(n.Images()); got != 5 {
+		t.Errorf("%d images without addons: %q", got, n.Images())
+	}
+}
+
+func TestOtherLoaders(t *testing.T) {
+	src := &Source{Name: "all.yaml", Data: readFile(t, configs, "valid-others.yaml")}
+	join, warnings, err := LoadJoin(src, testOptions())
+	if err != nil || len(warnings) != 2 || join.NodeRegistration.Name != "vm" || join.Discovery.TLSBootstrapToken != "abcdef.0123456789abcdef" {
+		t.Errorf("join %q, %v", warnings, err)
+	}
+	reset, warnings, err := LoadReset(src, testOptions())
+	if err != nil || len(warnings) != 2 || !reset.Force || reset.CertificatesDir != DefaultCertificatesDir {
+		t.Errorf("reset %+v, %q, %v", reset, warnings, err)
+	}
+	upgrade, warnings, err := LoadUpgrade(src)
+	if err != nil || len(warnings) != 2 || !*upgrade.Apply.EtcdUpgrade || upgrade.Plan.KubernetesVersion != "stable-1" {
+		t.Errorf("upgrade %+v, %q, %v", upgrade, warnings, err)
+	}
+	if _, _, err := LoadJoin(nil, testOptions()); fmt.Sprint(err) != "discovery: needs bootstrapToken or file" {
+		t.Errorf("join without a file: %v", err)
+	}
+}

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestVersion(t *testing.T) {
+	labels := map[string]string{"stable-1": "v1.36.9", "stable-1.35": "v1.35.4", "latest": "v1.37.0-alpha.1"}
+	for _, tt := range []struct{ given, want string }{
+		{"v1.36.3", "v1.36.3"},
+		{"1.35.0", "v1.35.0"},
+		{"v1.36.0-rc.0", "v1.36.0-rc.0"},
+		{"stable-1", "v1.36.9"},
+		{"release/stable-1.35", "v1.35.4"},
+		{"stable-1.36", "v1.36.3 warning: f.yaml:6: kubernetesVersion: cannot find out what \"stable-1.36\" stands for, taking v1.36.3: no way out"},
+		{"latest", `f.yaml:6: kubernetesVersion: "latest" stands for v1.37.0-alpha.1, is not supported; this program sets up Kubernetes 1.35 and 1.36`},
+		{"v1.34.9", `f.yaml:6: kubernetesVersion: "v1.34.9" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
+		{"v1.37.0", `f.yaml:6: kubernetesVersion: "v1.37.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
+		{"v2.36.0", `f.yaml:6: kubernetesVersion: "v2.36.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
+		{"ci/latest", "f.yaml:6: kubernetesVersion: CI builds are not supported; name a release such as v1.36.3"},
+		{"v1.36", `f.yaml:6: kubernetesVersion: "v1.36" is neither a version such as v1.36.3 nor a label such as stable-1`},
+		{"../../etc", `f.yaml:6: kubernetesVersion: "../../etc" is neither a version such as v1.36.3 nor a label such as stable-1`},
+	} {
+		t.Run(tt.given, func(t *testing.T) {
+			opts := testOptions()
+			opts.Resolve = func(_ context.Context, label string) (string, error) {
+				if v := labels[label]; v != "" {
+					return v, nil
+				}
+				return "", errors.New("no way out")
+			}
+			src := &Source{Name: "f.yaml", Data: fmt.Appendf(nil, "\n---\n\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: %s\n", tt.given)}
+			n, warnings, err := LoadInit(t.Context(), src, InitFlags{}, opts)
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = n.Cluster.KubernetesVersion
+			}
+			if len(warnings) > 0 {
+				got += " warning: " + strings.Join(warnings, ", ")
+			}
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestFetchLabel(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/good.txt":
+			fmt.Fprintln(w, "v1.36.9")
+		case "/html.txt":
+			fmt.Fprint(w, "<html>please log in</html>"+strings.Repeat("x", 1<<20))
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	for _, tt := range []struct{ path, want string }{
+		{"/good.txt", "v1.36.9 <nil>"},
+		{"/html.txt", " URL/html.txt: the answer is no version"},
+		{"/none.txt", " URL/none.txt: answers 404 Not Found"},
+	} {
+		version, err := fetchLabel(t.Context(), server.Client(), server.URL+tt.path)
+		if got := strings.ReplaceAll(fmt.Sprint(version, " ", err), server.URL, "URL"); got != tt.want {
+			t.Errorf("got %s, want %s", got, tt.want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := fetchLabel(ctx, server.Client(), server.URL+"/good.txt"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
