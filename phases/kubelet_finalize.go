@@ -5,7 +5,6 @@ package phases
 
 import (
 	"context"
-	"io/fs"
 	"path/filepath"
 
 	"github.com/pkg/errors"
@@ -50,7 +49,7 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	if !changed {
 		return nil
 	}
-	if err := waitFile(ctx, env, pem); err != nil {
+	if err := awaitClientCertificate(ctx, env, pem); err != nil {
 		return err
 	}
 	env.UI.Printf("Pointing %s at the client certificate that the kubelet rotates", path)
@@ -60,15 +59,11 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	return env.Host.RestartUnit(ctx, kubeletUnit)
 }
 
-// waitFile waits for a file that the kubelet writes soon after its start.
-func waitFile(ctx context.Context, env *Env, path string) error {
+// awaitClientCertificate waits for the file that the kubelet writes soon after
+// its start.
+func awaitClientCertificate(ctx context.Context, env *Env, pem string) error {
 	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.TLSBootstrap)
 	defer cancel()
-	return poll(ctx, func(context.Context) (bool, error) {
-		_, err := env.Host.Lstat(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return false, transient(errors.Errorf("the kubelet has not written %s yet", path))
-		}
-		return err == nil, err
-	})
+	err := env.Host.AwaitFile(ctx, pem)
+	return errors.WithMessage(err, "waiting for the kubelet's client certificate; `journalctl -u kubelet` tells why it is missing")
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
 
@@ -31,22 +30,27 @@ func runKubeletStart(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	unit, err := env.Host.Unit(ctx, kubeletUnit)
-	if err != nil {
-		return err
-	}
-	if err := enableKubelet(ctx, env, unit); err != nil {
-		return err
+	if env.Config.EnableKubelet {
+		if err := env.Host.EnableUnit(ctx, kubeletUnit); err != nil {
+			return err
+		}
 	}
 	pending, err := differing(env.Host, wanted)
 	if err != nil {
 		return err
 	}
-	if len(pending) == 0 && unit.ActiveState == "active" {
-		env.UI.Printf("the kubelet runs with these settings already")
-		return nil
+	if len(pending) == 0 {
+		unit, err := env.Host.Unit(ctx, kubeletUnit)
+		if err != nil {
+			return err
+		}
+		if unit.ActiveState == "active" {
+			env.UI.Printf("The kubelet runs with these settings already")
+			return nil
+		}
 	}
-	if err := stopKubelet(ctx, env, unit); err != nil {
+	env.UI.Printf("Stopping the kubelet")
+	if err := env.Host.StopUnit(ctx, kubeletUnit); err != nil {
 		return err
 	}
 	if err := env.Host.EnsureDir(env.Config.Paths.Kubelet, 0o700); err != nil {
@@ -63,23 +67,6 @@ func runKubeletStart(ctx context.Context, env *Env) error {
 	}
 	env.UI.Printf("Starting the kubelet")
 	return env.Host.StartUnit(ctx, kubeletUnit)
-}
-
-func enableKubelet(ctx context.Context, env *Env, unit host.UnitState) error {
-	if !env.Config.EnableKubelet || unit.UnitFileState == "enabled" {
-		return nil
-	}
-	env.UI.Printf("Enabling %s", kubeletUnit)
-	return env.Host.EnableUnit(ctx, kubeletUnit)
-}
-
-func stopKubelet(ctx context.Context, env *Env, unit host.UnitState) error {
-	switch unit.ActiveState {
-	case "inactive", "failed":
-		return nil
-	}
-	env.UI.Printf("Stopping the kubelet")
-	return env.Host.StopUnit(ctx, kubeletUnit)
 }
 
 // kubeletFiles are what the kubelet reads at its start. They are nobody else's

@@ -6,6 +6,12 @@ package phases
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+
+	"github.com/pkg/errors"
+	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -53,7 +59,32 @@ func runUploadCerts(ctx context.Context, env *Env) error {
 }
 
 // uploadEncrypted writes the Secret below a token that expires after two
-// hours: the garbage collector then removes both.
+// hours: the controller manager removes the token, and with it the Secret.
 func uploadEncrypted(ctx context.Context, env *Env, encrypted map[string][]byte) error {
-	return nil
+	token, err := bootstraputil.GenerateBootstrapToken()
+	if err != nil {
+		return errors.Wrap(err, "generating a token")
+	}
+	_, secret, _ := strings.Cut(token, ".")
+	owner := manifests.BootstrapTokenSecret(
+		manifests.CertsOwner(ownerID(env.Config.CertificateKey), config.NewSecret(secret)), env.Host.Now())
+	if err := ensure(ctx, env, owner); err != nil {
+		return err
+	}
+	stored := owner.DeepCopy()
+	found, err := env.Cluster.Get(ctx, stored)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return errors.Errorf("Secret kube-system/%s, just written, is gone: something else deletes it; run the phase again", owner.Name)
+	}
+	return ensure(ctx, env, append(manifests.CertsRBAC(), manifests.CertsSecret(encrypted, stored))...)
+}
+
+// ownerID is the same for the same certificate key, so that uploading again
+// renews the owner instead of leaving a second one.
+func ownerID(key config.Secret) string {
+	sum := sha256.Sum256([]byte(key.Reveal()))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:6]
 }

@@ -64,10 +64,9 @@ func newImagesPull(g *globals) *cobra.Command {
 	return cmd
 }
 
-// loadImages loads what images depend on. Nothing else of this host matters,
-// so an address that the host lacks is no fault.
+// loadImages loads what images depend on.
 func loadImages(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *parts, error) {
-	o.Given = given(cmd.Flags())
+	o.Given, o.anyHost = given(cmd.Flags()), true
 	return loadInit(cmd.Context(), g, o)
 }
 

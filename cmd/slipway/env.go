@@ -155,7 +155,7 @@ func existing(h host.Host, paths []string) []string {
 // loadOptions are what loading a configuration takes from outside. A dry run
 // gets placeholders for secrets: its plan is the same every time.
 func loadOptions(facts config.HostFacts, dryRun bool) config.Options {
-	o := config.Options{Facts: facts, NewToken: newToken, NewCertificateKey: newCertificateKey, Resolve: config.ResolveLabel, Placeholders: dryRun}
+	o := config.Options{Facts: facts, NewToken: newToken, NewCertificateKey: newCertificateKey, Resolve: config.ResolveLabel}
 	if dryRun {
 		o.NewToken = func() (string, string, error) { return "abcdef", "0123456789abcdef", nil }
 		o.NewCertificateKey = func() (string, error) { return strings.Repeat("0", 64), nil }

@@ -70,7 +70,9 @@ func loadInit(ctx context.Context, g *globals, o *initOptions) (*config.Node, *p
 	if err != nil {
 		return nil, nil, err
 	}
-	node, warnings, err := config.LoadInit(ctx, src, o.InitFlags, loadOptions(facts, o.DryRun))
+	opts := loadOptions(facts, o.DryRun)
+	opts.Placeholders = o.DryRun || o.anyHost
+	node, warnings, err := config.LoadInit(ctx, src, o.InitFlags, opts)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -18,6 +18,9 @@ type initOptions struct {
 	configFile    string
 	enableKubelet bool
 	printManifest bool
+	// anyHost tells that nothing is done to this host, so that an address
+	// which it lacks may be made up.
+	anyHost bool
 }
 
 // initFlagNames are the flags of `init` itself; the phases name their own.

@@ -64,7 +64,7 @@ func runnablePhase(g *globals, p phases.Phase, use string, wrap func(phases.Phas
 
 // printManifest prints what an add-on phase would install, and does nothing.
 func printManifest(cmd *cobra.Command, g *globals, o *initOptions, p phases.Phase) error {
-	o.Given = given(cmd.Flags())
+	o.Given, o.anyHost = given(cmd.Flags()), true
 	_, parts, err := loadInit(cmd.Context(), g, o)
 	if err != nil {
 		return err

@@ -33,7 +33,13 @@ func (p *plan) add(s step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.steps = append(p.steps, s)
+	// Images are pulled side by side, in no order: a plan has them sorted.
+	for i := len(p.steps) - 1; i > 0 && p.steps[i].isPull() && p.steps[i-1].isPull() && p.steps[i].title < p.steps[i-1].title; i-- {
+		p.steps[i], p.steps[i-1] = p.steps[i-1], p.steps[i]
+	}
 }
+
+func (s step) isPull() bool { return strings.HasPrefix(s.title, string(host.Pull)) }
 
 func (p *plan) addHost(a host.Action) {
 	s := step{title: a.String()}

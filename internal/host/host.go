@@ -51,6 +51,8 @@ type Files interface {
 	EnsureDir(path string, mode fs.FileMode) error
 	// Remove deletes one file or empty folder; a missing one is no error.
 	Remove(path string) error
+	// AwaitFile waits until path, which another program writes, is there.
+	AwaitFile(ctx context.Context, path string) error
 	// Chown gives path to a user and a group; -1 leaves either as it is.
 	Chown(path string, uid, gid int) error
 }
