@@ -155,6 +155,8 @@ func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
 		Cluster:                 *d.cluster,
 		Kubelet:                 *d.kubelet,
 		KubeProxy:               *d.kubeProxy,
+		KubeletGiven:            d.origins[kindKubelet] != nil,
+		KubeProxyGiven:          d.origins[kindKubeProxy] != nil,
 		CertificateKey:          NewSecret(d.init.CertificateKey),
 		UploadCerts:             flags.given("upload-certs") && flags.UploadCerts,
 		SkipPhases:              d.init.SkipPhases,

@@ -34,7 +34,9 @@ type Node struct {
 	KubeletExtraArgs []Arg
 	// ImagePullPolicy is IfNotPresent unless the user says otherwise.
 	ImagePullPolicy corev1.PullPolicy
-	// ImagePullSerial asks to pull one image after another.
+	// ImagePullSerial asks to pull one image after another. It is set only if
+	// the user's file says imagePullSerial: true in so many words; that value
+	// is also v1beta4's default, which is not taken for a wish.
 	ImagePullSerial bool
 
 	// AdvertiseAddress and BindPort are where this node's API server is found.
@@ -57,7 +59,8 @@ type Node struct {
 	// the one that the join command names.
 	BootstrapTokens []Token
 	// CertificateKey encrypts the uploaded certificates: 32 bytes as hex.
-	// Empty when the user gave none.
+	// Empty when the user gave none and UploadCerts is not set; with it, one
+	// is made.
 	CertificateKey Secret
 	// EnableKubelet asks to make the kubelet's unit start at boot.
 	EnableKubelet bool
