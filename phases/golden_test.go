@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+)
+
+const golden = "../testdata/golden/node"
+
+// folderHost is a host in a folder, with a systemd that always agrees.
+type folderHost struct {
+	*host.Real
+	jobs []string
+}
+
+func (h *folderHost) Unit(context.Context, string) (host.UnitState, error) {
+	state := host.UnitState{LoadState: "loaded", ActiveState: "inactive"}
+	if len(h.jobs) > 0 && h.jobs[len(h.jobs)-1] == "start kubelet.service" {
+		state.ActiveState = "active"
+	}
+	return state, nil
+}
+
+func (h *folderHost) ReloadUnits(context.Context) error { return h.job("reload") }
+func (h *folderHost) EnableUnit(_ context.Context, name string) error {
+	return h.job("enable " + name)
+}
+func (h *folderHost) StartUnit(_ context.Context, name string) error { return h.job("start " + name) }
+func (h *folderHost) StopUnit(_ context.Context, name string) error  { return h.job("stop " + name) }
+
+func (h *folderHost) job(text string) error {
+	h.jobs = append(h.jobs, text)
+	return nil
+}
+
+func (h *folderHost) Environ() []string { return nil }
+
+// newFolderHost has the folders of CA certificates that the reference's host had.
+func newFolderHost(t *testing.T) (*folderHost, string) {
+	t.Helper()
+	root := t.TempDir()
+	for _, dir := range []string{"/etc/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates", "/etc/kubernetes", "/var/lib"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &folderHost{Real: host.NewAt(root)}, root
+}
+
+// loadNode reads a configuration file as `init --config` does on a host called vm.
+func loadNode(t *testing.T, path string) *config.Node {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: path, Data: data}, config.InitFlags{}, config.Options{
+		Facts:             config.HostFacts{Hostname: "vm"},
+		NewToken:          func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
+		NewCertificateKey: func() (string, error) { return strings.Repeat("0", 64), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// filePhases are those of init that write files.
+func filePhases() []Phase {
+	return []Phase{certificates(), kubeconfigs(), localEtcd(), controlPlane(), kubeletStart()}
+}
+
+// TestGoldenFiles holds what init writes against the reference, file by file:
+// content, and modes with the differences that the reference itself names.
+func TestGoldenFiles(t *testing.T) {
+	cases, err := os.ReadDir(golden)
+	if err != nil || len(cases) < 4 {
+		t.Fatalf("%d reference cases: %v", len(cases), err)
+	}
+	for _, c := range cases {
+		t.Run(c.Name(), func(t *testing.T) {
+			h, root := newFolderHost(t)
+			env := &Env{Config: loadNode(t, filepath.Join(golden, c.Name(), "input.yaml")), Host: h, UI: quietUI()}
+			if err := Run(t.Context(), env, filePhases(), Options{}); err != nil {
+				t.Fatal(err)
+			}
+			compareContents(t, filepath.Join(golden, c.Name(), "files"), root)
+			compareModes(t, filepath.Join(golden, c.Name(), "modes.tsv"), root)
+			wantJobs := []string{"stop kubelet.service", "reload", "start kubelet.service"}
+			if diff := cmp.Diff(wantJobs, h.jobs); diff != "" {
+				t.Errorf("unit actions (-want +got):\n%s", diff)
+			}
+			runAgainChangesNothing(t, env, h, root)
+		})
+	}
+}
+
+func quietUI() ui.UI {
+	var out bytes.Buffer
+	return ui.NewLines("slipway", &out, &out)
+}
+
+// onHost is where a path of the reference is on the host.
+func onHost(path string) string {
+	path = strings.TrimPrefix(path, "/")
+	if rest, ok := strings.CutPrefix(path, "kubelet/"); ok {
+		return "/var/lib/kubelet/" + rest
+	}
+	return "/etc/" + path
+}
+
+func compareContents(t *testing.T, want, root string) {
+	t.Helper()
+	found := 0
+	err := filepath.WalkDir(want, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		found++
+		rel, _ := filepath.Rel(want, path)
+		wanted, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		got, err := os.ReadFile(filepath.Join(root, onHost(rel)))
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		if diff := cmp.Diff(string(wanted), string(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", rel, diff)
+		}
+		return nil
+	})
+	if err != nil || found < 6 {
+		t.Errorf("compared %d files: %v", found, err)
+	}
+}
+
+// compareModes wants just the files of the table, with their modes.
+func compareModes(t *testing.T, table, root string) {
+	t.Helper()
+	f, err := os.Open(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var want []string
+	for rows := bufio.NewScanner(f); rows.Scan(); {
+		path, mode, _ := strings.Cut(rows.Text(), "\t")
+		if _, ours, differs := strings.Cut(mode, "(Slipway: "); differs {
+			mode = strings.TrimSuffix(ours, ")")
+		}
+		want = append(want, onHost(path)+" "+mode)
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, listing(t, root)); diff != "" {
+		t.Errorf("modes (-want +got):\n%s", diff)
+	}
+}
+
+// listing is every file and folder of ours below root.
+func listing(t *testing.T, root string) []string {
+	t.Helper()
+	var got []string
+	for _, top := range []string{"/etc/kubernetes", "/var/lib/kubelet"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if rel := strings.TrimPrefix(path, root); rel != top {
+				got = append(got, rel+" "+info.Mode().String())
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(got)
+	return got
+}
+
+// runAgainChangesNothing runs the same phases once more and looks at contents,
+// modes and times.
+func runAgainChangesNothing(t *testing.T, env *Env, h *folderHost, root string) {
+	t.Helper()
+	before, jobs := stamps(t, root), len(h.jobs)
+	time.Sleep(10 * time.Millisecond) // more than the clock tick of file times
+	if err := Run(t.Context(), env, filePhases(), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, stamps(t, root)); diff != "" {
+		t.Errorf("the second run changed files (-before +after):\n%s", diff)
+	}
+	if len(h.jobs) != jobs {
+		t.Errorf("the second run did %v", h.jobs[jobs:])
+	}
+}
+
+func stamps(t *testing.T, root string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		out[strings.TrimPrefix(path, root)] = info.Mode().String() + " " + info.ModTime().Format(time.RFC3339Nano)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
