@@ -11,8 +11,8 @@ import (
 	"bytes"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
@@ -30,21 +30,28 @@ func Encode(obj runtime.Object) ([]byte, error) {
 }
 
 // Print writes objs as one stream of YAML documents, for people and for
-// `kubectl apply`. It leaves out the mark of generated configurations: what a
-// user applies is the user's own.
+// `kubectl apply`. It leaves out status, which is the server's, and the mark
+// of generated configurations: what a user applies is the user's own.
 func Print(objs []Object) ([]byte, error) {
 	var out bytes.Buffer
 	for _, obj := range objs {
-		obj := obj.DeepCopyObject().(Object)
-		obj.SetAnnotations(without(obj.GetAnnotations(), configHashAnnotation))
-		if s, ok := obj.(*corev1.Service); ok {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+		if err != nil {
+			return nil, errors.Wrapf(err, "cannot print %s", obj.GetName())
+		}
+		u := unstructured.Unstructured{Object: fields}
+		unstructured.RemoveNestedField(fields, "status")
+		annotations := u.GetAnnotations()
+		delete(annotations, configHashAnnotation)
+		u.SetAnnotations(annotations)
+		if u.GetKind() == "Service" {
 			// An update of a Service must name the version that it
 			// replaces; 0 stands for any.
-			s.ResourceVersion = "0"
+			u.SetResourceVersion("0")
 		}
-		data, err := Encode(obj)
+		data, err := yaml.Marshal(fields)
 		if err != nil {
-			return nil, err
+			return nil, errors.Wrapf(err, "cannot print %s", obj.GetName())
 		}
 		out.WriteString("---\n")
 		out.Write(data)
@@ -65,15 +72,4 @@ func Stages(objs []Object) (before, workloads []Object) {
 		}
 	}
 	return before, workloads
-}
-
-func without(m map[string]string, key string) map[string]string {
-	if _, ok := m[key]; !ok {
-		return m
-	}
-	delete(m, key)
-	if len(m) == 0 {
-		return nil
-	}
-	return m
 }
