@@ -23,7 +23,7 @@ func APIServer(n *config.Node, v HostView) *corev1.Pod {
 	extra := n.Cluster.APIServer
 	mounts := certMounts(n, v)
 	mounts = append(mounts, externalEtcdMounts(n, mounts)...)
-	probe := endpoint{probeHost(n.AdvertiseAddress.String()), corev1.URISchemeHTTPS}
+	probe := endpoint{n.AdvertiseAddress.String(), corev1.URISchemeHTTPS}
 	user, groups := v.Users.apiServer()
 	return staticPod{
 		name:        APIServerName,
@@ -92,13 +92,4 @@ func etcdClientArgs(n *config.Node) []config.Arg {
 		args = append(args, config.Arg{Name: "etcd-certfile", Value: cert}, config.Arg{Name: "etcd-keyfile", Value: key})
 	}
 	return args
-}
-
-// probeHost is where the kubelet finds what listens at bind: an unspecified
-// address means the Pod's own.
-func probeHost(bind string) string {
-	if bind == "0.0.0.0" || bind == "::" {
-		return ""
-	}
-	return bind
 }

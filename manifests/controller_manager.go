@@ -69,11 +69,15 @@ func controllerManagerArgs(n *config.Node, v HostView) []config.Arg {
 }
 
 // loopbackEndpoint is where a component answers that listens on 127.0.0.1
-// unless its extraArgs name another address.
+// unless its extraArgs name another address. An unspecified one means that it
+// listens on the Pod's own as well.
 func loopbackEndpoint(extra []config.Arg) endpoint {
 	bind, given := lastArg(extra, "bind-address")
-	if !given {
+	switch {
+	case !given:
 		bind = "127.0.0.1"
+	case bind == "0.0.0.0" || bind == "::":
+		bind = ""
 	}
-	return endpoint{probeHost(bind), corev1.URISchemeHTTPS}
+	return endpoint{bind, corev1.URISchemeHTTPS}
 }

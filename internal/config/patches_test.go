@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	kubelet "k8s.io/kubelet/config/v1beta1"
+)
+
+func patchFiles(pairs ...string) []PatchFile {
+	var files []PatchFile
+	for i := 0; i < len(pairs); i += 2 {
+		files = append(files, PatchFile{Name: pairs[i], Data: []byte(pairs[i+1])})
+	}
+	return files
+}
+
+const patchedPod = `apiVersion: v1
+kind: Pod
+metadata:
+  labels:
+    component: etcd
+  name: etcd
+  namespace: kube-system
+spec:
+  containers:
+  - command:
+    - etcd
+    - --a=b
+    image: registry.k8s.io/etcd:1
+    name: etcd
+    resources: {}
+  volumes:
+  - hostPath:
+      path: /a
+      type: ""
+    name: a
+status: {}
+`
+
+func TestPatchesApply(t *testing.T) {
+	const label = "    component: etcd\n"
+	replace := func(old, with string) string { return strings.Replace(patchedPod, old, with, 1) }
+	for _, tt := range []struct {
+		name  string
+		files []PatchFile
+		want  string
+	}{
+		{"none", nil, patchedPod},
+		{"of another target", patchFiles("kube-apiserver.yaml", "metadata: {labels: {a: b}}"), patchedPod},
+		{"strategic by default", patchFiles("etcd.yaml", "metadata: {labels: {a: b}}"), replace(label, "    a: b\n"+label)},
+		{"strategic joins containers by name",
+			patchFiles("etcd+strategic.yaml", "spec: {containers: [{name: etcd, image: example.com/etcd:2}]}"),
+			replace("registry.k8s.io/etcd:1", "example.com/etcd:2")},
+		{"strategic deletes", patchFiles("etcd.yaml", "spec: {volumes: [{name: a, $patch: delete}]}"),
+			replace("  volumes:\n  - hostPath:\n      path: /a\n      type: \"\"\n    name: a\n", "")},
+		{"merge replaces lists and removes by null",
+			patchFiles("etcd+merge.json", `{"metadata": {"labels": null}, "spec": {"volumes": [{"name": "b", "emptyDir": {}}]}}`),
+			strings.Replace(replace("  labels:\n    component: etcd\n", ""),
+				"  - hostPath:\n      path: /a\n      type: \"\"\n    name: a\n", "  - emptyDir: {}\n    name: b\n", 1)},
+		{"JSON operations", patchFiles("etcd+json.yaml",
+			"- {op: test, path: /spec/containers/0/command/1, value: --a=b}\n- {op: replace, path: /spec/containers/0/command/1, value: --a=c}\n"),
+			replace("--a=b", "--a=c")},
+		{"in the order of names, whatever the order of files",
+			patchFiles("etcd2.yaml", "metadata: {labels: {a: 'two'}}", "etcd10+merge.yaml", "metadata: {labels: {a: 'ten'}}"),
+			replace(label, "    a: two\n"+label)},
+		{"each document", patchFiles("etcd-x.y+json.yaml", "- {op: add, path: /metadata/labels/a, value: b}\n---\n---\n- {op: add, path: /metadata/labels/c, value: d}\n"),
+			replace(label, "    a: b\n    c: d\n"+label)},
+		{"other files lie in the folder", patchFiles("README.md", "a: [", ".etcd.yaml.swp", "\x00", "Makefile", ""), patchedPod},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			set, err := ParsePatches(tt.files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := set.Apply("etcd", []byte(patchedPod), &corev1.Pod{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameText(t, []byte(tt.want), got)
+		})
+	}
+}
+
+func TestPatchesApplyTypes(t *testing.T) {
+	set, err := ParsePatches(patchFiles(
+		"kubeletconfiguration.yaml", "maxPods: 7\nevictionHard: {memory.available: 1Gi}",
+		"corednsdeployment0.yaml", "spec: {replicas: 3}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := set.Apply(PatchKubelet, []byte("kind: KubeletConfiguration\nmaxPods: 5\nevictionHard: {nodefs.available: 1%}\n"), &kubelet.KubeletConfiguration{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"maxPods: 7", "  memory.available: 1Gi", "  nodefs.available: 1%"} {
+		if !strings.Contains(string(got), line+"\n") {
+			t.Errorf("no %q in\n%s", line, got)
+		}
+	}
+	_, err = set.Apply(PatchCoreDNS, []byte("kind: Deployment\n"), &appsv1.Deployment{})
+	if want := "patch corednsdeployment0.yaml, line 1: cannot patch corednsdeployment: the result has no container"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+func TestPatchesApplyErrors(t *testing.T) {
+	const prefix = "cannot patch etcd: "
+	for _, tt := range []struct{ name, data, want string }{
+		{"etcd.yaml", "spec: {foo: SECRET}", `patch etcd.yaml, line 1: ` + prefix + `the result is not valid: unknown field "spec.foo"`},
+		{"etcd.yaml", "\n\nmetadata: {labels: {a: 1}}", `patch etcd.yaml, line 3: ` + prefix +
+			`the result is not valid: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string`},
+		{"etcd+merge.yaml", "spec: null", `patch etcd+merge.yaml, line 1: ` + prefix + `the result has no container`},
+		{"etcd+merge.yaml", "kind: Foo", `patch etcd+merge.yaml, line 1: ` + prefix + `a patch must not change apiVersion, kind, metadata.name or metadata.namespace`},
+		{"etcd+merge.yaml", "metadata: null", `patch etcd+merge.yaml, line 1: ` + prefix + `a patch must not change apiVersion, kind, metadata.name or metadata.namespace`},
+		{"etcd+json.json", `[{"op":"remove","path":"/spec/containers"}]`, `patch etcd+json.json, line 1: ` + prefix + `the result has no container`},
+		{"etcd+json.json", `[{"op":"remove","path":"/spec/containers/0/image"}]`, `patch etcd+json.json, line 1: ` + prefix + `container 1 of the result has no name or no image`},
+		{"etcd+json.json", `[{"op":"remove","path":"/nowhere"}]`, `patch etcd+json.json, line 1: ` + prefix +
+			`error in remove for path: '/nowhere': Unable to remove nonexistent key: nowhere: missing value`},
+		{"etcd.yaml", "spec: {containers: 5}", `patch etcd.yaml, line 1: ` + prefix},
+	} {
+		set, err := ParsePatches(patchFiles(tt.name, tt.data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = set.Apply("etcd", []byte(patchedPod), &corev1.Pod{})
+		if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%s: %s\n got %v\nwant %s", tt.name, tt.data, err, tt.want)
+		}
+	}
+}
+
+// All faults are found at once, each with its file and, mostly, line.
+func TestParsePatchesFaults(t *testing.T) {
+	files := patchFiles(
+		"etcd+jsn.yaml", "{}",
+		"etcd+.yaml", "{}",
+		"etcd+merge+json.yaml", "{}",
+		"etcd.yml", "{}",
+		"etcd", "{}",
+		"values.yml", "{}",
+		"kube-apisever.yaml", "{}",
+		"ETCD.yaml", "{}",
+		"nonsense.json", "{}",
+		"+merge.yaml", "{}",
+		"etcd-empty.yaml", "",
+		"etcd-comment.yaml", "# nothing\n---\n",
+		"etcd-list.yaml", "\n- a\n",
+		"etcd-map+json.yaml", "{}\n",
+		"etcd-op+json.yaml", "- {op: ad, path: /a, value: 1}\n",
+		"etcd-op2+json.yaml", "- {op: add, value: 1}\n",
+		"etcd-op3+json.yaml", "- {op: move, path: /a}\n",
+		"etcd-op4+json.yaml", "- {op: add, path: a.b, value: 1}\n",
+		"etcd-op5+json.yaml", "- text\n",
+		"etcd-syntax.yaml", "a: b\nc: [\n",
+		"etcd-twice.yaml", "a: b\na: c\n",
+		"etcd-large.yaml", strings.Repeat("#", MaxSize+1),
+		"etcd-two.yaml", "a: b\n---\n5\n",
+	)
+	_, err := ParsePatches(files)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	const (
+		targets = "the name of a patch must begin with its target: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubeletconfiguration, corednsdeployment"
+		kinds   = "the kind of a patch, behind the plus sign of its name, must be one of strategic, merge, json"
+		ending  = `the name of a patch must end in ".yaml" or ".json"`
+	)
+	want := []string{
+		"+merge.yaml: " + targets,
+		"ETCD.yaml: " + targets + `; did you mean "etcd"?`,
+		"etcd: " + ending,
+		"etcd+.yaml: " + kinds,
+		"etcd+jsn.yaml: " + kinds + `; did you mean "json"?`,
+		"etcd+merge+json.yaml: " + kinds,
+		"etcd-comment.yaml: holds no patch; remove the file, or write the fields to change into it",
+		"etcd-empty.yaml: holds no patch; remove the file, or write the fields to change into it",
+		"etcd-large.yaml: is larger than 1 MiB (1048577 bytes); that is no configuration file",
+		"etcd-list.yaml:2: a patch of kind strategic is a mapping with the fields to change",
+		`etcd-map+json.yaml:1: a patch of kind json is a list of operations, as in "- {op: add, path: /metadata/labels/a, value: b}" (RFC 6902)`,
+		`etcd-op+json.yaml:1: operation 1: op must be one of add, remove, replace, move, copy, test; did you mean "add"?`,
+		"etcd-op2+json.yaml:1: operation 1: path is missing",
+		"etcd-op3+json.yaml:1: operation 1: from is missing",
+		"etcd-op4+json.yaml:1: operation 1: path must begin with a slash, as in /spec/containers/0/image",
+		"etcd-op5+json.yaml:1: each operation is a mapping with op, path, and value or from (RFC 6902)",
+		"etcd-syntax.yaml:2: is not valid YAML: did not find expected node content",
+		"etcd-twice.yaml:2: a: is set twice, first in line 1",
+		"etcd-two.yaml:3: a patch of kind strategic is a mapping with the fields to change",
+		"etcd.yml: " + ending,
+		"kube-apisever.yaml: " + targets + `; did you mean "kube-apiserver"?`,
+		"nonsense.json: " + targets,
+		"values.yml: " + ending,
+	}
+	if diff := cmp.Diff(want, strings.Split(strings.ReplaceAll(err.Error(), ": \n", ":\n"), "\n")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzParsePatches(f *testing.F) {
+	for _, seed := range []string{"metadata: {labels: {a: b}}", "- {op: add, path: /metadata/labels/a, value: b}", "spec: {containers: [{name: etcd, $patch: delete}]}", "a: &a [*a]"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data string) {
+		for _, name := range []string{"etcd.yaml", "etcd+merge.yaml", "etcd+json.yaml"} {
+			set, err := ParsePatches(patchFiles(name, data))
+			if err != nil {
+				continue
+			}
+			got, err := set.Apply("etcd", []byte(patchedPod), &corev1.Pod{})
+			if err != nil {
+				continue
+			}
+			// What comes out can be patched again: it is whole.
+			if _, err := set.Apply("etcd", got, &corev1.Pod{}); err != nil && name == "etcd+merge.yaml" {
+				t.Errorf("%s: %q: %v", name, data, err)
+			}
+		}
+	})
+}
