@@ -64,9 +64,10 @@ func waitKubelet(ctx context.Context, env *Env) error {
 	env.UI.Printf("Waiting for the kubelet at %s, up to %s", probe.URL, limit)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	watch := kubeletWatch{env: env}
 	err := poll(ctx, func(ctx context.Context) (done bool, err error) {
 		if err := env.Host.Probe(ctx, probe); err != nil {
-			return false, kubeletHopeless(ctx, env, err)
+			return false, watch.judge(ctx, err)
 		}
 		return true, nil
 	})
@@ -75,18 +76,31 @@ func waitKubelet(ctx context.Context, env *Env) error {
 
 // hopeless is how often systemd may restart the kubelet before its trouble is
 // taken for a lasting one.
-const hopeless = 5
+const hopeless = 3
 
-// kubeletHopeless returns the error that ends the wait: cause as one that may
-// pass, or the unit's state if that cannot get better by itself.
-func kubeletHopeless(ctx context.Context, env *Env, cause error) error {
-	unit, err := env.Host.Unit(ctx, kubeletUnit)
-	switch {
-	case err != nil:
+// kubeletWatch looks at the kubelet's unit while its health is waited for.
+type kubeletWatch struct {
+	env *Env
+	// before is the unit's count of restarts when the wait began: a kubelet
+	// without a configuration restarts all the time.
+	before uint32
+	begun  bool
+}
+
+// judge returns cause as one that may pass, or an error that ends the wait
+// where the unit cannot get better by itself.
+func (w *kubeletWatch) judge(ctx context.Context, cause error) error {
+	unit, err := w.env.Host.Unit(ctx, kubeletUnit)
+	if err != nil {
 		return transient(cause)
-	case unit.ActiveState == "failed", unit.LoadState != "loaded", unit.Restarts >= hopeless:
-		return errors.Errorf("unit %s is %s (%s), restarted %d times, last result %s",
-			kubeletUnit, unit.ActiveState, unit.SubState, unit.Restarts, unit.Result)
+	}
+	if !w.begun {
+		w.before, w.begun = unit.Restarts, true
+	}
+	restarts := unit.Restarts - min(unit.Restarts, w.before)
+	if unit.ActiveState == "failed" || unit.LoadState != "loaded" || restarts >= hopeless {
+		return errors.Errorf("unit %s is %s (%s), systemd has restarted it %d times since, the last result was %s",
+			kubeletUnit, unit.ActiveState, unit.SubState, restarts, unit.Result)
 	}
 	return transient(cause)
 }

@@ -153,15 +153,15 @@ func networkRows() []row {
 
 		{"PodSubnetRoutes", "a part is elsewhere", func(s scene) {
 			s.routes = append(s.routes, route("10.244.9.1/32", "eth1"), route("10.244.7.0/24", "tun0"), route("10.244.9.1/32", "eth1"))
-		}, []string{"[ERROR PodSubnetRoutes]: the network of Pods, 10.244.0.0/16, takes addresses to which this host has routes (10.244.7.0/24 on tun0, 10.244.9.1/32 on eth1): choose another with --pod-network-cidr or networking.podSubnet"}},
+		}, []string{"[ERROR PodSubnetRoutes]: the network of Pods, 10.244.0.0/16, takes addresses of networks that this host is attached to (10.244.7.0/24 on tun0, 10.244.9.1/32 on eth1): choose another with --pod-network-cidr or networking.podSubnet"}},
 		{"PodSubnetRoutes", "the same", func(s scene) { s.routes = append(s.routes, route("10.244.0.0/16", "docker0")) },
-			[]string{"[ERROR PodSubnetRoutes]: the network of Pods, 10.244.0.0/16, takes addresses to which this host has routes (10.244.0.0/16 on docker0): choose another with --pod-network-cidr or networking.podSubnet"}},
+			[]string{"[ERROR PodSubnetRoutes]: the network of Pods, 10.244.0.0/16, takes addresses of networks that this host is attached to (10.244.0.0/16 on docker0): choose another with --pod-network-cidr or networking.podSubnet"}},
 		{"PodSubnetRoutes", "within a wider one", func(s scene) { s.routes = append(s.routes, route("10.0.0.0/8", "tun0")) },
 			[]string{"[WARNING PodSubnetRoutes]: the network of Pods, 10.244.0.0/16, lies within networks to which this host has routes (10.0.0.0/8 on tun0): hosts there with an address of 10.244.0.0/16 will be out of reach; choose another with --pod-network-cidr or networking.podSubnet if there are any"}},
 		{"PodSubnetRoutes", "the node's address", func(s scene) { s.node.Cluster.Networking.PodSubnet = "192.0.0.0/16" },
 			[]string{
 				"[ERROR PodSubnetRoutes]: the network of Pods, 192.0.0.0/16, contains this node's own address 192.0.2.10: choose another with --pod-network-cidr or networking.podSubnet",
-				"[ERROR PodSubnetRoutes]: the network of Pods, 192.0.0.0/16, takes addresses to which this host has routes (192.0.2.0/24 on eth0): choose another with --pod-network-cidr or networking.podSubnet",
+				"[ERROR PodSubnetRoutes]: the network of Pods, 192.0.0.0/16, takes addresses of networks that this host is attached to (192.0.2.0/24 on eth0): choose another with --pod-network-cidr or networking.podSubnet",
 			}},
 		{"PodSubnetRoutes", "a CNI plugin's", func(s scene) {
 			s.routes = append(s.routes, route("10.244.0.0/24", "cni0"), route("10.244.1.0/24", "flannel.1"), route("10.244.2.3/32", "cali0123"))
@@ -170,11 +170,18 @@ func networkRows() []row {
 			s.routes = append(s.routes, route("10.244.1.0/24", "eth0"))
 			s.earlier("kube-apiserver")
 		}, []string{"routes into the network of Pods, 10.244.0.0/16: 10.244.1.0/24 on eth0"}},
+		{"PodSubnetRoutes", "through gateways", func(s scene) {
+			for _, to := range []string{"10.244.1.0/24", "10.244.2.0/24", "10.244.3.0/24", "10.244.4.0/24"} {
+				r := route(to, "eth0")
+				r.Gateway = true
+				s.routes = append(s.routes, r)
+			}
+		}, []string{"[WARNING PodSubnetRoutes]: this host has routes into the network of Pods, 10.244.0.0/16 (10.244.1.0/24 on eth0, 10.244.2.0/24 on eth0, 10.244.3.0/24 on eth0, and 1 more): unless they lead to the Pods of other nodes, choose another with --pod-network-cidr or networking.podSubnet"}},
 		{"PodSubnetRoutes", "none", func(s scene) { s.node.Cluster.Networking.PodSubnet = "" }, nil},
 		{"PodSubnetRoutes", "not to be told", func(s scene) { s.unknown["routes"] = errors.New("no netlink") },
 			[]string{"[WARNING PodSubnetRoutes]: the host's routes cannot be told, so the network of Pods is not checked: no netlink"}},
 		{"ServiceSubnetRoutes", "a part is elsewhere", func(s scene) { s.routes = append(s.routes, route("10.100.0.0/24", "eth1")) },
-			[]string{"[ERROR ServiceSubnetRoutes]: the network of Services, 10.96.0.0/12, takes addresses to which this host has routes (10.100.0.0/24 on eth1): choose another with --service-cidr or networking.serviceSubnet"}},
+			[]string{"[ERROR ServiceSubnetRoutes]: the network of Services, 10.96.0.0/12, takes addresses of networks that this host is attached to (10.100.0.0/24 on eth1): choose another with --service-cidr or networking.serviceSubnet"}},
 		{"ServiceSubnetRoutes", "of the other family", func(s scene) {
 			s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112"
 			s.routes = append(s.routes, route("10.96.0.0/12", "eth1"), route("fe80::/64", "eth0"))

@@ -16,11 +16,13 @@ import (
 
 // networks holds the cluster's two networks against the host's routes.
 //
-// A route to a part of such a network, or to all of it, is more specific than
-// or as specific as the cluster's own: the hosts there and the Pods or Services
-// with the same addresses exclude each other, so it is an error. A wider route
-// (a company's 10.0.0.0/8, say) loses against the cluster's: everything works
-// but for hosts with such an address, which is worth a warning at most.
+// A network that is attached to this host and is a part of such a network, or
+// all of it, excludes it: the hosts there and the Pods or Services have the
+// same addresses, so it is an error. A route of that size through a gateway
+// may be just as bad, or may be how an administrator leads to the Pods of the
+// other nodes, so it is a warning. A wider route (a company's 10.0.0.0/8, say)
+// loses against the cluster's: everything works but for hosts with such an
+// address, which is worth a warning at most.
 func networks(n *config.Node) []Check {
 	return []Check{
 		{Name: "PodSubnetRoutes", Run: routes(n, "Pods", n.PodSubnets, "--pod-network-cidr or networking.podSubnet")},
@@ -39,13 +41,18 @@ func routes(n *config.Node, of string, subnets func() []netip.Prefix, setting st
 			if subnet.Contains(n.AdvertiseAddress) {
 				found = append(found, fault("the network of %s, %s, contains this node's own address %s: choose another with %s", of, subnet, n.AdvertiseAddress, setting)...)
 			}
-			inside, around := overlaps(subnet, all)
-			if len(inside) > 0 && exists(h, manifestPath(n, apiServer)) {
+			attached, led, around := overlaps(subnet, all)
+			if exists(h, manifestPath(n, apiServer)) && len(attached)+len(led) > 0 {
 				// The cluster uses the network already, and its CNI plugin
 				// may have made these routes.
-				found = append(found, note("routes into the network of %s, %s: %s", of, subnet, list(inside))...)
-			} else if len(inside) > 0 {
-				found = append(found, fault("the network of %s, %s, takes addresses to which this host has routes (%s): choose another with %s", of, subnet, list(inside), setting)...)
+				found = append(found, note("routes into the network of %s, %s: %s", of, subnet, list(append(attached, led...)))...)
+				attached, led = nil, nil
+			}
+			if len(attached) > 0 {
+				found = append(found, fault("the network of %s, %s, takes addresses of networks that this host is attached to (%s): choose another with %s", of, subnet, list(attached), setting)...)
+			}
+			if len(led) > 0 {
+				found = append(found, warn("this host has routes into the network of %s, %s (%s): unless they lead to the %s of other nodes, choose another with %s", of, subnet, list(led), of, setting)...)
 			}
 			if len(around) > 0 {
 				found = append(found, warn("the network of %s, %s, lies within networks to which this host has routes (%s): hosts there with an address of %s will be out of reach; choose another with %s if there are any", of, subnet, list(around), subnet, setting)...)
@@ -56,19 +63,21 @@ func routes(n *config.Node, of string, subnets func() []netip.Prefix, setting st
 }
 
 // overlaps splits the routes that overlap subnet into those to a part of it or
-// to all of it, and those that are wider. Interfaces that CNI plugins and
-// kube-proxy make are left out.
-func overlaps(subnet netip.Prefix, routes []host.Route) (inside, around []host.Route) {
+// to all of it, attached to this host or led through a gateway, and those that
+// are wider. Interfaces that CNI plugins and kube-proxy make are left out.
+func overlaps(subnet netip.Prefix, routes []host.Route) (attached, led, around []host.Route) {
 	for _, r := range routes {
 		switch {
 		case !r.Destination.IsValid() || !subnet.Overlaps(r.Destination) || clusterInterface(r.Interface):
-		case r.Destination.Bits() >= subnet.Bits():
-			inside = append(inside, r)
-		default:
+		case r.Destination.Bits() < subnet.Bits():
 			around = append(around, r)
+		case r.Gateway:
+			led = append(led, r)
+		default:
+			attached = append(attached, r)
 		}
 	}
-	return inside, around
+	return attached, led, around
 }
 
 // clusterInterface knows the interfaces of common CNI plugins by the names
@@ -81,11 +90,18 @@ func clusterInterface(name string) bool {
 	}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
+// listed is how many routes a message names.
+const listed = 3
+
 func list(routes []host.Route) string {
 	var texts []string
 	for _, r := range routes {
 		texts = append(texts, fmt.Sprintf("%s on %s", r.Destination, r.Interface))
 	}
 	slices.Sort(texts)
-	return strings.Join(slices.Compact(texts), ", ")
+	texts = slices.Compact(texts)
+	if more := len(texts) - listed; more > 0 {
+		texts = append(texts[:listed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, ", ")
 }

@@ -152,6 +152,8 @@ type Facts interface {
 type Route struct {
 	Destination netip.Prefix
 	Interface   string
+	// Gateway tells that the destination is reached through another host.
+	Gateway bool
 }
 
 // Process is a running process as /proc shows it.

@@ -142,7 +142,7 @@ func (r *Real) Routes() ([]Route, error) {
 					names[index] = link.Attrs().Name
 				}
 			}
-			out = append(out, Route{Destination: netip.PrefixFrom(addr.Unmap(), bits), Interface: names[index]})
+			out = append(out, Route{Destination: netip.PrefixFrom(addr.Unmap(), bits), Interface: names[index], Gateway: throughGateway(route)})
 		}
 	}
 	return out, nil
@@ -155,4 +155,13 @@ func (r *Real) LookupHost(ctx context.Context, name string) ([]netip.Addr, error
 		addrs[i] = a.Unmap() // the resolver gives IPv4 in IPv6's form
 	}
 	return addrs, err
+}
+
+// throughGateway tells whether a route, or each way of one with several, names
+// a next hop.
+func throughGateway(route netlink.Route) bool {
+	if len(route.MultiPath) == 0 {
+		return route.Gw != nil || route.Via != nil
+	}
+	return !slices.ContainsFunc(route.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.Gw == nil && hop.Via == nil })
 }
