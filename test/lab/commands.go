@@ -117,8 +117,8 @@ func cp(_ context.Context, lab *nodes.Lab, args []string) error {
 	return n.CopyOut(from, args[1])
 }
 
-func kill(_ context.Context, lab *nodes.Lab, args []string) error {
-	return each(lab, args, (*nodes.Node).Kill)
+func kill(ctx context.Context, lab *nodes.Lab, args []string) error {
+	return each(lab, args, func(n *nodes.Node) error { return n.Kill(ctx) })
 }
 
 func start(ctx context.Context, lab *nodes.Lab, args []string) error {

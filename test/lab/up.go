@@ -187,11 +187,13 @@ func (u *upRun) tell(ctx context.Context, n *nodes.Node, args ...string) error {
 // ready waits for all nodes and for the system's Pods.
 func (u *upRun) ready(ctx context.Context) error {
 	timeout := "--timeout=" + readyDeadline.String()
-	for _, what := range [][]string{
-		{"nodes", "--all", "--for=condition=Ready"},
-		{"pods", "--all", "--for=condition=Ready", "--namespace=kube-system"},
+	for _, what := range []string{
+		"wait nodes --all --for=condition=Ready",
+		"rollout status daemonset/kube-proxy --namespace=kube-system",
+		"rollout status deployment/coredns --namespace=kube-system",
+		"wait pods --all --for=condition=Ready --namespace=kube-system",
 	} {
-		args := append([]string{"kubectl", "--kubeconfig=" + adminPath, "wait", timeout}, what...)
+		args := append([]string{"kubectl", "--kubeconfig=" + adminPath, timeout}, strings.Fields(what)...)
 		if _, err := u.planes[0].Output(ctx, args...); err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func (n *Node) boot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.cleanCgroups(); err != nil {
+	if err := n.kill(ctx); err != nil { // what is left of a node that ended by itself
 		return err
 	}
 	s := n.state
@@ -95,6 +95,9 @@ func (n *Node) launch() (ended <-chan error, err error) {
 			return err
 		}
 		if err := n.mountRoot(); err != nil {
+			return err
+		}
+		if err := hideMachines(); err != nil {
 			return err
 		}
 		if err := thread.EnterNet(n.lab.netnsPath()); err != nil {
@@ -139,12 +142,26 @@ func (n *Node) mountRoot() error {
 	return errors.Wrap(unix.Mount("overlay", n.root(), "overlay", 0, options), "cannot mount the node's root")
 }
 
+// hideMachines gives systemd-nspawn a runtime folder of its own, as nodes of
+// two labs may have the same machine name.
+func hideMachines() error {
+	const dir = "/run/systemd/nspawn"
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return errors.Wrap(err, "cannot make systemd-nspawn's folder")
+	}
+	return errors.Wrap(unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"), "cannot mount systemd-nspawn's folder")
+}
+
+// machine is the node's name for systemd-nspawn: short enough that the name of
+// its network interface on the bridge, "vb-" and this, is not cut.
+func (n *Node) machine() string { return fmt.Sprintf("n%d", n.state.Index) }
+
 func (n *Node) nspawnArgs() []string {
 	id := n.state.MachineID
 	args := []string{
 		"--quiet", "--boot", "--register=no", "--keep-unit", "--settings=no",
 		"--directory=" + n.root(),
-		"--machine=" + n.lab.options.Name + "-" + n.state.Name, "--hostname=" + n.state.Name,
+		"--machine=" + n.machine(), "--hostname=" + n.state.Name,
 		"--uuid=" + strings.Join([]string{id[:8], id[8:12], id[12:16], id[16:20], id[20:]}, "-"),
 		"--capability=all", "--private-users=no", "--console=read-only",
 		"--resolv-conf=off", "--timezone=off", "--link-journal=no",

@@ -16,13 +16,30 @@ import (
 
 // Kill ends all processes of the node at once, as a power failure does. Its
 // state stays; Start boots it again.
-func (n *Node) Kill() error {
+func (n *Node) Kill(ctx context.Context) error {
 	unlock, err := n.lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return n.cleanCgroups()
+	return n.kill(ctx)
+}
+
+func (n *Node) kill(ctx context.Context) error {
+	if err := n.cleanCgroups(); err != nil {
+		return err
+	}
+	return n.unplug(ctx)
+}
+
+// unplug removes the node's interface from the bridge. It would go away by
+// itself, but only once the kernel has given up the node's last connections.
+func (n *Node) unplug(ctx context.Context) error {
+	link := "vb-" + n.machine()
+	if ip(ctx, "-n", n.lab.netns(), "link", "show", link) != nil {
+		return nil
+	}
+	return ip(ctx, "-n", n.lab.netns(), "link", "del", link)
 }
 
 // cleanCgroups ends the node's processes and removes its cgroups. Both may be
@@ -43,15 +60,15 @@ func (n *Node) cleanCgroups() error {
 
 // Restart kills the node and boots it again.
 func (n *Node) Restart(ctx context.Context) error {
-	if err := n.Kill(); err != nil {
+	if err := n.Kill(ctx); err != nil {
 		return err
 	}
 	return n.Start(ctx)
 }
 
 // Remove kills the node and wipes everything about it.
-func (n *Node) Remove() error {
-	if err := n.Kill(); err != nil {
+func (n *Node) Remove(ctx context.Context) error {
+	if err := n.Kill(ctx); err != nil {
 		return err
 	}
 	return wipe(n.dir())
@@ -94,7 +111,7 @@ func (l *Lab) Down(ctx context.Context) error {
 			return err
 		}
 		for _, n := range nodes {
-			if err := n.Kill(); err != nil {
+			if err := n.Kill(ctx); err != nil {
 				return err
 			}
 		}
