@@ -55,9 +55,11 @@ func (l *Lab) ensureNetwork(ctx context.Context) error {
 // configureNetwork fills the network namespace of the calling thread. The
 // bridge gets its name last: it tells that the network is complete.
 func configureNetwork(ctx context.Context) error {
-	// Only a router answers that there is no way.
-	for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
-		if err := os.WriteFile("/proc/sys/net/"+name, []byte("1"), 0); err != nil {
+	for name, value := range map[string]string{
+		"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1", // only a router answers that there is no way
+		"ipv4/icmp_ratelimit": "0", "ipv6/icmp/ratelimit": "0", // and it does so every time
+	} {
+		if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0); err != nil {
 			return errors.Wrap(err, "cannot set up the lab's network")
 		}
 	}
