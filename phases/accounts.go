@@ -86,7 +86,7 @@ func wantedAccounts(env *Env) (groups, users *accounts, err error) {
 
 func addAccounts(groups, users *accounts) error {
 	for _, name := range append(slices.Clone(rootlessUsers), manifests.ServiceAccountKeyGroup) {
-		members := ""
+		members := name // kubeadm wants each user named in its own group
 		if name == manifests.ServiceAccountKeyGroup {
 			members = manifests.APIServerUser + "," + manifests.ControllerManagerUser
 		}
@@ -97,7 +97,7 @@ func addAccounts(groups, users *accounts) error {
 	for _, name := range rootlessUsers {
 		gid := groups.ids[name]
 		err := users.add(name, func(id int) string {
-			return fmt.Sprintf("%s:x:%d:%d::/nonexistent:/usr/sbin/nologin", name, id, gid)
+			return fmt.Sprintf("%s:x:%d:%d::/nonexistent:/bin/false", name, id, gid)
 		})
 		if err != nil {
 			return err

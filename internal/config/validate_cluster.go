@@ -201,7 +201,7 @@ func (d *documents) checkExternalEtcd(x *ExternalEtcd) {
 	secure := x.CAFile != "" || x.CertFile != "" || x.KeyFile != ""
 	d.checkEtcdURLs(at+".endpoints", x.Endpoints, secure)
 	if !slices.Equal(x.HTTPEndpoints, x.Endpoints) {
-		d.checkEtcdURLs(at+".httpEndpoints", x.HTTPEndpoints, secure)
+		d.checkEtcdURLs(at+".httpEndpoints", x.HTTPEndpoints, false) // versions and health may be asked in the clear
 	}
 }
 

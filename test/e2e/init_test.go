@@ -43,7 +43,7 @@ kind: ClusterConfiguration
 const podSubnet = "networking: {podSubnet: 10.244.0.0/16}"
 
 func TestInitDefault(t *testing.T) {
-	m := boot(t, "cp-1")
+	m := boot(t)
 	config := document("", podSubnet)
 	before := m.plan(config)
 	m.printsJoinCommand(m.init(config))
@@ -55,7 +55,7 @@ func TestInitDefault(t *testing.T) {
 
 // TestInitEqualsReference makes the cluster that the reference was taken from.
 func TestInitEqualsReference(t *testing.T) {
-	m := boot(t, "cp-1")
+	m := boot(t)
 	m.init(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), "--upload-certs")
 	m.healthy(everything)
 	m.objectsEqualReference()
@@ -72,7 +72,7 @@ func (m machine) printsJoinCommand(out string) {
 }
 
 func TestInitExternalEtcd(t *testing.T) {
-	m := boot(t, "cp-1")
+	m := boot(t)
 	m.startExternalEtcd()
 	m.init(document("", podSubnet+`
 etcd:
@@ -90,7 +90,7 @@ etcd:
 }
 
 func TestInitECDSAWithShortValidity(t *testing.T) {
-	m := boot(t, "cp-1")
+	m := boot(t)
 	m.init(document("", podSubnet+`
 encryptionAlgorithm: ECDSA-P256
 certificateValidityPeriod: 2h0m0s
@@ -108,7 +108,7 @@ caCertificateValidityPeriod: 48h0m0s`))
 }
 
 func TestInitPatches(t *testing.T) {
-	m := boot(t, "cp-1")
+	m := boot(t)
 	m.must("mkdir", "/root/patches")
 	m.write("/root/patches/kube-scheduler+merge.yaml", "metadata: {labels: {patched: merge}}\n")
 	m.write("/root/patches/kube-apiserver0+strategic.yaml",
@@ -124,7 +124,7 @@ func TestInitPatches(t *testing.T) {
 }
 
 func TestInitExtraArgs(t *testing.T) {
-	m := boot(t, "cp-1")
+	m := boot(t)
 	m.init(document(`  kubeletExtraArgs:
   - {name: node-labels, value: "lab=one,lab2=two"}
   - {name: v, value: "3"}`, podSubnet+`
@@ -158,7 +158,7 @@ scheduler:
 }
 
 func TestInitCustomNetworks(t *testing.T) {
-	m := boot(t, "cp-1")
+	m := boot(t, "10.99.0.0/16")
 	m.init(document("", `clusterName: lab
 networking: {podSubnet: 10.99.0.0/16, serviceSubnet: 172.30.0.0/20, dnsDomain: lab.local}
 controlPlaneEndpoint: 192.168.99.11`))
@@ -171,13 +171,13 @@ controlPlaneEndpoint: 192.168.99.11`))
 }
 
 func TestInitDisabledAddons(t *testing.T) {
-	m := boot(t, "cp-1")
+	m := boot(t)
 	m.init(document("", podSubnet+"\ndns: {disabled: true}\nproxy: {disabled: true}"))
 	m.healthy(expectation{pods: []string{"etcd-", "kube-apiserver-", "kube-controller-manager-", "kube-scheduler-"}})
 }
 
 func TestInitGivenCA(t *testing.T) {
-	m := boot(t, "cp-1")
+	m := boot(t)
 	m.must("slipway", "init", "phase", "certs", "ca")
 	before := m.must("cat", "/etc/kubernetes/pki/ca.crt")
 	m.init(document("", podSubnet))
@@ -188,7 +188,7 @@ func TestInitGivenCA(t *testing.T) {
 }
 
 func TestInitExternalCA(t *testing.T) {
-	m := boot(t, "cp-1")
+	m := boot(t)
 	config := document("", podSubnet)
 	m.write("/root/slipway.yaml", config)
 	m.must("slipway", "init", "phase", "certs", "all", "--config", "/root/slipway.yaml")

@@ -55,15 +55,16 @@ type machine struct {
 	node *nodes.Node
 }
 
-// boot starts a node like a freshly installed one.
-func boot(t *testing.T, name string) machine {
+// boot starts a node like a freshly installed one, whose network plugin gives
+// Pods addresses of podSubnets.
+func boot(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
 	started := time.Now()
-	node, err := lab.StartNode(t.Context(), nodes.NodeSpec{Name: name})
+	node, err := lab.StartNode(t.Context(), nodes.NodeSpec{Name: "cp-1", PodSubnets: podSubnets})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("node %s booted in %.1fs", name, time.Since(started).Seconds())
+	t.Logf("booted in %.1fs", time.Since(started).Seconds())
 	m := machine{t, node}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -113,7 +114,7 @@ func (m machine) must(args ...string) string {
 // write puts a file on the node.
 func (m machine) write(path, content string) {
 	m.Helper()
-	if err := m.node.WriteFile(m.Context(), path, []byte(content), 0o600); err != nil {
+	if err := m.node.WriteFile(path, []byte(content), 0o600); err != nil {
 		m.Fatal(err)
 	}
 }
