@@ -70,6 +70,9 @@ func main() {
 		os.Exit(0)
 	case errors.Is(err, errUsage):
 		os.Exit(2)
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(os.Stderr, "lab: interrupted; the same command again goes on from here")
+		os.Exit(130)
 	}
 	fmt.Fprintln(os.Stderr, "lab:", err)
 	os.Exit(1)

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ const (
 type upOptions struct {
 	controlPlanes, workers, nodes int
 	noInit                        bool
-	tool                          string
+	tool, podSubnets              string
 }
 
 func setUpUp(flags *flag.FlagSet) runner {
@@ -42,6 +43,7 @@ func setUpUp(flags *flag.FlagSet) runner {
 	flags.IntVar(&o.nodes, "nodes", 0, "how many nodes in all, those beyond the control planes being workers")
 	flags.BoolVar(&o.noInit, "no-init", false, "only boot the nodes")
 	flags.StringVar(&o.tool, "tool", "slipway", "what makes the cluster: slipway or kubeadm")
+	flags.StringVar(&o.podSubnets, "pod-subnets", nodes.DefaultPodSubnet, "where Pods get addresses from, with commas between several")
 	return func(ctx context.Context, lab *nodes.Lab, args []string) error {
 		if len(args) > 0 {
 			return errUsage
@@ -97,15 +99,20 @@ func (u *upRun) boot(ctx context.Context) error {
 	u.planes = make([]*nodes.Node, u.controlPlanes)
 	u.others = make([]*nodes.Node, u.workers)
 	errs := make([]error, u.controlPlanes+u.workers)
+	start := func(format string, number int) (*nodes.Node, error) {
+		return u.lab.StartNode(ctx, nodes.NodeSpec{
+			Name: fmt.Sprintf(format, number), PodSubnets: strings.Split(u.podSubnets, ","),
+		})
+	}
 	var all sync.WaitGroup
 	for i := range errs {
 		all.Go(func() {
 			if i < u.controlPlanes {
-				u.planes[i], errs[i] = u.lab.StartNode(ctx, nodes.NodeSpec{Name: fmt.Sprintf("cp-%d", i+1)})
+				u.planes[i], errs[i] = start("cp-%d", i+1)
 				return
 			}
 			worker := i - u.controlPlanes
-			u.others[worker], errs[i] = u.lab.StartNode(ctx, nodes.NodeSpec{Name: fmt.Sprintf("worker-%d", worker+1)})
+			u.others[worker], errs[i] = start("worker-%d", worker+1)
 		})
 	}
 	all.Wait()
@@ -136,7 +143,7 @@ func (u *upRun) init(ctx context.Context) error {
 
 // join adds the other nodes that are not in the cluster yet.
 func (u *upRun) join(ctx context.Context) error {
-	for i, n := range append(u.planes[1:], u.others...) {
+	for i, n := range slices.Concat(u.planes[1:], u.others) {
 		if _, err := n.ReadFile("/etc/kubernetes/kubelet.conf"); err == nil {
 			continue
 		}

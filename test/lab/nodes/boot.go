@@ -27,8 +27,8 @@ const (
 )
 
 // Start boots the node from the state it is in, with the program under test as
-// it is now, and waits until its container runtime is ready. A running node is
-// left alone.
+// it is now, and waits until its container runtime is ready. For a running node
+// it only waits.
 func (n *Node) Start(ctx context.Context) error {
 	unlock, err := n.lock()
 	if err != nil {
@@ -36,7 +36,7 @@ func (n *Node) Start(ctx context.Context) error {
 	}
 	defer unlock()
 	if n.Running() {
-		return nil
+		return n.waitBooted(ctx, nil)
 	}
 	if err := n.lab.ensureNetwork(ctx); err != nil {
 		return err

@@ -103,7 +103,7 @@ func (b *builder) images(ctx context.Context, base string) (string, error) {
 		if err := b.unpack(ctx, archive, dir); err != nil {
 			return err
 		}
-		return errors.Wrap(removeFiles(archive, filepath.Join(dir, "layer.tar"), filepath.Join(dir, "state")), "cannot tidy up")
+		return errors.Wrap(removeFiles(archive, filepath.Join(dir, "layer.tar")), "cannot tidy up")
 	})
 }
 
@@ -123,20 +123,24 @@ func writeImages(archive, scratch string, table []image) error {
 func (b *builder) unpack(ctx context.Context, archive, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	socket := filepath.Join(dir, "state", "containerd.sock")
-	config := filepath.Join(dir, "state", "config.toml")
+	state, err := os.MkdirTemp("", "lab-containerd-") // a socket's path has to be short
+	if err != nil {
+		return errors.Wrap(err, "cannot make a folder for containerd")
+	}
+	defer os.RemoveAll(state)
+	socket, config := filepath.Join(state, "containerd.sock"), filepath.Join(state, "config.toml")
 	text := "version = 3\ndisabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.cri.v1.images', 'io.containerd.cri.v1.runtime']\n"
-	if err := place(dir, "state/config.toml", func(path string) error { return os.WriteFile(path, []byte(text), 0o644) }); err != nil {
-		return err
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		return errors.Wrap(err, "cannot write containerd's configuration")
 	}
 	var said strings.Builder
 	daemon := exec.Command(b.programs["containerd"], "--config", config, "--root", filepath.Join(dir, "root"),
-		"--state", filepath.Join(dir, "state"), "--address", socket)
+		"--state", state, "--address", socket)
 	daemon.Stdout, daemon.Stderr = &said, &said
 	if err := startApart(daemon); err != nil {
 		return err
 	}
-	err := waitForFile(ctx, socket)
+	err = waitForFile(ctx, socket)
 	if err == nil {
 		_, err = output(ctx, "", nil, b.programs["ctr"], "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
 	}

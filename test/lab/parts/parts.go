@@ -155,7 +155,7 @@ func output(ctx context.Context, dir string, env []string, argv ...string) (stri
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			err = ctx.Err()
+			return "", errors.Wrap(ctx.Err(), argv[0])
 		}
 		return "", errors.Wrapf(err, "%s: %s", strings.Join(argv, " "), lastLines(stderr.String()+stdout.String()))
 	}
