@@ -43,7 +43,7 @@ cluster-down: ## take that cluster and its nodes away
 
 e2e: build ## run the suite on real clusters (root; builds the lab at first)
 	@$(LAB) build
-	go test -tags=e2e -count=1 -timeout=60m -v ./test/e2e/...
+	go test -tags=e2e -count=1 -timeout=60m -parallel=3 -v ./test/e2e/...
 
 bench: build ## compare with the peer: Slipway, peer, ratio
 	@$(LAB) build

@@ -53,8 +53,8 @@ func TestInitDefault(t *testing.T) {
 	m.secondInitChangesNothing(config)
 }
 
-// TestInitEqualsReference makes the cluster that the reference was taken from.
-func TestInitEqualsReference(t *testing.T) {
+// TestInitReference makes the cluster that the reference was taken from.
+func TestInitReference(t *testing.T) {
 	m := boot(t)
 	m.init(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), "--upload-certs")
 	m.healthy(everything)
@@ -74,13 +74,19 @@ func (m machine) printsJoinCommand(out string) {
 func TestInitExternalEtcd(t *testing.T) {
 	m := boot(t)
 	m.startExternalEtcd()
-	m.init(document("", podSubnet+`
+	config := document("", podSubnet+`
 etcd:
   external:
     endpoints: [https://127.0.0.1:12379]
     caFile: /etc/external-etcd/ca.crt
     certFile: /etc/external-etcd/client.crt
-    keyFile: /etc/external-etcd/client.key`))
+    keyFile: /etc/external-etcd/client.key`)
+	m.write("/root/slipway.yaml", config)
+	m.eventually("etcd to answer", readyLimit, func() error {
+		_, err := m.try("slipway", "init", "phase", "preflight", "--config", "/root/slipway.yaml")
+		return err
+	})
+	m.init(config)
 	want := everything
 	want.pods = []string{"coredns-", "kube-apiserver-", "kube-controller-manager-", "kube-proxy-", "kube-scheduler-"}
 	m.healthy(want)
@@ -89,7 +95,7 @@ etcd:
 	}
 }
 
-func TestInitECDSAWithShortValidity(t *testing.T) {
+func TestInitECDSAShort(t *testing.T) {
 	m := boot(t)
 	m.init(document("", podSubnet+`
 encryptionAlgorithm: ECDSA-P256

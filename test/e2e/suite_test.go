@@ -20,8 +20,9 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// lab is where all tests run, one after another: the machine is small.
-var lab *nodes.Lab
+// labPrefix begins the names of the labs of this suite: one a test, so that
+// tests run side by side and each node is cp-1 with the same address.
+const labPrefix = "e2e-"
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -29,24 +30,44 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	ctx := context.Background()
-	var err error
-	lab, err = nodes.Open(nodes.Options{Name: "e2e", Log: os.Stderr})
-	if err == nil {
-		err = lab.Build(ctx)
-	}
-	if err == nil {
-		err = lab.Down(ctx) // what an interrupted suite left
-	}
-	if err != nil {
+	if err := prepare(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "the real-cluster suite cannot run: %v\n", err)
 		return 1
 	}
-	defer func() {
-		if err := lab.Down(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-	}()
 	return m.Run()
+}
+
+// prepare builds the parts of nodes and removes what an interrupted suite left.
+func prepare(ctx context.Context) error {
+	lab, err := nodes.Open(nodes.Options{Log: os.Stderr})
+	if err != nil {
+		return err
+	}
+	if err := lab.Build(ctx); err != nil {
+		return err
+	}
+	names, err := nodes.Names("")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, labPrefix) {
+			continue
+		}
+		left, err := nodes.Open(nodes.Options{Name: name})
+		if err != nil {
+			return err
+		}
+		if err := left.Down(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labName is short enough for a lab and tells the tests apart.
+func labName(t *testing.T) string {
+	return labPrefix + strings.ToLower(strings.TrimPrefix(t.Name(), "TestInit"))
 }
 
 // machine is one node with what tests ask of it.
@@ -59,7 +80,12 @@ type machine struct {
 // Pods addresses of podSubnets.
 func boot(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
+	t.Parallel()
 	started := time.Now()
+	lab, err := nodes.Open(nodes.Options{Name: labName(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	node, err := lab.StartNode(t.Context(), nodes.NodeSpec{Name: "cp-1", PodSubnets: podSubnets})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +96,7 @@ func boot(t *testing.T, podSubnets ...string) machine {
 		if t.Failed() {
 			m.explain()
 		}
-		if err := node.Remove(context.Background()); err != nil {
+		if err := lab.Down(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
