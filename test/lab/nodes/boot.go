@@ -41,6 +41,9 @@ func (n *Node) Start(ctx context.Context) error {
 	if err := n.lab.ensureNetwork(ctx); err != nil {
 		return err
 	}
+	if err := n.routePods(ctx); err != nil {
+		return err
+	}
 	return n.lab.log.Do("booting node "+n.state.Name, func() error { return n.boot(ctx) })
 }
 

@@ -80,6 +80,30 @@ func configureNetwork(ctx context.Context) error {
 	return nil
 }
 
+// routePods tells the lab's network where the node's Pods are, so that refusals
+// reach them too. Without that, what a Pod sends to a Service before kube-proxy
+// is there would wait for half a minute.
+func (n *Node) routePods(ctx context.Context) error {
+	subnets, err := parsePrefixes(n.state.PodSubnets)
+	if err != nil {
+		return err
+	}
+	for _, subnet := range subnets {
+		pods, err := podRange(subnet, n.state.Index)
+		if err != nil {
+			return err
+		}
+		via := n.IP()
+		if subnet.Addr().Is6() {
+			via = n.IPv6()
+		}
+		if err := ip(ctx, "-n", n.lab.netns(), "route", "replace", pods.String(), "via", via); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // removeNetwork removes the lab's network namespace, if it is there.
 func (l *Lab) removeNetwork(ctx context.Context) error {
 	if _, err := os.Lstat(l.netnsPath()); os.IsNotExist(err) {
