@@ -133,7 +133,7 @@ func environment(proxies []corev1.EnvVar, extra []config.EnvVar) []corev1.EnvVar
 		byName[e.Name] = e
 	}
 	for _, e := range extra {
-		v := *e.EnvVar.DeepCopy()
+		v := *e.DeepCopy()
 		if v.ValueFrom != nil && v.ValueFrom.FieldRef != nil && v.ValueFrom.FieldRef.APIVersion == "" {
 			v.ValueFrom.FieldRef.APIVersion = "v1"
 		}

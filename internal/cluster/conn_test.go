@@ -183,7 +183,7 @@ func TestStatusErrorKeepsRetryAfter(t *testing.T) {
 		`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "TooManyRequests", "code": 429, "message": "busy"}`,
 		`Too many requests, please try again later.`,
 	} {
-		resp := &http.Response{Status: "429 Too Many Requests", StatusCode: 429, Header: http.Header{"Retry-After": {"7"}}, Request: &http.Request{Method: "GET"}}
+		resp := &http.Response{Status: "429 Too Many Requests", StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"7"}}, Request: &http.Request{Method: http.MethodGet}}
 		if got := retryAfter(fmt.Errorf("get x: %w", statusError(resp, []byte(body)))); got != 7*time.Second {
 			t.Errorf("%s: %s", body, got)
 		}

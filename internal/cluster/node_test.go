@@ -28,12 +28,12 @@ func TestMarkNode(t *testing.T) {
 	notReady := corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}
 	gets, patches := 0, 0
 	a.hook = func(_ http.ResponseWriter, r *http.Request, _ string) bool {
-		switch {
-		case r.Method == http.MethodGet:
+		switch r.Method {
+		case http.MethodGet:
 			if gets++; gets == 3 { // the kubelet registers its node
 				a.keep(path, map[string]any{"metadata": map[string]any{"name": "n1", "labels": map[string]any{"theirs": "yes"}}})
 			}
-		case r.Method == http.MethodPatch:
+		case http.MethodPatch:
 			if patches++; patches == 1 { // somebody else taints it meanwhile
 				a.objects[path]["spec"] = map[string]any{"taints": []any{map[string]any{"key": notReady.Key, "effect": "NoSchedule"}}}
 				a.keep(path, a.objects[path])

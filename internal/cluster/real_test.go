@@ -301,7 +301,7 @@ func TestOthersWriteMeanwhile(t *testing.T) {
 func TestBudget(t *testing.T) {
 	a := newAPI(t)
 	a.hook = func(w http.ResponseWriter, _ *http.Request, _ string) bool {
-		w.WriteHeader(500)
+		w.WriteHeader(http.StatusInternalServerError)
 		return true
 	}
 	r := a.client(t)

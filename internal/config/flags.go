@@ -65,7 +65,7 @@ func (f *InitFlags) apply(d *documents, withFile bool) {
 		f.refuseMixing(d)
 	}
 	set := func(kind, flag, path string, write func()) {
-		if f.given(flag) && !(withFile && slices.Contains(notWithConfig, flag)) {
+		if f.given(flag) && (!withFile || !slices.Contains(notWithConfig, flag)) {
 			d.setByFlag(kind, flag, path)
 			write()
 		}

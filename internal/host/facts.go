@@ -55,7 +55,7 @@ func (r *Real) MemoryBytes() (uint64, error) {
 	if err := unix.Sysinfo(&info); err != nil {
 		return 0, pkgerrors.Wrap(err, "read the size of the memory (sysinfo)")
 	}
-	return uint64(info.Totalram) * uint64(info.Unit), nil
+	return uint64(info.Totalram) * uint64(info.Unit), nil //nolint:unconvert // 32 bits on some architectures
 }
 
 // Swap implements Facts. A kernel without swap support has no /proc/swaps.

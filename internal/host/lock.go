@@ -44,7 +44,7 @@ func (r *Real) Lock() (release func(), err error) {
 		return nil, err
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == unix.EWOULDBLOCK {
+	if errors.Is(err, unix.EWOULDBLOCK) {
 		defer f.Close()
 		pid, command := holder(f)
 		return nil, &LockedError{Path: f.Name(), PID: pid, Command: command}

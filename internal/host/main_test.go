@@ -108,7 +108,7 @@ func childDisk(dir string) error {
 	if err := unix.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
 		return err
 	}
-	defer unix.Unmount(dir, unix.MNT_DETACH)
+	defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("old"), 0o644); err != nil {
 		return err
 	}
@@ -126,14 +126,14 @@ func expectFailure(dir string, cause error, text string) error {
 	changed, err := New().WriteFile(path, make([]byte, 100_000), 0o644)
 	want := "write " + path + ": " + text
 	if changed || !errors.Is(err, cause) || !strings.HasPrefix(err.Error(), want) {
-		return fmt.Errorf("changed %v, error %v, want %s", changed, err, want)
+		return fmt.Errorf("changed %v, error %w, want %s", changed, err, want)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
-		return fmt.Errorf("the folder holds %v, error %v", entries, err)
+		return fmt.Errorf("the folder holds %v, error %w", entries, err)
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
-		return fmt.Errorf("the file holds %d bytes, error %v", len(got), err)
+		return fmt.Errorf("the file holds %d bytes, error %w", len(got), err)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (r *Real) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
-		return netip.Addr{}, nil // a network namespace may have none
+		return netip.Addr{}, nil //nolint:nilerr // a network namespace may have no loopback device
 	}
 	return globalAddress(lo.Attrs().Index, family)
 }

@@ -49,7 +49,7 @@ func (o *overlay) readFile(path string) ([]byte, error) {
 	switch {
 	case n == nil:
 		data, err := o.Host.ReadFile(path)
-		return data, unreadable(path, err)
+		return data, unreadable(err)
 	case n.removed:
 		return nil, missing(path)
 	case n.IsDir():
@@ -90,7 +90,7 @@ func (o *overlay) readDir(path string) ([]fs.DirEntry, error) {
 	}
 	entries, err := o.Host.ReadDir(path)
 	if err != nil && (n == nil || !errors.Is(err, fs.ErrNotExist)) {
-		return nil, unreadable(path, err)
+		return nil, unreadable(err)
 	}
 	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
 		return o.nodes[filepath.Join(path, e.Name())] != nil
@@ -299,7 +299,7 @@ func unlessForbidden(err error) error {
 }
 
 // unreadable says what a dry run needs to know what it may not read.
-func unreadable(path string, err error) error {
+func unreadable(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w: a plan depends on what is there; run this as root", err)
 	}

@@ -104,7 +104,7 @@ func (f *fakeCRI) serve(t *testing.T) (socket string) {
 	s := grpc.NewServer()
 	cri.RegisterRuntimeServiceServer(s, f)
 	cri.RegisterImageServiceServer(s, f)
-	go s.Serve(counting{l, f})
+	go func() { _ = s.Serve(counting{l, f}) }() // ends with s.Stop
 	t.Cleanup(s.Stop)
 	return path
 }
