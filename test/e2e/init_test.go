@@ -138,22 +138,20 @@ apiServer:
   certSANs: [api.lab.example, 192.0.2.7]
   extraArgs:
   - {name: profiling, value: "false"}
-  - {name: enable-admission-plugins, value: "NodeRestriction,AlwaysPullImages"}
+  - {name: enable-admission-plugins, value: "NodeRestriction,DenyServiceExternalIPs"}
   - {name: service-account-issuer, value: "https://issuer.lab.example"}
   - {name: service-account-issuer, value: "https://kubernetes.default.svc.cluster.local"}
   extraEnvs:
   - {name: LAB, value: here}
 controllerManager:
   extraArgs:
-  - {name: secure-port, value: "10357"}
+  - {name: bind-address, value: 0.0.0.0}
 scheduler:
   extraArgs:
   - {name: v, value: "4"}
   extraVolumes:
   - {name: hosts, hostPath: /etc/hosts, mountPath: /etc/lab-hosts, readOnly: true, pathType: File}`))
-	want := everything
-	want.dnsName = "" // AlwaysPullImages has no registry here
-	m.healthy(want)
+	m.healthy(everything)
 	m.prints("one", "get", "node", "cp-1", "-o", "jsonpath={.metadata.labels.lab}")
 	m.prints("here", "get", "pod", "-n", "kube-system", "kube-apiserver-cp-1", "-o", `jsonpath={.spec.containers[0].env[?(@.name=="LAB")].value}`)
 	m.prints("/etc/lab-hosts", "get", "pod", "-n", "kube-system", "kube-scheduler-cp-1", "-o",

@@ -36,7 +36,12 @@ func (n *Node) Start(ctx context.Context) error {
 	}
 	defer unlock()
 	if n.Running() {
-		return n.waitBooted(ctx, nil)
+		ending, stop := context.WithCancel(ctx)
+		err := n.waitBooted(ctx, n.gone(ending))
+		stop()
+		if n.Running() {
+			return err
+		} // else it was on its way down
 	}
 	if err := n.lab.ensureNetwork(ctx); err != nil {
 		return err
@@ -192,6 +197,21 @@ func (n *Node) waitBooted(ctx context.Context, ended <-chan error) error {
 	case err := <-ready:
 		return err
 	}
+}
+
+// gone tells when a running node has ended, unless ctx ends earlier.
+func (n *Node) gone(ctx context.Context) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := n.leader(); err != nil {
+				ended <- err
+				return
+			}
+			time.Sleep(5 * pollInterval)
+		}
+	}()
+	return ended
 }
 
 func (n *Node) pollBooted(ctx context.Context) error {

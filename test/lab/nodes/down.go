@@ -36,10 +36,15 @@ func (n *Node) kill(ctx context.Context) error {
 // itself, but only once the kernel has given up the node's last connections.
 func (n *Node) unplug(ctx context.Context) error {
 	link := "vb-" + n.machine()
-	if ip(ctx, "-n", n.lab.netns(), "link", "show", link) != nil {
+	there := func() bool { return ip(ctx, "-n", n.lab.netns(), "link", "show", link) == nil }
+	if !there() {
 		return nil
 	}
-	return ip(ctx, "-n", n.lab.netns(), "link", "del", link)
+	err := ip(ctx, "-n", n.lab.netns(), "link", "del", link)
+	if err != nil && !there() {
+		return nil // it has just gone away by itself
+	}
+	return err
 }
 
 // cleanCgroups ends the node's processes and removes its cgroups. Both may be

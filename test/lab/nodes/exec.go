@@ -33,7 +33,9 @@ type Cmd struct {
 	Stderr io.Writer
 
 	// CancelSignal is sent to the program and its children when the context
-	// ends; default SIGKILL. A program that does not end then is killed.
+	// ends; default SIGKILL. A program that does not end then is killed, and so
+	// are children that outlive it. If it is set and the program ends by itself,
+	// its exit code is what Exec reports.
 	CancelSignal syscall.Signal
 	// Interactive leaves the program in this program's process group, so that it
 	// can use the terminal.
@@ -69,7 +71,7 @@ func (n *Node) Exec(ctx context.Context, c Cmd) error {
 	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=/root", "LANG=C.UTF-8", "TERM=" + os.Getenv("TERM")}, c.Env...)
 	cmd.WaitDelay = killAfter
-	cmd.Cancel = func() error { return c.cancel(cmd.Process.Pid) }
+	cmd.Cancel = func() error { return c.signal(cmd.Process.Pid, c.CancelSignal) }
 	cgroups, err := cgroupsOf(leader)
 	if err != nil {
 		return err
@@ -79,30 +81,33 @@ func (n *Node) Exec(ctx context.Context, c Cmd) error {
 	if err != nil {
 		return err
 	}
-	return n.result(ctx, c, cmd.Wait())
+	err = cmd.Wait()
+	if ctx.Err() == nil {
+		return n.result(c, cmd.ProcessState.ExitCode(), err)
+	}
+	_ = c.signal(cmd.Process.Pid, syscall.SIGKILL) // what it has left behind
+	if code := cmd.ProcessState.ExitCode(); c.CancelSignal != 0 && code >= 0 {
+		return n.result(c, code, nil)
+	}
+	return n.result(c, 0, ctx.Err())
 }
 
-// cancel signals the program with its children. What does not end in time is killed.
-func (c Cmd) cancel(pid int) error {
-	target := -pid // the process group, which also reaches inside the node
+// signal sends a signal to the program with its children; SIGKILL if it is 0.
+func (c Cmd) signal(pid int, s syscall.Signal) error {
+	if s == 0 {
+		s = syscall.SIGKILL
+	}
 	if c.Interactive {
-		target = pid
+		return syscall.Kill(pid, s)
 	}
-	if c.CancelSignal == 0 || c.CancelSignal == syscall.SIGKILL {
-		return syscall.Kill(target, syscall.SIGKILL)
-	}
-	time.AfterFunc(killAfter/2, func() { _ = syscall.Kill(target, syscall.SIGKILL) })
-	return syscall.Kill(target, c.CancelSignal)
+	return syscall.Kill(-pid, s) // the process group, which also reaches inside the node
 }
 
-// result turns what Wait said into this package's errors.
-func (n *Node) result(ctx context.Context, c Cmd, err error) error {
+// result turns what the program ended with into this package's errors.
+func (n *Node) result(c Cmd, code int, err error) error {
 	var exit *exec.ExitError
-	if ctx.Err() != nil && err != nil {
-		return errors.Wrapf(ctx.Err(), "%s: %s", n.state.Name, strings.Join(c.Args, " "))
-	}
-	if errors.As(err, &exit) {
-		return &ExitError{Node: n.state.Name, Args: c.Args, Code: exit.ExitCode()}
+	if code != 0 && (err == nil || errors.As(err, &exit)) {
+		return &ExitError{Node: n.state.Name, Args: c.Args, Code: code}
 	}
 	return errors.Wrapf(err, "%s: %s", n.state.Name, strings.Join(c.Args, " "))
 }
