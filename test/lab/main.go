@@ -64,8 +64,11 @@ func main() {
 	switch {
 	case err == nil:
 		return
-	case errors.As(err, &exit) && exit.Code > 0 && exit.Stderr == "":
-		os.Exit(exit.Code) // a program's own failure, which it has reported itself
+	case errors.As(err, &exit) && exit.Code > 0:
+		if exit.Stderr != "" { // else the program has reported its failure itself
+			fmt.Fprintln(os.Stderr, "lab:", err)
+		}
+		os.Exit(exit.Code)
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(0)
 	case errors.Is(err, errUsage):

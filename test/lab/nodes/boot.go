@@ -111,7 +111,13 @@ func (n *Node) launch() (ended <-chan error, err error) {
 		if err := thread.EnterNet(n.lab.netnsPath()); err != nil {
 			return err
 		}
-		return startInCgroups(cmd, n.cgroups(), &syscall.SysProcAttr{Setsid: true})
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		done, err := joinCgroups(n.cgroups(), cmd.SysProcAttr)
+		defer done()
+		if err != nil {
+			return err
+		}
+		return errors.Wrap(cmd.Start(), "cannot start systemd-nspawn")
 	})
 	if err != nil {
 		return nil, errors.WithMessage(err, "cannot start the node")
@@ -121,9 +127,10 @@ func (n *Node) launch() (ended <-chan error, err error) {
 	return result, nil
 }
 
-// startInCgroups starts a program in the cgroups with these folders. It has to
-// be called on a thread of its own.
-func startInCgroups(cmd *exec.Cmd, dirs []string, attributes *syscall.SysProcAttr) error {
+// joinCgroups sees to it that the next process the calling thread starts, with
+// these attributes, is in the cgroups with these folders.
+func joinCgroups(dirs []string, attributes *syscall.SysProcAttr) (done func(), err error) {
+	done = func() {}
 	var first []string // version 1 takes a thread, version 2 only a new process
 	for _, dir := range dirs {
 		if _, err := os.Stat(filepath.Join(dir, "tasks")); err == nil {
@@ -132,16 +139,12 @@ func startInCgroups(cmd *exec.Cmd, dirs []string, attributes *syscall.SysProcAtt
 		}
 		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return errors.Wrap(err, "cannot open a cgroup")
+			return done, errors.Wrap(err, "cannot open a cgroup")
 		}
-		defer unix.Close(fd)
+		done = func() { unix.Close(fd) }
 		attributes.UseCgroupFD, attributes.CgroupFD = true, fd
 	}
-	if err := thread.JoinCgroups(first); err != nil {
-		return err
-	}
-	cmd.SysProcAttr = attributes
-	return errors.Wrap(cmd.Start(), "cannot start a program")
+	return done, thread.JoinCgroups(first)
 }
 
 // mountRoot puts the node's root together in the calling thread's mount namespace.

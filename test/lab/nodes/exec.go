@@ -24,6 +24,11 @@ import (
 // killAfter is how long a program may take to end after its CancelSignal.
 const killAfter = 20 * time.Second
 
+const (
+	nodePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	notFound = 127 // what a shell says of a program that is not there
+)
+
 // Cmd is a program to run in a node, as root in a clean environment.
 type Cmd struct {
 	Args   []string
@@ -65,23 +70,64 @@ func (n *Node) Exec(ctx context.Context, c Cmd) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(leader), "--all", "--"}, c.Args...)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
-	cmd.Dir = "/"
-	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME=/root", "LANG=C.UTF-8", "TERM=" + os.Getenv("TERM")}, c.Env...)
-	cmd.WaitDelay = killAfter
-	cmd.Cancel = func() error { return c.signal(cmd.Process.Pid, c.CancelSignal) }
 	cgroups, err := cgroupsOf(leader)
 	if err != nil {
 		return err
 	}
-	attributes := &syscall.SysProcAttr{Setpgid: !c.Interactive}
-	err = thread.Do(func() error { return startInCgroups(cmd, cgroups, attributes) })
+	var cmd *exec.Cmd
+	err = thread.Do(func() error {
+		attributes := &syscall.SysProcAttr{Setpgid: !c.Interactive}
+		done, err := joinCgroups(cgroups, attributes)
+		defer done()
+		if err != nil {
+			return err
+		}
+		if err := thread.EnterProcess(leader); err != nil {
+			return err
+		}
+		if cmd, err = c.command(ctx); err != nil {
+			return &ExitError{Node: n.state.Name, Args: c.Args, Code: notFound, Stderr: err.Error()}
+		}
+		cmd.SysProcAttr = attributes
+		return errors.Wrap(cmd.Start(), "cannot start a program")
+	})
 	if err != nil {
 		return err
 	}
-	err = cmd.Wait()
+	return n.wait(ctx, c, cmd)
+}
+
+// command prepares the program on a thread that is inside the node.
+func (c Cmd) command(ctx context.Context) (*exec.Cmd, error) {
+	path, err := lookPath(c.Args[0])
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, path, c.Args[1:]...)
+	cmd.Args[0] = c.Args[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
+	cmd.Dir = "/"
+	cmd.Env = append([]string{"PATH=" + nodePath, "HOME=/root", "LANG=C.UTF-8", "TERM=" + os.Getenv("TERM")}, c.Env...)
+	cmd.WaitDelay = killAfter
+	cmd.Cancel = func() error { return c.signal(cmd.Process.Pid, c.CancelSignal) }
+	return cmd, nil
+}
+
+// lookPath finds a program as a shell in the node would.
+func lookPath(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return exec.LookPath(name)
+	}
+	for _, dir := range filepath.SplitList(nodePath) {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("there is no such program in the node")
+}
+
+func (n *Node) wait(ctx context.Context, c Cmd, cmd *exec.Cmd) error {
+	err := cmd.Wait()
 	if ctx.Err() == nil {
 		return n.result(c, cmd.ProcessState.ExitCode(), err)
 	}

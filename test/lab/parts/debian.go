@@ -31,7 +31,6 @@ var hostPrograms = [][2]string{
 	{"debootstrap", "debootstrap"},
 	{"systemd-nspawn", "systemd-container"},
 	{"ip", "iproute2"},
-	{"nsenter", "util-linux"},
 }
 
 // hostPackages installs what the lab needs on this machine and is missing.

@@ -72,6 +72,22 @@ func EnterRoot(root string) error {
 	return errors.Wrap(unix.Chdir("/"), "cannot change to the new root")
 }
 
+// EnterProcess moves the calling thread into all namespaces of a process, but
+// for its user namespace. The next process started from the thread is the first
+// that is in the process namespace.
+func EnterProcess(pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return errors.Wrap(err, "cannot open a process")
+	}
+	defer unix.Close(fd)
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return errors.Wrap(err, "cannot give the thread a root of its own")
+	}
+	const all = unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+	return errors.Wrap(unix.Setns(fd, all), "cannot enter a process's namespaces")
+}
+
 // JoinCgroups moves the calling thread into cgroups of the first version; in
 // those a thread can be elsewhere than its process.
 func JoinCgroups(dirs []string) error {
