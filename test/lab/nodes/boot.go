@@ -17,6 +17,7 @@ import (
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-k8s/slipway/test/lab/internal/filelock"
 	"github.com/slipway-k8s/slipway/test/lab/internal/thread"
 )
 
@@ -54,7 +55,7 @@ func (n *Node) Start(ctx context.Context) error {
 
 // lock keeps two programs from booting, killing or removing the node at once.
 func (n *Node) lock() (unlock func(), err error) {
-	return lockFile(filepath.Join(n.lab.dir, "."+n.state.Name+".lock"))
+	return filelock.Take(filepath.Join(n.lab.dir, "."+n.state.Name+".lock"), nil)
 }
 
 func (n *Node) boot(ctx context.Context) error {
@@ -234,11 +235,11 @@ func (n *Node) pollBooted(ctx context.Context) error {
 // missing says what the node lacks for being booted, if anything. The error is
 // that waiting longer will not help.
 func (n *Node) missing(ctx context.Context) (string, error) {
-	leader, err := n.leader()
-	if err != nil {
-		return err.Error(), nil
+	leader, _ := n.leader() // 0 while there is none
+	if leader == 0 {
+		return "its init is not there", nil
 	}
-	if _, err := os.Stat(inRoot(leader, "run/dbus/system_bus_socket")); err != nil {
+	if sockets, _ := filepath.Glob(inRoot(leader, "run/dbus/system_bus_socket")); len(sockets) == 0 {
 		return "D-Bus is not there", nil
 	}
 	units := []string{"lab-node.service", "containerd.service"}

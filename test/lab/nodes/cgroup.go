@@ -123,12 +123,13 @@ func makeCgroup(dir string) error {
 
 // delegate hands all controllers of a version 2 cgroup down to its children.
 func delegate(dir string) error {
-	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
-	if err != nil || len(strings.Fields(string(controllers))) == 0 {
-		return nil // version 1, or nothing to hand down
+	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers")) // not there in version 1
+	controllers := strings.Fields(string(data))
+	if len(controllers) == 0 {
+		return nil
 	}
-	wanted := "+" + strings.Join(strings.Fields(string(controllers)), " +")
-	err = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(wanted), 0)
+	wanted := "+" + strings.Join(controllers, " +")
+	err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(wanted), 0)
 	return errors.Wrap(err, "cannot hand cgroup controllers down")
 }
 
@@ -136,18 +137,24 @@ func delegate(dir string) error {
 func members(dir string) []int {
 	var pids []int
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() {
-			return nil // cgroups come and go while they are read
-		}
-		data, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-		for _, field := range strings.Fields(string(data)) {
-			if pid, err := strconv.Atoi(field); err == nil && pid != os.Getpid() {
-				pids = append(pids, pid)
-			}
+		if err == nil && entry.IsDir() { // cgroups come and go while they are read
+			pids = append(pids, processes(path)...)
 		}
 		return nil
 	})
 	slices.Sort(pids)
+	return pids
+}
+
+// processes lists those in one cgroup, but for this one.
+func processes(dir string) []int {
+	var pids []int
+	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")) // none if it is gone
+	for _, field := range strings.Fields(string(data)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
 	return pids
 }
 

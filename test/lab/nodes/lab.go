@@ -16,7 +16,6 @@ import (
 	"sync"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/test/lab/internal/progress"
 	"github.com/slipway-k8s/slipway/test/lab/parts"
@@ -187,23 +186,4 @@ func folderNames(dir string) ([]string, error) {
 		names = append(names, entry.Name())
 	}
 	return names, nil
-}
-
-// lockFile takes a lock that holds across processes, waiting for it.
-func lockFile(path string) (unlock func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, errors.Wrap(err, "cannot make the lab's folder")
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, errors.Wrap(err, "cannot open a lock")
-	}
-	for err = unix.EINTR; err == unix.EINTR; {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
-		f.Close()
-		return nil, errors.Wrap(err, "cannot take a lock")
-	}
-	return func() { f.Close() }, nil
 }

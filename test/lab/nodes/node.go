@@ -16,6 +16,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/test/lab/internal/filelock"
 	"github.com/slipway-k8s/slipway/test/lab/parts"
 )
 
@@ -79,7 +80,7 @@ func (l *Lab) create(spec NodeSpec) (*Node, error) {
 	if !nodeName.MatchString(spec.Name) {
 		return nil, errors.New("not a host name")
 	}
-	unlock, err := lockFile(filepath.Join(l.dir, ".nodes.lock"))
+	unlock, err := filelock.Take(filepath.Join(l.dir, ".nodes.lock"), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func (l *Lab) newState(spec NodeSpec) (state, error) {
 		s.Index, err = indexOf(spec.IP, taken)
 	}
 	id := make([]byte, 16)
-	rand.Read(id)
+	_, _ = rand.Read(id) // never fails: see its documentation
 	s.MachineID = hex.EncodeToString(id)
 	return s, err
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/test/lab/internal/filelock"
 	"github.com/slipway-k8s/slipway/test/lab/internal/progress"
 )
 
@@ -56,10 +57,7 @@ type builder struct {
 func Build(ctx context.Context, o Options) (*Parts, error) {
 	b := &builder{Options: o, log: progress.New(o.Log), store: store{dir: filepath.Join(o.Dir, "parts")},
 		made: map[string]bool{}, programs: map[string]string{}}
-	if err := os.MkdirAll(b.dir, 0o755); err != nil {
-		return nil, errors.Wrap(err, "cannot make the folder for the lab's parts")
-	}
-	unlock, err := b.lock(func() { b.log.Printf("waiting for another run that is building …") })
+	unlock, err := filelock.Take(b.path(".lock"), func() { b.log.Printf("waiting for another run that is building …") })
 	if err != nil {
 		return nil, err
 	}

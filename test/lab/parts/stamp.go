@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 )
 
 // unfinished starts the names of folders that are being filled.
@@ -96,27 +95,7 @@ func (s store) sweep(keep map[string]bool, unused time.Duration) error {
 	return nil
 }
 
-// lock waits until no other process builds in the store.
-func (s store) lock(waiting func()) (unlock func(), err error) {
-	f, err := os.OpenFile(s.path(".lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, errors.Wrap(err, "cannot open the build's lock")
-	}
-	fd := int(f.Fd())
-	if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == unix.EWOULDBLOCK {
-		waiting()
-		for err = unix.EINTR; err == unix.EINTR; {
-			err = unix.Flock(fd, unix.LOCK_EX)
-		}
-	}
-	if err != nil {
-		f.Close()
-		return nil, errors.Wrap(err, "cannot take the build's lock")
-	}
-	return func() { f.Close() }, nil
-}
-
-// treeHash hashes the names, modes and contents of the files in a tree that match.
+// treeHash hashes the names, types and contents of the files in a tree that match.
 func treeHash(tree fs.FS, match func(name string) bool) (string, error) {
 	h := sha256.New()
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {

@@ -18,7 +18,7 @@ func TestDo(t *testing.T) {
 	if err := log.Do("one", func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Do("two", func() error { return broken }); err != broken {
+	if err := log.Do("two", func() error { return broken }); !errors.Is(err, broken) {
 		t.Fatalf("got %v", err)
 	}
 	want := regexp.MustCompile("^one …\none: done in [0-9.]+s\ntwo …\ntwo: failed in [0-9.]+s\n$")
