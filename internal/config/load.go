@@ -136,7 +136,7 @@ func (d *documents) completeComponents(facts HostFacts) {
 
 // node puts the one desired state together from complete, valid documents.
 func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
-	advertise, err := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
+	advertise, err := address(d.init.LocalAPIEndpoint.AdvertiseAddress)
 	if err != nil {
 		return nil, errors.Wrap(err, "localAPIEndpoint.advertiseAddress")
 	}

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// stored returns a value of a ConfigMap that the peer's init left in a
+// cluster.
+func stored(t *testing.T, name, key string) []byte {
+	t.Helper()
+	var cm corev1.ConfigMap
+	if err := yaml.Unmarshal(readFile(t, golden, "cluster", "kube-system_configmap_"+name+".yaml"), &cm); err != nil {
+		t.Fatal(err)
+	}
+	if cm.Data[key] == "" {
+		t.Fatalf("%s has no key %s", name, key)
+	}
+	return []byte(cm.Data[key])
+}
+
+// TestLoadClusterReference holds what is read from the peer's cluster against
+// what init makes of the same input: the same value.
+func TestLoadClusterReference(t *testing.T) {
+	self := &JoinConfiguration{ControlPlane: &JoinControlPlane{CertificateKey: strings.Repeat("0", 64)}}
+	n, warnings, err := LoadCluster(stored(t, "kubeadm-config", "ClusterConfiguration"),
+		stored(t, "kubelet-config", "kubelet"), stored(t, "kube-proxy", "config.conf"), self, testOptions())
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(warnings, err)
+	}
+	for _, c := range []struct{ name, key, want string }{
+		{"kubeadm-config", "ClusterConfiguration", string(must(n.KubeadmConfigYAML()))},
+		{"kubelet-config", "kubelet", string(must(n.KubeletYAML()))},
+	} {
+		sameText(t, stored(t, c.name, c.key), []byte(c.want))
+	}
+	if n.Name != "vm" || n.LocalEndpoint() != "192.168.99.11:6443" || !n.ControlPlane || len(n.Taints) != 1 ||
+		n.CertificateKey.IsZero() || len(n.BootstrapTokens) != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+func must(data []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+func TestLoadClusterWorker(t *testing.T) {
+	n, _, err := LoadCluster(stored(t, "kubeadm-config", "ClusterConfiguration"), nil, nil, nil, testOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.ControlPlane || n.AdvertiseAddress.IsValid() || len(n.Taints) != 0 || n.Timeouts != defaultLimits() {
+		t.Errorf("%+v", n)
+	}
+}
+
+const storedHead = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
+
+func TestLoadClusterFaults(t *testing.T) {
+	for _, c := range []struct{ name, cluster, want string }{
+		{"empty", "", "ConfigMap kube-system/kubeadm-config: holds 0 documents instead of one ClusterConfiguration"},
+		{"two", storedHead + "---\n" + storedHead, "ConfigMap kube-system/kubeadm-config: holds 2 documents instead of one ClusterConfiguration"},
+		{"kind", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n", `ConfigMap kube-system/kubeadm-config:2: kind: must be ClusterConfiguration, is "InitConfiguration"`},
+		{"no mapping", "[]", `ConfigMap kube-system/kubeadm-config:1: kind: must be ClusterConfiguration, is ""`},
+		{"unknown field", storedHead + "kubernetesVersion: v1.36.3\nevil: true\n", "ConfigMap kube-system/kubeadm-config:4: evil: unknown field"},
+		{"no version", storedHead, "ConfigMap kube-system/kubeadm-config:1: kubernetesVersion: is missing"},
+		{"label", storedHead + "kubernetesVersion: stable-1\n", `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "stable-1" is no version such as v1.36.3`},
+		{"old", storedHead + "kubernetesVersion: v1.30.1\n", `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "v1.30.1" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
+		{"new", storedHead + "kubernetesVersion: v1.99.0\n", `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "v1.99.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
+		{"relative path", storedHead + "kubernetesVersion: v1.36.3\ncertificatesDir: pki\n", `ConfigMap kube-system/kubeadm-config:4: certificatesDir: "pki" must be an absolute path`},
+		{"winding path", storedHead + "kubernetesVersion: v1.36.3\ncertificatesDir: /etc/kubernetes/pki/../../ssh\n", `ConfigMap kube-system/kubeadm-config:4: certificatesDir: "/etc/kubernetes/pki/../../ssh" must be in its shortest form, /etc/ssh`},
+		{"control character", storedHead + "kubernetesVersion: v1.36.3\nclusterName: \"a\\nb\"\n", "ConfigMap kube-system/kubeadm-config:4: clusterName: holds a control character"},
+		{"etcd path", storedHead + "kubernetesVersion: v1.36.3\netcd: {local: {dataDir: /var/lib//etcd}}\n", `ConfigMap kube-system/kubeadm-config:4: etcd.local.dataDir: "/var/lib//etcd" must be in its shortest form, /var/lib/etcd`},
+		{"overlap", storedHead + "kubernetesVersion: v1.36.3\nnetworking: {serviceSubnet: 192.168.0.0/16}\n", "controlPlane.localAPIEndpoint.advertiseAddress: 192.168.99.11 lies in networking.serviceSubnet 192.168.0.0/16"},
+		{"too large", strings.Repeat("#", MaxSize+1), "ConfigMap kube-system/kubeadm-config: is larger than 1 MiB"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			self := &JoinConfiguration{ControlPlane: &JoinControlPlane{}}
+			_, _, err := LoadCluster([]byte(c.cluster), nil, nil, self, testOptions())
+			var faults Faults
+			if !errors.As(err, &faults) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
