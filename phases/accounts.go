@@ -191,7 +191,7 @@ func applyOwnerships(env *Env) error {
 // applyOwnership leaves out what does not exist (yet): a key of an external
 // CA, or a file of a phase that was skipped.
 func applyOwnership(env *Env, o manifests.Ownership, uid, gid int) error {
-	info, err := env.Host.Lstat(o.Path)
+	info, err := env.Host.Stat(o.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil

@@ -22,7 +22,7 @@ func (r *Real) EnsureDir(path string, mode fs.FileMode) error {
 }
 
 func ensureDir(path string, mode fs.FileMode) error {
-	info, err := os.Lstat(path)
+	info, err := folderInfo(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := ensureParent(filepath.Dir(path)); err != nil {
 			return err
@@ -32,17 +32,13 @@ func ensureDir(path string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() {
-		return &KindError{Path: path, Want: "folder", Got: info.Mode()}
-	}
 	if narrowed, wider := narrow(info.Mode(), mode); wider {
 		return setDirMode(path, narrowed)
 	}
 	return nil
 }
 
-// ensureParent makes path and what is missing above it. Unlike the last step,
-// the way there may lead through symlinks: /var/run is one.
+// ensureParent makes path and what is missing above it.
 func ensureParent(path string) error {
 	_, err := os.Stat(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -69,10 +65,8 @@ func narrow(have, want fs.FileMode) (fs.FileMode, bool) {
 func makeDir(path string, mode fs.FileMode) error {
 	err := unix.Mkdir(path, uint32(mode.Perm()))
 	if err == unix.EEXIST {
-		if info, err := os.Lstat(path); err == nil && !info.IsDir() {
-			return &KindError{Path: path, Want: "folder", Got: info.Mode()}
-		}
-		return nil
+		_, err := folderInfo(path)
+		return err
 	}
 	if err != nil {
 		return &fs.PathError{Op: "mkdir", Path: path, Err: err}

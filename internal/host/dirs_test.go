@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestEnsureDir(t *testing.T) {
@@ -87,9 +89,52 @@ func TestEnsureDirRefuses(t *testing.T) {
 		for name, kind := range things {
 			err := host.EnsureDir(filepath.Join(dir, name), 0o755)
 			want := name + " is a " + kind + " where a folder should be"
+			if kind == "symlink" {
+				want = name + " is a symlink that does not lead to a folder: make the folder that it names or remove the link"
+			}
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: error %v, want %s", label, err, want)
 			}
 		}
+	}
+}
+
+// People move a folder to a bigger disk and leave a symlink in its place.
+func TestFoldersMayBeSymlinks(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "disk"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "disk"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "kubelet")
+	if err := os.Symlink("disk", link); err != nil {
+		t.Fatal(err)
+	}
+	var actions []string
+	overlay := NewOverlay(New(), func(a Action) { actions = append(actions, a.String()) })
+	for _, h := range []Host{overlay, New()} { // the overlay changes nothing, so it is first
+		if err := h.EnsureDir(link, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.WriteFile(filepath.Join(link, "f"), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Chown(link, os.Getuid(), os.Getgid()); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := h.Stat(link); err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
+			t.Errorf("the folder is %v, error %v", info.Mode(), err)
+		}
+	}
+	if diff := cmp.Diff([]string{"chmod " + link + " 0700", "write " + link + "/f 0600"}, actions); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != fs.ModeSymlink {
+		t.Errorf("the link is %v now, error %v", info.Mode(), err)
+	}
+	if info, err := os.Lstat(filepath.Join(dir, "disk/f")); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the file is %v, error %v", info.Mode(), err)
 	}
 }

@@ -20,6 +20,10 @@ type KindError struct {
 }
 
 func (e *KindError) Error() string {
+	if e.Want == "folder" && e.Got&fs.ModeSymlink != 0 {
+		return fmt.Sprintf("%s is a symlink that does not lead to a folder: "+
+			"make the folder that it names or remove the link, then run the same command again", e.Path)
+	}
 	return fmt.Sprintf("%s is a %s where a %s should be, and Slipway does not replace or follow it: "+
 		"move it away or put a %s in its place, then run the same command again", e.Path, kind(e.Got), e.Want, e.Want)
 }

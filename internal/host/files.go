@@ -33,6 +33,9 @@ func (r *Real) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path
 // Lstat implements Files.
 func (r *Real) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(r.path(path)) }
 
+// Stat implements Files.
+func (r *Real) Stat(path string) (fs.FileInfo, error) { return os.Stat(r.path(path)) }
+
 // ReadDir implements Files.
 func (r *Real) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(r.path(path)) }
 
@@ -85,18 +88,35 @@ func writeFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	return true, folder.Sync()
 }
 
-// openFolder opens a folder to work in. A symlink in its place is refused:
-// what root writes must not go where a link leads.
+// openFolder opens a folder to work in. From then on its descriptor is used,
+// so that a link on the way there that changes meanwhile changes nothing.
 func openFolder(path string) (*os.File, error) {
 	path = filepath.Clean(path)
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		return os.NewFile(uintptr(fd), path), nil
 	}
-	if info, statErr := os.Lstat(path); statErr == nil && !info.IsDir() {
-		return nil, &KindError{Path: path, Want: "folder", Got: info.Mode()}
+	var kind *KindError
+	if _, infoErr := folderInfo(path); errors.As(infoErr, &kind) {
+		return nil, kind
 	}
 	return nil, &fs.PathError{Op: "open folder", Path: path, Err: err}
+}
+
+// folderInfo describes the folder that path is or leads to; anything else, a
+// link that leads nowhere included, is a *KindError.
+func folderInfo(path string) (fs.FileInfo, error) { return folderInfoBy(os.Lstat, os.Stat, path) }
+
+func folderInfoBy(lstat, stat func(string) (fs.FileInfo, error), path string) (fs.FileInfo, error) {
+	own, err := lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := stat(path)
+	if own.Mode().Type() == fs.ModeSymlink && errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return nil, &KindError{Path: path, Want: "folder", Got: own.Mode()}
+	}
+	return info, err
 }
 
 // sweep removes the temporary files of earlier writes of name.
@@ -195,6 +215,11 @@ func (r *Real) Remove(path string) error {
 func (r *Real) Chown(path string, uid, gid int) error {
 	path = r.path(path)
 	info, err := os.Lstat(path)
+	change := os.Lchown
+	if err == nil && info.Mode().Type() == fs.ModeSymlink {
+		info, err = folderInfo(path)
+		change = os.Chown
+	}
 	if err != nil {
 		return explain("change the owner of", path, err)
 	}
@@ -205,5 +230,5 @@ func (r *Real) Chown(path string, uid, gid int) error {
 	if (uid == -1 || int(stat.Uid) == uid) && (gid == -1 || int(stat.Gid) == gid) {
 		return nil
 	}
-	return explain("change the owner of", path, os.Lchown(path, uid, gid))
+	return explain("change the owner of", path, change(path, uid, gid))
 }

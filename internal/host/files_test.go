@@ -193,15 +193,13 @@ func TestWriteFileRefuses(t *testing.T) {
 func TestWriteFileRefusesFolder(t *testing.T) {
 	dir := t.TempDir()
 	strange(t, dir)
-	if err := os.Symlink("folder", filepath.Join(dir, "way")); err != nil {
-		t.Fatal(err)
-	}
 	overlay := NewOverlay(New(), func(a Action) { t.Errorf("recorded %v", a) })
 	for label, host := range map[string]Host{"real": New(), "overlay": overlay} {
 		for name, want := range map[string]string{
-			"way":    "way is a symlink where a folder should be",
-			"victim": "victim is a regular file where a folder should be",
-			"none":   "write " + dir + "/none/f: open folder " + dir + "/none: no such file or directory",
+			"link":     "link is a symlink that does not lead to a folder",
+			"dangling": "dangling is a symlink that does not lead to a folder: make the folder that it names or remove the link",
+			"victim":   "victim is a regular file where a folder should be",
+			"none":     "write " + dir + "/none/f: open folder " + dir + "/none: no such file or directory",
 		} {
 			t.Run(label+" "+name, func(t *testing.T) {
 				_, err := host.WriteFile(filepath.Join(dir, name, "f"), nil, 0o644)

@@ -30,6 +30,8 @@ type Files interface {
 	ReadFile(path string) ([]byte, error)
 	// Lstat describes path itself, without following a symlink.
 	Lstat(path string) (fs.FileInfo, error)
+	// Stat describes what path leads to.
+	Stat(path string) (fs.FileInfo, error)
 	// ReadDir lists a folder, sorted by name. A missing one is fs.ErrNotExist.
 	ReadDir(path string) ([]fs.DirEntry, error)
 
@@ -37,7 +39,8 @@ type Files interface {
 	// already has both, and tells whether it changed anything. The change is
 	// atomic and durable: a new inode that never had a wider mode, fsync,
 	// rename, fsync of the folder. A path that is a symlink or not a regular
-	// file is an error.
+	// file is an error. Its folder may be a symlink to one: people move
+	// /var/lib/kubelet to a bigger disk like that.
 	WriteFile(path string, data []byte, mode fs.FileMode) (changed bool, err error)
 	// WriteSecret is WriteFile with mode 0600, for what a plan must not show:
 	// private keys and kubeconfigs that hold one. A key that others have to
@@ -47,13 +50,15 @@ type Files interface {
 	// EnsureDir makes path a folder with mode, its parents 0755. A folder
 	// that exists keeps its mode unless it is wider than mode; one with the
 	// sticky bit, such as /tmp, is shared on purpose and keeps it always. A
-	// path that is a symlink or not a folder is an error.
+	// symlink to a folder counts as that folder; what is or leads to anything
+	// else is an error.
 	EnsureDir(path string, mode fs.FileMode) error
 	// Remove deletes one file or empty folder; a missing one is no error.
 	Remove(path string) error
 	// AwaitFile waits until path, which another program writes, is there.
 	AwaitFile(ctx context.Context, path string) error
-	// Chown gives path to a user and a group; -1 leaves either as it is.
+	// Chown gives path to a user and a group; -1 leaves either as it is. A
+	// symlink is followed to a folder, and to nothing else.
 	Chown(path string, uid, gid int) error
 }
 

@@ -76,6 +76,25 @@ func (o *overlay) lstat(path string) (fs.FileInfo, error) {
 	return n, nil
 }
 
+// Stat implements Files. What a run writes is never a symlink.
+func (o *overlay) Stat(path string) (fs.FileInfo, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stat(filepath.Clean(path))
+}
+
+func (o *overlay) stat(path string) (fs.FileInfo, error) {
+	if o.nodes[path] == nil {
+		return o.Host.Stat(path)
+	}
+	return o.lstat(path)
+}
+
+// folderInfo is that of the real host.
+func (o *overlay) folderInfo(path string) (fs.FileInfo, error) {
+	return folderInfoBy(o.lstat, o.stat, path)
+}
+
 // ReadDir implements Files.
 func (o *overlay) ReadDir(path string) ([]fs.DirEntry, error) {
 	o.mu.Lock()
@@ -146,12 +165,9 @@ func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool)
 
 // checkFolder refuses what openFolder does.
 func (o *overlay) checkFolder(path string) error {
-	info, err := o.lstat(path)
+	_, err := o.folderInfo(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &fs.PathError{Op: "open folder", Path: path, Err: unix.ENOENT}
-	}
-	if err == nil && !info.IsDir() {
-		return &KindError{Path: path, Want: "folder", Got: info.Mode()}
 	}
 	return unlessForbidden(err)
 }
@@ -184,7 +200,7 @@ func (o *overlay) EnsureDir(path string, mode fs.FileMode) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)
-	info, err := o.lstat(path)
+	info, err := o.folderInfo(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := o.ensureParent(filepath.Dir(path)); err != nil {
@@ -195,10 +211,11 @@ func (o *overlay) EnsureDir(path string, mode fs.FileMode) error {
 		o.makeDir(path, mode)
 	case err != nil:
 		return explain("make folder", path, err)
-	case !info.IsDir():
-		return &KindError{Path: path, Want: "folder", Got: info.Mode()}
 	default:
 		if narrowed, wider := narrow(info.Mode(), mode); wider {
+			if whose, known := o.ownerOf(path, info); known {
+				o.owners[path] = whose
+			}
 			o.putDir(Chmod, path, narrowed)
 		}
 	}
@@ -259,18 +276,16 @@ func (o *overlay) Chown(path string, uid, gid int) error {
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)
 	info, err := o.lstat(path)
+	if err == nil && info.Mode().Type() == fs.ModeSymlink {
+		info, err = o.folderInfo(path)
+	}
 	if unlessForbidden(err) != nil {
 		return explain("change the owner of", path, err)
 	}
 	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		return &KindError{Path: path, Want: "regular file or folder", Got: info.Mode()}
 	}
-	have, known := o.owners[path]
-	if err == nil && !known {
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			have, known = owner{int(stat.Uid), int(stat.Gid)}, true
-		}
-	}
+	have, known := o.ownerOf(path, info)
 	want := owner{uid, gid}
 	if uid == -1 {
 		want.uid = have.uid
@@ -284,6 +299,19 @@ func (o *overlay) Chown(path string, uid, gid int) error {
 	o.owners[path] = want
 	o.record(Action{Verb: Chown, Path: path, UID: uid, GID: gid})
 	return nil
+}
+
+// ownerOf tells whose path is, as far as this user may see; info is nil where
+// it may not.
+func (o *overlay) ownerOf(path string, info fs.FileInfo) (whose owner, known bool) {
+	if whose, known = o.owners[path]; known || info == nil {
+		return whose, known
+	}
+	stat, known := info.Sys().(*syscall.Stat_t)
+	if !known {
+		return owner{}, false
+	}
+	return owner{int(stat.Uid), int(stat.Gid)}, true
 }
 
 func missing(path string) error {
