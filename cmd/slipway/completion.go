@@ -4,6 +4,10 @@
 package main
 
 import (
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 )
 
@@ -12,7 +16,12 @@ func newCompletion(g *globals) *cobra.Command {
 		Use:       "completion SHELL",
 		Short:     "Print the completion script of a shell: bash, zsh, fish or powershell",
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || !slices.Contains(cmd.ValidArgs, args[0]) {
+				return errors.Errorf("name one shell: %s", strings.Join(cmd.ValidArgs, ", "))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root, out := cmd.Root(), g.streams.out
 			switch args[0] {

@@ -4,7 +4,7 @@
 package main
 
 import (
-	"os"
+	"path/filepath"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -141,7 +141,7 @@ func newConfigMigrate(g *globals) *cobra.Command {
 func writeConfig(path string, data []byte) error {
 	real := host.New()
 	defer real.Close()
-	abs, err := absolute(path)
+	abs, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
@@ -173,12 +173,4 @@ func acceptAPIFlags(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		cmd.Flags().Bool(name, false, "accepted, and not needed: every version that is known is read")
 	}
-}
-
-func absolute(path string) (string, error) {
-	if len(path) > 0 && path[0] == '/' {
-		return path, nil
-	}
-	dir, err := os.Getwd()
-	return dir + "/" + path, err
 }

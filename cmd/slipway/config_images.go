@@ -66,8 +66,8 @@ func newImagesPull(g *globals) *cobra.Command {
 
 // loadImages loads what images depend on.
 func loadImages(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *parts, error) {
-	o.Given, o.anyHost = given(cmd.Flags()), true
-	return loadInit(cmd.Context(), g, o)
+	o.anyHost = true
+	return loadInit(cmd, g, o)
 }
 
 // imageList has the form that the peer's users parse.

@@ -42,7 +42,10 @@ func (*level) Type() string     { return "Level" }
 func (l *level) Set(text string) error {
 	n, err := strconv.ParseInt(text, 10, 32)
 	*l = level(n)
-	return err
+	if err != nil {
+		return errors.New("it must be a number from 0 to 10")
+	}
+	return nil
 }
 
 func (p *patterns) String() string { return string(*p) }
@@ -55,7 +58,7 @@ func (p *patterns) Set(text string) error {
 
 func (g *globals) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&g.rootfs, "rootfs", "", "`folder` of a host's root file system to work on instead of /")
-	fs.VarP(&g.verbosity, "v", "v", "how much the API client logs, `0` to 10")
+	fs.VarP(&g.verbosity, "v", "v", "`level` of the API client's log, 0 to 10")
 	fs.Var(&g.vmodule, "vmodule", "log levels of single files, as `pattern=N,...`")
 }
 

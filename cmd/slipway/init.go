@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
 
@@ -24,22 +23,16 @@ func newInit(g *globals) *cobra.Command {
 			"The phases, in order (each also alone, as `init phase NAME`):\n" + phaseTree(phases.Init(), "  "),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runInit(cmd, g, o, phases.Init())
+			node, parts, err := loadInit(cmd, g, o)
+			if err != nil {
+				return err
+			}
+			return parts.run(cmd.Context(), phases.Init(), node.SkipPhases)
 		},
 	}
 	o.bind(cmd.Flags(), initFlagNames)
 	cmd.AddCommand(newInitPhase(g))
 	return cmd
-}
-
-// runInit loads the configuration and runs a workflow, or one phase of it.
-func runInit(cmd *cobra.Command, g *globals, o *initOptions, workflow []phases.Phase) error {
-	o.Given = given(cmd.Flags())
-	node, parts, err := loadInit(cmd.Context(), g, o)
-	if err != nil {
-		return err
-	}
-	return parts.run(cmd.Context(), workflow, node.SkipPhases)
 }
 
 // readConfigFile reads the file of --config, - for standard input.
@@ -61,7 +54,8 @@ func readConfigFile(g *globals, path string) (*config.Source, error) {
 }
 
 // loadInit makes the one desired state, and the parts that bring it about.
-func loadInit(ctx context.Context, g *globals, o *initOptions) (*config.Node, *parts, error) {
+func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *parts, error) {
+	o.Given = given(cmd.Flags())
 	src, err := readConfigFile(g, o.configFile)
 	if err != nil {
 		return nil, nil, err
@@ -72,7 +66,7 @@ func loadInit(ctx context.Context, g *globals, o *initOptions) (*config.Node, *p
 	}
 	opts := loadOptions(facts, o.DryRun)
 	opts.Placeholders = o.DryRun || o.anyHost
-	node, warnings, err := config.LoadInit(ctx, src, o.InitFlags, opts)
+	node, warnings, err := config.LoadInit(cmd.Context(), src, o.InitFlags, opts)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,7 +16,6 @@ type initOptions struct {
 	config.InitFlags
 
 	configFile    string
-	enableKubelet bool
 	printManifest bool
 	// anyHost tells that nothing is done to this host, so that an address
 	// which it lacks may be made up.
@@ -61,7 +60,7 @@ func (o *initOptions) bindOne(fs *pflag.FlagSet, name string) {
 	case "dry-run":
 		fs.BoolVar(&o.DryRun, name, false, "show what would be done, in order, and do nothing")
 	case "enable-kubelet":
-		fs.BoolVar(&o.enableKubelet, name, false, "make the kubelet's unit start at boot")
+		fs.BoolVar(&o.EnableKubelet, name, false, "make the kubelet's unit start at boot")
 	case "feature-gates":
 		fs.StringVar(&o.FeatureGates, name, "", "feature `gates` as NAME=true,NAME=false: "+config.FeatureGateNames())
 	case "ignore-preflight-errors":

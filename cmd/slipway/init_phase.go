@@ -37,7 +37,6 @@ func phaseCommand(g *globals, p phases.Phase, wrap func(phases.Phase) phases.Pha
 	for _, child := range p.Children {
 		cmd.AddCommand(phaseCommand(g, child, func(c phases.Phase) phases.Phase {
 			parent := p
-			c.After = nil
 			parent.Children = []phases.Phase{c}
 			return wrap(parent)
 		}))
@@ -55,7 +54,13 @@ func runnablePhase(g *globals, p phases.Phase, use string, wrap func(phases.Phas
 			if o.printManifest {
 				return printManifest(cmd, g, o, p)
 			}
-			return runInit(cmd, g, o, []phases.Phase{wrap(p)})
+			_, parts, err := loadInit(cmd, g, o)
+			if err != nil {
+				return err
+			}
+			// What skipPhases says is for the whole of init: this phase is
+			// asked for by name.
+			return parts.run(cmd.Context(), []phases.Phase{wrap(p)}, nil)
 		},
 	}
 	o.bind(cmd.Flags(), p.Flags)
@@ -64,8 +69,8 @@ func runnablePhase(g *globals, p phases.Phase, use string, wrap func(phases.Phas
 
 // printManifest prints what an add-on phase would install, and does nothing.
 func printManifest(cmd *cobra.Command, g *globals, o *initOptions, p phases.Phase) error {
-	o.Given, o.anyHost = given(cmd.Flags()), true
-	_, parts, err := loadInit(cmd.Context(), g, o)
+	o.anyHost = true
+	_, parts, err := loadInit(cmd, g, o)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 )
 
@@ -22,6 +23,7 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	program := filepath.Base(os.Args[0])
 	root := newRoot(program, streams{os.Stdin, os.Stdout, os.Stderr})
 	root.SetArgs(os.Args[1:])
@@ -52,6 +54,9 @@ func newRoot(program string, s streams) *cobra.Command {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return errors.Errorf("%v; see %s --help", err, cmd.CommandPath())
+	})
 	g.bind(root.PersistentFlags())
 	root.AddCommand(
 		newInit(g),

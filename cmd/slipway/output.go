@@ -4,7 +4,9 @@
 package main
 
 import (
+	"bytes"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -14,7 +16,12 @@ import (
 )
 
 // outputForms are the machine-readable forms of -o, besides text.
-const outputForms = "text, json, yaml, kyaml, go-template=…, go-template-file=…, jsonpath=…, jsonpath-as-json=…, jsonpath-file=…"
+const outputForms = "text, json, yaml, kyaml, go-template=…, go-template-file=…, template=…, templatefile=…, jsonpath=…, jsonpath-as-json=…, jsonpath-file=…"
+
+// templateForms are those that want a template or its file.
+var templateForms = []string{
+	"go-template", "go-template-file", "template", "templatefile", "jsonpath", "jsonpath-as-json", "jsonpath-file",
+}
 
 // outputOptions are the flags of commands that print an object.
 type outputOptions struct {
@@ -40,15 +47,7 @@ func (o *outputOptions) printer(text printers.ResourcePrinter) (printers.Resourc
 }
 
 func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.ResourcePrinter, error) {
-	form, argument, _ := strings.Cut(o.form, "=")
-	if fromFile, ok := strings.CutSuffix(form, "-file"); ok {
-		data, err := os.ReadFile(argument)
-		if err != nil {
-			return nil, errors.Wrap(err, "--output")
-		}
-		form, argument = fromFile, string(data)
-	}
-	switch form {
+	switch o.form {
 	case "text":
 		return text, nil
 	case "json":
@@ -57,12 +56,33 @@ func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.Resource
 		return &printers.YAMLPrinter{}, nil
 	case "kyaml":
 		return &printers.KYAMLPrinter{}, nil
-	case "go-template":
-		return o.goTemplate(argument)
-	case "jsonpath", "jsonpath-as-json":
-		return o.jsonPath(argument, form == "jsonpath-as-json")
+	}
+	form, template, _ := strings.Cut(o.form, "=")
+	if template == "" && slices.Contains(templateForms, form) {
+		return nil, errors.Errorf("--output %s: a template is needed, such as %s=…", form, form)
+	}
+	switch form {
+	case "go-template", "template":
+		return o.goTemplate(template)
+	case "go-template-file", "templatefile":
+		return fromFile(template, o.goTemplate)
+	case "jsonpath":
+		return o.jsonPath(template, false)
+	case "jsonpath-as-json":
+		return o.jsonPath(template, true)
+	case "jsonpath-file":
+		return fromFile(template, func(text string) (printers.ResourcePrinter, error) { return o.jsonPath(text, false) })
 	}
 	return nil, errors.Errorf("--output %q: the forms are %s", o.form, outputForms)
+}
+
+// fromFile makes a printer of the template in a file.
+func fromFile(path string, printer func(text string) (printers.ResourcePrinter, error)) (printers.ResourcePrinter, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, errors.Wrap(err, "--output")
+	}
+	return printer(string(data))
 }
 
 func (o *outputOptions) goTemplate(text string) (printers.ResourcePrinter, error) {
@@ -90,5 +110,11 @@ func (o *outputOptions) print(g *globals, obj runtime.Object, text printers.Reso
 	if err != nil {
 		return err
 	}
-	return p.PrintObj(obj, g.streams.out)
+	// A template that fails has printed half an answer and its own complaint.
+	var b bytes.Buffer
+	if err := p.PrintObj(obj, &b); err != nil {
+		return errors.Wrap(err, "--output")
+	}
+	_, err = b.WriteTo(g.streams.out)
+	return err
 }

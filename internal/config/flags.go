@@ -28,6 +28,7 @@ type InitFlags struct {
 	ControlPlaneEndpoint      string        // --control-plane-endpoint
 	CRISocket                 string        // --cri-socket
 	DryRun                    bool          // --dry-run
+	EnableKubelet             bool          // --enable-kubelet
 	FeatureGates              string        // --feature-gates, as NAME=true,NAME=false
 	IgnorePreflightErrors     []string      // --ignore-preflight-errors
 	ImageRepository           string        // --image-repository

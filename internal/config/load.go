@@ -158,6 +158,7 @@ func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
 		KubeletGiven:            d.origins[kindKubelet] != nil,
 		KubeProxyGiven:          d.origins[kindKubeProxy] != nil,
 		CertificateKey:          NewSecret(d.init.CertificateKey),
+		EnableKubelet:           flags.given("enable-kubelet") && flags.EnableKubelet,
 		UploadCerts:             flags.given("upload-certs") && flags.UploadCerts,
 		SkipPhases:              d.init.SkipPhases,
 		DryRun:                  d.init.DryRun,
