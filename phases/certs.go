@@ -62,7 +62,7 @@ func certificate(name, summary, after string, flags ...string) Phase {
 		},
 	}
 	if after != "" {
-		p.After = []string{after}
+		p.Needs = []string{"certs/" + after}
 	}
 	return p
 }

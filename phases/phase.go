@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -40,106 +39,21 @@ type Phase struct {
 	Flags []string
 	// Run does the work. A phase with Children has none.
 	Run func(ctx context.Context, env *Env) error
-	// Children run in order. A parent that has Flags can be run as a whole
+	// Children make up a phase. A parent that has Flags can be run as a whole
 	// by its subcommand "all".
 	Children []Phase
-	// SideBySide lets the children run at the same time, each after those of
-	// its siblings that its After names.
+	// SideBySide says that the children do not wait for each other.
 	SideBySide bool
-	After      []string
+	// Needs names what must have ended before this phase begins: PHASE or
+	// PHASE/CHILD. A phase that names nothing waits for the one before it,
+	// unless its parent says SideBySide.
+	Needs []string
 	// Manifest returns the objects that an add-on phase installs, for
 	// --print-manifest.
 	Manifest func(env *Env) ([]manifests.Object, error)
 	// Skip returns why the configuration makes this phase unnecessary, or
 	// nothing.
 	Skip func(n *config.Node) (reason string)
-}
-
-// Options are what a run of a workflow may be told.
-type Options struct {
-	// Skip names the phases to leave out: NAME or NAME/CHILD.
-	Skip []string
-	// Serial runs everything in order, nothing side by side.
-	Serial bool
-}
-
-// Run executes a workflow in order. A name to skip that no phase has is an
-// error before anything runs.
-func Run(ctx context.Context, env *Env, workflow []Phase, opts Options) error {
-	if err := knowAll(workflow, opts.Skip); err != nil {
-		return err
-	}
-	r := runner{env, opts}
-	return r.inOrder(ctx, workflow, "")
-}
-
-type runner struct {
-	env  *Env
-	opts Options
-}
-
-func (r runner) inOrder(ctx context.Context, siblings []Phase, parent string) error {
-	for _, p := range siblings {
-		if err := r.one(ctx, p, parent+p.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r runner) sideBySide(ctx context.Context, siblings []Phase, parent string) error {
-	done := map[string]chan struct{}{}
-	for _, p := range siblings {
-		done[p.Name] = make(chan struct{})
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	for _, p := range siblings {
-		group.Go(func() error {
-			for _, before := range p.After {
-				select {
-				case <-done[before]:
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
-			}
-			if err := r.one(ctx, p, parent+p.Name); err != nil {
-				return err
-			}
-			close(done[p.Name])
-			return nil
-		})
-	}
-	return group.Wait()
-}
-
-func (r runner) one(ctx context.Context, p Phase, path string) error {
-	if reason := r.skipReason(p, path); reason != "" {
-		r.env.UI.Skip(path, reason)
-		return nil
-	}
-	end := r.env.UI.Start(path)
-	err := context.Cause(ctx)
-	switch {
-	case err != nil:
-	case p.Run != nil:
-		err = p.Run(ctx, r.env)
-	case p.SideBySide && !r.opts.Serial:
-		err = r.sideBySide(ctx, p.Children, path+"/")
-	default:
-		err = r.inOrder(ctx, p.Children, path+"/")
-	}
-	end(err)
-	return inPhase(err, path)
-}
-
-func (r runner) skipReason(p Phase, path string) string {
-	if slices.Contains(r.opts.Skip, path) {
-		return "--skip-phases"
-	}
-	if p.Skip != nil {
-		return p.Skip(r.env.Config)
-	}
-	return ""
 }
 
 // phaseError adds, once and innermost, the phase that an error came from.
@@ -150,6 +64,12 @@ type phaseError struct {
 
 func (e *phaseError) Error() string { return "phase " + e.path + ": " + e.err.Error() }
 func (e *phaseError) Unwrap() error { return e.err }
+
+// needing returns p with the names of what it waits for.
+func (p Phase) needing(paths ...string) Phase {
+	p.Needs = paths
+	return p
+}
 
 func inPhase(err error, path string) error {
 	var inner *phaseError

@@ -7,9 +7,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -75,12 +78,12 @@ func TestRunInOrder(t *testing.T) {
 	}
 }
 
-func TestRunSideBySideKeepsToAfter(t *testing.T) {
+func TestRunSideBySideKeepsToNeeds(t *testing.T) {
 	for range 50 {
 		j := &journal{}
 		late, leaf := j.phase("leaf", nil), j.phase("other-leaf", nil)
-		late.After, leaf.After = []string{"ca"}, []string{"ca"}
-		workflow := []Phase{{Name: "certs", SideBySide: true, Children: []Phase{late, leaf, j.phase("ca", nil)}}}
+		late.Needs, leaf.Needs = []string{"certs/ca"}, []string{"certs/ca"}
+		workflow := []Phase{{Name: "certs", SideBySide: true, Children: []Phase{j.phase("ca", nil), late, leaf}}}
 		if err := Run(t.Context(), testEnv(&bytes.Buffer{}), workflow, Options{}); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +96,7 @@ func TestRunSideBySideKeepsToAfter(t *testing.T) {
 func TestRunSideBySideEndsWhenTheFirstFails(t *testing.T) {
 	j := &journal{}
 	leaf := j.phase("leaf", nil)
-	leaf.After = []string{"ca"}
+	leaf.Needs = []string{"certs/ca"}
 	workflow := []Phase{{Name: "certs", SideBySide: true, Children: []Phase{j.phase("ca", errors.New("no key")), leaf}}}
 	err := Run(t.Context(), testEnv(&bytes.Buffer{}), workflow, Options{})
 	if got := message(err); got != "phase certs/ca: no key" {
@@ -102,6 +105,85 @@ func TestRunSideBySideEndsWhenTheFirstFails(t *testing.T) {
 	if diff := cmp.Diff([]string{"ca"}, j.ran); diff != "" {
 		t.Errorf("ran (-want +got):\n%s", diff)
 	}
+}
+
+// TestRunKeepsToNeeds runs a workflow like init's many times, with phases that
+// take random times: nothing may begin before what it needs has ended.
+func TestRunKeepsToNeeds(t *testing.T) {
+	var workflow []Phase
+	var mu sync.Mutex
+	ended := map[string]bool{}
+	watched := func(path string, needs ...string) Phase {
+		return Phase{Name: path[strings.LastIndex(path, "/")+1:], Run: func(context.Context, *Env) error {
+			mu.Lock()
+			for _, n := range needs {
+				if !ended[n] {
+					t.Errorf("%s began before %s had ended", path, n)
+				}
+			}
+			mu.Unlock()
+			time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
+			mu.Lock()
+			defer mu.Unlock()
+			ended[path] = true
+			return nil
+		}}
+	}
+	workflow = []Phase{
+		watched("preflight"),
+		{Name: "certs", SideBySide: true, Children: []Phase{
+			watched("certs/ca", "preflight"),
+			watched("certs/apiserver", "certs/ca").needing("certs/ca"),
+			watched("certs/etcd", "preflight"),
+		}},
+		watched("kubeconfig", "certs/ca").needing("certs/ca"),
+		watched("etcd", "certs/etcd").needing("certs/etcd"),
+		watched("control-plane", "certs/ca", "certs/apiserver", "certs/etcd", "kubeconfig").needing("certs", "kubeconfig"),
+		watched("kubelet-start", "kubeconfig", "etcd").needing("kubeconfig", "etcd"),
+		watched("wait", "control-plane", "kubelet-start").needing("control-plane", "kubelet-start"),
+		watched("last", "wait"),
+	}
+	for range 100 {
+		clear(ended)
+		if err := Run(t.Context(), testEnv(&bytes.Buffer{}), workflow, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if len(ended) != 10 {
+			t.Fatalf("%d phases ran", len(ended))
+		}
+	}
+}
+
+// TestRunSerialKeepsTheOrder is what makes a plan the same every time.
+func TestRunSerialKeepsTheOrder(t *testing.T) {
+	j := &journal{}
+	workflow := []Phase{j.phase("a", nil), {Name: "b", SideBySide: true, Children: []Phase{j.phase("x", nil), j.phase("y", nil)}},
+		j.phase("c", nil).needing("a"), j.phase("d", nil).needing("b/y")}
+	if err := Run(t.Context(), testEnv(&bytes.Buffer{}), workflow, Options{Serial: true}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "x", "y", "c", "d"}, j.ran); diff != "" {
+		t.Errorf("ran (-want +got):\n%s", diff)
+	}
+}
+
+// TestNeedsExist makes sure that the workflows name phases that there are, and
+// only such as stand before.
+func TestNeedsExist(t *testing.T) {
+	var before []string
+	var walk func(siblings []Phase, parent string)
+	walk = func(siblings []Phase, parent string) {
+		for _, p := range siblings {
+			for _, need := range p.Needs {
+				if !slices.Contains(before, need) {
+					t.Errorf("%s%s needs %s, which is not before it", parent, p.Name, need)
+				}
+			}
+			walk(p.Children, parent+p.Name+"/")
+			before = append(before, parent+p.Name)
+		}
+	}
+	walk(Init(), "")
 }
 
 func TestSkippedPhasesSayWhy(t *testing.T) {

@@ -98,6 +98,12 @@ func dryParts(g *globals, node *config.Node, real *host.Real) *parts {
 // planUI says only what an operator must read: the plan says the rest.
 type planUI struct{ ui.UI }
 
+// Start keeps the phases quiet, too.
+func (p planUI) Start(phase string) (ui.UI, func(error)) {
+	in, end := p.UI.Start(phase)
+	return planUI{in}, end
+}
+
 func (planUI) Printf(string, ...any) {}
 func (planUI) Result(string)         {}
 func (planUI) Skip(string, string)   {}

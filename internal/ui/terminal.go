@@ -47,13 +47,13 @@ func NewTerminal(program string, out *os.File, results io.Writer) *Terminal {
 func (t *Terminal) Program() string { return t.program }
 
 // Start opens a phase and shows it as running.
-func (t *Terminal) Start(phase string) func(error) {
+func (t *Terminal) Start(phase string) (UI, func(error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	since := time.Now()
 	t.running = append(t.running, running{phase, since})
 	t.spin.Start()
-	return func(err error) { t.end(phase, since, err) }
+	return t, func(err error) { t.end(phase, since, err) }
 }
 
 func (t *Terminal) end(phase string, since time.Time, err error) {

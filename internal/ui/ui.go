@@ -10,12 +10,13 @@ type UI interface {
 	// Program is the name that this program was called by; commands that are
 	// shown to the user begin with it.
 	Program() string
-	// Start opens a phase, perhaps inside of another. The function that it
-	// returns ends it with the phase's error.
-	Start(phase string) (end func(err error))
+	// Start opens a phase, perhaps inside of another or beside others. It
+	// returns the UI for what that phase says, and the function that ends it
+	// with its error.
+	Start(phase string) (in UI, end func(err error))
 	// Skip says that a phase is left out, and why.
 	Skip(phase, reason string)
-	// Printf says one line of progress in the current phase.
+	// Printf says one line of progress.
 	Printf(format string, args ...any)
 	// Warnf says one line that the operator should read.
 	Warnf(format string, args ...any)
