@@ -16,6 +16,7 @@ func addon() Phase {
 		Summary: "Install the cluster's DNS and service proxy",
 		Flags: []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane-endpoint", "dry-run",
 			"feature-gates", "image-repository", "kubeconfig", "kubernetes-version", "pod-network-cidr", "service-cidr", "service-dns-domain"},
+		SideBySide: true,
 		Children: []Phase{
 			{
 				Name:    "coredns",

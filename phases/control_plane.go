@@ -22,6 +22,7 @@ func controlPlane() Phase {
 		Summary: "Write the static Pods of the control plane",
 		Flags: with("apiserver-advertise-address", "apiserver-bind-port", "control-plane-endpoint", "feature-gates",
 			"pod-network-cidr", "service-cidr"),
+		SideBySide: true,
 		Children: []Phase{
 			staticPod("apiserver", manifests.APIServerName, "Write the static Pod of the API server",
 				with("apiserver-advertise-address", "apiserver-bind-port", "control-plane-endpoint", "feature-gates", "service-cidr")),

@@ -6,24 +6,23 @@ package phases
 // Init makes this host the first node of a new cluster.
 //
 // The phases stand in the order in which they are listed, shown and planned.
-// What each needs lets the kubelet boot, and etcd with it, while the rest of
-// the keys are generated: the API server then finds etcd ready, which it would
-// ask again only after a second.
+// What each needs lets the kubelet boot while most of the keys are generated,
+// and the last ones talk to the API side by side.
 func Init() []Phase {
 	return []Phase{
 		preflightInit(),
 		certificates(),
 		kubeconfigs().needing("preflight", "certs/ca"),
-		localEtcd().needing("certs/etcd-ca", "certs/etcd-server", "certs/etcd-peer"),
-		controlPlane().needing("certs", "kubeconfig"),
-		kubeletStart().needing("certs/ca", "kubeconfig/kubelet", "etcd"),
-		waitControlPlane().needing("etcd", "control-plane", "kubelet-start"),
-		uploadConfig(),
-		uploadCerts(),
-		markControlPlane(),
-		bootstrapToken(),
-		kubeletFinalize(),
-		addon(),
-		showJoinCommand(),
+		kubeletStart().needing("preflight", "kubeconfig/kubelet"),
+		localEtcd().needing("kubelet-start", "certs/etcd-server", "certs/etcd-peer"),
+		controlPlane().needing("kubelet-start", "certs", "kubeconfig"),
+		waitControlPlane().needing("etcd", "control-plane"),
+		uploadConfig().needing("wait-control-plane"),
+		uploadCerts().needing("wait-control-plane"),
+		markControlPlane().needing("wait-control-plane"),
+		bootstrapToken().needing("wait-control-plane"),
+		kubeletFinalize().needing("mark-control-plane"),
+		addon().needing("wait-control-plane"),
+		showJoinCommand().needing("upload-config", "upload-certs", "bootstrap-token", "kubelet-finalize", "addon"),
 	}
 }

@@ -56,6 +56,10 @@ func runKubeletStart(ctx context.Context, env *Env) error {
 	if err := env.Host.EnsureDir(env.Config.Paths.Kubelet, 0o700); err != nil {
 		return err
 	}
+	// A kubelet that finds no folder of static Pods looks again after 20 s.
+	if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
+		return err
+	}
 	for _, f := range pending {
 		env.UI.Printf("Writing %s", f.path)
 		if err := f.write(env.Host); err != nil {

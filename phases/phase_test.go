@@ -212,9 +212,10 @@ func TestInitHasThePeersPhases(t *testing.T) {
 		certs certs/ca certs/apiserver certs/apiserver-kubelet-client certs/front-proxy-ca certs/front-proxy-client
 		certs/etcd-ca certs/etcd-server certs/etcd-peer certs/etcd-healthcheck-client certs/apiserver-etcd-client certs/sa
 		kubeconfig kubeconfig/admin kubeconfig/super-admin kubeconfig/kubelet kubeconfig/controller-manager kubeconfig/scheduler
+		kubelet-start
 		etcd etcd/local
 		control-plane control-plane/apiserver control-plane/controller-manager control-plane/scheduler
-		kubelet-start wait-control-plane
+		wait-control-plane
 		upload-config upload-config/kubeadm upload-config/kubelet
 		upload-certs mark-control-plane bootstrap-token
 		kubelet-finalize kubelet-finalize/enable-client-cert-rotation

@@ -13,9 +13,10 @@ import (
 func uploadConfig() Phase {
 	flags := []string{"config", "cri-socket", "dry-run", "kubeconfig"}
 	return Phase{
-		Name:    "upload-config",
-		Summary: "Keep the configuration in the cluster, for the nodes that join",
-		Flags:   flags,
+		Name:       "upload-config",
+		Summary:    "Keep the configuration in the cluster, for the nodes that join",
+		Flags:      flags,
+		SideBySide: true,
 		Children: []Phase{
 			{Name: "kubeadm", Summary: "Upload the ClusterConfiguration", Flags: flags, Run: runUploadKubeadmConfig},
 			{Name: "kubelet", Summary: "Upload the KubeletConfiguration", Flags: flags, Run: runUploadKubeletConfig},

@@ -46,13 +46,21 @@ func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
 
 // ownProcess tells whether p is a part of the control plane that an earlier
 // init set up here: its static Pod is in place; or it is the kubelet that
-// systemd runs, on a node with the API server's static Pod.
+// systemd runs, on a host where an init has begun.
 func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) bool {
 	if p.Name != kubelet {
 		return exists(h, manifestPath(n, p.Name))
 	}
 	unit, err := h.Unit(ctx, kubeletUnit)
-	return err == nil && int(unit.MainPID) == p.PID && exists(h, manifestPath(n, apiServer))
+	return err == nil && int(unit.MainPID) == p.PID && initBegun(n, h)
+}
+
+// initBegun tells a control plane, perhaps one whose init was cut off after it
+// had started the kubelet, from a worker of another cluster: a worker has
+// neither the CA's key nor the administrator's kubeconfig.
+func initBegun(n *config.Node, h View) bool {
+	return exists(h, manifestPath(n, apiServer)) || exists(h, filepath.Join(n.Paths.PKI, "ca.key")) ||
+		exists(h, filepath.Join(n.Paths.Kubeconfigs, "admin.conf"))
 }
 
 func exists(h View, path string) bool {
