@@ -38,10 +38,11 @@ func certificates() Phase {
 			certificate("etcd-healthcheck-client", "What probes show to etcd", certs.EtcdCA),
 			certificate("apiserver-etcd-client", "What the API server shows to etcd", certs.EtcdCA),
 			{
-				Name:    "sa",
-				Summary: "The key pair that signs service account tokens",
-				Flags:   []string{"cert-dir", "config", "dry-run", "kubernetes-version"},
-				Run:     runServiceAccountKeys,
+				Name:     "sa",
+				Summary:  "The key pair that signs service account tokens",
+				Flags:    []string{"cert-dir", "config", "dry-run", "kubernetes-version"},
+				Run:      runServiceAccountKeys,
+				Computes: true,
 			},
 		},
 	}
@@ -50,10 +51,11 @@ func certificates() Phase {
 // certificate is the phase of one row of the certificate table.
 func certificate(name, summary, after string, flags ...string) Phase {
 	p := Phase{
-		Name:    name,
-		Summary: summary,
-		Flags:   append([]string{"cert-dir", "config", "dry-run", "kubernetes-version"}, flags...),
-		Run:     func(_ context.Context, env *Env) error { return ensureCertificate(env, name) },
+		Name:     name,
+		Summary:  summary,
+		Flags:    append([]string{"cert-dir", "config", "dry-run", "kubernetes-version"}, flags...),
+		Run:      func(_ context.Context, env *Env) error { return ensureCertificate(env, name) },
+		Computes: true,
 		Skip: func(n *config.Node) string {
 			if _, needed := specOf(n, name); !needed {
 				return "etcd is external, its owner has the certificates"

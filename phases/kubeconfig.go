@@ -36,10 +36,11 @@ func kubeconfigs() Phase {
 
 func kubeconfigFile(name, summary string, flags []string) Phase {
 	return Phase{
-		Name:    name,
-		Summary: summary,
-		Flags:   flags,
-		Run:     func(_ context.Context, env *Env) error { return ensureKubeconfig(env, name) },
+		Name:     name,
+		Summary:  summary,
+		Flags:    flags,
+		Run:      func(_ context.Context, env *Env) error { return ensureKubeconfig(env, name) },
+		Computes: true,
 	}
 }
 

@@ -48,6 +48,9 @@ type Phase struct {
 	// PHASE/CHILD. A phase that names nothing waits for the one before it,
 	// unless its parent says SideBySide.
 	Needs []string
+	// Computes says that the phase keeps a processor busy, as generating a key
+	// does: no more of these run at a time than there are processors.
+	Computes bool
 	// Manifest returns the objects that an add-on phase installs, for
 	// --print-manifest.
 	Manifest func(env *Env) ([]manifests.Object, error)

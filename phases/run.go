@@ -20,9 +20,9 @@ type Options struct {
 	Serial bool
 }
 
-// Run executes a workflow: each phase once what it needs has ended, as many at
-// a time as keep the processors busy, and first of all those that the longest
-// chain of others waits for. The first error ends the run. A name to skip that
+// Run executes a workflow: each phase once what it needs has ended; of those
+// that compute as many at a time as there are processors, and first of all
+// those that the longest chain of others waits for. The first error ends the run. A name to skip that
 // no phase has is an error before anything runs.
 func Run(ctx context.Context, env *Env, workflow []Phase, opts Options) error {
 	if err := knowAll(workflow, opts.Skip); err != nil {
@@ -32,13 +32,12 @@ func Run(ctx context.Context, env *Env, workflow []Phase, opts Options) error {
 	defer cancel(nil)
 	s := &schedule{env: env, cancel: cancel, ended: make(chan outcome), groups: map[string]*group{}}
 	s.flatten(env.Config, workflow, "", nil, false, opts.Skip)
-	workers := 1
+	s.room, s.processors = 1, 1
 	if !opts.Serial {
-		// One more than there are processors: some phases only wait.
-		workers = runtime.GOMAXPROCS(0) + 1
+		s.room, s.processors = len(s.steps), runtime.GOMAXPROCS(0)
 		s.weigh()
 	}
-	return s.run(ctx, workers)
+	return s.run(ctx)
 }
 
 // step is a phase without children, as the schedule sees it.
@@ -77,6 +76,9 @@ type schedule struct {
 	steps  []*step
 	groups map[string]*group
 	ended  chan outcome
+	// room and processors are how many more steps may run, and how many more
+	// of those that compute.
+	room, processors int
 }
 
 // flatten appends the steps of siblings, which begin after the steps before.
@@ -139,14 +141,15 @@ func (s *schedule) weigh() {
 	}
 }
 
-func (s *schedule) run(ctx context.Context, workers int) error {
+func (s *schedule) run(ctx context.Context) error {
 	var first error
 	for busy := 0; ; {
-		for busy < workers && first == nil {
+		for first == nil {
 			i := s.next()
 			if i < 0 {
 				break
 			}
+			s.take(i, -1)
 			s.start(ctx, i)
 			busy++
 		}
@@ -155,6 +158,7 @@ func (s *schedule) run(ctx context.Context, workers int) error {
 		}
 		o := <-s.ended
 		busy--
+		s.take(o.step, +1)
 		s.end(o)
 		if o.err != nil && first == nil {
 			first = o.err
@@ -163,16 +167,30 @@ func (s *schedule) run(ctx context.Context, workers int) error {
 	}
 }
 
+// take changes the room that is left by that of a step.
+func (s *schedule) take(i, by int) {
+	s.room += by
+	if s.steps[i].phase.Computes {
+		s.processors += by
+	}
+}
+
 // next is the weightiest step that may begin, or -1.
 func (s *schedule) next() int {
 	best := -1
 	for i, st := range s.steps {
-		ready := st.state == waiting && !slices.ContainsFunc(st.needs, func(n int) bool { return s.steps[n].state != done })
-		if ready && (best < 0 || st.weight > s.steps[best].weight) {
+		if s.mayBegin(st) && (best < 0 || st.weight > s.steps[best].weight) {
 			best = i
 		}
 	}
 	return best
+}
+
+func (s *schedule) mayBegin(st *step) bool {
+	if st.state != waiting || s.room == 0 || st.phase.Computes && s.processors == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(st.needs, func(n int) bool { return s.steps[n].state != done })
 }
 
 func (s *schedule) start(ctx context.Context, i int) {
