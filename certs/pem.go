@@ -213,3 +213,19 @@ func readPEM(data []byte) ([]*pem.Block, error) {
 	}
 	return blocks, nil
 }
+
+// FirstCert reads the first certificate of a PEM file that may hold a private
+// key as well, as the kubelet keeps its own.
+func FirstCert(data []byte) (*x509.Certificate, error) {
+	blocks, err := readPEM(data)
+	if err != nil {
+		return nil, err
+	}
+	for _, block := range blocks {
+		if block.Type == blockCertificate {
+			cert, err := x509.ParseCertificate(block.Bytes)
+			return cert, errors.Wrap(err, "the certificate is malformed")
+		}
+	}
+	return nil, errors.New("the file holds no certificate in PEM form")
+}

@@ -4,14 +4,17 @@
 package manifests
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	tokenapi "k8s.io/cluster-bootstrap/token/api"
+	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 )
@@ -66,6 +69,37 @@ func BootstrapTokenSecret(t config.Token, now time.Time) *corev1.Secret {
 		Type:       corev1.SecretTypeBootstrapToken,
 		Data:       data,
 	}
+}
+
+// TokenOf is the reverse of BootstrapTokenSecret: the token that a Secret's
+// data holds, usages and groups sorted. The error holds nothing of the secret.
+func TokenOf(data map[string][]byte) (config.Token, error) {
+	t := config.Token{
+		ID:          string(data[tokenapi.BootstrapTokenIDKey]),
+		Secret:      config.NewSecret(string(data[tokenapi.BootstrapTokenSecretKey])),
+		Description: string(data[tokenapi.BootstrapTokenDescriptionKey]),
+	}
+	if !bootstraputil.IsValidBootstrapToken(t.ID + "." + t.Secret.Reveal()) {
+		return t, errors.Errorf("its %s and %s are not those of a token", tokenapi.BootstrapTokenIDKey, tokenapi.BootstrapTokenSecretKey)
+	}
+	if text := string(data[tokenapi.BootstrapTokenExpirationKey]); text != "" {
+		var err error
+		if t.Expires, err = time.Parse(time.RFC3339, text); err != nil {
+			return t, errors.Errorf("its %s is no time such as 2030-01-31T12:00:00Z", tokenapi.BootstrapTokenExpirationKey)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if usage, ok := strings.CutPrefix(key, tokenapi.BootstrapTokenUsagePrefix); ok && string(data[key]) == "true" {
+			t.Usages = append(t.Usages, usage)
+		}
+	}
+	for group := range strings.SplitSeq(string(data[tokenapi.BootstrapTokenExtraGroupsKey]), ",") {
+		if group != "" {
+			t.Groups = append(t.Groups, group)
+		}
+	}
+	slices.Sort(t.Groups)
+	return t, nil
 }
 
 // TokenServes tells whether a token Secret's data does at a moment all that t

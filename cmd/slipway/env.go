@@ -77,6 +77,29 @@ func localEndpoint(node *config.Node) string {
 	return node.LocalEndpoint()
 }
 
+// apiParts is for commands that speak to the API and leave this host alone:
+// they need no lock, go where the kubeconfig leads, and their dry run reads
+// from the cluster that it does not change.
+func apiParts(g *globals, node *config.Node, dryRun bool) *parts {
+	real := host.New()
+	api := cluster.New(cluster.Options{
+		Kubeconfig: node.Paths.AdminKubeconfig,
+		SuperAdmin: filepath.Join(node.Paths.Kubernetes, "super-admin.conf"),
+		ReadFile:   real.ReadFile,
+		Timeout:    node.Timeouts.KubernetesAPICall,
+	})
+	p := dryParts(g, node, real)
+	if dryRun {
+		plan := &plan{}
+		p.env.Cluster = cluster.NewPlan(plan.addCluster, api)
+		p.finish = func() error { return plan.print(g.streams.out) }
+		return p
+	}
+	p.env.Host, p.env.Cluster, p.env.UI = real, api, newUI(g)
+	p.finish = func() error { return nil }
+	return p
+}
+
 // dryParts only records. Its steps run one after another, so that the same
 // input gives the same plan.
 func dryParts(g *globals, node *config.Node, real *host.Real) *parts {
@@ -161,7 +184,7 @@ func existing(h host.Host, paths []string) []string {
 // loadOptions are what loading a configuration takes from outside. A dry run
 // gets placeholders for secrets: its plan is the same every time.
 func loadOptions(facts config.HostFacts, dryRun bool) config.Options {
-	o := config.Options{Facts: facts, NewToken: newToken, NewCertificateKey: newCertificateKey, Resolve: config.ResolveLabel}
+	o := config.Options{Facts: facts, NewToken: makeToken, NewCertificateKey: newCertificateKey, Resolve: config.ResolveLabel}
 	if dryRun {
 		o.NewToken = func() (string, string, error) { return "abcdef", "0123456789abcdef", nil }
 		o.NewCertificateKey = func() (string, error) { return strings.Repeat("0", 64), nil }
@@ -169,7 +192,7 @@ func loadOptions(facts config.HostFacts, dryRun bool) config.Options {
 	return o
 }
 
-func newToken() (id, secret string, err error) {
+func makeToken() (id, secret string, err error) {
 	token, err := bootstraputil.GenerateBootstrapToken()
 	if err != nil {
 		return "", "", errors.Wrap(err, "generating a bootstrap token")

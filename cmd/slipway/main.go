@@ -62,6 +62,7 @@ func newRoot(program string, s streams) *cobra.Command {
 		newInit(g),
 		newConfig(g),
 		newCompletion(g),
+		newToken(g),
 		newVersion(g),
 	)
 	return root

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -117,4 +118,22 @@ func (o *outputOptions) print(g *globals, obj runtime.Object, text printers.Reso
 	}
 	_, err = b.WriteTo(g.streams.out)
 	return err
+}
+
+// printList writes objects one after another in the chosen form; text is what
+// prints them all for people.
+func printList[T runtime.Object](o *outputOptions, g *globals, objs []T, text func(io.Writer) error) error {
+	if o.form == "text" {
+		return text(g.streams.out)
+	}
+	p, err := o.printer(nil)
+	if err != nil {
+		return err
+	}
+	for _, obj := range objs {
+		if err := p.PrintObj(obj, g.streams.out); err != nil {
+			return err
+		}
+	}
+	return nil
 }

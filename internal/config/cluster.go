@@ -160,3 +160,8 @@ func address(text string) (netip.Addr, error) {
 	}
 	return netip.ParseAddr(text)
 }
+
+// DefaultCluster is what LoadCluster reads where there is no cluster to ask.
+func DefaultCluster() []byte {
+	return fmt.Appendf(nil, "apiVersion: %s\nkind: %s\nkubernetesVersion: %s\n", apiV1beta4, kindCluster, DefaultKubernetesVersion)
+}

@@ -4,11 +4,14 @@
 package kubeconfig
 
 import (
+	"crypto/x509"
 	"slices"
 
 	"github.com/pkg/errors"
 	api "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/certs"
 )
 
 // parsed is a kubeconfig file whose current context leads to a cluster and a
@@ -46,4 +49,46 @@ func parse(data []byte) (*parsed, error) {
 		return nil, errors.Errorf("the kubeconfig has no user %q, which its current context names", context.AuthInfo)
 	}
 	return file, nil
+}
+
+// Server returns what a kubeconfig file or the ConfigMap kube-public/cluster-info
+// says of the cluster: the API's URL and the CAs to trust. A file without
+// contexts has one cluster.
+func Server(data []byte) (url string, ca []*x509.Certificate, err error) {
+	var file api.Config
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		return "", nil, errors.New("not a kubeconfig in YAML form") // what the decoder says may quote a key
+	}
+	at := 0
+	if file.CurrentContext != "" {
+		p, err := parse(data)
+		if err != nil {
+			return "", nil, err
+		}
+		at = p.cluster
+	} else if len(file.Clusters) != 1 {
+		return "", nil, errors.Errorf("names %d clusters and no current one; there must be exactly one", len(file.Clusters))
+	}
+	cluster := file.Clusters[at].Cluster
+	if ca, err = certs.ParseCerts(cluster.CertificateAuthorityData); err != nil {
+		return "", nil, errors.Wrap(err, "certificate-authority-data")
+	}
+	return cluster.Server, ca, nil
+}
+
+// ClientCertificate returns the certificate that the file's user shows, as
+// PEM, or the path of the file that holds it.
+func ClientCertificate(data []byte) (cert []byte, file string, err error) {
+	p, err := parse(data)
+	if err != nil {
+		return nil, "", err
+	}
+	user := p.AuthInfos[p.user].AuthInfo
+	switch {
+	case len(user.ClientCertificateData) > 0:
+		return user.ClientCertificateData, "", nil
+	case user.ClientCertificate != "":
+		return nil, user.ClientCertificate, nil
+	}
+	return nil, "", errors.New("the user of the kubeconfig has no client certificate")
 }

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// askTime bounds the question for the cluster's configuration where the answer
+// can be done without: the cluster may be down, which is why one looks at its
+// certificates.
+const askTime = 5 * time.Second
+
+func bindKubeconfig(fs *pflag.FlagSet, path *string) {
+	fs.StringVar(path, "kubeconfig", config.DefaultAdminKubeconfig, "kubeconfig `file` for talking to the cluster")
+}
+
+// nodeOfCluster is this control plane node as the cluster's configuration and
+// the files on this host have it.
+func nodeOfCluster(ctx context.Context, env *phases.Env, key config.Secret) (*config.Node, []string, error) {
+	stored, err := phases.StoredConfiguration(ctx, env.Cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	self := phases.ThisNode(env.Host)
+	self.ControlPlane.CertificateKey = key.Reveal()
+	return nodeFrom(stored, self)
+}
+
+func nodeFrom(stored []byte, self *config.JoinConfiguration) (*config.Node, []string, error) {
+	real, facts, err := hostFacts()
+	if err != nil {
+		return nil, nil, err
+	}
+	real.Close()
+	opts := loadOptions(facts, false)
+	opts.Placeholders = true
+	return config.LoadCluster(stored, nil, nil, self, opts)
+}
+
+// certOptions are the flags that commands about certificates share: where the
+// configuration comes from, and where the files are.
+type certOptions struct {
+	configFile    string
+	certDir       string
+	kubeconfig    string
+	kubeconfigDir string
+}
+
+// source tells where a Node comes from.
+type source int
+
+const (
+	sourceFile    source = iota // --config
+	sourceCluster               // ConfigMap kubeadm-config
+	sourceDefault               // neither: the defaults and this host's files
+)
+
+// load makes the Node from the user's file, or else from the cluster, or else
+// from the defaults. Why the cluster could not be asked is a warning.
+func (o *certOptions) load(cmd *cobra.Command, g *globals) (*config.Node, source, error) {
+	node, from, warnings, err := o.loadPlain(cmd, g)
+	if err != nil {
+		return nil, from, err
+	}
+	for _, w := range warnings {
+		newUI(g).Warnf("%s", w)
+	}
+	if cmd.Flags().Changed("cert-dir") {
+		node.Paths.PKI = o.certDir
+	}
+	if o.kubeconfigDir != "" {
+		node.Paths.Kubeconfigs = o.kubeconfigDir
+	}
+	return node, from, nil
+}
+
+func (o *certOptions) loadPlain(cmd *cobra.Command, g *globals) (*config.Node, source, []string, error) {
+	if o.configFile != "" {
+		node, warnings, err := o.loadFile(cmd.Context(), g)
+		return node, sourceFile, warnings, err
+	}
+	real := host.New()
+	defer real.Close()
+	node, warnings, err := o.askCluster(cmd, g)
+	if err == nil {
+		return node, sourceCluster, warnings, nil
+	}
+	if cmd.Context().Err() != nil {
+		return nil, sourceCluster, nil, err
+	}
+	reason := "the cluster's configuration cannot be read, so the defaults and the files of this host stand in for it (--config names another): " + err.Error()
+	node, _, err = nodeFrom(config.DefaultCluster(), phases.ThisNode(real))
+	return node, sourceDefault, []string{reason}, err
+}
+
+func (o *certOptions) askCluster(cmd *cobra.Command, g *globals) (*config.Node, []string, error) {
+	path := kubeconfigPath(o.kubeconfig, cmd.Flags().Changed("kubeconfig"))
+	api := config.APINode(path, nil)
+	api.Timeouts.KubernetesAPICall = askTime
+	return nodeOfCluster(cmd.Context(), apiParts(g, api, false).env, config.Secret{})
+}
+
+// loadFile reads a configuration for `init`. Which of several runtimes this
+// host uses does not matter here.
+func (o *certOptions) loadFile(ctx context.Context, g *globals) (*config.Node, []string, error) {
+	src, err := readConfigFile(g, o.configFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	real, facts, err := hostFacts()
+	if err != nil {
+		return nil, nil, err
+	}
+	real.Close()
+	facts.Sockets = nil
+	opts := loadOptions(facts, true)
+	opts.Placeholders = true
+	return config.LoadInit(ctx, src, config.InitFlags{}, opts)
+}

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// tokenOptions are the flags of all commands about tokens.
+type tokenOptions struct {
+	dryRun     bool
+	kubeconfig string
+}
+
+func newToken(g *globals) *cobra.Command {
+	o := &tokenOptions{}
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Create, list and delete the tokens with which nodes join",
+		RunE:  requireSubcommand,
+	}
+	cmd.PersistentFlags().BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
+	bindKubeconfig(cmd.PersistentFlags(), &o.kubeconfig)
+	cmd.AddCommand(newTokenCreate(g, o), newTokenList(g, o), newTokenDelete(g, o), newTokenGenerate(g))
+	return cmd
+}
+
+// parts are what a command about tokens works with.
+func (o *tokenOptions) parts(cmd *cobra.Command, g *globals, tokens []config.Token) *parts {
+	path := kubeconfigPath(o.kubeconfig, cmd.Flags().Changed("kubeconfig"))
+	return apiParts(g, config.APINode(path, tokens), o.dryRun)
+}
+
+// kubeconfigPath is where kubeconfig files are looked for: where the flag
+// says, in the administrator's place, or where kubectl finds its own.
+func kubeconfigPath(flag string, given bool) string {
+	if _, err := os.Stat(flag); given || err == nil {
+		return flag
+	}
+	if path := os.Getenv("KUBECONFIG"); path != "" {
+		return path
+	}
+	home, err := os.UserHomeDir()
+	if path := filepath.Join(home, ".kube", "config"); err == nil {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return flag
+}
+
+func newTokenDelete(g *globals, o *tokenOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete TOKEN...",
+		Short: "Delete tokens from the cluster, each named by its ID or in full",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids := make([]string, len(args))
+			for i, text := range args {
+				var err error
+				if ids[i], err = config.TokenID(text); err != nil {
+					return errors.Wrapf(err, "argument %d", i+1)
+				}
+			}
+			p := o.parts(cmd, g, nil)
+			if err := phases.DeleteTokens(cmd.Context(), p.env, ids); err != nil {
+				return err
+			}
+			return p.finish()
+		},
+	}
+}
+
+func newTokenGenerate(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "generate",
+		Short: "Print a new token, without telling the cluster of it",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			id, secret, err := makeToken()
+			if err != nil {
+				return err
+			}
+			newUI(g).Result(id + "." + secret)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+type tokenCreateOptions struct {
+	config.TokenFlags
+	*tokenOptions
+
+	configFile     string
+	printJoin      bool
+	controlPlane   bool
+	certificateKey string
+	output         outputOptions
+}
+
+func newTokenCreate(g *globals, shared *tokenOptions) *cobra.Command {
+	o := &tokenCreateOptions{tokenOptions: shared}
+	cmd := &cobra.Command{
+		Use:   "create [TOKEN]",
+		Short: "Create a token in the cluster, a new one unless it is given, and print it",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Given = given(cmd.Flags())
+			if len(args) > 0 {
+				o.Token = args[0]
+			}
+			return o.run(cmd, g)
+		},
+	}
+	o.bind(cmd)
+	return cmd
+}
+
+func (o *tokenCreateOptions) bind(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&o.certificateKey, "certificate-key", "", "`key` of the shared certificates, for a control plane's join command: 64 hexadecimal digits")
+	fs.StringVar(&o.configFile, "config", "", "configuration `file` whose bootstrapTokens are created; - for standard input")
+	fs.BoolVar(&o.controlPlane, "control-plane", false, "with --print-join-command: share the certificates anew, and print the whole command of a control plane")
+	fs.StringVar(&o.Description, "description", "", "what the token is for, in words")
+	fs.StringSliceVar(&o.Groups, "groups", config.DefaultTokenGroups(), "`groups` of whoever shows the token")
+	fs.BoolVar(&o.printJoin, "print-join-command", false, "print the whole command with which a node joins, on one line")
+	fs.DurationVar(&o.TTL, "ttl", config.DefaultTokenTTL, "time that the token lives; 0 for ever")
+	fs.StringSliceVar(&o.Usages, "usages", config.DefaultTokenUsages(), "what the token may be used for")
+	o.output.bind(fs)
+}
+
+func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
+	if (o.certificateKey != "" || o.controlPlane) && !o.printJoin {
+		return errors.New("--certificate-key and --control-plane say what a join command shall be; give --print-join-command as well")
+	}
+	key, err := config.CertificateKey(o.certificateKey)
+	if err != nil {
+		return errors.Wrap(err, "--certificate-key")
+	}
+	src, err := readConfigFile(g, o.configFile)
+	if err != nil {
+		return err
+	}
+	tokens, warnings, err := config.LoadTokens(src, o.TokenFlags, loadOptions(config.HostFacts{}, false))
+	if err != nil {
+		return err
+	}
+	p := o.parts(cmd, g, tokens)
+	for _, w := range warnings {
+		p.env.UI.Warnf("%s", w)
+	}
+	made, err := o.create(cmd.Context(), p, key)
+	if err != nil {
+		return err
+	}
+	if o.dryRun {
+		return p.finish()
+	}
+	return printList(&o.output, g, made, func(w io.Writer) error { return printCreated(w, made) })
+}
+
+// create shares the certificates first: a token without them would be printed
+// for nothing.
+func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Secret) ([]*tokenObject, error) {
+	if o.controlPlane {
+		var err error
+		if key, err = o.share(ctx, p, key); err != nil {
+			return nil, err
+		}
+	}
+	if err := phases.CreateTokens(ctx, p.env); err != nil {
+		return nil, err
+	}
+	var made []*tokenObject
+	for _, t := range p.env.Config.BootstrapTokens {
+		m := newTokenObject(t, p.env.Host.Now())
+		if o.printJoin {
+			var err error
+			if m.JoinCommand, err = phases.JoinCommand(ctx, p.env, t, key); err != nil {
+				return nil, err
+			}
+			m.CertificateKey = key.Reveal()
+		}
+		made = append(made, m)
+	}
+	return made, nil
+}
+
+// share uploads the certificates of this control plane, and returns the key
+// that opens them: the user's, or a new one.
+func (o *tokenCreateOptions) share(ctx context.Context, p *parts, key config.Secret) (config.Secret, error) {
+	if key.IsZero() {
+		text, err := loadOptions(config.HostFacts{}, false).NewCertificateKey()
+		if err != nil {
+			return key, err
+		}
+		key = config.NewSecret(text)
+	}
+	node, warnings, err := nodeOfCluster(ctx, p.env, key)
+	if err != nil {
+		return key, err
+	}
+	for _, w := range warnings {
+		p.env.UI.Warnf("%s", w)
+	}
+	node.SkipCertificateKeyPrint = true // it is part of the command
+	env := *p.env
+	env.Config = node
+	return key, phases.UploadCerts(ctx, &env)
+}
+
+// printCreated prints what a script wants of each token: the command to join
+// with, or the token.
+func printCreated(w io.Writer, made []*tokenObject) error {
+	for _, m := range made {
+		text := m.Token
+		if m.JoinCommand != "" {
+			text = m.JoinCommand
+		}
+		if _, err := fmt.Fprintln(w, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

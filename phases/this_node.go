@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// StoredConfiguration returns the ClusterConfiguration that the cluster keeps,
+// as YAML.
+func StoredConfiguration(ctx context.Context, c cluster.Cluster) ([]byte, error) {
+	cm := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config", Namespace: metav1.NamespaceSystem},
+	}
+	found, err := c.Get(ctx, cm)
+	if err != nil {
+		return nil, err
+	}
+	text := cm.Data["ClusterConfiguration"]
+	if !found || text == "" {
+		return nil, errors.Errorf("%s does not exist or has no ClusterConfiguration; `slipway init phase upload-config` makes it", config.ClusterSource)
+	}
+	return []byte(text), nil
+}
+
+// ThisNode is what this host's files say of it as a control plane node: the
+// name that its kubelet has, and the address of its API server. What they do
+// not say stays open, for the defaults.
+func ThisNode(h host.Host) *config.JoinConfiguration {
+	n := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{}}
+	n.NodeRegistration.Name = kubeletName(h)
+	n.ControlPlane.LocalAPIEndpoint = advertised(h)
+	return n
+}
+
+// kubeletName reads the name from the certificate that the kubelet shows:
+// https://kubernetes.io/docs/reference/access-authn-authz/node/
+func kubeletName(h host.Host) string {
+	data, err := h.ReadFile(filepath.Join(config.DefaultKubernetesDir, "kubelet.conf"))
+	if err != nil {
+		return ""
+	}
+	cert, file, err := kubeconfig.ClientCertificate(data)
+	if err == nil && file != "" {
+		cert, err = h.ReadFile(file)
+	}
+	if err != nil {
+		return ""
+	}
+	leaf, err := certs.FirstCert(cert)
+	if err != nil {
+		return ""
+	}
+	name, _ := strings.CutPrefix(leaf.Subject.CommonName, "system:node:")
+	return name
+}
+
+// advertised reads the address from the API server's static Pod.
+func advertised(h host.Host) config.APIEndpoint {
+	data, err := h.ReadFile(filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml"))
+	if err != nil {
+		return config.APIEndpoint{}
+	}
+	var pod corev1.Pod
+	if err := yaml.Unmarshal(data, &pod); err != nil {
+		return config.APIEndpoint{}
+	}
+	address, text, err := net.SplitHostPort(pod.Annotations[manifests.AdvertiseAnnotation])
+	if err != nil {
+		return config.APIEndpoint{}
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return config.APIEndpoint{}
+	}
+	return config.APIEndpoint{AdvertiseAddress: address, BindPort: int32(port)}
+}

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	tokenapi "k8s.io/cluster-bootstrap/token/api"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// CreateTokens creates the configuration's bootstrap tokens. One whose ID is
+// taken is an error before anything is created.
+func CreateTokens(ctx context.Context, env *Env) error {
+	for _, token := range env.Config.BootstrapTokens {
+		found, err := env.Cluster.Get(ctx, tokenSecret(token.ID))
+		if err != nil {
+			return err
+		}
+		if found {
+			return errors.Errorf("a bootstrap token with the ID %q exists already; choose another, or delete it first: `%s token delete %s`",
+				token.ID, env.UI.Program(), token.ID)
+		}
+	}
+	for _, token := range env.Config.BootstrapTokens {
+		if err := env.Cluster.Ensure(ctx, manifests.BootstrapTokenSecret(token, env.Host.Now())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tokenSecret names the Secret of a token.
+func tokenSecret(id string) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Name: tokenapi.BootstrapTokenSecretPrefix + id, Namespace: metav1.NamespaceSystem},
+	}
+}
+
+// DeleteTokens deletes bootstrap tokens by ID, and says so for each. It goes
+// on after one that is not there; that is an error in the end.
+func DeleteTokens(ctx context.Context, env *Env, ids []string) error {
+	var missing []string
+	for _, id := range ids {
+		found, err := env.Cluster.Get(ctx, tokenSecret(id))
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			missing = append(missing, id)
+			continue
+		}
+		if err := env.Cluster.EnsureAbsent(ctx, tokenSecret(id)); err != nil {
+			return err
+		}
+		env.UI.Result("bootstrap token \"" + id + "\" deleted")
+	}
+	if len(missing) > 0 {
+		return errors.Errorf("there is no bootstrap token with the ID %s; `%s token list` shows those that are there",
+			strings.Join(missing, ", "), env.UI.Program())
+	}
+	return nil
+}
+
+// ListTokens returns the cluster's bootstrap tokens, in order of their IDs,
+// usages sorted.
+func ListTokens(ctx context.Context, env *Env) ([]config.Token, error) {
+	secrets, err := env.Cluster.Secrets(ctx, metav1.NamespaceSystem, "type="+string(corev1.SecretTypeBootstrapToken))
+	if err != nil {
+		return nil, err
+	}
+	var list []config.Token
+	for _, s := range secrets {
+		token, err := manifests.TokenOf(s.Data)
+		if err != nil {
+			env.UI.Warnf("Secret kube-system/%s is no bootstrap token: %v", s.Name, err)
+			continue
+		}
+		list = append(list, token)
+	}
+	slices.SortFunc(list, func(a, b config.Token) int { return strings.Compare(a.ID, b.ID) })
+	return list, nil
+}
+
+// JoinCommand is what the administrator of a joining node types, on one line.
+// Where the cluster is and which CA it has, it takes from where the joining
+// node does, or else from the administrator's kubeconfig file. A certificate
+// key makes the node a control plane.
+func JoinCommand(ctx context.Context, env *Env, token config.Token, key config.Secret) (string, error) {
+	endpoint, pins, err := clusterPins(ctx, env)
+	if err != nil {
+		return "", err
+	}
+	words := []string{env.UI.Program(), "join", endpoint, "--token", token.ID + "." + token.Secret.Reveal()}
+	for _, pin := range pins {
+		words = append(words, "--discovery-token-ca-cert-hash", pin)
+	}
+	if !key.IsZero() {
+		words = append(words, "--control-plane", "--certificate-key", key.Reveal())
+	}
+	return strings.Join(words, " "), nil
+}
+
+func clusterPins(ctx context.Context, env *Env) (endpoint string, pins []string, err error) {
+	data, source, err := clusterInfo(ctx, env)
+	if err != nil {
+		return "", nil, err
+	}
+	server, ca, err := kubeconfig.Server(data)
+	if err != nil {
+		return "", nil, errors.Wrap(err, source)
+	}
+	u, err := url.Parse(server)
+	if err != nil || u.Host == "" {
+		return "", nil, errors.Errorf("%s: the server is no URL such as https://10.0.0.1:6443", source)
+	}
+	for _, cert := range ca {
+		pins = append(pins, certs.PublicKeyPin(cert))
+	}
+	return u.Host, pins, nil
+}
+
+func clusterInfo(ctx context.Context, env *Env) (data []byte, source string, err error) {
+	cm := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster-info", Namespace: metav1.NamespacePublic},
+	}
+	found, err := env.Cluster.Get(ctx, cm)
+	if err != nil {
+		return nil, "", err
+	}
+	if text := cm.Data["kubeconfig"]; found && text != "" {
+		return []byte(text), "ConfigMap kube-public/cluster-info", nil
+	}
+	path := env.Config.Paths.AdminKubeconfig
+	env.UI.Warnf("ConfigMap kube-public/cluster-info, which joining nodes ask for, is missing: "+
+		"`%s init phase bootstrap-token` makes it. The address is that of %s", env.UI.Program(), path)
+	data, err = env.Host.ReadFile(path)
+	return data, path, err
+}
+
+// UploadCerts does what the phase upload-certs does.
+func UploadCerts(ctx context.Context, env *Env) error { return runUploadCerts(ctx, env) }
