@@ -242,24 +242,6 @@ func lowered(list []string) []string {
 	return out
 }
 
-// LoadJoin reads, defaults and validates a file for `join`.
-func LoadJoin(src *Source, opts Options) (*JoinConfiguration, []string, error) {
-	d := read(src)
-	d.join = cmp.Or(d.join, &JoinConfiguration{})
-	d.ignore(kindInit, kindCluster, kindReset, kindUpgrade, kindKubelet, kindKubeProxy)
-	d.completeJoin(opts)
-	return d.join, d.warningTexts(), d.err()
-}
-
-func (d *documents) completeJoin(opts Options) {
-	d.checkRegistration(kindJoin, &d.join.NodeRegistration, opts.Facts)
-	defaultJoin(d.join, opts.Facts)
-	if cp := d.join.ControlPlane; cp != nil && (cp.LocalAPIEndpoint.AdvertiseAddress != "" || !opts.Placeholders) {
-		d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", cp.LocalAPIEndpoint.AdvertiseAddress, nil)
-	}
-	d.checkJoin()
-}
-
 // LoadReset reads, defaults and validates a file for `reset`.
 func LoadReset(src *Source, opts Options) (*ResetConfiguration, []string, error) {
 	d := read(src)

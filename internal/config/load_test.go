@@ -336,7 +336,7 @@ func TestImages(t *testing.T) {
 
 func TestOtherLoaders(t *testing.T) {
 	src := &Source{Name: "all.yaml", Data: readFile(t, configs, "valid-others.yaml")}
-	join, warnings, err := LoadJoin(src, testOptions())
+	join, warnings, err := LoadJoin(src, JoinFlags{}, testOptions())
 	if err != nil || len(warnings) != 2 || join.NodeRegistration.Name != "vm" || join.Discovery.TLSBootstrapToken != "abcdef.0123456789abcdef" {
 		t.Errorf("join %q, %v", warnings, err)
 	}
@@ -348,7 +348,7 @@ func TestOtherLoaders(t *testing.T) {
 	if err != nil || len(warnings) != 2 || !*upgrade.Apply.EtcdUpgrade || upgrade.Plan.KubernetesVersion != "stable-1" {
 		t.Errorf("upgrade %+v, %q, %v", upgrade, warnings, err)
 	}
-	if _, _, err := LoadJoin(nil, testOptions()); fmt.Sprint(err) != "discovery: needs bootstrapToken or file" {
+	if _, _, err := LoadJoin(nil, JoinFlags{}, testOptions()); fmt.Sprint(err) != "discovery: needs bootstrapToken or file" {
 		t.Errorf("join without a file: %v", err)
 	}
 }

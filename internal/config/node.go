@@ -81,8 +81,24 @@ type Node struct {
 	SkipTokenPrint          bool
 	SkipCertificateKeyPrint bool
 
+	// Join is what a joining node knows of its cluster from discovery; nil for
+	// a node that did not look for one.
+	Join *Join
+
 	Timeouts Limits
 	Paths    Paths
+}
+
+// Join is how a node gets into a cluster that exists.
+type Join struct {
+	// CA is the PEM bundle of the certificates that discovery trusts.
+	CA []byte
+	// CAPath is where the node keeps it: /etc/kubernetes/pki/ca.crt unless the
+	// configuration says otherwise.
+	CAPath string
+	// Kubeconfig is the file with which the kubelet asks for its certificate:
+	// the API's URL, the CA, and a bootstrap token or other credentials.
+	Kubeconfig Secret
 }
 
 // Token is a bootstrap token that init creates.

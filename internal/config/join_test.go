@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	someToken  = "abcdef.0123456789abcdef"
+	otherToken = "fedcba.fedcba9876543210"
+	somePin    = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+)
+
+func TestLoadJoinFlags(t *testing.T) {
+	tests := []struct {
+		name  string
+		flags JoinFlags
+		want  Discovery
+	}{
+		{"token for both", JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, CACertHashes: []string{somePin}},
+			Discovery{BootstrapToken: &BootstrapTokenDiscovery{Token: someToken, APIServerEndpoint: "a:6443", CACertHashes: []string{somePin}}, TLSBootstrapToken: someToken}},
+		{"own tokens", JoinFlags{Given: []string{"token", "discovery-token", "discovery-token-unsafe-skip-ca-verification"}, Endpoint: "a:6443", Token: someToken, DiscoveryToken: otherToken, SkipCAVerification: true},
+			Discovery{BootstrapToken: &BootstrapTokenDiscovery{Token: otherToken, APIServerEndpoint: "a:6443", UnsafeSkipCAVerification: true}, TLSBootstrapToken: someToken}},
+		{"file", JoinFlags{Given: []string{"discovery-file"}, DiscoveryFile: "/x"}, Discovery{File: &FileDiscovery{"/x"}}},
+		{"file and token", JoinFlags{Given: []string{"discovery-file", "token"}, DiscoveryFile: "/x", Token: someToken},
+			Discovery{File: &FileDiscovery{"/x"}, TLSBootstrapToken: someToken}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, _, err := LoadJoin(nil, tt.flags, testOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, c.Discovery); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLoadJoinFaults(t *testing.T) {
+	file := &Source{Name: "j.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\n")}
+	tests := []struct {
+		name  string
+		src   *Source
+		flags JoinFlags
+		want  string
+	}{
+		{"nothing", nil, JoinFlags{}, "discovery: needs bootstrapToken or file"},
+		{"no address", nil, JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Token: someToken, CACertHashes: []string{somePin}},
+			"discovery.bootstrapToken.apiServerEndpoint: is missing"},
+		{"no pin", nil, JoinFlags{Given: []string{"token"}, Endpoint: "a:6443", Token: someToken},
+			"discovery.bootstrapToken.caCertHashes: is empty, so that anybody could pose as the cluster"},
+		{"bad pin", nil, JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, CACertHashes: []string{"sha256:00"}},
+			"--discovery-token-ca-cert-hash: must be sha256: and 64 hexadecimal digits"},
+		{"bad token", nil, JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: "hunter2", CACertHashes: []string{somePin}}, "--token: "},
+		{"two ways", nil, JoinFlags{Given: []string{"token", "discovery-file", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, DiscoveryFile: "/x", CACertHashes: []string{somePin}},
+			"discovery: bootstrapToken and file exclude each other"},
+		{"http", nil, JoinFlags{Given: []string{"discovery-file"}, DiscoveryFile: "http://x/y"}, "--discovery-file: must be a file, or a URL with https"},
+		{"flag and file", file, JoinFlags{Given: []string{"token", "config"}, Token: someToken}, "--token: cannot be given together with --config"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, err := LoadJoin(tt.src, tt.flags, testOptions())
+			text := fmt.Sprint(err)
+			if !strings.HasPrefix(text, tt.want) {
+				t.Errorf("got %q, want %q", text, tt.want)
+			}
+			if strings.Contains(text, "hunter2") {
+				t.Errorf("the token is in %q", text)
+			}
+		})
+	}
+}
+
+// The address beside a file is not used, as with kubeadm; the user is told.
+func TestLoadJoinFileAndAddress(t *testing.T) {
+	file := &Source{Name: "j.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\n")}
+	_, warnings, err := LoadJoin(file, JoinFlags{Given: []string{"config"}, Endpoint: "a:1"}, testOptions())
+	if want := []string{"the address a:1 is not used: --config says where the cluster is"}; err != nil || cmp.Diff(want, warnings) != "" {
+		t.Errorf("%q, %v", warnings, err)
+	}
+}
+
+func TestLoadJoinFileWithFlags(t *testing.T) {
+	file := &Source{Name: "j.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\nnodeRegistration: {name: a, ignorePreflightErrors: [Swap]}\n")}
+	c, _, err := LoadJoin(file, JoinFlags{Given: []string{"node-name", "ignore-preflight-errors"}, NodeName: "b", IgnorePreflightErrors: []string{"Mem"}}, testOptions())
+	if err != nil || c.NodeRegistration.Name != "b" || len(c.NodeRegistration.IgnorePreflightErrors) != 2 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}

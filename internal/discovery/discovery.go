@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package discovery finds out, for a node that joins, where its cluster is and
+// which certificates to trust. Nothing that it returns is unverified, and it
+// writes nothing.
+//
+// ByToken follows
+// https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#configmap-signing
+package discovery
+
+import (
+	"crypto/x509"
+	"fmt"
+)
+
+// Cluster is what a discovery has found and verified.
+type Cluster struct {
+	// Server is the URL of the API, always https.
+	Server string
+	// CA are the certificates to trust, and nothing else; never none.
+	CA []*x509.Certificate
+}
+
+// Kind tells failures apart.
+type Kind string
+
+// The ways in which a discovery fails.
+const (
+	Unreachable  Kind = "unreachable"   // no connection, no answer in time, server errors
+	Forbidden    Kind = "forbidden"     // cluster-info is not for anonymous eyes
+	NotKube      Kind = "no API server" // something else answers
+	NoInfo       Kind = "no cluster-info"
+	Malformed    Kind = "malformed"     // cluster-info or file cannot be used
+	ManyClusters Kind = "many clusters" // or none: whom to trust is not plain
+	UnknownToken Kind = "unknown token" // nothing is signed with it
+	BadSignature Kind = "bad signature" // signed, but not with this token's secret
+	WrongPin     Kind = "wrong pin"     // no certificate has a pinned hash
+	WrongServer  Kind = "wrong server"  // its certificate is not of the trusted CA, or not for this name
+	Changed      Kind = "changed"       // the two answers differ
+	ClockApart   Kind = "clock apart"   // this host's clock and the server's
+)
+
+// Error is a failed discovery. It never holds a token's secret.
+type Error struct {
+	Kind Kind
+	// Where is the endpoint or the file that was asked.
+	Where string
+	// Message says what is wrong and what to do.
+	Message string
+	// Cause is the last error of the connection, if that is what failed.
+	Cause error
+}
+
+func (e *Error) Error() string {
+	text := e.Message
+	if e.Where != "" {
+		text = e.Where + ": " + text
+	}
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
+	}
+	return text
+}
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+func failure(kind Kind, where, format string, args ...any) *Error {
+	return &Error{Kind: kind, Where: where, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/pkg/errors"
+)
+
+const (
+	// answerTime bounds one request, so that one that hangs is tried again.
+	answerTime = 10 * time.Second
+	maxBody    = 1 << 20
+)
+
+// newClient trusts roots only; those of the host with nil; or, where blind,
+// anybody: what comes over such a connection must be verified by itself.
+func newClient(roots []*x509.Certificate, blind bool) *http.Client {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: blind} //nolint:gosec // by token and pin, see ByToken
+	if roots != nil {
+		cfg.RootCAs = x509.NewCertPool()
+		for _, c := range roots {
+			cfg.RootCAs.AddCert(c)
+		}
+	}
+	return &http.Client{
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg, ForceAttemptHTTP2: true},
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if req.URL.Scheme != "https" || blind || len(via) > 5 {
+				return http.ErrUseLastResponse
+			}
+			return nil
+		},
+	}
+}
+
+// answer is what a server said with 200.
+type answer struct {
+	body []byte
+	date time.Time // zero if it did not say
+}
+
+// skew is how far the server's clock is ahead of now.
+func (a answer) skew(now time.Time) time.Duration {
+	if a.date.IsZero() {
+		return 0
+	}
+	return a.date.Sub(now)
+}
+
+// fetch asks once. Errors that cannot pass are *Error, those that may, but
+// hardly will, are lasting; all others may pass.
+func fetch(ctx context.Context, client *http.Client, url string) (answer, error) {
+	limited, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(limited, http.MethodGet, url, nil)
+	if err != nil {
+		return answer{}, errors.New("the address cannot be asked") // the URL may hold a password
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "slipway")
+	resp, err := client.Do(req)
+	if err != nil {
+		return answer{}, connectionError(limited, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return answer{}, connectionError(limited, err)
+	case resp.StatusCode != http.StatusOK:
+		return answer{}, statusError(resp.StatusCode)
+	case len(body) > maxBody:
+		return answer{}, lasting(failure(NotKube, "", "the answer is longer than 1 MiB"))
+	}
+	date, _ := http.ParseTime(resp.Header.Get("Date"))
+	return answer{body, date}, nil
+}
+
+func statusError(code int) error {
+	text := http.StatusText(code)
+	switch {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		return lasting(failure(Forbidden, "", "the server answers %d %s: it must let anonymous users read ConfigMap kube-public/cluster-info; allow that, or join with --discovery-file", code, text))
+	case code == http.StatusNotFound:
+		return lasting(failure(NoInfo, "", "the server answers 404 %s: it has no ConfigMap kube-public/cluster-info; `slipway init phase bootstrap-token` on a control plane makes one", text))
+	case code >= 500 || code == http.StatusTooManyRequests:
+		return errors.Errorf("the server answers %d %s", code, text)
+	}
+	return lasting(failure(NotKube, "", "the server answers %d %s: is this an API server of Kubernetes?", code, text))
+}
+
+// connectionError tells what another try cannot mend from what it may.
+func connectionError(limited context.Context, err error) error {
+	var record tls.RecordHeaderError
+	var verification *tls.CertificateVerificationError
+	var hostname x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &hostname):
+		return &Error{WrongServer, "", "the server's certificate is not for this address; use one that it names, or add this one to apiServer.certSANs", err}
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return &Error{ClockApart, "", "the server's certificate is not valid at this host's time; check the clocks, and the certificate's dates", err}
+	case errors.As(err, &verification):
+		return &Error{WrongServer, "", "the server's certificate is not signed by a certificate that is trusted", err}
+	case errors.As(err, &record):
+		return lasting(failure(NotKube, "", "the server does not speak TLS: is this the port of an API server?"))
+	case limited.Err() != nil:
+		return errors.Errorf("no answer within %s", answerTime)
+	}
+	var netErr *net.OpError
+	if errors.As(err, &netErr) {
+		return netErr
+	}
+	return errors.Cause(unwrapURL(err))
+}

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	api "k8s.io/client-go/tools/clientcmd/api/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// File says how to discover a cluster by a kubeconfig, whose keeper is trusted.
+type File struct {
+	// Location is a path of this host, or an https URL.
+	Location string
+	// ReadFile reads files of this host.
+	ReadFile func(path string) ([]byte, error)
+	// Progress is told in a line what is waited for.
+	Progress func(format string, args ...any)
+
+	pace pace
+}
+
+// ByFile reads a kubeconfig: from this host, or from an https URL whose server
+// the host's own CAs vouch for. credentials is a kubeconfig of that cluster
+// with the file's user, nil where the file has none.
+func ByFile(ctx context.Context, f File) (found Cluster, credentials []byte, err error) {
+	where := "discovery by " + f.Location
+	data, remote, err := f.read(ctx)
+	if err != nil {
+		return Cluster{}, nil, err
+	}
+	file, err := parse(where, data)
+	if err != nil {
+		return Cluster{}, nil, err
+	}
+	cluster, user, err := current(where, file)
+	if err != nil {
+		return Cluster{}, nil, err
+	}
+	if path := cluster.CertificateAuthority; path != "" && !remote && len(cluster.CertificateAuthorityData) == 0 {
+		if cluster.CertificateAuthorityData, err = f.ReadFile(f.absolute(path)); err != nil {
+			return Cluster{}, nil, errors.Wrap(err, where)
+		}
+	}
+	if found, err = trustedCluster(where, cluster); err != nil || user == nil {
+		return found, nil, err
+	}
+	if err := f.usable(where, user, remote); err != nil {
+		return Cluster{}, nil, err
+	}
+	cluster.CertificateAuthority = ""
+	credentials, err = yaml.Marshal(api.Config{
+		APIVersion: "v1", Kind: "Config", CurrentContext: "bootstrap",
+		Clusters:  []api.NamedCluster{{Name: "kubernetes", Cluster: cluster}},
+		AuthInfos: []api.NamedAuthInfo{{Name: "bootstrap", AuthInfo: *user}},
+		Contexts:  []api.NamedContext{{Name: "bootstrap", Context: api.Context{Cluster: "kubernetes", AuthInfo: "bootstrap"}}},
+	})
+	return found, credentials, errors.Wrap(err, "encoding a kubeconfig")
+}
+
+func (f *File) read(ctx context.Context) (data []byte, remote bool, err error) {
+	u, err := url.Parse(f.Location)
+	if err != nil || u.Scheme != "https" {
+		data, err = f.ReadFile(f.Location)
+		return data, false, errors.Wrap(err, "discovery file")
+	}
+	client := newClient(nil, false)
+	defer client.CloseIdleConnections()
+	err = f.pace.retry(ctx, "discovery by "+u.Redacted(), f.Progress, func(ctx context.Context) error {
+		a, err := fetch(ctx, client, f.Location)
+		data = a.body
+		return f.plain(err)
+	})
+	return data, true, err
+}
+
+// plain replaces what fetch says of API servers: this one is any web server.
+func (f *File) plain(err error) error {
+	var refused pending
+	if errors.As(err, &refused) {
+		message, _, _ := strings.Cut(refused.fault.Message, ":")
+		return failure(refused.fault.Kind, "", "%s", message)
+	}
+	return err
+}
+
+// current returns the cluster and the user of the current context. A file
+// without one must have just one cluster, and no user.
+func current(where string, file api.Config) (api.Cluster, *api.AuthInfo, error) {
+	at := slices.IndexFunc(file.Contexts, func(c api.NamedContext) bool { return c.Name == file.CurrentContext })
+	if at < 0 {
+		if len(file.Clusters) != 1 {
+			return api.Cluster{}, nil, failure(ManyClusters, where, "the kubeconfig describes %d clusters and has no current context that picks one", len(file.Clusters))
+		}
+		return file.Clusters[0].Cluster, nil, nil
+	}
+	context := file.Contexts[at].Context
+	c := slices.IndexFunc(file.Clusters, func(c api.NamedCluster) bool { return c.Name == context.Cluster })
+	if c < 0 {
+		return api.Cluster{}, nil, failure(Malformed, where, "the kubeconfig's current context names a cluster that it does not describe")
+	}
+	u := slices.IndexFunc(file.AuthInfos, func(u api.NamedAuthInfo) bool { return u.Name == context.AuthInfo })
+	if u < 0 {
+		return file.Clusters[c].Cluster, nil, nil
+	}
+	return file.Clusters[c].Cluster, &file.AuthInfos[u].AuthInfo, nil
+}
+
+// usable makes the paths of a user absolute. What came over the network may
+// neither name files of this host nor programs to run.
+func (f *File) usable(where string, user *api.AuthInfo, remote bool) error {
+	named := user.ClientCertificate + user.ClientKey + user.TokenFile
+	if remote && (named != "" || user.Exec != nil || user.AuthProvider != nil) {
+		return failure(Malformed, where, "the kubeconfig's user names files or programs, which one from a URL may not")
+	}
+	for _, path := range []*string{&user.ClientCertificate, &user.ClientKey, &user.TokenFile} {
+		if *path != "" {
+			*path = f.absolute(*path)
+		}
+	}
+	return nil
+}
+
+// absolute reads a relative path as kubectl does: from the kubeconfig's folder.
+func (f *File) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(f.Location), path)
+}

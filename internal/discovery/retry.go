@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/pkg/errors"
+)
+
+// pace says how often to ask, and how long an answer that looks final may
+// last. A control plane that is only starting gives such answers for a moment.
+type pace struct {
+	first, slowest time.Duration
+	// settle is for a refusal, garbage, or a signature that does not fit.
+	settle time.Duration
+	// sign is for a signature that is not there yet: the controller manager
+	// signs, and another one takes over within 20 s where it has failed.
+	sign time.Duration
+}
+
+func (p pace) orUsual() pace {
+	return pace{
+		first:   cmp.Or(p.first, 100*time.Millisecond),
+		slowest: cmp.Or(p.slowest, time.Second),
+		settle:  cmp.Or(p.settle, 2*time.Second),
+		sign:    cmp.Or(p.sign, 30*time.Second),
+	}
+}
+
+// pending is an answer that is final once it has lasted: for pace's sign if
+// only a signature is missing, else for its settle.
+type pending struct {
+	fault   *Error
+	signing bool
+}
+
+func (p pending) Error() string { return p.fault.Error() }
+
+func lasting(fault *Error) error  { return pending{fault, false} }
+func unsigned(fault *Error) error { return pending{fault, true} }
+
+// retry calls op until it succeeds, fails for good, or ctx ends. The error is
+// always an *Error.
+func (p pace) retry(ctx context.Context, where string, progress func(string, ...any), op func(context.Context) error) error {
+	p = p.orUsual()
+	var told string
+	var last error
+	since := time.Now() // of the first answer of last's kind
+	for delay := p.first; ; delay = min(2*delay, p.slowest) {
+		err := op(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			if kindOf(err) != kindOf(last) {
+				since = time.Now()
+			}
+			last = err
+		}
+		if final := p.final(err, time.Since(since)); final != nil {
+			final.Where = where
+			return final
+		}
+		if text := last.Error(); text != told && ctx.Err() == nil {
+			progress("Waiting: %s", text)
+			told = text
+		}
+		select {
+		case <-ctx.Done():
+			return gaveUp(ctx, where, last)
+		case <-time.After(delay):
+		}
+	}
+}
+
+// final returns err where no further try is worth its time, else nil.
+func (p pace) final(err error, lasts time.Duration) *Error {
+	var fault *Error
+	var wait pending
+	switch {
+	case errors.As(err, &wait) && wait.signing && lasts >= p.sign, errors.As(err, &wait) && !wait.signing && lasts >= p.settle:
+		return wait.fault
+	case errors.As(err, &fault):
+		return fault
+	}
+	return nil
+}
+
+func kindOf(err error) Kind {
+	var wait pending
+	if errors.As(err, &wait) {
+		return wait.fault.Kind
+	}
+	return Unreachable
+}
+
+func gaveUp(ctx context.Context, where string, last error) error {
+	var wait pending
+	if errors.As(last, &wait) {
+		wait.fault.Where = where
+		return wait.fault
+	}
+	return &Error{Unreachable, where, "gave up (" + context.Cause(ctx).Error() + "); the last answer", last}
+}
+
+// unwrapURL takes off the URL, which where names already and which may hold a
+// password.
+func unwrapURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

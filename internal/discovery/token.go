@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/x509"
+	"encoding/json"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	tokenapi "k8s.io/cluster-bootstrap/token/api"
+	"k8s.io/cluster-bootstrap/token/jws"
+)
+
+const infoPath = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
+
+// Token says how to discover a cluster of which the joining node's
+// administrator knows an endpoint, a bootstrap token, and the CA's hash.
+type Token struct {
+	// Endpoint is host:port of an API server.
+	Endpoint string
+	// ID and Secret are the two parts of the token.
+	ID, Secret string
+	// Pins are the hashes of which a trusted certificate must have one:
+	// sha256:HEX over the SubjectPublicKeyInfo, as RFC 7469 has it, in hex.
+	Pins []string
+	// NoPins trusts what the token has signed without a pin: whoever knows
+	// the token can pose as the cluster then.
+	NoPins bool
+	// Now is this host's clock.
+	Now func() time.Time
+	// Progress is told in a line what is waited for.
+	Progress func(format string, args ...any)
+
+	pace pace // zero for the usual one
+}
+
+// clockLimit is how far apart clocks may be. Certificates are valid from five
+// minutes before they are signed, no more.
+const clockLimit = 5 * time.Minute
+
+// ByToken asks the endpoint for cluster-info twice: first without trust, to
+// verify what it says by token and pin, then again over a connection that
+// trusts only the certificates found so. It waits, until ctx ends, for what
+// may pass.
+func ByToken(ctx context.Context, t Token) (Cluster, error) {
+	first, err := t.ask(ctx, nil)
+	if err != nil {
+		return Cluster{}, err
+	}
+	found, err := clusterOf(t.where(), first.kubeconfig)
+	if err != nil {
+		return Cluster{}, err
+	}
+	if !t.NoPins {
+		if found.CA = pinned(found.CA, t.Pins, t.Now()); len(found.CA) == 0 {
+			return Cluster{}, failure(WrongPin, t.where(), "no certificate of cluster-info has a hash that was given "+
+				"(--discovery-token-ca-cert-hash): this is another cluster, its CA was replaced, or somebody poses as it; "+
+				"`slipway token create --print-join-command` on a control plane prints the right one")
+		}
+	}
+	second, err := t.ask(ctx, found.CA)
+	if err != nil {
+		return Cluster{}, t.explain(err, first)
+	}
+	if !bytes.Equal(first.kubeconfig, second.kubeconfig) {
+		return Cluster{}, failure(Changed, t.where(), "cluster-info is not the same over the trusted connection: "+
+			"several servers answer at this address, or it has just been changed; try again")
+	}
+	return found, t.clock(second)
+}
+
+func (t *Token) where() string { return "discovery at " + t.Endpoint }
+
+// info is one verified answer.
+type info struct {
+	kubeconfig []byte
+	// skew is how far the server's clock is ahead of this host's.
+	skew time.Duration
+}
+
+// ask waits for a cluster-info that the token has signed. It trusts the
+// certificates of roots, or, with nil, nobody: the signature has to do.
+func (t *Token) ask(ctx context.Context, roots []*x509.Certificate) (info, error) {
+	client := newClient(roots, roots == nil)
+	defer client.CloseIdleConnections()
+	var last info
+	err := t.pace.retry(ctx, t.where(), t.Progress, func(ctx context.Context) error {
+		a, err := fetch(ctx, client, "https://"+t.Endpoint+infoPath)
+		if err != nil {
+			return err
+		}
+		last.skew = a.skew(t.Now())
+		last.kubeconfig, err = t.verify(a.body)
+		return err
+	})
+	return last, err
+}
+
+// verify returns the kubeconfig of a ConfigMap cluster-info if this token has
+// signed it.
+func (t *Token) verify(body []byte) ([]byte, error) {
+	var cm corev1.ConfigMap
+	if err := json.Unmarshal(body, &cm); err != nil || cm.Kind != "ConfigMap" || cm.Name != tokenapi.ConfigMapClusterInfo {
+		return nil, lasting(failure(NotKube, "", "the answer is no ConfigMap cluster-info: is this an API server of Kubernetes?"))
+	}
+	content, ok := cm.Data[tokenapi.KubeConfigKey]
+	if !ok {
+		return nil, lasting(failure(Malformed, "", "ConfigMap kube-public/cluster-info has no key %q; `slipway init phase bootstrap-token` on a control plane writes it anew", tokenapi.KubeConfigKey))
+	}
+	signature, ok := cm.Data[tokenapi.JWSSignatureKeyPrefix+t.ID]
+	if !ok {
+		return nil, unsigned(failure(UnknownToken, "", "cluster-info is not signed with token %s: "+
+			"the token has expired, is unknown, or may not sign; `slipway token create --print-join-command` on a control plane makes a new one", t.ID))
+	}
+	wanted, err := jws.ComputeDetachedSignature(content, t.ID, t.Secret)
+	if err != nil {
+		return nil, errors.Errorf("token %s cannot be used to verify a signature", t.ID) // the cause may quote the secret
+	}
+	if !hmac.Equal([]byte(wanted), []byte(signature)) {
+		return nil, lasting(failure(BadSignature, "", "the signature of cluster-info does not fit the token with ID %s: "+
+			"its secret is mistyped, or cluster-info was tampered with", t.ID))
+	}
+	return []byte(content), nil
+}
+
+// explain adds what the untrusted answer knows of the clock where a
+// certificate's dates are what failed.
+func (t *Token) explain(err error, first info) error {
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		if clock := t.clock(first); clock != nil {
+			return clock
+		}
+	}
+	return err
+}
+
+func (t *Token) clock(a info) error {
+	ahead := "behind"
+	skew := a.skew
+	if skew < 0 {
+		ahead, skew = "ahead of", -skew
+	}
+	if skew <= clockLimit {
+		return nil
+	}
+	return failure(ClockApart, t.where(), "this host's clock is %s %s the server's: certificates would not be valid; set the clock, for example with chrony or systemd-timesyncd, and try again",
+		skew.Round(time.Second), ahead)
+}
