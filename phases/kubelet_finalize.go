@@ -32,10 +32,6 @@ func kubeletFinalize() Phase {
 // https://kubernetes.io/docs/tasks/tls/certificate-rotation/
 func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	n := env.Config
-	if !n.Kubelet.RotateCertificates {
-		env.UI.Printf("The kubelet does not rotate its certificate (rotateCertificates: false), so kubelet.conf stays as it is")
-		return nil
-	}
 	pem := filepath.Join(n.Paths.Kubelet, "pki", "kubelet-client-current.pem")
 	path := filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf")
 	data, err := env.Host.ReadFile(path)

@@ -130,7 +130,7 @@ func componentProbe(env *Env, component string) (host.Probe, error) {
 	path := filepath.Join(env.Config.Paths.Manifests, component+".yaml")
 	data, err := env.Host.ReadFile(path)
 	if err != nil {
-		return host.Probe{}, err
+		return host.Probe{}, errors.Wrapf(err, "the static Pod that phase `control-plane %s` writes", strings.TrimPrefix(component, "kube-"))
 	}
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict(data, &pod); err != nil {

@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+const explicitToken = "bootstrapTokens: [{token: abcdef.0123456789abcdef}]\n"
+
+// withToken puts a token into the API, as an earlier run or a person did.
+func withToken(t *testing.T, s *stage, token config.Token) {
+	t.Helper()
+	if err := s.api.Ensure(t.Context(), manifests.BootstrapTokenSecret(token, s.host.Now())); err != nil {
+		t.Fatal(err)
+	}
+	s.done = nil
+}
+
+// tokenNow is a token's secret in the API.
+func tokenNow(t *testing.T, s *stage, id string) string {
+	t.Helper()
+	secret := &corev1.Secret{}
+	secret.APIVersion, secret.Kind, secret.Namespace, secret.Name = "v1", "Secret", "kube-system", "bootstrap-token-"+id
+	if found, err := s.api.Get(t.Context(), secret); err != nil || !found {
+		t.Fatalf("found %v, error %v", found, err)
+	}
+	return string(secret.Data["token-secret"])
+}
+
+func TestBootstrapTokens(t *testing.T) {
+	earlier := func(s *stage) config.Token { // what a run without a token of the user's own leaves
+		token := s.Config.BootstrapTokens[0]
+		token.ID, token.Secret = "zzzzzz", config.NewSecret("zzzzzzzzzzzzzzzz")
+		return token
+	}
+	tests := []struct {
+		name, document string
+		before         func(t *testing.T, s *stage)
+		written        bool   // a token
+		join           string // the token in the join command
+		says           string
+	}{
+		{name: "a new one", written: true, join: "abcdef.0123456789abcdef", says: "Creating bootstrap token abcdef"},
+		{name: "that of an earlier run serves", join: "zzzzzz.zzzzzzzzzzzzzzzz", says: "Bootstrap token zzzzzz is there already",
+			before: func(t *testing.T, s *stage) { withToken(t, s, earlier(s)) }},
+		{name: "that of an earlier run will not live long enough", written: true, join: "abcdef.0123456789abcdef", says: "Creating",
+			before: func(t *testing.T, s *stage) {
+				withToken(t, s, earlier(s))
+				s.host.now = time.Now().Add(23*time.Hour + time.Minute)
+			}},
+		{name: "one of a person's own does not serve for a generated one", written: true, join: "abcdef.0123456789abcdef", says: "Creating",
+			before: func(t *testing.T, s *stage) {
+				token := earlier(s)
+				token.Description = "mine"
+				withToken(t, s, token)
+			}},
+		{name: "one without the right usages does not serve", written: true, join: "abcdef.0123456789abcdef", says: "Creating",
+			before: func(t *testing.T, s *stage) {
+				token := earlier(s)
+				token.Usages = []string{"signing"}
+				withToken(t, s, token)
+			}},
+		{name: "the user's own is kept", document: explicitToken, join: "abcdef.0123456789abcdef", says: "Bootstrap token abcdef is there already",
+			before: func(t *testing.T, s *stage) { withToken(t, s, s.Config.BootstrapTokens[0]) }},
+		{name: "the user's own with another secret is replaced", document: explicitToken, written: true, join: "abcdef.0123456789abcdef", says: "Creating",
+			before: func(t *testing.T, s *stage) {
+				token := s.Config.BootstrapTokens[0]
+				token.Secret = config.NewSecret("ffffffffffffffff")
+				withToken(t, s, token)
+			}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(t, initDocument+tt.document+clusterDocument)
+			s.play(t, certificate("ca", "", ""))
+			if tt.before != nil {
+				tt.before(t, s)
+			}
+			s.play(t, bootstrapToken(), showJoinCommand())
+			written := strings.Contains(strings.Join(s.done, "\n"), "ensure Secret bootstrap-token-abcdef")
+			if written != tt.written {
+				t.Errorf("did %v", s.done)
+			}
+			if !strings.Contains(s.said.String(), tt.says) {
+				t.Errorf("said %q, want %q", s.said.String(), tt.says)
+			}
+			if want := "slipway join 192.0.2.11:6443 --token " + tt.join + " "; !strings.HasPrefix(s.results.String(), want) {
+				t.Errorf("results %q, want %q", s.results.String(), want)
+			}
+			id, secret, _ := strings.Cut(tt.join, ".")
+			if got := tokenNow(t, s, id); got != secret {
+				t.Errorf("the API has another secret for %s", id)
+			}
+			if strings.Contains(s.said.String(), secret) {
+				t.Error("progress holds the secret")
+			}
+		})
+	}
+}
+
+func TestBootstrapTokenWritesWhatNodesNeed(t *testing.T) {
+	s := newStage(t, initDocument+clusterDocument)
+	s.play(t, certificate("ca", "", ""), bootstrapToken())
+	want := []string{
+		"ensure ClusterRoleBinding kubeadm:cluster-admins",
+		"ensure Secret bootstrap-token-abcdef",
+		"ensure ConfigMap cluster-info",
+		"ensure ClusterRole kubeadm:get-nodes",
+		"ensure ClusterRoleBinding kubeadm:get-nodes",
+		"ensure ClusterRoleBinding kubeadm:kubelet-bootstrap",
+		"ensure ClusterRoleBinding kubeadm:node-autoapprove-bootstrap",
+		"ensure ClusterRoleBinding kubeadm:node-autoapprove-certificate-rotation",
+		"ensure ClusterRoleBinding kubeadm:apiserver-kubelet-client",
+		"ensure Role kubeadm:bootstrap-signer-clusterinfo",
+		"ensure RoleBinding kubeadm:bootstrap-signer-clusterinfo",
+	}
+	if diff := cmp.Diff(want, s.done); diff != "" {
+		t.Errorf("did (-want +got):\n%s", diff)
+	}
+}
+
+func TestBootstrapTokenNeedsTheCA(t *testing.T) {
+	s := newStage(t, initDocument+clusterDocument)
+	const want = "/etc/kubernetes/pki/ca.crt is needed"
+	if err := runBootstrapToken(t.Context(), s.Env); !strings.HasPrefix(message(err), want) || !strings.HasSuffix(message(err), "run phase `certs ca` first") {
+		t.Errorf("error %q, want %q", message(err), want)
+	}
+}
+
+func TestJoinCommandWithholds(t *testing.T) {
+	s := newStage(t, initDocument+clusterDocument)
+	s.Config.UploadCerts = true
+	s.Config.CertificateKey = config.NewSecret(strings.Repeat("ab", 32))
+	s.play(t, certificate("ca", "", ""))
+	for _, withheld := range []bool{false, true} {
+		s.Config.SkipTokenPrint, s.Config.SkipCertificateKeyPrint = withheld, withheld
+		s.results.Reset()
+		s.play(t, showJoinCommand())
+		both := s.results.String()
+		if strings.Contains(both, "0123456789abcdef") == withheld || strings.Contains(both, "abababab") == withheld {
+			t.Errorf("withheld %v: %s", withheld, both)
+		}
+		if strings.Contains(s.said.String(), "0123456789abcdef") || strings.Contains(s.said.String(), "abababab") {
+			t.Errorf("progress holds a secret: %s", s.said.String())
+		}
+	}
+}

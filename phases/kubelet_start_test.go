@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+func TestKubeletStart(t *testing.T) {
+	refused := errors.New("job refused")
+	const stop, start = "stop kubelet.service", "start kubelet.service"
+	tests := []struct {
+		name   string
+		before func(t *testing.T, s *stage) // after a first run
+		fail   string
+		want   []string
+		says   string
+		err    string
+	}{
+		{name: "runs with these files", want: nil, says: "The kubelet runs with these settings already"},
+		{name: "a file differs", want: []string{stop, "write kubeadm-flags.env", "reload", start}, says: "Writing /var/lib/kubelet/kubeadm-flags.env",
+			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/kubeadm-flags.env", "KUBELET_EXTRA_ARGS=") }},
+		{name: "failed with these files", want: []string{stop, "reload", start}, says: "Starting the kubelet",
+			before: func(_ *testing.T, s *stage) {
+				s.host.unit = func() (host.UnitState, error) {
+					return host.UnitState{LoadState: "loaded", ActiveState: "failed"}, nil
+				}
+			}},
+		{name: "to be enabled", want: []string{"enable kubelet.service"}, says: "already",
+			before: func(_ *testing.T, s *stage) { s.Config.EnableKubelet = true }},
+		{name: "cannot be stopped", want: []string{stop}, fail: stop, err: "job refused",
+			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
+		{name: "cannot be started", want: []string{stop, "write config.yaml", "reload", start}, fail: start, err: "job refused",
+			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
+		{name: "the bus cannot be reached", err: "no bus",
+			before: func(_ *testing.T, s *stage) {
+				s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, errors.New("no bus") }
+			}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(t, initDocument+clusterDocument)
+			s.play(t, kubeletStart())
+			s.host.jobs = s.host.jobs[len(s.host.jobs)-1:] // "start": the stub's kubelet runs by that
+			s.said.Reset()
+			if tt.before != nil {
+				tt.before(t, s)
+			}
+			if tt.fail != "" {
+				s.host.fail = map[string]error{tt.fail: refused}
+			}
+			err := runKubeletStart(t.Context(), s.Env)
+			if got := message(err); got != tt.err {
+				t.Errorf("error %q, want %q", got, tt.err)
+			}
+			if diff := cmp.Diff(tt.want, append([]string(nil), s.host.jobs[1:]...)); diff != "" {
+				t.Errorf("jobs (-want +got):\n%s", diff)
+			}
+			if !strings.Contains(s.said.String(), tt.says) {
+				t.Errorf("said %q, want %q", s.said.String(), tt.says)
+			}
+		})
+	}
+}
+
+func TestKubeletStartAnew(t *testing.T) {
+	s := newStage(t, initDocument+clusterDocument)
+	s.play(t, kubeletStart())
+	want := []string{"stop kubelet.service", "write kubeadm-flags.env", "write instance-config.yaml", "write config.yaml",
+		"reload", "start kubelet.service"}
+	if diff := cmp.Diff(want, s.host.jobs); diff != "" {
+		t.Errorf("jobs (-want +got):\n%s", diff)
+	}
+}

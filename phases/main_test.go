@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stage is what a test of single phases plays on: a host in a folder whose
+// answers the test decides, an API that only records, and what was said.
+type stage struct {
+	*Env
+	host    *stubHost
+	root    string
+	api     *cluster.Plan
+	done    []string // to the API
+	said    bytes.Buffer
+	results bytes.Buffer
+}
+
+// newStage loads the documents as `init --config` does. Keys are of the kind
+// that is made quickly.
+func newStage(t *testing.T, documents string) *stage {
+	t.Helper()
+	h, root := newFolderHost(t)
+	s := &stage{host: &stubHost{folderHost: h}, root: root}
+	s.api = cluster.NewPlan(func(a cluster.Action) {
+		s.done = append(s.done, strings.Join(strings.Fields(string(a.Verb)+" "+a.Kind+" "+a.Name), " "))
+	}, nil)
+	file := filepath.Join(t.TempDir(), "init.yaml")
+	if err := os.WriteFile(file, []byte(documents), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Env = &Env{Config: loadNode(t, file), Host: s.host, Cluster: s.api, UI: ui.NewLines("slipway", &s.said, &s.results)}
+	return s
+}
+
+const (
+	initDocument = `
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {advertiseAddress: 192.0.2.11}
+nodeRegistration: {name: cp-1, criSocket: "unix:///run/containerd/containerd.sock"}
+`
+	clusterDocument = `---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.3
+encryptionAlgorithm: ECDSA-P256
+`
+)
+
+// put writes a file of the stage's host.
+func (s *stage) put(t *testing.T, path, text string) {
+	t.Helper()
+	path = filepath.Join(s.root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get reads a file of the stage's host.
+func (s *stage) get(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(s.root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// play runs phases, which must succeed.
+func (s *stage) play(t *testing.T, workflow ...Phase) {
+	t.Helper()
+	if err := Run(t.Context(), s.Env, workflow, Options{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stubHost is a folderHost whose answers a test decides; a nil function leaves
+// them as they are.
+type stubHost struct {
+	*folderHost
+	unit  func() (host.UnitState, error)
+	probe func(ctx context.Context, p host.Probe) error
+	uid   int
+	now   time.Time
+	fail  map[string]error // by job
+	owned []string         // what Chown was asked
+}
+
+// Unit is active once it was started, unless the test says otherwise.
+func (h *stubHost) Unit(context.Context, string) (host.UnitState, error) {
+	if h.unit != nil {
+		return h.unit()
+	}
+	state := host.UnitState{LoadState: "loaded", ActiveState: "inactive"}
+	for _, job := range h.jobs {
+		switch verb, _, _ := strings.Cut(job, " "); verb {
+		case "start":
+			state.ActiveState = "active"
+		case "stop":
+			state.ActiveState = "inactive"
+		}
+	}
+	return state, nil
+}
+
+func (h *stubHost) StartUnit(_ context.Context, name string) error   { return h.job("start " + name) }
+func (h *stubHost) StopUnit(_ context.Context, name string) error    { return h.job("stop " + name) }
+func (h *stubHost) RestartUnit(_ context.Context, name string) error { return h.job("restart " + name) }
+
+func (h *stubHost) job(text string) error {
+	h.jobs = append(h.jobs, text)
+	return h.fail[text]
+}
+
+func (h *stubHost) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
+	changed, err := h.folderHost.WriteFile(path, data, mode)
+	if changed {
+		h.jobs = append(h.jobs, "write "+filepath.Base(path))
+	}
+	return changed, err
+}
+
+func (h *stubHost) Probe(ctx context.Context, p host.Probe) error { return h.probe(ctx, p) }
+func (h *stubHost) EffectiveUID() int                             { return h.uid }
+
+func (h *stubHost) Now() time.Time {
+	if h.now.IsZero() {
+		return time.Now()
+	}
+	return h.now
+}

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+)
+
+// marked is an API that keeps how a node was marked.
+type marked struct {
+	*cluster.Plan
+	name     string
+	mark     cluster.Mark
+	deadline time.Duration
+	err      error
+}
+
+func (m *marked) MarkNode(ctx context.Context, name string, mark cluster.Mark) error {
+	m.name, m.mark = name, mark
+	if end, ok := ctx.Deadline(); ok {
+		m.deadline = time.Until(end)
+	}
+	return m.err
+}
+
+func TestMarkControlPlane(t *testing.T) {
+	labels := map[string]string{
+		"node-role.kubernetes.io/control-plane":                   "",
+		"node.kubernetes.io/exclude-from-external-load-balancers": "",
+	}
+	own := corev1.Taint{Key: "own", Value: "v", Effect: corev1.TaintEffectNoExecute}
+	for name, test := range map[string]struct {
+		taints string
+		want   []corev1.Taint
+	}{
+		"default": {"", []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}}},
+		"none":    {", taints: []", nil},
+		"own":     {", taints: [{key: own, value: v, effect: NoExecute}]", []corev1.Taint{own}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {advertiseAddress: 192.0.2.11}\n"+
+				"nodeRegistration: {name: cp-1"+test.taints+"}\n"+clusterDocument)
+			api := &marked{Plan: s.api}
+			s.Cluster = api
+			s.play(t, markControlPlane())
+			if diff := cmp.Diff(cluster.Mark{Labels: labels, Taints: test.want}, api.mark, cmp.Transformer("len", noEmpty)); diff != "" || api.name != "cp-1" {
+				t.Errorf("%s marked (-want +got):\n%s", api.name, diff)
+			}
+			if api.deadline <= 0 || api.deadline > s.Config.Timeouts.KubeletHealthCheck {
+				t.Errorf("the wait lasts %s", api.deadline)
+			}
+		})
+	}
+}
+
+// noEmpty takes an empty list for none.
+func noEmpty(taints []corev1.Taint) []string {
+	var out []string
+	for _, taint := range taints {
+		out = append(out, taint.ToString())
+	}
+	return out
+}
+
+func TestMarkControlPlaneFails(t *testing.T) {
+	s := newStage(t, initDocument+clusterDocument)
+	s.Cluster = &marked{Plan: s.api, err: errors.New("Node cp-1 is not registered")}
+	err := Run(t.Context(), s.Env, []Phase{markControlPlane()}, Options{})
+	if want := "phase mark-control-plane: Node cp-1 is not registered"; message(err) != want {
+		t.Errorf("error %q, want %q", message(err), want)
+	}
+}
+
+// Where the kubelet's own configuration does not name the runtime, the Node
+// does.
+func TestUploadConfigNamesTheRuntime(t *testing.T) {
+	for gate, want := range map[string]map[string]string{
+		"true": nil, "false": {"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/containerd/containerd.sock"},
+	} {
+		s := newStage(t, initDocument+clusterDocument+"featureGates: {NodeLocalCRISocket: "+gate+"}\n")
+		api := &marked{Plan: s.api}
+		s.Cluster = api
+		s.play(t, uploadConfig())
+		if diff := cmp.Diff(want, api.mark.Annotations); diff != "" {
+			t.Errorf("gate %s (-want +got):\n%s", gate, diff)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+func uploadStage(t *testing.T, documents string) *stage {
+	t.Helper()
+	s := newStage(t, documents)
+	s.Config.UploadCerts = true
+	s.Config.CertificateKey = config.NewSecret(strings.Repeat("ab", 32))
+	return s
+}
+
+func sharedCerts(t *testing.T, s *stage) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{}
+	secret.APIVersion, secret.Kind, secret.Namespace, secret.Name = "v1", "Secret", "kube-system", "kubeadm-certs"
+	if found, err := s.api.Get(t.Context(), secret); err != nil || !found {
+		t.Fatalf("found %v, error %v", found, err)
+	}
+	return secret
+}
+
+func TestUploadCerts(t *testing.T) {
+	s := uploadStage(t, initDocument+clusterDocument)
+	s.play(t, certificates(), uploadCerts())
+	secret := sharedCerts(t, s)
+	files, err := manifests.DecryptCerts(secret.Data, s.Config.CertificateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for key, path := range manifests.SharedFiles(s.Config) {
+		want[key] = s.get(t, path)
+	}
+	got := map[string]string{}
+	for key, data := range files {
+		got[key] = string(data)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != 8 {
+		t.Errorf("what is decrypted (-want +got):\n%s", diff)
+	}
+	if s.results.String() != strings.Repeat("ab", 32)+"\n" || strings.Contains(s.said.String(), "abab") {
+		t.Errorf("results %q, said %q", s.results.String(), s.said.String())
+	}
+}
+
+// The owner expires and takes the certificates with it. Uploading again with
+// the same key renews it; another key has another owner.
+func TestUploadCertsOwner(t *testing.T) {
+	s := uploadStage(t, initDocument+clusterDocument)
+	s.Config.SkipCertificateKeyPrint = true
+	s.play(t, certificates(), uploadCerts())
+	owner := func() string {
+		refs := sharedCerts(t, s).OwnerReferences
+		if len(refs) != 1 || refs[0].Kind != "Secret" || !*refs[0].Controller {
+			t.Fatalf("owners %+v", refs)
+		}
+		return refs[0].Name
+	}
+	first := owner()
+	s.play(t, uploadCerts())
+	if again := owner(); again != first {
+		t.Errorf("the same key has owners %s and %s", first, again)
+	}
+	s.Config.CertificateKey = config.NewSecret(strings.Repeat("cd", 32))
+	s.play(t, uploadCerts())
+	if other := owner(); other == first {
+		t.Errorf("two keys have the owner %s", other)
+	}
+	tokens, err := s.api.Secrets(t.Context(), "kube-system", "type="+string(corev1.SecretTypeBootstrapToken))
+	if err != nil || len(tokens) != 2 {
+		t.Fatalf("%d owners, error %v", len(tokens), err)
+	}
+	for _, token := range tokens {
+		if token.Data["usage-bootstrap-authentication"] != nil || token.Data["expiration"] == nil {
+			t.Errorf("%s lets in, or never expires", token.Name)
+		}
+	}
+	if s.results.Len() > 0 {
+		t.Errorf("the key is printed: %q", s.results.String())
+	}
+}
+
+// forgetful is an API in which somebody deletes what is written.
+type forgetful struct{ *cluster.Plan }
+
+func (forgetful) Get(context.Context, cluster.Object) (bool, error) { return false, nil }
+
+func TestUploadCertsFaults(t *testing.T) {
+	s := uploadStage(t, initDocument+clusterDocument)
+	if err := runUploadCerts(t.Context(), s.Env); !strings.Contains(message(err), "no such file") {
+		t.Errorf("without files: %q", message(err))
+	}
+	s.play(t, certificates())
+	s.Cluster = forgetful{s.api}
+	err := runUploadCerts(t.Context(), s.Env)
+	if want := ", just written, is gone: something else deletes it; run the phase again"; !strings.HasSuffix(message(err), want) {
+		t.Errorf("error %q, want %q", message(err), want)
+	}
+	s.Cluster = s.api
+	s.Config.CertificateKey = config.NewSecret("hush")
+	err = runUploadCerts(t.Context(), s.Env)
+	if want := "the certificate key must be 32 bytes, written as 64 hexadecimal digits"; message(err) != want {
+		t.Errorf("error %q, want %q", message(err), want)
+	}
+	if s.results.Len() > 0 {
+		t.Errorf("a key is printed that nothing was encrypted with: %q", s.results.String())
+	}
+}
+
+func TestUploadCertsOfExternalEtcd(t *testing.T) {
+	s := uploadStage(t, initDocument+clusterDocument+"etcd: {external: {endpoints: ['https://10.0.0.5:2379'], caFile: /e/ca, certFile: /e/crt, keyFile: /e/key}}\n")
+	for _, name := range []string{"ca", "crt", "key"} {
+		s.put(t, "/e/"+name, name)
+	}
+	s.play(t, certificates(), uploadCerts())
+	files, err := manifests.DecryptCerts(sharedCerts(t, s).Data, s.Config.CertificateKey)
+	if err != nil || string(files["external-etcd-ca.crt"])+string(files["external-etcd.crt"])+string(files["external-etcd.key"]) != "cacrtkey" {
+		t.Errorf("files %d, error %v", len(files), err)
+	}
+}

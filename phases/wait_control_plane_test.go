@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// shortWaits are timeouts that a test can sit out.
+const shortWaits = "timeouts: {kubeletHealthCheck: 150ms, controlPlaneComponentHealthCheck: 150ms, tlsBootstrap: 150ms}\n"
+
+// probes answers by URL: nil for all but those in broken.
+type probes struct {
+	mu     sync.Mutex
+	asked  []string
+	broken map[string]error
+}
+
+func (p *probes) answer(_ context.Context, probe host.Probe) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.asked, probe.URL) {
+		p.asked = append(p.asked, probe.URL)
+	}
+	return p.broken[probe.URL]
+}
+
+const (
+	kubeletURL           = "http://127.0.0.1:10248/healthz"
+	apiServerURL         = "https://192.0.2.11:6443/livez"
+	controllerManagerURL = "https://127.0.0.1:10257/healthz"
+	schedulerURL         = "https://127.0.0.1:10259/livez"
+)
+
+func waitStage(t *testing.T, documents string) (*stage, *probes) {
+	t.Helper()
+	s := newStage(t, documents)
+	answers := &probes{broken: map[string]error{}}
+	s.host.probe = answers.answer
+	return s, answers
+}
+
+// The endpoints are those of the static Pods as they are on disk, extra
+// arguments and patches heeded.
+func TestWaitAsksWhatTheManifestsName(t *testing.T) {
+	s, answers := waitStage(t, initDocument+"patches: {directory: /patches}\n"+clusterDocument+
+		"scheduler: {extraArgs: [{name: bind-address, value: 10.1.2.3}, {name: secure-port, value: '20259'}]}\n")
+	s.put(t, "/patches/kube-apiserver0+json.yaml",
+		"[{op: replace, path: /spec/containers/0/livenessProbe/httpGet/host, value: 10.9.9.9}]")
+	s.put(t, "/patches/kube-controller-manager.yaml", `
+spec:
+  containers:
+  - name: kube-controller-manager
+    ports: [{name: health, containerPort: 1234}]
+    livenessProbe: {httpGet: {host: "::1", port: health, path: /ready, scheme: HTTP}}`)
+	s.play(t, controlPlane(), waitControlPlane())
+	slices.Sort(answers.asked)
+	want := []string{"http://127.0.0.1:10248/healthz", "http://[::1]:1234/ready", "https://10.1.2.3:10259/livez", "https://10.9.9.9:6443/livez"}
+	if diff := cmp.Diff(want, answers.asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	for _, line := range []string{"Waiting for the kubelet at " + kubeletURL + ", up to 4m0s", "kube-scheduler is healthy after"} {
+		if !strings.Contains(s.said.String(), line) {
+			t.Errorf("did not say %q:\n%s", line, s.said.String())
+		}
+	}
+}
+
+func TestWaitWithoutKubeletHealthz(t *testing.T) {
+	s, answers := waitStage(t, initDocument+clusterDocument+
+		"---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhealthzPort: 0\n")
+	s.play(t, controlPlane(), waitControlPlane())
+	if slices.Contains(answers.asked, kubeletURL) || len(answers.asked) != 3 {
+		t.Errorf("asked %v", answers.asked)
+	}
+}
+
+func TestWaitForKubeletEndsEarly(t *testing.T) {
+	restarts := uint32(7) // of the time without a configuration
+	for name, test := range map[string]struct {
+		unit func() (host.UnitState, error)
+		want string
+	}{
+		"crash loop": {func() (host.UnitState, error) {
+			restarts++
+			return host.UnitState{LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart", Result: "exit-code", Restarts: restarts}, nil
+		}, "unit kubelet.service is activating (auto-restart), systemd has restarted it 3 times since, the last result was exit-code"},
+		"failed": {func() (host.UnitState, error) {
+			return host.UnitState{LoadState: "loaded", ActiveState: "failed", SubState: "failed", Result: "oom-kill", Restarts: 7}, nil
+		}, "unit kubelet.service is failed (failed), systemd has restarted it 0 times since, the last result was oom-kill"},
+		"gone": {func() (host.UnitState, error) {
+			return host.UnitState{LoadState: "not-found", ActiveState: "inactive", SubState: "dead"}, nil
+		}, "unit kubelet.service is inactive (dead)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, answers := waitStage(t, initDocument+clusterDocument)
+			answers.broken[kubeletURL] = errors.New("connection refused")
+			s.host.unit = test.unit
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // the wait's own limit is 4 minutes
+			defer cancel()
+			err := runWaitControlPlane(ctx, s.Env)
+			want := "the kubelet is not healthy; `journalctl -u kubelet` tells why: " + test.want
+			if !strings.HasPrefix(message(err), want) || ctx.Err() != nil {
+				t.Errorf("error %q, want %q", message(err), want)
+			}
+		})
+	}
+}
+
+func TestWaitEndsWithTheLastAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		url, want string
+		before    func(s *stage)
+	}{
+		"kubelet": {url: kubeletURL,
+			want: "the kubelet is not healthy; `journalctl -u kubelet` tells why: context deadline exceeded; the last answer: out of paper"},
+		"kubelet, and no bus": {url: kubeletURL, before: func(s *stage) {
+			s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, errors.New("no bus") }
+		}, want: "the kubelet is not healthy; `journalctl -u kubelet` tells why: context deadline exceeded; the last answer: out of paper"},
+		"kube-apiserver": {url: apiServerURL,
+			want: "kube-apiserver is not healthy at " + apiServerURL + "; look at its container's log in /var/log/pods: context deadline exceeded; the last answer: out of paper"},
+		"kube-scheduler": {url: schedulerURL,
+			want: "kube-scheduler is not healthy at " + schedulerURL + "; look at its container's log in /var/log/pods: context deadline exceeded; the last answer: out of paper"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, answers := waitStage(t, initDocument+shortWaits+clusterDocument)
+			s.play(t, controlPlane())
+			answers.broken[test.url] = errors.New("out of paper")
+			if test.before != nil {
+				test.before(s)
+			}
+			err := runWaitControlPlane(t.Context(), s.Env)
+			if message(err) != test.want || !errors.Is(err, errOf(answers, test.url)) {
+				t.Errorf("error\n%q, want\n%q", message(err), test.want)
+			}
+		})
+	}
+}
+
+func errOf(p *probes, url string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.broken[url]
+}
+
+func TestWaitIsInterrupted(t *testing.T) {
+	s, answers := waitStage(t, initDocument+clusterDocument)
+	s.play(t, controlPlane())
+	answers.broken[controllerManagerURL] = errors.New("not yet")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(100*time.Millisecond, func() { cancel(errors.New("interrupt signal received")) })
+	err := Run(ctx, s.Env, []Phase{waitControlPlane()}, Options{})
+	want := "phase wait-control-plane: kube-controller-manager is not healthy at " + controllerManagerURL +
+		"; look at its container's log in /var/log/pods: interrupt signal received; the last answer: not yet"
+	if message(err) != want {
+		t.Errorf("error\n%q, want\n%q", message(err), want)
+	}
+}
+
+func TestWaitFaultsOfManifests(t *testing.T) {
+	const path = "/etc/kubernetes/manifests/kube-scheduler.yaml"
+	for name, test := range map[string]struct{ manifest, want string }{
+		"missing":   {"", "the static Pod that phase `control-plane scheduler` writes: open "},
+		"no YAML":   {"{", path + " is no Pod: "},
+		"no Pod":    {"replicas: 3", path + " is no Pod: "},
+		"no probe":  {"spec: {containers: [{name: a}]}", path + ": the first container has no HTTP liveness probe to wait for"},
+		"exec only": {"spec: {containers: [{name: a, livenessProbe: {exec: {command: [x]}}}]}", path + ": the first container has no HTTP liveness probe to wait for"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := waitStage(t, initDocument+clusterDocument)
+			if test.manifest != "" {
+				s.put(t, path, test.manifest)
+			}
+			if _, err := componentProbe(s.Env, "kube-scheduler"); !strings.Contains(message(err), test.want) {
+				t.Errorf("error %q, want %q", message(err), test.want)
+			}
+		})
+	}
+}
