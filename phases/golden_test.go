@@ -52,6 +52,9 @@ func (h *folderHost) job(text string) error {
 
 func (h *folderHost) Environ() []string { return nil }
 
+// Probe finds the kubelet healthy.
+func (h *folderHost) Probe(context.Context, host.Probe) error { return nil }
+
 // newFolderHost has the folders of CA certificates that the reference's host had.
 func newFolderHost(t *testing.T) (*folderHost, string) {
 	t.Helper()

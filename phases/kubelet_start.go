@@ -23,13 +23,22 @@ func kubeletStart() Phase {
 	}
 }
 
-// runKubeletStart stops the kubelet before it changes a file that the kubelet
-// reads, and leaves one alone that runs with the right files already.
 func runKubeletStart(ctx context.Context, env *Env) error {
 	wanted, err := kubeletFiles(env)
 	if err != nil {
 		return err
 	}
+	if err := ensureKubelet(ctx, env, wanted); err != nil {
+		return err
+	}
+	// A kubelet that still boots may miss a static Pod that is written now,
+	// and then looks again after 20 s only. One that is healthy watches.
+	return waitKubelet(ctx, env)
+}
+
+// ensureKubelet stops the kubelet before it changes a file that the kubelet
+// reads, and leaves one alone that runs with the wanted files already.
+func ensureKubelet(ctx context.Context, env *Env, wanted []file) error {
 	if env.Config.EnableKubelet {
 		if err := env.Host.EnableUnit(ctx, kubeletUnit); err != nil {
 			return err
@@ -85,12 +94,12 @@ func kubeletFiles(env *Env) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []file{{filepath.Join(n.Paths.Kubelet, "kubeadm-flags.env"), flags, 0o600}}
+	files := []file{{path: filepath.Join(n.Paths.Kubelet, "kubeadm-flags.env"), data: flags, mode: 0o600}}
 	if n.NodeLocalCRISocket() {
 		instance := filepath.Join(n.Paths.Kubelet, "instance-config.yaml")
-		files = append(files, file{instance, kubeletconfig.InstanceConfigYAML(n), 0o600})
+		files = append(files, file{path: instance, data: kubeletconfig.InstanceConfigYAML(n), mode: 0o600})
 	}
-	return append(files, file{filepath.Join(n.Paths.Kubelet, "config.yaml"), cfg, 0o600}), nil
+	return append(files, file{path: filepath.Join(n.Paths.Kubelet, "config.yaml"), data: cfg, mode: 0o600}), nil
 }
 
 func kubeletConfigYAML(env *Env) ([]byte, error) {

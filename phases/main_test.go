@@ -142,8 +142,14 @@ func (h *stubHost) WriteFile(path string, data []byte, mode fs.FileMode) (bool, 
 	return changed, err
 }
 
-func (h *stubHost) Probe(ctx context.Context, p host.Probe) error { return h.probe(ctx, p) }
-func (h *stubHost) EffectiveUID() int                             { return h.uid }
+func (h *stubHost) Probe(ctx context.Context, p host.Probe) error {
+	if h.probe == nil {
+		return h.folderHost.Probe(ctx, p)
+	}
+	return h.probe(ctx, p)
+}
+
+func (h *stubHost) EffectiveUID() int { return h.uid }
 
 func (h *stubHost) Now() time.Time {
 	if h.now.IsZero() {
