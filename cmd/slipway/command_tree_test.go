@@ -15,7 +15,7 @@ import (
 )
 
 // later are the peer's commands that Slipway does not have yet.
-var later = []string{"certs", "join", "kubeconfig", "reset", "upgrade"}
+var later = []string{"join", "reset", "upgrade"}
 
 // chosen are the defaults that differ from the peer's on purpose; the README
 // lists them.

@@ -4,9 +4,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"io/fs"
+	"path/filepath"
 	"time"
 
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -54,6 +58,14 @@ type certOptions struct {
 	certDir       string
 	kubeconfig    string
 	kubeconfigDir string
+	// offline tells that the command is for hosts without a cluster as well:
+	// a cluster that is not there is nothing to warn of.
+	offline bool
+}
+
+func (o *certOptions) bind(cmd *cobra.Command, certDir string) {
+	cmd.Flags().StringVar(&o.certDir, "cert-dir", certDir, "`folder` of the certificates")
+	cmd.Flags().StringVar(&o.configFile, "config", "", "configuration `file`; - for standard input")
 }
 
 // source tells where a Node comes from.
@@ -75,13 +87,21 @@ func (o *certOptions) load(cmd *cobra.Command, g *globals) (*config.Node, source
 	for _, w := range warnings {
 		newUI(g).Warnf("%s", w)
 	}
+	return node, from, o.place(cmd, node)
+}
+
+// place takes the folders that the command line names, as absolute paths.
+func (o *certOptions) place(cmd *cobra.Command, node *config.Node) error {
+	var err error
 	if cmd.Flags().Changed("cert-dir") {
-		node.Paths.PKI = o.certDir
+		if node.Paths.PKI, err = filepath.Abs(o.certDir); err != nil {
+			return err
+		}
 	}
 	if o.kubeconfigDir != "" {
-		node.Paths.Kubeconfigs = o.kubeconfigDir
+		node.Paths.Kubeconfigs, err = filepath.Abs(o.kubeconfigDir)
 	}
-	return node, from, nil
+	return err
 }
 
 func (o *certOptions) loadPlain(cmd *cobra.Command, g *globals) (*config.Node, source, []string, error) {
@@ -98,13 +118,17 @@ func (o *certOptions) loadPlain(cmd *cobra.Command, g *globals) (*config.Node, s
 	if cmd.Context().Err() != nil {
 		return nil, sourceCluster, nil, err
 	}
+	missing := err
 	reason := "the cluster's configuration cannot be read, so the defaults and the files of this host stand in for it (--config names another): " + err.Error()
 	node, _, err = nodeFrom(config.DefaultCluster(), phases.ThisNode(real))
+	if o.offline && errors.Is(missing, fs.ErrNotExist) {
+		return node, sourceDefault, nil, err
+	}
 	return node, sourceDefault, []string{reason}, err
 }
 
 func (o *certOptions) askCluster(cmd *cobra.Command, g *globals) (*config.Node, []string, error) {
-	path := kubeconfigPath(o.kubeconfig, cmd.Flags().Changed("kubeconfig"))
+	path := kubeconfigPath(cmp.Or(o.kubeconfig, config.DefaultAdminKubeconfig), cmd.Flags().Changed("kubeconfig"))
 	api := config.APINode(path, nil)
 	api.Timeouts.KubernetesAPICall = askTime
 	return nodeOfCluster(cmd.Context(), apiParts(g, api, false).env, config.Secret{})

@@ -19,7 +19,8 @@ import (
 
 func main() { os.Exit(run()) }
 
-// run is main without the exit. Every failure is 1, as scripts expect.
+// run is main without the exit. Every failure is 1, as scripts expect, unless
+// it is an exitError.
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -29,9 +30,25 @@ func run() int {
 	root.SetArgs(os.Args[1:])
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
-		return 1
+		return codeOf(err)
 	}
 	return 0
+}
+
+// exitError is a result that a script asks for by its exit code.
+type exitError struct {
+	code    int
+	message string
+}
+
+func (e exitError) Error() string { return e.message }
+
+func codeOf(err error) int {
+	var e exitError
+	if errors.As(err, &e) {
+		return e.code
+	}
+	return 1
 }
 
 // streams are where a command reads and writes.
@@ -63,6 +80,8 @@ func newRoot(program string, s streams) *cobra.Command {
 		newConfig(g),
 		newCompletion(g),
 		newToken(g),
+		newCerts(g),
+		newKubeconfig(g),
 		newVersion(g),
 	)
 	return root

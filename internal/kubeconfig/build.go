@@ -4,6 +4,7 @@
 package kubeconfig
 
 import (
+	"crypto"
 	"crypto/x509"
 
 	"github.com/pkg/errors"
@@ -83,4 +84,31 @@ func RotatableKubelet(data []byte, pemPath string) (rotatable []byte, changed bo
 	user.ClientCertificateData, user.ClientKeyData = nil, nil
 	rotatable, err = encode(file.Config)
 	return rotatable, err == nil, err
+}
+
+// Renewed returns a kubeconfig file whose user shows another certificate and
+// key; everything else stays as it is.
+func Renewed(data []byte, client certs.Pair) ([]byte, error) {
+	file, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	key, err := certs.EncodeKey(client.Key)
+	if err != nil {
+		return nil, err
+	}
+	user := &file.AuthInfos[file.user].AuthInfo
+	user.ClientCertificate, user.ClientKey = "", ""
+	user.ClientCertificateData, user.ClientKeyData = certs.EncodeCerts(client.Cert), key
+	return encode(file.Config)
+}
+
+// BuildForRequest is Build before the certificate is there: the file holds the
+// key, and gets the certificate and the CA from whoever signs the request.
+func BuildForRequest(spec Spec, n *config.Node, key crypto.Signer) ([]byte, error) {
+	data, err := certs.EncodeKey(key)
+	if err != nil {
+		return nil, errors.Wrap(err, spec.File)
+	}
+	return encode(single(spec, n, nil, api.AuthInfo{ClientKeyData: data}))
 }

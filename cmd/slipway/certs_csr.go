@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+func newGenerateCSR(g *globals) *cobra.Command {
+	o := &certOptions{offline: true}
+	cmd := &cobra.Command{
+		Use:   "generate-csr",
+		Short: "Write keys and signing requests for a control plane whose CA is kept elsewhere",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			node, _, err := o.load(cmd, g)
+			if err != nil {
+				return err
+			}
+			real := host.New()
+			defer real.Close()
+			return phases.GenerateCSRs(&phases.Env{Config: node, Host: real, UI: newUI(g)})
+		},
+	}
+	o.bind(cmd, "")
+	cmd.Flags().StringVar(&o.kubeconfigDir, "kubeconfig-dir", config.DefaultKubernetesDir, "`folder` of the kubeconfig files")
+	return cmd
+}

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// Renewable is a certificate that can be renewed, and who shows it.
+type Renewable struct {
+	Name    string
+	Summary string
+	// users are the components that must be restarted to show it.
+	users []string
+}
+
+// Renewables lists what `certs renew` can renew, sorted by name. The CAs are
+// not among them, and the kubelet renews its own.
+func Renewables() []Renewable {
+	apiserver := []string{manifests.APIServerName}
+	etcd := []string{manifests.EtcdName}
+	return []Renewable{
+		{"admin.conf", "The administrator's client certificate", nil},
+		{"apiserver", "What the API server shows to its clients", apiserver},
+		{"apiserver-etcd-client", "What the API server shows to etcd", apiserver},
+		{"apiserver-kubelet-client", "What the API server shows to kubelets", apiserver},
+		{"controller-manager.conf", "The controller manager's client certificate", []string{manifests.ControllerManagerName}},
+		{"etcd-healthcheck-client", "What probes show to etcd", nil},
+		{"etcd-peer", "What etcd's members show to each other", etcd},
+		{"etcd-server", "What etcd shows to its clients", etcd},
+		{"front-proxy-client", "What the front proxy shows to extension API servers", apiserver},
+		{"scheduler.conf", "The scheduler's client certificate", []string{manifests.SchedulerName}},
+		{"super-admin.conf", "The client certificate that bypasses authorization", nil},
+	}
+}
+
+// RenewOptions say how to renew.
+type RenewOptions struct {
+	// Name is one of Renewables; empty for all that are there.
+	Name string
+	// AsItWas keeps to what each certificate says: the configuration is not
+	// known.
+	AsItWas bool
+}
+
+// Renew returns the workflow that renews certificates: new keys, signed by the
+// same CAs.
+func Renew(o RenewOptions) []Phase {
+	renew := Phase{Name: "renew", Summary: "Renew certificates", SideBySide: true}
+	for _, r := range Renewables() {
+		if o.Name == "" || o.Name == r.Name {
+			renew.Children = append(renew.Children, Phase{
+				Name: r.Name, Summary: r.Summary,
+				Run: func(_ context.Context, env *Env) error { return renewOne(env, r.Name, o) },
+			})
+		}
+	}
+	return []Phase{renew, {
+		Name:    "restart",
+		Summary: "Tell which components must be restarted",
+		Run:     func(_ context.Context, env *Env) error { return adviseRestart(env, o) },
+	}}
+}
+
+// renewOne renews one certificate. Of all, those that are missing or whose CA
+// is kept elsewhere are left out; asked for by name, either is an error.
+func renewOne(env *Env, name string, o RenewOptions) error {
+	all := renewable(env)
+	at := slices.IndexFunc(all, func(r renewal) bool { return r.spec.Name == name })
+	if at < 0 {
+		return o.refuse(env, errors.Errorf("%s: with an external etcd this node has no such certificate", name))
+	}
+	r := all[at]
+	old, err := r.current(env)
+	if err != nil {
+		return err
+	}
+	if old == nil {
+		return o.refuse(env, errors.Errorf("%s does not exist, so there is nothing to renew; `%s init phase %s` makes it",
+			r.path(env), env.UI.Program(), r.phase()))
+	}
+	ca, err := pairStore{env}.ca(r.spec)
+	if err != nil {
+		return err
+	}
+	if ca.Key == nil {
+		return o.refuse(env, errors.Errorf("%s: the key of its CA %q is not on this host, so the CA's owner must sign it: "+
+			"`%s certs generate-csr --cert-dir DIR --kubeconfig-dir DIR` writes a new key and a signing request into an empty folder",
+			name, r.spec.CA, env.UI.Program()))
+	}
+	return r.renew(env, old, ca, o.AsItWas)
+}
+
+// refuse makes an error a warning where everything is to be renewed.
+func (o RenewOptions) refuse(env *Env, err error) error {
+	if o.Name != "" {
+		return err
+	}
+	env.UI.Warnf("%v", err)
+	return nil
+}
+
+// phase is the one that makes the certificate anew.
+func (r renewal) phase() string {
+	if r.file == "" {
+		return "certs " + r.spec.Name
+	}
+	return "kubeconfig " + strings.TrimSuffix(r.file, ".conf")
+}
+
+func (r renewal) renew(env *Env, old *x509.Certificate, ca certs.Pair, asItWas bool) error {
+	spec, algorithm := r.spec, env.Config.Cluster.EncryptionAlgorithm
+	if asItWas {
+		spec.DNSNames, spec.IPs = nil, nil
+		algorithm = certs.AlgorithmOf(old.PublicKey)
+	}
+	key, err := certs.NewKey(algorithm, rand.Reader)
+	if err != nil {
+		return err
+	}
+	cert, err := certs.Issue(certs.Renewal(spec, old), env.Config, ca, key, env.Host.Now(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	if err := r.write(env, certs.Pair{Cert: cert, Key: key}); err != nil {
+		return err
+	}
+	env.UI.Printf("%s is renewed: valid until %s", r.spec.Name, cert.NotAfter.Format("2006-01-02 15:04 MST"))
+	return applyOwnerships(env)
+}
+
+func (r renewal) write(env *Env, pair certs.Pair) error {
+	if r.file == "" {
+		return pairStore{env}.write(r.spec, pair.Cert, pair.Key)
+	}
+	path := r.path(env)
+	data, err := env.Host.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if data, err = kubeconfig.Renewed(data, pair); err != nil {
+		return errors.Wrap(err, path)
+	}
+	_, err = env.Host.WriteSecret(path, data)
+	return err
+}
+
+// affected are the components that show what was renewed and run here, in the
+// order in which to restart them.
+func (o RenewOptions) affected(n *config.Node) []string {
+	var list []string
+	for _, component := range []string{manifests.EtcdName, manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
+		if component == manifests.EtcdName && n.Cluster.Etcd.External != nil {
+			continue
+		}
+		if slices.ContainsFunc(Renewables(), func(r Renewable) bool {
+			return (o.Name == "" || o.Name == r.Name) && slices.Contains(r.users, component)
+		}) {
+			list = append(list, component)
+		}
+	}
+	return list
+}
+
+func adviseRestart(env *Env, o RenewOptions) error {
+	if list := o.affected(env.Config); len(list) > 0 {
+		env.UI.Printf("Restart %s now, so that they use what is new", strings.Join(list, ", "))
+	}
+	if o.Name == "" || o.Name == "admin.conf" {
+		env.UI.Printf("Copies of admin.conf, such as ~/.kube/config, have to be made anew")
+	}
+	return nil
+}
