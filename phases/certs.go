@@ -164,8 +164,7 @@ func (s pairStore) ca(spec certs.Spec) (certs.Pair, error) {
 	}
 	certPath, keyPath := s.paths(issuer)
 	if cert == nil {
-		return certs.Pair{}, errors.Errorf("%s is needed for certificate %q and does not exist; run phase `certs %s` first",
-			certPath, spec.File, issuer.Name)
+		return certs.Pair{}, errors.Errorf("%s is needed and does not exist; run phase `certs %s` first", certPath, issuer.Name)
 	}
 	pair, err := certs.ParsePair(cert, key)
 	return pair, errors.Wrapf(err, "%s and %s", certPath, keyPath)

@@ -39,7 +39,7 @@ func runUploadCerts(ctx context.Context, env *Env) error {
 	for key, path := range manifests.SharedFiles(env.Config) {
 		data, err := env.Host.ReadFile(path)
 		if err != nil {
-			return err
+			return errors.Wrap(err, "what is to be shared with other control planes")
 		}
 		files[key] = data
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/pkg/errors"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -22,5 +23,11 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "../../testdata/script",
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+		Condition: func(cond string) (bool, error) {
+			if cond != "root" {
+				return false, errors.Errorf("there is no condition %q", cond)
+			}
+			return os.Geteuid() == 0, nil
+		},
 	})
 }

@@ -55,6 +55,9 @@ func (o Options) resolve(ctx context.Context, label string) (string, error) {
 // Bad input is returned as Faults, all of them at once.
 func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (*Node, []string, error) {
 	d := read(src)
+	if src != nil && d.init == nil && d.cluster == nil && len(d.faults) == 0 {
+		d.fault(Fault{File: src.Name, Message: "holds neither an InitConfiguration nor a ClusterConfiguration (" + apiV1beta4 + ")"})
+	}
 	d.ensureInit()
 	flags.apply(d, src != nil)
 	d.ignore(kindJoin, kindReset, kindUpgrade)

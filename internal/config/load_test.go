@@ -233,7 +233,7 @@ func TestHostFacts(t *testing.T) {
 		{"bad host name", HostFacts{Hostname: "my_host", IPv4: v4}, "", InitFlags{},
 			`f.yaml:1: nodeRegistration.name: "my_host" must consist of the characters a-z, 0-9, - and ., a letter or digit first and last in each part; it is the node's name, by default the host's`},
 		{"no address", HostFacts{Hostname: "h"}, "", InitFlags{},
-			"f.yaml:1: localAPIEndpoint.advertiseAddress: is not set, and this host has no default route to take an address from"},
+			"f.yaml:1: localAPIEndpoint.advertiseAddress: is not set, and this host has no default route to take an address from; give one, here or with --apiserver-advertise-address"},
 		{"no address in a dry run", HostFacts{Hostname: "h"}, "", InitFlags{Given: []string{"dry-run"}, DryRun: true}, "h unix:///var/run/containerd/containerd.sock 192.0.2.1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -62,7 +62,7 @@ func (d *documents) checkFeatureGates() {
 	names := featureGateNames()
 	for _, name := range keysOf(d.cluster.FeatureGates) {
 		if !slices.Contains(names, name) {
-			d.faultf(kindCluster, joinPath("featureGates", printable(name)), "unknown feature gate; known are %s%s", strings.Join(names, ", "), didYouMean(name, names))
+			d.faultf(kindCluster, joinPath("featureGates", printable(name)), "unknown feature gate %q; known are %s%s", printable(name), strings.Join(names, ", "), didYouMean(name, names))
 		}
 	}
 	if d.cluster.FeatureGates[gateECDSA] {

@@ -200,7 +200,7 @@ func (d *documents) checkAdvertise(kind, path, text string, networks []network) 
 	addr, err := netip.ParseAddr(text)
 	switch {
 	case text == "":
-		d.faultf(kind, path, "is not set, and this host has no default route to take an address from")
+		d.faultf(kind, path, "is not set, and this host has no default route to take an address from; give one, here or with --apiserver-advertise-address")
 	case err != nil && hasLeadingZero(text):
 		d.faultf(kind, path, "%q has a leading zero, which some programs read as octal; write it without", printable(text))
 	case err != nil:
