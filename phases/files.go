@@ -19,9 +19,15 @@ type file struct {
 	path string
 	data []byte
 	mode fs.FileMode
+	// secret keeps the content, whose mode is 0600, out of plans.
+	secret bool
 }
 
 func (f file) write(h host.Host) error {
+	if f.secret {
+		_, err := h.WriteSecret(f.path, f.data)
+		return err
+	}
 	_, err := h.WriteFile(f.path, f.data, f.mode)
 	return err
 }

@@ -46,13 +46,17 @@ func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
 
 // ownProcess tells whether p is a part of the control plane that an earlier
 // init set up here: its static Pod is in place; or it is the kubelet that
-// systemd runs, on a host where an init has begun.
+// systemd runs, on a host where an init or a join has begun.
 func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) bool {
 	if p.Name != kubelet {
 		return exists(h, manifestPath(n, p.Name))
 	}
 	unit, err := h.Unit(ctx, kubeletUnit)
-	return err == nil && int(unit.MainPID) == p.PID && initBegun(n, h)
+	begun := initBegun
+	if n.Join != nil {
+		begun = joinBegun
+	}
+	return err == nil && int(unit.MainPID) == p.PID && begun(n, h)
 }
 
 // initBegun tells a control plane, perhaps one whose init was cut off after it
@@ -61,6 +65,13 @@ func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) boo
 func initBegun(n *config.Node, h View) bool {
 	return exists(h, manifestPath(n, apiServer)) || exists(h, filepath.Join(n.Paths.PKI, "ca.key")) ||
 		exists(h, filepath.Join(n.Paths.Kubeconfigs, "admin.conf"))
+}
+
+// joinBegun tells a host that is a node, or was about to become one. Whether of
+// this cluster is for the checks of these files to say.
+func joinBegun(n *config.Node, h View) bool {
+	return exists(h, filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf")) ||
+		exists(h, filepath.Join(n.Paths.Kubeconfigs, "bootstrap-kubelet.conf"))
 }
 
 func exists(h View, path string) bool {

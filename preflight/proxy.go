@@ -4,9 +4,11 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -24,7 +26,7 @@ func proxies(n *config.Node) []Check {
 func apiProxy(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		var found []Finding
-		for _, endpoint := range slices.Compact([]string{n.LocalEndpoint(), n.Endpoint()}) {
+		for _, endpoint := range apiEndpoints(n) {
 			proxy, err := h.ProxyFor("https://" + endpoint)
 			if err != nil {
 				return warn("%v", err)
@@ -36,6 +38,18 @@ func apiProxy(n *config.Node) func(context.Context, View) []Finding {
 		}
 		return found
 	}
+}
+
+// apiEndpoints are where this node asks the API.
+func apiEndpoints(n *config.Node) []string {
+	if n.ControlPlane {
+		return slices.Compact([]string{n.LocalEndpoint(), n.Endpoint()})
+	}
+	u, err := url.Parse(n.Join.Server)
+	if err != nil {
+		return nil
+	}
+	return []string{net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))}
 }
 
 func networkProxy(n *config.Node) func(context.Context, View) []Finding {

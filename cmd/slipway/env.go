@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	"golang.org/x/term"
@@ -52,18 +53,17 @@ func newParts(g *globals, node *config.Node, real *host.Real, dryRun bool) *part
 	if dryRun {
 		return dryParts(g, node, real)
 	}
-	env := &phases.Env{
-		Config: node,
-		Host:   real,
-		Cluster: cluster.New(cluster.Options{
-			Kubeconfig: node.Paths.AdminKubeconfig,
-			SuperAdmin: filepath.Join(node.Paths.Kubernetes, "super-admin.conf"),
-			ReadFile:   real.ReadFile,
-			Endpoint:   localEndpoint(node),
-			Timeout:    node.Timeouts.KubernetesAPICall,
-		}),
-		UI: newUI(g),
+	options := cluster.Options{
+		Kubeconfig: node.Paths.AdminKubeconfig,
+		SuperAdmin: filepath.Join(node.Paths.Kubernetes, "super-admin.conf"),
+		ReadFile:   real.ReadFile,
+		Endpoint:   localEndpoint(node),
+		Timeout:    node.Timeouts.KubernetesAPICall,
 	}
+	if !node.ControlPlane { // it has the kubelet's rights only
+		options.Kubeconfig, options.Endpoint = filepath.Join(node.Paths.Kubeconfigs, "kubelet.conf"), ""
+	}
+	env := &phases.Env{Config: node, Host: real, Cluster: cluster.New(options), UI: newUI(g)}
 	return &parts{env: env, begin: real.Lock, finish: func() error { return nil }}
 }
 
@@ -98,6 +98,27 @@ func apiParts(g *globals, node *config.Node, dryRun bool) *parts {
 	p.env.Host, p.env.Cluster, p.env.UI = real, api, newUI(g)
 	p.finish = func() error { return nil }
 	return p
+}
+
+// joining is the API as a kubeconfig leads to it that discovery has made. It
+// is only read, by a dry run, too.
+func joining(limit time.Duration) func(kubeconfig []byte) cluster.Cluster {
+	return func(kubeconfig []byte) cluster.Cluster {
+		return cluster.New(cluster.Options{
+			Kubeconfig: "of the joining node",
+			ReadFile:   func(string) ([]byte, error) { return kubeconfig, nil },
+			Timeout:    limit,
+		})
+	}
+}
+
+// discoveryUI is told what a discovery does, in a dry run as well as phases
+// tell theirs.
+func discoveryUI(g *globals, dryRun bool) ui.UI {
+	if dryRun {
+		return planUI{newUI(g)}
+	}
+	return newUI(g)
 }
 
 // dryParts only records. Its steps run one after another, so that the same

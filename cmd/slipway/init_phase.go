@@ -19,32 +19,41 @@ func newInitPhase(g *globals) *cobra.Command {
 		RunE:  requireSubcommand,
 	}
 	for _, p := range phases.Init() {
-		cmd.AddCommand(phaseCommand(g, p, func(p phases.Phase) phases.Phase { return p }))
-	}
-	return cmd
-}
-
-// phaseCommand makes the command of a phase and of its children. wrap puts the
-// phase back below its parents, so that progress and errors name it in full.
-func phaseCommand(g *globals, p phases.Phase, wrap func(phases.Phase) phases.Phase) *cobra.Command {
-	if len(p.Children) == 0 {
-		return runnablePhase(g, p, p.Name, wrap)
-	}
-	cmd := &cobra.Command{Use: p.Name, Short: p.Summary, RunE: requireSubcommand}
-	if p.Flags != nil {
-		cmd.AddCommand(runnablePhase(g, p, "all", wrap))
-	}
-	for _, child := range p.Children {
-		cmd.AddCommand(phaseCommand(g, child, func(c phases.Phase) phases.Phase {
-			parent := p
-			parent.Children = []phases.Phase{c}
-			return wrap(parent)
+		cmd.AddCommand(phaseCommand(p, wholePhase, func(p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
+			return runnablePhase(g, p, use, wrap)
 		}))
 	}
 	return cmd
 }
 
-func runnablePhase(g *globals, p phases.Phase, use string, wrap func(phases.Phase) phases.Phase) *cobra.Command {
+// wrapPhase puts a phase back below its parents, so that progress and errors
+// name it in full.
+type wrapPhase func(phases.Phase) phases.Phase
+
+func wholePhase(p phases.Phase) phases.Phase { return p }
+
+// phaseCommand makes the command of a phase and of its children; runnable
+// makes that of one that runs.
+func phaseCommand(p phases.Phase, wrap wrapPhase, runnable func(p phases.Phase, use string, wrap wrapPhase) *cobra.Command) *cobra.Command {
+	if len(p.Children) == 0 {
+		return runnable(p, p.Name, wrap)
+	}
+	cmd := &cobra.Command{Use: p.Name, Short: p.Summary, RunE: requireSubcommand}
+	if p.Flags != nil {
+		cmd.AddCommand(runnable(p, "all", wrap))
+	}
+	for _, child := range p.Children {
+		below := func(c phases.Phase) phases.Phase {
+			parent := p
+			parent.Children = []phases.Phase{c}
+			return wrap(parent)
+		}
+		cmd.AddCommand(phaseCommand(child, below, runnable))
+	}
+	return cmd
+}
+
+func runnablePhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
 	o := &initOptions{}
 	cmd := &cobra.Command{
 		Use:   use,

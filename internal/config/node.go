@@ -91,6 +91,8 @@ type Node struct {
 
 // Join is how a node gets into a cluster that exists.
 type Join struct {
+	// Server is the URL of the API.
+	Server string
 	// CA is the PEM bundle of the certificates that discovery trusts.
 	CA []byte
 	// CAPath is where the node keeps it: /etc/kubernetes/pki/ca.crt unless the

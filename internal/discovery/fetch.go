@@ -59,6 +59,7 @@ func (a answer) skew(now time.Time) time.Duration {
 // fetch asks once. Errors that cannot pass are *Error, those that may, but
 // hardly will, are lasting; all others may pass.
 func fetch(ctx context.Context, client *http.Client, url string) (answer, error) {
+	started := time.Now()
 	limited, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(limited, http.MethodGet, url, nil)
@@ -69,13 +70,13 @@ func fetch(ctx context.Context, client *http.Client, url string) (answer, error)
 	req.Header.Set("User-Agent", "slipway")
 	resp, err := client.Do(req)
 	if err != nil {
-		return answer{}, connectionError(limited, err)
+		return answer{}, connectionError(limited, started, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	switch {
 	case err != nil:
-		return answer{}, connectionError(limited, err)
+		return answer{}, connectionError(limited, started, err)
 	case resp.StatusCode != http.StatusOK:
 		return answer{}, statusError(resp.StatusCode)
 	case len(body) > maxBody:
@@ -99,7 +100,7 @@ func statusError(code int) error {
 }
 
 // connectionError tells what another try cannot mend from what it may.
-func connectionError(limited context.Context, err error) error {
+func connectionError(limited context.Context, started time.Time, err error) error {
 	var record tls.RecordHeaderError
 	var verification *tls.CertificateVerificationError
 	var hostname x509.HostnameError
@@ -111,10 +112,10 @@ func connectionError(limited context.Context, err error) error {
 		return &Error{ClockApart, "", "the server's certificate is not valid at this host's time; check the clocks, and the certificate's dates", err}
 	case errors.As(err, &verification):
 		return &Error{WrongServer, "", "the server's certificate is not signed by a certificate that is trusted", err}
-	case errors.As(err, &record):
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return lasting(failure(NotKube, "", "the server does not speak TLS: is this the port of an API server?"))
 	case limited.Err() != nil:
-		return errors.Errorf("no answer within %s", answerTime)
+		return errors.Errorf("no answer within %s", time.Since(started).Round(time.Second/10))
 	}
 	var netErr *net.OpError
 	if errors.As(err, &netErr) {

@@ -72,7 +72,10 @@ func ByToken(ctx context.Context, t Token) (Cluster, error) {
 		return Cluster{}, failure(Changed, t.where(), "cluster-info is not the same over the trusted connection: "+
 			"several servers answer at this address, or it has just been changed; try again")
 	}
-	return found, t.clock(second)
+	if err := t.clock(second); err != nil {
+		return Cluster{}, err
+	}
+	return found, nil
 }
 
 func (t *Token) where() string { return "discovery at " + t.Endpoint }
@@ -141,6 +144,7 @@ func (t *Token) explain(err error, first info) error {
 	return err
 }
 
+// clock refuses a server whose clock is too far from this host's.
 func (t *Token) clock(a info) error {
 	ahead := "behind"
 	skew := a.skew

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+func newJoin(g *globals) *cobra.Command {
+	o := &joinOptions{}
+	cmd := &cobra.Command{
+		Use:   "join [HOST:PORT]",
+		Short: "Make this host a node of a cluster that exists",
+		Long: "Make this host a node of a cluster that exists, whose API server is at HOST:PORT.\n\n" +
+			"The phases, in order (each also alone, as `join phase NAME`):\n" + phaseTree(phases.Join(), "  "),
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := loadJoin(cmd, g, o, args)
+			if err != nil {
+				return err
+			}
+			return p.run(cmd.Context(), phases.Join(), p.env.Config.SkipPhases)
+		},
+	}
+	o.bind(cmd.Flags(), joinFlagNames)
+	cmd.AddCommand(newJoinPhase(g))
+	return cmd
+}
+
+// loadJoin makes the one desired state after it has found the cluster, and the
+// parts that bring it about.
+func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*parts, error) {
+	if err := o.take(cmd, g, args); err != nil {
+		return nil, err
+	}
+	src, err := readConfigFile(g, o.configFile)
+	if err != nil {
+		return nil, err
+	}
+	real, facts, err := hostFacts()
+	if err != nil {
+		return nil, err
+	}
+	opts := loadOptions(facts, o.DryRun)
+	self, warnings, err := config.LoadJoin(src, o.JoinFlags, opts)
+	if err != nil {
+		return nil, err
+	}
+	if self.ControlPlane != nil {
+		return nil, errors.New("joining as a control plane is not built yet: use kubeadm for that; nodes of both tools live in one cluster")
+	}
+	d := &phases.Discovery{Host: real, Connect: joining(self.Timeouts.KubernetesAPICall.Duration), Options: opts}
+	var end func(error)
+	d.UI, end = discoveryUI(g, self.DryRun).Start("discovery")
+	node, more, err := d.Node(cmd.Context(), self)
+	end(err)
+	if err != nil {
+		return nil, err
+	}
+	p := newParts(g, node, real, self.DryRun)
+	for _, w := range slices.Concat(warnings, more) {
+		p.env.UI.Warnf("%s", w)
+	}
+	return p, nil
+}
+
+// take completes the flags by the argument and by what is in files.
+func (o *joinOptions) take(cmd *cobra.Command, g *globals, args []string) error {
+	o.Given = given(cmd.Flags())
+	if len(args) > 0 {
+		o.Endpoint = args[0]
+	}
+	if o.tokenFile == "" {
+		return nil
+	}
+	if slices.Contains(o.Given, "token") {
+		return errors.New("--token and --token-file exclude each other")
+	}
+	token, err := readSecret(g, o.tokenFile)
+	if err != nil {
+		return errors.Wrap(err, "--token-file")
+	}
+	o.Token, o.Given = token, append(slices.DeleteFunc(o.Given, func(s string) bool { return s == "token-file" }), "token")
+	return nil
+}
+
+// readSecret reads the first line of a file, - for standard input. A secret in
+// a file is not seen in the list of processes.
+func readSecret(g *globals, path string) (string, error) {
+	in := g.streams.in
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		in = f
+	}
+	const longest = 4096
+	data, err := io.ReadAll(io.LimitReader(in, longest))
+	line, _, _ := strings.Cut(string(data), "\n")
+	return strings.TrimSpace(line), err
+}

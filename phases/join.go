@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+// Join makes this host a node of a cluster that exists. What the cluster and
+// this node shall be is in Env.Config already: see Discovery.
+func Join() []Phase {
+	return []Phase{
+		preflightJoin(),
+		kubeletStartJoin(),
+		kubeletWaitBootstrap(),
+	}
+}
+
+// discoveryFlags are those of every phase that needs to know the cluster.
+func discoveryFlags(more ...string) []string {
+	return append(more, "config", "discovery-file", "discovery-token", "discovery-token-ca-cert-hash",
+		"discovery-token-unsafe-skip-ca-verification", "dry-run", "tls-bootstrap-token", "token", "token-file")
+}

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+func workerNode() *config.Node {
+	return &config.Node{
+		Name: "worker-1", Join: &config.Join{Server: "https://192.0.2.1:6443"},
+		Cluster: config.ClusterConfiguration{KubernetesVersion: "v1.36.3", Networking: config.Networking{ServiceSubnet: "10.96.0.0/12"}},
+		Paths:   config.Paths{Manifests: "/etc/kubernetes/manifests", Kubeconfigs: "/etc/kubernetes"},
+	}
+}
+
+// TestJoinWorkerNames: --ignore-preflight-errors of existing scripts names these.
+func TestJoinWorkerNames(t *testing.T) {
+	var names []string
+	for _, c := range JoinWorker(workerNode(), []Leftover{{Path: "/etc/kubernetes/kubelet.conf"}, {Path: "/etc/kubernetes/pki/ca.crt"}}) {
+		names = append(names, c.Name)
+	}
+	for _, want := range []string{
+		"IsPrivilegedUser", "CRI", "ContainerRuntimeVersion", "SystemVerification", "Hostname", "KubeletVersion", "Service-kubelet", "Swap",
+		"HTTPProxy", "HTTPProxyCIDR", "Port-10250", "FileContent--proc-sys-net-ipv4-ip_forward", "DirAvailable--etc-kubernetes-manifests",
+		"FileAvailable--etc-kubernetes-kubelet.conf", "FileAvailable--etc-kubernetes-pki-ca.crt",
+	} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no check %s among %v", want, names)
+		}
+	}
+	for _, not := range []string{"NumCPU", "Mem", "Port-6443", "ImagePull"} {
+		if slices.Contains(names, not) {
+			t.Errorf("check %s is for control planes", not)
+		}
+	}
+}
+
+func TestJoinWorker(t *testing.T) {
+	const kubeletConf, manifest = "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/manifests/a.yaml"
+	tests := []struct {
+		name    string
+		make    func(h *fakeHost)
+		foreign error
+		want    []string
+	}{
+		{name: "fit"},
+		{name: "joined to another cluster", make: func(h *fakeHost) { h.put(kubeletConf, "") }, foreign: errors.New("it is of another cluster"),
+			want: []string{"[ERROR FileAvailable--etc-kubernetes-kubelet.conf]: /etc/kubernetes/kubelet.conf is there, and not from an earlier join to this cluster (it is of another cluster): run the reset command first, or move it away"}},
+		{name: "joined to this cluster", make: func(h *fakeHost) {
+			h.put(kubeletConf, "")
+			h.put(manifest, "")
+			h.held[10250] = host.Process{PID: 7, Name: "kubelet"}
+			h.units["kubelet.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", MainPID: 7}
+		}, want: []string{"/etc/kubernetes/kubelet.conf is in place", "kubelet runs already (process 7, port 10250)"}},
+		{name: "unreadable", make: func(h *fakeHost) { h.unreadable = map[string]bool{kubeletConf: true} },
+			want: []string{"[ERROR FileAvailable--etc-kubernetes-kubelet.conf]: /etc/kubernetes/kubelet.conf is there and cannot be read: run as root"}},
+		{name: "a kubelet of nobody knows what", make: func(h *fakeHost) {
+			h.held[10250] = host.Process{PID: 7, Name: "kubelet"}
+			h.units["kubelet.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", MainPID: 7}
+		}, want: []string{"[ERROR Port-10250]: port 10250 is held by kubelet (process 7), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run the reset command first"}},
+		{name: "static Pods", make: func(h *fakeHost) { h.put(manifest, "") },
+			want: []string{"[ERROR DirAvailable--etc-kubernetes-manifests]: /etc/kubernetes/manifests is not empty, and the kubelet would start what is there: if it is what is left of a control plane, run the reset command; else move it away"}},
+		{name: "a control plane", make: func(h *fakeHost) { h.put("/etc/kubernetes/manifests/kube-apiserver.yaml", "") },
+			want: []string{"[ERROR DirAvailable--etc-kubernetes-manifests]: this host runs a control plane (/etc/kubernetes/manifests/kube-apiserver.yaml): it is a node already; to make it a worker of a cluster, run the reset command first"}},
+		{name: "a proxy", make: func(h *fakeHost) {
+			h.proxy = func(url string) (string, error) {
+				if url == "https://192.0.2.1:6443" {
+					return "http://proxy", nil
+				}
+				return "", nil
+			}
+		}, want: []string{"[WARNING HTTPProxy]: requests to the API server at 192.0.2.1:6443 would go through the proxy http://proxy: if they shall not, add 192.0.2.1 to NO_PROXY"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := healthy()
+			h.names["worker-1"] = "192.0.2.21"
+			if tt.make != nil {
+				tt.make(h)
+			}
+			leftovers := []Leftover{{Path: kubeletConf, Foreign: func([]byte) error { return tt.foreign }}}
+			report := Run(t.Context(), JoinWorker(workerNode(), leftovers), h, nil)
+			var got []string
+			for _, f := range slices.Concat(report.Notes, report.Warnings, report.Errors) {
+				got = append(got, f.String())
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// TestJoinWorkers grows a cluster of one control plane by three workers: one
+// by token, one by kubeadm, one by a discovery file.
+func TestJoinWorkers(t *testing.T) {
+	m := boot(t)
+	command := strings.Fields(strings.ReplaceAll(m.init(document("", podSubnet)), "\\\n", " "))
+	args := append(command[2:], "--ignore-preflight-errors="+nodes.IgnorePreflightErrors)
+
+	w1, w2, w3 := m.another("worker-1"), m.another("worker-2"), m.another("worker-3")
+	w1.refusesWrongPin(args)
+	w1.planWritesNothing(args)
+	m.join(w1, append([]string{"slipway", "join"}, args...)...)
+	m.join(w2, append([]string{"kubeadm", "join"}, args...)...)
+	w3.write("/root/discovery.conf", m.kubectl("-n", "kube-public", "get", "configmap", "cluster-info", "-o", "jsonpath={.data.kubeconfig}"))
+	w3.write("/root/token", args[slices.Index(args, "--token")+1]+"\n")
+	m.join(w3, "slipway", "join", "--discovery-file=/root/discovery.conf", "--token-file=/root/token",
+		"--ignore-preflight-errors="+nodes.IgnorePreflightErrors)
+
+	for _, w := range []machine{m, w1, w2, w3} {
+		m.ready(w.node.Name())
+	}
+	for _, w := range []machine{w1, w3} {
+		w.rotatableKubelet()
+		if out, err := w.try("test", "-e", "/etc/kubernetes/bootstrap-kubelet.conf"); err == nil {
+			t.Errorf("%s: the credentials of the join are still there %s", w.node.Name(), out)
+		}
+	}
+	w1.sameFilesAs(w2)
+	w1.secondJoinChangesNothing(args)
+	w1.nameOfAnotherIsRefused(args)
+}
+
+// another boots one more node of m's lab.
+func (m machine) another(name string) machine {
+	m.Helper()
+	lab, err := nodes.Open(nodes.Options{Name: labName(m.T)})
+	if err != nil {
+		m.Fatal(err)
+	}
+	node, err := lab.StartNode(m.Context(), nodes.NodeSpec{Name: name})
+	if err != nil {
+		m.Fatal(err)
+	}
+	return machine{m.T, node}
+}
+
+// join runs a join on w, and says how long it took until the node was there.
+func (m machine) join(w machine, args ...string) {
+	m.Helper()
+	started := time.Now()
+	ended := make(chan error, 1)
+	go func() {
+		out, err := w.try(args...)
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+		ended <- err
+	}()
+	var registered time.Duration
+	for registered == 0 {
+		select {
+		case err := <-ended:
+			if err != nil {
+				m.Fatalf("%s join on %s: %v", args[0], w.node.Name(), err)
+			}
+			ended <- nil
+		default:
+		}
+		if _, err := m.try("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "node", w.node.Name()); err == nil {
+			registered = time.Since(started)
+		}
+		if time.Since(started) > readyLimit {
+			m.Fatalf("%s is not registered", w.node.Name())
+		}
+	}
+	if err := <-ended; err != nil {
+		m.Fatalf("%s join on %s: %v", args[0], w.node.Name(), err)
+	}
+	m.Logf("%s join on %s: registered after %.2fs, ended after %.2fs", args[0], w.node.Name(), registered.Seconds(), time.Since(started).Seconds())
+}
+
+func (m machine) ready(name string) {
+	m.Helper()
+	m.eventually(name+" Ready", readyLimit, func() error {
+		out, err := m.try("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "node", name,
+			"-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+		if err != nil || out != "True" {
+			return fmt.Errorf("Ready is %q: %v", out, err)
+		}
+		return nil
+	})
+}
+
+func (m machine) rotatableKubelet() {
+	m.Helper()
+	if conf := m.must("cat", "/etc/kubernetes/kubelet.conf"); !strings.Contains(conf, "/var/lib/kubelet/pki/kubelet-client-current.pem") {
+		m.Errorf("%s: kubelet.conf does not point at the certificate that the kubelet rotates", m.node.Name())
+	}
+}
+
+// listing is what a join leaves, with modes.
+func (m machine) listing() string {
+	m.Helper()
+	return m.must("find", "/etc/kubernetes", "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml",
+		"/var/lib/kubelet/kubeadm-flags.env", "-printf", `%p %m\n`)
+}
+
+func (m machine) refusesWrongPin(args []string) {
+	m.Helper()
+	before := m.must("find", "/etc/kubernetes", "/var/lib/kubelet")
+	wrong := slices.Clone(args)
+	wrong[slices.Index(wrong, "--discovery-token-ca-cert-hash")+1] = "sha256:" + strings.Repeat("0", 64)
+	out, err := m.try(append([]string{"slipway", "join"}, wrong...)...)
+	if err == nil || !strings.Contains(out, "no certificate of cluster-info has a hash that was given") {
+		m.Errorf("a wrong pin: %v\n%s", err, out)
+	}
+	if after := m.must("find", "/etc/kubernetes", "/var/lib/kubelet"); after != before {
+		m.Errorf("a refused join wrote:\n%s", after)
+	}
+}
+
+func (m machine) planWritesNothing(args []string) {
+	m.Helper()
+	before := m.must("find", "/etc/kubernetes", "/var/lib/kubelet")
+	plan := m.must(append([]string{"slipway", "join", "--dry-run"}, args...)...)
+	for _, step := range []string{
+		"write /etc/kubernetes/pki/ca.crt 0644", "write /etc/kubernetes/bootstrap-kubelet.conf 0600 (secret, not shown)",
+		"write /var/lib/kubelet/config.yaml 0600", "start unit kubelet.service", "remove /etc/kubernetes/bootstrap-kubelet.conf",
+	} {
+		if !strings.Contains(plan, step) {
+			m.Errorf("the plan lacks %q:\n%s", step, plan)
+		}
+	}
+	if strings.Contains(plan, args[slices.Index(args, "--token")+1]) {
+		m.Error("the plan shows the token")
+	}
+	if after := m.must("find", "/etc/kubernetes", "/var/lib/kubelet"); after != before {
+		m.Errorf("a dry run wrote:\n%s", after)
+	}
+}
+
+// sameFilesAs compares with a node that kubeadm joined: the same files, the
+// modes but for what the README names.
+func (m machine) sameFilesAs(peer machine) {
+	m.Helper()
+	want := strings.NewReplacer("config.yaml 644", "config.yaml 600", "kubeadm-flags.env 644", "kubeadm-flags.env 600").Replace(peer.listing())
+	got := m.listing()
+	sorted := func(s string) []string { return slices.Sorted(strings.SplitSeq(s, "\n")) }
+	if !slices.Equal(sorted(got), sorted(want)) {
+		m.Errorf("files of slipway's join:\n%s\nof kubeadm's:\n%s", got, want)
+	}
+	for _, path := range []string{"/etc/kubernetes/pki/ca.crt", "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", "/var/lib/kubelet/kubeadm-flags.env"} {
+		if a, b := m.must("cat", path), peer.must("cat", path); a != b {
+			m.Errorf("%s: slipway's\n%s\nkubeadm's\n%s", path, a, b)
+		}
+	}
+}
+
+func (m machine) secondJoinChangesNothing(args []string) {
+	m.Helper()
+	pid := m.must("systemctl", "show", "-p", "MainPID", "kubelet")
+	before := m.must("find", "/etc/kubernetes", "-printf", `%p %m %T@\n`)
+	out, err := m.try(append([]string{"slipway", "join"}, args...)...)
+	if err != nil || !strings.Contains(out, "is node "+m.node.Name()+" of the cluster already") {
+		m.Errorf("a second join: %v\n%s", err, out)
+	}
+	if m.must("systemctl", "show", "-p", "MainPID", "kubelet") != pid || m.must("find", "/etc/kubernetes", "-printf", `%p %m %T@\n`) != before {
+		m.Errorf("a second join changed something:\n%s", out)
+	}
+}
+
+func (m machine) nameOfAnotherIsRefused(args []string) {
+	m.Helper()
+	out, err := m.try(append([]string{"slipway", "join", "--node-name=worker-2"}, args...)...)
+	if err == nil || !strings.Contains(out, `the cluster has a node "worker-2" already, and it is Ready`) {
+		m.Errorf("the name of another node: %v\n%s", err, out)
+	}
+}
