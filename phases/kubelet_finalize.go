@@ -32,7 +32,7 @@ func kubeletFinalize() Phase {
 // https://kubernetes.io/docs/tasks/tls/certificate-rotation/
 func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	n := env.Config
-	pem := filepath.Join(n.Paths.Kubelet, "pki", "kubelet-client-current.pem")
+	pem := kubeletClientPEM(env)
 	path := filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf")
 	data, err := env.Host.ReadFile(path)
 	if err != nil {
@@ -53,6 +53,12 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 		return err
 	}
 	return env.Host.RestartUnit(ctx, kubeletUnit)
+}
+
+// kubeletClientPEM is where the kubelet keeps the client certificate that it
+// rotates.
+func kubeletClientPEM(env *Env) string {
+	return filepath.Join(env.Config.Paths.Kubelet, "pki", "kubelet-client-current.pem")
 }
 
 // awaitClientCertificate waits for the file that the kubelet writes soon after

@@ -53,6 +53,9 @@ type RenewOptions struct {
 	// AsItWas keeps to what each certificate says: the configuration is not
 	// known.
 	AsItWas bool
+	// Restart restarts the components that use what is new, and gives a
+	// kubelet with an expired certificate a new one.
+	Restart bool
 }
 
 // Renew returns the workflow that renews certificates: new keys, signed by the
@@ -66,6 +69,9 @@ func Renew(o RenewOptions) []Phase {
 				Run: func(_ context.Context, env *Env) error { return renewOne(env, r.Name, o) },
 			})
 		}
+	}
+	if o.Restart {
+		return append([]Phase{renew}, restartPhases()...)
 	}
 	return []Phase{renew, {
 		Name:    "restart",
@@ -157,26 +163,29 @@ func (r renewal) write(env *Env, pair certs.Pair) error {
 	return err
 }
 
-// affected are the components that show what was renewed and run here, in the
-// order in which to restart them.
-func (o RenewOptions) affected(n *config.Node) []string {
-	var list []string
-	for _, component := range []string{manifests.EtcdName, manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
-		if component == manifests.EtcdName && n.Cluster.Etcd.External != nil {
-			continue
-		}
-		if slices.ContainsFunc(Renewables(), func(r Renewable) bool {
-			return (o.Name == "" || o.Name == r.Name) && slices.Contains(r.users, component)
-		}) {
-			list = append(list, component)
-		}
+// components are the static Pods of this node, in the order in which to
+// restart them.
+func components(n *config.Node) []string {
+	list := []string{manifests.EtcdName, manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName}
+	if n.Cluster.Etcd.External != nil {
+		return list[1:]
 	}
 	return list
 }
 
+// adviseRestart names the components that use what was renewed.
 func adviseRestart(env *Env, o RenewOptions) error {
-	if list := o.affected(env.Config); len(list) > 0 {
-		env.UI.Printf("Restart %s now, so that they use what is new", strings.Join(list, ", "))
+	var list []string
+	for _, component := range components(env.Config) {
+		uses := func(r Renewable) bool {
+			return (o.Name == "" || o.Name == r.Name) && slices.Contains(r.users, component)
+		}
+		if slices.ContainsFunc(Renewables(), uses) {
+			list = append(list, component)
+		}
+	}
+	if len(list) > 0 {
+		env.UI.Printf("Restart %s now, or with --restart, to use what is new", strings.Join(list, ", "))
 	}
 	if o.Name == "" || o.Name == "admin.conf" {
 		env.UI.Printf("Copies of admin.conf, such as ~/.kube/config, have to be made anew")

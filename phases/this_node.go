@@ -47,8 +47,24 @@ func StoredConfiguration(ctx context.Context, c cluster.Cluster) ([]byte, error)
 func ThisNode(h host.Host) *config.JoinConfiguration {
 	n := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{}}
 	n.NodeRegistration.Name = kubeletName(h)
+	n.NodeRegistration.CRISocket = runtimeSocket(h)
 	n.ControlPlane.LocalAPIEndpoint = advertised(h)
 	return n
+}
+
+// runtimeSocket reads the runtime's socket from the kubelet's configuration.
+func runtimeSocket(h host.Host) string {
+	data, err := h.ReadFile(filepath.Join(config.DefaultKubeletDir, "config.yaml"))
+	if err != nil {
+		return ""
+	}
+	var cfg struct {
+		ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`
+	}
+	if err := yaml.Unmarshal(data, &cfg); err != nil {
+		return ""
+	}
+	return cfg.ContainerRuntimeEndpoint
 }
 
 // kubeletName reads the name from the certificate that the kubelet shows:

@@ -95,6 +95,18 @@ type Runtime interface {
 	// PullImage asks the runtime to pull; it is the only thing here that may
 	// use the network, and it is the runtime that does.
 	PullImage(ctx context.Context, socket, image string) error
+	// Containers lists the running containers of a name in Pods of a
+	// namespace, as the kubelet labels them.
+	Containers(ctx context.Context, socket, namespace, name string) ([]Container, error)
+	// StopContainer asks a container to end, and kills it after grace. The
+	// kubelet starts that of a static Pod again.
+	StopContainer(ctx context.Context, socket, id string, grace time.Duration) error
+}
+
+// Container is a running container.
+type Container struct {
+	ID      string
+	Created time.Time
 }
 
 // RuntimeInfo is what the runtime says of itself.

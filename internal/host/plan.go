@@ -9,6 +9,9 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/pkg/errors"
 )
 
 // Verb is what an Action does.
@@ -169,6 +172,11 @@ func (o *overlay) PullImage(_ context.Context, _, image string) error {
 	defer o.mu.Unlock()
 	o.record(Action{Verb: Pull, Image: image})
 	return nil
+}
+
+// StopContainer implements Runtime. Nothing that is planned stops one.
+func (o *overlay) StopContainer(context.Context, string, string, time.Duration) error {
+	return errors.New("a dry run stops no container")
 }
 
 // Probe implements Facts.

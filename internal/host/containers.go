@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Labels that the kubelet gives to containers; no API promises them, but
+// crictl and others have always gone by them.
+const (
+	containerNameLabel = "io.kubernetes.container.name"
+	podNamespaceLabel  = "io.kubernetes.pod.namespace"
+)
+
+// Containers implements Runtime.
+func (r *Real) Containers(ctx context.Context, socket, namespace, name string) ([]Container, error) {
+	conn, err := r.runtimes.get(socket)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	answer, err := cri.NewRuntimeServiceClient(conn).ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
+		State:         &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING},
+		LabelSelector: map[string]string{containerNameLabel: name, podNamespaceLabel: namespace},
+	}})
+	if err != nil {
+		return nil, criFailure(socket, "list the containers of "+namespace+"/"+name, err)
+	}
+	var list []Container
+	for _, c := range answer.GetContainers() {
+		list = append(list, Container{ID: c.GetId(), Created: time.Unix(0, c.GetCreatedAt())})
+	}
+	return list, nil
+}
+
+// StopContainer implements Runtime.
+func (r *Real) StopContainer(ctx context.Context, socket, id string, grace time.Duration) error {
+	conn, err := r.runtimes.get(socket)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, grace+criAnswer)
+	defer cancel()
+	req := &cri.StopContainerRequest{ContainerId: id, Timeout: int64(grace.Seconds())}
+	if _, err := cri.NewRuntimeServiceClient(conn).StopContainer(ctx, req); err != nil {
+		return criFailure(socket, "stop container "+id, err)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"crypto/rand"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+)
+
+// stopGrace is how long a component may take to end: that of its static Pod,
+// by default (terminationGracePeriodSeconds).
+const stopGrace = 30 * time.Second
+
+// restartPhases bring into use what renew has written: a kubelet whose
+// certificate has expired gets one first, for it is the kubelet that starts
+// the components again.
+func restartPhases() []Phase {
+	return []Phase{
+		{Name: "kubelet", Summary: "Mend an expired kubelet.conf", Run: mendKubelet},
+		{Name: "restart", Summary: "Restart the components whose files have changed", Run: restartChanged},
+		{Name: "kubelet-finalize", Summary: "Let the kubelet rotate its certificate again", Run: finishKubelet},
+	}
+}
+
+// restartChanged goes by the times of the files, so that the same command
+// finishes a run that was cut off.
+func restartChanged(ctx context.Context, env *Env) error {
+	for _, component := range components(env.Config) {
+		if err := restartComponent(ctx, env, component); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func restartComponent(ctx context.Context, env *Env, component string) error {
+	changed, err := credentialsChanged(env, component)
+	if err != nil {
+		return err
+	}
+	socket := env.Config.CRISocket
+	running, err := env.Host.Containers(ctx, socket, metav1.NamespaceSystem, component)
+	if err != nil {
+		return err
+	}
+	for _, c := range running {
+		if !c.Created.Before(changed) {
+			continue
+		}
+		env.UI.Printf("Restarting %s", component)
+		if err := env.Host.StopContainer(ctx, socket, c.ID, stopGrace); err != nil {
+			return err
+		}
+	}
+	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = poll(ctx, func(ctx context.Context) (bool, error) {
+		now, err := env.Host.Containers(ctx, socket, metav1.NamespaceSystem, component)
+		fresh := slices.ContainsFunc(now, func(c host.Container) bool { return !c.Created.Before(changed) })
+		if err == nil && !fresh {
+			err = errors.New("it does not run")
+		}
+		return err == nil, transient(err)
+	})
+	if err != nil {
+		return errors.Wrapf(err, "the kubelet has not started %s again; look at `journalctl -u kubelet` and in /var/log/pods", component)
+	}
+	return waitComponent(ctx, env, component)
+}
+
+// credentialsChanged is when the newest of the component's files was written.
+func credentialsChanged(env *Env, component string) (time.Time, error) {
+	var newest time.Time
+	for _, r := range renewable(env) {
+		if !slices.Contains(usersOf(r.spec.Name), component) {
+			continue
+		}
+		info, err := env.Host.Lstat(r.path(env))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return newest, err
+		case info.ModTime().After(newest):
+			newest = info.ModTime()
+		}
+	}
+	return newest, nil
+}
+
+func usersOf(name string) []string {
+	for _, r := range Renewables() {
+		if r.Name == name {
+			return r.users
+		}
+	}
+	return nil
+}
+
+// mendKubelet gives a kubelet whose client certificate has expired a new one,
+// which it exchanges for one of its own as soon as the API answers:
+// https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert
+func mendKubelet(ctx context.Context, env *Env) error {
+	specs := kubeconfig.Specs(env.Config)
+	spec := specs[slices.IndexFunc(specs, func(s kubeconfig.Spec) bool { return s.Name == "kubelet" })]
+	r := renewal{spec: spec.Certificate(), file: spec.File}
+	old, err := r.current(env)
+	if err != nil || old == nil || env.Host.Now().Before(old.NotAfter) {
+		return err
+	}
+	ca, err := pairStore{env}.ca(r.spec)
+	if err != nil {
+		return err
+	}
+	if ca.Key == nil {
+		return errors.Errorf("%s: its certificate has expired, and the key of the CA is not on this host; "+
+			"have the CA's owner sign a new one, and restart the kubelet", r.path(env))
+	}
+	key, err := certs.NewKey(env.Config.Cluster.EncryptionAlgorithm, rand.Reader)
+	if err != nil {
+		return err
+	}
+	cert, err := certs.Issue(certs.Renewal(r.spec, old), env.Config, ca, key, env.Host.Now(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	env.UI.Printf("The kubelet's client certificate has expired: giving it a new one")
+	if err := r.write(env, certs.Pair{Cert: cert, Key: key}); err != nil {
+		return err
+	}
+	// While this is there, the kubelet takes it for its own.
+	if err := env.Host.Remove(kubeletClientPEM(env)); err != nil {
+		return err
+	}
+	if err := env.Host.RestartUnit(ctx, kubeletUnit); err != nil {
+		return err
+	}
+	return waitKubelet(ctx, env)
+}
+
+// finishKubelet does nothing for a kubelet.conf that points at the kubelet's
+// own certificate already.
+func finishKubelet(ctx context.Context, env *Env) error {
+	if _, err := env.Host.Lstat(filepath.Join(env.Config.Paths.Kubeconfigs, "kubelet.conf")); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	return runEnableClientCertRotation(ctx, env)
+}
