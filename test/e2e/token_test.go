@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const pin = `--discovery-token-ca-cert-hash sha256:[0-9a-f]{64}`
+
+// TestToken creates, lists and deletes tokens, beside the peer.
+func TestToken(t *testing.T) {
+	m := boot(t)
+	m.init(document("", podSubnet))
+	m.matches(`^abcdef\.0123456789abcdef\n$`, "token", "create", "abcdef.0123456789abcdef", "--ttl", "0", "--description", "for ever")
+	m.matches(`^slipway join 192\.168\.99\.11:6443 --token [a-z0-9]{6}\.[a-z0-9]{16} `+pin+`\n$`, "token", "create", "--print-join-command")
+	m.sameList()
+	m.sharesCerts()
+	m.refuses(`a bootstrap token with the ID "abcdef" exists already`, "token", "create", "abcdef.0123456789abcdef")
+	m.refuses(`argument 1: is neither the ID of a bootstrap token`, "token", "delete", "abcdef.0123")
+	m.matches(`^Plan: 1 steps[^$]*delete Secret kube-system/bootstrap-token-abcdef\n$`, "token", "delete", "abcdef", "--dry-run")
+	m.matches(`^bootstrap token "abcdef" deleted\n$`, "token", "delete", "abcdef.0123456789abcdef")
+	m.refuses(`there is no bootstrap token with the ID abcdef`, "token", "delete", "abcdef")
+}
+
+// matches runs slipway and holds its standard output against a pattern.
+func (m machine) matches(pattern string, args ...string) {
+	m.Helper()
+	if out := m.must(append([]string{"slipway"}, args...)...); !regexp.MustCompile(pattern).MatchString(out) {
+		m.Errorf("slipway %s prints %q, want %s", strings.Join(args, " "), out, pattern)
+	}
+}
+
+// refuses runs slipway, which must fail, and never repeat a token's secret.
+func (m machine) refuses(message string, args ...string) {
+	m.Helper()
+	out, err := m.try(append([]string{"slipway"}, args...)...)
+	if err == nil || !strings.Contains(out, message) || strings.Contains(out, "0123") {
+		m.Errorf("slipway %s: %v, %q, want %q", strings.Join(args, " "), err, out, message)
+	}
+}
+
+// sameList holds what scripts read of tokens against the peer's answer.
+func (m machine) sameList() {
+	m.Helper()
+	for _, form := range []string{"json", "yaml", `jsonpath={.token} {.usages} {.groups} {.expires}{"\n"}`, `go-template={{.token}}{{"\n"}}`} {
+		got, want := m.must("slipway", "token", "list", "-o", form), m.must("kubeadm", "token", "list", "-o", form)
+		if got != want {
+			m.Errorf("token list -o %s:\n%s\nthe peer's:\n%s", form, got, want)
+		}
+	}
+}
+
+// sharesCerts prints the whole command of a control plane, whose key opens
+// what was uploaded.
+func (m machine) sharesCerts() {
+	m.Helper()
+	var made struct{ Token, JoinCommand, CertificateKey string }
+	text := m.must("slipway", "token", "create", "--print-join-command", "--control-plane", "-o", "json")
+	if err := json.Unmarshal([]byte(text), &made); err != nil {
+		m.Fatal(err)
+	}
+	if want := "--control-plane --certificate-key " + made.CertificateKey; len(made.CertificateKey) != 64 || !strings.HasSuffix(made.JoinCommand, want) {
+		m.Errorf("the join command is %q", made.JoinCommand)
+	}
+	secret := m.get("secret", "-n", "kube-system", "kubeadm-certs")
+	if data, _ := secret["data"].(map[string]any); len(data) != 8 {
+		m.Errorf("kubeadm-certs holds %d files", len(data))
+	}
+}
