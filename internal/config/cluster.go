@@ -122,7 +122,7 @@ func (d *documents) checkStoredVersion() {
 	switch version := c.KubernetesVersion; {
 	case version == "":
 		d.faultf(kindCluster, "kubernetesVersion", "is missing")
-	case !exactVersion.MatchString(version):
+	case !exactVersion().MatchString(version):
 		d.faultf(kindCluster, "kubernetesVersion", "%q is no version such as %s", printable(version), DefaultKubernetesVersion)
 	case versionFault(version) != "":
 		d.faultf(kindCluster, "kubernetesVersion", "%q %s", printable(version), versionFault(version))

@@ -8,16 +8,17 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 )
 
-var looksSecret = regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}|[0-9a-fA-F]{32}`)
+var looksSecret = pattern(`[a-z0-9]{6}\.[a-z0-9]{16}|[0-9a-fA-F]{32}`)
 
 // printable makes text from the user's file safe to show: what looks like a
 // token or a key is hidden, control characters are replaced, and what is too
 // long is cut.
 func printable(text string) string {
-	if looksSecret.MatchString(text) {
+	if looksSecret().MatchString(text) {
 		return redacted
 	}
 	if runes := []rune(text); len(runes) > 100 {
@@ -42,3 +43,9 @@ func hasControl(s string) bool {
 }
 
 func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// pattern compiles a regular expression when it is first used: most commands
+// use few of them, and each costs every start of the program.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}

@@ -6,7 +6,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -101,13 +100,13 @@ func (f *TokenFlags) describe(d *documents) {
 	d.init = &InitConfiguration{BootstrapTokens: []BootstrapToken{t}}
 }
 
-var tokenIDPattern = regexp.MustCompile(`^[a-z0-9]{6}$`)
+var tokenIDPattern = pattern(`^[a-z0-9]{6}$`)
 
 // TokenID returns the ID of a token that is given as such or in full. The
 // error does not repeat the text, which may be a mistyped secret.
 func TokenID(text string) (string, error) {
 	id, _, _ := strings.Cut(text, ".")
-	if tokenIDPattern.MatchString(text) || tokenPattern.MatchString(text) {
+	if tokenIDPattern().MatchString(text) || tokenPattern().MatchString(text) {
 		return id, nil
 	}
 	return "", errors.New("is neither the ID of a bootstrap token (six of the characters a-z and 0-9) nor a whole one (ID, a dot, sixteen of the same)")
@@ -125,7 +124,7 @@ func APINode(kubeconfig string, tokens []Token) *Node {
 // CertificateKey reads a certificate key; an empty text is none. The error
 // does not repeat it.
 func CertificateKey(text string) (Secret, error) {
-	if text != "" && !certificateKeyForm.MatchString(text) {
+	if text != "" && !certificateKeyForm().MatchString(text) {
 		return Secret{}, errors.New("is no certificate key: 64 hexadecimal digits (32 bytes, AES-256); `slipway certs certificate-key` makes one")
 	}
 	return NewSecret(text), nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,10 +17,10 @@ import (
 )
 
 var (
-	tokenPattern       = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
-	tokenGroupPattern  = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
-	certificateKeyForm = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
-	caHashPattern      = regexp.MustCompile(`^sha256:[0-9a-fA-F]{64}$`)
+	tokenPattern       = pattern(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+	tokenGroupPattern  = pattern(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+	certificateKeyForm = pattern(`^[0-9a-fA-F]{64}$`)
+	caHashPattern      = pattern(`^sha256:[0-9a-fA-F]{64}$`)
 )
 
 // checkInit checks a defaulted InitConfiguration.
@@ -78,7 +77,7 @@ func (d *documents) checkToken(path string, t *BootstrapToken, seen map[string]b
 		}
 	}
 	for i, g := range t.Groups {
-		if !tokenGroupPattern.MatchString(g) {
+		if !tokenGroupPattern().MatchString(g) {
 			d.faultf(kindInit, fmt.Sprintf("%s.groups[%d]", path, i), "%q must begin with system:bootstrappers: and go on with [a-z0-9:-], a letter or digit last", printable(g))
 		}
 	}
@@ -89,13 +88,13 @@ func (d *documents) checkToken(path string, t *BootstrapToken, seen map[string]b
 }
 
 func (d *documents) checkTokenForm(kind, path, token string) {
-	if !tokenPattern.MatchString(token) {
+	if !tokenPattern().MatchString(token) {
 		d.faultf(kind, path, "is no bootstrap token: six, a dot, and sixteen of the characters a-z and 0-9")
 	}
 }
 
 func (d *documents) checkCertificateKey(kind, path, key string) {
-	if key != "" && !certificateKeyForm.MatchString(key) {
+	if key != "" && !certificateKeyForm().MatchString(key) {
 		d.faultf(kind, path, "is no certificate key: 64 hexadecimal digits (32 bytes, AES-256); `slipway certs certificate-key` makes one")
 	}
 }

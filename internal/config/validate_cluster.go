@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,9 +17,9 @@ import (
 
 var (
 	// A registry, perhaps with a port, and folders in it.
-	repositoryPattern = regexp.MustCompile(`^(\[[0-9a-fA-F:]+\]|[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)(:[0-9]{1,5})?(/[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)*$`)
-	tagPattern        = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-	argNamePattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	repositoryPattern = pattern(`^(\[[0-9a-fA-F:]+\]|[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)(:[0-9]{1,5})?(/[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)*$`)
+	tagPattern        = pattern(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	argNamePattern    = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 )
 
 // checkCluster checks a defaulted ClusterConfiguration; its networks and its
@@ -89,11 +88,11 @@ func (d *documents) checkSANs(at string, names []string) {
 	}
 }
 
-var fourNumbers = regexp.MustCompile(`^[0-9]+(\.[0-9]+){3}$`)
+var fourNumbers = pattern(`^[0-9]+(\.[0-9]+){3}$`)
 
 // addressLike finds what was meant as an IPv4 address, such as 010.1.2.3 or
 // 1.2.3.400, but would pass as a name.
-func addressLike(s string) bool { return fourNumbers.MatchString(s) }
+func addressLike(s string) bool { return fourNumbers().MatchString(s) }
 
 func (d *documents) checkComponent(at string, c *ControlPlaneComponent) {
 	d.checkArgs(kindCluster, at+".extraArgs", c.ExtraArgs)
@@ -138,7 +137,7 @@ func (d *documents) checkArgs(kind, at string, args []Arg) {
 			d.faultf(kind, p+".name", "is missing: an argument needs a name")
 		case strings.HasPrefix(a.Name, "-"):
 			d.faultf(kind, p+".name", "%q begins with a dash; write the name without dashes", printable(a.Name))
-		case !argNamePattern.MatchString(a.Name):
+		case !argNamePattern().MatchString(a.Name):
 			d.faultf(kind, p+".name", "%q is no name of a flag", printable(a.Name))
 		}
 		if hasControl(a.Value) {
@@ -226,14 +225,14 @@ func (d *documents) checkEtcdURLs(at string, endpoints []string, secure bool) {
 
 func (d *documents) checkImage(at string, image ImageMeta) {
 	d.checkRepository(at+".imageRepository", image.ImageRepository)
-	if image.ImageTag != "" && !tagPattern.MatchString(image.ImageTag) {
+	if image.ImageTag != "" && !tagPattern().MatchString(image.ImageTag) {
 		d.faultf(kindCluster, at+".imageTag", "%q is no tag of an image", printable(image.ImageTag))
 	}
 }
 
 func (d *documents) checkRepository(field, repository string) {
 	switch {
-	case repository == "" || repositoryPattern.MatchString(repository):
+	case repository == "" || repositoryPattern().MatchString(repository):
 	case strings.Contains(repository, "://"):
 		d.faultf(kindCluster, field, "%q must not have a scheme", printable(repository))
 	default:

@@ -60,7 +60,7 @@ func (d *documents) checkTokenDiscovery(t *BootstrapTokenDiscovery) {
 		d.faultf(kindJoin, at+".caCertHashes", "is empty, so that anybody could pose as the cluster; name the CA's hash, or set unsafeSkipCAVerification")
 	}
 	for i, hash := range t.CACertHashes {
-		if !caHashPattern.MatchString(hash) {
+		if !caHashPattern().MatchString(hash) {
 			d.faultf(kindJoin, fmt.Sprintf("%s.caCertHashes[%d]", at, i), "must be sha256: and 64 hexadecimal digits")
 		}
 	}
@@ -105,7 +105,7 @@ func (d *documents) checkUpgrade() {
 		{"diff.kubernetesVersion", c.Diff.KubernetesVersion},
 		{"plan.kubernetesVersion", c.Plan.KubernetesVersion},
 	} {
-		if v.version == "" || versionLabel.MatchString(v.version) {
+		if v.version == "" || versionLabel().MatchString(v.version) {
 			continue
 		}
 		if fault := versionFault(v.version); fault != "" {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -23,8 +22,8 @@ const (
 )
 
 var (
-	exactVersion = regexp.MustCompile(`^v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-	versionLabel = regexp.MustCompile(`^(release/)?((stable|latest)(-\d{1,4}(\.\d{1,4})?)?)$`)
+	exactVersion = pattern(`^v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	versionLabel = pattern(`^(release/)?((stable|latest)(-\d{1,4}(\.\d{1,4})?)?)$`)
 )
 
 // labelDeadline bounds the question for a label: a host without a way out
@@ -57,7 +56,7 @@ func fetchLabel(ctx context.Context, client *http.Client, url string) (string, e
 		return "", errors.Wrap(err, url)
 	}
 	version := strings.TrimSpace(string(body))
-	if !exactVersion.MatchString(version) {
+	if !exactVersion().MatchString(version) {
 		return "", errors.Errorf("%s: the answer is no version", url)
 	}
 	return version, nil
@@ -72,7 +71,7 @@ func (d *documents) exact(ctx context.Context, opts Options) string {
 		d.faultf(kindCluster, "kubernetesVersion", "CI builds are not supported; name a release such as %s", DefaultKubernetesVersion)
 		return DefaultKubernetesVersion
 	}
-	if m := versionLabel.FindStringSubmatch(version); m != nil {
+	if m := versionLabel().FindStringSubmatch(version); m != nil {
 		resolved, err := opts.resolve(ctx, m[2])
 		switch {
 		case err != nil:
@@ -93,7 +92,7 @@ func (d *documents) exact(ctx context.Context, opts Options) string {
 
 // versionFault says why a version cannot be used; empty if it can.
 func versionFault(version string) string {
-	m := exactVersion.FindStringSubmatch(version)
+	m := exactVersion().FindStringSubmatch(version)
 	if m == nil {
 		return "is neither a version such as " + DefaultKubernetesVersion + " nor a label such as stable-1"
 	}

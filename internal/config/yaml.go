@@ -8,7 +8,6 @@ import (
 	stderrors "errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -33,7 +32,7 @@ type document struct {
 	line int
 }
 
-var yamlErrorLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+var yamlErrorLine = pattern(`^yaml: (?:line (\d+): )?(.*)$`)
 
 // parse splits src into its documents, empty ones left out. What cannot be
 // parsed ends the reading with a fault; the documents before it are returned.
@@ -107,7 +106,7 @@ func (e *expansion) excess(n *yaml.Node, depth int) string {
 // words name no values but those of anchors, which are left out.
 func syntaxFault(file string, err error) Fault {
 	fault := Fault{File: file, Message: "is not valid YAML"}
-	m := yamlErrorLine.FindStringSubmatch(err.Error())
+	m := yamlErrorLine().FindStringSubmatch(err.Error())
 	if m == nil {
 		return fault
 	}
