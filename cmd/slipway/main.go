@@ -77,6 +77,7 @@ func newRoot(program string, s streams) *cobra.Command {
 	g.bind(root.PersistentFlags())
 	root.AddCommand(
 		newInit(g),
+		newJoin(g),
 		newConfig(g),
 		newCompletion(g),
 		newToken(g),
