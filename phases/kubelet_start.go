@@ -66,8 +66,10 @@ func ensureKubelet(ctx context.Context, env *Env, wanted []file) error {
 		return err
 	}
 	// A kubelet that finds no folder of static Pods looks again after 20 s.
-	if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
-		return err
+	if env.Config.ControlPlane {
+		if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
+			return err
+		}
 	}
 	for _, f := range pending {
 		env.UI.Printf("Writing %s", f.path)

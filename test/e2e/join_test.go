@@ -121,23 +121,30 @@ func (m machine) listing() string {
 		"/var/lib/kubelet/kubeadm-flags.env", "-printf", `%p %m\n`)
 }
 
+// everything lists the folders that a join writes to, which a fresh host may
+// lack.
+func (m machine) everything() string {
+	out, _ := m.try("find", "/etc/kubernetes", "/var/lib/kubelet")
+	return out
+}
+
 func (m machine) refusesWrongPin(args []string) {
 	m.Helper()
-	before := m.must("find", "/etc/kubernetes", "/var/lib/kubelet")
+	before := m.everything()
 	wrong := slices.Clone(args)
 	wrong[slices.Index(wrong, "--discovery-token-ca-cert-hash")+1] = "sha256:" + strings.Repeat("0", 64)
 	out, err := m.try(append([]string{"slipway", "join"}, wrong...)...)
 	if err == nil || !strings.Contains(out, "no certificate of cluster-info has a hash that was given") {
 		m.Errorf("a wrong pin: %v\n%s", err, out)
 	}
-	if after := m.must("find", "/etc/kubernetes", "/var/lib/kubelet"); after != before {
+	if after := m.everything(); after != before {
 		m.Errorf("a refused join wrote:\n%s", after)
 	}
 }
 
 func (m machine) planWritesNothing(args []string) {
 	m.Helper()
-	before := m.must("find", "/etc/kubernetes", "/var/lib/kubelet")
+	before := m.everything()
 	plan := m.must(append([]string{"slipway", "join", "--dry-run"}, args...)...)
 	for _, step := range []string{
 		"write /etc/kubernetes/pki/ca.crt 0644", "write /etc/kubernetes/bootstrap-kubelet.conf 0600 (secret, not shown)",
@@ -150,7 +157,7 @@ func (m machine) planWritesNothing(args []string) {
 	if strings.Contains(plan, args[slices.Index(args, "--token")+1]) {
 		m.Error("the plan shows the token")
 	}
-	if after := m.must("find", "/etc/kubernetes", "/var/lib/kubelet"); after != before {
+	if after := m.everything(); after != before {
 		m.Errorf("a dry run wrote:\n%s", after)
 	}
 }
