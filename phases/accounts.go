@@ -210,6 +210,8 @@ func applyOwnership(env *Env, o manifests.Ownership, uid, gid int) error {
 	return env.Host.Chown(o.Path, uid, gid)
 }
 
+// chownTree gives away a folder with all that is in it. etcd may already work
+// there, as the right user, and remove what was just listed.
 func chownTree(env *Env, path string, uid, gid int) error {
 	entries, err := env.Host.ReadDir(path)
 	if err != nil {
@@ -222,7 +224,7 @@ func chownTree(env *Env, path string, uid, gid int) error {
 		} else {
 			err = env.Host.Chown(child, uid, gid)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

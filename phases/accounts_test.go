@@ -4,7 +4,9 @@
 package phases
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -21,8 +23,10 @@ const (
 
 // Chown notes what it is asked: a test need not be root.
 func (h *stubHost) Chown(path string, uid, gid int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.owned = append(h.owned, fmt.Sprintf("%s %d:%d", path, uid, gid))
-	return nil
+	return h.fail["chown "+path]
 }
 
 func rootlessStage(t *testing.T) *stage {
@@ -105,6 +109,26 @@ func TestRootlessOwnerships(t *testing.T) {
 		if !slices.Contains(listed, want) {
 			t.Errorf("no %s in\n%s", want, strings.Join(listed, "\n"))
 		}
+	}
+}
+
+// etcd removes files of its own while its folder is given to it.
+func TestRootlessFolderThatChanges(t *testing.T) {
+	const gone, kept = "/var/lib/etcd/member/wal/0.tmp", "/var/lib/etcd/member/wal/0.wal"
+	s := rootlessStage(t)
+	s.play(t, localEtcd())
+	s.put(t, gone, "x")
+	s.put(t, kept, "x")
+	s.host.fail = map[string]error{"chown " + gone: fmt.Errorf("lstat: %w", fs.ErrNotExist)}
+	if err := applyOwnerships(s.Env); err != nil {
+		t.Error(err)
+	}
+	if !slices.Contains(s.host.owned, kept+" 998:999") {
+		t.Errorf("gave away %v", s.host.owned)
+	}
+	s.host.fail = map[string]error{"chown " + kept: fs.ErrPermission}
+	if err := applyOwnerships(s.Env); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("error %v", err)
 	}
 }
 

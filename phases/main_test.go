@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,6 +104,7 @@ type stubHost struct {
 	unit  func() (host.UnitState, error)
 	probe func(ctx context.Context, p host.Probe) error
 	uid   int
+	mu    sync.Mutex // phases run side by side
 	now   time.Time
 	fail  map[string]error // by job
 	owned []string         // what Chown was asked
@@ -113,6 +115,8 @@ func (h *stubHost) Unit(context.Context, string) (host.UnitState, error) {
 	if h.unit != nil {
 		return h.unit()
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	state := host.UnitState{LoadState: "loaded", ActiveState: "inactive"}
 	for _, job := range h.jobs {
 		switch verb, _, _ := strings.Cut(job, " "); verb {
@@ -130,6 +134,8 @@ func (h *stubHost) StopUnit(_ context.Context, name string) error    { return h.
 func (h *stubHost) RestartUnit(_ context.Context, name string) error { return h.job("restart " + name) }
 
 func (h *stubHost) job(text string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.jobs = append(h.jobs, text)
 	return h.fail[text]
 }
@@ -137,7 +143,7 @@ func (h *stubHost) job(text string) error {
 func (h *stubHost) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	changed, err := h.folderHost.WriteFile(path, data, mode)
 	if changed {
-		h.jobs = append(h.jobs, "write "+filepath.Base(path))
+		return true, h.job("write " + filepath.Base(path))
 	}
 	return changed, err
 }
