@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestLoadTokens(t *testing.T) {
+	secrets := cmp.Comparer(func(a, b Secret) bool { return a == b })
+	group := DefaultTokenGroups()
+	for _, c := range []struct {
+		name  string
+		file  string
+		flags TokenFlags
+		want  []Token
+	}{
+		{"made up", "", TokenFlags{TTL: time.Hour, Usages: DefaultTokenUsages(), Groups: group},
+			[]Token{{ID: "abcdef", TTL: time.Hour, Usages: DefaultTokenUsages(), Groups: group}}},
+		{"for ever", "", TokenFlags{Token: "abcdef.0123456789abcdef", Usages: DefaultTokenUsages(), Groups: group, Description: "x"},
+			[]Token{{ID: "abcdef", Usages: DefaultTokenUsages(), Groups: group, Description: "x"}}},
+		{"signing only", "", TokenFlags{Usages: []string{"signing"}, Groups: group},
+			[]Token{{ID: "abcdef", Usages: []string{"signing"}}}},
+		{"file", initHead + "bootstrapTokens:\n- {token: abcdef.0123456789abcdef, ttl: 2h, usages: [signing]}\n", TokenFlags{},
+			[]Token{{ID: "abcdef", TTL: 2 * time.Hour, Usages: []string{"signing"}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for i := range c.want {
+				c.want[i].Secret = NewSecret("0123456789abcdef")
+			}
+			got, warnings, err := LoadTokens(asSource(c.file), c.flags, testOptions())
+			if err != nil || len(warnings) > 0 {
+				t.Fatal(warnings, err)
+			}
+			if diff := cmp.Diff(c.want, got, secrets); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+const initHead = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n"
+
+func asSource(text string) *Source {
+	if text == "" {
+		return nil
+	}
+	return &Source{Name: "f.yaml", Data: []byte(text)}
+}
+
+func TestLoadTokensFaults(t *testing.T) {
+	for _, c := range []struct {
+		file  string
+		flags TokenFlags
+		want  string
+	}{
+		{"", TokenFlags{Token: "SECRET"}, "is no bootstrap token: six, a dot, and sixteen"},
+		{"", TokenFlags{TTL: -1}, "--ttl: -1ns is negative"},
+		{"", TokenFlags{Usages: []string{"sign"}}, "--usages: unknown usage"},
+		{"", TokenFlags{Usages: DefaultTokenUsages(), Groups: []string{"system:masters"}}, "--groups: \"system:masters\" must begin with system:bootstrappers:"},
+		{"", TokenFlags{Given: []string{"groups"}, Usages: []string{"signing"}, Groups: DefaultTokenGroups()}, "--groups: groups need the usage authentication"},
+		{"", TokenFlags{Description: "a\nb"}, "--description: holds a control character"},
+		{initHead, TokenFlags{}, "f.yaml: holds no InitConfiguration with bootstrapTokens"},
+		{initHead + "bootstrapTokens: [{token: SECRET}]", TokenFlags{}, "f.yaml:3: bootstrapTokens[0].token: is no bootstrap token"},
+		{initHead + "bootstrapTokens: [{}]", TokenFlags{Given: []string{"ttl"}}, "--ttl: cannot be given together with --config"},
+		{initHead + "bootstrapTokens: [{}]", TokenFlags{Token: "SECRET"}, "a token cannot be given together with --config"},
+	} {
+		_, _, err := LoadTokens(asSource(c.file), c.flags, testOptions())
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%+v: %v, want %s", c.flags, err, c.want)
+		}
+	}
+}
+
+func TestTokenID(t *testing.T) {
+	for _, text := range []string{"abcdef", "abcdef.0123456789abcdef"} {
+		if id, err := TokenID(text); id != "abcdef" || err != nil {
+			t.Error(text, id, err)
+		}
+	}
+	for _, text := range []string{"", "ABCDEF", "abcdef.", "abcdef.SECRET", "abcdef0", "../../x"} {
+		if _, err := TokenID(text); err == nil || text != "" && strings.Contains(err.Error(), text) {
+			t.Error(text, err)
+		}
+	}
+}

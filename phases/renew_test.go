@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+)
+
+const pkiDir = "/etc/kubernetes/pki/"
+
+// controlPlaneStage has the certificates and kubeconfigs of a control plane.
+func controlPlaneStage(t *testing.T) *stage {
+	t.Helper()
+	s := newStage(t, initDocument+clusterDocument)
+	s.play(t, certificates(), kubeconfigs())
+	return s
+}
+
+func (s *stage) cert(t *testing.T, path string) *x509.Certificate {
+	t.Helper()
+	cert, err := certs.FirstCert([]byte(s.get(t, path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+func TestRenewAll(t *testing.T) {
+	s := controlPlaneStage(t)
+	before := map[string]string{}
+	for _, r := range renewable(s.Env) {
+		before[r.path(s.Env)] = s.get(t, r.path(s.Env))
+	}
+	ca, kubelet := s.get(t, pkiDir+"ca.crt"), s.get(t, "/etc/kubernetes/kubelet.conf")
+	if len(before) != len(Renewables()) {
+		t.Errorf("%d files for %d names", len(before), len(Renewables()))
+	}
+	later := time.Now().Add(100 * 24 * time.Hour)
+	s.host.now = later
+	s.play(t, Renew(RenewOptions{})...)
+	for path, old := range before {
+		if s.get(t, path) == old {
+			t.Errorf("%s is as it was", path)
+		}
+	}
+	if s.get(t, pkiDir+"ca.crt") != ca || s.get(t, "/etc/kubernetes/kubelet.conf") != kubelet {
+		t.Error("the CA or kubelet.conf has changed")
+	}
+	if got := s.cert(t, pkiDir+"apiserver.crt").NotAfter; got.Before(later.Add(364 * 24 * time.Hour)) {
+		t.Errorf("apiserver.crt ends at %s", got)
+	}
+	s.play(t, certificates(), kubeconfigs()) // each renewed file is one that init keeps
+	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver, kube-controller-manager, kube-scheduler now") {
+		t.Errorf("no advice to restart:\n%s", text)
+	}
+}
+
+func TestRenewKeepsServerOfKubeconfig(t *testing.T) {
+	s := controlPlaneStage(t)
+	path := "/etc/kubernetes/admin.conf"
+	s.put(t, path, strings.Replace(s.get(t, path), "192.0.2.11:6443", "lb.example:443", 1))
+	s.play(t, Renew(RenewOptions{Name: "admin.conf"})...)
+	if url, _, err := kubeconfig.Server([]byte(s.get(t, path))); err != nil || url != "https://lb.example:443" {
+		t.Errorf("the server is %s, %v", url, err)
+	}
+}
+
+// TestRenewAsItWas renews without knowing the configuration.
+func TestRenewAsItWas(t *testing.T) {
+	s := controlPlaneStage(t)
+	old := s.cert(t, pkiDir+"apiserver.crt")
+	stranger := *s.Config
+	stranger.Name, stranger.Cluster.EncryptionAlgorithm = "elsewhere", "RSA-2048"
+	s.Config = &stranger
+	s.play(t, Renew(RenewOptions{Name: "apiserver", AsItWas: true})...)
+	got := s.cert(t, pkiDir+"apiserver.crt")
+	if strings.Join(got.DNSNames, " ") != strings.Join(old.DNSNames, " ") || got.PublicKeyAlgorithm != x509.ECDSA {
+		t.Errorf("names %v, key %s", got.DNSNames, got.PublicKeyAlgorithm)
+	}
+}
+
+func TestRenewRefusals(t *testing.T) {
+	for _, c := range []struct{ name, remove, want string }{
+		{"apiserver", pkiDir + "ca.key", `apiserver: the key of its CA "ca" is not on this host`},
+		{"apiserver", pkiDir + "apiserver.crt", pkiDir + "apiserver.crt does not exist, so there is nothing to renew; `slipway init phase certs apiserver` makes it"},
+		{"super-admin.conf", "/etc/kubernetes/super-admin.conf", "`slipway init phase kubeconfig super-admin` makes it"},
+		{"etcd-peer", pkiDir + "etcd/ca.crt", pkiDir + "etcd/ca.crt is needed and does not exist"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := controlPlaneStage(t)
+			if err := os.Remove(filepath.Join(s.root, c.remove)); err != nil {
+				t.Fatal(err)
+			}
+			err := Run(t.Context(), s.Env, Renew(RenewOptions{Name: c.name}), Options{})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+// TestRenewAllWithoutCAKey renews what it can, and warns of the rest.
+func TestRenewAllWithoutCAKey(t *testing.T) {
+	s := controlPlaneStage(t)
+	old := s.get(t, pkiDir+"etcd/peer.crt")
+	if err := os.Remove(filepath.Join(s.root, pkiDir, "ca.key")); err != nil {
+		t.Fatal(err)
+	}
+	s.play(t, Renew(RenewOptions{})...)
+	if s.get(t, pkiDir+"etcd/peer.crt") == old || !strings.Contains(s.said.String(), "slipway certs generate-csr") {
+		t.Errorf("said:\n%s", s.said.String())
+	}
+	leaves, authorities, err := Expirations(s.Env)
+	if err != nil || len(leaves) != 11 || len(authorities) != 3 || !authorities[0].External || authorities[1].External {
+		t.Errorf("%+v %+v %v", leaves, authorities, err)
+	}
+}
+
+// runtimeHost is a stage's host on which containers run, and start again at
+// once.
+type runtimeHost struct {
+	*stubHost
+	running map[string]time.Time
+	stopped []string
+}
+
+func (h *runtimeHost) Containers(_ context.Context, _, _, name string) ([]host.Container, error) {
+	return []host.Container{{ID: name, Created: h.running[name]}}, nil
+}
+
+func (h *runtimeHost) StopContainer(_ context.Context, _, id string, _ time.Duration) error {
+	h.stopped = append(h.stopped, id)
+	h.running[id] = time.Now().Add(time.Second)
+	return nil
+}
+
+func TestRestartJustWhatChanged(t *testing.T) {
+	s := controlPlaneStage(t)
+	s.play(t, localEtcd(), controlPlane())
+	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	h := &runtimeHost{stubHost: s.host, running: map[string]time.Time{}}
+	for _, c := range components(s.Config) {
+		h.running[c] = time.Now()
+	}
+	s.Env.Host = h
+	time.Sleep(20 * time.Millisecond) // more than the clock tick of file times
+	s.play(t, Renew(RenewOptions{Name: "scheduler.conf"})...)
+	for range 2 {
+		if err := restartChanged(t.Context(), s.Env); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Join(h.stopped, " "); got != "kube-scheduler" {
+		t.Errorf("stopped %q", got)
+	}
+}
+
+func TestMendKubelet(t *testing.T) {
+	s := controlPlaneStage(t)
+	before := s.get(t, "/etc/kubernetes/kubelet.conf")
+	if err := mendKubelet(t.Context(), s.Env); err != nil || s.get(t, "/etc/kubernetes/kubelet.conf") != before {
+		t.Fatalf("a kubelet.conf that is valid has changed: %v", err)
+	}
+	s.host.now = time.Now().Add(2 * 365 * 24 * time.Hour)
+	s.put(t, kubeletPEM, "old")
+	if err := mendKubelet(t.Context(), s.Env); err != nil {
+		t.Fatal(err)
+	}
+	data, _, err := kubeconfig.ClientCertificate([]byte(s.get(t, "/etc/kubernetes/kubelet.conf")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := certs.FirstCert(data)
+	if err != nil || cert.Subject.CommonName != "system:node:cp-1" || cert.NotAfter.Before(s.host.now) {
+		t.Errorf("%v %v", cert.Subject, err)
+	}
+	if _, err := os.Stat(filepath.Join(s.root, kubeletPEM)); err == nil {
+		t.Error("the expired certificate is still there")
+	}
+	if got := s.host.jobs[len(s.host.jobs)-1]; got != "restart kubelet.service" {
+		t.Errorf("last job: %s", got)
+	}
+}
+
+func TestThisNode(t *testing.T) {
+	s := controlPlaneStage(t)
+	s.play(t, controlPlane())
+	s.put(t, "/var/lib/kubelet/config.yaml", "containerRuntimeEndpoint: unix:///run/crio/crio.sock\n")
+	got := ThisNode(s.host)
+	if got.NodeRegistration.Name != "cp-1" || got.ControlPlane.LocalAPIEndpoint.AdvertiseAddress != "192.0.2.11" ||
+		got.ControlPlane.LocalAPIEndpoint.BindPort != 6443 || got.NodeRegistration.CRISocket != "unix:///run/crio/crio.sock" {
+		t.Errorf("%+v", got)
+	}
+	empty, _ := newFolderHost(t)
+	if got := ThisNode(empty); got.NodeRegistration.Name != "" || got.ControlPlane.LocalAPIEndpoint.BindPort != 0 {
+		t.Errorf("of an empty host: %+v", got)
+	}
+}
