@@ -153,7 +153,7 @@ func TestRestartJustWhatChanged(t *testing.T) {
 	for _, c := range components(s.Config) {
 		h.running[c] = time.Now()
 	}
-	s.Env.Host = h
+	s.Host = h
 	time.Sleep(20 * time.Millisecond) // more than the clock tick of file times
 	s.play(t, Renew(RenewOptions{Name: "scheduler.conf"})...)
 	for range 2 {
