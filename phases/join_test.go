@@ -94,11 +94,11 @@ func (s *joinStage) kubeconfig(ca certs.Pair, user string) string {
 }
 
 // discover loads what the node shall be.
-func (s *joinStage) discover(t *testing.T, name string) error {
+func (s *joinStage) discover(t *testing.T) error {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: "worker-1"}}
 	self, _, err := config.LoadJoin(nil, config.JoinFlags{Given: []string{"discovery-file", "tls-bootstrap-token", "node-name", "cri-socket"},
-		DiscoveryFile: "/discovery.conf", TLSBootstrapToken: someToken, NodeName: name, CRISocket: "unix:///run/containerd/containerd.sock"}, opts)
+		DiscoveryFile: "/discovery.conf", TLSBootstrapToken: someToken, NodeName: "worker-1", CRISocket: "unix:///run/containerd/containerd.sock"}, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func (s *joinStage) bootstrapped(t *testing.T, ca certs.Pair, name string, until
 func TestJoin(t *testing.T) {
 	s := newJoinStage(t)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
-	if err := s.discover(t, "worker-1"); err != nil {
+	if err := s.discover(t); err != nil {
 		t.Fatal(err)
 	}
 	s.play(t, kubeletStartJoin())
@@ -152,7 +152,7 @@ func TestJoin(t *testing.T) {
 	}
 
 	s.host.jobs = []string{"start kubelet.service"}
-	if err := s.discover(t, "worker-1"); err != nil {
+	if err := s.discover(t); err != nil {
 		t.Fatal(err)
 	}
 	s.play(t, kubeletStartJoin(), kubeletWaitBootstrap())
@@ -197,7 +197,7 @@ func TestDiscoveryRefuses(t *testing.T) {
 			if tt.before != nil {
 				tt.before(t, s)
 			}
-			err := s.discover(t, "worker-1")
+			err := s.discover(t)
 			if got := message(err); tt.want == "" && err != nil || !strings.HasPrefix(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -239,7 +239,7 @@ func TestLeftovers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newJoinStage(t)
-			if err := s.discover(t, "worker-1"); err != nil {
+			if err := s.discover(t); err != nil {
 				t.Fatal(err)
 			}
 			tt.make(t, s, signed(t, certs.Pair{}, "kubernetes", later))
@@ -260,7 +260,7 @@ func TestLeftovers(t *testing.T) {
 // TestWaitBootstrapGivesUp: a kubelet that cannot run is not waited for.
 func TestWaitBootstrapGivesUp(t *testing.T) {
 	s := newJoinStage(t)
-	if err := s.discover(t, "worker-1"); err != nil {
+	if err := s.discover(t); err != nil {
 		t.Fatal(err)
 	}
 	s.host.unit = func() (host.UnitState, error) {

@@ -29,7 +29,7 @@ func newJoinPhase(g *globals) *cobra.Command {
 func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
 	o := &joinOptions{}
 	cmd := &cobra.Command{Use: use, Short: p.Summary, Args: cobra.NoArgs}
-	load := func(args []string) (*parts, error) { return loadJoined(cmd, g, o) }
+	load := func([]string) (*parts, error) { return loadJoined(cmd, g, o) }
 	if slices.Contains(p.Flags, "discovery-file") {
 		cmd.Use += " [HOST:PORT]"
 		cmd.Args = cobra.MaximumNArgs(1)

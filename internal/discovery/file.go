@@ -5,6 +5,7 @@ package discovery
 
 import (
 	"context"
+	"crypto/x509"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,8 @@ type File struct {
 	// Progress is told in a line what is waited for.
 	Progress func(format string, args ...any)
 
-	pace pace
+	pace  pace
+	roots []*x509.Certificate // nil for the host's
 }
 
 // ByFile reads a kubeconfig: from this host, or from an https URL whose server
@@ -71,7 +73,7 @@ func (f *File) read(ctx context.Context) (data []byte, remote bool, err error) {
 		data, err = f.ReadFile(f.Location)
 		return data, false, errors.Wrap(err, "discovery file")
 	}
-	client := newClient(nil, false)
+	client := newClient(f.roots, false)
 	defer client.CloseIdleConnections()
 	err = f.pace.retry(ctx, "discovery by "+u.Redacted(), f.Progress, func(ctx context.Context) error {
 		a, err := fetch(ctx, client, f.Location)

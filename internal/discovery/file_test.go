@@ -4,10 +4,14 @@
 package discovery
 
 import (
+	"context"
+	"crypto/x509"
 	"encoding/base64"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 const someCert = `-----BEGIN CERTIFICATE-----
@@ -63,15 +67,50 @@ func TestByFile(t *testing.T) {
 	}
 }
 
-// TestByURL: the host's own CAs must vouch for the server.
+// TestByURL: the host's CAs must vouch for the server, and what it says may
+// not name files and programs of this host.
 func TestByURL(t *testing.T) {
-	f := newFake(t)
-	_, _, err := ByFile(t.Context(), File{Location: "https://" + f.start(t) + "/x", Progress: quiet, pace: quick})
-	if err == nil || !strings.Contains(err.Error(), "not signed by a certificate that is trusted") {
-		t.Error(err)
+	ca := base64.StdEncoding.EncodeToString([]byte(authority{}.sign(t, asCA).pem()))
+	document := func(user string) string {
+		return "clusters: [{name: a, cluster: {server: 'https://192.0.2.1:6443', certificate-authority-data: " + ca + "}}]\n" +
+			"contexts: [{name: c, context: {cluster: a, user: u}}]\ncurrent-context: c\nusers: [{name: u, user: {" + user + "}}]\n"
 	}
-	_, _, err = ByFile(t.Context(), File{Location: "/nope", ReadFile: os.ReadFile, Progress: quiet})
-	if err == nil || !strings.Contains(err.Error(), "discovery file: ") {
-		t.Error(err)
+	tests := []struct {
+		name   string
+		answer func(http.ResponseWriter, *http.Request)
+		alien  bool // the server's CA is none of the host's
+		says   string
+	}{
+		{name: "right", answer: respond(200, document("token: abc"))},
+		{name: "unknown CA", answer: respond(200, document("token: abc")), alien: true, says: "not signed by a certificate that is trusted"},
+		{name: "a program", answer: respond(200, document("exec: {command: sh, apiVersion: v1}")), says: "names files or programs"},
+		{name: "a file", answer: respond(200, document("tokenFile: /etc/shadow")), says: "names files or programs"},
+		{name: "CA in a file", answer: respond(200, "clusters: [{name: a, cluster: {server: 'https://a', certificate-authority: /etc/x}}]"), says: "no certificate in PEM form"},
+		{name: "403", answer: respond(403, ""), says: "the server answers 403 Forbidden"},
+		{name: "404", answer: respond(404, ""), says: "the server answers 404 Not Found"},
+		{name: "500", answer: respond(500, ""), says: "500 Internal Server Error"},
+		{name: "garbage", answer: respond(200, "<html>"), says: "not a kubeconfig"},
+		{name: "redirect to a server without TLS", answer: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
+		}, says: "the server answers 302 Found"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake(t)
+			f.answer = tt.answer
+			how := File{Location: "https://" + f.start(t) + "/x", Progress: quiet, pace: quick, roots: []*x509.Certificate{f.ca.cert}}
+			if tt.alien {
+				how.roots = []*x509.Certificate{authority{}.sign(t, asCA).cert}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			found, creds, err := ByFile(ctx, how)
+			switch {
+			case tt.says == "" && (err != nil || len(found.CA) != 1 || !strings.Contains(string(creds), "token: abc")):
+				t.Errorf("found %+v, %v", found, err)
+			case tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says) || found.CA != nil):
+				t.Errorf("got %v, want %q", err, tt.says)
+			}
+		})
 	}
 }
