@@ -186,6 +186,46 @@ func TestNeedsExist(t *testing.T) {
 	walk(Init(), "")
 }
 
+// spyUI counts how often each phase is opened and ended.
+type spyUI struct {
+	ui.UI
+	mu     *sync.Mutex
+	opened map[string]int
+}
+
+func (s spyUI) Start(phase string) (ui.UI, func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened[phase]++
+	return s, func(error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.opened[phase] += 100
+	}
+}
+
+// TestEachPhaseIsEndedOnce also where several children fail at once.
+func TestEachPhaseIsEndedOnce(t *testing.T) {
+	together := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Add(2)
+	fails := func(context.Context, *Env) error {
+		waiting.Done()
+		<-together
+		return errors.New("no")
+	}
+	go func() { waiting.Wait(); close(together) }()
+	spy := spyUI{quietUI(), &sync.Mutex{}, map[string]int{}}
+	workflow := []Phase{{Name: "certs", SideBySide: true, Children: []Phase{{Name: "a", Run: fails}, {Name: "b", Run: fails}}}}
+	if err := Run(t.Context(), &Env{Config: &config.Node{}, UI: spy}, workflow, Options{}); err == nil {
+		t.Error("no error")
+	}
+	want := map[string]int{"certs": 101, "certs/a": 101, "certs/b": 101}
+	if diff := cmp.Diff(want, spy.opened); diff != "" {
+		t.Errorf("starts and 100 times ends (-want +got):\n%s", diff)
+	}
+}
+
 func TestSkippedPhasesSayWhy(t *testing.T) {
 	var out bytes.Buffer
 	workflow := []Phase{{Name: "etcd", Skip: func(*config.Node) string { return "etcd is external" }}}

@@ -234,9 +234,10 @@ func (s *schedule) execute(ctx context.Context, st *step) error {
 func (s *schedule) end(o outcome) {
 	s.steps[o.step].state = done
 	for _, g := range s.parents(s.steps[o.step].path) {
-		if g.left--; g.left == 0 || o.err != nil {
+		g.left--
+		if g.end != nil && (g.left == 0 || o.err != nil) {
 			g.end(o.err)
-			g.left = -1 // an error ends a group once
+			g.end = nil // an error ends a group once, whatever still ends in it
 		}
 	}
 }
