@@ -37,7 +37,8 @@ func (e *LockedError) Error() string {
 // Lock takes the node's lock, so that one run at a time changes this node, or
 // returns a *LockedError at once. The kernel releases it when the process
 // ends, however it ends. The file is /run/slipway.lock, or where /run does not
-// exist or may not be written, one in the folder for temporary files.
+// exist or may not be written, one in the folder for temporary files; where
+// there is neither, /run is made.
 func (r *Real) Lock() (release func(), err error) {
 	f, err := r.openLock()
 	if err != nil {
@@ -77,6 +78,10 @@ func (r *Real) openLock() (*os.File, error) {
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, unix.EROFS) {
 			break
 		}
+	}
+	// A root folder that an image is made in (--rootfs) may have neither yet.
+	if errors.Is(first, fs.ErrNotExist) && os.Mkdir(r.path("/run"), parentMode) == nil {
+		return r.openLock()
 	}
 	return nil, errors.Wrap(first, "take the node's lock")
 }

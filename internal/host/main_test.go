@@ -267,3 +267,16 @@ func TestLockRefusesSymlink(t *testing.T) {
 		t.Errorf("wrote through a symlink: %q", got)
 	}
 }
+
+func TestLockInAnEmptyRoot(t *testing.T) {
+	root := t.TempDir()
+	release, err := NewAt(root).Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	var locked *LockedError
+	if _, err := NewAt(root).Lock(); !errors.As(err, &locked) || locked.Path != filepath.Join(root, "run/slipway.lock") {
+		t.Errorf("error %v", err)
+	}
+}
