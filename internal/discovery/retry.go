@@ -26,7 +26,7 @@ type pace struct {
 func (p pace) orUsual() pace {
 	return pace{
 		first:   cmp.Or(p.first, 100*time.Millisecond),
-		slowest: cmp.Or(p.slowest, time.Second),
+		slowest: cmp.Or(p.slowest, time.Second/2),
 		settle:  cmp.Or(p.settle, 2*time.Second),
 		sign:    cmp.Or(p.sign, 30*time.Second),
 	}

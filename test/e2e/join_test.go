@@ -46,6 +46,20 @@ func TestJoinWorkers(t *testing.T) {
 	w1.nameOfAnotherIsRefused(args)
 }
 
+// TestJoinPeer joins a worker to a cluster that kubeadm has made.
+func TestJoinPeer(t *testing.T) {
+	m := boot(t)
+	m.write("/root/peer.yaml", document("", podSubnet))
+	m.must("kubeadm", "init", "--config", "/root/peer.yaml")
+	args := strings.Fields(m.must("kubeadm", "token", "create", "--print-join-command"))[2:]
+	args = append(args, "--ignore-preflight-errors="+nodes.IgnorePreflightErrors)
+	w := m.another("worker-1")
+	m.join(w, append([]string{"slipway", "join"}, args...)...)
+	m.ready(w.node.Name())
+	w.rotatableKubelet()
+	w.secondJoinChangesNothing(args)
+}
+
 // another boots one more node of m's lab.
 func (m machine) another(name string) machine {
 	m.Helper()
