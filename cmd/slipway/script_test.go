@@ -5,6 +5,7 @@ package main
 
 import (
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/pkg/errors"
@@ -20,9 +21,17 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the real program as scripts say: testdata/script/*.txtar.
 func TestScripts(t *testing.T) {
+	var node sync.Mutex
 	testscript.Run(t, testscript.Params{
 		Dir:           "../../testdata/script",
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			// alone keeps the scripts apart that take the node's lock.
+			"alone": func(ts *testscript.TestScript, _ bool, _ []string) {
+				node.Lock()
+				ts.Defer(node.Unlock)
+			},
+		},
 		Condition: func(cond string) (bool, error) {
 			if cond != "root" {
 				return false, errors.Errorf("there is no condition %q", cond)
