@@ -21,8 +21,8 @@ func Init() []Phase {
 		uploadCerts().needing("wait-control-plane"),
 		markControlPlane().needing("wait-control-plane"),
 		bootstrapToken().needing("wait-control-plane"),
-		kubeletFinalize().needing("mark-control-plane"),
+		kubeletFinalize().needing("wait-control-plane"),
 		addon().needing("wait-control-plane"),
-		showJoinCommand().needing("upload-config", "upload-certs", "bootstrap-token", "kubelet-finalize", "addon"),
+		showJoinCommand().needing("upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon"),
 	}
 }
