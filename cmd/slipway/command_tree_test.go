@@ -34,7 +34,7 @@ func TestCommandTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	root := newRoot("slipway", streams{})
+	root := newRoot("slipway", streams{}, nil)
 	rows := bufio.NewScanner(f)
 	rows.Scan() // the heading
 	checked := 0
@@ -111,5 +111,5 @@ func TestEveryCommandHasWords(t *testing.T) {
 			walk(c)
 		}
 	}
-	walk(newRoot("slipway", streams{}))
+	walk(newRoot("slipway", streams{}, nil))
 }

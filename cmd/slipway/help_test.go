@@ -22,13 +22,13 @@ func TestHelp(t *testing.T) {
 			walk(c)
 		}
 	}
-	walk(newRoot("slipway", streams{}))
+	walk(newRoot("slipway", streams{}, nil))
 	if len(paths) < 50 {
 		t.Errorf("%d commands only", len(paths))
 	}
 	for _, path := range paths {
 		var out, errs bytes.Buffer
-		root := newRoot("slipway", streams{out: &out, err: &errs})
+		root := newRoot("slipway", streams{out: &out, err: &errs}, nil)
 		root.SetArgs(append(path, "--help"))
 		if err := root.ExecuteContext(t.Context()); err != nil || errs.Len() > 0 {
 			t.Errorf("%v --help: error %v, %s", path, err, errs.String())

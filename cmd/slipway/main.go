@@ -26,8 +26,7 @@ func run() int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	program := filepath.Base(os.Args[0])
-	root := newRoot(program, streams{os.Stdin, os.Stdout, os.Stderr})
-	root.SetArgs(os.Args[1:])
+	root := newRoot(program, streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
 		return codeOf(err)
@@ -58,7 +57,8 @@ type streams struct {
 	err io.Writer
 }
 
-func newRoot(program string, s streams) *cobra.Command {
+// newRoot makes the program's command for a command line.
+func newRoot(program string, s streams, args []string) *cobra.Command {
 	g := &globals{program: program, streams: s}
 	root := &cobra.Command{
 		Use:               program,
@@ -75,15 +75,38 @@ func newRoot(program string, s streams) *cobra.Command {
 		return errors.Errorf("%v; see %s --help", err, cmd.CommandPath())
 	})
 	g.bind(root.PersistentFlags())
-	root.AddCommand(
-		newInit(g),
-		newJoin(g),
-		newConfig(g),
-		newCompletion(g),
-		newToken(g),
-		newCerts(g),
-		newKubeconfig(g),
-		newVersion(g),
-	)
+	root.SetArgs(args)
+	for _, make := range wanted(args) {
+		root.AddCommand(make(g))
+	}
 	return root
+}
+
+type maker func(*globals) *cobra.Command
+
+// wanted is the command that the first word names, alone: to make them all
+// costs each start of the program a millisecond and a megabyte. Any other word
+// gets all: help, completion, a flag, a mistake.
+func wanted(args []string) []maker {
+	commands := []struct {
+		name string
+		make maker
+	}{
+		{"init", newInit},
+		{"join", newJoin},
+		{"config", newConfig},
+		{"completion", newCompletion},
+		{"token", newToken},
+		{"certs", newCerts},
+		{"kubeconfig", newKubeconfig},
+		{"version", newVersion},
+	}
+	var all []maker
+	for _, c := range commands {
+		if len(args) > 0 && args[0] == c.name && c.name != "completion" {
+			return []maker{c.make}
+		}
+		all = append(all, c.make)
+	}
+	return all
 }
