@@ -10,13 +10,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 )
@@ -43,17 +41,15 @@ func mustKey(algorithm config.EncryptionAlgorithm) crypto.Signer {
 // goldenNode is the node of a reference case.
 func goldenNode(t *testing.T, name string) *config.Node {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(goldenDir, name, "input.yaml"))
+	path := filepath.Join(goldenDir, name, "input.yaml")
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs := strings.Split(string(data), "\n---\n")
-	var initial config.InitConfiguration
-	if err := yaml.UnmarshalStrict([]byte(docs[0]), &initial); err != nil {
-		t.Fatal(err)
-	}
-	n := newNode(initial.NodeRegistration.Name, initial.LocalAPIEndpoint.AdvertiseAddress)
-	if err := yaml.UnmarshalStrict([]byte(docs[1]), &n.Cluster); err != nil {
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: path, Data: data}, config.InitFlags{}, config.Options{
+		Facts: config.HostFacts{Hostname: "vm"},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return n

@@ -8,6 +8,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -35,9 +38,13 @@ func uploadCerts() Phase {
 // runUploadCerts writes Secret kube-system/kubeadm-certs anew, which begins
 // its two hours anew as well: that is what the flag asks for.
 func runUploadCerts(ctx context.Context, env *Env) error {
-	files := map[string][]byte{}
-	for key, path := range manifests.SharedFiles(env.Config) {
-		data, err := env.Host.ReadFile(path)
+	files, shared := map[string][]byte{}, manifests.SharedFiles(env.Config)
+	for _, key := range slices.Sorted(maps.Keys(shared)) {
+		data, err := env.Host.ReadFile(shared[key])
+		if errors.Is(err, fs.ErrNotExist) {
+			return errors.Wrap(err, "what is to be shared with other control planes is not all here; with a CA whose key "+
+				"is kept elsewhere, bring the other nodes their files yourself and leave out --upload-certs")
+		}
 		if err != nil {
 			return errors.Wrap(err, "what is to be shared with other control planes")
 		}

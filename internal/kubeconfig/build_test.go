@@ -32,19 +32,18 @@ var now = time.Date(2026, time.March, 14, 15, 9, 26, 0, time.UTC)
 // goldenNode is the node of a reference case.
 func goldenNode(t *testing.T, name string) *config.Node {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(goldenDir, "node", name, "input.yaml"))
+	path := filepath.Join(goldenDir, "node", name, "input.yaml")
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs := strings.Split(string(data), "\n---\n")
-	var initial config.InitConfiguration
-	if err := yaml.UnmarshalStrict([]byte(docs[0]), &initial); err != nil {
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: path, Data: data}, config.InitFlags{}, config.Options{
+		Facts: config.HostFacts{Hostname: "vm"},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	n := newNode(initial.NodeRegistration.Name, initial.LocalAPIEndpoint.AdvertiseAddress)
-	if err := yaml.UnmarshalStrict([]byte(docs[1]), &n.Cluster); err != nil {
-		t.Fatal(err)
-	}
+	n.Cluster.EncryptionAlgorithm = config.ECDSAP256 // made quickly
 	return n
 }
 
