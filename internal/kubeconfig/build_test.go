@@ -48,11 +48,11 @@ func goldenNode(t *testing.T, name string) *config.Node {
 }
 
 // newNode is a node with the static defaults, but keys that are made quickly.
-func newNode(name, address string) *config.Node {
+func newNode(name string) *config.Node {
 	return &config.Node{
 		ControlPlane:     true,
 		Name:             name,
-		AdvertiseAddress: netip.MustParseAddr(address),
+		AdvertiseAddress: netip.MustParseAddr("192.168.99.11"),
 		BindPort:         6443,
 		Cluster: config.ClusterConfiguration{
 			ClusterName:                 "kubernetes",
@@ -179,7 +179,7 @@ func TestServers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			n := newNode("cp-1", "192.168.99.11")
+			n := newNode("cp-1")
 			tt.setup(n)
 			for _, spec := range Specs(n) {
 				want := tt.local
@@ -196,7 +196,7 @@ func TestServers(t *testing.T) {
 
 // The file's very form is the peer's: the same fields in the same order.
 func TestForm(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := newNode("cp-1")
 	n.Cluster.ClusterName = "blue"
 	spec := find(t, n, "kubelet")
 	lines := strings.Split(string(build(t, spec, n, newCA(t, n))), "\n")
@@ -230,7 +230,7 @@ users:
 }
 
 func TestBundle(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := newNode("cp-1")
 	ca, old := newCA(t, n), newCA(t, n)
 	ca.More = []*x509.Certificate{old.Cert}
 	cluster, _, _ := load(t, build(t, find(t, n, "admin"), n, ca))
@@ -240,7 +240,7 @@ func TestBundle(t *testing.T) {
 }
 
 func TestBuildWithToken(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := newNode("cp-1")
 	data, err := BuildWithToken(Spec{CommonName: "foo", Server: "https://x:6443"}, n, newCA(t, n).Bundle(),
 		config.NewSecret("abcdef.0123456789abcdef"))
 	if err != nil {
@@ -262,7 +262,7 @@ func TestClusterInfo(t *testing.T) {
 	if err := yaml.Unmarshal(golden, &object); err != nil {
 		t.Fatal(err)
 	}
-	ca := newCA(t, newNode("cp-1", "192.168.99.11"))
+	ca := newCA(t, newNode("cp-1"))
 	got, err := ClusterInfo("https://192.168.99.11:6443", ca.Bundle())
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 const pemPath = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
 func TestCheckAcceptsOwn(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := newNode("cp-1")
 	ca, old := newCA(t, n), newCA(t, n)
 	for _, spec := range Specs(n) {
 		data := build(t, spec, n, ca)
@@ -34,7 +34,7 @@ func TestCheckAcceptsOwn(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := newNode("cp-1")
 	ca, otherCA := newCA(t, n), newCA(t, n)
 	admin := find(t, n, "admin")
 	right := newPair(t, admin.Certificate(), n, ca)
@@ -132,7 +132,7 @@ func wantFaults(t *testing.T, err error, kinds []certs.Kind, detail string) {
 }
 
 func TestCheckExpired(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := newNode("cp-1")
 	ca := newCA(t, n)
 	late := now.Add(8761 * time.Hour)
 	for name, advice := range map[string]string{
@@ -148,7 +148,7 @@ func TestCheckExpired(t *testing.T) {
 
 // The kubeconfig files of other nodes must not be taken for this one's.
 func TestCheckOtherNode(t *testing.T) {
-	n, other := newNode("cp-1", "192.168.99.11"), newNode("cp-2", "192.168.99.11")
+	n, other := newNode("cp-1"), newNode("cp-2")
 	ca := newCA(t, n)
 	spec := find(t, n, "kubelet")
 	err := Check(build(t, find(t, other, "kubelet"), other, ca), spec, n, ca.Bundle(), now)
@@ -169,7 +169,7 @@ func TestMalformed(t *testing.T) {
 		{"no such cluster", head + context + "current-context: a\n", `the kubeconfig has no cluster "c"`},
 		{"no such user", head + context + "current-context: a\nclusters: [{name: c}]\n", `the kubeconfig has no user "u"`},
 	}
-	n := newNode("cp-1", "192.168.99.11")
+	n := newNode("cp-1")
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			wantFaults(t, Check([]byte(tt.data), find(t, n, "admin"), n, nil, now), []certs.Kind{Malformed}, tt.want)
@@ -181,7 +181,7 @@ func TestMalformed(t *testing.T) {
 }
 
 func TestRotatableKubelet(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := newNode("cp-1")
 	ca := newCA(t, n)
 	spec := find(t, n, "kubelet")
 	data := build(t, spec, n, ca)
@@ -212,7 +212,7 @@ func TestRotatableKubelet(t *testing.T) {
 
 // Whatever the file holds: no panic, and what comes out can be read again.
 func FuzzRotatableKubelet(f *testing.F) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := newNode("cp-1")
 	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts:\n- name: a\n  context: {cluster: c, user: u}\n" +
 		"clusters: [{name: c}]\nusers:\n- name: u\n  user: {client-key-data: aGk=}\n"))
 	f.Add([]byte("a: &a [*a]"))
