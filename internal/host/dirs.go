@@ -33,6 +33,7 @@ func ensureDir(path string, mode fs.FileMode) error {
 		return err
 	}
 	if narrowed, wider := narrow(info.Mode(), mode); wider {
+		remember(path, info)
 		return setDirMode(path, narrowed)
 	}
 	return nil

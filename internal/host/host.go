@@ -22,6 +22,9 @@ type Host interface {
 	Units
 	Runtime
 	Facts
+	Cleanup
+	Disks
+	Network
 }
 
 // Files reads and changes files. Every path is absolute.
@@ -32,6 +35,8 @@ type Files interface {
 	Lstat(path string) (fs.FileInfo, error)
 	// Stat describes what path leads to.
 	Stat(path string) (fs.FileInfo, error)
+	// ReadTail returns the end of a file, at most that many bytes of it.
+	ReadTail(path string, most int64) ([]byte, error)
 	// ReadDir lists a folder, sorted by name. A missing one is fs.ErrNotExist.
 	ReadDir(path string) ([]fs.DirEntry, error)
 
@@ -68,6 +73,9 @@ type Units interface {
 	// Unit returns what systemd knows of a unit. A unit that does not exist
 	// has LoadState "not-found" and is no error.
 	Unit(ctx context.Context, name string) (UnitState, error)
+	// Journal returns what systemd's journal holds of a unit since a time, the
+	// zero time for all of it: the last entries of it, the oldest first.
+	Journal(ctx context.Context, unit string, since time.Time, last int) ([]JournalEntry, error)
 	ReloadUnits(ctx context.Context) error
 	EnableUnit(ctx context.Context, name string) error
 	StartUnit(ctx context.Context, name string) error
@@ -85,6 +93,9 @@ type UnitState struct {
 	Restarts      uint32 // automatic restarts so far
 	MainPID       uint32
 	ActiveSince   time.Time // zero if never
+	// Current tells that systemd knows the unit's files as they are now, so
+	// that reading all units again would change nothing for this one.
+	Current bool
 }
 
 // Runtime asks the container runtime over CRI, at a socket such as
@@ -98,6 +109,13 @@ type Runtime interface {
 	// Containers lists the running containers of a name in Pods of a
 	// namespace, as the kubelet labels them.
 	Containers(ctx context.Context, socket, namespace, name string) ([]Container, error)
+	// ContainerStates lists the containers of a namespace's Pods, of all
+	// namespaces if it is empty: of each name the newest two, those that have
+	// ended among them; the newest first.
+	ContainerStates(ctx context.Context, socket, namespace string) ([]ContainerState, error)
+	// Sandboxes lists the Pods of a namespace as the runtime knows them, of
+	// all namespaces if it is empty.
+	Sandboxes(ctx context.Context, socket, namespace string) ([]Sandbox, error)
 	// StopContainer asks a container to end, and kills it after grace. The
 	// kubelet starts that of a static Pod again.
 	StopContainer(ctx context.Context, socket, id string, grace time.Duration) error
@@ -161,6 +179,11 @@ type Facts interface {
 	Probe(ctx context.Context, p Probe) error
 	// Fetch is Probe with the answer's body, at most 64 KiB of it.
 	Fetch(ctx context.Context, p Probe) ([]byte, error)
+	// Date does one HTTP GET and returns the server's clock, to the second: the
+	// Date of the answer, whatever its status.
+	Date(ctx context.Context, p Probe) (time.Time, error)
+	// Space tells how full the file system of path is.
+	Space(path string) (Space, error)
 	// Now is the host's clock.
 	Now() time.Time
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
@@ -44,11 +45,21 @@ func (r *Real) Lock() (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	locked := &LockedError{Path: f.Name()}
+	// Whoever takes the lock signs it a moment later.
+	for range 20 {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			break
+		}
+		if locked.PID, locked.Command = holder(f); locked.PID != 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		defer f.Close()
-		pid, command := holder(f)
-		return nil, &LockedError{Path: f.Name(), PID: pid, Command: command}
+		return nil, locked
 	}
 	if err == nil {
 		err = sign(f)
@@ -98,7 +109,7 @@ func sign(f *os.File) error {
 // holder reads who signed a lock file, if that process still has it open: the
 // signature may be that of a run that was killed.
 func holder(f *os.File) (pid int, command string) {
-	text, err := io.ReadAll(io.LimitReader(f, 32))
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
 	if err != nil {
 		return 0, ""
 	}

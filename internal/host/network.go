@@ -40,14 +40,10 @@ func (r *Real) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 	if ipv6 {
 		family = unix.AF_INET6
 	}
-	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, family) })
+	routes, err := defaultRoutes(family)
 	if err != nil {
-		return netip.Addr{}, errors.Wrap(err, "list the routes of this host")
+		return netip.Addr{}, err
 	}
-	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool {
-		return r.Type != unix.RTN_UNICAST || !isDefault(r)
-	})
-	slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
 	for _, route := range routes {
 		for _, index := range outgoing(route) {
 			if addr, err := globalAddress(index, family); err != nil || addr.IsValid() {
@@ -63,6 +59,19 @@ func (r *Real) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 		return netip.Addr{}, nil //nolint:nilerr // a network namespace may have no loopback device
 	}
 	return globalAddress(lo.Attrs().Index, family)
+}
+
+// defaultRoutes lists the default routes of a family, the lowest metric first.
+func defaultRoutes(family int) ([]netlink.Route, error) {
+	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, family) })
+	if err != nil {
+		return nil, errors.Wrap(err, "list the routes of this host")
+	}
+	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool {
+		return r.Type != unix.RTN_UNICAST || !isDefault(r)
+	})
+	slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
+	return routes, nil
 }
 
 // dump reads one of the kernel's lists, again where it changed meanwhile: on a

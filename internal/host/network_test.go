@@ -24,18 +24,19 @@ type topology struct {
 	addresses []string
 	routes    []string
 	v4, v6    string // the default addresses
+	leaves    string // the interface of the default route
 }
 
 // topologies were compared with what the peer chooses.
 func topologies() []topology {
 	return []topology{
 		{name: "none", addresses: []string{"e0 10.0.0.1/24"}},
-		{name: "first of two", addresses: []string{"e0 10.0.0.1/24", "e0 10.0.0.2/24"}, routes: []string{"e0 0.0.0.0/0"}, v4: "10.0.0.1"},
-		{name: "lowest metric", addresses: []string{"e0 10.0.0.1/24", "e1 10.0.1.1/24"}, routes: []string{"e0 0.0.0.0/0 200", "e1 0.0.0.0/0 100"}, v4: "10.0.1.1"},
-		{name: "IPv6", addresses: []string{"e0 10.0.0.1/24", "e0 fd01::5/64"}, routes: []string{"e0 ::/0"}, v6: "fd01::5"},
-		{name: "both", addresses: []string{"e0 10.0.0.1/24", "e1 fd01::5/64"}, routes: []string{"e0 0.0.0.0/0", "e1 ::/0"}, v4: "10.0.0.1", v6: "fd01::5"},
-		{name: "announced", addresses: []string{"e0 169.254.1.1/24", "lo 10.9.9.9/32"}, routes: []string{"e0 0.0.0.0/0"}, v4: "10.9.9.9"},
-		{name: "elsewhere", addresses: []string{"e1 10.0.1.1/24"}, routes: []string{"e0 0.0.0.0/0"}},
+		{name: "first of two", addresses: []string{"e0 10.0.0.1/24", "e0 10.0.0.2/24"}, routes: []string{"e0 0.0.0.0/0"}, v4: "10.0.0.1", leaves: "e0"},
+		{name: "lowest metric", addresses: []string{"e0 10.0.0.1/24", "e1 10.0.1.1/24"}, routes: []string{"e0 0.0.0.0/0 200", "e1 0.0.0.0/0 100"}, v4: "10.0.1.1", leaves: "e1"},
+		{name: "IPv6", addresses: []string{"e0 10.0.0.1/24", "e0 fd01::5/64"}, routes: []string{"e0 ::/0"}, v6: "fd01::5", leaves: "e0"},
+		{name: "both", addresses: []string{"e0 10.0.0.1/24", "e1 fd01::5/64"}, routes: []string{"e0 0.0.0.0/0", "e1 ::/0"}, v4: "10.0.0.1", v6: "fd01::5", leaves: "e0"},
+		{name: "announced", addresses: []string{"e0 169.254.1.1/24", "lo 10.9.9.9/32"}, routes: []string{"e0 0.0.0.0/0"}, v4: "10.9.9.9", leaves: "e0"},
+		{name: "elsewhere", addresses: []string{"e1 10.0.1.1/24"}, routes: []string{"e0 0.0.0.0/0"}, leaves: "e0"},
 		{name: "unreachable", addresses: []string{"e0 10.0.0.1/24"}, routes: []string{"unreachable 0.0.0.0/0"}},
 	}
 }
@@ -55,6 +56,28 @@ func childNetwork(string) error {
 	return errors.Join(errs...)
 }
 
+func (top topology) checkInterfaces() error {
+	all, err := New().Interfaces()
+	if err != nil {
+		return err
+	}
+	for _, i := range all {
+		if i.Default != (i.Name == top.leaves) || i.Name == "lo" || i.MTU < 1280 {
+			return fmt.Errorf("interface %+v, the default route leads to %q", i, top.leaves)
+		}
+		for _, a := range top.addresses {
+			name, addr, _ := strings.Cut(a, " ")
+			if prefix := netip.MustParsePrefix(addr); name == i.Name && !slices.Contains(i.Addresses, prefix.Addr()) {
+				return fmt.Errorf("interface %+v lacks %s", i, addr)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return errors.New("no interface")
+	}
+	return nil
+}
+
 func (top topology) check() error {
 	if err := top.build(); err != nil {
 		return err
@@ -68,6 +91,9 @@ func (top topology) check() error {
 		if got != (netip.Addr{}) && got.String() != want || want != "" && !got.IsValid() {
 			return fmt.Errorf("default address %v, want %q", got, want)
 		}
+	}
+	if err := top.checkInterfaces(); err != nil {
+		return err
 	}
 	routes, err := New().Routes()
 	if err != nil {

@@ -32,8 +32,8 @@ const (
 	Pull    Verb = "pull image"
 )
 
-// Action is one change that a dry run leaves out. One of Path, Unit and Image
-// says to what, except for Reload.
+// Action is one change: what a dry run leaves out, or what a run has done. One
+// of Path, Unit and Image says to what, except for Reload.
 type Action struct {
 	Verb  Verb
 	Path  string
@@ -47,6 +47,12 @@ type Action struct {
 	// by mistake.
 	Data   []byte
 	Secret bool
+	// Name is what is neither of these: a Pod, or what the kernel's network holds.
+	Name string
+	// Entries are what a removed folder held at its top, folders with a slash.
+	Entries []string
+	// Created tells that there was no such file before.
+	Created bool
 }
 
 // String says what would be done, without a file's content.
@@ -57,7 +63,7 @@ func (a Action) String() string {
 	case Chown:
 		return fmt.Sprintf("%s %s %d:%d", a.Verb, a.Path, a.UID, a.GID)
 	default:
-		return strings.TrimSpace(fmt.Sprintf("%s %s", a.Verb, a.Path+a.Unit+a.Image))
+		return strings.TrimSpace(fmt.Sprintf("%s %s", a.Verb, a.Path+a.Unit+a.Image+a.Name))
 	}
 }
 
@@ -78,7 +84,7 @@ func (a Action) String() string {
 func NewOverlay(base Host, record func(Action)) Host {
 	return &overlay{
 		Host: base, record: record,
-		nodes: map[string]*node{}, owners: map[string]owner{}, units: map[string]unitPlan{},
+		nodes: map[string]*node{}, owners: map[string]owner{}, units: map[string]unitPlan{}, unmounted: map[string]bool{},
 	}
 }
 
@@ -90,6 +96,8 @@ type overlay struct {
 	nodes  map[string]*node // by cleaned path
 	owners map[string]owner // by cleaned path
 	units  map[string]unitPlan
+
+	unmounted map[string]bool
 }
 
 // unitPlan is what the actions so far have done to a unit.

@@ -47,11 +47,11 @@ func (o *overlay) ReadFile(path string) ([]byte, error) {
 func (o *overlay) readFile(path string) ([]byte, error) {
 	n := o.nodes[path]
 	switch {
+	case o.gone(path):
+		return nil, missing(path)
 	case n == nil:
 		data, err := o.Host.ReadFile(path)
 		return data, unreadable(err)
-	case n.removed:
-		return nil, missing(path)
 	case n.IsDir():
 		return nil, &fs.PathError{Op: "read", Path: path, Err: unix.EISDIR}
 	}
@@ -66,14 +66,13 @@ func (o *overlay) Lstat(path string) (fs.FileInfo, error) {
 }
 
 func (o *overlay) lstat(path string) (fs.FileInfo, error) {
-	n := o.nodes[path]
-	if n == nil {
-		return o.Host.Lstat(path)
-	}
-	if n.removed {
+	if o.gone(path) {
 		return nil, missing(path)
 	}
-	return n, nil
+	if n := o.nodes[path]; n != nil {
+		return n, nil
+	}
+	return o.Host.Lstat(path)
 }
 
 // Stat implements Files. What a run writes is never a symlink.
@@ -84,7 +83,7 @@ func (o *overlay) Stat(path string) (fs.FileInfo, error) {
 }
 
 func (o *overlay) stat(path string) (fs.FileInfo, error) {
-	if o.nodes[path] == nil {
+	if o.nodes[path] == nil && !o.gone(path) {
 		return o.Host.Stat(path)
 	}
 	return o.lstat(path)
@@ -104,7 +103,7 @@ func (o *overlay) ReadDir(path string) ([]fs.DirEntry, error) {
 
 func (o *overlay) readDir(path string) ([]fs.DirEntry, error) {
 	n := o.nodes[path]
-	if n != nil && n.removed {
+	if o.gone(path) {
 		return nil, missing(path)
 	}
 	entries, err := o.Host.ReadDir(path)
@@ -125,7 +124,7 @@ func (o *overlay) readDir(path string) ([]fs.DirEntry, error) {
 
 // WriteFile implements Files.
 func (o *overlay) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
-	return o.write(path, data, mode, looksSecret(data))
+	return o.write(path, data, mode, LooksSecret(data))
 }
 
 // WriteSecret implements Files.
@@ -133,8 +132,8 @@ func (o *overlay) WriteSecret(path string, data []byte) (bool, error) {
 	return o.write(path, data, 0o600, true)
 }
 
-// looksSecret recognises private keys in PEM and kubeconfigs that hold one.
-func looksSecret(data []byte) bool {
+// LooksSecret recognises private keys in PEM and kubeconfigs that hold one.
+func LooksSecret(data []byte) bool {
 	return bytes.Contains(data, []byte("PRIVATE KEY-----")) || bytes.Contains(data, []byte("client-key-data:"))
 }
 
@@ -149,13 +148,15 @@ func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool)
 	if same || err != nil {
 		return false, explain("write", path, err)
 	}
+	_, err = o.lstat(path)
+	created := errors.Is(err, fs.ErrNotExist)
 	if n := o.nodes[path]; n != nil && n.secret {
 		secret = true
 	}
 	data = bytes.Clone(data)
 	o.nodes[path] = &node{name: filepath.Base(path), mode: mode, data: data, secret: secret}
 	o.owners[path] = owner{} // root: a plan is of what root would do
-	action := Action{Verb: Write, Path: path, Mode: mode, Secret: secret}
+	action := Action{Verb: Write, Path: path, Mode: mode, Secret: secret, Created: created}
 	if !secret {
 		action.Data = data
 	}
@@ -307,6 +308,10 @@ func (o *overlay) ownerOf(path string, info fs.FileInfo) (whose owner, known boo
 	if whose, known = o.owners[path]; known || info == nil {
 		return whose, known
 	}
+	return ownerIn(info)
+}
+
+func ownerIn(info fs.FileInfo) (whose owner, known bool) {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known {
 		return owner{}, false

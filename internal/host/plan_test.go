@@ -60,7 +60,7 @@ func TestOverlayOrder(t *testing.T) {
 	}
 	want := []Action{
 		{Verb: Write, Path: dir + "/etc/kept", Mode: 0o644, Data: []byte("new")},
-		{Verb: Write, Path: dir + "/etc/pki/ca.key", Mode: 0o600, Secret: true},
+		{Verb: Write, Path: dir + "/etc/pki/ca.key", Mode: 0o600, Secret: true, Created: true},
 		{Verb: Mkdir, Path: dir + "/etc/pki/etcd", Mode: 0o700},
 		{Verb: Remove, Path: dir + "/etc/gone"},
 		{Verb: Stop, Unit: "kubelet.service"},

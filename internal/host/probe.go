@@ -48,6 +48,32 @@ func (r *Real) Probe(ctx context.Context, p Probe) error {
 
 // Fetch implements Facts.
 func (r *Real) Fetch(ctx context.Context, p Probe) ([]byte, error) {
+	resp, err := p.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, fetchBody))
+	if resp.StatusCode != http.StatusOK {
+		text := strings.TrimSpace(string(body[:min(len(body), probeBody)]))
+		return nil, &ProbeError{URL: p.URL, Status: resp.StatusCode, Body: text}
+	}
+	return body, errors.Wrapf(err, "GET %s", p.URL)
+}
+
+// Date implements Facts.
+func (r *Real) Date(ctx context.Context, p Probe) (time.Time, error) {
+	resp, err := p.get(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer resp.Body.Close()
+	at, err := http.ParseTime(resp.Header.Get("Date"))
+	return at, errors.Wrapf(err, "GET %s: the answer's date", p.URL)
+}
+
+// get asks once. Its errors name the method and the URL.
+func (p Probe) get(ctx context.Context) (*http.Response, error) {
 	tlsConfig, err := p.tls()
 	if err != nil {
 		return nil, err
@@ -63,17 +89,7 @@ func (r *Real) Fetch(ctx context.Context, p Probe) ([]byte, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "probe")
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err // names the method and the URL
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, fetchBody))
-	if resp.StatusCode != http.StatusOK {
-		text := strings.TrimSpace(string(body[:min(len(body), probeBody)]))
-		return nil, &ProbeError{URL: p.URL, Status: resp.StatusCode, Body: text}
-	}
-	return body, errors.Wrapf(err, "GET %s", p.URL)
+	return client.Do(req)
 }
 
 func (p Probe) tls() (*tls.Config, error) {

@@ -100,9 +100,15 @@ func listenUnix(t *testing.T) (net.Listener, string) {
 
 func (f *fakeCRI) serve(t *testing.T) (socket string) {
 	t.Helper()
+	return serveCRI(t, f, f)
+}
+
+// serveCRI serves a runtime whose connections f counts.
+func serveCRI(t *testing.T, runtime cri.RuntimeServiceServer, f *fakeCRI) (socket string) {
+	t.Helper()
 	l, path := listenUnix(t)
 	s := grpc.NewServer()
-	cri.RegisterRuntimeServiceServer(s, f)
+	cri.RegisterRuntimeServiceServer(s, runtime)
 	cri.RegisterImageServiceServer(s, f)
 	go func() { _ = s.Serve(counting{l, f}) }() // ends with s.Stop
 	t.Cleanup(s.Stop)

@@ -18,6 +18,9 @@ import (
 const (
 	// busTimeout bounds connecting to systemd and asking it a question.
 	busTimeout = 10 * time.Second
+	// jobTimeout bounds a job whose caller sets no deadline. systemd itself gives
+	// a unit 90 seconds to start or to stop, unless the unit says otherwise.
+	jobTimeout = 5 * time.Minute
 	// busCheck is how often a wait for a job looks whether the bus is still there.
 	busCheck = time.Second
 	// jobDone is the one result of a systemd job that means success.
@@ -108,11 +111,14 @@ func (r *Real) Unit(ctx context.Context, name string) (UnitState, error) {
 		Restarts:      p.number("NRestarts"),
 		MainPID:       p.number("MainPID"),
 		ActiveSince:   p.time("ActiveEnterTimestamp"),
+		Current:       p["NeedDaemonReload"] == false,
 	}, nil
 }
 
 // ReloadUnits implements Units: systemd reads all unit files again.
 func (r *Real) ReloadUnits(ctx context.Context) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	conn, err := r.bus.get(ctx)
 	if err != nil {
 		return err
@@ -126,6 +132,8 @@ func (r *Real) ReloadUnits(ctx context.Context) error {
 // EnableUnit implements Units. A unit that is enabled already is left alone.
 func (r *Real) EnableUnit(ctx context.Context, name string) error {
 	name = unitName(name)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	state, err := r.Unit(ctx, name)
 	if err != nil || state.UnitFileState == "enabled" {
 		return err
@@ -164,6 +172,8 @@ type queueFunc func(c *dbus.Conn, ctx context.Context, name, mode string, result
 // runJob queues a job and waits for its end, for as long as ctx allows.
 func (r *Real) runJob(ctx context.Context, job, name string, queue queueFunc) error {
 	name = unitName(name)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	conn, err := r.bus.get(ctx)
 	if err != nil {
 		return err
@@ -190,6 +200,14 @@ func (r *Real) runJob(ctx context.Context, job, name string, queue queueFunc) er
 			return &UnitError{Unit: name, Job: job, Result: ResultUnknown, Err: context.Cause(ctx)}
 		}
 	}
+}
+
+// bounded leaves a context with a deadline as it is.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, jobTimeout)
 }
 
 // unitName completes a name the way systemctl does.
@@ -226,6 +244,9 @@ func (p properties) time(name string) time.Time {
 func busFailure(what string, err error) error {
 	if e := (godbus.Error{}); errors.As(err, &e) && resultOf(e.Name) == ResultDenied {
 		return errors.Wrapf(err, "%s: systemd refused; run as root", what)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.Wrapf(err, "%s: systemd does not answer; see `systemctl status`", what)
 	}
 	return errors.Wrap(err, what)
 }

@@ -133,6 +133,7 @@ func (f *fakeSystemd) GetAll(string) (map[string]godbus.Variant, *godbus.Error) 
 		"LoadState": v("loaded"), "ActiveState": v("activating"), "SubState": v("auto-restart"),
 		"UnitFileState": v(f.state), "Result": v("exit-code"), "NRestarts": v(uint32(4)), "MainPID": v(uint32(7)),
 		"ActiveEnterTimestamp": v(uint64(1_700_000_000_000_000)), "Other": v(true),
+		"NeedDaemonReload": v(false),
 	}, nil
 }
 
@@ -187,7 +188,7 @@ func TestUnits(t *testing.T) {
 	state, err := r.Unit(ctx, "kubelet")
 	wantState := UnitState{
 		LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart", UnitFileState: "enabled",
-		Result: "exit-code", Restarts: 4, MainPID: 7, ActiveSince: time.Unix(1_700_000_000, 0),
+		Result: "exit-code", Restarts: 4, MainPID: 7, ActiveSince: time.Unix(1_700_000_000, 0), Current: true,
 	}
 	if err != nil || !cmp.Equal(wantState, state) {
 		t.Errorf("error %v, state (-want +got):\n%s", err, cmp.Diff(wantState, state))
@@ -291,6 +292,7 @@ func TestBusLost(t *testing.T) {
 	for f.jobs.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
+	time.Sleep(200 * time.Millisecond) // the answer that names the job is on its way
 	f.killBus()
 	var typed *BusError
 	if err := <-errs; !errors.As(err, &typed) || !strings.Contains(err.Error(), "the connection was lost while waiting for systemd to start kubelet.service") {

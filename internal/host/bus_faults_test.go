@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	godbus "github.com/godbus/dbus/v5"
+)
+
+// asks is every question and order to systemd.
+var asks = map[string]func(ctx context.Context, r *Real) error{
+	"unit":    func(ctx context.Context, r *Real) error { _, err := r.Unit(ctx, "kubelet"); return err },
+	"reload":  func(ctx context.Context, r *Real) error { return r.ReloadUnits(ctx) },
+	"enable":  func(ctx context.Context, r *Real) error { return r.EnableUnit(ctx, "kubelet") },
+	"start":   func(ctx context.Context, r *Real) error { return r.StartUnit(ctx, "kubelet") },
+	"stop":    func(ctx context.Context, r *Real) error { return r.StopUnit(ctx, "kubelet") },
+	"restart": func(ctx context.Context, r *Real) error { return r.RestartUnit(ctx, "kubelet") },
+}
+
+// A systemd that takes calls and answers none holds up nobody for longer than
+// the caller's deadline.
+func TestSilentSystemd(t *testing.T) {
+	release := make(chan struct{})
+	f := &silentSystemd{release: release}
+	startBus(t)
+	conn, err := godbus.ConnectSystemBus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { close(release); conn.Close() })
+	if err := conn.ExportSubtree(f, "/org/freedesktop/systemd1", manager); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.RequestName("org.freedesktop.systemd1", godbus.NameFlagDoNotQueue); err != nil {
+		t.Fatal(err)
+	}
+	for name, ask := range asks {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		started := time.Now()
+		err := ask(ctx, newReal(t))
+		cancel()
+		if took := time.Since(started); err == nil || took > 2*time.Second {
+			t.Errorf("%s: error %v after %s", name, err, took)
+		}
+	}
+}
+
+// silentSystemd never answers.
+type silentSystemd struct{ release chan struct{} }
+
+func (f *silentSystemd) wait() *godbus.Error { <-f.release; return nil }
+
+func (f *silentSystemd) Reload() *godbus.Error { return f.wait() }
+
+func (f *silentSystemd) EnableUnitFiles([]string, bool, bool) (bool, []linkChange, *godbus.Error) {
+	return false, nil, f.wait()
+}
+
+func (f *silentSystemd) StartUnit(string, string) (godbus.ObjectPath, *godbus.Error) {
+	return "/", f.wait()
+}
+func (f *silentSystemd) StopUnit(string, string) (godbus.ObjectPath, *godbus.Error) {
+	return "/", f.wait()
+}
+func (f *silentSystemd) RestartUnit(string, string) (godbus.ObjectPath, *godbus.Error) {
+	return "/", f.wait()
+}
+
+// What answers on the bus's socket but is no bus is told from systemd.
+func TestNoBusButSomething(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
+			conn.Close()
+		}
+	}()
+	t.Setenv(busEnv, "unix:path="+path)
+	for name, ask := range asks {
+		err := ask(t.Context(), newReal(t))
+		if err == nil || !strings.HasPrefix(err.Error(), "cannot reach systemd over D-Bus: ") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}

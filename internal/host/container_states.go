@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Further labels and annotations that the kubelet gives to containers.
+const (
+	podNameLabel      = "io.kubernetes.pod.name"
+	restartAnnotation = "io.kubernetes.container.restartCount"
+)
+
+// ContainerState is a container of a Pod, running or not.
+type ContainerState struct {
+	ID        string
+	Name      string
+	Pod       string
+	Namespace string
+	Image     string
+	// State is created, running, exited or unknown.
+	State string
+	// Restarts is how many containers of this Pod and name came before it.
+	Restarts int
+	Created  time.Time
+	// Finished, ExitCode, Reason and Message are of one that has exited.
+	Finished time.Time
+	ExitCode int32
+	Reason   string // such as Error, OOMKilled
+	Message  string
+	// LogPath is the file that holds its output, in CRI's format.
+	LogPath string
+}
+
+// Sandbox is what the containers of a Pod live in.
+type Sandbox struct {
+	ID        string
+	Pod       string
+	Namespace string
+	Ready     bool
+	Created   time.Time
+}
+
+// keptStates is how many containers of a name in a Pod are looked into: the
+// one that runs, and the last that ended.
+const keptStates = 2
+
+// ContainerStates implements Runtime.
+func (r *Real) ContainerStates(ctx context.Context, socket, namespace string) ([]ContainerState, error) {
+	conn, err := r.runtimes.get(socket)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	client := cri.NewRuntimeServiceClient(conn)
+	answer, err := client.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: inNamespace(namespace)}})
+	if err != nil {
+		return nil, criFailure(socket, "list the containers", err)
+	}
+	var list []ContainerState
+	for _, c := range newest(answer.GetContainers()) {
+		status, err := client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.GetId()})
+		if err != nil {
+			continue // it has just been removed
+		}
+		list = append(list, stateOf(c, status.GetStatus()))
+	}
+	return list, nil
+}
+
+func inNamespace(namespace string) map[string]string {
+	if namespace == "" {
+		return nil
+	}
+	return map[string]string{podNamespaceLabel: namespace}
+}
+
+// newest keeps the last containers of each name in a Pod, the newest first.
+func newest(list []*cri.Container) []*cri.Container {
+	slices.SortFunc(list, func(a, b *cri.Container) int { return cmp.Compare(b.GetCreatedAt(), a.GetCreatedAt()) })
+	seen := map[string]int{}
+	return slices.DeleteFunc(list, func(c *cri.Container) bool {
+		l := c.GetLabels()
+		key := l[podNamespaceLabel] + "/" + l[podNameLabel] + "/" + l[containerNameLabel]
+		seen[key]++
+		return seen[key] > keptStates
+	})
+}
+
+func stateOf(c *cri.Container, s *cri.ContainerStatus) ContainerState {
+	restarts, _ := strconv.Atoi(c.GetAnnotations()[restartAnnotation]) // 0 where nobody says
+	return ContainerState{
+		ID: c.GetId(), Name: c.GetLabels()[containerNameLabel], Pod: c.GetLabels()[podNameLabel],
+		Namespace: c.GetLabels()[podNamespaceLabel], Image: s.GetImage().GetImage(),
+		State:    strings.ToLower(strings.TrimPrefix(s.GetState().String(), "CONTAINER_")),
+		Restarts: restarts,
+		Created:  nanoTime(s.GetCreatedAt()), Finished: nanoTime(s.GetFinishedAt()),
+		ExitCode: s.GetExitCode(), Reason: s.GetReason(), Message: s.GetMessage(), LogPath: s.GetLogPath(),
+	}
+}
+
+// nanoTime reads a time of CRI, nanoseconds since 1970 with 0 for never.
+func nanoTime(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+// Sandboxes implements Runtime.
+func (r *Real) Sandboxes(ctx context.Context, socket, namespace string) ([]Sandbox, error) {
+	conn, err := r.runtimes.get(socket)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	answer, err := cri.NewRuntimeServiceClient(conn).ListPodSandbox(ctx,
+		&cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: inNamespace(namespace)}})
+	if err != nil {
+		return nil, criFailure(socket, "list the sandboxes", err)
+	}
+	var list []Sandbox
+	for _, s := range answer.GetItems() {
+		list = append(list, Sandbox{
+			ID: s.GetId(), Pod: s.GetMetadata().GetName(), Namespace: s.GetMetadata().GetNamespace(),
+			Ready: s.GetState() == cri.PodSandboxState_SANDBOX_READY, Created: nanoTime(s.GetCreatedAt()),
+		})
+	}
+	return list, nil
+}

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// unchanged fails the test if what is in dir, or dir's own time, differs after
+// do.
+func unchanged(t *testing.T, dir string, do func()) {
+	t.Helper()
+	old := time.Date(2020, 1, 2, 3, 4, 5, 678, time.UTC)
+	if err := os.Chtimes(dir, time.Time{}, old); err != nil {
+		t.Fatal(err)
+	}
+	before := contents(t, dir)
+	do()
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !info.ModTime().Equal(old) {
+		t.Errorf("the folder's time is %v", info.ModTime())
+	}
+	if after := contents(t, dir); after != before {
+		t.Errorf("the folder holds %s, and held %s", after, before)
+	}
+}
+
+func contents(t *testing.T, dir string) string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, ".*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(append(names, more...)...)
+}
+
+func TestProbeWriteLeavesNothing(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "etc")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	unchanged(t, dir, func() {
+		if err := NewAt(root).ProbeWrite("/etc"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestProbeWriteFails(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var kind *KindError
+	if err := NewAt(root).ProbeWrite("/file"); !errors.As(err, &kind) {
+		t.Errorf("a file: %v", err)
+	}
+	if err := NewAt(root).ProbeWrite("/none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("nothing: %v", err)
+	}
+	// A file system that takes no files, even from root.
+	if err := New().ProbeWrite("/proc/self"); err == nil {
+		t.Error("a file was made in /proc")
+	}
+}
+
+func TestSyncTimes(t *testing.T) {
+	root := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	unchanged(t, root, func() {
+		took, err := NewAt(root).SyncTimes(ctx, "/")
+		if err != nil || len(took) == 0 || len(took) > syncBlocks {
+			t.Errorf("%d times, %v", len(took), err)
+		}
+	})
+	cancel()
+	if took, err := NewAt(root).SyncTimes(ctx, "/"); err != nil || len(took) != 1 {
+		t.Errorf("out of time: %v, %v", took, err)
+	}
+	if _, err := NewAt(root).SyncTimes(ctx, "/none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
+	}
+}
+
+func TestPlanAsksNoDiskAndNoNetwork(t *testing.T) {
+	o := NewOverlay(NewAt(t.TempDir()), func(a Action) { t.Errorf("recorded %v", a) })
+	_, times := o.SyncTimes(t.Context(), "/")
+	_, names := o.LookupHost(t.Context(), "localhost")
+	_, date := o.Date(t.Context(), Probe{URL: "https://127.0.0.1:1"})
+	for _, err := range []error{o.ProbeWrite("/"), times, names, date} {
+		if !errors.Is(err, ErrNotInPlan) {
+			t.Errorf("the plan asked: %v", err)
+		}
+	}
+}
+
+func TestImageFolderOfAnOldRuntime(t *testing.T) {
+	h := New()
+	defer h.Close()
+	dir, err := h.ImageFolder(t.Context(), (&fakeCRI{}).serve(t))
+	if dir != "" || err != nil {
+		t.Errorf("%q, %v", dir, err)
+	}
+}
+
+func TestInterfaces(t *testing.T) {
+	all, err := New().Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range all {
+		if i.Name == "" || i.Name == "lo" || i.MTU <= 0 {
+			t.Errorf("%+v", i)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/pkg/errors"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Network tells of this host's interfaces.
+type Network interface {
+	// Interfaces lists the network interfaces that are up, but for loopback.
+	Interfaces() ([]Interface, error)
+}
+
+// Interface is a network interface of this host.
+type Interface struct {
+	Name string
+	// MTU is the size of the largest packet, in bytes.
+	MTU int
+	// Default tells that the default route leads through it: that of IPv4 with
+	// the lowest metric, or where there is none, that of IPv6.
+	Default   bool
+	Addresses []netip.Addr
+}
+
+// Interfaces implements Network.
+func (r *Real) Interfaces() ([]Interface, error) {
+	links, err := dump(netlink.LinkList)
+	if err != nil {
+		return nil, errors.Wrap(err, "list the network interfaces of this host")
+	}
+	leads, err := defaultInterfaces()
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, errors.Wrap(err, "list the addresses of this host")
+	}
+	has := map[int][]netip.Addr{}
+	for _, a := range addrs {
+		if addr, ok := netip.AddrFromSlice(a.IP); ok {
+			has[a.LinkIndex] = append(has[a.LinkIndex], addr.Unmap())
+		}
+	}
+	var out []Interface
+	for _, link := range links {
+		a := link.Attrs()
+		if a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_LOOPBACK == 0 {
+			out = append(out, Interface{Name: a.Name, MTU: a.MTU, Default: slices.Contains(leads, a.Index), Addresses: has[a.Index]})
+		}
+	}
+	return out, nil
+}
+
+// defaultInterfaces are those of the default route; several where it has
+// several hops.
+func defaultInterfaces() ([]int, error) {
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		routes, err := defaultRoutes(family)
+		if err != nil {
+			return nil, err
+		}
+		if len(routes) > 0 {
+			return outgoing(routes[0]), nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+)
+
+// iptablesTime bounds a run of one of iptables' programs, which wait for each
+// other's lock.
+const iptablesTime = 20 * time.Second
+
+// legacyFamilies are the two sets of iptables' own tables in the kernel: the
+// file in which it names those that are in use, and the programs for them.
+// Without a file there are no such tables, and asking the program would make
+// them.
+var legacyFamilies = []struct{ names, program string }{
+	{"/proc/net/ip_tables_names", "iptables-legacy"},
+	{"/proc/net/ip6_tables_names", "ip6tables-legacy"},
+}
+
+// legacyLeftovers names what it finds PROGRAM TABLE.
+func legacyLeftovers(ctx context.Context) ([]Leftover, error) {
+	var found []Leftover
+	for _, family := range legacyFamilies {
+		names, err := os.ReadFile(family.names)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(names)) == 0 {
+			continue
+		}
+		if err != nil {
+			return found, errors.Wrap(err, "look for rules of iptables")
+		}
+		for _, table := range strings.Fields(string(names)) {
+			saved, err := legacySave(ctx, family.program, table)
+			if err != nil {
+				return found, err
+			}
+			if script := legacyRemoval(saved); script != "" {
+				found = append(found, Leftover{LegacyChains, family.program + " " + table})
+			}
+		}
+	}
+	return found, nil
+}
+
+func removeLegacyChains(ctx context.Context, name string) error {
+	program, table, _ := strings.Cut(name, " ")
+	saved, err := legacySave(ctx, program, table)
+	if err != nil {
+		return err
+	}
+	script := legacyRemoval(saved)
+	if script == "" {
+		return nil
+	}
+	_, err = runIPTables(ctx, script, program+"-restore", "--noflush", "--table", table)
+	return err
+}
+
+func legacySave(ctx context.Context, program, table string) (string, error) {
+	return runIPTables(ctx, "", program+"-save", "--table", table)
+}
+
+// legacyRemoval turns what iptables-save says of a table into what
+// iptables-restore needs to remove the chains KUBE-…: all of it at once, or
+// nothing. Empty if there are none. A chain that a rule in anybody's own chain
+// leads to is emptied, and stays.
+func legacyRemoval(saved string) string {
+	var table, jumps, flushes, deletions strings.Builder
+	builtIn, used := map[string]bool{}, map[string]bool{}
+	var kube []string
+	for line := range strings.Lines(saved) {
+		line = strings.TrimSpace(line)
+		fields := strings.Fields(line)
+		switch {
+		case strings.HasPrefix(line, "*"):
+			table.WriteString(line + "\n")
+		case strings.HasPrefix(line, ":"+kubePrefix):
+			kube = append(kube, fields[0][1:])
+		case strings.HasPrefix(line, ":"):
+			builtIn[fields[0][1:]] = fields[1] != "-" // only the kernel's have a policy
+		case len(fields) > 2 && fields[0] == "-A" && !strings.HasPrefix(fields[1], kubePrefix):
+			target := legacyTarget(line)
+			switch {
+			case !strings.HasPrefix(target, kubePrefix):
+			case builtIn[fields[1]]:
+				jumps.WriteString("-D" + strings.TrimPrefix(line, "-A") + "\n")
+			default:
+				used[target] = true
+			}
+		}
+	}
+	if len(kube) == 0 {
+		return ""
+	}
+	for _, chain := range kube {
+		fmt.Fprintf(&flushes, "-F %s\n", chain)
+		if !used[chain] {
+			fmt.Fprintf(&deletions, "-X %s\n", chain)
+		}
+	}
+	return table.String() + jumps.String() + flushes.String() + deletions.String() + "COMMIT\n"
+}
+
+// legacyTarget is the chain that a saved rule leads to: what follows the first
+// -j or -g. What stands in quotes, such as a comment, may hold anything.
+func legacyTarget(rule string) string {
+	words := ruleWords(rule)
+	for i, word := range words[:max(len(words)-1, 0)] {
+		if word == "-j" || word == "-g" {
+			return words[i+1]
+		}
+	}
+	return ""
+}
+
+// ruleWords splits a saved rule; a word in quotes keeps them.
+func ruleWords(rule string) []string {
+	var words []string
+	var word strings.Builder
+	quoted, escaped := false, false
+	end := func() {
+		if word.Len() > 0 {
+			words = append(words, word.String())
+			word.Reset()
+		}
+	}
+	for _, c := range rule {
+		switch {
+		case c == ' ' && !quoted:
+			end()
+			continue
+		case c == '"' && !escaped:
+			quoted = !quoted
+		}
+		escaped = c == '\\' && !escaped
+		word.WriteRune(c)
+	}
+	end()
+	return words
+}
+
+// runIPTables runs a program with a script on its standard input. There is no
+// shell in between.
+func runIPTables(ctx context.Context, script, program string, args ...string) (string, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", errors.Errorf("%s is not installed, and the kernel has tables that only it can change: install iptables, then run the same command again", program)
+	}
+	ctx, cancel := context.WithTimeout(ctx, iptablesTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	cmd.Stdin = strings.NewReader(script)
+	cmd.WaitDelay = time.Second
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return "", errors.Wrapf(err, "%s: %s", program, firstLine(said.String()))
+	}
+	return out.String(), nil
+}

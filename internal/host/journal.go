@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/pkg/errors"
+)
+
+const (
+	// journalTimeout bounds a question to the journal. A big one on a slow
+	// disk takes a second or two.
+	journalTimeout = 10 * time.Second
+	// journalLine is the longest entry that is read; systemd's own limit for a
+	// line of a program's output is 48 KiB.
+	journalLine = 256 << 10
+)
+
+// JournalEntry is one line that a unit, or systemd about it, has logged.
+type JournalEntry struct {
+	Time time.Time
+	// Program is who said it: kubelet, or systemd.
+	Program string
+	Message string
+}
+
+// Journal implements Units. It runs journalctl, as reading the journal's files
+// takes a C library. They are described in
+// https://systemd.io/JOURNAL_EXPORT_FORMATS/.
+func (r *Real) Journal(ctx context.Context, unit string, since time.Time, last int) ([]JournalEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
+	defer cancel()
+	args := []string{
+		"--unit=" + unitName(unit), "--lines=" + strconv.Itoa(last), "--output=json",
+		"--output-fields=MESSAGE,SYSLOG_IDENTIFIER", "--no-pager", "--quiet",
+	}
+	if !since.IsZero() {
+		args = append(args, "--since=@"+strconv.FormatInt(since.Unix(), 10))
+	}
+	cmd := exec.CommandContext(ctx, "journalctl", args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	cmd.WaitDelay = time.Second
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return nil, errors.Wrapf(context.Cause(ctx), "read the journal of %s: journalctl did not end in time", unit)
+	}
+	if err != nil {
+		return nil, errors.Wrapf(err, "read the journal of %s: %s", unit, firstLine(stderr.String()))
+	}
+	return parseJournal(out, since)
+}
+
+// parseJournal reads one JSON object a line, and leaves out what is older than
+// since: journalctl knows whole seconds only.
+func parseJournal(out []byte, since time.Time) ([]JournalEntry, error) {
+	var entries []JournalEntry
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, journalLine)
+	for lines.Scan() {
+		var raw struct {
+			Time    string          `json:"__REALTIME_TIMESTAMP"`
+			Program string          `json:"SYSLOG_IDENTIFIER"`
+			Message json.RawMessage `json:"MESSAGE"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &raw); err != nil {
+			return nil, errors.Wrap(err, "an entry of the journal")
+		}
+		us, err := strconv.ParseInt(raw.Time, 10, 64)
+		if err != nil {
+			return nil, errors.Wrap(err, "the time of an entry of the journal")
+		}
+		if at := time.UnixMicro(us); !at.Before(since) {
+			entries = append(entries, JournalEntry{Time: at, Program: raw.Program, Message: journalText(raw.Message)})
+		}
+	}
+	return entries, errors.Wrap(lines.Err(), "read the journal")
+}
+
+// journalText is a field of an entry: a string, or an array of bytes where it
+// is not UTF-8.
+func journalText(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var numbers []int
+	_ = json.Unmarshal(raw, &numbers) // anything else has no text
+	data := make([]byte, len(numbers))
+	for i, n := range numbers {
+		data[i] = byte(n)
+	}
+	return string(bytes.ToValidUTF8(data, []byte("?")))
+}

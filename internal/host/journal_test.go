@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fakeJournalctl puts a program of that name into PATH.
+func fakeJournalctl(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "journalctl"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+}
+
+func TestJournal(t *testing.T) {
+	fakeJournalctl(t, `printf '%s\n' "$*" >"${0%journalctl}args"; cat <<'END'
+{"__REALTIME_TIMESTAMP":"1700000000100000","SYSLOG_IDENTIFIER":"kubelet","MESSAGE":"too old"}
+{"__REALTIME_TIMESTAMP":"1700000000900000","SYSLOG_IDENTIFIER":"kubelet","MESSAGE":"E1121 \"quoted\""}
+{"__REALTIME_TIMESTAMP":"1700000001000000","SYSLOG_IDENTIFIER":"systemd","MESSAGE":[104,105,255]}
+{"__REALTIME_TIMESTAMP":"1700000002000000","SYSLOG_IDENTIFIER":"kubelet","MESSAGE":null}
+END`)
+	got, err := New().Journal(t.Context(), "kubelet", time.UnixMicro(1700000000500000), 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []JournalEntry{
+		{time.UnixMicro(1700000000900000), "kubelet", `E1121 "quoted"`},
+		{time.UnixMicro(1700000001000000), "systemd", "hi?"},
+		{time.UnixMicro(1700000002000000), "kubelet", ""},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	dir, _, _ := strings.Cut(os.Getenv("PATH"), ":")
+	args, _ := os.ReadFile(filepath.Join(dir, "args"))
+	for _, arg := range []string{"--unit=kubelet.service", "--lines=50", "--since=@1700000000", "--output=json"} {
+		if !strings.Contains(string(args), arg) {
+			t.Errorf("the arguments %q lack %s", args, arg)
+		}
+	}
+}
+
+func TestJournalFails(t *testing.T) {
+	for name, test := range map[string]struct{ script, want string }{
+		"refused": {"echo 'No journal files were opened' >&2; exit 1", "read the journal of kubelet: No journal files were opened: exit status 1"},
+		"garbage": {"echo hello", "an entry of the journal: "},
+		"no time": {`echo '{"MESSAGE":"x"}'`, "the time of an entry of the journal: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fakeJournalctl(t, test.script)
+			if _, err := New().Journal(t.Context(), "kubelet", time.Time{}, 5); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestJournalHangs(t *testing.T) {
+	fakeJournalctl(t, "exec sleep 60")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	started := time.Now()
+	_, err := New().Journal(ctx, "kubelet", time.Time{}, 5)
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 5*time.Second {
+		t.Errorf("error %v after %s", err, time.Since(started))
+	}
+}

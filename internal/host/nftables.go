@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// proxyTable is what kube-proxy calls its table, one of each IP family.
+	proxyTable = "kube-proxy"
+	// nftBatch is how many changes fit into one message to the kernel.
+	nftBatch = 200
+)
+
+// nftFamilies are those that kube-proxy and iptables use.
+var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6"}
+
+func nftName(t *nftables.Table) string { return nftFamilies[t.Family] + " " + t.Name }
+
+// nftLeftovers asks the kernel itself: a host need not have a program for it,
+// as kube-proxy brings its own.
+func nftLeftovers() ([]Leftover, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, errors.Wrap(err, "look for rules in nftables")
+	}
+	tables, err := nftTables(conn)
+	if err != nil {
+		return nil, errors.Wrap(err, "look for rules in nftables")
+	}
+	var found []Leftover
+	for _, t := range tables {
+		if t.Name == proxyTable {
+			found = append(found, Leftover{ProxyTable, nftName(t)})
+			continue
+		}
+		kube, _, err := nftChains(conn, t)
+		if err != nil {
+			return found, errors.Wrapf(err, "look for chains in nftables table %s", nftName(t))
+		}
+		if len(kube) > 0 {
+			found = append(found, Leftover{Chains, nftName(t)})
+		}
+	}
+	return found, nil
+}
+
+// nftTables lists those of the families above, in a stable order. A kernel
+// without nftables has none.
+func nftTables(conn *nftables.Conn) ([]*nftables.Table, error) {
+	tables, err := conn.ListTables()
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, nil
+	}
+	tables = slices.DeleteFunc(tables, func(t *nftables.Table) bool { return nftFamilies[t.Family] == "" })
+	slices.SortFunc(tables, func(a, b *nftables.Table) int { return strings.Compare(nftName(a), nftName(b)) })
+	return tables, err
+}
+
+// nftChains lists the chains KUBE-… of a table, and the others.
+func nftChains(conn *nftables.Conn, t *nftables.Table) (kube, others []*nftables.Chain, err error) {
+	chains, err := conn.ListChainsOfTableFamily(t.Family)
+	for _, c := range chains {
+		switch {
+		case c.Table.Name != t.Name:
+		case strings.HasPrefix(c.Name, kubePrefix):
+			kube = append(kube, c)
+		default:
+			others = append(others, c)
+		}
+	}
+	return kube, others, err
+}
+
+func removeNft(l Leftover) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	tables, err := nftTables(conn)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(tables, func(t *nftables.Table) bool { return nftName(t) == l.Name })
+	if i < 0 {
+		return nil
+	}
+	if l.Kind == ProxyTable {
+		conn.DelTable(tables[i])
+		return conn.Flush()
+	}
+	return removeNftChains(conn, tables[i])
+}
+
+// removeNftChains removes the chains KUBE-… of a table, after the rules in the
+// kernel's chains that lead to them. A chain that a rule in anybody's own
+// chain leads to is emptied, and stays.
+func removeNftChains(conn *nftables.Conn, t *nftables.Table) error {
+	kube, others, err := nftChains(conn, t)
+	if err != nil {
+		return err
+	}
+	used := map[string]bool{}
+	var jumps []*nftables.Rule
+	for _, c := range others {
+		rules, err := conn.GetRules(t, c)
+		if err != nil {
+			return err
+		}
+		for _, rule := range rules {
+			target := jumpTarget(rule)
+			switch {
+			case !strings.HasPrefix(target, kubePrefix):
+			case c.Hooknum != nil:
+				jumps = append(jumps, rule)
+			default:
+				used[target] = true
+			}
+		}
+	}
+	err = inBatches(conn, jumps, conn.DelRule)
+	if err == nil {
+		err = inBatches(conn, kube, func(c *nftables.Chain) error { conn.FlushChain(c); return nil })
+	}
+	kube = slices.DeleteFunc(kube, func(c *nftables.Chain) bool { return used[c.Name] })
+	if err == nil {
+		err = inBatches(conn, kube, func(c *nftables.Chain) error { conn.DelChain(c); return nil })
+	}
+	return err
+}
+
+// jumpTarget is the chain that a rule leads to, empty for none.
+func jumpTarget(rule *nftables.Rule) string {
+	for _, e := range rule.Exprs {
+		if v, ok := e.(*expr.Verdict); ok && (v.Kind == expr.VerdictJump || v.Kind == expr.VerdictGoto) {
+			return v.Chain
+		}
+	}
+	return ""
+}
+
+func inBatches[T any](conn *nftables.Conn, list []T, change func(T) error) error {
+	for batch := range slices.Chunk(list, nftBatch) {
+		for _, one := range batch {
+			if err := change(one); err != nil {
+				return err
+			}
+		}
+		if err := conn.Flush(); err != nil {
+			return fmt.Errorf("the kernel refuses: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// podRemoval bounds the removal of one Pod. Its processes are killed, not
+// asked; what takes time is its network plugin.
+const podRemoval = 30 * time.Second
+
+// Pods implements Cleanup.
+func (r *Real) Pods(ctx context.Context, socket string) ([]Pod, error) {
+	conn, err := r.runtimes.get(socket)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	client := cri.NewRuntimeServiceClient(conn)
+	answer, err := client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, criFailure(socket, "list the Pods", err)
+	}
+	var pods []Pod
+	for _, s := range answer.GetItems() {
+		pod := Pod{ID: s.GetId(), Namespace: s.GetMetadata().GetNamespace(), Name: s.GetMetadata().GetName()}
+		// Which network a Pod has only says in which order to remove them.
+		if detail, err := client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: pod.ID}); err == nil {
+			mode := detail.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork()
+			pod.HostNetwork = mode == cri.NamespaceMode_NODE
+		}
+		pods = append(pods, pod)
+	}
+	return pods, nil
+}
+
+// RemovePods implements Cleanup. What has failed is tried once more when the
+// rest is gone.
+func (r *Real) RemovePods(ctx context.Context, socket string, pods []Pod) ([]Pod, error) {
+	conn, err := r.runtimes.get(socket)
+	if err != nil {
+		return nil, err
+	}
+	client := cri.NewRuntimeServiceClient(conn)
+	var own, shared []Pod
+	for _, p := range pods {
+		if p.HostNetwork {
+			shared = append(shared, p)
+		} else {
+			own = append(own, p)
+		}
+	}
+	removed, failed, _ := removePods(ctx, client, own)
+	more, failedToo, _ := removePods(ctx, client, shared)
+	last, _, errs := removePods(ctx, client, append(failed, failedToo...))
+	for i, err := range errs {
+		errs[i] = criFailure(socket, "remove Pods", err)
+	}
+	return slices.Concat(removed, more, last), errors.Join(errs...)
+}
+
+// removePods removes several side by side.
+func removePods(ctx context.Context, client cri.RuntimeServiceClient, pods []Pod) (removed, failed []Pod, errs []error) {
+	const together = 8
+	results := make([]error, len(pods))
+	var group errgroup.Group
+	group.SetLimit(together)
+	for i, p := range pods {
+		group.Go(func() error {
+			results[i] = removePod(ctx, client, p.ID)
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in results
+	for i, p := range pods {
+		if results[i] == nil {
+			removed = append(removed, p)
+			continue
+		}
+		failed, errs = append(failed, p), append(errs, results[i])
+	}
+	return removed, failed, errs
+}
+
+// removePod leaves a Pod whose network plugin fails without processes, at
+// least.
+func removePod(ctx context.Context, client cri.RuntimeServiceClient, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, podRemoval)
+	defer cancel()
+	_, err := client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
+	if err == nil {
+		_, err = client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
+	}
+	if status.Code(err) == codes.NotFound {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"sync"
+)
+
+// NewRecorder returns base, and hands each change that has really been made to
+// record, in the words of a plan: what the overlay of a dry run says before,
+// this says after. What was the case already, and what failed, is no change.
+// record may be called side by side.
+func NewRecorder(base Host, record func(Action)) Host {
+	return &recorder{Host: base, record: record, secrets: map[string]bool{}}
+}
+
+type recorder struct {
+	Host
+	record func(Action)
+
+	mu      sync.Mutex      // of the fields below
+	secrets map[string]bool // paths that held one
+	making  sync.Mutex      // held while folders are made, so that each is recorded once
+}
+
+// WriteFile implements Files.
+func (r *recorder) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
+	return r.write(path, data, mode, LooksSecret(data), func() (bool, error) { return r.Host.WriteFile(path, data, mode) })
+}
+
+// WriteSecret implements Files.
+func (r *recorder) WriteSecret(path string, data []byte) (bool, error) {
+	return r.write(path, data, 0o600, true, func() (bool, error) { return r.Host.WriteSecret(path, data) })
+}
+
+func (r *recorder) write(path string, data []byte, mode fs.FileMode, secret bool, do func() (bool, error)) (bool, error) {
+	path = filepath.Clean(path)
+	created := r.isMissing(path)
+	changed, err := do()
+	if !changed {
+		return changed, err
+	}
+	r.mu.Lock()
+	secret = secret || r.secrets[path]
+	r.secrets[path] = secret
+	r.mu.Unlock()
+	action := Action{Verb: Write, Path: path, Mode: mode, Secret: secret, Created: created}
+	if !secret {
+		action.Data = bytes.Clone(data)
+	}
+	r.record(action)
+	return changed, err
+}
+
+func (r *recorder) isMissing(path string) bool {
+	_, err := r.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// EnsureDir implements Files.
+func (r *recorder) EnsureDir(path string, mode fs.FileMode) error {
+	r.making.Lock()
+	defer r.making.Unlock()
+	path = filepath.Clean(path)
+	var made []string // the topmost first
+	for dir := path; r.isMissing(dir); dir = filepath.Dir(dir) {
+		made = append([]string{dir}, made...)
+	}
+	before, _ := r.Stat(path)
+	if err := r.Host.EnsureDir(path, mode); err != nil {
+		return err
+	}
+	for _, dir := range made {
+		m := fs.FileMode(parentMode)
+		if dir == path {
+			m = mode
+		}
+		r.record(Action{Verb: Mkdir, Path: dir, Mode: m.Perm()})
+	}
+	after, err := r.Stat(path)
+	if err == nil && before != nil && before.Mode() != after.Mode() {
+		r.record(Action{Verb: Chmod, Path: path, Mode: after.Mode().Perm()})
+	}
+	return nil
+}
+
+// Remove implements Files.
+func (r *recorder) Remove(path string) error {
+	wasThere := !r.isMissing(path)
+	err := r.Host.Remove(path)
+	if err == nil && wasThere {
+		r.record(Action{Verb: Remove, Path: filepath.Clean(path)})
+	}
+	return err
+}
+
+// Chown implements Files.
+func (r *recorder) Chown(path string, uid, gid int) error {
+	before := ownerBy(r.Stat, path)
+	err := r.Host.Chown(path, uid, gid)
+	if err == nil && before != ownerBy(r.Stat, path) {
+		r.record(Action{Verb: Chown, Path: filepath.Clean(path), UID: uid, GID: gid})
+	}
+	return err
+}
+
+// ownerBy tells whose path is; -1 where that cannot be known.
+func ownerBy(stat func(string) (fs.FileInfo, error), path string) owner {
+	if info, err := stat(path); err == nil {
+		if whose, known := ownerIn(info); known {
+			return whose
+		}
+	}
+	return owner{-1, -1}
+}
+
+// ReloadUnits implements Units.
+func (r *recorder) ReloadUnits(ctx context.Context) error {
+	return r.done(r.Host.ReloadUnits(ctx), Action{Verb: Reload})
+}
+
+// EnableUnit implements Units.
+func (r *recorder) EnableUnit(ctx context.Context, name string) error {
+	before, asked := r.Unit(ctx, name)
+	err := r.Host.EnableUnit(ctx, name)
+	if asked == nil && before.UnitFileState == "enabled" {
+		return err
+	}
+	return r.done(err, Action{Verb: Enable, Unit: unitName(name)})
+}
+
+// StartUnit implements Units.
+func (r *recorder) StartUnit(ctx context.Context, name string) error {
+	return r.done(r.Host.StartUnit(ctx, name), Action{Verb: Start, Unit: unitName(name)})
+}
+
+// StopUnit implements Units.
+func (r *recorder) StopUnit(ctx context.Context, name string) error {
+	return r.done(r.Host.StopUnit(ctx, name), Action{Verb: Stop, Unit: unitName(name)})
+}
+
+// RestartUnit implements Units.
+func (r *recorder) RestartUnit(ctx context.Context, name string) error {
+	return r.done(r.Host.RestartUnit(ctx, name), Action{Verb: Restart, Unit: unitName(name)})
+}
+
+// PullImage implements Runtime.
+func (r *recorder) PullImage(ctx context.Context, socket, image string) error {
+	return r.done(r.Host.PullImage(ctx, socket, image), Action{Verb: Pull, Image: image})
+}
+
+func (r *recorder) done(err error, a Action) error {
+	if err == nil {
+		r.record(a)
+	}
+	return err
+}

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+)
+
+// RemoveTree implements Cleanup. What was in the folder is read before.
+func (r *recorder) RemoveTree(path string) (Removal, error) {
+	action := Action{Verb: RemoveTree, Path: filepath.Clean(path)}
+	entries, _ := r.ReadDir(path) // the removal says what is wrong
+	done, err := r.Host.RemoveTree(path)
+	for _, e := range entries {
+		child := filepath.Join(action.Path, e.Name())
+		if !slices.Contains(done.Kept, child) && len(below(done.Kept, child)) == 0 {
+			action.Entries = append(action.Entries, entryName(e))
+		}
+	}
+	if done.Changed {
+		r.record(action)
+	}
+	return done, err
+}
+
+// RemoveEmpty implements Cleanup.
+func (r *recorder) RemoveEmpty(path string) (bool, error) {
+	removed, err := r.Host.RemoveEmpty(path)
+	if removed {
+		r.record(Action{Verb: Remove, Path: filepath.Clean(path)})
+	}
+	return removed, err
+}
+
+// Unmount implements Cleanup.
+func (r *recorder) Unmount(path string, flags []string) error {
+	return r.done(r.Host.Unmount(path, flags), Action{Verb: Unmount, Path: path})
+}
+
+// RemovePods implements Cleanup.
+func (r *recorder) RemovePods(ctx context.Context, socket string, pods []Pod) ([]Pod, error) {
+	removed, err := r.Host.RemovePods(ctx, socket, pods)
+	for _, p := range removed {
+		r.record(Action{Verb: RemovePod, Name: p.String()})
+	}
+	return removed, err
+}
+
+// RemoveLeftover implements Cleanup.
+func (r *recorder) RemoveLeftover(ctx context.Context, l Leftover) error {
+	return r.done(r.Host.RemoveLeftover(ctx, l), Action{Verb: Remove, Name: l.String()})
+}

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// agreeable is a host whose systemd and runtime do as they are told, unless
+// refuse says otherwise.
+type agreeable struct {
+	Host
+	refuse error
+}
+
+func (a agreeable) Unit(context.Context, string) (UnitState, error) { return UnitState{}, nil }
+func (a agreeable) StopUnit(context.Context, string) error          { return a.refuse }
+func (a agreeable) StartUnit(context.Context, string) error         { return a.refuse }
+func (a agreeable) RestartUnit(context.Context, string) error       { return a.refuse }
+func (a agreeable) EnableUnit(context.Context, string) error        { return a.refuse }
+func (a agreeable) ReloadUnits(context.Context) error               { return a.refuse }
+func (a agreeable) PullImage(_ context.Context, _, _ string) error  { return a.refuse }
+
+// TestRecorderSaysWhatThePlanSaid holds the two against each other.
+func TestRecorderSaysWhatThePlanSaid(t *testing.T) {
+	dir := prepare(t)
+	base := agreeable{Host: New()}
+	planned, plan := records()
+	if err := script(NewOverlay(base, plan), dir); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() != 0 { // what the plan writes is root's
+		*planned = slices.DeleteFunc(*planned, func(a Action) bool { return a.Verb == Chown })
+	}
+	did, record := records()
+	r := NewRecorder(base, record)
+	if err := script(r, dir); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(*planned, *did); diff != "" {
+		t.Errorf("done (-planned +done):\n%s", diff)
+	}
+	*did = nil
+	if err := script(r, dir); err != nil {
+		t.Fatal(err)
+	}
+	// The script writes a file twice, and systemd is told again.
+	if diff := cmp.Diff([]string{"write", "write", "stop unit"}, verbs(*did)); diff != "" {
+		t.Errorf("the second time (-want +got):\n%s", diff)
+	}
+}
+
+func verbs(list []Action) []string {
+	var out []string
+	for _, a := range list {
+		out = append(out, string(a.Verb))
+	}
+	return out
+}
+
+func TestRecorderDirs(t *testing.T) {
+	dir := prepare(t)
+	list, record := records()
+	r := NewRecorder(New(), record)
+	for range 2 {
+		if err := errors.Join(r.EnsureDir(dir+"/a/b", 0o700), r.EnsureDir(dir+"/etc/pki", 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []Action{
+		{Verb: Mkdir, Path: dir + "/a", Mode: 0o755},
+		{Verb: Mkdir, Path: dir + "/a/b", Mode: 0o700},
+		{Verb: Chmod, Path: dir + "/etc/pki", Mode: 0o700},
+	}
+	if diff := cmp.Diff(want, *list); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+}
+
+// TestRecorderOfFailures: what was not done is not recorded.
+func TestRecorderOfFailures(t *testing.T) {
+	ctx := t.Context()
+	list, record := records()
+	r := NewRecorder(agreeable{Host: New(), refuse: errors.New("no")}, record)
+	_, err := r.WriteFile(t.TempDir()+"/none/f", nil, 0o644)
+	for _, err := range []error{err, r.StartUnit(ctx, "a"), r.StopUnit(ctx, "a"), r.RestartUnit(ctx, "a"), r.EnableUnit(ctx, "a"),
+		r.ReloadUnits(ctx), r.PullImage(ctx, "", "i"), r.EnsureDir("/dev/null", 0o755), r.Chown("/nowhere", 0, 0)} {
+		if err == nil {
+			t.Error("no error")
+		}
+	}
+	if err := r.Remove("/nowhere"); err != nil {
+		t.Error(err)
+	}
+	if len(*list) > 0 {
+		t.Errorf("recorded %v", *list)
+	}
+}
+
+// TestRecorderSideBySide: a folder that two make at once was made once.
+func TestRecorderSideBySide(t *testing.T) {
+	dir := t.TempDir()
+	var mu sync.Mutex
+	count := 0
+	r := NewRecorder(New(), func(Action) { mu.Lock(); defer mu.Unlock(); count++ })
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if err := r.EnsureDir(dir+"/a/b/c", 0o700); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if count != 3 {
+		t.Errorf("%d actions", count)
+	}
+}

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Space is how full a file system is.
+type Space struct {
+	// Free is what programs may still write, in bytes; Total is its size.
+	Free, Total uint64
+	// FreeInodes is how many files may still be made; where TotalInodes is 0,
+	// the file system does not count them.
+	FreeInodes, TotalInodes uint64
+}
+
+// Space implements Facts.
+func (r *Real) Space(path string) (Space, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(r.path(path), &s); err != nil {
+		return Space{}, explain("look at the file system of", path, err)
+	}
+	block := uint64(s.Frsize)
+	return Space{Free: s.Bavail * block, Total: s.Blocks * block, FreeInodes: s.Ffree, TotalInodes: s.Files}, nil
+}
+
+// ReadTail implements Files.
+func (r *Real) ReadTail(path string, most int64) ([]byte, error) {
+	f, err := os.Open(r.path(path))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	from := max(info.Size()-most, 0)
+	return io.ReadAll(io.NewSectionReader(f, from, most))
+}

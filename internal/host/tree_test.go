@@ -1,0 +1,349 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// plant makes files below dir; a name that ends in a slash is a folder, and
+// one with an arrow a symlink.
+func plant(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		from, to, link := strings.Cut(name, " -> ")
+		path := filepath.Join(dir, from)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		switch {
+		case err != nil:
+		case link:
+			err = os.Symlink(to, path)
+		case strings.HasSuffix(name, "/"):
+			err = os.MkdirAll(path, 0o755)
+		default:
+			err = os.WriteFile(path, []byte(name), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// listed is what is below dir, relative to it.
+func listed(t *testing.T, dir string) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if rel, _ := filepath.Rel(dir, path); err == nil && rel != "." {
+			all = append(all, rel)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestRemoveTree(t *testing.T) {
+	cases := []struct {
+		name    string
+		planted []string
+		want    []string // what is left
+		change  bool
+		fault   string
+	}{
+		{name: "nothing there", planted: []string{"other"}, want: []string{"other"}},
+		{name: "empty", planted: []string{"d/"}, change: true},
+		{name: "deep", planted: []string{"d/a/b/c", "d/a/e", "d/.hidden", "other"}, want: []string{"other"}, change: true},
+		{
+			name:    "symlinks in it are not followed",
+			planted: []string{"d/file -> ../other/file", "d/dir -> ../other", "d/up -> ..", "d/loop -> loop", "other/file"},
+			want:    []string{"other", "other/file"}, change: true,
+		},
+		{
+			name: "itself a symlink", planted: []string{"disk/kubelet/a/b", "d -> disk/kubelet"},
+			want: []string{"d", "disk", "disk/kubelet"}, change: true,
+		},
+		{
+			name: "a symlink to a folder that holds the link", planted: []string{"x/d", "d -> ../"},
+			want: []string{"d", "x", "x/d"}, fault: "which may hold more than what is this node's",
+		},
+		{name: "a symlink to the root", planted: []string{"d -> /"}, want: []string{"d"}, fault: "which may hold more"},
+		{name: "a symlink to nowhere", planted: []string{"d -> nowhere"}, want: []string{"d"}, fault: "does not lead to a folder"},
+		{name: "a file", planted: []string{"d"}, want: []string{"d"}, fault: "is a regular file where a folder should be"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			plant(t, root, c.planted...)
+			done, err := New().RemoveTree(filepath.Join(root, "d"))
+			if c.fault == "" && err != nil || c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)) {
+				t.Errorf("error is %v, want %q", err, c.fault)
+			}
+			if done.Changed != c.change || len(done.Kept) > 0 {
+				t.Errorf("got %+v", done)
+			}
+			if diff := cmp.Diff(c.want, listed(t, root)); diff != "" {
+				t.Errorf("left (-want +got):\n%s", diff)
+			}
+			again, _ := New().RemoveTree(filepath.Join(root, "d"))
+			if again.Changed {
+				t.Error("a second removal changed something")
+			}
+		})
+	}
+}
+
+// A folder without rights, sockets, pipes and devices go like anything else.
+func TestRemoveTreeOfOddThings(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, "d/locked/inside/file")
+	if err := unix.Mkfifo(filepath.Join(root, "d/pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		for _, dir := range []string{"d/locked/inside", "d/locked", "d"} {
+			if err := os.Chmod(filepath.Join(root, dir), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := New().RemoveTree(filepath.Join(root, "d")); err != nil {
+		t.Error(err)
+	}
+	if left := listed(t, root); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// A Pod can make folders deeper than this process may hold open.
+func TestRemoveTreeOfGreatDepth(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, "d/x/")
+	fd, err := unix.Open(filepath.Join(root, "d/x"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const depth = 600
+	for range depth {
+		if err := unix.Mkdirat(fd, "d", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(fd, "d", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		unix.Close(fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd = next
+	}
+	unix.Close(fd)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	narrow := unix.Rlimit{Cur: min(limit.Cur, 300), Max: limit.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &narrow); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) }()
+	if _, err := New().RemoveTree(filepath.Join(root, "d")); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(root); err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
+	}
+}
+
+// What another program turns into a symlink between two looks is not followed.
+func TestRemoveTreeAgainstSymlinkRace(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, "precious/sub/file", "d/real/sub/file")
+	d, target := filepath.Join(root, "d"), filepath.Join(root, "precious")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		swap, name := filepath.Join(d, "swap"), filepath.Join(d, "name")
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = os.Mkdir(name, 0o755)
+			_ = os.Symlink(target, swap)
+			_ = unix.Renameat2(unix.AT_FDCWD, swap, unix.AT_FDCWD, name, unix.RENAME_EXCHANGE)
+			_ = os.Symlink(target, filepath.Join(d, "other"))
+		}
+	}()
+	for range 100 {
+		_, _ = New().RemoveTree(d) // may fail: somebody writes there
+		_ = os.Mkdir(d, 0o755)
+	}
+	close(stop)
+	<-stopped
+	if diff := cmp.Diff([]string{"sub", "sub/file"}, listed(t, target)); diff != "" {
+		t.Errorf("a symlink was followed (-want +got):\n%s", diff)
+	}
+	if _, err := New().RemoveTree(d); err != nil {
+		t.Error(err)
+	}
+}
+
+// Mounts are not crossed, also those of the same file system, and of files.
+func TestRemoveTreeCrossesNoMount(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	root := t.TempDir()
+	plant(t, root, "precious/file", "d/a/mounted/", "d/a/b", "d/config", "d/c/x/y")
+	bind(t, filepath.Join(root, "precious"), filepath.Join(root, "d/a/mounted"))
+	bind(t, filepath.Join(root, "precious/file"), filepath.Join(root, "d/config"))
+	done, err := New().RemoveTree(filepath.Join(root, "d"))
+	if err != nil {
+		t.Error(err)
+	}
+	kept := cmp.Diff(map[string]bool{root + "/d/a/mounted": true, root + "/d/config": true}, set(done.Kept))
+	if kept != "" || !done.Changed {
+		t.Errorf("kept (-want +got):\n%s", kept)
+	}
+	want := []string{"d", "d/a", "d/a/mounted", "d/a/mounted/file", "d/config", "precious", "precious/file"}
+	if diff := cmp.Diff(want, listed(t, root)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+func set(list []string) map[string]bool {
+	all := map[string]bool{}
+	for _, s := range list {
+		all[s] = true
+	}
+	return all
+}
+
+// A mount point is emptied and stays, but for what belongs to the file system.
+func TestRemoveTreeOfMountPoint(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	root := t.TempDir()
+	plant(t, root, "disk/a/b", "disk/lost+found/", "d/")
+	bind(t, filepath.Join(root, "disk"), filepath.Join(root, "d"))
+	if !New().Stays(filepath.Join(root, "d")) {
+		t.Error("a mount point does not stay")
+	}
+	for _, changed := range []bool{true, false} {
+		done, err := New().RemoveTree(filepath.Join(root, "d"))
+		if err != nil || len(done.Kept) > 0 || done.Changed != changed {
+			t.Errorf("got %+v, %v", done, err)
+		}
+	}
+	want := []string{"d", "d/lost+found", "disk", "disk/lost+found"}
+	if diff := cmp.Diff(want, listed(t, root)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+// A folder that was there before gets its mode back; one that EnsureDir has
+// made goes.
+func TestRemoveTreeGivesFoldersBack(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, "found/")
+	if err := unix.Setxattr(root, rememberedAs, []byte("x"), 0); err != nil {
+		t.Skipf("no such attributes here: %v", err)
+	}
+	h := New()
+	for range 2 { // a second run must not take the first one's mode for the host's
+		for _, name := range []string{"found", "made"} {
+			if err := h.EnsureDir(filepath.Join(root, name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	plant(t, root, "found/file", "made/file")
+	for _, name := range []string{"found", "made"} {
+		if got, want := h.Stays(filepath.Join(root, name)), name == "found"; got != want {
+			t.Errorf("%s stays: %v", name, got)
+		}
+		if done, err := h.RemoveTree(filepath.Join(root, name)); err != nil || !done.Changed {
+			t.Errorf("%s: %+v %v", name, done, err)
+		}
+	}
+	if diff := cmp.Diff([]string{"found"}, listed(t, root)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	if info, err := os.Stat(filepath.Join(root, "found")); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if h.Stays(filepath.Join(root, "found")) {
+		t.Error("the note is still there")
+	}
+}
+
+// What cannot be removed is named, and the rest goes.
+func TestRemoveTreeGoesOn(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may remove anything")
+	}
+	root := t.TempDir()
+	plant(t, root, "d/locked/file", "d/other/file")
+	locked := filepath.Join(root, "d/locked")
+	if err := os.Chmod(locked, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(locked, 0o700) })
+	_, err := New().RemoveTree(filepath.Join(root, "d"))
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "d/locked/file") {
+		t.Errorf("error: %v", err)
+	}
+	if diff := cmp.Diff([]string{"d", "d/locked", "d/locked/file"}, listed(t, root)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+func TestRemoveEmpty(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, "empty/", "full/file", "link -> empty", "file")
+	for name, want := range map[string]bool{"full": false, "link": false, "file": false, "missing": false, "empty": true} {
+		if removed, err := New().RemoveEmpty(filepath.Join(root, name)); err != nil || removed != want {
+			t.Errorf("%s: %v %v", name, removed, err)
+		}
+	}
+}
+
+func TestLeftoverOf(t *testing.T) {
+	for entry, want := range map[string]string{
+		".admin.conf.slipway-ABCDEFGH": "admin.conf", ".admin.conf.slipway-ABC": "", "admin.conf.slipway-ABCDEFGH": "",
+		".slipway-ABCDEFGH": "", ".admin.conf": "",
+	} {
+		if name, found := LeftoverOf(entry); name != want || found != (want != "") {
+			t.Errorf("%s: %q %v", entry, name, found)
+		}
+	}
+}
+
+// What was a folder when it was looked at, and is a symlink when it is opened.
+func TestRemoveFolderThatBecameASymlink(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, "precious/file", "d/name -> ../precious")
+	top := &treeRemoval{}
+	if err := top.begin(filepath.Join(root, "d")); err != nil {
+		t.Fatal(err)
+	}
+	defer top.top.Close()
+	if err := top.removeFolder(top.top, "name", 0); !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
+		t.Errorf("error %v", err)
+	}
+	if diff := cmp.Diff([]string{"d", "d/name", "precious", "precious/file"}, listed(t, root)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
