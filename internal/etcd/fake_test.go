@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeCluster has etcd's rules of membership. Before it does what a call asks
+// for, fault may answer in its place; after, it may lose the answer.
+type fakeCluster struct {
+	pb.UnimplementedClusterServer
+
+	mu      sync.Mutex
+	members []*pb.Member
+	next    uint64
+	calls   []string
+	// notReady is how many promotions are refused before a learner has caught
+	// up.
+	notReady int
+	before   func(call string) error
+	after    func(call string) error
+}
+
+func (f *fakeCluster) enter(call string) (leave func(), err error) {
+	f.mu.Lock()
+	f.calls = append(f.calls, call)
+	if f.before != nil {
+		err = f.before(call)
+	}
+	return f.mu.Unlock, err
+}
+
+func (f *fakeCluster) end(call string) error {
+	if f.after == nil {
+		return nil
+	}
+	return f.after(call)
+}
+
+func (f *fakeCluster) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	leave, err := f.enter("list")
+	defer leave()
+	if err != nil {
+		return nil, err
+	}
+	return &pb.MemberListResponse{Members: f.members}, f.end("list")
+}
+
+func (f *fakeCluster) MemberAdd(_ context.Context, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
+	leave, err := f.enter("add")
+	defer leave()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range f.members {
+		if m.IsLearner {
+			return nil, rpctypes.ErrGRPCTooManyLearners
+		}
+		if slices.Equal(m.PeerURLs, r.PeerURLs) {
+			return nil, rpctypes.ErrGRPCPeerURLExist
+		}
+	}
+	f.next++
+	f.members = append(f.members, &pb.Member{ID: 100 + f.next, PeerURLs: r.PeerURLs, IsLearner: r.IsLearner})
+	return &pb.MemberAddResponse{}, f.end("add")
+}
+
+func (f *fakeCluster) find(id uint64) int {
+	return slices.IndexFunc(f.members, func(m *pb.Member) bool { return m.ID == id })
+}
+
+func (f *fakeCluster) MemberPromote(_ context.Context, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
+	leave, err := f.enter("promote")
+	defer leave()
+	if err != nil {
+		return nil, err
+	}
+	i := f.find(r.ID)
+	switch {
+	case i < 0:
+		return nil, rpctypes.ErrGRPCMemberNotFound
+	case !f.members[i].IsLearner:
+		return nil, rpctypes.ErrGRPCMemberNotLearner
+	case f.notReady > 0:
+		f.notReady--
+		return nil, rpctypes.ErrGRPCLearnerNotReady
+	}
+	f.members[i].IsLearner = false
+	return &pb.MemberPromoteResponse{}, f.end("promote")
+}
+
+func (f *fakeCluster) MemberRemove(_ context.Context, r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
+	leave, err := f.enter("remove")
+	defer leave()
+	if err != nil {
+		return nil, err
+	}
+	i := f.find(r.ID)
+	if i < 0 {
+		return nil, rpctypes.ErrGRPCMemberNotFound
+	}
+	f.members = slices.Delete(f.members, i, i+1)
+	return &pb.MemberRemoveResponse{}, f.end("remove")
+}
+
+// peer is where the member of a name is found by the others.
+func peer(name string) string { return "https://" + name + ".example:2380" }
+
+// voters makes a cluster of started members.
+func voters(names ...string) *fakeCluster {
+	f := &fakeCluster{}
+	for i, name := range names {
+		f.members = append(f.members, &pb.Member{ID: uint64(i + 1), Name: name, PeerURLs: []string{peer(name)}})
+	}
+	return f
+}
+
+// serve lets the cluster answer at an address of its own, and returns what
+// reaches it; other endpoints come first.
+func (f *fakeCluster) serve(t *testing.T, timeout time.Duration, others ...string) *Real {
+	t.Helper()
+	dir := t.TempDir()
+	pair := certificate(t, dir)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})))
+	pb.RegisterClusterServer(server, f)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return New(Options{
+		Endpoints: func(context.Context) ([]string, error) {
+			return append(others, "https://"+listener.Addr().String()), nil
+		},
+		CA: filepath.Join(dir, "crt"), Cert: filepath.Join(dir, "crt"), Key: filepath.Join(dir, "key"),
+		ReadFile: os.ReadFile, Timeout: timeout,
+	})
+}
+
+// certificate writes a pair that signs itself, for either side.
+func certificate(t *testing.T, dir string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "etcd"}, IsCA: true,
+		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+	for name, data := range map[string][]byte{"crt": crt, "key": private} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair, err := tls.X509KeyPair(crt, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}

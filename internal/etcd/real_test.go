@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// once answers the first of these calls with err.
+func once(call string, err error) func(string) error {
+	return func(now string) error {
+		if now == call && err != nil {
+			answer := err
+			err = nil
+			return answer
+		}
+		return nil
+	}
+}
+
+// faults are errors that pass, as etcd or the way to it may give them once.
+var faults = map[string]error{
+	"no leader":           rpctypes.ErrGRPCNoLeader,
+	"leader changed":      rpctypes.ErrGRPCLeaderChanged,
+	"timeout":             rpctypes.ErrGRPCTimeout,
+	"unhealthy":           rpctypes.ErrGRPCUnhealthy,
+	"not enough started":  rpctypes.ErrGRPCMemberNotEnoughStarted,
+	"learner asked":       rpctypes.ErrGRPCNotSupportedForLearner,
+	"connection lost":     status.Error(codes.Unavailable, "connection reset"),
+	"one member too slow": status.Error(codes.DeadlineExceeded, "context deadline exceeded"),
+	"the server gives up": status.Error(codes.Canceled, "context canceled"),
+	"stopped meanwhile":   rpctypes.ErrGRPCStopped,
+}
+
+// TestMembershipGrowsAndShrinks does each step with each fault before it is
+// done, and after: then its answer is lost. The outcome is the same, and
+// nothing is done twice.
+func TestMembershipGrowsAndShrinks(t *testing.T) {
+	var group sync.WaitGroup // each case waits more than it computes
+	defer group.Wait()
+	for name, fault := range faults {
+		for _, call := range []string{"list", "add", "promote", "remove"} {
+			for when, set := range map[string]func(*fakeCluster){
+				"before": func(f *fakeCluster) { f.before = once(call, fault) },
+				"after":  func(f *fakeCluster) { f.after = once(call, fault) },
+			} {
+				group.Go(func() {
+					t.Run(name+" "+when+" "+call, func(t *testing.T) {
+						f := voters("a", "b")
+						f.notReady = 2
+						set(f)
+						liveOnce(t, f, f.serve(t, 10*time.Second))
+					})
+				})
+			}
+		}
+	}
+}
+
+// liveOnce adds a member, promotes it, and removes it again.
+func liveOnce(t *testing.T, f *fakeCluster, r *Real) {
+	t.Helper()
+	ctx := t.Context()
+	members, added, err := r.Join(ctx, "c", peer("c"))
+	if err != nil || !added || len(members) != 3 {
+		t.Fatalf("join: %v, added %t, %v", members, added, err)
+	}
+	if c := byPeer(members, peer("c")); !c.Learner || c.Name != "c" {
+		t.Errorf("joined as %+v", c)
+	}
+	if _, added, err = r.Join(ctx, "c", peer("c")); err != nil || added {
+		t.Errorf("join again: added %t, %v", added, err)
+	}
+	for range 2 {
+		if err := r.Promote(ctx, peer("c")); err != nil {
+			t.Fatalf("promote: %v", err)
+		}
+	}
+	if members, err = r.Members(ctx); err != nil || byPeer(members, peer("c")).Learner {
+		t.Errorf("after the promotion: %v, %v", members, err)
+	}
+	if removed, err := r.Leave(ctx, peer("c")); err != nil || !removed {
+		t.Errorf("leave: %t, %v", removed, err)
+	}
+	if removed, err := r.Leave(ctx, peer("c")); err != nil || removed {
+		t.Errorf("leave again: %t, %v", removed, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.members) != 2 || f.next != 1 {
+		t.Errorf("%d members are left after %d were added; calls: %v", len(f.members), f.next, f.calls)
+	}
+}
+
+// TestSideBySide lets four members join at once; etcd takes one learner at a
+// time.
+func TestSideBySide(t *testing.T) {
+	f := voters("a")
+	r := f.serve(t, 20*time.Second)
+	var group sync.WaitGroup
+	for _, name := range []string{"b", "c", "d", "e"} {
+		group.Go(func() {
+			if _, added, err := r.Join(t.Context(), name, peer(name)); err != nil || !added {
+				t.Errorf("%s: added %t, %v", name, added, err)
+			}
+			if err := r.Promote(t.Context(), peer(name)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	group.Wait()
+	members, err := r.Members(t.Context())
+	if err != nil || len(members) != 5 || slices.ContainsFunc(members, func(m Member) bool { return m.Learner }) {
+		t.Errorf("members %v, %v", members, err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	denied := status.Error(codes.PermissionDenied, "etcdserver: permission denied")
+	tests := map[string]struct {
+		cluster *fakeCluster
+		do      func(ctx context.Context, r *Real) error
+		want    string
+	}{
+		"a name that another member has": {voters("a", "c"), join("https://elsewhere.example:2380"), `it has a member "c" already, at https://c.example:2380`},
+		"a member of another name":       {voters("a", "b"), join(peer("b")), `the member at https://b.example:2380 is called "b", not "c"`},
+		"promoting what is no member":    {voters("a"), func(ctx context.Context, r *Real) error { return r.Promote(ctx, peer("z")) }, "something else has removed it"},
+		"a learner that never ends":      {stuck(), join(peer("c")), "is being added and not promoted yet"},
+		"no permission": {func() *fakeCluster { f := voters("a"); f.before = func(string) error { return denied }; return f }(),
+			join(peer("c")), "permission denied"},
+		"a learner that never catches up": {func() *fakeCluster { f := stuck(); f.notReady = 1 << 30; return f }(),
+			func(ctx context.Context, r *Real) error { return r.Promote(ctx, peer("b")) }, "gave up after 400ms"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := test.do(t.Context(), test.cluster.serve(t, 400*time.Millisecond))
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func join(url string) func(context.Context, *Real) error {
+	return func(ctx context.Context, r *Real) error {
+		_, _, err := r.Join(ctx, "c", url)
+		return err
+	}
+}
+
+// stuck has a learner whose node has gone.
+func stuck() *fakeCluster {
+	f := voters("a", "b")
+	f.members[1].IsLearner = true
+	return f
+}
+
+// TestLastMemberStays does not take the only member out.
+func TestLastMemberStays(t *testing.T) {
+	f := voters("a")
+	if removed, err := f.serve(t, time.Second).Leave(t.Context(), peer("a")); err != nil || removed || len(f.members) != 1 {
+		t.Errorf("removed %t, %v", removed, err)
+	}
+}
+
+// TestEndpointsThatDoNotAnswer asks on: one refuses, one accepts and is silent.
+func TestEndpointsThatDoNotAnswer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.Close()
+	r := voters("a").serve(t, 10*time.Second, "https://"+gone.Addr().String(), "https://"+silent.Addr().String())
+	if members, err := r.Members(t.Context()); err != nil || len(members) != 1 {
+		t.Errorf("%v, %v", members, err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for name, test := range map[string]struct {
+		endpoints []string
+		want      string
+	}{
+		"no endpoint":    {nil, "nothing says where etcd's members are"},
+		"not encrypted":  {[]string{"http://192.0.2.1:2379"}, "is no client URL of an etcd member"},
+		"no URL":         {[]string{"192.0.2.1"}, "is no client URL of an etcd member"},
+		"no certificate": {[]string{"https://192.0.2.1:2379"}, "what etcd's members are to be asked with"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := voters("a").serve(t, time.Second)
+			r.options.Endpoints = func(context.Context) ([]string, error) { return test.endpoints, nil }
+			if name == "no certificate" {
+				r.options.CA = "/nonexistent"
+			}
+			if _, err := r.Members(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
