@@ -14,7 +14,7 @@ import (
 
 // stored returns a value of a ConfigMap that the peer's init left in a
 // cluster.
-func stored(t *testing.T, name, key string) []byte {
+func stored(t testing.TB, name, key string) []byte {
 	t.Helper()
 	var cm corev1.ConfigMap
 	if err := yaml.Unmarshal(readFile(t, golden, "cluster", "kube-system_configmap_"+name+".yaml"), &cm); err != nil {

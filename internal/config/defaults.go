@@ -28,7 +28,7 @@ const (
 	DefaultAdminKubeconfig = "/etc/kubernetes/admin.conf"
 	DefaultKubeletDir      = "/var/lib/kubelet"
 
-	defaultEtcdDataDir = "/var/lib/etcd"
+	DefaultEtcdDataDir = "/var/lib/etcd"
 	defaultClusterName = "kubernetes"
 	defaultCACertPath  = "/etc/kubernetes/pki/ca.crt"
 	defaultTokenGroup  = "system:bootstrappers:kubeadm:default-node-token"
@@ -165,7 +165,7 @@ func defaultEtcd(e *Etcd) {
 		e.Local = &LocalEtcd{}
 	}
 	if e.Local != nil {
-		e.Local.DataDir = cmp.Or(e.Local.DataDir, defaultEtcdDataDir)
+		e.Local.DataDir = cmp.Or(e.Local.DataDir, DefaultEtcdDataDir)
 	}
 	if e.External != nil && len(e.External.HTTPEndpoints) == 0 {
 		e.External.HTTPEndpoints = e.External.Endpoints

@@ -4,19 +4,66 @@
 package config
 
 import (
+	"encoding/hex"
 	"errors"
+	"net"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
+
+// secretShapes are what tokens and certificate keys look like.
+var secretShapes = regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}|[0-9a-fA-F]{64}`)
+
+// telling fails if what a loader says to people holds a token or a key of its
+// input, or a control character that moves a terminal's cursor.
+func telling(t *testing.T, input string, err error, warnings []string) {
+	t.Helper()
+	var faults Faults
+	if err != nil && !errors.As(err, &faults) {
+		t.Fatalf("%T: %v", err, err)
+	}
+	said := warnings
+	for _, fault := range faults {
+		said = append(said, fault.Error())
+	}
+	for _, text := range said {
+		if strings.ContainsAny(text, "\n\r\x1b") {
+			t.Errorf("control characters in %q", text)
+		}
+		for _, secret := range secretShapes.FindAllString(input, -1) {
+			if strings.Contains(text, secret) {
+				t.Errorf("%q holds %q", text, secret)
+			}
+		}
+	}
+}
+
+// within fails if a loader takes longer than anybody would wait for a file of
+// some kilobytes, whatever it holds. The fuzzing engine and a shared machine
+// make it slower than it is.
+func within(t *testing.T, limit time.Duration) func() {
+	started := time.Now()
+	return func() {
+		if took := time.Since(started); took > limit {
+			t.Errorf("took %s", took)
+		}
+	}
+}
 
 // FuzzLoad: whatever the file holds, loading neither panics nor fails in a
 // way that names no fault, and what migrates migrates again to the same.
 func FuzzLoad(f *testing.F) {
 	files, err := filepath.Glob(configs + "/*.yaml")
-	if err != nil {
-		f.Fatal(err)
+	if err != nil || len(files) == 0 {
+		f.Fatal(files, err)
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -26,18 +73,14 @@ func FuzzLoad(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer within(t, 10*time.Second)()
 		src := Source{Name: "f.yaml", Data: data}
-		_, _, err := LoadInit(t.Context(), &src, InitFlags{}, testOptions())
-		var faults Faults
-		if err != nil && !errors.As(err, &faults) {
-			t.Fatalf("%T: %v", err, err)
-		}
-		for _, fault := range faults {
-			if strings.ContainsAny(fault.Message+fault.Field, "\n\r\x1b") {
-				t.Errorf("control characters in %q", fault)
-			}
-		}
-		first, _, err := Migrate(t.Context(), src, testOptions())
+		_, warnings, err := LoadInit(t.Context(), &src, InitFlags{}, testOptions())
+		telling(t, string(data), err, warnings)
+		_, warnings, err = LoadJoin(&src, JoinFlags{}, testOptions())
+		telling(t, string(data), err, warnings)
+		first, warnings, err := Migrate(t.Context(), src, testOptions())
+		telling(t, string(data), err, warnings)
 		if err != nil {
 			return
 		}
@@ -47,4 +90,188 @@ func FuzzLoad(f *testing.F) {
 		}
 		sameText(t, first, second)
 	})
+}
+
+// FuzzLoadCluster: what a cluster keeps is input from outside. What is
+// accepted has plain absolute paths, is kept by the next upload as it is, and
+// makes the same node when it is read again.
+func FuzzLoadCluster(f *testing.F) {
+	kubelet, kubeProxy := stored(f, "kubelet-config", "kubelet"), stored(f, "kube-proxy", "config.conf")
+	f.Add(stored(f, "kubeadm-config", "ClusterConfiguration"), kubelet, kubeProxy)
+	f.Add([]byte(storedHead+"kubernetesVersion: v1.36.3\n"), []byte(nil), []byte(nil))
+	f.Add([]byte(storedHead+"kubernetesVersion: 1.36.3\ncertificatesDir: /a/../b\netcd: {local: {dataDir: /c/}}\ncontrolPlaneEndpoint: '[fd00::1]'\n"), []byte("a: &a [*a]"), kubeProxy)
+	f.Add([]byte(storedHead+"kubernetesVersion: v1.36.3\nkubernetesVersion: "+someToken+"\n"), kubelet, []byte("{}"))
+	f.Fuzz(func(t *testing.T, cluster, kubelet, kubeProxy []byte) {
+		defer within(t, 10*time.Second)()
+		self := &JoinConfiguration{ControlPlane: &JoinControlPlane{}}
+		n, warnings, err := LoadCluster(cluster, kubelet, kubeProxy, self, testOptions())
+		telling(t, string(cluster)+"\n"+string(kubelet)+"\n"+string(kubeProxy), err, warnings)
+		if err != nil {
+			return
+		}
+		for _, path := range []string{n.Paths.PKI, n.Paths.Kubernetes, n.Paths.Kubelet} {
+			if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+				t.Errorf("path %q", path)
+			}
+		}
+		first := must(n.KubeadmConfigYAML())
+		again, _, err := LoadCluster(first, must(n.KubeletYAML()), must(n.KubeProxyYAML()), self, testOptions())
+		if err != nil {
+			t.Fatalf("what is uploaded is refused: %v\n%s", err, first)
+		}
+		if diff := cmp.Diff(n, again, cmp.AllowUnexported(Secret{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.FilterPath(given, cmp.Ignore())); diff != "" {
+			t.Errorf("read again:\n%s", diff)
+		}
+	})
+}
+
+// given are the fields that say which documents there were.
+func given(p cmp.Path) bool {
+	last := p.Last().String()
+	return last == ".KubeletGiven" || last == ".KubeProxyGiven"
+}
+
+// FuzzNetworks: accepted networks are one of each family, do not overlap, and
+// hold the addresses that Slipway takes from them.
+func FuzzNetworks(f *testing.F) {
+	for _, seed := range [][3]string{
+		{"10.96.0.0/12", "10.244.0.0/16", "192.0.2.1"}, {"10.96.0.0/12,fd00:10:96::/112", "10.244.0.0/16,fd00:10:244::/56", ""},
+		{"10.96.0.1/28", "10.0.0.0/8", "10.1.1.1"}, {"fd00::/108", "", "2001:db8::1"}, {"::ffff:10.0.0.0/112", "010.0.0.0/8", "::"}, {"255.255.255.240/28", " ,", "fe80::1%eth0"},
+	} {
+		f.Add(seed[0], seed[1], seed[2])
+	}
+	f.Fuzz(func(t *testing.T, services, pods, advertise string) {
+		flags := InitFlags{Given: []string{"service-cidr", "pod-network-cidr", "apiserver-advertise-address"},
+			ServiceCIDR: services, PodNetworkCIDR: pods, APIServerAdvertiseAddress: advertise}
+		n, warnings, err := LoadInit(t.Context(), nil, flags, testOptions())
+		telling(t, services+"\n"+pods+"\n"+advertise, err, warnings)
+		if err != nil {
+			return
+		}
+		all := append(n.ServiceSubnets(), n.PodSubnets()...)
+		for i, a := range all {
+			for _, b := range all[i+1:] {
+				if a.Overlaps(b) {
+					t.Errorf("%s and %s overlap", a, b)
+				}
+			}
+			if a.Contains(n.AdvertiseAddress) {
+				t.Errorf("%s holds the node's address %s", a, n.AdvertiseAddress)
+			}
+		}
+		for i, ip := range n.ClusterDNSIPs() {
+			if !n.ServiceSubnets()[i].Contains(ip) {
+				t.Errorf("%s is not in %s", ip, n.ServiceSubnets()[i])
+			}
+		}
+		if !n.ServiceSubnets()[0].Contains(n.APIServiceIP()) || !n.AdvertiseAddress.IsGlobalUnicast() {
+			t.Errorf("service %s, node %s", n.APIServiceIP(), n.AdvertiseAddress)
+		}
+		sameAgain(t, n)
+	})
+}
+
+// sameAgain fails if what is uploaded of a node's cluster is not read back as
+// it was.
+func sameAgain(t *testing.T, n *Node) {
+	t.Helper()
+	first := must(n.KubeadmConfigYAML())
+	again, _, err := LoadCluster(first, nil, nil, nil, testOptions())
+	if err != nil {
+		t.Fatalf("what is uploaded is refused: %v\n%s", err, first)
+	}
+	sameText(t, first, must(again.KubeadmConfigYAML()))
+}
+
+// FuzzToken: a token is taken as it is or not at all, wherever it is given,
+// and no refusal repeats it.
+func FuzzToken(f *testing.F) {
+	for _, seed := range []string{someToken, otherToken, "abcdef", "abcdef.0123456789ABCDEF", "abcdef.0123456789abcdef\n", "", ".", "abcdef.", "abcdef.0123456789abcdef.0123456789abcdef"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		id, idErr := TokenID(token)
+		list, warnings, err := LoadTokens(nil, TokenFlags{Token: token, Usages: DefaultTokenUsages(), Groups: DefaultTokenGroups()}, testOptions())
+		telling(t, token, err, warnings)
+		_, warnings, joinErr := LoadJoin(nil, JoinFlags{
+			Given: []string{"token", "discovery-token-unsafe-skip-ca-verification"}, Endpoint: "a:6443", Token: token, SkipCAVerification: true,
+		}, testOptions())
+		telling(t, token, joinErr, warnings)
+		for _, err := range []error{idErr, err, joinErr} {
+			// Shorter ones are part of some word of the message by chance.
+			if err != nil && len(token) > 12 && strings.Contains(err.Error(), token) {
+				t.Errorf("%v holds the token", err)
+			}
+		}
+		if token == "" {
+			return // one is made up
+		}
+		if err == nil != (joinErr == nil) || err == nil && (idErr != nil || list[0].ID != id || id+"."+list[0].Secret.Reveal() != token) {
+			t.Errorf("create %v, %v; join %v; ID %q, %v", list, err, joinErr, id, idErr)
+		}
+	})
+}
+
+// FuzzPin: a pin is the hash of a certificate's key and nothing else.
+func FuzzPin(f *testing.F) {
+	for _, seed := range []string{somePin, strings.ToUpper(somePin), "sha256:00", "sha512:" + somePin[7:], somePin + "\n", somePin[7:], ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, pin string) {
+		_, warnings, err := LoadJoin(nil, JoinFlags{
+			Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, CACertHashes: []string{pin},
+		}, testOptions())
+		telling(t, someToken, err, warnings)
+		hash, ok := strings.CutPrefix(pin, "sha256:")
+		sum, hexErr := hex.DecodeString(hash)
+		if want := ok && hexErr == nil && len(sum) == 32; want != (err == nil) {
+			t.Errorf("a pin: %v, got %v", want, err)
+		}
+	})
+}
+
+// FuzzHostPort: an accepted endpoint is one that every client can dial, and
+// stays what it is when it is written and read again.
+func FuzzHostPort(f *testing.F) {
+	for _, seed := range []string{"cp.example.org", "cp.example.org:6443", "192.0.2.1:1", "fd00::1", "[fd00::1]", "[fd00::1]:6443", "a:", "a:0", "a:065", "[a]:1", "::1:80", "[::1", "https://a:1", "fe80::1%eth0", "[fe80::1%25eth0]:80", "a:+1", "]:1", "[[::1]]:1", "0000:::"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		_, warnings, err := LoadJoin(nil, JoinFlags{
+			Given: []string{"token", "discovery-token-unsafe-skip-ca-verification"}, Endpoint: text, Token: someToken, SkipCAVerification: true,
+		}, testOptions())
+		telling(t, text, err, warnings)
+		if err == nil {
+			dialable(t, text)
+		}
+		n, warnings, err := LoadInit(t.Context(), nil, InitFlags{Given: []string{"control-plane-endpoint"}, ControlPlaneEndpoint: text}, testOptions())
+		telling(t, text, err, warnings)
+		if err != nil {
+			return
+		}
+		dialable(t, n.Endpoint())
+		if text != "" && n.Cluster.ControlPlaneEndpoint != n.Endpoint() {
+			t.Errorf("%q is kept as %q and dialed as %q", text, n.Cluster.ControlPlaneEndpoint, n.Endpoint())
+		}
+		sameAgain(t, n)
+	})
+}
+
+// dialable fails unless a client makes host and port of an endpoint.
+func dialable(t *testing.T, endpoint string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil || port == "0" {
+		t.Errorf("port %q: %v", port, err)
+	}
+	u, err := url.Parse("https://" + endpoint + "/x")
+	if err != nil || u.Hostname() != host || u.Port() != port || u.Path != "/x" || u.User != nil {
+		t.Errorf("as a URL: %v, %v", u, err)
+	}
+	if _, err := netip.ParseAddr(host); err != nil && subdomainFault(host) != "" {
+		t.Errorf("host %q", host)
+	}
 }

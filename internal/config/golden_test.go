@@ -31,7 +31,7 @@ func testOptions() Options {
 	}
 }
 
-func readFile(t *testing.T, elem ...string) []byte {
+func readFile(t testing.TB, elem ...string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(elem...))
 	if err != nil {

@@ -245,21 +245,6 @@ func lowered(list []string) []string {
 	return out
 }
 
-// LoadReset reads, defaults and validates a file for `reset`.
-func LoadReset(src *Source, opts Options) (*ResetConfiguration, []string, error) {
-	d := read(src)
-	d.reset = cmp.Or(d.reset, &ResetConfiguration{})
-	d.ignore(kindInit, kindCluster, kindJoin, kindUpgrade, kindKubelet, kindKubeProxy)
-	d.completeReset(opts)
-	return d.reset, d.warningTexts(), d.err()
-}
-
-func (d *documents) completeReset(opts Options) {
-	d.checkSocket(kindReset, "criSocket", d.reset.CRISocket, opts.Facts)
-	defaultReset(d.reset, opts.Facts)
-	d.checkReset()
-}
-
 // LoadUpgrade reads, defaults and validates a file for `upgrade`.
 func LoadUpgrade(src *Source) (*UpgradeConfiguration, []string, error) {
 	d := read(src)

@@ -340,8 +340,8 @@ func TestOtherLoaders(t *testing.T) {
 	if err != nil || len(warnings) != 2 || join.NodeRegistration.Name != "vm" || join.Discovery.TLSBootstrapToken != "abcdef.0123456789abcdef" {
 		t.Errorf("join %q, %v", warnings, err)
 	}
-	reset, warnings, err := LoadReset(src, testOptions())
-	if err != nil || len(warnings) != 2 || !reset.Force || reset.CertificatesDir != DefaultCertificatesDir {
+	reset, warnings, err := LoadReset(src, ResetFlags{}, testOptions())
+	if err != nil || len(warnings) != 2 || !reset.Reset.Force || reset.Paths.PKI != DefaultCertificatesDir {
 		t.Errorf("reset %+v, %q, %v", reset, warnings, err)
 	}
 	upgrade, warnings, err := LoadUpgrade(src)

@@ -84,6 +84,9 @@ type Node struct {
 	// Join is what a joining node knows of its cluster from discovery; nil for
 	// a node that did not look for one.
 	Join *Join
+	// Reset is what `reset` shall do beyond what it always does; nil for
+	// everything else.
+	Reset *Reset
 
 	Timeouts Limits
 	Paths    Paths
@@ -101,6 +104,12 @@ type Join struct {
 	// Kubeconfig is the file with which the kubelet asks for its certificate:
 	// the API's URL, the CA, and a bootstrap token or other credentials.
 	Kubeconfig Secret
+	// Shared are the files that control planes share, each encrypted with the
+	// certificate key; nil where the cluster shares none.
+	Shared map[string][]byte
+	// Assumed tells that the cluster was not asked: what it would say is the
+	// default, and what it would give is made up. It is for plans only.
+	Assumed bool
 }
 
 // Token is a bootstrap token that init creates.

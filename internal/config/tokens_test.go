@@ -89,3 +89,18 @@ func TestTokenID(t *testing.T) {
 		}
 	}
 }
+
+func TestNewToken(t *testing.T) {
+	id, secret := NewToken()
+	if !IsToken(id + "." + secret) {
+		t.Errorf("a new token of %d and %d characters has not the form of one", len(id), len(secret))
+	}
+	if _, other := NewToken(); other == secret {
+		t.Error("two tokens have the same secret")
+	}
+	for _, text := range []string{"", "abcdef", "abcdef.0123456789abcde", "ABCDEF.0123456789abcdef", "abcdef.0123456789abcdef\n"} {
+		if IsToken(text) {
+			t.Errorf("%q is taken for a token", text)
+		}
+	}
+}

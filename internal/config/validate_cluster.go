@@ -168,6 +168,7 @@ func (d *documents) checkEtcd() {
 	}
 	if l := e.Local; l != nil {
 		d.checkAbsolute(kindCluster, "etcd.local.dataDir", l.DataDir)
+		d.checkOwn("etcd.local.dataDir", l.DataDir)
 		d.checkImage("etcd.local", l.ImageMeta)
 		d.checkArgs(kindCluster, "etcd.local.extraArgs", l.ExtraArgs)
 		d.checkEnvs("etcd.local.extraEnvs", l.ExtraEnvs)

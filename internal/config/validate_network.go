@@ -49,7 +49,8 @@ func (d *documents) checkNetworking() {
 		d.faultf(kindCluster, "networking.dnsDomain", "%q %s", printable(n.DNSDomain), msg)
 	}
 	if len(services) > 0 && len(pods) > 0 && !sharesFamily(services, pods) {
-		d.warnf(kindCluster, "networking.podSubnet", "%s and networking.serviceSubnet %s are of different IP families; Services will not reach Pods", n.PodSubnet, n.ServiceSubnet)
+		d.warnf(kindCluster, "networking.podSubnet", "%s and networking.serviceSubnet %s are of different IP families; Services will not reach Pods",
+			printable(n.PodSubnet), printable(n.ServiceSubnet))
 	}
 }
 
@@ -247,10 +248,8 @@ func hostPortFault(text string, needPort bool) string {
 	if strings.Contains(text, "://") {
 		return "must be a host and a port, without a scheme"
 	}
-	if _, err := netip.ParseAddr(host); err != nil {
-		if msg := subdomainFault(host); msg != "" {
-			return fmt.Sprintf("has the host %q, which is neither an IP address nor a name: it %s", printable(host), msg)
-		}
+	if msg := endpointHostFault(text, host); msg != "" {
+		return msg
 	}
 	if !hasPort {
 		if needPort {
@@ -258,8 +257,29 @@ func hostPortFault(text string, needPort bool) string {
 		}
 		return ""
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
 		return fmt.Sprintf("has the port %q; ports are 1 to 65535", printable(port))
+	}
+	return ""
+}
+
+// endpointHostFault checks the host of the endpoint text. Clients make a URL
+// of it, where brackets are for IPv6 only (RFC 3986, section 3.2.2), and a
+// zone means something on one host only.
+func endpointHostFault(text, host string) string {
+	addr, err := netip.ParseAddr(host)
+	switch {
+	case err == nil && addr.Zone() != "":
+		return fmt.Sprintf("has the address %q with a zone, which only this host understands", printable(host))
+	case err == nil && addr.Is6() && text != host && !strings.HasPrefix(text, "["):
+		return "needs brackets around the IPv6 address, as in [fd00::1]:6443"
+	case err == nil && addr.Is4() && strings.HasPrefix(text, "["), err != nil && strings.ContainsAny(text, "[]"):
+		return "has brackets, which are for an IPv6 address"
+	case err == nil:
+		return ""
+	}
+	if msg := subdomainFault(host); msg != "" {
+		return fmt.Sprintf("has the host %q, which is neither an IP address nor a name: it %s", printable(host), msg)
 	}
 	return ""
 }

@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Folders that no configuration may give to etcd: they belong to the system or
+// to other programs, and etcd's own is closed to everybody else and emptied by
+// a reset. See the Filesystem Hierarchy Standard.
+var (
+	systemTrees = []string{"/bin", "/boot", "/dev", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys", "/usr"}
+	sharedDirs  = []string{
+		"/", "/etc", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var",
+		"/etc/cni", "/etc/kubernetes", "/etc/kubernetes/manifests", "/etc/kubernetes/pki", "/etc/ssh", "/etc/ssl", "/etc/systemd",
+		"/var/backups", "/var/cache", "/var/lib", "/var/lib/cni", "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker",
+		"/var/lib/kubelet", "/var/lock", "/var/log", "/var/mail", "/var/opt", "/var/run", "/var/spool", "/var/tmp",
+	}
+)
+
+// checkOwn refuses a folder that cannot be etcd's own.
+func (d *documents) checkOwn(field, dir string) {
+	clean := path.Clean(dir)
+	inTree := slices.ContainsFunc(systemTrees, func(t string) bool { return clean == t || strings.HasPrefix(clean, t+"/") })
+	if path.IsAbs(dir) && (inTree || slices.Contains(sharedDirs, clean)) {
+		d.faultf(kindCluster, field, "%q belongs to the system or to other programs; choose a folder of its own, such as %s", printable(dir), DefaultEtcdDataDir)
+	}
+}
