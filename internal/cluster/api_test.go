@@ -290,7 +290,7 @@ func (a *api) client(t *testing.T) *Real {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.answerTime = 150 * time.Millisecond
+	c.answerTime = 400 * time.Millisecond
 	t.Cleanup(c.client.CloseIdleConnections)
 	return r
 }

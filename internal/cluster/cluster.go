@@ -46,6 +46,8 @@ type Cluster interface {
 	Get(ctx context.Context, obj Object) (found bool, err error)
 	// Secrets lists the Secrets of a namespace that match a field selector.
 	Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error)
+	// Pods lists the Pods of a namespace that match a label selector.
+	Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error)
 	// MarkNode waits for the Node and adds labels, taints and annotations that
 	// are not there yet. It never removes any.
 	MarkNode(ctx context.Context, name string, mark Mark) error

@@ -121,13 +121,17 @@ func want(obj Object) (wanted, error) {
 	}
 	fields["apiVersion"], fields["kind"] = r.kind.apiVersion, r.kind.name
 	delete(fields, "status")
+	dropServerMetadata(fields)
+	foldStringData(fields)
+	return wanted{ref: r, fields: fields}, nil
+}
+
+func dropServerMetadata(fields map[string]any) {
 	if meta, ok := fields["metadata"].(map[string]any); ok {
 		for _, field := range []string{"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"} {
 			delete(meta, field)
 		}
 	}
-	foldStringData(fields)
-	return wanted{ref: r, fields: fields}, nil
 }
 
 // foldStringData does what the server does with a Secret's write-only field:

@@ -35,12 +35,15 @@ type Action struct {
 	// Object is what would be written, without anything secret; nil for
 	// VerbWait and VerbDelete. It belongs to whoever gets the Action.
 	Object Object
+	// Difference is what the intent would change; nil where nobody compares.
+	Difference *Difference
 }
 
 // Plan is a Cluster that writes nothing: it records what would be done.
 type Plan struct {
 	record func(Action)
 	live   Cluster
+	now    *Real // see CompareWith
 
 	mu      sync.Mutex
 	admin   bool
@@ -78,7 +81,7 @@ func (p *Plan) EnsureAdmin(ctx context.Context) error {
 }
 
 // Ensure implements Cluster. The objects are recorded as they are listed.
-func (p *Plan) Ensure(_ context.Context, objs ...Object) error {
+func (p *Plan) Ensure(ctx context.Context, objs ...Object) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, obj := range objs {
@@ -89,7 +92,8 @@ func (p *Plan) Ensure(_ context.Context, objs ...Object) error {
 		written := copyOf(obj)
 		written.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(r.kind.apiVersion, r.kind.name))
 		p.put(r, written)
-		p.record(Action{VerbEnsure, r.kind.name, r.namespace, r.name, redact(copyOf(written))})
+		p.record(Action{Verb: VerbEnsure, Kind: r.kind.name, Namespace: r.namespace, Name: r.name, Object: redact(copyOf(written)),
+			Difference: p.compare(func(now *Real) (Difference, error) { return now.differenceOf(ctx, written) })})
 	}
 	return nil
 }
@@ -103,7 +107,7 @@ func (p *Plan) put(r ref, obj Object) {
 }
 
 // EnsureAbsent implements Cluster.
-func (p *Plan) EnsureAbsent(_ context.Context, obj Object) error {
+func (p *Plan) EnsureAbsent(ctx context.Context, obj Object) error {
 	r, err := refOf(obj)
 	if err != nil {
 		return err
@@ -111,7 +115,8 @@ func (p *Plan) EnsureAbsent(_ context.Context, obj Object) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.put(r, nil)
-	p.record(Action{Verb: VerbDelete, Kind: r.kind.name, Namespace: r.namespace, Name: r.name})
+	p.record(Action{Verb: VerbDelete, Kind: r.kind.name, Namespace: r.namespace, Name: r.name,
+		Difference: p.compare(func(now *Real) (Difference, error) { return now.deletionOf(ctx, r) })})
 	return nil
 }
 
@@ -136,6 +141,14 @@ func (p *Plan) Get(ctx context.Context, obj Object) (found bool, err error) {
 	}
 	to.Elem().Set(from.Elem())
 	return true, nil
+}
+
+// Pods implements Cluster. A plan makes no Pods.
+func (p *Plan) Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error) {
+	if p.live == nil {
+		return nil, nil
+	}
+	return p.live.Pods(ctx, namespace, labelSelector)
 }
 
 // Secrets implements Cluster.
@@ -166,13 +179,14 @@ func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) ([]
 }
 
 // MarkNode implements Cluster.
-func (p *Plan) MarkNode(_ context.Context, name string, mark Mark) error {
+func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
 	node := newNode(name)
 	node.Labels, node.Annotations = maps.Clone(mark.Labels), maps.Clone(mark.Annotations)
 	node.Spec.Taints = slices.Clone(mark.Taints)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.record(Action{Verb: VerbMark, Kind: "Node", Name: name, Object: node})
+	p.record(Action{Verb: VerbMark, Kind: "Node", Name: name, Object: node,
+		Difference: p.compare(func(now *Real) (Difference, error) { return now.markingOf(ctx, name, mark) })})
 	return nil
 }
 

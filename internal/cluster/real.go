@@ -163,21 +163,31 @@ func (r *Real) Get(ctx context.Context, obj Object) (found bool, err error) {
 
 // Secrets implements Cluster.
 func (r *Real) Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error) {
-	k, err := kindOf("v1", "Secret")
-	if err != nil {
-		return nil, err
-	}
 	var list corev1.SecretList
-	err = r.call(ctx, func(ctx context.Context, c *conn) error {
-		data, err := c.do(ctx, request{
-			method: http.MethodGet, path: k.collection(namespace), query: url.Values{"fieldSelector": {fieldSelector}},
-		})
-		if err == nil {
-			err = json.Unmarshal(data, &list)
+	err := r.list(ctx, "Secret", namespace, url.Values{"fieldSelector": {fieldSelector}}, &list)
+	return list.Items, errors.WithMessagef(err, "list Secrets of %s where %s", namespace, fieldSelector)
+}
+
+// Pods implements Cluster.
+func (r *Real) Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := r.list(ctx, "Pod", namespace, url.Values{"labelSelector": {labelSelector}}, &list)
+	return list.Items, errors.WithMessagef(err, "list Pods of %s where %s", namespace, labelSelector)
+}
+
+// list fills answer with what the API has of a kind of v1.
+func (r *Real) list(ctx context.Context, name, namespace string, query url.Values, answer any) error {
+	k, err := kindOf("v1", name)
+	if err != nil {
+		return err
+	}
+	return r.call(ctx, func(ctx context.Context, c *conn) error {
+		data, err := c.do(ctx, request{method: http.MethodGet, path: k.collection(namespace), query: query})
+		if err != nil {
+			return err
 		}
-		return errors.Wrapf(err, "list Secrets of %s where %s", namespace, fieldSelector)
+		return errors.Wrap(json.Unmarshal(data, answer), "decode the answer")
 	})
-	return list.Items, err
 }
 
 // call runs op with the administrator's connection, within one budget.

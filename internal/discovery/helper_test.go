@@ -4,6 +4,7 @@
 package discovery
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -43,7 +44,7 @@ type authority struct {
 }
 
 // sign makes a certificate below a, or a CA of its own for a zero authority.
-func (a authority) sign(t *testing.T, change func(*x509.Certificate)) authority {
+func (a authority) sign(t testing.TB, change func(*x509.Certificate)) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -99,7 +100,7 @@ type fake struct {
 	count int
 }
 
-func newFake(t *testing.T) *fake {
+func newFake(t testing.TB) *fake {
 	f := &fake{ca: authority{}.sign(t, asCA)}
 	f.leaf = f.ca.sign(t, asServer)
 	f.describe(t, "https://192.0.2.1:6443", f.ca.pem())
@@ -107,7 +108,7 @@ func newFake(t *testing.T) *fake {
 }
 
 // describe makes cluster-info with one cluster for each pair of URL and CA.
-func (f *fake) describe(t *testing.T, pairs ...string) {
+func (f *fake) describe(t testing.TB, pairs ...string) {
 	t.Helper()
 	var clusters []any
 	for i := 0; i < len(pairs); i += 2 {
@@ -117,7 +118,7 @@ func (f *fake) describe(t *testing.T, pairs ...string) {
 	f.setInfo(t, map[string]any{"apiVersion": "v1", "kind": "Config", "clusters": clusters})
 }
 
-func (f *fake) setInfo(t *testing.T, kubeconfig any) {
+func (f *fake) setInfo(t testing.TB, kubeconfig any) {
 	t.Helper()
 	data, err := yaml.Marshal(kubeconfig)
 	if err != nil {
@@ -127,7 +128,7 @@ func (f *fake) setInfo(t *testing.T, kubeconfig any) {
 	f.sign(t, tokenSecret)
 }
 
-func (f *fake) sign(t *testing.T, secret string) {
+func (f *fake) sign(t testing.TB, secret string) {
 	t.Helper()
 	var err error
 	if f.signature, err = jws.ComputeDetachedSignature(f.info, tokenID, secret); err != nil {
@@ -155,6 +156,12 @@ func (f *fake) tell(w io.Writer) {
 		cm.Data["jws-kubeconfig-"+tokenID] = f.signature
 	}
 	_ = json.NewEncoder(w).Encode(cm)
+}
+
+func (f *fake) body() []byte {
+	var b bytes.Buffer
+	f.tell(&b)
+	return b.Bytes()
 }
 
 // start serves and returns the address.

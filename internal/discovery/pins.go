@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// pinned returns those of list that have a hash of pins, and those that such
+// Pinned returns those of list that have a hash of pins, and those that such
 // a one has signed, over however many steps. A certificate that merely stands
 // beside a pinned one is left out.
-func pinned(list []*x509.Certificate, pins []string, now time.Time) []*x509.Certificate {
+func Pinned(list []*x509.Certificate, pins []string, now time.Time) []*x509.Certificate {
 	roots, others := x509.NewCertPool(), x509.NewCertPool()
 	isPinned := func(c *x509.Certificate) bool {
 		sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)

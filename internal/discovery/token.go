@@ -58,7 +58,7 @@ func ByToken(ctx context.Context, t Token) (Cluster, error) {
 		return Cluster{}, err
 	}
 	if !t.NoPins {
-		if found.CA = pinned(found.CA, t.Pins, t.Now()); len(found.CA) == 0 {
+		if found.CA = Pinned(found.CA, t.Pins, t.Now()); len(found.CA) == 0 {
 			return Cluster{}, failure(WrongPin, t.where(), "no certificate of cluster-info has a hash that was given "+
 				"(--discovery-token-ca-cert-hash): this is another cluster, its CA was replaced, or somebody poses as it; "+
 				"`slipway token create --print-join-command` on a control plane prints the right one")

@@ -103,6 +103,17 @@ func Renewed(data []byte, client certs.Pair) ([]byte, error) {
 	return encode(file.Config)
 }
 
+// AtServer returns a kubeconfig file that leads to another server of the same
+// cluster.
+func AtServer(data []byte, server string) ([]byte, error) {
+	file, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	file.Clusters[file.cluster].Cluster.Server = server
+	return encode(file.Config)
+}
+
 // BuildForRequest is Build before the certificate is there: the file holds the
 // key, and gets the certificate and the CA from whoever signs the request.
 func BuildForRequest(spec Spec, n *config.Node, key crypto.Signer) ([]byte, error) {
