@@ -101,6 +101,9 @@ func (t *Terminal) Result(text string) {
 	t.pause(func() { _, _ = fmt.Fprintln(t.results, text) })
 }
 
+// Outcome says nothing: its text was given as a Result.
+func (t *Terminal) Outcome(Outcome) {}
+
 // above prints a line over the live one.
 func (t *Terminal) above(line string) {
 	t.pause(func() { _, _ = fmt.Fprintln(t.out, line) })

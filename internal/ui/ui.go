@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ui tells people and scripts what a run does: progress to stderr,
-// results to stdout.
+// results to stdout, or events instead of both.
 package ui
 
 // UI is what a phase may say.
@@ -22,4 +22,7 @@ type UI interface {
 	Warnf(format string, args ...any)
 	// Result gives what a script wants, such as the join command, to stdout.
 	Result(text string)
+	// Outcome adds what the run has brought about to what it did before, for a
+	// program that reads events; people read it in the text of Result.
+	Outcome(o Outcome)
 }

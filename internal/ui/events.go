@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// eventsVersion is that of docs/events.schema.json. It changes when a field
+// goes or gets another meaning, not when one comes.
+const eventsVersion = "slipway.events/v1"
+
+// Events tells a run to a program: one JSON object a line, as
+// docs/machine-output.md and docs/events.schema.json describe. Only the last
+// one, the result, may carry a secret.
+type Events struct {
+	*events
+
+	phase string // empty outside of any
+}
+
+// events is what the phases of a run share.
+type events struct {
+	program, version, command string
+
+	mu      sync.Mutex
+	out     io.Writer
+	began   time.Time
+	started bool
+	outcome Outcome
+}
+
+// event is one line. Which fields it has depends on its name.
+type event struct {
+	Time    time.Time `json:"time"`
+	Event   string    `json:"event"`
+	Schema  string    `json:"schema,omitempty"`
+	Program string    `json:"program,omitempty"`
+	Version string    `json:"version,omitempty"`
+	Command string    `json:"command,omitempty"`
+	Phase   string    `json:"phase,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Seconds *float64  `json:"seconds,omitempty"`
+	Error   string    `json:"error,omitempty"`
+	// Causes are those that were found of an error: see docs/diagnose.md.
+	Causes any `json:"causes,omitempty"`
+}
+
+// diagnosed is an error whose causes were found.
+type diagnosed interface{ Causes() any }
+
+// NewEvents writes the events of a run of command to out. The run begins now;
+// nothing is written before there is something to say.
+func NewEvents(program, version, command string, out io.Writer) *Events {
+	return &Events{events: &events{program: program, version: version, command: command, out: out, began: time.Now()}}
+}
+
+// Program is the name that this program was called by.
+func (e *events) Program() string { return e.program }
+
+// Start opens a phase.
+func (e *Events) Start(phase string) (UI, func(error)) {
+	since := time.Now()
+	e.emit(event{Event: "phase-started", Phase: phase})
+	return &Events{events: e.events, phase: phase}, func(err error) {
+		ended := event{Event: "phase-finished", Phase: phase, Seconds: seconds(since)}
+		if err != nil {
+			ended.Event, ended.Error = "phase-failed", err.Error()
+			var d diagnosed
+			if errors.As(err, &d) {
+				ended.Causes = d.Causes()
+			}
+		}
+		e.emit(ended)
+	}
+}
+
+// Skip says that a phase is left out.
+func (e *Events) Skip(phase, reason string) {
+	e.emit(event{Event: "phase-skipped", Phase: phase, Reason: reason})
+}
+
+// Printf says one line of progress.
+func (e *Events) Printf(format string, args ...any) {
+	e.emit(event{Event: "progress", Phase: e.phase, Message: fmt.Sprintf(format, args...)})
+}
+
+// Warnf says one line that the operator should read.
+func (e *Events) Warnf(format string, args ...any) {
+	e.emit(event{Event: "warning", Phase: e.phase, Message: fmt.Sprintf(format, args...)})
+}
+
+// Result is for people, and may hold secrets: the last event has its values.
+func (e *events) Result(string) {}
+
+// Outcome keeps o for the last event.
+func (e *events) Outcome(o Outcome) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.outcome.add(o)
+}
+
+// emit writes a line, before the first of all that the run has begun.
+func (e *events) emit(ev event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.begin()
+	ev.Time = time.Now()
+	e.write(ev)
+}
+
+func (e *events) begin() {
+	if e.started {
+		return
+	}
+	e.started = true
+	e.write(event{Time: e.began, Event: "run-started", Schema: eventsVersion,
+		Program: e.program, Version: e.version, Command: e.command})
+}
+
+// write gives a line in one piece: whoever reads sees whole events only.
+func (e *events) write(line any) {
+	data, err := json.Marshal(line)
+	if err != nil {
+		panic(err) // it has texts and numbers only
+	}
+	_, _ = e.out.Write(append(data, '\n'))
+}
+
+func seconds(since time.Time) *float64 {
+	s := float64(time.Since(since).Milliseconds()) / 1000
+	return &s
+}

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import "time"
+
+// Summary is what the command knows of a run beside what its phases said.
+type Summary struct {
+	// Node is the node's name and Endpoint the host:port of the cluster's API;
+	// empty where the run ended before they were known.
+	Node, Endpoint string
+	ControlPlane   bool
+	// Files are those that the run has changed, in order.
+	Files []File
+}
+
+// File is one that a run has changed.
+type File struct {
+	Path string `json:"path"`
+	// Change is created, changed or removed.
+	Change string `json:"change"`
+}
+
+// result is the last line. All of its fields are always there; what is not
+// known, does not exist or shall not be shown is null.
+type result struct {
+	Time                    time.Time `json:"time"`
+	Event                   string    `json:"event"`
+	Command                 string    `json:"command"`
+	Succeeded               bool      `json:"succeeded"`
+	Error                   *string   `json:"error"`
+	Seconds                 float64   `json:"seconds"`
+	Node                    *string   `json:"node"`
+	Role                    *string   `json:"role"`
+	Endpoint                *string   `json:"endpoint"`
+	CACertHashes            []string  `json:"caCertHashes"`
+	Token                   *string   `json:"token"`
+	CertificateKey          *string   `json:"certificateKey"`
+	JoinCommand             *string   `json:"joinCommand"`
+	ControlPlaneJoinCommand *string   `json:"controlPlaneJoinCommand"`
+	Files                   []File    `json:"files"`
+}
+
+// End writes the last event: how the run went, and what it has brought about.
+func (e *Events) End(s Summary, failure error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.begin()
+	o := e.outcome
+	r := result{
+		Time: time.Now(), Event: "result", Command: e.command, Succeeded: failure == nil, Seconds: *seconds(e.began),
+		Node: orNull(s.Node), Endpoint: orNull(s.Endpoint), CACertHashes: append([]string{}, o.CACertHashes...),
+		Token: revealed(o.Token), CertificateKey: revealed(o.CertificateKey),
+		JoinCommand: revealed(o.JoinCommand), ControlPlaneJoinCommand: revealed(o.ControlPlaneJoinCommand),
+		Files: append([]File{}, s.Files...),
+	}
+	if failure != nil {
+		r.Error = orNull(failure.Error())
+	}
+	if s.Node != "" {
+		r.Role = orNull(role(s.ControlPlane))
+	}
+	e.write(r)
+}
+
+func role(controlPlane bool) string {
+	if controlPlane {
+		return "control-plane"
+	}
+	return "worker"
+}
+
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func revealed(s Secret) *string {
+	if s == nil {
+		return nil
+	}
+	return orNull(s.Reveal())
+}
