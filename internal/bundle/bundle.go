@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bundle collects what somebody else needs to see why a node does not
+// work, without a secret in it: all that goes in passes one gate, which knows
+// of each file where its secrets are.
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io/fs"
+	"net/netip"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/redact"
+)
+
+// Host is what is read of a host; host.Host is one.
+type Host interface {
+	diagnose.View
+	Routes() ([]host.Route, error)
+	Addresses() ([]netip.Addr, error)
+	Sandboxes(ctx context.Context, socket, namespace string) ([]host.Sandbox, error)
+	ProgramVersion(ctx context.Context, path string) (string, error)
+	KernelRelease() (string, error)
+	MemoryBytes() (uint64, error)
+	NumCPU() int
+	Hostname() (string, error)
+}
+
+// Node says what is collected.
+type Node struct {
+	diagnose.Target
+	// PKI is the certificates' folder.
+	PKI string
+	// Kubernetes is /etc/kubernetes.
+	Kubernetes string
+	// Version is this program's.
+	Version string
+}
+
+const (
+	// fileLimit is how much of one file is taken, its end.
+	fileLimit = 512 << 10
+	// journalLimit is how many entries of a unit's journal are taken.
+	journalLimit = 2000
+	// containerLimit is how many containers' logs are taken, the newest.
+	containerLimit = 60
+)
+
+// form says where the secrets of a file are.
+type form int
+
+const (
+	plain       form = iota // by their own form only
+	document                // YAML or JSON: by its structure, too
+	environment             // a unit or an environment file: values of variables, too
+)
+
+// collection is a bundle in the making.
+type collection struct {
+	ctx   context.Context
+	h     Host
+	n     Node
+	known []string // IDs of containers, which look like keys
+	root  string   // the folder inside the bundle
+	now   time.Time
+	tar   *tar.Writer
+	err   error
+}
+
+// Collect returns the bundle, a tar.gz. What cannot be read is in it as the
+// error that says so.
+func Collect(ctx context.Context, h Host, n Node) ([]byte, error) {
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	c := &collection{ctx: ctx, h: h, n: n, now: h.Now(), tar: tar.NewWriter(zip), root: "slipway-support"}
+	c.containers()
+	c.diagnosis()
+	c.facts()
+	c.units()
+	c.configuration()
+	c.certificates()
+	c.add("README.txt", []byte(readme), plain)
+	if c.err == nil {
+		c.err = c.tar.Close()
+	}
+	if c.err == nil {
+		c.err = zip.Close()
+	}
+	return out.Bytes(), errors.Wrap(c.err, "support bundle")
+}
+
+const readme = `This is what "slipway support-bundle" found on a node. Secrets were taken out:
+private keys, tokens, passwords, the data of Secrets, values of environment
+variables but for proxies and flags. [redacted] stands in their places.
+
+diagnosis.txt   what "slipway diagnose" says
+containers.txt  the containers and sandboxes of the runtime; their logs are in logs/
+host/           addresses, routes, mounts, disks, versions
+units/          systemd's view of kubelet and runtime, their unit files and journals
+kubernetes/     manifests and kubeconfigs
+kubelet/        the kubelet's configuration
+pki/            certificates, and a list of all files with their modes
+`
+
+// add puts a file in, without its secrets. It is the only way in.
+func (c *collection) add(name string, data []byte, f form) {
+	if c.err != nil {
+		return
+	}
+	data = data[max(0, len(data)-fileLimit):]
+	switch f {
+	case document:
+		data = redact.YAML(data, c.known...)
+	case environment:
+		data = []byte(redact.Environment(string(data), c.known...))
+	default:
+		data = []byte(redact.Text(string(data), c.known...))
+	}
+	c.err = c.tar.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeReg, Name: c.root + "/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: c.now,
+	})
+	if c.err == nil {
+		_, c.err = c.tar.Write(data)
+	}
+}
+
+// file takes a file of the host, if it is there.
+func (c *collection) file(name, path string, f form) {
+	data, err := c.h.ReadTail(path, fileLimit)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		c.add(name, []byte("cannot be read: "+err.Error()), plain)
+	default:
+		c.add(name, data, f)
+	}
+}

@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// canaries are unique values, by the place they are put in.
+type canaries map[string]string
+
+// token, certificate key and password have the forms of the real ones.
+func (c canaries) token(place string) string {
+	c[place] = randomHex(8)
+	return "abcdef." + c[place]
+}
+
+func (c canaries) hexKey(place string) string {
+	c[place] = randomHex(32)
+	return c[place]
+}
+
+func (c canaries) password(place string) string {
+	c[place] = "canary" + randomHex(6)
+	return c[place]
+}
+
+func randomHex(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// pem returns a certificate and its key. Of the key, a line in the middle is
+// the canary.
+func (c canaries) pem(place string) (cert, key string) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: place}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		panic(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		panic(err)
+	}
+	data, err := certs.EncodeKey(private)
+	if err != nil {
+		panic(err)
+	}
+	c[place] = strings.Split(string(data), "\n")[1][8:40]
+	return string(certs.EncodeCerts(leaf)), string(data)
+}
+
+// stage is a host whose files are in a folder, with secrets all over it.
+type stage struct {
+	*host.Real
+	root    string
+	journal []string
+	states  []host.ContainerState
+	dark    bool // nothing but files answers
+}
+
+func (s *stage) put(t *testing.T, path, text string) {
+	t.Helper()
+	path = filepath.Join(s.root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var errDark = errors.New("out of order")
+
+func (s *stage) Unit(context.Context, string) (host.UnitState, error) {
+	if s.dark {
+		return host.UnitState{}, errDark
+	}
+	return host.UnitState{LoadState: "loaded", ActiveState: "failed", SubState: "failed", Result: "exit-code"}, nil
+}
+
+func (s *stage) Journal(context.Context, string, time.Time, int) ([]host.JournalEntry, error) {
+	var entries []host.JournalEntry
+	for _, line := range s.journal {
+		entries = append(entries, host.JournalEntry{Time: time.Now(), Program: "kubelet", Message: line})
+	}
+	return entries, nil
+}
+
+func (s *stage) ContainerStates(context.Context, string, string) ([]host.ContainerState, error) {
+	if s.dark {
+		return nil, errDark
+	}
+	return s.states, nil
+}
+
+func (s *stage) Sandboxes(context.Context, string, string) ([]host.Sandbox, error) {
+	if s.dark {
+		return nil, errDark
+	}
+	return []host.Sandbox{{ID: strings.Repeat("b", 64), Pod: "etcd-cp-1", Namespace: "kube-system"}}, nil
+}
+
+func (s *stage) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
+	return host.RuntimeInfo{Name: "containerd", Ready: true}, nil
+}
+
+func (s *stage) ProgramVersion(context.Context, string) (string, error) {
+	return "Kubernetes v1.36.3", nil
+}
+func (s *stage) LookupHost(context.Context, string) ([]netip.Addr, error) { return nil, nil }
+func (s *stage) Routes() ([]host.Route, error) {
+	return []host.Route{{Destination: netip.MustParsePrefix("192.0.2.0/24"), Interface: "eth0"}}, nil
+}
+
+// strew puts a secret into everything that the bundle reads.
+func strew(t *testing.T) (*stage, canaries) {
+	t.Helper()
+	root := t.TempDir()
+	c, s := canaries{}, &stage{Real: host.NewAt(root), root: root}
+	kubeconfig := func(name string) string {
+		cert, key := c.pem(name + " key")
+		b64 := base64.StdEncoding.EncodeToString
+		return fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: k, user: a}}]\n"+
+			"clusters: [{name: k, cluster: {server: \"https://api.invalid:6443\", certificate-authority-data: %s}}]\n"+
+			"users:\n- name: a\n  user: {client-certificate-data: %s, client-key-data: %s, token: %s, password: %s}\n",
+			b64([]byte(cert)), b64([]byte(cert)), b64([]byte(key)), c.token(name+" token"), c.password(name+" password"))
+	}
+	for _, name := range []string{"admin.conf", "super-admin.conf", "kubelet.conf", "bootstrap-kubelet.conf"} {
+		s.put(t, "/etc/kubernetes/"+name, kubeconfig(name))
+	}
+	s.put(t, "/etc/kubernetes/manifests/etcd.yaml", fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - name: etcd\n    command: [etcd, --password=%s]\n    env: [{name: A, value: %s}, {name: HTTP_PROXY, value: \"http://u:%s@p:1\"}]\n",
+		c.password("flag"), c.password("environment of a Pod"), c.password("proxy of a Pod")))
+	s.put(t, "/etc/kubernetes/manifests/broken.yaml", "{ token: "+c.token("broken manifest"))
+	s.put(t, "/etc/kubernetes/manifests/secret.yaml", "kind: Secret\ndata: {a: "+c.password("Secret")+"}\n---\nkind: X\ncertificateKey: "+c.hexKey("certificate key")+"\n")
+	s.put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nstaticPodURLHeader: {Authorization: [\"Bearer "+c.password("header")+"\"]}\n")
+	s.put(t, "/var/lib/kubelet/instance-config.yaml", "token: "+c.token("instance configuration"))
+	s.put(t, "/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--token="+c.password("flags")+"\"\n")
+	s.put(t, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--password="+c.password("defaults")+"\n")
+	s.put(t, "/etc/systemd/system/kubelet.service.d/http-proxy.conf", "[Service]\nEnvironment=HTTPS_PROXY=http://u:"+c.password("unit's proxy")+"@p:1\nEnvironment=X="+c.password("unit's environment")+"\n")
+	s.put(t, "/etc/hosts", "192.0.2.1 a # password="+c.password("hosts")+"\n")
+	s.put(t, "/etc/resolv.conf", "# token: "+c.token("resolv.conf")+"\n")
+	cert, key := c.pem("pki")
+	s.put(t, "/etc/kubernetes/pki/ca.crt", cert)
+	s.put(t, "/etc/kubernetes/pki/ca.key", key)
+	cert, key = c.pem("mixed")
+	s.put(t, "/var/lib/kubelet/pki/kubelet-client-current.pem", key+cert)
+	cert, key = c.pem("key in a certificate's place")
+	s.put(t, "/etc/kubernetes/pki/apiserver.crt", key)
+	_, key = c.pem("key in a log")
+	s.journal = []string{
+		"token " + c.token("journal"), "key " + c.hexKey("key in the journal"), "http://u:" + c.password("proxy in the journal") + "@p:1",
+		`{"token":"` + c.password("JSON in the journal") + `"}`, "Authorization: Bearer " + c.password("header in the journal"),
+		strings.ReplaceAll(key, "\n", `\n`), `E1121 "command failed" err="bad token ` + c.token("evidence") + `"`,
+	}
+	s.states = []host.ContainerState{{
+		ID: strings.Repeat("a", 64), Name: "etcd", Namespace: "kube-system", State: "exited", Created: time.Now().Add(time.Minute), LogPath: "/var/log/pods/etcd/0.log", Message: "token " + c.token("message"),
+	}}
+	s.put(t, "/var/log/pods/etcd/0.log", "2026-11-21T09:00:00Z stderr F unknown flag: "+c.token("log")+" in "+strings.Repeat("a", 64)+"\n2026-11-21T09:00:00Z stderr F "+c.hexKey("key in the log")+"\n"+cert)
+	return s, c
+}
+
+func collect(t *testing.T, s *stage) map[string]string {
+	t.Helper()
+	data, err := Collect(t.Context(), s, Node{
+		Target: diagnose.Target{Socket: "unix:///run/x.sock", Kubelet: "/var/lib/kubelet", Kubeconfigs: "/etc/kubernetes", Manifests: "/etc/kubernetes/manifests"},
+		PKI:    "/etc/kubernetes/pki", Kubernetes: "/etc/kubernetes", Version: "v0",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	zip, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for r := tar.NewReader(zip); ; {
+		head, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil || head.Mode != 0o600 || strings.Contains(head.Name, "..") {
+			t.Errorf("%s: mode %o, %v", head.Name, head.Mode, err)
+		}
+		files[strings.TrimPrefix(head.Name, "slipway-support/")] = string(text)
+	}
+}
+
+func TestBundleHoldsNoSecret(t *testing.T) {
+	s, c := strew(t)
+	if len(c) < 30 {
+		t.Fatalf("%d secrets only", len(c))
+	}
+	for _, dark := range []bool{false, true} {
+		s.dark = dark
+		for name, text := range collect(t, s) {
+			for place, secret := range c {
+				for form, value := range map[string]string{
+					"raw": secret, "hex": hex.EncodeToString([]byte(secret)), "base64": base64.StdEncoding.EncodeToString([]byte(secret))[:20],
+				} {
+					if strings.Contains(text, value) {
+						t.Errorf("%s holds the secret of %s (%s)", name, place, form)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d secrets in %d files: 0 found", len(c), len(collect(t, s)))
+}
+
+func TestBundleHoldsWhatMatters(t *testing.T) {
+	s, _ := strew(t)
+	files := collect(t, s)
+	for name, want := range map[string]string{
+		"README.txt":                        "Secrets were taken out",
+		"diagnosis.txt":                     "[bad-flag] etcd: ",
+		"diagnosis.json":                    `"cause": "bad-flag"`,
+		"containers.txt":                    "container " + strings.Repeat("a", 64),
+		"logs/000_kube-system__etcd.log":    "unknown flag: ",
+		"host/facts.txt":                    "kubelet: Kubernetes v1.36.3",
+		"host/network.txt":                  "192.0.2.0/24 dev eth0",
+		"host/disks.txt":                    "MiB free",
+		"host/hosts":                        "192.0.2.1 a",
+		"units/kubelet.service.txt":         "ActiveState:failed",
+		"units/kubelet.service.log":         "kubelet: token abcdef.[redacted]",
+		"kubernetes/manifests/etcd.yaml":    "name: HTTP_PROXY",
+		"kubernetes/admin.conf":             "server: https://api.invalid:6443",
+		"kubelet/config.yaml":               "kind: KubeletConfiguration",
+		"kubelet/kubeadm-flags.env":         "KUBELET_KUBEADM_ARGS=",
+		"pki/files.txt":                     "-rw------- /etc/kubernetes/pki/ca.key",
+		"pki/etc/kubernetes/pki/ca.crt.txt": "subject: CN=pki",
+		"pki/var/lib/kubelet/pki/kubelet-client-current.pem.txt":     "subject: CN=mixed",
+		"units/etc/systemd/system/kubelet.service.d/http-proxy.conf": "Environment=X=[redacted]",
+	} {
+		if !strings.Contains(files[name], want) {
+			t.Errorf("%s lacks %q:\n%s", name, want, files[name])
+		}
+	}
+	s.dark = true
+	if text := collect(t, s)["containers.txt"]; !strings.Contains(text, "the containers cannot be listed: out of order") {
+		t.Errorf("without a runtime: %s", text)
+	}
+}

@@ -1,0 +1,311 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// row is a way to break the fake host, and what must be found then: the name,
+// and a part of what is said.
+type row struct {
+	cause, name string
+	hurt        func(h *fakeHost)
+	want        string // nothing: that it is not found
+	// passes says that it must never end a wait.
+	passes bool
+}
+
+const head = "E1121 09:00:00.000000    1234 run.go:72] "
+
+func kubeletRows() []row {
+	unit := func(s host.UnitState) func(h *fakeHost) {
+		return func(h *fakeHost) { h.units[kubeletService] = s }
+	}
+	failed := func(words string) func(h *fakeHost) {
+		return func(h *fakeHost) { h.died(head + `"command failed" err="` + words + `"`) }
+	}
+	const swapWords = "failed to run Kubelet: running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
+	return []row{
+		{"kubelet-unit", "missing", unit(host.UnitState{LoadState: "not-found"}), "systemd knows no such unit", false},
+		{"kubelet-unit", "masked", unit(host.UnitState{LoadState: "masked"}), "systemctl unmask kubelet", false},
+		{"kubelet-unit", "broken", unit(host.UnitState{LoadState: "bad-setting"}), "its load state is bad-setting", false},
+		{"kubelet-unit", "stopped", unit(host.UnitState{LoadState: "loaded", ActiveState: "inactive"}), "the unit is stopped", false},
+		{"kubelet-unit", "starting", unit(host.UnitState{LoadState: "loaded", ActiveState: "activating"}), "", false},
+		{"swap", "on", func(h *fakeHost) { h.swap = []string{"/dev/sda2"}; failed(swapWords)(h) }, "swap is on (/dev/sda2)", false},
+		{"swap", "turned off meanwhile", failed(swapWords), "", false},
+		{"cgroup-version", "1", failed("failed to validate kubelet configuration, error: kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported"), "failCgroupV1: false", false},
+		{"kubelet-config", "that is the cgroups' fault", failed("failed to validate kubelet configuration, error: kubelet is configured to not run on a host using cgroup v1"), "", false},
+		{"cgroup-driver", "of the runtime", func(h *fakeHost) {
+			h.insisted(`E1121 "Failed to create sandbox" err="expected cgroupsPath to be of format \"slice:prefix:name\" for systemd cgroups, got \"/kubepods/x\" instead"`)
+		}, "the runtime's cgroup driver is systemd", false},
+		{"kubelet-config", "its certificate is still asked for", failed("unable to read existing bootstrap client config from /etc/kubernetes/kubelet.conf: invalid configuration: [unable to read client-cert /var/lib/kubelet/pki/kubelet-client-current.pem"), "", false},
+		{"kubelet-config", "invalid", failed("failed to validate kubelet configuration, error: invalid configuration: maxPods"), "does not accept its configuration /var/lib/kubelet/config.yaml", false},
+		{"kubelet-config", "missing", func(h *fakeHost) {
+			delete(h.files, "var/lib/kubelet/config.yaml")
+			failed("failed to load kubelet config file, path: /var/lib/kubelet/config.yaml")(h)
+		}, "this host is not a node yet", false},
+		{"bad-flag", "of the kubelet", failed("failed to parse kubelet flag: unknown flag: --nonsense"), "kubeletExtraArgs", false},
+		{"kubelet-crash", "twice", func(h *fakeHost) { failed("no")(h); failed("no")(h) }, "it ends again and again", false},
+		{"kubelet-crash", "once", failed("no"), "", false},
+		{"kubelet-crash", "without a word", func(h *fakeHost) { h.died(""); h.died("") }, "Main process exited", false},
+		{"kubelet-crash", "gave up", unit(host.UnitState{LoadState: "loaded", ActiveState: "failed", Result: "oom-kill"}), "the last result was oom-kill", false},
+		{"kubelet-crash", "as something is not there yet", func(h *fakeHost) {
+			failed("dial tcp 192.0.2.11:6443: connect: connection refused")(h)
+			failed("dial tcp 192.0.2.11:6443: connect: connection refused")(h)
+		}, "connection refused", true},
+		{"port-taken", "the kubelet's", func(h *fakeHost) {
+			h.held[10248] = host.Process{PID: 9, Name: "nginx"}
+			h.said(`E1121 "Failed to start healthz server" err="listen tcp 127.0.0.1:10248: bind: address already in use"`)
+		}, "port 10248, which it needs, is held by nginx (process 9)", false},
+		{"port-taken", "the kubelet's, by itself", func(h *fakeHost) {
+			h.held[10250] = host.Process{PID: 7, Name: "kubelet"}
+			h.said(`E1121 "Failed" err="listen tcp 0.0.0.0:10250: bind: address already in use"`)
+		}, "", false},
+	}
+}
+
+func runtimeRows() []row {
+	pull := func(answer string) func(h *fakeHost) {
+		return func(h *fakeHost) {
+			h.crashed("kube-scheduler")
+			h.states = slices.DeleteFunc(h.states, func(c host.ContainerState) bool { return c.Name == "kube-scheduler" })
+			h.absent["registry.k8s.io/kube-scheduler:v1"] = true
+			h.said(`E1121 "PullImage from image service failed" err="` + answer + `" image="registry.k8s.io/kube-scheduler:v1"`)
+		}
+	}
+	return []row{
+		{"runtime-down", "no socket", func(h *fakeHost) { h.noRuntime = true }, "the container runtime does not answer", false},
+		{"runtime-down", "stopped", func(h *fakeHost) {
+			h.noRuntime = true
+			h.units["containerd.service"] = host.UnitState{LoadState: "loaded", ActiveState: "inactive", SubState: "dead", Result: "success"}
+		}, "unit containerd.service: loaded, inactive (dead)", false},
+		{"runtime-down", "not installed", func(h *fakeHost) {
+			h.noRuntime = true
+			h.units["containerd.service"] = host.UnitState{LoadState: "not-found"}
+		}, "install a container runtime", false},
+		{"runtime-down", "hanging", func(h *fakeHost) { h.hangs = true }, "does not answer", false},
+		{"runtime-down", "not ready", func(h *fakeHost) { h.runtime = host.RuntimeInfo{Reason: "still loading"} }, "still loading", false},
+		{"image", "not found", pull("code = NotFound"), "image registry.k8s.io/kube-scheduler:v1 is not on this host", false},
+		{"image", "no network, once", pull("dial tcp: i/o timeout"), "i/o timeout", true},
+		{"image", "no network, twice", func(h *fakeHost) {
+			pull("dial tcp: i/o timeout")(h)
+			h.journal[0].Time = at.Add(-10 * time.Second)
+			pull("dial tcp: i/o timeout")(h)
+		}, "i/o timeout", false},
+		{"image", "no such registry", func(h *fakeHost) { h.names["registry.k8s.io"] = true; pull("dial tcp: server misbehaving")(h) }, "server misbehaving", false},
+		{"image", "pulled meanwhile", func(h *fakeHost) { pull("code = NotFound")(h); clear(h.absent) }, "", false},
+		{"image", "of the sandbox", func(h *fakeHost) {
+			h.absent["registry.k8s.io/pause:3.10"] = true
+			const line = `E1121 "RunPodSandbox from runtime service failed" err="rpc error: failed to get sandbox image \"registry.k8s.io/pause:3.10\": failed to pull"`
+			h.said(line)
+			h.journal[0].Time = at.Add(-10 * time.Second)
+			h.said(line)
+		}, "image registry.k8s.io/pause:3.10", false},
+		{"disk-full", "etcd's", func(h *fakeHost) {
+			h.space["/var/lib/etcd"] = host.Space{Free: 1 << 20, Total: 9 << 20}
+			h.crashed("etcd", `{"level":"panic","msg":"failed to create WAL","error":"no space left on device"}`)
+		}, "etcd: panic: failed to create WAL: no space left on device", false},
+		{"disk-full", "without inodes", func(h *fakeHost) {
+			h.space["/var/lib/kubelet"] = host.Space{Free: 9 << 30, Total: 10 << 30, FreeInodes: 0, TotalInodes: 5}
+			h.said(`E1121 "x" err="mkdir: no space left on device"`)
+		}, "0 of 5 files are left", false},
+		{"disk-full", "space was made", func(h *fakeHost) { h.said(`E1121 "x" err="no space left on device"`) }, "", false},
+		{"disk-full", "and nobody complains", func(h *fakeHost) { h.space["/var/lib/etcd"] = host.Space{Free: 1} }, "", false},
+	}
+}
+
+func podRows() []row {
+	const crash = head + `"command failed" err="out of cheese"`
+	lost := func(name string) func(h *fakeHost) {
+		return func(h *fakeHost) {
+			h.states = slices.DeleteFunc(h.states, func(c host.ContainerState) bool { return c.Name == name })
+		}
+	}
+	return []row{
+		{"bad-flag", "of a static Pod", func(h *fakeHost) { h.crashed("kube-apiserver", "Error: unknown flag: --nonsense") }, manifests + "/kube-apiserver.yaml", false},
+		{"bad-flag", "a wrong value", func(h *fakeHost) {
+			h.crashed("kube-apiserver", `Error: invalid argument "x" for "--v" flag: strconv`)
+		}, "invalid argument", false},
+		{"bad-flag", "of etcd", func(h *fakeHost) { h.crashed("etcd", "flag provided but not defined: -nonsense") }, "flag provided but not defined", false},
+		{"bad-flag", "of an earlier manifest", func(h *fakeHost) {
+			h.container("kube-apiserver", "exited", at.Add(-time.Hour), "Error: unknown flag: --nonsense")
+		}, "", false},
+		{"bad-flag", "of one that was mended", func(h *fakeHost) {
+			h.states = nil
+			h.container("kube-apiserver", "exited", at.Add(-20*time.Second), "Error: unknown flag: --nonsense")
+			h.container("kube-apiserver", "running", at.Add(-9*time.Second))
+		}, "", false},
+		{"port-taken", "by a stranger", func(h *fakeHost) {
+			h.held[10259] = host.Process{PID: 9, Name: "nginx"}
+			h.crashed("kube-scheduler", head+"failed to listen on 127.0.0.1:10259: listen tcp 127.0.0.1:10259: bind: address already in use")
+		}, "port 10259, which it needs, is held by nginx (process 9)", false},
+		{"port-taken", "by who knows", func(h *fakeHost) {
+			h.crashed("kube-scheduler", head+"listen tcp 127.0.0.1:10259: bind: address already in use")
+		}, "was held by another program", true},
+		{"port-taken", "by the next of its own", func(h *fakeHost) {
+			h.held[10259] = host.Process{PID: 9, Name: "kube-scheduler"}
+			h.crashed("kube-scheduler", head+"listen tcp 127.0.0.1:10259: bind: address already in use")
+			h.container("kube-scheduler", "running", at.Add(-time.Second))
+		}, "", false},
+		{"address-missing", "of etcd", func(h *fakeHost) {
+			h.crashed("etcd", `{"level":"fatal","msg":"x","error":"listen tcp 192.0.2.77:2380: bind: cannot assign requested address"}`)
+		}, "192.0.2.77, which is not an address of this host", false},
+		{"address-missing", "it is there now", func(h *fakeHost) {
+			h.crashed("etcd", `{"level":"fatal","msg":"x","error":"listen tcp 192.0.2.11:2380: bind: cannot assign requested address"}`)
+		}, "", false},
+		{"static-pod", "a volume", func(h *fakeHost) {
+			lost("kube-scheduler")(h)
+			h.insisted(`E1121 nestedpendingoperations.go:348] Operation failed. Error: MountVolume.SetUp failed for volume "none" pod "kube-scheduler-cp-1": hostPath type check failed`)
+		}, "the kubelet cannot make a container", false},
+		{"static-pod", "no Pod", func(h *fakeHost) {
+			h.put(manifests+"/kube-scheduler.yaml", "spec: 7")
+			h.insisted(`E1121 file.go:187] "Could not process manifest file" err="` + manifests + `/kube-scheduler.yaml: couldn't parse as pod" path="` + manifests + `/kube-scheduler.yaml"`)
+		}, "couldn't parse as pod", false},
+		{"container-crash", "twice the same", func(h *fakeHost) {
+			h.crashed("kube-scheduler", crash)
+			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), crash)
+		}, "out of cheese", false},
+		{"container-crash", "once", func(h *fakeHost) { h.crashed("kube-scheduler", crash) }, "", false},
+		{"container-crash", "twice, differently", func(h *fakeHost) {
+			h.crashed("kube-scheduler", crash)
+			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), head+`"command failed" err="something else"`)
+		}, "has ended 2 times", true},
+		{"container-crash", "killed by the kubelet", func(h *fakeHost) {
+			h.crashed("kube-scheduler", crash)
+			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), crash)
+			h.states[0].ExitCode, h.states[1].ExitCode = 137, 137
+		}, "exit code 137", true},
+		{"container-crash", "out of memory", func(h *fakeHost) {
+			h.crashed("kube-scheduler", crash)
+			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), crash)
+			h.states[0].ExitCode, h.states[1].ExitCode, h.states[0].Reason = 137, 137, "OOMKilled"
+		}, "give this host more memory", false},
+		{"container-crash", "waiting for others", func(h *fakeHost) {
+			for range 2 {
+				h.container("kube-scheduler", "exited", at.Add(-2*time.Second), head+`"command failed" err="dial tcp: connect: connection refused"`)
+			}
+		}, "connection refused", true},
+		{"container-crash", "and runs again", func(h *fakeHost) {
+			h.crashed("kube-scheduler", crash)
+			h.container("kube-scheduler", "exited", at.Add(-9*time.Second), crash)
+			h.container("kube-scheduler", "running", at.Add(-8*time.Second))
+		}, "", false},
+		{"not-running", "no container", lost("kube-scheduler"), "has made no container", true},
+	}
+}
+
+func etcdRows() []row {
+	return []row{
+		{"etcd-member", "removed", func(h *fakeHost) {
+			h.crashed("etcd", `{"level":"fatal","msg":"the member has been permanently removed from the cluster"}`)
+		}, "no member of the cluster", false},
+		{"etcd-member", "of another cluster", func(h *fakeHost) {
+			h.crashed("etcd", `{"level":"fatal","msg":"discovery failed","error":"error validating peerURLs: member count is unequal"}`)
+		}, "member count is unequal", false},
+		{"etcd-data", "damaged", func(h *fakeHost) {
+			h.crashed("etcd", `{"level":"panic","msg":"failed to open database","error":"invalid database"}`)
+		}, "panic: failed to open database: invalid database", false},
+		{"etcd-data", "not its own", func(h *fakeHost) {
+			h.crashed("etcd", `{"level":"fatal","msg":"discovery failed","error":"cannot access data directory: mkdir /var/lib/etcd/member: permission denied"}`)
+		}, "it cannot use the data in /var/lib/etcd", false},
+		{"etcd-data", "while it runs", func(h *fakeHost) {
+			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"snap: slow"}`)
+		}, "", false},
+		{"etcd-space", "an alarm", func(h *fakeHost) { h.bodies["/health"] = `{"health":"false","reason":"ALARM NOSPACE"}` }, "reached its quota", false},
+		{"etcd-unhealthy", "no leader", func(h *fakeHost) {
+			h.answers["/readyz?verbose"] = &host.ProbeError{Status: 503, Body: "[+]data_corruption ok\n[-]non_learner failed\n"}
+		}, "[-]non_learner failed", true},
+		{"apiserver-unhealthy", "without etcd", func(h *fakeHost) {
+			h.answers["/livez?verbose"] = &host.ProbeError{Status: 500, Body: "[+]ping ok\n[-]etcd failed: reason withheld\n"}
+		}, "[-]etcd failed", true},
+	}
+}
+
+func networkRows() []row {
+	lookup := func(h *fakeHost) {
+		h.container("kube-apiserver", "running", at.Add(-8*time.Second), `W1121 "dial tcp: lookup etcd.example.org on 192.0.2.1:53: no such host"`)
+	}
+	return []row{
+		{"name-unknown", "of etcd", func(h *fakeHost) { h.names["etcd.example.org"] = true; lookup(h) }, "cannot resolve the name", false},
+		{"name-unknown", "it resolves now", lookup, "", false},
+		{"name-unknown", "of a registry", func(h *fakeHost) {
+			h.names["registry.k8s.io"] = true
+			h.said(`E1121 "PullImage from image service failed" err="dial tcp: lookup registry.k8s.io: no such host" image="x"`)
+		}, "", false},
+		{"proxy", "of the kubelet", func(h *fakeHost) {
+			h.insisted(`E1121 "x" err="proxyconnect tcp: dial tcp 192.0.2.9:3128: connect: connection refused"`)
+		}, "systemctl show -p Environment kubelet", false},
+		{"proxy", "of a static Pod", func(h *fakeHost) {
+			h.crashed("kube-scheduler", `E1121 err="proxyconnect tcp: dial tcp 192.0.2.9:3128"`)
+		}, "NO_PROXY", false},
+		{"webhook", "does not answer", func(h *fakeHost) {
+			h.insisted(`E1121 "x" err="cannot create certificate signing request: Internal error occurred: failed calling webhook \"guard.example.org\": failed to call webhook"`)
+		}, "admission webhook guard.example.org", false},
+		{"webhook", "once", func(h *fakeHost) { h.said(`E1121 "x" err="failed calling webhook \"guard.example.org\": refused"`) }, "", false},
+		{"webhook", "some time ago", func(h *fakeHost) {
+			h.container("kube-apiserver", "running", at.Add(-35*time.Second), `W1121 failed calling webhook "guard.example.org": refused`)
+		}, "", false},
+		{"webhook", "refuses", func(h *fakeHost) {
+			h.insisted(`E1121 "x" err="admission webhook \"guard.example.org\" denied the request"`)
+		}, "guard.example.org", false},
+		{"clock", "etcd's peers", func(h *fakeHost) {
+			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"clock difference against peer 1 is too high"}`)
+		}, "apart from that of another member", false},
+	}
+}
+
+func TestCauses(t *testing.T) {
+	for _, r := range allRows() {
+		t.Run(r.cause+" "+r.name, func(t *testing.T) {
+			h := healthy()
+			r.hurt(h)
+			found := Run(t.Context(), h, h.target(true))
+			at := slices.IndexFunc(found, func(f Finding) bool { return f.Cause == r.cause })
+			switch {
+			case r.want == "" && at >= 0:
+				t.Errorf("found %s", found[at])
+			case r.want == "":
+			case at < 0 || !strings.Contains(found[at].String(), r.want):
+				t.Errorf("found %v, want %q", found, r.want)
+			case found[at].Next == "" || found[at].Message == "":
+				t.Errorf("it lacks words: %+v", found[at])
+			case (found[at].lasts == never) != r.passes:
+				t.Errorf("it lasts after %s: %s", found[at].lasts, found[at])
+			}
+		})
+	}
+}
+
+func allRows() []row {
+	return slices.Concat(kubeletRows(), runtimeRows(), podRows(), etcdRows(), networkRows(), certificateRows())
+}
+
+// TestEachCauseCanBeFound holds that no cause is without a row that shows it.
+func TestEachCauseCanBeFound(t *testing.T) {
+	shown := map[string]bool{}
+	for _, r := range allRows() {
+		if r.want != "" {
+			shown[r.cause] = true
+		}
+	}
+	for _, c := range Causes() {
+		if !shown[c.Name] {
+			t.Errorf("no row shows %s", c.Name)
+		}
+	}
+}
+
+func TestHealthyNodeHasNoCause(t *testing.T) {
+	for _, waiting := range []bool{true, false} {
+		if found := names(t, healthy(), waiting); len(found) > 0 {
+			t.Errorf("waiting %t: found %v", waiting, found)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+)
+
+// faultKind sorts what is wrong with a certificate by the cause it belongs to.
+type faultKind int
+
+const (
+	wrongFile   faultKind = iota // missing, unreadable, expired, of another key or name
+	notYetValid                  // or the clock is behind
+	otherCA
+)
+
+// fileFault is what is wrong with one file.
+type fileFault struct {
+	kind    faultKind
+	path    string
+	subject string // who uses it
+	message string
+	soon    bool // of one that is not yet valid: it will be in a moment
+}
+
+// pairFlags are the flags by which a static Pod is given a certificate, its
+// key, and by which the other side, or the same, is given its CA.
+var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
+	{apiServerPod, "tls-cert-file", "tls-private-key-file", apiServerPod, "client-ca-file"},
+	{apiServerPod, "kubelet-client-certificate", "kubelet-client-key", apiServerPod, "client-ca-file"},
+	{apiServerPod, "proxy-client-cert-file", "proxy-client-key-file", apiServerPod, "requestheader-client-ca-file"},
+	{apiServerPod, "etcd-certfile", "etcd-keyfile", apiServerPod, "etcd-cafile"},
+	{apiServerPod, "etcd-certfile", "etcd-keyfile", etcdPod, "trusted-ca-file"},
+	{etcdPod, "cert-file", "key-file", etcdPod, "trusted-ca-file"},
+	{etcdPod, "cert-file", "key-file", apiServerPod, "etcd-cafile"},
+	{etcdPod, "peer-cert-file", "peer-key-file", etcdPod, "peer-trusted-ca-file"},
+}
+
+// certificateFaults checks, once a look, the files that the static Pods and
+// the kubeconfigs name.
+func (s *scene) certificateFaults() []fileFault {
+	if s.checked {
+		return s.faults
+	}
+	s.checked = true
+	for _, row := range pairFlags {
+		p, ca := s.pod(row.pod), s.pod(row.caPod)
+		if p == nil || ca == nil || p.args[row.cert] == "" {
+			continue
+		}
+		s.checkPair(row.pod, p.args[row.cert], p.args[row.key], ca.args[row.ca])
+	}
+	s.checkServerNames()
+	for _, name := range kubeconfigs() {
+		s.checkKubeconfig(filepath.Join(s.t.Kubeconfigs, name))
+	}
+	return s.faults
+}
+
+func (s *scene) fault(kind faultKind, subject, path, format string, args ...any) {
+	f := fileFault{kind: kind, path: path, subject: subject, message: fmt.Sprintf(format, args...)}
+	for _, g := range s.faults {
+		if f == g {
+			return
+		}
+	}
+	s.faults = append(s.faults, f)
+}
+
+func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
+	cert, key := s.readCredential(subject, certPath), s.readCredential(subject, keyPath)
+	if cert == nil || key == nil {
+		return
+	}
+	leaf, err := certs.FirstCert(cert)
+	if err != nil {
+		s.fault(wrongFile, subject, certPath, "%s: %v", certPath, err)
+		return
+	}
+	signer, err := certs.ParseKey(key)
+	if err != nil {
+		s.fault(wrongFile, subject, keyPath, "%s: %v", keyPath, err)
+		return
+	}
+	if !sameKey(leaf.PublicKey, signer.Public()) {
+		s.fault(wrongFile, subject, certPath, "%s belongs to another key than %s", certPath, keyPath)
+	}
+	s.checkTime(subject, certPath, leaf)
+	s.checkIssuer(subject, certPath, leaf, caPath)
+}
+
+// readCredential reports a file that cannot be read.
+func (s *scene) readCredential(subject, path string) []byte {
+	data, err := s.h.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.fault(wrongFile, subject, path, "%s does not exist", path)
+	case err != nil && !errors.Is(err, fs.ErrPermission):
+		s.fault(wrongFile, subject, path, "%s cannot be read: %v", path, err)
+	}
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+func sameKey(a, b crypto.PublicKey) bool {
+	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && key.Equal(b)
+}
+
+func (s *scene) checkTime(subject, path string, leaf *x509.Certificate) {
+	now := s.h.Now()
+	if now.After(leaf.NotAfter) {
+		s.fault(wrongFile, subject, path, "%s expired at %s", path, leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	if now.Before(leaf.NotBefore) {
+		s.fault(notYetValid, subject, path, "%s is valid from %s on, and this host's clock says %s",
+			path, leaf.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		s.faults[len(s.faults)-1].soon = leaf.NotBefore.Sub(now) < clockApart
+	}
+}
+
+func (s *scene) checkIssuer(subject, path string, leaf *x509.Certificate, caPath string) {
+	if caPath == "" {
+		return
+	}
+	data, err := s.h.ReadFile(caPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.fault(wrongFile, subject, caPath, "%s does not exist", caPath)
+	}
+	if err != nil {
+		return
+	}
+	trusted, err := certs.ParseCerts(data)
+	if err != nil {
+		s.fault(wrongFile, subject, caPath, "%s: %v", caPath, err)
+		return
+	}
+	if !signedBy(leaf, trusted) {
+		s.fault(otherCA, subject, path, "%s (of %q) is not signed by a CA of %s (%q)",
+			path, leaf.Issuer.String(), caPath, trusted[0].Subject.String())
+	}
+}
+
+func signedBy(leaf *x509.Certificate, trusted []*x509.Certificate) bool {
+	for _, ca := range trusted {
+		if leaf.CheckSignatureFrom(ca) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// checkServerNames asks whether the API server's certificate is good for the
+// address by which its own components reach it.
+func (s *scene) checkServerNames() {
+	p := s.pod(apiServerPod)
+	if p == nil || p.args["advertise-address"] == "" || p.args["tls-cert-file"] == "" {
+		return
+	}
+	path := p.args["tls-cert-file"]
+	data, err := s.h.ReadFile(path)
+	if err != nil {
+		return
+	}
+	leaf, err := certs.FirstCert(data)
+	if err == nil && leaf.VerifyHostname(p.args["advertise-address"]) != nil {
+		s.fault(wrongFile, apiServerPod, path, "%s is not valid for %s, the address of this API server", path, p.args["advertise-address"])
+	}
+}
+
+// checkKubeconfig holds a kubeconfig's credentials against the CA that it
+// trusts, and that against the one of the API server on this host.
+func (s *scene) checkKubeconfig(path string) {
+	data, err := s.h.ReadFile(path)
+	if err != nil {
+		return
+	}
+	subject := filepath.Base(path)
+	_, trusted, err := kubeconfig.Server(data)
+	if err != nil {
+		s.fault(wrongFile, subject, path, "%s: %v", path, err)
+		return
+	}
+	cert, file, err := kubeconfig.ClientCertificate(data)
+	if err != nil {
+		return // a token, or something else that does not expire here
+	}
+	where := path
+	if file != "" {
+		if s.joining(path) {
+			return
+		}
+		where = file
+		if cert = s.readCredential(subject, file); cert == nil {
+			return
+		}
+	}
+	leaf, err := certs.FirstCert(cert)
+	if err != nil {
+		s.fault(wrongFile, subject, where, "%s: %v", where, err)
+		return
+	}
+	s.checkTime(subject, where, leaf)
+	if p := s.pod(apiServerPod); p != nil {
+		s.checkIssuer(subject, where, leaf, p.args["client-ca-file"])
+		s.checkServed(subject, path, trusted, p.args["tls-cert-file"])
+	}
+}
+
+// joining tells that a kubelet is still asking for the certificate of its
+// file. It writes the file first.
+func (s *scene) joining(path string) bool {
+	_, err := s.h.Lstat(filepath.Join(s.t.Kubeconfigs, "bootstrap-kubelet.conf"))
+	return err == nil && filepath.Base(path) == "kubelet.conf"
+}
+
+// checkServed asks whether a client trusts what the API server shows.
+func (s *scene) checkServed(subject, path string, trusted []*x509.Certificate, served string) {
+	if served == "" {
+		return
+	}
+	data, err := s.h.ReadFile(served)
+	if err != nil {
+		return
+	}
+	if leaf, err := certs.FirstCert(data); err == nil && !signedBy(leaf, trusted) {
+		s.fault(otherCA, subject, path, "%s trusts another CA than the one that signed %s", path, served)
+	}
+}

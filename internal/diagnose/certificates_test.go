@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"fmt"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/certs"
+)
+
+// authority is a CA of a test.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newKey() *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+func newCA(name string) authority {
+	key := newKey()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: at.Add(-time.Hour), NotAfter: at.Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	return authority{sign(template, template, key, key), key}
+}
+
+func sign(template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) *x509.Certificate {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
+	if err != nil {
+		panic(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		panic(err)
+	}
+	return cert
+}
+
+// leaf is a certificate of the CA that is valid from now on for so long.
+func (a authority) leaf(from time.Time, valid time.Duration, address string) (cert, key []byte) {
+	own := newKey()
+	c := sign(&x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "leaf"}, NotBefore: from, NotAfter: from.Add(valid),
+		IPAddresses: []net.IP{net.ParseIP(address)},
+	}, a.cert, own, a.key)
+	data, err := certs.EncodeKey(own)
+	if err != nil {
+		panic(err)
+	}
+	return certs.EncodeCerts(c), data
+}
+
+// certified gives the fake API server a certificate and a kubeconfig of one CA.
+func (h *fakeHost) certified(ca authority) {
+	h.pod("kube-apiserver", "--advertise-address=192.0.2.11", "--client-ca-file=/pki/ca.crt", "--tls-cert-file=/pki/a.crt", "--tls-private-key-file=/pki/a.key")
+	h.put("/pki/ca.crt", string(certs.EncodeCerts(ca.cert)))
+	h.serve(ca.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11"))
+	h.kubeconfig(ca, ca, time.Hour)
+}
+
+func (h *fakeHost) serve(cert, key []byte) {
+	h.put("/pki/a.crt", string(cert))
+	h.put("/pki/a.key", string(key))
+}
+
+func (h *fakeHost) kubeconfig(trusted, signer authority, valid time.Duration) {
+	cert, key := signer.leaf(at.Add(-time.Minute), valid, "192.0.2.11")
+	b64 := base64.StdEncoding.EncodeToString
+	h.put("/etc/kubernetes/kubelet.conf", fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: "https://api.example.org:6443", certificate-authority-data: %s}}]
+users: [{name: u, user: {client-certificate-data: %s, client-key-data: %s}}]
+`, b64(certs.EncodeCerts(trusted.cert)), b64(cert), b64(key)))
+}
+
+const unknownAuthority = `E1121 "x" err="tls: failed to verify certificate: x509: certificate signed by unknown authority"`
+
+func certificateRows() []row {
+	ca, other := newCA("ours"), newCA("another")
+	complained := func(hurt func(h *fakeHost)) func(h *fakeHost) {
+		return func(h *fakeHost) {
+			h.certified(ca)
+			hurt(h)
+			h.said(unknownAuthority)
+		}
+	}
+	return []row{
+		{"certificate", "expired", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11")) }), "/pki/a.crt expired at 2026-11-21T08:01:00Z", false},
+		{"certificate", "of another key", complained(func(h *fakeHost) { _, key := ca.leaf(at, time.Hour, "192.0.2.11"); h.put("/pki/a.key", string(key)) }), "belongs to another key than /pki/a.key", false},
+		{"certificate", "of another address", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.9")) }), "is not valid for 192.0.2.11", false},
+		{"certificate", "missing", complained(func(h *fakeHost) { delete(h.files, "pki/a.crt") }), "/pki/a.crt does not exist", false},
+		{"certificate", "empty", complained(func(h *fakeHost) { h.put("/pki/a.crt", "") }), "/pki/a.crt: ", false},
+		{"certificate", "garbage for a key", complained(func(h *fakeHost) { h.put("/pki/a.key", "x") }), "/pki/a.key: ", false},
+		{"certificate", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(ca, ca, time.Second) }), "kubelet.conf: /etc/kubernetes/kubelet.conf expired", false},
+		{"certificate", "fine, though somebody complains", complained(func(*fakeHost) {}), "", false},
+		{"certificate", "expired, and nobody complains", func(h *fakeHost) {
+			h.certified(ca)
+			h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11"))
+		}, "", false},
+		{"ca-mismatch", "of the API server", complained(func(h *fakeHost) { h.serve(other.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")) }), `is not signed by a CA of /pki/ca.crt ("CN=ours")`, false},
+		{"ca-mismatch", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(other, other, time.Hour) }), "kubelet.conf trusts another CA", false},
+		{"ca-mismatch", "of an API server elsewhere", func(h *fakeHost) {
+			h.kubeconfig(ca, ca, time.Hour)
+			h.insisted(unknownAuthority)
+		}, "it does not trust the certificate of the API server at https://api.example.org:6443", false},
+		{"clock", "a little behind a certificate", func(h *fakeHost) {
+			h.certified(ca)
+			h.serve(ca.leaf(at.Add(2*time.Second), time.Hour, "192.0.2.11"))
+			h.said(`E1121 "x" err="x509: certificate has expired or is not yet valid: current time is before"`)
+		}, "is valid from", true},
+		{"clock", "behind a certificate", func(h *fakeHost) {
+			h.certified(ca)
+			h.serve(ca.leaf(at.Add(time.Minute), time.Hour, "192.0.2.11"))
+			h.said(`E1121 "x" err="x509: certificate has expired or is not yet valid: current time is before"`)
+		}, "is valid from 2026-11-21T09:01:00Z on, and this host's clock says 2026-11-21T09:00:00Z", false},
+		{"clock", "behind the API server", func(h *fakeHost) {
+			h.kubeconfig(ca, ca, time.Hour)
+			h.apart = 2 * time.Minute
+			h.said(`E1121 "x" err="x509: certificate has expired or is not yet valid"`)
+		}, "it is 2m0s behind that of the API server", false},
+	}
+}
+
+// Without a wait, what is wrong counts also where nobody has complained yet.
+func TestDiagnosisLooksAhead(t *testing.T) {
+	ca := newCA("ours")
+	for want, hurt := range map[string]func(h *fakeHost){
+		"certificate":  func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11")) },
+		"ca-mismatch":  func(h *fakeHost) { h.kubeconfig(newCA("x"), ca, time.Hour) },
+		"name-unknown": func(h *fakeHost) { h.names["api.example.org"] = true },
+		"clock":        func(h *fakeHost) { h.apart = -time.Minute },
+		"disk-full": func(h *fakeHost) {
+			h.space["/var/lib/etcd"] = h.space["/none"] // nothing is free
+		},
+	} {
+		h := healthy()
+		h.certified(ca)
+		hurt(h)
+		if found := names(t, h, false); len(found) != 1 || found[0] != want {
+			t.Errorf("found %v, want %s", found, want)
+		}
+	}
+}
+
+// Evidence comes from logs, which may hold anything.
+func TestFindingsHoldNoSecret(t *testing.T) {
+	h := healthy()
+	h.crashed("kube-apiserver", "Error: unknown flag: --x; token abcdef.0123456789abcdef, http://me:hunter2@192.0.2.9/ "+strings.Repeat("0123456789abcdef", 4))
+	text := ""
+	for _, f := range Run(t.Context(), h, h.target(true)) {
+		text += f.String()
+	}
+	for _, secret := range []string{"0123456789abcdef", "hunter2"} {
+		if strings.Contains(text, secret) || !strings.Contains(text, "unknown flag") {
+			t.Errorf("shows %s:\n%s", secret, text)
+		}
+	}
+}

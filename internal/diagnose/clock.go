@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"errors"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// clockApart is from where certificates and tokens begin to suffer.
+const clockApart = 30 * time.Second
+
+var clockSaid = lazy(`clock difference against peer|not yet valid`)
+
+// clock compares with the API server's clock, and with the beginnings of
+// certificates.
+func clock(s *scene) []Finding {
+	said := s.said(clockSaid)
+	if s.t.Waiting && len(said) == 0 {
+		return nil
+	}
+	f := Finding{Subject: "this host's clock", lasts: 2 * time.Second, Evidence: said,
+		Next: "set the clock, and keep it right with chrony or systemd-timesyncd; `timedatectl` shows whether it is synchronized"}
+	for _, fault := range s.certificateFaults() {
+		if fault.kind == notYetValid {
+			f.Message = fault.message
+			f.Evidence = append(f.Evidence, fault.path)
+			if fault.soon {
+				f.lasts = never
+			}
+			return []Finding{f}
+		}
+	}
+	if at, server, err := s.serverTime(); err == nil {
+		apart := s.h.Now().Sub(at)
+		if apart.Abs() >= clockApart {
+			f.Message = "it is " + apart.Abs().Round(time.Second).String() + direction(apart) + " that of the API server at " + server
+			return []Finding{f}
+		}
+	}
+	if skew := s.said(skewSaid); len(skew) > 0 {
+		f.Message, f.Evidence = "etcd finds it apart from that of another member", skew
+		return []Finding{f}
+	}
+	return nil
+}
+
+var skewSaid = lazy(`clock difference against peer`)
+
+func direction(apart time.Duration) string {
+	if apart > 0 {
+		return " ahead of"
+	}
+	return " behind"
+}
+
+// serverTime asks the API server for its clock.
+func (s *scene) serverTime() (time.Time, string, error) {
+	server := s.serverOf()
+	if server == "" {
+		return time.Time{}, "", errors.New("no kubeconfig")
+	}
+	at, err := s.h.Date(s.ctx, host.Probe{URL: server + "/version"})
+	return at, server, err
+}

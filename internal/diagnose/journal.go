@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+const (
+	// journalEntries is how much is read at a time: a kubelet that waits for
+	// its API server says ten things a second.
+	journalEntries = 1500
+	// keptEntries is how much of that is remembered.
+	keptEntries = 3000
+)
+
+// journal is what the kubelet's unit has logged so far. A look reads only what
+// is new, and what the kubelet repeats is kept once.
+type journal struct {
+	entries []entry
+	newest  time.Time
+}
+
+// entry is a line of the journal, and when it was said for the first time.
+type entry struct {
+	host.JournalEntry
+	first time.Time
+}
+
+// read appends what was logged since the last time, at first since since. What
+// cannot be read is not there.
+func (j *journal) read(ctx context.Context, h View, since time.Time) {
+	if !j.newest.IsZero() {
+		since = j.newest.Add(time.Microsecond)
+	}
+	fresh, err := h.Journal(ctx, kubeletService, since, journalEntries)
+	if err != nil || len(fresh) == 0 {
+		return
+	}
+	j.newest = fresh[len(fresh)-1].Time
+	for _, e := range fresh {
+		j.entries = append(j.entries, entry{e, e.Time})
+	}
+	j.entries = withoutRepeats(j.entries)
+	j.entries = j.entries[max(0, len(j.entries)-keptEntries):]
+}
+
+// withoutRepeats keeps the newest of what the kubelet says several times. What
+// systemd says of it is counted, so all of it stays.
+func withoutRepeats(entries []entry) []entry {
+	at := map[string]int{}
+	var kept []entry
+	for _, e := range slices.Backward(entries) {
+		words := saying(e.Message)
+		if i, again := at[words]; again && e.Program != "systemd" {
+			kept[i].first = e.first
+			continue
+		}
+		at[words] = len(kept)
+		kept = append(kept, e)
+	}
+	slices.Reverse(kept)
+	return kept
+}

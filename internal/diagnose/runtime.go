@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// runtimeDown asks a runtime that gave no list of its containers once more.
+func runtimeDown(s *scene) []Finding {
+	info, err := host.RuntimeInfo{}, s.runtimeErr
+	if err == nil {
+		if info, err = s.h.RuntimeInfo(s.ctx, s.t.Socket); err == nil && info.Ready {
+			return nil
+		}
+	}
+	if s.ctx.Err() != nil {
+		return nil
+	}
+	failure := err
+	f := Finding{Subject: s.t.Socket, Message: "the container runtime is not ready: " + info.Reason, lasts: 8 * time.Second}
+	if err != nil {
+		f.Message = "the container runtime does not answer"
+		f.Evidence = append(f.Evidence, err.Error())
+	}
+	service := runtimeService(s.t.Socket)
+	f.Next = fmt.Sprintf("see `systemctl status %s` and `journalctl -u %s`, and start it with `systemctl start %s`", service, service, service)
+	unit, err := s.h.Unit(s.ctx, service)
+	if err != nil {
+		return []Finding{f}
+	}
+	f.Evidence = append(f.Evidence, fmt.Sprintf("unit %s: %s, %s (%s), result %s", service, unit.LoadState, unit.ActiveState, unit.SubState, unit.Result))
+	switch {
+	case unit.LoadState == "not-found":
+		f.Next, f.lasts = "install a container runtime, or name the right socket (criSocket, --cri-socket)", 2*time.Second
+	case unit.ActiveState == "inactive" || unit.ActiveState == "failed":
+		f.lasts = 3 * time.Second // nobody starts it again
+	case errors.Is(failure, context.DeadlineExceeded):
+		f.lasts = 30 * time.Second // the machine may be busy
+	}
+	if entries, err := s.h.Journal(s.ctx, service, s.h.Now().Add(-time.Hour), 1); err == nil && len(entries) > 0 {
+		f.Evidence = append(f.Evidence, entries[len(entries)-1].Message)
+	}
+	return []Finding{f}
+}
+
+// runtimeService is the unit that is commonly behind a socket.
+func runtimeService(socket string) string {
+	switch path := strings.TrimPrefix(socket, "unix://"); {
+	case strings.Contains(path, "crio"):
+		return "crio.service"
+	case strings.Contains(path, "cri-dockerd"):
+		return "cri-docker.service"
+	default:
+		return strings.TrimSuffix(filepath.Base(path), ".sock") + ".service"
+	}
+}
+
+var (
+	pullFailed    = lazy(`[Ff]ailed to pull|PullImage.*failed|ErrImagePull|ErrImageNeverPull|ImagePullBackOff|InvalidImageName|ImageInspectError|couldn't parse image`)
+	sandboxFailed = lazy(`failed to get sandbox image "([^"\\]+)|get sandbox image \\*"([^"\\]+)`)
+	// refused are answers that another attempt will not change.
+	pullRefused = lazy(`code = NotFound|: not found|no such host|unauthorized|denied|403 Forbidden|404 Not Found|x509:|` +
+		`ErrImageNeverPull|InvalidImageName|invalid reference|no match for platform|unsupported`)
+)
+
+const pullNext = "see that this host reaches the registry, or put the image there by `slipway config images pull` or `ctr -n k8s.io images import`; " +
+	"imageRepository names another registry"
+
+// image looks for images that the kubelet failed to pull and that are still
+// missing: those of static Pods, and the one of every Pod's sandbox.
+func image(s *scene) []Finding {
+	lines := matching(s.kubeletLines(), pullFailed)
+	var found []Finding
+	for _, p := range s.pods {
+		about := mentioning(lines, p.spec.Image)
+		if p.running() || len(about) == 0 || s.present(p.spec.Image) {
+			continue
+		}
+		found = append(found, s.pullFinding(p.name, p.spec.Image, about))
+	}
+	about := matching(s.kubeletLines(), sandboxFailed)
+	if len(about) == 0 {
+		return found
+	}
+	m := sandboxFailed().FindStringSubmatch(about[len(about)-1])
+	if name := m[1] + m[2]; !s.present(name) {
+		f := s.pullFinding("the sandbox of every Pod", name, about)
+		f.Next += "; the runtime's own configuration names this image"
+		found = append(found, f)
+	}
+	return found
+}
+
+// pullAgain is less than the time after which the kubelet pulls again.
+const pullAgain = 8 * time.Second
+
+var pullAttempt = lazy(`PullImage from image service failed|Failed to pull image|RunPodSandbox from runtime service failed`)
+
+// pullFinding believes an answer of the registry at once, and soon that the
+// registry's name does not resolve. Else the kubelet has to fail twice.
+func (s *scene) pullFinding(subject, image string, about []string) Finding {
+	f := Finding{
+		Subject: subject, Message: fmt.Sprintf("image %s is not on this host and cannot be pulled", image),
+		Evidence: last(about, 1), Next: pullNext, lasts: never,
+	}
+	registry, _, _ := strings.Cut(image, "/")
+	switch {
+	case pullRefused().MatchString(about[len(about)-1]):
+		f.lasts = time.Second
+	case strings.Contains(registry, ".") && s.resolve(registry) != nil:
+		f.lasts = 4 * time.Second
+	case s.failedFor(image) >= pullAgain:
+		f.lasts = 0
+	}
+	return f
+}
+
+// failedFor is the time from the first failure to pull an image to the last.
+func (s *scene) failedFor(image string) time.Duration {
+	var first, last time.Time
+	for _, l := range s.sources[0].said {
+		if !pullAttempt().MatchString(l.text) || !strings.Contains(l.text, image) {
+			continue
+		}
+		if first.IsZero() {
+			first = l.first
+		}
+		last = l.last
+	}
+	return last.Sub(first)
+}
+
+func (s *scene) present(image string) bool {
+	there, err := s.h.ImagePresent(s.ctx, s.t.Socket, image)
+	return err != nil || there // a runtime that does not answer is another cause
+}
+
+func mentioning(lines []string, word string) []string {
+	var found []string
+	for _, line := range lines {
+		if strings.Contains(line, word) {
+			found = append(found, line)
+		}
+	}
+	return found
+}

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+const (
+	kubeletService = "kubelet.service"
+	// kubeletName stands for the kubelet where a static Pod's name could.
+	kubeletName = "kubelet"
+	// runtimeTime is what a runtime may take to list its containers. A shorter
+	// time than that of a look: one that hangs is to be told apart.
+	runtimeTime = 3 * time.Second
+)
+
+// scene is what one look sees: what several causes need, read once.
+type scene struct {
+	ctx context.Context
+	h   View
+	t   Target
+
+	unit    host.UnitState
+	unitErr error
+	// journal is the kubelet's, since Target.Since; systemd's words on the
+	// unit are in it.
+	journal    []entry
+	runtimeErr error
+	pods       []staticPod
+	sources    []source
+	// faults are those of certificates, once they were asked for.
+	faults  []fileFault
+	checked bool
+}
+
+// said is a line of a log, and when it was said first and last.
+type said struct {
+	text        string
+	first, last time.Time
+}
+
+// source is a log in which causes are looked for.
+type source struct {
+	subject string
+	said    []said
+	lines   []string // of said
+	// dead tells that what wrote this has ended, and nothing has run in its
+	// place for a while.
+	dead bool
+}
+
+// observe reads what a look needs. What cannot be read is not there.
+func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
+	s := &scene{ctx: ctx, h: h, t: t, journal: journal}
+	s.unit, s.unitErr = h.Unit(ctx, kubeletService)
+	asking, cancel := context.WithTimeout(ctx, runtimeTime)
+	defer cancel()
+	containers, err := h.ContainerStates(asking, t.Socket, metav1.NamespaceSystem)
+	s.runtimeErr = err
+	if t.Manifests != "" {
+		s.pods = staticPods(h, t, containers)
+	}
+	kubelet := source{subject: kubeletName, dead: s.unit.ActiveState != "active"}
+	for _, e := range s.journal {
+		if e.Program != "systemd" {
+			kubelet.said = append(kubelet.said, said{e.Message, e.first, e.Time})
+		}
+	}
+	s.sources = append(s.sources, kubelet)
+	for _, p := range s.pods {
+		s.sources = append(s.sources, source{subject: p.name, said: p.said, dead: p.dead})
+	}
+	for i := range s.sources {
+		s.sources[i].lines = texts(s.sources[i].said)
+	}
+	return s
+}
+
+func texts(list []said) []string {
+	var lines []string
+	for _, l := range list {
+		lines = append(lines, l.text)
+	}
+	return lines
+}
+
+// kubeletLines is what the kubelet itself has logged.
+func (s *scene) kubeletLines() []string { return s.sources[0].lines }
+
+const (
+	// insistence is for how long something has to be said again and again that
+	// cannot be asked otherwise.
+	insistence = time.Second
+	// fresh is how old such words may be: after that it may have been mended.
+	fresh = 30 * time.Second
+)
+
+// lately returns the lines that a pattern finds if they were said just now, or
+// were the last words.
+func (s *scene) lately(src source, p pattern) []string { return texts(s.recent(src, p)) }
+
+// insists is lately for what must have been said for a while. Once is not
+// enough: on a slow start much is said once.
+func (s *scene) insists(src source, p pattern) []string {
+	found := s.recent(src, p)
+	var first, last time.Time
+	for _, l := range found {
+		if first.IsZero() || l.first.Before(first) {
+			first = l.first
+		}
+		if l.last.After(last) {
+			last = l.last
+		}
+	}
+	if src.dead || last.Sub(first) >= insistence {
+		return texts(found)
+	}
+	return nil
+}
+
+func (s *scene) recent(src source, p pattern) []said {
+	var found []said
+	for _, l := range src.said {
+		if p().MatchString(l.text) && !foreign().MatchString(l.text) && (src.dead || s.ago(l.last) < fresh) {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+// matching returns the lines that a pattern finds.
+func matching(lines []string, pattern pattern) []string {
+	var found []string
+	for _, line := range lines {
+		if pattern().MatchString(line) && !foreign().MatchString(line) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// foreign are complaints about others who try to connect, and say nothing
+// about the one who complains.
+var foreign = lazy(`TLS handshake error from|rejected connection`)
+
+// last returns the end of a list.
+func last(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
+
+// klogHead is what every line of a Kubernetes component begins with:
+// E1121 09:00:00.000000    1234 server.go:210]
+var klogHead = lazy(`^[IWEF]\d{4} [\d:.]+ +\d+ [\w.-]+:\d+\] `)
+
+// saying is a line without what differs between two runs that say the same:
+// the time, the process and numbers.
+func saying(line string) string {
+	return numbers().ReplaceAllString(klogHead().ReplaceAllString(line, ""), "#")
+}
+
+var numbers = lazy(`\d+`)
+
+// passing are complaints about something else that is not there yet, as on
+// every slow start.
+var passing = lazy(`connection refused|deadline exceeded|i/o timeout|timed out|connection reset|\bEOF\b|no route to host|not yet|` +
+	`network is unreachable|context canceled|lost lease|leader ?election lost|TLS handshake timeout|request timed out|leader changed|no leader|too many requests|server is currently unable|not ready|unauthorized|Unauthorized|forbidden`)
+
+// ago is how long before the look a time was.
+func (s *scene) ago(at time.Time) time.Duration { return s.h.Now().Sub(at) }
+
+// unpacked makes a line of etcd's log, which is JSON with a stack, readable.
+func unpacked(line string) string {
+	var entry struct {
+		Level, Msg, Error string
+	}
+	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &entry) != nil || entry.Msg == "" {
+		return line
+	}
+	return strings.TrimSuffix(entry.Level+": "+entry.Msg+": "+entry.Error, ": ")
+}
+
+// said returns the last line that a pattern finds in any log.
+func (s *scene) said(pattern pattern) []string {
+	var lines []string
+	for _, src := range s.sources {
+		for _, line := range last(matching(src.lines, pattern), 1) {
+			lines = append(lines, src.subject+": "+unpacked(line))
+		}
+	}
+	return lines
+}

@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+const (
+	// settled is how long a container has to run before the end of the one
+	// before it is forgotten.
+	settled = 5 * time.Second
+	// logTail is how much of a container's log is read.
+	logTail = 16 << 10
+)
+
+// The static Pods of a control plane.
+const (
+	etcdPod      = "etcd"
+	apiServerPod = "kube-apiserver"
+)
+
+// staticPod is a manifest of the kubelet's folder, with what became of it.
+type staticPod struct {
+	name    string // of its first container
+	path    string
+	changed time.Time
+	spec    corev1.Container
+	args    map[string]string // its flags without dashes; of one that is repeated the last
+	// containers are those of this manifest, the newest first.
+	containers []host.ContainerState
+	// lines are the end of the log of the container that counts: the one that
+	// ended, if it is dead, or else the one that runs.
+	said  []said
+	lines []string
+	dead  bool
+}
+
+// staticPods reads the manifests. One that is no Pod is left out: the kubelet's
+// journal says so.
+func staticPods(h View, t Target, containers []host.ContainerState) []staticPod {
+	entries, err := h.ReadDir(t.Manifests)
+	if err != nil {
+		return nil
+	}
+	var pods []staticPod
+	for _, e := range entries {
+		if e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		path := filepath.Join(t.Manifests, e.Name())
+		data, err := h.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		var pod corev1.Pod
+		if yaml.Unmarshal(data, &pod) != nil || len(pod.Spec.Containers) == 0 {
+			continue
+		}
+		p := staticPod{path: path, spec: pod.Spec.Containers[0], name: pod.Spec.Containers[0].Name}
+		if info, err := h.Lstat(path); err == nil {
+			p.changed = info.ModTime()
+		}
+		p.args = flagsOf(append(p.spec.Command, p.spec.Args...))
+		p.attach(h, t, containers)
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+func flagsOf(command []string) map[string]string {
+	flags := map[string]string{}
+	for _, arg := range command {
+		name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if strings.HasPrefix(arg, "-") {
+			flags[name] = value
+		}
+	}
+	return flags
+}
+
+// attach finds the containers that the kubelet made of the manifest as it is
+// now. During a wait one that ended before it says nothing: what it died of may
+// have been mended.
+func (p *staticPod) attach(h View, t Target, containers []host.ContainerState) {
+	for _, c := range containers {
+		old := c.Created.Before(p.changed) || t.Waiting && c.State == "exited" && c.Finished.Before(t.Since)
+		if c.Name == p.name && !old {
+			p.containers = append(p.containers, c)
+		}
+	}
+	if len(p.containers) == 0 {
+		return
+	}
+	counts := p.containers[0]
+	young := counts.State != "exited" && h.Now().Sub(counts.Created) < settled
+	if young && len(p.containers) > 1 {
+		counts = p.containers[1]
+	}
+	p.dead = counts.State == "exited"
+	from := t.Since
+	if p.dead {
+		from = time.Time{}
+	}
+	p.said = tail(h, counts.LogPath, from)
+	p.lines = texts(p.said)
+}
+
+// running tells whether a container of the Pod runs now.
+func (p *staticPod) running() bool {
+	return len(p.containers) > 0 && p.containers[0].State == "running"
+}
+
+// ended is the container that ended last.
+func (p *staticPod) ended() host.ContainerState {
+	for _, c := range p.containers {
+		if c.State == "exited" {
+			return c
+		}
+	}
+	return host.ContainerState{}
+}
+
+// exits counts how often containers of the Pod ended that are known of.
+func (p *staticPod) exits() int {
+	if len(p.containers) == 0 {
+		return 0
+	}
+	n := p.containers[0].Restarts
+	if p.containers[0].State == "exited" {
+		n++
+	}
+	return n
+}
+
+// tail returns the last lines of a container's log since a time. Each begins
+// with a time, the stream, and F, or P for a part of a line:
+// https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
+func tail(h View, path string, from time.Time) []said {
+	if path == "" {
+		return nil
+	}
+	data, err := h.ReadTail(path, logTail)
+	if err != nil {
+		return nil
+	}
+	var lines []said
+	var part strings.Builder
+	for line := range strings.Lines(string(data)) {
+		f := strings.SplitN(strings.TrimRight(line, "\n"), " ", 4)
+		if len(f) < 4 {
+			continue // its beginning was cut off
+		}
+		at, err := time.Parse(time.RFC3339Nano, f[0])
+		if err != nil || at.Before(from) {
+			continue
+		}
+		part.WriteString(f[3])
+		if f[2] != "P" {
+			lines = append(lines, said{part.String(), at, at})
+			part.Reset()
+		}
+	}
+	return lines
+}
+
+// pod finds a static Pod by name.
+func (s *scene) pod(name string) *staticPod {
+	for i := range s.pods {
+		if s.pods[i].name == name {
+			return &s.pods[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// lookInterval is how often a watch looks, lookTime how long a look may
+	// take where something hangs.
+	lookInterval = time.Second
+	lookTime     = 8 * time.Second
+)
+
+// Watch looks at the host every second while something is waited for, and
+// returns as soon as a cause is known that will not pass by itself. Where ctx
+// ends first, nothing was found. It asks the host nothing before a second has
+// passed: most waits are over then. Without Target.Since it looks back as far
+// as Beginning says.
+func Watch(ctx context.Context, h View, t Target) []Finding {
+	t.Waiting = true
+	began := h.Now()
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	seen := map[string]time.Time{}
+	var said journal
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		limited, cancel := context.WithTimeout(ctx, lookTime)
+		if t.Since.IsZero() {
+			t.Since = Beginning(limited, h, began)
+		}
+		found := look(limited, h, t, &said)
+		cancel()
+		if ctx.Err() != nil {
+			return nil // what it saw may be cut short
+		}
+		if lasting := judge(seen, found, h.Now()); len(lasting) > 0 {
+			return lasting
+		}
+	}
+}
+
+// recent is how far back a wait looks: to what happened while the phases just
+// before it wrote the files.
+const recent = 10 * time.Second
+
+// Beginning is from when on what the kubelet says counts in a wait that began
+// at a time: an earlier process of it may have had another configuration.
+func Beginning(ctx context.Context, h View, began time.Time) time.Time {
+	since := began.Add(-recent)
+	if unit, err := h.Unit(ctx, kubeletService); err == nil && unit.ActiveSince.After(since) {
+		return unit.ActiveSince
+	}
+	return since
+}
+
+// judge returns the findings that have been there, look after look, for as
+// long as each takes to be believed. seen is since when each has been there.
+func judge(seen map[string]time.Time, found []Finding, now time.Time) []Finding {
+	there := map[string]bool{}
+	var lasting []Finding
+	for _, f := range found {
+		there[f.key()] = true
+		first, known := seen[f.key()]
+		if !known {
+			first = now
+			seen[f.key()] = now
+		}
+		if f.lasts != never && now.Sub(first) >= f.lasts {
+			lasting = append(lasting, f)
+		}
+	}
+	for key := range seen {
+		if !there[key] {
+			delete(seen, key)
+		}
+	}
+	return lasting
+}

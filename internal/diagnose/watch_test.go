@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+func TestJudge(t *testing.T) {
+	seen := map[string]time.Time{}
+	look := func(second int, found ...Finding) int {
+		return len(judge(seen, found, at.Add(time.Duration(second)*time.Second)))
+	}
+	once, slow, open := Finding{Cause: "a"}, Finding{Cause: "b", lasts: 3 * time.Second}, Finding{Cause: "c", lasts: never}
+	for i, step := range []struct {
+		second int
+		found  []Finding
+		want   int
+	}{
+		{0, []Finding{slow, open}, 0},
+		{1, []Finding{slow, open}, 0},
+		{2, []Finding{open}, 0}, // it passed
+		{3, []Finding{slow, open}, 0},
+		{5, []Finding{slow, open}, 0},
+		{6, []Finding{slow, open}, 1},
+		{99, []Finding{open}, 0},
+		{100, []Finding{once, open}, 1},
+	} {
+		if got := look(step.second, step.found...); got != step.want {
+			t.Errorf("look %d: %d last, want %d", i, got, step.want)
+		}
+	}
+}
+
+func TestWatchEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
+	defer cancel()
+	if found := Watch(ctx, healthy(), healthy().target(false)); found != nil {
+		t.Errorf("found %v", found)
+	}
+}
+
+func TestJournalIsReadOnce(t *testing.T) {
+	h := healthy()
+	var j journal
+	entry := func(after time.Duration, program, text string) host.JournalEntry {
+		return host.JournalEntry{Time: at.Add(after), Program: program, Message: text}
+	}
+	h.journal = []host.JournalEntry{entry(1, "kubelet", "E1121 09:00:00.1 12 a.go:1] waiting 1"), entry(2, "systemd", "exited")}
+	j.read(t.Context(), h, at)
+	h.journal = []host.JournalEntry{entry(1, "kubelet", "read before"), entry(5000, "kubelet", "E1121 09:00:09.9 13 a.go:1] waiting 2"), entry(6000, "systemd", "exited")}
+	j.read(t.Context(), h, at)
+	var got []host.JournalEntry
+	for _, e := range j.entries {
+		got = append(got, e.JournalEntry)
+	}
+	want := []host.JournalEntry{entry(2, "systemd", "exited"), h.journal[1], h.journal[2]}
+	if diff := cmp.Diff(want, got); diff != "" || !j.entries[1].first.Equal(at.Add(1)) {
+		t.Errorf("first said at %s, entries (-want +got):\n%s", j.entries[1].first, diff)
+	}
+}
+
+// What an earlier process of the kubelet said does not count.
+func TestBeginning(t *testing.T) {
+	for since, want := range map[time.Duration]time.Duration{-time.Hour: -10 * time.Second, -2 * time.Second: -2 * time.Second, time.Second: time.Second} {
+		h := healthy()
+		h.units[kubeletService] = host.UnitState{ActiveSince: at.Add(since)}
+		if got := Beginning(t.Context(), h, at); !got.Equal(at.Add(want)) {
+			t.Errorf("of a kubelet started %s from now: %s", since, got)
+		}
+	}
+}
