@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-func encodeKey(t *testing.T, key crypto.Signer) []byte {
+func encodeKey(t testing.TB, key crypto.Signer) []byte {
 	t.Helper()
 	data, err := EncodeKey(key)
 	if err != nil {
@@ -161,40 +161,4 @@ func TestCheckServiceAccountPair(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Whatever the files hold: no panic, and what is accepted can be used.
-func FuzzParsePair(f *testing.F) {
-	n := newNode("cp-1", "192.168.99.11")
-	key := mustKey(config.ECDSAP256)
-	keyPEM, err := EncodeKey(key)
-	if err != nil {
-		f.Fatal(err)
-	}
-	ca, err := NewCA(Specs(n)[0], n, key, now, rand.Reader)
-	if err != nil {
-		f.Fatal(err)
-	}
-	cert := EncodeCerts(ca)
-	f.Add(cert, keyPEM)
-	f.Add(slices.Concat(cert, cert), []byte(nil))
-	f.Add([]byte{}, []byte("-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"))
-	f.Fuzz(func(t *testing.T, cert, key []byte) {
-		pair, err := ParsePair(cert, key)
-		if err != nil {
-			return
-		}
-		for _, spec := range Specs(n) {
-			_ = Check(spec, n, pair, []*x509.Certificate{ca, pair.Cert}, now)
-		}
-		bundle := pair.Bundle()
-		if again, err := ParseCerts(EncodeCerts(bundle...)); err != nil || len(again) != len(bundle) {
-			t.Errorf("%d certificates come back as %d (%v)", len(bundle), len(again), err)
-		}
-		if pair.Key != nil {
-			if _, err := EncodeKey(pair.Key); err != nil {
-				t.Error(err)
-			}
-		}
-	})
 }

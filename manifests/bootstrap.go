@@ -14,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	tokenapi "k8s.io/cluster-bootstrap/token/api"
-	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 )
@@ -79,7 +78,7 @@ func TokenOf(data map[string][]byte) (config.Token, error) {
 		Secret:      config.NewSecret(string(data[tokenapi.BootstrapTokenSecretKey])),
 		Description: string(data[tokenapi.BootstrapTokenDescriptionKey]),
 	}
-	if !bootstraputil.IsValidBootstrapToken(t.ID + "." + t.Secret.Reveal()) {
+	if !config.IsToken(t.ID + "." + t.Secret.Reveal()) {
 		return t, errors.Errorf("its %s and %s are not those of a token", tokenapi.BootstrapTokenIDKey, tokenapi.BootstrapTokenSecretKey)
 	}
 	if text := string(data[tokenapi.BootstrapTokenExpirationKey]); text != "" {

@@ -39,7 +39,7 @@ func Etcd(n *config.Node, v HostView, members []Member) *corev1.Pod {
 	data := mount{"etcd-data", local.DataDir, local.DataDir, false, corev1.HostPathDirectoryOrCreate}
 	return staticPod{
 		name:        EtcdName,
-		annotations: map[string]string{"kubeadm.kubernetes.io/etcd.advertise-client-urls": etcdURL(n.AdvertiseAddress.String(), etcdClientPort)},
+		annotations: map[string]string{EtcdURLsAnnotation: etcdURL(n.AdvertiseAddress.String(), etcdClientPort)},
 		image:       n.Image(EtcdName),
 		args:        commandLine(etcdArgs(n, members), local.ExtraArgs),
 		env:         environment(nil, local.ExtraEnvs),
