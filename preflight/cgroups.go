@@ -56,7 +56,7 @@ func controllers(have, required, optional []string) []Finding {
 func versionOne(ctx context.Context, n *config.Node, h View) []Finding {
 	const mend = "switch to cgroup v2 (kernel argument systemd.unified_cgroup_hierarchy=1)"
 	const warning = "this host uses cgroup v1, which Kubernetes will cease to support: %s"
-	if n.Kubelet.FailCgroupV1 != nil && !*n.Kubelet.FailCgroupV1 {
+	if !effectiveKubelet(n, h).failCgroupV1.value {
 		return warn(warning, mend)
 	}
 	if have, err := installedKubelet(ctx, h); err == nil && have.LessThan(version.MustParseGeneric("1.35")) {

@@ -95,15 +95,24 @@ func machineRows() []row {
 		{"Mem", "not to be told", func(s scene) { s.unknown["memory"] = errors.New("no sysinfo") },
 			[]string{"[WARNING Mem]: the size of the memory cannot be told: no sysinfo"}},
 		{"Swap", "on", func(s scene) { s.swap = []string{"/dev/sda2", "/swapfile"} },
-			[]string{"[ERROR Swap]: swap is on (/dev/sda2, /swapfile), and the kubelet would not start: turn it off with `swapoff -a` and take it out of /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
-		{"Swap", "allowed in the configuration", func(s scene) { s.swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off }, swapWarning()},
+			[]string{"[ERROR Swap]: swap is on (/dev/sda2, /swapfile), and the kubelet would not start (failSwapOn is true: the kubelet's default): turn it off with `swapoff -a` and take it out of /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
+		{"Swap", "allowed in the configuration", func(s scene) { s.swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off }, swapWarning("failSwapOn in the KubeletConfiguration")},
 		{"Swap", "allowed by a flag", func(s scene) {
 			s.swap, s.node.KubeletExtraArgs = []string{"/dev/sda2"}, []config.Arg{{Name: "fail-swap-on", Value: "false"}}
-		}, swapWarning()},
+		}, swapWarning("--fail-swap-on in nodeRegistration.kubeletExtraArgs")},
+		{"Swap", "allowed by a drop-in of the kubelet's", func(s scene) {
+			s.swap, s.node.KubeletExtraArgs = []string{"/dev/sda2"}, []config.Arg{{Name: "config-dir", Value: "/etc/kubelet.d"}}
+			s.put("/etc/kubelet.d/50-swap.conf", "failSwapOn: false\n")
+			s.put("/etc/kubelet.d/60-swap.yaml", "failSwapOn: true\n")
+		}, swapWarning("failSwapOn in /etc/kubelet.d/50-swap.conf")},
+		{"Swap", "forbidden by a flag over a drop-in", func(s scene) {
+			s.swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off
+			s.put("/etc/systemd/system/kubelet.service.d/20-x.conf", "[Service]\n# --fail-swap-on=false\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2 --fail-swap-on\"\n")
+		}, []string{"[ERROR Swap]: swap is on (/dev/sda2), and the kubelet would not start (failSwapOn is true: --fail-swap-on in /etc/systemd/system/kubelet.service.d/20-x.conf): turn it off with `swapoff -a` and take it out of /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
 		{"Swap", "allowed by the package's file", func(s scene) {
 			s.swap = []string{"/dev/sda2"}
 			s.put("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--fail-swap-on=false\n")
-		}, swapWarning()},
+		}, swapWarning("--fail-swap-on in /etc/default/kubelet")},
 		{"Swap", "not to be told", func(s scene) { s.unknown["swap"] = errors.New("no /proc") },
 			[]string{"[WARNING Swap]: whether swap is on cannot be told: no /proc"}},
 		{"Hostname", "not a name", func(s scene) { s.node.Name = "node_1" },
@@ -129,8 +138,8 @@ func machineRows() []row {
 	}
 }
 
-func swapWarning() []string {
-	return []string{"[WARNING Swap]: swap is on (/dev/sda2), and the kubelet is told to run nevertheless; Pods get some only with cgroup v2 and memorySwap in its configuration: https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/"}
+func swapWarning(from string) []string {
+	return []string{"[WARNING Swap]: swap is on (/dev/sda2), and the kubelet is told to run nevertheless (" + from + "); Pods get some only with cgroup v2 and memorySwap in its configuration: https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/"}
 }
 
 func versionRows() []row {
@@ -163,7 +172,7 @@ func portRows() []row {
 		{port6443, "held by who knows", func(s scene) { s.held[6443] = host.Process{} },
 			[]string{"[ERROR Port-6443]: port 6443 is in use: address already in use: kube-apiserver needs this port; find what holds it with `ss -ltnp` as root, and stop it"}},
 		{port6443, "held by another API server", func(s scene) { s.held[6443] = host.Process{PID: 7, Name: "kube-apiserver"} },
-			[]string{"[ERROR Port-6443]: port 6443 is held by kube-apiserver (process 7), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run the reset command first"}},
+			[]string{"[ERROR Port-6443]: port 6443 is held by kube-apiserver (process 7), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
 		{port6443, "held by our own", func(s scene) {
 			s.held[6443] = host.Process{PID: 7, Name: "kube-apiserver"}
 			s.earlier("kube-apiserver")
@@ -175,7 +184,7 @@ func portRows() []row {
 		{"Port-2379", "held by a stranger", func(s scene) { s.held[2379] = host.Process{PID: 7, Name: "nginx"} },
 			[]string{"[ERROR Port-2379]: port 2379, which etcd needs, is held by nginx (process 7): stop that program or give it another port"}},
 		{"Port-2380", "held by another etcd", func(s scene) { s.held[2380] = host.Process{PID: 7, Name: "etcd"} },
-			[]string{"[ERROR Port-2380]: port 2380 is held by etcd (process 7), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run the reset command first"}},
+			[]string{"[ERROR Port-2380]: port 2380 is held by etcd (process 7), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
 		{"Port-2380", "held by our own", func(s scene) {
 			s.held[2380] = host.Process{PID: 7, Name: "etcd"}
 			s.earlier("etcd")
@@ -202,12 +211,12 @@ func portRows() []row {
 }
 
 func strangeKubelet() []string {
-	return []string{"[ERROR Port-10250]: port 10250 is held by kubelet (process 9), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run the reset command first"}
+	return []string{"[ERROR Port-10250]: port 10250 is held by kubelet (process 9), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}
 }
 
 func fileRows() []row {
 	const there = "/etc/kubernetes/manifests/kube-apiserver.yaml is there, and was made with another configuration: "
-	const mend = ". Use the configuration of the earlier run to finish that, or run the reset command to begin anew"
+	const mend = ". Use the configuration of the earlier run to finish that, or run `slipway reset` to begin anew"
 	return []row{
 		{apiFile, "the same", func(s scene) { s.wants("kube-apiserver"); s.earlier("kube-apiserver") },
 			[]string{"/etc/kubernetes/manifests/kube-apiserver.yaml is in place"}},
@@ -251,7 +260,7 @@ func fileRows() []row {
 			s.put("/etc/kubernetes/manifests/kube-scheduler.yaml", "a: b")
 		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml]: /etc/kubernetes/manifests/kube-scheduler.yaml is there, and is not a static Pod of kube-scheduler: move it away"}},
 		{etcdFile, "though etcd is external", func(s scene) { s.external(); s.earlier("etcd") },
-			[]string{"[ERROR " + etcdFile + "]: /etc/kubernetes/manifests/etcd.yaml is there, and this configuration has no such static Pod: move it away, or run the reset command first if it is what is left of an old cluster"}},
+			[]string{"[ERROR " + etcdFile + "]: /etc/kubernetes/manifests/etcd.yaml is there, and this configuration has no such static Pod: move it away, or run `slipway reset` first if it is what is left of an old cluster"}},
 		{etcdDir, "empty", func(s scene) { s.files["var/lib/etcd"] = &fstest.MapFile{Mode: fs.ModeDir | 0o700} }, nil},
 		{etcdDir, "our own", func(s scene) { s.put("/var/lib/etcd/member/snap/db", ""); s.earlier("etcd") },
 			[]string{"/var/lib/etcd holds the data of this node's etcd"}},
@@ -267,7 +276,7 @@ func strangeFile() []string {
 }
 
 func strangeData() []string {
-	return []string{"[ERROR " + etcdDir + "]: /var/lib/etcd is not empty, and no etcd of this node put that there: if it is what is left of an old cluster, run the reset command or move it away; or give etcd another folder (etcd.local.dataDir)"}
+	return []string{"[ERROR " + etcdDir + "]: /var/lib/etcd is not empty, and no etcd of this node put that there: if it is what is left of an old cluster, run `slipway reset` or move it away; or give etcd another folder (etcd.local.dataDir)"}
 }
 
 func TestChecks(t *testing.T) {
@@ -277,7 +286,8 @@ func TestChecks(t *testing.T) {
 }
 
 func allRows() []row {
-	return slices.Concat(machineRows(), versionRows(), portRows(), fileRows(), serviceRows(), systemRows(), networkRows(), etcdRows())
+	return slices.Concat(machineRows(), versionRows(), portRows(), fileRows(), serviceRows(), systemRows(), networkRows(), etcdRows(),
+		kernelRows(), diskRows(), spaceRows(), reachRows())
 }
 
 // TestEachCheckCanFail holds that no check was added without a row above that

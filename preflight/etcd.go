@@ -21,8 +21,8 @@ const oldestEtcd = "3.5.24-0"
 
 func externalEtcd(e *config.ExternalEtcd) []Check {
 	return []Check{
-		{Name: "ExternalEtcdVersion", Run: etcdVersion(e)},
-		{Name: "ExternalEtcdClientCertificates", Run: etcdFiles(e)},
+		{Name: "ExternalEtcdVersion", Run: etcdVersion(e), Asks: "each member of an external etcd answers, and is new enough"},
+		{Name: "ExternalEtcdClientCertificates", Run: etcdFiles(e), Asks: "the files for an external etcd are there and belong together"},
 	}
 }
 

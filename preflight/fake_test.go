@@ -11,10 +11,12 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/pkg/errors"
 
@@ -41,6 +43,11 @@ type fakeHost struct {
 	proxy      func(url string) (string, error)
 	answers    map[string]string
 	unknown    map[string]error // what a fact cannot be told for
+	space      map[string]host.Space
+	unwritable map[string]error
+	syncs      []time.Duration
+	interfaces []host.Interface
+	now, date  time.Time // of this host, of the API server
 }
 
 func healthy() *fakeHost {
@@ -61,10 +68,17 @@ func healthy() *fakeHost {
 		proxy:    func(string) (string, error) { return "", nil },
 		answers:  map[string]string{},
 		unknown:  map[string]error{},
+		space:    map[string]host.Space{},
+		syncs:    slices.Repeat([]time.Duration{time.Millisecond}, 100),
+		interfaces: []host.Interface{{Name: "eth0", MTU: 1500, Default: true, Addresses: []netip.Addr{
+			netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("192.0.2.21")}}},
+		now:  time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC),
+		date: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC),
 	}
 	h.put("/proc/sys/net/ipv4/ip_forward", "1\n")
 	h.put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids rdma\n")
 	h.put("/proc/config.gz", gzipped(kernelOptions()))
+	h.folder("/etc", "/run/systemd/system", "/var/lib", "/sys/module/overlay", "/sys/module/br_netfilter", "/sys/module/nf_conntrack")
 	return h
 }
 
@@ -88,6 +102,12 @@ func gzipped(text string) string {
 
 func (h *fakeHost) put(path, text string) {
 	h.files[path[1:]] = &fstest.MapFile{Data: []byte(text), Mode: 0o600}
+}
+
+func (h *fakeHost) folder(paths ...string) {
+	for _, path := range paths {
+		h.files[path[1:]] = &fstest.MapFile{Mode: 0o755 | fs.ModeDir}
+	}
 }
 
 func (h *fakeHost) ReadFile(path string) ([]byte, error) {
@@ -118,6 +138,37 @@ func (h *fakeHost) RuntimeInfo(_ context.Context, socket string) (host.RuntimeIn
 		return host.RuntimeInfo{}, errors.Errorf("no socket %s", socket)
 	}
 	return h.runtime, nil
+}
+
+// Stat knows no links.
+func (h *fakeHost) Stat(path string) (fs.FileInfo, error) { return h.Lstat(path) }
+
+// Space is plenty unless the test says otherwise.
+func (h *fakeHost) Space(path string) (host.Space, error) {
+	if s, there := h.space[path]; there {
+		return s, h.unknown["space"]
+	}
+	return host.Space{Free: 90 << 30, Total: 100 << 30, FreeInodes: 900_000, TotalInodes: 1_000_000}, h.unknown["space"]
+}
+
+func (h *fakeHost) ProbeWrite(dir string) error { return h.unwritable[dir] }
+
+func (h *fakeHost) SyncTimes(context.Context, string) ([]time.Duration, error) {
+	return h.syncs, h.unknown["syncs"]
+}
+
+func (h *fakeHost) ImageFolder(context.Context, string) (string, error) {
+	return "/var/lib/containerd", h.unknown["images"]
+}
+
+func (h *fakeHost) Interfaces() ([]host.Interface, error) {
+	return h.interfaces, h.unknown["interfaces"]
+}
+
+func (h *fakeHost) Now() time.Time { return h.now }
+
+func (h *fakeHost) Date(context.Context, host.Probe) (time.Time, error) {
+	return h.date, h.unknown["date"]
 }
 
 func (h *fakeHost) EffectiveUID() int                 { return h.uid }
@@ -152,11 +203,13 @@ func (h *fakeHost) PortHolder(port int) (host.Process, bool) {
 }
 
 func (h *fakeHost) LookupHost(_ context.Context, name string) ([]netip.Addr, error) {
-	addr, err := netip.ParseAddr(h.names[name])
-	if err != nil {
-		return nil, h.unknown["names"]
+	if err := h.unknown["names"]; err != nil {
+		return nil, err
 	}
-	return []netip.Addr{addr}, nil
+	if text := h.names[name]; text != "" {
+		return []netip.Addr{netip.MustParseAddr(text)}, nil
+	}
+	return nil, nil
 }
 
 func (h *fakeHost) Fetch(_ context.Context, p host.Probe) ([]byte, error) {
@@ -183,8 +236,15 @@ func controlPlaneNode() *config.Node {
 	n.Cluster.Networking.PodSubnet = "10.244.0.0/16"
 	n.Cluster.Etcd.Local = &config.LocalEtcd{DataDir: "/var/lib/etcd"}
 	n.Kubelet.CgroupDriver = "systemd"
-	n.Paths.Manifests = "/etc/kubernetes/manifests"
+	n.Paths = paths()
 	return n
+}
+
+func paths() config.Paths {
+	return config.Paths{
+		Kubernetes: "/etc/kubernetes", Manifests: "/etc/kubernetes/manifests", PKI: "/etc/kubernetes/pki", Kubeconfigs: "/etc/kubernetes",
+		Kubelet: "/var/lib/kubelet",
+	}
 }
 
 // manifest is a static Pod of the reference, as an earlier run would leave it.

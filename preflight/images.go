@@ -50,7 +50,7 @@ type Progress func(image, state string, took time.Duration)
 // that acts, and so it runs when the others have found nothing.
 func Images(n *config.Node, images []string, runtime Puller, progress Progress) Check {
 	p := puller{node: n, runtime: runtime, progress: progress}
-	return Check{Name: "ImagePull", Limit: pullLimit, Run: func(ctx context.Context, h View) []Finding {
+	return Check{Name: "ImagePull", Limit: pullLimit, Asks: "the images are there, or can be pulled", Run: func(ctx context.Context, h View) []Finding {
 		info, err := h.RuntimeInfo(ctx, n.CRISocket)
 		if err != nil {
 			return fault("no image can be pulled, because the container runtime does not answer: %v", err)

@@ -18,7 +18,7 @@ func workerNode() *config.Node {
 	return &config.Node{
 		Name: "worker-1", Join: &config.Join{Server: "https://192.0.2.1:6443"},
 		Cluster: config.ClusterConfiguration{KubernetesVersion: "v1.36.3", Networking: config.Networking{ServiceSubnet: "10.96.0.0/12"}},
-		Paths:   config.Paths{Manifests: "/etc/kubernetes/manifests", Kubeconfigs: "/etc/kubernetes"},
+		Paths:   paths(),
 	}
 }
 
@@ -54,7 +54,7 @@ func TestJoinWorker(t *testing.T) {
 	}{
 		{name: "fit"},
 		{name: "joined to another cluster", make: func(h *fakeHost) { h.put(kubeletConf, "") }, foreign: errors.New("it is of another cluster"),
-			want: []string{"[ERROR FileAvailable--etc-kubernetes-kubelet.conf]: /etc/kubernetes/kubelet.conf is there, and not from an earlier join to this cluster (it is of another cluster): run the reset command first, or move it away"}},
+			want: []string{"[ERROR FileAvailable--etc-kubernetes-kubelet.conf]: /etc/kubernetes/kubelet.conf is there, and not from an earlier join to this cluster (it is of another cluster): run `slipway reset` first, or move it away"}},
 		{name: "joined to this cluster", make: func(h *fakeHost) {
 			h.put(kubeletConf, "")
 			h.put(manifest, "")
@@ -66,11 +66,11 @@ func TestJoinWorker(t *testing.T) {
 		{name: "a kubelet of nobody knows what", make: func(h *fakeHost) {
 			h.held[10250] = host.Process{PID: 7, Name: "kubelet"}
 			h.units["kubelet.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", MainPID: 7}
-		}, want: []string{"[ERROR Port-10250]: port 10250 is held by kubelet (process 7), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run the reset command first"}},
+		}, want: []string{"[ERROR Port-10250]: port 10250 is held by kubelet (process 7), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
 		{name: "static Pods", make: func(h *fakeHost) { h.put(manifest, "") },
-			want: []string{"[ERROR DirAvailable--etc-kubernetes-manifests]: /etc/kubernetes/manifests is not empty, and the kubelet would start what is there: if it is what is left of a control plane, run the reset command; else move it away"}},
+			want: []string{"[ERROR DirAvailable--etc-kubernetes-manifests]: /etc/kubernetes/manifests is not empty, and the kubelet would start what is there: if it is what is left of a control plane, run `slipway reset`; else move it away"}},
 		{name: "a control plane", make: func(h *fakeHost) { h.put("/etc/kubernetes/manifests/kube-apiserver.yaml", "") },
-			want: []string{"[ERROR DirAvailable--etc-kubernetes-manifests]: this host runs a control plane (/etc/kubernetes/manifests/kube-apiserver.yaml): it is a node already; to make it a worker of a cluster, run the reset command first"}},
+			want: []string{"[ERROR DirAvailable--etc-kubernetes-manifests]: this host runs a control plane (/etc/kubernetes/manifests/kube-apiserver.yaml): it is a node already; to make it a worker of a cluster, run `slipway reset` first"}},
 		{name: "a proxy", make: func(h *fakeHost) {
 			h.proxy = func(url string) (string, error) {
 				if url == "https://192.0.2.1:6443" {
@@ -95,6 +95,87 @@ func TestJoinWorker(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func joiningControlPlane() *config.Node {
+	n := controlPlaneNode()
+	n.Join = &config.Join{Server: "https://192.0.2.1:6443"}
+	return n
+}
+
+// TestJoinControlPlaneNames: --ignore-preflight-errors of existing scripts names these.
+func TestJoinControlPlaneNames(t *testing.T) {
+	leftovers := []Leftover{{Path: "/etc/kubernetes/kubelet.conf"}}
+	all := names(JoinControlPlane(joiningControlPlane(), leftovers))
+	for _, c := range JoinWorker(joiningControlPlane(), leftovers) {
+		if !slices.Contains(all, c.Name) && c.Name != "DirAvailable--etc-kubernetes-manifests" {
+			t.Errorf("a worker's check %s is missing", c.Name)
+		}
+	}
+	for _, want := range []string{
+		"NumCPU", "Mem", "KubernetesVersion", "Firewalld", "Port-6443", "Port-10259", "Port-10257", "Port-2379", "Port-2380",
+		"DirAvailable--var-lib-etcd", "FileAvailable--etc-kubernetes-manifests-kube-apiserver.yaml",
+		"FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml", "FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml",
+		"FileAvailable--etc-kubernetes-manifests-etcd.yaml",
+	} {
+		if !slices.Contains(all, want) {
+			t.Errorf("no check %s among %v", want, all)
+		}
+	}
+	external := joiningControlPlane()
+	external.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}}
+	for _, name := range names(JoinControlPlane(external, leftovers)) {
+		if slices.Contains([]string{"Port-2379", "Port-2380", "DirAvailable--var-lib-etcd", "FileAvailable--etc-kubernetes-manifests-etcd.yaml"}, name) {
+			t.Errorf("check %s, and etcd is elsewhere", name)
+		}
+	}
+}
+
+func TestJoinControlPlane(t *testing.T) {
+	const ca, manifests = "/etc/kubernetes/pki/ca.crt", "/etc/kubernetes/manifests/"
+	tests := []struct {
+		name    string
+		make    func(h *fakeHost)
+		foreign error
+		want    []string
+	}{
+		{name: "fit"},
+		{name: "cut off before the kubelet's start", make: func(h *fakeHost) {
+			h.put(ca, "")
+			h.put(manifests+"etcd.yaml", manifest(t, "etcd"))
+			h.put("/var/lib/etcd/member/wal", "")
+			h.held[2379] = host.Process{PID: 5, Name: "etcd"}
+		}, want: []string{"/etc/kubernetes/pki/ca.crt is in place", "/etc/kubernetes/manifests/etcd.yaml is in place",
+			"/var/lib/etcd holds the data of this node's etcd", "etcd runs already (process 5, port 2379)"}},
+		{name: "what is left of another cluster", make: func(h *fakeHost) {
+			h.put(manifests+"kube-scheduler.yaml", manifest(t, "kube-scheduler"))
+		}, want: []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml]: /etc/kubernetes/manifests/kube-scheduler.yaml is there, and not from an earlier join to this cluster: run `slipway reset` first, or move it away"}},
+		{name: "a foreign file", make: func(h *fakeHost) {
+			h.put(ca, "")
+			h.put(manifests+"kube-scheduler.yaml", "a: b")
+		}, want: []string{"/etc/kubernetes/pki/ca.crt is in place",
+			"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml]: /etc/kubernetes/manifests/kube-scheduler.yaml is there, and is not a static Pod of kube-scheduler: move it away"}},
+		{name: "foreign data of etcd", make: func(h *fakeHost) { h.put("/var/lib/etcd/member/wal", "") },
+			want: []string{"[ERROR DirAvailable--var-lib-etcd]: /var/lib/etcd is not empty, and no etcd of this node put that there: if it is what is left of an old cluster, run `slipway reset` or move it away; or give etcd another folder (etcd.local.dataDir)"}},
+		{name: "small", make: func(h *fakeHost) { h.cpus = 1 },
+			want: []string{"[ERROR NumCPU]: this host has 1 CPU; a control plane needs at least 2: give the machine more"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := healthy()
+			if tt.make != nil {
+				tt.make(h)
+			}
+			leftovers := []Leftover{{Path: ca, Foreign: func([]byte) error { return tt.foreign }}}
+			report := Run(t.Context(), JoinControlPlane(joiningControlPlane(), leftovers), h, nil)
+			got := texts(slices.Concat(report.Notes, report.Warnings, report.Errors))
+			slices.Sort(got)
+			slices.Sort(tt.want)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

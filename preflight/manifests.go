@@ -29,7 +29,7 @@ func staticPod(path, component string, wanted []byte) func(context.Context, View
 		case err != nil:
 			return fault("%s: %v", path, err)
 		case len(wanted) == 0:
-			return fault("%s is there, and this configuration has no such static Pod: move it away, or run the reset command first if it is what is left of an old cluster", path)
+			return fault("%s is there, and this configuration has no such static Pod: move it away, or run `slipway reset` first if it is what is left of an old cluster", path)
 		case bytes.Equal(have, wanted):
 			return note("%s is in place", path)
 		}
@@ -37,7 +37,7 @@ func staticPod(path, component string, wanted []byte) func(context.Context, View
 		if !ours {
 			return fault("%s is there, and is not a static Pod of %s: move it away", path, component)
 		}
-		return fault("%s is there, and was made with another configuration: %s. Use the configuration of the earlier run to finish that, or run the reset command to begin anew", path, difference)
+		return fault("%s is there, and was made with another configuration: %s. Use the configuration of the earlier run to finish that, or run `slipway reset` to begin anew", path, difference)
 	}
 }
 

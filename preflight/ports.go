@@ -37,7 +37,7 @@ func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
 			return fault("port %d, which %s needs, is held by %s (process %d): stop that program or give it another port",
 				u.port, u.program, holder.Name, holder.PID)
 		case !ownProcess(ctx, n, h, holder):
-			return fault("port %d is held by %s (process %d), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run the reset command first",
+			return fault("port %d is held by %s (process %d), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run `slipway reset` first",
 				u.port, u.program, holder.PID)
 		}
 		return note("%s runs already (process %d, port %d)", u.program, holder.PID, u.port)
@@ -95,6 +95,6 @@ func etcdData(n *config.Node, dir string) func(context.Context, View) []Finding 
 		case exists(h, manifestPath(n, etcd)) && exists(h, filepath.Join(dir, "member")):
 			return note("%s holds the data of this node's etcd", dir)
 		}
-		return fault("%s is not empty, and no etcd of this node put that there: if it is what is left of an old cluster, run the reset command or move it away; or give etcd another folder (etcd.local.dataDir)", dir)
+		return fault("%s is not empty, and no etcd of this node put that there: if it is what is left of an old cluster, run `slipway reset` or move it away; or give etcd another folder (etcd.local.dataDir)", dir)
 	}
 }

@@ -24,6 +24,7 @@ import (
 type View interface {
 	ReadFile(path string) ([]byte, error)
 	Lstat(path string) (fs.FileInfo, error)
+	Stat(path string) (fs.FileInfo, error)
 	ReadDir(path string) ([]fs.DirEntry, error)
 
 	Unit(ctx context.Context, name string) (host.UnitState, error)
@@ -43,6 +44,12 @@ type View interface {
 	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
 	ProxyFor(url string) (string, error)
 	Fetch(ctx context.Context, p host.Probe) ([]byte, error)
+	Date(ctx context.Context, p host.Probe) (time.Time, error)
+	Now() time.Time
+	Space(path string) (host.Space, error)
+
+	host.Disks
+	host.Network
 }
 
 // Severity says what a finding means for the run.
@@ -55,6 +62,9 @@ const (
 	Warning
 	// Error does, unless its check is ignored.
 	Error
+	// Skipped tells why a check could not be made, where another check says
+	// what is amiss, or where nothing is.
+	Skipped
 )
 
 // Finding is one thing that a check has to say: what, why, how to mend it.
@@ -84,39 +94,38 @@ type Check struct {
 	Run func(ctx context.Context, h View) []Finding
 	// Limit bounds the check; 0 is 10 seconds.
 	Limit time.Duration
+	// Asks says in a few words what is looked at, for docs/preflight.md.
+	Asks string
 }
 
 const (
 	defaultLimit = 10 * time.Second
 	// together is how many checks run at the same time. Most wait for the
 	// kernel, a program or the network rather than compute.
-	together = 8
+	together = 16
 )
 
-// Report is what all checks found, in the order of the checks.
+// Report is what all checks found, in the order of the checks. What was
+// skipped is left out.
 type Report struct {
 	Notes    []Finding
 	Warnings []Finding
 	Errors   []Finding
 }
 
-// Run asks all checks, side by side. The errors of those that ignore names (in
-// any case; "all" for every one) are reported as warnings.
+// Run asks all checks, as Ask does, and sorts what they found.
 func Run(ctx context.Context, checks []Check, h View, ignore []string) Report {
-	found := make([][]Finding, len(checks))
-	sideBySide(len(checks), together, func(i int) { found[i] = checks[i].findings(ctx, h) })
-
 	var r Report
-	for i, c := range checks {
-		for _, f := range found[i] {
-			switch {
-			case f.Severity == Note:
+	for _, result := range Ask(ctx, checks, h, ignore) {
+		for _, f := range result.Findings {
+			switch f.Severity {
+			case Note:
 				r.Notes = append(r.Notes, f)
-			case f.Severity == Error && !ignored(c.Name, ignore):
-				r.Errors = append(r.Errors, f)
-			default:
-				f.Severity = Warning
+			case Warning:
 				r.Warnings = append(r.Warnings, f)
+			case Error:
+				r.Errors = append(r.Errors, f)
+			case Skipped:
 			}
 		}
 	}
@@ -190,6 +199,10 @@ func fault(format string, args ...any) []Finding {
 
 func warn(format string, args ...any) []Finding {
 	return []Finding{{Severity: Warning, Message: fmt.Sprintf(format, args...)}}
+}
+
+func skip(format string, args ...any) []Finding {
+	return []Finding{{Severity: Skipped, Message: fmt.Sprintf(format, args...)}}
 }
 
 func note(format string, args ...any) []Finding {

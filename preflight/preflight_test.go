@@ -35,13 +35,14 @@ func TestInitNames(t *testing.T) {
 		"FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml",
 		"FileAvailable--etc-kubernetes-manifests-etcd.yaml",
 		"HTTPProxy", "HTTPProxyCIDR",
-		"CRI", "ContainerRuntimeVersion",
+		"CRI", "ContainerRuntimeVersion", "CgroupDriver",
 		"FileExisting-losetup", "FileExisting-mount", "FileExisting-cp",
-		"SystemVerification", "Hostname", "KubeletVersion", "Service-kubelet", "Swap",
+		"SystemVerification", "KernelModules", "Hostname", "ControlPlaneEndpoint", "KubeletVersion", "Service-kubelet", "Swap",
+		"WritableFolders", "DiskSpace-kubernetes", "DiskSpace-kubelet", "DiskSpace-runtime", "MTU",
 	}
 	const v4, v6 = "FileContent--proc-sys-net-ipv4-ip_forward", "FileContent--proc-sys-net-ipv6-conf-default-forwarding"
 	rest := []string{"Port-10250", "PodSubnetRoutes", "ServiceSubnetRoutes"}
-	local := []string{"Port-2379", "Port-2380", "DirAvailable--var-lib-etcd"}
+	local := []string{"Port-2379", "Port-2380", "DirAvailable--var-lib-etcd", "EtcdDisk", "DiskSpace-etcd"}
 	for _, tt := range []struct {
 		name   string
 		change func(*config.Node)

@@ -17,8 +17,8 @@ import (
 
 func proxies(n *config.Node) []Check {
 	return []Check{
-		{Name: "HTTPProxy", Run: apiProxy(n)},
-		{Name: "HTTPProxyCIDR", Run: networkProxy(n)},
+		{Name: "HTTPProxy", Run: apiProxy(n), Asks: "requests to the API server go through no proxy (warning)"},
+		{Name: "HTTPProxyCIDR", Run: networkProxy(n), Asks: "requests to the networks of Services and Pods go through no proxy (warning)"},
 	}
 }
 
@@ -46,7 +46,7 @@ func apiEndpoints(n *config.Node) []string {
 		return slices.Compact([]string{n.LocalEndpoint(), n.Endpoint()})
 	}
 	u, err := url.Parse(n.Join.Server)
-	if err != nil {
+	if err != nil || u.Host == "" { // the cluster is not known
 		return nil
 	}
 	return []string{net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))}

@@ -23,14 +23,21 @@ import (
 // other nodes, so it is a warning. A wider route (a company's 10.0.0.0/8, say)
 // loses against the cluster's: everything works but for hosts with such an
 // address, which is worth a warning at most.
+//
+// The networks of a cluster that exists cannot be chosen any more, and whoever
+// adds a node to it may well have made the routes to the others' Pods before.
 func networks(n *config.Node) []Check {
 	return []Check{
-		{Name: "PodSubnetRoutes", Run: routes(n, "Pods", n.PodSubnets, "--pod-network-cidr or networking.podSubnet")},
-		{Name: "ServiceSubnetRoutes", Run: routes(n, "Services", n.ServiceSubnets, "--service-cidr or networking.serviceSubnet")},
+		{Name: "PodSubnetRoutes", Run: routes(n, "Pods", n.PodSubnets, "--pod-network-cidr or networking.podSubnet"), Asks: "the Pods' network holds no address that this host has a route to"},
+		{Name: "ServiceSubnetRoutes", Run: routes(n, "Services", n.ServiceSubnets, "--service-cidr or networking.serviceSubnet"), Asks: "the Services' network holds no address that this host has a route to"},
 	}
 }
 
 func routes(n *config.Node, of string, subnets func() []netip.Prefix, setting string) func(context.Context, View) []Finding {
+	mend := "choose another with " + setting
+	if n.Join != nil {
+		mend = "the cluster has it already, so change the network of this host"
+	}
 	return func(_ context.Context, h View) []Finding {
 		all, err := h.Routes()
 		if err != nil {
@@ -39,23 +46,27 @@ func routes(n *config.Node, of string, subnets func() []netip.Prefix, setting st
 		var found []Finding
 		for _, subnet := range subnets() {
 			if subnet.Contains(n.AdvertiseAddress) {
-				found = append(found, fault("the network of %s, %s, contains this node's own address %s: choose another with %s", of, subnet, n.AdvertiseAddress, setting)...)
+				found = append(found, fault("the network of %s, %s, contains this node's own address %s: %s", of, subnet, n.AdvertiseAddress, mend)...)
 			}
 			attached, led, around := overlaps(subnet, all)
-			if exists(h, manifestPath(n, apiServer)) && len(attached)+len(led) > 0 {
+			if n.Join != nil && len(led) > 0 {
+				found = append(found, note("routes into the network of %s, %s: %s", of, subnet, list(led))...)
+				led = nil
+			}
+			if (exists(h, manifestPath(n, apiServer)) || n.Join != nil && joinBegun(n, h)) && len(attached)+len(led) > 0 {
 				// The cluster uses the network already, and its CNI plugin
 				// may have made these routes.
 				found = append(found, note("routes into the network of %s, %s: %s", of, subnet, list(append(attached, led...)))...)
 				attached, led = nil, nil
 			}
 			if len(attached) > 0 {
-				found = append(found, fault("the network of %s, %s, takes addresses of networks that this host is attached to (%s): choose another with %s", of, subnet, list(attached), setting)...)
+				found = append(found, fault("the network of %s, %s, takes addresses of networks that this host is attached to (%s): %s", of, subnet, list(attached), mend)...)
 			}
 			if len(led) > 0 {
-				found = append(found, warn("this host has routes into the network of %s, %s (%s): unless they lead to the %s of other nodes, choose another with %s", of, subnet, list(led), of, setting)...)
+				found = append(found, warn("this host has routes into the network of %s, %s (%s): unless they lead to the %s of other nodes, %s", of, subnet, list(led), of, mend)...)
 			}
 			if len(around) > 0 {
-				found = append(found, warn("the network of %s, %s, lies within networks to which this host has routes (%s): hosts there with an address of %s will be out of reach; choose another with %s if there are any", of, subnet, list(around), subnet, setting)...)
+				found = append(found, warn("the network of %s, %s, lies within networks to which this host has routes (%s): hosts there with an address of %s will be out of reach; %s if there are any", of, subnet, list(around), subnet, mend)...)
 			}
 		}
 		return found

@@ -37,7 +37,7 @@ func runtimeVersion(n *config.Node) func(context.Context, View) []Finding {
 		if tellsDriver(info) {
 			return nil
 		}
-		if want := n.Kubelet.CgroupDriver; info.CgroupDriver != "" && want != "" && want != info.CgroupDriver {
+		if want := effectiveKubelet(n, h).cgroupDriver.value; info.CgroupDriver != "" && want != info.CgroupDriver {
 			return fault("%s %s uses the cgroup driver %s, and the kubelet would use %s: set the same in both, or update the runtime to one that tells the kubelet its driver (containerd 2.0, CRI-O 1.28)",
 				info.Name, info.Version, info.CgroupDriver, want)
 		}

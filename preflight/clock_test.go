@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+func TestClockSkew(t *testing.T) {
+	const mend = ": synchronise the clocks of both (chrony, systemd-timesyncd)"
+	ca := selfSigned(t, healthy().now.Add(-time.Hour))
+	expired := &url.Error{Op: "Get", URL: "https://192.0.2.1:6443/version", Err: x509.CertificateInvalidError{Reason: x509.Expired, Detail: "too early"}}
+	for _, tt := range []struct {
+		name         string
+		ahead        time.Duration // of the API server's clock
+		controlPlane bool
+		err          error
+		ca           []byte
+		want         []string
+	}{
+		{name: "together", ahead: 400 * time.Millisecond},
+		{name: "a second, as the date is cut", ahead: time.Second},
+		{name: "behind", ahead: -10 * time.Second, want: []string{"[WARNING ClockSkew]: this host's clock is 10s behind the API server's" + mend}},
+		{name: "ahead", ahead: 4*time.Minute + time.Second, want: []string{"[WARNING ClockSkew]: this host's clock is 4m0s ahead of the API server's" + mend}},
+		{name: "far behind", ahead: -6 * time.Minute,
+			want: []string{"[ERROR ClockSkew]: this host's clock is 6m0s behind the API server's, so that the certificates that the cluster issues now would not be valid here yet" + mend}},
+		{name: "a worker far ahead", ahead: 6*time.Minute + time.Second, want: []string{"[WARNING ClockSkew]: this host's clock is 6m0s ahead of the API server's" + mend}},
+		{name: "a control plane far ahead", ahead: 6*time.Minute + time.Second, controlPlane: true,
+			want: []string{"[ERROR ClockSkew]: this host's clock is 6m0s ahead of the API server's, so that the certificates that are made here would not be valid there yet" + mend}},
+		{name: "before the CA", ca: selfSigned(t, healthy().now.Add(time.Hour)),
+			want: []string{"[ERROR ClockSkew]: this host's clock says 2026-05-04T03:02:01Z, and the cluster's CA is valid only from 2026-05-04T04:02:01Z" + mend}},
+		{name: "outside the server's certificate", err: expired,
+			want: []string{"[ERROR ClockSkew]: the API server's certificate is not valid at this host's time, 2026-05-04T03:02:01Z (x509: certificate has expired or is not yet valid: too early)" + mend + ", or renew that certificate"}},
+		{name: "no answer", err: errors.New("refused"), want: []string{"[WARNING ClockSkew]: the API server's clock cannot be told: refused"}},
+		{name: "dry run", err: host.ErrNotInPlan, want: []string{"the API server's clock: a dry run does not ask this"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h, n := healthy(), workerNode()
+			n.ControlPlane = tt.controlPlane
+			n.Join.CA = ca
+			if tt.ca != nil {
+				n.Join.CA = tt.ca
+			}
+			h.date = h.now.Add(-tt.ahead).Truncate(time.Second)
+			if tt.err != nil {
+				h.unknown["date"] = tt.err
+			}
+			check := Check{Name: "ClockSkew", Run: clock(n)}
+			if diff := cmp.Diff(tt.want, texts(check.findings(t.Context(), h))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func selfSigned(t *testing.T, begins time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: begins, NotAfter: begins.AddDate(1, 0, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/preflight.md anew")
+
+const (
+	tablePath  = "../docs/preflight.md"
+	tableBegin = "<!-- The table is made by `go test ./preflight -run Docs -update`. -->\n"
+	tableEnd   = "<!-- end of the table -->\n"
+)
+
+// TestDocsListEveryCheck holds docs/preflight.md against the checks there are.
+func TestDocsListEveryCheck(t *testing.T) {
+	data, err := os.ReadFile(tablePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(data), tableBegin)
+	have, after, ended := strings.Cut(rest, tableEnd)
+	if !ok || !ended {
+		t.Fatalf("%s has no place for the table", tablePath)
+	}
+	want := table(t)
+	if *update {
+		if err := os.WriteFile(tablePath, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("go test ./preflight -run Docs -update writes the table anew (-want +have):\n%s", diff)
+	}
+}
+
+func table(t *testing.T) string {
+	local, external, joined, worker := controlPlaneNode(), controlPlaneNode(), joiningControlPlane(), workerNode()
+	external.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}}
+	for _, n := range []*config.Node{local, external, joined, worker} {
+		n.Cluster.Networking.ServiceSubnet = "10.96.0.0/16,fd00:2::/112"
+	}
+	leftovers := []Leftover{{Path: "/etc/kubernetes/kubelet.conf"}, {Path: "/etc/kubernetes/bootstrap-kubelet.conf"}, {Path: "/etc/kubernetes/pki/ca.crt"}}
+	images := Images(local, nil, nil, nil)
+	byCommand := [][]Check{
+		slices.Concat(Init(local, nil), Init(external, nil), []Check{images, Configuration(nil)}),
+		append(JoinControlPlane(joined, leftovers), images),
+		JoinWorker(worker, leftovers),
+		Reset(local),
+	}
+	var b strings.Builder
+	b.WriteString("| name | what is looked at | init | join --control-plane | join | reset |\n|---|---|---|---|---|---|\n")
+	var done []string
+	for _, c := range slices.Concat(byCommand...) {
+		if slices.Contains(done, c.Name) {
+			continue
+		}
+		done = append(done, c.Name)
+		if c.Asks == "" {
+			t.Errorf("check %s does not say what it asks", c.Name)
+		}
+		fmt.Fprintf(&b, "| `%s` | %s |", c.Name, c.Asks)
+		for _, list := range byCommand {
+			mark := " "
+			if slices.Contains(names(list), c.Name) {
+				mark = " x "
+			}
+			b.WriteString(mark + "|")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}

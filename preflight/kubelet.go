@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"cmp"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	kubeletapi "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+// kubeletSettings are those settings that decide whether a kubelet starts, as
+// it will find them: the Node's KubeletConfiguration, over that the files of
+// --config-dir, over those its flags. Each says where it comes from.
+type kubeletSettings struct {
+	failSwapOn, failCgroupV1 setting[bool]
+	cgroupDriver             setting[string]
+}
+
+type setting[T any] struct {
+	value T
+	from  string
+}
+
+const kubeletDefault = "the kubelet's default"
+
+// effectiveKubelet reads what will be in force once this run has written its
+// files. The order is that of the packages' unit: the flags of this
+// configuration, then those of the administrator's own files.
+func effectiveKubelet(n *config.Node, h View) kubeletSettings {
+	s := kubeletSettings{
+		failSwapOn:   setting[bool]{true, kubeletDefault},
+		failCgroupV1: setting[bool]{true, kubeletDefault},
+		cgroupDriver: setting[string]{"cgroupfs", kubeletDefault},
+	}
+	s.merge(n.Kubelet, "the KubeletConfiguration")
+	flags := kubeletFlags(n, h)
+	for _, f := range flags {
+		if f.name == "config-dir" {
+			s.mergeFolder(h, f.value)
+		}
+	}
+	for _, f := range flags {
+		s.flag(f)
+	}
+	return s
+}
+
+func (s *kubeletSettings) merge(c kubeletapi.KubeletConfiguration, from string) {
+	if c.FailSwapOn != nil {
+		s.failSwapOn = setting[bool]{*c.FailSwapOn, "failSwapOn in " + from}
+	}
+	if c.FailCgroupV1 != nil {
+		s.failCgroupV1 = setting[bool]{*c.FailCgroupV1, "failCgroupV1 in " + from}
+	}
+	if c.CgroupDriver != "" {
+		s.cgroupDriver = setting[string]{c.CgroupDriver, "cgroupDriver in " + from}
+	}
+}
+
+// mergeFolder reads the *.conf files of a folder and of those below it, in the
+// order of their paths, as the kubelet does:
+// https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-drop-in-files
+func (s *kubeletSettings) mergeFolder(h View, dir string) {
+	entries, _ := h.ReadDir(dir) // one that is missing says nothing here
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			s.mergeFolder(h, path)
+			continue
+		}
+		data, err := h.ReadFile(path)
+		var c kubeletapi.KubeletConfiguration
+		if err == nil && filepath.Ext(path) == ".conf" && yaml.Unmarshal(data, &c) == nil {
+			s.merge(c, path)
+		}
+	}
+}
+
+func (s *kubeletSettings) flag(f kubeletFlag) {
+	from := "--" + f.name + " in " + f.from
+	on, err := strconv.ParseBool(cmp.Or(f.value, "true"))
+	switch {
+	case f.name == "cgroup-driver":
+		s.cgroupDriver = setting[string]{f.value, from}
+	case err != nil: // the kubelet will say so
+	case f.name == "fail-swap-on":
+		s.failSwapOn = setting[bool]{on, from}
+	case f.name == "fail-cgroupv1":
+		s.failCgroupV1 = setting[bool]{on, from}
+	}
+}
+
+// kubeletFlag is a flag on the kubelet's command line.
+type kubeletFlag struct{ name, value, from string }
+
+// kubeletFlags are the flags of the configuration, then those in files that
+// administrators write: drop-ins of the unit, and the two files that the
+// packages' unit reads last.
+func kubeletFlags(n *config.Node, h View) []kubeletFlag {
+	var flags []kubeletFlag
+	for _, a := range n.KubeletExtraArgs {
+		flags = append(flags, kubeletFlag{a.Name, a.Value, "nodeRegistration.kubeletExtraArgs"})
+	}
+	for _, path := range kubeletFlagFiles(h) {
+		if text, err := h.ReadFile(path); err == nil {
+			flags = append(flags, flagsIn(string(text), path)...)
+		}
+	}
+	return flags
+}
+
+func kubeletFlagFiles(h View) []string {
+	dirs := []string{"/usr/lib/systemd/system/kubelet.service.d", "/etc/systemd/system/kubelet.service.d"}
+	var paths []string
+	for _, dir := range dirs {
+		entries, _ := h.ReadDir(dir)
+		for _, e := range slices.DeleteFunc(entries, fs.DirEntry.IsDir) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return append(paths, "/etc/default/kubelet", "/etc/sysconfig/kubelet")
+}
+
+// flagsIn finds the flags in a unit's drop-in or in a file of variables, quoted
+// or not. It needs not be exact: a unit may put them together in any way.
+func flagsIn(text, path string) []kubeletFlag {
+	var flags []kubeletFlag
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue
+		}
+		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\"'", r) })
+		for i, w := range words {
+			at := strings.Index(w, "--")
+			if at < 0 || at > 0 && w[at-1] != '=' {
+				continue
+			}
+			name, value, given := strings.Cut(w[at+2:], "=")
+			if !given && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") {
+				value = words[i+1]
+			}
+			flags = append(flags, kubeletFlag{name, value, path})
+		}
+	}
+	return flags
+}
