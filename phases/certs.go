@@ -124,9 +124,9 @@ func (s pairStore) check(spec certs.Spec, cert, key []byte) error {
 		return errors.Errorf("%s is there without its key %s; put the key there, or delete the certificate and run the phase again",
 			certPath, keyPath)
 	}
-	pair, err := certs.ParsePair(cert, key)
+	pair, err := s.parse(spec, cert, key)
 	if err != nil {
-		return errors.Wrapf(err, "%s and %s", certPath, keyPath)
+		return err
 	}
 	if key != nil {
 		if err := narrowMode(s.env, keyPath, key); err != nil {
@@ -144,6 +144,21 @@ func (s pairStore) check(spec certs.Spec, cert, key []byte) error {
 	return certs.Check(spec, s.env.Config, pair, issuers, s.env.Host.Now())
 }
 
+// parse reads a row's files, and says of broken ones what to do.
+func (s pairStore) parse(spec certs.Spec, cert, key []byte) (certs.Pair, error) {
+	pair, err := certs.ParsePair(cert, key)
+	if err == nil {
+		return pair, nil
+	}
+	certPath, keyPath := s.paths(spec)
+	if spec.IsCA() {
+		return pair, errors.Errorf("%s and %s: %v. Put the right CA there, from a backup or another control plane. "+
+			"A CA is never replaced: all that it signed would be worthless.", certPath, keyPath, err)
+	}
+	return pair, errors.Errorf("%s and %s: %v. Delete both and run `slipway init phase certs %s` with the same configuration, "+
+		"or put the right files there.", certPath, keyPath, err, spec.Name)
+}
+
 // narrowMode takes a given key's wider permissions away; nothing is written
 // where there is nothing to take. In a rootless control plane the keys belong
 // to the components, see applyOwnerships.
@@ -151,23 +166,28 @@ func narrowMode(env *Env, path string, key []byte) error {
 	if manifests.Rootless(env.Config) {
 		return nil
 	}
-	_, err := env.Host.WriteSecret(path, key)
+	narrowed, err := env.Host.WriteSecret(path, key)
+	if narrowed {
+		env.UI.Printf("%s did not have mode 0600: it has now, and only root reads it", path)
+	}
 	return err
 }
 
-// ca reads the pair of spec's issuer.
+// ca reads the pair of spec's issuer, which must be a CA that can sign.
 func (s pairStore) ca(spec certs.Spec) (certs.Pair, error) {
 	issuer, _ := specOf(s.env.Config, spec.CA)
 	cert, key, err := s.read(issuer)
 	if err != nil {
 		return certs.Pair{}, err
 	}
-	certPath, keyPath := s.paths(issuer)
-	if cert == nil {
+	if certPath, _ := s.paths(issuer); cert == nil {
 		return certs.Pair{}, errors.Errorf("%s is needed and does not exist; run phase `certs %s` first", certPath, issuer.Name)
 	}
-	pair, err := certs.ParsePair(cert, key)
-	return pair, errors.Wrapf(err, "%s and %s", certPath, keyPath)
+	pair, err := s.parse(issuer, cert, key)
+	if err != nil {
+		return certs.Pair{}, err
+	}
+	return pair, certs.Check(issuer, s.env.Config, pair, nil, s.env.Host.Now())
 }
 
 // issue makes the row's certificate, for the key that is there or a new one.
@@ -200,7 +220,10 @@ func (s pairStore) keyFor(spec certs.Spec, keyPEM []byte) (crypto.Signer, error)
 	}
 	_, path := s.paths(spec)
 	key, err := certs.ParseKey(keyPEM)
-	return key, errors.Wrap(err, path)
+	if err != nil {
+		return nil, errors.Errorf("%s: %v. Put the right key there, or delete it and run the phase again.", path, err)
+	}
+	return key, nil
 }
 
 func (s pairStore) write(spec certs.Spec, cert *x509.Certificate, key crypto.Signer) error {
@@ -240,13 +263,21 @@ func runServiceAccountKeys(_ context.Context, env *Env) error {
 	}
 	switch {
 	case keyPEM != nil && pub != nil:
-		env.UI.Printf("Keeping the key pair \"sa\"")
-		return errors.Wrapf(certs.CheckServiceAccountPair(keyPEM, pub), "%s and %s", keyPath, pubPath)
+		return keepServiceAccountKeys(env, keyPath, pubPath, keyPEM, pub)
 	case keyPEM == nil && pub != nil:
 		return errors.Errorf("%s is there without its private key %s; put the key there, or delete the public one and run the phase again",
 			pubPath, keyPath)
 	}
 	return writeServiceAccountKeys(env, keyPath, pubPath, keyPEM)
+}
+
+func keepServiceAccountKeys(env *Env, keyPath, pubPath string, key, pub []byte) error {
+	if err := certs.CheckServiceAccountPair(key, pub); err != nil {
+		return errors.Errorf("%s and %s: %v. Put the right files there; without sa.key delete both and run the phase again: "+
+			"the tokens of all service accounts are issued anew then.", keyPath, pubPath, err)
+	}
+	env.UI.Printf("Keeping the key pair \"sa\"")
+	return narrowMode(env, keyPath, key)
 }
 
 func writeServiceAccountKeys(env *Env, keyPath, pubPath string, keyPEM []byte) error {

@@ -55,13 +55,13 @@ func staticPod(name, component, summary string, flags []string) Phase {
 		Name:    name,
 		Summary: summary,
 		Flags:   flags,
-		Run:     func(_ context.Context, env *Env) error { return writeStaticPod(env, component) },
+		Run:     func(_ context.Context, env *Env) error { return writeStaticPod(env, component, nil) },
 	}
 }
 
 // writeStaticPod writes the manifest of a component, which the kubelet picks
-// up by itself.
-func writeStaticPod(env *Env, component string) error {
+// up by itself. members are those that an etcd joins, see manifests.Etcd.
+func writeStaticPod(env *Env, component string, members []manifests.Member) error {
 	if err := ensureAccounts(env); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func writeStaticPod(env *Env, component string) error {
 	if err != nil {
 		return err
 	}
-	data, err := staticPodYAML(env, component, view)
+	data, err := staticPodYAML(env, component, view, members)
 	if err != nil {
 		return err
 	}
@@ -91,8 +91,8 @@ func writeStaticPod(env *Env, component string) error {
 }
 
 // staticPodYAML is the manifest with the user's patches applied.
-func staticPodYAML(env *Env, component string, view manifests.HostView) ([]byte, error) {
-	data, err := manifests.Encode(newStaticPod(env.Config, component, view))
+func staticPodYAML(env *Env, component string, view manifests.HostView, members []manifests.Member) ([]byte, error) {
+	data, err := manifests.Encode(newStaticPod(env.Config, component, view, members))
 	if err != nil {
 		return nil, err
 	}
@@ -112,10 +112,10 @@ func ensureDataDir(env *Env, component string) error {
 	return env.Host.EnsureDir(env.Config.Cluster.Etcd.Local.DataDir, 0o700)
 }
 
-func newStaticPod(n *config.Node, component string, view manifests.HostView) *corev1.Pod {
+func newStaticPod(n *config.Node, component string, view manifests.HostView, members []manifests.Member) *corev1.Pod {
 	switch component {
 	case manifests.EtcdName:
-		return manifests.Etcd(n, view, nil)
+		return manifests.Etcd(n, view, members)
 	case manifests.APIServerName:
 		return manifests.APIServer(n, view)
 	case manifests.ControllerManagerName:

@@ -5,13 +5,14 @@ package phases
 
 import (
 	"context"
-	"crypto/x509"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
@@ -42,7 +43,7 @@ func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*
 		return nil, nil, err
 	}
 	api := d.Connect([]byte(join.Kubeconfig.Reveal()))
-	stored, err := StoredConfiguration(ctx, api)
+	stored, err := d.stored(ctx, api, self)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -55,11 +56,63 @@ func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*
 		return nil, warnings, err
 	}
 	n.Join = join
-	return n, warnings, d.nameIsFree(ctx, api, n)
+	if err := d.nameIsFree(ctx, api, n); err != nil || !n.ControlPlane {
+		return n, warnings, err
+	}
+	return n, warnings, d.forControlPlane(ctx, api, n)
 }
 
-// find discovers the cluster, within the configuration's time for that.
+// forControlPlane checks that the cluster can have more than one control plane,
+// and brings the encrypted files that this one lacks.
+func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n *config.Node) error {
+	if n.Cluster.ControlPlaneEndpoint == "" {
+		return errors.Errorf("the cluster has no controlPlaneEndpoint, an address that leads to all of its control planes, so it cannot have another one; where there is such an address that the certificates are valid for, write it into %s", config.ClusterSource)
+	}
+	missing, err := missingShared(d.Host, n)
+	if err != nil || len(missing) == 0 || n.CertificateKey.IsZero() {
+		return err
+	}
+	n.Join.Shared, err = sharedCertificates(ctx, api)
+	return err
+}
+
+// newTokenTime is how long an API server may take to hear of a token that was
+// just created. It watches them, so that this takes milliseconds.
+const newTokenTime = 3 * time.Second
+
+// stored is the first request with the joining node's credentials.
+func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration) ([]byte, error) {
+	for started := time.Now(); ; {
+		stored, err := StoredConfiguration(ctx, api)
+		if !apierrors.IsUnauthorized(err) {
+			return stored, err
+		}
+		if time.Since(started) >= newTokenTime {
+			return nil, errors.Wrap(err, refused(self.Discovery.TLSBootstrapToken))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(4 * pollInterval):
+		}
+	}
+}
+
+// refused says what to do where the API server does not know who asks.
+func refused(token string) string {
+	if id, _, given := strings.Cut(token, "."); given {
+		return "the API server does not accept the token with ID " + id + ": it has expired, is unknown, or has not the usage \"authentication\"; " +
+			"`slipway token create --print-join-command` on a control plane makes a new one"
+	}
+	return "the API server does not accept this node's credentials, which the discovery file or /etc/kubernetes/kubelet.conf holds"
+}
+
+// find discovers the cluster, within the configuration's time for that. A
+// member needs no token any more.
 func (d *Discovery) find(ctx context.Context, self *config.JoinConfiguration) (*config.Join, error) {
+	if join := d.memberAlready(self); join != nil {
+		return join, nil
+	}
 	limit := self.Timeouts.Discovery.Duration
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -67,7 +120,25 @@ func (d *Discovery) find(ctx context.Context, self *config.JoinConfiguration) (*
 	if err != nil {
 		return nil, err
 	}
+	return d.joinTo(found, credentials, self)
+}
+
+// memberAlready is for a host that has joined the cluster that a token's
+// configuration names; nil for any other.
+func (d *Discovery) memberAlready(self *config.JoinConfiguration) *config.Join {
+	if t := self.Discovery.BootstrapToken; t != nil {
+		return d.membership(self, d.askedFor(t))
+	}
+	return nil
+}
+
+// joinTo says how this node gets into the cluster that was found.
+func (d *Discovery) joinTo(found discovery.Cluster, credentials []byte, self *config.JoinConfiguration) (*config.Join, error) {
+	if join := d.membership(self, among(found.CA)); join != nil {
+		return join, nil
+	}
 	if token := self.Discovery.TLSBootstrapToken; token != "" {
+		var err error
 		if credentials, err = bootstrapKubeconfig(found, token); err != nil {
 			return nil, err
 		}
@@ -146,57 +217,7 @@ func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *conf
 		n.Name, n.Name)
 }
 
-// memberOf tells why this host's kubelet is not a member of n's cluster by n's
-// name; nil if it is one, with a certificate that is valid now.
-func memberOf(h host.Host, n *config.Node) error {
-	path := kubeletConfPath(n)
-	data, err := h.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	_, trusted, err := kubeconfig.Server(data)
-	if err != nil {
-		return errors.Wrap(err, path)
-	}
-	if !sharesCA(trusted, n) {
-		return errors.Errorf("%s is of another cluster", path)
-	}
-	cert, file, err := kubeconfig.ClientCertificate(data)
-	if err == nil && file != "" {
-		cert, err = h.ReadFile(file)
-	}
-	if err != nil {
-		return errors.Wrap(err, path)
-	}
-	leaf, err := certs.FirstCert(cert)
-	if err != nil {
-		return errors.Wrap(err, path)
-	}
-	switch name := strings.TrimPrefix(leaf.Subject.CommonName, "system:node:"); {
-	case name != n.Name:
-		return errors.Errorf("%s is of node %q, not %q", path, name, n.Name)
-	case h.Now().After(leaf.NotAfter):
-		return &expiredError{path, leaf}
-	}
-	return nil
-}
-
-// expiredError is a membership that has lapsed; joining again mends it.
-type expiredError struct {
-	path string
-	leaf *x509.Certificate
-}
-
-func (e *expiredError) Error() string {
-	return e.path + ": the client certificate expired on " + e.leaf.NotAfter.UTC().Format("2006-01-02")
-}
-
-func sharesCA(list []*x509.Certificate, n *config.Node) bool {
-	ours, err := certs.ParseCerts(n.Join.CA)
-	return err == nil && slices.ContainsFunc(list, func(c *x509.Certificate) bool { return slices.ContainsFunc(ours, c.Equal) })
-}
-
-// StartedNode is a worker as far as the files of its kubelet tell, for phases
+// StartedNode is this node as far as the files of its kubelet tell, for phases
 // that come after kubelet-start and need not know the cluster.
 func StartedNode(h host.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, error) {
 	kubelet, err := readIfExists(h, filepath.Join(config.DefaultKubeletDir, "config.yaml"))
@@ -205,4 +226,20 @@ func StartedNode(h host.Host, self *config.JoinConfiguration, opts config.Option
 	}
 	n, _, err := config.LoadCluster(config.DefaultCluster(), kubelet, nil, self, opts)
 	return n, err
+}
+
+// JoinedNode is a control plane as the cluster's configuration has it, for
+// phases that come after control-plane-prepare: an administrator's api is
+// known by then.
+func JoinedNode(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration, opts config.Options) (*config.Node, error) {
+	stored, err := StoredConfiguration(ctx, api)
+	if err != nil {
+		return nil, err
+	}
+	n, _, err := config.LoadCluster(stored, nil, nil, self, opts)
+	if err != nil {
+		return nil, err
+	}
+	n.Join = &config.Join{}
+	return n, nil
 }

@@ -134,9 +134,18 @@ func (r renewal) current(env *Env) (*x509.Certificate, error) {
 			data, err = env.Host.ReadFile(file)
 		}
 		if err != nil {
-			return nil, errors.Wrap(err, path)
+			return nil, r.broken(path, err)
 		}
 	}
 	cert, err := certs.FirstCert(data)
-	return cert, errors.Wrap(err, path)
+	if err != nil {
+		return nil, r.broken(path, err)
+	}
+	return cert, nil
+}
+
+// broken says what to do about a file that is none of a certificate.
+func (r renewal) broken(path string, err error) error {
+	return errors.Errorf("%s: %v. Delete it and run `slipway init phase %s` with the same configuration, or put the right file there.",
+		path, err, r.phase())
 }

@@ -51,13 +51,20 @@ func differing(h host.Host, files []file) ([]file, error) {
 	return out, nil
 }
 
-// readIfExists returns nothing for a file that does not exist.
+// readIfExists returns nothing for a file that does not exist. A link that
+// leads nowhere does: it is an error, as is a folder.
 func readIfExists(h host.Host, path string) ([]byte, error) {
 	data, err := h.ReadFile(path)
+	if err == nil {
+		return data, nil
+	}
+	if info, statErr := h.Lstat(path); statErr == nil && (info.IsDir() || info.Mode().Type() == fs.ModeSymlink) {
+		return nil, &host.KindError{Path: path, Want: "regular file", Got: info.Mode()}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return data, err
+	return nil, err
 }
 
 // readPatches reads the user's folder of patches, if there is one.

@@ -27,7 +27,8 @@ const golden = "../testdata/golden/node"
 // folderHost is a host in a folder, with a systemd that always agrees.
 type folderHost struct {
 	*host.Real
-	jobs []string
+	jobs    []string
+	journal []host.JournalEntry // the kubelet's
 }
 
 func (h *folderHost) Unit(context.Context, string) (host.UnitState, error) {

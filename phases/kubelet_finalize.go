@@ -43,7 +43,7 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 		return errors.Wrap(err, path)
 	}
 	if !changed {
-		return nil
+		return restartStaleKubelet(ctx, env, path)
 	}
 	if err := awaitClientCertificate(ctx, env, pem); err != nil {
 		return err
@@ -52,7 +52,30 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	if _, err := env.Host.WriteSecret(path, rotatable); err != nil {
 		return err
 	}
+	return restartKubelet(ctx, env)
+}
+
+// restartKubelet takes systemd's time for no longer than that of a kubelet to
+// get healthy.
+func restartKubelet(ctx context.Context, env *Env) error {
+	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
+	defer cancel()
 	return env.Host.RestartUnit(ctx, kubeletUnit)
+}
+
+// restartStaleKubelet restarts a kubelet that has not read the file at path as
+// it is now: an earlier run was cut off between writing and restarting.
+func restartStaleKubelet(ctx context.Context, env *Env, path string) error {
+	info, err := env.Host.Stat(path)
+	if err != nil {
+		return err
+	}
+	unit, err := env.Host.Unit(ctx, kubeletUnit)
+	if err != nil || unit.ActiveSince.IsZero() || !unit.ActiveSince.Before(info.ModTime()) {
+		return err
+	}
+	env.UI.Printf("Restarting the kubelet, which runs since before %s was changed", path)
+	return restartKubelet(ctx, env)
 }
 
 // kubeletClientPEM is where the kubelet keeps the client certificate that it

@@ -39,6 +39,8 @@ func runKubeletStart(ctx context.Context, env *Env) error {
 // ensureKubelet stops the kubelet before it changes a file that the kubelet
 // reads, and leaves one alone that runs with the wanted files already.
 func ensureKubelet(ctx context.Context, env *Env, wanted []file) error {
+	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
+	defer cancel()
 	if env.Config.EnableKubelet {
 		if err := env.Host.EnableUnit(ctx, kubeletUnit); err != nil {
 			return err
@@ -60,7 +62,7 @@ func ensureKubelet(ctx context.Context, env *Env, wanted []file) error {
 	}
 	env.UI.Printf("Stopping the kubelet")
 	if err := env.Host.StopUnit(ctx, kubeletUnit); err != nil {
-		return err
+		return explainedJob(ctx, env, err)
 	}
 	if err := env.Host.EnsureDir(env.Config.Paths.Kubelet, 0o700); err != nil {
 		return err
@@ -77,11 +79,35 @@ func ensureKubelet(ctx context.Context, env *Env, wanted []file) error {
 			return err
 		}
 	}
-	if err := env.Host.ReloadUnits(ctx); err != nil {
+	if err := ensureUnitIsCurrent(ctx, env); err != nil {
 		return err
 	}
 	env.UI.Printf("Starting the kubelet")
-	return env.Host.StartUnit(ctx, kubeletUnit)
+	return explainedJob(ctx, env, env.Host.StartUnit(ctx, kubeletUnit))
+}
+
+// explainedJob says why systemd cannot do a job on the kubelet's unit, where it
+// is the unit's fault. Otherwise the error says it all: that the unit does not
+// run is then what was wanted, or what is to be seen.
+func explainedJob(ctx context.Context, env *Env, err error) error {
+	if err == nil {
+		return nil
+	}
+	unit, unknown := env.Host.Unit(ctx, kubeletUnit)
+	if unknown != nil || unit.LoadState == "loaded" && unit.UnitFileState != "masked" {
+		return err
+	}
+	return explained(ctx, env, env.Host.Now(), kubeletTarget(env.Config), err)
+}
+
+// ensureUnitIsCurrent makes systemd read the kubelet's unit as it is on disk:
+// its drop-in may have been installed a moment ago. Reading all units takes
+// systemd a tenth of a second, which is spared where it is in vain.
+func ensureUnitIsCurrent(ctx context.Context, env *Env) error {
+	if unit, err := env.Host.Unit(ctx, kubeletUnit); err == nil && unit.Current {
+		return nil
+	}
+	return env.Host.ReloadUnits(ctx)
 }
 
 // kubeletFiles are what the kubelet reads at its start. They are nobody else's

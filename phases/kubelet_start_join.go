@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
 func kubeletStartJoin() Phase {
@@ -32,7 +35,11 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 	}
 	wanted = append(wanted, file{path: n.Join.CAPath, data: n.Join.CA, mode: 0o644})
 	if memberOf(env.Host, n) != nil {
-		wanted = append(wanted, file{path: bootstrapConfPath(n), data: []byte(n.Join.Kubeconfig.Reveal()), mode: 0o600, secret: true})
+		bootstrap, err := bootstrapConf(n)
+		if err != nil {
+			return err
+		}
+		wanted = append(wanted, file{path: bootstrapConfPath(n), data: bootstrap, mode: 0o600, secret: true})
 	}
 	for _, dir := range []string{n.Paths.Kubeconfigs, filepath.Dir(n.Join.CAPath)} {
 		if err := env.Host.EnsureDir(dir, 0o755); err != nil {
@@ -40,4 +47,16 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 		}
 	}
 	return ensureKubelet(ctx, env, wanted)
+}
+
+// bootstrapConf leads the kubelet of a control plane to the API server beside
+// it, as its kubelet.conf will: a kubelet must not talk to an older one, which
+// the other nodes have while a cluster is upgraded.
+// https://kubernetes.io/releases/version-skew-policy/
+func bootstrapConf(n *config.Node) ([]byte, error) {
+	data := []byte(n.Join.Kubeconfig.Reveal())
+	if !n.ControlPlane {
+		return data, nil
+	}
+	return kubeconfig.AtServer(data, "https://"+n.LocalEndpoint())
 }

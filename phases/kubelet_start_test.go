@@ -33,6 +33,12 @@ func TestKubeletStart(t *testing.T) {
 					return host.UnitState{LoadState: "loaded", ActiveState: "failed"}, nil
 				}
 			}},
+		{name: "systemd knows the unit", want: []string{stop, start}, says: "Starting the kubelet",
+			before: func(_ *testing.T, s *stage) {
+				s.host.unit = func() (host.UnitState, error) {
+					return host.UnitState{LoadState: "loaded", ActiveState: "failed", Current: true}, nil
+				}
+			}},
 		{name: "to be enabled", want: []string{"enable kubelet.service"}, says: "already",
 			before: func(_ *testing.T, s *stage) { s.Config.EnableKubelet = true }},
 		{name: "cannot be stopped", want: []string{stop}, fail: stop, err: "job refused",

@@ -21,7 +21,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	runIfAsked()
+	goleak.VerifyTestMain(m)
+}
 
 // stage is what a test of single phases plays on: a host in a folder whose
 // answers the test decides, an API that only records, and what was said.

@@ -32,13 +32,14 @@ func markControlPlane() Phase {
 func runMarkControlPlane(ctx context.Context, env *Env) error {
 	n := env.Config
 	env.UI.Printf("Marking node %s as a control plane, with %d taints", n.Name, len(n.Taints))
-	ctx, cancel := context.WithTimeout(ctx, n.Timeouts.KubeletHealthCheck)
-	defer cancel()
-	if err := env.Cluster.EnsureAdmin(ctx); err != nil {
-		return err
-	}
-	return env.Cluster.MarkNode(ctx, n.Name, cluster.Mark{
-		Labels: map[string]string{labelControlPlane: "", labelExcludeFromLBs: ""},
-		Taints: n.Taints,
+	failure := "node " + n.Name + " cannot be marked"
+	return watched(ctx, env, n.Timeouts.KubeletHealthCheck, nodeTarget(n), failure, func(ctx context.Context) error {
+		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
+			return err
+		}
+		return env.Cluster.MarkNode(ctx, n.Name, cluster.Mark{
+			Labels: map[string]string{labelControlPlane: "", labelExcludeFromLBs: ""},
+			Taints: n.Taints,
+		})
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -26,6 +27,7 @@ type Env struct {
 	Config  *config.Node
 	Host    host.Host
 	Cluster cluster.Cluster
+	Etcd    etcd.Etcd
 	UI      ui.UI
 }
 
@@ -42,6 +44,8 @@ type Phase struct {
 	// Children make up a phase. A parent that has Flags can be run as a whole
 	// by its subcommand "all".
 	Children []Phase
+	// Whole says that the children have no commands of their own.
+	Whole bool
 	// SideBySide says that the children do not wait for each other.
 	SideBySide bool
 	// Needs names what must have ended before this phase begins: PHASE or

@@ -22,12 +22,12 @@ func preflightInit() Phase {
 }
 
 func runPreflightInit(ctx context.Context, env *Env) error {
-	wanted, err := wantedManifests(env)
+	checks, err := initChecks(env)
 	if err != nil {
 		return err
 	}
 	env.UI.Printf("Checking this host")
-	report := preflight.Run(ctx, preflight.Init(env.Config, wanted), env.Host, env.Config.IgnorePreflightErrors)
+	report := preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)
 	if err := show(env, report); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func wantedManifests(env *Env) (map[string][]byte, error) {
 	}
 	wanted := map[string][]byte{}
 	for _, c := range components {
-		data, err := staticPodYAML(env, c, view)
+		data, err := staticPodYAML(env, c, view, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/pkg/errors"
@@ -26,13 +27,19 @@ func preflightJoin() Phase {
 }
 
 func runPreflightJoin(ctx context.Context, env *Env) error {
+	checks, err := joinChecks(env)
+	if err != nil {
+		return err
+	}
 	env.UI.Printf("Checking this host")
-	checks := preflight.JoinWorker(env.Config, leftovers(env))
 	if err := show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil {
 		return err
 	}
 	if memberOf(env.Host, env.Config) == nil {
 		env.UI.Printf("This host is node %s of the cluster already", env.Config.Name)
+	}
+	if env.Config.ControlPlane {
+		return PullImages(ctx, env)
 	}
 	return nil
 }
@@ -41,11 +48,14 @@ func runPreflightJoin(ctx context.Context, env *Env) error {
 // it is from an earlier join to this cluster.
 func leftovers(env *Env) []preflight.Leftover {
 	n := env.Config
+	if n.Join.Server == "" { // nobody knows whose they are
+		return []preflight.Leftover{{Path: kubeletConfPath(n)}, {Path: bootstrapConfPath(n)}, {Path: n.Join.CAPath}}
+	}
 	return []preflight.Leftover{
 		{Path: kubeletConfPath(n), Foreign: func([]byte) error {
 			err := memberOf(env.Host, n)
 			var expired *expiredError
-			if errors.As(err, &expired) {
+			if errors.As(err, &expired) || errors.Is(err, fs.ErrNotExist) { // not signed yet
 				return nil
 			}
 			return err

@@ -65,20 +65,25 @@ func restartComponent(ctx context.Context, env *Env, component string) error {
 		}
 	}
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	err = poll(ctx, func(ctx context.Context) (bool, error) {
-		now, err := env.Host.Containers(ctx, socket, metav1.NamespaceSystem, component)
+	return watched(ctx, env, limit, nodeTarget(env.Config), component+" does not come back", func(ctx context.Context) error {
+		if err := awaitRestarted(ctx, env, component, changed); err != nil {
+			return err
+		}
+		return waitComponent(ctx, env, component)
+	})
+}
+
+// awaitRestarted waits for a container that was made after its files changed.
+func awaitRestarted(ctx context.Context, env *Env, component string, changed time.Time) error {
+	err := poll(ctx, func(ctx context.Context) (bool, error) {
+		now, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 		fresh := slices.ContainsFunc(now, func(c host.Container) bool { return !c.Created.Before(changed) })
 		if err == nil && !fresh {
 			err = errors.New("it does not run")
 		}
 		return err == nil, transient(err)
 	})
-	if err != nil {
-		return errors.Wrapf(err, "the kubelet has not started %s again; look at `journalctl -u kubelet` and in /var/log/pods", component)
-	}
-	return waitComponent(ctx, env, component)
+	return errors.Wrapf(err, "the kubelet has not started %s again; look at `journalctl -u kubelet` and in /var/log/pods", component)
 }
 
 // credentialsChanged is when the newest of the component's files was written.

@@ -220,13 +220,13 @@ func (s *schedule) execute(ctx context.Context, st *step) error {
 		s.env.UI.Skip(st.path, st.reason)
 		return nil
 	}
+	if err := context.Cause(ctx); err != nil {
+		return inPhase(err, st.path) // another one's: this one does not begin
+	}
 	env := *s.env
 	var end func(error)
 	env.UI, end = s.env.UI.Start(st.path)
-	err := context.Cause(ctx)
-	if err == nil {
-		err = st.phase.Run(ctx, &env)
-	}
+	err := st.phase.Run(ctx, &env)
 	end(err)
 	return inPhase(err, st.path)
 }

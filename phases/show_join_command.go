@@ -5,10 +5,10 @@ package phases
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 // withheld stands for a secret that the user does not want printed.
@@ -24,11 +24,12 @@ func showJoinCommand() Phase {
 }
 
 func runShowJoinCommand(ctx context.Context, env *Env) error {
-	join, err := joinCommand(ctx, env)
+	n := env.Config
+	facts, err := howToJoin(ctx, env)
 	if err != nil {
 		return err
 	}
-	n := env.Config
+	env.UI.Outcome(facts.outcome(n))
 	env.UI.Printf("The control plane of cluster %q runs on %s.", n.Cluster.ClusterName, n.Name)
 	env.UI.Printf("To use it as root:  export KUBECONFIG=%s", n.Paths.AdminKubeconfig)
 	if len(n.PodSubnets()) == 0 {
@@ -37,36 +38,76 @@ func runShowJoinCommand(ctx context.Context, env *Env) error {
 		env.UI.Printf("Nodes become Ready once a network add-on for %s runs:", n.Cluster.Networking.PodSubnet)
 	}
 	env.UI.Printf("  https://kubernetes.io/docs/concepts/cluster-administration/addons/")
+	if n.SkipTokenPrint {
+		facts.token = withheld
+	}
+	join := facts.command(newLine)
 	if n.UploadCerts {
 		key := n.CertificateKey.Reveal()
 		if n.SkipCertificateKeyPrint {
 			key = withheld
 		}
 		env.UI.Printf("Within two hours, more control planes join with:")
-		env.UI.Result(join + " \\\n\t--control-plane --certificate-key " + key)
+		env.UI.Result(controlPlaneCommand(join, newLine, key))
 	}
 	env.UI.Printf("Workers join with:")
 	env.UI.Result(join)
 	return nil
 }
 
-// joinCommand is what a worker's administrator types, on two lines.
-func joinCommand(ctx context.Context, env *Env) (string, error) {
+// newLine goes on with a shell's command on the next line.
+const newLine = " \\\n\t"
+
+// joinFacts are what the administrator of a joining node must know.
+type joinFacts struct {
+	program, endpoint, token string
+	pins                     []string
+}
+
+func howToJoin(ctx context.Context, env *Env) (joinFacts, error) {
 	token, err := joinToken(ctx, env)
 	if err != nil {
-		return "", err
+		return joinFacts{}, err
 	}
 	ca, err := clusterCA(env)
 	if err != nil {
-		return "", err
+		return joinFacts{}, err
 	}
-	text := withheld
-	if !env.Config.SkipTokenPrint {
-		text = token.ID + "." + token.Secret.Reveal()
-	}
-	var pins strings.Builder
+	f := joinFacts{env.UI.Program(), env.Config.Endpoint(), token.ID + "." + token.Secret.Reveal(), nil}
 	for _, cert := range ca.Bundle() {
-		fmt.Fprintf(&pins, " \\\n\t--discovery-token-ca-cert-hash %s", certs.PublicKeyPin(cert))
+		f.pins = append(f.pins, certs.PublicKeyPin(cert))
 	}
-	return fmt.Sprintf("%s join %s --token %s%s", env.UI.Program(), env.Config.Endpoint(), text, pins.String()), nil
+	return f, nil
+}
+
+// command is what a worker's administrator types.
+func (f joinFacts) command(separator string) string {
+	text := f.program + " join " + f.endpoint + " --token " + f.token
+	for _, pin := range f.pins {
+		text += separator + "--discovery-token-ca-cert-hash " + pin
+	}
+	return text
+}
+
+// controlPlaneCommand makes of a worker's command that of a control plane.
+func controlPlaneCommand(join, separator, key string) string {
+	return join + separator + "--control-plane --certificate-key " + key
+}
+
+// outcome is the same for programs. A command that lacks a secret is of no use
+// to them.
+func (f joinFacts) outcome(n *config.Node) ui.Outcome {
+	o := ui.Outcome{CACertHashes: f.pins}
+	join, showKey := f.command(" "), n.UploadCerts && !n.SkipCertificateKeyPrint
+	if showKey {
+		o.CertificateKey = n.CertificateKey
+	}
+	if n.SkipTokenPrint {
+		return o
+	}
+	o.Token, o.JoinCommand = config.NewSecret(f.token), config.NewSecret(join)
+	if showKey {
+		o.ControlPlaneJoinCommand = config.NewSecret(controlPlaneCommand(join, " ", n.CertificateKey.Reveal()))
+	}
+	return o
 }

@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"path/filepath"
@@ -52,9 +53,18 @@ func ThisNode(h host.Host) *config.JoinConfiguration {
 	return n
 }
 
+// IsControlPlane tells whether this host has an API server, or has begun to
+// have one.
+func IsControlPlane(h host.Host) bool {
+	_, err := h.Lstat(filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml"))
+	return err == nil
+}
+
 // runtimeSocket reads the runtime's socket from the kubelet's configuration.
-func runtimeSocket(h host.Host) string {
-	data, err := h.ReadFile(filepath.Join(config.DefaultKubeletDir, "config.yaml"))
+func runtimeSocket(h host.Host) string { return socketIn(h, "config.yaml") }
+
+func socketIn(h host.Host, file string) string {
+	data, err := h.ReadFile(filepath.Join(config.DefaultKubeletDir, file))
 	if err != nil {
 		return ""
 	}
@@ -65,6 +75,27 @@ func runtimeSocket(h host.Host) string {
 		return ""
 	}
 	return cfg.ContainerRuntimeEndpoint
+}
+
+// KubeletSocket is the socket of the runtime that the kubelet on this host
+// uses, empty where nothing says it. Its flags count for more than its
+// instance's configuration, and that for more than the cluster's.
+func KubeletSocket(h host.Host) string {
+	return cmp.Or(socketInFlags(h), socketIn(h, "instance-config.yaml"), socketIn(h, "config.yaml"))
+}
+
+// socketInFlags reads the flag that nodes have which kubeadm up to 1.35 made.
+func socketInFlags(h host.Host) string {
+	data, err := h.ReadFile(filepath.Join(config.DefaultKubeletDir, "kubeadm-flags.env"))
+	if err != nil {
+		return ""
+	}
+	for word := range strings.FieldsSeq(strings.NewReplacer(`"`, " ", "'", " ").Replace(string(data))) {
+		if socket, found := strings.CutPrefix(word, "--container-runtime-endpoint="); found {
+			return socket
+		}
+	}
+	return ""
 }
 
 // kubeletName reads the name from the certificate that the kubelet shows:

@@ -14,9 +14,9 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -61,6 +61,7 @@ func runUploadCerts(ctx context.Context, env *Env) error {
 	if !env.Config.SkipCertificateKeyPrint {
 		env.UI.Printf("The certificates can be downloaded and decrypted with this certificate key:")
 		env.UI.Result(env.Config.CertificateKey.Reveal())
+		env.UI.Outcome(ui.Outcome{CertificateKey: env.Config.CertificateKey})
 	}
 	return nil
 }
@@ -68,11 +69,7 @@ func runUploadCerts(ctx context.Context, env *Env) error {
 // uploadEncrypted writes the Secret below a token that expires after two
 // hours: the controller manager removes the token, and with it the Secret.
 func uploadEncrypted(ctx context.Context, env *Env, encrypted map[string][]byte) error {
-	token, err := bootstraputil.GenerateBootstrapToken()
-	if err != nil {
-		return errors.Wrap(err, "generating a token")
-	}
-	_, secret, _ := strings.Cut(token, ".")
+	_, secret := config.NewToken()
 	owner := manifests.BootstrapTokenSecret(
 		manifests.CertsOwner(ownerID(env.Config.CertificateKey), config.NewSecret(secret)), env.Host.Now())
 	if err := ensure(ctx, env, owner); err != nil {

@@ -37,18 +37,18 @@ func runWaitControlPlane(ctx context.Context, env *Env) error {
 	if err := waitKubelet(ctx, env); err != nil {
 		return err
 	}
-	env.UI.Printf("Waiting for the control plane, up to %s", env.Config.Timeouts.ControlPlaneComponentHealthCheck)
-	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.ControlPlaneComponentHealthCheck)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
-		group.Go(func() error { return waitComponent(ctx, env, component) })
-	}
-	return group.Wait()
+	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
+	env.UI.Printf("Waiting for the control plane, up to %s", limit)
+	return watched(ctx, env, limit, nodeTarget(env.Config), "the control plane is not healthy", func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
+			group.Go(func() error { return waitComponent(ctx, env, component) })
+		}
+		return group.Wait()
+	})
 }
 
-// waitKubelet waits for the kubelet's own health endpoint, and gives up early
-// when systemd has restarted the kubelet over and over.
+// waitKubelet waits for the kubelet's own health endpoint.
 func waitKubelet(ctx context.Context, env *Env) error {
 	cfg := env.Config.Kubelet
 	if cfg.HealthzPort != nil && *cfg.HealthzPort == 0 {
@@ -62,47 +62,16 @@ func waitKubelet(ctx context.Context, env *Env) error {
 	probe := host.Probe{URL: "http://" + net.JoinHostPort(cfg.HealthzBindAddress, strconv.Itoa(int(port))) + "/healthz"}
 	limit := env.Config.Timeouts.KubeletHealthCheck
 	env.UI.Printf("Waiting for the kubelet at %s, up to %s", probe.URL, limit)
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	watch := kubeletWatch{env: env}
-	err := poll(ctx, func(ctx context.Context) (done bool, err error) {
-		if err := env.Host.Probe(ctx, probe); err != nil {
-			return false, watch.judge(ctx, err)
-		}
-		return true, nil
+	const failure = "the kubelet is not healthy; `journalctl -u kubelet` tells why"
+	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
+		err := poll(ctx, func(ctx context.Context) (done bool, err error) {
+			if err := env.Host.Probe(ctx, probe); err != nil {
+				return false, transient(err)
+			}
+			return true, nil
+		})
+		return errors.WithMessage(err, failure)
 	})
-	return errors.WithMessage(err, "the kubelet is not healthy; `journalctl -u kubelet` tells why")
-}
-
-// hopeless is how often systemd may restart the kubelet before its trouble is
-// taken for a lasting one.
-const hopeless = 3
-
-// kubeletWatch looks at the kubelet's unit while its health is waited for.
-type kubeletWatch struct {
-	env *Env
-	// before is the unit's count of restarts when the wait began: a kubelet
-	// without a configuration restarts all the time.
-	before uint32
-	begun  bool
-}
-
-// judge returns cause as one that may pass, or an error that ends the wait
-// where the unit cannot get better by itself.
-func (w *kubeletWatch) judge(ctx context.Context, cause error) error {
-	unit, err := w.env.Host.Unit(ctx, kubeletUnit)
-	if err != nil {
-		return transient(cause)
-	}
-	if !w.begun {
-		w.before, w.begun = unit.Restarts, true
-	}
-	restarts := unit.Restarts - min(unit.Restarts, w.before)
-	if unit.ActiveState == "failed" || unit.LoadState != "loaded" || restarts >= hopeless {
-		return errors.Errorf("unit %s is %s (%s), systemd has restarted it %d times since, the last result was %s",
-			kubeletUnit, unit.ActiveState, unit.SubState, restarts, unit.Result)
-	}
-	return transient(cause)
 }
 
 // waitComponent asks the endpoint that the component's own static Pod names

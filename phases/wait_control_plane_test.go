@@ -86,38 +86,6 @@ func TestWaitWithoutKubeletHealthz(t *testing.T) {
 	}
 }
 
-func TestWaitForKubeletEndsEarly(t *testing.T) {
-	restarts := uint32(7) // of the time without a configuration
-	for name, test := range map[string]struct {
-		unit func() (host.UnitState, error)
-		want string
-	}{
-		"crash loop": {func() (host.UnitState, error) {
-			restarts++
-			return host.UnitState{LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart", Result: "exit-code", Restarts: restarts}, nil
-		}, "unit kubelet.service is activating (auto-restart), systemd has restarted it 3 times since, the last result was exit-code"},
-		"failed": {func() (host.UnitState, error) {
-			return host.UnitState{LoadState: "loaded", ActiveState: "failed", SubState: "failed", Result: "oom-kill", Restarts: 7}, nil
-		}, "unit kubelet.service is failed (failed), systemd has restarted it 0 times since, the last result was oom-kill"},
-		"gone": {func() (host.UnitState, error) {
-			return host.UnitState{LoadState: "not-found", ActiveState: "inactive", SubState: "dead"}, nil
-		}, "unit kubelet.service is inactive (dead)"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, answers := waitStage(t, initDocument+clusterDocument)
-			answers.broken[kubeletURL] = errors.New("connection refused")
-			s.host.unit = test.unit
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // the wait's own limit is 4 minutes
-			defer cancel()
-			err := runWaitControlPlane(ctx, s.Env)
-			want := "the kubelet is not healthy; `journalctl -u kubelet` tells why: " + test.want
-			if !strings.HasPrefix(message(err), want) || ctx.Err() != nil {
-				t.Errorf("error %q, want %q", message(err), want)
-			}
-		})
-	}
-}
-
 func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
 		url, want string
@@ -135,6 +103,7 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, answers := waitStage(t, initDocument+shortWaits+clusterDocument)
+			s.host.jobs = []string{"start kubelet.service"}
 			s.play(t, controlPlane())
 			answers.broken[test.url] = errors.New("out of paper")
 			if test.before != nil {

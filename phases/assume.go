@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/discovery"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// Assume is Node for a plan that asks nobody. What the configuration, a
+// discovery file and this host say is taken; what only the cluster can say is
+// assumed: its configuration is the default, its CA and what its control
+// planes share are made up and forgotten. Node.Join.Assumed tells so.
+func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration) (*config.Node, []string, error) {
+	found, credentials, join, err := d.known(ctx, self)
+	if err != nil {
+		return nil, nil, err
+	}
+	endpoint := strings.TrimPrefix(found.Server, "https://")
+	kubelet, err := readIfExists(d.Host, filepath.Join(config.DefaultKubeletDir, "config.yaml"))
+	if err != nil {
+		return nil, nil, err
+	}
+	n, warnings, err := config.LoadCluster(assumedCluster(endpoint), kubelet, nil, self, d.Options)
+	if err != nil {
+		return nil, warnings, err
+	}
+	shared, err := d.standIns(ctx, n)
+	if err != nil {
+		return nil, warnings, err
+	}
+	ca, err := certs.ParseCerts(shared["ca.crt"])
+	if err != nil {
+		return nil, warnings, err
+	}
+	if found.CA == nil || n.ControlPlane && !n.CertificateKey.IsZero() {
+		found.CA = ca
+	}
+	if join == nil {
+		if join, err = d.joinTo(found, credentials, self); err != nil {
+			return nil, warnings, err
+		}
+	}
+	n.Join, join.Assumed = join, true
+	if n.ControlPlane && !n.CertificateKey.IsZero() {
+		n.Join.Shared, err = manifests.EncryptCerts(shared, n.CertificateKey, rand.Reader)
+	}
+	return n, warnings, err
+}
+
+// nowhere is the API's address where nobody has said it (RFC 2606).
+const nowhere = "https://cluster.invalid:6443"
+
+// known is what can be found out about the cluster without asking anybody.
+func (d *Discovery) known(ctx context.Context, self *config.JoinConfiguration) (found discovery.Cluster, credentials []byte, join *config.Join, err error) {
+	if join = d.memberAlready(self); join != nil {
+		found.CA, err = certs.ParseCerts(join.CA)
+		found.Server = join.Server
+		return found, nil, join, err
+	}
+	switch file := self.Discovery.File; {
+	case file == nil:
+		found.Server = "https://" + self.Discovery.BootstrapToken.APIServerEndpoint
+	case strings.HasPrefix(file.KubeConfigPath, "https://"):
+		found.Server = nowhere
+		credentials = []byte("from " + file.KubeConfigPath)
+	default:
+		found, credentials, err = d.ask(ctx, &self.Discovery, "")
+	}
+	return found, credentials, nil, err
+}
+
+// assumedCluster is the configuration of a cluster that was not asked.
+func assumedCluster(endpoint string) []byte {
+	// The keys, which nobody will see, are of the kind that is made quickly.
+	text := string(config.DefaultCluster()) + "encryptionAlgorithm: " + string(config.ECDSAP256) + "\n"
+	if endpoint != "" {
+		text += fmt.Sprintf("controlPlaneEndpoint: %q\n", endpoint)
+	}
+	return []byte(text)
+}
+
+// standIns are the files that control planes share, by their keys in the
+// Secret: those that this host has, and made up ones for the others.
+func (d *Discovery) standIns(ctx context.Context, n *config.Node) (map[string][]byte, error) {
+	scratch := host.NewOverlay(d.Host, func(host.Action) {})
+	make := certificates()
+	make.Children = slices.DeleteFunc(make.Children, func(p Phase) bool {
+		return p.Name != certs.CA && (!n.ControlPlane || p.Name != "sa" && !strings.HasSuffix(p.Name, "ca"))
+	})
+	if err := Run(ctx, &Env{Config: n, Host: scratch, UI: d.UI}, []Phase{make}, Options{Serial: true}); err != nil {
+		return nil, errors.WithMessage(err, "a plan without the cluster goes by what is here")
+	}
+	files := map[string][]byte{}
+	for key, path := range manifests.SharedFiles(n) {
+		data, err := readIfExists(scratch, path)
+		if err != nil {
+			return nil, err
+		}
+		files[key] = data
+	}
+	return files, nil
+}
+
+// AssumedControlPlane is JoinedNode for a plan that asks nobody.
+func AssumedControlPlane(self *config.JoinConfiguration, opts config.Options) (*config.Node, error) {
+	n, _, err := config.LoadCluster(assumedCluster(""), nil, nil, self, opts)
+	if err != nil {
+		return nil, err
+	}
+	n.Join = &config.Join{Assumed: true, CAPath: cmp.Or(self.CACertPath, filepath.Join(n.Paths.PKI, "ca.crt"))}
+	return n, nil
+}

@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// breakage is what somebody or something else has done to the files of a
+// control plane.
+type breakage struct {
+	name string
+	do   func(t *testing.T, s *stage)
+	// init is what the phases certs and kubeconfig say, renew what renewals of
+	// apiserver and admin.conf do; empty where they succeed.
+	init, renew string
+	// mend are the files to remove, as init advises, so that it then succeeds.
+	mend []string
+}
+
+func empty(path string) func(*testing.T, *stage) {
+	return func(t *testing.T, s *stage) { s.put(t, path, "") }
+}
+
+// copied puts one file in the place of another.
+func copied(from, to string) func(*testing.T, *stage) {
+	return func(t *testing.T, s *stage) { s.put(t, to, s.get(t, from)) }
+}
+
+func cut(path string) func(*testing.T, *stage) {
+	return func(t *testing.T, s *stage) {
+		all := s.get(t, path)
+		s.put(t, path, all[:len(all)/2])
+	}
+}
+
+func removed(path string) func(*testing.T, *stage) {
+	return func(t *testing.T, s *stage) { fatal(t, os.Remove(filepath.Join(s.root, path))) }
+}
+
+// linked puts the file elsewhere, or nowhere, and a link in its place.
+func linked(path string, dangling bool) func(*testing.T, *stage) {
+	return func(t *testing.T, s *stage) {
+		at := filepath.Join(s.root, path)
+		fatal(t, os.Rename(at, at+".elsewhere"))
+		fatal(t, os.Symlink(filepath.Base(at)+".elsewhere", at))
+		if dangling {
+			fatal(t, os.Remove(at+".elsewhere"))
+		}
+	}
+}
+
+func widened(path string) func(*testing.T, *stage) {
+	return func(t *testing.T, s *stage) { fatal(t, os.Chmod(filepath.Join(s.root, path), 0o644)) }
+}
+
+func folder(path string) func(*testing.T, *stage) {
+	return func(t *testing.T, s *stage) {
+		removed(path)(t, s)
+		fatal(t, os.Mkdir(filepath.Join(s.root, path), 0o755))
+	}
+}
+
+func fatal(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	crt, key, conf    = pkiDir + "apiserver.crt", pkiDir + "apiserver.key", "/etc/kubernetes/admin.conf"
+	caCrt, caKey      = pkiDir + "ca.crt", pkiDir + "ca.key"
+	saKey, saPub      = pkiDir + "sa.key", pkiDir + "sa.pub"
+	makeAgain         = " and run `slipway init phase certs apiserver`"
+	makeConfAgain     = "Delete it and run `slipway init phase kubeconfig admin`"
+	putCA             = "A CA is never replaced"
+	keepsCA           = "Put the right CA in " + caCrt + " and " + caKey
+	noLink, noFolder  = " is a symlink where a regular file should be", " is a folder where a regular file should be"
+	narrowedLine      = " did not have mode 0600: it has now"
+	emptyCert, noKey  = "the certificate: the file is empty. ", "the private key: the file is empty. "
+	cutOff            = "the file holds 1 PEM blocks, of which 1 are cut off or garbled. Delete "
+	deleteServiceKeys = "without sa.key delete both and run the phase again"
+)
+
+var breakages = []breakage{
+	{"empty key", empty(key), noKey + "Delete both" + makeAgain, "", []string{crt, key}},
+	{"empty certificate", empty(crt), emptyCert + "Delete both" + makeAgain, crt + ": the file is empty. Delete it" + makeAgain, []string{crt, key}},
+	{"key cut off", cut(key), "the private key: " + cutOff + "both" + makeAgain, "", []string{crt, key}},
+	{"certificate cut off", cut(crt), "the certificate: " + cutOff + "both" + makeAgain, crt + ": " + cutOff + "it" + makeAgain, []string{crt, key}},
+	{"key of another certificate", copied(pkiDir+"front-proxy-client.key", key),
+		crt + ": the private key belongs to another certificate. Delete " + crt + " and " + key + makeAgain, "", []string{crt, key}},
+	{"certificate of another row", copied(pkiDir+"front-proxy-client.crt", crt), crt + ": 4 faults:", "", []string{crt, key}},
+	{"certificate without its key", removed(key), crt + " is there without its key " + key + "; put the key there, or delete the certificate", "", []string{crt}},
+	{"key without its certificate", removed(crt), "", crt + " does not exist, so there is nothing to renew; `slipway init phase certs apiserver` makes it", nil},
+	{"key in the certificate's file", copied(key, crt), "the file holds a private key as well", "Delete it" + makeAgain, []string{crt, key}},
+	{"wide key", widened(key), "", "", nil},
+	{"link to the key", linked(key, false), key + noLink, key + noLink, []string{key, crt}},
+	{"dangling link for the key", linked(key, true), key + noLink, key + noLink, []string{key, crt}},
+	{"link to the certificate", linked(crt, false), "", crt + noLink, nil},
+	{"dangling link for the certificate", linked(crt, true), crt + noLink, crt + noLink, []string{crt}},
+	{"folder for the key", folder(key), key + noFolder, key + noFolder, []string{key, crt}},
+	{"CA that is no CA", copied(crt, caCrt), "not the certificate of a CA: the basic constraints lack CA:TRUE", keepsCA, nil},
+	{"another CA's certificate", copied(pkiDir+"etcd/ca.crt", caCrt), "the private key belongs to another certificate. " + keepsCA, keepsCA, nil},
+	{"another CA's key", copied(pkiDir+"etcd/ca.key", caKey), "the private key belongs to another certificate. " + keepsCA, keepsCA, nil},
+	{"empty CA", empty(caCrt), caCrt + " and " + caKey + ": " + emptyCert + "Put the right CA there", putCA, nil},
+	{"empty key of the CA", empty(caKey), caCrt + " and " + caKey + ": " + noKey + "Put the right CA there", putCA, nil},
+	{"CA cut off", cut(caCrt), "Put the right CA there", putCA, nil},
+	{"wide key of the CA", widened(caKey), "", "", nil},
+	{"link to the CA's key", linked(caKey, false), caKey + noLink, "", nil},
+	{"dangling link for the CA's key", linked(caKey, true), caKey + noLink, caKey + noLink, nil},
+	{"CA without its key", removed(caKey), "", "`slipway certs generate-csr", nil},
+	{"CA's key without the CA", removed(caCrt), "trusts another CA than the cluster's. Delete it", caCrt + " is needed and does not exist", nil},
+	{"empty sa.key", empty(saKey), saKey + " and " + saPub + ": " + noKey, "", []string{saKey, saPub}},
+	{"no key in sa.pub", copied(crt, saPub), deleteServiceKeys, "", []string{saPub}},
+	{"sa.key of another pair", copied(caKey, saKey), "delete the file of the public key", "", []string{saPub}},
+	{"sa.pub without sa.key", removed(saKey), "put the key there, or delete the public one", "", []string{saPub}},
+	{"wide sa.key", widened(saKey), "", "", nil},
+	{"dangling link for sa.key", linked(saKey, true), saKey + noLink, "", []string{saKey, saPub}},
+	{"empty admin.conf", empty(conf), makeConfAgain, makeConfAgain, []string{conf}},
+	{"admin.conf cut off", cut(conf), makeConfAgain, makeConfAgain, []string{conf}},
+	{"wide admin.conf", widened(conf), "", "", nil},
+	{"link to admin.conf", linked(conf, false), conf + noLink, conf + noLink, []string{conf}},
+	{"dangling link for admin.conf", linked(conf, true), conf + noLink, conf + noLink, []string{conf}},
+	{"kubeconfig of another user", copied("/etc/kubernetes/scheduler.conf", conf), makeConfAgain, "", []string{conf}},
+}
+
+// TestBrokenCertificates: what is found broken is named with the way to mend
+// it, which then does; nothing broken is taken for good.
+func TestBrokenCertificates(t *testing.T) {
+	whole := controlPlaneStage(t) // of which the rows have copies
+	for _, b := range breakages {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			s := copyOfStage(t, whole)
+			b.do(t, s)
+			renewals := append(Renew(RenewOptions{Name: "apiserver"}), Renew(RenewOptions{Name: "admin.conf"})[0])
+			says(t, "renew", Run(t.Context(), s.Env, renewals, Options{}), b.renew)
+
+			s = copyOfStage(t, whole)
+			b.do(t, s)
+			again := func() error { return Run(t.Context(), s.Env, []Phase{certificates(), kubeconfigs()}, Options{}) }
+			says(t, "init", again(), b.init)
+			if strings.HasPrefix(b.name, "wide ") {
+				if lines := s.said.String(); strings.Count(lines, narrowedLine) != 1 {
+					t.Errorf("the mode is not named:\n%s", lines)
+				}
+				fatal(t, again())
+				noneWide(t, s)
+			}
+			for _, path := range b.mend {
+				fatal(t, os.RemoveAll(filepath.Join(s.root, path)))
+			}
+			if b.mend != nil {
+				says(t, "init after what it advised", again(), "")
+			}
+		})
+	}
+}
+
+func says(t *testing.T, who string, err error, want string) {
+	t.Helper()
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("%s says %v\nwant %q", who, err, want)
+	}
+}
+
+// copyOfStage has the same files on another host.
+func copyOfStage(t *testing.T, from *stage) *stage {
+	t.Helper()
+	s := newStage(t, initDocument+clusterDocument)
+	fatal(t, filepath.WalkDir(filepath.Join(from.root, "/etc/kubernetes"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(s.root, strings.TrimPrefix(path, from.root))
+		if d.IsDir() {
+			return os.MkdirAll(to, 0o755)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, data, info.Mode())
+	}))
+	return s
+}
+
+func noneWide(t *testing.T, s *stage) {
+	t.Helper()
+	for _, path := range []string{key, caKey, saKey, conf} {
+		info, err := os.Lstat(filepath.Join(s.root, path))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+}

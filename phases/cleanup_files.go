@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	stderrors "errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// etcdVolume is the volume of etcd's static Pod that holds its data.
+const etcdVolume = "etcd-data"
+
+// kubeconfigFiles are those that init, join and the kubelet write.
+var kubeconfigFiles = []string{
+	"admin.conf", "super-admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "controller-manager.conf", "scheduler.conf",
+}
+
+// certificateFiles are what a control plane has in its folder of certificates,
+// without extension; the CAs and the service accounts' key among them.
+var certificateFiles = []string{
+	"ca", "apiserver", "apiserver-kubelet-client", "front-proxy-ca", "front-proxy-client", "apiserver-etcd-client",
+	"etcd/ca", "etcd/server", "etcd/peer", "etcd/healthcheck-client", "sa",
+}
+
+// pluginFolders are made by the kubelet and the controller manager, from the
+// innermost to the outermost. What others have put there stays.
+var pluginFolders = []string{
+	"/usr/libexec/kubernetes/kubelet-plugins/volume/exec", "/usr/libexec/kubernetes/kubelet-plugins/volume",
+	"/usr/libexec/kubernetes/kubelet-plugins", "/usr/libexec/kubernetes",
+}
+
+// removeEtcdData removes the data of a member that remove-etcd-member has
+// dealt with. A folder that the user chose may hold other things.
+func (c *cleanup) removeEtcdData(context.Context) {
+	n := c.Config
+	data, err := c.Host.ReadFile(asidePath(n))
+	if err != nil {
+		c.did(false, ignoreForbidden(ignoreMissing(err)))
+		c.warnOfEtcdData()
+		return
+	}
+	dir, failures := etcdDataDir(data), len(c.failed)
+	defer func() { c.dataLeft = len(c.failed) > failures }()
+	switch {
+	case !filepath.IsAbs(dir):
+		c.warnf("the static Pod of etcd does not say where its data is, so they stay")
+	case dir == config.DefaultEtcdDataDir:
+		c.removeTree(dir)
+	default:
+		c.removeTree(filepath.Join(dir, "member"))
+		c.removeEmpty(dir)
+	}
+}
+
+// warnOfEtcdData tells of data that nobody knows the owner of.
+func (c *cleanup) warnOfEtcdData() {
+	member := filepath.Join(config.DefaultEtcdDataDir, "member")
+	if _, err := c.Host.Lstat(member); err == nil {
+		c.warnf("%s stays: it holds data of an etcd, and no static Pod that was taken out of its cluster says that it is this node's", member)
+	}
+}
+
+// etcdDataDir is where a static Pod of etcd has its data on this host.
+func etcdDataDir(manifest []byte) string {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil {
+		return ""
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.Name == etcdVolume && v.HostPath != nil {
+			return filepath.Clean(v.HostPath.Path)
+		}
+	}
+	member, _ := manifests.ReadEtcd(&pod)
+	return filepath.Clean(member.DataDir)
+}
+
+// removeFolders removes what the kubelet and the control plane work with.
+func (c *cleanup) removeFolders(context.Context) {
+	p := c.Config.Paths
+	c.removeTree(p.Kubelet)
+	c.removeManifests()
+	if p.PKI == config.DefaultCertificatesDir {
+		c.removeTree(p.PKI)
+	} else {
+		c.removeCertificates()
+	}
+	for _, name := range kubeconfigFiles {
+		c.removeFile(filepath.Join(p.Kubernetes, name))
+	}
+	c.removeLeftovers(p.Kubernetes, kubeconfigFiles)
+	if c.Config.Reset.CleanupTmpDir {
+		c.removeTree(filepath.Join(p.Kubernetes, "tmp"))
+	}
+	for _, dir := range slices.Concat([]string{p.Kubernetes}, pluginFolders) {
+		c.removeEmpty(dir)
+	}
+}
+
+// removeManifests keeps the one that says where etcd's data are as long as they
+// are there.
+func (c *cleanup) removeManifests() {
+	dir := c.Config.Paths.Manifests
+	if !c.dataLeft {
+		c.removeTree(dir)
+		return
+	}
+	entries, err := c.Host.ReadDir(dir)
+	c.did(false, err)
+	for _, e := range entries {
+		if path := filepath.Join(dir, e.Name()); path != asidePath(c.Config) {
+			c.removeFile(path)
+		}
+	}
+}
+
+// removeCertificates goes by name: a folder that the user chose may hold the
+// certificates of others.
+func (c *cleanup) removeCertificates() {
+	pki := c.Config.Paths.PKI
+	names := map[string][]string{}
+	for _, file := range certificateFiles {
+		for _, ext := range []string{".crt", ".key", ".pub"} {
+			path := filepath.Join(pki, file+ext)
+			c.removeFile(path)
+			names[filepath.Dir(path)] = append(names[filepath.Dir(path)], filepath.Base(path))
+		}
+	}
+	for _, dir := range []string{filepath.Join(pki, "etcd"), pki} {
+		c.removeLeftovers(dir, names[dir])
+		c.removeEmpty(dir)
+	}
+}
+
+// removeLeftovers removes what runs left that were killed while they wrote one
+// of these files.
+func (c *cleanup) removeLeftovers(dir string, names []string) {
+	entries, err := c.Host.ReadDir(dir)
+	c.did(false, ignoreForbidden(ignoreMissing(err)))
+	for _, e := range entries {
+		if name, found := host.LeftoverOf(e.Name()); found && slices.Contains(names, name) {
+			c.removeFile(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// ignoreForbidden is for a plan by a user who may not look: what such a one
+// cannot see, root will.
+func ignoreForbidden(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
+}
+
+func joined(errs []error) error { return stderrors.Join(errs...) }

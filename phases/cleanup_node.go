@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+const (
+	// askLimit bounds a question to what may be gone, stopLimit the stop of
+	// the kubelet, which takes a second unless it hangs.
+	askLimit  = 5 * time.Second
+	stopLimit = 30 * time.Second
+)
+
+func cleanupNode() Phase {
+	return Phase{
+		Name:    "cleanup-node",
+		Summary: "Stop the kubelet and its Pods, and remove what they and this tool have left",
+		Flags:   []string{"cert-dir", "cleanup-tmp-dir", "cri-socket", "dry-run", "network"},
+		Run:     runCleanupNode,
+	}
+}
+
+// runCleanupNode goes from what runs to what it works with, so that nothing
+// comes back; and it removes what says where things are after these things. So
+// it can be cut off anywhere and begun again. What cannot be stopped is a
+// warning, and what cannot be removed an error at the end.
+func runCleanupNode(ctx context.Context, env *Env) error {
+	c := &cleanup{Env: env}
+	for _, step := range []func(context.Context){
+		c.stopKubelet,
+		c.removePods,
+		c.unmount,
+		c.removeEtcdData,
+		c.removeFolders,
+		c.removeAccounts,
+		c.removeNetwork,
+	} {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		step(ctx)
+	}
+	c.conclude()
+	return c.failure()
+}
+
+// cleanup is one run of the phase.
+type cleanup struct {
+	*Env
+	changed bool
+	warned  bool
+	failed  []error
+	// dataLeft tells that etcd's data could not be removed.
+	dataLeft bool
+}
+
+func (c *cleanup) warnf(format string, args ...any) {
+	c.warned = true
+	c.UI.Warnf(format, args...)
+}
+
+// did notes what a step has changed, or why it could not.
+func (c *cleanup) did(changed bool, err error) {
+	c.changed = c.changed || changed
+	if err != nil {
+		c.failed = append(c.failed, err)
+	}
+}
+
+func (c *cleanup) conclude() {
+	switch {
+	case len(c.failed) > 0 || c.warned && !c.changed:
+	case !c.changed:
+		c.UI.Printf("There is nothing to do: nothing of a node is on this host")
+	case c.Config.Name != "":
+		c.UI.Printf("This host is no node any more. If the cluster lives on, take it off its list: kubectl delete node %s", c.Config.Name)
+	default:
+		c.UI.Printf("This host is no node any more")
+	}
+}
+
+func (c *cleanup) failure() error {
+	if len(c.failed) == 0 {
+		return nil
+	}
+	return errors.WithMessage(joined(c.failed), "not everything could be removed; see to it, then run the same command again")
+}
+
+func (c *cleanup) stopKubelet(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	unit, err := c.Host.Unit(limited, kubeletUnit)
+	if err == nil && !slices.Contains([]string{"active", "activating", "deactivating", "reloading"}, unit.ActiveState) {
+		return
+	}
+	if err == nil {
+		c.UI.Printf("Stopping the kubelet")
+		err = c.Host.StopUnit(limited, kubeletUnit)
+	}
+	if err != nil {
+		c.warnf("the kubelet may still run, and start again what is removed here: %v", err)
+		return
+	}
+	// One that only waits for its configuration, as packages start it, is
+	// nothing of a node.
+	c.changed = unit.ActiveState == "active"
+}
+
+func (c *cleanup) removePods(ctx context.Context) {
+	socket := c.Config.CRISocket
+	limited, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	pods, err := c.Host.Pods(limited, socket)
+	if err != nil {
+		c.warnf("Pods may still run, as the container runtime cannot be asked: %v. Once it runs, run the same command again, with --cri-socket=%s", err, socket)
+		return
+	}
+	if len(pods) == 0 {
+		return
+	}
+	slices.SortFunc(pods, func(a, b host.Pod) int { return cmp.Compare(a.String(), b.String()) })
+	c.UI.Printf("Removing %d Pods", len(pods))
+	removed, err := c.Host.RemovePods(ctx, socket, pods)
+	c.changed = c.changed || len(removed) > 0
+	if err != nil {
+		c.warnf("%d of %d Pods could not be removed: %v. Run the same command again, with --cri-socket=%s", len(pods)-len(removed), len(pods), err, socket)
+	}
+}
+
+// unmount takes away what the kubelet has mounted: volumes are below these two
+// folders. What is mounted elsewhere is somebody else's, and one of these
+// folders itself may be on a disk of its own.
+func (c *cleanup) unmount(context.Context) {
+	for _, name := range []string{"pods", "plugins"} {
+		mounts, err := c.Host.Mounts(filepath.Join(c.Config.Paths.Kubelet, name))
+		c.did(false, err)
+		if len(mounts) > 0 {
+			c.UI.Printf("Unmounting %d volumes", len(mounts))
+		}
+		for _, m := range mounts {
+			err := c.Host.Unmount(m, c.Config.Reset.UnmountFlags)
+			c.did(err == nil, err)
+		}
+	}
+}
+
+// removeTree removes a folder that is a node's alone.
+func (c *cleanup) removeTree(path string) {
+	done, err := c.Host.RemoveTree(path)
+	if done.Changed {
+		c.UI.Printf("Removed %s", path)
+	}
+	for _, kept := range done.Kept {
+		c.warnf("%s stays: something is mounted there that is not the kubelet's", kept)
+	}
+	c.did(done.Changed, err)
+}
+
+// removeFile removes one file; what is there of another kind is left alone.
+func (c *cleanup) removeFile(path string) {
+	info, err := c.Host.Lstat(path)
+	if err != nil {
+		c.did(false, ignoreForbidden(ignoreMissing(err)))
+		return
+	}
+	if info.IsDir() {
+		c.warnf("%s stays: it is a folder", path)
+		return
+	}
+	err = c.Host.Remove(path)
+	c.did(err == nil, err)
+}
+
+func (c *cleanup) removeEmpty(path string) {
+	removed, err := c.Host.RemoveEmpty(path)
+	c.did(removed, err)
+}

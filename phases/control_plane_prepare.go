@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+const prepare = "control-plane-prepare"
+
+// controlPlanePrepare brings what a control plane has beyond a worker. The
+// private keys of the cluster come from the other control planes; this node's
+// own are made here.
+func controlPlanePrepare() Phase {
+	return Phase{
+		Name:    prepare,
+		Summary: "Prepare this host for being one more control plane",
+		Flags: discoveryFlags("apiserver-advertise-address", "apiserver-bind-port", "certificate-key", "control-plane",
+			"node-name", "patches"),
+		Children: []Phase{
+			downloadCerts(),
+			joinCertificates().needing(prepare + "/download-certs"),
+			joinKubeconfigs().needing(prepare + "/download-certs"),
+			joinStaticPods().needing(prepare+"/certs", prepare+"/kubeconfig"),
+		},
+		Skip: unlessControlPlane,
+	}
+}
+
+func unlessControlPlane(n *config.Node) string {
+	if !n.ControlPlane {
+		return "this node is a worker"
+	}
+	return ""
+}
+
+// joinCertificates are the rows of the table that each control plane has for
+// itself.
+func joinCertificates() Phase {
+	p := certificates()
+	p.Summary = "Generate this node's own certificates, keeping those that are there and right"
+	p.Flags = discoveryFlags("apiserver-advertise-address", "control-plane", "node-name")
+	p.Children = slices.DeleteFunc(p.Children, func(c Phase) bool { return c.Name == "sa" || strings.HasSuffix(c.Name, "ca") })
+	return asOne(p)
+}
+
+func joinKubeconfigs() Phase {
+	p := kubeconfigs()
+	p.Summary = "Write the kubeconfig files of the components and the administrator"
+	p.Flags = discoveryFlags("certificate-key", "control-plane")
+	p.Children = slices.DeleteFunc(p.Children, func(c Phase) bool { return c.Name == "kubelet" || c.Name == "super-admin" })
+	return asOne(p)
+}
+
+func joinStaticPods() Phase {
+	p := controlPlane()
+	p.Flags = []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane", "dry-run", "patches"}
+	return asOne(p)
+}
+
+// asOne makes a phase of which join runs nothing alone. What its children wait
+// for by name in init is here from the beginning.
+func asOne(p Phase) Phase {
+	p.Whole = true
+	for i := range p.Children {
+		p.Children[i].Flags, p.Children[i].Needs = nil, nil
+	}
+	return p
+}

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fakeapi"
+)
+
+var crashingInit = crashing{
+	name: "init",
+	prepare: func(_ *testing.T, s *scene) error {
+		s.api = ownAPI(s.root, s.spoil)
+		return willMake(s.root, "/var/lib/kubelet/pki/kubelet-client-current.pem", "rotated\n")
+	},
+	run:   crashInit,
+	reads: "/etc/kubernetes/kubelet.conf",
+	renews: []string{"PUT /api/v1/namespaces/kube-system/secrets/kubeadm-certs",
+		"PUT /api/v1/namespaces/kube-system/secrets/bootstrap-token-" + ownerID(crashKey)},
+}
+
+// crashKey is the certificate key of crashDocuments.
+var crashKey = config.NewSecret(strings.Repeat("0123456789abcdef", 4))
+
+const crashDocuments = `
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+certificateKey: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+localAPIEndpoint: {advertiseAddress: 192.0.2.11}
+nodeRegistration:
+  name: cp-1
+  criSocket: "unix:///run/containerd/containerd.sock"
+  ignorePreflightErrors: [SystemVerification, CgroupDriver]
+timeouts: {kubernetesAPICall: 30s, kubeletHealthCheck: 30s, controlPlaneComponentHealthCheck: 30s, tlsBootstrap: 30s}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.3
+encryptionAlgorithm: ECDSA-P256
+networking: {podSubnet: 10.244.0.0/16}
+apiServer: {certSANs: [127.0.0.1]}
+`
+
+// crashInit is what the command init does.
+func crashInit(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+	random := func(n int) string { return strings.ToLower(rand.Text()[:n]) }
+	flags := config.InitFlags{Given: []string{"upload-certs"}, UploadCerts: true}
+	n, _, err := config.LoadInit(ctx, &config.Source{Name: "init.yaml", Data: []byte(crashDocuments)}, flags, config.Options{
+		Facts:    config.HostFacts{Hostname: "cp-1"},
+		NewToken: func() (string, string, error) { return random(6), random(16), nil },
+	})
+	if err != nil {
+		return err
+	}
+	return crashRun(ctx, n, h, endpoint, say, Init())
+}
+
+// ownAPI is the API server of a control plane in a root folder: it shows the
+// certificate that is there, and lets the administrators in once they are
+// bound. Then it asks spoil.
+func ownAPI(root string, spoil func(r *http.Request) fakeapi.Fault) *fakeapi.Server {
+	certificate := func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		pki := filepath.Join(root, "/etc/kubernetes/pki")
+		cert, err := tls.LoadX509KeyPair(filepath.Join(pki, "apiserver.crt"), filepath.Join(pki, "apiserver.key"))
+		return &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2"}}, err
+	}
+	s := fakeapi.New(&tls.Config{GetConfigForClient: certificate})
+	s.Put("/api/v1/nodes/cp-1", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "cp-1"}})
+	s.Spoil = func(r *http.Request) fakeapi.Fault {
+		user := r.TLS.PeerCertificates[0].Subject
+		bound := s.Has("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/kubeadm:cluster-admins")
+		if slices.Contains(user.Organization, "kubeadm:cluster-admins") && !bound {
+			return fakeapi.Forbidden
+		}
+		if spoil == nil {
+			return nil
+		}
+		return spoil(r)
+	}
+	return s
+}

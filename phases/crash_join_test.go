@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"io"
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fakeapi"
+)
+
+var crashingJoin = crashing{name: "join", prepare: prepareJoin, run: crashJoin, reads: "/var/lib/kubelet/config.yaml"}
+
+// prepareJoin makes a cluster to join by a discovery file, and what its
+// kubelet writes once that cluster has signed its certificate.
+func prepareJoin(t *testing.T, s *scene) error {
+	s.api = fakeapi.New(nil)
+	for _, cm := range []*corev1.ConfigMap{
+		storedMap("kubeadm-config", "ClusterConfiguration", storedConfig), storedMap("kubelet-config", "kubelet", storedNode),
+	} {
+		s.api.Put("/api/v1/namespaces/kube-system/configmaps/"+cm.Name, cm)
+	}
+	s.api.Spoil = s.spoil
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.api.Certificate().Raw})
+	return errors.Join(s.kubeletOf(t, "worker-1", ca), os.WriteFile(s.root+"/join.yaml", []byte(crashJoinDocument), 0o600))
+}
+
+// crashJoin is what the command join does.
+func crashJoin(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+	opts := config.Options{Facts: config.HostFacts{Hostname: "host"}}
+	documents, err := h.ReadFile("/join.yaml")
+	if err != nil {
+		return err
+	}
+	self, _, err := config.LoadJoin(&config.Source{Name: "join.yaml", Data: documents}, config.JoinFlags{}, opts)
+	if err != nil {
+		return err
+	}
+	connect := func(kubeconfig []byte) cluster.Cluster {
+		return cluster.New(cluster.Options{Kubeconfig: "discovery", Timeout: self.Timeouts.KubernetesAPICall.Duration,
+			ReadFile: func(string) ([]byte, error) { return embedded(h, kubeconfig) }})
+	}
+	if limit := h.patience(); limit > 0 {
+		self.Timeouts.KubernetesAPICall.Duration = limit
+	}
+	d := &Discovery{Host: h, UI: ui.NewLines("slipway", say, io.Discard), Options: opts, Connect: connect}
+	n, _, err := d.Node(ctx, self)
+	if err != nil {
+		return err
+	}
+	return crashRun(ctx, n, h, endpoint, say, Join())
+}
+
+// embedded puts the files that a kubeconfig names, into
+// it. client-go watches files for as long as the process lives.
+func embedded(h host.Host, kubeconfig []byte) ([]byte, error) {
+	cfg, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	for _, user := range cfg.AuthInfos {
+		if user.ClientCertificate == "" {
+			continue
+		}
+		data, err := h.ReadFile(user.ClientCertificate)
+		if err != nil {
+			return nil, err
+		}
+		user.ClientCertificate, user.ClientKey, user.ClientCertificateData, user.ClientKeyData = "", "", data, data
+	}
+	return clientcmd.Write(*cfg)
+}
+
+const crashJoinDocument = `
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: JoinConfiguration
+discovery: {file: {kubeConfigPath: /discovery.conf}}
+nodeRegistration:
+  name: worker-1
+  criSocket: "unix:///run/containerd/containerd.sock"
+  ignorePreflightErrors: [SystemVerification, CgroupDriver, Clock]
+timeouts: {kubernetesAPICall: 30s, kubeletHealthCheck: 30s, tlsBootstrap: 30s, discovery: 30s, etcdAPICall: 30s}
+`

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fakeapi"
+)
+
+var crashingPlane = crashing{name: "join-control-plane", prepare: preparePlane, run: crashJoin, reads: "/var/lib/kubelet/config.yaml"}
+
+// preparePlane makes a cluster of one control plane that shares its
+// certificates, and what the second one's kubelet writes.
+func preparePlane(t *testing.T, s *scene) error {
+	first := newStage(t, crashDocuments)
+	first.play(t, certificates())
+	shared := map[string][]byte{}
+	for key, path := range manifests.SharedFiles(first.Config) {
+		shared[key] = []byte(first.get(t, path))
+	}
+	data, err := manifests.EncryptCerts(shared, crashKey, rand.Reader)
+	if err != nil {
+		return err
+	}
+	server, err := tls.X509KeyPair([]byte(first.get(t, "/etc/kubernetes/pki/apiserver.crt")), []byte(first.get(t, "/etc/kubernetes/pki/apiserver.key")))
+	if err != nil {
+		return err
+	}
+	s.api = fakeapi.New(&tls.Config{Certificates: []tls.Certificate{server}})
+	s.api.Spoil = s.spoil
+	for path, obj := range map[string]any{
+		"configmaps/kubeadm-config": storedMap("kubeadm-config", "ClusterConfiguration", storedPlane),
+		"configmaps/kubelet-config": storedMap("kubelet-config", "kubelet", storedNode),
+		"secrets/kubeadm-certs":     &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-certs", Namespace: "kube-system"}, Data: data},
+	} {
+		s.api.Put("/api/v1/namespaces/kube-system/"+path, obj)
+	}
+	s.api.Put("/api/v1/nodes/cp-2", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "cp-2"}})
+	return errors.Join(s.kubeletOf(t, "cp-2", []byte(first.get(t, "/etc/kubernetes/pki/ca.crt"))),
+		os.MkdirAll(s.root+"/var/fake/etcd", 0o755), os.WriteFile(s.root+"/join.yaml", []byte(crashPlaneDocument), 0o600))
+}
+
+// kubeletOf writes the file to discover the cluster by, and says what the
+// kubelet of a node makes once the cluster has signed its certificate.
+func (s *scene) kubeletOf(t *testing.T, node string, ca []byte) error {
+	file := func(user string) string {
+		return fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+"clusters": [{"name": "k", "cluster": {"server": %q, "certificate-authority-data": %q}}],
+"users": [{"name": "u", "user": {%s}}], "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}]}`,
+			s.api.URL, base64.StdEncoding.EncodeToString(ca), user)
+	}
+	const client = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+	kubelet := signed(t, signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour)), "system:node:"+node, time.Now().Add(time.Hour))
+	key, err := certs.EncodeKey(kubelet.Key)
+	return errors.Join(err,
+		os.WriteFile(s.root+"/discovery.conf", []byte(file(`"token": "`+someToken+`"`)), 0o600),
+		willMake(s.root, client, string(certs.EncodeCerts(kubelet.Cert))+string(key)),
+		willMake(s.root, "/etc/kubernetes/kubelet.conf", file(fmt.Sprintf(`"client-certificate": %q, "client-key": %q`, client, client))))
+}
+
+var crashPlaneDocument = strings.Replace(crashJoinDocument, "worker-1", "cp-2", 1) + `
+controlPlane:
+  localAPIEndpoint: {advertiseAddress: 192.0.2.12}
+  certificateKey: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+`
+
+// lastingMembers is the membership of an etcd with one other member, kept as
+// files of the host: see lastingHost.
+type lastingMembers struct {
+	etcd.Etcd
+	host *lastingHost
+}
+
+func (h *lastingHost) members() etcd.Etcd { return lastingMembers{host: h} }
+
+const fakeLearner, fakeVoter = "/var/fake/etcd/learner", "/var/fake/etcd/voter"
+
+func (m lastingMembers) Members(context.Context) ([]etcd.Member, error) {
+	list := []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}}
+	if m.host.has(fakeLearner) {
+		list = append(list, etcd.Member{ID: 2, PeerURL: "https://192.0.2.12:2380", Learner: !m.host.has(fakeVoter)})
+	}
+	return list, nil
+}
+
+func (m lastingMembers) Join(ctx context.Context, _, _ string) ([]etcd.Member, bool, error) {
+	added := !m.host.has(fakeLearner)
+	err := m.host.note(fakeLearner)
+	list, _ := m.Members(ctx)
+	return list, added && err == nil, err
+}
+
+// Promote works once the member runs.
+func (m lastingMembers) Promote(context.Context, string) error {
+	if !m.host.has(kubeletActive) || !m.host.has("/etc/kubernetes/manifests/etcd.yaml") {
+		return errors.New("the learner does not run")
+	}
+	return m.host.note(fakeVoter)
+}
+
+func (m lastingMembers) Leave(context.Context, string) (bool, error) {
+	left := m.host.has(fakeLearner)
+	return left, errors.Join(ignoreMissing(os.Remove(m.host.root+fakeVoter)), ignoreMissing(os.Remove(m.host.root+fakeLearner)))
+}

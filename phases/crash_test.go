@@ -1,0 +1,343 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fakeapi"
+	"github.com/slipway-k8s/slipway/test/kill"
+)
+
+// crashEnv says to this binary that it shall be a run and not a test: the
+// workflow's name, the root folder, and the API's host:port.
+const crashEnv = "SLIPWAY_PHASES_TEST_RUN"
+
+// crashing is a workflow that is killed at each of its steps.
+type crashing struct {
+	name string
+	// prepare makes the API, and what the host has beyond a fresh one.
+	prepare func(t *testing.T, s *scene) error
+	run     func(ctx context.Context, h runHost, endpoint string, say io.Writer) error
+	// reads is a file that the kubelet reads at its start only.
+	reads string
+	// renews are writes that another run does again, as it was asked to.
+	renews []string
+}
+
+var crashes = []crashing{crashingInit, crashingJoin, crashingPlane}
+
+// killable are all workflows. reset goes on where the others end with an error,
+// so faults are tried on it apart.
+var killable = append([]crashing{crashingReset}, crashes...)
+
+// runIfAsked is for TestMain.
+func runIfAsked() {
+	words := strings.Fields(os.Getenv(crashEnv))
+	for _, c := range killable {
+		if len(words) == 3 && words[0] == c.name {
+			if err := c.run(context.Background(), newLastingHost(words[1]), words[2], os.Stderr); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
+	}
+}
+
+// runHost is a host that a whole run can take for its own.
+type runHost interface {
+	host.Host
+	Lock() (end func(), err error)
+	Close()
+	// patience is how long the run waits for others; 0 for as long as the
+	// configuration says.
+	patience() time.Duration
+	// skipped are phases to leave out.
+	skipped() []string
+	members() etcd.Etcd
+}
+
+func crashRun(ctx context.Context, n *config.Node, h runHost, endpoint string, say io.Writer, workflow []Phase) error {
+	defer h.Close()
+	end, err := h.Lock()
+	if err != nil {
+		return err
+	}
+	defer end()
+	if limit := h.patience(); limit > 0 {
+		n.Timeouts.KubernetesAPICall, n.Timeouts.KubeletHealthCheck = limit, limit
+	}
+	api := cluster.New(cluster.Options{Kubeconfig: n.Paths.AdminKubeconfig, SuperAdmin: filepath.Join(n.Paths.Kubernetes, "super-admin.conf"),
+		ReadFile: h.ReadFile, Endpoint: endpoint, Timeout: n.Timeouts.KubernetesAPICall})
+	return Run(ctx, &Env{Config: n, Host: h, Cluster: api, Etcd: h.members(), UI: ui.NewLines("slipway", say, io.Discard)}, workflow, Options{Skip: h.skipped()})
+}
+
+// scene is a fresh host and what it is to be killed at.
+type scene struct {
+	crashing
+	root string
+	api  *fakeapi.Server
+
+	mu      sync.Mutex
+	pid     int
+	writing int // requests so far that would change something
+	after   int // the one after which the run is killed, from 1; 0 for none
+}
+
+func newScene(t *testing.T, c crashing) *scene {
+	t.Helper()
+	root, err := os.MkdirTemp(inMemory(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scene{crashing: c, root: root}
+	if err := errors.Join(furnish(root), c.prepare(t, s)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// inMemory is a folder that costs no time to sync, if there is one.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "slipway-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func (s *scene) close() {
+	s.api.CloseClientConnections()
+	s.api.Close()
+	_ = os.RemoveAll(s.root)
+}
+
+// spoil kills the run after a request that changes something was done, before
+// it has the answer.
+func (s *scene) spoil(r *http.Request) fakeapi.Fault {
+	if r.Method == http.MethodGet {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writing++
+	if s.writing != s.after {
+		return nil
+	}
+	pid := s.pid
+	return func(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+		defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+		fakeapi.LoseAnswer(w, r, serve)
+	}
+}
+
+// visible leaves out what happens to a file before it has its name. The suite
+// tries that, see crash_files_test.go in test/e2e.
+func visible(s kill.Step) bool {
+	return !slices.Contains([]string{"openat", "write", "fchmod"}, s.Call)
+}
+
+// process runs the workflow as a process of its own, which is killed before
+// its change number at, or as spoil says.
+func (s *scene) process(t *testing.T, at int) kill.Run {
+	t.Helper()
+	var said bytes.Buffer
+	cmd := s.command(&said)
+	run := kill.Run{At: at, Count: visible, Below: []string{s.root + "/etc", s.root + "/var"}}
+	var err error
+	if s.after > 0 { // the API does it, so that there is nothing to trace
+		err = s.untraced(cmd, &run)
+	} else {
+		err = run.Do(cmd)
+	}
+	if errors.Is(err, kill.ErrNotAllowed) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Error(err)
+	}
+	if run.Status.Exited() && run.Status.ExitStatus() != 0 {
+		t.Errorf("%s: %v\n%s", s.name, run.Status, said.String())
+	}
+	return run
+}
+
+// command is the workflow as a process of its own.
+func (s *scene) command(say io.Writer) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", s.name)
+	cmd.Env = append(os.Environ(), crashEnv+"="+strings.Join([]string{s.name, s.root, s.api.Listener.Addr().String()}, " "))
+	cmd.Stderr = say
+	return cmd
+}
+
+func (s *scene) untraced(cmd *exec.Cmd, run *kill.Run) error {
+	s.mu.Lock()
+	err := cmd.Start()
+	if err == nil {
+		s.pid = cmd.Process.Pid
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	_ = cmd.Wait() // its status is looked at
+	run.Status = cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return nil
+}
+
+// again runs the workflow once more.
+func (s *scene) again(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	s.after = 0
+	s.mu.Unlock()
+	return s.on(ctx, newLastingHost(s.root))
+}
+
+// on runs the workflow on a host, as a part of this process.
+func (s *scene) on(ctx context.Context, h runHost) (string, error) {
+	for {
+		var said bytes.Buffer
+		err := s.run(ctx, h, s.api.Listener.Addr().String(), &said)
+		var locked *host.LockedError
+		if !errors.As(err, &locked) {
+			return said.String(), err
+		}
+		// A process that another test starts has the lock's descriptor, too,
+		// until it becomes its program.
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestCrash kills a run at every step by which it changes a file, gives an
+// order to systemd or to the container runtime, or writes to the API. The same
+// run again must finish, and leave what an undisturbed one leaves; a third
+// changes nothing.
+func TestCrash(t *testing.T) {
+	for _, c := range killable {
+		t.Run(c.name, func(t *testing.T) {
+			want := newScene(t, c)
+			defer want.close()
+			whole := want.process(t, 0)
+			if t.Failed() {
+				return
+			}
+			calls := want.writing
+			var group errgroup.Group
+			group.SetLimit(3)
+			for at := 1; at <= whole.Changes; at++ {
+				group.Go(func() error { crashAt(t, want, at, 0); return nil })
+			}
+			for after := 1; after <= calls; after++ {
+				group.Go(func() error { crashAt(t, want, 0, after); return nil })
+			}
+			_ = group.Wait()
+			t.Logf("killed before each of %d changes of files and units, and after each of %d writes to the API", whole.Changes, calls)
+			if whole.Changes < 10 {
+				t.Error("these are too few to be true")
+			}
+		})
+	}
+}
+
+// crashAt kills one run and looks at the next ones.
+func crashAt(t *testing.T, want *scene, at, after int) {
+	c := want.crashing
+	s := newScene(t, c)
+	defer s.close()
+	s.after = after
+	killed := s.process(t, at)
+	if !killed.Status.Signaled() {
+		return // side by side, steps may be fewer this time
+	}
+	where := fmt.Sprintf("killed after write %d to the API", after)
+	if at > 0 {
+		where = "killed before " + killed.Steps[len(killed.Steps)-1].String()
+	}
+	s.finishesAs(t, want, where)
+	stamped, written := s.stamps(t), len(s.api.Writes())
+	said, err := s.again(t.Context())
+	writes := slices.DeleteFunc(s.api.Writes()[written:], func(w string) bool { return slices.Contains(c.renews, w) })
+	if diff := cmp.Diff(stamped, s.stamps(t)); err != nil || diff != "" || len(writes) > 0 {
+		t.Errorf("%s: the third run: %v; it wrote %v to the API, and changed files:\n%s\n%s", where, err, writes, diff, said)
+	}
+}
+
+// stamps are the modes and times of all files but the lock.
+func (s *scene) stamps(t *testing.T) map[string]string {
+	all := stamps(t, s.root)
+	maps.DeleteFunc(all, func(path, _ string) bool { return strings.HasPrefix(path, "/run/") })
+	return all
+}
+
+var randomID = regexp.MustCompile(`bootstrap-token-[a-z0-9]{6}`)
+
+// left is what a run has left on the host and in the API, but for what is
+// random.
+func (s *scene) left(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for path, obj := range s.api.Objects() {
+		if strings.Contains(path, "/secrets/") || strings.HasSuffix(path, "/cluster-info") {
+			delete(obj, "data")
+		}
+		data, err := json.Marshal(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path = randomID.ReplaceAllString(path, "bootstrap-token-X")
+		all[path] += randomID.ReplaceAllString(string(data), "bootstrap-token-X")
+	}
+	err := filepath.WalkDir(s.root, func(path string, d fs.DirEntry, err error) error {
+		rel := strings.TrimPrefix(path, s.root)
+		if err != nil || strings.HasPrefix(rel, "/run") || strings.HasPrefix(rel, "/proc") || strings.HasPrefix(rel, kubeletActive) && rel != kubeletActive {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		all[rel] = info.Mode().String()
+		if slices.Contains([]string{".yaml", ".env"}, filepath.Ext(rel)) {
+			data, err := os.ReadFile(path)
+			all[rel] += "\n" + string(data)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, _ := os.Stat(s.root + kubeletActive)
+	file, _ := os.Stat(s.root + s.reads)
+	all["the kubelet has read "+s.reads] = fmt.Sprint(running != nil && file != nil && !running.ModTime().Before(file.ModTime()))
+	return all
+}

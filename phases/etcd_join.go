@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+func etcdJoin() Phase {
+	return Phase{
+		Name:    "etcd-join",
+		Summary: "Add this node's etcd to that of the other control planes",
+		Flags:   []string{"apiserver-advertise-address", "config", "control-plane", "dry-run", "node-name", "patches"},
+		Run:     runEtcdJoin,
+		Skip: func(n *config.Node) string {
+			if n.Cluster.Etcd.External != nil && n.ControlPlane {
+				return "etcd is external"
+			}
+			return unlessControlPlane(n)
+		},
+	}
+}
+
+// runEtcdJoin makes this node's etcd a voter. It begins as a learner, so that
+// the others keep their quorum whatever happens here. What this run has added
+// and cannot finish it removes again.
+func runEtcdJoin(ctx context.Context, env *Env) error {
+	n := env.Config
+	peer := manifests.PeerURL(n.AdvertiseAddress.String())
+	env.UI.Printf("Adding %s to etcd, up to %s", peer, n.Timeouts.EtcdAPICall)
+	members, added, err := env.Etcd.Join(ctx, n.Name, peer)
+	if err != nil {
+		return err
+	}
+	if !added {
+		return startMember(ctx, env, peer, members, added)
+	}
+	if err := noOldData(env); err != nil {
+		return withdraw(ctx, env, peer, nil, err)
+	}
+	if err := startMember(ctx, env, peer, members, added); err != nil {
+		return withdraw(ctx, env, peer, removeMember, err)
+	}
+	return nil
+}
+
+// startMember lets the kubelet start etcd, and gives it its vote.
+func startMember(ctx context.Context, env *Env, peer string, members []etcd.Member, added bool) error {
+	local, there := localMember(env.Host, env.Config)
+	initial := local.Initial
+	if !there || added || local.PeerURL != peer {
+		initial = nil
+		for _, m := range members {
+			initial = append(initial, manifests.Member{Name: cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), PeerURL: m.PeerURL})
+		}
+	}
+	if err := writeStaticPod(env, manifests.EtcdName, initial); err != nil {
+		return err
+	}
+	limit := env.Config.Timeouts.EtcdAPICall
+	env.UI.Printf("Waiting until etcd has caught up here, up to %s", limit)
+	err := watched(ctx, env, limit, nodeTarget(env.Config), "etcd does not become a voter of the cluster", func(ctx context.Context) error {
+		if added {
+			wakeLearner(ctx, env, peer)
+		}
+		return env.Etcd.Promote(ctx, peer)
+	})
+	if err != nil {
+		return err
+	}
+	env.UI.Printf("Etcd has %d members, this one among them", max(len(members), 1))
+	return nil
+}
+
+// noOldData refuses to start a new member with the data of an old one, which
+// etcd takes for a member that was removed.
+func noOldData(env *Env) error {
+	dir := filepath.Join(env.Config.Cluster.Etcd.Local.DataDir, "member")
+	switch _, err := env.Host.Lstat(dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.Errorf("%s holds the data of an etcd that is no member of this cluster: reset this host, or move the folder away", dir)
+}
+
+// undoTime bounds undoing, which goes on after the run was interrupted.
+const undoTime = 20 * time.Second
+
+// withdraw takes the member that this run has added out of the cluster again,
+// because of cause, which it returns, and cleans up here.
+func withdraw(ctx context.Context, env *Env, peer string, clean func(*Env) error, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	env.UI.Printf("Taking %s out of etcd again", peer)
+	_, err := env.Etcd.Leave(ctx, peer)
+	if err == nil && clean != nil {
+		err = clean(env)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; what this run had begun could not be undone: %w; the same command goes on from there", cause, err)
+	}
+	return errors.WithMessage(cause, "this node's etcd was taken out of the cluster again; once this is mended, the same command tries anew")
+}
+
+// removeMember removes the static Pod of a member that is none any more, and
+// its data, which no etcd takes.
+func removeMember(env *Env) error {
+	if err := env.Host.Remove(filepath.Join(env.Config.Paths.Manifests, manifests.EtcdName+".yaml")); err != nil {
+		return err
+	}
+	_, err := env.Host.RemoveTree(filepath.Join(env.Config.Cluster.Etcd.Local.DataDir, "member"))
+	return err
+}

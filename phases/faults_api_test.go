@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fakeapi"
+)
+
+// apiFaults are what a request may meet. Those that pass must not end a run.
+var apiFaults = []struct {
+	name   string
+	fault  fakeapi.Fault
+	passes bool
+}{
+	{"403", fakeapi.Forbidden, false},
+	{"409", fakeapi.Conflict, true},
+	{"429", fakeapi.TooMany, true},
+	{"500", fakeapi.Trouble, true},
+	{"hang", fakeapi.Hang, false}, // for longer than the run waits
+	{"reset", fakeapi.Reset, true},
+	{"done, and the answer lost", fakeapi.LoseAnswer, true},
+}
+
+// TestAPIFaults lets each request of a run meet each fault once. What passes,
+// the run gets over; what does not, it reports in time, and the same run again
+// finishes as if nothing had been.
+func TestAPIFaults(t *testing.T) {
+	for _, c := range crashes {
+		t.Run(c.name, func(t *testing.T) {
+			want := newScene(t, c)
+			defer want.close()
+			count := &nthRequest{}
+			count.over(want)
+			if said, err := want.again(t.Context()); err != nil {
+				t.Fatalf("%v\n%s", err, said)
+			}
+			var group errgroup.Group
+			group.SetLimit(12) // some only wait
+			for _, f := range apiFaults {
+				for at := 1; at <= count.seen; at++ {
+					group.Go(func() error { apiFaultAt(t, want, at, f.name, f.fault, f.passes); return nil })
+				}
+			}
+			_ = group.Wait()
+			t.Logf("each of %d requests met each of %d faults", count.seen, len(apiFaults))
+		})
+	}
+}
+
+// nthRequest spoils one request.
+type nthRequest struct {
+	mu    sync.Mutex
+	at    int
+	fault fakeapi.Fault
+	seen  int
+	what  string // the request
+}
+
+// over comes before what the server does by itself.
+func (n *nthRequest) over(s *scene) {
+	own := s.api.Spoil
+	s.api.Spoil = func(r *http.Request) fakeapi.Fault {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.seen++; n.seen == n.at {
+			n.what = r.Method + " " + r.URL.Path
+			return n.fault
+		}
+		return own(r)
+	}
+}
+
+func apiFaultAt(t *testing.T, want *scene, at int, name string, fault fakeapi.Fault, passes bool) {
+	s := newScene(t, want.crashing)
+	defer s.close()
+	nth := &nthRequest{at: at, fault: fault}
+	nth.over(s)
+	h := newLastingHost(s.root)
+	if want.name == "init" { // whose calls come after its files
+		copyTree(t, want.root+"/etc", s.root+"/etc")
+		copyTree(t, want.root+"/var", s.root+"/var")
+		h.skip = []string{"preflight", "certs", "kubeconfig", "kubelet-start", "etcd", "control-plane", "wait-control-plane"}
+	}
+	if name == "hang" {
+		h.limit = 2 * time.Second
+	}
+	started := time.Now()
+	said, err := s.on(t.Context(), h)
+	where := fmt.Sprintf("%s: %s", nth.what, name)
+	if took := time.Since(started); took > 20*time.Second {
+		t.Errorf("%s: the run took %s: %v", where, took, err)
+	}
+	if passes && err != nil {
+		t.Errorf("%s: %v\n%s", where, err, said)
+	}
+	nth.mu.Lock()
+	nth.at = 0
+	nth.mu.Unlock()
+	s.finishesAs(t, want, where)
+}
+
+// copyTree copies a folder with modes and times.
+func copyTree(t *testing.T, from, to string) {
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		copied := to + strings.TrimPrefix(path, from)
+		if d.IsDir() {
+			return os.MkdirAll(copied, info.Mode())
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(os.WriteFile(copied, data, info.Mode()), os.Chtimes(copied, time.Time{}, info.ModTime()))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTwoRuns: a run that finds another one at work says at once which one.
+func TestTwoRuns(t *testing.T) {
+	s := newScene(t, crashingInit)
+	defer s.close()
+	working, release := make(chan struct{}), make(chan struct{})
+	own := s.api.Spoil
+	var once sync.Once
+	s.api.Spoil = func(r *http.Request) fakeapi.Fault {
+		once.Do(func() { close(working); <-release })
+		return own(r)
+	}
+	first := s.command(io.Discard)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-working
+	started := time.Now()
+	err := s.run(t.Context(), newLastingHost(s.root), s.api.Listener.Addr().String(), io.Discard)
+	if took := time.Since(started); took > time.Second {
+		t.Errorf("it took %s", took)
+	}
+	var locked *host.LockedError
+	if !errors.As(err, &locked) || locked.PID != first.Process.Pid || !strings.Contains(err.Error(), fmt.Sprintf("pid %d", first.Process.Pid)) || locked.Command == "" {
+		t.Errorf("the second run: %v, and the first is process %d", err, first.Process.Pid)
+	}
+	close(release)
+	if err := first.Wait(); err != nil {
+		t.Errorf("the first run: %v", err)
+	}
+}

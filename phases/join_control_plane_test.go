@@ -1,0 +1,372 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+var someKey = strings.Repeat("cd", 32)
+
+// planeStage is a host that is to become the second control plane, and what
+// the first has left in the API.
+type planeStage struct {
+	*joinStage
+	first  *stage
+	shared map[string][]byte // what the first shares, in plain
+	secret *corev1.Secret
+	etcd   *members
+}
+
+func newPlaneStage(t *testing.T, stored string) *planeStage {
+	t.Helper()
+	s := &planeStage{joinStage: newJoinStage(t), first: newStage(t, initDocument+clusterDocument), etcd: &members{}, shared: map[string][]byte{}}
+	s.first.play(t, certificates())
+	for key, path := range manifests.SharedFiles(s.first.Config) {
+		s.shared[key] = []byte(s.first.get(t, path))
+	}
+	ca, err := certs.FirstCert(s.shared["ca.crt"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ca = certs.Pair{Cert: ca}
+	s.put(t, "/discovery.conf", s.kubeconfig(s.ca, ""))
+	s.share(t, s.shared)
+	s.store(t, storedMap("kubeadm-config", "ClusterConfiguration", stored))
+	s.etcd.list = []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}}
+	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	return s
+}
+
+const storedPlane = storedConfig + "controlPlaneEndpoint: api.example.org:6443\nencryptionAlgorithm: ECDSA-P256\n"
+
+func (s *planeStage) store(t *testing.T, obj cluster.Object) {
+	t.Helper()
+	if err := s.api().Ensure(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *planeStage) api() *cluster.Plan { return s.joinStage.api }
+
+// share uploads files as `upload-certs` does.
+func (s *planeStage) share(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	data, err := manifests.EncryptCerts(files, config.NewSecret(someKey), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-certs", Namespace: "kube-system"}, Data: data}
+	s.store(t, s.secret)
+}
+
+// discoverPlane loads what the node shall be.
+func (s *planeStage) discoverPlane(t *testing.T, key string) error {
+	t.Helper()
+	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-2"}}
+	flags := config.JoinFlags{Given: []string{"control-plane", "discovery-file", "tls-bootstrap-token", "node-name", "cri-socket", "apiserver-advertise-address"},
+		ControlPlane: true, DiscoveryFile: "/discovery.conf", TLSBootstrapToken: someToken, NodeName: "cp-2",
+		CRISocket: "unix:///run/containerd/containerd.sock", APIServerAdvertiseAddress: "192.0.2.12"}
+	if key != "" {
+		flags.Given, flags.CertificateKey = append(flags.Given, "certificate-key"), key
+	}
+	self, _, err := config.LoadJoin(nil, flags, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Discovery{Host: s.host, UI: s.UI, Options: opts, Connect: func([]byte) cluster.Cluster { return s.api() }}
+	n, _, err := d.Node(t.Context(), self)
+	if err == nil {
+		s.Config, s.Cluster, s.Etcd = n, s.api(), s.etcd
+	}
+	return err
+}
+
+// members is the membership of an etcd. fail answers in its place, by method.
+type members struct {
+	list []etcd.Member
+	fail map[string]error
+	did  []string
+}
+
+func (m *members) Members(context.Context) ([]etcd.Member, error) { return m.list, m.fail["list"] }
+
+func (m *members) at(peer string) int {
+	return slices.IndexFunc(m.list, func(e etcd.Member) bool { return e.PeerURL == peer })
+}
+
+func (m *members) Join(_ context.Context, name, peer string) ([]etcd.Member, bool, error) {
+	m.did = append(m.did, "join "+peer)
+	if err := m.fail["join"]; err != nil {
+		return nil, false, err
+	}
+	added := m.at(peer) < 0
+	if added {
+		m.list = append(m.list, etcd.Member{ID: 9, Name: name, PeerURL: peer, Learner: true})
+	}
+	return m.list, added, nil
+}
+
+func (m *members) Promote(_ context.Context, peer string) error {
+	m.did = append(m.did, "promote "+peer)
+	if err := m.fail["promote"]; err != nil {
+		return err
+	}
+	m.list[m.at(peer)].Learner = false
+	return nil
+}
+
+func (m *members) Leave(_ context.Context, peer string) (bool, error) {
+	m.did = append(m.did, "leave "+peer)
+	i := m.at(peer)
+	if i >= 0 && m.fail["leave"] == nil {
+		m.list = slices.Delete(m.list, i, i+1)
+	}
+	return i >= 0, m.fail["leave"]
+}
+
+// joinPlane are the phases of join but for preflight, which looks at the real
+// host, and the waits for what a kubelet would start.
+func joinPlane() []Phase {
+	return []Phase{controlPlanePrepare(), kubeletStartJoin(), etcdJoin(), controlPlaneJoin()}
+}
+
+// files lists what is below a folder of the host, with modes and times.
+func (s *planeStage) files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.Walk(filepath.Join(s.root, dir), func(path string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() {
+			all[strings.TrimPrefix(path, s.root)] = info.Mode().String() + " " + info.ModTime().String()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestJoinControlPlane: this node gets the shared files as they are, its own
+// anew, an etcd that joins the first, and does nothing when asked again.
+func TestJoinControlPlane(t *testing.T) {
+	s := newPlaneStage(t, storedPlane)
+	if err := s.discoverPlane(t, someKey); err != nil {
+		t.Fatal(err)
+	}
+	s.play(t, joinPlane()...)
+	for key, path := range manifests.SharedFiles(s.Config) {
+		info, err := os.Stat(filepath.Join(s.root, path))
+		if err != nil || s.get(t, path) != string(s.shared[key]) || strings.HasSuffix(path, ".key") && info.Mode() != 0o600 {
+			t.Errorf("%s: %v, %v", path, info, err)
+		}
+	}
+	pod := s.get(t, "/etc/kubernetes/manifests/etcd.yaml")
+	for _, arg := range []string{"--initial-cluster=cp-1=https://192.0.2.11:2380,cp-2=https://192.0.2.12:2380", "--initial-cluster-state=existing"} {
+		if !strings.Contains(pod, arg) {
+			t.Errorf("etcd.yaml lacks %s", arg)
+		}
+	}
+	if conf := s.get(t, "/etc/kubernetes/bootstrap-kubelet.conf"); !strings.Contains(conf, "server: https://192.0.2.12:6443") {
+		t.Errorf("the kubelet is not led to the API server beside it:\n%s", conf)
+	}
+	if want := []string{"join https://192.0.2.12:2380", "promote https://192.0.2.12:2380"}; !cmp.Equal(s.etcd.did, want) {
+		t.Errorf("etcd: %v", s.etcd.did)
+	}
+	for _, absent := range []string{"super-admin.conf", "kubelet.conf"} {
+		if _, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes", absent)); err == nil {
+			t.Errorf("%s was written", absent)
+		}
+	}
+	before := s.files(t, "/etc/kubernetes")
+	s.etcd.list = append(s.etcd.list, etcd.Member{ID: 3, Name: "cp-3", PeerURL: "https://192.0.2.13:2380"}) // joined since
+	if err := s.discoverPlane(t, ""); err != nil {
+		t.Fatal(err)
+	}
+	s.play(t, joinPlane()...)
+	if diff := cmp.Diff(before, s.files(t, "/etc/kubernetes")); diff != "" {
+		t.Errorf("the second join wrote (-before +after):\n%s", diff)
+	}
+}
+
+// TestDownloadRefuses: nothing is written unless all of it is right.
+func TestDownloadRefuses(t *testing.T) {
+	other := func(t *testing.T, change func(files map[string][]byte)) func(*planeStage) {
+		return func(s *planeStage) {
+			files := map[string][]byte{}
+			for key, data := range s.shared {
+				files[key] = data
+			}
+			change(files)
+			s.share(t, files)
+		}
+	}
+	tests := []struct {
+		name, key string
+		before    func(s *planeStage)
+		want      string
+	}{
+		{"no key and no files", "", func(*planeStage) {}, "this host lacks files that all control planes share: /etc/kubernetes/pki/ca.crt, "},
+		{"another key", strings.Repeat("ef", 32), func(*planeStage) {}, "was not encrypted with this certificate key"},
+		{"no Secret", someKey, func(s *planeStage) {
+			_ = s.api().EnsureAbsent(t.Context(), &corev1.Secret{ObjectMeta: s.secret.ObjectMeta})
+		}, "Secret kube-system/kubeadm-certs, which would have them, does not exist: it lasts two hours"},
+		{"another cluster's CA", someKey, other(t, func(f map[string][]byte) {
+			f["ca.crt"], f["ca.key"] = f["etcd-ca.crt"], f["etcd-ca.key"]
+		}), "is not the CA that this node found and verified"},
+		{"a CA that is garbage", someKey, other(t, func(f map[string][]byte) { f["ca.crt"] = []byte("x") }), "ca.crt and ca.key in Secret kube-system/kubeadm-certs are not right"},
+		{"a file is missing", someKey, other(t, func(f map[string][]byte) { delete(f, "sa.key") }), "Secret kube-system/kubeadm-certs has no sa.key"},
+		{"an empty file", someKey, other(t, func(f map[string][]byte) { f["etcd-ca.key"] = nil }), "Secret kube-system/kubeadm-certs has no etcd-ca.key"},
+		{"a key of another CA", someKey, other(t, func(f map[string][]byte) { f["ca.key"] = f["etcd-ca.key"] }), "ca.crt and ca.key in Secret kube-system/kubeadm-certs"},
+		{"another service account key", someKey, other(t, func(f map[string][]byte) { f["sa.pub"] = []byte("x") }), "sa.pub in Secret kube-system/kubeadm-certs"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newPlaneStage(t, storedPlane)
+			tt.before(s)
+			if err := s.discoverPlane(t, tt.key); err != nil {
+				t.Fatal(err)
+			}
+			err := runDownloadCerts(t.Context(), s.Env)
+			if got := message(err); !strings.Contains(got, tt.want) || tt.key != "" && strings.Contains(got, tt.key) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			if _, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes/pki")); err == nil {
+				t.Error("something was written")
+			}
+		})
+	}
+}
+
+func TestControlPlaneNeedsEndpoint(t *testing.T) {
+	s := newPlaneStage(t, storedConfig)
+	if got := message(s.discoverPlane(t, someKey)); !strings.Contains(got, "the cluster has no controlPlaneEndpoint") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestEtcdJoinUndoes: what this run has added and cannot finish it takes away
+// again; what an earlier one has added stays.
+func TestEtcdJoinUndoes(t *testing.T) {
+	const peer = "https://192.0.2.12:2380"
+	late := errors.New("it has not caught up")
+	tests := []struct {
+		name   string
+		before func(t *testing.T, s *planeStage)
+		want   []string // of the error
+		left   int      // members afterwards
+		pod    bool     // is still there
+	}{
+		{"promotion fails", func(_ *testing.T, s *planeStage) { s.etcd.fail = map[string]error{"promote": late} },
+			[]string{"it has not caught up", "was taken out of the cluster again"}, 1, false},
+		{"and undoing fails, too", func(_ *testing.T, s *planeStage) {
+			s.etcd.fail = map[string]error{"promote": late, "leave": errors.New("no leader")}
+		}, []string{"it has not caught up", "could not be undone: no leader"}, 2, true},
+		{"promotion of an earlier run's member fails", func(_ *testing.T, s *planeStage) {
+			s.etcd.fail = map[string]error{"promote": late}
+			s.etcd.list = append(s.etcd.list, etcd.Member{ID: 9, PeerURL: peer, Learner: true})
+		}, []string{"it has not caught up"}, 2, true},
+		{"data of an old member", func(t *testing.T, s *planeStage) { s.put(t, "/var/lib/etcd/member/wal/0.wal", "x") },
+			[]string{"/var/lib/etcd/member holds the data of an etcd that is no member of this cluster"}, 1, false},
+		{"it cannot be added", func(_ *testing.T, s *planeStage) { s.etcd.fail = map[string]error{"join": errors.New("no leader")} },
+			[]string{"no leader"}, 1, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newPlaneStage(t, storedPlane)
+			if err := s.discoverPlane(t, someKey); err != nil {
+				t.Fatal(err)
+			}
+			s.play(t, controlPlanePrepare())
+			tt.before(t, s)
+			got := message(runEtcdJoin(t.Context(), s.Env))
+			for _, want := range tt.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			}
+			if strings.Contains(got, "could not be undone") && strings.Contains(got, "was taken out") {
+				t.Errorf("%q says both", got)
+			}
+			_, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes/manifests/etcd.yaml"))
+			if len(s.etcd.list) != tt.left || (err == nil) != tt.pod {
+				t.Errorf("%d members, etcd.yaml: %v", len(s.etcd.list), err)
+			}
+		})
+	}
+}
+
+// TestEtcdJoinIsCutOff leaves a member that was added and not started, as a
+// power failure does; the same command starts it.
+func TestEtcdJoinIsCutOff(t *testing.T) {
+	s := newPlaneStage(t, storedPlane)
+	if err := s.discoverPlane(t, someKey); err != nil {
+		t.Fatal(err)
+	}
+	s.play(t, controlPlanePrepare())
+	s.etcd.list = append(s.etcd.list, etcd.Member{ID: 9, PeerURL: "https://192.0.2.12:2380", Learner: true})
+	s.play(t, etcdJoin())
+	if m := s.etcd.list[1]; m.Learner {
+		t.Error("the learner has no vote yet")
+	}
+	if pod := s.get(t, "/etc/kubernetes/manifests/etcd.yaml"); !strings.Contains(pod, "--initial-cluster-state=existing") {
+		t.Error("etcd begins a cluster of its own")
+	}
+}
+
+// TestEtcdEndpoints finds the members by this host's Pod and by the API.
+func TestEtcdEndpoints(t *testing.T) {
+	s := newPlaneStage(t, storedPlane)
+	if err := s.discoverPlane(t, someKey); err != nil {
+		t.Fatal(err)
+	}
+	api := podAPI{s.api(), []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{manifests.EtcdURLsAnnotation: "https://192.0.2.11:2379"}}}}, nil}
+	ask := func(api podAPI) []string {
+		urls, err := EtcdEndpoints(s.host, api, s.Config)(t.Context())
+		if err != nil {
+			return []string{err.Error()}
+		}
+		return urls
+	}
+	down := podAPI{s.api(), nil, errors.New("connection refused")}
+	for name, got := range map[string][]string{
+		"https://192.0.2.11:2379": ask(api), "connection refused": ask(down),
+		"the cluster has no Pod of an etcd that runs on its control planes: is its etcd external?": ask(podAPI{s.api(), nil, nil}),
+	} {
+		if !slices.Equal(got, []string{name}) {
+			t.Errorf("%v, want %s", got, name)
+		}
+	}
+	s.play(t, controlPlanePrepare(), etcdJoin())
+	if got := ask(down); !slices.Equal(got, []string{"https://192.0.2.11:2379", "https://192.0.2.12:2379"}) {
+		t.Errorf("with this host's Pod: %v", got)
+	}
+}
+
+// podAPI has Pods.
+type podAPI struct {
+	*cluster.Plan
+	pods []corev1.Pod
+	err  error
+}
+
+func (a podAPI) Pods(context.Context, string, string) ([]corev1.Pod, error) { return a.pods, a.err }

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"crypto/x509"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/discovery"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// kubeletFile is the kubeconfig file of a kubelet that has joined.
+type kubeletFile struct {
+	path    string
+	data    []byte
+	server  string
+	trusted []*x509.Certificate
+}
+
+func readKubeletFile(h host.Host, path string) (*kubeletFile, error) {
+	data, err := h.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	server, trusted, err := kubeconfig.Server(data)
+	if err != nil {
+		return nil, errors.Wrap(err, path)
+	}
+	return &kubeletFile{path, data, server, trusted}, nil
+}
+
+// memberOf tells why this host's kubelet is not a member of n's cluster by n's
+// name; nil if it is one, with a certificate that is valid now.
+func memberOf(h host.Host, n *config.Node) error {
+	conf, err := readKubeletFile(h, kubeletConfPath(n))
+	if err != nil {
+		return err
+	}
+	if !sharesCA(conf.trusted, n) {
+		return errors.Errorf("%s is of another cluster", conf.path)
+	}
+	return conf.validFor(h, n.Name)
+}
+
+// validFor tells why the file does not authenticate the node called name now.
+func (k *kubeletFile) validFor(h host.Host, name string) error {
+	cert, file, err := kubeconfig.ClientCertificate(k.data)
+	if err == nil && file != "" {
+		cert, err = h.ReadFile(file)
+	}
+	if err != nil {
+		return errors.Wrap(err, k.path)
+	}
+	leaf, err := certs.FirstCert(cert)
+	if err != nil {
+		return errors.Wrap(err, k.path)
+	}
+	switch has := strings.TrimPrefix(leaf.Subject.CommonName, "system:node:"); {
+	case has != name:
+		return errors.Errorf("%s is of node %q, not %q", k.path, has, name)
+	case h.Now().After(leaf.NotAfter):
+		return &expiredError{k.path, leaf}
+	}
+	return nil
+}
+
+// expiredError is a membership that has lapsed; joining again mends it.
+type expiredError struct {
+	path string
+	leaf *x509.Certificate
+}
+
+func (e *expiredError) Error() string {
+	return e.path + ": the client certificate expired on " + e.leaf.NotAfter.UTC().Format("2006-01-02")
+}
+
+func sharesCA(list []*x509.Certificate, n *config.Node) bool {
+	ours, err := certs.ParseCerts(n.Join.CA)
+	return err == nil && len(shared(list, ours)) > 0
+}
+
+// membership makes the kubelet.conf of this host serve in place of a token, which
+// has long expired when a member is told to join again. trusted returns those
+// of its CAs that are of the cluster that self asks for. nil leaves it to the
+// usual way to join.
+func (d *Discovery) membership(self *config.JoinConfiguration, trusted func(*kubeletFile) []*x509.Certificate) *config.Join {
+	conf, err := readKubeletFile(d.Host, filepath.Join(config.DefaultKubernetesDir, "kubelet.conf"))
+	if err != nil || conf.validFor(d.Host, self.NodeRegistration.Name) != nil || !d.hasCertificates(self) {
+		return nil
+	}
+	ca := trusted(conf)
+	if len(ca) == 0 {
+		return nil
+	}
+	d.UI.Printf("This host has joined the cluster at %s before, so its own credentials do", conf.server)
+	return &config.Join{Server: conf.server, CA: d.keptCA(self.CACertPath, ca), CAPath: self.CACertPath,
+		Kubeconfig: config.NewSecret(string(conf.data))}
+}
+
+// askedFor returns the CAs that fit the hashes that were given. Without a
+// hash, only the address can tell that it is the same cluster.
+func (d *Discovery) askedFor(t *config.BootstrapTokenDiscovery) func(*kubeletFile) []*x509.Certificate {
+	return func(conf *kubeletFile) []*x509.Certificate {
+		if len(t.CACertHashes) > 0 {
+			return discovery.Pinned(conf.trusted, t.CACertHashes, d.Host.Now())
+		}
+		if u, err := url.Parse(conf.server); err != nil || u.Host != t.APIServerEndpoint {
+			return nil
+		}
+		return conf.trusted
+	}
+}
+
+// among returns the CAs that a discovery has found, too.
+func among(found []*x509.Certificate) func(*kubeletFile) []*x509.Certificate {
+	return func(conf *kubeletFile) []*x509.Certificate { return shared(conf.trusted, found) }
+}
+
+// hasCertificates tells whether a control plane has downloaded what only a
+// token may read. A worker needs none of that.
+func (d *Discovery) hasCertificates(self *config.JoinConfiguration) bool {
+	if self.ControlPlane == nil {
+		return true
+	}
+	_, err := d.Host.Lstat(filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml"))
+	return err == nil
+}
+
+// keptCA is the file of CAs as it is, if it holds a trusted one: it may have
+// got others meanwhile, as when a CA is replaced.
+func (d *Discovery) keptCA(path string, trusted []*x509.Certificate) []byte {
+	data, err := d.Host.ReadFile(path)
+	if err == nil {
+		if list, err := certs.ParseCerts(data); err == nil && len(shared(list, trusted)) > 0 {
+			return data
+		}
+	}
+	return certs.EncodeCerts(trusted...)
+}
+
+// shared returns those of a that b holds, too.
+func shared(a, b []*x509.Certificate) []*x509.Certificate {
+	return slices.DeleteFunc(slices.Clone(a), func(c *x509.Certificate) bool { return !slices.ContainsFunc(b, c.Equal) })
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+func pinOf(p certs.Pair) string {
+	sum := sha256.Sum256(p.Cert.RawSubjectPublicKeyInfo)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// joinAgain loads the node from a command line by token, to an address where
+// nobody answers.
+func (s *joinStage) joinAgain(t *testing.T, change func(*config.JoinFlags)) (*config.Node, error) {
+	t.Helper()
+	flags := config.JoinFlags{Given: []string{"token", "node-name", "cri-socket", "discovery-token-ca-cert-hash"}, Endpoint: "127.0.0.1:1",
+		Token: someToken, CACertHashes: []string{pinOf(s.ca)}, NodeName: "worker-1", CRISocket: "unix:///run/containerd/containerd.sock"}
+	if change != nil {
+		change(&flags)
+	}
+	opts := config.Options{Facts: config.HostFacts{Hostname: "worker-1"}}
+	self, _, err := config.LoadJoin(nil, flags, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self.Timeouts.Discovery.Duration = 50 * time.Millisecond
+	d := &Discovery{Host: s.host, UI: s.UI, Options: opts, Connect: func([]byte) cluster.Cluster { return s.api }}
+	n, _, err := d.Node(t.Context(), self)
+	return n, err
+}
+
+// TestMemberNeedsNoToken: a node of the cluster that it is told to join is
+// recognised by its own credentials. Whatever else is here leaves it to
+// discovery, which fails in this test.
+func TestMemberNeedsNoToken(t *testing.T) {
+	later := time.Now().Add(time.Hour)
+	joined := func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "worker-1", later) }
+	unpinned := func(endpoint string) func(*config.JoinFlags) {
+		return func(f *config.JoinFlags) {
+			f.Given = []string{"token", "node-name", "cri-socket", "discovery-token-unsafe-skip-ca-verification"}
+			f.SkipCAVerification, f.CACertHashes, f.Endpoint = true, nil, endpoint
+		}
+	}
+	asControlPlane := func(f *config.JoinFlags) {
+		f.Given = append(f.Given, "control-plane", "apiserver-advertise-address")
+		f.ControlPlane, f.APIServerAdvertiseAddress = true, "192.0.2.12"
+	}
+	tests := []struct {
+		name   string
+		before func(t *testing.T, s *joinStage)
+		change func(*config.JoinFlags)
+		member bool
+	}{
+		{"member", joined, nil, true},
+		{"fresh host", func(*testing.T, *joinStage) {}, nil, false},
+		{"another name", joined, func(f *config.JoinFlags) { f.NodeName = "worker-2" }, false},
+		{"another cluster", func(t *testing.T, s *joinStage) {
+			s.bootstrapped(t, signed(t, certs.Pair{}, "kubernetes", later), "worker-1", later)
+		}, nil, false},
+		{"another pin", joined, func(f *config.JoinFlags) { f.CACertHashes = []string{"sha256:" + strings.Repeat("0", 64)} }, false},
+		{"expired", func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(-time.Minute)) }, nil, false},
+		{"garbage", func(t *testing.T, s *joinStage) { s.put(t, "/etc/kubernetes/kubelet.conf", "x") }, nil, false},
+		{"no pin, the same address", joined, unpinned("192.0.2.1:6443"), true},
+		{"no pin, another address", joined, unpinned("127.0.0.1:1"), false},
+		{"control plane without certificates", joined, asControlPlane, false},
+		{"control plane", func(t *testing.T, s *joinStage) {
+			joined(t, s)
+			s.put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", "")
+			shared := storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"controlPlaneEndpoint: 192.0.2.1:6443\n")
+			if err := s.api.Ensure(t.Context(), shared); err != nil {
+				t.Fatal(err)
+			}
+		}, asControlPlane, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newJoinStage(t)
+			tt.before(t, s)
+			n, err := s.joinAgain(t, tt.change)
+			if said := strings.Contains(s.said.String(), "has joined the cluster at https://192.0.2.1:6443 before"); said != tt.member || (err == nil) != tt.member {
+				t.Fatalf("member %v, %v", said, err)
+			}
+			if tt.member && (n.Join.Server != "https://192.0.2.1:6443" || string(n.Join.CA) != string(certs.EncodeCerts(s.ca.Cert))) {
+				t.Errorf("joins %+v", n.Join)
+			}
+		})
+	}
+}
+
+// TestMemberKeepsItsCAs: a CA that was added to ca.crt stays, as one of another
+// cluster alone would not.
+func TestMemberKeepsItsCAs(t *testing.T) {
+	s := newJoinStage(t)
+	s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))
+	other := signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour))
+	for text, want := range map[string]string{
+		string(certs.EncodeCerts(s.ca.Cert, other.Cert)): string(certs.EncodeCerts(s.ca.Cert, other.Cert)),
+		string(certs.EncodeCerts(other.Cert)):            string(certs.EncodeCerts(s.ca.Cert)),
+	} {
+		s.put(t, "/etc/kubernetes/pki/ca.crt", text)
+		n, err := s.joinAgain(t, nil)
+		if err != nil || string(n.Join.CA) != want {
+			t.Errorf("%v, wants ca.crt to be\n%s", err, n.Join.CA)
+		}
+	}
+}
+
+// TestMemberByFile: a discovery file is read, but needs no credentials.
+func TestMemberByFile(t *testing.T) {
+	s := newJoinStage(t)
+	withoutToken := func(f *config.JoinFlags) {
+		*f = config.JoinFlags{Given: []string{"discovery-file", "node-name", "cri-socket"}, DiscoveryFile: "/discovery.conf",
+			NodeName: f.NodeName, CRISocket: f.CRISocket}
+	}
+	if _, err := s.joinAgain(t, withoutToken); !strings.Contains(message(err), "the discovery file holds no credentials") {
+		t.Errorf("a fresh host: %v", err)
+	}
+	s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))
+	if _, err := s.joinAgain(t, withoutToken); err != nil {
+		t.Errorf("a member: %v", err)
+	}
+	s.put(t, "/discovery.conf", s.kubeconfig(signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour)), ""))
+	if _, err := s.joinAgain(t, withoutToken); !strings.Contains(message(err), "the discovery file holds no credentials") {
+		t.Errorf("the file of another cluster: %v", err)
+	}
+}
+
+// unauthorized answers 401 until a token is known to it.
+type unauthorized struct {
+	cluster.Cluster
+	known func() bool
+}
+
+func (u unauthorized) Get(ctx context.Context, obj cluster.Object) (bool, error) {
+	if !u.known() {
+		return false, apierrors.NewUnauthorized("Unauthorized")
+	}
+	return u.Cluster.Get(ctx, obj)
+}
+
+// TestNewTokenIsAwaited: an API server hears of a new token a moment later.
+func TestNewTokenIsAwaited(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after time.Duration
+		token string
+		want  string
+	}{
+		{"new", time.Second, someToken, ""},
+		{"unknown", time.Hour, someToken, "the API server does not accept the token with ID abcdef: it has expired"},
+		{"other credentials", time.Hour, "", "does not accept this node's credentials"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newJoinStage(t)
+			synctest.Test(t, func(t *testing.T) {
+				started := time.Now()
+				d := &Discovery{Host: s.host, UI: s.UI}
+				self := &config.JoinConfiguration{Discovery: config.Discovery{TLSBootstrapToken: tt.token}}
+				_, err := d.stored(t.Context(), unauthorized{s.api, func() bool { return time.Since(started) >= tt.after }}, self)
+				if got := message(err); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || strings.Contains(got, someToken) {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+				if waited := time.Since(started); waited > 4*time.Second {
+					t.Errorf("waited %s", waited)
+				}
+			})
+		})
+	}
+}

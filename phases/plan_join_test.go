@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// signingHost is a host whose kubelet has its certificate once it runs.
+type signingHost struct {
+	*stubHost
+	sign func()
+}
+
+func (h *signingHost) StartUnit(ctx context.Context, name string) error {
+	h.sign()
+	return h.stubHost.StartUnit(ctx, name)
+}
+
+// onEtcd takes an action of the plan or of the membership.
+func (r *record) onEtcd(a etcd.Action) { r.add(fmt.Sprintf("%s %s %s", a.Verb, a.Name, a.PeerURL)) }
+
+// tellingMembers is a membership that tells what it was made to change.
+type tellingMembers struct {
+	*members
+	record func(etcd.Action)
+}
+
+func (m tellingMembers) Join(ctx context.Context, name, peer string) ([]etcd.Member, bool, error) {
+	list, added, err := m.members.Join(ctx, name, peer)
+	if added {
+		m.record(etcd.Action{Verb: etcd.Add, Name: name, PeerURL: peer})
+	}
+	return list, added, err
+}
+
+func (m tellingMembers) Promote(ctx context.Context, peer string) error {
+	m.record(etcd.Action{Verb: etcd.Promote, PeerURL: peer})
+	return m.members.Promote(ctx, peer)
+}
+
+// titles are entries without content, which an assumed plan does not know.
+func (r *record) titles() []string {
+	var list []string
+	for _, e := range r.inOrder() {
+		title, _, _ := strings.Cut(e, "\n")
+		list = append(list, title)
+	}
+	return list
+}
+
+// joinPlay is a node that is to join, in two views: as its cluster has it, and
+// as it is assumed where nobody is asked.
+type joinPlay struct {
+	known, assumed *config.Node
+	host           host.Host
+	live           cluster.Cluster
+	etcd           *members
+	workflow       []Phase
+}
+
+func (p *joinPlay) run(t *testing.T, n *config.Node, h host.Host, c cluster.Cluster, e etcd.Etcd, r *record) {
+	t.Helper()
+	env := &Env{Config: n, Host: h, Cluster: c, Etcd: e, UI: phaseUI{quietUI(), r}}
+	if err := Run(t.Context(), env, p.workflow, Options{Serial: true}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// compare plans twice, joins, and holds the three against each other.
+func (p *joinPlay) compare(t *testing.T) {
+	t.Helper()
+	plans := map[*config.Node]*record{p.known: {}, p.assumed: {}}
+	for n, r := range plans {
+		p.run(t, n, host.NewOverlay(p.host, r.onHost), cluster.NewPlan(r.intended, nil), etcd.NewPlan(r.onEtcd), r)
+	}
+	done := &record{}
+	p.run(t, p.known, host.NewRecorder(p.host, done.onHost), cluster.NewPlan(done.intended, p.live), tellingMembers{p.etcd, done.onEtcd}, done)
+	// Who else is a member of etcd, the plan cannot know.
+	hidden := cmp.Transformer("", func(entry string) string {
+		if strings.Contains(entry, "--initial-cluster=") {
+			return strings.Split(entry, "\n")[0]
+		}
+		return entry
+	})
+	if diff := cmp.Diff(plans[p.known].inOrder(), done.inOrder(), cmp.FilterValues(func(a, b string) bool { return strings.Contains(a, "--initial-cluster=") }, hidden)); diff != "" {
+		t.Errorf("the plan is not what the run did (-plan +run):\n%s", diff)
+	}
+	if diff := cmp.Diff(plans[p.assumed].titles(), done.titles()); diff != "" {
+		t.Errorf("the plan that asks nobody has other steps (-plan +run):\n%s", diff)
+	}
+	if len(done.entries) < 8 {
+		t.Errorf("%d entries only", len(done.entries))
+	}
+}
+
+// assume is what a plan takes the node for that asks nobody.
+func assume(t *testing.T, h host.Host, flags config.JoinFlags, name string) *config.Node {
+	t.Helper()
+	opts := config.Options{Facts: config.HostFacts{Hostname: name}}
+	self, _, err := config.LoadJoin(nil, flags, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Discovery{Host: h, UI: quietUI(), Options: opts, Connect: func([]byte) cluster.Cluster {
+		t.Error("the cluster was asked")
+		return nil
+	}}
+	n, _, err := d.Assume(t.Context(), self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !n.Join.Assumed {
+		t.Error("it does not tell that it is assumed")
+	}
+	return n
+}
+
+// byToken are flags of a join whose cluster is not there.
+func byToken(name string, more config.JoinFlags) config.JoinFlags {
+	more.Given = append(more.Given, "token", "discovery-token-unsafe-skip-ca-verification", "node-name", "cri-socket")
+	more.Endpoint, more.Token, more.SkipCAVerification = "192.0.2.1:6443", someToken, true
+	more.NodeName, more.CRISocket = name, "unix:///run/containerd/containerd.sock"
+	return more
+}
+
+func TestJoinPlanIsTrue(t *testing.T) {
+	for name, before := range map[string]func(t *testing.T, s *joinStage){
+		"fresh":         func(*testing.T, *joinStage) {},
+		"other kubelet": func(t *testing.T, s *joinStage) { s.put(t, "/var/lib/kubelet/kubeadm-flags.env", "X=y\n") },
+		"wide folder":   func(t *testing.T, s *joinStage) { s.put(t, "/var/lib/kubelet/x", "") },
+	} {
+		t.Run("worker, "+name, func(t *testing.T) {
+			s := newJoinStage(t)
+			before(t, s)
+			if err := s.discover(t); err != nil {
+				t.Fatal(err)
+			}
+			h := &signingHost{s.host, func() { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour)) }}
+			p := &joinPlay{known: s.Config, assumed: assume(t, h, byToken("worker-1", config.JoinFlags{}), "worker-1"), host: h, live: s.api, etcd: &members{},
+				workflow: []Phase{kubeletStartJoin(), kubeletWaitBootstrap()}}
+			p.compare(t)
+		})
+	}
+	t.Run("control plane", func(t *testing.T) {
+		s := newPlaneStage(t, storedPlane)
+		if err := s.discoverPlane(t, someKey); err != nil {
+			t.Fatal(err)
+		}
+		flags := byToken("cp-2", config.JoinFlags{Given: []string{"control-plane", "certificate-key", "apiserver-advertise-address"},
+			ControlPlane: true, CertificateKey: someKey, APIServerAdvertiseAddress: "192.0.2.12"})
+		p := &joinPlay{known: s.Config, assumed: assume(t, s.host, flags, "cp-2"), host: s.host, live: s.api(), etcd: s.etcd, workflow: joinPlane()}
+		p.compare(t)
+	})
+}
+
+// TestAssumeGoesByWhatIsHere: a member's plan has nothing to do.
+func TestAssumeGoesByWhatIsHere(t *testing.T) {
+	s := newJoinStage(t)
+	if err := s.discover(t); err != nil {
+		t.Fatal(err)
+	}
+	s.play(t, kubeletStartJoin())
+	s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))
+	flags := byToken("worker-1", config.JoinFlags{})
+	flags.Endpoint = "192.0.2.1:6443" // as kubelet.conf has it
+	n := assume(t, s.host, flags, "worker-1")
+	r := &record{}
+	p := &joinPlay{workflow: []Phase{kubeletStartJoin(), kubeletWaitBootstrap()}}
+	p.run(t, n, host.NewOverlay(s.host, r.onHost), cluster.NewPlan(r.intended, nil), nil, r)
+	var got []string
+	for _, a := range r.host {
+		got = append(got, a.String())
+	}
+	if diff := cmp.Diff([]string{"remove /etc/kubernetes/bootstrap-kubelet.conf"}, got); diff != "" {
+		t.Errorf("a member is to do (-want +got):\n%s", diff)
+	}
+}

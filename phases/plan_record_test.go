@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+)
+
+// record is what a run did, or would do, as text: one entry for each action,
+// and in a serial run one for each phase that began.
+type record struct {
+	mu      sync.Mutex
+	entries []string
+	host    []host.Action
+}
+
+func (r *record) add(entry string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries = append(r.entries, entry)
+}
+
+// onHost takes an action of the overlay or of the recorder.
+func (r *record) onHost(a host.Action) {
+	r.add(fmt.Sprintf("%s secret=%v created=%v\n%s", a, a.Secret, a.Created, shown(a.Data)))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.host = append(r.host, a)
+}
+
+// shown is a file's content without what is random.
+func shown(data []byte) string {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return string(data)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return block.Type
+	}
+	return fmt.Sprint(cert.Subject, cert.Issuer, cert.DNSNames, cert.IPAddresses, cert.ExtKeyUsage, cert.KeyUsage,
+		cert.PublicKeyAlgorithm, cert.NotAfter.Sub(cert.NotBefore))
+}
+
+// intended takes an intent of the plan.
+func (r *record) intended(a cluster.Action) {
+	entry := fmt.Sprintf("%s %s", a.Verb, filepath.Join(a.Kind, a.Namespace, a.Name))
+	switch obj := a.Object.(type) {
+	case nil:
+	case *corev1.Node:
+		entry += "\n" + encode(map[string]any{"labels": obj.Labels, "annotations": obj.Annotations, "taints": obj.Spec.Taints})
+	default:
+		entry += "\n" + encode(obj)
+	}
+	r.add(entry)
+}
+
+// witnessed is a fault that is none: it notes what the server has been made to
+// change.
+func (r *record) witnessed(w http.ResponseWriter, req *http.Request, serve http.HandlerFunc) {
+	body, _ := io.ReadAll(req.Body)
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	answer := httptest.NewRecorder()
+	serve(answer, req)
+	if req.Method != http.MethodGet && answer.Code < 300 {
+		r.add(written(req, body))
+	}
+	for name := range answer.Header() {
+		w.Header().Set(name, answer.Header().Get(name))
+	}
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+}
+
+// written says a request in the words of intended.
+func written(req *http.Request, body []byte) string {
+	var obj map[string]any
+	if err := json.Unmarshal(body, &obj); err != nil {
+		return req.Method + " " + req.URL.Path
+	}
+	part := func(of map[string]any, name string) map[string]any { m, _ := of[name].(map[string]any); return m }
+	meta := part(obj, "metadata")
+	if req.Method == http.MethodPatch {
+		return "mark Node/" + filepath.Base(req.URL.Path) + "\n" + encode(map[string]any{
+			"labels": meta["labels"], "annotations": meta["annotations"], "taints": part(obj, "spec")["taints"]})
+	}
+	namespace, _ := meta["namespace"].(string)
+	return "ensure " + filepath.Join(fmt.Sprint(obj["kind"]), namespace, fmt.Sprint(meta["name"])) + "\n" + encode(obj)
+}
+
+var caData = regexp.MustCompile(`certificate-authority-data: [A-Za-z0-9+/=]+`)
+
+// encode is an object without what is secret, random, or not set.
+func encode(obj any) string {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		panic(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		panic(err)
+	}
+	if fields["kind"] == "Secret" {
+		values, _ := fields["data"].(map[string]any)
+		if values == nil {
+			values, _ = fields["stringData"].(map[string]any)
+		}
+		for name := range values {
+			values[name] = "secret"
+		}
+		fields["data"] = values
+		delete(fields, "stringData")
+	}
+	if meta, ok := fields["metadata"].(map[string]any); ok {
+		if owners, ok := meta["ownerReferences"].([]any); ok && len(owners) == 1 {
+			owners[0].(map[string]any)["uid"] = "of the owner" // given by the server
+		}
+	}
+	delete(fields, "status")
+	data, err = yaml.Marshal(prune(fields))
+	if err != nil {
+		panic(err)
+	}
+	return caData.ReplaceAllString(string(data), "a CA")
+}
+
+// prune takes out what is not set.
+func prune(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if v[name] = prune(member); v[name] == nil {
+				delete(v, name)
+			}
+		}
+		if len(v) == 0 {
+			return nil
+		}
+	case []any:
+		for i := range v {
+			v[i] = prune(v[i])
+		}
+		if len(v) == 0 {
+			return nil
+		}
+	}
+	return value
+}
+
+// inOrder are the entries of a serial run; what is done side by side within a
+// phase, pulls and objects, is sorted.
+func (r *record) inOrder() []string {
+	list := slices.Clone(r.entries)
+	for from := 0; from < len(list); {
+		to := from + 1
+		for to < len(list) && sideBySide(list[from]) && sideBySide(list[to]) {
+			to++
+		}
+		slices.Sort(list[from:to])
+		from = to
+	}
+	return list
+}
+
+func sideBySide(entry string) bool {
+	return strings.HasPrefix(entry, "pull image") || strings.HasPrefix(entry, "ensure ")
+}
+
+// asSet are the entries of any run.
+func (r *record) asSet() []string {
+	list := slices.DeleteFunc(slices.Clone(r.entries), func(e string) bool { return strings.HasPrefix(e, "phase ") })
+	slices.Sort(list)
+	return list
+}
+
+// predict says which files and folders there will be after the actions.
+func (r *record) predict(before map[string]fs.FileMode) map[string]fs.FileMode {
+	after := map[string]fs.FileMode{}
+	for path, mode := range before {
+		after[path] = mode
+	}
+	for _, a := range r.host {
+		switch a.Verb {
+		case host.Write:
+			after[a.Path] = a.Mode
+		case host.Mkdir, host.Chmod:
+			after[a.Path] = a.Mode | fs.ModeDir
+		case host.Remove:
+			delete(after, a.Path)
+		}
+	}
+	return after
+}
+
+// phaseUI notes which phases begin.
+type phaseUI struct {
+	ui.UI
+	record *record
+}
+
+func (p phaseUI) Start(phase string) (ui.UI, func(error)) {
+	p.record.add("phase " + phase)
+	in, end := p.UI.Start(phase)
+	return phaseUI{in, p.record}, end
+}

@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fakeapi"
+	"github.com/slipway-k8s/slipway/test/schema"
+)
+
+// theatre is a host and an API on which a variant is first planned and then
+// played.
+type theatre struct {
+	variant
+	node   *config.Node
+	root   string
+	host   *lastingHost
+	api    *fakeapi.Server
+	record *record // of what the API was made to change
+}
+
+func newTheatre(t *testing.T, v variant) *theatre {
+	t.Helper()
+	p := &theatre{variant: v, node: v.node(t), root: inMemory(t), record: &record{}}
+	p.host = newLastingHost(p.root)
+	t.Cleanup(p.host.Close)
+	if err := errors.Join(furnish(p.root), willMake(p.root, "/var/lib/kubelet/pki/kubelet-client-current.pem", "rotated\n")); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range v.files {
+		put(t, filepath.Join(p.root, path), text)
+	}
+	if v.active {
+		if err := p.host.note(kubeletActive); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v.pulled {
+		for _, image := range p.node.Images() {
+			if err := p.host.note(imageMark(image)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p.furnishPKI(t)
+	earlier := &Env{Config: p.node, Host: p.host, UI: quietUI()}
+	if err := Run(t.Context(), earlier, v.done, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	p.api = ownAPI(p.root, func(*http.Request) fakeapi.Fault { return p.record.witnessed })
+	t.Cleanup(func() { p.api.CloseClientConnections(); p.api.Close() })
+	return p
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// furnishPKI lets the API find certificates that are in another folder.
+func (p *theatre) furnishPKI(t *testing.T) {
+	t.Helper()
+	usual := filepath.Join(p.root, "/etc/kubernetes/pki")
+	if p.node.Paths.PKI == "/etc/kubernetes/pki" {
+		return
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Dir(usual), 0o755), os.Symlink(filepath.Base(p.node.Paths.PKI), usual)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plan is a dry run.
+func (p *theatre) plan(t *testing.T, workflow []Phase) *record {
+	t.Helper()
+	planned := &record{}
+	env := &Env{Config: p.node, Host: host.NewOverlay(p.host, planned.onHost), Cluster: cluster.NewPlan(planned.intended, nil),
+		UI: phaseUI{quietUI(), planned}}
+	if err := Run(t.Context(), env, workflow, Options{Skip: p.skip, Serial: true}); err != nil {
+		t.Fatalf("the plan of\n%s: %v", p.documents, err)
+	}
+	return planned
+}
+
+// play is the run itself. What it tells programs must be as documented.
+func (p *theatre) play(t *testing.T, workflow []Phase, serial bool) *record {
+	t.Helper()
+	done := p.record
+	var said bytes.Buffer
+	events := ui.NewEvents("slipway", "v1", "init", &said)
+	env := &Env{Config: p.node, Host: host.NewRecorder(p.host, done.onHost), UI: phaseUI{events, done}, Cluster: cluster.New(cluster.Options{
+		Kubeconfig: p.node.Paths.AdminKubeconfig, SuperAdmin: filepath.Join(p.node.Paths.Kubernetes, "super-admin.conf"),
+		ReadFile: p.host.ReadFile, Endpoint: p.api.Listener.Addr().String(), Timeout: p.node.Timeouts.KubernetesAPICall,
+	})}
+	err := Run(t.Context(), env, workflow, Options{Skip: p.skip, Serial: serial})
+	if err != nil {
+		t.Errorf("the run of\n%s: %v", p.documents, err)
+	}
+	events.End(ui.Summary{Node: p.node.Name, Endpoint: p.node.Endpoint(), ControlPlane: true}, err)
+	checkEvents(t, said.Bytes())
+	return done
+}
+
+var eventsSchema = sync.OnceValues(schema.Events)
+
+// checkEvents holds what was said against the documented schema.
+func checkEvents(t *testing.T, said []byte) {
+	t.Helper()
+	s, err := eventsSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	count, err := s.CheckLines(said)
+	if err != nil || count < 20 {
+		t.Errorf("%d events: %v", count, err)
+	}
+	before, _, _ := bytes.Cut(said, []byte(`"event":"result"`))
+	if bytes.Contains(before, []byte("0123456789abcdef")) || bytes.Contains(before, []byte("PRIVATE KEY")) {
+		t.Errorf("a secret is in an event that is no result:\n%s", before)
+	}
+}
+
+// tree lists the files and folders of the host, but for those that belong to
+// systemd, the kubelet and the runtime of the test.
+func (p *theatre) tree(t *testing.T) map[string]fs.FileMode {
+	t.Helper()
+	found := map[string]fs.FileMode{}
+	err := filepath.WalkDir(p.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel := strings.TrimPrefix(path, p.root)
+		if rel == "/var/fake" || rel == "/var/lib/kubelet/pki" {
+			return fs.SkipDir
+		}
+		info, err := d.Info()
+		found[rel] = info.Mode()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// falsehoods tells where a plan and a run differ: action by action, and in
+// what the run has left on the host.
+func falsehoods(planned, done *record, before, after map[string]fs.FileMode, serial bool) string {
+	var text string
+	if serial {
+		text = cmp.Diff(planned.inOrder(), done.inOrder())
+	} else {
+		text = cmp.Diff(planned.asSet(), done.asSet())
+	}
+	return text + cmp.Diff(planned.predict(before), after)
+}
+
+// TestPlanIsTrue generates configurations and hosts, plans init for each, does
+// it, and holds the two against each other.
+func TestPlanIsTrue(t *testing.T) {
+	const variants = 24
+	for seed := range uint64(variants) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			v := generate(t, seed)
+			modes := []bool{true} // serial
+			if seed%3 == 0 {
+				modes = []bool{true, false}
+			}
+			for _, serial := range modes {
+				p := newTheatre(t, v)
+				before := p.tree(t)
+				planned := p.plan(t, Init())
+				if serial {
+					if diff := cmp.Diff(planned.inOrder(), p.plan(t, Init()).inOrder()); diff != "" {
+						t.Errorf("the second plan differs from the first:\n%s", diff)
+					}
+				}
+				if diff := cmp.Diff(before, p.tree(t)); diff != "" {
+					t.Fatalf("the plan changed the host:\n%s", diff)
+				}
+				done := p.play(t, Init(), serial)
+				if diff := falsehoods(planned, done, before, p.tree(t), serial); diff != "" {
+					t.Errorf("serial %v: the plan is not what the run did (-plan +run):\n%s\nconfiguration:\n%s", serial, diff, v.documents)
+				}
+			}
+		})
+	}
+}
+
+// TestUntruePlansAreFound: a comparison that finds nothing proves nothing.
+func TestUntruePlansAreFound(t *testing.T) {
+	file := func(env *Env, path, text string) error {
+		_, err := env.Host.WriteFile(path, []byte(text), 0o644)
+		return err
+	}
+	onlyInRun := func(env *Env, do func() error) error {
+		if _, planning := env.Cluster.(*cluster.Plan); planning {
+			return nil
+		}
+		return do()
+	}
+	tests := map[string]func(p *theatre, env *Env) error{
+		"": func(*theatre, *Env) error { return nil },
+		"a file that the plan lacks": func(_ *theatre, env *Env) error {
+			return onlyInRun(env, func() error { return file(env, "/etc/more", "x") })
+		},
+		"a file behind the host's back": func(p *theatre, env *Env) error {
+			return onlyInRun(env, func() error { return os.WriteFile(filepath.Join(p.root, "/etc/more"), nil, 0o600) })
+		},
+		"another mode behind the host's back": func(p *theatre, env *Env) error {
+			return onlyInRun(env, func() error { return os.Chmod(filepath.Join(p.root, "/etc/kubernetes/admin.conf"), 0o644) })
+		},
+		"other content": func(_ *theatre, env *Env) error {
+			if err := onlyInRun(env, func() error { return file(env, "/etc/more", "run") }); err != nil {
+				return err
+			}
+			if _, planning := env.Cluster.(*cluster.Plan); planning {
+				return file(env, "/etc/more", "plan")
+			}
+			return nil
+		},
+		"a removal": func(_ *theatre, env *Env) error {
+			return onlyInRun(env, func() error { return env.Host.Remove("/etc/kubernetes/admin.conf") })
+		},
+		"an order to systemd": func(_ *theatre, env *Env) error {
+			return onlyInRun(env, func() error { return env.Host.RestartUnit(context.Background(), kubeletUnit) })
+		},
+		"an object": func(_ *theatre, env *Env) error {
+			return onlyInRun(env, func() error { return env.Cluster.Ensure(context.Background(), storedMap("more", "a", "b")) })
+		},
+		"a mark": func(_ *theatre, env *Env) error {
+			return onlyInRun(env, func() error {
+				return env.Cluster.MarkNode(context.Background(), "cp-1", cluster.Mark{Labels: map[string]string{"more": ""}})
+			})
+		},
+	}
+	for name, do := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newTheatre(t, generate(t, 0))
+			p.skip = nil
+			workflow := append(Init(), Phase{Name: "more", Run: func(_ context.Context, env *Env) error { return do(p, env) }})
+			before := p.tree(t)
+			planned := p.plan(t, workflow)
+			done := p.play(t, workflow, true)
+			if diff := falsehoods(planned, done, before, p.tree(t), true); (diff != "") != (name != "") {
+				t.Errorf("the difference is %q", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+
+	"github.com/pkg/errors"
+	kubelet "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// CheckInit asks what the preflight of init asks, and changes nothing: no image
+// is pulled.
+func CheckInit(ctx context.Context, env *Env) ([]preflight.Result, error) {
+	checks, err := initChecks(env)
+	if err != nil {
+		return nil, err
+	}
+	return preflight.Ask(ctx, checks, env.Host, env.Config.IgnorePreflightErrors), nil
+}
+
+// CheckJoin asks what the preflight of join asks, and changes nothing. Where the
+// cluster is not known, what depends on it is left out.
+func CheckJoin(ctx context.Context, env *Env) ([]preflight.Result, error) {
+	checks, err := joinChecks(env)
+	if err != nil {
+		return nil, err
+	}
+	return preflight.Ask(ctx, checks, env.Host, env.Config.IgnorePreflightErrors), nil
+}
+
+func initChecks(env *Env) ([]preflight.Check, error) {
+	wanted, err := wantedManifests(env)
+	if err != nil {
+		return nil, err
+	}
+	n, err := asStarted(env)
+	if err != nil {
+		return nil, err
+	}
+	same := preflight.Configuration(func(ctx context.Context) []string { return differences(ctx, env) })
+	return append(preflight.Init(n, wanted), same), nil
+}
+
+func joinChecks(env *Env) ([]preflight.Check, error) {
+	n, err := asStarted(env)
+	if err != nil {
+		return nil, err
+	}
+	if n.ControlPlane {
+		return preflight.JoinControlPlane(n, leftovers(env)), nil
+	}
+	return preflight.JoinWorker(n, leftovers(env)), nil
+}
+
+// asStarted is the node with the settings that its kubelet will read, the
+// user's patches applied: checks are about what will be in force.
+func asStarted(env *Env) (*config.Node, error) {
+	data, err := kubeletConfigYAML(env)
+	if err != nil {
+		return nil, err
+	}
+	n := *env.Config
+	n.Kubelet = kubelet.KubeletConfiguration{}
+	return &n, errors.Wrap(yaml.Unmarshal(data, &n.Kubelet), "the patched KubeletConfiguration")
+}

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// TestDifferences runs init's file phases, and then asks with another
+// configuration: what differs is named, and nothing is written.
+func TestDifferences(t *testing.T) {
+	s := newStage(t, initDocument+clusterDocument)
+	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.play(t, filePhases()...)
+	s.play(t, uploadConfig())
+	tests := []struct{ name, init, cluster, want string }{
+		{"the same", "", "", ""},
+		{"another service network", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "apiserver.crt"},
+		{"another service network, in the cluster", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "ConfigMap kube-system/kubeadm-config: there only: serviceSubnet: 10.96.0.0/12; asked for only: serviceSubnet: 10.100.0.0/16"},
+		{"another service network, for the kubelet", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "/var/lib/kubelet/config.yaml is of another configuration: there only: - 10.96.0.10; asked for only: - 10.100.0.10"},
+		{"a Pod network", "", "networking: {podSubnet: 10.244.0.0/16}\n", "asked for only: podSubnet: 10.244.0.0/16"},
+		{"one more name", "", "apiServer: {certSANs: [api.example.org]}\n", "api.example.org"},
+		{"another node's name", "cp-2", "", "kubelet.conf"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			init := initDocument
+			if tt.init != "" {
+				init = strings.Replace(init, "name: cp-1", "name: "+tt.init, 1)
+			}
+			other := newStage(t, init+clusterDocument+tt.cluster)
+			env := &Env{Config: other.Config, Host: s.host, Cluster: s.api, UI: s.UI}
+			before, jobs := stamps(t, s.root), len(s.host.jobs)
+			got := strings.Join(differences(t.Context(), env), "\n")
+			if (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
+				t.Errorf("got %q\nwant %q", got, tt.want)
+			}
+			if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" || len(s.host.jobs) != jobs {
+				t.Errorf("something was done: %v\n%s", s.host.jobs[jobs:], diff)
+			}
+		})
+	}
+}
+
+// Before there is a control plane, only what is kept must fit.
+func TestDifferencesAtFirst(t *testing.T) {
+	s := newStage(t, initDocument+clusterDocument)
+	s.play(t, certificates(), kubeconfigs(), kubeletStart())
+	for documents, want := range map[string]string{
+		"apiServer: {certSANs: [api.example.org]}\n":   "api.example.org",
+		"networking: {podSubnet: 10.244.0.0/16}\n":     "",
+		"networking: {dnsDomain: other.example.org}\n": "other.example.org",
+	} {
+		other := newStage(t, initDocument+clusterDocument+documents)
+		other.Host = s.host
+		got := strings.Join(differences(t.Context(), other.Env), "\n")
+		if (want == "") != (got == "") || !strings.Contains(got, want) || strings.Contains(got, "kubelet/config.yaml") {
+			t.Errorf("%s: got %q, want %q", documents, got, want)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fakeapi"
+)
+
+var crashingReset = crashing{name: "reset", prepare: prepareReset, run: crashReset}
+
+// prepareReset makes a whole node.
+func prepareReset(_ *testing.T, s *scene) error {
+	s.api = fakeapi.New(nil)
+	return errors.Join(lay(s.root, usersOwn), lay(s.root, nodesOwn), lay(s.root, networkOwn))
+}
+
+func crashReset(ctx context.Context, h runHost, _ string, say io.Writer) error {
+	flags := config.ResetFlags{Given: []string{"network"}, Network: true}
+	n, _, err := config.LoadReset(nil, flags, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	end, err := h.Lock()
+	if err != nil {
+		return err
+	}
+	defer end()
+	on := &resetHost{Host: h}
+	return Run(ctx, &Env{Config: n, Host: on, Etcd: lastingEtcd{host: on}, UI: ui.NewLines("slipway", say, io.Discard)}, Reset(), Options{})
+}
+
+// faultyReset refuses what only reset asks for, too.
+type faultyReset struct{ *faultyHost }
+
+func (h faultyReset) RemoveTree(path string) (host.Removal, error) {
+	if err := h.fault("remove folder " + path); err != nil {
+		return host.Removal{}, &fs.PathError{Op: "remove", Path: path, Err: err}
+	}
+	return h.faultyHost.RemoveTree(path)
+}
+
+func (h faultyReset) RemoveEmpty(path string) (bool, error) {
+	if err := h.fault("remove empty " + path); err != nil {
+		return false, &fs.PathError{Op: "remove", Path: path, Err: err}
+	}
+	return h.faultyHost.RemoveEmpty(path)
+}
+
+// TestResetFaults refuses each order to the host once. The run says so, by an
+// error or a warning, and the same run again finishes as if nothing had been.
+func TestResetFaults(t *testing.T) {
+	want := newScene(t, crashingReset)
+	defer want.close()
+	count := faultyReset{&faultyHost{lastingHost: newLastingHost(want.root)}}
+	if said, err := want.on(t.Context(), count); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	for at := 1; at <= count.count; at++ {
+		s := newScene(t, crashingReset)
+		h := faultyReset{&faultyHost{lastingHost: newLastingHost(s.root), at: at}}
+		said, err := s.on(t.Context(), h)
+		if err == nil && !strings.Contains(said, "[WARNING]") {
+			t.Errorf("%s was refused, and the run says only:\n%s", h.what, said)
+		}
+		noPartialFile(t, h.what, s.root+"/etc/kubernetes/manifests")
+		if h.what != "remove "+fakeMember { // what etcd refuses, nobody asks again
+			s.finishesAs(t, want, h.what+" refused")
+		}
+		s.close()
+	}
+	if count.count < 20 {
+		t.Errorf("%d orders are too few to be true", count.count)
+	}
+}

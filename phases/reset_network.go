@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// networkLimit bounds what is done about the kernel's network.
+	networkLimit = time.Minute
+	// pluginConfig is where the runtime looks for network plugins; it takes
+	// the first file, in the order of the names.
+	pluginConfig = "/etc/cni/net.d"
+	// pluginState is where plugins keep which address is whose.
+	pluginState = "/var/lib/cni"
+	// loopbackNetwork is what containerd calls the loopback of each Pod.
+	loopbackNetwork = "cni-loopback"
+	// defaultBridge is the bridge of the plugin called so:
+	// https://www.cni.dev/plugins/current/main/bridge/
+	defaultBridge = "cni0"
+)
+
+// removeNetwork removes what kube-proxy, the kubelet and the bridge of the
+// Pods have left in the kernel and below /var/lib/cni. The configuration of
+// the plugin is the user's.
+func (c *cleanup) removeNetwork(ctx context.Context) {
+	if !c.Config.Reset.Network {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, networkLimit)
+	defer cancel()
+	network := c.podNetwork()
+	left, err := c.Host.NetworkLeftovers(ctx, network.bridge)
+	if err != nil {
+		c.warnf("not all of the network could be looked at: %v", err)
+	}
+	for _, l := range left {
+		c.UI.Printf("Removing %s", l)
+		err := c.Host.RemoveLeftover(ctx, l)
+		c.did(err == nil, err)
+	}
+	if network.name == "" {
+		return
+	}
+	c.removeTree(filepath.Join(pluginState, "networks", network.name))
+	for _, cache := range []string{"results", "cache/results"} {
+		c.removeResults(filepath.Join(pluginState, cache), network.name)
+	}
+	for _, dir := range []string{"networks", "results", "cache/results", "cache", ""} {
+		c.removeEmpty(filepath.Join(pluginState, dir))
+	}
+}
+
+// removeResults removes what the runtime remembers of a network's Pods, in
+// files NETWORK-CONTAINER-INTERFACE. Other networks may be of other tools.
+func (c *cleanup) removeResults(dir, network string) {
+	entries, err := c.Host.ReadDir(dir)
+	c.did(false, ignoreForbidden(ignoreMissing(err)))
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), network+"-") || strings.HasPrefix(e.Name(), loopbackNetwork+"-") {
+			c.removeFile(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// podNetwork is the network that the runtime gives to Pods.
+type podNetwork struct {
+	name   string // empty where no file says it
+	bridge string
+}
+
+func (c *cleanup) podNetwork() podNetwork {
+	found := podNetwork{bridge: defaultBridge}
+	entries, err := c.Host.ReadDir(pluginConfig)
+	c.did(false, ignoreForbidden(ignoreMissing(err)))
+	for _, e := range entries { // sorted by name
+		if !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name())) {
+			continue
+		}
+		data, err := c.Host.ReadFile(filepath.Join(pluginConfig, e.Name()))
+		var conf plugin
+		if err != nil || yaml.Unmarshal(data, &conf) != nil || conf.Name == "" || filepath.Base(conf.Name) != conf.Name {
+			continue
+		}
+		found.name = conf.Name
+		for _, p := range append(conf.Plugins, conf) {
+			if p.Type == "bridge" && p.Bridge != "" {
+				found.bridge = p.Bridge
+			}
+		}
+		return found
+	}
+	return found
+}
+
+// plugin is what matters here of the configuration of a network:
+// https://www.cni.dev/docs/spec/#configuration-format
+type plugin struct {
+	Name    string   `json:"name"`
+	Type    string   `json:"type"`
+	Bridge  string   `json:"bridge"`
+	Plugins []plugin `json:"plugins"`
+}

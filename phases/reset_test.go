@@ -1,0 +1,453 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+)
+
+// resetHost is a lasting host whose runtime has Pods and whose kernel has
+// leftovers, each a folder of this name.
+type resetHost struct {
+	host.Host
+	unitErr, podsErr error
+}
+
+const (
+	fakePods      = "/var/fake/pods"
+	fakeLeftovers = "/var/fake/leftovers"
+	fakeMember    = "/var/fake/member"
+)
+
+func (h *resetHost) Unit(ctx context.Context, name string) (host.UnitState, error) {
+	state, err := h.Host.Unit(ctx, name)
+	return state, errors.Join(err, h.unitErr)
+}
+
+func (h *resetHost) Pods(context.Context, string) ([]host.Pod, error) {
+	var pods []host.Pod
+	for _, name := range h.names(fakePods) {
+		pods = append(pods, host.Pod{ID: name, Namespace: "kube-system", Name: name})
+	}
+	return pods, h.podsErr
+}
+
+func (h *resetHost) RemovePods(_ context.Context, _ string, pods []host.Pod) ([]host.Pod, error) {
+	for _, p := range pods {
+		if err := h.Remove(filepath.Join(fakePods, p.ID)); err != nil {
+			return nil, err
+		}
+	}
+	return pods, nil
+}
+
+func (h *resetHost) NetworkLeftovers(_ context.Context, bridge string) ([]host.Leftover, error) {
+	var left []host.Leftover
+	for _, name := range h.names(fakeLeftovers) {
+		if name == bridge {
+			left = append(left, host.Leftover{Kind: host.Link, Name: name})
+		}
+	}
+	return left, nil
+}
+
+func (h *resetHost) RemoveLeftover(_ context.Context, l host.Leftover) error {
+	return h.Remove(filepath.Join(fakeLeftovers, l.Name))
+}
+
+func (h *resetHost) names(dir string) []string {
+	entries, _ := h.ReadDir(dir)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// lastingEtcd has one other member, unless err.
+type lastingEtcd struct {
+	etcd.Etcd
+	host host.Host
+	err  error
+}
+
+func (e lastingEtcd) Members(context.Context) ([]etcd.Member, error) { return nil, e.err }
+
+func (e lastingEtcd) Leave(_ context.Context, peerURL string) (bool, error) {
+	if e.err != nil || peerURL != "https://192.0.2.11:2380" {
+		return false, errors.Join(e.err, errors.New(peerURL))
+	}
+	if _, err := e.host.Lstat(fakeMember); err != nil {
+		return false, ignoreMissing(err)
+	}
+	return true, e.host.Remove(fakeMember)
+}
+
+// lay writes files below root; a name that ends in a slash is a folder.
+func lay(root string, files map[string]string) error {
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if strings.HasSuffix(name, "/") {
+			if err := os.MkdirAll(path, 0o755); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usersOwn is what a host has that is none of reset's business, although it
+// stands beside what is.
+var usersOwn = map[string]string{
+	"/proc/self/mountinfo":                 "21 1 8:1 / / rw - ext4 /dev/sda rw\n",
+	"/etc/cni/net.d/10-pods.conflist":      `{"name": "pods", "plugins": [{"type": "bridge", "bridge": "br-pods"}]}`,
+	"/etc/cni/net.d/20-other.conf":         `{"name": "other", "type": "bridge", "bridge": "br-other"}`,
+	"/etc/passwd":                          "root:x:0:0::/root:/bin/sh\n",
+	"/etc/group":                           "root:x:0:\n",
+	"/srv/tls/mail.key":                    "mine",
+	"/usr/libexec/":                        "",
+	"/srv/etcd/backup.db":                  "mine",
+	"/var/lib/cni/networks/other/10.0.0.2": "",
+	"/var/lib/cni/results/other-1-eth0":    "{}",
+	fakePods + "/":                         "", fakeLeftovers + "/br-other/": "",
+}
+
+const etcdPod = `{"kind": "Pod", "spec": {"containers": [{"command": ["etcd", "--name=cp-1", "--data-dir=DIR",
+"--initial-advertise-peer-urls=https://192.0.2.11:2380"]}], "volumes": [{"name": "etcd-data", "hostPath": {"path": "DIR"}}]}}`
+
+// nodesOwn is what init, the kubelet and the Pods leave.
+var nodesOwn = map[string]string{
+	"/etc/kubernetes/manifests/etcd.yaml":           strings.ReplaceAll(etcdPod, "DIR", "/var/lib/etcd"),
+	"/etc/kubernetes/manifests/kube-apiserver.yaml": "kind: Pod\n",
+	"/etc/kubernetes/pki/ca.key":                    "", "/etc/kubernetes/pki/etcd/ca.key": "", "/etc/kubernetes/pki/sa.pub": "",
+	"/etc/kubernetes/admin.conf": "", "/etc/kubernetes/super-admin.conf": "", "/etc/kubernetes/kubelet.conf": "",
+	"/etc/kubernetes/scheduler.conf":                       "",
+	"/etc/kubernetes/.admin.conf.slipway-ABCDEFGH":         "",
+	"/etc/kubernetes/pki/.ca.key.slipway-ABCDEFGH":         "",
+	"/var/lib/etcd/member/wal/0.wal":                       "",
+	"/var/lib/kubelet/config.yaml":                         "",
+	"/var/lib/kubelet/pods/a/volumes/empty/data":           "",
+	"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/": "",
+	kubeletActive + "/":                                    "", fakeMember + "/": "",
+	fakePods + "/etcd-cp-1/": "", fakePods + "/coredns-1/": "",
+}
+
+// networkOwn is what only `reset --network` removes.
+var networkOwn = map[string]string{
+	fakeLeftovers + "/br-pods/":              "",
+	"/var/lib/cni/networks/pods/10.244.0.2":  "",
+	"/var/lib/cni/results/pods-1-eth0":       "{}",
+	"/var/lib/cni/results/cni-loopback-1-lo": "{}",
+	"/var/lib/cni/cache/results/pods-1-eth0": "{}",
+}
+
+// files lists what is below root, folders with a slash, but for what systemd
+// keeps for itself and the lock.
+func files(t *testing.T, root string) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		rel := strings.TrimPrefix(path, root)
+		if err != nil || strings.HasPrefix(rel, "/run") || strings.HasPrefix(rel, filepath.Dir(kubeletActive)) {
+			return err
+		}
+		if d.IsDir() {
+			rel += "/"
+		}
+		all = append(all, rel)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// resetScene is a node in a folder, and what it was before.
+type resetScene struct {
+	*Env
+	host   *resetHost
+	root   string
+	before []string
+	said   bytes.Buffer
+}
+
+func newResetScene(t *testing.T, more ...map[string]string) *resetScene {
+	t.Helper()
+	s := &resetScene{root: t.TempDir()}
+	if err := errors.Join(furnish(s.root), lay(s.root, usersOwn)); err != nil {
+		t.Fatal(err)
+	}
+	s.before = files(t, s.root)
+	for _, m := range append([]map[string]string{nodesOwn}, more...) {
+		if err := lay(s.root, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, _, err := config.LoadReset(nil, config.ResetFlags{}, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.host = &resetHost{Host: newLastingHost(s.root)}
+	s.Env = &Env{Config: n, Host: s.host, Etcd: lastingEtcd{host: s.host}, UI: ui.NewLines("slipway", &s.said, io.Discard)}
+	return s
+}
+
+func (s *resetScene) reset(t *testing.T) string {
+	t.Helper()
+	s.said.Reset()
+	if err := Run(t.Context(), s.Env, Reset(), Options{}); err != nil {
+		t.Fatalf("%v\n%s", err, s.said.String())
+	}
+	return s.said.String()
+}
+
+func (s *resetScene) isAsBefore(t *testing.T, but ...string) {
+	t.Helper()
+	want := slices.Sorted(slices.Values(append(slices.Clone(s.before), but...)))
+	got := slices.Sorted(slices.Values(files(t, s.root)))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+func TestResetLeavesNothing(t *testing.T) {
+	s := newResetScene(t)
+	said := s.reset(t)
+	for _, line := range []string{`Member "cp-1" has left etcd`, "Stopping the kubelet", "Removing 2 Pods", "This host is no node any more"} {
+		if !strings.Contains(said, line) {
+			t.Errorf("not said: %q in\n%s", line, said)
+		}
+	}
+	if strings.Contains(said, "WARNING") {
+		t.Errorf("warned:\n%s", said)
+	}
+	s.isAsBefore(t)
+	if said := s.reset(t); !strings.Contains(said, "There is nothing to do: nothing of a node is on this host") {
+		t.Errorf("a second reset says\n%s", said)
+	}
+}
+
+func TestResetNetwork(t *testing.T) {
+	s := newResetScene(t, networkOwn)
+	s.reset(t)
+	var kept []string
+	for _, path := range files(t, s.root) {
+		if !slices.Contains(s.before, path) {
+			kept = append(kept, path)
+		}
+	}
+	if len(kept) != 8 { // the network's files and their folders
+		t.Errorf("without --network, of the network there is still %v", kept)
+	}
+	s.Config.Reset.Network = true
+	if said := s.reset(t); !strings.Contains(said, "Removing network interface br-pods") {
+		t.Errorf("it says\n%s", said)
+	}
+	s.isAsBefore(t)
+}
+
+// What cannot be reached is named, and does not stop it.
+func TestResetGoesOn(t *testing.T) {
+	dead := errors.New("connection refused")
+	cases := map[string]struct {
+		spoil func(s *resetScene)
+		warns string
+		left  []string
+	}{
+		"etcd is dead": {
+			spoil: func(s *resetScene) { s.Etcd = lastingEtcd{err: dead} },
+			warns: `etcd cannot be told that member "cp-1" leaves: connection refused`,
+			left:  []string{fakeMember + "/"},
+		},
+		"no runtime": {
+			spoil: func(s *resetScene) { s.host.podsErr = dead },
+			warns: "Pods may still run, as the container runtime cannot be asked: connection refused. Once it runs, run the same command again, with --cri-socket=unix:///run/x.sock",
+			left:  []string{fakePods + "/coredns-1/", fakePods + "/etcd-cp-1/"},
+		},
+		"no systemd": {
+			spoil: func(s *resetScene) { s.host.unitErr = dead },
+			warns: "the kubelet may still run, and start again what is removed here: connection refused",
+		},
+		"a broken static Pod of etcd": {
+			spoil: func(s *resetScene) {
+				_ = os.WriteFile(s.root+"/etc/kubernetes/manifests/etcd.yaml", []byte("kind: Pod\nspec: {volumes: [{name: etcd-data, hostPath: {path: /var/lib/etcd}}]}\n"), 0o600)
+			},
+			warns: "the static Pod of etcd does not say which member it is",
+			left:  []string{fakeMember + "/"},
+		},
+		"data of a member that nobody has taken out": {
+			spoil: func(s *resetScene) { _ = os.Remove(s.root + "/etc/kubernetes/manifests/etcd.yaml") },
+			warns: "/var/lib/etcd/member stays: it holds data of an etcd",
+			left:  []string{fakeMember + "/", "/var/lib/etcd/", "/var/lib/etcd/member/", "/var/lib/etcd/member/wal/", "/var/lib/etcd/member/wal/0.wal"},
+		},
+		"an external etcd": {
+			spoil: func(s *resetScene) {
+				_ = os.Remove(s.root + "/etc/kubernetes/manifests/etcd.yaml")
+				_ = os.RemoveAll(s.root + "/var/lib/etcd")
+				_ = os.WriteFile(s.root+"/etc/kubernetes/manifests/kube-apiserver.yaml", []byte("spec: {containers: [{command: [kube-apiserver, '--etcd-servers=https://192.0.2.5:2379']}]}\n"), 0o600)
+			},
+			warns: "the etcd at https://192.0.2.5:2379 is not this node's",
+			left:  []string{fakeMember + "/"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newResetScene(t)
+			c.spoil(s)
+			if said := s.reset(t); !strings.Contains(said, "[WARNING] "+c.warns) {
+				t.Errorf("not warned of %q:\n%s", c.warns, said)
+			}
+			s.isAsBefore(t, c.left...)
+		})
+	}
+}
+
+// Folders that the user chose keep what is not a control plane's.
+func TestResetOfChosenFolders(t *testing.T) {
+	s := newResetScene(t, map[string]string{
+		"/etc/kubernetes/manifests/etcd.yaml": strings.ReplaceAll(etcdPod, "DIR", "/srv/etcd"),
+		"/srv/etcd/member/snap/db":            "", "/srv/tls/ca.key": "", "/srv/tls/etcd/peer.crt": "", "/srv/tls/.sa.key.slipway-ABCDEFGH": "",
+		"/etc/kubernetes/tmp/backup/etcd.yaml": "",
+	})
+	if err := os.RemoveAll(s.root + "/var/lib/etcd"); err != nil {
+		t.Fatal(err)
+	}
+	s.Config.Paths.PKI, s.Config.Reset.CleanupTmpDir = "/srv/tls", true
+	s.reset(t)
+	left := []string{"/etc/kubernetes/"}
+	for _, path := range []string{"pki/", "pki/.ca.key.slipway-ABCDEFGH", "pki/ca.key", "pki/etcd/", "pki/etcd/ca.key", "pki/sa.pub"} {
+		left = append(left, "/etc/kubernetes/"+path)
+	}
+	s.isAsBefore(t, left...)
+}
+
+func TestResetRemovesAccounts(t *testing.T) {
+	s := newResetScene(t)
+	s.Config.Cluster.FeatureGates = map[string]bool{"RootlessControlPlane": true}
+	if err := ensureAccounts(s.Env); err != nil {
+		t.Fatal(err)
+	}
+	if data, _ := os.ReadFile(s.root + "/etc/group"); !strings.Contains(string(data), "kubeadm-") {
+		t.Fatalf("no accounts to remove:\n%s", data)
+	}
+	s.reset(t)
+	for _, path := range []string{"/etc/passwd", "/etc/group"} {
+		if data, err := os.ReadFile(s.root + path); err != nil || string(data) != usersOwn[path] {
+			t.Errorf("%s (%v):\n%s", path, err, data)
+		}
+	}
+}
+
+// A folder that somebody else has mounted stays, and is named.
+func TestResetNamesMounts(t *testing.T) {
+	s := newResetScene(t)
+	s.Host = keptMount{s.host}
+	if said := s.reset(t); !strings.Contains(said, "[WARNING] /var/lib/kubelet/mine stays: something is mounted there that is not the kubelet's") {
+		t.Errorf("it says\n%s", said)
+	}
+}
+
+type keptMount struct{ host.Host }
+
+func (h keptMount) RemoveTree(path string) (host.Removal, error) {
+	done, err := h.Host.RemoveTree(path)
+	if path == "/var/lib/kubelet" {
+		done.Kept = append(done.Kept, "/var/lib/kubelet/mine")
+	}
+	return done, err
+}
+
+// What cannot be removed ends in an error that says so; the rest is gone.
+func TestResetReportsFailures(t *testing.T) {
+	s := newResetScene(t)
+	s.Host = immutable{s.host}
+	err := Run(t.Context(), s.Env, Reset(), Options{})
+	want := "phase cleanup-node: not everything could be removed; see to it, then run the same command again: lsattr says why"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	s.isAsBefore(t, "/etc/kubernetes/", "/etc/kubernetes/admin.conf")
+}
+
+type immutable struct{ host.Host }
+
+func (h immutable) Remove(path string) error {
+	if path == "/etc/kubernetes/admin.conf" {
+		return errors.New("lsattr says why")
+	}
+	return h.Host.Remove(path)
+}
+
+// A run that is cut off at the etcd that hangs ends at once, and the next one
+// tries again.
+func TestResetInterrupted(t *testing.T) {
+	s := newResetScene(t)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errors.New("interrupted"))
+	defer cancel()
+	s.Etcd = hangingEtcd{}
+	if err := Run(ctx, s.Env, Reset(), Options{}); err == nil || !strings.Contains(err.Error(), "phase remove-etcd-member: interrupted") {
+		t.Errorf("error %v", err)
+	}
+	s.Etcd = lastingEtcd{host: s.host}
+	if said := s.reset(t); !strings.Contains(said, `Member "cp-1" has left etcd`) {
+		t.Errorf("it says\n%s", said)
+	}
+	s.isAsBefore(t)
+}
+
+type hangingEtcd struct{ etcd.Etcd }
+
+func (hangingEtcd) Members(ctx context.Context) ([]etcd.Member, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestKubeletSocket(t *testing.T) {
+	const dir = "/var/lib/kubelet/"
+	cases := map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"no kubelet":      {},
+		"the cluster's":   {map[string]string{dir + "config.yaml": "containerRuntimeEndpoint: unix:///c"}, "unix:///c"},
+		"the instance's":  {map[string]string{dir + "config.yaml": "containerRuntimeEndpoint: unix:///c", dir + "instance-config.yaml": "containerRuntimeEndpoint: unix:///i"}, "unix:///i"},
+		"of its flags":    {map[string]string{dir + "config.yaml": "containerRuntimeEndpoint: unix:///c", dir + "kubeadm-flags.env": "KUBELET_KUBEADM_ARGS=\"--v=2 --container-runtime-endpoint=unix:///f\"\n"}, "unix:///f"},
+		"of other flags":  {map[string]string{dir + "config.yaml": "containerRuntimeEndpoint: \"\"", dir + "kubeadm-flags.env": "KUBELET_KUBEADM_ARGS=\"--v=2\"\n"}, ""},
+		"a broken config": {map[string]string{dir + "config.yaml": "- a\n"}, ""},
+	}
+	for name, c := range cases {
+		root := t.TempDir()
+		if err := lay(root, c.files); err != nil {
+			t.Fatal(err)
+		}
+		if got := KubeletSocket(host.NewAt(root)); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// What a diagnosis asks of a host in a folder: nothing is wrong but for what
+// the journal says.
+func (h *folderHost) Journal(context.Context, string, time.Time, int) ([]host.JournalEntry, error) {
+	return h.journal, nil
+}
+
+func (h *folderHost) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
+	return host.RuntimeInfo{Ready: true}, nil
+}
+
+func (h *folderHost) ContainerStates(context.Context, string, string) ([]host.ContainerState, error) {
+	return nil, nil
+}
+
+// ended is a line of systemd about a kubelet that ended, with what that said.
+func ended(words string) []host.JournalEntry {
+	return []host.JournalEntry{
+		{Time: time.Now(), Program: "kubelet", Message: words},
+		{Time: time.Now(), Program: "systemd", Message: "kubelet.service: Main process exited, code=exited, status=1/FAILURE"},
+	}
+}
+
+func causes(err error) []string {
+	var names []string
+	var e *diagnose.Error
+	if errors.As(err, &e) {
+		for _, f := range e.Findings {
+			names = append(names, f.Cause)
+		}
+	}
+	return names
+}
+
+func TestWaitEndsOnceTheCauseIsKnown(t *testing.T) {
+	const fatal = `E1121 09:00:00.000000 12 run.go:72] "command failed" err="failed to run Kubelet: no such thing"`
+	restarting := host.UnitState{LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart", Result: "exit-code"}
+	for name, test := range map[string]struct {
+		wait    func(context.Context, *Env) error
+		unit    host.UnitState
+		journal []host.JournalEntry
+		want    string
+	}{
+		"crash loop": {awaitKubeletConf, restarting, append(ended(fatal), ended(fatal)...), "kubelet-crash"},
+		"failed":     {waitKubelet, host.UnitState{LoadState: "loaded", ActiveState: "failed", Result: "oom-kill"}, nil, "kubelet-crash"},
+		"gone":       {waitKubelet, host.UnitState{LoadState: "not-found", ActiveState: "inactive"}, nil, "kubelet-unit"},
+		"masked":     {awaitKubeletConf, host.UnitState{LoadState: "masked", ActiveState: "inactive"}, nil, "kubelet-unit"},
+		"bad flag":   {waitKubelet, restarting, ended(`Error: failed to parse kubelet flag: unknown flag: --x`), "bad-flag"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, answers := waitStage(t, initDocument+clusterDocument)
+			answers.broken[kubeletURL] = errors.New("connection refused")
+			s.host.unit = func() (host.UnitState, error) { return test.unit, nil }
+			s.host.journal = test.journal
+			started := time.Now()
+			err := test.wait(t.Context(), s.Env) // whose own limits are minutes
+			if got := causes(err); len(got) != 1 || got[0] != test.want || time.Since(started) > 10*time.Second {
+				t.Errorf("causes %v after %s: %v", got, time.Since(started), err)
+			}
+			if !strings.Contains(message(err), errCauseKnown.Error()) {
+				t.Errorf("error %q", message(err))
+			}
+		})
+	}
+}
+
+// A start that is slow, and all that is said meanwhile, ends no wait.
+func TestWaitGoesOnWhileTheCauseMayPass(t *testing.T) {
+	t.Parallel()
+	s, answers := waitStage(t, initDocument+strings.ReplaceAll(shortWaits, "150ms", "2500ms")+clusterDocument)
+	answers.broken[kubeletURL] = errors.New("out of paper")
+	s.host.unit = func() (host.UnitState, error) {
+		return host.UnitState{LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart"}, nil
+	}
+	const waiting = `E1121 09:00:00.000000 12 run.go:72] "command failed" err="dial tcp 192.0.2.11:6443: connect: connection refused"`
+	s.host.journal = append(ended(waiting), ended(waiting)...)
+	err := waitKubelet(t.Context(), s.Env)
+	if !strings.Contains(message(err), "context deadline exceeded; the last answer: out of paper") {
+		t.Errorf("error %v", err)
+	}
+	if got := causes(err); len(got) != 1 || got[0] != "kubelet-crash" {
+		t.Errorf("what a look found when the time was up: %v", got)
+	}
+}
+
+func TestUnitThatCannotStartIsExplained(t *testing.T) {
+	s, _ := waitStage(t, initDocument+clusterDocument)
+	s.host.unit = func() (host.UnitState, error) {
+		return host.UnitState{LoadState: "masked", ActiveState: "inactive"}, nil
+	}
+	s.host.fail = map[string]error{"start kubelet.service": errors.New("refused")}
+	err := ensureKubelet(t.Context(), s.Env, nil)
+	if got := causes(err); len(got) != 1 || got[0] != "kubelet-unit" || !strings.HasPrefix(message(err), "refused\n  [kubelet-unit] kubelet.service: the unit is masked") {
+		t.Errorf("%v, error %v", got, err)
+	}
+}
