@@ -17,8 +17,8 @@ import (
 // later are the peer's commands that Slipway does not have yet.
 // They count with their children.
 var later = []string{
-	"join phase control-plane-join", "join phase control-plane-prepare", "join phase etcd-join", "join phase wait-control-plane",
-	"reset", "upgrade",
+
+	"upgrade",
 }
 
 // chosen are the defaults that differ from the peer's on purpose; the README
@@ -112,4 +112,30 @@ func TestEveryCommandHasWords(t *testing.T) {
 		}
 	}
 	walk(newRoot("slipway", streams{}, nil))
+}
+
+// TestPhasesReport: whatever runs phases can be planned, and tells programs of
+// it.
+func TestPhasesReport(t *testing.T) {
+	found := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+		workflow, _, _ := strings.Cut(strings.TrimPrefix(cmd.CommandPath(), "slipway "), " ")
+		if !slices.Contains([]string{"init", "join", "reset"}, workflow) || cmd.Name() == "phase" || cmd.Parent().Name() != "slipway" && cmd.HasSubCommands() {
+			return
+		}
+		found++
+		for _, name := range append([]string{"dry-run"}, reportFlags...) {
+			if cmd.LocalFlags().Lookup(name) == nil {
+				t.Errorf("%q has no flag --%s", cmd.CommandPath(), name)
+			}
+		}
+	}
+	walk(newRoot("slipway", streams{}, nil))
+	if found < 40 {
+		t.Errorf("%d commands only", found)
+	}
 }

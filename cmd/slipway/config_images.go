@@ -57,6 +57,7 @@ func newImagesPull(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer parts.close()
 			return phases.PullImages(cmd.Context(), parts.env)
 		},
 	}

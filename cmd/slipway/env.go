@@ -9,17 +9,13 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/pkg/errors"
-	"golang.org/x/term"
-	bootstraputil "k8s.io/cluster-bootstrap/token/util"
-
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases"
@@ -34,10 +30,13 @@ type parts struct {
 	begin func() (end func(), err error)
 	// finish shows what the run leaves to show.
 	finish func() error
+	// close ends the connections of the host.
+	close  func()
 	serial bool
 }
 
 func (p *parts) run(ctx context.Context, workflow []phases.Phase, skip []string) error {
+	defer p.close()
 	end, err := p.begin()
 	if err != nil {
 		return err
@@ -60,11 +59,34 @@ func newParts(g *globals, node *config.Node, real *host.Real, dryRun bool) *part
 		Endpoint:   localEndpoint(node),
 		Timeout:    node.Timeouts.KubernetesAPICall,
 	}
-	if !node.ControlPlane { // it has the kubelet's rights only
+	switch {
+	case node.Reset != nil: // any API server may know the other members of etcd
+		options.Endpoint = ""
+	case !node.ControlPlane: // it has the kubelet's rights only
 		options.Kubeconfig, options.Endpoint = filepath.Join(node.Paths.Kubeconfigs, "kubelet.conf"), ""
+	case node.Join != nil: // its own API server is up last
+		options.Endpoint = ""
 	}
-	env := &phases.Env{Config: node, Host: real, Cluster: cluster.New(options), UI: newUI(g)}
-	return &parts{env: env, begin: real.Lock, finish: func() error { return nil }}
+	api := cluster.New(options)
+	env := &phases.Env{Config: node, Host: real, Cluster: api, Etcd: newEtcd(node, real, api), UI: newUI(g)}
+	if g.report != nil {
+		g.report.node, env.Host = node, host.NewRecorder(real, g.report.did)
+	}
+	return &parts{env: env, begin: real.Lock, finish: func() error { return nil }, close: real.Close}
+}
+
+// newEtcd is the etcd of the cluster's control planes. Its members are asked
+// with the certificate that this node's API server has for it.
+func newEtcd(node *config.Node, real *host.Real, api cluster.Cluster) etcd.Etcd {
+	pki := node.Paths.PKI
+	return etcd.New(etcd.Options{
+		Endpoints: phases.EtcdEndpoints(real, api, node),
+		CA:        filepath.Join(pki, "etcd", "ca.crt"),
+		Cert:      filepath.Join(pki, "apiserver-etcd-client.crt"),
+		Key:       filepath.Join(pki, "apiserver-etcd-client.key"),
+		ReadFile:  real.ReadFile,
+		Timeout:   node.Timeouts.EtcdAPICall,
+	})
 }
 
 // localEndpoint is this node's own API server, which answers before a load
@@ -112,11 +134,17 @@ func joining(limit time.Duration) func(kubeconfig []byte) cluster.Cluster {
 	}
 }
 
+// administrator is the API as admin.conf leads to it, which earlier phases of
+// a join have written. It is only read, by a dry run, too.
+func administrator(real *host.Real) cluster.Cluster {
+	return cluster.New(cluster.Options{Kubeconfig: config.DefaultAdminKubeconfig, ReadFile: real.ReadFile, Timeout: askTime})
+}
+
 // discoveryUI is told what a discovery does, in a dry run as well as phases
 // tell theirs.
 func discoveryUI(g *globals, dryRun bool) ui.UI {
 	if dryRun {
-		return planUI{newUI(g)}
+		return planUI{newPlanUI(g), nil}
 	}
 	return newUI(g)
 }
@@ -125,38 +153,57 @@ func discoveryUI(g *globals, dryRun bool) ui.UI {
 // input gives the same plan.
 func dryParts(g *globals, node *config.Node, real *host.Real) *parts {
 	plan := &plan{}
+	if node.Join != nil && node.Join.Assumed {
+		plan.assumed = &assumed{node}
+	}
+	said := newPlanUI(g)
+	api := cluster.NewPlan(plan.addCluster, nil)
+	finish := func() error { return plan.print(g.streams.out) }
+	if r := g.report; r != nil {
+		finish = func() error { return plan.write(g.streams.out, r.form, r.command, node.Name) }
+		if r.diff {
+			plan.now, plan.warn = newPresent(real), said.Warnf
+			if now := presentCluster(node, real); now != nil {
+				api.CompareWith(now)
+			}
+		}
+	}
 	env := &phases.Env{
 		Config:  node,
 		Host:    host.NewOverlay(real, plan.addHost),
-		Cluster: cluster.NewPlan(plan.addCluster, nil),
-		UI:      planUI{newUI(g)},
+		Cluster: api,
+		Etcd:    etcd.NewPlan(plan.addEtcd),
+		UI:      planUI{said, plan},
 	}
 	return &parts{
 		env:    env,
 		begin:  func() (func(), error) { return func() {}, nil },
-		finish: func() error { return plan.print(g.streams.out) },
+		finish: finish,
+		close:  real.Close,
 		serial: true,
 	}
 }
 
-// planUI says only what an operator must read: the plan says the rest.
-type planUI struct{ ui.UI }
+// compareTime bounds a question to a cluster that a plan is compared with, and
+// that may be down.
+const compareTime = 2 * time.Second
 
-// Start keeps the phases quiet, too.
-func (p planUI) Start(phase string) (ui.UI, func(error)) {
-	in, end := p.UI.Start(phase)
-	return planUI{in}, end
-}
+// asksCluster tells whether what a joining node does is to go by what its
+// cluster says: a plan asks it only for what would change.
+func asksCluster(g *globals, dryRun bool) bool { return !dryRun || g.report.diff }
 
-func (planUI) Printf(string, ...any) {}
-func (planUI) Result(string)         {}
-func (planUI) Skip(string, string)   {}
-
-func newUI(g *globals) ui.UI {
-	if f, ok := g.streams.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return ui.NewTerminal(g.program, f, g.streams.out)
+// presentCluster is the cluster to compare a plan with: the one that this host
+// administrates, if it does. It is only read.
+func presentCluster(node *config.Node, real *host.Real) *cluster.Real {
+	if _, err := real.Lstat(node.Paths.AdminKubeconfig); err != nil {
+		return nil
 	}
-	return ui.NewLines(g.program, g.streams.err, g.streams.out)
+	return cluster.New(cluster.Options{
+		Kubeconfig: node.Paths.AdminKubeconfig,
+		ReadFile:   real.ReadFile,
+		Endpoint:   localEndpoint(node),
+		Timeout:    compareTime,
+	})
 }
 
 // hostFacts asks this host for what defaults depend on. What cannot be known
@@ -214,11 +261,7 @@ func loadOptions(facts config.HostFacts, dryRun bool) config.Options {
 }
 
 func makeToken() (id, secret string, err error) {
-	token, err := bootstraputil.GenerateBootstrapToken()
-	if err != nil {
-		return "", "", errors.Wrap(err, "generating a bootstrap token")
-	}
-	id, secret, _ = strings.Cut(token, ".")
+	id, secret = config.NewToken()
 	return id, secret, nil
 }
 

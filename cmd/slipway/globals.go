@@ -28,6 +28,9 @@ type globals struct {
 	rootfs    string
 	verbosity level
 	vmodule   patterns
+
+	// report is that of a command which runs phases, once it has begun.
+	report *report
 }
 
 // level and patterns are klog's two flags.

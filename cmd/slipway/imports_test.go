@@ -23,16 +23,21 @@ var mayImport = map[string][]string{
 	"internal/host":       {},
 	"internal/cluster":    {},
 	"internal/discovery":  {},
+	"internal/etcd":       {},
 	"certs":               {"internal/config"},
 	"manifests":           {"internal/config"},
 	"kubeletconfig":       {"internal/config"},
 	"internal/kubeconfig": {"internal/config", "certs"},
 	"preflight":           {"internal/config", "internal/host"},
+	"internal/redact":     {},
+	"internal/diagnose":   {"certs", "internal/host", "internal/kubeconfig", "internal/redact"},
+	"internal/bundle":     {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	"phases": {
-		"certs", "internal/cluster", "internal/config", "internal/discovery", "internal/host", "internal/kubeconfig", "internal/ui",
+		"certs", "internal/cluster", "internal/config", "internal/diagnose", "internal/discovery", "internal/etcd", "internal/host",
+		"internal/kubeconfig", "internal/ui",
 		"kubeletconfig", "manifests", "preflight",
 	},
-	"cmd/slipway": {"internal/cluster", "internal/config", "internal/host", "internal/ui", "phases"},
+	"cmd/slipway": {"internal/bundle", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/host", "internal/redact", "internal/ui", "phases"},
 }
 
 // onlyIn bans an import outside of the packages that it names.
@@ -43,9 +48,11 @@ var onlyIn = []struct {
 	{"github.com/spf13/cobra", "commands are made in one place", []string{"cmd/slipway"}},
 	{"github.com/coreos/go-systemd/", "only the host's seam talks to systemd, or a dry run would too", []string{"internal/host"}},
 	{"os/exec", "only the host's seam runs programs", []string{"internal/host"}},
+	{"go.etcd.io/etcd/", "only the membership's seam talks to etcd, or a dry run would too", []string{"internal/etcd"}},
 	{"k8s.io/client-go/dynamic", "only the cluster's seam talks to the API, or a dry run would too", []string{"internal/cluster"}},
 	{"k8s.io/client-go/rest", "only the cluster's seam talks to the API, or a dry run would too", []string{"internal/cluster"}},
 	{"k8s.io/client-go/kubernetes", "the typed clientset costs 10 ms and 10 MB at every start", nil},
+	{"k8s.io/cluster-bootstrap/token/util", "it compiles its expressions at every start, config.NewToken does without", nil},
 	{"k8s.io/kubernetes", "the product stands on published libraries", nil},
 }
 

@@ -31,6 +31,7 @@ func newInit(g *globals) *cobra.Command {
 		},
 	}
 	o.bind(cmd.Flags(), initFlagNames)
+	reporting(g, cmd)
 	cmd.AddCommand(newInitPhase(g))
 	return cmd
 }

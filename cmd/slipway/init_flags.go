@@ -4,6 +4,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -109,9 +110,17 @@ func (o *initOptions) bindMore(fs *pflag.FlagSet, name string) {
 	}
 }
 
-// given lists the flags that the command line has.
+// aboutOutput are the flags that say nothing of the node: they go together with
+// a configuration file.
+var aboutOutput = append([]string{"allow-missing-template-keys", "rootfs", "show-managed-fields", "v", "vmodule"}, reportFlags...)
+
+// given lists the flags that the command line has for the configuration.
 func given(fs *pflag.FlagSet) []string {
 	var names []string
-	fs.Visit(func(f *pflag.Flag) { names = append(names, f.Name) })
+	fs.Visit(func(f *pflag.Flag) {
+		if !slices.Contains(aboutOutput, f.Name) {
+			names = append(names, f.Name)
+		}
+	})
 	return names
 }

@@ -35,7 +35,7 @@ func wholePhase(p phases.Phase) phases.Phase { return p }
 // phaseCommand makes the command of a phase and of its children; runnable
 // makes that of one that runs.
 func phaseCommand(p phases.Phase, wrap wrapPhase, runnable func(p phases.Phase, use string, wrap wrapPhase) *cobra.Command) *cobra.Command {
-	if len(p.Children) == 0 {
+	if len(p.Children) == 0 || p.Whole {
 		return runnable(p, p.Name, wrap)
 	}
 	cmd := &cobra.Command{Use: p.Name, Short: p.Summary, RunE: requireSubcommand}
@@ -72,7 +72,8 @@ func runnablePhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobr
 			return parts.run(cmd.Context(), []phases.Phase{wrap(p)}, nil)
 		},
 	}
-	o.bind(cmd.Flags(), p.Flags)
+	o.bind(cmd.Flags(), withDryRun(p.Flags))
+	reporting(g, cmd)
 	return cmd
 }
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -33,6 +34,7 @@ func newJoin(g *globals) *cobra.Command {
 		},
 	}
 	o.bind(cmd.Flags(), joinFlagNames)
+	reporting(g, cmd)
 	cmd.AddCommand(newJoinPhase(g))
 	return cmd
 }
@@ -56,14 +58,18 @@ func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*p
 	if err != nil {
 		return nil, err
 	}
-	if self.ControlPlane != nil {
-		return nil, errors.New("joining as a control plane is not built yet: use kubeadm for that; nodes of both tools live in one cluster")
-	}
 	d := &phases.Discovery{Host: real, Connect: joining(self.Timeouts.KubernetesAPICall.Duration), Options: opts}
 	var end func(error)
 	d.UI, end = discoveryUI(g, self.DryRun).Start("discovery")
-	node, more, err := d.Node(cmd.Context(), self)
+	seek := d.Node
+	if !asksCluster(g, self.DryRun) {
+		seek = d.Assume
+	}
+	node, more, err := seek(cmd.Context(), self)
 	end(err)
+	if err != nil && self.DryRun && asksCluster(g, true) {
+		return nil, fmt.Errorf("%w; a plan without --diff needs no cluster", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (o *joinOptions) bindOne(fs *pflag.FlagSet, name string) {
 	case "cri-socket":
 		fs.StringVar(&o.CRISocket, name, "", "`socket` of the container runtime; found by itself unless there are several")
 	case "dry-run":
-		fs.BoolVar(&o.DryRun, name, false, "show what would be done, in order, and do nothing; the cluster is asked")
+		fs.BoolVar(&o.DryRun, name, false, "show what would be done, in order, and do nothing; the cluster is not asked (--diff asks it)")
 	case "ignore-preflight-errors":
 		fs.StringSliceVar(&o.IgnorePreflightErrors, name, nil, "`checks` whose errors become warnings, or all")
 	case "node-name":

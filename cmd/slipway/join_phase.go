@@ -4,11 +4,13 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -29,7 +31,7 @@ func newJoinPhase(g *globals) *cobra.Command {
 func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
 	o := &joinOptions{}
 	cmd := &cobra.Command{Use: use, Short: p.Summary, Args: cobra.NoArgs}
-	load := func([]string) (*parts, error) { return loadJoined(cmd, g, o) }
+	load := func([]string) (*parts, error) { return loadJoined(cmd, g, o, p) }
 	if slices.Contains(p.Flags, "discovery-file") {
 		cmd.Use += " [HOST:PORT]"
 		cmd.Args = cobra.MaximumNArgs(1)
@@ -42,13 +44,15 @@ func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 		}
 		return parts.run(cmd.Context(), []phases.Phase{wrap(p)}, nil)
 	}
-	o.bind(cmd.Flags(), p.Flags)
+	o.bind(cmd.Flags(), withDryRun(p.Flags))
+	reporting(g, cmd)
 	return cmd
 }
 
-// loadJoined is for phases that need not know the cluster: they go by the
-// configuration, if one is given, and by what earlier phases left here.
-func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions) (*parts, error) {
+// loadJoined is for phases that need not discover the cluster: they go by the
+// configuration, if one is given, by what earlier phases left here, and where
+// they need to know the cluster by what it tells the administrator.
+func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) (*parts, error) {
 	o.Given = given(cmd.Flags())
 	src, err := readConfigFile(g, o.configFile)
 	if err != nil {
@@ -59,16 +63,42 @@ func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions) (*parts, error) 
 		return nil, err
 	}
 	opts := loadOptions(facts, o.DryRun)
-	self := &config.JoinConfiguration{DryRun: o.DryRun}
-	self.NodeRegistration.CRISocket = o.CRISocket
+	self := o.self(real)
 	if src != nil {
 		if self, _, err = config.LoadJoin(src, o.JoinFlags, opts); err != nil {
 			return nil, err
 		}
 	}
-	node, err := phases.StartedNode(real, self, opts)
+	var node *config.Node
+	switch knows := self.ControlPlane != nil && slices.Contains(p.Flags, "control-plane"); {
+	case knows && asksCluster(g, self.DryRun):
+		node, err = phases.JoinedNode(cmd.Context(), administrator(real), self, opts)
+	case knows:
+		node, err = phases.AssumedControlPlane(self, opts)
+	default:
+		node, err = phases.StartedNode(real, self, opts)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return newParts(g, node, real, node.DryRun), nil
+}
+
+// self is what the command line and this host's files say of the node.
+func (o *joinOptions) self(h host.Host) *config.JoinConfiguration {
+	self := phases.ThisNode(h)
+	self.DryRun = o.DryRun
+	r, at := &self.NodeRegistration, &self.ControlPlane.LocalAPIEndpoint
+	r.CRISocket, r.Name = cmp.Or(o.CRISocket, r.CRISocket), cmp.Or(o.NodeName, r.Name)
+	at.AdvertiseAddress = cmp.Or(o.APIServerAdvertiseAddress, at.AdvertiseAddress)
+	if slices.Contains(o.Given, "apiserver-bind-port") {
+		at.BindPort = o.APIServerBindPort
+	}
+	if o.Patches != "" {
+		self.Patches = &config.Patches{Directory: o.Patches}
+	}
+	if !o.ControlPlane && !phases.IsControlPlane(h) {
+		self.ControlPlane = nil
+	}
+	return self
 }

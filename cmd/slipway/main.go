@@ -15,6 +15,8 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/config"
 )
 
 func main() { os.Exit(run()) }
@@ -22,13 +24,19 @@ func main() { os.Exit(run()) }
 // run is main without the exit. Every failure is 1, as scripts expect, unless
 // it is an exitError.
 func run() int {
+	// What is made has the mode that it shall have from its first moment, and
+	// not only once it is changed: a run may be killed in between.
+	syscall.Umask(0o022)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	program := filepath.Base(os.Args[0])
-	root := newRoot(program, streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
+	return execute(ctx, filepath.Base(os.Args[0]), streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
+}
+
+// execute runs a command line and returns its exit code.
+func execute(ctx context.Context, program string, s streams, args []string) int {
+	if err := newRoot(program, s, args).ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(renamed(program, err.Error())))
 		return codeOf(err)
 	}
 	return 0
@@ -94,11 +102,15 @@ func wanted(args []string) []maker {
 	}{
 		{"init", newInit},
 		{"join", newJoin},
+		{"reset", newReset},
 		{"config", newConfig},
 		{"completion", newCompletion},
 		{"token", newToken},
 		{"certs", newCerts},
 		{"kubeconfig", newKubeconfig},
+		{"preflight", newPreflight},
+		{"diagnose", newDiagnose},
+		{"support-bundle", newSupportBundle},
 		{"version", newVersion},
 	}
 	var all []maker

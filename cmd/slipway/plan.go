@@ -4,116 +4,197 @@
 package main
 
 import (
-	"crypto/x509"
-	"encoding/pem"
+	"bytes"
+	"encoding/json"
 	"fmt"
-	"io"
-	"regexp"
 	"strings"
 	"sync"
 
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // plan is what a dry run would do, in order.
 type plan struct {
+	// now tells how things are before the plan; nil without --diff.
+	now *present
+	// warn is told why a cluster cannot be compared with.
+	warn func(format string, args ...any)
+	// assumed is nil unless there is a cluster that was not asked.
+	assumed *assumed
+
 	mu    sync.Mutex
+	phase string // that is being planned
 	steps []step
 }
 
+// step is one action of a plan, as docs/machine-output.md describes it. It
+// holds nothing secret, and nothing that differs from one dry run to the next.
 type step struct {
-	title string
+	Phase string `json:"phase,omitempty"`
+	// Action is one word: write, mkdir, start-unit, ensure, ...
+	Action string `json:"action"`
+	Path   string `json:"path,omitempty"`
+	Mode   string `json:"mode,omitempty"` // octal, four digits
+	// Owner is UID:GID, -1 for one that stays as it is.
+	Owner  string     `json:"owner,omitempty"`
+	Unit   string     `json:"unit,omitempty"`
+	Image  string     `json:"image,omitempty"`
+	Object *objectRef `json:"object,omitempty"`
+	Member *memberRef `json:"etcdMember,omitempty"`
+	// Name is that of a Pod, or of what the kernel's network holds.
+	Name string `json:"name,omitempty"`
+	// Entries are what a folder that is removed holds, folders with a slash.
+	Entries []string `json:"entries,omitempty"`
+	Secret  bool     `json:"secret,omitempty"`
+	Content string   `json:"content,omitempty"`
+	// Manifest is what is written of an object, the values of Secrets left out.
+	Manifest json.RawMessage `json:"manifest,omitempty"`
+	// Change is create, update, delete or none, where that is known.
+	Change string `json:"change,omitempty"`
+	// Now is the state of a unit before this step, and Diff what changes in a
+	// file or object; with --diff only.
+	Now  string `json:"now,omitempty"`
+	Diff string `json:"diff,omitempty"`
+
+	title string // for people
 	body  string
+}
+
+// objectRef names an object of the API.
+type objectRef struct {
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+}
+
+// memberRef names a member of etcd.
+type memberRef struct {
+	Name    string `json:"name,omitempty"`
+	PeerURL string `json:"peerURL"`
+}
+
+// enter takes note of the phase that what follows belongs to.
+func (p *plan) enter(phase string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.phase = phase
 }
 
 func (p *plan) add(s step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	s.Phase = p.phase
+	if p.assumed != nil {
+		p.assumed.mark(&s)
+	}
+	if p.now != nil {
+		p.now.describe(&s)
+	}
 	p.steps = append(p.steps, s)
 	// Images are pulled side by side, in no order: a plan has them sorted.
-	for i := len(p.steps) - 1; i > 0 && p.steps[i].isPull() && p.steps[i-1].isPull() && p.steps[i].title < p.steps[i-1].title; i-- {
+	for i := len(p.steps) - 1; i > 0 && p.steps[i].isPull() && p.steps[i-1].isPull() && p.steps[i].Image < p.steps[i-1].Image; i-- {
 		p.steps[i], p.steps[i-1] = p.steps[i-1], p.steps[i]
 	}
 }
 
-func (s step) isPull() bool { return strings.HasPrefix(s.title, string(host.Pull)) }
+func (s step) isPull() bool { return s.Image != "" }
+
+// word makes one word of a verb.
+func word[verb ~string](v verb) string { return strings.ReplaceAll(string(v), " ", "-") }
 
 func (p *plan) addHost(a host.Action) {
-	s := step{title: a.String()}
+	s := step{Action: word(a.Verb), Path: a.Path, Unit: a.Unit, Image: a.Image, Name: a.Name, Entries: a.Entries,
+		Secret: a.Secret, title: a.String()}
+	switch a.Verb {
+	case host.Write, host.Mkdir, host.Chmod:
+		s.Mode = fmt.Sprintf("%04o", a.Mode.Perm())
+	case host.Chown:
+		s.Owner = fmt.Sprintf("%d:%d", a.UID, a.GID)
+	}
 	switch {
 	case a.Secret:
 		s.title += " (secret, not shown)"
 	case a.Verb == host.Write:
-		s.body = describeFile(a.Data)
+		s.Content = describeFile(a.Data)
+		s.body = s.Content
+	default:
+		s.body = strings.Join(a.Entries, "\n")
+	}
+	if a.Verb == host.Write {
+		s.Change = "update"
+		if a.Created {
+			s.Change = "create"
+		}
 	}
 	p.add(s)
 }
 
 func (p *plan) addCluster(a cluster.Action) {
+	s := step{Action: word(a.Verb)}
+	if a.Kind == "" { // it waits
+		s.title = string(a.Verb) + " " + a.Name
+		s.Content = a.Name
+		p.add(s)
+		return
+	}
+	s.Object = &objectRef{Kind: a.Kind, Namespace: a.Namespace, Name: a.Name}
 	name := a.Name
 	if a.Namespace != "" {
 		name = a.Namespace + "/" + name
 	}
-	s := step{title: strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", a.Verb, a.Kind, name)), " ")}
+	s.title = fmt.Sprintf("%s %s %s", a.Verb, a.Kind, name)
 	if a.Object != nil {
-		data, err := yaml.Marshal(a.Object)
-		if err != nil {
-			data = []byte(err.Error())
-		}
-		s.body = withoutCertificates(string(data))
+		s.Object.APIVersion = apiVersion(a.Object.GetObjectKind())
+		s.Secret = a.Kind == "Secret"
+		s.Manifest, s.body = showObject(a.Object)
+	}
+	switch d := a.Difference; {
+	case d == nil:
+	case d.Err != nil:
+		p.warn("the cluster cannot be asked, so objects are shown whole: %v", d.Err)
+	default:
+		s.compared(d)
 	}
 	p.add(s)
 }
 
-// print writes the plan as numbered steps, contents indented.
-func (p *plan) print(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Plan: %d steps. Nothing has been done.\n", len(p.steps))
-	for i, s := range p.steps {
-		fmt.Fprintf(&b, "\n%d. %s\n", i+1, s.title)
-		for line := range strings.Lines(s.body) {
-			b.WriteString("    " + strings.TrimRight(line, "\n") + "\n")
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+func apiVersion(kind schema.ObjectKind) string {
+	version, _ := kind.GroupVersionKind().ToAPIVersionAndKind()
+	return version
 }
 
-// describeFile is a file's content as a plan shows it: certificates and public
-// keys, which are random, as what they say.
-func describeFile(data []byte) string {
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return string(data)
-	}
-	if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
-		return describeCertificate(cert)
-	}
-	return "(" + strings.ToLower(block.Type) + ")\n"
+func (p *plan) addEtcd(a etcd.Action) {
+	p.add(step{
+		Action: word(a.Verb), Member: &memberRef{a.Name, a.PeerURL},
+		title: strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", a.Verb, a.Name, a.PeerURL)), " "),
+	})
 }
 
-func describeCertificate(c *x509.Certificate) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "certificate of %s, issued by %s, for %s\n", c.Subject, c.Issuer, c.NotAfter.Sub(c.NotBefore))
-	if names := append(c.DNSNames, addresses(c)...); len(names) > 0 {
-		fmt.Fprintf(&b, "names: %s\n", strings.Join(names, ", "))
-	}
-	return b.String()
+// planDocument is a plan as programs read it. Its schema changes when a field
+// goes or gets another meaning, not when one comes.
+type planDocument struct {
+	Schema  string `json:"schema"`
+	Command string `json:"command"`
+	Node    string `json:"node,omitempty"`
+	// Assumed tells that the cluster was not asked: what it would say stands
+	// as <from the cluster: WHAT>.
+	Assumed bool   `json:"assumed,omitempty"`
+	Steps   []step `json:"steps"`
 }
 
-func addresses(c *x509.Certificate) []string {
-	var out []string
-	for _, ip := range c.IPAddresses {
-		out = append(out, ip.String())
-	}
-	return out
-}
+const planSchema = "slipway.plan/v1"
 
-var certificateData = regexp.MustCompile(`(certificate-authority-data:) [A-Za-z0-9+/=]+`)
-
-func withoutCertificates(text string) string {
-	return certificateData.ReplaceAllString(text, "$1 <certificate of the cluster's CA>")
+// encode returns the plan as JSON.
+func (p *plan) encode(command, node string) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(planDocument{planSchema, command, node, p.assumed != nil, append([]step{}, p.steps...)})
+	return b.Bytes(), err
 }

@@ -4,19 +4,35 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"sync"
 	"testing"
 
 	"github.com/pkg/errors"
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"github.com/slipway-k8s/slipway/test/schema"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(leakless{m}, map[string]func(){
 		"slipway": main,
 		"kubeadm": main, // a link of that name
 	})
+}
+
+// leakless fails where the tests leave goroutines behind.
+type leakless struct{ m *testing.M }
+
+func (l leakless) Run() int {
+	code := l.m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, "the tests leave goroutines:", err)
+		return 1
+	}
+	return code
 }
 
 // TestScripts runs the real program as scripts say: testdata/script/*.txtar.
@@ -31,6 +47,7 @@ func TestScripts(t *testing.T) {
 				node.Lock()
 				ts.Defer(node.Unlock)
 			},
+			"schema": checkSchema,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond != "root" {
@@ -39,4 +56,23 @@ func TestScripts(t *testing.T) {
 			return os.Geteuid() == 0, nil
 		},
 	})
+}
+
+// checkSchema holds a file, or stdout, against docs/plan.schema.json, or each
+// line of it against docs/events.schema.json: schema plan|events FILE.
+func checkSchema(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: schema plan|events FILE")
+	}
+	text := []byte(ts.ReadFile(args[1]))
+	if args[0] == "plan" {
+		s, err := schema.Plan()
+		ts.Check(err)
+		ts.Check(s.Check(text))
+		return
+	}
+	s, err := schema.Events()
+	ts.Check(err)
+	_, err = s.CheckLines(text)
+	ts.Check(err)
 }

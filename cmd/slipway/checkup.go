@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// checkup is what `preflight` found, as docs/preflight.md describes it.
+type checkup struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Before is the command that asks the same before it begins: init or join.
+	Before string `json:"before"`
+	Node   string `json:"node"`
+	// Result is the worst of the checks' but for skipped: ok, warning or error.
+	Result  string       `json:"result"`
+	Seconds float64      `json:"seconds"`
+	Checks  []checkEntry `json:"checks"`
+
+	start time.Time
+}
+
+// checkEntry is one check: its result is ok, warning, error or skipped.
+type checkEntry struct {
+	Name    string  `json:"name"`
+	Result  string  `json:"result"`
+	Message string  `json:"message,omitempty"`
+	Seconds float64 `json:"seconds"`
+}
+
+// DeepCopyObject makes it an object for the printers.
+func (c *checkup) DeepCopyObject() runtime.Object { return new(*c) }
+
+func newCheckup(before string) *checkup {
+	return &checkup{
+		TypeMeta: metav1.TypeMeta{APIVersion: "slipway.preflight/v1", Kind: "PreflightResult"},
+		Before:   before, Result: "ok", start: time.Now(),
+	}
+}
+
+func (c *checkup) add(name, result, message string, took time.Duration) {
+	c.Checks = append(c.Checks, checkEntry{name, result, message, milli(took)})
+	if result == "error" || result == "warning" && c.Result == "ok" {
+		c.Result = result
+	}
+}
+
+// milli is a duration in seconds, to the millisecond.
+func milli(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
+
+// report prints all checks. Errors among them are an error.
+func (c *checkup) report(g *globals, out *outputOptions) error {
+	c.Seconds = milli(time.Since(c.start))
+	if err := out.print(g, c, func(_ runtime.Object, w io.Writer) error { return c.text(w) }); err != nil {
+		return err
+	}
+	names := c.named("error")
+	if len(names) == 0 {
+		return nil
+	}
+	return exitError{1, fmt.Sprintf("%s would not begin, because of %s", c.Before, strings.Join(names, ", "))}
+}
+
+// named lists the checks with a result.
+func (c *checkup) named(result string) []string {
+	var names []string
+	for _, e := range c.Checks {
+		if e.Result == result {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// text is a line a check, and below it what it has to say.
+func (c *checkup) text(w io.Writer) error {
+	var b strings.Builder
+	for _, e := range c.Checks {
+		fmt.Fprintf(&b, "%-8s %s (%.3fs)\n", e.Result, e.Name, e.Seconds)
+		for line := range strings.Lines(e.Message) {
+			fmt.Fprintf(&b, "         %s\n", strings.TrimSpace(line))
+		}
+	}
+	fmt.Fprintf(&b, "%d checks in %.3fs: %d errors, %d warnings, %d skipped\n", len(c.Checks), c.Seconds,
+		len(c.named("error")), len(c.named("warning")), len(c.named("skipped")))
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// assumed marks in a plan what the cluster would say, where nobody has asked
+// it.
+type assumed struct{ node *config.Node }
+
+// mark puts a placeholder in the place of what is only assumed.
+func (a *assumed) mark(s *step) {
+	if s.Image != "" {
+		name, _, _ := strings.Cut(path.Base(s.Image), ":")
+		s.Image = fromCluster("the image of " + name)
+		s.title = string(host.Pull) + " " + s.Image
+	}
+	if s.Action != string(host.Write) || s.Secret {
+		return
+	}
+	if source := a.source(s.Path); source != "" {
+		s.Content = fromCluster(source) + "\n"
+		s.body = s.Content
+	}
+}
+
+func fromCluster(what string) string { return "<from the cluster: " + what + ">" }
+
+// source says what of the cluster decides about a file; nothing for one that
+// this node's own configuration does.
+func (a *assumed) source(file string) string {
+	p := a.node.Paths
+	shared := []string{"ca.crt", "front-proxy-ca.crt", "etcd/ca.crt", "sa.pub"}
+	below, isPKI := strings.CutPrefix(file, p.PKI+"/")
+	switch {
+	case isPKI && slices.Contains(shared, below) && a.node.ControlPlane:
+		return "Secret kube-system/kubeadm-certs"
+	case file == a.node.Join.CAPath:
+		return "its CA"
+	case isPKI, filepath.Dir(file) == p.Manifests:
+		return config.ClusterSource
+	case file == filepath.Join(p.Kubelet, "config.yaml"):
+		return config.KubeletSource
+	}
+	return ""
+}

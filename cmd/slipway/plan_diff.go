@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// present is this host as it is before the plan, and as the plan has changed
+// it so far.
+type present struct {
+	host  host.Host
+	files map[string]string // by path, as a plan shows them
+	units map[string]string // by name
+}
+
+func newPresent(h host.Host) *present {
+	return &present{host: h, files: map[string]string{}, units: map[string]string{}}
+}
+
+// describe adds to a step on this host what it changes.
+func (n *present) describe(s *step) {
+	switch {
+	case s.Unit != "":
+		n.describeUnit(s)
+	case s.Action == string(host.Write) && !s.Secret:
+		s.Diff = n.modes(s) + unified(s.Path, n.before(s.Path), s.Content)
+		n.files[s.Path] = s.Content
+	}
+}
+
+// before is a file's content as a plan may show it.
+func (n *present) before(path string) string {
+	if text, planned := n.files[path]; planned {
+		return text
+	}
+	data, err := n.host.ReadFile(path)
+	switch {
+	case err != nil:
+		return ""
+	case host.LooksSecret(data):
+		return "(what is there holds a secret and is not shown)\n"
+	}
+	return describeFile(data)
+}
+
+// modes says in git's words that a file gets another mode.
+func (n *present) modes(s *step) string {
+	if _, planned := n.files[s.Path]; planned {
+		return ""
+	}
+	info, err := n.host.Lstat(s.Path)
+	if err != nil {
+		return ""
+	}
+	before := fmt.Sprintf("%04o", info.Mode().Perm())
+	if before == s.Mode {
+		return ""
+	}
+	return "old mode " + before + "\nnew mode " + s.Mode + "\n"
+}
+
+func (n *present) describeUnit(s *step) {
+	ctx, cancel := context.WithTimeout(context.Background(), compareTime)
+	defer cancel()
+	state, err := n.host.Unit(ctx, s.Unit)
+	if err != nil {
+		s.Now = "unknown"
+		return
+	}
+	s.Now = state.ActiveState
+	if planned, ok := n.units[s.Unit]; ok {
+		s.Now = planned
+	}
+	switch host.Verb(strings.ReplaceAll(s.Action, "-", " ")) {
+	case host.Enable:
+		s.Now = state.UnitFileState
+	case host.Stop:
+		n.units[s.Unit] = "inactive"
+	case host.Start, host.Restart:
+		n.units[s.Unit] = "active"
+	}
+}
+
+// compared adds to a step what it changes in the cluster.
+func (s *step) compared(d *cluster.Difference) {
+	s.Change = d.Change
+	name := s.Object.Kind + " " + strings.TrimPrefix(s.Object.Namespace+"/"+s.Object.Name, "/")
+	switch {
+	case s.Secret: // that it changes is all that may be said
+	case d.Change == cluster.Create:
+		s.Diff = unified(name, "", s.body)
+	case d.Change == cluster.Update:
+		s.Diff = unified(name, fieldsYAML(d.Before), fieldsYAML(d.After))
+	}
+}
+
+func fieldsYAML(fields map[string]any) string {
+	data, err := yaml.Marshal(fields)
+	if err != nil {
+		return err.Error()
+	}
+	return withoutCertificates(string(data))
+}
+
+// unified is the difference in the form that diff -u gives and patch takes.
+func unified(name, before, after string) string {
+	text := diff.Diff(name+"\tnow", []byte(before), name+"\tplanned", []byte(after))
+	_, text, _ = bytes.Cut(text, []byte("\n")) // the command that diff(1) would be
+	return string(text)
+}

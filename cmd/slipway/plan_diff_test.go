@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/schema"
+)
+
+// runningHost is a host in a folder whose units all run.
+type runningHost struct{ *host.Real }
+
+func (runningHost) Unit(context.Context, string) (host.UnitState, error) {
+	return host.UnitState{ActiveState: "active", UnitFileState: "disabled"}, nil
+}
+
+// TestDiff: what of the host and of the cluster changes, and of a secret only
+// that it does.
+func TestDiff(t *testing.T) {
+	root := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(root, "a"), []byte("one\ntwo\n"), 0o600),
+		os.WriteFile(filepath.Join(root, "key"), []byte("-----BEGIN PRIVATE KEY-----\nhush\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var warned string
+	p := &plan{now: newPresent(runningHost{host.NewAt(root)}), warn: func(format string, args ...any) { warned = fmt.Sprintf(format, args...) }}
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "kube-system", Name: name} }
+	changed := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: named("c"), Data: map[string]string{"k": "new"}}
+	p.enter("kubelet-start")
+	p.addHost(host.Action{Verb: host.Enable, Unit: "kubelet.service"})
+	p.addHost(host.Action{Verb: host.Stop, Unit: "kubelet.service"})
+	p.addHost(host.Action{Verb: host.Start, Unit: "kubelet.service"})
+	p.addHost(host.Action{Verb: host.Write, Path: "/a", Mode: 0o644, Data: []byte("one\nthree\n")})
+	p.addHost(host.Action{Verb: host.Write, Path: "/a", Mode: 0o644, Data: []byte("one\nfour\n")})
+	p.addHost(host.Action{Verb: host.Write, Path: "/key", Mode: 0o600, Secret: true})
+	p.addHost(host.Action{Verb: host.Write, Path: "/key", Mode: 0o600, Data: []byte("none\n")})
+	p.enter("upload-config/kubeadm")
+	for _, d := range []*cluster.Difference{
+		{Change: cluster.Update, Before: map[string]any{"data": "old"}, After: map[string]any{"data": "new"}},
+		{Change: cluster.None}, {Change: cluster.Create}, {Err: errors.New("down")}, nil,
+	} {
+		p.addCluster(cluster.Action{Verb: cluster.VerbEnsure, Kind: "ConfigMap", Namespace: "kube-system", Name: "c", Object: changed, Difference: d})
+	}
+	secret := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: named("s"), StringData: map[string]string{"k": "<redacted>"}}
+	p.addCluster(cluster.Action{Verb: cluster.VerbEnsure, Kind: "Secret", Namespace: "kube-system", Name: "s", Object: secret, Difference: &cluster.Difference{Change: cluster.Update}})
+
+	var text bytes.Buffer
+	if err := p.write(&text, "text", "init", "cp-1"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wantDiff, text.String()); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+	if want := "the cluster cannot be asked, so objects are shown whole: down"; warned != want {
+		t.Errorf("warned %q", warned)
+	}
+	var document bytes.Buffer
+	s, err := schema.Plan()
+	if err := errors.Join(err, p.write(&document, "json", "init", "cp-1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(document.Bytes()); err != nil {
+		t.Error(err)
+	}
+	if bytes.Contains(document.Bytes(), []byte("hush")) {
+		t.Errorf("a secret is in the plan:\n%s", document.String())
+	}
+}
+
+const wantDiff = `Plan: 13 steps. Nothing has been done.
+
+1. enable unit kubelet.service (now disabled)
+
+2. stop unit kubelet.service (now active)
+
+3. start unit kubelet.service (now inactive)
+
+4. write /a 0644: changes
+    old mode 0600
+    new mode 0644
+    --- /a	now
+    +++ /a	planned
+    @@ -1,2 +1,2 @@
+     one
+    -two
+    +three
+
+5. write /a 0644: changes
+    --- /a	now
+    +++ /a	planned
+    @@ -1,2 +1,2 @@
+     one
+    -three
+    +four
+
+6. write /key 0600 (secret, not shown): changes
+
+7. write /key 0600: changes
+    --- /key	now
+    +++ /key	planned
+    @@ -1,1 +1,1 @@
+    -(what is there holds a secret and is not shown)
+    +none
+
+8. ensure ConfigMap kube-system/c: changes
+    --- ConfigMap kube-system/c	now
+    +++ ConfigMap kube-system/c	planned
+    @@ -1,1 +1,1 @@
+    -data: old
+    +data: new
+
+9. ensure ConfigMap kube-system/c: as it is
+
+10. ensure ConfigMap kube-system/c: new
+    --- ConfigMap kube-system/c	now
+    +++ ConfigMap kube-system/c	planned
+    @@ -0,0 +1,7 @@
+    +apiVersion: v1
+    +data:
+    +  k: new
+    +kind: ConfigMap
+    +metadata:
+    +  name: c
+    +  namespace: kube-system
+
+11. ensure ConfigMap kube-system/c
+    apiVersion: v1
+    data:
+      k: new
+    kind: ConfigMap
+    metadata:
+      name: c
+      namespace: kube-system
+
+12. ensure ConfigMap kube-system/c
+    apiVersion: v1
+    data:
+      k: new
+    kind: ConfigMap
+    metadata:
+      name: c
+      namespace: kube-system
+
+13. ensure Secret kube-system/s: changes
+`

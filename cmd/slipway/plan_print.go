@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/redact"
+)
+
+// write gives the plan in the form of -o.
+func (p *plan) write(w io.Writer, form, command, node string) error {
+	if form == "text" {
+		return p.print(w)
+	}
+	data, err := p.encode(command, node)
+	if err == nil && form == "yaml" {
+		data, err = yaml.JSONToYAML(data)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// print writes the plan as numbered steps, contents indented. Where there is
+// something to compare with, only what changes is shown.
+func (p *plan) print(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Plan: %d steps. Nothing has been done.\n", len(p.steps))
+	if p.assumed != nil {
+		fmt.Fprintf(&b, "The cluster was not asked: what it would say is marked %s, and the rest goes by the defaults. --diff asks it.\n", fromCluster("WHAT"))
+	}
+	for i, s := range p.steps {
+		body := s.body
+		if p.now != nil {
+			s.title += s.remark()
+			body = s.difference()
+		}
+		fmt.Fprintf(&b, "\n%d. %s\n", i+1, s.title)
+		for line := range strings.Lines(body) {
+			b.WriteString("    " + strings.TrimRight(line, "\n") + "\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// difference is what of a step's content changes; all of it where that is not
+// known.
+func (s step) difference() string {
+	if s.Action == string(host.Write) || s.Change != "" {
+		return s.Diff
+	}
+	return s.body
+}
+
+// remark says in a word what a step changes.
+func (s step) remark() string {
+	switch {
+	case s.Now != "":
+		return " (now " + s.Now + ")"
+	case s.Change == "create":
+		return ": new"
+	case s.Change == "update":
+		return ": changes"
+	case s.Change == "none":
+		return ": as it is"
+	}
+	return ""
+}
+
+// showObject is an object for programs and for people. A status, which typed
+// objects have, is never written.
+func showObject(obj cluster.Object) (manifest json.RawMessage, text string) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err.Error()
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, err.Error()
+	}
+	delete(fields, "status")
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(fields); err != nil {
+		return nil, err.Error()
+	}
+	masked := []byte(withoutCertificates(b.String()))
+	if data, err = yaml.JSONToYAML(masked); err != nil {
+		return nil, err.Error()
+	}
+	return masked, string(data)
+}
+
+// describeFile is a file's content as a plan shows it: certificates and public
+// keys, which are random, as what they say; proxies without their passwords.
+func describeFile(data []byte) string {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return redact.URLs(string(data))
+	}
+	if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+		return describeCertificate(cert)
+	}
+	return "(" + strings.ToLower(block.Type) + ")\n"
+}
+
+func describeCertificate(c *x509.Certificate) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "certificate of %s, issued by %s, for %s\n", c.Subject, c.Issuer, c.NotAfter.Sub(c.NotBefore))
+	if names := append(c.DNSNames, addresses(c)...); len(names) > 0 {
+		fmt.Fprintf(&b, "names: %s\n", strings.Join(names, ", "))
+	}
+	return b.String()
+}
+
+func addresses(c *x509.Certificate) []string {
+	var out []string
+	for _, ip := range c.IPAddresses {
+		out = append(out, ip.String())
+	}
+	return out
+}
+
+var certificateData = regexp.MustCompile(`(certificate-authority-data:) [A-Za-z0-9+/=]+`)
+
+func withoutCertificates(text string) string {
+	return certificateData.ReplaceAllString(text, "$1 <certificate of the cluster's CA>")
+}

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+// askingPhase is the phase that asks: who skips it is not asked.
+const askingPhase = "preflight"
+
+// longestAnswer is more than any that counts as yes, in bytes.
+const longestAnswer = 64
+
+// confirmReset asks on the standard input whether to go on, unless the user
+// has said so already or nothing would be done anyway. No answer is a no.
+func confirmReset(ctx context.Context, g *globals, n *config.Node) error {
+	if n.Reset.Force || n.DryRun {
+		return nil
+	}
+	fmt.Fprint(g.streams.err, "What init or join did to this host will be undone. Its Pods are killed, and its certificates, its\n"+
+		"settings and its copy of the cluster's data are deleted.\nAre you sure you want to proceed? [y/N]: ")
+	answer, err := readAnswer(ctx, g.streams.in)
+	if err != nil {
+		return err
+	}
+	if !strings.HasSuffix(answer, "\n") { // nor has the terminal one
+		fmt.Fprintln(g.streams.err)
+	}
+	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
+		return errors.New("nothing was done, as the answer was not y; --force goes on without a question")
+	}
+	return nil
+}
+
+// readAnswer reads a line, or returns when ctx ends: a signal must not have to
+// wait for an answer.
+func readAnswer(ctx context.Context, in io.Reader) (string, error) {
+	line := make(chan string, 1)
+	go func() {
+		text, _ := bufio.NewReader(io.LimitReader(in, longestAnswer)).ReadString('\n') // the end of the input ends the answer
+		line <- text
+	}()
+	select {
+	case text := <-line:
+		return text, nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}

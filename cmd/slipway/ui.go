@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/slipway-k8s/slipway/internal/ui"
+)
+
+// planUI says only what an operator must read: the plan says the rest.
+type planUI struct {
+	ui.UI
+	plan *plan // nil before there is one
+}
+
+// Start keeps the phases quiet, too.
+func (p planUI) Start(phase string) (ui.UI, func(error)) {
+	if p.plan != nil {
+		p.plan.enter(phase)
+	}
+	in, end := p.UI.Start(phase)
+	return planUI{in, p.plan}, end
+}
+
+func (planUI) Printf(string, ...any) {}
+func (planUI) Result(string)         {}
+func (planUI) Skip(string, string)   {}
+
+// newPlanUI is newUI of a dry run.
+func newPlanUI(g *globals) ui.UI {
+	if g.report != nil {
+		g.report.planned(g)
+	}
+	return newUI(g)
+}
+
+// newUI is what the user wants to be told with.
+func newUI(g *globals) ui.UI {
+	if g.report != nil {
+		return namedUI{g.report.ui}
+	}
+	return namedUI{plainUI(g)}
+}
+
+func plainUI(g *globals) ui.UI {
+	if f, ok := g.streams.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return ui.NewTerminal(g.program, f, g.streams.out)
+	}
+	return ui.NewLines(g.program, g.streams.err, g.streams.out)
+}
