@@ -15,24 +15,33 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/test/joiners"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
 // programs are the two, by their names on a node.
 var programs = []string{"slipway", "kubeadm"}
 
+// sections are the parts of the comparison, each on nodes of its own.
+var sections = []struct {
+	name    string
+	measure func(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error
+}{{"init", measureInits}, {"join", measureJoins}}
+
 func main() {
+	joiners.Play() // does not return where this is the copy that a node runs
 	rounds := flag.Int("rounds", 5, "measurements of each program; the median counts")
+	only := flag.String("only", "", "measure just this `section`: init or join")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *rounds); err != nil {
+	if err := run(ctx, *rounds, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, rounds int) error {
+func run(ctx context.Context, rounds int, only string) error {
 	lab, err := nodes.Open(nodes.Options{Name: "bench", Log: os.Stderr})
 	if err != nil {
 		return err
@@ -45,15 +54,34 @@ func run(ctx context.Context, rounds int) error {
 	}
 	defer func() { _ = lab.Down(context.WithoutCancel(ctx)) }()
 	t := newTable()
+	for _, s := range sections {
+		if only != "" && only != s.name {
+			continue
+		}
+		if err := s.measure(ctx, lab, rounds, t); err != nil {
+			_ = t.print(os.Stdout) // what was measured until then
+			return err
+		}
+	}
+	return t.print(os.Stdout)
+}
+
+// measureInits gives each program a fresh node in every round.
+func measureInits(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error {
+	return takeTurns(rounds, func(program string) error { return measure(ctx, lab, program, t) })
+}
+
+// takeTurns lets the programs be measured one after another, round by round.
+// Who goes first changes, for the second finds warmer caches.
+func takeTurns(rounds int, measure func(program string) error) error {
 	for round := range rounds {
-		// Who goes first changes, for the second finds warmer caches.
 		for turn := range programs {
 			program := programs[(turn+round)%len(programs)]
 			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, rounds, program)
-			if err := measure(ctx, lab, program, t); err != nil {
+			if err := measure(program); err != nil {
 				return errors.Wrap(err, program)
 			}
 		}
 	}
-	return t.print(os.Stdout)
+	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/pkg/errors"
@@ -41,10 +40,8 @@ func measure(ctx context.Context, lab *nodes.Lab, program string, t *table) erro
 	if err := node.WriteFile(configFile, []byte(config), 0o600); err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(settle):
+	if err := pause(ctx, settle); err != nil {
+		return err
 	}
 	if err := measureStarts(ctx, node, program, t); err != nil {
 		return err
@@ -58,6 +55,15 @@ func measure(ctx context.Context, lab *nodes.Lab, program string, t *table) erro
 		}
 	}
 	return timed(ctx, node, t, rowInit, program, "init", "--config", configFile)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 // timed runs a program on a node and adds the seconds that it took.
@@ -96,11 +102,11 @@ func measureStarts(ctx context.Context, node *nodes.Node, program string, t *tab
 			return errors.Wrapf(err, "%s version", program)
 		}
 		t.add(rowVersion, program, float64(time.Since(started).Microseconds())/1e3)
-		usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-		if !ok {
-			return errors.New("the system does not tell how much memory a process used")
+		peak, err := peakMemory(local, "version", "--output", "short")
+		if err != nil {
+			return errors.Wrapf(err, "%s version", program)
 		}
-		t.add(rowMemory, program, float64(usage.Maxrss)/1024)
+		t.add(rowMemory, program, peak)
 	}
 	return nil
 }

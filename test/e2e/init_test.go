@@ -45,12 +45,14 @@ const podSubnet = "networking: {podSubnet: 10.244.0.0/16}"
 func TestInitDefault(t *testing.T) {
 	m := boot(t)
 	config := document("", podSubnet)
+	m.passesPreflight(config)
 	before := m.plan(config)
 	m.printsJoinCommand(m.init(config))
 	m.healthy(everything)
 	m.filesHaveReferenceModes()
 	m.keepsPlan(before)
 	m.secondInitChangesNothing(config)
+	m.passesPreflight(config) // of a node, too
 }
 
 // TestInitReference makes the cluster that the reference was taken from.

@@ -19,8 +19,7 @@ import (
 // by token, one by kubeadm, one by a discovery file.
 func TestJoinWorkers(t *testing.T) {
 	m := boot(t)
-	command := strings.Fields(strings.ReplaceAll(m.init(document("", podSubnet)), "\\\n", " "))
-	args := append(command[2:], "--ignore-preflight-errors="+nodes.IgnorePreflightErrors)
+	args := m.initForJoin(document("", podSubnet))
 
 	w1, w2, w3 := m.another("worker-1"), m.another("worker-2"), m.another("worker-3")
 	w1.refusesWrongPin(args)
@@ -193,8 +192,12 @@ func (m machine) sameFilesAs(peer machine) {
 	}
 }
 
+// secondJoinChangesNothing with a token that the cluster does not know any
+// more: it lives for a day, a node for years.
 func (m machine) secondJoinChangesNothing(args []string) {
 	m.Helper()
+	args = slices.Clone(args)
+	args[slices.Index(args, "--token")+1] = "zzzzzz.zzzzzzzzzzzzzzzz"
 	pid := m.must("systemctl", "show", "-p", "MainPID", "kubelet")
 	before := m.must("find", "/etc/kubernetes", "-printf", `%p %m %T@\n`)
 	out, err := m.try(append([]string{"slipway", "join"}, args...)...)

@@ -9,6 +9,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,14 +18,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-k8s/slipway/test/joiners"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
 // labPrefix begins the names of the labs of this suite: one a test, so that
-// tests run side by side and each node is cp-1 with the same address.
-const labPrefix = "e2e-"
+// tests run side by side and each node is cp-1 with the same address. Who runs
+// the suite twice at a time on a machine gives each run a prefix of its own.
+var labPrefix = cmp.Or(os.Getenv("SLIPWAY_E2E_PREFIX"), "e2e-")
 
 func TestMain(m *testing.M) {
+	joiners.Play() // does not return where this is the copy that a node runs
 	os.Exit(run(m))
 }
 
@@ -67,7 +71,7 @@ func prepare(ctx context.Context) error {
 
 // labName is short enough for a lab and tells the tests apart.
 func labName(t *testing.T) string {
-	return labPrefix + strings.ToLower(strings.TrimPrefix(t.Name(), "TestInit"))
+	return labPrefix + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(t.Name(), "TestInit")), "/", "-")
 }
 
 // machine is one node with what tests ask of it.
@@ -81,6 +85,12 @@ type machine struct {
 func boot(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
 	t.Parallel()
+	return bootAlone(t, podSubnets...)
+}
+
+// bootAlone is boot for a test that other tests must not run beside.
+func bootAlone(t *testing.T, podSubnets ...string) machine {
+	t.Helper()
 	started := time.Now()
 	lab, err := nodes.Open(nodes.Options{Name: labName(t)})
 	if err != nil {

@@ -187,3 +187,18 @@ func folderNames(dir string) ([]string, error) {
 	}
 	return names, nil
 }
+
+// Program is the path, on this machine, of a program that nodes have. Build
+// must have run.
+func (l *Lab) Program(name string) (string, error) {
+	if name == "slipway" {
+		return l.options.Slipway, nil
+	}
+	for _, dir := range []string{"usr/local/bin", "usr/bin"} {
+		path := filepath.Join(l.parts.Layers[0], dir, name)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.Errorf("the nodes have no program %q", name)
+}

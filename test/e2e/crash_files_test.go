@@ -1,0 +1,302 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-k8s/slipway/test/intact"
+	"github.com/slipway-k8s/slipway/test/kill"
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// filePhases are the parts of init that write files and need no cluster.
+var filePhases = [][]string{
+	{"certs", "all"}, {"kubeconfig", "all"}, {"etcd", "local"}, {"control-plane", "all"},
+}
+
+const crashConfig = `apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {advertiseAddress: 192.0.2.11}
+nodeRegistration: {name: cp-1, criSocket: "unix:///run/containerd/containerd.sock"}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.3
+encryptionAlgorithm: ECDSA-P256
+`
+
+// TestCrashAtEveryFileOperation kills both tools right before each system call
+// by which they change a file, and runs the same command again.
+func TestCrashAtEveryFileOperation(t *testing.T) {
+	t.Parallel()
+	lab, err := nodes.Open(nodes.Options{Name: labPrefix + "files"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Build(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	table := "SIGKILL before each change of a file, then the same command again:\n"
+	for _, name := range []string{"kubeadm", "slipway"} {
+		path, err := lab.Program(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := victim{T: t, program: path, strict: name == "slipway", dir: t.TempDir()}
+		table += name + ":"
+		for i, args := range filePhases {
+			s := v.phase(i, args)
+			table += fmt.Sprintf("  %s %d of %d recover, %d silent;", args[0], s.recovered, s.killed, s.silent)
+			if v.strict && (s.recovered != s.killed || s.silent != 0 || s.killed < 4) {
+				t.Errorf("%s: killed at %d steps, recovered %d, silent %d", args, s.killed, s.recovered, s.silent)
+			}
+		}
+		table += "\n"
+	}
+	t.Log(table)
+}
+
+// score counts what became of the runs that were killed.
+type score struct {
+	killed    int
+	recovered int // the second run succeeded, and left what an undisturbed run leaves
+	silent    int // the second run reported success over something broken
+}
+
+// victim is a tool that works in folders that it takes for a host's root.
+type victim struct {
+	*testing.T
+	program string
+	// strict is for Slipway: a failure is explained, a umask that hides
+	// everything is added, and a third run must change nothing.
+	strict bool
+	dir    string
+	said   io.Writer // what a run says; nil for nowhere
+}
+
+// phase kills one phase at each of its changes. It begins with what the phases
+// before it have left, and leaves what it leaves undisturbed.
+func (v victim) phase(i int, args []string) score {
+	v.Helper()
+	before, after := v.around(i)
+	whole := v.run(after, args, 0, 0)
+	if !whole.Status.Exited() || whole.Status.ExitStatus() != 0 {
+		v.Fatalf("%s: %v", args, whole.Status)
+	}
+	if v.strict {
+		for _, fault := range durable(whole.Steps) {
+			v.Errorf("%s: %s", args, fault)
+		}
+	}
+	var s score
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(2)
+	for at := 1; at <= whole.Changes; at++ {
+		group.Go(func() error {
+			recovered, silent := v.killedAt(before, after, args, at)
+			mu.Lock()
+			defer mu.Unlock()
+			s.killed++
+			if recovered {
+				s.recovered++
+			}
+			if silent {
+				s.silent++
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return s
+}
+
+// around are the root before phase i, and one like it for afterwards.
+func (v victim) around(i int) (before, after string) {
+	before, after = filepath.Join(v.dir, fmt.Sprint(i)), filepath.Join(v.dir, fmt.Sprint(i+1))
+	if i == 0 {
+		v.must(os.MkdirAll(filepath.Join(before, "etc"), 0o755))
+		v.must(os.Chmod(before, 0o755)) //nolint:gosec // a root folder is everybody's
+		v.must(os.WriteFile(filepath.Join(before, "etc/init.yaml"), []byte(crashConfig), 0o644))
+	}
+	v.copy(before, after)
+	return before, after
+}
+
+// killedAt kills one run and looks at what the next one makes of it.
+func (v victim) killedAt(before, after string, args []string, at int) (recovered, silent bool) {
+	root := filepath.Join(v.dir, fmt.Sprintf("%s-%d", args[0], at))
+	v.copy(before, root)
+	defer os.RemoveAll(root)
+	killed := v.run(root, args, at, 0)
+	if !killed.Status.Signaled() {
+		return true, false // it took fewer steps this time
+	}
+	step := killed.Steps[len(killed.Steps)-1]
+	out, err := v.again(root, args)
+	fault := intact.Check(root)
+	if fault == nil {
+		fault = same(after, root)
+	}
+	switch {
+	case err != nil:
+		v.explain("%s, killed before %s: the second run failed: %v\n%s", args, step, err, out)
+	case fault != nil:
+		v.explain("%s, killed before %s: the second run left: %v", args, step, fault)
+	case v.strict:
+		stamps := v.stamps(root)
+		if out, err := v.again(root, args); err != nil || !slices.Equal(stamps, v.stamps(root)) {
+			v.Errorf("%s, killed before %s: the third run: %v\n%s%s", args, step, err, out, cmp.Diff(stamps, v.stamps(root)))
+		}
+	}
+	return err == nil && fault == nil, err == nil && fault != nil
+}
+
+func (v victim) explain(format string, args ...any) {
+	if v.strict {
+		v.Errorf(format, args...)
+	}
+}
+
+func (v victim) must(err error) {
+	v.Helper()
+	if err != nil {
+		v.Fatal(err)
+	}
+}
+
+// copy makes a folder like another, modes and times included.
+func (v victim) copy(from, to string) {
+	v.must(exec.Command("cp", "--archive", from, to).Run())
+}
+
+func (v victim) command(root string, args []string) *exec.Cmd {
+	argv := append([]string{v.program, "--rootfs", root, "init", "phase"}, args...)
+	argv = append(argv, "--config", "/etc/init.yaml")
+	if v.strict {
+		argv = append([]string{"sh", "-c", `umask 077; exec "$@"`, "-"}, argv...)
+	}
+	return exec.Command(argv[0], argv[1:]...)
+}
+
+// run lets a phase run until its change number at, which fails with errno or
+// for which it is killed; to its end if at is 0.
+func (v victim) run(root string, args []string, at int, errno syscall.Errno) kill.Run {
+	run := kill.Run{Below: []string{filepath.Join(root, "etc"), filepath.Join(root, "var")}, At: at, Fail: errno}
+	cmd := v.command(root, args)
+	cmd.Stderr = v.said
+	if err := run.Do(cmd); errors.Is(err, kill.ErrNotAllowed) {
+		v.Skip(err)
+	} else if err != nil {
+		v.Error(err)
+	}
+	return run
+}
+
+func (v victim) again(root string, args []string) (string, error) {
+	out, err := v.command(root, args).CombinedOutput()
+	return string(out), err
+}
+
+// stamps are all files with their modes and times.
+func (v victim) stamps(root string) []string {
+	var list []string
+	err := filepath.WalkDir(filepath.Join(root, "etc"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			list = append(list, fmt.Sprintf("%s %s %s", path, info.Mode(), info.ModTime().Format(time.RFC3339Nano)))
+		}
+		return err
+	})
+	if err != nil {
+		v.Error(err)
+	}
+	return list
+}
+
+// same compares a root with that of an undisturbed run: files, modes, and the
+// contents but for keys and what is signed with them.
+func same(want, got string) error {
+	a, err := contents(want)
+	if err != nil {
+		return err
+	}
+	b, err := contents(got)
+	if err != nil {
+		return err
+	}
+	if diff := cmp.Diff(a, b); diff != "" {
+		return fmt.Errorf("files (-undisturbed +this):\n%s", diff)
+	}
+	return nil
+}
+
+func contents(root string) (map[string]string, error) {
+	files := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		rel, _ := filepath.Rel(root, path)
+		if err != nil || strings.HasPrefix(rel, "run") || strings.HasPrefix(rel, "tmp") {
+			return err
+		}
+		text := info.Mode().String()
+		if ext := filepath.Ext(path); ext == ".yaml" {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text += "\n" + string(bytes.TrimSpace(data))
+		}
+		files[rel] = text
+		return nil
+	})
+	return files, err
+}
+
+// durable holds a run's steps against power loss: what a name leads to is on
+// disk before the name is, and the name is when the run goes on.
+func durable(steps []kill.Step) (faults []string) {
+	for i, s := range steps {
+		if s.Call != "renameat" {
+			continue
+		}
+		name := filepath.Base(s.Path)
+		synced := slices.ContainsFunc(steps[:i], func(b kill.Step) bool {
+			return b.Call == "fsync" && strings.HasPrefix(filepath.Base(b.Path), "."+name+".")
+		})
+		if !synced {
+			faults = append(faults, s.String()+": the content was not synced before")
+		}
+		folder := slices.ContainsFunc(steps[i:], func(b kill.Step) bool { return b.Call == "fsync" && b.Path == filepath.Dir(s.Path) })
+		if !folder {
+			faults = append(faults, s.String()+": the folder was not synced after it")
+		}
+	}
+	return faults
+}

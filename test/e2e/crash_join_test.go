@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// joinInstants are spread over the join of a control plane.
+var joinInstants = []instant{
+	{"[preflight] Checking this host", 0},
+	{`Generating the certificate and key "apiserver"`, 0},
+	{"Writing static Pod manifest", 0},
+	{"[kubelet-start] Stopping the kubelet", 0},
+	{"[kubelet-start] Starting the kubelet", 20 * time.Millisecond},
+	{"Adding https://", 0},
+	{"Adding https://", 100 * time.Millisecond},
+	{"Waiting until etcd has caught up here", 500 * time.Millisecond},
+	{"Etcd has 2 members", 0},
+	{"Waiting for the kubelet's certificate", 100 * time.Millisecond},
+}
+
+// TestCrashJoin kills the join of a control plane, and runs the same command
+// again. In between the node is reset.
+func TestCrashJoin(t *testing.T) {
+	for _, lane := range []struct {
+		name     string
+		instants []instant
+	}{{"a", joinInstants[:5]}, {"b", joinInstants[5:]}} {
+		t.Run(lane.name, func(t *testing.T) {
+			cp1 := boot(t)
+			cp2 := cp1.another("cp-2")
+			cp1.knowsEndpoint([]machine{cp1, cp2})
+			cp2.knowsEndpoint([]machine{cp1, cp2})
+			cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
+			_, args := cp1.joinCommands()
+			for i, at := range lane.instants {
+				cp2.killedAt(at, nothingMore, append([]string{"slipway", "join"}, args...)...)
+				cp2.runs("slipway", "join", args)
+				cp1.hasVoters(cp1, cp2)
+				cp2.isControlPlaneLike(cp1)
+				cp2.thirdRunWritesNothing(append([]string{"slipway", "join"}, args...)...)
+				if t.Failed() {
+					t.Fatalf("killed %s", at)
+				}
+				if i == len(lane.instants)-1 {
+					break
+				}
+				cp2.reset()
+				cp1.hasVoters(cp1)
+				cp1.kubectl("delete", "node", "cp-2")
+			}
+			cp1.twoPlanesWork()
+		})
+	}
+}
+
+// twoPlanesWork is healthy for a cluster of two control planes.
+func (m machine) twoPlanesWork() {
+	m.Helper()
+	want := everything
+	want.pods = slices.Concat(want.pods, []string{"etcd-", "kube-apiserver-", "kube-controller-manager-", "kube-proxy-", "kube-scheduler-"})
+	m.ready("cp-2")
+	m.healthy(want)
+}

@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/test/intact"
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// instant is when a run is killed: some time after it has said something.
+type instant struct {
+	line  string // part of the line
+	delay time.Duration
+}
+
+func (i instant) String() string { return fmt.Sprintf("%s after %q", i.delay, i.line) }
+
+// initInstants are spread over init: 20 besides the one of the whole node.
+var initInstants = []instant{
+	{"[preflight] Checking this host", 0},
+	{"[preflight] Checking the images", 0},
+	{`[certs] Generating the certificate and key "ca"`, 0},
+	{`[certs] Generating the certificate and key "ca"`, 40 * time.Millisecond},
+	{`[certs] Generating the certificate and key "etcd/ca"`, 0},
+	{"[kubeconfig] Writing /etc/kubernetes/kubelet.conf", 0},
+	{"[kubelet-start] Stopping the kubelet", 0},
+	{"[kubelet-start] Writing /var/lib/kubelet/config.yaml", 0},
+	{"[kubelet-start] Starting the kubelet", 0},
+	{"[kubelet-start] Waiting for the kubelet", 100 * time.Millisecond},
+	{"[etcd] Writing static Pod manifest", 0},
+	{"[control-plane] Writing static Pod manifest", 0},
+	{"[wait-control-plane] Waiting for the control plane", 200 * time.Millisecond},
+	{"[wait-control-plane] Waiting for the control plane", 1500 * time.Millisecond},
+	{"[wait-control-plane] kube-apiserver is healthy", 0},
+	{"[upload-config] Keeping the ClusterConfiguration", 0},
+	{"[mark-control-plane] Marking node", 20 * time.Millisecond},
+	{"[bootstrap-token] Allowing nodes", 10 * time.Millisecond},
+	{"[addon] Installing CoreDNS", 20 * time.Millisecond},
+	{"[kubelet-finalize] Pointing", 0},
+}
+
+// TestCrashInit kills a real init, and runs the same command again.
+func TestCrashInit(t *testing.T) {
+	for i, at := range initInstants {
+		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+			m := boot(t)
+			config := document("", podSubnet)
+			m.write("/root/slipway.yaml", config)
+			m.killedAt(at, nothingMore, "slipway", "init", "--config", "/root/slipway.yaml")
+			m.init(config)
+			m.isWhole()
+			if i < len(initInstants)-2 {
+				m.thirdRunWritesNothing("slipway", "init", "--config", "/root/slipway.yaml")
+				return
+			}
+			m.healthy(everything)
+			m.secondInitChangesNothing(config)
+		})
+	}
+}
+
+// TestCrashNode kills all of a node at once in the middle of init, boots it,
+// and runs the same command again; and then one with another configuration.
+func TestCrashNode(t *testing.T) {
+	m := boot(t)
+	config := document("", podSubnet)
+	m.write("/root/slipway.yaml", config)
+	at := instant{"[wait-control-plane] Waiting for the control plane", time.Second}
+	m.killedAt(at, m.node.Kill, "slipway", "init", "--config", "/root/slipway.yaml")
+	if err := m.node.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.init(config)
+	m.isWhole()
+	m.healthy(everything)
+	m.secondInitChangesNothing(config)
+	m.otherConfigurationIsRefused()
+}
+
+// otherConfigurationIsRefused asks for other networks, and holds that all that
+// differs is named, and nothing is changed.
+func (m machine) otherConfigurationIsRefused() {
+	m.Helper()
+	before := m.state()
+	m.write("/root/other.yaml", document("", "networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.100.0.0/16}"))
+	out, err := m.try("slipway", "init", "--config", "/root/other.yaml")
+	if err == nil {
+		m.Errorf("it was not refused:\n%s", out)
+	}
+	for _, want := range []string{
+		"kube-apiserver.yaml is there, and was made with another configuration: there only: --service-cluster-ip-range=10.96.0.0/12",
+		"ConfigMap kube-system/kubeadm-config: there only: serviceSubnet: 10.96.0.0/12; asked for only: serviceSubnet: 10.100.0.0/16",
+		"/var/lib/kubelet/config.yaml is of another configuration", "/etc/kubernetes/pki/apiserver.crt",
+	} {
+		if !strings.Contains(out, want) {
+			m.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	if diff := cmp.Diff(before, m.state()); diff != "" {
+		m.Errorf("it changed something (-before +after):\n%s", diff)
+	}
+}
+
+// killedAt runs a command until an instant, and then calls end and kills it
+// with SIGKILL if it still lives.
+func (m machine) killedAt(at instant, end func(context.Context) error, args ...string) {
+	m.Helper()
+	read, write := io.Pipe()
+	ctx, cancel := context.WithTimeout(m.Context(), 2*time.Minute)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- m.node.Exec(ctx, nodes.Cmd{Args: args, Stderr: write})
+		write.Close()
+	}()
+	var said bytes.Buffer
+	lines := bufio.NewScanner(io.TeeReader(read, &said))
+	for lines.Scan() && !strings.Contains(lines.Text(), at.line) {
+	}
+	go func() { _, _ = io.Copy(io.Discard, read) }() // it must not wait for this reader
+	time.Sleep(at.delay)
+	if err := end(ctx); err != nil {
+		m.Fatal(err)
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		m.Fatalf("it ended before %s:\n%s", at, said.String())
+	}
+	if !strings.Contains(said.String(), at.line) {
+		m.Fatalf("it failed before %s:\n%s", at, said.String())
+	}
+}
+
+// isWhole looks at the files without the product's help: modes as the
+// reference has them, no leftover, pairs that match.
+func (m machine) isWhole() {
+	m.Helper()
+	m.filesHaveReferenceModes()
+	root := m.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "etc"), 0o755); err != nil {
+		m.Fatal(err)
+	}
+	if err := m.node.CopyOut("/etc/kubernetes", filepath.Join(root, "etc/kubernetes")); err != nil {
+		m.Fatal(err)
+	}
+	if err := intact.Check(root); err != nil {
+		m.Error(err)
+	}
+	if out := m.must("find", "/etc/kubernetes", "/var/lib/kubelet", "-maxdepth", "3", "-name", ".*slipway-*"); out != "" {
+		m.Errorf("there are leftovers:\n%s", out)
+	}
+}
+
+// thirdRunWritesNothing holds the files' times and modes.
+func (m machine) thirdRunWritesNothing(args ...string) {
+	m.Helper()
+	files := []string{"find", "/etc/kubernetes", "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml",
+		"/var/lib/kubelet/kubeadm-flags.env", "-printf", `%p %M %U %T@\n`}
+	before := m.must(files...)
+	m.must(args...)
+	if after := m.must(files...); after != before {
+		m.Errorf("the third run changed files, before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+// nothingMore is for runs that are killed, and the node is not.
+func nothingMore(context.Context) error { return nil }

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-k8s/slipway/test/intact"
+	"github.com/slipway-k8s/slipway/test/kill"
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// diskErrors are what a disk answers, in turn.
+var diskErrors = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS}
+
+// TestDiskFailsAtEveryFileOperation lets each system call by which Slipway
+// changes or syncs a file fail once. The run says so, leaves no partial file,
+// and the same command again finishes.
+func TestDiskFailsAtEveryFileOperation(t *testing.T) {
+	t.Parallel()
+	if !kill.CanFail {
+		t.Skip("calls cannot be made to fail on this kind of machine")
+	}
+	lab, err := nodes.Open(nodes.Options{Name: labPrefix + "files"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := lab.Program("slipway")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := victim{T: t, program: path, strict: true, dir: t.TempDir()}
+	for i, args := range filePhases {
+		before, after := v.around(i)
+		whole := v.run(after, args, 0, syscall.EIO) // which counts fsync, too
+		if !whole.Status.Exited() || whole.Status.ExitStatus() != 0 {
+			t.Fatalf("%s: %v", args, whole.Status)
+		}
+		var group errgroup.Group
+		group.SetLimit(2)
+		for at := 1; at <= whole.Changes; at++ {
+			group.Go(func() error { v.failedAt(before, after, args, at); return nil })
+		}
+		_ = group.Wait()
+		t.Logf("%s: each of %d calls failed once", args[0], whole.Changes)
+	}
+}
+
+func (v victim) failedAt(before, after string, args []string, at int) {
+	root := filepath.Join(v.dir, fmt.Sprintf("%s-%d", args[0], at))
+	v.copy(before, root)
+	defer os.RemoveAll(root)
+	var said bytes.Buffer
+	v.said = &said
+	errno := diskErrors[at%len(diskErrors)]
+	failed := v.run(root, args, at, errno)
+	if failed.Changes < at {
+		return // it took fewer steps this time
+	}
+	where := fmt.Sprintf("%s, call %d fails with %q", args, at, errno)
+	if failed.Status.ExitStatus() != 1 || !strings.Contains(said.String(), errno.Error()) || strings.Contains(said.String(), "goroutine ") {
+		v.Errorf("%s: %v\n%s", where, failed.Status, said.String())
+	}
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(d.Name(), ".slipway-") {
+			v.Errorf("%s: %s is left", where, path)
+		}
+		return nil
+	})
+	out, err := v.again(root, args)
+	if err == nil {
+		err = intact.Check(root)
+	}
+	if err == nil {
+		err = same(after, root)
+	}
+	if err != nil {
+		v.Errorf("%s, the same command again: %v\n%s", where, err, out)
+	}
+}

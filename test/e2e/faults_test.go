@@ -1,0 +1,313 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// namedWithin is how soon a wait must end with the cause's name.
+const namedWithin = 15 * time.Second
+
+// nodeFault is something that really goes wrong on a node.
+type nodeFault struct {
+	name string
+	// cause is the name that it must get, message a part of what is said.
+	cause, message string
+	// break it, and mend it again: shell commands on the node.
+	inject, mend string
+	// init and cluster are inner lines of the configuration; kubelet replaces
+	// what the KubeletConfiguration needs in the lab.
+	init, cluster, kubelet string
+	env                    []string
+	// before are phases that are run while nothing is wrong yet.
+	before []string
+}
+
+const (
+	withoutPreflight = "--skip-phases=preflight"
+	// certificatesThere keeps init from checking what inject has done.
+	certificatesThere = "--skip-phases=preflight,certs,kubeconfig"
+)
+
+func nodeFaults() []nodeFault {
+	certificates := []string{"certs all", "kubeconfig all"}
+	return []nodeFault{
+		{
+			name: "swap is on", cause: "swap", message: "swap is on (/dev/lab-swap)",
+			inject: `printf 'Filename\tType\tSize\tUsed\tPriority\n/dev/lab-swap partition 1048572 0 -2\n' >/root/swaps; mount --bind /root/swaps /proc/swaps`,
+			mend:   "umount /proc/swaps", kubelet: "cgroupDriver: cgroupfs\nfailCgroupV1: false\n",
+		},
+		{name: "cgroup version 1", cause: "cgroup-version", message: "refuses to run on it", kubelet: "cgroupDriver: cgroupfs\nfailSwapOn: false\n"},
+		{
+			name: "runtime stopped", cause: "runtime-down", message: "containerd.sock",
+			inject: "systemctl stop containerd", mend: "systemctl start containerd",
+		},
+		{name: "kubelet's flag is unknown", cause: "bad-flag", message: "unknown flag: --nonsense", init: "  kubeletExtraArgs: [{name: nonsense, value: '1'}]"},
+		{
+			name: "kubelet's unit is masked", cause: "kubelet-unit", message: "the unit is masked",
+			inject: "systemctl stop kubelet; systemctl mask kubelet", mend: "systemctl unmask kubelet",
+		},
+		{
+			name: "kubelet's unit is missing", cause: "kubelet-unit", message: "no such unit",
+			inject: "systemctl stop kubelet; mkdir -p /root/unit; mv /usr/lib/systemd/system/kubelet.service* /root/unit/; mv /etc/systemd/system/kubelet.service* /root/unit/; systemctl daemon-reload",
+			mend:   "mv /root/unit/* /usr/lib/systemd/system/; systemctl daemon-reload",
+		},
+		{
+			name: "kubelet ends again and again", cause: "kubelet-crash", message: "it ends again and again",
+			inject: "mkdir -p /run/systemd/system/kubelet.service.d; printf '[Service]\\nExecStart=\\nExecStart=/bin/false\\n' >/run/systemd/system/kubelet.service.d/99-broken.conf; systemctl daemon-reload",
+			mend:   "rm -r /run/systemd/system/kubelet.service.d; systemctl daemon-reload",
+		},
+		{name: "image cannot be pulled", cause: "image", message: "image registry.invalid/lab/", cluster: "imageRepository: registry.invalid/lab"},
+		{name: "API server's flag is unknown", cause: "bad-flag", message: "unknown flag: --nonsense", cluster: "apiServer: {extraArgs: [{name: nonsense, value: '1'}]}"},
+		{
+			name: "port 10259 is taken", cause: "port-taken", message: "port 10259, which it needs, is held by socat",
+			inject: "systemd-run --unit=squatter socat TCP-LISTEN:10259,bind=127.0.0.1,fork PIPE", mend: "systemctl stop squatter",
+		},
+		{name: "address of another host", cause: "address-missing", message: "192.168.99.77", init: "localAPIEndpoint: {advertiseAddress: 192.168.99.77}"},
+		{
+			name: "etcd's certificate is of another CA", cause: "ca-mismatch", message: "etcd", before: certificates,
+			inject: "slipway init phase certs all --cert-dir=/root/pki; cp /root/pki/etcd/server.* /etc/kubernetes/pki/etcd/", mend: "rm -r /root/pki",
+		},
+		{
+			name: "key of another certificate", cause: "certificate", message: "belongs to another key", before: certificates,
+			inject: "cp /etc/kubernetes/pki/etcd/peer.key /etc/kubernetes/pki/etcd/server.key",
+		},
+		{
+			name: "certificates have expired", cause: "certificate", message: "expired at", before: certificates,
+			cluster: "certificateValidityPeriod: 1s", inject: "sleep 1.5",
+		},
+		{
+			name: "etcd's data is damaged", cause: "etcd-data", message: "/var/lib/etcd",
+			inject: "mkdir -p /var/lib/etcd/member/snap /var/lib/etcd/member/wal; head -c 65536 /dev/urandom >/var/lib/etcd/member/snap/db",
+		},
+		{
+			name: "etcd's disk is full", cause: "disk-full", message: "/var/lib/etcd",
+			inject: "mount -t tmpfs -o size=8m,mode=0700 lab-full /var/lib/etcd", mend: "umount -l /var/lib/etcd",
+		},
+		{
+			name: "etcd is no member", cause: "etcd-member", message: "no member",
+			cluster: "etcd: {local: {extraArgs: [{name: initial-cluster, value: 'other=https://192.168.99.99:2380'}]}}",
+		},
+		{
+			name: "name of external etcd is unknown", cause: "name-unknown", message: "etcd.lab.invalid", before: certificates,
+			inject:  "cp /etc/kubernetes/pki/ca.crt /root/ca.crt",
+			cluster: "etcd: {external: {endpoints: ['https://etcd.lab.invalid:2379'], caFile: /etc/kubernetes/pki/ca.crt, certFile: /etc/kubernetes/pki/apiserver-kubelet-client.crt, keyFile: /etc/kubernetes/pki/apiserver-kubelet-client.key}}",
+		},
+		{
+			name: "a proxy in the way", cause: "proxy", message: "NO_PROXY",
+			env: []string{"HTTPS_PROXY=http://lab:secret@192.168.99.1:3128"},
+		},
+		{
+			name: "a volume that is not there", cause: "static-pod", message: "kube-scheduler",
+			cluster: "scheduler: {extraVolumes: [{name: none, hostPath: /no/such/file, mountPath: /x, pathType: File}]}",
+		},
+	}
+}
+
+// TestFaults breaks two nodes in many ways, one after another, and lets init run
+// into each: it must end with the cause's name soon after it began to wait. In
+// the end one of them becomes a control plane on a busy machine, which must not
+// be taken for a fault, and the other one joins it, at first in vain. It runs
+// before the tests that share the machine, as it measures times.
+func TestFaults(t *testing.T) {
+	m := bootAlone(t)
+	other := m.another("cp-2")
+	table := &faultTable{causes: map[string]bool{}}
+	queue := make(chan nodeFault, len(nodeFaults()))
+	for _, f := range nodeFaults() {
+		queue <- f
+	}
+	close(queue)
+	t.Run("side by side", func(t *testing.T) {
+		for _, node := range []*nodes.Node{m.node, other.node} {
+			t.Run(node.Name(), func(t *testing.T) {
+				t.Parallel()
+				for f := range queue {
+					took, out, err := machine{t, node}.runInto(f)
+					table.add(t, f, took, out, err)
+				}
+			})
+		}
+	})
+	join := m.slowStart()
+	other.cannotJoin(m, join, table)
+	other.diagnosedHealthy()
+	m.bundleHoldsNoSecret(join)
+	m.diagnosedHealthy()
+	t.Logf("%d faults, of %d causes; each named within %s\nfault | named as | seconds\n%s", table.rows, len(table.causes), namedWithin, table.text.String())
+}
+
+// slowStart makes a control plane while other programs keep the machine busy,
+// and returns the arguments of a join.
+func (m machine) slowStart() []string {
+	m.Helper()
+	const busy, busyPrograms = "busy-%d", 3
+	for i := range busyPrograms {
+		m.must("systemd-run", "--unit="+fmt.Sprintf(busy, i), "sh", "-c", "while :; do :; done")
+	}
+	command := strings.Fields(strings.ReplaceAll(m.init(document("", podSubnet)), "\\\n", " "))
+	for i := range busyPrograms {
+		m.must("systemctl", "stop", fmt.Sprintf(busy, i))
+	}
+	return append(command[2:], "--ignore-preflight-errors="+nodes.IgnorePreflightErrors)
+}
+
+// diagnosedHealthy wants nothing to be found on a node that works. What was
+// mended just now may still be in its logs.
+func (m machine) diagnosedHealthy() {
+	m.Helper()
+	m.eventually("nothing to be found on "+m.node.Name(), 45*time.Second, func() error {
+		out, err := m.try("slipway", "diagnose")
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
+}
+
+// bundleHoldsNoSecret looks into the bundle of a control plane for its keys and
+// for the token of the join.
+func (m machine) bundleHoldsNoSecret(join []string) {
+	m.Helper()
+	m.must("slipway", "support-bundle", "--file=/root/bundle.tar.gz")
+	text := m.must("tar", "-xzOf", "/root/bundle.tar.gz")
+	_, token, _ := strings.Cut(join[slices.Index(join, "--token")+1], ".")
+	secrets := map[string]string{"the token": token}
+	for _, path := range strings.Fields(m.must("find", "/etc/kubernetes", "/var/lib/kubelet/pki", "-name", "*.key", "-o", "-name", "*.pem", "-o", "-name", "*.conf")) {
+		data := m.must("cat", path)
+		if at := strings.Index(data, "PRIVATE KEY-----\n"); at >= 0 {
+			secrets[path] = data[at+40 : at+80]
+		}
+		if _, key, found := strings.Cut(data, "client-key-data: "); found {
+			secrets[path] = key[100:140]
+		}
+	}
+	for place, secret := range secrets {
+		if strings.Contains(text, secret) {
+			m.Errorf("the bundle holds the secret of %s", place)
+		}
+	}
+	if len(secrets) < 12 || !strings.Contains(text, "kube-apiserver") {
+		m.Errorf("%d secrets were looked for, in %d bytes", len(secrets), len(text))
+	}
+	m.Logf("support bundle: %d bytes of text, %d secrets looked for", len(text), len(secrets))
+}
+
+// faultTable is what the suite prints.
+type faultTable struct {
+	mu     sync.Mutex
+	text   strings.Builder
+	rows   int
+	causes map[string]bool
+}
+
+// add judges a command that ran into a fault.
+func (f *faultTable) add(t *testing.T, fault nodeFault, took time.Duration, out string, err error) {
+	t.Helper()
+	named := "-"
+	if _, rest, found := strings.Cut(out, "\n  ["); found {
+		named, _, _ = strings.Cut(rest, "]")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rows++
+	f.causes[named] = true
+	row := fmt.Sprintf("%-36s | %-16s | %5.1f\n", fault.name, named, took.Seconds())
+	f.text.WriteString(row)
+	t.Log(row)
+	if err == nil || named != fault.cause || !strings.Contains(out, fault.message) || took > namedWithin {
+		t.Errorf("%s: named %q after %.1fs, want %q with %q within %s; it ended with %v and said\n%s",
+			fault.name, named, took.Seconds(), fault.cause, fault.message, namedWithin, err, out)
+	}
+	if strings.Contains(out, "lab:secret") {
+		t.Errorf("%s: a password is shown:\n%s", fault.name, out)
+	}
+}
+
+// cannotJoin joins a cluster in which nobody may ask for a certificate before a
+// webhook has been asked that is not there, and then one without that.
+func (m machine) cannotJoin(cluster machine, args []string, table *faultTable) {
+	m.Helper()
+	cluster.write("/root/webhook.yaml", `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: guard}
+webhooks:
+- name: guard.lab.example
+  clientConfig: {service: {name: none, namespace: default}}
+  rules: [{apiGroups: [certificates.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [certificatesigningrequests]}]
+  sideEffects: None
+  admissionReviewVersions: [v1]
+`)
+	cluster.kubectl("apply", "-f", "/root/webhook.yaml")
+	clock := &waitClock{}
+	err := m.node.Exec(m.Context(), nodes.Cmd{Args: append([]string{"slipway", "join"}, args...), Stdout: io.Discard, Stderr: clock})
+	table.add(m.T, nodeFault{name: "webhook that does not answer", cause: "webhook", message: "guard.lab.example"}, time.Since(clock.at), clock.String(), err)
+	cluster.kubectl("delete", "-f", "/root/webhook.yaml")
+	m.must(append([]string{"slipway", "join"}, args...)...)
+}
+
+// runInto makes a fault, runs init, and takes the node back to where it was. It
+// returns the time from the beginning of the last wait to the end.
+func (m machine) runInto(f nodeFault) (time.Duration, string, error) {
+	m.Helper()
+	config := document(f.init, podSubnet+"\n"+f.cluster)
+	if f.kubelet != "" {
+		config = strings.Replace(config, "cgroupDriver: cgroupfs\nfailCgroupV1: false\nfailSwapOn: false\n", f.kubelet, 1)
+	}
+	m.write("/root/slipway.yaml", config)
+	skip := withoutPreflight
+	for _, phase := range f.before {
+		skip = certificatesThere
+		m.must(append(strings.Fields("slipway init phase "+phase), "--config=/root/slipway.yaml")...)
+	}
+	if f.inject != "" {
+		m.must("sh", "-c", f.inject)
+	}
+	began := &waitClock{}
+	ctx, cancel := context.WithTimeout(m.Context(), time.Minute)
+	defer cancel()
+	err := m.node.Exec(ctx, nodes.Cmd{Args: []string{"slipway", "init", "--config=/root/slipway.yaml", skip}, Env: f.env, Stdout: io.Discard, Stderr: began})
+	took := time.Since(began.at)
+	if f.mend != "" {
+		m.must("sh", "-c", f.mend)
+	}
+	m.must("sh", "-c", "slipway reset --force >/root/reset.log 2>&1 || { cat /root/reset.log; exit 1; }; rm -rf /root/pki")
+	return took, began.String(), err
+}
+
+// waitClock keeps what is written to it, and when it was last said that
+// something is started or waited for.
+type waitClock struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	at   time.Time
+}
+
+func (w *waitClock) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if bytes.Contains(p, []byte("Waiting for")) || bytes.Contains(p, []byte("the kubelet\n")) {
+		w.at = time.Now()
+	}
+	return w.text.Write(p)
+}
+
+func (w *waitClock) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// sharedEndpoint leads to every control plane: each node's hosts file has all
+// of their addresses under it, and clients take the next where one is down.
+const sharedEndpoint = "api.slipway.test"
+
+// TestHA makes a cluster of three control planes and two workers, one of them
+// joined by kubeadm; two control planes join at once. Any one of the three may
+// be lost. Each is reset and joins again.
+func TestHA(t *testing.T) {
+	cp1 := boot(t)
+	cp2, cp3, w1, w2 := cp1.another("cp-2"), cp1.another("cp-3"), cp1.another("worker-1"), cp1.another("worker-2")
+	planes, all := []machine{cp1, cp2, cp3}, []machine{cp1, cp2, cp3, w1, w2}
+	for _, m := range all {
+		m.knowsEndpoint(planes)
+	}
+	cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
+
+	worker, plane := cp1.joinCommands()
+	sideBySide(
+		func() { cp2.runs("slipway", "join", plane) }, func() { cp3.runs("slipway", "join", plane) },
+		func() { w1.runs("slipway", "join", worker) }, func() { w2.runs("kubeadm", "join", worker) },
+	)
+	for _, m := range all {
+		cp1.ready(m.node.Name())
+	}
+	cp1.hasVoters(planes...)
+	cp2.isControlPlaneLike(cp1)
+	cp2.secondJoinChangesNothing(plane)
+	for i, m := range planes {
+		m.canBeLost(planes[(i+1)%3])
+	}
+	for i, m := range planes {
+		m.leavesAndJoins(planes[(i+1)%3], planes)
+	}
+}
+
+func sideBySide(all ...func()) {
+	var group sync.WaitGroup
+	for _, f := range all {
+		group.Go(f)
+	}
+	group.Wait()
+}
+
+func (m machine) knowsEndpoint(planes []machine) {
+	m.Helper()
+	hosts := m.must("cat", "/etc/hosts")
+	for _, p := range planes {
+		hosts += p.node.IP() + " " + sharedEndpoint + "\n"
+	}
+	m.write("/etc/hosts", hosts)
+	m.must("chmod", "0644", "/etc/hosts")
+}
+
+// joinCommands asks m for what joins a worker and a control plane: the
+// arguments after the program's name.
+func (m machine) joinCommands() (worker, plane []string) {
+	m.Helper()
+	ask := func(more ...string) []string {
+		out := m.must(append([]string{"slipway", "token", "create", "--print-join-command"}, more...)...)
+		words := strings.Fields(strings.ReplaceAll(out, "\\\n", " "))
+		return append(words[2:], "--ignore-preflight-errors="+nodes.IgnorePreflightErrors)
+	}
+	return ask(), ask("--control-plane")
+}
+
+// runs a command that has to succeed.
+func (m machine) runs(program, command string, args []string) {
+	m.Helper()
+	started := time.Now()
+	if out, err := m.try(append([]string{program, command}, args...)...); err != nil {
+		m.Errorf("%s %s on %s: %v\n%s", program, command, m.node.Name(), err, out)
+	}
+	m.Logf("%s %s on %s took %.1fs", program, command, m.node.Name(), time.Since(started).Seconds())
+}
+
+// etcdctl asks the etcd of m.
+func (m machine) etcdctl(args ...string) (string, error) {
+	const pki = "/etc/kubernetes/pki/etcd/"
+	return m.try(append([]string{"etcdctl", "--endpoints=https://127.0.0.1:2379", "--cacert=" + pki + "ca.crt",
+		"--cert=" + pki + "peer.crt", "--key=" + pki + "peer.key"}, args...)...)
+}
+
+// hasVoters waits until etcd has just these members, each with a vote.
+func (m machine) hasVoters(want ...machine) {
+	m.Helper()
+	var names []string
+	for _, w := range want {
+		names = append(names, w.node.Name())
+	}
+	slices.Sort(names)
+	m.eventually("etcd's voters", readyLimit, func() error {
+		out, err := m.etcdctl("member", "list")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		var got []string
+		for line := range strings.Lines(out) {
+			if cells := strings.Split(strings.TrimSpace(line), ", "); len(cells) == 6 && cells[1] == "started" && cells[5] == "false" {
+				got = append(got, cells[2])
+			} else {
+				return fmt.Errorf("not a voter: %s", line)
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, names) {
+			return fmt.Errorf("voters %v, want %v", got, names)
+		}
+		return nil
+	})
+}
+
+// isControlPlaneLike holds the files of a control plane that has joined
+// against those of the first, which has the reference's modes.
+func (m machine) isControlPlaneLike(first machine) {
+	m.Helper()
+	list := func(n machine) []string {
+		out := n.must("find", "/etc/kubernetes", "-type", "f", "-printf", `%p %m\n`)
+		return slices.DeleteFunc(slices.Sorted(strings.SplitSeq(strings.TrimSpace(out), "\n")), func(s string) bool {
+			return strings.HasPrefix(s, "/etc/kubernetes/super-admin.conf ") // the first one's alone
+		})
+	}
+	if got, want := list(m), list(first); !slices.Equal(got, want) {
+		m.Errorf("files of a joined control plane:\n%s\nof the first:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if conf := m.must("cat", "/etc/kubernetes/kubelet.conf"); !strings.Contains(conf, "server: https://"+m.node.IP()+":6443") {
+		m.Errorf("the kubelet does not talk to the API server beside it:\n%s", conf)
+	}
+}
+
+// canBeLost cuts m's power. The API of another control plane still writes.
+func (m machine) canBeLost(other machine) {
+	m.Helper()
+	if err := m.node.Kill(m.Context()); err != nil {
+		m.Fatal(err)
+	}
+	m.eventually("a write without "+m.node.Name(), readyLimit, func() error {
+		out, err := other.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server=https://"+other.node.IP()+":6443",
+			"--request-timeout=5s", "create", "configmap", "without-"+m.node.Name())
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	if err := m.node.Start(m.Context()); err != nil {
+		m.Fatal(err)
+	}
+	m.knowsEndpointStill()
+	other.ready(m.node.Name())
+	m.eventually("the API server of "+m.node.Name(), readyLimit, func() error {
+		out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server=https://"+m.node.IP()+":6443", "get", "--raw", "/readyz")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// knowsEndpointStill fails where the node's hosts file was made anew.
+func (m machine) knowsEndpointStill() {
+	m.Helper()
+	m.must("grep", "-q", sharedEndpoint, "/etc/hosts")
+}
+
+// leavesAndJoins resets m and joins it again.
+func (m machine) leavesAndJoins(other machine, planes []machine) {
+	m.Helper()
+	m.runs("slipway", "reset", []string{"--force"})
+	left := slices.DeleteFunc(slices.Clone(planes), func(p machine) bool { return p.node == m.node })
+	other.hasVoters(left...)
+	other.eventually("deleting node "+m.node.Name(), readyLimit, func() error { // etcd may be electing a leader
+		out, err := other.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server=https://"+other.node.IP()+":6443",
+			"--request-timeout=10s", "delete", "node", "--ignore-not-found", m.node.Name())
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	_, plane := other.joinCommands()
+	m.runs("slipway", "join", plane)
+	other.ready(m.node.Name())
+	other.hasVoters(planes...)
+}

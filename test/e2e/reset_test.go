@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// TestReset makes a control plane, resets it in each of the ways it can be,
+// and makes it again. Each time the host's files are as they were before.
+func TestReset(t *testing.T) {
+	m := boot(t)
+	m.must("slipway", "reset", "--force") // of a host that is no node
+	before := m.host()
+	config := document("", podSubnet)
+
+	m.init(config)
+	m.hasNetwork()
+	m.changesNothingUnless("y")
+	m.resetPlanIsTrue()
+	m.killedWhileResetting()
+	m.isAs(before, "/var/lib/cni")
+	m.hasNoPods()
+
+	m.init(config)
+	m.hasNetwork()
+	m.plantForeignNetwork()
+	m.reset("--network")
+	m.hasForeignNetworkOnly()
+	m.isAs(before)
+
+	m.init(config)
+	m.resetsThoughAllIsDead()
+	m.reset()
+	m.isAs(before, "/var/lib/cni")
+	m.hasNoPods()
+	if out := m.reset(); !strings.Contains(out, "There is nothing to do") {
+		t.Errorf("a reset of a host that is no node any more:\n%s", out)
+	}
+}
+
+// TestResetWorker joins a worker, resets it and joins it again. What it had
+// mounted from elsewhere is as it was.
+func TestResetWorker(t *testing.T) {
+	m := boot(t)
+	m.init(document("", podSubnet))
+	w := m.another("worker-1")
+	before := w.host()
+	args, _ := m.joinCommands()
+	w.runs("slipway", "join", args)
+	m.ready("worker-1")
+	w.eventually("a Pod on the worker", readyLimit, func() error {
+		if out := w.must("ctr", "-n", "k8s.io", "tasks", "ls", "-q"); strings.TrimSpace(out) == "" {
+			return errors.New("nothing runs")
+		}
+		return nil
+	})
+	precious := w.mountsPrecious()
+	if out := w.reset(); !strings.Contains(out, "kubectl delete node worker-1") ||
+		!strings.Contains(out, "/var/lib/kubelet/mine stays: something is mounted there that is not the kubelet's") {
+		t.Errorf("reset says:\n%s", out)
+	}
+	for _, path := range precious {
+		w.must("test", "-s", path)
+	}
+	w.must("umount", "/var/lib/kubelet/mine", "/etc/kubernetes/pki/mine")
+	w.reset()
+	w.hasNoPods()
+	w.must("rm", "-r", "/srv/precious")
+	w.isAs(before, "/var/lib/cni")
+	m.kubectl("delete", "node", "worker-1")
+	w.runs("slipway", "join", args)
+	m.ready("worker-1")
+}
+
+// host lists the files of the host that are not of this boot, with type, mode
+// and owner; logs, the runtime's images and root's own left out.
+func (m machine) host() []string {
+	m.Helper()
+	const format = `%p %y %m %U:%G\n`
+	args := []string{"find", "/", "-xdev", "("}
+	for i, dir := range []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/root", "/var/log", "/var/lib/containerd"} {
+		if i > 0 {
+			args = append(args, "-o")
+		}
+		args = append(args, "-path", dir)
+	}
+	out := m.must(append(args, ")", "-prune", "-o", "-printf", format)...)
+	out += m.must("find", "/var/lib/kubelet", "/var/lib/etcd", "-mindepth", "1", "-printf", format)
+	return slices.Sorted(strings.Lines(out))
+}
+
+// isAs compares the files with those of a time before, but for some folders.
+func (m machine) isAs(before []string, but ...string) {
+	m.Helper()
+	other := func(line string) bool {
+		return slices.ContainsFunc(but, func(b string) bool { return strings.HasPrefix(line, b) })
+	}
+	after := m.host()
+	for _, line := range after {
+		if !slices.Contains(before, line) && !other(line) {
+			m.Errorf("reset has left %s", line)
+		}
+	}
+	for _, line := range before {
+		if !slices.Contains(after, line) && !other(line) {
+			m.Errorf("reset has removed or changed %s", line)
+		}
+	}
+	for _, mount := range m.mounts() {
+		m.Errorf("reset has left mounted: %s", mount)
+	}
+	if out, err := m.try("systemctl", "is-active", "kubelet"); err == nil {
+		m.Errorf("the kubelet is %s", out)
+	}
+	m.must("systemctl", "is-enabled", "kubelet")
+}
+
+// mounts are what the kubelet has mounted.
+func (m machine) mounts() []string {
+	m.Helper()
+	var found []string
+	for line := range strings.Lines(m.must("cat", "/proc/self/mountinfo")) {
+		if point := strings.Fields(line)[4]; strings.HasPrefix(point, "/var/lib/kubelet/") {
+			found = append(found, point)
+		}
+	}
+	return found
+}
+
+func (m machine) hasNoPods() {
+	m.Helper()
+	if out := m.must("ctr", "-n", "k8s.io", "containers", "ls", "-q"); strings.TrimSpace(out) != "" {
+		m.Errorf("containers are left: %s", out)
+	}
+}
+
+func (m machine) reset(more ...string) string {
+	m.Helper()
+	started := time.Now()
+	out, err := m.try(append([]string{"slipway", "reset", "--force"}, more...)...)
+	if err != nil {
+		m.Fatalf("reset %v: %v\n%s", more, err, out)
+	}
+	m.Logf("reset %v took %.1fs", more, time.Since(started).Seconds())
+	return out
+}
+
+// hasNetwork waits until there are Pods with a network, and rules of kube-proxy.
+func (m machine) hasNetwork() {
+	m.Helper()
+	m.eventually("Pods on the bridge, and kube-proxy's rules", readyLimit, func() error {
+		links, rules := m.must("ip", "-o", "link"), m.must("nft", "list", "ruleset")
+		if !strings.Contains(links, ": veth") || !strings.Contains(rules, "KUBE-SEP-") {
+			return errors.New(links)
+		}
+		return nil
+	})
+}
+
+// changesNothingUnless answers the question in other ways than this one.
+func (m machine) changesNothingUnless(yes string) {
+	m.Helper()
+	before := m.host()
+	for _, answer := range []string{"", "n\n", "\n", "force\n", "n" + yes + "\n"} {
+		var out strings.Builder
+		err := m.node.Exec(m.Context(), nodes.Cmd{Args: []string{"slipway", "reset"}, Stdin: strings.NewReader(answer), Stdout: &out, Stderr: &out})
+		if err == nil || !strings.Contains(out.String(), "nothing was done, as the answer was not y") {
+			m.Errorf("answer %q: %v\n%s", answer, err, out.String())
+		}
+	}
+	if after := m.host(); !slices.Equal(before, after) {
+		m.Error("a reset that was not confirmed changed something")
+	}
+}
+
+// resetPlanIsTrue looks for the steps that people wait for, and for a change.
+func (m machine) resetPlanIsTrue() {
+	m.Helper()
+	before := m.host()
+	plan := m.must("slipway", "reset", "--dry-run", "--network")
+	for _, step := range []string{
+		"remove etcd member https://192.168.99.11:2380", "stop unit kubelet.service", "remove Pod kube-system/etcd-cp-1",
+		"unmount /var/lib/kubelet/pods/", "remove folder /etc/kubernetes/pki", "    ca.key", "remove folder /var/lib/etcd", "remove folder /var/lib/kubelet",
+		"remove /etc/kubernetes/admin.conf", "remove chains KUBE-* of nftables table ip nat", "remove network interface cni0",
+		"remove folder /var/lib/cni/networks/lab",
+	} {
+		if !strings.Contains(plan, step) {
+			m.Errorf("the plan lacks %q:\n%s", step, plan)
+		}
+	}
+	if after := m.host(); !slices.Equal(before, after) {
+		m.Error("a dry run changed something")
+	}
+}
+
+// killedWhileResetting kills a reset at one instant after another; the last
+// one finishes.
+func (m machine) killedWhileResetting() {
+	m.Helper()
+	finished := 0
+	for _, after := range []time.Duration{40, 70, 100, 150, 250, 400, 600} {
+		ctx, cancel := context.WithTimeout(m.Context(), after*time.Millisecond)
+		err := m.node.Exec(ctx, nodes.Cmd{Args: []string{"slipway", "reset", "--force"}, CancelSignal: syscall.SIGKILL})
+		if err == nil && ctx.Err() == nil {
+			finished++
+		}
+		cancel()
+	}
+	m.Logf("%d of 7 resets ended before they were killed", finished)
+	m.reset()
+}
+
+// resetsThoughAllIsDead kills etcd and the API server, and stops the runtime.
+func (m machine) resetsThoughAllIsDead() {
+	m.Helper()
+	m.must("systemctl", "stop", "kubelet", "containerd")
+	for _, program := range []string{"etcd", "kube-apiserver"} {
+		m.must("pkill", "-KILL", "-x", program)
+	}
+	started := time.Now()
+	out := m.reset()
+	if took := time.Since(started); took > 12*time.Second {
+		m.Errorf("with everything dead, reset took %s", took)
+	}
+	for _, warning := range []string{
+		`[WARNING] etcd cannot be told that member "cp-1" leaves`,
+		"[WARNING] Pods may still run, as the container runtime cannot be asked",
+	} {
+		if !strings.Contains(out, warning) {
+			m.Errorf("reset does not say %q:\n%s", warning, out)
+		}
+	}
+	m.must("systemctl", "start", "containerd")
+}
+
+// mountsPrecious puts files of its own where reset removes things: below a
+// mount of the kubelet's kind, and below one that is not.
+func (m machine) mountsPrecious() []string {
+	m.Helper()
+	m.must("mkdir", "-p", "/srv/precious", "/var/lib/kubelet/mine", "/var/lib/kubelet/pods/0/volumes/host", "/etc/kubernetes/pki/mine")
+	m.write("/srv/precious/file", "precious\n")
+	for _, to := range []string{"/var/lib/kubelet/mine", "/var/lib/kubelet/pods/0/volumes/host", "/etc/kubernetes/pki/mine"} {
+		m.must("mount", "--bind", "/srv/precious", to)
+	}
+	m.must("ln", "-s", "/srv/precious", "/etc/kubernetes/pki/link")
+	return []string{"/srv/precious/file", "/var/lib/kubelet/mine/file", "/etc/kubernetes/pki/mine/file"}
+}
+
+// plantForeignNetwork makes rules and interfaces that resemble Kubernetes'.
+func (m machine) plantForeignNetwork() {
+	m.Helper()
+	for _, command := range foreignNetwork {
+		m.must(strings.Fields(command)...)
+	}
+}
+
+var foreignNetwork = []string{
+	"iptables -N MINE", "iptables -A MINE -s 192.0.2.7 -j DROP", "iptables -A INPUT -p tcp --dport 9 -j MINE",
+	"iptables -t nat -A PREROUTING -d 192.0.2.1 -m comment --comment KUBE-SERVICES -j RETURN",
+	"iptables -t nat -N MY-KUBE-CHAIN", "iptables -t nat -A MY-KUBE-CHAIN -s 192.0.2.8 -j RETURN",
+	"ip6tables -A FORWARD -s 2001:db8::7 -j DROP",
+	"iptables-legacy -N MINE-LEGACY", "iptables-legacy -A INPUT -s 192.0.2.9 -j MINE-LEGACY",
+	"iptables-legacy -N KUBE-OLD", "iptables-legacy -A INPUT -m comment --comment portals -j KUBE-OLD", "iptables-legacy -A KUBE-OLD -j RETURN",
+	"nft add table inet mine", "nft add chain inet mine KUBE-MINE", "nft add table ip kube-proxy", "nft add chain ip kube-proxy services",
+	"ip link add br9 type bridge", "ip link add v9 type veth peer name v9p", "ip link set v9 master br9",
+	"mkdir -p /var/lib/cni/networks/mine",
+}
+
+func (m machine) hasForeignNetworkOnly() {
+	m.Helper()
+	rules := m.must("nft", "list", "ruleset") + m.must("iptables-save") + m.must("iptables-legacy-save") + m.must("ip6tables-save")
+	for _, kept := range []string{
+		"-A MINE -s 192.0.2.7/32 -j DROP", "-A INPUT -p tcp -m tcp --dport 9 -j MINE", "-A PREROUTING -d 192.0.2.1/32 -m comment --comment KUBE-SERVICES -j RETURN",
+		"-A MY-KUBE-CHAIN -s 192.0.2.8/32 -j RETURN", "-A FORWARD -s 2001:db8::7/128 -j DROP", "-A INPUT -s 192.0.2.9/32 -j MINE-LEGACY",
+		"table inet mine", "chain KUBE-MINE",
+	} {
+		if !strings.Contains(rules, kept) {
+			m.Errorf("reset --network removed %q", kept)
+		}
+	}
+	for line := range strings.Lines(rules) {
+		ours := strings.Contains(line, "KUBE-") && !strings.Contains(line, "KUBE-MINE") && !strings.Contains(line, "MY-KUBE-CHAIN") && !strings.Contains(line, "--comment KUBE-SERVICES")
+		if (ours || strings.Contains(line, "kube-proxy")) && !strings.HasPrefix(line, "#") && !strings.Contains(line, `comment "KUBE-SERVICES"`) {
+			m.Errorf("reset --network left %s", line)
+		}
+	}
+	links := m.must("ip", "-o", "link")
+	for name, want := range map[string]bool{"br9": true, "v9@": true, "cni0": false, "veth": false} {
+		if strings.Contains(links, ": "+name) != want {
+			m.Errorf("interface %s is there: %v\n%s", name, !want, links)
+		}
+	}
+	m.must("rmdir", "/var/lib/cni/networks/mine")
+	for _, dir := range []string{"/var/lib/cni/networks", "/var/lib/cni"} {
+		m.must("rmdir", dir)
+	}
+	for _, command := range []string{
+		"iptables -F", "iptables -X", "iptables -t nat -F", "iptables -t nat -X", "ip6tables -F",
+		"iptables-legacy -F", "iptables-legacy -X", "nft delete table inet mine", "ip link del v9", "ip link del br9",
+	} {
+		m.must(strings.Fields(command)...)
+	}
+}

@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fakeapi is an HTTPS server that speaks as much of the Kubernetes API
+// as Slipway's runs need, keeps objects in memory, and fails in the ways that a
+// real server cannot be asked to.
+package fakeapi
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Server is the API. Make it with New; Close ends it.
+type Server struct {
+	*httptest.Server
+	// Spoil is asked about each request, one at a time and in order; a fault
+	// that it returns answers in place of the server. It may use the server.
+	Spoil func(r *http.Request) Fault
+
+	asking  sync.Mutex
+	mu      sync.Mutex
+	objects map[string]map[string]any // by path
+	version int
+	writes  []string
+}
+
+// New starts a server with the namespaces of a new cluster. A nil config means
+// a certificate of its own, see Certificate.
+func New(config *tls.Config) *Server {
+	s := &Server{objects: map[string]map[string]any{}}
+	for _, ns := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
+		s.objects["/api/v1/namespaces/"+ns] = map[string]any{"metadata": map[string]any{"name": ns}}
+	}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.TLS = config
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // about connections that are broken on purpose
+	s.StartTLS()
+	return s
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	var spoil Fault
+	if s.Spoil != nil {
+		s.asking.Lock()
+		spoil = s.Spoil(r)
+		s.asking.Unlock()
+	}
+	if spoil != nil {
+		spoil(w, r, s.answer)
+		return
+	}
+	s.answer(w, r)
+}
+
+// answer is the server without faults.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the connection is gone
+	}
+	live, known := s.objects[r.URL.Path]
+	switch {
+	case r.URL.Path == "/readyz":
+		_, _ = io.WriteString(w, "ok")
+	case r.Method == http.MethodPost:
+		s.create(w, r.URL.Path, body)
+	case r.Method == http.MethodGet && r.URL.Query().Has("fieldSelector"):
+		s.list(w, r.URL.Path, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "type="))
+	case !known:
+		refuse(w, apierrors.NewNotFound(resource(path.Dir(r.URL.Path)), path.Base(r.URL.Path)))
+	case r.Method == http.MethodGet:
+		send(w, http.StatusOK, live)
+	case r.Method == http.MethodPut:
+		s.replace(w, r, body)
+	case r.Method == http.MethodPatch:
+		before, _ := json.Marshal(live)
+		merged, err := jsonpatch.MergePatch(before, body)
+		if err != nil {
+			refuse(w, apierrors.NewBadRequest(err.Error()))
+			return
+		}
+		s.replace(w, r, merged)
+	case r.Method == http.MethodDelete:
+		delete(s.objects, r.URL.Path)
+		s.writes = append(s.writes, "DELETE "+r.URL.Path)
+		send(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
+	}
+}
+
+func (s *Server) create(w http.ResponseWriter, collection string, body []byte) {
+	obj, name, err := decode(body)
+	if err != nil {
+		refuse(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	namespace := path.Dir(collection)
+	if path.Base(path.Dir(namespace)) == "namespaces" && s.objects["/api/v1/namespaces/"+path.Base(namespace)] == nil {
+		refuse(w, apierrors.NewNotFound(resource("namespaces"), path.Base(namespace)))
+		return
+	}
+	at := collection + "/" + name
+	if s.objects[at] != nil {
+		refuse(w, apierrors.NewAlreadyExists(resource(collection), name))
+		return
+	}
+	s.keep(at, obj)
+	s.writes = append(s.writes, "POST "+at)
+	send(w, http.StatusCreated, obj)
+}
+
+func (s *Server) replace(w http.ResponseWriter, r *http.Request, body []byte) {
+	at := r.URL.Path
+	obj, name, err := decode(body)
+	if err != nil {
+		refuse(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	want, _ := obj["metadata"].(map[string]any)["resourceVersion"].(string)
+	if have := s.objects[at]["metadata"].(map[string]any)["resourceVersion"]; want != "" && want != have {
+		refuse(w, apierrors.NewConflict(resource(path.Dir(at)), name, errModified))
+		return
+	}
+	s.keep(at, obj)
+	s.writes = append(s.writes, r.Method+" "+at)
+	send(w, http.StatusOK, obj)
+}
+
+func (s *Server) list(w http.ResponseWriter, collection, typ string) {
+	items := []any{}
+	for _, at := range slices.Sorted(maps.Keys(s.objects)) {
+		if path.Dir(at) == collection && s.objects[at]["type"] == typ {
+			items = append(items, s.objects[at])
+		}
+	}
+	send(w, http.StatusOK, map[string]any{"kind": "SecretList", "apiVersion": "v1", "items": items})
+}
+
+// keep stores an object with what a server fills in.
+func (s *Server) keep(at string, obj map[string]any) {
+	s.version++
+	meta := obj["metadata"].(map[string]any)
+	meta["resourceVersion"], meta["uid"] = strconv.Itoa(s.version), "uid-"+at
+	meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
+	s.objects[at] = obj
+}
+
+// Put makes the server hold an object, as if somebody else had written it.
+func (s *Server) Put(at string, obj any) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		panic(err)
+	}
+	fields, _, err := decode(data)
+	if err != nil {
+		panic(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keep(at, fields)
+}
+
+// Has tells whether there is an object.
+func (s *Server) Has(at string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[at] != nil
+}
+
+// Objects are copies of all objects, by path, without what the server filled in.
+func (s *Server) Objects() map[string]map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data, err := json.Marshal(s.objects)
+	if err != nil {
+		panic(err)
+	}
+	var all map[string]map[string]any
+	if err := json.Unmarshal(data, &all); err != nil {
+		panic(err)
+	}
+	for _, obj := range all {
+		for _, field := range []string{"resourceVersion", "uid", "creationTimestamp"} {
+			delete(obj["metadata"].(map[string]any), field)
+		}
+	}
+	return all
+}
+
+// Writes are the requests so far that changed something, METHOD PATH; the path
+// of a creation is that of the object.
+func (s *Server) Writes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.writes)
+}
+
+func decode(body []byte) (obj map[string]any, name string, err error) {
+	if err := json.Unmarshal(body, &obj); err != nil {
+		return nil, "", err
+	}
+	meta, _ := obj["metadata"].(map[string]any)
+	name, _ = meta["name"].(string)
+	if name == "" {
+		return nil, "", errors.New("an object without a name")
+	}
+	return obj, name, nil
+}
+
+func resource(collection string) schema.GroupResource {
+	return schema.GroupResource{Resource: path.Base(collection)}
+}

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package intact looks at what a run has left on a host, without help of the
+// product.
+package intact
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// issuers says which CA signs which certificates below the PKI folder:
+// https://kubernetes.io/docs/setup/best-practices/certificates/
+var issuers = map[string]string{
+	"ca": "ca", "apiserver": "ca", "apiserver-kubelet-client": "ca",
+	"front-proxy-ca": "front-proxy-ca", "front-proxy-client": "front-proxy-ca",
+	"etcd/ca": "etcd/ca", "etcd/server": "etcd/ca", "etcd/peer": "etcd/ca", "etcd/healthcheck-client": "etcd/ca", "apiserver-etcd-client": "etcd/ca",
+}
+
+// Check tells what is broken in /etc/kubernetes of the host whose root folder
+// is root: a pair that does not match, a chain that does not hold, a
+// kubeconfig file that does not work. What is not there is not broken.
+func Check(root string) error {
+	dir := filepath.Join(root, "etc/kubernetes")
+	var faults []error
+	for name, issuer := range issuers {
+		faults = append(faults, pairIntact(filepath.Join(dir, "pki"), name, issuer))
+	}
+	faults = append(faults, serviceAccountIntact(filepath.Join(dir, "pki")))
+	confs, err := filepath.Glob(filepath.Join(dir, "*.conf"))
+	faults = append(faults, err)
+	for _, path := range confs {
+		faults = append(faults, kubeconfigIntact(path, filepath.Join(dir, "pki/ca.crt")))
+	}
+	return errors.Join(faults...)
+}
+
+func pairIntact(dir, name, issuer string) error {
+	cert, certErr := os.ReadFile(filepath.Join(dir, name+".crt"))
+	key, keyErr := os.ReadFile(filepath.Join(dir, name+".key"))
+	noCert, noKey := errors.Is(certErr, fs.ErrNotExist), errors.Is(keyErr, fs.ErrNotExist)
+	if noKey && (noCert || name == issuer) { // a worker has the CA without its key
+		return nil
+	}
+	if err := errors.Join(certErr, keyErr); err != nil {
+		return err
+	}
+	if err := works(cert, key, filepath.Join(dir, issuer+".crt")); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// works tells whether a certificate is of a key and chains to a CA.
+func works(cert, key []byte, caPath string) error {
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return err
+	}
+	ca, err := os.ReadFile(caPath)
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return fmt.Errorf("%s holds no certificate", caPath)
+	}
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	return err
+}
+
+func serviceAccountIntact(dir string) error {
+	key, keyErr := os.ReadFile(filepath.Join(dir, "sa.key"))
+	pub, pubErr := os.ReadFile(filepath.Join(dir, "sa.pub"))
+	if errors.Is(keyErr, fs.ErrNotExist) && errors.Is(pubErr, fs.ErrNotExist) {
+		return nil
+	}
+	if err := errors.Join(keyErr, pubErr); err != nil {
+		return err
+	}
+	keyBlock, _ := pem.Decode(key)
+	pubBlock, _ := pem.Decode(pub)
+	if keyBlock == nil || pubBlock == nil {
+		return errors.New("sa.key or sa.pub is no PEM")
+	}
+	public, err := x509.ParsePKIXPublicKey(pubBlock.Bytes)
+	if err != nil {
+		return err
+	}
+	if private, err := x509.ParsePKCS1PrivateKey(keyBlock.Bytes); err == nil && private.PublicKey.Equal(public) {
+		return nil
+	}
+	if private, err := x509.ParseECPrivateKey(keyBlock.Bytes); err == nil && private.PublicKey.Equal(public) {
+		return nil
+	}
+	return errors.New("sa.pub is not of sa.key")
+}
+
+func kubeconfigIntact(path, caPath string) error {
+	cfg, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return err
+	}
+	ctx := cfg.Contexts[cfg.CurrentContext]
+	if ctx == nil || cfg.Clusters[ctx.Cluster] == nil || cfg.AuthInfos[ctx.AuthInfo] == nil {
+		return fmt.Errorf("%s: no context", path)
+	}
+	user := cfg.AuthInfos[ctx.AuthInfo]
+	if user.ClientCertificate != "" { // a file that the kubelet rotates
+		return nil
+	}
+	if err := works(user.ClientCertificateData, user.ClientKeyData, caPath); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	ca, err := os.ReadFile(caPath)
+	if err == nil && strings.TrimSpace(string(ca)) != strings.TrimSpace(string(cfg.Clusters[ctx.Cluster].CertificateAuthorityData)) {
+		err = fmt.Errorf("%s names another CA", path)
+	}
+	return err
+}

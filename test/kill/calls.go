@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kill
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// entry is struct ptrace_syscall_info of ptrace(2) at the entry to a call.
+type entry struct {
+	op   uint8
+	_    [3]uint8
+	arch uint32
+	_    [2]uint64 // instruction and stack pointer
+	nr   uint64
+	args [6]uint64
+}
+
+func syscallInfo(tid int) (entry, error) {
+	const getSyscallInfo = 0x420e // PTRACE_GET_SYSCALL_INFO, of Linux 5.3
+	var e entry
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, getSyscallInfo, uintptr(tid), unsafe.Sizeof(e), uintptr(unsafe.Pointer(&e)), 0, 0)
+	if errno != 0 {
+		return e, errno
+	}
+	return e, nil
+}
+
+// change says where a call that changes files has what it works on: the
+// argument with a descriptor, and the one with a path, -1 for none.
+type change struct {
+	name     string
+	fd, path int
+}
+
+// changes are the calls by which Go programs change files. fsync changes
+// nothing, but what happens before and after it tells what is durable.
+var changes = map[uint64]change{
+	unix.SYS_OPENAT:    {"openat", 0, 1},
+	unix.SYS_MKDIRAT:   {"mkdirat", 0, 1},
+	unix.SYS_UNLINKAT:  {"unlinkat", 0, 1},
+	unix.SYS_SYMLINKAT: {"symlinkat", 1, 2},
+	unix.SYS_LINKAT:    {"linkat", 2, 3},
+	unix.SYS_RENAMEAT:  {"renameat", 2, 3},
+	unix.SYS_RENAMEAT2: {"renameat2", 2, 3},
+	unix.SYS_FCHMODAT:  {"fchmodat", 0, 1},
+	unix.SYS_FCHOWNAT:  {"fchownat", 0, 1},
+	unix.SYS_FCHMOD:    {"fchmod", 0, -1},
+	unix.SYS_FCHOWN:    {"fchown", 0, -1},
+	unix.SYS_FTRUNCATE: {"ftruncate", 0, -1},
+	unix.SYS_WRITE:     {"write", 0, -1},
+	unix.SYS_PWRITE64:  {"pwrite64", 0, -1},
+	unix.SYS_FSYNC:     {"fsync", 0, -1},
+}
+
+// describe tells what a call changes, if anything.
+func describe(tid int, e entry) (Step, bool) {
+	c, known := changes[e.nr]
+	if !known || c.name == "openat" && e.args[2]&(unix.O_CREAT|unix.O_TRUNC) == 0 {
+		return Step{}, false
+	}
+	step := Step{Call: c.name, FD: -1}
+	if c.path < 0 {
+		step.FD = int(int32(e.args[c.fd]))
+		step.Path = linkOf(tid, fmt.Sprintf("fd/%d", step.FD))
+		return step, true
+	}
+	step.Path = text(tid, e.args[c.path])
+	switch dir := int32(e.args[c.fd]); {
+	case filepath.IsAbs(step.Path):
+		step.Path = filepath.Join(linkOf(tid, "root"), step.Path)
+	case dir == unix.AT_FDCWD:
+		step.Path = filepath.Join(linkOf(tid, "cwd"), step.Path)
+	default:
+		step.Path = filepath.Join(linkOf(tid, fmt.Sprintf("fd/%d", dir)), step.Path)
+	}
+	return step, true
+}
+
+// linkOf is empty for what has no name any more.
+func linkOf(tid int, name string) string {
+	target, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", tid, name))
+	if err != nil || strings.HasSuffix(target, " (deleted)") {
+		return ""
+	}
+	return target
+}
+
+// text reads a string from the program's memory.
+func text(tid int, address uint64) string {
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", tid))
+	if err != nil {
+		return ""
+	}
+	defer mem.Close()
+	buf := make([]byte, unix.PathMax)
+	n, _ := mem.ReadAt(buf, int64(address)) // less where the mapping ends
+	path, _, _ := bytes.Cut(buf[:n], []byte{0})
+	return string(path)
+}

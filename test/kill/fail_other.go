@@ -1,0 +1,15 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !amd64
+
+package kill
+
+import "syscall"
+
+// CanFail tells whether Fail works on this kind of machine.
+const CanFail = false
+
+func dropCall(int) {}
+
+func setResult(int, syscall.Errno) {}

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kill runs a program and kills it right before any one of the system
+// calls by which it changes files, as a debugger sees them, or lets that call
+// fail. So a test can try every instant at which a run may be cut off, and not
+// only some.
+package kill
+
+import (
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+// Run is one run of a program.
+type Run struct {
+	// Below are the folders whose changes count. They are real paths.
+	Below []string
+	// Count, if set, says which of the changes count.
+	Count func(Step) bool
+	// Fail, if set, is what the change number At fails with, in place of the
+	// SIGKILL. fsync counts then, too.
+	Fail syscall.Errno
+	// At is the change, counted from 1, right before which the program is
+	// killed with SIGKILL; 0 lets it end by itself.
+	At int
+
+	// Steps are the changes that were begun, the one before which it was
+	// killed being the last, and among them the calls of fsync. Calls of
+	// several threads may mix differently each time.
+	Steps []Step
+	// Changes is how many of the steps count as changes. fsync does not: it
+	// leaves the same to a process that comes later.
+	Changes int
+	// Status is what the program ended with.
+	Status syscall.WaitStatus
+
+	leader  int
+	inside  map[int]bool // threads between the entry to a call and the exit
+	failing int          // the thread whose call fails
+	settled bool         // the options are set
+}
+
+// Step is one system call that changes a file.
+type Step struct {
+	Call string
+	Path string
+	// FD is the descriptor of calls that work on one, else -1.
+	FD int
+}
+
+func (s Step) String() string { return s.Call + " " + s.Path }
+
+// options let the tracer tell calls from signals, follow new threads and
+// children, and take them along if it ends.
+const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
+	unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_EXITKILL
+
+// ErrNotAllowed says that this machine lets nobody trace a program.
+var ErrNotAllowed = errors.New("tracing is not allowed here")
+
+// Do runs cmd to its end. Its streams work as with exec.
+func (r *Run) Do(cmd *exec.Cmd) error {
+	// Only the thread that has begun a trace may go on with it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Ptrace = true
+	cmd.SysProcAttr.Setpgid = true // by which its threads and children are known
+	if err := cmd.Start(); err != nil {
+		if errors.Is(err, unix.EPERM) {
+			return ErrNotAllowed
+		}
+		return errors.Wrap(err, "start the program")
+	}
+	r.leader, r.inside, r.settled = cmd.Process.Pid, map[int]bool{}, false
+	err := r.follow()
+	_ = cmd.Wait() // for its streams: the process itself is gone
+	return err
+}
+
+// follow goes from stop to stop until nothing of the program is left.
+func (r *Run) follow() error {
+	for {
+		var status syscall.WaitStatus
+		tid, err := syscall.Wait4(-r.leader, &status, unix.WALL, nil)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.ECHILD:
+			return nil
+		case err != nil:
+			return errors.Wrap(err, "wait for the program")
+		case status.Stopped():
+			r.stopped(tid, status)
+		case tid == r.leader:
+			r.Status = status
+		}
+	}
+}
+
+// stopped looks at a thread that has stopped and lets it go on. A thread that
+// is dead by then needs no letting go.
+func (r *Run) stopped(tid int, status syscall.WaitStatus) {
+	const call = unix.SIGTRAP | 0x80 // PTRACE_O_TRACESYSGOOD
+	pass := 0
+	switch signal := status.StopSignal(); {
+	case !r.settled:
+		r.settled = unix.PtraceSetOptions(tid, options) == nil
+	case signal == call:
+		r.call(tid)
+	case signal != unix.SIGTRAP && signal != unix.SIGSTOP: // those are the trace's own
+		pass = int(signal)
+	}
+	_ = unix.PtraceSyscall(tid, pass)
+}
+
+// call counts a change at its entry, and kills before the one asked for.
+func (r *Run) call(tid int) {
+	r.inside[tid] = !r.inside[tid]
+	if !r.inside[tid] {
+		if r.failing == tid {
+			r.failing = 0
+			setResult(tid, r.Fail)
+		}
+		return
+	}
+	info, err := syscallInfo(tid)
+	if err != nil {
+		return // it is being killed
+	}
+	step, changes := describe(tid, info)
+	if !changes || !r.counts(step.Path) {
+		return
+	}
+	r.Steps = append(r.Steps, step)
+	if r.Fail == 0 && step.Call == "fsync" || r.Count != nil && !r.Count(step) {
+		return
+	}
+	r.Changes++
+	switch {
+	case r.Changes != r.At:
+	case r.Fail != 0:
+		r.failing = tid
+		dropCall(tid)
+	default:
+		_ = unix.Kill(r.leader, unix.SIGKILL)
+	}
+}
+
+func (r *Run) counts(path string) bool {
+	for _, dir := range r.Below {
+		if path == dir || strings.HasPrefix(path, dir+"/") {
+			return true
+		}
+	}
+	return false
+}
