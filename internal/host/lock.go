@@ -46,7 +46,8 @@ func (r *Real) Lock() (release func(), err error) {
 		return nil, err
 	}
 	locked := &LockedError{Path: f.Name()}
-	// Whoever takes the lock signs it a moment later.
+	// Whoever takes the lock signs it a moment later, and frees it a moment
+	// after it began to end.
 	for range 20 {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
@@ -117,11 +118,20 @@ func holder(f *os.File) (pid int, command string) {
 	if err != nil || !hasOpen(pid, f) {
 		return 0, ""
 	}
-	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
+	if command = commandOf(pid); command == "" {
 		return 0, ""
 	}
-	return pid, subcommand(strings.Split(string(args), "\x00"))
+	return pid, command
+}
+
+// commandOf is the program of a process and its subcommands, or "" where it is
+// ending: it gives up its arguments before its files, and with them the lock.
+func commandOf(pid int) string {
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || len(args) == 0 {
+		return ""
+	}
+	return subcommand(strings.Split(string(args), "\x00"))
 }
 
 func hasOpen(pid int, f *os.File) bool {

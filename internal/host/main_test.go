@@ -252,6 +252,25 @@ func TestLockStaleSignature(t *testing.T) {
 	}
 }
 
+// A process that has ended is not named by the arguments that it no longer has.
+func TestLockHolderThatEnds(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "true")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	if _, err := io.ReadAll(stdout); err != nil { // until it has given up its files
+		t.Fatal(err)
+	}
+	if got := commandOf(cmd.Process.Pid); got != "" {
+		t.Errorf("a process that has ended is called %q", got)
+	}
+}
+
 func TestLockRefusesSymlink(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "run"), 0o755); err != nil {
