@@ -21,7 +21,7 @@ func newCertificateKeyCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "certificate-key",
 		Short: "Print a new key for sharing the control plane's certificates",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			key, err := newCertificateKey()
 			if err != nil {

@@ -48,7 +48,7 @@ func newCheckExpiration(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check-expiration",
 		Short: "Show until when the certificates of this control plane node are valid",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			node, _, err := o.load(cmd, g)
 			if err != nil {

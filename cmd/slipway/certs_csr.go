@@ -16,7 +16,7 @@ func newGenerateCSR(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate-csr",
 		Short: "Write keys and signing requests for a control plane whose CA is kept elsewhere",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			node, _, err := o.load(cmd, g)
 			if err != nil {

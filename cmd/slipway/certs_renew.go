@@ -32,7 +32,7 @@ func renewCommand(g *globals, use, short string, renew phases.RenewOptions) *cob
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			node, from, err := o.load(cmd, g)
 			if err != nil {

@@ -41,7 +41,7 @@ func newPrintDefaults(g *globals, name string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   name + "-defaults",
 		Short: "Print the default configuration of " + name + ", with placeholders for what only you know",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			facts, err := printFacts()
 			if err != nil {
@@ -74,7 +74,7 @@ func newConfigValidate(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Check a configuration file and report every fault in it",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			src, err := requiredConfigFile(g, "config", file)
 			if err != nil {
@@ -106,7 +106,7 @@ func newConfigMigrate(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Convert a configuration file to the newest version of its API, defaults filled in",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			src, err := requiredConfigFile(g, "old-config", from)
 			if err != nil {

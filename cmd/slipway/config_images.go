@@ -32,7 +32,7 @@ func newImagesList(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the images of a control plane",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			node, _, err := loadImages(cmd, g, o)
 			if err != nil {
@@ -51,7 +51,7 @@ func newImagesPull(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pull",
 		Short: "Pull the images of a control plane, side by side",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, parts, err := loadImages(cmd, g, o)
 			if err != nil {

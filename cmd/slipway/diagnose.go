@@ -46,7 +46,7 @@ func newDiagnose(g *globals) *cobra.Command {
 		Long: "Say what is wrong with this node, and what to do about it.\n\n" +
 			"It looks at the kubelet, the container runtime, the static Pods, certificates, ports, names and disks. It changes\n" +
 			"nothing and needs no cluster. It exits with 0 if it finds nothing, and with 2 if it does. The causes it knows:\n" + causeList(),
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			real, target, err := o.thisNode()
 			if err != nil {

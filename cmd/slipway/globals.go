@@ -5,6 +5,7 @@ package main
 
 import (
 	"flag"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -104,8 +105,33 @@ func capLevels(patterns string) string {
 // requireSubcommand makes a command that only groups others say so instead of
 // doing nothing.
 func requireSubcommand(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return errors.Errorf("%s has no command %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+	if len(args) == 0 {
+		return cmd.Help()
 	}
-	return cmd.Help()
+	hint := ""
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = " (did you mean " + strings.Join(near, " or ") + "?)"
+	}
+	return errors.Errorf("%s has no command %q%s; see %s --help", cmd.CommandPath(), args[0], hint, cmd.CommandPath())
+}
+
+// anyNumber is no limit to how many arguments a command takes.
+const anyNumber = math.MaxInt
+
+// takes refuses fewer or more arguments than a command takes. It repeats none
+// where one may be a token.
+func takes(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		name := cmd.CommandPath()
+		switch {
+		case len(args) < least:
+			return errors.Errorf("%s needs an argument: %s; see %s --help", name, cmd.Use, name)
+		case len(args) > most && most == 0:
+			return errors.Errorf("%s does not take the argument %q; see %s --help", name, args[0], name)
+		case len(args) > most:
+			return errors.Errorf("%s takes one argument, and got %d: %s; see %s --help", name, len(args), cmd.Use, name)
+		}
+		return nil
+	}
 }

@@ -21,7 +21,7 @@ func newInit(g *globals) *cobra.Command {
 		Short: "Make this host the first control plane of a new cluster",
 		Long: "Make this host the first control plane of a new cluster.\n\n" +
 			"The phases, in order (each also alone, as `init phase NAME`):\n" + phaseTree(phases.Init(), "  "),
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			node, parts, err := loadInit(cmd, g, o)
 			if err != nil {

@@ -58,7 +58,7 @@ func runnablePhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobr
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: p.Summary,
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.printManifest {
 				return printManifest(cmd, g, o, p)

@@ -24,7 +24,7 @@ func newJoin(g *globals) *cobra.Command {
 		Short: "Make this host a node of a cluster that exists",
 		Long: "Make this host a node of a cluster that exists, whose API server is at HOST:PORT.\n\n" +
 			"The phases, in order (each also alone, as `join phase NAME`):\n" + phaseTree(phases.Join(), "  "),
-		Args: cobra.MaximumNArgs(1),
+		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := loadJoin(cmd, g, o, args)
 			if err != nil {

@@ -30,11 +30,11 @@ func newJoinPhase(g *globals) *cobra.Command {
 
 func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
 	o := &joinOptions{}
-	cmd := &cobra.Command{Use: use, Short: p.Summary, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: use, Short: p.Summary, Args: takes(0, 0)}
 	load := func([]string) (*parts, error) { return loadJoined(cmd, g, o, p) }
 	if slices.Contains(p.Flags, "discovery-file") {
 		cmd.Use += " [HOST:PORT]"
-		cmd.Args = cobra.MaximumNArgs(1)
+		cmd.Args = takes(0, 1)
 		load = func(args []string) (*parts, error) { return loadJoin(cmd, g, o, args) }
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

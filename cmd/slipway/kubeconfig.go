@@ -31,7 +31,7 @@ func newKubeconfigUser(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "user",
 		Short: "Print a kubeconfig file for a user, with a new client certificate or a token",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if user.Name == "" {
 				return errors.New("--client-name is needed: the name of the user")

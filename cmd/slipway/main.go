@@ -71,6 +71,8 @@ func newRoot(program string, s streams, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:               program,
 		Short:             "Turn a Linux host into a Kubernetes node",
+		Args:              cobra.ArbitraryArgs,
+		RunE:              requireSubcommand,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return g.apply() },

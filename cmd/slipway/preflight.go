@@ -31,7 +31,7 @@ func preflightInitCommand(g *globals, use, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			check := newCheckup("init")
 			node, parts, err := loadInit(cmd, g, o)
@@ -63,7 +63,7 @@ func preflightJoinCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "join [HOST:PORT]",
 		Short: "Check that this host can join a cluster, and where one is named, that one",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			check := newCheckup("join")
 			env, end, err := joiningHost(cmd, g, o, args, check)

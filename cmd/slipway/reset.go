@@ -22,7 +22,7 @@ func newReset(g *globals) *cobra.Command {
 		Long: "Undo what init or join did to this host: its Pods are killed, and its certificates, its settings and its copy of\n" +
 			"the cluster's data are deleted. What cannot be reached, such as the rest of a cluster, does not stop it.\n\n" +
 			"The phases, in order (each also alone, as `reset phase NAME`):\n" + phaseTree(phases.Reset(), "  "),
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := loadReset(cmd, g, o)
 			if err != nil {
@@ -62,7 +62,7 @@ func runnableResetPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) 
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: p.Summary,
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			parts, err := loadReset(cmd, g, o)
 			if err != nil {

@@ -23,7 +23,7 @@ func newSupportBundle(g *globals) *cobra.Command {
 			"The tar.gz holds manifests, the kubelet's configuration, the states and journals of units, logs of containers,\n" +
 			"certificates without keys, kubeconfigs without credentials, facts about this host, and what `diagnose` says.\n" +
 			"Keys, tokens and passwords are taken out; look at it nevertheless before you give it away.",
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			real, target, err := o.thisNode()
 			if err != nil {

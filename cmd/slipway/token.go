@@ -61,7 +61,7 @@ func newTokenDelete(g *globals, o *tokenOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete TOKEN...",
 		Short: "Delete tokens from the cluster, each named by its ID or in full",
-		Args:  cobra.MinimumNArgs(1),
+		Args:  takes(1, anyNumber),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids := make([]string, len(args))
 			for i, text := range args {
@@ -83,7 +83,7 @@ func newTokenGenerate(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "generate",
 		Short: "Print a new token, without telling the cluster of it",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			id, secret, err := makeToken()
 			if err != nil {

@@ -31,7 +31,7 @@ func newTokenCreate(g *globals, shared *tokenOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create [TOKEN]",
 		Short: "Create a token in the cluster, a new one unless it is given, and print it",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Given = given(cmd.Flags())
 			if len(args) > 0 {

@@ -61,7 +61,7 @@ func newTokenList(g *globals, shared *tokenOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens that the cluster knows",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := shared.parts(cmd, g, nil)
 			tokens, err := phases.ListTokens(cmd.Context(), p.env)
