@@ -202,6 +202,11 @@ func TestThisNode(t *testing.T) {
 		got.ControlPlane.LocalAPIEndpoint.BindPort != 6443 || got.NodeRegistration.CRISocket != "unix:///run/crio/crio.sock" {
 		t.Errorf("%+v", got)
 	}
+	// Its flag counts for more, as on nodes of kubeadm up to 1.35.
+	s.put(t, "/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///run/x.sock\"\n")
+	if got := ThisNode(s.host).NodeRegistration.CRISocket; got != "unix:///run/x.sock" {
+		t.Errorf("socket %q", got)
+	}
 	empty, _ := newFolderHost(t)
 	if got := ThisNode(empty); got.NodeRegistration.Name != "" || got.ControlPlane.LocalAPIEndpoint.BindPort != 0 {
 		t.Errorf("of an empty host: %+v", got)

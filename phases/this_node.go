@@ -43,12 +43,12 @@ func StoredConfiguration(ctx context.Context, c cluster.Cluster) ([]byte, error)
 }
 
 // ThisNode is what this host's files say of it as a control plane node: the
-// name that its kubelet has, and the address of its API server. What they do
-// not say stays open, for the defaults.
+// name and the runtime that its kubelet has, and the address of its API server.
+// What they do not say stays open, for the defaults.
 func ThisNode(h host.Host) *config.JoinConfiguration {
 	n := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{}}
 	n.NodeRegistration.Name = kubeletName(h)
-	n.NodeRegistration.CRISocket = runtimeSocket(h)
+	n.NodeRegistration.CRISocket = KubeletSocket(h)
 	n.ControlPlane.LocalAPIEndpoint = advertised(h)
 	return n
 }
@@ -60,9 +60,14 @@ func IsControlPlane(h host.Host) bool {
 	return err == nil
 }
 
-// runtimeSocket reads the runtime's socket from the kubelet's configuration.
-func runtimeSocket(h host.Host) string { return socketIn(h, "config.yaml") }
+// KubeletSocket is the socket of the runtime that the kubelet on this host
+// uses, empty where nothing says it. Its flags count for more than its
+// instance's configuration, and that for more than the cluster's.
+func KubeletSocket(h host.Host) string {
+	return cmp.Or(socketInFlags(h), socketIn(h, "instance-config.yaml"), socketIn(h, "config.yaml"))
+}
 
+// socketIn reads a KubeletConfiguration; empty where it is missing or broken.
 func socketIn(h host.Host, file string) string {
 	data, err := h.ReadFile(filepath.Join(config.DefaultKubeletDir, file))
 	if err != nil {
@@ -75,13 +80,6 @@ func socketIn(h host.Host, file string) string {
 		return ""
 	}
 	return cfg.ContainerRuntimeEndpoint
-}
-
-// KubeletSocket is the socket of the runtime that the kubelet on this host
-// uses, empty where nothing says it. Its flags count for more than its
-// instance's configuration, and that for more than the cluster's.
-func KubeletSocket(h host.Host) string {
-	return cmp.Or(socketInFlags(h), socketIn(h, "instance-config.yaml"), socketIn(h, "config.yaml"))
 }
 
 // socketInFlags reads the flag that nodes have which kubeadm up to 1.35 made.
