@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -85,6 +86,26 @@ func etcdDataDir(manifest []byte) string {
 	}
 	member, _ := manifests.ReadEtcd(&pod)
 	return filepath.Clean(member.DataDir)
+}
+
+// removeEtcdClient removes what a join has brought for an external etcd, for it
+// opens all of the cluster's data. It may be anywhere; the static Pod of the API
+// server says where. What the user has put there stays.
+func (c *cleanup) removeEtcdClient(context.Context) {
+	pod := apiServerPod(c.Env)
+	for _, flag := range []string{"etcd-keyfile", "etcd-certfile", "etcd-cafile"} {
+		path := argument(pod, flag)
+		if !filepath.IsAbs(path) || strings.HasPrefix(path, c.Config.Paths.PKI+"/") {
+			continue // goes with the folder
+		}
+		if c.Host.Made(path) {
+			c.removeFile(path)
+		}
+		c.removeLeftovers(filepath.Dir(path), []string{filepath.Base(path)})
+		for dir := filepath.Dir(path); c.Host.Made(dir); dir = filepath.Dir(dir) {
+			c.removeEmpty(dir)
+		}
+	}
 }
 
 // removeFolders removes what the kubelet and the control plane work with.

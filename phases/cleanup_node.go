@@ -42,6 +42,7 @@ func runCleanupNode(ctx context.Context, env *Env) error {
 		c.removePods,
 		c.unmount,
 		c.removeEtcdData,
+		c.removeEtcdClient,
 		c.removeFolders,
 		c.removeAccounts,
 		c.removeNetwork,

@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"crypto/tls"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -46,6 +47,9 @@ func runDownloadCerts(_ context.Context, env *Env) error {
 		}
 		if err := checkDownloaded(env, files); err != nil {
 			return err
+		}
+		if err := checkEtcdClient(missing, files); err != nil {
+			return errors.Wrap(err, "what an external etcd is shown, in Secret kube-system/kubeadm-certs, is not right: upload the certificates again")
 		}
 		if err := writeDownloaded(env, missing, files); err != nil {
 			return err
@@ -114,6 +118,26 @@ func checkDownloaded(env *Env, files map[string][]byte) error {
 		return errors.Errorf("ca.crt %s is not the CA that this node found and verified: somebody has uploaded another cluster's; upload the certificates again", where)
 	}
 	return err
+}
+
+// checkEtcdClient checks those files for an external etcd that are to be
+// written. What the Secret holds under their names may be something else, a key
+// under the name of a certificate, which everybody may read.
+func checkEtcdClient(missing map[string]string, files map[string][]byte) error {
+	const ca, crt, key = "external-etcd-ca.crt", "external-etcd.crt", "external-etcd.key"
+	for _, name := range []string{ca, crt} {
+		if missing[name] == "" {
+			continue
+		}
+		if _, err := certs.ParseCerts(files[name]); err != nil {
+			return errors.Wrap(err, name)
+		}
+	}
+	if missing[crt] == "" && missing[key] == "" {
+		return nil
+	}
+	_, err := tls.X509KeyPair(files[crt], files[key])
+	return errors.Wrapf(err, "%s and %s", crt, key)
 }
 
 func writeDownloaded(env *Env, missing map[string]string, files map[string][]byte) error {

@@ -6,6 +6,7 @@ package phases
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -205,6 +206,89 @@ func TestJoinControlPlane(t *testing.T) {
 	s.play(t, joinPlane()...)
 	if diff := cmp.Diff(before, s.files(t, "/etc/kubernetes")); diff != "" {
 		t.Errorf("the second join wrote (-before +after):\n%s", diff)
+	}
+}
+
+const (
+	externalEtcdFolder = "/etc/external-etcd"
+	storedExternal     = storedPlane + `etcd:
+  external:
+    endpoints: ["https://192.0.2.50:2379"]
+    caFile: ` + externalEtcdFolder + `/ca.crt
+    certFile: ` + externalEtcdFolder + `/client.crt
+    keyFile: ` + externalEtcdFolder + "/client.key\n"
+)
+
+// sharedExternal is what the first control plane shares when its etcd is
+// external.
+func (s *planeStage) sharedExternal(t *testing.T) map[string][]byte {
+	t.Helper()
+	files := maps.Clone(s.shared)
+	files["external-etcd-ca.crt"] = files["etcd-ca.crt"]
+	for _, ext := range []string{"crt", "key"} {
+		files["external-etcd."+ext] = []byte(s.first.get(t, "/etc/kubernetes/pki/apiserver-etcd-client."+ext))
+		delete(files, "etcd-ca."+ext)
+	}
+	return files
+}
+
+// TestJoinExternalEtcd: what an external etcd is shown comes with the rest, to
+// where the cluster's configuration has it. There is no etcd to join.
+func TestJoinExternalEtcd(t *testing.T) {
+	s := newPlaneStage(t, storedExternal)
+	files := s.sharedExternal(t)
+	s.share(t, files)
+	if err := s.discoverPlane(t, someKey); err != nil {
+		t.Fatal(err)
+	}
+	s.play(t, joinPlane()...)
+	for path, want := range map[string]struct {
+		key  string
+		mode os.FileMode
+	}{
+		"/ca.crt": {"external-etcd-ca.crt", 0o644}, "/client.crt": {"external-etcd.crt", 0o644}, "/client.key": {"external-etcd.key", 0o600},
+	} {
+		info, err := os.Stat(filepath.Join(s.root, externalEtcdFolder, path))
+		if err != nil || info.Mode() != want.mode || s.get(t, externalEtcdFolder+path) != string(files[want.key]) {
+			t.Errorf("%s: %v, %v", path, info, err)
+		}
+	}
+	if len(s.etcd.did) > 0 {
+		t.Errorf("etcd was asked to %v", s.etcd.did)
+	}
+	for _, absent := range []string{"manifests/etcd.yaml", "pki/etcd", "pki/apiserver-etcd-client.crt"} {
+		if _, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes", absent)); err == nil {
+			t.Errorf("there is %s", absent)
+		}
+	}
+}
+
+// TestDownloadRefusesForExternalEtcd: what is shared under a name must be of
+// its kind.
+func TestDownloadRefusesForExternalEtcd(t *testing.T) {
+	for _, tt := range []struct{ name, from, want string }{
+		{"external-etcd-ca.crt", "ca.key", "external-etcd-ca.crt: the file holds a private key as well"},
+		{"external-etcd.crt", "sa.key", "external-etcd.crt: the file holds a private key as well"},
+		{"external-etcd.crt", "ca.crt", "external-etcd.crt and external-etcd.key: "},
+		{"external-etcd.key", "ca.key", "external-etcd.crt and external-etcd.key: "},
+	} {
+		t.Run(tt.from+" as "+tt.name, func(t *testing.T) {
+			s := newPlaneStage(t, storedExternal)
+			files := s.sharedExternal(t)
+			files[tt.name] = files[tt.from]
+			s.share(t, files)
+			if err := s.discoverPlane(t, someKey); err != nil {
+				t.Fatal(err)
+			}
+			if got := message(runDownloadCerts(t.Context(), s.Env)); !strings.Contains(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			for _, dir := range []string{"/etc/kubernetes/pki", externalEtcdFolder} {
+				if _, err := os.Stat(filepath.Join(s.root, dir)); err == nil {
+					t.Errorf("something was written to %s", dir)
+				}
+			}
+		})
 	}
 }
 

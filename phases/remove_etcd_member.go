@@ -7,6 +7,7 @@ import (
 	"context"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,16 +107,32 @@ func warnOfExternalEtcd(env *Env) error {
 		env.UI.Printf("This node's member has left etcd already")
 		return nil
 	}
-	data, err := readIfExists(env.Host, filepath.Join(env.Config.Paths.Manifests, manifests.APIServerName+".yaml"))
-	var pod corev1.Pod
-	if err != nil || yaml.Unmarshal(data, &pod) != nil || len(pod.Spec.Containers) == 0 {
-		return nil //nolint:nilerr // nothing is known of an etcd then
-	}
-	c := pod.Spec.Containers[0]
-	for _, arg := range append(c.Command, c.Args...) {
-		if servers, found := strings.CutPrefix(arg, "--etcd-servers="); found {
-			env.UI.Warnf("the etcd at %s is not this node's: it keeps the cluster's data, which is nobody's once its last control plane is reset", servers)
-		}
+	if servers := argument(apiServerPod(env), "etcd-servers"); servers != "" {
+		env.UI.Warnf("the etcd at %s is not this node's: it keeps the cluster's data, which is nobody's once its last control plane is reset", servers)
 	}
 	return nil
+}
+
+// apiServerPod is the static Pod of this host's API server, as far as there is
+// one.
+func apiServerPod(env *Env) (pod corev1.Pod) {
+	data, err := readIfExists(env.Host, filepath.Join(env.Config.Paths.Manifests, manifests.APIServerName+".yaml"))
+	if err != nil || yaml.Unmarshal(data, &pod) != nil {
+		return corev1.Pod{}
+	}
+	return pod
+}
+
+// argument is what a Pod's first container is told by a flag.
+func argument(pod corev1.Pod, flag string) string {
+	if len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	c := pod.Spec.Containers[0]
+	for _, arg := range slices.Concat(c.Command, c.Args) {
+		if value, found := strings.CutPrefix(arg, "--"+flag+"="); found {
+			return value
+		}
+	}
+	return ""
 }

@@ -253,6 +253,30 @@ func TestResetLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestResetTakesWhatOpensAnExternalEtcd: what a join has brought goes, wherever
+// it is; what the user has put there stays, as do the folders that were there.
+func TestResetTakesWhatOpensAnExternalEtcd(t *testing.T) {
+	s := newResetScene(t, map[string]string{"/etc/kubernetes/manifests/kube-apiserver.yaml": `spec: {containers: [{command: [kube-apiserver,
+--etcd-servers=https://192.0.2.5:2379, --etcd-cafile=/srv/tls/etcd.crt, --etcd-certfile=/etc/etcd/tls/client.crt, --etcd-keyfile=/etc/etcd/tls/client.key]}]}`,
+		"/srv/tls/etcd.crt": "mine"})
+	if err := s.host.EnsureDir("/etc/etcd/tls", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if !s.host.Made("/etc/etcd/tls") {
+		t.Skip("no such attributes here")
+	}
+	for _, name := range []string{"client.crt", "client.key"} {
+		if _, err := s.host.WriteSecret("/etc/etcd/tls/"+name, []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := lay(s.root, map[string]string{"/etc/etcd/tls/.client.key.slipway-ABCDEFGH": ""}); err != nil {
+		t.Fatal(err)
+	}
+	s.reset(t)
+	s.isAsBefore(t, "/srv/tls/etcd.crt")
+}
+
 func TestResetNetwork(t *testing.T) {
 	s := newResetScene(t, networkOwn)
 	s.reset(t)

@@ -18,6 +18,9 @@ type Cleanup interface {
 	// symlink to another folder, or one that was there before EnsureDir made
 	// its mode narrower, which it gets back.
 	Stays(path string) bool
+	// Made tells whether this tool made a file or folder where nothing was. It
+	// is false where the file system keeps no such note.
+	Made(path string) bool
 	// RemoveEmpty deletes a folder if it is empty. One that is not, a mount
 	// point, a symlink, and what is no folder all stay, without an error.
 	RemoveEmpty(path string) (removed bool, err error)

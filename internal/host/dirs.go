@@ -72,7 +72,14 @@ func makeDir(path string, mode fs.FileMode) error {
 	if err != nil {
 		return &fs.PathError{Op: "mkdir", Path: path, Err: err}
 	}
-	if err := setDirMode(path, mode); err != nil { // the umask may have narrowed it
+	folder, err := openFolder(path)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	claim(folder)
+	err = errors.Join(folder.Chmod(mode), folder.Sync()) // the umask may have narrowed it
+	if err != nil {
 		return err
 	}
 	return syncFolder(filepath.Dir(path))

@@ -5,6 +5,7 @@ package host
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -19,8 +20,9 @@ import (
 
 // Disks tries what a folder's file system can do. Nothing stays of it.
 type Disks interface {
-	// ProbeWrite makes a small file in a folder that exists, and syncs it. The
-	// file has no name: nobody meets it, and nothing stays of it.
+	// ProbeWrite does in a folder that exists what each write does: it makes a
+	// small file, syncs it, and gives it another name. Both names are those of
+	// a file that is being written, which LeftoverOf knows.
 	ProbeWrite(dir string) error
 	// SyncTimes appends blocks to a file in a folder that exists, as etcd does
 	// to its log, each followed by fdatasync, and returns how long each took.
@@ -40,18 +42,44 @@ const (
 	syncBlocks = 100
 )
 
-// ProbeWrite implements Disks.
+// probeName is the file that a probe seems to write.
+const probeName = "probe"
+
+// ProbeWrite implements Disks. It also removes what a probe left that was
+// killed, and gives the folder its time back.
 func (r *Real) ProbeWrite(dir string) error {
 	dir = r.path(dir)
-	if _, err := folderInfo(dir); err != nil {
-		return explain("write to", dir, err)
-	}
-	f, err := openUnnamed(dir)
+	before, err := folderInfo(dir)
 	if err == nil {
-		_, err = f.WriteString("probe\n")
-		err = errors.Join(err, f.Sync(), f.Close())
+		err = probeWrite(dir)
+		_ = os.Chtimes(dir, time.Time{}, before.ModTime())
 	}
 	return explain("write to", dir, err)
+}
+
+func probeWrite(dir string) error {
+	folder, err := openFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	if err := sweep(folder, probeName); err != nil {
+		return err
+	}
+	fd := int(folder.Fd())
+	temp, err := writeTemp(folder, probeName, []byte("probe\n"), 0o600, false)
+	if err != nil {
+		return err
+	}
+	moved := "." + probeName + tempSuffix + rand.Text()[:tempRandomLen]
+	if err = unix.Renameat(fd, temp, fd, moved); err == nil {
+		temp = moved
+	}
+	err = errors.Join(err, unix.Unlinkat(fd, temp, 0), folder.Sync())
+	if errors.Is(err, unix.ENOENT) {
+		return nil // the probe of another process took it for a leftover, which tells as much
+	}
+	return err
 }
 
 // SyncTimes implements Disks. The file has no name, so that nothing stays of

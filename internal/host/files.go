@@ -77,7 +77,9 @@ func writeFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	if same || err != nil {
 		return false, err
 	}
-	temp, err := writeTemp(folder, name, data, mode)
+	_, err = os.Lstat(path)
+	ours := errors.Is(err, fs.ErrNotExist) || made(path)
+	temp, err := writeTemp(folder, name, data, mode, ours)
 	if err != nil {
 		return false, err
 	}
@@ -170,8 +172,8 @@ func holds(folder *os.File, name string, data []byte, mode fs.FileMode) (bool, e
 }
 
 // writeTemp makes a new file next to name, on disk and complete, and returns
-// its name. Nothing is left where it fails.
-func writeTemp(folder *os.File, name string, data []byte, mode fs.FileMode) (string, error) {
+// its name. Nothing is left where it fails. ours is noted of the file.
+func writeTemp(folder *os.File, name string, data []byte, mode fs.FileMode, ours bool) (string, error) {
 	temp := "." + name + tempSuffix + rand.Text()[:tempRandomLen]
 	dir := int(folder.Fd())
 	flags := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
@@ -180,6 +182,9 @@ func writeTemp(folder *os.File, name string, data []byte, mode fs.FileMode) (str
 		return "", err
 	}
 	f := os.NewFile(uintptr(fd), filepath.Join(folder.Name(), name))
+	if ours {
+		claim(f)
+	}
 	if err := fill(f, data, mode); err != nil {
 		return "", errors.Join(err, unix.Unlinkat(dir, temp, 0))
 	}

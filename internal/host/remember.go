@@ -18,6 +18,22 @@ import (
 // this tool, with what it was like. Only root sees it.
 const rememberedAs = "trusted.slipway.before"
 
+// madeAs is the extended attribute of a file or folder that this tool has made
+// where nothing was. A copy that the user puts there in its place has none.
+const madeAs = "trusted.slipway.made"
+
+// claim notes that this tool has made what is open. As with remember, it may
+// be that no note can be written; then all is taken for the user's.
+func claim(file *os.File) { _ = unix.Fsetxattr(int(file.Fd()), madeAs, nil, 0) }
+
+// Made implements Cleanup.
+func (r *Real) Made(path string) bool { return made(r.path(path)) }
+
+func made(path string) bool {
+	_, err := unix.Lgetxattr(filepath.Clean(path), madeAs, nil)
+	return err == nil
+}
+
 // before is the mode and the owner of a folder.
 type before struct {
 	mode     uint32 // permissions only

@@ -289,6 +289,41 @@ func TestRemoveTreeGivesFoldersBack(t *testing.T) {
 	}
 }
 
+// Only what this tool made where nothing was is its own, also when it has
+// changed it since; what somebody puts in its place is not.
+func TestMade(t *testing.T) {
+	root := t.TempDir()
+	if err := unix.Setxattr(root, rememberedAs, []byte("x"), 0); err != nil {
+		t.Skipf("no such attributes here: %v", err)
+	}
+	plant(t, root, "found/file")
+	h := New()
+	if err := h.EnsureDir(filepath.Join(root, "found/a/b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.EnsureDir(filepath.Join(root, "found"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"one", "two"} {
+		for _, name := range []string{"found/file", "found/made", "found/other"} {
+			if _, err := h.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	plant(t, root, "somebody's")
+	if err := os.Rename(filepath.Join(root, "somebody's"), filepath.Join(root, "found/other")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{
+		"found": false, "found/file": false, "found/made": true, "found/other": false, "found/a": true, "found/a/b": true, "found/absent": false,
+	} {
+		if got := h.Made(filepath.Join(root, name)); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // What cannot be removed is named, and the rest goes.
 func TestRemoveTreeGoesOn(t *testing.T) {
 	if os.Geteuid() == 0 {
