@@ -262,6 +262,7 @@ func fileRows() []row {
 		{etcdFile, "though etcd is external", func(s scene) { s.external(); s.earlier("etcd") },
 			[]string{"[ERROR " + etcdFile + "]: /etc/kubernetes/manifests/etcd.yaml is there, and this configuration has no such static Pod: move it away, or run `slipway reset` first if it is what is left of an old cluster"}},
 		{etcdDir, "empty", func(s scene) { s.files["var/lib/etcd"] = &fstest.MapFile{Mode: fs.ModeDir | 0o700} }, nil},
+		{etcdDir, "being probed", func(s scene) { s.put("/var/lib/etcd/.probe.slipway-ABCDEFGH", "") }, nil},
 		{etcdDir, "our own", func(s scene) { s.put("/var/lib/etcd/member/snap/db", ""); s.earlier("etcd") },
 			[]string{"/var/lib/etcd holds the data of this node's etcd"}},
 		{etcdDir, "an old cluster's", func(s scene) { s.put("/var/lib/etcd/member/snap/db", "") }, strangeData()},

@@ -61,16 +61,7 @@ func JoinControlPlane(n *config.Node, leftovers []Leftover) []Check {
 // host that has begun to join this cluster. Whether it is as the configuration
 // says now is for the phase that writes it.
 func joinedPod(path, component string, leftovers []Leftover) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		have, err := h.ReadFile(path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case errors.Is(err, fs.ErrPermission):
-			return fault("%s is there and cannot be read: run as root", path)
-		case err != nil:
-			return fault("%s: %v", path, err)
-		}
+	return whereThere(path, func(h View, have []byte) []Finding {
 		if _, err := containerOf(component, have); err != nil {
 			return fault("%s is there, and is not a static Pod of %s: move it away", path, component)
 		}
@@ -78,7 +69,7 @@ func joinedPod(path, component string, leftovers []Leftover) func(context.Contex
 			return fault("%s is there, and not from an earlier join to this cluster: run `slipway reset` first, or move it away", path)
 		}
 		return note("%s is in place", path)
-	}
+	})
 }
 
 // ours tells that the file is there, and from an earlier join to this cluster.
@@ -88,25 +79,15 @@ func (l Leftover) ours(h View) bool {
 }
 
 func leftover(l Leftover) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		data, err := h.ReadFile(l.Path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if errors.Is(err, fs.ErrPermission) {
-			return fault("%s is there and cannot be read: run as root", l.Path)
-		}
-		if err == nil && l.Foreign == nil {
+	return whereThere(l.Path, func(_ View, data []byte) []Finding {
+		if l.Foreign == nil {
 			return skip("%s is there; whether from an earlier join to the cluster is known only once that was asked", l.Path)
 		}
-		if err == nil {
-			err = l.Foreign(data)
-		}
-		if err != nil {
+		if err := l.Foreign(data); err != nil {
 			return fault("%s is there, and not from an earlier join to this cluster (%v): run `slipway reset` first, or move it away", l.Path, err)
 		}
 		return note("%s is in place", l.Path)
-	}
+	})
 }
 
 // noManifests wants no static Pods, which the kubelet would start: they are

@@ -19,15 +19,8 @@ import (
 // staticPod wants path to be free or to hold exactly what this run would
 // write. wanted is empty where this run would write nothing.
 func staticPod(path, component string, wanted []byte) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		have, err := h.ReadFile(path)
+	return whereThere(path, func(_ View, have []byte) []Finding {
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case errors.Is(err, fs.ErrPermission):
-			return fault("%s is there and cannot be read: run as root", path)
-		case err != nil:
-			return fault("%s: %v", path, err)
 		case len(wanted) == 0:
 			return fault("%s is there, and this configuration has no such static Pod: move it away, or run `slipway reset` first if it is what is left of an old cluster", path)
 		case bytes.Equal(have, wanted):
@@ -38,6 +31,22 @@ func staticPod(path, component string, wanted []byte) func(context.Context, View
 			return fault("%s is there, and is not a static Pod of %s: move it away", path, component)
 		}
 		return fault("%s is there, and was made with another configuration: %s. Use the configuration of the earlier run to finish that, or run `slipway reset` to begin anew", path, difference)
+	})
+}
+
+// whereThere judges a file that may be missing.
+func whereThere(path string, judge func(h View, have []byte) []Finding) func(context.Context, View) []Finding {
+	return func(_ context.Context, h View) []Finding {
+		have, err := h.ReadFile(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case errors.Is(err, fs.ErrPermission):
+			return fault("%s is there and cannot be read: run as root", path)
+		case err != nil:
+			return fault("%s is there and cannot be read: %v; move it away", path, err)
+		}
+		return judge(h, have)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/pkg/errors"
 
@@ -83,6 +84,10 @@ func exists(h View, path string) bool {
 func etcdData(n *config.Node, dir string) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		entries, err := h.ReadDir(dir)
+		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+			_, being := host.LeftoverOf(e.Name())
+			return being // the probe of WritableFolders, which is asked at the same time
+		})
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil

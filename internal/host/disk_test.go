@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // unchanged fails the test if what is in dir, or dir's own time, differs after
@@ -48,17 +50,34 @@ func contents(t *testing.T, dir string) string {
 	return filepath.Join(append(names, more...)...)
 }
 
+// A probe does what a write does, a rename among it, and nothing stays of it,
+// nor of one that was killed.
 func TestProbeWriteLeavesNothing(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "etc")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO); err != nil {
+		t.Fatal(err)
+	}
 	unchanged(t, dir, func() {
+		plant(t, dir, ".probe.slipway-ABCDEFGH")
+		if err := os.Chtimes(dir, time.Time{}, time.Date(2020, 1, 2, 3, 4, 5, 678, time.UTC)); err != nil {
+			t.Error(err)
+		}
 		if err := NewAt(root).ProbeWrite("/etc"); err != nil {
 			t.Error(err)
 		}
 	})
+	if _, err := unix.Read(fd, make([]byte, 4096)); err != nil {
+		t.Errorf("no file was renamed: %v", err)
+	}
 }
 
 func TestProbeWriteFails(t *testing.T) {
