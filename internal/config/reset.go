@@ -57,9 +57,6 @@ func LoadReset(src *Source, flags ResetFlags, opts Options) (*Node, []string, er
 	n := APINode("", nil)
 	n.CRISocket, n.Timeouts, n.Paths.PKI = c.CRISocket, limits(c.Timeouts), c.CertificatesDir
 	n.SkipPhases, n.IgnorePreflightErrors, n.DryRun = c.SkipPhases, lowered(c.IgnorePreflightErrors), c.DryRun
-	if c.DryRun { // a plan needs no rights: what its user may not see, it says
-		n.IgnorePreflightErrors = append(n.IgnorePreflightErrors, "isprivilegeduser")
-	}
 	n.Reset = &Reset{Force: c.Force, CleanupTmpDir: c.CleanupTmpDir, UnmountFlags: c.UnmountFlags, Network: flags.Network}
 	if flags.given("kubeconfig") {
 		n.Paths.AdminKubeconfig = flags.Kubeconfig

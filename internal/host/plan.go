@@ -189,3 +189,7 @@ func (o *overlay) StopContainer(context.Context, string, string, time.Duration) 
 
 // Probe implements Facts.
 func (o *overlay) Probe(context.Context, Probe) error { return nil }
+
+// EffectiveUID implements Facts: a plan is of what root would do, and says
+// where it does not know what root would see.
+func (o *overlay) EffectiveUID() int { return 0 }
