@@ -5,7 +5,9 @@ package phases
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/slipway-k8s/slipway/manifests"
@@ -31,7 +33,7 @@ func runPreflightInit(ctx context.Context, env *Env) error {
 	if err := show(env, report); err != nil {
 		return err
 	}
-	return PullImages(ctx, env)
+	return pullImages(ctx, env)
 }
 
 // wantedManifests are the static Pods that this configuration asks for, by
@@ -56,18 +58,30 @@ func wantedManifests(env *Env) (map[string][]byte, error) {
 	return wanted, nil
 }
 
-func pullImages(ctx context.Context, env *Env) preflight.Report {
+// pullImages pulls the images of the control plane that are missing.
+func pullImages(ctx context.Context, env *Env) error {
 	n := env.Config
 	env.UI.Printf("Checking the images, and pulling those that are missing")
 	check := preflight.Images(n, n.Images(), env.Host, func(image, state string, took time.Duration) {
 		env.UI.Printf("%s: %s (%.1fs)", image, state, took.Seconds())
 	})
-	return preflight.Run(ctx, []preflight.Check{check}, env.Host, n.IgnorePreflightErrors)
+	return show(env, preflight.Run(ctx, []preflight.Check{check}, env.Host, n.IgnorePreflightErrors))
 }
 
-// PullImages pulls the images of the control plane that are missing, as
-// `config images pull` does without a cluster.
-func PullImages(ctx context.Context, env *Env) error { return show(env, pullImages(ctx, env)) }
+// PullImages is pullImages for `config images pull`, where nothing goes on
+// regardless.
+func PullImages(ctx context.Context, env *Env) error {
+	err := pullImages(ctx, env)
+	var failed *preflight.FailedError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	var lines []string
+	for _, f := range failed.Findings {
+		lines = append(lines, f.Message)
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
 
 // show gives a report to the operator and returns its errors.
 func show(env *Env, report preflight.Report) error {

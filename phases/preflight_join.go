@@ -39,7 +39,7 @@ func runPreflightJoin(ctx context.Context, env *Env) error {
 		env.UI.Printf("This host is node %s of the cluster already", env.Config.Name)
 	}
 	if env.Config.ControlPlane {
-		return PullImages(ctx, env)
+		return pullImages(ctx, env)
 	}
 	return nil
 }

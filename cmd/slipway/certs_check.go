@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,6 +51,9 @@ func newCheckExpiration(g *globals) *cobra.Command {
 		Short: "Show until when the certificates of this control plane node are valid",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("within") && !exitCode {
+				return errors.New("--within says what --exit-code counts as too soon; give --exit-code as well")
+			}
 			node, _, err := o.load(cmd, g)
 			if err != nil {
 				return err

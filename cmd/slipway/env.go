@@ -7,6 +7,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"path/filepath"
@@ -107,7 +109,7 @@ func apiParts(g *globals, node *config.Node, dryRun bool) *parts {
 	api := cluster.New(cluster.Options{
 		Kubeconfig: node.Paths.AdminKubeconfig,
 		SuperAdmin: filepath.Join(node.Paths.Kubernetes, "super-admin.conf"),
-		ReadFile:   real.ReadFile,
+		ReadFile:   func(path string) ([]byte, error) { return readKubeconfig(real, path) },
 		Timeout:    node.Timeouts.KubernetesAPICall,
 	})
 	p := dryParts(g, node, real)
@@ -120,6 +122,15 @@ func apiParts(g *globals, node *config.Node, dryRun bool) *parts {
 	p.env.Host, p.env.Cluster, p.env.UI = real, api, newUI(g)
 	p.finish = func() error { return nil }
 	return p
+}
+
+// readKubeconfig says where there is a kubeconfig file if there is none here.
+func readKubeconfig(h host.Host, path string) ([]byte, error) {
+	data, err := h.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; run this on a control plane, or name another file with --kubeconfig", err)
+	}
+	return data, err
 }
 
 // joining is the API as a kubeconfig leads to it that discovery has made. It

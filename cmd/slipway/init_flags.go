@@ -53,7 +53,7 @@ func (o *initOptions) bindOne(fs *pflag.FlagSet, name string) {
 	case "certificate-key":
 		fs.StringVar(&o.CertificateKey, name, "", "`key` that encrypts the shared certificates: 64 hexadecimal digits")
 	case "config":
-		fs.StringVar(&o.configFile, name, "", "configuration `file`")
+		fs.StringVar(&o.configFile, name, "", "configuration `file`; - for standard input")
 	case "control-plane-endpoint":
 		fs.StringVar(&o.ControlPlaneEndpoint, name, "", "stable `host[:port]` at which all control planes are reached together")
 	case "cri-socket":

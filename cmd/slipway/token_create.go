@@ -65,6 +65,10 @@ func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 	if err != nil {
 		return errors.Wrap(err, "--certificate-key")
 	}
+	// A token that is created and then cannot be printed is nobody's.
+	if _, err := o.output.printer(nil); err != nil {
+		return err
+	}
 	src, err := readConfigFile(g, o.configFile)
 	if err != nil {
 		return err
