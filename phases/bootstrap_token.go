@@ -59,6 +59,11 @@ func tokenSecrets(ctx context.Context, env *Env) ([]manifests.Object, error) {
 	}
 	var objs []manifests.Object
 	for _, token := range env.Config.BootstrapTokens {
+		if expires := token.Expires; !expires.IsZero() && env.Host.Now().After(expires) {
+			env.UI.Warnf("bootstrap token %s is left out: it expired at %s; `slipway token create --print-join-command` makes one that nodes can join with",
+				token.ID, expires.UTC().Format(time.RFC3339))
+			continue
+		}
 		usable, err := usableToken(ctx, env, token)
 		if err != nil {
 			return nil, err

@@ -108,6 +108,19 @@ func TestBootstrapTokens(t *testing.T) {
 	}
 }
 
+// TestExpiredTokenIsLeftOut: the same init is run again when the token of its
+// configuration has expired, and must not make it anew each time.
+func TestExpiredTokenIsLeftOut(t *testing.T) {
+	s := newStage(t, initDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, expires: 2020-01-01T00:00:00Z}]\n"+clusterDocument)
+	s.play(t, certificate("ca", "", ""), bootstrapToken())
+	if did := strings.Join(s.done, "\n"); strings.Contains(did, "bootstrap-token-abcdef") || !strings.Contains(did, "ensure ConfigMap cluster-info") {
+		t.Errorf("did %v", s.done)
+	}
+	if want := "bootstrap token abcdef is left out: it expired at 2020-01-01T00:00:00Z"; !strings.Contains(s.said.String(), want) {
+		t.Errorf("said %q, want %q", s.said.String(), want)
+	}
+}
+
 func TestBootstrapTokenWritesWhatNodesNeed(t *testing.T) {
 	s := newStage(t, initDocument+clusterDocument)
 	s.play(t, certificate("ca", "", ""), bootstrapToken())

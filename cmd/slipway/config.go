@@ -5,6 +5,7 @@ package main
 
 import (
 	"path/filepath"
+	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -84,6 +85,7 @@ func newConfigValidate(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			opts.Now = time.Now
 			warnings, err := config.Validate(cmd.Context(), *src, opts)
 			if err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -73,7 +74,9 @@ func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 	if err != nil {
 		return err
 	}
-	tokens, warnings, err := config.LoadTokens(src, o.TokenFlags, loadOptions(config.HostFacts{}, false))
+	opts := loadOptions(config.HostFacts{}, false)
+	opts.Now = time.Now
+	tokens, warnings, err := config.LoadTokens(src, o.TokenFlags, opts)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,9 @@ type Options struct {
 	// Resolve finds out which version a label such as stable-1 stands for.
 	// It is called for labels only, so mostly not at all. See ResolveLabel.
 	Resolve func(ctx context.Context, label string) (string, error)
-	// Now is the clock, for tokens that have expired already.
+	// Now is the clock, for refusing tokens that have expired already. It is
+	// nil where an old file does: `init` is run again, and `certs renew` reads
+	// its file, long after that.
 	Now func() time.Time
 	// Placeholders asks to go on where the host has no address to advertise,
 	// with one of those that are kept for documentation (RFC 5737, RFC 3849).
