@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -27,6 +28,9 @@ func newInit(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if node.UploadCerts {
+				warnOfOnlyControlPlane(parts.env.UI, node)
+			}
 			return parts.run(cmd.Context(), phases.Init(), node.SkipPhases)
 		},
 	}
@@ -34,6 +38,15 @@ func newInit(g *globals) *cobra.Command {
 	reporting(g, cmd)
 	cmd.AddCommand(newInitPhase(g))
 	return cmd
+}
+
+// warnOfOnlyControlPlane tells whoever shares certificates with more control
+// planes that their join will be refused.
+func warnOfOnlyControlPlane(ui ui.UI, node *config.Node) {
+	if node.Cluster.ControlPlaneEndpoint == "" {
+		ui.Warnf("no other control plane can join a cluster without controlPlaneEndpoint (--control-plane-endpoint), " +
+			"an address that leads to all of them: the shared certificates are of no use without it")
+	}
 }
 
 // readConfigFile reads the file of --config, - for standard input.

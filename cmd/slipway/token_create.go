@@ -138,6 +138,7 @@ func (o *tokenCreateOptions) share(ctx context.Context, p *parts, key config.Sec
 	for _, w := range warnings {
 		p.env.UI.Warnf("%s", w)
 	}
+	warnOfOnlyControlPlane(p.env.UI, node)
 	node.SkipCertificateKeyPrint = true // it is part of the command
 	env := *p.env
 	env.Config = node
