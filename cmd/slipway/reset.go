@@ -103,7 +103,8 @@ func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) 
 	if err != nil {
 		return nil, err
 	}
-	node.Name = phases.ThisNode(real).NodeRegistration.Name // for the report: it is gone in the end
+	// For the report: both are gone in the end.
+	node.Name, node.ControlPlane = phases.ThisNode(real).NodeRegistration.Name, phases.IsControlPlane(real)
 	p := newParts(g, node, real, node.DryRun)
 	for _, w := range warnings {
 		p.env.UI.Warnf("%s", w)
