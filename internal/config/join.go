@@ -83,7 +83,7 @@ func (f *JoinFlags) apply(d *documents, withFile bool) {
 	if withFile {
 		return
 	}
-	f.applyControlPlane(c, set)
+	f.applyControlPlane(d, c, set)
 	f.applyDiscovery(c, set)
 }
 
@@ -99,8 +99,13 @@ func (f *JoinFlags) refuseMixing(d *documents) {
 	}
 }
 
-func (f *JoinFlags) applyControlPlane(c *JoinConfiguration, set func(flag, path string, write func())) {
+func (f *JoinFlags) applyControlPlane(d *documents, c *JoinConfiguration, set func(flag, path string, write func())) {
 	if !f.given("control-plane") || !f.ControlPlane {
+		for _, flag := range []string{"apiserver-advertise-address", "apiserver-bind-port", "certificate-key"} {
+			if f.given(flag) {
+				d.warn(Fault{Field: "--" + flag, Message: "is not used without --control-plane: this host becomes a worker"})
+			}
+		}
 		return
 	}
 	p := &JoinControlPlane{}

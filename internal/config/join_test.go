@@ -88,6 +88,20 @@ func TestLoadJoinFileAndAddress(t *testing.T) {
 	}
 }
 
+// Who gives a certificate key wants a control plane, and hears that this is none.
+func TestLoadJoinFlagsOfControlPlane(t *testing.T) {
+	flags := JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash", "certificate-key"}, Endpoint: "a:1",
+		Token: someToken, CACertHashes: []string{somePin}, CertificateKey: strings.Repeat("0", 64)}
+	_, warnings, err := LoadJoin(nil, flags, testOptions())
+	if want := []string{"--certificate-key: is not used without --control-plane: this host becomes a worker"}; err != nil || cmp.Diff(want, warnings) != "" {
+		t.Errorf("%q, %v", warnings, err)
+	}
+	flags.Given, flags.ControlPlane = append(flags.Given, "control-plane"), true
+	if _, warnings, err := LoadJoin(nil, flags, testOptions()); err != nil || len(warnings) > 0 {
+		t.Errorf("%q, %v", warnings, err)
+	}
+}
+
 func TestLoadJoinFileWithFlags(t *testing.T) {
 	file := &Source{Name: "j.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\nnodeRegistration: {name: a, ignorePreflightErrors: [Swap]}\n")}
 	c, _, err := LoadJoin(file, JoinFlags{Given: []string{"node-name", "ignore-preflight-errors"}, NodeName: "b", IgnorePreflightErrors: []string{"Mem"}}, testOptions())

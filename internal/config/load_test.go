@@ -348,7 +348,7 @@ func TestOtherLoaders(t *testing.T) {
 	if err != nil || len(warnings) != 2 || !*upgrade.Apply.EtcdUpgrade || upgrade.Plan.KubernetesVersion != "stable-1" {
 		t.Errorf("upgrade %+v, %q, %v", upgrade, warnings, err)
 	}
-	if _, _, err := LoadJoin(nil, JoinFlags{}, testOptions()); fmt.Sprint(err) != "discovery: needs bootstrapToken or file" {
+	if _, _, err := LoadJoin(nil, JoinFlags{}, testOptions()); fmt.Sprint(err) != "discovery: needs bootstrapToken or file; on the command line, HOST:PORT and --token, or --discovery-file" {
 		t.Errorf("join without a file: %v", err)
 	}
 }

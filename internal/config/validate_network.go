@@ -253,7 +253,7 @@ func hostPortFault(text string, needPort bool) string {
 	}
 	if !hasPort {
 		if needPort {
-			return "has no port"
+			return "has no port; it is written like 10.0.0.1:6443"
 		}
 		return ""
 	}

@@ -32,7 +32,7 @@ func (d *documents) checkJoin() {
 func (d *documents) checkDiscovery(c *Discovery) {
 	switch {
 	case c.BootstrapToken == nil && c.File == nil:
-		d.faultf(kindJoin, "discovery", "needs bootstrapToken or file")
+		d.faultf(kindJoin, "discovery", "needs bootstrapToken or file; on the command line, HOST:PORT and --token, or --discovery-file")
 	case c.BootstrapToken != nil && c.File != nil:
 		d.faultf(kindJoin, "discovery", "bootstrapToken and file exclude each other")
 	}
@@ -50,14 +50,18 @@ func (d *documents) checkDiscovery(c *Discovery) {
 
 func (d *documents) checkTokenDiscovery(t *BootstrapTokenDiscovery) {
 	const at = "discovery.bootstrapToken"
-	d.checkTokenForm(kindJoin, at+".token", t.Token)
+	if t.Token == "" {
+		d.faultf(kindJoin, at+".token", "is missing (--token, --token-file); `slipway token create --print-join-command` on a control plane makes one")
+	} else {
+		d.checkTokenForm(kindJoin, at+".token", t.Token)
+	}
 	if t.APIServerEndpoint == "" {
-		d.faultf(kindJoin, at+".apiServerEndpoint", "is missing")
+		d.faultf(kindJoin, at+".apiServerEndpoint", "is missing: HOST:PORT of the cluster's API server")
 	} else if msg := hostPortFault(t.APIServerEndpoint, true); msg != "" {
 		d.faultf(kindJoin, at+".apiServerEndpoint", "%q %s", printable(t.APIServerEndpoint), msg)
 	}
 	if len(t.CACertHashes) == 0 && !t.UnsafeSkipCAVerification {
-		d.faultf(kindJoin, at+".caCertHashes", "is empty, so that anybody could pose as the cluster; name the CA's hash, or set unsafeSkipCAVerification")
+		d.faultf(kindJoin, at+".caCertHashes", "is empty, so that anybody could pose as the cluster; name the CA's hash (--discovery-token-ca-cert-hash), or set unsafeSkipCAVerification")
 	}
 	for i, hash := range t.CACertHashes {
 		if !caHashPattern().MatchString(hash) {
