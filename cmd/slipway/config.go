@@ -91,9 +91,7 @@ func newConfigValidate(g *globals) *cobra.Command {
 				return err
 			}
 			ui := newUI(g)
-			for _, w := range warnings {
-				ui.Warnf("%s", w)
-			}
+			warn(ui, warnings)
 			ui.Result("ok")
 			return nil
 		},
@@ -122,9 +120,7 @@ func newConfigMigrate(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, w := range warnings {
-				newUI(g).Warnf("%s", w)
-			}
+			warn(newUI(g), warnings)
 			if to == "" {
 				_, err = g.streams.out.Write(data)
 				return err

@@ -36,7 +36,7 @@ func newInit(g *globals) *cobra.Command {
 	}
 	o.bind(cmd.Flags(), initFlagNames)
 	reporting(g, cmd)
-	cmd.AddCommand(newInitPhase(g))
+	cmd.AddCommand(newPhase(g, "init", phases.Init(), runnableInitPhase))
 	return cmd
 }
 
@@ -85,8 +85,6 @@ func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *pa
 		return nil, nil, err
 	}
 	p := newParts(g, node, real, o.DryRun || node.DryRun)
-	for _, w := range warnings {
-		p.env.UI.Warnf("%s", w)
-	}
+	warn(p.env.UI, warnings)
 	return node, p, nil
 }

@@ -12,19 +12,21 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-func newInitPhase(g *globals) *cobra.Command {
+// newPhase makes the command `phase` of the command whose workflow is given.
+func newPhase(g *globals, of string, workflow []phases.Phase, runnable runnablePhase) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "phase",
-		Short: "Run one phase of init",
+		Short: "Run one phase of " + of,
 		RunE:  requireSubcommand,
 	}
-	for _, p := range phases.Init() {
-		cmd.AddCommand(phaseCommand(p, wholePhase, func(p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
-			return runnablePhase(g, p, use, wrap)
-		}))
+	for _, p := range workflow {
+		cmd.AddCommand(phaseCommand(g, p, wholePhase, runnable))
 	}
 	return cmd
 }
+
+// runnablePhase makes the command of a phase that runs.
+type runnablePhase func(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobra.Command
 
 // wrapPhase puts a phase back below its parents, so that progress and errors
 // name it in full.
@@ -32,15 +34,14 @@ type wrapPhase func(phases.Phase) phases.Phase
 
 func wholePhase(p phases.Phase) phases.Phase { return p }
 
-// phaseCommand makes the command of a phase and of its children; runnable
-// makes that of one that runs.
-func phaseCommand(p phases.Phase, wrap wrapPhase, runnable func(p phases.Phase, use string, wrap wrapPhase) *cobra.Command) *cobra.Command {
+// phaseCommand makes the command of a phase and of its children.
+func phaseCommand(g *globals, p phases.Phase, wrap wrapPhase, runnable runnablePhase) *cobra.Command {
 	if len(p.Children) == 0 || p.Whole {
-		return runnable(p, p.Name, wrap)
+		return runnable(g, p, p.Name, wrap)
 	}
 	cmd := &cobra.Command{Use: p.Name, Short: p.Summary, RunE: requireSubcommand}
 	if p.Flags != nil {
-		cmd.AddCommand(runnable(p, "all", wrap))
+		cmd.AddCommand(runnable(g, p, "all", wrap))
 	}
 	for _, child := range p.Children {
 		below := func(c phases.Phase) phases.Phase {
@@ -48,12 +49,12 @@ func phaseCommand(p phases.Phase, wrap wrapPhase, runnable func(p phases.Phase, 
 			parent.Children = []phases.Phase{c}
 			return wrap(parent)
 		}
-		cmd.AddCommand(phaseCommand(child, below, runnable))
+		cmd.AddCommand(phaseCommand(g, child, below, runnable))
 	}
 	return cmd
 }
 
-func runnablePhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
+func runnableInitPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
 	o := &initOptions{}
 	cmd := &cobra.Command{
 		Use:   use,

@@ -35,7 +35,7 @@ func newJoin(g *globals) *cobra.Command {
 	}
 	o.bind(cmd.Flags(), joinFlagNames)
 	reporting(g, cmd)
-	cmd.AddCommand(newJoinPhase(g))
+	cmd.AddCommand(newPhase(g, "join", phases.Join(), runnableJoinPhase))
 	return cmd
 }
 
@@ -74,9 +74,7 @@ func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*p
 		return nil, err
 	}
 	p := newParts(g, node, real, self.DryRun)
-	for _, w := range slices.Concat(warnings, more) {
-		p.env.UI.Warnf("%s", w)
-	}
+	warn(p.env.UI, slices.Concat(warnings, more))
 	return p, nil
 }
 

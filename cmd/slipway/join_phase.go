@@ -14,20 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-func newJoinPhase(g *globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "phase",
-		Short: "Run one phase of join",
-		RunE:  requireSubcommand,
-	}
-	for _, p := range phases.Join() {
-		cmd.AddCommand(phaseCommand(p, wholePhase, func(p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
-			return runnableJoinPhase(g, p, use, wrap)
-		}))
-	}
-	return cmd
-}
-
 func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
 	o := &joinOptions{}
 	cmd := &cobra.Command{Use: use, Short: p.Summary, Args: takes(0, 0)}
@@ -63,9 +49,9 @@ func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) 
 		return nil, err
 	}
 	opts := loadOptions(facts, o.DryRun)
-	self := o.self(real)
+	self, warnings := o.self(real), []string(nil)
 	if src != nil {
-		if self, _, err = config.LoadJoin(src, o.JoinFlags, opts); err != nil {
+		if self, warnings, err = config.LoadJoin(src, o.JoinFlags, opts); err != nil {
 			return nil, err
 		}
 	}
@@ -81,7 +67,9 @@ func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) 
 	if err != nil {
 		return nil, err
 	}
-	return newParts(g, node, real, node.DryRun), nil
+	parts := newParts(g, node, real, node.DryRun)
+	warn(parts.env.UI, warnings)
+	return parts, nil
 }
 
 // self is what the command line and this host's files say of the node.

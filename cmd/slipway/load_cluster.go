@@ -84,9 +84,7 @@ func (o *certOptions) load(cmd *cobra.Command, g *globals) (*config.Node, source
 	if err != nil {
 		return nil, from, err
 	}
-	for _, w := range warnings {
-		newUI(g).Warnf("%s", w)
-	}
+	warn(newUI(g), warnings)
 	return node, from, o.place(cmd, node)
 }
 

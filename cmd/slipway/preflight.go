@@ -127,9 +127,7 @@ func joiningHost(cmd *cobra.Command, g *globals, o *joinOptions, args []string, 
 	} else {
 		check.add("Discovery", "skipped", "no cluster is named", 0)
 	}
-	for _, w := range slices.Concat(warnings, more) {
-		env.UI.Warnf("%s", w)
-	}
+	warn(env.UI, slices.Concat(warnings, more))
 	if env.Config == nil {
 		if env.Config, _, err = config.LoadCluster(config.DefaultCluster(), nil, nil, self, opts); err != nil {
 			return nil, nil, err

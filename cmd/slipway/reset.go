@@ -39,21 +39,7 @@ func newReset(g *globals) *cobra.Command {
 	}
 	o.bind(cmd.Flags(), resetFlagNames)
 	reporting(g, cmd)
-	cmd.AddCommand(newResetPhase(g))
-	return cmd
-}
-
-func newResetPhase(g *globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "phase",
-		Short: "Run one phase of reset",
-		RunE:  requireSubcommand,
-	}
-	for _, p := range phases.Reset() {
-		cmd.AddCommand(phaseCommand(p, wholePhase, func(p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
-			return runnableResetPhase(g, p, use, wrap)
-		}))
-	}
+	cmd.AddCommand(newPhase(g, "reset", phases.Reset(), runnableResetPhase))
 	return cmd
 }
 
@@ -106,8 +92,6 @@ func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) 
 	// For the report: both are gone in the end.
 	node.Name, node.ControlPlane = phases.ThisNode(real).NodeRegistration.Name, phases.IsControlPlane(real)
 	p := newParts(g, node, real, node.DryRun)
-	for _, w := range warnings {
-		p.env.UI.Warnf("%s", w)
-	}
+	warn(p.env.UI, warnings)
 	return p, nil
 }

@@ -81,9 +81,7 @@ func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 		return err
 	}
 	p := o.parts(cmd, g, tokens)
-	for _, w := range warnings {
-		p.env.UI.Warnf("%s", w)
-	}
+	warn(p.env.UI, warnings)
 	made, err := o.create(cmd.Context(), p, key)
 	if err != nil {
 		return err
@@ -135,9 +133,7 @@ func (o *tokenCreateOptions) share(ctx context.Context, p *parts, key config.Sec
 	if err != nil {
 		return key, err
 	}
-	for _, w := range warnings {
-		p.env.UI.Warnf("%s", w)
-	}
+	warn(p.env.UI, warnings)
 	warnOfOnlyControlPlane(p.env.UI, node)
 	node.SkipCertificateKeyPrint = true // it is part of the command
 	env := *p.env

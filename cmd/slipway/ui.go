@@ -46,6 +46,13 @@ func newUI(g *globals) ui.UI {
 	return namedUI{plainUI(g)}
 }
 
+// warn tells what loading a configuration has found.
+func warn(u ui.UI, warnings []string) {
+	for _, w := range warnings {
+		u.Warnf("%s", w)
+	}
+}
+
 func plainUI(g *globals) ui.UI {
 	if f, ok := g.streams.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return ui.NewTerminal(g.program, f, g.streams.out)
