@@ -45,6 +45,20 @@ func kubeletRows() []row {
 		{"cgroup-driver", "of the runtime", func(h *fakeHost) {
 			h.insisted(`E1121 "Failed to create sandbox" err="expected cgroupsPath to be of format \"slice:prefix:name\" for systemd cgroups, got \"/kubepods/x\" instead"`)
 		}, "the runtime's cgroup driver is systemd", false},
+		{"cgroup-driver", "of a look in passing", func(h *fakeHost) { h.saidBefore(`E1121 "x" err="expected cgroupsPath to be of format slice"`) }, "", false},
+		{"swap", "of a kubelet that runs on", func(h *fakeHost) { h.swap = []string{"/dev/sda2"}; h.said(swapWords) }, "", false},
+		{"kubelet-config", "said in passing by a kubelet that has just begun", func(h *fakeHost) {
+			h.units[kubeletService] = host.UnitState{LoadState: "loaded", ActiveState: "active", SubState: "running", ActiveSince: at.Add(-3 * time.Second)}
+			h.said("W1121 feature_gate.go:352] unrecognized feature gate: New")
+		}, "", false},
+		{"kubelet-config", "of the process before the one that runs", func(h *fakeHost) {
+			h.units[kubeletService] = host.UnitState{LoadState: "loaded", ActiveState: "active", SubState: "running", ActiveSince: at.Add(-time.Second)}
+			h.said("E1121 failed to validate kubelet configuration")
+		}, "does not accept its configuration", false},
+		{"bad-flag", "systemd does not answer", func(h *fakeHost) {
+			h.noSystemd = true
+			h.said(`E1121 "Failed" err="unknown flag: --x"`)
+		}, "", false},
 		{"kubelet-config", "its certificate is still asked for", failed("unable to read existing bootstrap client config from /etc/kubernetes/kubelet.conf: invalid configuration: [unable to read client-cert /var/lib/kubelet/pki/kubelet-client-current.pem"), "", false},
 		{"kubelet-config", "invalid", failed("failed to validate kubelet configuration, error: invalid configuration: maxPods"), "does not accept its configuration /var/lib/kubelet/config.yaml", false},
 		{"kubelet-config", "missing", func(h *fakeHost) {
@@ -54,6 +68,17 @@ func kubeletRows() []row {
 		{"bad-flag", "of the kubelet", failed("failed to parse kubelet flag: unknown flag: --nonsense"), "kubeletExtraArgs", false},
 		{"kubelet-crash", "twice", func(h *fakeHost) { failed("no")(h); failed("no")(h) }, "it ends again and again", false},
 		{"kubelet-crash", "once", failed("no"), "", false},
+		{"kubelet-crash", "twice, differently", func(h *fakeHost) {
+			failed("no")(h)
+			h.journal[0].Time, h.journal[1].Time = at.Add(-6*time.Second), at.Add(-5*time.Second)
+			failed("no, and for another reason")(h)
+		}, "another reason", true},
+		{"kubelet-crash", "killed by a watchdog", func(h *fakeHost) {
+			for range 2 {
+				h.died("")
+				h.journal[len(h.journal)-1].Message = "kubelet.service: Main process exited, code=dumped, status=6/ABRT"
+			}
+		}, "status=6/ABRT", true},
 		{"kubelet-crash", "without a word", func(h *fakeHost) { h.died(""); h.died("") }, "Main process exited", false},
 		{"kubelet-crash", "gave up", unit(host.UnitState{LoadState: "loaded", ActiveState: "failed", Result: "oom-kill"}), "the last result was oom-kill", false},
 		{"kubelet-crash", "as something is not there yet", func(h *fakeHost) {
@@ -64,6 +89,10 @@ func kubeletRows() []row {
 			h.held[10248] = host.Process{PID: 9, Name: "nginx"}
 			h.said(`E1121 "Failed to start healthz server" err="listen tcp 127.0.0.1:10248: bind: address already in use"`)
 		}, "port 10248, which it needs, is held by nginx (process 9)", false},
+		{"port-taken", "that a Pod wants", func(h *fakeHost) {
+			h.held[8080] = host.Process{PID: 9, Name: "nginx"}
+			h.said(`E1121 "RunPodSandbox from runtime service failed" err="listen tcp 0.0.0.0:8080: bind: address already in use" pod="default/web"`)
+		}, "", false},
 		{"port-taken", "the kubelet's, by itself", func(h *fakeHost) {
 			h.held[10250] = host.Process{PID: 7, Name: "kubelet"}
 			h.said(`E1121 "Failed" err="listen tcp 0.0.0.0:10250: bind: address already in use"`)
@@ -92,7 +121,17 @@ func runtimeRows() []row {
 		}, "install a container runtime", false},
 		{"runtime-down", "hanging", func(h *fakeHost) { h.hangs = true }, "does not answer", false},
 		{"runtime-down", "not ready", func(h *fakeHost) { h.runtime = host.RuntimeInfo{Reason: "still loading"} }, "still loading", false},
-		{"image", "not found", pull("code = NotFound"), "image registry.k8s.io/kube-scheduler:v1 is not on this host", false},
+		{"image", "not found", pull(`code = NotFound desc = failed to pull and unpack image: failed to resolve reference: registry.k8s.io/kube-scheduler:v1: not found`), "image registry.k8s.io/kube-scheduler:v1 is not on this host", false},
+		{"image", "the runtime has lost a part, once", pull(`code = NotFound desc = failed to extract layer: content digest: not found`), "content digest", true},
+		{"image", "of a registry with a port, once", func(h *fakeHost) {
+			h.pod("kube-scheduler")
+			m := h.files[manifests[1:]+"/kube-scheduler.yaml"]
+			m.Data = []byte(strings.ReplaceAll(string(m.Data), "registry.k8s.io/", "registry.example.org:5000/"))
+			h.names["registry.example.org:5000"] = true
+			h.states = slices.DeleteFunc(h.states, func(c host.ContainerState) bool { return c.Name == "kube-scheduler" })
+			h.absent["registry.example.org:5000/kube-scheduler:v1"] = true
+			h.said(`E1121 "PullImage from image service failed" err="i/o timeout" image="registry.example.org:5000/kube-scheduler:v1"`)
+		}, "i/o timeout", true},
 		{"image", "no network, once", pull("dial tcp: i/o timeout"), "i/o timeout", true},
 		{"image", "no network, twice", func(h *fakeHost) {
 			pull("dial tcp: i/o timeout")(h)
@@ -100,7 +139,7 @@ func runtimeRows() []row {
 			pull("dial tcp: i/o timeout")(h)
 		}, "i/o timeout", false},
 		{"image", "no such registry", func(h *fakeHost) { h.names["registry.k8s.io"] = true; pull("dial tcp: server misbehaving")(h) }, "server misbehaving", false},
-		{"image", "pulled meanwhile", func(h *fakeHost) { pull("code = NotFound")(h); clear(h.absent) }, "", false},
+		{"image", "pulled meanwhile", func(h *fakeHost) { pull("failed to resolve: not found")(h); clear(h.absent) }, "", false},
 		{"image", "of the sandbox", func(h *fakeHost) {
 			h.absent["registry.k8s.io/pause:3.10"] = true
 			const line = `E1121 "RunPodSandbox from runtime service failed" err="rpc error: failed to get sandbox image \"registry.k8s.io/pause:3.10\": failed to pull"`
@@ -116,6 +155,15 @@ func runtimeRows() []row {
 			h.space["/var/lib/kubelet"] = host.Space{Free: 9 << 30, Total: 10 << 30, FreeInodes: 0, TotalInodes: 5}
 			h.said(`E1121 "x" err="mkdir: no space left on device"`)
 		}, "0 of 5 files are left", false},
+		{"disk-full", "a small file system", func(h *fakeHost) {
+			h.put("/tmp/x", "")
+			h.space["/tmp"] = host.Space{Free: 40 << 20, Total: 50 << 20}
+			h.said(`E1121 "x" err="no space left on device"`)
+		}, "", false},
+		{"disk-full", "no more inotify watches", func(h *fakeHost) {
+			h.space["/var/lib/kubelet"] = host.Space{Free: 1 << 20, Total: 10 << 30}
+			h.said(`E1121 "Failed to watch directory" err="inotify_add_watch /sys/fs/cgroup: no space left on device"`)
+		}, "", false},
 		{"disk-full", "space was made", func(h *fakeHost) { h.said(`E1121 "x" err="no space left on device"`) }, "", false},
 		{"disk-full", "and nobody complains", func(h *fakeHost) { h.space["/var/lib/etcd"] = host.Space{Free: 1} }, "", false},
 	}
@@ -157,6 +205,9 @@ func podRows() []row {
 		{"address-missing", "of etcd", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"fatal","msg":"x","error":"listen tcp 192.0.2.77:2380: bind: cannot assign requested address"}`)
 		}, "192.0.2.77, which is not an address of this host", false},
+		{"address-missing", "of one that is only asked", func(h *fakeHost) {
+			h.crashed("kube-apiserver", head+"dial tcp [::1]:2379: connect: cannot assign requested address")
+		}, "", false},
 		{"address-missing", "it is there now", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"fatal","msg":"x","error":"listen tcp 192.0.2.11:2380: bind: cannot assign requested address"}`)
 		}, "", false},
@@ -168,6 +219,42 @@ func podRows() []row {
 			h.put(manifests+"/kube-scheduler.yaml", "spec: 7")
 			h.insisted(`E1121 file.go:187] "Could not process manifest file" err="` + manifests + `/kube-scheduler.yaml: couldn't parse as pod" path="` + manifests + `/kube-scheduler.yaml"`)
 		}, "couldn't parse as pod", false},
+		{"static-pod", "a file that is no business of a control plane", func(h *fakeHost) {
+			h.put(manifests+"/README", "read me")
+			h.insisted(`E1121 file.go:187] "Could not process manifest file" err="` + manifests + `/README: couldn't parse as pod" path="` + manifests + `/README"`)
+		}, "", false},
+		{"static-pod", "a file that was gone at once", func(h *fakeHost) {
+			lost("kube-scheduler")(h)
+			h.insisted(`E1121 file_linux.go:61] "Unable to process watch event" err="error while processing event (\"` + manifests + `/sedAbCdEf\"): no such file or directory"`)
+		}, "", false},
+		{"static-pod", "another Pod's volume of that name", func(h *fakeHost) {
+			lost("etcd")(h)
+			h.insisted(`E1121 Error: MountVolume.SetUp failed for volume "etcd-certs" pod "kube-apiserver-cp-1": hostPath type check failed: /pki/etcd-certs`)
+		}, "", false},
+		{"static-pod", "on a busy runtime", func(h *fakeHost) {
+			lost("etcd")(h)
+			h.insisted(`E1121 "Failed to create sandbox for pod" err="failed to reserve sandbox name \"etcd-cp-1\": name is reserved for \"1a2b\"" pod="kube-system/etcd-cp-1"`)
+		}, "", false},
+		{"container-crash", "of the user's own static Pod", func(h *fakeHost) {
+			h.pod("kube-vip")
+			h.crashed("kube-vip", crash)
+			h.container("kube-vip", "exited", at.Add(-2*time.Second), crash)
+		}, "out of cheese", true},
+		{"bad-flag", "of the user's own static Pod", func(h *fakeHost) {
+			h.pod("haproxy")
+			h.crashed("haproxy", "Error: unknown flag: --nonsense")
+		}, "unknown flag", true},
+		{"container-crash", "of the control plane, beside the user's own", func(h *fakeHost) {
+			h.pod("haproxy")
+			h.crashed("haproxy", "Error: unknown flag: --nonsense")
+			h.crashed("kube-scheduler", crash)
+			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), crash)
+		}, "kube-scheduler: its container has ended 2 times", false},
+		{"container-crash", "etcd's peers are slow", func(h *fakeHost) {
+			const slow = `{"level":"fatal","msg":"discovery failed","error":"cannot fetch cluster info from peer urls: could not retrieve cluster information from the given URLs"}`
+			h.crashed("etcd", slow)
+			h.container("etcd", "exited", at.Add(-2*time.Second), slow)
+		}, "cannot fetch cluster info", true},
 		{"container-crash", "twice the same", func(h *fakeHost) {
 			h.crashed("kube-scheduler", crash)
 			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), crash)
@@ -209,6 +296,13 @@ func etcdRows() []row {
 		{"etcd-member", "of another cluster", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"fatal","msg":"discovery failed","error":"error validating peerURLs: member count is unequal"}`)
 		}, "member count is unequal", false},
+		{"etcd-member", "that another one is none", func(h *fakeHost) {
+			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"request cluster ID mismatch"}`)
+		}, "", false},
+		{"etcd-member", "of one that runs in vain", func(h *fakeHost) {
+			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"request sent was ignored; cluster ID mismatch"}`)
+			h.answers["/readyz"] = &host.ProbeError{Status: 503}
+		}, "no member of the cluster", false},
 		{"etcd-data", "damaged", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"panic","msg":"failed to open database","error":"invalid database"}`)
 		}, "panic: failed to open database: invalid database", false},
@@ -219,6 +313,10 @@ func etcdRows() []row {
 			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"snap: slow"}`)
 		}, "", false},
 		{"etcd-space", "an alarm", func(h *fakeHost) { h.bodies["/health"] = `{"health":"false","reason":"ALARM NOSPACE"}` }, "reached its quota", false},
+		{"etcd-space", "disarmed", func(h *fakeHost) {
+			h.bodies["/health"] = `{"health":"true","reason":""}`
+			h.container("kube-apiserver", "running", at.Add(-8*time.Second), `E1121 "x" err="etcdserver: mvcc: database space exceeded"`)
+		}, "", false},
 		{"etcd-unhealthy", "no leader", func(h *fakeHost) {
 			h.answers["/readyz?verbose"] = &host.ProbeError{Status: 503, Body: "[+]data_corruption ok\n[-]non_learner failed\n"}
 		}, "[-]non_learner failed", true},
@@ -233,7 +331,12 @@ func networkRows() []row {
 		h.container("kube-apiserver", "running", at.Add(-8*time.Second), `W1121 "dial tcp: lookup etcd.example.org on 192.0.2.1:53: no such host"`)
 	}
 	return []row{
-		{"name-unknown", "of etcd", func(h *fakeHost) { h.names["etcd.example.org"] = true; lookup(h) }, "cannot resolve the name", false},
+		{"name-unknown", "of etcd", func(h *fakeHost) {
+			h.pod("kube-apiserver", "--etcd-servers=https://etcd.example.org:2379")
+			h.names["etcd.example.org"] = true
+			lookup(h)
+		}, "cannot resolve the name", false},
+		{"name-unknown", "of what a component can do without", func(h *fakeHost) { h.names["etcd.example.org"] = true; lookup(h) }, "cannot resolve the name", true},
 		{"name-unknown", "it resolves now", lookup, "", false},
 		{"name-unknown", "of a registry", func(h *fakeHost) {
 			h.names["registry.k8s.io"] = true
@@ -245,6 +348,19 @@ func networkRows() []row {
 		{"proxy", "of a static Pod", func(h *fakeHost) {
 			h.crashed("kube-scheduler", `E1121 err="proxyconnect tcp: dial tcp 192.0.2.9:3128"`)
 		}, "NO_PROXY", false},
+		{"proxy", "of the runtime", func(h *fakeHost) {
+			h.insisted(`E1121 "PullImage from image service failed" err="proxyconnect tcp: dial tcp 192.0.2.9:3128: i/o timeout"`)
+		}, "", false},
+		{"proxy", "once", func(h *fakeHost) { h.said(`E1121 "x" err="proxyconnect tcp: dial tcp 192.0.2.9:3128: i/o timeout"`) }, "", false},
+		{"webhook", "that may fail", func(h *fakeHost) {
+			for range 2 {
+				h.container("kube-apiserver", "running", at.Add(-8*time.Second), `W1121 Failed calling webhook, failing open guard.example.org: failed calling webhook "guard.example.org": refused`)
+			}
+			h.insisted(`W1121 Failed calling webhook, failing open guard.example.org: failed calling webhook "guard.example.org": refused`)
+		}, "", false},
+		{"webhook", "refuses a mirror Pod", func(h *fakeHost) {
+			h.insisted(`E1121 "Failed creating a mirror pod" err="admission webhook \"guard.example.org\" denied the request" pod="kube-system/etcd-cp-1"`)
+		}, "guard.example.org", true},
 		{"webhook", "does not answer", func(h *fakeHost) {
 			h.insisted(`E1121 "x" err="cannot create certificate signing request: Internal error occurred: failed calling webhook \"guard.example.org\": failed to call webhook"`)
 		}, "admission webhook guard.example.org", false},
@@ -253,11 +369,11 @@ func networkRows() []row {
 			h.container("kube-apiserver", "running", at.Add(-35*time.Second), `W1121 failed calling webhook "guard.example.org": refused`)
 		}, "", false},
 		{"webhook", "refuses", func(h *fakeHost) {
-			h.insisted(`E1121 "x" err="admission webhook \"guard.example.org\" denied the request"`)
+			h.insisted(`E1121 "Unable to register node with API server" err="admission webhook \"guard.example.org\" denied the request"`)
 		}, "guard.example.org", false},
 		{"clock", "etcd's peers", func(h *fakeHost) {
 			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"clock difference against peer 1 is too high"}`)
-		}, "apart from that of another member", false},
+		}, "apart from that of another member", true},
 	}
 }
 

@@ -83,11 +83,12 @@ func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
 	if cert == nil || key == nil {
 		return
 	}
-	leaf, err := certs.FirstCert(cert)
+	chain, err := chainOf(cert)
 	if err != nil {
 		s.fault(wrongFile, subject, certPath, "%s: %v", certPath, err)
 		return
 	}
+	leaf := chain[0]
 	signer, err := certs.ParseKey(key)
 	if err != nil {
 		s.fault(wrongFile, subject, keyPath, "%s: %v", keyPath, err)
@@ -97,7 +98,7 @@ func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
 		s.fault(wrongFile, subject, certPath, "%s belongs to another key than %s", certPath, keyPath)
 	}
 	s.checkTime(subject, certPath, leaf)
-	s.checkIssuer(subject, certPath, leaf, caPath)
+	s.checkIssuer(subject, certPath, chain, caPath)
 }
 
 // readCredential reports a file that cannot be read.
@@ -132,7 +133,7 @@ func (s *scene) checkTime(subject, path string, leaf *x509.Certificate) {
 	}
 }
 
-func (s *scene) checkIssuer(subject, path string, leaf *x509.Certificate, caPath string) {
+func (s *scene) checkIssuer(subject, path string, chain []*x509.Certificate, caPath string) {
 	if caPath == "" {
 		return
 	}
@@ -148,16 +149,33 @@ func (s *scene) checkIssuer(subject, path string, leaf *x509.Certificate, caPath
 		s.fault(wrongFile, subject, caPath, "%s: %v", caPath, err)
 		return
 	}
-	if !signedBy(leaf, trusted) {
+	if !leadsTo(chain, trusted) {
 		s.fault(otherCA, subject, path, "%s (of %q) is not signed by a CA of %s (%q)",
-			path, leaf.Issuer.String(), caPath, trusted[0].Subject.String())
+			path, chain[0].Issuer.String(), caPath, trusted[0].Subject.String())
 	}
 }
 
-func signedBy(leaf *x509.Certificate, trusted []*x509.Certificate) bool {
-	for _, ca := range trusted {
-		if leaf.CheckSignatureFrom(ca) == nil {
-			return true
+// chainOf reads a certificate and those that follow it. Of a file that holds a
+// key as well, as the kubelet's does, it is the first alone.
+func chainOf(data []byte) ([]*x509.Certificate, error) {
+	if chain, err := certs.ParseCerts(data); err == nil {
+		return chain, nil
+	}
+	leaf, err := certs.FirstCert(data)
+	return []*x509.Certificate{leaf}, err
+}
+
+// leadsTo tells whether a certificate is signed by a trusted CA, perhaps
+// through those that follow it in its file.
+func leadsTo(chain, trusted []*x509.Certificate) bool {
+	for i, cert := range chain {
+		if i > 0 && chain[i-1].CheckSignatureFrom(cert) != nil {
+			return false
+		}
+		for _, ca := range trusted {
+			if cert.CheckSignatureFrom(ca) == nil {
+				return true
+			}
 		}
 	}
 	return false
@@ -208,14 +226,14 @@ func (s *scene) checkKubeconfig(path string) {
 			return
 		}
 	}
-	leaf, err := certs.FirstCert(cert)
+	chain, err := chainOf(cert)
 	if err != nil {
 		s.fault(wrongFile, subject, where, "%s: %v", where, err)
 		return
 	}
-	s.checkTime(subject, where, leaf)
+	s.checkTime(subject, where, chain[0])
 	if p := s.pod(apiServerPod); p != nil {
-		s.checkIssuer(subject, where, leaf, p.args["client-ca-file"])
+		s.checkIssuer(subject, where, chain, p.args["client-ca-file"])
 		s.checkServed(subject, path, trusted, p.args["tls-cert-file"])
 	}
 }
@@ -236,7 +254,7 @@ func (s *scene) checkServed(subject, path string, trusted []*x509.Certificate, s
 	if err != nil {
 		return
 	}
-	if leaf, err := certs.FirstCert(data); err == nil && !signedBy(leaf, trusted) {
+	if chain, err := chainOf(data); err == nil && !leadsTo(chain, trusted) {
 		s.fault(otherCA, subject, path, "%s trusts another CA than the one that signed %s", path, served)
 	}
 }

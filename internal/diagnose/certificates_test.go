@@ -122,8 +122,24 @@ func certificateRows() []row {
 		{"ca-mismatch", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(other, other, time.Hour) }), "kubelet.conf trusts another CA", false},
 		{"ca-mismatch", "of an API server elsewhere", func(h *fakeHost) {
 			h.kubeconfig(ca, ca, time.Hour)
-			h.insisted(unknownAuthority)
+			h.insisted(`E1121 "x" err="Get \"https://api.example.org:6443/api/v1/nodes/cp-1\": tls: failed to verify certificate: x509: certificate signed by unknown authority"`)
 		}, "it does not trust the certificate of the API server at https://api.example.org:6443", false},
+		{"ca-mismatch", "of a registry", func(h *fakeHost) {
+			h.kubeconfig(ca, ca, time.Hour)
+			h.insisted(`E1121 "PullImage from image service failed" err="Get \"https://registry.example.org/v2/\": x509: certificate signed by unknown authority"`)
+		}, "", false},
+		{"ca-mismatch", "by way of an intermediate CA", complained(func(h *fakeHost) {
+			between := newCA("between")
+			between.cert = sign(between.cert, ca.cert, between.key, ca.key)
+			cert, key := between.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")
+			h.serve(append(cert, certs.EncodeCerts(between.cert)...), key)
+		}), "", false},
+		{"ca-mismatch", "by way of a CA that another has signed", complained(func(h *fakeHost) {
+			between := newCA("between")
+			between.cert = sign(between.cert, other.cert, between.key, other.key)
+			cert, key := between.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")
+			h.serve(append(cert, certs.EncodeCerts(between.cert)...), key)
+		}), "is not signed by a CA of /pki/ca.crt", false},
 		{"clock", "a little behind a certificate", func(h *fakeHost) {
 			h.certified(ca)
 			h.serve(ca.leaf(at.Add(2*time.Second), time.Hour, "192.0.2.11"))

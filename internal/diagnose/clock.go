@@ -13,7 +13,7 @@ import (
 // clockApart is from where certificates and tokens begin to suffer.
 const clockApart = 30 * time.Second
 
-var clockSaid = lazy(`clock difference against peer|not yet valid`)
+var clockSaid = lazy(`clock difference against peer|high clock drift|not yet valid`)
 
 // clock compares with the API server's clock, and with the beginnings of
 // certificates.
@@ -42,13 +42,14 @@ func clock(s *scene) []Finding {
 		}
 	}
 	if skew := s.said(skewSaid); len(skew) > 0 {
-		f.Message, f.Evidence = "etcd finds it apart from that of another member", skew
+		// etcd works on, and may just have waited long for an answer.
+		f.Message, f.Evidence, f.lasts = "etcd finds it apart from that of another member", skew, never
 		return []Finding{f}
 	}
 	return nil
 }
 
-var skewSaid = lazy(`clock difference against peer`)
+var skewSaid = lazy(`clock difference against peer|high clock drift`)
 
 func direction(apart time.Duration) string {
 	if apart > 0 {

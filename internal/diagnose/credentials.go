@@ -70,8 +70,8 @@ func (s *scene) fileFindings(kind faultKind, said []string, next string) []Findi
 // strangerServer is for a node whose API server is elsewhere: the kubelet says
 // that it does not trust it.
 func (s *scene) strangerServer() []Finding {
-	lines := s.insists(s.sources[0], caTrouble)
 	server := s.serverOf()
+	lines := mentioning(s.insists(s.sources[0], caTrouble), server) // not a registry
 	if len(lines) == 0 || server == "" {
 		return nil
 	}

@@ -134,19 +134,26 @@ func Run(ctx context.Context, h View, t Target) []Finding {
 func look(ctx context.Context, h View, t Target, j *journal) []Finding {
 	j.read(ctx, h, t.Since)
 	s := observe(ctx, h, t, j.entries)
-	found := []Finding{}
+	found, users := []Finding{}, []Finding{}
 	for _, c := range Causes() {
 		if c.fallback && len(found) > 0 {
 			continue
 		}
 		for _, f := range c.look(s) {
 			f.Cause = c.Name
-			if !slices.ContainsFunc(found, func(g Finding) bool { return g.key() == f.key() }) {
-				found = append(found, f.shown())
+			list := &found
+			if p := s.pod(f.Subject); p != nil && !p.needed() {
+				list, f.lasts = &users, never
+			}
+			if !slices.ContainsFunc(*list, func(g Finding) bool { return g.key() == f.key() }) {
+				*list = append(*list, f.shown())
 			}
 		}
 	}
-	return found
+	if t.Waiting && len(found) > 0 {
+		return found
+	}
+	return append(found, users...)
 }
 
 func (f Finding) key() string { return f.Cause + " " + f.Subject }

@@ -6,6 +6,8 @@ package diagnose
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 )
@@ -17,14 +19,24 @@ const (
 	tooFewMade = 16
 )
 
-var noSpace = lazy(`no space left on device|disk quota exceeded|had condition: \[DiskPressure\]`)
+var (
+	noSpace = lazy(`no space left on device|disk quota exceeded|had condition: \[DiskPressure\]`)
+	// watching is what the kernel says the same of: all its inotify watches
+	// are taken.
+	watching = lazy(`inotify|fsnotify`)
+)
+
+// fillsUp is for how long a file system has to be full: the kubelet removes
+// images where one is.
+const fillsUp = 4 * time.Second
 
 // diskFull reads the file systems that the node works on. While something is
 // waited for a full one counts only where somebody complained.
 func diskFull(s *scene) []Finding {
 	var complaints []source
 	for _, src := range s.sources {
-		if lines := matching(src.lines, noSpace); len(lines) > 0 {
+		lines := slices.DeleteFunc(matching(src.lines, noSpace), watching().MatchString)
+		if len(lines) > 0 {
 			complaints = append(complaints, source{subject: src.subject, lines: last(lines, 1)})
 		}
 	}
@@ -34,11 +46,11 @@ func diskFull(s *scene) []Finding {
 	var found []Finding
 	for _, dir := range s.folders() {
 		space, err := s.h.Space(dir)
-		if err != nil || !full(space) {
+		if err != nil || !full(space, s.need(dir, space)) {
 			continue
 		}
 		f := Finding{
-			Subject: dir,
+			Subject: dir, lasts: fillsUp,
 			Message: fmt.Sprintf("its file system is full: %d MiB of %d MiB and %d of %d files are left",
 				space.Free>>20, space.Total>>20, space.FreeInodes, space.TotalInodes),
 			Next: "free some space there (`du -xh --max-depth=2 " + dir + "`), or give the folder a bigger file system; then run the same command again",
@@ -51,8 +63,18 @@ func diskFull(s *scene) []Finding {
 	return found
 }
 
-func full(s host.Space) bool {
-	return s.Free < tooLittle || s.TotalInodes > 0 && s.FreeInodes < tooFewMade
+func full(s host.Space, need uint64) bool {
+	return s.Free < need || s.TotalInodes > 0 && s.FreeInodes < tooFewMade
+}
+
+// need is what has to be free in a folder. A small file system, as /tmp may be
+// one, is not full by being small, unless it is etcd's.
+func (s *scene) need(dir string, space host.Space) uint64 {
+	const share = 10
+	if p := s.pod(etcdPod); p != nil && p.args["data-dir"] == dir {
+		return tooLittle
+	}
+	return min(tooLittle, space.Total/share)
 }
 
 // folders are those that a node writes to, etcd's first.

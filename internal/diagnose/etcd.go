@@ -35,7 +35,11 @@ func etcdMember(s *scene) []Finding {
 		Next: "list the members with `etcdctl member list` on another control plane, remove this one's entry if there is one, empty " +
 			p.args["data-dir"] + " here, and join this node again",
 	}
+	f.lasts = time.Second
 	if !p.dead {
+		if _, err := s.askEtcd("/readyz"); err == nil {
+			return nil // it complains of another member
+		}
 		f.lasts = 10 * time.Second
 	}
 	return []Finding{f}
@@ -72,9 +76,12 @@ var quotaReached = lazy(`database space exceeded|ALARM NOSPACE|alarm:NOSPACE`)
 // etcdSpace asks etcd about its alarms where somebody complains.
 func etcdSpace(s *scene) []Finding {
 	said := s.said(quotaReached)
-	answer, _ := s.askEtcd("/health")
-	if quotaReached().MatchString(answer) {
+	answer, err := s.askEtcd("/health")
+	switch {
+	case quotaReached().MatchString(answer):
 		said = append(said, "GET /health: "+answer)
+	case err == nil && answer != "":
+		return nil // it was disarmed
 	}
 	if len(said) == 0 {
 		return nil

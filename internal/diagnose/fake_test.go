@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ type fakeHost struct {
 	units     map[string]host.UnitState
 	journal   []host.JournalEntry
 	runtime   host.RuntimeInfo
+	noSystemd bool
 	noRuntime bool
 	hangs     bool            // the runtime
 	absent    map[string]bool // images
@@ -121,6 +123,13 @@ func (h *fakeHost) insisted(line string) {
 	h.said(line)
 }
 
+// saidBefore is said twice some time ago, and no more since.
+func (h *fakeHost) saidBefore(line string) {
+	for _, ago := range []time.Duration{9500, 8300} {
+		h.journal = append(h.journal, host.JournalEntry{Time: at.Add(-ago * time.Millisecond), Program: "kubelet", Message: line})
+	}
+}
+
 // said appends to the kubelet's journal.
 func (h *fakeHost) said(lines ...string) {
 	for _, line := range lines {
@@ -147,6 +156,9 @@ func (h *fakeHost) ReadTail(path string, _ int64) ([]byte, error) {
 }
 
 func (h *fakeHost) Unit(_ context.Context, name string) (host.UnitState, error) {
+	if h.noSystemd {
+		return host.UnitState{}, errors.New("the bus does not answer")
+	}
 	return h.units[name], nil
 }
 
@@ -194,7 +206,7 @@ func (h *fakeHost) PortHolder(port int) (host.Process, bool) {
 
 func (h *fakeHost) LookupHost(_ context.Context, name string) ([]netip.Addr, error) {
 	if h.names[name] {
-		return nil, fmt.Errorf("lookup %s: no such host", name)
+		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
 	}
 	return []netip.Addr{netip.MustParseAddr("192.0.2.99")}, nil
 }

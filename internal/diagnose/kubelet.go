@@ -47,10 +47,26 @@ func (s *scene) systemdLines() []string {
 	return last(lines, 2)
 }
 
+// kubeletRefused returns the lines of a kubelet that ended with them. One that
+// runs on has said them in passing, or has been given something else since.
+func (s *scene) kubeletRefused(p pattern) []string {
+	running := s.unit.SubState == "running"
+	if running && s.ago(s.unit.ActiveSince) > settled {
+		return nil
+	}
+	var lines []string
+	for _, l := range s.sources[0].said {
+		if p().MatchString(l.text) && !(running && l.last.After(s.unit.ActiveSince)) {
+			lines = append(lines, l.text)
+		}
+	}
+	return lines
+}
+
 var swapRefused = lazy(`running with swap on is not supported`)
 
 func swap(s *scene) []Finding {
-	lines := matching(s.kubeletLines(), swapRefused)
+	lines := s.kubeletRefused(swapRefused)
 	areas, err := s.h.Swap()
 	if len(lines) == 0 || err != nil || len(areas) == 0 {
 		return nil
@@ -66,8 +82,8 @@ func swap(s *scene) []Finding {
 var cgroupVersionRefused = lazy(`configured to not run on a host using cgroup v1|cgroup v1 support is (?:unsupported|deprecated).*failed`)
 
 func cgroupVersion(s *scene) []Finding {
-	lines := matching(s.kubeletLines(), cgroupVersionRefused)
-	if len(lines) == 0 || s.unit.ActiveState == "active" && s.unit.SubState == "running" && s.ago(s.unit.ActiveSince) > settled {
+	lines := s.kubeletRefused(cgroupVersionRefused)
+	if len(lines) == 0 {
 		return nil
 	}
 	return []Finding{{
@@ -100,10 +116,10 @@ var configRefused = lazy(`failed to load kubelet config file|failed to validate 
 	`failed to decode.*[Kk]ubelet|set feature gates from initial flags-based config|unrecognized feature gate`)
 
 func kubeletConfig(s *scene) []Finding {
-	lines := slices.DeleteFunc(matching(s.kubeletLines(), configRefused), func(line string) bool {
+	lines := slices.DeleteFunc(s.kubeletRefused(configRefused), func(line string) bool {
 		return swapRefused().MatchString(line) || cgroupVersionRefused().MatchString(line) // which have their own names
 	})
-	if len(lines) == 0 || s.unit.SubState == "running" && s.ago(s.unit.ActiveSince) > settled {
+	if len(lines) == 0 {
 		return nil
 	}
 	path := filepath.Join(s.t.Kubelet, "config.yaml")
@@ -125,13 +141,15 @@ var mainExited = lazy(`Main process exited`)
 // none of the other causes knows the meaning.
 func kubeletCrash(s *scene) []Finding {
 	var ends []string
-	words := ""
+	var words entry             // why it ended, by its own words
+	var ended, before time.Time // when it did, and when the process before that did
 	for _, e := range s.journal {
 		switch {
 		case e.Program == "systemd" && mainExited().MatchString(e.Message):
 			ends = append(ends, e.Message)
+			before, ended = ended, e.Time
 		case e.Program != "systemd" && telling().MatchString(e.Message):
-			words = e.Message
+			words = e
 		}
 	}
 	failed := s.unit.ActiveState == "failed"
@@ -146,14 +164,20 @@ func kubeletCrash(s *scene) []Finding {
 		Evidence: append(last(ends, 1), last(s.kubeletLines(), evidenceLines-1)...),
 		Next:     "its last words are above; `journalctl -u kubelet` has all of them",
 	}
-	if words != "" {
-		f.Evidence = append(last(ends, 1), words)
+	if words.Message != "" {
+		f.Evidence = append(last(ends, 1), words.Message)
 	}
-	if passing().MatchString(words) && !failed {
+	killed := len(ends) > 0 && killedBySignal().MatchString(ends[len(ends)-1]) // by a watchdog, or for want of memory
+	switch {
+	case failed:
+		f.lasts = 2 * time.Second // nobody starts it again
+	case killed, passing().MatchString(words.Message), words.first.After(before):
 		f.lasts = never
 	}
 	return []Finding{f}
 }
+
+var killedBySignal = lazy(`code=(?:killed|dumped)`)
 
 // telling are lines in which a component says why it ends.
 var telling = lazy(`"command failed"|^E\d{4} .*(?:run|server)\.go|^F\d{4} |^panic:|^Error: |"level":"(?:fatal|panic)"|failed to run Kubelet`)

@@ -38,6 +38,7 @@ func badFlag(s *scene) []Finding {
 
 var (
 	inUse    = lazy(`address already in use`)
+	aboutPod = lazy(`\b(?:pod|podUID|containerName|sandboxID|PodSandboxId)[=:]`)
 	listened = lazy(`listen (?:tcp|udp)[46]? \S*:(\d+): bind`)
 )
 
@@ -50,6 +51,9 @@ func portTaken(s *scene) []Finding {
 	var found []Finding
 	for _, src := range s.sources {
 		lines := matching(src.lines, inUse)
+		if src.subject == kubeletName {
+			lines = slices.DeleteFunc(lines, aboutPod().MatchString) // which may want a port of the host, too
+		}
 		if len(lines) == 0 || !src.dead && src.subject != kubeletName {
 			continue
 		}
@@ -71,6 +75,7 @@ func portTaken(s *scene) []Finding {
 		default:
 			f.Message = fmt.Sprintf("port %d, which it needs, is held by %s (process %d)", port, holder.Name, holder.PID)
 			f.Next = "stop that program, or give it another port; the kubelet then starts this one again by itself"
+			f.lasts = time.Second
 			if holder.Name == src.subject {
 				f.lasts = stopping
 			}
@@ -90,36 +95,33 @@ func (s *scene) holdsItself(pid int, subject string) bool {
 	return p != nil && p.running()
 }
 
-var (
-	cannotAssign = lazy(`cannot assign requested address`)
-	bound        = lazy(`listen (?:tcp|udp)[46]? (\S+):\d+: bind`)
-)
+// bound is a refusal to listen. One to connect is said of an address, too, such
+// as [::1] where there is no IPv6, and then another one is tried.
+var bound = lazy(`listen (?:tcp|udp)[46]? (\S+):\d+: bind: cannot assign requested address`)
 
 // addressMissing compares the address that could not be listened on with those
 // of this host.
 func addressMissing(s *scene) []Finding {
 	var found []Finding
 	for _, src := range s.sources {
-		lines := matching(src.lines, cannotAssign)
+		lines := matching(src.lines, bound)
 		if len(lines) == 0 || !src.dead {
 			continue
 		}
 		line := lines[len(lines)-1]
+		m := bound().FindStringSubmatch(line)
+		address, err := netip.ParseAddr(strings.Trim(m[1], "[]"))
+		all, listErr := s.h.Addresses()
+		if err == nil && listErr == nil && slices.Contains(all, address) {
+			continue // it is there by now
+		}
 		f := Finding{
-			Subject: src.subject, Message: "it shall listen on an address that this host does not have",
+			Subject: src.subject, Message: "it shall listen on " + m[1] + ", which is not an address of this host",
 			Evidence: []string{line}, lasts: time.Second,
 			Next: "advertise an address of this host (localAPIEndpoint.advertiseAddress, --apiserver-advertise-address); `ip address` lists them",
 		}
-		if m := bound().FindStringSubmatch(line); m != nil {
-			address, err := netip.ParseAddr(strings.Trim(m[1], "[]"))
-			all, listErr := s.h.Addresses()
-			if err == nil && listErr == nil && slices.Contains(all, address) {
-				continue // it is there by now
-			}
-			f.Message = "it shall listen on " + m[1] + ", which is not an address of this host"
-			if listErr == nil {
-				f.Evidence = append(f.Evidence, "this host has "+join(all))
-			}
+		if listErr == nil {
+			f.Evidence = append(f.Evidence, "this host has "+join(all))
 		}
 		found = append(found, f)
 	}

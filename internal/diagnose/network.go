@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -48,6 +49,7 @@ func nameUnknown(s *scene) []Finding {
 	}
 	slices.Sort(names)
 	var found []Finding
+	needed := s.neededNames()
 	for _, name := range names {
 		err := s.resolve(name)
 		if err == nil {
@@ -56,16 +58,55 @@ func nameUnknown(s *scene) []Finding {
 		f := said[name]
 		f.Message = "this host cannot resolve the name: " + err.Error()
 		f.Next = "add the name to /etc/hosts or to DNS, or mend /etc/resolv.conf; `getent hosts " + name + "` shows when it works"
-		f.lasts = 4 * time.Second
+		f.lasts = never
+		if strings.Contains(needed, "//"+name+":") {
+			f.lasts = unresolved(err)
+		}
 		found = append(found, f)
 	}
 	return found
 }
 
+// unresolved is for how long a name must not resolve: a server that says that
+// it does not know it is believed sooner than one that says nothing.
+func unresolved(err error) time.Duration {
+	var answer *net.DNSError
+	if errors.As(err, &answer) && answer.IsNotFound {
+		return 4 * time.Second
+	}
+	return 8 * time.Second
+}
+
+// neededNames are the URLs without which there is no node: those of the API in
+// kubeconfigs, and of etcd. Whatever else a component asks for, such as an
+// identity provider, it starts without.
+func (s *scene) neededNames() string {
+	var urls strings.Builder
+	for _, server := range s.servers() {
+		urls.WriteString("//" + server + ": ")
+	}
+	for _, p := range s.pods {
+		switch p.name {
+		case apiServerPod:
+			urls.WriteString(p.args["etcd-servers"])
+		case etcdPod:
+			for _, value := range p.args {
+				urls.WriteString(value + " ")
+			}
+		}
+	}
+	return urls.String()
+}
+
+// resolve asks once a look: where no server answers, it takes its time.
 func (s *scene) resolve(name string) error {
+	if err, asked := s.resolved[name]; asked {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(s.ctx, lookupTime)
 	defer cancel()
 	_, err := s.h.LookupHost(ctx, name)
+	s.resolved[name] = err
 	return err
 }
 
@@ -96,7 +137,8 @@ var proxied = lazy(`proxyconnect tcp|Proxy Authentication Required|socks connect
 func proxy(s *scene) []Finding {
 	var found []Finding
 	for _, src := range s.sources {
-		lines := s.lately(src, proxied)
+		// What the kubelet says of a pull, the runtime has said.
+		lines := slices.DeleteFunc(s.insists(src, proxied), pullFailed().MatchString)
 		if len(lines) == 0 {
 			continue
 		}
@@ -113,23 +155,35 @@ func proxy(s *scene) []Finding {
 	return found
 }
 
+var (
+	// failingOpen are failures that the API server goes on without.
+	failingOpen = lazy(`failing open`)
+	// needsAPI are words on what a kubelet cannot do without. Events, and the
+	// images of its static Pods in the API, are refused without harm.
+	needsAPI = lazy(`[Rr]egister node|certificate signing request|signed certificate`)
+)
+
 var webhookFailed = lazy(`failed calling webhook \\*"([^"\\]+)|admission webhook \\*"([^"\\]+)\\*" denied`)
 
 func webhook(s *scene) []Finding {
 	var found []Finding
 	for _, src := range s.sources {
-		lines := s.insists(src, webhookFailed)
+		lines := slices.DeleteFunc(s.insists(src, webhookFailed), failingOpen().MatchString)
 		if len(lines) == 0 {
 			continue
 		}
 		m := webhookFailed().FindStringSubmatch(lines[len(lines)-1])
 		name := m[1] + m[2]
-		found = append(found, Finding{
+		f := Finding{
 			Subject: src.subject, Message: "the API server asks the admission webhook " + name + " first, which fails or refuses", Evidence: last(lines, 1),
 			Next: "see that its Pods run; or find it with `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations`, " +
 				"let it leave this kind of object out or set failurePolicy: Ignore, or delete it",
-			lasts: 2 * time.Second,
-		})
+			lasts: never,
+		}
+		if src.subject == kubeletName && needsAPI().MatchString(lines[len(lines)-1]) {
+			f.lasts = 3 * time.Second
+		}
+		found = append(found, f)
 	}
 	return found
 }

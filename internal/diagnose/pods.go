@@ -5,6 +5,8 @@ package diagnose
 
 import (
 	"fmt"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,14 +24,40 @@ func staticPodUnusable(s *scene) []Finding {
 	lines := slices.DeleteFunc(s.insists(s.sources[0], podRefused), passing().MatchString)
 	var found []Finding
 	for _, p := range s.pods {
-		about := mentioning(lines, p.name)
+		about := p.mentioned(lines)
 		if p.running() || len(p.containers) > 0 || len(about) == 0 {
 			continue
 		}
 		found = append(found, unusable(p.name, p.path, about))
 	}
-	if about := mentioning(lines, s.t.Manifests+"/"); len(about) > 0 && len(found) == 0 {
-		found = append(found, unusable(kubeletName, s.t.Manifests, about))
+	return append(found, s.noPods()...)
+}
+
+// mentioned are the lines that are about a Pod or its manifest: the name alone
+// may also be a part of a volume's or of a path.
+func (p *staticPod) mentioned(lines []string) []string {
+	if len(lines) == 0 {
+		return nil
+	}
+	about := regexp.MustCompile(`pod[= ]\\*"(?:kube-system/)?` + regexp.QuoteMeta(p.name) + `-|` + regexp.QuoteMeta(p.path) + `\b`)
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !about.MatchString(line) })
+}
+
+// noPods looks for manifests of the control plane that are no Pods, if the
+// kubelet complains of them. Whatever else is in the folder keeps nothing from
+// working.
+func (s *scene) noPods() []Finding {
+	var found []Finding
+	lines := s.lately(s.sources[0], podRefused)
+	for _, name := range components() {
+		path := filepath.Join(s.t.Manifests, name+".yaml")
+		about := mentioning(lines, path)
+		if len(about) == 0 || slices.ContainsFunc(s.pods, func(p staticPod) bool { return p.path == path }) {
+			continue
+		}
+		if _, err := s.h.Lstat(path); err == nil {
+			found = append(found, unusable(name, path, about))
+		}
 	}
 	return found
 }

@@ -42,8 +42,8 @@ func runtimeDown(s *scene) []Finding {
 	case unit.LoadState == "not-found":
 		f.Next, f.lasts = "install a container runtime, or name the right socket (criSocket, --cri-socket)", 2*time.Second
 	case unit.ActiveState == "inactive" || unit.ActiveState == "failed":
-		f.lasts = 3 * time.Second // nobody starts it again
-	case errors.Is(failure, context.DeadlineExceeded):
+		f.lasts = 5 * time.Second // nobody starts it again, unless it is being upgraded
+	case unit.ActiveState == "activating" || unit.ActiveState == "reloading" || errors.Is(failure, context.DeadlineExceeded):
 		f.lasts = 30 * time.Second // the machine may be busy
 	}
 	if entries, err := s.h.Journal(s.ctx, service, s.h.Now().Add(-time.Hour), 1); err == nil && len(entries) > 0 {
@@ -68,7 +68,9 @@ var (
 	pullFailed    = lazy(`[Ff]ailed to pull|PullImage.*failed|ErrImagePull|ErrImageNeverPull|ImagePullBackOff|InvalidImageName|ImageInspectError|couldn't parse image`)
 	sandboxFailed = lazy(`failed to get sandbox image "([^"\\]+)|get sandbox image \\*"([^"\\]+)`)
 	// refused are answers that another attempt will not change.
-	pullRefused = lazy(`code = NotFound|: not found|no such host|unauthorized|denied|403 Forbidden|404 Not Found|x509:|` +
+	// That something is not found says only a registry: a runtime that is busy
+	// loses parts of an image while it unpacks them.
+	pullRefused = lazy(`failed to resolve.*: not found|manifest unknown|name unknown|unauthorized|access.*denied|denied:|403 Forbidden|404 Not Found|x509:|` +
 		`ErrImageNeverPull|InvalidImageName|invalid reference|no match for platform|unsupported`)
 )
 
@@ -113,11 +115,16 @@ func (s *scene) pullFinding(subject, image string, about []string) Finding {
 		Evidence: last(about, 1), Next: pullNext, lasts: never,
 	}
 	registry, _, _ := strings.Cut(image, "/")
+	registry, _, _ = strings.Cut(registry, ":")
+	var unknown error
+	if strings.Contains(registry, ".") {
+		unknown = s.resolve(registry)
+	}
 	switch {
 	case pullRefused().MatchString(about[len(about)-1]):
 		f.lasts = time.Second
-	case strings.Contains(registry, ".") && s.resolve(registry) != nil:
-		f.lasts = 4 * time.Second
+	case unknown != nil:
+		f.lasts = unresolved(unknown)
 	case s.failedFor(image) >= pullAgain:
 		f.lasts = 0
 	}

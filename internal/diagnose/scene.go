@@ -40,6 +40,8 @@ type scene struct {
 	// faults are those of certificates, once they were asked for.
 	faults  []fileFault
 	checked bool
+	// resolved are the names that were asked for.
+	resolved map[string]error
 }
 
 // said is a line of a log, and when it was said first and last.
@@ -60,7 +62,7 @@ type source struct {
 
 // observe reads what a look needs. What cannot be read is not there.
 func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
-	s := &scene{ctx: ctx, h: h, t: t, journal: journal}
+	s := &scene{ctx: ctx, h: h, t: t, journal: journal, resolved: map[string]error{}}
 	s.unit, s.unitErr = h.Unit(ctx, kubeletService)
 	asking, cancel := context.WithTimeout(ctx, runtimeTime)
 	defer cancel()
@@ -69,7 +71,7 @@ func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
 	if t.Manifests != "" {
 		s.pods = staticPods(h, t, containers)
 	}
-	kubelet := source{subject: kubeletName, dead: s.unit.ActiveState != "active"}
+	kubelet := source{subject: kubeletName, dead: s.unitErr == nil && s.unit.ActiveState != "active"}
 	for _, e := range s.journal {
 		if e.Program != "systemd" {
 			kubelet.said = append(kubelet.said, said{e.Message, e.first, e.Time})
@@ -97,8 +99,8 @@ func texts(list []said) []string {
 func (s *scene) kubeletLines() []string { return s.sources[0].lines }
 
 const (
-	// insistence is for how long something has to be said again and again that
-	// cannot be asked otherwise.
+	// insistence is for how long something has to be said again and again, at
+	// least, that cannot be asked otherwise.
 	insistence = time.Second
 	// fresh is how old such words may be: after that it may have been mended.
 	fresh = 30 * time.Second
@@ -108,8 +110,9 @@ const (
 // were the last words.
 func (s *scene) lately(src source, p pattern) []string { return texts(s.recent(src, p)) }
 
-// insists is lately for what must have been said for a while. Once is not
-// enough: on a slow start much is said once.
+// insists is lately for what must have been said for a while, and be said
+// still: again after at most twice that time, as it is of what is tried more and
+// more seldom. Once is not enough: on a slow start much is said once.
 func (s *scene) insists(src source, p pattern) []string {
 	found := s.recent(src, p)
 	var first, last time.Time
@@ -121,7 +124,8 @@ func (s *scene) insists(src source, p pattern) []string {
 			last = l.last
 		}
 	}
-	if src.dead || last.Sub(first) >= insistence {
+	span := last.Sub(first)
+	if src.dead || span >= insistence && s.ago(last) <= 2*(span+insistence) {
 		return texts(found)
 	}
 	return nil
@@ -170,7 +174,13 @@ var numbers = lazy(`\d+`)
 // passing are complaints about something else that is not there yet, as on
 // every slow start.
 var passing = lazy(`connection refused|deadline exceeded|i/o timeout|timed out|connection reset|\bEOF\b|no route to host|not yet|` +
-	`network is unreachable|context canceled|lost lease|leader ?election lost|TLS handshake timeout|request timed out|leader changed|no leader|too many requests|server is currently unable|not ready|unauthorized|Unauthorized|forbidden`)
+	`network is unreachable|context canceled|lost lease|leader ?election lost|[Tt]imeout|request timed out|leader changed|no leader|[Tt]oo [Mm]any [Rr]equests|` +
+	`server is currently unable|not ready|unauthorized|Unauthorized|forbidden|` +
+	// A busy runtime makes a Pod for longer than the kubelet waits, and then
+	// says so to whoever asks for the same one.
+	`is reserved for|already exists|temporarily unavailable|transport is closing|connection lost|` +
+	// Of an etcd whose peers are slow.
+	`could not retrieve cluster information`)
 
 // ago is how long before the look a time was.
 func (s *scene) ago(at time.Time) time.Duration { return s.h.Now().Sub(at) }

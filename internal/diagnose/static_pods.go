@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,9 +25,20 @@ const (
 
 // The static Pods of a control plane.
 const (
-	etcdPod      = "etcd"
-	apiServerPod = "kube-apiserver"
+	etcdPod              = "etcd"
+	apiServerPod         = "kube-apiserver"
+	controllerManagerPod = "kube-controller-manager"
+	schedulerPod         = "kube-scheduler"
 )
+
+// components are all of them: what a wait waits for.
+func components() []string {
+	return []string{etcdPod, apiServerPod, controllerManagerPod, schedulerPod}
+}
+
+// needed tells that the Pod is a part of the control plane. What the user runs
+// beside it, such as a load balancer, may well wait for that itself.
+func (p *staticPod) needed() bool { return slices.Contains(components(), p.name) }
 
 // staticPod is a manifest of the kubelet's folder, with what became of it.
 type staticPod struct {

@@ -38,9 +38,13 @@ func Watch(ctx context.Context, h View, t Target) []Finding {
 			t.Since = Beginning(limited, h, began)
 		}
 		found := look(limited, h, t, &said)
+		late := limited.Err() != nil
 		cancel()
-		if ctx.Err() != nil {
-			return nil // what it saw may be cut short
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case late: // what could not be asked any more is not known to be wrong
+			continue
 		}
 		if lasting := judge(seen, found, h.Now()); len(lasting) > 0 {
 			return lasting

@@ -6,6 +6,7 @@ package diagnose
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,6 +46,28 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	if found := Watch(ctx, healthy(), healthy().target(false)); found != nil {
 		t.Errorf("found %v", found)
 	}
+}
+
+// A look that ran out of time has seen nothing: on a busy machine all answers
+// may be late.
+func TestLateLookCountsForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		h := &lateHost{healthy()}
+		h.crashed("kube-apiserver", "Error: unknown flag: --nonsense")
+		if found := Watch(ctx, h, h.target(false)); found != nil {
+			t.Errorf("found %v", found)
+		}
+	})
+}
+
+// lateHost answers what a runtime is asked when nobody waits for it any more.
+type lateHost struct{ *fakeHost }
+
+func (h *lateHost) RuntimeInfo(ctx context.Context, _ string) (host.RuntimeInfo, error) {
+	<-ctx.Done()
+	return host.RuntimeInfo{}, ctx.Err()
 }
 
 func TestJournalIsReadOnce(t *testing.T) {

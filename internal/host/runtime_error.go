@@ -4,6 +4,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,6 +32,9 @@ func (e *RuntimeError) Error() string {
 func (e *RuntimeError) Unwrap() error { return e.Err }
 
 func criFailure(socket, op string, err error) error {
+	if status.Code(err) == codes.DeadlineExceeded {
+		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err) // gRPC has an error of its own
+	}
 	return &RuntimeError{Socket: socket, Op: op, Reason: criReason(socket, err), Err: err}
 }
 
