@@ -75,13 +75,13 @@ func restartComponent(ctx context.Context, env *Env, component string) error {
 
 // awaitRestarted waits for a container that was made after its files changed.
 func awaitRestarted(ctx context.Context, env *Env, component string, changed time.Time) error {
-	err := poll(ctx, func(ctx context.Context) (bool, error) {
+	err := poll(ctx, func(ctx context.Context) error {
 		now, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 		fresh := slices.ContainsFunc(now, func(c host.Container) bool { return !c.Created.Before(changed) })
 		if err == nil && !fresh {
 			err = errors.New("it does not run")
 		}
-		return err == nil, transient(err)
+		return err
 	})
 	return errors.Wrapf(err, "the kubelet has not started %s again; look at `journalctl -u kubelet` and in /var/log/pods", component)
 }

@@ -64,12 +64,7 @@ func waitKubelet(ctx context.Context, env *Env) error {
 	env.UI.Printf("Waiting for the kubelet at %s, up to %s", probe.URL, limit)
 	const failure = "the kubelet is not healthy; `journalctl -u kubelet` tells why"
 	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
-		err := poll(ctx, func(ctx context.Context) (done bool, err error) {
-			if err := env.Host.Probe(ctx, probe); err != nil {
-				return false, transient(err)
-			}
-			return true, nil
-		})
+		err := poll(ctx, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
 		return errors.WithMessage(err, failure)
 	})
 }
@@ -82,12 +77,7 @@ func waitComponent(ctx context.Context, env *Env, component string) error {
 	if err != nil {
 		return err
 	}
-	err = poll(ctx, func(ctx context.Context) (bool, error) {
-		if err := env.Host.Probe(ctx, probe); err != nil {
-			return false, transient(err)
-		}
-		return true, nil
-	})
+	err = poll(ctx, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
 	if err != nil {
 		return errors.Wrapf(err, "%s is not healthy at %s; look at its container's log in /var/log/pods", component, probe.URL)
 	}
@@ -127,29 +117,19 @@ func probeURL(c corev1.Container) string {
 	return fmt.Sprintf("%s://%s%s", scheme, net.JoinHostPort(get.Host, port), get.Path)
 }
 
-// transientError marks what poll may see again and again before it succeeds.
-type transientError struct{ error }
-
-func transient(err error) error { return transientError{err} }
-
-// poll calls try until it is done, fails for good, or ctx ends; then the error
-// is the last one that try had.
-func poll(ctx context.Context, try func(context.Context) (done bool, err error)) error {
+// poll calls try until it succeeds, or ctx ends; then the error is the last one
+// that try had before.
+func poll(ctx context.Context, try func(context.Context) error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	var last error
 	for {
-		done, err := try(ctx)
-		var passing transientError
-		switch {
-		case done:
+		err := try(ctx)
+		if err == nil {
 			return nil
-		case errors.As(err, &passing):
-			if ctx.Err() == nil || last == nil {
-				last = passing.error
-			}
-		case err != nil:
-			return err
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
 		}
 		select {
 		case <-ctx.Done():
