@@ -182,15 +182,11 @@ func bootstrapKubeconfig(found discovery.Cluster, token string) ([]byte, error) 
 
 // storedKubelet returns the KubeletConfiguration that the cluster keeps.
 func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
-	cm := &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: "kubelet-config", Namespace: metav1.NamespaceSystem},
-	}
-	found, err := c.Get(ctx, cm)
+	text, err := configMapText(ctx, c, metav1.NamespaceSystem, "kubelet-config", "kubelet")
 	if err != nil {
 		return nil, err
 	}
-	if text := cm.Data["kubelet"]; found && text != "" {
+	if text != "" {
 		return []byte(text), nil
 	}
 	return nil, errors.Errorf("%s does not exist or has no key \"kubelet\"; `slipway init phase upload-config kubelet` on a control plane makes it", config.KubeletSource)

@@ -27,19 +27,27 @@ import (
 // StoredConfiguration returns the ClusterConfiguration that the cluster keeps,
 // as YAML.
 func StoredConfiguration(ctx context.Context, c cluster.Cluster) ([]byte, error) {
-	cm := &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config", Namespace: metav1.NamespaceSystem},
-	}
-	found, err := c.Get(ctx, cm)
+	text, err := configMapText(ctx, c, metav1.NamespaceSystem, "kubeadm-config", "ClusterConfiguration")
 	if err != nil {
 		return nil, err
 	}
-	text := cm.Data["ClusterConfiguration"]
-	if !found || text == "" {
+	if text == "" {
 		return nil, errors.Errorf("%s does not exist or has no ClusterConfiguration; `slipway init phase upload-config` makes it", config.ClusterSource)
 	}
 	return []byte(text), nil
+}
+
+// configMapText returns what a ConfigMap has under a key, empty where either is
+// missing.
+func configMapText(ctx context.Context, c cluster.Cluster, namespace, name, key string) (string, error) {
+	cm := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+	}
+	if found, err := c.Get(ctx, cm); err != nil || !found {
+		return "", err
+	}
+	return cm.Data[key], nil
 }
 
 // ThisNode is what this host's files say of it as a control plane node: the

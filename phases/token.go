@@ -133,15 +133,11 @@ func clusterPins(ctx context.Context, env *Env) (endpoint string, pins []string,
 }
 
 func clusterInfo(ctx context.Context, env *Env) (data []byte, source string, err error) {
-	cm := &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: "cluster-info", Namespace: metav1.NamespacePublic},
-	}
-	found, err := env.Cluster.Get(ctx, cm)
+	text, err := configMapText(ctx, env.Cluster, metav1.NamespacePublic, "cluster-info", "kubeconfig")
 	if err != nil {
 		return nil, "", err
 	}
-	if text := cm.Data["kubeconfig"]; found && text != "" {
+	if text != "" {
 		return []byte(text), "ConfigMap kube-public/cluster-info", nil
 	}
 	path := env.Config.Paths.AdminKubeconfig
