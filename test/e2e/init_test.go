@@ -73,30 +73,6 @@ func (m machine) printsJoinCommand(out string) {
 	}
 }
 
-func TestInitExternalEtcd(t *testing.T) {
-	m := boot(t)
-	m.startExternalEtcd()
-	config := document("", podSubnet+`
-etcd:
-  external:
-    endpoints: [https://127.0.0.1:12379]
-    caFile: /etc/external-etcd/ca.crt
-    certFile: /etc/external-etcd/client.crt
-    keyFile: /etc/external-etcd/client.key`)
-	m.write("/root/slipway.yaml", config)
-	m.eventually("etcd to answer", readyLimit, func() error {
-		_, err := m.try("slipway", "init", "phase", "preflight", "--config", "/root/slipway.yaml")
-		return err
-	})
-	m.init(config)
-	want := everything
-	want.pods = []string{"coredns-", "kube-apiserver-", "kube-controller-manager-", "kube-proxy-", "kube-scheduler-"}
-	m.healthy(want)
-	if out, err := m.try("ls", "/etc/kubernetes/pki/etcd"); err == nil {
-		t.Errorf("there are certificates of a local etcd: %s", out)
-	}
-}
-
 func TestInitECDSAShort(t *testing.T) {
 	m := boot(t)
 	m.init(document("", podSubnet+`

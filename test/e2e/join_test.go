@@ -59,14 +59,14 @@ func TestJoinPeer(t *testing.T) {
 	w.secondJoinChangesNothing(args)
 }
 
-// another boots one more node of m's lab.
-func (m machine) another(name string) machine {
+// another boots one more node of m's lab, whose Pods get addresses of podSubnets.
+func (m machine) another(name string, podSubnets ...string) machine {
 	m.Helper()
 	lab, err := nodes.Open(nodes.Options{Name: labName(m.T)})
 	if err != nil {
 		m.Fatal(err)
 	}
-	node, err := lab.StartNode(m.Context(), nodes.NodeSpec{Name: name})
+	node, err := lab.StartNode(m.Context(), nodes.NodeSpec{Name: name, PodSubnets: podSubnets})
 	if err != nil {
 		m.Fatal(err)
 	}

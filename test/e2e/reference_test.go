@@ -9,7 +9,6 @@ import (
 	"bufio"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -184,33 +183,4 @@ func (m machine) state() []string {
 		add(m.kubectl("get", kind, "-A", "--no-headers", "-o", columns))
 	}
 	return lines
-}
-
-// startExternalEtcd runs an etcd beside the cluster, with its own CA.
-func (m machine) startExternalEtcd() {
-	m.Helper()
-	const dir = "/etc/external-etcd"
-	m.write("/root/etcd.yaml", document("", podSubnet))
-	for _, name := range []string{"etcd-ca", "etcd-server", "apiserver-etcd-client"} {
-		m.must("slipway", "init", "phase", "certs", name, "--cert-dir", "/root/etcd-pki")
-	}
-	m.must("mkdir", dir)
-	for from, to := range map[string]string{
-		"etcd/ca.crt": "ca.crt", "etcd/server.crt": "server.crt", "etcd/server.key": "server.key",
-		"apiserver-etcd-client.crt": "client.crt", "apiserver-etcd-client.key": "client.key",
-	} {
-		m.must("cp", "-p", "/root/etcd-pki/"+from, dir+"/"+to)
-	}
-	image := ""
-	for line := range strings.Lines(m.must("ctr", "-n", "k8s.io", "images", "ls", "-q")) {
-		if strings.HasPrefix(line, "registry.k8s.io/etcd:") {
-			image = strings.TrimSpace(line)
-		}
-	}
-	m.must("systemd-run", "--unit=external-etcd", "ctr", "-n", "k8s.io", "run", "--rm", "--net-host",
-		"--mount", fmt.Sprintf("type=bind,src=%s,dst=%s,options=rbind:ro", dir, dir),
-		image, "external-etcd", "/usr/local/bin/etcd", "--data-dir=/data",
-		"--listen-client-urls=https://127.0.0.1:12379", "--advertise-client-urls=https://127.0.0.1:12379",
-		"--listen-peer-urls=http://127.0.0.1:12380", "--client-cert-auth=true",
-		"--trusted-ca-file="+dir+"/ca.crt", "--cert-file="+dir+"/server.crt", "--key-file="+dir+"/server.key")
 }

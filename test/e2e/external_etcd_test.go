@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+)
+
+// externalPKI is where a control plane has what its API server shows to an
+// external etcd: not among the cluster's own certificates.
+const externalPKI = "/etc/external-etcd"
+
+// TestInitExternalEtcd makes a cluster of two control planes whose etcd is on
+// its worker. The second brings nothing: what it shows to etcd is shared like
+// the cluster's own keys. Either serves without the other, and one that leaves
+// takes nothing with it.
+func TestInitExternalEtcd(t *testing.T) {
+	cp1 := boot(t)
+	cp2, w1 := cp1.another("cp-2"), cp1.another("worker-1")
+	planes := []machine{cp1, cp2}
+	for _, m := range []machine{cp1, cp2, w1} {
+		m.knowsEndpoint(planes)
+	}
+	w1.servesEtcd()
+	for _, file := range []string{"ca.crt", "client.crt", "client.key"} {
+		cp1.write(path.Join(externalPKI, file), w1.must("cat", path.Join(externalPKI, file)))
+	}
+	before := cp2.host()
+	cp1.init(document("", fmt.Sprintf(`%s
+controlPlaneEndpoint: %s:6443
+etcd:
+  external:
+    endpoints: [https://%s:12379]
+    caFile: %[4]s/ca.crt
+    certFile: %[4]s/client.crt
+    keyFile: %[4]s/client.key`, podSubnet, sharedEndpoint, w1.node.IP(), externalPKI)))
+	want := everything
+	want.pods = []string{"coredns-", "kube-apiserver-", "kube-controller-manager-", "kube-proxy-", "kube-scheduler-"}
+	cp1.healthy(want)
+	if out, err := cp1.try("ls", "/etc/kubernetes/pki/etcd"); err == nil {
+		t.Errorf("there are certificates of a local etcd: %s", out)
+	}
+
+	worker, plane := cp1.joinCommands()
+	sideBySide(func() { cp2.runs("slipway", "join", plane) }, func() { w1.runs("slipway", "join", worker) })
+	cp1.ready("cp-2")
+	cp1.ready("worker-1")
+	cp2.isControlPlaneLike(cp1)
+	cp2.secondJoinChangesNothing(plane)
+	cp1.canBeLost(cp2)
+
+	data := w1.storedConfigMaps()
+	if out := cp2.reset(); !strings.Contains(out, "it keeps the cluster's data") {
+		t.Errorf("reset does not say what it leaves:\n%s", out)
+	}
+	if left := w1.storedConfigMaps(); left != data {
+		t.Errorf("etcd held\n%s\nand holds, after a control plane has left,\n%s", data, left)
+	}
+	cp2.isAs(before, "/var/lib/cni")
+	cp1.kubectl("delete", "node", "cp-2")
+	cp2.runs("slipway", "join", plane)
+	cp1.ready("cp-2")
+	cp2.kubectl("--server=https://"+cp2.node.IP()+":6443", "create", "configmap", "again")
+}
+
+// servesEtcd runs an etcd beside the node, with a CA of its own.
+func (m machine) servesEtcd() {
+	m.Helper()
+	const pki = externalPKI + "/"
+	for _, name := range []string{"etcd-ca", "etcd-server", "apiserver-etcd-client"} {
+		m.must("slipway", "init", "phase", "certs", name, "--cert-dir", "/root/etcd-pki")
+	}
+	m.must("mkdir", pki)
+	for from, to := range map[string]string{
+		"etcd/ca.crt": "ca.crt", "etcd/server.crt": "server.crt", "etcd/server.key": "server.key",
+		"apiserver-etcd-client.crt": "client.crt", "apiserver-etcd-client.key": "client.key",
+	} {
+		m.must("cp", "-p", "/root/etcd-pki/"+from, pki+to)
+	}
+	url := "https://" + m.node.IP() + ":12379"
+	m.must("systemd-run", "--unit=external-etcd", "etcd", "--data-dir=/var/lib/external-etcd",
+		"--listen-client-urls="+url, "--advertise-client-urls="+url, "--listen-peer-urls=http://127.0.0.1:12380",
+		"--client-cert-auth=true", "--trusted-ca-file="+pki+"ca.crt", "--cert-file="+pki+"server.crt", "--key-file="+pki+"server.key")
+	m.eventually("etcd to answer", readyLimit, func() error {
+		if out, err := m.externalEtcdctl("endpoint", "health"); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+func (m machine) externalEtcdctl(args ...string) (string, error) {
+	const pki = externalPKI + "/"
+	return m.try(append([]string{"etcdctl", "--endpoints=https://" + m.node.IP() + ":12379", "--cacert=" + pki + "ca.crt",
+		"--cert=" + pki + "client.crt", "--key=" + pki + "client.key"}, args...)...)
+}
+
+// storedConfigMaps lists what etcd holds of a kind that nobody writes by
+// himself.
+func (m machine) storedConfigMaps() string {
+	m.Helper()
+	out, err := m.externalEtcdctl("get", "/registry/configmaps/", "--prefix", "--keys-only")
+	if err != nil || !strings.Contains(out, "/default/without-cp-1") {
+		m.Errorf("etcd holds: %v\n%s", err, out)
+	}
+	return out
+}

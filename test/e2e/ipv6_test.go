@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestIPv6 makes a cluster of hosts that have no IPv4 address: two control
+// planes, one of which leaves again, and a worker. Of
+// addresses only the endpoint is given, and the networks of Pods and Services.
+func TestIPv6(t *testing.T) {
+	const pods = "fd00:10:244::/56"
+	cp1 := boot(t, pods)
+	cp2, w1 := cp1.another("cp-2", pods), cp1.another("worker-1", pods)
+	all := []machine{cp1, cp2, w1}
+	for _, m := range all {
+		m.hasOnlyIPv6(all)
+	}
+	before := cp2.host()
+	cp1.init(document("", `networking: {podSubnet: "`+pods+`", serviceSubnet: "fd00:10:96::/112"}
+controlPlaneEndpoint: "[fd00:99::11]:6443"`))
+	worker, plane := cp1.joinCommands()
+	sideBySide(func() { cp2.runs("slipway", "join", plane) }, func() { w1.runs("slipway", "join", worker) })
+	for _, m := range all[1:] {
+		cp1.ready(m.node.Name())
+	}
+	cp1.healthy(everything)
+	cp1.hasVoters(cp1, cp2)
+	cp1.prints("fd00:99::11 fd00:99::12 fd00:99::21", "get", "nodes", "-o",
+		`jsonpath={.items[*].status.addresses[?(@.type=="InternalIP")].address}`)
+	cp1.prints("fd00:10:96::1", "get", "service", "kubernetes", "-o", "jsonpath={.spec.clusterIP}")
+
+	cp2.reset("--network")
+	cp1.hasVoters(cp1)
+	cp2.isAs(before)
+	if rules := cp2.must("nft", "list", "ruleset"); strings.Contains(rules, "KUBE-") {
+		t.Errorf("reset --network has left:\n%s", rules)
+	}
+}
+
+// hasOnlyIPv6 takes the host's IPv4 addresses away, and names the hosts anew.
+func (m machine) hasOnlyIPv6(all []machine) {
+	m.Helper()
+	hosts := "::1 localhost\n"
+	for _, other := range all {
+		hosts += other.node.IPv6() + " " + other.node.Name() + "\n"
+	}
+	m.write("/etc/hosts", hosts)
+	m.must("chmod", "0644", "/etc/hosts")
+	m.must("ip", "-4", "address", "flush", "dev", "host0")
+}
