@@ -24,8 +24,6 @@ type LocalMember struct {
 	DataDir    string
 	// Initial are the members that it was started with, itself among them.
 	Initial []Member
-	// Joined tells that it was added to a cluster that existed.
-	Joined bool
 }
 
 // ReadEtcd reads the arguments of a static Pod of etcd; found is false for a
@@ -48,8 +46,6 @@ func ReadEtcd(pod *corev1.Pod) (m LocalMember, found bool) {
 			m.DataDir = value
 		case "initial-cluster":
 			m.Initial = readInitialCluster(value)
-		case "initial-cluster-state":
-			m.Joined = value == "existing"
 		}
 	}
 	return m, m.PeerURL != ""

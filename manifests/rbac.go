@@ -11,8 +11,6 @@ import (
 
 // Groups and users whose rights init gives.
 const (
-	// AdminGroup is in the certificate of admin.conf.
-	AdminGroup = "kubeadm:cluster-admins"
 	// NodeTokenGroup is the group of those who come with a bootstrap token.
 	NodeTokenGroup = "system:bootstrappers:kubeadm:default-node-token"
 
@@ -20,11 +18,6 @@ const (
 	anonymousUser     = "system:anonymous"
 	kubeletClientUser = "kube-apiserver-kubelet-client"
 )
-
-// AdminBinding makes the group of admin.conf administrators.
-func AdminBinding() Object {
-	return clusterBinding(AdminGroup, "cluster-admin", group(AdminGroup))
-}
 
 // KubeletAPIAdmin lets the API server's client certificate use the API of
 // kubelets.

@@ -5,10 +5,15 @@ package cluster
 
 import (
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
 )
 
 const bindingPath = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/kubeadm:cluster-admins"
@@ -26,6 +31,21 @@ func (a *api) authorizes(delay time.Duration) {
 		}
 		forbid(w)
 		return true
+	}
+}
+
+// TestAdminBindingGolden holds the binding against the reference.
+func TestAdminBindingGolden(t *testing.T) {
+	data, err := os.ReadFile("../../testdata/golden/cluster/clusterrolebinding_kubeadm-cluster-admins.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want rbacv1.ClusterRoleBinding
+	if err := yaml.UnmarshalStrict(data, &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&want, adminBinding()); diff != "" {
+		t.Errorf("-reference +got:\n%s", diff)
 	}
 }
 
