@@ -181,7 +181,8 @@ func (s pairStore) ca(spec certs.Spec) (certs.Pair, error) {
 		return certs.Pair{}, err
 	}
 	if certPath, _ := s.paths(issuer); cert == nil {
-		return certs.Pair{}, errors.Errorf("%s is needed and does not exist; run phase `certs %s` first", certPath, issuer.Name)
+		return certs.Pair{}, errors.Errorf("%s is needed and does not exist: for a new cluster, `slipway init phase certs %s` makes it; "+
+			"for one that exists, copy it and its key from a control plane", certPath, issuer.Name)
 	}
 	pair, err := s.parse(issuer, cert, key)
 	if err != nil {
