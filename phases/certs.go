@@ -282,12 +282,9 @@ func keepServiceAccountKeys(env *Env, keyPath, pubPath string, key, pub []byte) 
 }
 
 func writeServiceAccountKeys(env *Env, keyPath, pubPath string, keyPEM []byte) error {
-	key, err := certs.ParseKey(keyPEM)
-	if keyPEM == nil {
-		key, err = certs.NewKey(env.Config.Cluster.EncryptionAlgorithm, rand.Reader)
-	}
+	key, err := pairStore{env}.keyFor(certs.Spec{File: "sa"}, keyPEM)
 	if err != nil {
-		return errors.Wrap(err, keyPath)
+		return err
 	}
 	env.UI.Printf("Generating the key pair \"sa\"")
 	if keyPEM, err = certs.EncodeKey(key); err != nil {
