@@ -5,7 +5,6 @@ package main
 
 import (
 	"slices"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -45,7 +44,7 @@ func (o *initOptions) bindOne(fs *pflag.FlagSet, name string) {
 	case "apiserver-advertise-address":
 		fs.StringVar(&o.APIServerAdvertiseAddress, name, "", "`IP` address at which the API server says it can be reached; by default that of the default route")
 	case "apiserver-bind-port":
-		fs.Int32Var(&o.APIServerBindPort, name, 6443, "port at which the API server listens")
+		fs.Int32Var(&o.APIServerBindPort, name, config.DefaultBindPort, "port at which the API server listens")
 	case "apiserver-cert-extra-sans":
 		fs.StringSliceVar(&o.APIServerCertExtraSANs, name, nil, "more DNS `names` and IP addresses for the API server's certificate")
 	case "cert-dir":
@@ -102,7 +101,7 @@ func (o *initOptions) bindMore(fs *pflag.FlagSet, name string) {
 	case "token":
 		fs.StringVar(&o.Token, name, "", "bootstrap `token` ID.SECRET: [a-z0-9]{6}.[a-z0-9]{16}; by default a new one")
 	case "token-ttl":
-		fs.DurationVar(&o.TokenTTL, name, 24*time.Hour, "time that the token lives; 0 for ever")
+		fs.DurationVar(&o.TokenTTL, name, config.DefaultTokenTTL, "time that the token lives; 0 for ever")
 	case "upload-certs":
 		fs.BoolVar(&o.UploadCerts, name, false, "share the control plane's certificates, encrypted, for two hours")
 	default:

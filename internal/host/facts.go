@@ -32,7 +32,7 @@ func (r *Real) Hostname() (string, error) {
 	}
 	name = strings.ToLower(strings.TrimSpace(name))
 	if name == "" {
-		return "", errors.New("this host has no name; set one with `hostnamectl hostname NAME`, or give the node a name (nodeRegistration.name, --node-name)")
+		return "", errors.New("this host has no name; set one with `hostnamectl hostname NAME`")
 	}
 	return name, nil
 }
