@@ -144,20 +144,10 @@ func (m machine) isControlPlaneLike(first machine) {
 	}
 }
 
-// canBeLost cuts m's power. The API of another control plane still writes.
+// canBeLost cuts m's power for a while.
 func (m machine) canBeLost(other machine) {
 	m.Helper()
-	if err := m.node.Kill(m.Context()); err != nil {
-		m.Fatal(err)
-	}
-	m.eventually("a write without "+m.node.Name(), readyLimit, func() error {
-		out, err := other.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server=https://"+other.node.IP()+":6443",
-			"--request-timeout=5s", "create", "configmap", "without-"+m.node.Name())
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		return nil
-	})
+	m.isLost(other)
 	if err := m.node.Start(m.Context()); err != nil {
 		m.Fatal(err)
 	}
@@ -165,6 +155,22 @@ func (m machine) canBeLost(other machine) {
 	other.ready(m.node.Name())
 	m.eventually("the API server of "+m.node.Name(), readyLimit, func() error {
 		out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server=https://"+m.node.IP()+":6443", "get", "--raw", "/readyz")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// isLost cuts m's power. The API of another control plane still writes.
+func (m machine) isLost(other machine) {
+	m.Helper()
+	if err := m.node.Kill(m.Context()); err != nil {
+		m.Fatal(err)
+	}
+	m.eventually("a write without "+m.node.Name(), readyLimit, func() error {
+		out, err := other.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server=https://"+other.node.IP()+":6443",
+			"--request-timeout=5s", "create", "configmap", "without-"+m.node.Name())
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
