@@ -175,20 +175,31 @@ func components(n *config.Node) []string {
 
 // adviseRestart names the components that use what was renewed.
 func adviseRestart(env *Env, o RenewOptions) error {
+	renewed := map[string]bool{}
+	for _, r := range renewable(env) {
+		renewed[r.spec.Name] = (o.Name == "" || o.Name == r.spec.Name) && r.canBeRenewed(env)
+	}
 	var list []string
 	for _, component := range components(env.Config) {
-		uses := func(r Renewable) bool {
-			return (o.Name == "" || o.Name == r.Name) && slices.Contains(r.users, component)
-		}
-		if slices.ContainsFunc(Renewables(), uses) {
+		if slices.ContainsFunc(Renewables(), func(r Renewable) bool { return renewed[r.Name] && slices.Contains(r.users, component) }) {
 			list = append(list, component)
 		}
 	}
 	if len(list) > 0 {
 		env.UI.Printf("Restart %s now, or with --restart, to use what is new", strings.Join(list, ", "))
 	}
-	if o.Name == "" || o.Name == "admin.conf" {
+	if renewed["admin.conf"] {
 		env.UI.Printf("Copies of admin.conf, such as ~/.kube/config, have to be made anew")
 	}
 	return nil
+}
+
+// canBeRenewed tells whether renewOne does not refuse r.
+func (r renewal) canBeRenewed(env *Env) bool {
+	cert, err := r.current(env)
+	if err != nil || cert == nil {
+		return false
+	}
+	ca, err := pairStore{env}.ca(r.spec)
+	return err == nil && ca.Key != nil
 }

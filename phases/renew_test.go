@@ -121,6 +121,9 @@ func TestRenewAllWithoutCAKey(t *testing.T) {
 	if s.get(t, pkiDir+"etcd/peer.crt") == old || !strings.Contains(s.said.String(), "slipway certs generate-csr") {
 		t.Errorf("said:\n%s", s.said.String())
 	}
+	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver now") || strings.Contains(text, "Copies of admin.conf") {
+		t.Errorf("the advice is not about what was renewed:\n%s", text)
+	}
 	leaves, authorities, err := Expirations(s.Env)
 	if err != nil || len(leaves) != 11 || len(authorities) != 3 || !authorities[0].External || authorities[1].External {
 		t.Errorf("%+v %+v %v", leaves, authorities, err)
