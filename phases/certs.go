@@ -41,7 +41,7 @@ func certificates() Phase {
 				Name:     "sa",
 				Summary:  "The key pair that signs service account tokens",
 				Flags:    []string{"cert-dir", "config", "dry-run", "kubernetes-version"},
-				Run:      runServiceAccountKeys,
+				Run:      func(_ context.Context, env *Env) error { return ensureServiceAccountKeys(env) },
 				Computes: true,
 			},
 		},
@@ -250,8 +250,8 @@ func ensurePKIFolders(env *Env, certPath string) error {
 	return env.Host.EnsureDir(filepath.Dir(certPath), 0o755)
 }
 
-// runServiceAccountKeys makes sa.key and, from it, sa.pub.
-func runServiceAccountKeys(_ context.Context, env *Env) error {
+// ensureServiceAccountKeys makes sa.key and, from it, sa.pub.
+func ensureServiceAccountKeys(env *Env) error {
 	keyPath := filepath.Join(env.Config.Paths.PKI, "sa.key")
 	pubPath := filepath.Join(env.Config.Paths.PKI, "sa.pub")
 	keyPEM, err := readIfExists(env.Host, keyPath)

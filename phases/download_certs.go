@@ -180,7 +180,7 @@ func checkShared(env *Env) error {
 			return errors.Errorf("%s is of another cluster; reset this host first, or move it away", path)
 		}
 	}
-	return runServiceAccountKeys(context.Background(), env)
+	return ensureServiceAccountKeys(env)
 }
 
 // sharedCertificates reads the Secret that control planes upload for others;
