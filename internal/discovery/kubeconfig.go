@@ -43,6 +43,9 @@ func trustedCluster(where string, c api.Cluster) (Cluster, error) {
 	if c.InsecureSkipTLSVerify {
 		return Cluster{}, failure(Malformed, where, "the kubeconfig says insecure-skip-tls-verify: a node must know whom it trusts")
 	}
+	if len(c.CertificateAuthorityData) == 0 {
+		return Cluster{}, failure(Malformed, where, "the kubeconfig has no certificate-authority-data: a node must know whom it trusts; what ConfigMap kube-public/cluster-info holds has it")
+	}
 	ca, err := certificates(c.CertificateAuthorityData)
 	if err != nil {
 		return Cluster{}, failure(Malformed, where, "the kubeconfig's certificate-authority-data: %v", err)

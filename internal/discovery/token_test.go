@@ -60,7 +60,7 @@ func TestHostileJoin(t *testing.T) {
 		{"no cluster", func(t *testing.T, f *fake) { f.describe(t) }, nil, ManyClusters, "describes 0 clusters"},
 		{"server without TLS", func(t *testing.T, f *fake) { f.describe(t, "http://192.0.2.1:6443", f.ca.pem()) }, nil, Malformed, "no https URL"},
 		{"server with a password", func(t *testing.T, f *fake) { f.describe(t, "https://a:b@192.0.2.1", f.ca.pem()) }, nil, Malformed, "no https URL"},
-		{"no CA", func(t *testing.T, f *fake) { f.describe(t, "https://192.0.2.1:6443", "") }, nil, Malformed, "no certificate in PEM form"},
+		{"no CA", func(t *testing.T, f *fake) { f.describe(t, "https://192.0.2.1:6443", "") }, nil, Malformed, "has no certificate-authority-data"},
 		{"a key beside the CA", func(t *testing.T, f *fake) {
 			f.describe(t, "https://192.0.2.1:6443", f.ca.pem()+"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
 		}, nil, Malformed, "something else than certificates"},
