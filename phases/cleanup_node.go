@@ -6,6 +6,7 @@ package phases
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -130,7 +131,9 @@ func (c *cleanup) removePods(ctx context.Context) {
 	if len(pods) == 0 {
 		return
 	}
-	slices.SortFunc(pods, func(a, b host.Pod) int { return cmp.Compare(a.String(), b.String()) })
+	// In the order in which they go: those with a network of their own first.
+	order := func(p host.Pod) string { return fmt.Sprintf("%t %s", p.HostNetwork, p) }
+	slices.SortFunc(pods, func(a, b host.Pod) int { return cmp.Compare(order(a), order(b)) })
 	c.UI.Printf("Removing %d Pods", len(pods))
 	removed, err := c.Host.RemovePods(ctx, socket, pods)
 	c.changed = c.changed || len(removed) > 0

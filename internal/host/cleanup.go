@@ -16,8 +16,9 @@ type Cleanup interface {
 	RemoveTree(path string) (Removal, error)
 	// Stays tells whether a folder is more than this tool's: a mount point, a
 	// symlink to another folder, or one that was there before EnsureDir made
-	// its mode narrower, which it gets back.
-	Stays(path string) bool
+	// its mode narrower, which it gets back. It is an error where RemoveTree
+	// will refuse a symlink.
+	Stays(path string) (bool, error)
 	// Made tells whether this tool made a file or folder where nothing was. It
 	// is false where the file system keeps no such note.
 	Made(path string) bool
@@ -26,7 +27,8 @@ type Cleanup interface {
 	RemoveEmpty(path string) (removed bool, err error)
 
 	// Mounts lists the mount points below a folder, the deepest first. Symlinks
-	// on the way to the folder are followed. One that does not exist has none.
+	// on the way to the folder are followed, and the paths begin with folder
+	// nevertheless. One that does not exist has none.
 	Mounts(folder string) ([]string, error)
 	// Unmount takes a mount away, with flags by their names in umount2(2), such
 	// as MNT_FORCE; without any at once, even if something uses it
@@ -53,7 +55,7 @@ type Cleanup interface {
 type Removal struct {
 	// Changed tells that something was removed.
 	Changed bool
-	// Kept are the mount points below the folder.
+	// Kept are the mount points below the folder, but not those within others.
 	Kept []string
 }
 

@@ -4,7 +4,6 @@
 package host
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -16,9 +15,9 @@ import (
 // kube-proxy is in its mode ipvs.
 const ipvsDummy = "kube-ipvs0"
 
-// linkLeftovers finds the bridge of Pods with their ends of veth pairs, and
-// kube-proxy's interface. A link of the name but of another kind is
-// somebody else's; and a bridge that other links are part of is used.
+// linkLeftovers finds the bridge of Pods, and kube-proxy's interface. A link of
+// the name but of another kind is somebody else's; and a bridge that other
+// links are part of than ends of veth pairs is used.
 func linkLeftovers(bridge string) ([]Leftover, error) {
 	links, err := dump(netlink.LinkList)
 	if err != nil {
@@ -37,12 +36,8 @@ func ourLinks(links []netlink.Link, bridge string) ([]Leftover, error) {
 			found = append(found, Leftover{Link, name})
 			ipvs = true
 		case name == bridge && kind == "bridge":
-			ports := slices.DeleteFunc(slices.Clone(links), func(p netlink.Link) bool { return p.Attrs().MasterIndex != l.Attrs().Index })
-			if slices.ContainsFunc(ports, func(p netlink.Link) bool { return p.Type() != "veth" }) {
-				return found, errors.Errorf("the bridge %s stays: other interfaces than those of Pods are part of it", name)
-			}
-			for _, p := range ports {
-				found = append(found, Leftover{Link, p.Attrs().Name})
+			if _, err := podPorts(links, l); err != nil {
+				return found, err
 			}
 			found = append(found, Leftover{Link, name})
 		}
@@ -53,13 +48,43 @@ func ourLinks(links []netlink.Link, bridge string) ([]Leftover, error) {
 	return found, nil
 }
 
-// removeLink deletes an interface; one that has gone meanwhile, as the end of
-// a veth pair goes with the other, is no error.
+// podPorts are the ends of Pods' veth pairs that are part of a bridge. They go
+// with their Pods, unless somebody has removed these without asking the plugin.
+func podPorts(links []netlink.Link, bridge netlink.Link) ([]netlink.Link, error) {
+	var ports []netlink.Link
+	for _, l := range links {
+		switch {
+		case l.Attrs().MasterIndex != bridge.Attrs().Index:
+		case l.Type() != "veth":
+			return nil, errors.Errorf("the bridge %s stays: other interfaces than those of Pods are part of it", bridge.Attrs().Name)
+		default:
+			ports = append(ports, l)
+		}
+	}
+	return ports, nil
+}
+
+// removeLink deletes an interface, and with a bridge what Pods have left there.
+// One that has gone meanwhile is no error.
 func removeLink(name string) error {
 	link, err := netlink.LinkByName(name)
-	if err == nil {
-		err = netlink.LinkDel(link)
+	doomed := []netlink.Link{link}
+	if err == nil && link.Type() == "bridge" {
+		var links, ports []netlink.Link
+		if links, err = dump(netlink.LinkList); err == nil {
+			ports, err = podPorts(links, link)
+		}
+		doomed = append(ports, link)
 	}
+	for _, l := range doomed {
+		if err == nil {
+			err = unlessGone(netlink.LinkDel(l))
+		}
+	}
+	return unlessGone(err)
+}
+
+func unlessGone(err error) error {
 	if errors.As(err, &netlink.LinkNotFoundError{}) || errors.Is(err, unix.ENODEV) {
 		return nil
 	}

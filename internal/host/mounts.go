@@ -34,7 +34,11 @@ func (r *Real) Mounts(folder string) ([]string, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "list what is mounted")
 	}
-	points := below(mountPoints(string(data)), r.hostPath(real))
+	real = r.hostPath(real)
+	points := below(mountPoints(string(data)), real)
+	for i, p := range points {
+		points[i] = filepath.Clean(folder) + strings.TrimPrefix(p, real)
+	}
 	slices.Reverse(points) // what is on top of another comes later in the table
 	slices.SortStableFunc(points, func(a, b string) int { return strings.Count(b, "/") - strings.Count(a, "/") })
 	return points, nil

@@ -49,7 +49,8 @@ type Action struct {
 	Secret bool
 	// Name is what is neither of these: a Pod, or what the kernel's network holds.
 	Name string
-	// Entries are what a removed folder held at its top, folders with a slash.
+	// Entries are what a removed folder held at its top, folders with a slash;
+	// of a folder in which a mount stays, what was beside that.
 	Entries []string
 	// Created tells that there was no such file before.
 	Created bool

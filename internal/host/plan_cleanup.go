@@ -4,11 +4,14 @@
 package host
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // The verbs of a plan to clean up.
@@ -21,11 +24,11 @@ const (
 // RemoveTree implements Cleanup. A plan lists what is in the folder, but not
 // what is in the folders in it, which can be a lot.
 func (o *overlay) RemoveTree(path string) (Removal, error) {
-	kept, err := o.Mounts(path)
-	stays := o.Stays(path)
+	mounts, err := o.Mounts(path)
 	if err != nil {
 		return Removal{}, explain("remove", path, err)
 	}
+	stays, refused := o.Stays(path)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)
@@ -33,27 +36,23 @@ func (o *overlay) RemoveTree(path string) (Removal, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return Removal{}, nil
 	}
-	if unlessForbidden(err) != nil {
+	if err = cmp.Or(unlessForbidden(err), refused); err != nil {
 		return Removal{}, explain("remove", path, err)
 	}
-	done := Removal{Kept: kept}
-	entries, err := o.readDir(path)
+	done := Removal{Kept: outermost(mounts)}
+	action := Action{Verb: RemoveTree, Path: path}
+	action.Entries, err = taken(o.readDir, path, mounts, stays)
 	if unlessForbidden(err) != nil {
 		return done, explain("remove", path, err)
 	}
-	action := Action{Verb: RemoveTree, Path: path}
+	for _, entry := range action.Entries {
+		child := filepath.Join(path, entry)
+		o.nodes[child] = &node{name: filepath.Base(child), removed: true}
+	}
 	if err != nil {
 		action.Entries = []string{"(this user may not see what is in it)"}
 	}
-	for _, e := range entries {
-		child := filepath.Join(path, e.Name())
-		if len(below(done.Kept, child)) > 0 || slices.Contains(done.Kept, child) {
-			continue
-		}
-		o.nodes[child] = &node{name: e.Name(), removed: true}
-		action.Entries = append(action.Entries, entryName(e))
-	}
-	stays = stays || len(done.Kept) > 0
+	stays = stays || len(mounts) > 0
 	if !stays {
 		o.nodes[path] = &node{name: filepath.Base(path), removed: true}
 	}
@@ -63,22 +62,22 @@ func (o *overlay) RemoveTree(path string) (Removal, error) {
 	return done, nil
 }
 
-func entryName(e fs.DirEntry) string {
-	if e.IsDir() {
-		return e.Name() + "/"
-	}
-	return e.Name()
+// outermost leaves out those of paths that are in others.
+func outermost(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
+		return slices.ContainsFunc(paths, func(other string) bool { return strings.HasPrefix(p, other+"/") })
+	})
 }
 
 // RemoveEmpty implements Cleanup.
 func (o *overlay) RemoveEmpty(path string) (bool, error) {
-	stays := o.Stays(path)
+	stays, refused := o.Stays(path)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)
 	info, err := o.lstat(path)
-	if err != nil || !info.IsDir() || stays {
-		return false, nil // what cannot be seen is not removed either
+	if err != nil || !info.IsDir() || stays || refused != nil {
+		return false, nil //nolint:nilerr // what cannot be seen is not removed either
 	}
 	if entries, err := o.readDir(path); err != nil || len(entries) > 0 {
 		return false, nil
@@ -111,8 +110,35 @@ func (o *overlay) RemovePods(_ context.Context, _ string, pods []Pod) ([]Pod, er
 	defer o.mu.Unlock()
 	for _, p := range pods {
 		o.record(Action{Verb: RemovePod, Name: p.String()})
+		o.forgetNetwork(p)
 	}
 	return pods, nil
+}
+
+// forgetNetwork removes what the runtime and the network plugin remember of a
+// Pod: they do that themselves when it goes. These are files
+// NETWORK-CONTAINER-INTERFACE, and those of addresses, which begin with the
+// container: https://www.cni.dev/plugins/current/ipam/host-local/#files
+func (o *overlay) forgetNetwork(p Pod) {
+	for _, dir := range []string{"/var/lib/cni/results", "/var/lib/cni/cache/results"} {
+		entries, _ := o.readDir(dir) // what cannot be seen is not planned for
+		for _, e := range entries {
+			if strings.Contains(e.Name(), "-"+p.ID+"-") {
+				o.nodes[filepath.Join(dir, e.Name())] = &node{name: e.Name(), removed: true}
+			}
+		}
+	}
+	const addresses = "/var/lib/cni/networks"
+	networks, _ := o.readDir(addresses)
+	for _, network := range networks {
+		entries, _ := o.readDir(filepath.Join(addresses, network.Name()))
+		for _, e := range entries {
+			path := filepath.Join(addresses, network.Name(), e.Name())
+			if data, _ := o.readFile(path); bytes.HasPrefix(data, []byte(p.ID)) {
+				o.nodes[path] = &node{name: e.Name(), removed: true}
+			}
+		}
+	}
 }
 
 // RemoveLeftover implements Cleanup.

@@ -127,7 +127,7 @@ func TestMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := NewAt(root).Mounts("/var/lib/kubelet")
-	if diff := cmp.Diff([]string{`/data/kubelet/pods/a b/c\`, "/data/kubelet/pods/a b"}, got); err != nil || diff != "" {
+	if diff := cmp.Diff([]string{`/var/lib/kubelet/pods/a b/c\`, "/var/lib/kubelet/pods/a b"}, got); err != nil || diff != "" {
 		t.Errorf("%v, mounts (-want +got):\n%s", err, diff)
 	}
 	if got, err := NewAt(root).Mounts("/missing"); err != nil || len(got) > 0 {

@@ -9,17 +9,15 @@ import (
 	"slices"
 )
 
-// RemoveTree implements Cleanup. What was in the folder is read before.
+// RemoveTree implements Cleanup. What was in the folder is read before; the
+// removal says what is wrong.
 func (r *recorder) RemoveTree(path string) (Removal, error) {
 	action := Action{Verb: RemoveTree, Path: filepath.Clean(path)}
-	entries, _ := r.ReadDir(path) // the removal says what is wrong
+	mounts, _ := r.Mounts(path)
+	stays, _ := r.Stays(path)
+	entries, _ := taken(r.ReadDir, action.Path, mounts, stays)
 	done, err := r.Host.RemoveTree(path)
-	for _, e := range entries {
-		child := filepath.Join(action.Path, e.Name())
-		if !slices.Contains(done.Kept, child) && len(below(done.Kept, child)) == 0 {
-			action.Entries = append(action.Entries, entryName(e))
-		}
-	}
+	action.Entries = slices.DeleteFunc(entries, func(name string) bool { return !r.isMissing(filepath.Join(action.Path, name)) })
 	if done.Changed {
 		r.record(action)
 	}

@@ -71,24 +71,28 @@ func (b before) giveBack(folder *os.File) error {
 }
 
 // Stays implements Cleanup.
-func (r *Real) Stays(path string) bool {
+func (r *Real) Stays(path string) (bool, error) {
 	path = filepath.Clean(r.path(path))
 	info, err := os.Lstat(path)
+	if err == nil && info.Mode().Type() == fs.ModeSymlink {
+		_, err = linked(path)
+		return true, unlessForbidden(err)
+	}
 	if err != nil || !info.IsDir() {
-		return err == nil
+		return err == nil, nil
 	}
 	folder, err := openFolder(path)
 	if err != nil {
-		return false
+		return false, nil //nolint:nilerr // who opens it next says it
 	}
 	defer folder.Close()
 	if _, found := remembered(folder); found {
-		return true
+		return true, nil
 	}
 	mount, err := mountID(folder)
 	if err != nil {
-		return false
+		return false, nil //nolint:nilerr // as above
 	}
 	isMount, err := mountedOn(path, mount)
-	return err == nil && isMount
+	return err == nil && isMount, nil
 }

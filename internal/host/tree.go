@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -36,7 +37,7 @@ func (r *Real) RemoveTree(path string) (Removal, error) {
 	t := &treeRemoval{}
 	err := t.remove(path)
 	for i, kept := range t.kept {
-		t.kept[i] = r.hostPath(kept)
+		t.kept[i] = r.hostPath(path + kept)
 	}
 	return Removal{Changed: t.changed, Kept: t.kept}, explain("remove", path, err)
 }
@@ -53,8 +54,8 @@ type treeRemoval struct {
 	top     *os.File
 	mount   string // of top
 	changed bool
-	moved   bool // a branch was moved to the top since the top was listed
-	kept    []string
+	moved   bool     // a branch was moved to the top since the top was listed
+	kept    []string // without the path of top
 	failed  []error
 }
 
@@ -82,8 +83,8 @@ func (t *treeRemoval) remove(path string) error {
 	if err != nil {
 		return err
 	}
-	t.clear(isMount)
 	before, found := remembered(t.top)
+	t.clear(isMount || found || folder != path)
 	switch complete := len(t.failed) == 0 && len(t.kept) == 0; {
 	case complete && found:
 		t.failed = append(t.failed, before.giveBack(t.top))
@@ -161,26 +162,26 @@ func mountID(f *os.File) (string, error) {
 }
 
 // clear empties the top until no branch is moved there any more.
-func (t *treeRemoval) clear(isMount bool) {
+func (t *treeRemoval) clear(stays bool) {
 	for {
 		t.moved = false
-		t.empty(t.top, 0, isMount)
+		t.empty(t.top, 0, stays)
 		if !t.moved {
 			return
 		}
 	}
 }
 
-// empty removes what a folder holds. At the top of a mounted file system it
-// leaves what belongs to that.
-func (t *treeRemoval) empty(folder *os.File, depth int, isMount bool) {
+// empty removes what a folder holds. In one that stays, and may be the top of a
+// file system, it leaves what belongs to that.
+func (t *treeRemoval) empty(folder *os.File, depth int, stays bool) {
 	names, err := list(folder)
 	if err != nil {
 		t.failed = append(t.failed, err)
 		return
 	}
 	for _, name := range names {
-		if !isMount || name != fsckFolder {
+		if !stays || name != fsckFolder {
 			t.removeIn(folder, name, depth)
 		}
 	}
@@ -207,7 +208,7 @@ func (t *treeRemoval) removeIn(folder *os.File, name string, depth int) {
 		case errors.Is(err, errLeft), errors.Is(err, unix.ENOENT):
 			return
 		case errors.Is(err, unix.EBUSY):
-			t.kept = append(t.kept, filepath.Join(folder.Name(), name))
+			t.kept = append(t.kept, strings.TrimPrefix(filepath.Join(folder.Name(), name), t.top.Name()))
 			return
 		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP): // it has changed meanwhile
 			continue
@@ -227,6 +228,33 @@ func LeftoverOf(entry string) (name string, found bool) {
 		return "", false
 	}
 	return entry[1:i], true
+}
+
+// taken lists what the removal of a folder takes away: what is at its top, and
+// where a mount point stays further down, what is beside that. Folders have a
+// slash.
+func taken(readDir func(string) ([]fs.DirEntry, error), path string, mounts []string, stays bool) ([]string, error) {
+	entries, err := readDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, e := range entries {
+		child := filepath.Join(path, e.Name())
+		switch {
+		case slices.Contains(mounts, child), stays && e.Name() == fsckFolder:
+		case len(below(mounts, child)) > 0:
+			inner, _ := taken(readDir, child, mounts, false) // what cannot be seen is not listed
+			for _, name := range inner {
+				all = append(all, e.Name()+"/"+name)
+			}
+		case e.IsDir():
+			all = append(all, e.Name()+"/")
+		default:
+			all = append(all, e.Name())
+		}
+	}
+	return all, nil
 }
 
 // errLeft says that a folder stays because of what is in it, or is at another
@@ -283,8 +311,8 @@ func (t *treeRemoval) delete(path string) error {
 
 // RemoveEmpty implements Cleanup.
 func (r *Real) RemoveEmpty(path string) (bool, error) {
-	if r.Stays(path) {
-		return false, nil
+	if stays, err := r.Stays(path); stays || err != nil {
+		return false, nil //nolint:nilerr // it is a symlink then
 	}
 	path = filepath.Clean(r.path(path))
 	switch err := unix.Rmdir(path); err {
