@@ -73,7 +73,7 @@ func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
 	}
 	kubelet := source{subject: kubeletName, dead: s.unitErr == nil && s.unit.ActiveState != "active"}
 	for _, e := range s.journal {
-		if e.Program != "systemd" {
+		if e.Program != "systemd" && !informative(e.Message) {
 			kubelet.said = append(kubelet.said, said{e.Message, e.first, e.Time})
 		}
 	}
@@ -85,6 +85,13 @@ func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
 		s.sources[i].lines = texts(s.sources[i].said)
 	}
 	return s
+}
+
+// informative tells of a line of a log that it only says how things go. Most
+// lines do, and none of them names a cause.
+func informative(line string) bool {
+	return strings.HasPrefix(line, `{"level":"info"`) ||
+		len(line) > 4 && line[0] == 'I' && strings.Trim(line[1:5], "0123456789") == ""
 }
 
 func texts(list []said) []string {

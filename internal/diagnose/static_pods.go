@@ -177,7 +177,9 @@ func tail(h View, path string, from time.Time) []said {
 		}
 		part.WriteString(f[3])
 		if f[2] != "P" {
-			lines = append(lines, said{part.String(), at, at})
+			if !informative(part.String()) {
+				lines = append(lines, said{part.String(), at, at})
+			}
 			part.Reset()
 		}
 	}

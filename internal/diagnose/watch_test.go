@@ -100,3 +100,20 @@ func TestBeginning(t *testing.T) {
 		}
 	}
 }
+
+func TestInformative(t *testing.T) {
+	for line, want := range map[string]bool{
+		`I1121 09:00:00.000000    1234 server.go:210] "Starting"`:   true,
+		`{"level":"info","ts":"2026-11-21T09:00:00Z","msg":"up"}`:   true,
+		`E1121 09:00:00.000000    1234 run.go:72] "command failed"`: false,
+		`W1121 09:00:00.000000    1234 logging.go:55] no address`:   false,
+		`{"level":"warn","msg":"slow"}`:                             false,
+		`Error: unknown flag: --nonsense`:                           false,
+		`Invalid configuration`:                                     false,
+		"":                                                          false,
+	} {
+		if got := informative(line); got != want {
+			t.Errorf("%q: %v", line, got)
+		}
+	}
+}
