@@ -57,15 +57,16 @@ func newParts(g *globals, node *config.Node, real *host.Real, dryRun bool) *part
 	options := cluster.Options{
 		Kubeconfig: node.Paths.AdminKubeconfig,
 		SuperAdmin: filepath.Join(node.Paths.Kubernetes, "super-admin.conf"),
-		ReadFile:   real.ReadFile,
+		ReadFile:   kubeconfigReader(real, "`slipway init phase kubeconfig admin` makes it"),
 		Endpoint:   localEndpoint(node),
 		Timeout:    node.Timeouts.KubernetesAPICall,
 	}
 	switch {
 	case node.Reset != nil: // any API server may know the other members of etcd
-		options.Endpoint = ""
+		options.Endpoint, options.ReadFile = "", real.ReadFile
 	case !node.ControlPlane: // it has the kubelet's rights only
 		options.Kubeconfig, options.Endpoint = filepath.Join(node.Paths.Kubeconfigs, "kubelet.conf"), ""
+		options.ReadFile = kubeconfigReader(real, "the kubelet makes it once this node has joined")
 	case node.Join != nil: // its own API server is up last
 		options.Endpoint = ""
 	}
@@ -109,7 +110,7 @@ func apiParts(g *globals, node *config.Node, dryRun bool) *parts {
 	api := cluster.New(cluster.Options{
 		Kubeconfig: node.Paths.AdminKubeconfig,
 		SuperAdmin: filepath.Join(node.Paths.Kubernetes, "super-admin.conf"),
-		ReadFile:   func(path string) ([]byte, error) { return readKubeconfig(real, path) },
+		ReadFile:   kubeconfigReader(real, "run this on a control plane, or name another file with --kubeconfig"),
 		Timeout:    node.Timeouts.KubernetesAPICall,
 	})
 	p := dryParts(g, node, real)
@@ -124,13 +125,16 @@ func apiParts(g *globals, node *config.Node, dryRun bool) *parts {
 	return p
 }
 
-// readKubeconfig says where there is a kubeconfig file if there is none here.
-func readKubeconfig(h host.Host, path string) ([]byte, error) {
-	data, err := h.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w; run this on a control plane, or name another file with --kubeconfig", err)
+// kubeconfigReader reads a kubeconfig file, and says what to do where there is
+// none.
+func kubeconfigReader(h host.Host, advice string) func(path string) ([]byte, error) {
+	return func(path string) ([]byte, error) {
+		data, err := h.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w; %s", err, advice)
+		}
+		return data, err
 	}
-	return data, err
 }
 
 // joining is the API as a kubeconfig leads to it that discovery has made. It
