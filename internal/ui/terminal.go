@@ -38,7 +38,8 @@ type running struct {
 // results to results.
 func NewTerminal(program string, out *os.File, results io.Writer) *Terminal {
 	t := &Terminal{program: program, out: out, results: results}
-	t.spin = spinner.New(spinner.CharSets[14], tick, spinner.WithWriterFile(out))
+	// The cursor stays: a run that is killed could not give it back.
+	t.spin = spinner.New(spinner.CharSets[14], tick, spinner.WithWriterFile(out), spinner.WithHiddenCursor(false))
 	t.spin.PreUpdate = t.refresh
 	return t
 }
