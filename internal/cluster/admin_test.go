@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
 const bindingPath = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/kubeadm:cluster-admins"
@@ -22,15 +24,14 @@ const bindingPath = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/kube
 // delay after the binding exists.
 func (a *api) authorizes(delay time.Duration) {
 	var bound time.Time
-	a.hook = func(w http.ResponseWriter, _ *http.Request, user string) bool {
-		if bound.IsZero() && a.objects[bindingPath] != nil {
+	a.hook = func(_ *http.Request, user string) fakeapi.Fault {
+		if bound.IsZero() && a.Has(bindingPath) {
 			bound = time.Now()
 		}
 		if user == "super" || !bound.IsZero() && time.Since(bound) >= delay {
-			return false
+			return nil
 		}
-		forbid(w)
-		return true
+		return fakeapi.Forbidden
 	}
 }
 
@@ -107,7 +108,7 @@ func TestEnsureAdmin(t *testing.T) {
 	})
 	t.Run("nobody may", func(t *testing.T) {
 		a := newAPI(t)
-		a.hook = func(w http.ResponseWriter, _ *http.Request, _ string) bool { forbid(w); return true }
+		a.hook = func(*http.Request, string) fakeapi.Fault { return fakeapi.Forbidden }
 		r := a.client(t)
 		err := r.EnsureAdmin(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "the user of "+r.options.SuperAdmin+" lacks this right") {

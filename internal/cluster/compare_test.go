@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
 func secretNamed(name, value string) *corev1.Secret {
@@ -76,7 +78,7 @@ func TestPlanCompared(t *testing.T) {
 // more are asked.
 func TestPlanComparedWithNothing(t *testing.T) {
 	a := newAPI(t)
-	a.faults["GET"] = slices.Repeat([]fault{answers(403, "", "")}, 10)
+	a.faults["GET"] = slices.Repeat([]fakeapi.Fault{answers(403, "", "")}, 10)
 	var got []*Difference
 	p := NewPlan(func(action Action) { got = append(got, action.Difference) }, nil)
 	p.CompareWith(a.client(t))

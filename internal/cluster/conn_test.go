@@ -13,6 +13,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -24,22 +26,20 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
 func TestReady(t *testing.T) {
 	a := newAPI(t)
 	const failing = "[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac/bootstrap-roles failed: not finished\nreadyz check failed\n"
-	forbidden := func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) { forbid(w) }
-	a.faults[http.MethodGet] = []fault{resets, forbidden, hangs, answers(401, "", ""), answers(500, "", failing)}
+	a.faults[http.MethodGet] = []fakeapi.Fault{fakeapi.Reset, fakeapi.Forbidden, fakeapi.Hang, answers(401, "", ""), answers(500, "", failing)}
 	r := a.client(t)
 	if err := r.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
-	a.hook = func(w http.ResponseWriter, _ *http.Request, _ string) bool {
-		answers(500, "", failing)(w, nil, nil)
-		return true
-	}
+	a.hook = func(*http.Request, string) fakeapi.Fault { return answers(500, "", failing) }
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	err := r.Ready(ctx)
@@ -61,7 +61,7 @@ func TestReadyWhileNothingListens(t *testing.T) {
 	r := a.client(t)
 	r.admin = nil
 	r.options.Endpoint = address
-	late := httptest.NewUnstartedServer(http.HandlerFunc(a.serve))
+	late := httptest.NewUnstartedServer(a.Config.Handler)
 	defer late.Close()
 	started := make(chan error, 1)
 	time.AfterFunc(200*time.Millisecond, func() {
@@ -139,7 +139,7 @@ func TestWrongCertificates(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(http.NotFoundHandler())
-			server.Config.ErrorLog = quiet
+			server.Config.ErrorLog = log.New(io.Discard, "", 0)
 			server.TLS = &tls.Config{Certificates: []tls.Certificate{tt.server}}
 			server.StartTLS()
 			defer server.Close()

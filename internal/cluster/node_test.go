@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
 var controlPlane = Mark{
@@ -27,19 +29,20 @@ func TestMarkNode(t *testing.T) {
 	const path = "/api/v1/nodes/n1"
 	notReady := corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}
 	gets, patches := 0, 0
-	a.hook = func(_ http.ResponseWriter, r *http.Request, _ string) bool {
+	a.hook = func(r *http.Request, _ string) fakeapi.Fault {
 		switch r.Method {
 		case http.MethodGet:
 			if gets++; gets == 3 { // the kubelet registers its node
-				a.keep(path, map[string]any{"metadata": map[string]any{"name": "n1", "labels": map[string]any{"theirs": "yes"}}})
+				a.Put(path, map[string]any{"metadata": map[string]any{"name": "n1", "labels": map[string]any{"theirs": "yes"}}})
 			}
 		case http.MethodPatch:
 			if patches++; patches == 1 { // somebody else taints it meanwhile
-				a.objects[path]["spec"] = map[string]any{"taints": []any{map[string]any{"key": notReady.Key, "effect": "NoSchedule"}}}
-				a.keep(path, a.objects[path])
+				node := a.Objects()[path]
+				node["spec"] = map[string]any{"taints": []any{map[string]any{"key": notReady.Key, "effect": "NoSchedule"}}}
+				a.Put(path, node)
 			}
 		}
-		return false
+		return nil
 	}
 	r := a.client(t)
 	if err := r.MarkNode(t.Context(), "n1", controlPlane); err != nil {

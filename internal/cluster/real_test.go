@@ -22,6 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
 func TestEnsureTwiceWritesOnce(t *testing.T) {
@@ -77,14 +79,14 @@ func TestEnsureUpdatesOnlyItsOwnFields(t *testing.T) {
 // Each verb meets each fault once, and the call ends well, having done its
 // work exactly once.
 func TestFaultsThatPass(t *testing.T) {
-	faults := map[string]fault{
-		"409 conflict":          conflicts,
+	faults := map[string]fakeapi.Fault{
+		"409 conflict":          fakeapi.Conflict,
 		"429":                   answers(429, "", "slow down"),
 		"500":                   answers(500, "", "boom"),
 		"504":                   answers(504, "", "<html>gateway"),
-		"hang":                  hangs,
-		"connection reset":      resets,
-		"done, but answer lost": losesAnswer,
+		"hang":                  fakeapi.Hang,
+		"connection reset":      fakeapi.Reset,
+		"done, but answer lost": fakeapi.LoseAnswer,
 		"done, but half answer": cutsAnswer,
 	}
 	ctx := context.Background()
@@ -134,7 +136,7 @@ func TestFaultsThatPass(t *testing.T) {
 				if c.before != nil {
 					a.put(t, c.before)
 				}
-				a.faults[c.method] = []fault{f}
+				a.faults[c.method] = []fakeapi.Fault{f}
 				if err := c.call(a.client(t)); err != nil {
 					t.Fatal(err)
 				}
@@ -151,7 +153,7 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			t.Parallel()
 			a := newAPI(t)
-			a.faults[http.MethodPost] = []fault{answers(code, "Retry-After: 1", "slow down")}
+			a.faults[http.MethodPost] = []fakeapi.Fault{answers(code, "Retry-After: 1", "slow down")}
 			start := time.Now()
 			if err := a.client(t).Ensure(t.Context(), configMap("c", nil)); err != nil {
 				t.Fatal(err)
@@ -166,27 +168,25 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 func TestFaultsThatDoNotPass(t *testing.T) {
 	tests := []struct {
 		name   string
-		fault  fault
+		fault  fakeapi.Fault
 		method string
 		want   []string
 	}{
 		{"401", answers(401, "", "Unauthorized"), http.MethodPost,
 			[]string{"create ConfigMap kube-system/c: 401 Unauthorized", "admin.conf", "slipway certs check-expiration"}},
-		{"403", func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) { forbid(w) }, http.MethodPost,
+		{"403", fakeapi.Forbidden, http.MethodPost,
 			[]string{"create ConfigMap kube-system/c: ", "no rule allows it", "the user of ", "admin.conf"}},
 		{"403 by something else", answers(403, "", "<html> blocked\n by proxy"), http.MethodPost,
 			[]string{"create ConfigMap kube-system/c: 403 Forbidden: <html> blocked by proxy"}},
-		{"422", func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
-			sendError(w, apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "c",
-				field.ErrorList{field.Required(field.NewPath("data"), "must be there")}))
-		}, http.MethodPost, []string{"create ConfigMap kube-system/c: ", "data: Required value: must be there"}},
+		{"422", fakeapi.Refuse(apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "c",
+			field.ErrorList{field.Required(field.NewPath("data"), "must be there")})), http.MethodPost, []string{"create ConfigMap kube-system/c: ", "data: Required value: must be there"}},
 		{"404 by something else", answers(404, "", "page not found"), http.MethodPost,
 			[]string{"create ConfigMap kube-system/c: 404 Not Found: page not found"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			a := newAPI(t)
-			a.faults[tt.method] = []fault{tt.fault}
+			a.faults[tt.method] = []fakeapi.Fault{tt.fault}
 			err := a.client(t).Ensure(t.Context(), configMap("c", map[string]string{"k": "v"}))
 			if err == nil {
 				t.Fatal("no error")
@@ -212,12 +212,12 @@ func TestGetBelievesOnlyTheAPI(t *testing.T) {
 	if found, err := r.Get(t.Context(), configMap("c", nil)); found || err != nil {
 		t.Errorf("missing object: %v, %v", found, err)
 	}
-	a.faults[http.MethodGet] = []fault{answers(404, "", "page not found")}
+	a.faults[http.MethodGet] = []fakeapi.Fault{answers(404, "", "page not found")}
 	_, err := r.Get(t.Context(), configMap("c", nil))
 	if err == nil || !strings.Contains(err.Error(), "get ConfigMap kube-system/c: 404 Not Found: page not found") {
 		t.Error(err)
 	}
-	a.faults[http.MethodGet] = []fault{answers(200, "", "<html>log in</html>")}
+	a.faults[http.MethodGet] = []fakeapi.Fault{answers(200, "", "<html>log in</html>")}
 	a.put(t, configMap("c", nil))
 	_, err = r.Get(t.Context(), configMap("c", nil))
 	if err == nil || !strings.Contains(err.Error(), "get ConfigMap kube-system/c: decode the answer") {
@@ -227,21 +227,22 @@ func TestGetBelievesOnlyTheAPI(t *testing.T) {
 
 // The API server makes its namespaces a moment after it begins to serve.
 func TestNamespaceThatIsNotThereYet(t *testing.T) {
+	const namespace = "/api/v1/namespaces/kube-system"
 	a := newAPI(t)
-	delete(a.objects, "/api/v1/namespaces/kube-system")
+	a.Remove(namespace)
 	posts := 0
-	a.hook = func(_ http.ResponseWriter, r *http.Request, _ string) bool {
+	a.hook = func(*http.Request, string) fakeapi.Fault {
 		if posts++; posts == 4 {
-			a.objects["/api/v1/namespaces/kube-system"] = map[string]any{}
+			a.Put(namespace, map[string]any{"metadata": map[string]any{"name": "kube-system"}})
 		}
-		return false
+		return nil
 	}
 	r := a.client(t)
 	if err := r.Ensure(t.Context(), configMap("c", nil)); err != nil {
 		t.Fatal(err)
 	}
 
-	delete(a.objects, "/api/v1/namespaces/kube-system")
+	a.Remove(namespace)
 	r.options.Timeout = 200 * time.Millisecond
 	err := r.Ensure(t.Context(), configMap("d", nil))
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `create ConfigMap kube-system/d: namespaces "kube-system" not found; gave up after `) {
@@ -257,10 +258,8 @@ func TestInvalidBecauseItIsThere(t *testing.T) {
 	}
 	a := newAPI(t)
 	a.put(t, service())
-	a.faults[http.MethodPost] = []fault{func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
-		sendError(w, apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "kube-dns",
-			field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs"), "10.96.0.10", "provided IP is already allocated")}))
-	}}
+	a.faults[http.MethodPost] = []fakeapi.Fault{fakeapi.Refuse(apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "kube-dns",
+		field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs"), "10.96.0.10", "provided IP is already allocated")}))}
 	if err := a.client(t).Ensure(t.Context(), service()); err != nil {
 		t.Fatal(err)
 	}
@@ -276,34 +275,30 @@ func TestOthersWriteMeanwhile(t *testing.T) {
 	a.put(t, configMap("c", map[string]string{"k": "old"}))
 	path := "/api/v1/namespaces/kube-system/configmaps/c"
 	puts := 0
-	a.hook = func(_ http.ResponseWriter, r *http.Request, _ string) bool {
+	a.hook = func(r *http.Request, _ string) fakeapi.Fault {
 		if r.Method != http.MethodPut {
-			return false
+			return nil
 		}
 		switch puts++; puts {
 		case 1:
-			a.objects[path]["data"].(map[string]any)["theirs"] = "kept"
-			a.keep(path, a.objects[path])
+			a.put(t, configMap("c", map[string]string{"k": "old", "theirs": "kept"}))
 		case 2:
-			delete(a.objects, path)
+			a.Remove(path)
 		}
-		return false
+		return nil
 	}
 	r := a.client(t)
 	if err := r.Ensure(t.Context(), configMap("c", map[string]string{"k": "v"})); err != nil {
 		t.Fatal(err)
 	}
-	if puts != 2 || a.objects[path]["data"].(map[string]any)["k"] != "v" {
-		t.Errorf("%d updates, %v", puts, a.objects[path])
+	if left := a.Objects()[path]; puts != 2 || left["data"].(map[string]any)["k"] != "v" {
+		t.Errorf("%d updates, %v", puts, left)
 	}
 }
 
 func TestBudget(t *testing.T) {
 	a := newAPI(t)
-	a.hook = func(w http.ResponseWriter, _ *http.Request, _ string) bool {
-		w.WriteHeader(http.StatusInternalServerError)
-		return true
-	}
+	a.hook = func(*http.Request, string) fakeapi.Fault { return answers(500, "", "") }
 	r := a.client(t)
 	r.options.Timeout = 600 * time.Millisecond
 	err := r.Ensure(t.Context(), configMap("c", nil))
@@ -325,7 +320,7 @@ func TestBudget(t *testing.T) {
 // To wait longer than the budget allows is no use.
 func TestRetryAfterBeyondTheBudget(t *testing.T) {
 	a := newAPI(t)
-	a.faults[http.MethodPost] = []fault{answers(429, "Retry-After: 3600", "busy")}
+	a.faults[http.MethodPost] = []fakeapi.Fault{answers(429, "Retry-After: 3600", "busy")}
 	start := time.Now()
 	err := a.client(t).Ensure(t.Context(), configMap("c", nil))
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "429 Too Many Requests: busy; gave up after ") ||
@@ -339,7 +334,7 @@ func TestRetryAfterBeyondTheBudget(t *testing.T) {
 
 func TestHangEndsWithTheBudget(t *testing.T) {
 	a := newAPI(t)
-	a.faults[http.MethodPost] = slices.Repeat([]fault{hangs}, 100)
+	a.faults[http.MethodPost] = slices.Repeat([]fakeapi.Fault{fakeapi.Hang}, 100)
 	r := a.client(t)
 	r.options.Timeout = 1500 * time.Millisecond
 	err := r.Ensure(t.Context(), configMap("c", nil))
@@ -364,7 +359,7 @@ func TestSideBySide(t *testing.T) {
 		a.mu.Unlock()
 		serve(w, r)
 	}
-	a.faults[http.MethodPost] = slices.Repeat([]fault{slow}, 40)
+	a.faults[http.MethodPost] = slices.Repeat([]fakeapi.Fault{slow}, 40)
 	var objs []Object
 	for i := range 40 {
 		objs = append(objs, configMap(fmt.Sprint("c", i), nil))

@@ -51,6 +51,11 @@ func LoseAnswer(_ http.ResponseWriter, r *http.Request, serve http.HandlerFunc) 
 	panic(http.ErrAbortHandler)
 }
 
+// Refuse answers with an error of the API.
+func Refuse(err *apierrors.StatusError) Fault {
+	return func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) { refuse(w, err) }
+}
+
 func send(w http.ResponseWriter, code int, obj any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

@@ -178,6 +178,13 @@ func (s *Server) Put(at string, obj any) {
 	s.keep(at, fields)
 }
 
+// Remove takes an object from the server, as if somebody else had deleted it.
+func (s *Server) Remove(at string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.objects, at)
+}
+
 // Has tells whether there is an object.
 func (s *Server) Has(at string) bool {
 	s.mu.Lock()
