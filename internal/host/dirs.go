@@ -34,7 +34,7 @@ func ensureDir(path string, mode fs.FileMode) error {
 	}
 	if narrowed, wider := narrow(info.Mode(), mode); wider {
 		remember(path, info)
-		return setDirMode(path, narrowed)
+		return setDirMode(path, narrowed, false)
 	}
 	return nil
 }
@@ -72,25 +72,22 @@ func makeDir(path string, mode fs.FileMode) error {
 	if err != nil {
 		return &fs.PathError{Op: "mkdir", Path: path, Err: err}
 	}
-	folder, err := openFolder(path)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	claim(folder)
-	err = errors.Join(folder.Chmod(mode), folder.Sync()) // the umask may have narrowed it
-	if err != nil {
+	if err := setDirMode(path, mode, true); err != nil { // the umask may have narrowed it
 		return err
 	}
 	return syncFolder(filepath.Dir(path))
 }
 
-func setDirMode(path string, mode fs.FileMode) error {
+// setDirMode gives a folder its mode. ours is noted of it.
+func setDirMode(path string, mode fs.FileMode, ours bool) error {
 	folder, err := openFolder(path)
 	if err != nil {
 		return err
 	}
 	defer folder.Close()
+	if ours {
+		claim(folder)
+	}
 	if err := folder.Chmod(mode); err != nil {
 		return err
 	}
