@@ -25,10 +25,13 @@ func controlPlane() Phase {
 		SideBySide: true,
 		Children: []Phase{
 			staticPod("apiserver", manifests.APIServerName, "Write the static Pod of the API server",
-				with("apiserver-advertise-address", "apiserver-bind-port", "control-plane-endpoint", "feature-gates", "service-cidr")),
+				with("apiserver-advertise-address", "apiserver-bind-port", "control-plane-endpoint", "feature-gates", "service-cidr")).
+				needing("certs/ca", "certs/apiserver", "certs/apiserver-kubelet-client", "certs/front-proxy-ca",
+					"certs/front-proxy-client", "certs/apiserver-etcd-client", "certs/sa"),
 			staticPod("controller-manager", manifests.ControllerManagerName, "Write the static Pod of the controller manager",
-				with("pod-network-cidr")),
-			staticPod("scheduler", manifests.SchedulerName, "Write the static Pod of the scheduler", with()),
+				with("pod-network-cidr")).needing("control-plane/apiserver", "kubeconfig/controller-manager"),
+			staticPod("scheduler", manifests.SchedulerName, "Write the static Pod of the scheduler", with()).
+				needing("control-plane/apiserver", "kubeconfig/scheduler"),
 		},
 	}
 }

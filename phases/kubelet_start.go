@@ -20,6 +20,8 @@ func kubeletStart() Phase {
 		Summary: "Write the kubelet's settings and start it",
 		Flags:   []string{"config", "cri-socket", "dry-run", "enable-kubelet", "image-repository", "node-name", "patches"},
 		Run:     runKubeletStart,
+		// The kubelet does, until it is healthy.
+		Computes: true,
 	}
 }
 
