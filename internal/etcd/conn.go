@@ -93,7 +93,8 @@ func (all conns) close() {
 	}
 }
 
-// each asks one member after another until one answers; its answer counts.
+// each asks one member after another until one answers; its answer counts. If
+// none does, the error is one that may pass, if there is such a one.
 func (all conns) each(ctx context.Context, ask func(context.Context, client) (bool, error)) (done bool, err error) {
 	var first error
 	for _, c := range all {
@@ -103,7 +104,7 @@ func (all conns) each(ctx context.Context, ask func(context.Context, client) (bo
 		if err == nil || !nextMayKnow(err) {
 			return done, errors.WithMessage(err, c.Target()[len("passthrough:///"):])
 		}
-		if first == nil {
+		if first == nil || wrongCertificate(first) {
 			first = errors.WithMessage(err, c.Target()[len("passthrough:///"):])
 		}
 	}
@@ -136,7 +137,14 @@ func passes(err error) bool {
 	}
 	again := is(err, rpctypes.ErrGRPCMemberExist) || is(err, rpctypes.ErrGRPCPeerURLExist) ||
 		is(err, rpctypes.ErrGRPCMemberNotFound) || is(err, rpctypes.ErrGRPCMemberNotLearner) // read again
-	return again || refused(err) || nextMayKnow(err) || status.Code(err) == codes.Canceled
+	return again || refused(err) || nextMayKnow(err) && !wrongCertificate(err) || status.Code(err) == codes.Canceled
+}
+
+// wrongCertificate recognises a connection that one of its ends refuses, and
+// will refuse again. gRPC keeps nothing of the cause but its text.
+func wrongCertificate(err error) bool {
+	text := status.Convert(err).Message()
+	return status.Code(err) == codes.Unavailable && (strings.Contains(text, "x509: ") || strings.Contains(text, "remote error: tls: "))
 }
 
 // is compares by the text: that is all of an error of etcd that crosses the

@@ -42,8 +42,10 @@ type fakeCluster struct {
 	// notReady is how many promotions are refused before a learner has caught
 	// up.
 	notReady int
-	before   func(call string) error
-	after    func(call string) error
+	// clients are the CAs of those that may ask; nil lets anybody.
+	clients *x509.CertPool
+	before  func(call string) error
+	after   func(call string) error
 }
 
 func (f *fakeCluster) enter(call string) (leave func(), err error) {
@@ -150,7 +152,11 @@ func (f *fakeCluster) serve(t *testing.T, timeout time.Duration, others ...strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})))
+	cfg := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if f.clients != nil {
+		cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, f.clients
+	}
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(cfg)))
 	pb.RegisterClusterServer(server, f)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)

@@ -137,6 +137,8 @@ func (r *Real) try(ctx context.Context, op func(ctx context.Context, c client, n
 			return op(ctx, c, now)
 		})
 		switch {
+		case wrongCertificate(err):
+			return fmt.Errorf("%w; `slipway certs check-expiration` here and on the other control planes shows certificates that have expired", err)
 		case done || err != nil && !passes(err):
 			return err
 		case err != nil && ctx.Err() == nil:

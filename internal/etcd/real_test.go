@@ -5,7 +5,9 @@ package etcd
 
 import (
 	"context"
+	"crypto/x509"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -190,6 +192,41 @@ func TestEndpointsThatDoNotAnswer(t *testing.T) {
 	r := voters("a").serve(t, 10*time.Second, "https://"+gone.Addr().String(), "https://"+silent.Addr().String())
 	if members, err := r.Members(t.Context()); err != nil || len(members) != 1 {
 		t.Errorf("%v, %v", members, err)
+	}
+}
+
+// TestWrongCertificates does not wait for what cannot pass: a certificate that
+// one side does not trust. As long as another member may answer, it waits.
+func TestWrongCertificates(t *testing.T) {
+	const limit = 30 * time.Second
+	strangers := voters("a")
+	strangers.clients = x509.NewCertPool()
+	for name, test := range map[string]struct {
+		r    *Real
+		want string
+	}{
+		"of the member": {voters("a").serve(t, limit), "x509: certificate signed by unknown authority"},
+		"of the client": {strangers.serve(t, limit), "remote error: tls: "},
+	} {
+		if name == "of the member" {
+			dir := t.TempDir()
+			certificate(t, dir)
+			test.r.options.CA = filepath.Join(dir, "crt")
+		}
+		start := time.Now()
+		_, err := test.r.Members(t.Context())
+		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "slipway certs check-expiration") || time.Since(start) > limit/2 {
+			t.Errorf("%s: %v after %s, want %q", name, err, time.Since(start), test.want)
+		}
+	}
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.Close()
+	r := strangers.serve(t, time.Second, "https://"+gone.Addr().String())
+	if _, err := r.Members(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused\"; gave up after 1s") {
+		t.Errorf("with another member: %v", err)
 	}
 }
 
