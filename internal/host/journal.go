@@ -42,6 +42,7 @@ func (r *Real) Journal(ctx context.Context, unit string, since time.Time, last i
 	args := []string{
 		"--unit=" + unitName(unit), "--lines=" + strconv.Itoa(last), "--output=json",
 		"--output-fields=MESSAGE,SYSLOG_IDENTIFIER", "--no-pager", "--quiet",
+		"--all", // or a message of more than 4096 bytes is null
 	}
 	if !since.IsZero() {
 		args = append(args, "--since=@"+strconv.FormatInt(since.Unix(), 10))
@@ -70,7 +71,7 @@ func parseJournal(out []byte, since time.Time) ([]JournalEntry, error) {
 	for lines.Scan() {
 		var raw struct {
 			Time    string          `json:"__REALTIME_TIMESTAMP"`
-			Program string          `json:"SYSLOG_IDENTIFIER"`
+			Program json.RawMessage `json:"SYSLOG_IDENTIFIER"`
 			Message json.RawMessage `json:"MESSAGE"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &raw); err != nil {
@@ -81,21 +82,23 @@ func parseJournal(out []byte, since time.Time) ([]JournalEntry, error) {
 			return nil, errors.Wrap(err, "the time of an entry of the journal")
 		}
 		if at := time.UnixMicro(us); !at.Before(since) {
-			entries = append(entries, JournalEntry{Time: at, Program: raw.Program, Message: journalText(raw.Message)})
+			entries = append(entries, JournalEntry{Time: at, Program: journalText(raw.Program), Message: journalText(raw.Message)})
 		}
 	}
 	return entries, errors.Wrap(lines.Err(), "read the journal")
 }
 
 // journalText is a field of an entry: a string, or an array of bytes where it
-// is not UTF-8.
+// is not UTF-8. One that an entry lacks or has twice has no text.
 func journalText(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		return text
 	}
 	var numbers []int
-	_ = json.Unmarshal(raw, &numbers) // anything else has no text
+	if json.Unmarshal(raw, &numbers) != nil {
+		return ""
+	}
 	data := make([]byte, len(numbers))
 	for i, n := range numbers {
 		data[i] = byte(n)

@@ -31,6 +31,8 @@ func TestJournal(t *testing.T) {
 {"__REALTIME_TIMESTAMP":"1700000000900000","SYSLOG_IDENTIFIER":"kubelet","MESSAGE":"E1121 \"quoted\""}
 {"__REALTIME_TIMESTAMP":"1700000001000000","SYSLOG_IDENTIFIER":"systemd","MESSAGE":[104,105,255]}
 {"__REALTIME_TIMESTAMP":"1700000002000000","SYSLOG_IDENTIFIER":"kubelet","MESSAGE":null}
+{"__REALTIME_TIMESTAMP":"1700000003000000","SYSLOG_IDENTIFIER":["a","b"],"MESSAGE":"twice"}
+{"__REALTIME_TIMESTAMP":"1700000004000000","MESSAGE":"nobody"}
 END`)
 	got, err := New().Journal(t.Context(), "kubelet", time.UnixMicro(1700000000500000), 50)
 	if err != nil {
@@ -40,13 +42,15 @@ END`)
 		{time.UnixMicro(1700000000900000), "kubelet", `E1121 "quoted"`},
 		{time.UnixMicro(1700000001000000), "systemd", "hi?"},
 		{time.UnixMicro(1700000002000000), "kubelet", ""},
+		{time.UnixMicro(1700000003000000), "", "twice"},
+		{time.UnixMicro(1700000004000000), "", "nobody"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
 	}
 	dir, _, _ := strings.Cut(os.Getenv("PATH"), ":")
 	args, _ := os.ReadFile(filepath.Join(dir, "args"))
-	for _, arg := range []string{"--unit=kubelet.service", "--lines=50", "--since=@1700000000", "--output=json"} {
+	for _, arg := range []string{"--unit=kubelet.service", "--lines=50", "--since=@1700000000", "--output=json", "--all"} {
 		if !strings.Contains(string(args), arg) {
 			t.Errorf("the arguments %q lack %s", args, arg)
 		}
