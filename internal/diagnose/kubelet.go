@@ -56,7 +56,7 @@ func (s *scene) kubeletRefused(p pattern) []string {
 	}
 	var lines []string
 	for _, l := range s.sources[0].said {
-		if p().MatchString(l.text) && !(running && l.last.After(s.unit.ActiveSince)) {
+		if p().MatchString(l.text) && (!running || !l.last.After(s.unit.ActiveSince)) {
 			lines = append(lines, l.text)
 		}
 	}

@@ -77,7 +77,7 @@ func (o *overlay) RemoveEmpty(path string) (bool, error) {
 	path = filepath.Clean(path)
 	info, err := o.lstat(path)
 	if err != nil || !info.IsDir() || stays || refused != nil {
-		return false, nil //nolint:nilerr // what cannot be seen is not removed either
+		return false, nil // what cannot be seen is not removed either
 	}
 	if entries, err := o.readDir(path); err != nil || len(entries) > 0 {
 		return false, nil

@@ -83,7 +83,7 @@ func (r *Real) Stays(path string) (bool, error) {
 	}
 	folder, err := openFolder(path)
 	if err != nil {
-		return false, nil //nolint:nilerr // who opens it next says it
+		return false, nil // who opens it next says it
 	}
 	defer folder.Close()
 	if _, found := remembered(folder); found {
@@ -91,7 +91,7 @@ func (r *Real) Stays(path string) (bool, error) {
 	}
 	mount, err := mountID(folder)
 	if err != nil {
-		return false, nil //nolint:nilerr // as above
+		return false, nil // as above
 	}
 	isMount, err := mountedOn(path, mount)
 	return err == nil && isMount, nil
