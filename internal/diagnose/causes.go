@@ -23,6 +23,7 @@ func Causes() []Cause {
 		{Name: "etcd-member", Summary: "etcd is no member of the cluster that it wants to join", look: etcdMember},
 		{Name: "etcd-data", Summary: "etcd cannot use its data folder", look: etcdData},
 		{Name: "etcd-space", Summary: "etcd's database has reached its quota", look: etcdSpace},
+		{Name: "etcd-unreachable", Summary: "an etcd on other hosts does not answer", look: etcdUnreachable},
 		{Name: "image", Summary: "an image is missing and cannot be pulled", look: image},
 		{Name: "name-unknown", Summary: "a name does not resolve", look: nameUnknown},
 		{Name: "proxy", Summary: "a proxy stands in the way", look: proxy},

@@ -4,8 +4,13 @@
 package diagnose
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -317,12 +322,35 @@ func etcdRows() []row {
 			h.bodies["/health"] = `{"health":"true","reason":""}`
 			h.container("kube-apiserver", "running", at.Add(-8*time.Second), `E1121 "x" err="etcdserver: mvcc: database space exceeded"`)
 		}, "", false},
+		{"etcd-unreachable", "refused", externalEtcd(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "it cannot talk to its etcd, which is on other hosts: https://192.0.2.21:2379", false},
+		{"etcd-unreachable", "silent", externalEtcd(context.DeadlineExceeded), "deadline exceeded", false},
+		{"etcd-unreachable", "it refuses the client", externalEtcd(tls.AlertError(42)), "bad certificate", false},
+		{"etcd-unreachable", "it has another CA", externalEtcd(&tls.CertificateVerificationError{Err: errors.New("unknown authority")}), "unknown authority", false},
+		{"etcd-unreachable", "it speaks only gRPC", externalEtcd(tls.AlertError(120)), "", false},
+		{"etcd-unreachable", "its name is unknown", externalEtcd(&net.OpError{Op: "dial", Err: &net.DNSError{}}), "", false},
+		{"etcd-unreachable", "it answers", externalEtcd(nil), "", false},
+		{"etcd-unreachable", "it answers badly", externalEtcd(&host.ProbeError{Status: 503}), "", false},
+		{"etcd-unreachable", "it is this node's", func(h *fakeHost) {
+			h.answers["/version"] = context.DeadlineExceeded
+			h.crashed("kube-apiserver", "error creating storage factory: context deadline exceeded")
+		}, "", false},
 		{"etcd-unhealthy", "no leader", func(h *fakeHost) {
 			h.answers["/readyz?verbose"] = &host.ProbeError{Status: 503, Body: "[+]data_corruption ok\n[-]non_learner failed\n"}
 		}, "[-]non_learner failed", true},
 		{"apiserver-unhealthy", "without etcd", func(h *fakeHost) {
 			h.answers["/livez?verbose"] = &host.ProbeError{Status: 500, Body: "[+]ping ok\n[-]etcd failed: reason withheld\n"}
 		}, "[-]etcd failed", true},
+	}
+}
+
+// externalEtcd is a host whose API server has its etcd elsewhere, and ends
+// without it.
+func externalEtcd(answer error) func(h *fakeHost) {
+	return func(h *fakeHost) {
+		delete(h.files, manifests[1:]+"/etcd.yaml")
+		h.pod("kube-apiserver", "--etcd-servers=https://192.0.2.21:2379", "--etcd-cafile=/etc/etcd/ca.crt")
+		h.crashed("kube-apiserver", "error creating storage factory: context deadline exceeded")
+		h.answers["/version"] = answer
 	}
 }
 

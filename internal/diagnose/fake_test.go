@@ -219,7 +219,8 @@ func (h *fakeHost) Space(path string) (host.Space, error) {
 }
 
 func (h *fakeHost) Fetch(_ context.Context, p host.Probe) ([]byte, error) {
-	_, path, _ := strings.Cut(strings.TrimPrefix(p.URL, "http://"), "/")
+	_, rest, _ := strings.Cut(p.URL, "://")
+	_, path, _ := strings.Cut(rest, "/")
 	return []byte(h.bodies["/"+path]), h.answers["/"+path]
 }
 
