@@ -330,6 +330,10 @@ func etcdRows() []row {
 		{"etcd-unreachable", "its name is unknown", externalEtcd(&net.OpError{Op: "dial", Err: &net.DNSError{}}), "", false},
 		{"etcd-unreachable", "it answers", externalEtcd(nil), "", false},
 		{"etcd-unreachable", "it answers badly", externalEtcd(&host.ProbeError{Status: 503}), "", false},
+		{"etcd-unreachable", "it is to be this node's", func(h *fakeHost) {
+			externalEtcd(context.DeadlineExceeded)(h)
+			h.pod("kube-apiserver", "--etcd-servers=https://[::1]:2379")
+		}, "", false},
 		{"etcd-unreachable", "it is this node's", func(h *fakeHost) {
 			h.answers["/version"] = context.DeadlineExceeded
 			h.crashed("kube-apiserver", "error creating storage factory: context deadline exceeded")

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -25,10 +26,13 @@ func etcdUnreachable(s *scene) []Finding {
 	if p == nil || s.pod(etcdPod) != nil || p.args["etcd-servers"] == "" {
 		return nil
 	}
+	servers := strings.Split(p.args["etcd-servers"], ",")
+	if slices.ContainsFunc(servers, onThisHost) { // it may only be about to be made
+		return nil
+	}
 	if s.t.Waiting && !p.dead && len(p.containers) < 2 && len(matching(p.lines, etcdMissed)) == 0 {
 		return nil
 	}
-	servers := strings.Split(p.args["etcd-servers"], ",")
 	answers := make([]error, len(servers))
 	var group sync.WaitGroup
 	for i, server := range servers {
@@ -53,6 +57,11 @@ func etcdUnreachable(s *scene) []Finding {
 		Next: "see that etcd runs there, that firewalls let this host connect, and that its certificates are those that etcd trusts; " +
 			"the addresses and the files are in " + p.path + " and in etcd.external of ConfigMap kube-system/kubeadm-config",
 	}}
+}
+
+func onThisHost(server string) bool {
+	u, err := url.Parse(server)
+	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
 // noTalk tells whether an answer shows that there can be no connection. A name
