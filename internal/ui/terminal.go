@@ -6,27 +6,30 @@ package ui
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/briandowns/spinner"
 )
 
 // tick is how often the live line moves.
 const tick = 100 * time.Millisecond
 
+// eraseLine goes back to the beginning of the line, and empties it (ECMA-48).
+const eraseLine = "\r\x1b[K"
+
 // Terminal shows phases to a person: a live line for the one that runs, a line
 // with its time for each that has ended.
 type Terminal struct {
-	mu      sync.Mutex
 	program string
-	out     *os.File
+
+	mu      sync.Mutex
+	out     io.Writer
 	results io.Writer
-	spin    *spinner.Spinner
 	running []running
+	ticks   int
+	// stop ends the live line; nil without one.
+	stop chan struct{}
 }
 
 type running struct {
@@ -34,14 +37,10 @@ type running struct {
 	since time.Time
 }
 
-// NewTerminal shows progress on out, which must be a terminal, and writes
-// results to results.
-func NewTerminal(program string, out *os.File, results io.Writer) *Terminal {
-	t := &Terminal{program: program, out: out, results: results}
-	// The cursor stays: a run that is killed could not give it back.
-	t.spin = spinner.New(spinner.CharSets[14], tick, spinner.WithWriterFile(out), spinner.WithHiddenCursor(false))
-	t.spin.PreUpdate = t.refresh
-	return t
+// NewTerminal shows progress on out, which is a terminal, and writes results to
+// results.
+func NewTerminal(program string, out, results io.Writer) *Terminal {
+	return &Terminal{program: program, out: out, results: results}
 }
 
 // Program is the name that this program was called by.
@@ -53,7 +52,10 @@ func (t *Terminal) Start(phase string) (UI, func(error)) {
 	defer t.mu.Unlock()
 	since := time.Now()
 	t.running = append(t.running, running{phase, since})
-	t.spin.Start()
+	if t.stop == nil {
+		t.stop = make(chan struct{})
+		go t.live(t.stop)
+	}
 	return t, func(err error) { t.end(phase, since, err) }
 }
 
@@ -61,6 +63,11 @@ func (t *Terminal) end(phase string, since time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running = slices.DeleteFunc(t.running, func(r running) bool { return r.path == phase })
+	if len(t.running) == 0 {
+		close(t.stop)
+		t.stop = nil
+		_, _ = io.WriteString(t.out, eraseLine)
+	}
 	mark := "✓"
 	if err != nil {
 		mark = "✗"
@@ -68,9 +75,6 @@ func (t *Terminal) end(phase string, since time.Time, err error) {
 	// A child's line says no more than its parent's; only a failed one does.
 	if !strings.Contains(phase, "/") || err != nil {
 		t.above(fmt.Sprintf("%s %-22s %s", mark, phase, elapsed(since)))
-	}
-	if len(t.running) == 0 {
-		t.spin.Stop()
 	}
 }
 
@@ -99,39 +103,42 @@ func (t *Terminal) Warnf(format string, args ...any) {
 func (t *Terminal) Result(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pause(func() { _, _ = fmt.Fprintln(t.results, text) })
+	_, _ = io.WriteString(t.out, eraseLine)
+	_, _ = fmt.Fprintln(t.results, text)
 }
 
 // Outcome says nothing: its text was given as a Result.
 func (t *Terminal) Outcome(Outcome) {}
 
-// above prints a line over the live one.
+// above prints a line in the place of the live one, which is drawn again below
+// it at the next tick.
 func (t *Terminal) above(line string) {
-	t.pause(func() { _, _ = fmt.Fprintln(t.out, line) })
+	_, _ = fmt.Fprintln(t.out, eraseLine+line)
 }
 
-func (t *Terminal) pause(print func()) {
-	active := t.spin.Active()
-	if active {
-		t.spin.Stop()
-	}
-	print()
-	if active {
-		t.spin.Start()
+// live draws the live line until stop is closed.
+func (t *Terminal) live(stop chan struct{}) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ticker.C:
+			t.draw(stop)
+		}
 	}
 }
 
-// refresh runs in the spinner's goroutine just before it draws, with the
-// spinner's own lock held: it must not wait for a lock that is held around a
-// call of the spinner.
-func (t *Terminal) refresh(s *spinner.Spinner) {
-	if !t.mu.TryLock() {
+func (t *Terminal) draw(stop chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stop != stop { // it was closed meanwhile
 		return
 	}
-	defer t.mu.Unlock()
-	if n := len(t.running); n > 0 {
-		s.Suffix = fmt.Sprintf(" %s %s", t.running[n-1].path, elapsed(t.running[0].since))
-	}
+	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+	t.ticks++
+	_, _ = fmt.Fprintf(t.out, "%s%c %s %s", eraseLine, frames[t.ticks%len(frames)], t.running[len(t.running)-1].path, elapsed(t.running[0].since))
 }
 
 func elapsed(since time.Time) string {
