@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 )
 
 // externalPKI is where a control plane has what its API server shows to an
@@ -66,9 +67,24 @@ etcd:
 	}
 	cp2.isAs(before, "/var/lib/cni")
 	cp1.kubectl("delete", "node", "cp-2")
+	cp2.findsEtcdShut(plane)
 	cp2.runs("slipway", "join", plane)
 	cp1.ready("cp-2")
 	cp1.isLost(cp2)
+}
+
+// findsEtcdShut joins while a firewall keeps m from etcd: it says so, and the
+// same command finishes later.
+func (m machine) findsEtcdShut(plane []string) {
+	m.Helper()
+	rule := []string{"OUTPUT", "-p", "tcp", "--dport", "12379", "-j", "REJECT", "--reject-with", "tcp-reset"}
+	m.must(append([]string{"iptables", "-I"}, rule...)...)
+	started := time.Now()
+	out, err := m.try(append([]string{"slipway", "join"}, plane...)...)
+	if took := time.Since(started); err == nil || !strings.Contains(out, "[etcd-unreachable] kube-apiserver") || took > time.Minute {
+		m.Errorf("without etcd, join ended after %s: %v\n%s", took, err, out)
+	}
+	m.must(append([]string{"iptables", "-D"}, rule...)...)
 }
 
 // servesEtcd runs an etcd beside the node, with a CA of its own.
