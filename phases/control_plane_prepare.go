@@ -25,7 +25,7 @@ func controlPlanePrepare() Phase {
 			downloadCerts(),
 			joinCertificates().needing(prepare + "/download-certs"),
 			joinKubeconfigs().needing(prepare + "/download-certs"),
-			joinStaticPods().needing(prepare+"/certs", prepare+"/kubeconfig"),
+			joinStaticPods().needing(prepare+"/certs", prepare+"/kubeconfig", "kubelet-start", "etcd-join"),
 		},
 		Skip: unlessControlPlane,
 	}

@@ -6,17 +6,19 @@ package phases
 // Join makes this host a node of a cluster that exists. What the cluster and
 // this node shall be is in Env.Config already: see Discovery.
 //
-// The kubelet of a control plane asks this node's own API server for its
-// certificate, which is up once etcd has caught up here.
+// The kubelet of a control plane boots while keys are generated, and starts
+// etcd first: the API server of this node can do nothing before etcd has caught
+// up here, and the kubelet asks that API server for its certificate.
 func Join() []Phase {
 	return []Phase{
 		preflightJoin(),
 		controlPlanePrepare(),
-		kubeletStartJoin(),
-		etcdJoin(),
-		kubeletWaitBootstrap(),
+		kubeletStartJoin().needing("preflight", prepare+"/download-certs"),
+		etcdJoin().needing("kubelet-start", prepare+"/certs/etcd-server", prepare+"/certs/etcd-peer",
+			prepare+"/certs/apiserver-etcd-client", prepare+"/kubeconfig/admin"),
+		kubeletWaitBootstrap().needing("kubelet-start", prepare, "etcd-join"),
 		controlPlaneJoin(),
-		waitJoined().needing("etcd-join"),
+		waitJoined().needing(prepare, "etcd-join"),
 	}
 }
 

@@ -148,7 +148,9 @@ func (m *members) Leave(_ context.Context, peer string) (bool, error) {
 // joinPlane are the phases of join but for preflight, which looks at the real
 // host, and the waits for what a kubelet would start.
 func joinPlane() []Phase {
-	return []Phase{controlPlanePrepare(), kubeletStartJoin(), etcdJoin(), controlPlaneJoin()}
+	return slices.DeleteFunc(Join(), func(p Phase) bool {
+		return slices.Contains([]string{"preflight", "kubelet-wait-bootstrap", "wait-control-plane"}, p.Name)
+	})
 }
 
 // files lists what is below a folder of the host, with modes and times.

@@ -15,10 +15,11 @@ import (
 
 func kubeletStartJoin() Phase {
 	return Phase{
-		Name:    "kubelet-start",
-		Summary: "Write the kubelet's settings and the credentials it joins with, and start it",
-		Flags:   discoveryFlags("cri-socket", "node-name", "patches"),
-		Run:     runKubeletStartJoin,
+		Name:     "kubelet-start",
+		Summary:  "Write the kubelet's settings and the credentials it joins with, and start it",
+		Flags:    discoveryFlags("cri-socket", "node-name", "patches"),
+		Run:      runKubeletStartJoin,
+		Computes: true, // as in init
 	}
 }
 
@@ -46,7 +47,10 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 			return err
 		}
 	}
-	return ensureKubelet(ctx, env, wanted)
+	if err := ensureKubelet(ctx, env, wanted); err != nil || !n.ControlPlane {
+		return err
+	}
+	return waitKubelet(ctx, env) // for the static Pods to come, as in init
 }
 
 // bootstrapConf leads the kubelet of a control plane to the API server beside

@@ -49,8 +49,8 @@ type Phase struct {
 	// SideBySide says that the children do not wait for each other.
 	SideBySide bool
 	// Needs names what must have ended before this phase begins: PHASE or
-	// PHASE/CHILD. A phase that names nothing waits for the one before it,
-	// unless its parent says SideBySide.
+	// PHASE/CHILD, wherever that stands. A phase that names nothing waits for
+	// the one before it, unless its parent says SideBySide.
 	Needs []string
 	// Computes says that the phase keeps a processor busy, as generating a key
 	// does: no more of these run at a time than there are processors.

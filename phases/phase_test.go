@@ -167,23 +167,59 @@ func TestRunSerialKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestNeedsExist makes sure that the workflows name phases that there are, and
-// only such as stand before.
-func TestNeedsExist(t *testing.T) {
-	var before []string
-	var walk func(siblings []Phase, parent string)
-	walk = func(siblings []Phase, parent string) {
-		for _, p := range siblings {
-			for _, need := range p.Needs {
-				if !slices.Contains(before, need) {
-					t.Errorf("%s%s needs %s, which is not before it", parent, p.Name, need)
-				}
-			}
-			walk(p.Children, parent+p.Name+"/")
-			before = append(before, parent+p.Name)
+// TestRunNeedsWhatStandsLater in a serial run, too: what it needs comes first.
+func TestRunNeedsWhatStandsLater(t *testing.T) {
+	j := &journal{}
+	workflow := []Phase{{Name: "a", Children: []Phase{j.phase("x", nil), j.phase("y", nil).needing("b")}},
+		j.phase("b", nil).needing("a/x"), j.phase("c", nil).needing("a")}
+	for _, serial := range []bool{true, false} {
+		j.ran = nil
+		if err := Run(t.Context(), testEnv(&bytes.Buffer{}), workflow, Options{Serial: serial}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"x", "b", "y", "c"}, j.ran); diff != "" {
+			t.Errorf("serial %v: ran (-want +got):\n%s", serial, diff)
 		}
 	}
-	walk(Init(), "")
+}
+
+// TestNeedsExist makes sure that the workflows name phases that there are, and
+// none waits for itself.
+func TestNeedsExist(t *testing.T) {
+	for name, workflow := range map[string][]Phase{"init": Init(), "join": Join(), "reset": Reset()} {
+		known := Paths(workflow)
+		var walk func(siblings []Phase)
+		walk = func(siblings []Phase) {
+			for _, p := range siblings {
+				for _, need := range p.Needs {
+					if !slices.Contains(known, need) {
+						t.Errorf("%s: %s needs %s, which does not exist", name, p.Name, need)
+					}
+				}
+				walk(p.Children)
+			}
+		}
+		walk(workflow)
+		for _, role := range []bool{false, true} {
+			n := loadNode(t, "../testdata/golden/node/default/input.yaml")
+			n.ControlPlane, n.Join, n.Reset = role, &config.Join{}, &config.Reset{}
+			s := &schedule{groups: map[string]*group{}}
+			s.flatten(n, workflow, "", order{}, false, nil)
+			s.resolve()
+			for range s.steps { // each round ends those that can begin
+				for _, st := range s.steps {
+					if !slices.ContainsFunc(st.needs, func(i int) bool { return s.steps[i].state != done }) {
+						st.state = done
+					}
+				}
+			}
+			for _, st := range s.steps {
+				if st.state != done {
+					t.Errorf("%s, control plane %v: %s can never begin", name, role, st.path)
+				}
+			}
+		}
+	}
 }
 
 // spyUI counts how often each phase is opened and ended.
@@ -221,6 +257,26 @@ func TestEachPhaseIsEndedOnce(t *testing.T) {
 		t.Error("no error")
 	}
 	want := map[string]int{"certs": 101, "certs/a": 101, "certs/b": 101}
+	if diff := cmp.Diff(want, spy.opened); diff != "" {
+		t.Errorf("starts and 100 times ends (-want +got):\n%s", diff)
+	}
+}
+
+// TestGroupsAreEndedWhereAnotherFails: what stands in them does not begin.
+func TestGroupsAreEndedWhereAnotherFails(t *testing.T) {
+	began, failed := make(chan struct{}), make(chan struct{})
+	spy := spyUI{quietUI(), &sync.Mutex{}, map[string]int{}}
+	workflow := []Phase{{Name: "all", SideBySide: true, Children: []Phase{
+		{Name: "a", Run: func(context.Context, *Env) error { <-began; close(failed); return errors.New("no") }},
+		{Name: "b", Children: []Phase{
+			{Name: "x", Run: func(ctx context.Context, _ *Env) error { close(began); <-failed; <-ctx.Done(); return nil }},
+			{Name: "y", Run: func(context.Context, *Env) error { return nil }},
+		}},
+	}}}
+	if err := Run(t.Context(), &Env{Config: &config.Node{}, UI: spy}, workflow, Options{}); err == nil {
+		t.Error("no error")
+	}
+	want := map[string]int{"all": 101, "all/a": 101, "all/b": 101, "all/b/x": 101}
 	if diff := cmp.Diff(want, spy.opened); diff != "" {
 		t.Errorf("starts and 100 times ends (-want +got):\n%s", diff)
 	}

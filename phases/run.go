@@ -5,9 +5,12 @@ package phases
 
 import (
 	"context"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 )
@@ -22,8 +25,8 @@ type Options struct {
 
 // Run executes a workflow: each phase once what it needs has ended; of those
 // that compute as many at a time as there are processors, and first of all
-// those that the longest chain of others waits for. The first error ends the run. A name to skip that
-// no phase has is an error before anything runs.
+// those that the longest chain of others waits for. The first error ends the
+// run. A name to skip that no phase has is an error before anything runs.
 func Run(ctx context.Context, env *Env, workflow []Phase, opts Options) error {
 	if err := knowAll(workflow, opts.Skip); err != nil {
 		return err
@@ -31,7 +34,8 @@ func Run(ctx context.Context, env *Env, workflow []Phase, opts Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := &schedule{env: env, cancel: cancel, ended: make(chan outcome), groups: map[string]*group{}}
-	s.flatten(env.Config, workflow, "", nil, false, opts.Skip)
+	s.flatten(env.Config, workflow, "", order{}, false, opts.Skip)
+	s.resolve()
 	s.room, s.processors = 1, 1
 	if !opts.Serial {
 		s.room, s.processors = len(s.steps), runtime.GOMAXPROCS(0)
@@ -45,9 +49,21 @@ type step struct {
 	path   string
 	phase  Phase
 	reason string // of being skipped
-	needs  []int  // the steps that must have ended
-	weight int    // how many steps the longest chain behind this one has
+	after  order
+	needs  []int // the steps that must have ended
+	weight int   // how many steps the longest chain behind this one has
 	state  state
+}
+
+// order is what a step comes after: steps that stand before it, and phases by
+// their names, which may stand anywhere.
+type order struct {
+	steps []int
+	names []string
+}
+
+func (o order) with(names ...string) order {
+	return order{o.steps, slices.Concat(o.names, names)}
 }
 
 type state int
@@ -81,30 +97,30 @@ type schedule struct {
 	room, processors int
 }
 
-// flatten appends the steps of siblings, which begin after the steps before.
-func (s *schedule) flatten(n *config.Node, siblings []Phase, parent string, before []int, sideBySide bool, skip []string) {
+// flatten appends the steps of siblings, which come after before.
+func (s *schedule) flatten(n *config.Node, siblings []Phase, parent string, before order, sideBySide bool, skip []string) {
 	previous := before
 	for _, p := range siblings {
 		path := parent + p.Name
-		needs := previous
+		after := previous
 		switch {
 		case len(p.Needs) > 0:
-			needs = append(slices.Clone(before), s.below(p.Needs)...)
+			after = before.with(p.Needs...)
 		case sideBySide:
-			needs = before
+			after = before
 		}
 		first := len(s.steps)
 		if reason := skipReason(n, p, path, skip); reason != "" {
-			s.steps = append(s.steps, &step{path: path, reason: reason, needs: needs})
+			s.steps = append(s.steps, &step{path: path, reason: reason, after: after})
 		} else if len(p.Children) == 0 {
-			s.steps = append(s.steps, &step{path: path, phase: p, needs: needs})
+			s.steps = append(s.steps, &step{path: path, phase: p, after: after})
 		} else {
-			s.flatten(n, p.Children, path+"/", needs, p.SideBySide, skip)
+			s.flatten(n, p.Children, path+"/", after, p.SideBySide, skip)
 			s.groups[path] = &group{left: len(s.steps) - first}
 		}
-		previous = previous[:0:0]
+		previous = order{}
 		for i := first; i < len(s.steps); i++ {
-			previous = append(previous, i)
+			previous.steps = append(previous.steps, i)
 		}
 	}
 }
@@ -119,6 +135,13 @@ func skipReason(n *config.Node, p Phase, path string, skip []string) string {
 	return ""
 }
 
+// resolve finds the steps that the names mean.
+func (s *schedule) resolve() {
+	for _, st := range s.steps {
+		st.needs = append(slices.Clone(st.after.steps), s.below(st.after.names)...)
+	}
+}
+
 // below lists the steps that the paths name. A path that is not there is of a
 // phase that runs alone: what it needs, an earlier run has left.
 func (s *schedule) below(paths []string) []int {
@@ -131,12 +154,14 @@ func (s *schedule) below(paths []string) []int {
 	return found
 }
 
-// weigh finds the length of the chain behind each step. Needs point backwards
-// only, so one pass from the end does.
+// weigh finds the length of the chain behind each step. No chain is longer than
+// there are steps.
 func (s *schedule) weigh() {
-	for i := len(s.steps) - 1; i >= 0; i-- {
-		for _, need := range s.steps[i].needs {
-			s.steps[need].weight = max(s.steps[need].weight, s.steps[i].weight+1)
+	for range s.steps {
+		for _, st := range s.steps {
+			for _, need := range st.needs {
+				s.steps[need].weight = max(s.steps[need].weight, st.weight+1)
+			}
 		}
 	}
 }
@@ -154,6 +179,10 @@ func (s *schedule) run(ctx context.Context) error {
 			busy++
 		}
 		if busy == 0 {
+			s.endGroups(first)
+			if stuck := s.stuck(); first == nil && len(stuck) > 0 {
+				return errors.Errorf("the phases %s wait for each other", strings.Join(stuck, ", "))
+			}
 			return first
 		}
 		o := <-s.ended
@@ -165,6 +194,28 @@ func (s *schedule) run(ctx context.Context) error {
 			s.cancel(first)
 		}
 	}
+}
+
+// endGroups ends, from the innermost out, what began and lacks a child that an
+// error has kept from beginning.
+func (s *schedule) endGroups(err error) {
+	for _, path := range slices.Backward(slices.Sorted(maps.Keys(s.groups))) {
+		if g := s.groups[path]; g.end != nil {
+			g.end(err)
+			g.end = nil
+		}
+	}
+}
+
+// stuck are the steps that have not begun.
+func (s *schedule) stuck() []string {
+	var paths []string
+	for _, st := range s.steps {
+		if st.state == waiting {
+			paths = append(paths, st.path)
+		}
+	}
+	return paths
 }
 
 // take changes the room that is left by that of a step.
