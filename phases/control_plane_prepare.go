@@ -25,7 +25,7 @@ func controlPlanePrepare() Phase {
 			downloadCerts(),
 			joinCertificates().needing(prepare + "/download-certs"),
 			joinKubeconfigs().needing(prepare + "/download-certs"),
-			joinStaticPods().needing(prepare+"/certs", prepare+"/kubeconfig", "kubelet-start", "etcd-join"),
+			joinStaticPods().needing(prepare+"/certs", prepare+"/kubeconfig", "kubelet-start"),
 		},
 		Skip: unlessControlPlane,
 	}
@@ -56,10 +56,18 @@ func joinKubeconfigs() Phase {
 	return asOne(p)
 }
 
+// joinStaticPods lets the API server start while etcd catches up. The others
+// would only take processors away from both.
 func joinStaticPods() Phase {
 	p := controlPlane()
 	p.Flags = []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane", "dry-run", "patches"}
-	return asOne(p)
+	p = asOne(p)
+	for i := range p.Children {
+		if p.Children[i].Name != "apiserver" {
+			p.Children[i].Needs = []string{"etcd-join"}
+		}
+	}
+	return p
 }
 
 // asOne makes a phase of which join runs nothing alone. What its children wait

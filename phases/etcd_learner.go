@@ -23,7 +23,7 @@ const (
 	wakeTime = 15 * time.Second
 	// serveTime is ample for a member whose name the cluster knows to serve
 	// its clients.
-	serveTime = 500 * time.Millisecond
+	serveTime = 250 * time.Millisecond
 	// learnerGrace is what a learner gets to end in. It ends at once.
 	learnerGrace = 5 * time.Second
 )

@@ -7,7 +7,7 @@ package phases
 // this node shall be is in Env.Config already: see Discovery.
 //
 // The kubelet of a control plane boots while keys are generated, and starts
-// etcd first: the API server of this node can do nothing before etcd has caught
+// etcd first: the API server of this node can do little before etcd has caught
 // up here, and the kubelet asks that API server for its certificate.
 func Join() []Phase {
 	return []Phase{

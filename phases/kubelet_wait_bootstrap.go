@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -49,52 +52,46 @@ func awaitKubeletConf(ctx context.Context, env *Env) error {
 	env.UI.Printf("Waiting for the kubelet's certificate, up to %s", limit)
 	const failure = "the kubelet has no certificate; `journalctl -u kubelet` tells why, and `kubectl get csr` on a control plane whether it asked for one"
 	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
-		defer hastening(ctx, env)()
-		err := env.Host.AwaitFile(ctx, path)
-		if err == nil {
-			err = env.Host.AwaitFile(ctx, kubeletClientPEM(env))
+		group, ctx := errgroup.WithContext(ctx)
+		if env.Config.ControlPlane {
+			group.Go(func() error { return hasten(ctx, env) })
 		}
-		return errors.WithMessage(err, failure)
+		group.Go(func() error {
+			err := env.Host.AwaitFile(ctx, path)
+			if err == nil {
+				err = env.Host.AwaitFile(ctx, kubeletClientPEM(env))
+			}
+			return errors.WithMessage(err, failure)
+		})
+		return group.Wait()
 	})
 }
 
-// hastening makes the kubelet of a control plane ask for its certificate as
-// soon as this node's own API server can answer. It was refused while that
-// started, and the intervals at which it asks again grow to many seconds. What
-// it returns ends the effort.
-func hastening(ctx context.Context, env *Env) (end func()) {
-	if !env.Config.ControlPlane {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := hasten(ctx, env); err != nil && ctx.Err() == nil {
-			env.UI.Warnf("the kubelet may take long to ask for its certificate: %v", err)
-		}
-	}()
-	return func() { cancel(); <-ended }
-}
-
 // readyInterval is how often an API server that starts is asked whether it is
-// ready. It comes before the first question, too: no kubelet is restarted that
-// has its certificate.
-const readyInterval = 250 * time.Millisecond
+// ready.
+const readyInterval = 100 * time.Millisecond
 
+// hasten makes the kubelet of a control plane register its node as soon as this
+// node's own API server can answer. The kubelet was refused while that started,
+// and the intervals at which it asks again, for its certificate and for its
+// node, grow to many seconds. Only time is lost where this fails.
 func hasten(ctx context.Context, env *Env) error {
-	ready := host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"}
-	for answered := false; !answered; {
+	// All but the hook that writes the default rules, which are there.
+	ready := host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz?exclude=poststarthook/rbac/bootstrap-roles"}
+	for env.Host.Probe(ctx, ready) != nil {
 		select {
 		case <-ctx.Done():
-			return nil
+			return nil // what is waited for says why it did not come
 		case <-time.After(readyInterval):
-			answered = env.Host.Probe(ctx, ready) == nil
 		}
 	}
-	if _, err := env.Host.Lstat(kubeletClientPEM(env)); err == nil {
+	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: env.Config.Name}}
+	if found, err := env.Cluster.Get(ctx, node); found || err != nil {
 		return nil
 	}
-	env.UI.Printf("Restarting the kubelet, so that it asks this node's API server for its certificate now")
-	return env.Host.RestartUnit(ctx, kubeletUnit)
+	env.UI.Printf("Restarting the kubelet, so that it asks this node's API server now")
+	if err := env.Host.RestartUnit(ctx, kubeletUnit); err != nil && ctx.Err() == nil {
+		env.UI.Warnf("the kubelet may take long to register this node: %v", err)
+	}
+	return nil
 }

@@ -9,42 +9,64 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // TestControlPlaneKubeletIsHastened: a kubelet that was refused by its own API
-// server while that started is restarted once it is ready; one that has its
-// certificate is not, nor is a worker's.
+// server while that started is restarted once it is ready, also where it has its
+// certificate; one whose node is registered is not, nor is a worker's.
 func TestControlPlaneKubeletIsHastened(t *testing.T) {
 	const restart = "restart kubelet.service"
 	for _, tt := range []struct {
-		name             string
-		plane, has, want bool
+		name                         string
+		plane, has, registered, want bool
 	}{
-		{"control plane", true, false, true},
-		{"control plane with a certificate", true, true, false},
-		{"worker", false, false, false},
+		{"control plane", true, false, false, true},
+		{"control plane with a certificate", true, true, false, true},
+		{"control plane with a node", true, true, true, false},
+		{"worker", false, false, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newJoinStage(t)
 			s.host.probe = func(context.Context, host.Probe) error { return nil }
 			s.Config.ControlPlane = tt.plane
+			if tt.registered {
+				if err := s.api.Ensure(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Config.Name}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.Cluster = s.api
 			if tt.has {
 				s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
 			}
 			waited := make(chan error, 1)
 			go func() { waited <- awaitKubeletConf(t.Context(), s.Env) }()
-			time.Sleep(2 * readyInterval)
-			s.host.mu.Lock()
-			restarted := slices.Contains(s.host.jobs, restart)
-			s.host.mu.Unlock()
-			if restarted != tt.want {
-				t.Errorf("restarted: %v", restarted)
+			if !tt.has {
+				time.Sleep(2 * readyInterval)
+				s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
 			}
-			s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
 			if err := <-waited; err != nil {
 				t.Error(err)
 			}
+			if restarted := slices.Contains(s.host.jobs, restart); restarted != tt.want {
+				t.Errorf("restarted: %v", restarted)
+			}
 		})
+	}
+}
+
+// TestHasteningEndsWithTheWait: an API server that never is ready keeps nobody
+// longer than what is waited for.
+func TestHasteningEndsWithTheWait(t *testing.T) {
+	s := newJoinStage(t)
+	s.host.probe = func(context.Context, host.Probe) error { return errors.New("refused") }
+	ctx, cancel := context.WithTimeout(t.Context(), 2*readyInterval)
+	defer cancel()
+	if err := hasten(ctx, s.Env); err != nil || len(s.host.jobs) > 0 {
+		t.Errorf("error %v, jobs %v", err, s.host.jobs)
 	}
 }

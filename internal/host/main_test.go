@@ -262,7 +262,7 @@ func TestLockHolderThatEnds(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Wait()
+	defer func() { _ = cmd.Wait() }()
 	if _, err := io.ReadAll(stdout); err != nil { // until it has given up its files
 		t.Fatal(err)
 	}
