@@ -54,7 +54,7 @@ func awaitKubeletConf(ctx context.Context, env *Env) error {
 	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		if env.Config.ControlPlane {
-			group.Go(func() error { return hasten(ctx, env) })
+			group.Go(func() error { hasten(ctx, env); return nil })
 		}
 		group.Go(func() error {
 			err := env.Host.AwaitFile(ctx, path)
@@ -75,23 +75,23 @@ const readyInterval = 100 * time.Millisecond
 // node's own API server can answer. The kubelet was refused while that started,
 // and the intervals at which it asks again, for its certificate and for its
 // node, grow to many seconds. Only time is lost where this fails.
-func hasten(ctx context.Context, env *Env) error {
+func hasten(ctx context.Context, env *Env) {
 	// All but the hook that writes the default rules, which are there.
 	ready := host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz?exclude=poststarthook/rbac/bootstrap-roles"}
 	for env.Host.Probe(ctx, ready) != nil {
 		select {
 		case <-ctx.Done():
-			return nil // what is waited for says why it did not come
+			return // what is waited for says why it did not come
 		case <-time.After(readyInterval):
 		}
 	}
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: env.Config.Name}}
-	if found, err := env.Cluster.Get(ctx, node); found || err != nil {
-		return nil
+	found, err := env.Cluster.Get(ctx, node)
+	if err == nil && !found {
+		env.UI.Printf("Restarting the kubelet, so that it asks this node's API server now")
+		err = env.Host.RestartUnit(ctx, kubeletUnit)
 	}
-	env.UI.Printf("Restarting the kubelet, so that it asks this node's API server now")
-	if err := env.Host.RestartUnit(ctx, kubeletUnit); err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil {
 		env.UI.Warnf("the kubelet may take long to register this node: %v", err)
 	}
-	return nil
 }
