@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
@@ -102,13 +103,13 @@ const undoTime = 20 * time.Second
 
 // withdraw takes the member that this run has added out of the cluster again,
 // because of cause, which it returns, and cleans up here.
-func withdraw(ctx context.Context, env *Env, peer string, clean func(*Env) error, cause error) error {
+func withdraw(ctx context.Context, env *Env, peer string, clean func(context.Context, *Env) error, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	env.UI.Printf("Taking %s out of etcd again", peer)
 	_, err := env.Etcd.Leave(ctx, peer)
 	if err == nil && clean != nil {
-		err = clean(env)
+		err = clean(ctx, env)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; what this run had begun could not be undone: %w; the same command goes on from there", cause, err)
@@ -116,12 +117,22 @@ func withdraw(ctx context.Context, env *Env, peer string, clean func(*Env) error
 	return errors.WithMessage(cause, "this node's etcd was taken out of the cluster again; once this is mended, the same command tries anew")
 }
 
-// removeMember removes the static Pod of a member that is none any more, and
-// its data, which no etcd takes.
-func removeMember(env *Env) error {
+// removeMember removes the static Pod of a member that is none any more and,
+// once its etcd has ended, its data, which no etcd takes.
+func removeMember(ctx context.Context, env *Env) error {
 	if err := env.Host.Remove(filepath.Join(env.Config.Paths.Manifests, manifests.EtcdName+".yaml")); err != nil {
 		return err
 	}
-	_, err := env.Host.RemoveTree(filepath.Join(env.Config.Cluster.Etcd.Local.DataDir, "member"))
+	err := poll(ctx, func(ctx context.Context) error {
+		left, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName)
+		if err == nil && len(left) > 0 {
+			err = errors.New("its container still runs")
+		}
+		return err
+	})
+	if err != nil {
+		return errors.WithMessage(err, "etcd does not end")
+	}
+	_, err = env.Host.RemoveTree(filepath.Join(env.Config.Cluster.Etcd.Local.DataDir, "member"))
 	return err
 }

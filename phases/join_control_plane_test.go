@@ -350,6 +350,20 @@ func TestControlPlaneNeedsEndpoint(t *testing.T) {
 	}
 }
 
+// endingHost has a container that ends after it was seen some times.
+type endingHost struct {
+	*stubHost
+	left int
+}
+
+func (h *endingHost) Containers(context.Context, string, string, string) ([]host.Container, error) {
+	if h.left == 0 {
+		return nil, nil
+	}
+	h.left--
+	return []host.Container{{ID: "etcd"}}, nil
+}
+
 // TestEtcdJoinUndoes: what this run has added and cannot finish it takes away
 // again; what an earlier one has added stays.
 func TestEtcdJoinUndoes(t *testing.T) {
@@ -384,6 +398,8 @@ func TestEtcdJoinUndoes(t *testing.T) {
 			}
 			s.play(t, controlPlanePrepare())
 			tt.before(t, s)
+			h := &endingHost{stubHost: s.host, left: 2}
+			s.Host = h
 			got := message(runEtcdJoin(t.Context(), s.Env))
 			for _, want := range tt.want {
 				if !strings.Contains(got, want) {
@@ -394,6 +410,9 @@ func TestEtcdJoinUndoes(t *testing.T) {
 				t.Errorf("%q says both", got)
 			}
 			_, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes/manifests/etcd.yaml"))
+			if strings.Contains(got, "was taken out") && s.etcd.fail != nil && h.left != 0 {
+				t.Error("etcd's data was removed while it ran")
+			}
 			if len(s.etcd.list) != tt.left || (err == nil) != tt.pod {
 				t.Errorf("%d members, etcd.yaml: %v", len(s.etcd.list), err)
 			}
@@ -442,7 +461,7 @@ func TestEtcdEndpoints(t *testing.T) {
 			t.Errorf("%v, want %s", got, name)
 		}
 	}
-	s.play(t, controlPlanePrepare(), etcdJoin())
+	s.play(t, joinPlane()...)
 	if got := ask(down); !slices.Equal(got, []string{"https://192.0.2.11:2379", "https://192.0.2.12:2379"}) {
 		t.Errorf("with this host's Pod: %v", got)
 	}

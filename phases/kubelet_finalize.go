@@ -87,8 +87,10 @@ func kubeletClientPEM(env *Env) string {
 // awaitClientCertificate waits for the file that the kubelet writes soon after
 // its start.
 func awaitClientCertificate(ctx context.Context, env *Env, pem string) error {
-	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.TLSBootstrap)
-	defer cancel()
-	err := env.Host.AwaitFile(ctx, pem)
-	return errors.WithMessage(err, "waiting for the kubelet's client certificate; `journalctl -u kubelet` tells why it is missing")
+	limit := env.Config.Timeouts.TLSBootstrap
+	env.UI.Printf("Waiting for the kubelet's client certificate, up to %s", limit)
+	const failure = "the kubelet has no client certificate; `journalctl -u kubelet` tells why"
+	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
+		return errors.WithMessage(env.Host.AwaitFile(ctx, pem), failure)
+	})
 }

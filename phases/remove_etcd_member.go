@@ -101,13 +101,14 @@ func leave(ctx context.Context, env *Env, peerURL string) (removed bool, err err
 }
 
 // warnOfExternalEtcd says where a control plane without an etcd of its own has
-// its cluster's data.
+// its cluster's data. An etcd at a loopback address was this node's, or was to be.
 func warnOfExternalEtcd(env *Env) error {
 	if _, err := env.Host.Lstat(asidePath(env.Config)); err == nil {
 		env.UI.Printf("This node's member has left etcd already")
 		return nil
 	}
-	if servers := argument(apiServerPod(env), "etcd-servers"); servers != "" {
+	servers := argument(apiServerPod(env), "etcd-servers")
+	if servers != "" && !strings.Contains(servers, "//127.0.0.1:") && !strings.Contains(servers, "//[::1]:") {
 		env.UI.Warnf("the etcd at %s is not this node's: it keeps the cluster's data, which is nobody's once its last control plane is reset", servers)
 	}
 	return nil

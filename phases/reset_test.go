@@ -352,6 +352,20 @@ func TestResetGoesOn(t *testing.T) {
 	}
 }
 
+// An etcd that was to run here, and did not come to that, is nobody else's.
+func TestResetBeforeTheMemberWasWritten(t *testing.T) {
+	s := newResetScene(t)
+	_ = os.Remove(s.root + "/etc/kubernetes/manifests/etcd.yaml")
+	_ = os.RemoveAll(s.root + "/var/lib/etcd")
+	apiserver := "spec: {containers: [{command: [kube-apiserver, '--etcd-servers=https://127.0.0.1:2379']}]}\n"
+	if err := os.WriteFile(s.root+"/etc/kubernetes/manifests/kube-apiserver.yaml", []byte(apiserver), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said := s.reset(t); strings.Contains(said, "is not this node's") {
+		t.Errorf("this node's own etcd is taken for another's:\n%s", said)
+	}
+}
+
 // Folders that the user chose keep what is not a control plane's.
 func TestResetOfChosenFolders(t *testing.T) {
 	s := newResetScene(t, map[string]string{

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -102,7 +103,11 @@ func certificateInfos(list []phases.Expiration, now time.Time) []certificateInfo
 // within d.
 func (i *expirationInfo) expiring(d time.Duration) error {
 	var names []string
-	for _, c := range append(i.Certificates, i.Authorities...) {
+	all := append(i.Certificates, i.Authorities...)
+	if !slices.ContainsFunc(all, func(c certificateInfo) bool { return !c.Missing }) {
+		return exitError{2, "there is no certificate at all here: run this on a control plane, or name the folder with --cert-dir"}
+	}
+	for _, c := range all {
 		if !c.Missing && time.Duration(c.ResidualTime)*time.Second <= d {
 			names = append(names, c.Name)
 		}

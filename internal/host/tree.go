@@ -150,6 +150,9 @@ func mountedOn(folder, mount string) (bool, error) {
 // which tells bind mounts of one file system apart on every kernel.
 func mountID(f *os.File) (string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("which mount %s is in cannot be seen without /proc: mount it (`mount -t proc proc /proc`, below --rootfs where that is given)", f.Name())
+	}
 	if err != nil {
 		return "", err
 	}
