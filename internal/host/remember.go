@@ -34,6 +34,10 @@ func made(path string) bool {
 	return err == nil
 }
 
+// usersAs is the extended attribute of a folder that was given back: another
+// removal does not take it for a folder of this tool's.
+const usersAs = "trusted.slipway.users"
+
 // before is the mode and the owner of a folder.
 type before struct {
 	mode     uint32 // permissions only
@@ -61,10 +65,17 @@ func remembered(folder *os.File) (b before, found bool) {
 	return b, err == nil
 }
 
-// giveBack makes an empty folder what it was, and removes the note.
+// givenBack tells whether an open folder is the user's since it was given back.
+func givenBack(folder *os.File) bool {
+	_, err := unix.Fgetxattr(int(folder.Fd()), usersAs, nil)
+	return err == nil
+}
+
+// giveBack makes an empty folder what it was, and notes that it is the user's.
 func (b before) giveBack(folder *os.File) error {
 	fd := int(folder.Fd())
 	return errors.Join(
+		unix.Fsetxattr(fd, usersAs, nil, 0), // first: the run may be cut off
 		unix.Fchown(fd, b.uid, b.gid),
 		unix.Fchmod(fd, b.mode&0o777),
 		unix.Fremovexattr(fd, rememberedAs))
@@ -86,7 +97,7 @@ func (r *Real) Stays(path string) (bool, error) {
 		return false, nil // who opens it next says it
 	}
 	defer folder.Close()
-	if _, found := remembered(folder); found {
+	if _, found := remembered(folder); found || givenBack(folder) {
 		return true, nil
 	}
 	mount, err := mountID(folder)

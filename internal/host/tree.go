@@ -84,11 +84,12 @@ func (t *treeRemoval) remove(path string) error {
 		return err
 	}
 	before, found := remembered(t.top)
-	t.clear(isMount || found || folder != path)
+	stays := isMount || found || givenBack(t.top) || folder != path
+	t.clear(stays)
 	switch complete := len(t.failed) == 0 && len(t.kept) == 0; {
 	case complete && found:
 		t.failed = append(t.failed, before.giveBack(t.top))
-	case complete && folder == path && !isMount:
+	case complete && !stays:
 		t.failed = append(t.failed, t.delete(path))
 	}
 	return errors.Join(t.failed[:min(len(t.failed), mostFailures)]...)

@@ -284,8 +284,21 @@ func TestRemoveTreeGivesFoldersBack(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(root, "found")); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if stays, err := h.Stays(filepath.Join(root, "found")); stays || err != nil {
-		t.Errorf("the note is still there, %v", err)
+	// Another reset knows whose it is, and another init what it is like now.
+	if done, err := h.RemoveTree(filepath.Join(root, "found")); err != nil || done.Changed {
+		t.Errorf("once more: %+v %v", done, err)
+	}
+	if err := os.Chmod(filepath.Join(root, "found"), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.EnsureDir(filepath.Join(root, "found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.RemoveTree(filepath.Join(root, "found")); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(filepath.Join(root, "found")); err != nil || info.Mode().Perm() != 0o711 {
+		t.Errorf("the second time: %v, %v", info.Mode(), err)
 	}
 }
 
