@@ -51,9 +51,10 @@ func awaitKubeletConf(ctx context.Context, env *Env) error {
 	path, limit := kubeletConfPath(env.Config), env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's certificate, up to %s", limit)
 	const failure = "the kubelet has no certificate; `journalctl -u kubelet` tells why, and `kubectl get csr` on a control plane whether it asked for one"
+	_, missing := env.Host.Lstat(kubeletClientPEM(env))
 	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		if env.Config.ControlPlane {
+		if env.Config.ControlPlane && missing != nil {
 			group.Go(func() error { hasten(ctx, env); return nil })
 		}
 		group.Go(func() error {

@@ -26,8 +26,8 @@ func TestControlPlaneKubeletIsHastened(t *testing.T) {
 		plane, has, registered, want bool
 	}{
 		{"control plane", true, false, false, true},
-		{"control plane with a certificate", true, true, false, true},
-		{"control plane with a node", true, true, true, false},
+		{"control plane that had joined", true, true, false, false},
+		{"control plane with a node", true, false, true, false},
 		{"worker", false, false, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
