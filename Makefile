@@ -42,6 +42,7 @@ lint: ## run golangci-lint, pinned in test/lint/go.mod
 verify: ## check that generated files, format, vet, lint, go.mod and goldens are current
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go mod tidy -diff
+	cd test/zlint && go mod tidy -diff
 	go mod verify
 	go vet ./...
 	@$(MAKE) --no-print-directory lint
