@@ -59,6 +59,8 @@ type Target struct {
 	// in a log or a state counts. Otherwise everything that is wrong does, also
 	// what did no harm yet.
 	Waiting bool
+	// began is when a watch did; what was insisted on before may be mended.
+	began time.Time
 }
 
 // Finding is one cause that was found.

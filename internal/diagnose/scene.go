@@ -118,8 +118,9 @@ const (
 func (s *scene) lately(src source, p pattern) []string { return texts(s.recent(src, p)) }
 
 // insists is lately for what must have been said for a while, and be said
-// still: again after at most twice that time, as it is of what is tried more and
-// more seldom. Once is not enough: on a slow start much is said once.
+// still: since the wait began, and again after at most twice that time, as it is
+// of what is tried more and more seldom. Once is not enough: on a slow start much
+// is said once.
 func (s *scene) insists(src source, p pattern) []string {
 	found := s.recent(src, p)
 	var first, last time.Time
@@ -132,7 +133,7 @@ func (s *scene) insists(src source, p pattern) []string {
 		}
 	}
 	span := last.Sub(first)
-	if src.dead || span >= insistence && s.ago(last) <= 2*(span+insistence) {
+	if src.dead || span >= insistence && s.ago(last) <= 2*(span+insistence) && !last.Before(s.t.began) {
 		return texts(found)
 	}
 	return nil

@@ -23,6 +23,7 @@ const (
 func Watch(ctx context.Context, h View, t Target) []Finding {
 	t.Waiting = true
 	began := h.Now()
+	t.began = began
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
 	seen := map[string]time.Time{}

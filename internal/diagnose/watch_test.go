@@ -48,6 +48,21 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// What a kubelet insisted on before a wait began may have been mended since: it
+// counts once it is said again.
+func TestInsistedBeforeTheWait(t *testing.T) {
+	h := healthy()
+	h.insisted(`E1121 "x" err="cannot create certificate signing request: failed calling webhook \"guard.example.org\": refused"`)
+	for _, began := range []time.Time{at.Add(-time.Minute), at.Add(time.Second)} {
+		target := h.target(true)
+		target.began = began
+		found := look(t.Context(), h, target, &journal{})
+		if got := len(found) > 0; got != began.Before(at) {
+			t.Errorf("a wait that began at %s: found %v", began, found)
+		}
+	}
+}
+
 // A look that ran out of time has seen nothing: on a busy machine all answers
 // may be late.
 func TestLateLookCountsForNothing(t *testing.T) {
