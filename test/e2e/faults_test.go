@@ -108,8 +108,10 @@ func nodeFaults() []nodeFault {
 			cluster: "etcd: {external: {endpoints: ['https://etcd.lab.invalid:2379'], caFile: /etc/kubernetes/pki/ca.crt, certFile: /etc/kubernetes/pki/apiserver-kubelet-client.crt, keyFile: /etc/kubernetes/pki/apiserver-kubelet-client.key}}",
 		},
 		{
+			// Health endpoints do not show it, and etcd keeps init waiting.
 			name: "a proxy in the way", cause: "proxy", message: "NO_PROXY",
-			env: []string{"HTTPS_PROXY=http://lab:secret@192.168.99.1:3128"},
+			env:     []string{"HTTPS_PROXY=http://lab:secret@192.168.99.1:3128"},
+			cluster: "etcd: {external: {endpoints: ['https://192.168.99.1:2379'], caFile: /etc/kubernetes/pki/ca.crt, certFile: /etc/kubernetes/pki/apiserver-kubelet-client.crt, keyFile: /etc/kubernetes/pki/apiserver-kubelet-client.key}}",
 		},
 		{
 			name: "a volume that is not there", cause: "static-pod", message: "kube-scheduler",
