@@ -5,7 +5,6 @@ package phases
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -95,26 +95,12 @@ func componentProbe(env *Env, component string) (host.Probe, error) {
 	if err := yaml.UnmarshalStrict(data, &pod); err != nil {
 		return host.Probe{}, errors.Wrapf(err, "%s is no Pod", path)
 	}
-	if len(pod.Spec.Containers) == 0 || pod.Spec.Containers[0].LivenessProbe == nil ||
-		pod.Spec.Containers[0].LivenessProbe.HTTPGet == nil {
-		return host.Probe{}, errors.Errorf("%s: the first container has no HTTP liveness probe to wait for", path)
-	}
-	return host.Probe{URL: probeURL(pod.Spec.Containers[0])}, nil
-}
-
-func probeURL(c corev1.Container) string {
-	get := c.LivenessProbe.HTTPGet
-	port := get.Port.String()
-	for _, p := range c.Ports {
-		if p.Name == port {
-			port = strconv.Itoa(int(p.ContainerPort))
+	if c := pod.Spec.Containers; len(c) > 0 {
+		if base, found := diagnose.ProbeBase(c[0]); found {
+			return host.Probe{URL: base + c[0].LivenessProbe.HTTPGet.Path}, nil
 		}
 	}
-	scheme := strings.ToLower(string(get.Scheme))
-	if scheme == "" {
-		scheme = "http"
-	}
-	return fmt.Sprintf("%s://%s%s", scheme, net.JoinHostPort(get.Host, port), get.Path)
+	return host.Probe{}, errors.Errorf("%s: the first container has no HTTP liveness probe to wait for", path)
 }
 
 // poll calls try until it succeeds, or ctx ends; then the error is the last one

@@ -122,7 +122,7 @@ func (s *scene) askEtcd(path string) (string, error) {
 	if p == nil || !p.running() {
 		return "", nil
 	}
-	base, ok := probeBase(p.spec)
+	base, ok := ProbeBase(p.spec)
 	if !ok {
 		return "", nil
 	}
@@ -155,7 +155,7 @@ func apiServerUnhealthy(s *scene) []Finding {
 	if p == nil || !p.running() || s.ago(p.containers[0].Created) < settled {
 		return nil
 	}
-	base, ok := probeBase(p.spec)
+	base, ok := ProbeBase(p.spec)
 	if !ok {
 		return nil
 	}
@@ -173,8 +173,9 @@ func apiServerUnhealthy(s *scene) []Finding {
 	}}
 }
 
-// probeBase is where a container's liveness probe asks, without the path.
-func probeBase(c corev1.Container) (string, bool) {
+// ProbeBase is where a container's liveness probe asks, scheme and address
+// without the path; false where it has no probe over HTTP.
+func ProbeBase(c corev1.Container) (string, bool) {
 	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet == nil {
 		return "", false
 	}
