@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/pkg/errors"
 
@@ -21,28 +22,53 @@ type portUse struct {
 	program string
 }
 
+// A port that seems to be held by something foreign is looked at this often
+// before it is called a fault: an earlier run may have been cut off while
+// systemd restarted the kubelet, whose old process lets go of the port between
+// the attempt to listen and the look at who does, or before its unit is read.
+const (
+	portLooks    = 10
+	portInterval = 50 * time.Millisecond
+)
+
 // portFree accepts that the node's own control plane, which an earlier run
 // started, holds its ports. What is there differently than the configuration
 // wants is for the check of the static Pod to say.
 func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
-		err := h.PortFree(u.port)
-		if err == nil {
-			return nil
+		for look := 1; ; look++ {
+			findings, foreign := lookAtPort(ctx, n, h, u)
+			if !foreign || look == portLooks {
+				return findings
+			}
+			select {
+			case <-ctx.Done():
+				return findings
+			case <-time.After(portInterval):
+			}
 		}
-		holder, found := h.PortHolder(u.port)
-		switch {
-		case !found:
-			return fault("%v: %s needs this port; find what holds it with `ss -ltnp` as root, and stop it", err, u.program)
-		case holder.Name != u.program:
-			return fault("port %d, which %s needs, is held by %s (process %d): stop that program or give it another port",
-				u.port, u.program, holder.Name, holder.PID)
-		case !ownProcess(ctx, n, h, holder):
-			return fault("port %d is held by %s (process %d), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run `slipway reset` first",
-				u.port, u.program, holder.PID)
-		}
-		return note("%s runs already (process %d, port %d)", u.program, holder.PID, u.port)
 	}
+}
+
+// lookAtPort says what is to be said of a port, and whether something foreign
+// holds it, as far as can be seen at this instant.
+func lookAtPort(ctx context.Context, n *config.Node, h View, u portUse) (findings []Finding, foreign bool) {
+	err := h.PortFree(u.port)
+	if err == nil {
+		return nil, false
+	}
+	holder, found := h.PortHolder(u.port)
+	switch {
+	case !found:
+		return fault("%v: %s needs this port; find what holds it with `ss -ltnp` as root, and stop it", err, u.program), true
+	case holder.Name != u.program:
+		return fault("port %d, which %s needs, is held by %s (process %d): stop that program or give it another port",
+			u.port, u.program, holder.Name, holder.PID), true
+	case !ownProcess(ctx, n, h, holder):
+		return fault("port %d is held by %s (process %d), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run `slipway reset` first",
+			u.port, u.program, holder.PID), true
+	}
+	return note("%s runs already (process %d, port %d)", u.program, holder.PID, u.port), false
 }
 
 // ownProcess tells whether p is a part of the control plane that an earlier

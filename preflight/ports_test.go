@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// changingHost is a host whose port and unit differ from look to look, as they
+// do while systemd restarts the kubelet.
+type changingHost struct {
+	*fakeHost
+	held    []bool          // at each attempt to listen; the last one stays
+	holders []*host.Process // at each look at the holder; the last one stays
+	pids    []int           // of the unit
+}
+
+func next[T any](values *[]T) T {
+	v := (*values)[0]
+	if len(*values) > 1 {
+		*values = (*values)[1:]
+	}
+	return v
+}
+
+func (h *changingHost) PortFree(int) error {
+	if next(&h.held) {
+		return errors.Wrap(unix.EADDRINUSE, "port 10250 is in use")
+	}
+	return nil
+}
+
+func (h *changingHost) PortHolder(int) (host.Process, bool) {
+	if p := next(&h.holders); p != nil {
+		return *p, true
+	}
+	return host.Process{}, false
+}
+
+func (h *changingHost) Unit(context.Context, string) (host.UnitState, error) {
+	return host.UnitState{LoadState: "loaded", MainPID: uint32(next(&h.pids))}, nil
+}
+
+func TestPortOfAKubeletThatIsRestarted(t *testing.T) {
+	before, after := &host.Process{PID: 7, Name: kubelet}, &host.Process{PID: 9, Name: kubelet}
+	for name, tt := range map[string]struct {
+		host changingHost
+		want []Finding
+	}{
+		"gone between the attempt and the look": {host: changingHost{
+			held: []bool{true, false}, holders: []*host.Process{nil}, pids: []int{7}}},
+		"gone, and there anew": {host: changingHost{
+			held: []bool{true}, holders: []*host.Process{nil, nil, after}, pids: []int{9}},
+			want: note("kubelet runs already (process 9, port 10250)")},
+		"another process when the unit is read": {host: changingHost{
+			held: []bool{true}, holders: []*host.Process{before, after}, pids: []int{9}},
+			want: note("kubelet runs already (process 9, port 10250)")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.earlier("kube-apiserver")
+			tt.host.fakeHost = s.fakeHost
+			got := portFree(s.node, portUse{10250, kubelet})(t.Context(), &tt.host)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
