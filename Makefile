@@ -10,6 +10,7 @@ DATE    ?= $(shell git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%S
 TAGS    := grpcnotrace
 LDFLAGS := -s -w -X main.slipwayVersion=$(VERSION) -X main.gitCommit=$(COMMIT) -X main.buildDate=$(DATE)
 LAB     := go run ./test/lab
+TOOL    := go tool -modfile=test/tools/go.mod
 
 FUZZTIME ?= 30s
 
@@ -36,13 +37,14 @@ unit: ## run the unit tests, with the race detector (which needs gcc), and zlint
 fuzz: ## run every fuzz target for FUZZTIME (30s), two at a time
 	go run ./test/fuzz -time $(FUZZTIME)
 
-lint: ## run golangci-lint, pinned in test/lint/go.mod
-	go tool -modfile=test/lint/go.mod golangci-lint run ./...
+lint: ## run golangci-lint, pinned in test/tools/go.mod
+	$(TOOL) golangci-lint run ./...
 
 verify: ## check that generated files, format, vet, lint, go.mod and goldens are current
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go mod tidy -diff
 	cd test/zlint && go mod tidy -diff
+	cd test/tools && go mod tidy -diff
 	go mod verify
 	go vet ./...
 	@$(MAKE) --no-print-directory lint
@@ -54,9 +56,9 @@ cluster: build ## make a Ready control plane on this machine with `slipway init`
 cluster-down: ## take that cluster and its nodes away
 	@$(LAB) down
 
-e2e: build ## run the suite on real clusters (root; builds the lab at first)
+e2e: build ## run the suite on real clusters (root; builds the lab at first); what failed is told again at the end
 	@$(LAB) build
-	go test -tags=e2e -count=1 -timeout=60m -parallel=3 -v ./test/e2e/...
+	$(TOOL) gotestsum --format=standard-verbose --hide-summary=skipped -- -tags=e2e -count=1 -timeout=60m -parallel=3 ./test/e2e/...
 
 bench: build ## compare with the peer: Slipway, peer, ratio
 	@$(LAB) build
