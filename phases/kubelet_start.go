@@ -20,8 +20,6 @@ func kubeletStart() Phase {
 		Summary: "Write the kubelet's settings and start it",
 		Flags:   []string{"config", "cri-socket", "dry-run", "enable-kubelet", "image-repository", "node-name", "patches"},
 		Run:     runKubeletStart,
-		// The kubelet does, until it is healthy.
-		Computes: true,
 	}
 }
 
@@ -80,6 +78,9 @@ func ensureKubelet(ctx context.Context, env *Env, wanted []file) error {
 		if err := f.write(env.Host); err != nil {
 			return err
 		}
+	}
+	if err := ensureServingPair(env); err != nil {
+		return err
 	}
 	if err := ensureUnitIsCurrent(ctx, env); err != nil {
 		return err

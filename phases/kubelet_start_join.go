@@ -15,11 +15,10 @@ import (
 
 func kubeletStartJoin() Phase {
 	return Phase{
-		Name:     "kubelet-start",
-		Summary:  "Write the kubelet's settings and the credentials it joins with, and start it",
-		Flags:    discoveryFlags("cri-socket", "node-name", "patches"),
-		Run:      runKubeletStartJoin,
-		Computes: true, // as in init
+		Name:    "kubelet-start",
+		Summary: "Write the kubelet's settings and the credentials it joins with, and start it",
+		Flags:   discoveryFlags("cri-socket", "node-name", "patches"),
+		Run:     runKubeletStartJoin,
 	}
 }
 

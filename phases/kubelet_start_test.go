@@ -80,7 +80,7 @@ func TestKubeletStartAnew(t *testing.T) {
 	s := newStage(t, initDocument+clusterDocument)
 	s.play(t, kubeletStart())
 	want := []string{"stop kubelet.service", "write kubeadm-flags.env", "write instance-config.yaml", "write config.yaml",
-		"reload", "start kubelet.service"}
+		"write kubelet.crt", "reload", "start kubelet.service"}
 	if diff := cmp.Diff(want, s.host.jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}

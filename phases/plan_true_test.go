@@ -42,7 +42,7 @@ func newTheatre(t *testing.T, v variant) *theatre {
 	p := &theatre{variant: v, node: v.node(t), root: inMemory(t), record: &record{}}
 	p.host = newLastingHost(p.root)
 	t.Cleanup(p.host.Close)
-	if err := errors.Join(furnish(p.root), willMake(p.root, "/var/lib/kubelet/pki/kubelet-client-current.pem", "rotated\n")); err != nil {
+	if err := errors.Join(furnish(p.root), willMake(p.root, kubeletPEM, "rotated\n")); err != nil {
 		t.Fatal(err)
 	}
 	for path, text := range v.files {
@@ -149,8 +149,11 @@ func (p *theatre) tree(t *testing.T) map[string]fs.FileMode {
 			return err
 		}
 		rel := strings.TrimPrefix(path, p.root)
-		if rel == "/var/fake" || rel == "/var/lib/kubelet/pki" {
+		switch rel {
+		case "/var/fake":
 			return fs.SkipDir
+		case kubeletPEM:
+			return nil
 		}
 		info, err := d.Info()
 		found[rel] = info.Mode()

@@ -117,8 +117,8 @@ func load(t *testing.T, document string, algorithm config.EncryptionAlgorithm) *
 	return n
 }
 
-// issue makes each row of the table, the clients of the kubeconfigs, and a
-// renewal of each leaf. One key serves them all.
+// issue makes each row of the table, the clients of the kubeconfigs, a renewal
+// of each leaf, and what a kubelet serves with. One key serves them all.
 func issue(t *testing.T, n *config.Node, key crypto.Signer) map[string]*x509.Certificate {
 	t.Helper()
 	now := time.Now()
@@ -145,5 +145,7 @@ func issue(t *testing.T, n *config.Node, key crypto.Signer) map[string]*x509.Cer
 		renewed, err := certs.Issue(certs.Renewal(spec, cert), n, authorities[spec.CA], key, now, rand.Reader)
 		keep(spec.Name+" renewed", renewed, err)
 	}
+	serving, err := certs.KubeletServing(n.Name, key, now, rand.Reader)
+	keep("kubelet serving", serving, err)
 	return issued
 }

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"crypto"
+	"crypto/rand"
+	"path/filepath"
+	"slices"
+
+	"github.com/pkg/errors"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
+)
+
+// ensureServingPair makes the pair that the kubelet serves with. The kubelet
+// would do so at its first start, and generate two RSA keys before it does
+// anything else, which takes a third of its start. A pair that is there stays.
+func ensureServingPair(env *Env) error {
+	if signs, err := kubeletSignsItself(env); err != nil || !signs {
+		return err
+	}
+	dir := filepath.Join(env.Config.Paths.Kubelet, "pki")
+	certPath, keyPath := filepath.Join(dir, "kubelet.crt"), filepath.Join(dir, "kubelet.key")
+	cert, err := readIfExists(env.Host, certPath)
+	if err != nil {
+		return err
+	}
+	keyPEM, err := readIfExists(env.Host, keyPath)
+	switch {
+	case err != nil:
+		return err
+	case cert != nil && keyPEM == nil:
+		return errors.Errorf("%s is there without its key %s, with which the kubelet would not start; put the key there, or delete the certificate",
+			certPath, keyPath)
+	case cert != nil:
+		return nil
+	}
+	key, err := servingKey(keyPath, keyPEM)
+	if err != nil {
+		return err
+	}
+	made, err := certs.KubeletServing(env.Config.Name, key, env.Host.Now(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	if keyPEM, err = certs.EncodeKey(key); err != nil {
+		return err
+	}
+	env.UI.Printf("Writing %s and its key", certPath)
+	if err := env.Host.EnsureDir(dir, 0o755); err != nil {
+		return err
+	}
+	if _, err := env.Host.WriteSecret(keyPath, keyPEM); err != nil {
+		return err
+	}
+	_, err = env.Host.WriteFile(certPath, certs.EncodeCerts(made), 0o644)
+	return err
+}
+
+// servingKey is the key that a run left which was cut off before it wrote the
+// certificate, or a new one.
+func servingKey(path string, keyPEM []byte) (crypto.Signer, error) {
+	if keyPEM == nil {
+		return certs.NewKey(certs.KubeletServingAlgorithm, rand.Reader)
+	}
+	key, err := certs.ParseKey(keyPEM)
+	return key, errors.WithMessagef(err, "%s, without a certificate beside it: put the right key there, or delete it", path)
+}
+
+// kubeletSignsItself tells whether nothing gives the kubelet a certificate to
+// serve with: neither its settings as they stand on this host now, nor a flag.
+func kubeletSignsItself(env *Env) (bool, error) {
+	path := filepath.Join(env.Config.Paths.Kubelet, "config.yaml")
+	data, err := env.Host.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	settings := kubeletconfig.New()
+	if err := yaml.Unmarshal(data, settings); err != nil {
+		return false, errors.Wrapf(err, "%s holds no KubeletConfiguration", path)
+	}
+	if settings.ServerTLSBootstrap || settings.TLSCertFile != "" || settings.TLSPrivateKeyFile != "" {
+		return false, nil
+	}
+	return !slices.ContainsFunc(env.Config.KubeletExtraArgs, func(a config.Arg) bool {
+		return slices.Contains([]string{"cert-dir", "config", "config-dir", "tls-cert-file", "tls-private-key-file"}, a.Name)
+	}), nil
+}

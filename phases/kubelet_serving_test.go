@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/certs"
+)
+
+const (
+	servingCert    = "/var/lib/kubelet/pki/kubelet.crt"
+	servingKeyFile = "/var/lib/kubelet/pki/kubelet.key"
+)
+
+func TestServingPair(t *testing.T) {
+	s := newStage(t, initDocument+clusterDocument)
+	s.play(t, kubeletStart())
+	s.isServingPair(t)
+	for path, want := range map[string]os.FileMode{servingCert: 0o644, servingKeyFile: 0o600} {
+		if info, err := s.Host.Lstat(path); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, error %v", path, info, err)
+		}
+	}
+}
+
+// isServingPair looks at the pair as the kubelet's clients do.
+func (s *stage) isServingPair(t *testing.T) {
+	t.Helper()
+	pair, err := certs.ParsePair([]byte(s.get(t, servingCert)), []byte(s.get(t, servingKeyFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pair.Cert.VerifyHostname("cp-1"); err != nil {
+		t.Error(err)
+	}
+	if err := pair.Cert.CheckSignature(pair.Cert.SignatureAlgorithm, pair.Cert.RawTBSCertificate, pair.Cert.Signature); err != nil {
+		t.Error(err)
+	}
+	if u := pair.Cert.ExtKeyUsage; len(u) != 1 || u[0] != x509.ExtKeyUsageServerAuth || pair.Cert.IsCA {
+		t.Errorf("usages %v, CA %v", u, pair.Cert.IsCA)
+	}
+	now := s.Host.Now()
+	if left := pair.Cert.NotAfter.Sub(now).Round(time.Hour); left != 365*24*time.Hour || !pair.Cert.NotBefore.Before(now) {
+		t.Errorf("valid from %v to %v", pair.Cert.NotBefore, pair.Cert.NotAfter)
+	}
+}
+
+func TestServingPairIsTheKubeletsOwnMatter(t *testing.T) {
+	const kubelet = "---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	extra := func(arg string) string {
+		return strings.Replace(initDocument, "{name: cp-1,", "{name: cp-1, kubeletExtraArgs: ["+arg+"],", 1) + clusterDocument
+	}
+	for name, documents := range map[string]string{
+		"asks the cluster":        initDocument + clusterDocument + kubelet + "serverTLSBootstrap: true\n",
+		"files in its settings":   initDocument + clusterDocument + kubelet + "tlsCertFile: /etc/tls/k.crt\ntlsPrivateKeyFile: /etc/tls/k.key\n",
+		"another folder, by flag": extra("{name: cert-dir, value: /var/lib/k}"),
+		"files, by flag":          extra("{name: tls-cert-file, value: /etc/tls/k.crt}"),
+		"drop-ins":                extra("{name: config-dir, value: /etc/kubelet.d}"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, documents)
+			s.play(t, kubeletStart())
+			if _, err := s.Host.Lstat(filepath.Dir(servingCert)); err == nil {
+				t.Error("there is a folder of certificates")
+			}
+		})
+	}
+}
+
+func TestServingPairThatIsThere(t *testing.T) {
+	key, err := certs.NewKey(certs.KubeletServingAlgorithm, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyPEM, err := certs.EncodeKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("whole", func(t *testing.T) {
+		s := newStage(t, initDocument+clusterDocument)
+		s.put(t, servingCert, "the kubelet's own")
+		s.put(t, servingKeyFile, "and its key")
+		s.play(t, kubeletStart())
+		if s.get(t, servingCert) != "the kubelet's own" || s.get(t, servingKeyFile) != "and its key" {
+			t.Error("it did not stay")
+		}
+	})
+	t.Run("the key of a run that was cut off", func(t *testing.T) {
+		s := newStage(t, initDocument+clusterDocument)
+		s.put(t, servingKeyFile, string(keyPEM))
+		s.play(t, kubeletStart())
+		s.isServingPair(t)
+		if s.get(t, servingKeyFile) != string(keyPEM) {
+			t.Error("there is another key")
+		}
+	})
+	for name, tt := range map[string]struct{ path, want string }{
+		"a certificate without its key": {servingCert, servingCert + " is there without its key " + servingKeyFile},
+		"a key that is none":            {servingKeyFile, servingKeyFile + ", without a certificate beside it: put the right key there, or delete it: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, initDocument+clusterDocument)
+			s.put(t, tt.path, "scribble")
+			err := runKubeletStart(t.Context(), s.Env)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if strings.Contains(strings.Join(s.host.jobs, " "), "start kubelet") || s.get(t, tt.path) != "scribble" {
+				t.Errorf("it went on: %q", s.host.jobs)
+			}
+		})
+	}
+}
