@@ -70,14 +70,27 @@ func Renew(o RenewOptions) []Phase {
 			})
 		}
 	}
+	look := Phase{Name: "look", Summary: "Look for certificates", Run: func(_ context.Context, env *Env) error { return lookForCertificates(env, o) }}
 	if o.Restart {
-		return append([]Phase{renew}, restartPhases()...)
+		return append([]Phase{look, renew}, restartPhases()...)
 	}
-	return []Phase{renew, {
+	return []Phase{look, renew, {
 		Name:    "restart",
 		Summary: "Tell which components must be restarted",
 		Run:     func(_ context.Context, env *Env) error { return adviseRestart(env, o) },
 	}}
+}
+
+// lookForCertificates refuses to renew all where there is none at all: on a
+// worker, or in a folder that was named by mistake.
+func lookForCertificates(env *Env, o RenewOptions) error {
+	for _, r := range renewable(env) {
+		if cert, err := r.current(env); o.Name != "" || cert != nil || err != nil {
+			return nil // renewOne says what is to be said of it
+		}
+	}
+	return errors.Errorf("there is no certificate to renew in %s, nor a kubeconfig in %s: run this on a control plane, or name its folder with --cert-dir",
+		env.Config.Paths.PKI, env.Config.Paths.Kubeconfigs)
 }
 
 // renewOne renews one certificate. Of all, those that are missing or whose CA

@@ -110,6 +110,17 @@ func TestRenewRefusals(t *testing.T) {
 	}
 }
 
+func TestRenewAllOfNothing(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		s := newStage(t, initDocument+clusterDocument)
+		err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: restart}), Options{})
+		const want = "there is no certificate to renew in /etc/kubernetes/pki, nor a kubeconfig in /etc/kubernetes"
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(s.said.String(), "does not exist") {
+			t.Errorf("restart %v: %v, want %s; said:\n%s", restart, err, want, s.said.String())
+		}
+	}
+}
+
 // TestRenewAllWithoutCAKey renews what it can, and warns of the rest.
 func TestRenewAllWithoutCAKey(t *testing.T) {
 	s := controlPlaneStage(t)
