@@ -126,7 +126,7 @@ func TestJoin(t *testing.T) {
 	}
 	s.play(t, kubeletStartJoin())
 	want := []string{"stop kubelet.service", "write kubeadm-flags.env", "write instance-config.yaml", "write config.yaml",
-		"write ca.crt", "reload", "start kubelet.service"}
+		"write ca.crt", "write kubelet.crt", "reload", "start kubelet.service"}
 	if diff := cmp.Diff(want, s.host.jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}

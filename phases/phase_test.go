@@ -308,8 +308,8 @@ func TestInitHasThePeersPhases(t *testing.T) {
 		certs certs/ca certs/apiserver certs/apiserver-kubelet-client certs/front-proxy-ca certs/front-proxy-client
 		certs/etcd-ca certs/etcd-server certs/etcd-peer certs/etcd-healthcheck-client certs/apiserver-etcd-client certs/sa
 		kubeconfig kubeconfig/admin kubeconfig/super-admin kubeconfig/kubelet kubeconfig/controller-manager kubeconfig/scheduler
-		etcd etcd/local
 		kubelet-start
+		etcd etcd/local
 		control-plane control-plane/apiserver control-plane/controller-manager control-plane/scheduler
 		wait-control-plane
 		upload-config upload-config/kubeadm upload-config/kubelet
