@@ -84,9 +84,12 @@ func Renew(o RenewOptions) []Phase {
 // lookForCertificates refuses to renew all where there is none at all: on a
 // worker, or in a folder that was named by mistake.
 func lookForCertificates(env *Env, o RenewOptions) error {
+	if o.Name != "" {
+		return nil // renewOne tells of that one
+	}
 	for _, r := range renewable(env) {
-		if cert, err := r.current(env); o.Name != "" || cert != nil || err != nil {
-			return nil // renewOne says what is to be said of it
+		if cert, err := r.current(env); cert != nil || err != nil {
+			return err
 		}
 	}
 	return errors.Errorf("there is no certificate to renew in %s, nor a kubeconfig in %s: run this on a control plane, or name its folder with --cert-dir",
