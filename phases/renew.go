@@ -70,23 +70,24 @@ func Renew(o RenewOptions) []Phase {
 			})
 		}
 	}
-	look := Phase{Name: "look", Summary: "Look for certificates", Run: func(_ context.Context, env *Env) error { return lookForCertificates(env, o) }}
-	if o.Restart {
-		return append([]Phase{look, renew}, restartPhases()...)
+	workflow := []Phase{renew}
+	if o.Name == "" {
+		look := Phase{Name: "look", Summary: "Look for certificates", Run: func(_ context.Context, env *Env) error { return lookForCertificates(env) }}
+		workflow = []Phase{look, renew}
 	}
-	return []Phase{look, renew, {
+	if o.Restart {
+		return append(workflow, restartPhases()...)
+	}
+	return append(workflow, Phase{
 		Name:    "restart",
 		Summary: "Tell which components must be restarted",
 		Run:     func(_ context.Context, env *Env) error { return adviseRestart(env, o) },
-	}}
+	})
 }
 
 // lookForCertificates refuses to renew all where there is none at all: on a
 // worker, or in a folder that was named by mistake.
-func lookForCertificates(env *Env, o RenewOptions) error {
-	if o.Name != "" {
-		return nil // renewOne tells of that one
-	}
+func lookForCertificates(env *Env) error {
 	for _, r := range renewable(env) {
 		if cert, err := r.current(env); cert != nil || err != nil {
 			return err

@@ -104,8 +104,8 @@ func localEndpoint(node *config.Node) string {
 
 // apiParts is for commands that speak to the API and leave this host alone:
 // they need no lock, go where the kubeconfig leads, and their dry run reads
-// from the cluster that it does not change.
-func apiParts(g *globals, node *config.Node, dryRun bool) *parts {
+// from the cluster that it does not change. form and command are for its plan.
+func apiParts(g *globals, node *config.Node, dryRun bool, form, command string) *parts {
 	real := host.New()
 	api := cluster.New(cluster.Options{
 		Kubeconfig: node.Paths.AdminKubeconfig,
@@ -117,7 +117,7 @@ func apiParts(g *globals, node *config.Node, dryRun bool) *parts {
 	if dryRun {
 		plan := &plan{}
 		p.env.Cluster = cluster.NewPlan(plan.addCluster, api)
-		p.finish = func() error { return plan.print(g.streams.out) }
+		p.finish = func() error { return plan.write(g.streams.out, form, command, "") }
 		return p
 	}
 	p.env.Host, p.env.Cluster, p.env.UI = real, api, newUI(g)

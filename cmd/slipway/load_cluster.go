@@ -129,7 +129,7 @@ func (o *certOptions) askCluster(cmd *cobra.Command, g *globals) (*config.Node, 
 	path := kubeconfigPath(cmp.Or(o.kubeconfig, config.DefaultAdminKubeconfig), cmd.Flags().Changed("kubeconfig"))
 	api := config.APINode(path, nil)
 	api.Timeouts.KubernetesAPICall = askTime
-	return nodeOfCluster(cmd.Context(), apiParts(g, api, false).env, config.Secret{})
+	return nodeOfCluster(cmd.Context(), apiParts(g, api, false, "", "").env, config.Secret{})
 }
 
 // loadFile reads a configuration for `init`. Which of several runtimes this

@@ -13,12 +13,22 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/pkg/errors"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
+
+// checkPlanForm knows the forms of -o in which a plan can be printed.
+func checkPlanForm(form string) error {
+	switch form {
+	case "text", "json", "yaml":
+		return nil
+	}
+	return errors.Errorf("--output %q: the forms are text, json and yaml", form)
+}
 
 // write gives the plan in the form of -o.
 func (p *plan) write(w io.Writer, form, command, node string) error {

@@ -75,8 +75,8 @@ func (r *report) check(fs *pflag.FlagSet) error {
 		return err
 	case printManifest && len(r.given(fs)) > 0:
 		return errors.Errorf("--print-manifest prints objects and does nothing else: leave out %s", strings.Join(r.given(fs), ", "))
-	case !slices.Contains([]string{"text", "json", "yaml"}, r.form):
-		return errors.Errorf("--output %q: the forms are text, json and yaml", r.form)
+	case checkPlanForm(r.form) != nil:
+		return checkPlanForm(r.form)
 	case r.form == "yaml" && !dryRun:
 		return errors.New("--output yaml is a form of a plan: give --dry-run, too; a run tells its events as json")
 	case r.timelineFile != "" && dryRun:

@@ -33,10 +33,10 @@ func newToken(g *globals) *cobra.Command {
 	return cmd
 }
 
-// parts are what a command about tokens works with.
-func (o *tokenOptions) parts(cmd *cobra.Command, g *globals, tokens []config.Token) *parts {
+// parts are what a command about tokens works with. form is that of a plan.
+func (o *tokenOptions) parts(cmd *cobra.Command, g *globals, tokens []config.Token, form string) *parts {
 	path := kubeconfigPath(o.kubeconfig, cmd.Flags().Changed("kubeconfig"))
-	return apiParts(g, config.APINode(path, tokens), o.dryRun)
+	return apiParts(g, config.APINode(path, tokens), o.dryRun, form, "token "+cmd.Name())
 }
 
 // kubeconfigPath is where kubeconfig files are looked for: where the flag
@@ -70,7 +70,7 @@ func newTokenDelete(g *globals, o *tokenOptions) *cobra.Command {
 					return errors.Wrapf(err, "argument %d", i+1)
 				}
 			}
-			p := o.parts(cmd, g, nil)
+			p := o.parts(cmd, g, nil, "text")
 			if err := phases.DeleteTokens(cmd.Context(), p.env, ids); err != nil {
 				return err
 			}

@@ -70,6 +70,11 @@ func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 	if _, err := o.output.printer(nil); err != nil {
 		return err
 	}
+	if o.dryRun {
+		if err := checkPlanForm(o.output.form); err != nil {
+			return errors.WithMessage(err, "--dry-run prints a plan")
+		}
+	}
 	src, err := readConfigFile(g, o.configFile)
 	if err != nil {
 		return err
@@ -80,7 +85,7 @@ func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 	if err != nil {
 		return err
 	}
-	p := o.parts(cmd, g, tokens)
+	p := o.parts(cmd, g, tokens, o.output.form)
 	warn(p.env.UI, warnings)
 	made, err := o.create(cmd.Context(), p, key)
 	if err != nil {

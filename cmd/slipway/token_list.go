@@ -63,7 +63,7 @@ func newTokenList(g *globals, shared *tokenOptions) *cobra.Command {
 		Short: "List the tokens that the cluster knows",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p := shared.parts(cmd, g, nil)
+			p := shared.parts(cmd, g, nil, "text")
 			tokens, err := phases.ListTokens(cmd.Context(), p.env)
 			if err != nil {
 				return err
