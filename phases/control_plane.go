@@ -29,9 +29,9 @@ func controlPlane() Phase {
 				needing("certs/ca", "certs/apiserver", "certs/apiserver-kubelet-client", "certs/front-proxy-ca",
 					"certs/front-proxy-client", "certs/apiserver-etcd-client", "certs/sa"),
 			staticPod("controller-manager", manifests.ControllerManagerName, "Write the static Pod of the controller manager",
-				with("pod-network-cidr")).needing("control-plane/apiserver", "kubeconfig/controller-manager"),
+				with("pod-network-cidr")).needing("wait-control-plane/api-server", "kubeconfig/controller-manager"),
 			staticPod("scheduler", manifests.SchedulerName, "Write the static Pod of the scheduler", with()).
-				needing("control-plane/apiserver", "kubeconfig/scheduler"),
+				needing("wait-control-plane/api-server", "kubeconfig/scheduler"),
 		},
 	}
 }

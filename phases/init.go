@@ -8,7 +8,8 @@ package phases
 // The phases stand in the order in which they are listed, shown and planned.
 // What each needs makes the kubelet boot while most of the keys are generated,
 // etcd elect itself and the API server start while the last ones are, and the
-// last phases talk to the API side by side.
+// other components while the API server writes its default roles. The last
+// phases talk to the API side by side.
 func Init() []Phase {
 	return []Phase{
 		preflightInit(),
@@ -17,7 +18,7 @@ func Init() []Phase {
 		kubeletStart().needing("kubeconfig/kubelet"),
 		localEtcd().needing("kubelet-start", "certs/etcd-server", "certs/etcd-peer"),
 		controlPlane().needing("etcd"),
-		waitControlPlane().needing("control-plane"),
+		waitControlPlane().needing("control-plane/apiserver"),
 		uploadConfig().needing("wait-control-plane", "kubeconfig"),
 		uploadCerts().needing("wait-control-plane", "kubeconfig"),
 		markControlPlane().needing("wait-control-plane", "kubeconfig"),

@@ -88,6 +88,7 @@ func kubeletSignsItself(env *Env) (bool, error) {
 		return false, nil
 	}
 	return !slices.ContainsFunc(env.Config.KubeletExtraArgs, func(a config.Arg) bool {
-		return slices.Contains([]string{"cert-dir", "config", "config-dir", "tls-cert-file", "tls-private-key-file"}, a.Name)
+		return slices.Contains([]string{"cert-dir", "config", "config-dir",
+			"rotate-server-certificates", "tls-cert-file", "tls-private-key-file"}, a.Name)
 	}), nil
 }

@@ -59,11 +59,12 @@ func TestServingPairIsTheKubeletsOwnMatter(t *testing.T) {
 		return strings.Replace(initDocument, "{name: cp-1,", "{name: cp-1, kubeletExtraArgs: ["+arg+"],", 1) + clusterDocument
 	}
 	for name, documents := range map[string]string{
-		"asks the cluster":        initDocument + clusterDocument + kubelet + "serverTLSBootstrap: true\n",
-		"files in its settings":   initDocument + clusterDocument + kubelet + "tlsCertFile: /etc/tls/k.crt\ntlsPrivateKeyFile: /etc/tls/k.key\n",
-		"another folder, by flag": extra("{name: cert-dir, value: /var/lib/k}"),
-		"files, by flag":          extra("{name: tls-cert-file, value: /etc/tls/k.crt}"),
-		"drop-ins":                extra("{name: config-dir, value: /etc/kubelet.d}"),
+		"asks the cluster":          initDocument + clusterDocument + kubelet + "serverTLSBootstrap: true\n",
+		"files in its settings":     initDocument + clusterDocument + kubelet + "tlsCertFile: /etc/tls/k.crt\ntlsPrivateKeyFile: /etc/tls/k.key\n",
+		"another folder, by flag":   extra("{name: cert-dir, value: /var/lib/k}"),
+		"files, by flag":            extra("{name: tls-cert-file, value: /etc/tls/k.crt}"),
+		"asks the cluster, by flag": extra("{name: rotate-server-certificates, value: 'true'}"),
+		"drop-ins":                  extra("{name: config-dir, value: /etc/kubelet.d}"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, documents)

@@ -24,19 +24,39 @@ import (
 // pollInterval suits a probe of this host, which takes about a millisecond.
 const pollInterval = 50 * time.Millisecond
 
+// waitControlPlane waits in two steps: what can do nothing without the API
+// server may begin between them.
 func waitControlPlane() Phase {
 	return Phase{
 		Name:    "wait-control-plane",
 		Summary: "Wait until the kubelet and the control plane are healthy",
 		Flags:   []string{},
-		Run:     runWaitControlPlane,
+		Whole:   true,
+		Children: []Phase{
+			{Name: "api-server", Summary: "Wait until the API server answers", Run: runWaitAPIServer},
+			Phase{Name: "health", Summary: "Wait until every component is healthy", Run: runWaitHealth}.
+				needing("wait-control-plane/api-server", "control-plane"),
+		},
 	}
 }
 
-func runWaitControlPlane(ctx context.Context, env *Env) error {
+// runWaitAPIServer waits for any answer of the API server: it begins to serve
+// seconds before it is healthy, as it writes its default roles first.
+func runWaitAPIServer(ctx context.Context, env *Env) error {
 	if err := waitKubelet(ctx, env); err != nil {
 		return err
 	}
+	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
+	env.UI.Printf("Waiting for the API server, up to %s", limit)
+	return watched(ctx, env, limit, nodeTarget(env.Config), "the API server does not answer", func(ctx context.Context) error {
+		return waitProbe(ctx, env, manifests.APIServerName, "answers", func(err error) bool {
+			var status *host.ProbeError
+			return err == nil || errors.As(err, &status)
+		})
+	})
+}
+
+func runWaitHealth(ctx context.Context, env *Env) error {
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
 	env.UI.Printf("Waiting for the control plane, up to %s", limit)
 	return watched(ctx, env, limit, nodeTarget(env.Config), "the control plane is not healthy", func(ctx context.Context) error {
@@ -69,19 +89,29 @@ func waitKubelet(ctx context.Context, env *Env) error {
 	})
 }
 
-// waitComponent asks the endpoint that the component's own static Pod names
-// for its liveness probe, so that extra arguments and patches are heeded.
 func waitComponent(ctx context.Context, env *Env, component string) error {
+	return waitProbe(ctx, env, component, "is healthy", func(err error) bool { return err == nil })
+}
+
+// waitProbe asks the endpoint that the component's own static Pod names for its
+// liveness probe, so that extra arguments and patches are heeded, until it has
+// come to the state, as enough tells by the outcome.
+func waitProbe(ctx context.Context, env *Env, component, state string, enough func(error) bool) error {
 	started := env.Host.Now()
 	probe, err := componentProbe(env, component)
 	if err != nil {
 		return err
 	}
-	err = poll(ctx, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
+	err = poll(ctx, func(ctx context.Context) error {
+		if err := env.Host.Probe(ctx, probe); !enough(err) {
+			return err
+		}
+		return nil
+	})
 	if err != nil {
 		return errors.Wrapf(err, "%s is not healthy at %s; look at its container's log in /var/log/pods", component, probe.URL)
 	}
-	env.UI.Printf("%s is healthy after %.1fs", component, env.Host.Now().Sub(started).Seconds())
+	env.UI.Printf("%s %s after %.1fs", component, state, env.Host.Now().Sub(started).Seconds())
 	return nil
 }
 

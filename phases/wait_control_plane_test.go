@@ -64,7 +64,7 @@ spec:
   - name: kube-controller-manager
     ports: [{name: health, containerPort: 1234}]
     livenessProbe: {httpGet: {host: "::1", port: health, path: /ready, scheme: HTTP}}`)
-	s.play(t, controlPlane(), waitControlPlane())
+	s.play(t, controlPlane(), waitControlPlane().needing("control-plane/apiserver"))
 	slices.Sort(answers.asked)
 	want := []string{"http://127.0.0.1:10248/healthz", "http://[::1]:1234/ready", "https://10.1.2.3:10259/livez", "https://10.9.9.9:6443/livez"}
 	if diff := cmp.Diff(want, answers.asked); diff != "" {
@@ -80,7 +80,7 @@ spec:
 func TestWaitWithoutKubeletHealthz(t *testing.T) {
 	s, answers := waitStage(t, initDocument+clusterDocument+
 		"---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhealthzPort: 0\n")
-	s.play(t, controlPlane(), waitControlPlane())
+	s.play(t, controlPlane(), waitControlPlane().needing("control-plane/apiserver"))
 	if slices.Contains(answers.asked, kubeletURL) || len(answers.asked) != 3 {
 		t.Errorf("asked %v", answers.asked)
 	}
@@ -90,30 +90,66 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
 		url, want string
 		before    func(s *stage)
+		status    int
 	}{
 		"kubelet": {url: kubeletURL,
-			want: "the kubelet is not healthy; `journalctl -u kubelet` tells why: context deadline exceeded; the last answer: out of paper"},
+			want: "api-server: the kubelet is not healthy; `journalctl -u kubelet` tells why: context deadline exceeded; the last answer: out of paper"},
 		"kubelet, and no bus": {url: kubeletURL, before: func(s *stage) {
 			s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, errors.New("no bus") }
-		}, want: "the kubelet is not healthy; `journalctl -u kubelet` tells why: context deadline exceeded; the last answer: out of paper"},
+		}, want: "api-server: the kubelet is not healthy; `journalctl -u kubelet` tells why: context deadline exceeded; the last answer: out of paper"},
 		"kube-apiserver": {url: apiServerURL,
-			want: "kube-apiserver is not healthy at " + apiServerURL + "; look at its container's log in /var/log/pods: context deadline exceeded; the last answer: out of paper"},
+			want: "api-server: kube-apiserver is not healthy at " + apiServerURL + "; look at its container's log in /var/log/pods: context deadline exceeded; the last answer: out of paper"},
+		"kube-apiserver, which answers": {url: apiServerURL, status: 500,
+			want: "health: kube-apiserver is not healthy at " + apiServerURL + "; look at its container's log in /var/log/pods: context deadline exceeded; the last answer: GET " + apiServerURL + ": 500 Internal Server Error"},
 		"kube-scheduler": {url: schedulerURL,
-			want: "kube-scheduler is not healthy at " + schedulerURL + "; look at its container's log in /var/log/pods: context deadline exceeded; the last answer: out of paper"},
+			want: "health: kube-scheduler is not healthy at " + schedulerURL + "; look at its container's log in /var/log/pods: context deadline exceeded; the last answer: out of paper"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, answers := waitStage(t, initDocument+shortWaits+clusterDocument)
 			s.host.jobs = []string{"start kubelet.service"}
 			s.play(t, controlPlane())
 			answers.broken[test.url] = errors.New("out of paper")
+			if test.status != 0 {
+				answers.broken[test.url] = &host.ProbeError{URL: test.url, Status: test.status}
+			}
 			if test.before != nil {
 				test.before(s)
 			}
-			err := runWaitControlPlane(t.Context(), s.Env)
+			err := Run(t.Context(), s.Env, []Phase{waitControlPlane()}, Options{})
+			test.want = "phase wait-control-plane/" + test.want
 			if message(err) != test.want || !errors.Is(err, errOf(answers, test.url)) {
 				t.Errorf("error\n%q, want\n%q", message(err), test.want)
 			}
 		})
+	}
+}
+
+// TestOthersWaitForTheAPIServer: what can do nothing without the API server
+// leaves the processors to it, until it gives any answer.
+func TestOthersWaitForTheAPIServer(t *testing.T) {
+	s, answers := waitStage(t, initDocument+clusterDocument)
+	written := func() bool {
+		_, err := s.Host.Lstat("/etc/kubernetes/manifests/kube-scheduler.yaml")
+		return err == nil
+	}
+	asked := 0
+	s.host.probe = func(ctx context.Context, p host.Probe) error {
+		if p.URL != apiServerURL {
+			return answers.answer(ctx, p)
+		}
+		switch asked++; {
+		case asked <= 3 && written():
+			t.Error("the scheduler did not wait")
+		case asked <= 3:
+			return errors.New("connection refused")
+		case !written():
+			return &host.ProbeError{URL: p.URL, Status: 500}
+		}
+		return nil
+	}
+	s.play(t, controlPlane(), waitControlPlane().needing("control-plane/apiserver"))
+	if !written() || asked < 5 {
+		t.Errorf("asked %d times, written: %v", asked, written())
 	}
 }
 
@@ -130,7 +166,7 @@ func TestWaitIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(100*time.Millisecond, func() { cancel(errors.New("interrupt signal received")) })
 	err := Run(ctx, s.Env, []Phase{waitControlPlane()}, Options{})
-	want := "phase wait-control-plane: kube-controller-manager is not healthy at " + controllerManagerURL +
+	want := "phase wait-control-plane/health: kube-controller-manager is not healthy at " + controllerManagerURL +
 		"; look at its container's log in /var/log/pods: interrupt signal received; the last answer: not yet"
 	if message(err) != want {
 		t.Errorf("error\n%q, want\n%q", message(err), want)

@@ -79,7 +79,7 @@ func (m machine) hasTimeline(path string) {
 	found := false
 	for _, e := range trace.TraceEvents {
 		lanes[e.Tid] = true
-		found = found || e.Name == "wait-control-plane"
+		found = found || e.Name == "wait-control-plane/health"
 	}
 	if !found || len(lanes) < 2 {
 		m.Errorf("the timeline has %d events in %d rows", len(trace.TraceEvents), len(lanes))
