@@ -16,9 +16,11 @@ func controlPlaneJoin() Phase {
 	}
 }
 
-// waitJoined is wait-control-plane of a node that has joined.
+// waitJoined is wait-control-plane of a node that has joined, which has all its
+// static Pods by then.
 func waitJoined() Phase {
 	p := waitControlPlane()
 	p.Skip = unlessControlPlane
+	p.Children[1].Needs = nil
 	return p
 }
