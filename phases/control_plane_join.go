@@ -16,11 +16,9 @@ func controlPlaneJoin() Phase {
 	}
 }
 
-// waitJoined is wait-control-plane of a node that has joined, which has all its
-// static Pods by then.
+// waitJoined is wait-control-plane of a node that has joined.
 func waitJoined() Phase {
 	p := waitControlPlane()
 	p.Skip = unlessControlPlane
-	p.Children[1].Needs = nil
 	return p
 }

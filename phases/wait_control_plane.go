@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"io/fs"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -24,39 +25,55 @@ import (
 // pollInterval suits a probe of this host, which takes about a millisecond.
 const pollInterval = 50 * time.Millisecond
 
-// waitControlPlane waits in two steps: what can do nothing without the API
-// server may begin between them.
+// headStart is how long the API server is left alone with the processors at
+// most, before what can do nothing without it starts, too. It answers three
+// seconds after its start on a machine of two slow ones.
+const headStart = 5 * time.Second
+
+// waitControlPlane watches over the whole control plane. Beside that, it tells
+// when the components that can do nothing without the API server shall start.
 func waitControlPlane() Phase {
 	return Phase{
-		Name:    "wait-control-plane",
-		Summary: "Wait until the kubelet and the control plane are healthy",
-		Flags:   []string{},
-		Whole:   true,
+		Name:       "wait-control-plane",
+		Summary:    "Wait until the kubelet and the control plane are healthy",
+		Flags:      []string{},
+		Whole:      true,
+		SideBySide: true,
 		Children: []Phase{
-			{Name: "api-server", Summary: "Wait until the API server answers", Run: runWaitAPIServer},
-			Phase{Name: "health", Summary: "Wait until every component is healthy", Run: runWaitHealth}.
-				needing("wait-control-plane/api-server", "control-plane"),
+			{Name: "api-server", Summary: "Give the API server a head start", Run: runHeadStart},
+			{Name: "health", Summary: "Wait until every component is healthy", Run: runWaitHealth},
 		},
 	}
 }
 
-// runWaitAPIServer waits for any answer of the API server: it begins to serve
-// seconds before it is healthy, as it writes its default roles first.
-func runWaitAPIServer(ctx context.Context, env *Env) error {
-	if err := waitKubelet(ctx, env); err != nil {
-		return err
+// runHeadStart ends as soon as the API server gives any answer: it begins to
+// serve seconds before it is healthy, as it writes its default roles first.
+// Why it gives none is for whoever watches to say.
+func runHeadStart(ctx context.Context, env *Env) error {
+	probe, err := componentProbe(env, manifests.APIServerName)
+	if err != nil {
+		return nil //nolint:nilerr // as above
 	}
-	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
-	env.UI.Printf("Waiting for the API server, up to %s", limit)
-	return watched(ctx, env, limit, nodeTarget(env.Config), "the API server does not answer", func(ctx context.Context) error {
-		return waitProbe(ctx, env, manifests.APIServerName, "answers", func(err error) bool {
-			var status *host.ProbeError
-			return err == nil || errors.As(err, &status)
-		})
+	started := env.Host.Now()
+	early, cancel := context.WithTimeout(ctx, headStart)
+	defer cancel()
+	err = poll(early, func(ctx context.Context) error {
+		err := env.Host.Probe(ctx, probe)
+		if status := (*host.ProbeError)(nil); errors.As(err, &status) {
+			return nil
+		}
+		return err
 	})
+	if err == nil {
+		env.UI.Printf("kube-apiserver answers after %.1fs", env.Host.Now().Sub(started).Seconds())
+	}
+	return context.Cause(ctx)
 }
 
 func runWaitHealth(ctx context.Context, env *Env) error {
+	if err := waitKubelet(ctx, env); err != nil {
+		return err
+	}
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
 	env.UI.Printf("Waiting for the control plane, up to %s", limit)
 	return watched(ctx, env, limit, nodeTarget(env.Config), "the control plane is not healthy", func(ctx context.Context) error {
@@ -89,30 +106,34 @@ func waitKubelet(ctx context.Context, env *Env) error {
 	})
 }
 
+// waitComponent asks the endpoint that the component's own static Pod names
+// for its liveness probe, so that extra arguments and patches are heeded.
 func waitComponent(ctx context.Context, env *Env, component string) error {
-	return waitProbe(ctx, env, component, "is healthy", func(err error) bool { return err == nil })
-}
-
-// waitProbe asks the endpoint that the component's own static Pod names for its
-// liveness probe, so that extra arguments and patches are heeded, until it has
-// come to the state, as enough tells by the outcome.
-func waitProbe(ctx context.Context, env *Env, component, state string, enough func(error) bool) error {
 	started := env.Host.Now()
-	probe, err := componentProbe(env, component)
+	probe, err := awaitedProbe(ctx, env, component)
 	if err != nil {
 		return err
 	}
-	err = poll(ctx, func(ctx context.Context) error {
-		if err := env.Host.Probe(ctx, probe); !enough(err) {
+	err = poll(ctx, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
+	if err != nil {
+		return errors.Wrapf(err, "%s is not healthy at %s; look at its container's log in /var/log/pods", component, probe.URL)
+	}
+	env.UI.Printf("%s is healthy after %.1fs", component, env.Host.Now().Sub(started).Seconds())
+	return nil
+}
+
+// awaitedProbe is componentProbe of a static Pod that may be written only once
+// the API server has had its head start.
+func awaitedProbe(ctx context.Context, env *Env, component string) (probe host.Probe, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*headStart)
+	defer cancel()
+	_ = poll(ctx, func(context.Context) error {
+		if probe, err = componentProbe(env, component); errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return nil
 	})
-	if err != nil {
-		return errors.Wrapf(err, "%s is not healthy at %s; look at its container's log in /var/log/pods", component, probe.URL)
-	}
-	env.UI.Printf("%s %s after %.1fs", component, state, env.Host.Now().Sub(started).Seconds())
-	return nil
+	return probe, err
 }
 
 func componentProbe(env *Env, component string) (host.Probe, error) {

@@ -93,12 +93,12 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 		status    int
 	}{
 		"kubelet": {url: kubeletURL,
-			want: "api-server: the kubelet is not healthy; `journalctl -u kubelet` tells why: context deadline exceeded; the last answer: out of paper"},
+			want: "health: the kubelet is not healthy; `journalctl -u kubelet` tells why: context deadline exceeded; the last answer: out of paper"},
 		"kubelet, and no bus": {url: kubeletURL, before: func(s *stage) {
 			s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, errors.New("no bus") }
-		}, want: "api-server: the kubelet is not healthy; `journalctl -u kubelet` tells why: context deadline exceeded; the last answer: out of paper"},
+		}, want: "health: the kubelet is not healthy; `journalctl -u kubelet` tells why: context deadline exceeded; the last answer: out of paper"},
 		"kube-apiserver": {url: apiServerURL,
-			want: "api-server: kube-apiserver is not healthy at " + apiServerURL + "; look at its container's log in /var/log/pods: context deadline exceeded; the last answer: out of paper"},
+			want: "health: kube-apiserver is not healthy at " + apiServerURL + "; look at its container's log in /var/log/pods: context deadline exceeded; the last answer: out of paper"},
 		"kube-apiserver, which answers": {url: apiServerURL, status: 500,
 			want: "health: kube-apiserver is not healthy at " + apiServerURL + "; look at its container's log in /var/log/pods: context deadline exceeded; the last answer: GET " + apiServerURL + ": 500 Internal Server Error"},
 		"kube-scheduler": {url: schedulerURL,
@@ -132,11 +132,14 @@ func TestOthersWaitForTheAPIServer(t *testing.T) {
 		_, err := s.Host.Lstat("/etc/kubernetes/manifests/kube-scheduler.yaml")
 		return err == nil
 	}
+	var mu sync.Mutex
 	asked := 0
 	s.host.probe = func(ctx context.Context, p host.Probe) error {
 		if p.URL != apiServerURL {
 			return answers.answer(ctx, p)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		switch asked++; {
 		case asked <= 3 && written():
 			t.Error("the scheduler did not wait")

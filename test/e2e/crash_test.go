@@ -45,8 +45,8 @@ var initInstants = []instant{
 	{"[kubelet-start] Waiting for the kubelet", 100 * time.Millisecond},
 	{"[etcd] Writing static Pod manifest", 0},
 	{"[control-plane] Writing static Pod manifest", 0},
-	{"[wait-control-plane] Waiting for the API server", 200 * time.Millisecond},
-	{"[wait-control-plane] Waiting for the control plane", 500 * time.Millisecond},
+	{"[wait-control-plane] Waiting for the control plane", 200 * time.Millisecond},
+	{"[wait-control-plane] kube-apiserver answers", 500 * time.Millisecond},
 	{"[wait-control-plane] kube-apiserver is healthy", 0},
 	{"[upload-config] Keeping the ClusterConfiguration", 0},
 	{"[mark-control-plane] Marking node", 20 * time.Millisecond},
@@ -81,7 +81,7 @@ func TestCrashNode(t *testing.T) {
 	m := boot(t)
 	config := document("", podSubnet)
 	m.write("/root/slipway.yaml", config)
-	at := instant{"[wait-control-plane] Waiting for the API server", time.Second}
+	at := instant{"[wait-control-plane] Waiting for the control plane", time.Second}
 	m.killedAt(at, m.node.Kill, "slipway", "init", "--config", "/root/slipway.yaml")
 	if err := m.node.Start(t.Context()); err != nil {
 		t.Fatal(err)
