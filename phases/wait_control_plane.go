@@ -52,7 +52,7 @@ func waitControlPlane() Phase {
 func runHeadStart(ctx context.Context, env *Env) error {
 	probe, err := componentProbe(env, manifests.APIServerName)
 	if err != nil {
-		return nil //nolint:nilerr // as above
+		return nil
 	}
 	started := env.Host.Now()
 	early, cancel := context.WithTimeout(ctx, headStart)
