@@ -46,7 +46,7 @@ var initInstants = []instant{
 	{"[etcd] Writing static Pod manifest", 0},
 	{"[control-plane] Writing static Pod manifest", 0},
 	{"[wait-control-plane] Waiting for the control plane", 200 * time.Millisecond},
-	{"[wait-control-plane] kube-apiserver answers", 500 * time.Millisecond},
+	{"[control-plane] Writing static Pod manifest /etc/kubernetes/manifests/kube-scheduler.yaml", 500 * time.Millisecond},
 	{"[wait-control-plane] kube-apiserver is healthy", 0},
 	{"[upload-config] Keeping the ClusterConfiguration", 0},
 	{"[mark-control-plane] Marking node", 20 * time.Millisecond},
