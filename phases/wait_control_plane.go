@@ -30,6 +30,10 @@ const pollInterval = 50 * time.Millisecond
 // seconds after its start on a machine of two slow ones.
 const headStart = 5 * time.Second
 
+// manifestTime is how long a static Pod may take to be written after the wait
+// has begun: the head start, and a disk that stalls.
+const manifestTime = 30 * time.Second
+
 // waitControlPlane watches over the whole control plane. Beside that, it tells
 // when the components that can do nothing without the API server shall start.
 func waitControlPlane() Phase {
@@ -125,7 +129,7 @@ func waitComponent(ctx context.Context, env *Env, component string) error {
 // awaitedProbe is componentProbe of a static Pod that may be written only once
 // the API server has had its head start.
 func awaitedProbe(ctx context.Context, env *Env, component string) (probe host.Probe, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*headStart)
+	ctx, cancel := context.WithTimeout(ctx, manifestTime)
 	defer cancel()
 	_ = poll(ctx, func(context.Context) error {
 		if probe, err = componentProbe(env, component); errors.Is(err, fs.ErrNotExist) {
