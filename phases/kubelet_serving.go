@@ -35,7 +35,7 @@ func ensureServingPair(env *Env) error {
 	case err != nil:
 		return err
 	case cert != nil && keyPEM == nil:
-		return errors.Errorf("%s is there without its key %s, with which the kubelet would not start; put the key there, or delete the certificate",
+		return errors.Errorf("%s is there without its key %s, and the kubelet does not start with one of them alone: put the key there, or delete the certificate",
 			certPath, keyPath)
 	case cert != nil:
 		return nil
