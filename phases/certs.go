@@ -4,7 +4,6 @@
 package phases
 
 import (
-	"context"
 	"crypto"
 	"crypto/rand"
 	"crypto/x509"
@@ -38,11 +37,10 @@ func certificates() Phase {
 			certificate("etcd-healthcheck-client", "What probes show to etcd", certs.EtcdCA),
 			certificate("apiserver-etcd-client", "What the API server shows to etcd", certs.EtcdCA),
 			{
-				Name:     "sa",
-				Summary:  "The key pair that signs service account tokens",
-				Flags:    []string{"cert-dir", "config", "dry-run", "kubernetes-version"},
-				Run:      func(_ context.Context, env *Env) error { return ensureServiceAccountKeys(env) },
-				Computes: true,
+				Name:    "sa",
+				Summary: "The key pair that signs service account tokens",
+				Flags:   []string{"cert-dir", "config", "dry-run", "kubernetes-version"},
+				Begin:   withKey(serviceAccountFiles, ensureServiceAccountKeys),
 			},
 		},
 	}
@@ -51,11 +49,12 @@ func certificates() Phase {
 // certificate is the phase of one row of the certificate table.
 func certificate(name, summary, after string, flags ...string) Phase {
 	p := Phase{
-		Name:     name,
-		Summary:  summary,
-		Flags:    append([]string{"cert-dir", "config", "dry-run", "kubernetes-version"}, flags...),
-		Run:      func(_ context.Context, env *Env) error { return ensureCertificate(env, name) },
-		Computes: true,
+		Name:    name,
+		Summary: summary,
+		Flags:   append([]string{"cert-dir", "config", "dry-run", "kubernetes-version"}, flags...),
+		Begin: withKey(
+			func(env *Env) []string { return pairFiles(env, name) },
+			func(env *Env, spare crypto.Signer) error { return ensureCertificate(env, name, spare) }),
 		Skip: func(n *config.Node) string {
 			if _, needed := specOf(n, name); !needed {
 				return "etcd is external, its owner has the certificates"
@@ -78,10 +77,16 @@ func specOf(n *config.Node, name string) (certs.Spec, bool) {
 	return specs[i], true
 }
 
+func pairFiles(env *Env, name string) []string {
+	spec, _ := specOf(env.Config, name)
+	cert, key := pairStore{env}.paths(spec)
+	return []string{cert, key}
+}
+
 // ensureCertificate keeps a pair that is there and right, refuses one that is
 // wrong, and issues what is missing. The key is written first, so that a run
 // that was cut off in between leaves a key for the next one to certify.
-func ensureCertificate(env *Env, name string) error {
+func ensureCertificate(env *Env, name string, spare crypto.Signer) error {
 	spec, _ := specOf(env.Config, name)
 	store := pairStore{env}
 	cert, key, err := store.read(spec)
@@ -95,7 +100,7 @@ func ensureCertificate(env *Env, name string) error {
 		env.UI.Printf("Keeping the certificate and key %q", spec.File)
 		return nil
 	}
-	return store.issue(spec, key)
+	return store.issue(spec, key, spare)
 }
 
 // pairStore is the PKI folder.
@@ -192,8 +197,8 @@ func (s pairStore) ca(spec certs.Spec) (certs.Pair, error) {
 }
 
 // issue makes the row's certificate, for the key that is there or a new one.
-func (s pairStore) issue(spec certs.Spec, keyPEM []byte) error {
-	key, err := s.keyFor(spec, keyPEM)
+func (s pairStore) issue(spec certs.Spec, keyPEM []byte, spare crypto.Signer) error {
+	key, err := s.keyFor(spec, keyPEM, spare)
 	if err != nil {
 		return err
 	}
@@ -215,9 +220,9 @@ func (s pairStore) issue(spec certs.Spec, keyPEM []byte) error {
 	return s.write(spec, cert, key)
 }
 
-func (s pairStore) keyFor(spec certs.Spec, keyPEM []byte) (crypto.Signer, error) {
+func (s pairStore) keyFor(spec certs.Spec, keyPEM []byte, spare crypto.Signer) (crypto.Signer, error) {
 	if keyPEM == nil {
-		return certs.NewKey(s.env.Config.Cluster.EncryptionAlgorithm, rand.Reader)
+		return newKey(s.env, spare)
 	}
 	_, path := s.paths(spec)
 	key, err := certs.ParseKey(keyPEM)
@@ -250,10 +255,14 @@ func ensurePKIFolders(env *Env, certPath string) error {
 	return env.Host.EnsureDir(filepath.Dir(certPath), 0o755)
 }
 
+func serviceAccountFiles(env *Env) []string {
+	return []string{filepath.Join(env.Config.Paths.PKI, "sa.key"), filepath.Join(env.Config.Paths.PKI, "sa.pub")}
+}
+
 // ensureServiceAccountKeys makes sa.key and, from it, sa.pub.
-func ensureServiceAccountKeys(env *Env) error {
-	keyPath := filepath.Join(env.Config.Paths.PKI, "sa.key")
-	pubPath := filepath.Join(env.Config.Paths.PKI, "sa.pub")
+func ensureServiceAccountKeys(env *Env, spare crypto.Signer) error {
+	paths := serviceAccountFiles(env)
+	keyPath, pubPath := paths[0], paths[1]
 	keyPEM, err := readIfExists(env.Host, keyPath)
 	if err != nil {
 		return err
@@ -269,7 +278,7 @@ func ensureServiceAccountKeys(env *Env) error {
 		return errors.Errorf("%s is there without its private key %s; put the key there, or delete the public one and run the phase again",
 			pubPath, keyPath)
 	}
-	return writeServiceAccountKeys(env, keyPath, pubPath, keyPEM)
+	return writeServiceAccountKeys(env, keyPath, pubPath, keyPEM, spare)
 }
 
 func keepServiceAccountKeys(env *Env, keyPath, pubPath string, key, pub []byte) error {
@@ -281,8 +290,8 @@ func keepServiceAccountKeys(env *Env, keyPath, pubPath string, key, pub []byte) 
 	return narrowMode(env, keyPath, key)
 }
 
-func writeServiceAccountKeys(env *Env, keyPath, pubPath string, keyPEM []byte) error {
-	key, err := pairStore{env}.keyFor(certs.Spec{File: "sa"}, keyPEM)
+func writeServiceAccountKeys(env *Env, keyPath, pubPath string, keyPEM []byte, spare crypto.Signer) error {
+	key, err := pairStore{env}.keyFor(certs.Spec{File: "sa"}, keyPEM, spare)
 	if err != nil {
 		return err
 	}

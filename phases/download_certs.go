@@ -180,7 +180,7 @@ func checkShared(env *Env) error {
 			return errors.Errorf("%s is of another cluster; reset this host first, or move it away", path)
 		}
 	}
-	return ensureServiceAccountKeys(env)
+	return ensureServiceAccountKeys(env, nil)
 }
 
 // sharedCertificates reads the Secret that control planes upload for others;

@@ -4,7 +4,7 @@
 package phases
 
 import (
-	"context"
+	"crypto"
 	"crypto/rand"
 	"path/filepath"
 	"slices"
@@ -36,24 +36,24 @@ func kubeconfigs() Phase {
 
 func kubeconfigFile(name, summary string, flags []string) Phase {
 	return Phase{
-		Name:     name,
-		Summary:  summary,
-		Flags:    flags,
-		Run:      func(_ context.Context, env *Env) error { return ensureKubeconfig(env, name) },
-		Computes: true,
+		Name:    name,
+		Summary: summary,
+		Flags:   flags,
+		Begin: withKey(
+			func(env *Env) []string { return []string{kubeconfigPath(env, kubeconfigSpec(env, name))} },
+			func(env *Env, spare crypto.Signer) error { return ensureKubeconfig(env, name, spare) }),
 	}
 }
 
 // ensureKubeconfig keeps a file that is there and right, refuses one that is
 // wrong, and writes a missing one.
-func ensureKubeconfig(env *Env, name string) error {
-	specs := kubeconfig.Specs(env.Config)
-	spec := specs[slices.IndexFunc(specs, func(s kubeconfig.Spec) bool { return s.Name == name })]
+func ensureKubeconfig(env *Env, name string, spare crypto.Signer) error {
+	spec := kubeconfigSpec(env, name)
 	ca, err := pairStore{env}.ca(spec.Certificate())
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(env.Config.Paths.Kubeconfigs, spec.File)
+	path := kubeconfigPath(env, spec)
 	data, err := readIfExists(env.Host, path)
 	if err != nil {
 		return err
@@ -61,7 +61,16 @@ func ensureKubeconfig(env *Env, name string) error {
 	if data != nil {
 		return keepKubeconfig(env, spec, path, data, ca)
 	}
-	return writeKubeconfig(env, spec, path, ca)
+	return writeKubeconfig(env, spec, path, ca, spare)
+}
+
+func kubeconfigSpec(env *Env, name string) kubeconfig.Spec {
+	specs := kubeconfig.Specs(env.Config)
+	return specs[slices.IndexFunc(specs, func(s kubeconfig.Spec) bool { return s.Name == name })]
+}
+
+func kubeconfigPath(env *Env, spec kubeconfig.Spec) string {
+	return filepath.Join(env.Config.Paths.Kubeconfigs, spec.File)
 }
 
 // keepKubeconfig accepts a file with another server, which an administrator
@@ -79,8 +88,8 @@ func keepKubeconfig(env *Env, spec kubeconfig.Spec, path string, data []byte, ca
 	return narrowMode(env, path, data)
 }
 
-func writeKubeconfig(env *Env, spec kubeconfig.Spec, path string, ca certs.Pair) error {
-	key, err := certs.NewKey(env.Config.Cluster.EncryptionAlgorithm, rand.Reader)
+func writeKubeconfig(env *Env, spec kubeconfig.Spec, path string, ca certs.Pair, spare crypto.Signer) error {
+	key, err := newKey(env, spare)
 	if err != nil {
 		return err
 	}

@@ -27,12 +27,14 @@ type journal struct {
 }
 
 func (j *journal) phase(name string, err error) Phase {
-	return Phase{Name: name, Run: func(context.Context, *Env) error {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.ran = append(j.ran, name)
-		return err
-	}}
+	return Phase{Name: name, Run: func(context.Context, *Env) error { return j.note(name, err) }}
+}
+
+func (j *journal) note(name string, err error) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.ran = append(j.ran, name)
+	return err
 }
 
 func testEnv(out *bytes.Buffer) *Env {
@@ -279,6 +281,77 @@ func TestGroupsAreEndedWhereAnotherFails(t *testing.T) {
 	want := map[string]int{"all": 101, "all/a": 101, "all/b": 101, "all/b/x": 101}
 	if diff := cmp.Diff(want, spy.opened); diff != "" {
 		t.Errorf("starts and 100 times ends (-want +got):\n%s", diff)
+	}
+}
+
+// TestBeginWaitsForNothing but a processor: the rest waits for what the phase
+// needs.
+func TestBeginWaitsForNothing(t *testing.T) {
+	for _, serial := range []bool{true, false} {
+		j := &journal{}
+		begun := make(chan struct{})
+		checks := j.phase("checks", nil)
+		if !serial {
+			checks = Phase{Name: "checks", Run: func(context.Context, *Env) error { <-begun; return j.note("checks", nil) }}
+		}
+		workflow := []Phase{checks, {Name: "key", Begin: func(*Env) (func(context.Context, *Env) error, error) {
+			err := j.note("begin", nil)
+			close(begun)
+			return func(context.Context, *Env) error { return j.note("rest", nil) }, err
+		}}, j.phase("last", nil)}
+		if err := Run(t.Context(), testEnv(&bytes.Buffer{}), workflow, Options{Serial: serial}); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"begin", "checks", "rest", "last"}
+		if serial {
+			want = []string{"checks", "begin", "rest", "last"}
+		}
+		if diff := cmp.Diff(want, j.ran); diff != "" {
+			t.Errorf("serial %v: ran (-want +got):\n%s", serial, diff)
+		}
+	}
+}
+
+// TestBegunPhasesAreEnded, and nobody waits for a key once a check has failed.
+func TestBegunPhasesAreEnded(t *testing.T) {
+	generating, forever := make(chan struct{}), make(chan struct{})
+	defer close(forever)
+	spy := spyUI{quietUI(), &sync.Mutex{}, map[string]int{}}
+	rest := func(context.Context, *Env) error { t.Error("the rest ran"); return nil }
+	workflow := []Phase{
+		{Name: "checks", Run: func(context.Context, *Env) error { <-generating; return errors.New("no") }},
+		{Name: "certs", SideBySide: true, Children: []Phase{
+			{Name: "ca", Begin: func(*Env) (func(context.Context, *Env) error, error) {
+				close(generating)
+				<-forever
+				return rest, nil
+			}},
+		}},
+	}
+	err := Run(t.Context(), &Env{Config: &config.Node{}, UI: spy}, workflow, Options{})
+	if got := message(err); got != "phase checks: no" {
+		t.Errorf("error %q", got)
+	}
+	want := map[string]int{"checks": 101, "certs": 101, "certs/ca": 101}
+	if diff := cmp.Diff(want, spy.opened); diff != "" {
+		t.Errorf("starts and 100 times ends (-want +got):\n%s", diff)
+	}
+
+	broken := Phase{Name: "sa", Begin: func(*Env) (func(context.Context, *Env) error, error) { return rest, errors.New("no entropy") }}
+	if err := Run(t.Context(), testEnv(&bytes.Buffer{}), []Phase{broken}, Options{}); message(err) != "phase sa: no entropy" {
+		t.Errorf("error %q", message(err))
+	}
+}
+
+// TestNeedsOfSkippedParents: who needs a child waits where the parent stands.
+func TestNeedsOfSkippedParents(t *testing.T) {
+	j := &journal{}
+	workflow := []Phase{j.phase("a", nil), {Name: "b", Children: []Phase{j.phase("x", nil)}}, j.phase("c", nil).needing("b/x")}
+	if err := Run(t.Context(), testEnv(&bytes.Buffer{}), workflow, Options{Skip: []string{"b"}}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "c"}, j.ran); diff != "" {
+		t.Errorf("ran (-want +got):\n%s", diff)
 	}
 }
 

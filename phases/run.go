@@ -23,10 +23,11 @@ type Options struct {
 	Serial bool
 }
 
-// Run executes a workflow: each phase once what it needs has ended; of those
-// that compute as many at a time as there are processors, and first of all
-// those that the longest chain of others waits for. The first error ends the
-// run. A name to skip that no phase has is an error before anything runs.
+// Run executes a workflow: each phase once what it needs has ended, and what
+// begins it before that; of those that compute as many at a time as there are
+// processors, and first of all those that the longest chain of others waits
+// for. The first error ends the run. A name to skip that no phase has is an
+// error before anything runs.
 func Run(ctx context.Context, env *Env, workflow []Phase, opts Options) error {
 	if err := knowAll(workflow, opts.Skip); err != nil {
 		return err
@@ -40,19 +41,32 @@ func Run(ctx context.Context, env *Env, workflow []Phase, opts Options) error {
 	if !opts.Serial {
 		s.room, s.processors = len(s.steps), runtime.GOMAXPROCS(0)
 		s.weigh()
+		// Where keys keep every processor busy, what speaks to systemd and the
+		// kubelet would wait for its turn among goroutines, 10 ms each time.
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(s.processors + 1))
 	}
 	return s.run(ctx)
 }
 
-// step is a phase without children, as the schedule sees it.
+// step is a phase without children, or one of the two parts of such a phase, as
+// the schedule sees it.
 type step struct {
 	path   string
 	phase  Phase
 	reason string // of being skipped
+	begins bool   // it is the first part
+	begun  *begun // what the first part leaves to the second
 	after  order
 	needs  []int // the steps that must have ended
 	weight int   // how many steps the longest chain behind this one has
 	state  state
+}
+
+// begun is a phase between its two parts.
+type begun struct {
+	env  *Env
+	end  func(error)
+	rest func(context.Context, *Env) error
 }
 
 // order is what a step comes after: steps that stand before it, and phases by
@@ -113,7 +127,7 @@ func (s *schedule) flatten(n *config.Node, siblings []Phase, parent string, befo
 		if reason := skipReason(n, p, path, skip); reason != "" {
 			s.steps = append(s.steps, &step{path: path, reason: reason, after: after})
 		} else if len(p.Children) == 0 {
-			s.steps = append(s.steps, &step{path: path, phase: p, after: after})
+			s.steps = append(s.steps, s.parts(path, p, after)...)
 		} else {
 			s.flatten(n, p.Children, path+"/", after, p.SideBySide, skip)
 			s.groups[path] = &group{left: len(s.steps) - first}
@@ -123,6 +137,17 @@ func (s *schedule) flatten(n *config.Node, siblings []Phase, parent string, befo
 			previous.steps = append(previous.steps, i)
 		}
 	}
+}
+
+// parts are the steps of a phase without children. What begins it waits for
+// nothing.
+func (s *schedule) parts(path string, p Phase, after order) []*step {
+	if p.Begin == nil {
+		return []*step{{path: path, phase: p, after: after}}
+	}
+	b := &begun{}
+	after.steps = append(slices.Clone(after.steps), len(s.steps))
+	return []*step{{path: path, phase: p, begins: true, begun: b}, {path: path, phase: p, begun: b, after: after}}
 }
 
 func skipReason(n *config.Node, p Phase, path string, skip []string) string {
@@ -183,7 +208,7 @@ func (s *schedule) run(ctx context.Context) error {
 			busy++
 		}
 		if busy == 0 {
-			s.endGroups(first)
+			s.endAll(first)
 			if stuck := s.stuck(); first == nil && len(stuck) > 0 {
 				return errors.Errorf("the phases %s wait for each other", strings.Join(stuck, ", "))
 			}
@@ -200,9 +225,15 @@ func (s *schedule) run(ctx context.Context) error {
 	}
 }
 
-// endGroups ends, from the innermost out, what began and lacks a child that an
-// error has kept from beginning.
-func (s *schedule) endGroups(err error) {
+// endAll ends, from the innermost out, what began and lacks a part or a child
+// that an error has kept from beginning.
+func (s *schedule) endAll(err error) {
+	for _, st := range s.steps {
+		if b := st.begun; b != nil && b.end != nil {
+			b.end(err)
+			b.end = nil
+		}
+	}
 	for _, path := range slices.Backward(slices.Sorted(maps.Keys(s.groups))) {
 		if g := s.groups[path]; g.end != nil {
 			g.end(err)
@@ -225,10 +256,12 @@ func (s *schedule) stuck() []string {
 // take changes the room that is left by that of a step.
 func (s *schedule) take(i, by int) {
 	s.room += by
-	if s.steps[i].phase.Computes {
+	if s.steps[i].computes() {
 		s.processors += by
 	}
 }
+
+func (st *step) computes() bool { return st.begins || st.begun == nil && st.phase.Computes }
 
 // next is the weightiest step that may begin, or -1.
 func (s *schedule) next() int {
@@ -242,7 +275,7 @@ func (s *schedule) next() int {
 }
 
 func (s *schedule) mayBegin(st *step) bool {
-	if st.state != waiting || s.room == 0 || st.phase.Computes && s.processors == 0 {
+	if st.state != waiting || s.room == 0 || st.computes() && s.processors == 0 {
 		return false
 	}
 	return !slices.ContainsFunc(st.needs, func(n int) bool { return s.steps[n].state != done })
@@ -278,12 +311,47 @@ func (s *schedule) execute(ctx context.Context, st *step) error {
 	if err := context.Cause(ctx); err != nil {
 		return inPhase(err, st.path) // another one's: this one does not begin
 	}
-	env := *s.env
-	var end func(error)
-	env.UI, end = s.env.UI.Start(st.path)
-	err := st.phase.Run(ctx, &env)
-	end(err)
+	if st.begins {
+		return inPhase(st.begin(ctx, s.env), st.path)
+	}
+	b := st.begun
+	if b == nil {
+		b = &begun{rest: st.phase.Run}
+		b.start(s.env, st.path)
+	}
+	err := b.rest(ctx, b.env)
+	b.end(err)
+	b.end = nil
 	return inPhase(err, st.path)
+}
+
+// start gives the phase an Env of its own, in which it speaks for itself.
+func (b *begun) start(env *Env, path string) {
+	own := *env
+	own.UI, b.end = env.UI.Start(path)
+	b.env = &own
+}
+
+// begin does the first part of a phase. What nobody wants any more is not
+// waited for.
+func (st *step) begin(ctx context.Context, env *Env) error {
+	type result struct {
+		rest func(context.Context, *Env) error
+		err  error
+	}
+	st.begun.start(env, st.path)
+	ended := make(chan result, 1)
+	go func() {
+		rest, err := st.phase.Begin(st.begun.env)
+		ended <- result{rest, err}
+	}()
+	select {
+	case r := <-ended:
+		st.begun.rest = r.rest
+		return r.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (s *schedule) end(o outcome) {
