@@ -7,9 +7,9 @@ package phases
 //
 // The phases stand in the order in which they are listed, shown and planned.
 // What each needs makes the kubelet boot while most of the keys are generated,
-// etcd elect itself and the API server start while the last ones are. Once that
-// answers, the other components start and the API gets its objects, side by
-// side, while it still writes its default roles.
+// etcd elect itself and the API server start while the last ones are, and the
+// other components while the API server writes its default roles. The last
+// phases talk to the API side by side.
 func Init() []Phase {
 	return []Phase{
 		preflightInit(),
@@ -19,12 +19,12 @@ func Init() []Phase {
 		localEtcd().needing("kubelet-start", "certs/etcd-server", "certs/etcd-peer"),
 		controlPlane().needing("etcd"),
 		waitControlPlane().needing("control-plane/apiserver", "kubeconfig"),
-		uploadConfig().needing("wait-control-plane/api-server"),
-		uploadCerts().needing("wait-control-plane/api-server"),
-		markControlPlane().needing("wait-control-plane/api-server"),
-		bootstrapToken().needing("wait-control-plane/api-server"),
+		uploadConfig().needing("wait-control-plane"),
+		uploadCerts().needing("wait-control-plane"),
+		markControlPlane().needing("wait-control-plane"),
+		bootstrapToken().needing("wait-control-plane"),
 		kubeletFinalize().needing("wait-control-plane"),
-		addon().needing("wait-control-plane/api-server"),
-		showJoinCommand().needing("wait-control-plane", "upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon"),
+		addon().needing("wait-control-plane"),
+		showJoinCommand().needing("upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon"),
 	}
 }

@@ -343,18 +343,6 @@ func TestBegunPhasesAreEnded(t *testing.T) {
 	}
 }
 
-// TestNeedsOfSkippedParents: who needs a child waits where the parent stands.
-func TestNeedsOfSkippedParents(t *testing.T) {
-	j := &journal{}
-	workflow := []Phase{j.phase("a", nil), {Name: "b", Children: []Phase{j.phase("x", nil)}}, j.phase("c", nil).needing("b/x")}
-	if err := Run(t.Context(), testEnv(&bytes.Buffer{}), workflow, Options{Skip: []string{"b"}}); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"a", "c"}, j.ran); diff != "" {
-		t.Errorf("ran (-want +got):\n%s", diff)
-	}
-}
-
 func TestSkippedPhasesSayWhy(t *testing.T) {
 	var out bytes.Buffer
 	workflow := []Phase{{Name: "etcd", Skip: func(*config.Node) string { return "etcd is external" }}}

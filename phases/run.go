@@ -167,21 +167,17 @@ func (s *schedule) resolve() {
 	}
 }
 
-// below lists the steps that the paths name; of a child whose parent is skipped,
-// it is the parent. A path that is not there is of a phase that runs alone: what
-// it needs, an earlier run has left.
+// below lists the steps that the paths name. A path that is not there is of a
+// phase that runs alone: what it needs, an earlier run has left.
 func (s *schedule) below(paths []string) []int {
 	var found []int
 	for i, st := range s.steps {
-		if slices.ContainsFunc(paths, func(p string) bool { return isPart(st.path, p) || st.reason != "" && isPart(p, st.path) }) {
+		if slices.ContainsFunc(paths, func(p string) bool { return st.path == p || strings.HasPrefix(st.path, p+"/") }) {
 			found = append(found, i)
 		}
 	}
 	return found
 }
-
-// isPart tells whether a path names the phase whole or something in it.
-func isPart(path, whole string) bool { return path == whole || strings.HasPrefix(path, whole+"/") }
 
 // weigh finds the length of the chain behind each step. No chain is longer than
 // there are steps.

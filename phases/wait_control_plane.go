@@ -25,12 +25,17 @@ import (
 // pollInterval suits a probe of this host, which takes about a millisecond.
 const pollInterval = 50 * time.Millisecond
 
-// manifestTime is how long a static Pod may take to be written once the API
-// server answers: a disk that stalls.
+// headStart is how long the API server is left alone with the processors at
+// most, before what can do nothing without it starts, too. It answers three
+// seconds after its start on a machine of two slow ones.
+const headStart = 5 * time.Second
+
+// manifestTime is how long a static Pod may take to be written after the wait
+// has begun: the head start, and a disk that stalls.
 const manifestTime = 30 * time.Second
 
 // waitControlPlane watches over the whole control plane. Beside that, it tells
-// when the API server answers, which is seconds before it is healthy.
+// when the components that can do nothing without the API server shall start.
 func waitControlPlane() Phase {
 	return Phase{
 		Name:       "wait-control-plane",
@@ -39,42 +44,34 @@ func waitControlPlane() Phase {
 		Whole:      true,
 		SideBySide: true,
 		Children: []Phase{
-			{Name: "api-server", Summary: "Wait until the API server answers", Run: runWaitAnswer},
+			{Name: "api-server", Summary: "Give the API server a head start", Run: runHeadStart},
 			{Name: "health", Summary: "Wait until every component is healthy", Run: runWaitHealth},
 		},
 	}
 }
 
-// runWaitAnswer ends as soon as the API server gives any answer. It begins to
+// runHeadStart ends as soon as the API server gives any answer: it begins to
 // serve seconds before it is healthy, as it writes its default roles first.
-// How long that may take, and why it does not come, is for the watch over its
-// health to say.
-func runWaitAnswer(ctx context.Context, env *Env) error {
-	started := env.Host.Now()
-	if err := awaitAnswer(ctx, env); err != nil {
-		return err
-	}
-	env.UI.Printf("kube-apiserver answers after %.1fs", env.Host.Now().Sub(started).Seconds())
-	return nil
-}
-
-func awaitAnswer(ctx context.Context, env *Env) error {
+// Why it gives none is for whoever watches to say.
+func runHeadStart(ctx context.Context, env *Env) error {
 	probe, err := componentProbe(env, manifests.APIServerName)
 	if err != nil {
-		return err
+		return nil
 	}
-	return awaitProbe(ctx, manifests.APIServerName, probe, func(ctx context.Context) error {
+	started := env.Host.Now()
+	early, cancel := context.WithTimeout(ctx, headStart)
+	defer cancel()
+	err = poll(early, func(ctx context.Context) error {
 		err := env.Host.Probe(ctx, probe)
 		if status := (*host.ProbeError)(nil); errors.As(err, &status) {
 			return nil
 		}
 		return err
 	})
-}
-
-// awaitProbe polls a component, and says of which one there was no good answer.
-func awaitProbe(ctx context.Context, component string, probe host.Probe, try func(context.Context) error) error {
-	return errors.Wrapf(poll(ctx, try), "%s is not healthy at %s; look at its container's log in /var/log/pods", component, probe.URL)
+	if err == nil {
+		env.UI.Printf("kube-apiserver answers after %.1fs", env.Host.Now().Sub(started).Seconds())
+	}
+	return context.Cause(ctx)
 }
 
 func runWaitHealth(ctx context.Context, env *Env) error {
@@ -117,26 +114,21 @@ func waitKubelet(ctx context.Context, env *Env) error {
 // for its liveness probe, so that extra arguments and patches are heeded.
 func waitComponent(ctx context.Context, env *Env, component string) error {
 	started := env.Host.Now()
-	probe, err := awaitManifest(ctx, env, component)
+	probe, err := awaitedProbe(ctx, env, component)
 	if err != nil {
 		return err
 	}
-	err = awaitProbe(ctx, component, probe, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
-	if err == nil {
-		env.UI.Printf("%s is healthy after %.1fs", component, env.Host.Now().Sub(started).Seconds())
+	err = poll(ctx, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
+	if err != nil {
+		return errors.Wrapf(err, "%s is not healthy at %s; look at its container's log in /var/log/pods", component, probe.URL)
 	}
-	return err
+	env.UI.Printf("%s is healthy after %.1fs", component, env.Host.Now().Sub(started).Seconds())
+	return nil
 }
 
-// awaitManifest is componentProbe of a static Pod that may be written only once
-// the API server answers.
-func awaitManifest(ctx context.Context, env *Env, component string) (probe host.Probe, err error) {
-	if probe, err = componentProbe(env, component); !errors.Is(err, fs.ErrNotExist) {
-		return probe, err
-	}
-	if err := awaitAnswer(ctx, env); err != nil {
-		return probe, err
-	}
+// awaitedProbe is componentProbe of a static Pod that may be written only once
+// the API server has had its head start.
+func awaitedProbe(ctx context.Context, env *Env, component string) (probe host.Probe, err error) {
 	ctx, cancel := context.WithTimeout(ctx, manifestTime)
 	defer cancel()
 	_ = poll(ctx, func(context.Context) error {

@@ -156,37 +156,6 @@ func TestOthersWaitForTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestTheAPIIsFilledBeforeItIsHealthy: it answers while it still writes its
-// default roles.
-func TestTheAPIIsFilledBeforeItIsHealthy(t *testing.T) {
-	s, answers := waitStage(t, initDocument+clusterDocument)
-	filled := make(chan struct{})
-	s.host.probe = func(ctx context.Context, p host.Probe) error {
-		if p.URL == apiServerURL {
-			select {
-			case <-filled:
-			default:
-				return &host.ProbeError{URL: p.URL, Status: 500}
-			}
-		}
-		return answers.answer(ctx, p)
-	}
-	workflow := []Phase{controlPlane(), waitControlPlane().needing("control-plane/apiserver")}
-	var names []string
-	for _, p := range Init() {
-		if slices.Contains(p.Needs, "wait-control-plane/api-server") {
-			names = append(names, p.Name)
-			p.Children, p.Skip, p.Run = nil, nil, func(context.Context, *Env) error { return nil }
-			workflow = append(workflow, p)
-		}
-	}
-	if diff := cmp.Diff([]string{"upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "addon"}, names); diff != "" {
-		t.Errorf("what is done meanwhile (-want +got):\n%s", diff)
-	}
-	done := Phase{Name: "done", Run: func(context.Context, *Env) error { close(filled); return nil }}
-	s.play(t, append(workflow, done.needing(names...))...)
-}
-
 func errOf(p *probes, url string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -56,9 +56,6 @@ func (r *Real) bindAdmins(ctx context.Context, admin *conn) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	// Without super-admin.conf, the authorizer may have yet to see a binding
-	// that has long been there.
-	patience := settleTime
 	super, noSuper := r.dial(r.options.SuperAdmin)
 	switch {
 	case noSuper == nil:
@@ -66,13 +63,12 @@ func (r *Real) bindAdmins(ctx context.Context, admin *conn) error {
 		if err := super.ensure(ctx, usual, binding); err != nil {
 			return err
 		}
-		// A new API server writes the role that is bound a second after it
-		// begins to serve, and a slow one may take half a minute for it.
-		patience = r.options.Timeout
 	case !errors.Is(noSuper, fs.ErrNotExist):
 		return noSuper
 	}
-	err = admin.ensure(ctx, orForbidden(policy{pollDelay, passes}, patience), binding)
+	// Either the authorizer has yet to see the new binding, or, without
+	// super-admin.conf, one that has long been there: it may be just starting.
+	err = admin.ensure(ctx, orForbidden(policy{pollDelay, passes}, settleTime), binding)
 	if apierrors.IsForbidden(err) && noSuper != nil {
 		return errors.Wrapf(err, "%s, which could give %s its rights, is missing (make it with `slipway init phase kubeconfig super-admin`)",
 			r.options.SuperAdmin, r.options.Kubeconfig)
