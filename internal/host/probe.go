@@ -48,7 +48,7 @@ func (r *Real) Probe(ctx context.Context, p Probe) error {
 
 // Fetch implements Facts.
 func (r *Real) Fetch(ctx context.Context, p Probe) ([]byte, error) {
-	resp, err := p.get(ctx)
+	resp, err := r.get(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (r *Real) Fetch(ctx context.Context, p Probe) ([]byte, error) {
 
 // Date implements Facts.
 func (r *Real) Date(ctx context.Context, p Probe) (time.Time, error) {
-	resp, err := p.get(ctx)
+	resp, err := r.get(ctx, p)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -73,8 +73,8 @@ func (r *Real) Date(ctx context.Context, p Probe) (time.Time, error) {
 }
 
 // get asks once. Its errors name the method and the URL.
-func (p Probe) get(ctx context.Context) (*http.Response, error) {
-	tlsConfig, err := p.tls()
+func (r *Real) get(ctx context.Context, p Probe) (*http.Response, error) {
+	tlsConfig, err := r.tls(p)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +92,14 @@ func (p Probe) get(ctx context.Context) (*http.Response, error) {
 	return client.Do(req)
 }
 
-func (p Probe) tls() (*tls.Config, error) {
+// tls is how the server is met. Whoever asks again and again, and takes any
+// certificate, resumes a session: a new one costs the server a signature, which
+// is time that a starting component lacks.
+func (r *Real) tls(p Probe) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: len(p.CA) == 0}
+	if len(p.CA) == 0 && len(p.ClientCert) == 0 {
+		c.ClientSessionCache = r.sessions
+	}
 	if len(p.CA) > 0 {
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(p.CA) {

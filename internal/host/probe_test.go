@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,25 @@ func TestProbe(t *testing.T) {
 	defer cancel()
 	if err := New().Probe(ctx, Probe{URL: server.URL + "/hangs"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestProbeResumes spares the server its signatures, where nothing is verified.
+func TestProbeResumes(t *testing.T) {
+	var resumed []bool
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		resumed = append(resumed, r.TLS.DidResume)
+	}))
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	r := New()
+	for _, p := range []Probe{{URL: server.URL}, {URL: server.URL}, {URL: server.URL, CA: ca}, {URL: server.URL, CA: ca}} {
+		if err := r.Probe(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []bool{false, true, false, false}; !slices.Equal(resumed, want) {
+		t.Errorf("resumed %v, want %v", resumed, want)
 	}
 }
 

@@ -4,6 +4,7 @@
 package host
 
 import (
+	"crypto/tls"
 	"path/filepath"
 	"sync"
 )
@@ -14,6 +15,7 @@ type Real struct {
 	writing  [32]sync.Mutex // by path: see guard
 	bus      bus
 	runtimes runtimes
+	sessions tls.ClientSessionCache // of probes that take any certificate
 }
 
 var _ Host = (*Real)(nil)
@@ -26,7 +28,9 @@ func New() *Real { return NewAt("") }
 // root/etc/x, and the lock and the list of swap areas are sought there too.
 // Units, runtime and the other facts are this host's. It is for tests, which
 // need neither root rights nor the real /etc.
-func NewAt(root string) *Real { return &Real{root: root} }
+func NewAt(root string) *Real {
+	return &Real{root: root, sessions: tls.NewLRUClientSessionCache(0)}
+}
 
 // Close ends the connections to systemd and to container runtimes.
 func (r *Real) Close() {
