@@ -74,16 +74,15 @@ type nthRequest struct {
 
 // over comes before what the server does by itself.
 func (n *nthRequest) over(s *scene) {
-	own := s.api.Spoil
-	s.api.Spoil = func(r *http.Request) fakeapi.Fault {
+	s.api.SpoilFirst(func(r *http.Request) fakeapi.Fault {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.seen++; n.seen == n.at {
 			n.what = r.Method + " " + r.URL.Path
 			return n.fault
 		}
-		return own(r)
-	}
+		return nil
+	})
 }
 
 func apiFaultAt(t *testing.T, want *scene, at int, name string, fault fakeapi.Fault, passes bool) {
@@ -145,12 +144,11 @@ func TestTwoRuns(t *testing.T) {
 	s := newScene(t, crashingInit)
 	defer s.close()
 	working, release := make(chan struct{}), make(chan struct{})
-	own := s.api.Spoil
 	var once sync.Once
-	s.api.Spoil = func(r *http.Request) fakeapi.Fault {
+	s.api.SpoilFirst(func(*http.Request) fakeapi.Fault {
 		once.Do(func() { close(working); <-release })
-		return own(r)
-	}
+		return nil
+	})
 	first := s.command(io.Discard)
 	if err := first.Start(); err != nil {
 		t.Fatal(err)

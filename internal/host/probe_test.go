@@ -33,7 +33,10 @@ func TestProbe(t *testing.T) {
 	})
 	mux.HandleFunc("/teapot", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusFound) })
-	mux.HandleFunc("/hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	mux.HandleFunc("/hangs", func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler) // an answer might still be heard
+	})
 	server := httptest.NewTLSServer(mux)
 	defer server.Close()
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1") // not to be used

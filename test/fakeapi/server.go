@@ -55,13 +55,26 @@ func New(config *tls.Config) *Server {
 	return s
 }
 
+// SpoilFirst asks spoil before whoever is asked so far, from now on.
+func (s *Server) SpoilFirst(spoil func(r *http.Request) Fault) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	next := s.Spoil
+	s.Spoil = func(r *http.Request) Fault {
+		if fault := spoil(r); fault != nil || next == nil {
+			return fault
+		}
+		return next(r)
+	}
+}
+
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	var spoil Fault
+	s.asking.Lock()
 	if s.Spoil != nil {
-		s.asking.Lock()
 		spoil = s.Spoil(r)
-		s.asking.Unlock()
 	}
+	s.asking.Unlock()
 	if spoil != nil {
 		spoil(w, r, s.answer)
 		return
