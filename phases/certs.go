@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"context"
 	"crypto"
 	"crypto/rand"
 	"crypto/x509"
@@ -40,7 +41,10 @@ func certificates() Phase {
 				Name:    "sa",
 				Summary: "The key pair that signs service account tokens",
 				Flags:   []string{"cert-dir", "config", "dry-run", "kubernetes-version"},
-				Begin:   withKey(serviceAccountFiles, ensureServiceAccountKeys),
+				RunWithKey: func(_ context.Context, env *Env, key crypto.Signer) error {
+					return ensureServiceAccountKeys(env, key)
+				},
+				NeedsKey: unlessThere(serviceAccountFiles),
 			},
 		},
 	}
@@ -52,9 +56,10 @@ func certificate(name, summary, after string, flags ...string) Phase {
 		Name:    name,
 		Summary: summary,
 		Flags:   append([]string{"cert-dir", "config", "dry-run", "kubernetes-version"}, flags...),
-		Begin: withKey(
-			func(env *Env) []string { return pairFiles(env, name) },
-			func(env *Env, spare crypto.Signer) error { return ensureCertificate(env, name, spare) }),
+		RunWithKey: func(_ context.Context, env *Env, key crypto.Signer) error {
+			return ensureCertificate(env, name, key)
+		},
+		NeedsKey: unlessThere(func(env *Env) []string { return pairFiles(env, name) }),
 		Skip: func(n *config.Node) string {
 			if _, needed := specOf(n, name); !needed {
 				return "etcd is external, its owner has the certificates"
@@ -222,7 +227,7 @@ func (s pairStore) issue(spec certs.Spec, keyPEM []byte, spare crypto.Signer) er
 
 func (s pairStore) keyFor(spec certs.Spec, keyPEM []byte, spare crypto.Signer) (crypto.Signer, error) {
 	if keyPEM == nil {
-		return newKey(s.env, spare)
+		return orNewKey(s.env, spare)
 	}
 	_, path := s.paths(spec)
 	key, err := certs.ParseKey(keyPEM)

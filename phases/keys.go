@@ -4,7 +4,6 @@
 package phases
 
 import (
-	"context"
 	"crypto"
 	"crypto/rand"
 	"io/fs"
@@ -14,33 +13,29 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 )
 
-// withKey makes the two parts of a phase that needs a new private key where
-// none of its files are there: to generate the key, which takes a tenth of a
-// second or more, and to ensure the files, with that key if it is needed.
-func withKey(
-	files func(env *Env) []string, ensure func(env *Env, spare crypto.Signer) error,
-) func(*Env) (func(context.Context, *Env) error, error) {
-	return func(env *Env) (func(context.Context, *Env) error, error) {
-		spare, err := spareKey(env, files(env))
-		return func(_ context.Context, env *Env) error { return ensure(env, spare) }, err
-	}
-}
-
-// spareKey is a new key, or nil where one of the files is there: whether that
-// is what it should be is not said here.
-func spareKey(env *Env, files []string) (crypto.Signer, error) {
-	for _, path := range files {
-		if _, err := env.Host.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
+// unlessThere tells that a new key is needed where none of the files is there:
+// whether one that is there is what it should be is for the phase to say.
+func unlessThere(files func(env *Env) []string) func(env *Env) bool {
+	return func(env *Env) bool {
+		for _, path := range files(env) {
+			if _, err := env.Host.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+				return false
+			}
 		}
+		return true
 	}
-	return newKey(env, nil)
 }
 
-// newKey is the spare one, if there is one, or generated now.
-func newKey(env *Env, spare crypto.Signer) (crypto.Signer, error) {
-	if spare != nil {
-		return spare, nil
-	}
+// newKey generates a private key as the configuration wants it.
+func newKey(env *Env) (crypto.Signer, error) {
 	return certs.NewKey(env.Config.Cluster.EncryptionAlgorithm, rand.Reader)
+}
+
+// orNewKey is the key that was generated for a phase, or one that is generated
+// now.
+func orNewKey(env *Env, key crypto.Signer) (crypto.Signer, error) {
+	if key != nil {
+		return key, nil
+	}
+	return newKey(env)
 }

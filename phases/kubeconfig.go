@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"context"
 	"crypto"
 	"crypto/rand"
 	"path/filepath"
@@ -39,9 +40,10 @@ func kubeconfigFile(name, summary string, flags []string) Phase {
 		Name:    name,
 		Summary: summary,
 		Flags:   flags,
-		Begin: withKey(
-			func(env *Env) []string { return []string{kubeconfigPath(env, kubeconfigSpec(env, name))} },
-			func(env *Env, spare crypto.Signer) error { return ensureKubeconfig(env, name, spare) }),
+		RunWithKey: func(_ context.Context, env *Env, key crypto.Signer) error {
+			return ensureKubeconfig(env, name, key)
+		},
+		NeedsKey: unlessThere(func(env *Env) []string { return []string{kubeconfigPath(env, kubeconfigSpec(env, name))} }),
 	}
 }
 
@@ -89,7 +91,7 @@ func keepKubeconfig(env *Env, spec kubeconfig.Spec, path string, data []byte, ca
 }
 
 func writeKubeconfig(env *Env, spec kubeconfig.Spec, path string, ca certs.Pair, spare crypto.Signer) error {
-	key, err := newKey(env, spare)
+	key, err := orNewKey(env, spare)
 	if err != nil {
 		return err
 	}

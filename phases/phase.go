@@ -7,6 +7,7 @@ package phases
 
 import (
 	"context"
+	"crypto"
 	"slices"
 	"strings"
 
@@ -41,11 +42,12 @@ type Phase struct {
 	Flags []string
 	// Run does the work. A phase with Children has none.
 	Run func(ctx context.Context, env *Env) error
-	// Begin, in place of Run, does what takes a processor long and needs nothing
-	// of other phases, as generating a key does, and returns the rest of the
-	// work. It changes nothing, so that it need not wait for what the phase
-	// Needs, not even for the checks of the host.
-	Begin func(env *Env) (rest func(ctx context.Context, env *Env) error, err error)
+	// RunWithKey, in place of Run, is for a phase that may need a new private
+	// key, which takes a tenth of a second or more. NeedsKey tells, before
+	// anything runs, whether it does: then a key is generated while other phases
+	// run. Whoever gets nil and needs a key after all generates it.
+	RunWithKey func(ctx context.Context, env *Env, key crypto.Signer) error
+	NeedsKey   func(env *Env) bool
 	// Children make up a phase. A parent that has Flags can be run as a whole
 	// by its subcommand "all".
 	Children []Phase
@@ -57,8 +59,8 @@ type Phase struct {
 	// PHASE/CHILD, wherever that stands. A phase that names nothing waits for
 	// the one before it, unless its parent says SideBySide.
 	Needs []string
-	// Computes says that Run keeps a processor busy, as Begin always does: no
-	// more of these run at a time than there are processors.
+	// Computes says that the phase needs a processor for itself, as generating a
+	// key does: no more of both go on at a time than there are processors.
 	Computes bool
 	// Manifest returns the objects that an add-on phase installs, for
 	// --print-manifest.

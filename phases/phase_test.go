@@ -6,6 +6,7 @@ package phases
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -27,14 +28,12 @@ type journal struct {
 }
 
 func (j *journal) phase(name string, err error) Phase {
-	return Phase{Name: name, Run: func(context.Context, *Env) error { return j.note(name, err) }}
-}
-
-func (j *journal) note(name string, err error) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.ran = append(j.ran, name)
-	return err
+	return Phase{Name: name, Run: func(context.Context, *Env) error {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.ran = append(j.ran, name)
+		return err
+	}}
 }
 
 func testEnv(out *bytes.Buffer) *Env {
@@ -284,62 +283,90 @@ func TestGroupsAreEndedWhereAnotherFails(t *testing.T) {
 	}
 }
 
-// TestBeginWaitsForNothing but a processor: the rest waits for what the phase
-// needs.
-func TestBeginWaitsForNothing(t *testing.T) {
-	for _, serial := range []bool{true, false} {
-		j := &journal{}
-		begun := make(chan struct{})
-		checks := j.phase("checks", nil)
-		if !serial {
-			checks = Phase{Name: "checks", Run: func(context.Context, *Env) error { <-begun; return j.note("checks", nil) }}
+// numberedKey tells keys apart by the order in which they were generated.
+type numberedKey struct {
+	crypto.Signer
+	number int
+}
+
+// TestKeysAreGeneratedBeforeTheirPhasesTurn, and the first goes to whoever is
+// waited for most. Who needs none gets none.
+func TestKeysAreGeneratedBeforeTheirPhasesTurn(t *testing.T) {
+	var mu sync.Mutex
+	made, got := 0, map[string]int{}
+	newKey := func(*Env) (crypto.Signer, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		made++
+		return numberedKey{number: made}, nil
+	}
+	keyed := func(name string, needs bool) Phase {
+		return Phase{
+			Name:     name,
+			NeedsKey: func(*Env) bool { return needs },
+			RunWithKey: func(_ context.Context, _ *Env, key crypto.Signer) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if key != nil {
+					got[name] = key.(numberedKey).number
+				}
+				return nil
+			},
 		}
-		workflow := []Phase{checks, {Name: "key", Begin: func(*Env) (func(context.Context, *Env) error, error) {
-			err := j.note("begin", nil)
-			close(begun)
-			return func(context.Context, *Env) error { return j.note("rest", nil) }, err
-		}}, j.phase("last", nil)}
-		if err := Run(t.Context(), testEnv(&bytes.Buffer{}), workflow, Options{Serial: serial}); err != nil {
-			t.Fatal(err)
+	}
+	checks := Phase{Name: "checks", Run: func(context.Context, *Env) error {
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			mu.Lock()
+			enough := made == 3
+			mu.Unlock()
+			if enough || time.Now().After(deadline) {
+				return nil
+			}
 		}
-		want := []string{"begin", "checks", "rest", "last"}
-		if serial {
-			want = []string{"checks", "begin", "rest", "last"}
-		}
-		if diff := cmp.Diff(want, j.ran); diff != "" {
-			t.Errorf("serial %v: ran (-want +got):\n%s", serial, diff)
-		}
+	}}
+	workflow := []Phase{checks, {Name: "certs", SideBySide: true, Children: []Phase{
+		keyed("last", true), keyed("kept", false), keyed("leaf", true).needing("certs/ca"), keyed("ca", true),
+	}}, (&journal{}).phase("end", nil).needing("certs/leaf")}
+	if err := run(t.Context(), testEnv(&bytes.Buffer{}), workflow, Options{}, newKey); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]int{"ca": 1, "leaf": 2, "last": 3}, got); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+
+	made, got = 0, map[string]int{}
+	if err := run(t.Context(), testEnv(&bytes.Buffer{}), workflow[1:], Options{Serial: true}, newKey); err != nil || made > 0 {
+		t.Errorf("one after another, each makes its own: %v, %d keys", err, made)
 	}
 }
 
-// TestBegunPhasesAreEnded, and nobody waits for a key once a check has failed.
-func TestBegunPhasesAreEnded(t *testing.T) {
-	generating, forever := make(chan struct{}), make(chan struct{})
+// TestNobodyWaitsForAKeyInVain once a check has failed, and a phase that has
+// begun is ended. What keeps keys from being made is told of a phase.
+func TestNobodyWaitsForAKeyInVain(t *testing.T) {
+	began, forever := make(chan struct{}), make(chan struct{})
 	defer close(forever)
 	spy := spyUI{quietUI(), &sync.Mutex{}, map[string]int{}}
-	rest := func(context.Context, *Env) error { t.Error("the rest ran"); return nil }
-	workflow := []Phase{
-		{Name: "checks", Run: func(context.Context, *Env) error { <-generating; return errors.New("no") }},
-		{Name: "certs", SideBySide: true, Children: []Phase{
-			{Name: "ca", Begin: func(*Env) (func(context.Context, *Env) error, error) {
-				close(generating)
-				<-forever
-				return rest, nil
-			}},
-		}},
+	ca := Phase{
+		Name:       "ca",
+		NeedsKey:   func(*Env) bool { return true },
+		RunWithKey: func(context.Context, *Env, crypto.Signer) error { t.Error("it ran"); return nil },
 	}
-	err := Run(t.Context(), &Env{Config: &config.Node{}, UI: spy}, workflow, Options{})
-	if got := message(err); got != "phase checks: no" {
+	workflow := []Phase{{Name: "all", SideBySide: true, Children: []Phase{
+		{Name: "check", Run: func(context.Context, *Env) error { <-began; return errors.New("no") }},
+		ca,
+	}}}
+	env := &Env{Config: &config.Node{}, UI: spy}
+	err := run(t.Context(), env, workflow, Options{}, func(*Env) (crypto.Signer, error) { close(began); <-forever; return nil, nil })
+	if got := message(err); got != "phase all/check: no" {
 		t.Errorf("error %q", got)
 	}
-	want := map[string]int{"checks": 101, "certs": 101, "certs/ca": 101}
-	if diff := cmp.Diff(want, spy.opened); diff != "" {
+	if diff := cmp.Diff(map[string]int{"all": 101, "all/check": 101, "all/ca": 101}, spy.opened); diff != "" {
 		t.Errorf("starts and 100 times ends (-want +got):\n%s", diff)
 	}
 
-	broken := Phase{Name: "sa", Begin: func(*Env) (func(context.Context, *Env) error, error) { return rest, errors.New("no entropy") }}
-	if err := Run(t.Context(), testEnv(&bytes.Buffer{}), []Phase{broken}, Options{}); message(err) != "phase sa: no entropy" {
-		t.Errorf("error %q", message(err))
+	err = run(t.Context(), env, []Phase{ca}, Options{}, func(*Env) (crypto.Signer, error) { return nil, errors.New("unknown algorithm") })
+	if got := message(err); got != "phase ca: unknown algorithm" {
+		t.Errorf("error %q", got)
 	}
 }
 

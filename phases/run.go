@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"crypto"
 	"maps"
 	"runtime"
 	"slices"
@@ -23,12 +24,16 @@ type Options struct {
 	Serial bool
 }
 
-// Run executes a workflow: each phase once what it needs has ended, and what
-// begins it before that; of those that compute as many at a time as there are
-// processors, and first of all those that the longest chain of others waits
+// Run executes a workflow: each phase once what it needs has ended. Of those
+// that compute, and of keys that are generated, as many at a time as there are
+// processors, and first of all for those that the longest chain of others waits
 // for. The first error ends the run. A name to skip that no phase has is an
 // error before anything runs.
 func Run(ctx context.Context, env *Env, workflow []Phase, opts Options) error {
+	return run(ctx, env, workflow, opts, newKey)
+}
+
+func run(ctx context.Context, env *Env, workflow []Phase, opts Options, newKey func(*Env) (crypto.Signer, error)) error {
 	if err := knowAll(workflow, opts.Skip); err != nil {
 		return err
 	}
@@ -41,6 +46,8 @@ func Run(ctx context.Context, env *Env, workflow []Phase, opts Options) error {
 	if !opts.Serial {
 		s.room, s.processors = len(s.steps), runtime.GOMAXPROCS(0)
 		s.weigh()
+		s.newKey = newKey
+		s.orderKeys()
 		// Where keys keep every processor busy, what speaks to systemd and the
 		// kubelet would wait for its turn among goroutines, 10 ms each time.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(s.processors + 1))
@@ -48,25 +55,19 @@ func Run(ctx context.Context, env *Env, workflow []Phase, opts Options) error {
 	return s.run(ctx)
 }
 
-// step is a phase without children, or one of the two parts of such a phase, as
-// the schedule sees it.
+// step is a phase without children, as the schedule sees it.
 type step struct {
 	path   string
 	phase  Phase
 	reason string // of being skipped
-	begins bool   // it is the first part
-	begun  *begun // what the first part leaves to the second
 	after  order
 	needs  []int // the steps that must have ended
 	weight int   // how many steps the longest chain behind this one has
 	state  state
-}
-
-// begun is a phase between its two parts.
-type begun struct {
-	env  *Env
-	end  func(error)
-	rest func(context.Context, *Env) error
+	// key brings a phase the new private key that it needs. It is nil where
+	// none is needed; keyed is whether the key was handed over.
+	key   chan crypto.Signer
+	keyed bool
 }
 
 // order is what a step comes after: steps that stand before it, and phases by
@@ -109,6 +110,16 @@ type schedule struct {
 	// room and processors are how many more steps may run, and how many more
 	// of those that compute.
 	room, processors int
+	// keys is how many are still to be generated, by newKey; made are those
+	// that were.
+	keys   int
+	newKey func(*Env) (crypto.Signer, error)
+	made   chan madeKey
+}
+
+type madeKey struct {
+	key crypto.Signer
+	err error
 }
 
 // flatten appends the steps of siblings, which come after before.
@@ -127,7 +138,7 @@ func (s *schedule) flatten(n *config.Node, siblings []Phase, parent string, befo
 		if reason := skipReason(n, p, path, skip); reason != "" {
 			s.steps = append(s.steps, &step{path: path, reason: reason, after: after})
 		} else if len(p.Children) == 0 {
-			s.steps = append(s.steps, s.parts(path, p, after)...)
+			s.steps = append(s.steps, &step{path: path, phase: p, after: after})
 		} else {
 			s.flatten(n, p.Children, path+"/", after, p.SideBySide, skip)
 			s.groups[path] = &group{left: len(s.steps) - first}
@@ -137,17 +148,6 @@ func (s *schedule) flatten(n *config.Node, siblings []Phase, parent string, befo
 			previous.steps = append(previous.steps, i)
 		}
 	}
-}
-
-// parts are the steps of a phase without children. What begins it waits for
-// nothing.
-func (s *schedule) parts(path string, p Phase, after order) []*step {
-	if p.Begin == nil {
-		return []*step{{path: path, phase: p, after: after}}
-	}
-	b := &begun{}
-	after.steps = append(slices.Clone(after.steps), len(s.steps))
-	return []*step{{path: path, phase: p, begins: true, begun: b}, {path: path, phase: p, begun: b, after: after}}
 }
 
 func skipReason(n *config.Node, p Phase, path string, skip []string) string {
@@ -203,33 +203,77 @@ func (s *schedule) run(ctx context.Context) error {
 			s.start(ctx, i)
 			busy++
 		}
+		s.generate()
 		if busy == 0 {
-			s.endAll(first)
+			s.endGroups(first)
 			if stuck := s.stuck(); first == nil && len(stuck) > 0 {
 				return errors.Errorf("the phases %s wait for each other", strings.Join(stuck, ", "))
 			}
 			return first
 		}
-		o := <-s.ended
-		busy--
-		s.take(o.step, +1)
-		s.end(o)
-		if o.err != nil && first == nil {
-			first = o.err
+		var err error
+		select {
+		case o := <-s.ended:
+			busy--
+			s.take(o.step, +1)
+			s.end(o)
+			err = o.err
+		case m := <-s.made:
+			s.processors++
+			err = s.hand(m)
+		}
+		if err != nil && first == nil {
+			first = err
+			s.keys = 0
 			s.cancel(first)
 		}
 	}
 }
 
-// endAll ends, from the innermost out, what began and lacks a part or a child
-// that an error has kept from beginning.
-func (s *schedule) endAll(err error) {
+// orderKeys counts the phases that need a new key. Keys are alike: they are
+// generated from the beginning on, and each goes to whoever is waited for most,
+// so that no phase waits for its own that is slow to be found.
+func (s *schedule) orderKeys() {
 	for _, st := range s.steps {
-		if b := st.begun; b != nil && b.end != nil {
-			b.end(err)
-			b.end = nil
+		if st.phase.NeedsKey != nil && st.phase.NeedsKey(s.env) {
+			st.key = make(chan crypto.Signer, 1)
+			s.keys++
 		}
 	}
+	s.made = make(chan madeKey, s.keys)
+}
+
+// generate begins as many keys as there are processors left. Nobody waits for
+// one that is not wanted any more.
+func (s *schedule) generate() {
+	for ; s.keys > 0 && s.processors > 0; s.keys-- {
+		s.processors--
+		go func() {
+			key, err := s.newKey(s.env)
+			s.made <- madeKey{key, err}
+		}()
+	}
+}
+
+// hand gives a key to the weightiest step that lacks one.
+func (s *schedule) hand(m madeKey) error {
+	best := -1
+	for i, st := range s.steps {
+		if st.key != nil && !st.keyed && (best < 0 || st.weight > s.steps[best].weight) {
+			best = i
+		}
+	}
+	if m.err != nil {
+		return inPhase(m.err, s.steps[best].path)
+	}
+	s.steps[best].keyed = true
+	s.steps[best].key <- m.key
+	return nil
+}
+
+// endGroups ends, from the innermost out, what began and lacks a child that an
+// error has kept from beginning.
+func (s *schedule) endGroups(err error) {
 	for _, path := range slices.Backward(slices.Sorted(maps.Keys(s.groups))) {
 		if g := s.groups[path]; g.end != nil {
 			g.end(err)
@@ -252,12 +296,10 @@ func (s *schedule) stuck() []string {
 // take changes the room that is left by that of a step.
 func (s *schedule) take(i, by int) {
 	s.room += by
-	if s.steps[i].computes() {
+	if s.steps[i].phase.Computes {
 		s.processors += by
 	}
 }
-
-func (st *step) computes() bool { return st.begins || st.begun == nil && st.phase.Computes }
 
 // next is the weightiest step that may begin, or -1.
 func (s *schedule) next() int {
@@ -271,7 +313,7 @@ func (s *schedule) next() int {
 }
 
 func (s *schedule) mayBegin(st *step) bool {
-	if st.state != waiting || s.room == 0 || st.computes() && s.processors == 0 {
+	if st.state != waiting || s.room == 0 || st.phase.Computes && s.processors == 0 {
 		return false
 	}
 	return !slices.ContainsFunc(st.needs, func(n int) bool { return s.steps[n].state != done })
@@ -307,44 +349,24 @@ func (s *schedule) execute(ctx context.Context, st *step) error {
 	if err := context.Cause(ctx); err != nil {
 		return inPhase(err, st.path) // another one's: this one does not begin
 	}
-	if st.begins {
-		return inPhase(st.begin(ctx, s.env), st.path)
-	}
-	b := st.begun
-	if b == nil {
-		b = &begun{rest: st.phase.Run}
-		b.start(s.env, st.path)
-	}
-	err := b.rest(ctx, b.env)
-	b.end(err)
-	b.end = nil
+	env := *s.env
+	var end func(error)
+	env.UI, end = s.env.UI.Start(st.path)
+	err := st.run(ctx, &env)
+	end(err)
 	return inPhase(err, st.path)
 }
 
-// start gives the phase an Env of its own, in which it speaks for itself.
-func (b *begun) start(env *Env, path string) {
-	own := *env
-	own.UI, b.end = env.UI.Start(path)
-	b.env = &own
-}
-
-// begin does the first part of a phase. What nobody wants any more is not
-// waited for.
-func (st *step) begin(ctx context.Context, env *Env) error {
-	type result struct {
-		rest func(context.Context, *Env) error
-		err  error
+func (st *step) run(ctx context.Context, env *Env) error {
+	if st.phase.RunWithKey == nil {
+		return st.phase.Run(ctx, env)
 	}
-	st.begun.start(env, st.path)
-	ended := make(chan result, 1)
-	go func() {
-		rest, err := st.phase.Begin(st.begun.env)
-		ended <- result{rest, err}
-	}()
+	if st.key == nil {
+		return st.phase.RunWithKey(ctx, env, nil)
+	}
 	select {
-	case r := <-ended:
-		st.begun.rest = r.rest
-		return r.err
+	case key := <-st.key:
+		return st.phase.RunWithKey(ctx, env, key)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
