@@ -117,11 +117,6 @@ type schedule struct {
 	made   chan madeKey
 }
 
-type madeKey struct {
-	key crypto.Signer
-	err error
-}
-
 // flatten appends the steps of siblings, which come after before.
 func (s *schedule) flatten(n *config.Node, siblings []Phase, parent string, before order, sideBySide bool, skip []string) {
 	previous := before
@@ -230,47 +225,6 @@ func (s *schedule) run(ctx context.Context) error {
 	}
 }
 
-// orderKeys counts the phases that need a new key. Keys are alike: they are
-// generated from the beginning on, and each goes to whoever is waited for most,
-// so that no phase waits for its own that is slow to be found.
-func (s *schedule) orderKeys() {
-	for _, st := range s.steps {
-		if st.phase.NeedsKey != nil && st.phase.NeedsKey(s.env) {
-			st.key = make(chan crypto.Signer, 1)
-			s.keys++
-		}
-	}
-	s.made = make(chan madeKey, s.keys)
-}
-
-// generate begins as many keys as there are processors left. Nobody waits for
-// one that is not wanted any more.
-func (s *schedule) generate() {
-	for ; s.keys > 0 && s.processors > 0; s.keys-- {
-		s.processors--
-		go func() {
-			key, err := s.newKey(s.env)
-			s.made <- madeKey{key, err}
-		}()
-	}
-}
-
-// hand gives a key to the weightiest step that lacks one.
-func (s *schedule) hand(m madeKey) error {
-	best := -1
-	for i, st := range s.steps {
-		if st.key != nil && !st.keyed && (best < 0 || st.weight > s.steps[best].weight) {
-			best = i
-		}
-	}
-	if m.err != nil {
-		return inPhase(m.err, s.steps[best].path)
-	}
-	s.steps[best].keyed = true
-	s.steps[best].key <- m.key
-	return nil
-}
-
 // endGroups ends, from the innermost out, what began and lacks a child that an
 // error has kept from beginning.
 func (s *schedule) endGroups(err error) {
@@ -355,21 +309,6 @@ func (s *schedule) execute(ctx context.Context, st *step) error {
 	err := st.run(ctx, &env)
 	end(err)
 	return inPhase(err, st.path)
-}
-
-func (st *step) run(ctx context.Context, env *Env) error {
-	if st.phase.RunWithKey == nil {
-		return st.phase.Run(ctx, env)
-	}
-	if st.key == nil {
-		return st.phase.RunWithKey(ctx, env, nil)
-	}
-	select {
-	case key := <-st.key:
-		return st.phase.RunWithKey(ctx, env, key)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func (s *schedule) end(o outcome) {
