@@ -241,6 +241,12 @@ func (s spyUI) Start(phase string) (ui.UI, func(error)) {
 	}
 }
 
+func (s spyUI) has(phase string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opened[phase] > 0
+}
+
 // TestEachPhaseIsEndedOnce also where several children fail at once.
 func TestEachPhaseIsEndedOnce(t *testing.T) {
 	together := make(chan struct{})
@@ -330,8 +336,28 @@ func TestKeysAreGeneratedBeforeTheirPhasesTurn(t *testing.T) {
 	if err := run(t.Context(), testEnv(&bytes.Buffer{}), workflow, Options{}, newKey); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]int{"ca": 1, "leaf": 2, "last": 3}, got); diff != "" {
-		t.Errorf("keys (-want +got):\n%s", diff)
+	if _, kept := got["kept"]; kept || len(got) != 3 || made != 3 || got["ca"]+got["leaf"]+got["last"] != 6 {
+		t.Errorf("%d keys, and %v got them", made, got)
+	}
+
+	plan := &schedule{env: testEnv(&bytes.Buffer{}), groups: map[string]*group{}}
+	plan.flatten(plan.env.Config, workflow, "", order{}, false, nil)
+	plan.resolve()
+	plan.weigh()
+	plan.orderKeys()
+	for number := range plan.keys {
+		if err := plan.hand(madeKey{key: numberedKey{number: number}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	handed := map[string]int{}
+	for _, st := range plan.steps {
+		if st.key != nil {
+			handed[st.path] = (<-st.key).(numberedKey).number
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"certs/ca": 0, "certs/leaf": 1, "certs/last": 2}, handed); diff != "" {
+		t.Errorf("handed (-want +got):\n%s", diff)
 	}
 
 	made, got = 0, map[string]int{}
@@ -352,7 +378,13 @@ func TestNobodyWaitsForAKeyInVain(t *testing.T) {
 		RunWithKey: func(context.Context, *Env, crypto.Signer) error { t.Error("it ran"); return nil },
 	}
 	workflow := []Phase{{Name: "all", SideBySide: true, Children: []Phase{
-		{Name: "check", Run: func(context.Context, *Env) error { <-began; return errors.New("no") }},
+		{Name: "check", Run: func(context.Context, *Env) error {
+			<-began
+			for !spy.has("all/ca") {
+				time.Sleep(time.Millisecond)
+			}
+			return errors.New("no")
+		}},
 		ca,
 	}}}
 	env := &Env{Config: &config.Node{}, UI: spy}
