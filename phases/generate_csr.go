@@ -70,7 +70,7 @@ func csrs(env *Env) []csr {
 }
 
 func (r csr) write(env *Env) error {
-	key, err := certs.NewKey(env.Config.Cluster.EncryptionAlgorithm, rand.Reader)
+	key, err := newKey(env)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,8 @@ func preflightJoin() Phase {
 		Flags: discoveryFlags("apiserver-advertise-address", "apiserver-bind-port", "certificate-key", "control-plane",
 			"cri-socket", "ignore-preflight-errors", "node-name"),
 		Run: runPreflightJoin,
+		// A control plane's generates keys beside it: see preflightInit.
+		Computes: true,
 	}
 }
 

@@ -133,7 +133,7 @@ func mendKubelet(ctx context.Context, env *Env) error {
 		return errors.Errorf("%s: its certificate has expired, and the key of the CA is not on this host; "+
 			"have the CA's owner sign a new one, and restart the kubelet", r.path(env))
 	}
-	key, err := certs.NewKey(env.Config.Cluster.EncryptionAlgorithm, rand.Reader)
+	key, err := newKey(env)
 	if err != nil {
 		return err
 	}

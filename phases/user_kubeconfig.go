@@ -44,7 +44,7 @@ func UserKubeconfig(env *Env, user User) ([]byte, error) {
 	}
 	n := *env.Config
 	n.Cluster.CertificateValidityPeriod = &metav1.Duration{Duration: user.Validity}
-	key, err := certs.NewKey(n.Cluster.EncryptionAlgorithm, rand.Reader)
+	key, err := newKey(env)
 	if err != nil {
 		return nil, err
 	}
