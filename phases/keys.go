@@ -71,11 +71,12 @@ func (s *schedule) generate() {
 	}
 }
 
-// hand gives a key to the weightiest step that lacks one.
+// hand gives a key to the weightiest step that lacks one; of equals to the last,
+// which is the nearest to something that takes its time to start.
 func (s *schedule) hand(m madeKey) error {
 	best := -1
 	for i, st := range s.steps {
-		if st.key != nil && !st.keyed && (best < 0 || st.weight > s.steps[best].weight) {
+		if st.key != nil && !st.keyed && (best < 0 || st.weight >= s.steps[best].weight) {
 			best = i
 		}
 	}

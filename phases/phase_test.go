@@ -340,29 +340,64 @@ func TestKeysAreGeneratedBeforeTheirPhasesTurn(t *testing.T) {
 		t.Errorf("%d keys, and %v got them", made, got)
 	}
 
-	plan := &schedule{env: testEnv(&bytes.Buffer{}), groups: map[string]*group{}}
-	plan.flatten(plan.env.Config, workflow, "", order{}, false, nil)
-	plan.resolve()
-	plan.weigh()
-	plan.orderKeys()
-	for number := range plan.keys {
-		if err := plan.hand(madeKey{key: numberedKey{number: number}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	handed := map[string]int{}
-	for _, st := range plan.steps {
-		if st.key != nil {
-			handed[st.path] = (<-st.key).(numberedKey).number
-		}
-	}
-	if diff := cmp.Diff(map[string]int{"certs/ca": 0, "certs/leaf": 1, "certs/last": 2}, handed); diff != "" {
+	if diff := cmp.Diff([]string{"certs/ca", "certs/leaf", "certs/last"}, handed(t, workflow)); diff != "" {
 		t.Errorf("handed (-want +got):\n%s", diff)
 	}
 
 	made, got = 0, map[string]int{}
 	if err := run(t.Context(), testEnv(&bytes.Buffer{}), workflow[1:], Options{Serial: true}, newKey); err != nil || made > 0 {
 		t.Errorf("one after another, each makes its own: %v, %d keys", err, made)
+	}
+}
+
+// handed lists who would get the first key, the second, and so on, if all were
+// generated before anything else.
+func handed(t *testing.T, workflow []Phase) []string {
+	t.Helper()
+	s := &schedule{env: testEnv(&bytes.Buffer{}), groups: map[string]*group{}}
+	s.flatten(s.env.Config, workflow, "", order{}, false, nil)
+	s.resolve()
+	s.weigh()
+	s.orderKeys()
+	var paths []string
+	for range s.keys {
+		if err := s.hand(madeKey{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, st := range s.steps {
+			if st.keyed && !slices.Contains(paths, st.path) {
+				paths = append(paths, st.path)
+			}
+		}
+	}
+	return paths
+}
+
+// TestKeysOfInit go first to what the kubelet needs for its start, then to
+// etcd, which has to elect itself, then to the API server; the kubeconfigs of
+// those who only ask that can wait.
+func TestKeysOfInit(t *testing.T) {
+	workflow := Init()
+	for i := range workflow {
+		for j := range workflow[i].Children {
+			if child := &workflow[i].Children[j]; child.NeedsKey != nil {
+				child.NeedsKey, child.Skip = func(*Env) bool { return true }, nil
+			}
+		}
+	}
+	got := handed(t, workflow)
+	if len(got) != 16 {
+		t.Fatalf("%d keys: %v", len(got), got)
+	}
+	for _, part := range []struct{ of, want []string }{
+		{got[:2], []string{"certs/ca", "kubeconfig/kubelet"}},
+		{got[2:5], []string{"certs/etcd-ca", "certs/etcd-peer", "certs/etcd-server"}},
+		{got[5:11], []string{"certs/apiserver", "certs/apiserver-etcd-client", "certs/apiserver-kubelet-client", "certs/front-proxy-ca", "certs/front-proxy-client", "certs/sa"}},
+		{got[11:], []string{"certs/etcd-healthcheck-client", "kubeconfig/admin", "kubeconfig/controller-manager", "kubeconfig/scheduler", "kubeconfig/super-admin"}},
+	} {
+		if diff := cmp.Diff(part.want, slices.Sorted(slices.Values(part.of))); diff != "" {
+			t.Errorf("handed in the order %v (-want +got):\n%s", got, diff)
+		}
 	}
 }
 
