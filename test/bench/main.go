@@ -53,6 +53,10 @@ func run(ctx context.Context, rounds int, only string) error {
 		return err
 	}
 	defer func() { _ = lab.Down(context.WithoutCancel(ctx)) }()
+	stolen, err := watchSteal()
+	if err != nil {
+		return err
+	}
 	t := newTable()
 	for _, s := range sections {
 		if only != "" && only != s.name {
@@ -63,7 +67,12 @@ func run(ctx context.Context, rounds int, only string) error {
 			return err
 		}
 	}
-	return t.print(os.Stdout)
+	if err := t.print(os.Stdout); err != nil {
+		return err
+	}
+	percent, err := stolen()
+	fmt.Printf("Others took %.1f %% of this machine's processors meanwhile.\n", percent)
+	return err
 }
 
 // measureInits gives each program a fresh node in every round.
