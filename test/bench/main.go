@@ -53,7 +53,7 @@ func run(ctx context.Context, rounds int, only string) error {
 		return err
 	}
 	defer func() { _ = lab.Down(context.WithoutCancel(ctx)) }()
-	stolen, err := watchSteal()
+	before, err := readProcessors()
 	if err != nil {
 		return err
 	}
@@ -70,9 +70,12 @@ func run(ctx context.Context, rounds int, only string) error {
 	if err := t.print(os.Stdout); err != nil {
 		return err
 	}
-	percent, err := stolen()
-	fmt.Printf("Others took %.1f %% of this machine's processors meanwhile.\n", percent)
-	return err
+	after, err := readProcessors()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Of the processor time that was asked for, others took %.1f %%.\n", after.stolenSince(before))
+	return nil
 }
 
 // measureInits gives each program a fresh node in every round.

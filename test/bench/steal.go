@@ -4,36 +4,31 @@
 package main
 
 import (
+	"github.com/pkg/errors"
 	"github.com/prometheus/procfs"
 )
 
-// cpuTime returns the seconds that this machine's processors have had since it
-// booted, and those of them that its hypervisor gave to others meanwhile.
-func cpuTime() (all, stolen float64, err error) {
+// processors are the seconds since this machine booted in which work ran, and
+// in which it could have run, had the hypervisor not let others run.
+type processors struct{ ran, stolen float64 }
+
+func readProcessors() (processors, error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
-		return 0, 0, err
+		return processors{}, err
 	}
 	stat, err := proc.Stat()
-	if err != nil {
-		return 0, 0, err
-	}
 	c := stat.CPUTotal // guests are part of user and nice
-	return c.User + c.Nice + c.System + c.Idle + c.Iowait + c.IRQ + c.SoftIRQ + c.Steal, c.Steal, nil
+	return processors{ran: c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ, stolen: c.Steal},
+		errors.Wrap(err, "read the processors' time")
 }
 
-// watchSteal returns a function that tells how much of the processors' time,
-// in percent, others have taken since then.
-func watchSteal() (func() (float64, error), error) {
-	all, stolen, err := cpuTime()
-	if err != nil {
-		return nil, err
+// stolenSince is how much of the processor time that was asked for since then
+// others got, in percent.
+func (p processors) stolenSince(before processors) float64 {
+	ran, stolen := p.ran-before.ran, p.stolen-before.stolen
+	if ran+stolen == 0 {
+		return 0
 	}
-	return func() (float64, error) {
-		allNow, stolenNow, err := cpuTime()
-		if err != nil || allNow == all {
-			return 0, err
-		}
-		return 100 * (stolenNow - stolen) / (allNow - all), nil
-	}, nil
+	return 100 * stolen / (ran + stolen)
 }
