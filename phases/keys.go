@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // unlessThere tells that a new key is needed where none of the files is there:
@@ -59,14 +60,17 @@ func (s *schedule) orderKeys() {
 	s.made = make(chan madeKey, s.keys)
 }
 
-// generate begins as many keys as there are processors left. Nobody waits for
-// one that is not wanted any more.
+// generate begins as many keys as there are processors left. What they make
+// possible, the kubelet's start and that of containers, goes before the next
+// ones. Nobody waits for one that is not wanted any more.
 func (s *schedule) generate() {
 	for ; s.keys > 0 && s.processors > 0; s.keys-- {
 		s.processors--
 		go func() {
-			key, err := s.newKey(s.env)
-			s.made <- madeKey{key, err}
+			host.InBackground(func() {
+				key, err := s.newKey(s.env)
+				s.made <- madeKey{key, err}
+			})
 		}()
 	}
 }
