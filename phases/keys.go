@@ -66,12 +66,10 @@ func (s *schedule) orderKeys() {
 func (s *schedule) generate() {
 	for ; s.keys > 0 && s.processors > 0; s.keys-- {
 		s.processors--
-		go func() {
-			host.InBackground(func() {
-				key, err := s.newKey(s.env)
-				s.made <- madeKey{key, err}
-			})
-		}()
+		go host.InBackground(func() {
+			key, err := s.newKey(s.env)
+			s.made <- madeKey{key, err}
+		})
 	}
 }
 
