@@ -171,8 +171,9 @@ func (a *accounts) write(env *Env) error {
 }
 
 // applyOwnerships gives each component of a rootless control plane the files
-// that it must read.
-func applyOwnerships(env *Env) error {
+// that it must read: all of them, or of these files only. Who replaces files beside
+// others names its own, for a file is read and written to get its mode.
+func applyOwnerships(env *Env, of ...string) error {
 	if !manifests.Rootless(env.Config) {
 		return nil
 	}
@@ -181,6 +182,9 @@ func applyOwnerships(env *Env) error {
 		return err
 	}
 	for _, o := range manifests.Ownerships(env.Config) {
+		if len(of) > 0 && !slices.Contains(of, o.Path) {
+			continue
+		}
 		if err := applyOwnership(env, o, passwd.ids[o.User], group.ids[o.Group]); err != nil {
 			return err
 		}

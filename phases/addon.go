@@ -66,10 +66,32 @@ func runAddon(ctx context.Context, env *Env, name string, objects func(*Env) ([]
 	if err != nil {
 		return err
 	}
-	env.UI.Printf("Installing %s", name)
 	before, workloads := manifests.Stages(objs)
+	installed, err := isInstalled(ctx, env, workloads)
+	if err != nil {
+		return err
+	}
+	if installed {
+		env.UI.Printf("%s is installed already; the phase's own command writes it anew", name)
+		return nil
+	}
+	env.UI.Printf("Installing %s", name)
 	if err := ensure(ctx, env, before...); err != nil {
 		return err
 	}
 	return ensure(ctx, env, workloads...)
+}
+
+// isInstalled tells whether an earlier run has installed an add-on: its
+// workloads come last. Its settings are the administrator's from then on.
+func isInstalled(ctx context.Context, env *Env, workloads []manifests.Object) (bool, error) {
+	if !env.Again {
+		return false, nil
+	}
+	for _, obj := range workloads {
+		if there, err := exists(ctx, env, obj); err != nil || !there {
+			return false, err
+		}
+	}
+	return true, nil
 }

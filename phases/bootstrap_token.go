@@ -79,8 +79,14 @@ func tokenSecrets(ctx context.Context, env *Env) ([]manifests.Object, error) {
 }
 
 // enoughLife is how long a token of an earlier run must still live for it to
-// be worth printing in a join command.
-const enoughLife = time.Hour
+// be worth printing in a join command: an hour, or half of what is asked for.
+// One that is told when to expire is good until then.
+func enoughLife(token config.Token) time.Duration {
+	if !token.Expires.IsZero() {
+		return 0
+	}
+	return min(time.Hour, token.TTL/2)
+}
 
 // usableToken returns the token in the API that does what token asks for, or
 // the zero Token.
@@ -90,27 +96,46 @@ func usableToken(ctx context.Context, env *Env, token config.Token) (config.Toke
 		return config.Token{}, err
 	}
 	for _, s := range secrets {
-		found := config.Token{ID: string(s.Data[tokenapi.BootstrapTokenIDKey]),
-			Secret: config.NewSecret(string(s.Data[tokenapi.BootstrapTokenSecretKey]))}
-		same := found.ID == token.ID && found.Secret == token.Secret
-		generated := token.Generated && string(s.Data[tokenapi.BootstrapTokenDescriptionKey]) == token.Description
-		if (same || generated) && manifests.TokenServes(s.Data, token, env.Host.Now().Add(enoughLife)) {
+		if found, ok := servingToken(env, s, token); ok {
 			return found, nil
 		}
 	}
 	return config.Token{}, nil
 }
 
+// servingToken is the token of a Secret, if it does what token asks for.
+func servingToken(env *Env, s corev1.Secret, token config.Token) (found config.Token, ok bool) {
+	found = config.Token{ID: string(s.Data[tokenapi.BootstrapTokenIDKey]),
+		Secret: config.NewSecret(string(s.Data[tokenapi.BootstrapTokenSecretKey]))}
+	same := found.ID == token.ID && found.Secret == token.Secret
+	generated := token.Generated && string(s.Data[tokenapi.BootstrapTokenDescriptionKey]) == token.Description
+	return found, (same || generated) && manifests.TokenServes(s.Data, token, env.Host.Now().Add(enoughLife(token)))
+}
+
 // joinToken is the token that the join command names: the first that the
-// configuration asks for, as it is in the API.
+// configuration asks for, as it is in the API. It is looked up by its name
+// first, for a list waits until the API server's cache has caught up with what
+// was just written. One that nobody can join with is named with a warning.
 func joinToken(ctx context.Context, env *Env) (config.Token, error) {
 	if len(env.Config.BootstrapTokens) == 0 {
 		return config.Token{}, errors.New("the configuration names no bootstrap token, so there is no join command to show")
 	}
 	token := env.Config.BootstrapTokens[0]
-	usable, err := usableToken(ctx, env, token)
-	if err != nil || usable.ID == "" {
-		return token, err
+	secret := manifests.BootstrapTokenSecret(token, env.Host.Now())
+	found, err := env.Cluster.Get(ctx, secret)
+	if err != nil {
+		return config.Token{}, err
 	}
-	return usable, nil
+	if found {
+		if own, ok := servingToken(env, *secret, token); ok {
+			return own, nil
+		}
+	}
+	usable, err := usableToken(ctx, env, token)
+	if err != nil || usable.ID != "" {
+		return usable, err
+	}
+	env.UI.Warnf("bootstrap token %s is not in the cluster, or no longer good for joining, so the join command fails with it; `slipway token create --print-join-command` makes one that nodes can join with",
+		token.ID)
+	return token, nil
 }

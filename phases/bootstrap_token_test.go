@@ -4,13 +4,16 @@
 package phases
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -108,6 +111,55 @@ func TestBootstrapTokens(t *testing.T) {
 	}
 }
 
+// TestTokenJustWrittenIsNotSearchedFor: a list waits for the API server's cache.
+func TestTokenJustWrittenIsNotSearchedFor(t *testing.T) {
+	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s.play(t, certificate("ca", "", ""), bootstrapToken())
+	s.Cluster = noLists{s.api}
+	s.play(t, showJoinCommand())
+	if !strings.Contains(s.results.String(), "--token abcdef.0123456789abcdef") {
+		t.Errorf("results %q", s.results.String())
+	}
+	if strings.Contains(s.said.String(), "WARNING") {
+		t.Errorf("it says %q", s.said.String())
+	}
+}
+
+// TestShortTokens serve as long as they were meant to.
+func TestShortTokens(t *testing.T) {
+	soon := time.Now().Add(20 * time.Minute).UTC().Format(time.RFC3339)
+	for life, later := range map[string]time.Duration{"ttl: 30m0s": 14 * time.Minute, "ttl: 1h0m0s": 29 * time.Minute, "expires: " + soon: 19 * time.Minute} {
+		s := newStage(t, initDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, "+life+"}]\n"+clusterDocument)
+		s.play(t, certificate("ca", "", ""), bootstrapToken(), showJoinCommand())
+		made := len(s.done)
+		s.host.now = time.Now().Add(later)
+		s.play(t, bootstrapToken(), showJoinCommand())
+		if strings.Contains(s.said.String(), "WARNING") {
+			t.Errorf("%s: it says %q", life, s.said.String())
+		}
+		if again := strings.Join(s.done[made:], "\n"); strings.Contains(again, "bootstrap-token-abcdef") {
+			t.Errorf("%s: after %s it was made anew", life, later)
+		}
+	}
+}
+
+// TestJoinCommandWithoutToken: a command that fails on every worker is not
+// shown as if it were good.
+func TestJoinCommandWithoutToken(t *testing.T) {
+	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s.play(t, certificate("ca", "", ""), showJoinCommand())
+	if want := "[WARNING] bootstrap token abcdef is not in the cluster"; !strings.Contains(s.said.String(), want) {
+		t.Errorf("it says %q, want %q", s.said.String(), want)
+	}
+}
+
+// noLists is an API that only answers what is asked by name.
+type noLists struct{ *cluster.Plan }
+
+func (noLists) Secrets(context.Context, string, string) ([]corev1.Secret, error) {
+	return nil, errors.New("Secrets were listed")
+}
+
 // TestExpiredTokenIsLeftOut: the same init is run again when the token of its
 // configuration has expired, and must not make it anew each time.
 func TestExpiredTokenIsLeftOut(t *testing.T) {
@@ -154,7 +206,11 @@ func TestJoinCommandWithholds(t *testing.T) {
 	s := newStage(t, initDocument+clusterDocument)
 	s.Config.UploadCerts = true
 	s.Config.CertificateKey = config.NewSecret(strings.Repeat("ab", 32))
-	s.play(t, certificate("ca", "", ""))
+	s.play(t, certificate("ca", "", ""), showJoinCommand())
+	if got := s.results.String(); strings.Contains(got, "--control-plane") {
+		t.Errorf("without a controlPlaneEndpoint, no other control plane can join, and it says %s", got)
+	}
+	s.Config.Cluster.ControlPlaneEndpoint = "api.example.org"
 	for _, withheld := range []bool{false, true} {
 		s.Config.SkipTokenPrint, s.Config.SkipCertificateKeyPrint = withheld, withheld
 		s.results.Reset()

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -26,6 +27,8 @@ type lastingHost struct {
 	root  string
 	limit time.Duration
 	skip  []string // phases
+
+	kubelet sync.Mutex // there is one, however many wait for its files
 }
 
 func (h *lastingHost) patience() time.Duration { return h.limit }
@@ -96,17 +99,19 @@ func (h *lastingHost) RestartUnit(context.Context, string) error {
 }
 
 // AwaitFile lets the kubelet, if it runs, write what it is to make.
-func (h *lastingHost) AwaitFile(ctx context.Context, path string) error {
+func (h *lastingHost) AwaitFile(ctx context.Context, path string, fits func([]byte) error) error {
 	if h.has(kubeletActive) {
 		if err := h.makeFiles(); err != nil {
 			return err
 		}
 	}
-	return h.Real.AwaitFile(ctx, path)
+	return h.Real.AwaitFile(ctx, path, fits)
 }
 
 // makeFiles writes below /var first: certificates before what names them.
 func (h *lastingHost) makeFiles() error {
+	h.kubelet.Lock()
+	defer h.kubelet.Unlock()
 	for _, top := range []string{"/var", "/etc"} {
 		made := filepath.Join(h.root, "/var/fake/made")
 		err := filepath.WalkDir(made+top, func(path string, d fs.DirEntry, err error) error {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
@@ -20,9 +21,9 @@ import (
 
 var crashingInit = crashing{
 	name: "init",
-	prepare: func(_ *testing.T, s *scene) error {
+	prepare: func(t *testing.T, s *scene) error {
 		s.api = ownAPI(s.root, s.spoil)
-		return willMake(s.root, "/var/lib/kubelet/pki/kubelet-client-current.pem", "rotated\n")
+		return willMake(s.root, kubeletPEM, rotatedPEM(t, "cp-1", time.Now().Add(time.Hour)))
 	},
 	run:   crashInit,
 	reads: "/etc/kubernetes/kubelet.conf",

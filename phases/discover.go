@@ -153,7 +153,7 @@ func (d *Discovery) joinTo(found discovery.Cluster, credentials []byte, self *co
 
 func (d *Discovery) ask(ctx context.Context, how *config.Discovery, limit string) (discovery.Cluster, []byte, error) {
 	if how.File != nil {
-		d.UI.Printf("Reading where the cluster is from %s", how.File.KubeConfigPath)
+		d.UI.Printf("Reading where the cluster is from %s", discovery.Shown(how.File.KubeConfigPath))
 		return discovery.ByFile(ctx, discovery.File{
 			Location: how.File.KubeConfigPath, ReadFile: d.Host.ReadFile, Progress: d.UI.Printf,
 		})
@@ -193,20 +193,22 @@ func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
 }
 
 // nameIsFree refuses to take the name of a node that works: two kubelets would
-// fight over it. A node that is not Ready may be this one, made anew.
+// fight over it. A node that is not Ready may be this one, made anew. Of a host
+// that is this node it notes whether the cluster still has it.
 func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *config.Node) error {
-	if memberOf(d.Host, n) == nil {
-		return nil
-	}
-	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
+	node := nodeObject(n.Name)
 	found, err := api.Get(ctx, node)
-	if err != nil || !found {
+	if err != nil {
 		return err
+	}
+	if memberOf(d.Host, n) == nil {
+		n.Join.NodeGone = !found
+		return nil
 	}
 	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
-	if !ready {
+	if !found || !ready {
 		return nil
 	}
 	return errors.Errorf("the cluster has a node %q already, and it is Ready: join with another name (--node-name), or delete that node first (`kubectl delete node %s`) if it was this host",

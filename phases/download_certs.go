@@ -40,6 +40,7 @@ func runDownloadCerts(_ context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
+	leaveElsewhere(env, missing)
 	if len(missing) > 0 {
 		files, err := downloaded(env.Config, missing)
 		if err != nil {
@@ -71,6 +72,30 @@ func missingShared(h host.Host, n *config.Node) (map[string]string, error) {
 		}
 	}
 	return missing, nil
+}
+
+// leaveElsewhere takes out of missing the keys of CAs whose certificates are
+// here: without a certificate key, they are not asked for. A CA's key may be
+// kept elsewhere, and what it signs for this node be brought here:
+// https://kubernetes.io/docs/setup/best-practices/certificates/
+// With a certificate key, what is missing is what an earlier download has not
+// come to.
+func leaveElsewhere(env *Env, missing map[string]string) {
+	if !env.Config.CertificateKey.IsZero() {
+		return
+	}
+	var keys []string
+	for _, spec := range certs.Specs(env.Config) {
+		key, absent := missing[spec.Name+".key"]
+		if spec.IsCA() && absent && missing[spec.Name+".crt"] == "" {
+			keys = append(keys, key)
+			delete(missing, spec.Name+".key")
+		}
+	}
+	if len(keys) > 0 {
+		env.UI.Warnf("not on this host, so taken to be kept elsewhere: %s. What they sign for this node, certificates and kubeconfig files, must be here already; "+
+			"where it is not, give the certificate key (--certificate-key), or copy these keys from a control plane", strings.Join(keys, ", "))
+	}
 }
 
 // downloaded decrypts what the cluster shares.

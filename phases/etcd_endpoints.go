@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -52,6 +53,17 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node) func(contex
 		}
 		return urls, nil
 	}
+}
+
+// KnownMembers are those that the static Pod of etcd on this host was started
+// with, itself among them; none where there is no such Pod.
+func KnownMembers(h host.Host, n *config.Node) []etcd.Member {
+	local, _ := localMember(h, n)
+	var members []etcd.Member
+	for _, m := range local.Initial {
+		members = append(members, etcd.Member{Name: m.Name, PeerURL: m.PeerURL})
+	}
+	return members
 }
 
 // localMember is what the static Pod of etcd on this host says of its member.

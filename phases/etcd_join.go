@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -41,20 +40,18 @@ func runEtcdJoin(ctx context.Context, env *Env) error {
 	n := env.Config
 	peer := manifests.PeerURL(n.AdvertiseAddress.String())
 	env.UI.Printf("Adding %s to etcd, up to %s", peer, n.Timeouts.EtcdAPICall)
+	if err := holdAgainstData(ctx, env, peer); err != nil {
+		return err
+	}
 	members, added, err := env.Etcd.Join(ctx, n.Name, peer)
 	if err != nil {
 		return err
 	}
-	if !added {
-		return startMember(ctx, env, peer, members, added)
+	err = startMember(ctx, env, peer, members, added)
+	if err != nil && added {
+		return withdraw(ctx, env, peer, err)
 	}
-	if err := noOldData(env); err != nil {
-		return withdraw(ctx, env, peer, nil, err)
-	}
-	if err := startMember(ctx, env, peer, members, added); err != nil {
-		return withdraw(ctx, env, peer, removeMember, err)
-	}
-	return nil
+	return err
 }
 
 // startMember lets the kubelet start etcd, and gives it its vote.
@@ -85,31 +82,18 @@ func startMember(ctx context.Context, env *Env, peer string, members []etcd.Memb
 	return nil
 }
 
-// noOldData refuses to start a new member with the data of an old one, which
-// etcd takes for a member that was removed.
-func noOldData(env *Env) error {
-	dir := filepath.Join(env.Config.Cluster.Etcd.Local.DataDir, "member")
-	switch _, err := env.Host.Lstat(dir); {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	}
-	return errors.Errorf("%s holds the data of an etcd that is no member of this cluster: reset this host, or move the folder away", dir)
-}
-
 // undoTime bounds undoing, which goes on after the run was interrupted.
 const undoTime = 20 * time.Second
 
 // withdraw takes the member that this run has added out of the cluster again,
 // because of cause, which it returns, and cleans up here.
-func withdraw(ctx context.Context, env *Env, peer string, clean func(context.Context, *Env) error, cause error) error {
+func withdraw(ctx context.Context, env *Env, peer string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	env.UI.Printf("Taking %s out of etcd again", peer)
 	_, err := env.Etcd.Leave(ctx, peer)
-	if err == nil && clean != nil {
-		err = clean(ctx, env)
+	if err == nil {
+		err = removeMember(ctx, env)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; what this run had begun could not be undone: %w; the same command goes on from there", cause, err)

@@ -48,7 +48,7 @@ func wakeLearner(ctx context.Context, env *Env, peer string) {
 	}
 	var known time.Time
 	for {
-		if serves(ctx, env.Host, probe) {
+		if serves(ctx, env.Host, probe, serveTime) {
 			return
 		}
 		switch {
@@ -93,10 +93,10 @@ func etcdClientProbe(env *Env) (host.Probe, error) {
 	return host.Probe{URL: manifests.EtcdLocalURL(env.Config) + "/health", CA: certs.EncodeCerts(ca.Bundle()...), ClientCert: cert, ClientKey: key}, err
 }
 
-// serves tells whether there is an answer, whatever it is: a learner may call
-// itself unhealthy.
-func serves(ctx context.Context, h host.Host, p host.Probe) bool {
-	ctx, cancel := context.WithTimeout(ctx, serveTime)
+// serves tells whether there is an answer within limit, whatever it is: a
+// learner may call itself unhealthy.
+func serves(ctx context.Context, h host.Host, p host.Probe, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := h.Probe(ctx, p)
 	var answer *host.ProbeError

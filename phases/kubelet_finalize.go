@@ -5,7 +5,6 @@ package phases
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/pkg/errors"
 
@@ -31,9 +30,16 @@ func kubeletFinalize() Phase {
 // kubelet keeps fresh, instead of the embedded one that expires:
 // https://kubernetes.io/docs/tasks/tls/certificate-rotation/
 func runEnableClientCertRotation(ctx context.Context, env *Env) error {
-	n := env.Config
 	pem := kubeletClientPEM(env)
-	path := filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf")
+	path := kubeletConfPath(env.Config)
+	settings, err := kubeletSettings(env)
+	if err != nil {
+		return err
+	}
+	if !settings.RotateCertificates {
+		env.UI.Printf("Leaving %s as it is, for the kubelet's settings or flags switch the rotation of its certificate off (rotateCertificates)", path)
+		return nil
+	}
 	data, err := env.Host.ReadFile(path)
 	if err != nil {
 		return err
@@ -42,10 +48,17 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	if err != nil {
 		return errors.Wrap(err, path)
 	}
+	shown, err := (&kubeletFile{path: path, data: data}).certificate(env.Host)
+	if err != nil {
+		return err
+	}
 	if !changed {
+		if err := authenticates(pem, shown, nodeOf(shown), env.Host.Now()); err != nil {
+			return errors.Errorf("%v, so that the kubelet cannot rotate it any more; `%s certs renew all --restart` gives it a new one", err, env.UI.Program())
+		}
 		return restartStaleKubelet(ctx, env, path)
 	}
-	if err := awaitClientCertificate(ctx, env, pem); err != nil {
+	if err := awaitClientCertificate(ctx, env, pem, nodeOf(shown)); err != nil {
 		return err
 	}
 	env.UI.Printf("Pointing %s at the client certificate that the kubelet rotates", path)
@@ -66,31 +79,30 @@ func restartKubelet(ctx context.Context, env *Env) error {
 // restartStaleKubelet restarts a kubelet that has not read the file at path as
 // it is now: an earlier run was cut off between writing and restarting.
 func restartStaleKubelet(ctx context.Context, env *Env, path string) error {
-	info, err := env.Host.Stat(path)
-	if err != nil {
-		return err
-	}
-	unit, err := env.Host.Unit(ctx, kubeletUnit)
-	if err != nil || unit.ActiveSince.IsZero() || !unit.ActiveSince.Before(info.ModTime()) {
+	stale, err := kubeletIsStale(ctx, env, path)
+	if err != nil || !stale {
 		return err
 	}
 	env.UI.Printf("Restarting the kubelet, which runs since before %s was changed", path)
 	return restartKubelet(ctx, env)
 }
 
-// kubeletClientPEM is where the kubelet keeps the client certificate that it
-// rotates.
-func kubeletClientPEM(env *Env) string {
-	return filepath.Join(env.Config.Paths.Kubelet, "pki", "kubelet-client-current.pem")
+func kubeletIsStale(ctx context.Context, env *Env, path string) (bool, error) {
+	info, err := env.Host.Stat(path)
+	if err != nil {
+		return false, err
+	}
+	unit, err := env.Host.Unit(ctx, kubeletUnit)
+	return err == nil && !unit.ActiveSince.IsZero() && unit.ActiveSince.Before(info.ModTime()), err
 }
 
 // awaitClientCertificate waits for the file that the kubelet writes soon after
-// its start.
-func awaitClientCertificate(ctx context.Context, env *Env, pem string) error {
+// its start. One that was there before may have expired.
+func awaitClientCertificate(ctx context.Context, env *Env, pem, node string) error {
 	limit := env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's client certificate, up to %s", limit)
-	const failure = "the kubelet has no client certificate; `journalctl -u kubelet` tells why"
+	const failure = "the kubelet has no client certificate that is valid; `journalctl -u kubelet` tells why"
 	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
-		return errors.WithMessage(env.Host.AwaitFile(ctx, pem), failure)
+		return errors.WithMessage(env.Host.AwaitFile(ctx, pem, validClientCertificate(env, pem, node)), failure)
 	})
 }

@@ -10,11 +10,9 @@ import (
 	"slices"
 
 	"github.com/pkg/errors"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
 
 // ensureServingPair makes the pair that the kubelet serves with. The kubelet
@@ -75,19 +73,14 @@ func servingKey(path string, keyPEM []byte) (crypto.Signer, error) {
 // kubeletSignsItself tells whether nothing gives the kubelet a certificate to
 // serve with: neither its settings as they stand on this host now, nor a flag.
 func kubeletSignsItself(env *Env) (bool, error) {
-	path := filepath.Join(env.Config.Paths.Kubelet, "config.yaml")
-	data, err := env.Host.ReadFile(path)
+	settings, err := kubeletSettings(env)
 	if err != nil {
 		return false, err
-	}
-	settings := kubeletconfig.New()
-	if err := yaml.Unmarshal(data, settings); err != nil {
-		return false, errors.Wrapf(err, "%s holds no KubeletConfiguration", path)
 	}
 	if settings.ServerTLSBootstrap || settings.TLSCertFile != "" || settings.TLSPrivateKeyFile != "" {
 		return false, nil
 	}
-	return !slices.ContainsFunc(env.Config.KubeletExtraArgs, func(a config.Arg) bool {
+	return !slices.ContainsFunc(kubeletFlags(env), func(a config.Arg) bool {
 		return slices.Contains([]string{"cert-dir", "config", "config-dir",
 			"rotate-server-certificates", "tls-cert-file", "tls-private-key-file"}, a.Name)
 	}), nil

@@ -55,16 +55,13 @@ func (s *stage) isServingPair(t *testing.T) {
 
 func TestServingPairIsTheKubeletsOwnMatter(t *testing.T) {
 	const kubelet = "---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-	extra := func(arg string) string {
-		return strings.Replace(initDocument, "{name: cp-1,", "{name: cp-1, kubeletExtraArgs: ["+arg+"],", 1) + clusterDocument
-	}
 	for name, documents := range map[string]string{
 		"asks the cluster":          initDocument + clusterDocument + kubelet + "serverTLSBootstrap: true\n",
 		"files in its settings":     initDocument + clusterDocument + kubelet + "tlsCertFile: /etc/tls/k.crt\ntlsPrivateKeyFile: /etc/tls/k.key\n",
-		"another folder, by flag":   extra("{name: cert-dir, value: /var/lib/k}"),
-		"files, by flag":            extra("{name: tls-cert-file, value: /etc/tls/k.crt}"),
-		"asks the cluster, by flag": extra("{name: rotate-server-certificates, value: 'true'}"),
-		"drop-ins":                  extra("{name: config-dir, value: /etc/kubelet.d}"),
+		"another folder, by flag":   withKubeletFlags("{name: cert-dir, value: /var/lib/k}"),
+		"files, by flag":            withKubeletFlags("{name: tls-cert-file, value: /etc/tls/k.crt}"),
+		"asks the cluster, by flag": withKubeletFlags("{name: rotate-server-certificates, value: 'true'}"),
+		"drop-ins":                  withKubeletFlags("{name: config-dir, value: /etc/kubelet.d}"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, documents)

@@ -7,6 +7,8 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
@@ -50,20 +52,31 @@ func ensureKubelet(ctx context.Context, env *Env, wanted []file) error {
 	if err != nil {
 		return err
 	}
-	if len(pending) == 0 {
-		unit, err := env.Host.Unit(ctx, kubeletUnit)
-		if err != nil {
-			return err
-		}
-		if unit.ActiveState == "active" {
-			env.UI.Printf("The kubelet runs with these settings already")
-			return nil
-		}
+	unit, err := env.Host.Unit(ctx, kubeletUnit)
+	if err != nil && len(pending) == 0 {
+		return err
+	}
+	running := err == nil && unit.ActiveState == "active"
+	if running && len(pending) == 0 {
+		env.UI.Printf("The kubelet runs with these settings already")
+		return nil
 	}
 	env.UI.Printf("Stopping the kubelet")
 	if err := env.Host.StopUnit(ctx, kubeletUnit); err != nil {
 		return explainedJob(ctx, env, err)
 	}
+	if err := prepareKubelet(ctx, env, pending); err != nil {
+		if running {
+			return startAgain(ctx, env, err)
+		}
+		return err
+	}
+	env.UI.Printf("Starting the kubelet")
+	return explainedJob(ctx, env, env.Host.StartUnit(ctx, kubeletUnit))
+}
+
+// prepareKubelet does what a stopped kubelet needs for its start.
+func prepareKubelet(ctx context.Context, env *Env, pending []file) error {
 	if err := env.Host.EnsureDir(env.Config.Paths.Kubelet, 0o700); err != nil {
 		return err
 	}
@@ -82,11 +95,20 @@ func ensureKubelet(ctx context.Context, env *Env, wanted []file) error {
 	if err := ensureServingPair(env); err != nil {
 		return err
 	}
-	if err := ensureUnitIsCurrent(ctx, env); err != nil {
-		return err
+	return ensureUnitIsCurrent(ctx, env)
+}
+
+// startAgain starts the kubelet of a node that worked until its new files could
+// not be written, as on a full disk: each file is an old one or a new one, and
+// a node without a kubelet would lose its Pods. The error stays cause.
+func startAgain(ctx context.Context, env *Env, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), env.Config.Timeouts.KubeletHealthCheck)
+	defer cancel()
+	if err := env.Host.StartUnit(ctx, kubeletUnit); err != nil {
+		return errors.WithMessagef(cause, "the kubelet is stopped and cannot be started again (%v): start it once this is mended, with `systemctl start kubelet`", err)
 	}
-	env.UI.Printf("Starting the kubelet")
-	return explainedJob(ctx, env, env.Host.StartUnit(ctx, kubeletUnit))
+	env.UI.Warnf("not all of the kubelet's files could be written; it runs again, as it ran before")
+	return cause
 }
 
 // explainedJob says why systemd cannot do a job on the kubelet's unit, where it

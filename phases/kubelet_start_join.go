@@ -9,6 +9,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
@@ -33,7 +34,11 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	wanted = append(wanted, file{path: n.Join.CAPath, data: n.Join.CA, mode: 0o644})
+	ca, err := trustedCAs(env)
+	if err != nil {
+		return err
+	}
+	wanted = append(wanted, ca)
 	if memberOf(env.Host, n) != nil {
 		bootstrap, err := bootstrapConf(n)
 		if err != nil {
@@ -50,6 +55,30 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 		return err
 	}
 	return waitKubelet(ctx, env) // for the static Pods to come, as in init
+}
+
+// trustedCAs is the file of the CAs that this node trusts. While a CA is being
+// replaced, it holds the old one and the new one, of which discovery may have
+// vouched for one only. So a file that holds more is kept; on a control plane
+// the one that all of them share is, which download-certs has checked.
+func trustedCAs(env *Env) (file, error) {
+	n := env.Config
+	f := file{path: n.Join.CAPath, data: n.Join.CA, mode: 0o644}
+	have, err := readIfExists(env.Host, f.path)
+	if err != nil {
+		return f, err
+	}
+	found, err := certs.ParseCerts(f.data)
+	if err != nil {
+		return f, errors.Wrap(err, "the CAs that discovery found")
+	}
+	list, err := certs.ParseCerts(have)
+	same := shared(found, list)
+	ofAll := n.ControlPlane && f.path == filepath.Join(n.Paths.PKI, "ca.crt") && len(same) > 0
+	if err == nil && (ofAll || len(same) == len(found)) {
+		f.data = have
+	}
+	return f, nil
 }
 
 // bootstrapConf leads the kubelet of a control plane to the API server beside

@@ -45,6 +45,8 @@ func TestKubeletStart(t *testing.T) {
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
 		{name: "cannot be started", want: []string{stop, "write config.yaml", "reload", start}, fail: start, err: "job refused",
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
+		{name: "a file cannot be written", want: []string{stop, "write config.yaml", start}, fail: "write config.yaml", err: "job refused", says: "it runs again",
+			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
 		{name: "the bus cannot be reached", err: "no bus",
 			before: func(_ *testing.T, s *stage) {
 				s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, errors.New("no bus") }

@@ -36,6 +36,11 @@ func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 	if err := env.Host.Remove(bootstrapConfPath(n)); err != nil {
 		return err
 	}
+	if n.Join != nil && n.Join.NodeGone {
+		if err := registerAgain(ctx, env); err != nil {
+			return err
+		}
+	}
 	if !n.NodeLocalCRISocket() {
 		if err := env.Cluster.MarkNode(ctx, n.Name, cluster.Mark{Annotations: map[string]string{annotationCRISocket: n.CRISocket}}); err != nil {
 			return err
@@ -46,21 +51,23 @@ func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 }
 
 // awaitKubeletConf waits for kubelet.conf and for the certificate that it names.
-// The kubelet writes the first at once, the second when the cluster has signed.
+// The kubelet writes the first at once, the second when the cluster has signed;
+// where it had joined before, it replaces one that has expired.
 func awaitKubeletConf(ctx context.Context, env *Env) error {
 	path, limit := kubeletConfPath(env.Config), env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's certificate, up to %s", limit)
 	const failure = "the kubelet has no certificate; `journalctl -u kubelet` tells why, and `kubectl get csr` on a control plane whether it asked for one"
-	_, missing := env.Host.Lstat(kubeletClientPEM(env))
+	pem := kubeletClientPEM(env)
+	_, missing := env.Host.Lstat(pem)
 	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		if env.Config.ControlPlane && missing != nil {
 			group.Go(func() error { hasten(ctx, env); return nil })
 		}
 		group.Go(func() error {
-			err := env.Host.AwaitFile(ctx, path)
+			err := env.Host.AwaitFile(ctx, path, nil)
 			if err == nil {
-				err = env.Host.AwaitFile(ctx, kubeletClientPEM(env))
+				err = env.Host.AwaitFile(ctx, pem, validClientCertificate(env, pem, ""))
 			}
 			return errors.WithMessage(err, failure)
 		})
@@ -86,13 +93,34 @@ func hasten(ctx context.Context, env *Env) {
 		case <-time.After(readyInterval):
 		}
 	}
-	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: env.Config.Name}}
-	found, err := env.Cluster.Get(ctx, node)
-	if err == nil && !found {
-		env.UI.Printf("Restarting the kubelet, so that it asks this node's API server now")
-		err = env.Host.RestartUnit(ctx, kubeletUnit)
-	}
+	err := restartUnregistered(ctx, env, "so that it asks this node's API server now")
 	if err != nil && ctx.Err() == nil {
 		env.UI.Warnf("the kubelet may take long to register this node: %v", err)
 	}
+}
+
+// registerAgain brings the Node of a member back that was deleted.
+func registerAgain(ctx context.Context, env *Env) error {
+	failure := "node " + env.Config.Name + " is not registered again"
+	return watched(ctx, env, env.Config.Timeouts.KubeletHealthCheck, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
+		if err := restartUnregistered(ctx, env, "for its Node was deleted, and it registers one at its start only"); err != nil {
+			return err
+		}
+		return env.Cluster.MarkNode(ctx, env.Config.Name, cluster.Mark{}) // which waits for it
+	})
+}
+
+// restartUnregistered restarts the kubelet unless the cluster has its Node.
+func restartUnregistered(ctx context.Context, env *Env, why string) error {
+	found, err := env.Cluster.Get(ctx, nodeObject(env.Config.Name))
+	if err != nil || found {
+		return err
+	}
+	env.UI.Printf("Restarting the kubelet, %s", why)
+	return env.Host.RestartUnit(ctx, kubeletUnit)
+}
+
+// nodeObject is a Node to ask the API for.
+func nodeObject(name string) *corev1.Node {
+	return &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
 }

@@ -6,6 +6,7 @@ package phases
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -68,5 +70,27 @@ func TestHasteningEndsWithTheWait(t *testing.T) {
 	defer cancel()
 	if hasten(ctx, s.Env); len(s.host.jobs) > 0 {
 		t.Errorf("jobs %v", s.host.jobs)
+	}
+}
+
+// TestWaitBootstrapHeedsCertDir: the kubelet writes its certificate where its
+// flag says, over one that has expired.
+func TestWaitBootstrapHeedsCertDir(t *testing.T) {
+	s := newJoinStage(t)
+	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.Config.Timeouts.TLSBootstrap = 150 * time.Millisecond
+	s.Config.KubeletExtraArgs = []config.Arg{{Name: "cert-dir", Value: "/other/pki"}}
+	const pem = "/other/pki/kubelet-client-current.pem"
+	s.put(t, kubeletConf, s.kubeconfig(s.ca, "client-certificate: "+pem))
+	if err := awaitKubeletConf(t.Context(), s.Env); !strings.Contains(message(err), pem+" does not exist yet") {
+		t.Errorf("error %q", message(err))
+	}
+	s.rotated(t, pem, "cp-1", time.Now().Add(-time.Minute))
+	if err := awaitKubeletConf(t.Context(), s.Env); !strings.Contains(message(err), pem+": the client certificate expired on ") {
+		t.Errorf("of an earlier join: %q", message(err))
+	}
+	s.rotated(t, pem, "cp-1", time.Now().Add(time.Hour))
+	if err := awaitKubeletConf(t.Context(), s.Env); err != nil {
+		t.Error(err)
 	}
 }

@@ -5,6 +5,10 @@ package phases
 
 import (
 	"context"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 )
@@ -29,6 +33,10 @@ func markControlPlane() Phase {
 	}
 }
 
+// registrationTime is how long a kubelet may take to register its Node once the
+// API server answers: it tries again after seven seconds at most.
+const registrationTime = 15 * time.Second
+
 func runMarkControlPlane(ctx context.Context, env *Env) error {
 	n := env.Config
 	env.UI.Printf("Marking node %s as a control plane, with %d taints", n.Name, len(n.Taints))
@@ -37,9 +45,47 @@ func runMarkControlPlane(ctx context.Context, env *Env) error {
 		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
 			return err
 		}
-		return env.Cluster.MarkNode(ctx, n.Name, cluster.Mark{
+		taints, err := wantedTaints(ctx, env)
+		if err != nil {
+			return err
+		}
+		return markRegistered(ctx, env, cluster.Mark{
 			Labels: map[string]string{labelControlPlane: "", labelExcludeFromLBs: ""},
-			Taints: n.Taints,
+			Taints: taints,
 		})
 	})
+}
+
+// wantedTaints are none for a Node that an earlier run has marked: one that an
+// administrator has taken off since, so that other Pods run there, stays off.
+func wantedTaints(ctx context.Context, env *Env) ([]corev1.Taint, error) {
+	if !env.Again {
+		return env.Config.Taints, nil
+	}
+	node := nodeObject(env.Config.Name)
+	if _, err := env.Cluster.Get(ctx, node); err != nil {
+		return nil, err
+	}
+	if _, marked := node.Labels[labelControlPlane]; marked {
+		return nil, nil
+	}
+	return env.Config.Taints, nil
+}
+
+// markRegistered marks this node, whose Node may have been deleted while its
+// kubelet ran, before an init that is run again.
+func markRegistered(ctx context.Context, env *Env, mark cluster.Mark) error {
+	if !env.Again {
+		return env.Cluster.MarkNode(ctx, env.Config.Name, mark)
+	}
+	early, cancel := context.WithTimeout(ctx, registrationTime)
+	defer cancel()
+	err := env.Cluster.MarkNode(early, env.Config.Name, mark)
+	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		return err
+	}
+	if err := restartUnregistered(ctx, env, "for it has not registered its Node, and does that at its start only"); err != nil {
+		return err
+	}
+	return env.Cluster.MarkNode(ctx, env.Config.Name, mark)
 }

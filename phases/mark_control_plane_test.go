@@ -6,7 +6,9 @@ package phases
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -77,6 +79,41 @@ func TestMarkControlPlaneFails(t *testing.T) {
 	err := Run(t.Context(), s.Env, []Phase{markControlPlane()}, Options{})
 	if want := "phase mark-control-plane: Node cp-1 is not registered"; message(err) != want {
 		t.Errorf("error %q, want %q", message(err), want)
+	}
+}
+
+// unregistered is an API whose Node comes once the kubelet was restarted.
+type unregistered struct {
+	*cluster.Plan
+	host *stubHost
+}
+
+func (u *unregistered) MarkNode(ctx context.Context, _ string, _ cluster.Mark) error {
+	if slices.Contains(u.host.jobs, "restart kubelet.service") {
+		return nil
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// TestMarkControlPlaneWhoseNodeWasDeleted: a kubelet that runs does not register
+// its Node again, one that is restarted does. In a first init it is only slow.
+func TestMarkControlPlaneWhoseNodeWasDeleted(t *testing.T) {
+	for name, want := range map[string]int{"deleted": 1, "only slow to be marked": 0, "first init": 0} {
+		s := newStage(t, initDocument+clusterDocument)
+		s.Cluster = &unregistered{s.api, s.host}
+		s.Again = name != "first init"
+		if name == "only slow to be marked" {
+			fatal(t, s.api.Ensure(t.Context(), nodeObject("cp-1")))
+		}
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := markRegistered(ctx, s.Env, cluster.Mark{})
+			if len(s.host.jobs) != want || (err == nil) != (want == 1) {
+				t.Errorf("%s: %v, jobs %v", name, err, s.host.jobs)
+			}
+		})
 	}
 }
 

@@ -4,11 +4,13 @@
 package phases
 
 import (
+	"cmp"
 	"crypto/x509"
 	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 
@@ -55,24 +57,54 @@ func memberOf(h host.Host, n *config.Node) error {
 
 // validFor tells why the file does not authenticate the node called name now.
 func (k *kubeletFile) validFor(h host.Host, name string) error {
+	leaf, err := k.certificate(h)
+	if err != nil {
+		return err
+	}
+	return authenticates(k.path, leaf, name, h.Now())
+}
+
+// certificate is what the kubelet shows to the API server.
+func (k *kubeletFile) certificate(h host.Host) (*x509.Certificate, error) {
 	cert, file, err := kubeconfig.ClientCertificate(k.data)
 	if err == nil && file != "" {
 		cert, err = h.ReadFile(file)
 	}
 	if err != nil {
-		return errors.Wrap(err, k.path)
+		return nil, errors.Wrap(err, k.path)
 	}
 	leaf, err := certs.FirstCert(cert)
-	if err != nil {
-		return errors.Wrap(err, k.path)
-	}
-	switch has := strings.TrimPrefix(leaf.Subject.CommonName, "system:node:"); {
+	return leaf, errors.Wrap(err, k.path)
+}
+
+// authenticates tells why a kubelet's certificate, that of the file at path, is
+// not one of the node called name, or not now.
+func authenticates(path string, leaf *x509.Certificate, name string, now time.Time) error {
+	switch has := nodeOf(leaf); {
 	case has != name:
-		return errors.Errorf("%s is of node %q, not %q", k.path, has, name)
-	case h.Now().After(leaf.NotAfter):
-		return &expiredError{k.path, leaf}
+		return errors.Errorf("%s is of node %q, not %q", path, has, name)
+	case now.After(leaf.NotAfter):
+		return &expiredError{path, leaf}
 	}
 	return nil
+}
+
+// validClientCertificate tells what is wrong with the kubelet's certificate at
+// path. node is empty where it may be of any: a flag can name the kubelet.
+func validClientCertificate(env *Env, path, node string) func(data []byte) error {
+	return func(data []byte) error {
+		leaf, err := certs.FirstCert(data)
+		if err != nil {
+			return errors.Wrap(err, path)
+		}
+		return authenticates(path, leaf, cmp.Or(node, nodeOf(leaf)), env.Host.Now())
+	}
+}
+
+// nodeOf is the name of the node that a kubelet's certificate is of:
+// https://kubernetes.io/docs/reference/access-authn-authz/node/
+func nodeOf(leaf *x509.Certificate) string {
+	return strings.TrimPrefix(leaf.Subject.CommonName, "system:node:")
 }
 
 // expiredError is a membership that has lapsed; joining again mends it.

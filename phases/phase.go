@@ -30,6 +30,10 @@ type Env struct {
 	Cluster cluster.Cluster
 	Etcd    etcd.Etcd
 	UI      ui.UI
+	// Again tells that a whole workflow runs on a node that was a control plane
+	// before: what an administrator has changed in the cluster since then stays.
+	// A phase that is run by its own command writes what its configuration says.
+	Again bool
 }
 
 // Phase is one step of a workflow. It compares what should be with what is and
@@ -59,9 +63,6 @@ type Phase struct {
 	// PHASE/CHILD, wherever that stands. A phase that names nothing waits for
 	// the one before it, unless its parent says SideBySide.
 	Needs []string
-	// Computes says that the phase needs a processor for itself, as generating a
-	// key does: no more of both go on at a time than there are processors.
-	Computes bool
 	// Manifest returns the objects that an add-on phase installs, for
 	// --print-manifest.
 	Manifest func(env *Env) ([]manifests.Object, error)

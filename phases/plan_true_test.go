@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -42,7 +43,7 @@ func newTheatre(t *testing.T, v variant) *theatre {
 	p := &theatre{variant: v, node: v.node(t), root: inMemory(t), record: &record{}}
 	p.host = newLastingHost(p.root)
 	t.Cleanup(p.host.Close)
-	if err := errors.Join(furnish(p.root), willMake(p.root, kubeletPEM, "rotated\n")); err != nil {
+	if err := errors.Join(furnish(p.root), willMake(p.root, kubeletPEM, rotatedPEM(t, p.node.Name, time.Now().Add(time.Hour)))); err != nil {
 		t.Fatal(err)
 	}
 	for path, text := range v.files {

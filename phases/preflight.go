@@ -20,8 +20,6 @@ func preflightInit() Phase {
 		Summary: "Check that this host can become a control plane, and pull its images",
 		Flags:   []string{"config", "cri-socket", "dry-run", "ignore-preflight-errors", "image-repository"},
 		Run:     runPreflightInit,
-		// It measures the disk, which would seem slow without a processor.
-		Computes: true,
 	}
 }
 

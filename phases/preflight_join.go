@@ -23,8 +23,6 @@ func preflightJoin() Phase {
 		Flags: discoveryFlags("apiserver-advertise-address", "apiserver-bind-port", "certificate-key", "control-plane",
 			"cri-socket", "ignore-preflight-errors", "node-name"),
 		Run: runPreflightJoin,
-		// A control plane's generates keys beside it: see preflightInit.
-		Computes: true,
 	}
 }
 
@@ -37,7 +35,7 @@ func runPreflightJoin(ctx context.Context, env *Env) error {
 	if err := show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil {
 		return err
 	}
-	if memberOf(env.Host, env.Config) == nil {
+	if memberOf(env.Host, env.Config) == nil && !env.Config.Join.NodeGone {
 		env.UI.Printf("This host is node %s of the cluster already", env.Config.Name)
 	}
 	if env.Config.ControlPlane {

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
-	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
 // differences holds what an earlier init has left against what this one would
@@ -26,8 +26,7 @@ import (
 // server, the kubelet may still get any settings.
 func differences(ctx context.Context, env *Env) []string {
 	found := append(certificatesDiffer(env), kubeconfigsDiffer(env)...)
-	pod := filepath.Join(env.Config.Paths.Manifests, manifests.APIServerName+".yaml")
-	if _, err := env.Host.Lstat(pod); err != nil {
+	if !IsControlPlane(env.Host) {
 		return found
 	}
 	return slices.Concat(found, kubeletDiffers(env), clusterDiffers(ctx, env))
@@ -54,13 +53,17 @@ func kubeletDiffers(env *Env) []string {
 	return faults
 }
 
-// lineDifference says which lines each of two texts has alone. Neither is
-// secret.
+// lineDifference says which lines each of two texts has alone, but for the
+// values of environment variables and what else no plan shows.
 func lineDifference(have, wanted []byte) string {
-	only := func(a, b []byte) string {
+	there, asked := redact.Document(string(have)), redact.Document(string(wanted))
+	if there == asked {
+		return "values that are not shown, such as those of environment variables"
+	}
+	only := func(a, b string) string {
 		var lines []string
-		others := strings.Split(string(b), "\n")
-		for line := range strings.Lines(string(a)) {
+		others := strings.Split(b, "\n")
+		for line := range strings.Lines(a) {
 			if line = strings.TrimRight(line, "\n"); !slices.Contains(others, line) {
 				lines = append(lines, strings.TrimSpace(line))
 			}
@@ -72,10 +75,10 @@ func lineDifference(have, wanted []byte) string {
 		return strings.Join(lines, ", ")
 	}
 	var parts []string
-	if text := only(have, wanted); text != "" {
+	if text := only(there, asked); text != "" {
 		parts = append(parts, "there only: "+text)
 	}
-	if text := only(wanted, have); text != "" {
+	if text := only(asked, there); text != "" {
 		parts = append(parts, "asked for only: "+text)
 	}
 	if len(parts) == 0 {

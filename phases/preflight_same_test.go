@@ -27,6 +27,7 @@ func TestDifferences(t *testing.T) {
 		{"another service network, for the kubelet", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "/var/lib/kubelet/config.yaml is of another configuration: there only: - 10.96.0.10; asked for only: - 10.100.0.10"},
 		{"a Pod network", "", "networking: {podSubnet: 10.244.0.0/16}\n", "asked for only: podSubnet: 10.244.0.0/16"},
 		{"one more name", "", "apiServer: {certSANs: [api.example.org]}\n", "api.example.org"},
+		{"one more variable", "", "apiServer: {extraEnvs: [{name: A, value: hush}]}\n", "extraEnvs:, - name: A, value: '[redacted]'"},
 		{"another node's name", "cp-2", "", "kubelet.conf"},
 	}
 	for _, tt := range tests {
@@ -39,7 +40,7 @@ func TestDifferences(t *testing.T) {
 			env := &Env{Config: other.Config, Host: s.host, Cluster: s.api, UI: s.UI}
 			before, jobs := stamps(t, s.root), len(s.host.jobs)
 			got := strings.Join(differences(t.Context(), env), "\n")
-			if (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
+			if (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) || strings.Contains(got, "hush") {
 				t.Errorf("got %q\nwant %q", got, tt.want)
 			}
 			if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" || len(s.host.jobs) != jobs {
@@ -63,6 +64,19 @@ func TestDifferencesAtFirst(t *testing.T) {
 		got := strings.Join(differences(t.Context(), other.Env), "\n")
 		if (want == "") != (got == "") || !strings.Contains(got, want) || strings.Contains(got, "kubelet/config.yaml") {
 			t.Errorf("%s: got %q, want %q", documents, got, want)
+		}
+	}
+}
+
+// TestLineDifference: that something secret differs is all that is said of it.
+func TestLineDifference(t *testing.T) {
+	for _, tt := range []struct{ have, wanted, want string }{
+		{"a\nb\n", "a\nc\n", "there only: b; asked for only: c"},
+		{"a\nb\n", "b\na\n", "the same lines in another order"},
+		{"env: [{name: A, value: hush}]\n", "env: [{name: A, value: hash}]\n", "values that are not shown, such as those of environment variables"},
+	} {
+		if got := lineDifference([]byte(tt.have), []byte(tt.wanted)); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package phases
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,6 +64,26 @@ func TestRenewAll(t *testing.T) {
 	s.play(t, certificates(), kubeconfigs()) // each renewed file is one that init keeps
 	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver, kube-controller-manager, kube-scheduler now") {
 		t.Errorf("no advice to restart:\n%s", text)
+	}
+}
+
+// On a rootless control plane each new file goes to its component, and no other
+// is written once more: it may be replaced just now, beside this one.
+func TestRenewRootless(t *testing.T) {
+	s := rootlessStage(t)
+	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
+	for name, want := range map[string]string{
+		"apiserver":                pkiDir + "apiserver.key 997:997",
+		"etcd-peer":                pkiDir + "etcd/peer.key 998:999",
+		"scheduler.conf":           "/etc/kubernetes/scheduler.conf 995:995",
+		"etcd-healthcheck-client":  "",
+		"apiserver-kubelet-client": pkiDir + "apiserver-kubelet-client.key 997:997",
+	} {
+		s.host.owned = nil
+		s.play(t, Renew(RenewOptions{Name: name})...)
+		if got := strings.Join(s.host.owned, ", "); got != want {
+			t.Errorf("%s: gave away %q, want %q", name, got, want)
+		}
 	}
 }
 
@@ -204,6 +225,72 @@ func TestMendKubelet(t *testing.T) {
 	}
 	if got := s.host.jobs[len(s.host.jobs)-1]; got != "restart kubelet.service" {
 		t.Errorf("last job: %s", got)
+	}
+}
+
+// cutHost is a stage's host on which a run ends at one step of mending.
+type cutHost struct {
+	*stubHost
+	at string
+}
+
+func (h *cutHost) Remove(path string) error {
+	if h.at == "remove" {
+		return errors.New("cut off")
+	}
+	return h.stubHost.Remove(path)
+}
+
+func (h *cutHost) RestartUnit(ctx context.Context, name string) error {
+	if h.at == "restart" {
+		return errors.New("cut off")
+	}
+	return h.stubHost.RestartUnit(ctx, name)
+}
+
+// TestMendKubeletIsCutOff: the next run goes on wherever the first ended, and
+// does not take the certificate that has expired for the kubelet's new one.
+func TestMendKubeletIsCutOff(t *testing.T) {
+	const otherPEM = "/other/pki/kubelet-client-current.pem"
+	for _, tt := range []struct{ name, documents, at, pem string }{
+		{"before the expired certificate is removed", initDocument + shortWaits + clusterDocument, "remove", kubeletPEM},
+		{"before the kubelet is restarted", initDocument + shortWaits + clusterDocument, "restart", kubeletPEM},
+		{"with another folder", withKubeletFlags("{name: cert-dir, value: /other/pki}"), "remove", otherPEM},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(t, tt.documents)
+			s.play(t, certificates(), kubeconfigs())
+			s.host.probe = func(context.Context, host.Probe) error { return nil }
+			until := time.Now().Add(time.Hour)
+			s.rotated(t, tt.pem, "cp-1", until)
+			s.play(t, kubeletFinalize())
+
+			started := time.Now().Add(-time.Minute)
+			s.host.now = until.Add(time.Hour)
+			s.host.unit = func() (host.UnitState, error) {
+				return host.UnitState{LoadState: "loaded", ActiveState: "active", ActiveSince: started}, nil
+			}
+			s.Host = &cutHost{s.host, tt.at}
+			if err := mendKubelet(t.Context(), s.Env); message(err) != "cut off" {
+				t.Fatalf("the first run: %v", err)
+			}
+			s.Host, s.host.jobs = s.host, nil
+			if err := mendKubelet(t.Context(), s.Env); err != nil || strings.Join(s.host.jobs, " ") != "restart kubelet.service" {
+				t.Fatalf("the second run: %v, jobs %v", err, s.host.jobs)
+			}
+			if _, err := os.Stat(filepath.Join(s.root, tt.pem)); err == nil {
+				t.Error("the expired certificate is still there")
+			}
+
+			started, s.host.jobs = time.Now().Add(time.Minute), nil
+			s.rotated(t, tt.pem, "cp-1", s.host.now.Add(time.Hour))
+			if err := mendKubelet(t.Context(), s.Env); err != nil || len(s.host.jobs) > 0 {
+				t.Errorf("a third run: %v, jobs %v", err, s.host.jobs)
+			}
+			if err := finishKubelet(t.Context(), s.Env); err != nil || !strings.Contains(s.get(t, kubeletConf), "client-certificate: "+tt.pem) {
+				t.Errorf("finishing: %v", err)
+			}
+		})
 	}
 }
 

@@ -6,8 +6,8 @@ package phases
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -16,7 +16,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
 // stopGrace is how long a component may take to end: that of its static Pod,
@@ -117,14 +116,41 @@ func usersOf(name string) []string {
 // mendKubelet gives a kubelet whose client certificate has expired a new one,
 // which it exchanges for one of its own as soon as the API answers:
 // https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert
+//
+// A run that is cut off leaves a kubelet.conf that is good, and a kubelet that
+// has not read it, or that finds its expired certificate.
 func mendKubelet(ctx context.Context, env *Env) error {
-	specs := kubeconfig.Specs(env.Config)
-	spec := specs[slices.IndexFunc(specs, func(s kubeconfig.Spec) bool { return s.Name == "kubelet" })]
+	spec := kubeconfigSpec(env, "kubelet")
 	r := renewal{spec: spec.Certificate(), file: spec.File}
 	old, err := r.current(env)
-	if err != nil || old == nil || env.Host.Now().Before(old.NotAfter) {
+	if err != nil || old == nil {
 		return err
 	}
+	expired := !env.Host.Now().Before(old.NotAfter)
+	if expired {
+		if err := replaceKubeletCertificate(env, r, old); err != nil {
+			return err
+		}
+	}
+	pem := kubeletClientPEM(env)
+	if expired = expired || hasExpired(env, pem); expired {
+		// While this is there, the kubelet takes it for its own.
+		if err := env.Host.Remove(pem); err != nil {
+			return err
+		}
+	}
+	stale, err := kubeletIsStale(ctx, env, r.path(env))
+	if err != nil || !expired && !stale {
+		return err
+	}
+	env.UI.Printf("Restarting the kubelet, so that it reads %s", r.path(env))
+	if err := restartKubelet(ctx, env); err != nil {
+		return err
+	}
+	return waitKubelet(ctx, env)
+}
+
+func replaceKubeletCertificate(env *Env, r renewal, old *x509.Certificate) error {
 	ca, err := pairStore{env}.ca(r.spec)
 	if err != nil {
 		return err
@@ -142,23 +168,21 @@ func mendKubelet(ctx context.Context, env *Env) error {
 		return err
 	}
 	env.UI.Printf("The kubelet's client certificate has expired: giving it a new one")
-	if err := r.write(env, certs.Pair{Cert: cert, Key: key}); err != nil {
-		return err
-	}
-	// While this is there, the kubelet takes it for its own.
-	if err := env.Host.Remove(kubeletClientPEM(env)); err != nil {
-		return err
-	}
-	if err := env.Host.RestartUnit(ctx, kubeletUnit); err != nil {
-		return err
-	}
-	return waitKubelet(ctx, env)
+	return r.write(env, certs.Pair{Cert: cert, Key: key})
+}
+
+// hasExpired tells of a certificate of the kubelet's; a file that holds none is
+// the kubelet's own matter.
+func hasExpired(env *Env, path string) bool {
+	data, err := env.Host.ReadFile(path)
+	var expired *expiredError
+	return err == nil && errors.As(validClientCertificate(env, path, "")(data), &expired)
 }
 
 // finishKubelet does nothing for a kubelet.conf that points at the kubelet's
 // own certificate already.
 func finishKubelet(ctx context.Context, env *Env) error {
-	if _, err := env.Host.Lstat(filepath.Join(env.Config.Paths.Kubeconfigs, "kubelet.conf")); err != nil {
+	if _, err := env.Host.Lstat(kubeletConfPath(env.Config)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

@@ -24,11 +24,11 @@ type Options struct {
 	Serial bool
 }
 
-// Run executes a workflow: each phase once what it needs has ended. Of those
-// that compute, and of keys that are generated, as many at a time as there are
-// processors, and first of all for those that the longest chain of others waits
-// for. The first error ends the run. A name to skip that no phase has is an
-// error before anything runs.
+// Run executes a workflow: each phase once what it needs has ended. Keys are
+// generated beside them, as many at a time as there are processors, and first of
+// all for the phase that the longest chain of others waits for. The first error
+// ends the run. A name to skip that no phase has is an error before anything
+// runs.
 func Run(ctx context.Context, env *Env, workflow []Phase, opts Options) error {
 	return run(ctx, env, workflow, opts, newKey)
 }
@@ -42,9 +42,9 @@ func run(ctx context.Context, env *Env, workflow []Phase, opts Options, newKey f
 	s := &schedule{env: env, cancel: cancel, ended: make(chan outcome), groups: map[string]*group{}}
 	s.flatten(env.Config, workflow, "", order{}, false, opts.Skip)
 	s.resolve()
-	s.room, s.processors = 1, 1
+	s.atOnce = 1
 	if !opts.Serial {
-		s.room, s.processors = len(s.steps), runtime.GOMAXPROCS(0)
+		s.atOnce, s.processors = len(s.steps), runtime.GOMAXPROCS(0)
 		s.weigh()
 		s.newKey = newKey
 		s.orderKeys()
@@ -107,14 +107,13 @@ type schedule struct {
 	steps  []*step
 	groups map[string]*group
 	ended  chan outcome
-	// room and processors are how many more steps may run, and how many more
-	// of those that compute.
-	room, processors int
-	// keys is how many are still to be generated, by newKey; made are those
-	// that were.
-	keys   int
-	newKey func(*Env) (crypto.Signer, error)
-	made   chan madeKey
+	// atOnce is how many steps may run at a time.
+	atOnce int
+	// keys is how many are still to be generated, by newKey, and processors how
+	// many more may be at a time; made are those that were.
+	keys, processors int
+	newKey           func(*Env) (crypto.Signer, error)
+	made             chan madeKey
 }
 
 // flatten appends the steps of siblings, which come after before.
@@ -189,12 +188,11 @@ func (s *schedule) weigh() {
 func (s *schedule) run(ctx context.Context) error {
 	var first error
 	for busy := 0; ; {
-		for first == nil {
+		for first == nil && busy < s.atOnce {
 			i := s.next()
 			if i < 0 {
 				break
 			}
-			s.take(i, -1)
 			s.start(ctx, i)
 			busy++
 		}
@@ -210,7 +208,6 @@ func (s *schedule) run(ctx context.Context) error {
 		select {
 		case o := <-s.ended:
 			busy--
-			s.take(o.step, +1)
 			s.end(o)
 			err = o.err
 		case m := <-s.made:
@@ -247,14 +244,6 @@ func (s *schedule) stuck() []string {
 	return paths
 }
 
-// take changes the room that is left by that of a step.
-func (s *schedule) take(i, by int) {
-	s.room += by
-	if s.steps[i].phase.Computes {
-		s.processors += by
-	}
-}
-
 // next is the weightiest step that may begin, or -1.
 func (s *schedule) next() int {
 	best := -1
@@ -267,7 +256,7 @@ func (s *schedule) next() int {
 }
 
 func (s *schedule) mayBegin(st *step) bool {
-	if st.state != waiting || s.room == 0 || st.phase.Computes && s.processors == 0 {
+	if st.state != waiting {
 		return false
 	}
 	return !slices.ContainsFunc(st.needs, func(n int) bool { return s.steps[n].state != done })

@@ -42,7 +42,7 @@ func runShowJoinCommand(ctx context.Context, env *Env) error {
 		facts.token = withheld
 	}
 	join := facts.command(newLine)
-	if n.UploadCerts {
+	if sharesWithOthers(n) {
 		key := n.CertificateKey.Reveal()
 		if n.SkipCertificateKeyPrint {
 			key = withheld
@@ -53,6 +53,12 @@ func runShowJoinCommand(ctx context.Context, env *Env) error {
 	env.UI.Printf("Workers join with:")
 	env.UI.Result(join)
 	return nil
+}
+
+// sharesWithOthers tells whether more control planes can join: the certificates
+// are shared, and the cluster has an address that leads to all of them.
+func sharesWithOthers(n *config.Node) bool {
+	return n.UploadCerts && n.Cluster.ControlPlaneEndpoint != ""
 }
 
 // newLine goes on with a shell's command on the next line.
@@ -106,7 +112,7 @@ func (f joinFacts) outcome(n *config.Node) ui.Outcome {
 		return o
 	}
 	o.Token, o.JoinCommand = config.NewSecret(f.token), config.NewSecret(join)
-	if showKey {
+	if showKey && sharesWithOthers(n) {
 		o.ControlPlaneJoinCommand = config.NewSecret(controlPlaneCommand(join, " ", n.CertificateKey.Reveal()))
 	}
 	return o

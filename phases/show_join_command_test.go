@@ -22,11 +22,13 @@ func TestResultOfInit(t *testing.T) {
 	const token, key = "abcdef.0123456789abcdef", "abababababababababababababababababababababababababababababababab"
 	tests := []struct {
 		name                           string
-		upload, hideToken, hideKey     bool
+		upload, alone                  bool
+		hideToken, hideKey             bool
 		token, key, join, controlPlane bool
 	}{
 		{name: "workers", token: true, join: true},
 		{name: "control planes, too", upload: true, token: true, key: true, join: true, controlPlane: true},
+		{name: "control planes, which have no common address", upload: true, alone: true, token: true, key: true, join: true},
 		{name: "no token", upload: true, hideToken: true, key: true},
 		{name: "no key", upload: true, hideKey: true, token: true, join: true},
 		{name: "neither", upload: true, hideToken: true, hideKey: true},
@@ -37,6 +39,9 @@ func TestResultOfInit(t *testing.T) {
 			var out bytes.Buffer
 			events := ui.NewEvents("slipway", "v1", "init", &out)
 			s.UI, s.Config.UploadCerts = events, tt.upload
+			if !tt.alone {
+				s.Config.Cluster.ControlPlaneEndpoint = "192.0.2.11:6443"
+			}
 			s.Config.SkipTokenPrint, s.Config.SkipCertificateKeyPrint = tt.hideToken, tt.hideKey
 			s.play(t, certificates(), uploadCerts(), bootstrapToken(), showJoinCommand())
 			before := out.Len()

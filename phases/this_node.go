@@ -92,20 +92,34 @@ func socketIn(h host.Host, file string) string {
 
 // socketInFlags reads the flag that nodes have which kubeadm up to 1.35 made.
 func socketInFlags(h host.Host) string {
-	data, err := h.ReadFile(filepath.Join(config.DefaultKubeletDir, "kubeadm-flags.env"))
-	if err != nil {
-		return ""
-	}
-	for word := range strings.FieldsSeq(strings.NewReplacer(`"`, " ", "'", " ").Replace(string(data))) {
-		if socket, found := strings.CutPrefix(word, "--container-runtime-endpoint="); found {
-			return socket
+	socket := ""
+	for _, flag := range flagsOnHost(h, config.DefaultKubeletDir) {
+		if flag.Name == "container-runtime-endpoint" {
+			socket = flag.Value
 		}
 	}
-	return ""
+	return socket
 }
 
-// kubeletName reads the name from the certificate that the kubelet shows:
-// https://kubernetes.io/docs/reference/access-authn-authz/node/
+// flagsOnHost are the kubelet's flags as kubeadm-flags.env in its folder has
+// them, in order; none where it is missing. A value that holds a space or a
+// quote is not told right.
+func flagsOnHost(h host.Host, dir string) []config.Arg {
+	data, err := h.ReadFile(filepath.Join(dir, "kubeadm-flags.env"))
+	if err != nil {
+		return nil
+	}
+	var flags []config.Arg
+	for word := range strings.FieldsSeq(strings.NewReplacer(`"`, " ", "'", " ").Replace(string(data))) {
+		if flag, found := strings.CutPrefix(word, "--"); found {
+			name, value, _ := strings.Cut(flag, "=")
+			flags = append(flags, config.Arg{Name: name, Value: value})
+		}
+	}
+	return flags
+}
+
+// kubeletName reads the name from the certificate that the kubelet shows.
 func kubeletName(h host.Host) string {
 	data, err := h.ReadFile(filepath.Join(config.DefaultKubernetesDir, "kubelet.conf"))
 	if err != nil {
@@ -122,8 +136,7 @@ func kubeletName(h host.Host) string {
 	if err != nil {
 		return ""
 	}
-	name, _ := strings.CutPrefix(leaf.Subject.CommonName, "system:node:")
-	return name
+	return nodeOf(leaf)
 }
 
 // advertised reads the address from the API server's static Pod.

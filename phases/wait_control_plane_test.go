@@ -176,6 +176,27 @@ func TestWaitIsInterrupted(t *testing.T) {
 	}
 }
 
+// A static Pod that nobody writes fails a run. A plan waits for nothing that it
+// cannot bring about, and looks at no kubelet and no runtime.
+func TestWaitForAMissingManifest(t *testing.T) {
+	s, answers := waitStage(t, initDocument+shortWaits+clusterDocument)
+	s.put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{livenessProbe: {httpGet: {host: 192.0.2.11, port: 6443, path: /livez}}}]}")
+	err := Run(t.Context(), s.Env, []Phase{waitControlPlane()}, Options{})
+	if !strings.Contains(message(err), "the static Pod that phase `control-plane ") {
+		t.Errorf("error %q", message(err))
+	}
+	answers.asked = nil
+	s.host.unit = func() (host.UnitState, error) {
+		t.Error("a plan asks for the kubelet")
+		return host.UnitState{}, nil
+	}
+	plan := *s.Env
+	plan.Host = host.NewOverlay(s.host, func(a host.Action) { t.Errorf("it does %+v", a) })
+	if err := Run(t.Context(), &plan, []Phase{waitControlPlane()}, Options{Serial: true}); err != nil || len(answers.asked) > 0 {
+		t.Errorf("a plan asks %v: %v", answers.asked, err)
+	}
+}
+
 func TestWaitFaultsOfManifests(t *testing.T) {
 	const path = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 	for name, test := range map[string]struct{ manifest, want string }{

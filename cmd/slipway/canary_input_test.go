@@ -29,6 +29,7 @@ apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: v1.36.3
 encryptionAlgorithm: ECDSA-P256
+apiServer: {extraEnvs: [{name: A, value: ` + variable + `}]}
 `
 	canaryJoin = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: JoinConfiguration

@@ -41,16 +41,16 @@ const (
 // what was said.
 func onStage(t *testing.T, number int) string {
 	return string(reexec(t, []string{
-		fmt.Sprintf("%s=%d", stageEnv, number), "PATH=/tmp/bin", "HOME=/root", "TMPDIR=/tmp",
-		"HTTPS_PROXY=http://user:" + proxyPassword + "@127.0.0.1:1", "NO_PROXY=192.0.2.0/24",
+		fmt.Sprintf("%s=%d", stageEnv, number), "PATH=/tmp/bin", "HOME=/root",
+		"HTTPS_PROXY=http://user:#" + proxyPassword + "@127.0.0.1:1", "HTTP_PROXY=user:" + barePassword + "@127.0.0.1:1", "NO_PROXY=192.0.2.0/24",
 	}, unix.CLONE_NEWNS|unix.CLONE_NEWNET|unix.CLONE_NEWPID|unix.CLONE_NEWIPC|unix.CLONE_NEWUTS))
 }
 
 // reexec runs the test in a process of its own, with an environment and new
-// namespaces.
+// namespaces. What it leaves in its folder for temporary files is removed.
 func reexec(t *testing.T, environ []string, namespaces uintptr) []byte {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
-	cmd.Env, cmd.SysProcAttr = environ, &unix.SysProcAttr{Cloneflags: namespaces}
+	cmd.Env, cmd.SysProcAttr = append(environ, "TMPDIR="+t.TempDir()), &unix.SysProcAttr{Cloneflags: namespaces}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%s: %v\n%s", environ[0], err, out)
@@ -59,7 +59,8 @@ func reexec(t *testing.T, environ []string, namespaces uintptr) []byte {
 }
 
 // ownFolders puts folders in memory over those that the program writes to, and
-// makes the rest read only.
+// makes the rest read only, the folder for temporary files among it: that is
+// /tmp from here on.
 func ownFolders(t *testing.T) {
 	t.Helper()
 	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
@@ -67,6 +68,7 @@ func ownFolders(t *testing.T) {
 		must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755"))
 	}
 	must(t, unix.Mount("", "/", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	t.Setenv("TMPDIR", "/tmp")
 }
 
 // stage is a host with a control plane's files, and an API.

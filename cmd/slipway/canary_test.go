@@ -28,7 +28,11 @@ const (
 	bootstrapToken = "tlsone.p0o9i8u7y6t5r4e3"
 	certificateKey = "5ec2e7a9d41b08f36c7a52e19b0d84f75ec2e7a9d41b08f36c7a52e19b0d84f7"
 	proxyPassword  = "Pr0xyW0rdOfTheHost"
+	barePassword   = "Pr0xyW0rdWithoutAScheme"
+	variable       = "ValueOfAVariable"
 	fileToken      = "T0kenOfTheDiscoveryFile"
+	urlPassword    = "PasswordOfTheDiscoveryURL"
+	urlSignature   = "SignatureOfTheDiscoveryURL"
 )
 
 func fixedCanaries() []canary {
@@ -36,7 +40,9 @@ func fixedCanaries() []canary {
 	return []canary{
 		newCanary("token", secret(nodeToken)), newCanary("discovery token", secret(discoveryToken)),
 		newCanary("TLS bootstrap token", secret(bootstrapToken)), newCanary("certificate key", []byte(certificateKey)),
-		newCanary("proxy password", []byte(proxyPassword)), newCanary("discovery file", []byte(fileToken)),
+		newCanary("proxy password", []byte(proxyPassword)), newCanary("bare proxy's password", []byte(barePassword)),
+		newCanary("variable", []byte(variable)), newCanary("discovery file", []byte(fileToken)),
+		newCanary("discovery URL's password", []byte(urlPassword)), newCanary("discovery URL's signature", []byte(urlSignature)),
 	}
 }
 
@@ -47,7 +53,7 @@ var results = map[string][]string{
 	"slipway token create":            {"TLS bootstrap token", "certificate key"},
 	"slipway token list":              {"token"},
 	"slipway init phase upload-certs": {"certificate key"},
-	"slipway config migrate":          {"token", "certificate key", "discovery token", "TLS bootstrap token"},
+	"slipway config migrate":          {"token", "certificate key", "discovery token", "TLS bootstrap token", "variable"},
 	"slipway kubeconfig user":         {"token"},
 }
 
@@ -183,7 +189,7 @@ func (s *scan) look(t *testing.T, path string, args []string, w way, o outcome) 
 		must(t, err)
 		temporary := strings.HasPrefix(file, "/tmp") && !strings.HasPrefix(file, "/tmp/out/") || strings.Contains(file, "tmp")
 		if file == children {
-			data = []byte(strings.ReplaceAll(string(data), os.Getenv("HTTPS_PROXY"), "")) // which they inherit
+			data = []byte(strings.NewReplacer(os.Getenv("HTTPS_PROXY"), "", os.Getenv("HTTP_PROXY"), "").Replace(string(data))) // which they inherit
 		}
 		if temporary || info.Mode().Perm()&0o077 != 0 {
 			hit(fmt.Sprintf("file %s, mode %s", file, info.Mode()), spotted(secrets, data), nil)
@@ -231,6 +237,12 @@ func ways(t *testing.T, cmd *cobra.Command) []way {
 	}
 	if has("diff") {
 		list = append(list, plan("--diff"))
+	}
+	if has("discovery-file") {
+		for _, password := range []string{urlPassword, urlPassword + "#", urlPassword + "/"} {
+			location := "--discovery-file=https://user:" + password + "@127.0.0.1:1/x?X-Amz-Signature=" + urlSignature
+			list = append(list, way{args: []string{location, "--ignore-preflight-errors=all"}}, way{args: []string{location, "--dry-run"}}, way{args: []string{location, "-o", "json"}})
+		}
 	}
 	if has("timeline") {
 		list = append(list, plan("--timeline", "/tmp/out/timeline"))

@@ -4,6 +4,8 @@
 package main
 
 import (
+	"context"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -77,7 +79,7 @@ func newConfigValidate(g *globals) *cobra.Command {
 		Short: "Check a configuration file and report every fault in it",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			src, err := requiredConfigFile(g, "config", file)
+			src, err := requiredConfigFile(cmd.Context(), g, "config", file)
 			if err != nil {
 				return err
 			}
@@ -108,7 +110,7 @@ func newConfigMigrate(g *globals) *cobra.Command {
 		Short: "Convert a configuration file to the newest version of its API, defaults filled in",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			src, err := requiredConfigFile(g, "old-config", from)
+			src, err := requiredConfigFile(cmd.Context(), g, "old-config", from)
 			if err != nil {
 				return err
 			}
@@ -135,23 +137,46 @@ func newConfigMigrate(g *globals) *cobra.Command {
 }
 
 // writeConfig writes a configuration, which may hold tokens, for its owner
-// only.
+// only. It goes where the user's links lead to, and to what is no file, such as
+// the pipe that /dev/stdout can be.
 func writeConfig(path string, data []byte) error {
-	real := host.New()
-	defer real.Close()
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
-	_, err = real.WriteSecret(abs, data)
+	if info, err := os.Stat(abs); err == nil && !info.Mode().IsRegular() {
+		return os.WriteFile(path, data, 0o600) // which makes no file
+	}
+	real := host.New()
+	defer real.Close()
+	_, err = real.WriteSecret(linked(abs), data)
 	return err
 }
 
-func requiredConfigFile(g *globals, flag, path string) (*config.Source, error) {
+// linked is where the links at path end, though nothing may be there.
+func linked(path string) string {
+	for range 40 { // as many as Linux follows
+		target, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			folder, err := filepath.EvalSymlinks(filepath.Dir(path)) // .. is above what it leads to
+			if err != nil {
+				break
+			}
+			target = filepath.Join(folder, target)
+		}
+		path = target
+	}
+	return path
+}
+
+func requiredConfigFile(ctx context.Context, g *globals, flag, path string) (*config.Source, error) {
 	if path == "" {
 		return nil, errors.Errorf("--%s is needed: the file to read", flag)
 	}
-	return readConfigFile(g, path)
+	return readConfigFile(ctx, g, path)
 }
 
 // fileOptions are what loading a file takes from outside when nothing is made

@@ -187,7 +187,7 @@ func dryParts(g *globals, node *config.Node, real *host.Real) *parts {
 		Config:  node,
 		Host:    host.NewOverlay(real, plan.addHost),
 		Cluster: api,
-		Etcd:    etcd.NewPlan(plan.addEtcd),
+		Etcd:    etcd.NewPlan(plan.addEtcd, phases.KnownMembers(real, node)...),
 		UI:      planUI{said, plan},
 	}
 	return &parts{

@@ -20,7 +20,7 @@ const module = "github.com/slipway-k8s/slipway/"
 var mayImport = map[string][]string{
 	"internal/config":     {},
 	"internal/ui":         {},
-	"internal/host":       {},
+	"internal/host":       {"internal/redact"},
 	"internal/cluster":    {},
 	"internal/discovery":  {},
 	"internal/etcd":       {},
@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"internal/bundle":     {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	"phases": {
 		"certs", "internal/cluster", "internal/config", "internal/diagnose", "internal/discovery", "internal/etcd", "internal/host",
-		"internal/kubeconfig", "internal/ui",
+		"internal/kubeconfig", "internal/redact", "internal/ui",
 		"kubeletconfig", "manifests", "preflight",
 	},
 	"cmd/slipway": {"internal/bundle", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/host", "internal/redact", "internal/ui", "phases"},

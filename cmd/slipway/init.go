@@ -4,10 +4,6 @@
 package main
 
 import (
-	"io"
-	"os"
-
-	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -31,6 +27,7 @@ func newInit(g *globals) *cobra.Command {
 			if node.UploadCerts {
 				warnOfOnlyControlPlane(parts.env.UI, node)
 			}
+			parts.env.Again = phases.IsControlPlane(parts.env.Host)
 			return parts.run(cmd.Context(), phases.Init(), node.SkipPhases)
 		},
 	}
@@ -49,28 +46,13 @@ func warnOfOnlyControlPlane(ui ui.UI, node *config.Node) {
 	}
 }
 
-// readConfigFile reads the file of --config, - for standard input.
-func readConfigFile(g *globals, path string) (*config.Source, error) {
-	switch path {
-	case "":
-		return nil, nil
-	case "-":
-		data, err := io.ReadAll(io.LimitReader(g.streams.in, config.MaxSize+1))
-		return &config.Source{Name: "standard input", Data: data}, errors.Wrap(err, "standard input")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, errors.Wrap(err, "--config")
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, config.MaxSize+1))
-	return &config.Source{Name: path, Data: data}, errors.Wrapf(err, "--config %s", path)
-}
-
 // loadInit makes the one desired state, and the parts that bring it about.
 func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *parts, error) {
 	o.Given = given(cmd.Flags())
-	src, err := readConfigFile(g, o.configFile)
+	if cmd.Flags().Lookup("dry-run") == nil { // the file may ask init for a plan; other commands have none
+		o.Given = append(o.Given, "dry-run")
+	}
+	src, err := readConfigFile(cmd.Context(), g, o.configFile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,7 +66,7 @@ func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *pa
 	if err != nil {
 		return nil, nil, err
 	}
-	p := newParts(g, node, real, o.DryRun || node.DryRun)
+	p := newParts(g, node, real, node.DryRun)
 	warn(p.env.UI, warnings)
 	return node, p, nil
 }

@@ -5,10 +5,7 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"slices"
-	"strings"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -30,6 +27,7 @@ func newJoin(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			p.env.Again = phases.IsControlPlane(p.env.Host)
 			return p.run(cmd.Context(), phases.Join(), p.env.Config.SkipPhases)
 		},
 	}
@@ -45,7 +43,7 @@ func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*p
 	if err := o.take(cmd, g, args); err != nil {
 		return nil, err
 	}
-	src, err := readConfigFile(g, o.configFile)
+	src, err := readConfigFile(cmd.Context(), g, o.configFile)
 	if err != nil {
 		return nil, err
 	}
@@ -90,28 +88,10 @@ func (o *joinOptions) take(cmd *cobra.Command, g *globals, args []string) error 
 	if slices.Contains(o.Given, "token") {
 		return errors.New("--token and --token-file exclude each other")
 	}
-	token, err := readSecret(g, o.tokenFile)
+	token, err := readSecret(cmd.Context(), g, o.tokenFile)
 	if err != nil {
 		return errors.Wrap(err, "--token-file")
 	}
 	o.Token, o.Given = token, append(slices.DeleteFunc(o.Given, func(s string) bool { return s == "token-file" }), "token")
 	return nil
-}
-
-// readSecret reads the first line of a file, - for standard input. A secret in
-// a file is not seen in the list of processes.
-func readSecret(g *globals, path string) (string, error) {
-	in := g.streams.in
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return "", err
-		}
-		defer f.Close()
-		in = f
-	}
-	const longest = 4096
-	data, err := io.ReadAll(io.LimitReader(in, longest))
-	line, _, _ := strings.Cut(string(data), "\n")
-	return strings.TrimSpace(line), err
 }

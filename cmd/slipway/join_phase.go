@@ -40,7 +40,7 @@ func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 // they need to know the cluster by what it tells the administrator.
 func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) (*parts, error) {
 	o.Given = given(cmd.Flags())
-	src, err := readConfigFile(g, o.configFile)
+	src, err := readConfigFile(cmd.Context(), g, o.configFile)
 	if err != nil {
 		return nil, err
 	}

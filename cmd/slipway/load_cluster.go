@@ -88,10 +88,11 @@ func (o *certOptions) load(cmd *cobra.Command, g *globals) (*config.Node, source
 	return node, from, o.place(cmd, node)
 }
 
-// place takes the folders that the command line names, as absolute paths.
+// place takes the folders that the command line names, as absolute paths. An
+// empty name is none: it is not the folder that the command is called in.
 func (o *certOptions) place(cmd *cobra.Command, node *config.Node) error {
 	var err error
-	if cmd.Flags().Changed("cert-dir") {
+	if cmd.Flags().Changed("cert-dir") && o.certDir != "" {
 		if node.Paths.PKI, err = filepath.Abs(o.certDir); err != nil {
 			return err
 		}
@@ -135,7 +136,7 @@ func (o *certOptions) askCluster(cmd *cobra.Command, g *globals) (*config.Node, 
 // loadFile reads a configuration for `init`. Which of several runtimes this
 // host uses does not matter here.
 func (o *certOptions) loadFile(ctx context.Context, g *globals) (*config.Node, []string, error) {
-	src, err := readConfigFile(g, o.configFile)
+	src, err := readConfigFile(ctx, g, o.configFile)
 	if err != nil {
 		return nil, nil, err
 	}

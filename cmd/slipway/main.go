@@ -35,7 +35,13 @@ func run() int {
 
 // execute runs a command line and returns its exit code.
 func execute(ctx context.Context, program string, s streams, args []string) int {
-	if err := newRoot(program, s, args).ExecuteContext(ctx); err != nil {
+	out := &output{to: s.out}
+	s.out = out
+	err := newRoot(program, s, args).ExecuteContext(ctx)
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("what was to be done is done, but %w; run the command again for it", out.err)
+	}
+	if err != nil {
 		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(renamed(program, err.Error())))
 		return codeOf(err)
 	}
@@ -63,6 +69,23 @@ type streams struct {
 	in  io.Reader
 	out io.Writer
 	err io.Writer
+}
+
+// output is standard output. It keeps its first error: a command that only
+// says something in passing, as phases do, need not look for it. Nothing is
+// written after that, so that nobody takes a part for the whole.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.to.Write(p)
+	o.err = errors.WithMessage(err, "the output is lost")
+	return n, o.err
 }
 
 // newRoot makes the program's command for a command line.

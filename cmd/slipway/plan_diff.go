@@ -14,7 +14,12 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/redact"
 )
+
+// notShown is the difference where the values of environment variables change,
+// or what else no plan shows.
+const notShown = "(only what is not shown changes)\n"
 
 // present is this host as it is before the plan, and as the plan has changed
 // it so far.
@@ -35,6 +40,9 @@ func (n *present) describe(s *step) {
 		n.describeUnit(s)
 	case s.Action == string(host.Write) && !s.Secret:
 		s.Diff = n.modes(s) + unified(s.Path, n.before(s.Path), s.Content)
+		if s.Diff == "" && s.Change == cluster.Update {
+			s.Diff = notShown
+		}
 		n.files[s.Path] = s.Content
 	}
 }
@@ -101,11 +109,14 @@ func (s *step) compared(d *cluster.Difference) {
 	case d.Change == cluster.Create:
 		s.Diff = unified(name, "", s.body)
 	case d.Change == cluster.Update:
-		s.Diff = unified(name, fieldsYAML(d.Before), fieldsYAML(d.After))
+		if s.Diff = unified(name, fieldsYAML(d.Before), fieldsYAML(d.After)); s.Diff == "" {
+			s.Diff = notShown
+		}
 	}
 }
 
 func fieldsYAML(fields map[string]any) string {
+	redact.Fields(fields)
 	data, err := yaml.Marshal(fields)
 	if err != nil {
 		return err.Error()

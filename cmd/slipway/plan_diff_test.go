@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +27,47 @@ type runningHost struct{ *host.Real }
 
 func (runningHost) Unit(context.Context, string) (host.UnitState, error) {
 	return host.UnitState{ActiveState: "active", UnitFileState: "disabled"}, nil
+}
+
+// TestPlanHidesVariables: their names and the addresses of proxies stay, in a
+// static Pod as well as in a configuration that an object holds, and --diff
+// says that what it does not show changes.
+func TestPlanHidesVariables(t *testing.T) {
+	pod := func(value string) string {
+		return "kind: Pod\nspec:\n  containers:\n  - env:\n    - name: HTTPS_PROXY\n      value: u:" + value + "@p:1\n    - name: A\n      value: " + value + "\n    name: a\n"
+	}
+	configuration := func(value string) string {
+		return "apiServer:\n  extraEnvs:\n  - name: HTTP_PROXY\n    value: http://u:" + value + "@p:1\n  - name: A\n    value: " + value + "\n"
+	}
+	kubelet := func(value string) string { return "staticPodURLHeader:\n  Authorization:\n  - " + value + "\n" }
+	root := t.TempDir()
+	must(t, errors.Join(os.WriteFile(filepath.Join(root, "pod"), []byte(pod("hush1")), 0o600), os.WriteFile(filepath.Join(root, "kubelet"), []byte(kubelet("hush2")), 0o600)))
+	p := &plan{now: newPresent(host.NewAt(root))}
+	p.addHost(host.Action{Verb: host.Write, Path: "/pod", Mode: 0o600, Data: []byte(pod("hush3"))})
+	p.addHost(host.Action{Verb: host.Write, Path: "/kubelet", Mode: 0o600, Data: []byte(kubelet("hush4"))})
+	fields := func(value string) map[string]any {
+		return map[string]any{"data": map[string]any{"ClusterConfiguration": configuration(value), "url": "https://u:" + value + "@h"}}
+	}
+	p.addCluster(cluster.Action{
+		Verb: cluster.VerbEnsure, Kind: "ConfigMap", Name: "c",
+		Object:     &corev1.ConfigMap{Data: map[string]string{"ClusterConfiguration": configuration("hush5"), "kubelet": kubelet("hush5"), "other": "one: 1\n"}},
+		Difference: &cluster.Difference{Change: cluster.Update, Before: fields("hush6"), After: fields("hush7")},
+	})
+	if want := strings.ReplaceAll(pod("'[redacted]'"), "u:'[redacted]'@p:1", "'[redacted]@p:1'"); p.steps[0].Content != want {
+		t.Errorf("the Pod is shown as\n%s\nwant\n%s", p.steps[0].Content, want)
+	}
+	for _, form := range []string{"text", "json", "yaml"} {
+		var shown bytes.Buffer
+		must(t, p.write(&shown, form, "init", "cp-1"))
+		if bytes.Contains(shown.Bytes(), []byte("hush")) || form != "text" && !bytes.Contains(shown.Bytes(), []byte("[redacted]@p:1")) {
+			t.Errorf("%s:\n%s", form, shown.String())
+		}
+	}
+	for _, s := range p.steps {
+		if s.Diff != notShown {
+			t.Errorf("%s%s differs by %q", s.Path, s.title, s.Diff)
+		}
+	}
 }
 
 // TestDiff: what of the host and of the cluster changes, and of a secret only

@@ -100,11 +100,14 @@ func showObject(obj cluster.Object) (manifest json.RawMessage, text string) {
 	if err != nil {
 		return nil, err.Error()
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
+	var fields map[string]any
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if err := dec.Decode(&fields); err != nil {
 		return nil, err.Error()
 	}
 	delete(fields, "status")
+	redact.Fields(fields)
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -119,11 +122,12 @@ func showObject(obj cluster.Object) (manifest json.RawMessage, text string) {
 }
 
 // describeFile is a file's content as a plan shows it: certificates and public
-// keys, which are random, as what they say; proxies without their passwords.
+// keys, which are random, as what they say; without the values of environment
+// variables and the passwords of proxies.
 func describeFile(data []byte) string {
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return redact.URLs(string(data))
+		return redact.Document(string(data))
 	}
 	if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
 		return describeCertificate(cert)

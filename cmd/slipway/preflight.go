@@ -101,7 +101,7 @@ func joiningHost(cmd *cobra.Command, g *globals, o *joinOptions, args []string, 
 	if err := o.take(cmd, g, args); err != nil {
 		return nil, nil, err
 	}
-	src, err := readConfigFile(g, o.configFile)
+	src, err := readConfigFile(cmd.Context(), g, o.configFile)
 	if err != nil {
 		return nil, nil, err
 	}

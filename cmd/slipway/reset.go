@@ -74,7 +74,7 @@ func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) 
 	if o.Network && g.rootfs != "" {
 		return nil, errors.New("--network is about this host's kernel, and --rootfs about the files of another: leave out one of them")
 	}
-	src, err := readConfigFile(g, o.configFile)
+	src, err := readConfigFile(cmd.Context(), g, o.configFile)
 	if err != nil {
 		return nil, err
 	}

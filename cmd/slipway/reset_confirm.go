@@ -43,18 +43,10 @@ func confirmReset(ctx context.Context, g *globals, n *config.Node) error {
 	return nil
 }
 
-// readAnswer reads a line, or returns when ctx ends: a signal must not have to
-// wait for an answer.
+// readAnswer reads a line.
 func readAnswer(ctx context.Context, in io.Reader) (string, error) {
-	line := make(chan string, 1)
-	go func() {
+	return interruptible(ctx, standardInput, func() (string, error) {
 		text, _ := bufio.NewReader(io.LimitReader(in, longestAnswer)).ReadString('\n') // the end of the input ends the answer
-		line <- text
-	}()
-	select {
-	case text := <-line:
 		return text, nil
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
+	})
 }

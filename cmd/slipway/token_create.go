@@ -75,7 +75,7 @@ func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 			return errors.WithMessage(err, "--dry-run prints a plan")
 		}
 	}
-	src, err := readConfigFile(g, o.configFile)
+	src, err := readConfigFile(cmd.Context(), g, o.configFile)
 	if err != nil {
 		return err
 	}

@@ -59,9 +59,10 @@ const (
 type form int
 
 const (
-	plain       form = iota // by their own form only
-	document                // YAML or JSON: by its structure, too
-	environment             // a unit or an environment file: values of variables, too
+	plain     form = iota // by their own form only
+	document              // YAML or JSON: by its structure, too
+	unit                  // a unit file: values of variables, too
+	variables             // an environment file: values of variables, too
 )
 
 // collection is a bundle in the making.
@@ -100,7 +101,7 @@ func Collect(ctx context.Context, h Host, n Node) ([]byte, error) {
 
 const readme = `This is what "slipway support-bundle" found on a node. Secrets were taken out:
 private keys, tokens, passwords, the data of Secrets, values of environment
-variables but for proxies and flags. [redacted] stands in their places.
+variables but for proxies, flags and paths. [redacted] stands in their places.
 
 diagnosis.txt   what "slipway diagnose" says
 containers.txt  the containers and sandboxes of the runtime; their logs are in logs/
@@ -120,8 +121,10 @@ func (c *collection) add(name string, data []byte, f form) {
 	switch f {
 	case document:
 		data = redact.YAML(data, c.known...)
-	case environment:
-		data = []byte(redact.Environment(string(data), c.known...))
+	case unit:
+		data = []byte(redact.Unit(string(data), c.known...))
+	case variables:
+		data = []byte(redact.Variables(string(data), c.known...))
 	default:
 		data = []byte(redact.Text(string(data), c.known...))
 	}

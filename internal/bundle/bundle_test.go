@@ -163,11 +163,17 @@ func strew(t *testing.T) (*stage, canaries) {
 		c.password("flag"), c.password("environment of a Pod"), c.password("proxy of a Pod")))
 	s.put(t, "/etc/kubernetes/manifests/broken.yaml", "{ token: "+c.token("broken manifest"))
 	s.put(t, "/etc/kubernetes/manifests/secret.yaml", "kind: Secret\ndata: {a: "+c.password("Secret")+"}\n---\nkind: X\ncertificateKey: "+c.hexKey("certificate key")+"\n")
-	s.put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nstaticPodURLHeader: {Authorization: [\"Bearer "+c.password("header")+"\"]}\n")
+	s.put(t, "/etc/kubernetes/user.conf", fmt.Sprintf("kind: Config\nusers: [{name: a, user: {exec: {command: get, args: [--client-secret, %s, %s]}}}]\n",
+		c.password("argument of an exec plugin"), c.password("operand of an exec plugin")))
+	s.put(t, "/etc/kubernetes/manifests/own.yaml", fmt.Sprintf("kind: Pod\nspec: {containers: [{name: own, command: [own, --client-secret, %s], args: [--password, %s]}]}\n",
+		c.password("item of a command"), c.password("item of arguments")))
+	s.put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nstaticPodURLHeader: {Authorization: [\"Bearer "+c.password("header")+"\"], X: ["+c.password("other header")+"]}\n")
 	s.put(t, "/var/lib/kubelet/instance-config.yaml", "token: "+c.token("instance configuration"))
-	s.put(t, "/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--token="+c.password("flags")+"\"\n")
-	s.put(t, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--password="+c.password("defaults")+"\n")
+	s.put(t, "/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--token="+c.password("flags")+" --client-secret "+c.password("flag's next word")+"\"\nB="+c.password("flags' file")+"\n")
+	s.put(t, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--password="+c.password("defaults")+"\nAWS_SECRET_ACCESS_KEY="+c.password("variable")+"\nHTTP_PROXY=u:"+c.password("bare proxy")+"@p:1\n")
+	s.put(t, "/etc/sysconfig/kubelet", "#A="+c.password("comment")+"\nB=\"a\n"+c.password("variable's second line")+"\"\n")
 	s.put(t, "/etc/systemd/system/kubelet.service.d/http-proxy.conf", "[Service]\nEnvironment=HTTPS_PROXY=http://u:"+c.password("unit's proxy")+"@p:1\nEnvironment=X="+c.password("unit's environment")+"\n")
+	s.put(t, "/etc/systemd/system/kubelet.service.d/20-environment.conf", "[Service]\nEnvironment = A="+c.password("behind blanks")+"\nEnvironment=PATH=/bin B="+c.password("behind a path")+" \\\n  C="+c.password("on the next line")+"\n")
 	s.put(t, "/etc/hosts", "192.0.2.1 a # password="+c.password("hosts")+"\n")
 	s.put(t, "/etc/resolv.conf", "# token: "+c.token("resolv.conf")+"\n")
 	cert, key := c.pem("pki")
@@ -257,6 +263,7 @@ func TestBundleHoldsWhatMatters(t *testing.T) {
 		"host/hosts":                        "192.0.2.1 a",
 		"units/kubelet.service.txt":         "ActiveState:failed",
 		"units/kubelet.service.log":         "kubelet: token abcdef.[redacted]",
+		"kubelet/etc-default-kubelet":       "AWS_SECRET_ACCESS_KEY=[redacted]",
 		"kubernetes/manifests/etcd.yaml":    "name: HTTP_PROXY",
 		"kubernetes/admin.conf":             "server: https://api.invalid:6443",
 		"kubelet/config.yaml":               "kind: KubeletConfiguration",

@@ -111,8 +111,8 @@ func (c *collection) units() {
 		c.add("units/"+name+".txt", t.Bytes(), plain)
 		c.journal(name)
 		for _, dir := range []string{"/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system", "/run/systemd/system"} {
-			c.file("units"+dir+"/"+name, filepath.Join(dir, name), environment)
-			c.folder("units"+dir+"/"+name+".d", filepath.Join(dir, name+".d"), environment)
+			c.file("units"+dir+"/"+name, filepath.Join(dir, name), unit)
+			c.folder("units"+dir+"/"+name+".d", filepath.Join(dir, name+".d"), unit)
 		}
 	}
 }
@@ -153,9 +153,9 @@ func (c *collection) configuration() {
 	for _, name := range []string{"config.yaml", "instance-config.yaml"} {
 		c.file("kubelet/"+name, filepath.Join(c.n.Kubelet, name), document)
 	}
-	c.file("kubelet/kubeadm-flags.env", filepath.Join(c.n.Kubelet, "kubeadm-flags.env"), environment)
-	c.file("kubelet/etc-default-kubelet", "/etc/default/kubelet", environment)
-	c.file("kubelet/etc-sysconfig-kubelet", "/etc/sysconfig/kubelet", environment)
+	c.file("kubelet/kubeadm-flags.env", filepath.Join(c.n.Kubelet, "kubeadm-flags.env"), variables)
+	c.file("kubelet/etc-default-kubelet", "/etc/default/kubelet", variables)
+	c.file("kubelet/etc-sysconfig-kubelet", "/etc/sysconfig/kubelet", variables)
 }
 
 // certificates are written anew from what they are: a file that also holds a

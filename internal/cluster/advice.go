@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/pkg/errors"
@@ -32,6 +33,8 @@ func (c *conn) advise(err error) error {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fmt.Errorf("%w; check the clocks of this host and of %s, and the certificates with `slipway certs check-expiration`",
 			err, c.base.Host)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w; nothing listens there: on a host of the control plane `slipway diagnose` tells what keeps the API server from running", err)
 	case errors.As(err, &hostname):
 		return fmt.Errorf("%w; add the name or address to apiServer.certSANs, and renew the API server's certificate", err)
 	}

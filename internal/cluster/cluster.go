@@ -49,7 +49,7 @@ type Cluster interface {
 	// Pods lists the Pods of a namespace that match a label selector.
 	Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error)
 	// MarkNode waits for the Node and adds labels, taints and annotations that
-	// are not there yet. It never removes any.
+	// are not there yet; with an empty mark it only waits. It never removes any.
 	MarkNode(ctx context.Context, name string, mark Mark) error
 }
 

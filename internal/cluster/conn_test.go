@@ -190,6 +190,13 @@ func TestStatusErrorKeepsRetryAfter(t *testing.T) {
 	}
 }
 
+func TestRefusedAdvice(t *testing.T) {
+	gaveUp := fmt.Errorf("%w; gave up: %w", noAnswerError{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, context.DeadlineExceeded)
+	if got := (&conn{}).advise(gaveUp).Error(); !strings.Contains(got, "`slipway diagnose` tells what keeps the API server from running") {
+		t.Error(got)
+	}
+}
+
 func TestUnauthorizedAdvice(t *testing.T) {
 	end := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	_, cert := selfSigned(t, end)

@@ -180,6 +180,9 @@ func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) ([]
 
 // MarkNode implements Cluster.
 func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
+	if len(mark.Labels)+len(mark.Annotations)+len(mark.Taints) == 0 {
+		return nil // it would only wait
+	}
 	node := newNode(name)
 	node.Labels, node.Annotations = maps.Clone(mark.Labels), maps.Clone(mark.Annotations)
 	node.Spec.Taints = slices.Clone(mark.Taints)

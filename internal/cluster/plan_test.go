@@ -31,6 +31,7 @@ func TestPlanRecordsInOrder(t *testing.T) {
 		p.Ready(ctx), p.EnsureAdmin(ctx), p.EnsureAdmin(ctx),
 		p.Ensure(ctx, configMap("b", nil), configMap("a", nil), tokenSecret("c")),
 		p.MarkNode(ctx, "n1", controlPlane),
+		p.MarkNode(ctx, "n1", Mark{}), // changes nothing
 		p.EnsureAbsent(ctx, configMap("a", nil)),
 	} {
 		if err != nil {

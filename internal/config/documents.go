@@ -5,6 +5,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -149,6 +150,22 @@ func (d *documents) add(file string, doc document) {
 	case kindKubeProxy:
 		d.kubeProxy = decodeNew[kubeproxy.KubeProxyConfiguration](dec, doc.root)
 	}
+}
+
+// require refuses a file that has no fault of its own, and none of the kinds
+// that a command goes by: to go on with the defaults would be to do what the
+// user of the file did not mean.
+func (d *documents) require(src *Source, kinds ...string) error {
+	there := func(kind string) bool { return d.origins[kind] != nil }
+	if src == nil || len(d.faults) > 0 || slices.ContainsFunc(kinds, there) {
+		return nil
+	}
+	instead := "but no document at all"
+	if len(d.origins) > 0 {
+		instead = "but " + strings.Join(slices.Sorted(maps.Keys(d.origins)), ", ")
+	}
+	d.fault(Fault{File: src.Name, Message: fmt.Sprintf("holds no %s (%s), %s", strings.Join(kinds, " or "), apiV1beta4, instead)})
+	return d.err()
 }
 
 func decodeNew[T any](d *decoder, node *yaml.Node) *T {

@@ -41,6 +41,9 @@ var joinWithConfig = []string{"config", "dry-run", "ignore-preflight-errors", "n
 // for none) and the command line. Bad input is returned as Faults.
 func LoadJoin(src *Source, flags JoinFlags, opts Options) (*JoinConfiguration, []string, error) {
 	d := read(src)
+	if err := d.require(src, kindJoin); err != nil {
+		return nil, nil, err
+	}
 	d.join = cmp.Or(d.join, &JoinConfiguration{})
 	flags.apply(d, src != nil)
 	d.ignore(kindInit, kindCluster, kindReset, kindUpgrade, kindKubelet, kindKubeProxy)

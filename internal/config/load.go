@@ -57,8 +57,8 @@ func (o Options) resolve(ctx context.Context, label string) (string, error) {
 // Bad input is returned as Faults, all of them at once.
 func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (*Node, []string, error) {
 	d := read(src)
-	if src != nil && d.init == nil && d.cluster == nil && len(d.faults) == 0 {
-		d.fault(Fault{File: src.Name, Message: "holds neither an InitConfiguration nor a ClusterConfiguration (" + apiV1beta4 + ")"})
+	if err := d.require(src, kindInit, kindCluster); err != nil {
+		return nil, nil, err
 	}
 	d.ensureInit()
 	flags.apply(d, src != nil)
@@ -198,7 +198,7 @@ func paths(c *ClusterConfiguration, flags *InitFlags) Paths {
 		Kubelet:         DefaultKubeletDir,
 		AdminKubeconfig: DefaultAdminKubeconfig,
 	}
-	if flags.given("kubeconfig-dir") {
+	if flags.given("kubeconfig-dir") && flags.KubeconfigDir != "" { // or keys would go to where the command is called
 		p.Kubeconfigs = flags.KubeconfigDir
 	}
 	if flags.given("kubeconfig") {
@@ -250,6 +250,9 @@ func lowered(list []string) []string {
 // LoadUpgrade reads, defaults and validates a file for `upgrade`.
 func LoadUpgrade(src *Source) (*UpgradeConfiguration, []string, error) {
 	d := read(src)
+	if err := d.require(src, kindUpgrade); err != nil {
+		return nil, nil, err
+	}
 	d.upgrade = cmp.Or(d.upgrade, &UpgradeConfiguration{})
 	d.ignore(kindInit, kindCluster, kindJoin, kindReset, kindKubelet, kindKubeProxy)
 	d.completeUpgrade()

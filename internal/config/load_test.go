@@ -123,6 +123,14 @@ func TestFlagsThatAreNotGivenDoNotCount(t *testing.T) {
 	}
 }
 
+// TestEmptyFolderIsTheDefault, and not the one that the command is called in.
+func TestEmptyFolderIsTheDefault(t *testing.T) {
+	flags := InitFlags{Given: []string{"cert-dir", "kubeconfig-dir"}}
+	if got, want := mustLoad(t, nil, flags, testOptions()).Paths, mustLoad(t, nil, InitFlags{}, testOptions()).Paths; got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 // TestMixingFlagsAndFile holds the peer's rule for each flag.
 func TestMixingFlagsAndFile(t *testing.T) {
 	allowed := []string{
@@ -350,5 +358,52 @@ func TestOtherLoaders(t *testing.T) {
 	}
 	if _, _, err := LoadJoin(nil, JoinFlags{}, testOptions()); fmt.Sprint(err) != "discovery: needs bootstrapToken or file; on the command line, HOST:PORT and --token, or --discovery-file" {
 		t.Errorf("join without a file: %v", err)
+	}
+}
+
+// TestFileForAnotherCommand: a file that says nothing to a command is a
+// mistake, and not a wish for the defaults; `reset` with them is another one.
+func TestFileForAnotherCommand(t *testing.T) {
+	const head = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: "
+	loaders := map[string]func(*Source) error{
+		"InitConfiguration or ClusterConfiguration": func(src *Source) error {
+			_, _, err := LoadInit(t.Context(), src, InitFlags{}, testOptions())
+			return err
+		},
+		"JoinConfiguration": func(src *Source) error {
+			_, _, err := LoadJoin(src, JoinFlags{}, testOptions())
+			return err
+		},
+		"ResetConfiguration": func(src *Source) error {
+			_, _, err := LoadReset(src, ResetFlags{}, testOptions())
+			return err
+		},
+		"UpgradeConfiguration": func(src *Source) error {
+			_, _, err := LoadUpgrade(src)
+			return err
+		},
+	}
+	for wanted, load := range loaders {
+		for _, test := range []struct{ name, text, has string }{
+			{"empty", "", "but no document at all"},
+			{"comment", "# later\n---\n", "but no document at all"},
+			{"component", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", "but KubeletConfiguration"},
+		} {
+			t.Run(wanted+"/"+test.name, func(t *testing.T) {
+				err := load(&Source{Name: "f.yaml", Data: []byte(test.text)})
+				want := "f.yaml: holds no " + wanted + " (kubeadm.k8s.io/v1beta4), " + test.has
+				if fmt.Sprint(err) != want {
+					t.Errorf("got %v, want %s", err, want)
+				}
+			})
+		}
+	}
+	_, _, err := LoadReset(file("", ""), ResetFlags{}, testOptions())
+	if want := "f.yaml: holds no ResetConfiguration (kubeadm.k8s.io/v1beta4), but ClusterConfiguration, InitConfiguration"; fmt.Sprint(err) != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	broken := &Source{Name: "f.yaml", Data: []byte(head + "ResetConfig\n")}
+	if _, _, err := LoadReset(broken, ResetFlags{}, testOptions()); err == nil || strings.Contains(err.Error(), "holds no") {
+		t.Errorf("of a kind that is misspelt: %v", err)
 	}
 }

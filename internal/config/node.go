@@ -107,6 +107,9 @@ type Join struct {
 	// Shared are the files that control planes share, each encrypted with the
 	// certificate key; nil where the cluster shares none.
 	Shared map[string][]byte
+	// NodeGone tells that this host has joined before, and that its Node was
+	// deleted since. A kubelet registers a Node at its start only.
+	NodeGone bool
 	// Assumed tells that the cluster was not asked: what it would say is the
 	// default, and what it would give is made up. It is for plans only.
 	Assumed bool

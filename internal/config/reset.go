@@ -46,6 +46,9 @@ var resetWithConfig = []string{"config", "dry-run", "ignore-preflight-errors", "
 // input is returned as Faults.
 func LoadReset(src *Source, flags ResetFlags, opts Options) (*Node, []string, error) {
 	d := read(src)
+	if err := d.require(src, kindReset); err != nil {
+		return nil, nil, err
+	}
 	d.reset = cmp.Or(d.reset, &ResetConfiguration{})
 	flags.apply(d, src != nil)
 	d.ignore(kindInit, kindCluster, kindJoin, kindUpgrade, kindKubelet, kindKubeProxy)

@@ -29,6 +29,7 @@ func Causes() []Cause {
 		{Name: "proxy", Summary: "a proxy stands in the way", look: proxy},
 		{Name: "webhook", Summary: "an admission webhook fails or refuses", look: webhook},
 		{Name: "static-pod", Summary: "the kubelet cannot use a static Pod or make its container", look: staticPodUnusable},
+		{Name: "manifest-missing", Summary: "a static Pod of the control plane has no manifest", look: manifestMissing},
 		{Name: "container-crash", Summary: "a container of a static Pod ends again and again", fallback: true, look: containerCrash},
 		{Name: "kubelet-crash", Summary: "the kubelet ends again and again", fallback: true, look: kubeletCrash},
 		{Name: "etcd-unhealthy", Summary: "etcd runs and is not healthy", fallback: true, look: etcdUnhealthy},

@@ -290,6 +290,14 @@ func podRows() []row {
 			h.container("kube-scheduler", "running", at.Add(-8*time.Second))
 		}, "", false},
 		{"not-running", "no container", lost("kube-scheduler"), "has made no container", true},
+		{"manifest-missing", "moved away", func(h *fakeHost) { delete(h.files, manifests[1:]+"/kube-apiserver.yaml") },
+			manifests + "/kube-apiserver.yaml does not exist", true},
+		{"manifest-missing", "a worker", func(h *fakeHost) {
+			for _, name := range components() {
+				delete(h.files, manifests[1:]+"/"+name+".yaml")
+			}
+		}, "", false},
+		{"manifest-missing", "etcd on other hosts", func(h *fakeHost) { delete(h.files, manifests[1:]+"/etcd.yaml") }, "", false},
 	}
 }
 

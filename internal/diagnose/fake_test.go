@@ -59,10 +59,11 @@ func healthy() *fakeHost {
 	}
 	h.pod("etcd", "--data-dir=/var/lib/etcd", "--advertise-client-urls=https://192.0.2.11:2379")
 	h.pod("kube-apiserver", "--advertise-address=192.0.2.11")
+	h.pod("kube-controller-manager", "--bind-address=127.0.0.1")
 	h.pod("kube-scheduler", "--bind-address=127.0.0.1")
 	h.put("/var/lib/etcd/member", "")
 	h.put("/var/lib/kubelet/config.yaml", "")
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-scheduler"} {
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		h.container(name, "running", at.Add(-30*time.Second))
 	}
 	return h

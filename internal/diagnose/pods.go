@@ -4,7 +4,9 @@
 package diagnose
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -67,6 +69,27 @@ func unusable(subject, path string, about []string) Finding {
 		Subject: subject, Message: "the kubelet cannot make a container of " + path, Evidence: last(about, 1), lasts: 5 * time.Second,
 		Next: "mend extraVolumes, extraArgs or the patch that the manifest has from the configuration, and run the same command again",
 	}
+}
+
+// manifestMissing is for a control plane of which a part was taken away. It ends
+// no wait, for the rest may still be written, and etcd may be on other hosts.
+func manifestMissing(s *scene) []Finding {
+	needed := []string{apiServerPod, controllerManagerPod, schedulerPod}
+	if !slices.ContainsFunc(needed, func(name string) bool { return s.pod(name) != nil }) {
+		return nil
+	}
+	var found []Finding
+	for _, name := range needed {
+		path := filepath.Join(s.t.Manifests, name+".yaml")
+		if _, err := s.h.Lstat(path); s.pod(name) != nil || !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		found = append(found, Finding{
+			Subject: name, Message: path + " does not exist, so the kubelet does not run it beside the rest of the control plane", lasts: never,
+			Next: "move the file back, or write it anew with `slipway init phase control-plane " + strings.TrimPrefix(name, "kube-") + "` and the configuration of this node",
+		})
+	}
+	return found
 }
 
 // containerCrash is for a container that ended twice with the same words, of

@@ -101,6 +101,7 @@ func statusError(code int) error {
 
 // connectionError tells what another try cannot mend from what it may.
 func connectionError(limited context.Context, started time.Time, err error) error {
+	err = unwrapURL(err)
 	var record tls.RecordHeaderError
 	var verification *tls.CertificateVerificationError
 	var hostname x509.HostnameError
@@ -121,5 +122,5 @@ func connectionError(limited context.Context, started time.Time, err error) erro
 	if errors.As(err, &netErr) {
 		return netErr
 	}
-	return errors.Cause(unwrapURL(err))
+	return errors.Cause(err)
 }

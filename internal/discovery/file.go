@@ -33,8 +33,8 @@ type File struct {
 // the host's own CAs vouch for. credentials is a kubeconfig of that cluster
 // with the file's user, nil where the file has none.
 func ByFile(ctx context.Context, f File) (found Cluster, credentials []byte, err error) {
-	where := "discovery by " + f.Location
-	data, remote, err := f.read(ctx)
+	where := "discovery by " + Shown(f.Location)
+	data, remote, err := f.read(ctx, where)
 	if err != nil {
 		return Cluster{}, nil, err
 	}
@@ -67,15 +67,46 @@ func ByFile(ctx context.Context, f File) (found Cluster, credentials []byte, err
 	return found, credentials, errors.Wrap(err, "encoding a kubeconfig")
 }
 
-func (f *File) read(ctx context.Context) (data []byte, remote bool, err error) {
+// Shown is a location without what may be secret in it: user and password, and
+// the values of a query, as signed URLs have them. Where a password is not
+// escaped nobody can tell its end, so nothing of the URL is left.
+func Shown(location string) string {
+	if !strings.Contains(location, "://") {
+		return location
+	}
+	u, err := url.Parse(location)
+	if err != nil || u.User == nil && strings.Contains(location, "@") {
+		return "https://" + hidden
+	}
+	u.User, u.Fragment, u.RawFragment = nil, "", ""
+	if u.RawQuery != "" {
+		fields := strings.Split(u.RawQuery, "&")
+		for i, field := range fields {
+			name, _, set := strings.Cut(field, "=")
+			if fields[i] = hidden; set {
+				fields[i] = name + "=" + hidden
+			}
+		}
+		u.RawQuery = strings.Join(fields, "&")
+	}
+	return u.String()
+}
+
+// hidden stands for what is not shown of a location.
+const hidden = "[redacted]"
+
+func (f *File) read(ctx context.Context, where string) (data []byte, remote bool, err error) {
 	u, err := url.Parse(f.Location)
+	if err != nil && strings.Contains(f.Location, "://") {
+		return nil, true, failure(Malformed, where, "the URL is malformed; in a user's name or a password, characters such as / ? # %% must be escaped: %%2F for /")
+	}
 	if err != nil || u.Scheme != "https" {
 		data, err = f.ReadFile(f.Location)
 		return data, false, errors.Wrap(err, "discovery file")
 	}
 	client := newClient(f.roots, false)
 	defer client.CloseIdleConnections()
-	err = f.pace.retry(ctx, "discovery by "+u.Redacted(), f.Progress, func(ctx context.Context) error {
+	err = f.pace.retry(ctx, where, f.Progress, func(ctx context.Context) error {
 		a, err := fetch(ctx, client, f.Location)
 		data = a.body
 		return f.plain(err)

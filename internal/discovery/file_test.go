@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -69,7 +70,8 @@ func TestByFile(t *testing.T) {
 }
 
 // TestByURL: the host's CAs must vouch for the server, and what it says may
-// not name files and programs of this host.
+// not name files and programs of this host. Nothing that is said holds what is
+// secret in the URL.
 func TestByURL(t *testing.T) {
 	ca := base64.StdEncoding.EncodeToString([]byte(authority{}.sign(t, asCA).pem()))
 	document := func(user string) string {
@@ -99,7 +101,9 @@ func TestByURL(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFake(t)
 			f.answer = tt.answer
-			how := File{Location: "https://" + f.start(t) + "/x", Progress: quiet, pace: quick, roots: []*x509.Certificate{f.ca.cert}}
+			var told strings.Builder
+			progress := func(format string, args ...any) { fmt.Fprintf(&told, format, args...) }
+			how := File{Location: "https://user:hunter2@" + f.start(t) + "/x?token=hunter2", Progress: progress, pace: quick, roots: []*x509.Certificate{f.ca.cert}}
 			if tt.alien {
 				how.roots = []*x509.Certificate{authority{}.sign(t, asCA).cert}
 			}
@@ -112,6 +116,42 @@ func TestByURL(t *testing.T) {
 			case tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says) || found.CA != nil):
 				t.Errorf("got %v, want %q", err, tt.says)
 			}
+			if said := fmt.Sprint(told.String(), err); strings.Contains(said, "hunter2") || strings.Contains(said, "user:") {
+				t.Errorf("the URL's secrets are in %s", said)
+			}
 		})
+	}
+}
+
+// TestMalformedURL: what no parser understands is no file, either, whose path
+// an error would name.
+func TestMalformedURL(t *testing.T) {
+	read := func(path string) ([]byte, error) {
+		return nil, &os.PathError{Op: "open", Path: path, Err: os.ErrNotExist}
+	}
+	for _, location := range []string{"https://user:hunter2#@127.0.0.1/x", "https://user:hunter2/@127.0.0.1/x", "https://user:hunter2%zz@127.0.0.1/x"} {
+		_, _, err := ByFile(t.Context(), File{Location: location, ReadFile: read, Progress: quiet})
+		if err == nil || !strings.Contains(err.Error(), "discovery by https://[redacted]: the URL is malformed") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestShown(t *testing.T) {
+	for location, want := range map[string]string{
+		"/etc/discovery.conf":                       "/etc/discovery.conf",
+		"a@b?c=d":                                   "a@b?c=d",
+		"https://h:8443/x":                          "https://h:8443/x",
+		"https://user:hunter2@h:8443/x":             "https://h:8443/x",
+		"https://hunter2@h/x#hunter2":               "https://h/x",
+		"https://h/x?a=1&X-Amz-Signature=hunter2":   "https://h/x?a=[redacted]&X-Amz-Signature=[redacted]",
+		"https://h/x?hunter2":                       "https://h/x?[redacted]",
+		"https://user:12/hunter2@h/x":               "https://[redacted]",
+		"https://user:hunt#er2@h/x":                 "https://[redacted]",
+		"https://user:hunt%er2@h/x?token=hunter2@h": "https://[redacted]",
+	} {
+		if got := Shown(location); got != want {
+			t.Errorf("%s is shown as %s, want %s", location, got, want)
+		}
 	}
 }

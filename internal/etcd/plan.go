@@ -3,7 +3,10 @@
 
 package etcd
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Verb is what an Action does.
 type Verb string
@@ -22,20 +25,32 @@ type Action struct {
 	PeerURL string
 }
 
-// Plan records instead of changing the membership, of which it knows nothing.
-type Plan struct{ record func(Action) }
+// Plan records instead of changing the membership, of which it knows what it
+// was told.
+type Plan struct {
+	record  func(Action)
+	members []Member
+}
 
-var _ Etcd = Plan{}
+var _ Etcd = (*Plan)(nil)
 
-// NewPlan returns an Etcd that hands each change to record.
-func NewPlan(record func(Action)) Plan { return Plan{record} }
+// NewPlan returns an Etcd with these voters, if any are known, that hands each
+// change to record.
+func NewPlan(record func(Action), members ...Member) *Plan { return &Plan{record, members} }
 
 // Members implements Etcd.
-func (Plan) Members(context.Context) ([]Member, error) { return nil, nil }
+func (p *Plan) Members(context.Context) ([]Member, error) { return p.members, nil }
+
+func (p *Plan) knows(peerURL string) bool {
+	return slices.ContainsFunc(p.members, func(m Member) bool { return m.PeerURL == peerURL })
+}
 
 // Join implements Etcd. The members that there are stand in the answer as one
 // with a telling name.
-func (p Plan) Join(_ context.Context, name, peerURL string) ([]Member, bool, error) {
+func (p *Plan) Join(_ context.Context, name, peerURL string) ([]Member, bool, error) {
+	if p.knows(peerURL) {
+		return p.members, false, nil
+	}
 	p.record(Action{Add, name, peerURL})
 	return []Member{
 		{Name: "<each member then>", PeerURL: "<its peer URL>"},
@@ -44,13 +59,16 @@ func (p Plan) Join(_ context.Context, name, peerURL string) ([]Member, bool, err
 }
 
 // Promote implements Etcd.
-func (p Plan) Promote(_ context.Context, peerURL string) error {
-	p.record(Action{Verb: Promote, PeerURL: peerURL})
+func (p *Plan) Promote(_ context.Context, peerURL string) error {
+	if !p.knows(peerURL) {
+		p.record(Action{Verb: Promote, PeerURL: peerURL})
+	}
 	return nil
 }
 
 // Leave implements Etcd.
-func (p Plan) Leave(_ context.Context, peerURL string) (bool, error) {
+func (p *Plan) Leave(_ context.Context, peerURL string) (bool, error) {
 	p.record(Action{Verb: Remove, PeerURL: peerURL})
+	p.members = slices.DeleteFunc(slices.Clone(p.members), func(m Member) bool { return m.PeerURL == peerURL })
 	return true, nil
 }

@@ -6,7 +6,6 @@ package host
 import (
 	"context"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/pkg/errors"
@@ -16,22 +15,33 @@ import (
 const awaitInterval = 50 * time.Millisecond
 
 // AwaitFile implements Files.
-func (r *Real) AwaitFile(ctx context.Context, path string) error {
+func (r *Real) AwaitFile(ctx context.Context, path string, fits func(data []byte) error) error {
 	ticker := time.NewTicker(awaitInterval)
 	defer ticker.Stop()
 	for {
-		_, err := os.Lstat(r.path(path))
-		if !errors.Is(err, fs.ErrNotExist) {
+		data, err := r.ReadFile(path)
+		missing := errors.Is(err, fs.ErrNotExist)
+		if err != nil && !missing {
 			return err
+		}
+		var last error
+		switch {
+		case missing:
+			last = errors.Errorf("%s does not exist yet", path)
+		case fits != nil:
+			last = fits(data)
+		}
+		if last == nil {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Wrapf(context.Cause(ctx), "%s does not exist yet", path)
+			return errors.Wrap(context.Cause(ctx), last.Error())
 		case <-ticker.C:
 		}
 	}
 }
 
 // AwaitFile implements Files: what the program would write, a plan takes for
-// written.
-func (o *overlay) AwaitFile(context.Context, string) error { return nil }
+// written, and for right.
+func (o *overlay) AwaitFile(context.Context, string, func([]byte) error) error { return nil }

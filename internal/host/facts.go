@@ -19,6 +19,8 @@ import (
 	pkgerrors "github.com/pkg/errors"
 	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
 // programTimeout bounds a run of `program --version`.
@@ -128,5 +130,5 @@ func (r *Real) ProxyFor(target string) (string, error) {
 	if proxy == nil {
 		return "", nil
 	}
-	return proxy.Redacted(), nil
+	return redact.Proxy(proxy.String()), nil
 }

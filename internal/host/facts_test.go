@@ -130,16 +130,21 @@ func TestProxyFor(t *testing.T) {
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "https_proxy", "no_proxy", "REQUEST_METHOD"} {
 		t.Setenv(name, "")
 	}
-	t.Setenv("HTTPS_PROXY", "http://user:hush@proxy:3128")
 	t.Setenv("NO_PROXY", "10.0.0.0/8")
-	for url, want := range map[string]string{
-		"https://192.0.2.1:6443": "http://user:xxxxx@proxy:3128",
-		"https://10.1.2.3:6443":  "",
-		"https://localhost":      "",
-		"http://192.0.2.1":       "",
+	for _, tt := range []struct{ proxy, url, want string }{
+		{"http://proxy:3128", "https://192.0.2.1:6443", "http://proxy:3128"},
+		{"http://user:hush@proxy:3128", "https://192.0.2.1:6443", "http://[redacted]@proxy:3128"},
+		{"user:hush@proxy:3128", "https://192.0.2.1:6443", "http://[redacted]@proxy:3128"},
+		{"http://user:#hush@proxy:3128", "https://192.0.2.1:6443", "http://[redacted]@proxy:3128"},
+		{"http://user:a/hush@proxy:3128", "https://192.0.2.1:6443", "http://[redacted]@proxy:3128"},
+		{"http://user:a?hush@proxy:3128", "https://192.0.2.1:6443", "http://[redacted]@proxy:3128"},
+		{"http://proxy:3128", "https://10.1.2.3:6443", ""},
+		{"http://proxy:3128", "https://localhost", ""},
+		{"http://proxy:3128", "http://192.0.2.1", ""},
 	} {
-		if got, err := New().ProxyFor(url); got != want || err != nil {
-			t.Errorf("%s: got %q, error %v; want %q", url, got, err, want)
+		t.Setenv("HTTPS_PROXY", tt.proxy)
+		if got, err := New().ProxyFor(tt.url); got != tt.want || err != nil {
+			t.Errorf("%s through %s: got %q, error %v; want %q", tt.url, tt.proxy, got, err, tt.want)
 		}
 	}
 }

@@ -60,8 +60,9 @@ type Files interface {
 	EnsureDir(path string, mode fs.FileMode) error
 	// Remove deletes one file or empty folder; a missing one is no error.
 	Remove(path string) error
-	// AwaitFile waits until path, which another program writes, is there.
-	AwaitFile(ctx context.Context, path string) error
+	// AwaitFile waits until path, which another program writes, is there, and
+	// fits says nothing against what it holds; nil takes whatever that is.
+	AwaitFile(ctx context.Context, path string, fits func(data []byte) error) error
 	// Chown gives path to a user and a group; -1 leaves either as it is. A
 	// symlink is followed to a folder, and to nothing else.
 	Chown(path string, uid, gid int) error

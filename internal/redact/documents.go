@@ -4,7 +4,7 @@
 package redact
 
 import (
-	"bytes"
+	"fmt"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -21,33 +21,44 @@ var secretFields = map[string]bool{
 
 // YAML takes the secrets out of a stream of YAML or JSON documents by their
 // structure, then by their form: credentials of kubeconfigs, the data of
-// Secrets, tokens and keys of configurations, values of environment variables
-// and of exec plugins. A document that cannot be read is left out.
+// Secrets, tokens and keys of configurations, headers, values of environment
+// variables, of secret flags and of exec plugins. A document that cannot be
+// read is left out.
 func YAML(data []byte, known ...string) []byte {
-	var out bytes.Buffer
-	for i, doc := range bytes.Split(data, []byte("\n---")) {
+	return []byte(eachDocument(string(data), func(doc string) string { return document(doc, known) }))
+}
+
+func eachDocument(stream string, shown func(doc string) string) string {
+	var out strings.Builder
+	for i, doc := range strings.Split(stream, "\n---") {
 		if i > 0 {
 			out.WriteString("---\n")
 		}
-		out.WriteString(document(doc, known))
+		out.WriteString(shown(doc))
 	}
-	return out.Bytes()
+	return out.String()
 }
 
-func document(doc []byte, known []string) string {
-	if len(bytes.TrimSpace(doc)) == 0 {
+const leftOut = "# a document that is no YAML was left out, as nothing tells where its secrets are\n"
+
+func document(doc string, known []string) string {
+	if strings.TrimSpace(doc) == "" {
 		return ""
 	}
 	var value any
-	if err := yaml.Unmarshal(doc, &value); err != nil {
-		return "# a document that is no YAML was left out, as nothing tells where its secrets are\n"
+	if err := yaml.Unmarshal([]byte(doc), &value); err != nil {
+		return leftOut
 	}
 	clean(value)
+	return Text(encode(value), known...)
+}
+
+func encode(value any) string {
 	text, err := yaml.Marshal(value)
 	if err != nil {
 		return "# a document was left out: it cannot be written again\n"
 	}
-	return Text(string(text), known...)
+	return string(text)
 }
 
 // clean replaces the secrets below value.
@@ -65,11 +76,18 @@ func clean(value any) {
 				v[name] = hidden(field)
 			case secretField(name) && !isObject(field):
 				v[name] = mark
-			case name == "env" || name == "extraEnvs":
+			case holdsHeaders(name):
+				v[name] = hidden(field)
+			case holdsVariables(name):
 				hideValues(field)
 			default:
+				hideArguments(name, field)
 				clean(field)
 			}
+		}
+		// An argument: {name: client-secret, value: x}.
+		if name, _ := v["name"].(string); v["value"] != nil && secretFlag().MatchString("-"+name) {
+			v["value"] = mark
 		}
 		// An annotation may hold the whole object again.
 		if annotations, ok := v["annotations"].(map[string]any); ok {
@@ -90,7 +108,13 @@ func isObject(value any) bool {
 	return false
 }
 
-// hidden keeps the names of a Secret's keys.
+// holdsHeaders is for what the kubelet sends where it gets static Pods from a
+// URL: mostly what it is let in with.
+func holdsHeaders(field string) bool { return field == "staticPodURLHeader" }
+
+func holdsVariables(field string) bool { return field == "env" || field == "extraEnvs" }
+
+// hidden keeps the names of a Secret's keys, and of headers.
 func hidden(value any) any {
 	fields, ok := value.(map[string]any)
 	if !ok {
@@ -102,44 +126,48 @@ func hidden(value any) any {
 	return fields
 }
 
-// hideValues keeps the names of environment variables; the value of those that
-// name a proxy is worth seeing, and Text takes its password out.
+// hideValues keeps the names of environment variables, and the values that
+// variable does.
 func hideValues(value any) {
 	list, ok := value.([]any)
 	if !ok {
 		return
 	}
 	for _, item := range list {
-		variable, ok := item.(map[string]any)
-		if !ok {
+		fields, ok := item.(map[string]any)
+		if !ok || fields["value"] == nil {
 			continue
 		}
-		name, _ := variable["name"].(string)
-		if _, set := variable["value"]; set && !strings.HasSuffix(strings.ToLower(name), "_proxy") {
-			variable["value"] = mark
-		}
+		name, _ := fields["name"].(string)
+		text, _ := fields["value"].(string)
+		fields["value"] = variable(name, text)
 	}
 }
 
-// Environment takes the values out of the Environment= lines of a unit file or
-// of an environment file, but for those of flags, proxies and paths.
-func Environment(text string, known ...string) string {
-	var out strings.Builder
-	for line := range strings.Lines(text) {
-		out.WriteString(environmentLine(line))
+// hideArguments takes the secrets out of lists of arguments. Of a program that
+// gets credentials, nobody knows which of its arguments are secret.
+func hideArguments(field string, value any) {
+	fields, _ := value.(map[string]any)
+	switch field {
+	case "args", "command":
+		replace(value, arguments)
+	case "exec":
+		replace(fields["args"], flags)
+	case "auth-provider":
+		hidden(fields["config"])
 	}
-	return Text(out.String(), known...)
 }
 
-func environmentLine(line string) string {
-	rest, isUnit := strings.CutPrefix(strings.TrimSpace(line), "Environment=")
-	name, _, set := strings.Cut(strings.Trim(rest, `"'`), "=")
-	if !isUnit || !set {
-		return line
+func replace(list any, shown func([]string) []string) {
+	items, ok := list.([]any)
+	if !ok {
+		return
 	}
-	shown := strings.HasSuffix(strings.ToLower(name), "_proxy") || strings.HasSuffix(name, "_ARGS") || strings.HasSuffix(name, "PATH")
-	if shown {
-		return line
+	words := make([]string, len(items))
+	for i, item := range items {
+		words[i] = fmt.Sprint(item)
 	}
-	return "Environment=" + name + "=" + mark + "\n"
+	for i, word := range shown(words) {
+		items[i] = word
+	}
 }

@@ -19,7 +19,16 @@ const mark = "[redacted]"
 type rule struct {
 	pattern *regexp.Regexp
 	with    string
+	// but are values, the pattern's second group, that stay; nil for none.
+	but func() *regexp.Regexp
 }
+
+// secretName is what names of fields, variables and flags end with that hold a
+// secret.
+const secretName = `(?:password|passwd|passphrase|token|secret(?:[-_]?key)?|(?:api|access|private|certificate)[-_]?key|client-key-data|credential)s?`
+
+// secretFlag is the name of a flag whose value is a secret.
+var secretFlag = lazy(`(?i)^-[\w.-]*` + secretName + `$`)
 
 // hexKey is the form of a certificate key, 32 bytes as hex. Container IDs and
 // digests have it, too.
@@ -36,21 +45,20 @@ var rules = sync.OnceValue(func() []rule {
 	return []rule{
 		// A private key in PEM, also where its lines were joined by \n in a
 		// string, and one whose end was cut off.
-		{regexp.MustCompile(`(?s)-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`), "-----BEGIN $1----- " + mark},
+		{regexp.MustCompile(`(?s)-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`), "-----BEGIN $1----- " + mark, nil},
 		// The same in base64, as kubeconfigs hold it: every PEM block begins with
 		// "-----BEGIN", and a key's with one of these words behind it.
-		{regexp.MustCompile(`LS0tLS1CRUdJTi(?:BSU0EgU|BFQyBQ|BQUklWQ|BFTkNSWVBURU|BPUEVOU1NI|BEU0Eg)[A-Za-z0-9+/=_-]*`), mark},
+		{regexp.MustCompile(`LS0tLS1CRUdJTi(?:BSU0EgU|BFQyBQ|BQUklWQ|BFTkNSWVBURU|BPUEVOU1NI|BEU0Eg)[A-Za-z0-9+/=_-]*`), mark, nil},
 		// Bootstrap tokens.
-		{regexp.MustCompile(`\b([a-z0-9]{6})\.[a-z0-9]{16}\b`), "$1." + mark},
+		{regexp.MustCompile(`\b([a-z0-9]{6})\.[a-z0-9]{16}\b`), "$1." + mark, nil},
 		// JSON Web Tokens, such as those of service accounts.
-		{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?`), mark},
-		{regexp.MustCompile(`(?i)\b((?:bearer|basic) )[A-Za-z0-9+/=._~-]{8,}`), "$1" + mark},
-		// user:password@ of a URL, such as a proxy's.
-		{regexp.MustCompile(`(://)[^\s/@"'\\]*:[^\s/"'\\]*@`), "$1" + mark + "@"},
+		{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?`), mark, nil},
+		{regexp.MustCompile(`(?i)\b((?:bearer|basic) )[A-Za-z0-9+/=._~-]{8,}`), "$1" + mark, nil},
 		// --something-token=value, password: value, "secretKey": "value".
-		{regexp.MustCompile(`(?i)((?:^|[\s"',{&?-])[\w.-]*(?:password|passwd|token|secret(?:-?key)?|api-?key|private-?key|certificate-?key|client-key-data|credential)s?\\*"?\s*[=:]\s*)(\\+"[^"\\]*|"[^"]*"|'[^']*'|[^\s,"'}&\\]+)`), "${1}" + mark},
-		// The same flags with the value as the next word.
-		{regexp.MustCompile(`(?i)(--(?:token|discovery-token|tls-bootstrap-token|certificate-key|password)\s+)\S+`), "${1}" + mark},
+		{regexp.MustCompile(`(?i)((?:^|[\s"',{&?-])[\w.-]*` + secretName + `\\*"?\s*[=:]\s*)(\\+"[^"\\]*|"[^"]*"|'[^']*'|[^\s,"'}&\\]+)`), "${1}" + mark, harmless},
+		// The same flags with the value as the next word, or as the next item of
+		// a list, which may be quoted.
+		{regexp.MustCompile(`(?i)(--[\w.-]*` + secretName + `(?:[ \t]+|\\*["']?\n\s*-\s+|\\*["'][ \t,]\s*))(\\*"[^"]*"|'[^']*'|\S+)`), "${1}" + mark, marked},
 	}
 })
 
@@ -58,14 +66,18 @@ var rules = sync.OnceValue(func() []rule {
 // to see: files, booleans, numbers.
 var harmless = lazy(`^["']?(?:/[\w./-]*|true|false|null|\d{1,9}|\[redacted\].*|[\[{].*)?["']?$`)
 
+// marked are values that a rule for structure has hidden already.
+var marked = lazy(`^["']?\[redacted\]`)
+
 // Text replaces every secret that text shows by its form or by the name before
 // it. known are names of 64 hex digits that are no secret: the IDs of
 // containers.
 func Text(text string, known ...string) string {
+	text = URLs(text)
 	for _, r := range rules() {
 		text = r.pattern.ReplaceAllStringFunc(text, func(found string) string {
 			groups := r.pattern.FindStringSubmatch(found)
-			if len(groups) == 3 && harmless().MatchString(groups[2]) {
+			if r.but != nil && r.but().MatchString(groups[2]) {
 				return found
 			}
 			return r.pattern.ReplaceAllString(found, r.with)

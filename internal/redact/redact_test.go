@@ -27,9 +27,19 @@ func TestText(t *testing.T) {
 		"a JWT":          {"got " + jwt, "got [redacted]"},
 		"a header":       {"Authorization: Bearer abcdefgh12345", "Authorization: Bearer [redacted]"},
 		"a proxy":        {"HTTPS_PROXY=http://me:hunter2@proxy:3128", "HTTPS_PROXY=http://[redacted]@proxy:3128"},
+		"a bare proxy":   {"HTTPS_PROXY=me:hunter2@proxy:3128 https_proxy: me:hunter2@proxy", "HTTPS_PROXY=[redacted]@proxy:3128 https_proxy: [redacted]@proxy"},
+		"proxy in JSON":  {`{"name":"HTTP_PROXY","value":"me:hunt/er2@proxy"}`, `{"name":"HTTP_PROXY","value":"[redacted]@proxy"}`},
+		"proxy in YAML":  {"- name: HTTP_PROXY\n  value: http://me:hunt@er2@proxy\n", "- name: HTTP_PROXY\n  value: http://[redacted]@proxy\n"},
+		"user and host":  {"dial me:hunter2@proxy:3128", "dial [redacted]@proxy:3128"},
+		"any character":  {"through http://me:hunt#er2@proxy:3128 or http://me:hunt/er2@proxy:3128", "through http://[redacted]@proxy:3128 or http://[redacted]@proxy:3128"},
+		"an image":       {"nginx:1.2@sha256:" + hex64, "nginx:1.2@sha256:" + hex64},
 		"a URL":          {"https://api.example.org:6443/x@y", "https://api.example.org:6443/x@y"},
 		"a flag":         {"--discovery-token=secret1 --v=3", "--discovery-token=[redacted] --v=3"},
 		"flag and value": {"--certificate-key secret1 x", "--certificate-key [redacted] x"},
+		"any flag":       {"--client-secret hunter2 --v=3", "--client-secret [redacted] --v=3"},
+		"flag in quotes": {`--password "a hunter2" x`, `--password [redacted] x`},
+		"flag in JSON":   {`["--client-secret","hunter2","x"]`, `["--client-secret",[redacted],"x"]`},
+		"flag in a list": {"- --password\n- hunter2\n- x", "- --password\n- [redacted]\n- x"},
 		"flag of a file": {"--token-auth-file=/etc/tokens --service-account-key-file=/sa.pub", "--token-auth-file=/etc/tokens --service-account-key-file=/sa.pub"},
 		"TOML":           {`password = "hunter2"`, `password = [redacted]`},
 		"JSON":           {`{"token":"hunter2","a":1}`, `{"token":[redacted],"a":1}`},
@@ -79,11 +89,95 @@ bootstrapTokens: [{token: abcdef.0123456789abcdef}]
 	}
 }
 
-func TestEnvironment(t *testing.T) {
-	in := "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/x\"\nEnvironment=APP=canary\nEnvironment=HTTPS_PROXY=http://u:canary@p:1\nKUBELET_EXTRA_ARGS=--token=canary\n"
-	want := "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/x\"\nEnvironment=APP=[redacted]\nEnvironment=HTTPS_PROXY=http://[redacted]@p:1\nKUBELET_EXTRA_ARGS=--token=[redacted]\n"
-	if got := Environment(in); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+// TestYAMLArguments: a secret may be the item behind its flag, and of a program
+// that gets credentials any argument may be one.
+func TestYAMLArguments(t *testing.T) {
+	in := `spec:
+  containers:
+  - command: [run, --client-secret, canary1, --v=2, "--password=canary2, canary3", --secret-key]
+    args: [--token, --password, canary4, --private-key, /canary5, --config=/etc/x]
+    env: [{name: PATH, value: /bin}, {name: NO_PROXY, value: "a,b"}, {name: X_ARGS, value: --password canary6 --v=4}]
+---
+users:
+- name: a
+  user: {exec: {command: get, args: [get-token, --client-secret, canary7, --user=canary8, -pcanary9, canary10]}}
+- name: b
+  user: {auth-provider: {name: oidc, config: {extra: canary11}}}
+---
+staticPodURLHeader: {Authorization: [canary12]}
+apiServer: {extraArgs: [{name: client-secret, value: canary13}, {name: v, value: "5"}], extraEnvs: [{name: A, value: canary14}]}
+`
+	got := string(YAML([]byte(in)))
+	if strings.Contains(got, "canary") {
+		t.Errorf("shows a secret:\n%s", got)
+	}
+	for _, kept := range []string{"- run\n", "--v=2", "--config=/etc/x", "value: /bin", "value: a,b", "--v=4", "--client-secret", "--user=[redacted]", "Authorization:", `value: "5"`, "- name: A\n"} {
+		if !strings.Contains(got, kept) {
+			t.Errorf("lacks %q:\n%s", kept, got)
+		}
+	}
+}
+
+func TestUnit(t *testing.T) {
+	for name, test := range map[string]struct{ in, want string }{
+		"flags":         {`Environment="KUBELET_CONFIG_ARGS=--config=/x --password canary"`, `Environment="KUBELET_CONFIG_ARGS=--config=/x --password [redacted]"`},
+		"any":           {"[Service]\nEnvironment=APP=canary\nType=notify\n", "[Service]\nEnvironment=APP=[redacted]\nType=notify\n"},
+		"blanks":        {" Environment = APP = canary", " Environment = [redacted] [redacted] [redacted]"},
+		"blanks around": {"Environment = APP=canary", "Environment = APP=[redacted]"},
+		"a proxy":       {"Environment=HTTPS_PROXY=http://u:canary@p:1 B=canary", "Environment=HTTPS_PROXY=http://[redacted]@p:1 B=[redacted]"},
+		"a bare proxy":  {"Environment='https_proxy=u:can#ary@p'", "Environment='https_proxy=[redacted]@p'"},
+		"behind a path": {`Environment=PATH=/bin "B=canary canary" C='canary canary'`, `Environment=PATH=/bin "B=[redacted]" C='[redacted]'`},
+		"continued":     {"Environment=PATH=/bin \\\n# note\n  B=canary \\\n  C=canary\nD=e", "# note\nEnvironment=PATH=/bin B=[redacted] C=[redacted]\nD=e"},
+		"never ends":    {"Environment=B=canary \\", "Environment=B=[redacted]"},
+		"open quote":    {`Environment=PATH=/bin "B=canary canary`, `Environment=PATH=/bin "B=[redacted]"`},
+		"a comment":     {"# Environment=B=canary \\\nEnvironment=C=canary", "# Environment=B=[redacted] [redacted]\nEnvironment=C=[redacted]"},
+		"a command":     {"ExecStart=/bin/x --password \\\n canary $A", "ExecStart=/bin/x --password [redacted] $A"},
+		"files":         {"EnvironmentFile=-/etc/default/kubelet", "EnvironmentFile=-/etc/default/kubelet"},
+		"emptied":       {"Environment=\n", "Environment=\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Unit(test.in); got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestVariables(t *testing.T) {
+	for name, test := range map[string]struct{ in, want string }{
+		"any":            {"AWS_SECRET_ACCESS_KEY=canary\nexport B = canary", "AWS_SECRET_ACCESS_KEY=[redacted]\nexport B=[redacted]\n"},
+		"flags":          {"KUBELET_EXTRA_ARGS=--token=canary --client-secret canary --v=2\n", "KUBELET_EXTRA_ARGS=--token=[redacted] --client-secret [redacted] --v=2\n"},
+		"quoted flags":   {`KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --password 'a canary'"`, `KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --password [redacted]"` + "\n"},
+		"paths, proxies": {"PATH=/bin\nHTTP_PROXY=u:canary@p:1\nno_proxy=a,b\n", "PATH=/bin\nHTTP_PROXY=[redacted]@p:1\nno_proxy=a,b\n"},
+		"on one line":    {"PATH=/bin B=canary\nHTTP_PROXY=http://p B=canary\n", "PATH=[redacted]\nHTTP_PROXY=[redacted]\n"},
+		"continued":      {"A_ARGS=--v=2 \\\n --password \\\n canary\nB=a\\\ncanary\n", "A_ARGS=--v=2 --password [redacted]\nB=[redacted]\n"},
+		"in quotes":      {"A=\"a\ncanary\"\nB_ARGS='--v\ncanary'\n", "A=\"[redacted]\"\nB_ARGS='[redacted]'\n"},
+		"an apostrophe":  {"A_ARGS=it's\nB=canary\n", "A_ARGS=[redacted]\n"},
+		"a comment":      {"# don't\n#B=canary\n; note\n\nC=canary\n", "# don't\n#B=[redacted]\n; note\n\nC=[redacted]\n"},
+		"an end":         {"canary\nB=canary\n", "[redacted]\nB=[redacted]\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Variables(test.in); got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestProxy(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                  "",
+		"http://proxy:3128":                 "http://proxy:3128",
+		"http://u:hunter2@proxy:3128":       "http://[redacted]@proxy:3128",
+		"u:hunter2@proxy:3128":              "[redacted]@proxy:3128",
+		"hunter2@proxy":                     "[redacted]@proxy",
+		"HTTPS://u:hunt/#?@er2@proxy":       "HTTPS://[redacted]@proxy",
+		"u:hunter2://@proxy":                "[redacted]@proxy",
+		"http://http://u:hunt#er2@proxy:12": "http://[redacted]@proxy:12",
+	} {
+		if got := Proxy(in); got != want {
+			t.Errorf("%q is shown as %q, want %q", in, got, want)
+		}
 	}
 }
 
@@ -100,6 +194,24 @@ func FuzzText(f *testing.F) {
 					t.Errorf("%q is shown as %q", before+secret+after, text)
 				}
 			}
+		}
+	})
+}
+
+// FuzzEnvironment looks for values that are shown because of what stands around
+// them. What is before may well make the line one that is no assignment.
+func FuzzEnvironment(f *testing.F) {
+	f.Add("PATH=/bin ", "\nB=c")
+	f.Add("# it's \\\n", "")
+	f.Add("A_ARGS=--v=2 \\\n\"", "\"")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		for _, line := range []string{"Environment=B=canary123", "Environment = \"B=canary123\""} {
+			if text := Unit(before + "\n" + line + "\n" + after); strings.Contains(text, "canary123") && !strings.Contains(before+after, "canary") && !strings.HasSuffix(strings.TrimRight(before, " \t\r\n"), `\`) {
+				t.Errorf("%q and %q show %q", before, line, text)
+			}
+		}
+		if text := Variables(before + "\nB=canary123\n" + after); strings.Contains(text, "canary123") && !strings.ContainsAny(before, "'\"\\") {
+			t.Errorf("%q shows %q", before, text)
 		}
 	})
 }

@@ -20,7 +20,9 @@ type UI interface {
 	Printf(format string, args ...any)
 	// Warnf says one line that the operator should read.
 	Warnf(format string, args ...any)
-	// Result gives what a script wants, such as the join command, to stdout.
+	// Result gives what a script wants, such as the join command, to stdout. A
+	// run does not end because it cannot be written: whoever made the UI gave
+	// it the stream, and learns there that something is lost.
 	Result(text string)
 	// Outcome adds what the run has brought about to what it did before, for a
 	// program that reads events; people read it in the text of Result.

@@ -54,6 +54,9 @@ func measure(ctx context.Context, lab *nodes.Lab, program string, t *table) erro
 			return err
 		}
 	}
+	if err := timed(ctx, node, t, rowChecks, program, "init", "phase", "preflight", "--config", configFile); err != nil {
+		return err
+	}
 	return timed(ctx, node, t, rowInit, program, "init", "--config", configFile)
 }
 

@@ -40,7 +40,9 @@ func TestCrashJoin(t *testing.T) {
 			cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
 			_, args := cp1.joinCommands()
 			for i, at := range lane.instants {
-				cp2.killedAt(at, nothingMore, append([]string{"slipway", "join"}, args...)...)
+				if !cp2.killedAt(at, nothingMore, append([]string{"slipway", "join"}, args...)...) {
+					t.Fatalf("it ended before %s", at)
+				}
 				cp2.runs("slipway", "join", args)
 				cp1.hasVoters(cp1, cp2)
 				cp2.isControlPlaneLike(cp1)

@@ -22,7 +22,7 @@ const sharedEndpoint = "api.slipway.test"
 
 // TestHA makes a cluster of three control planes and two workers, one of them
 // joined by kubeadm; two control planes join at once. Any one of the three may
-// be lost. Each is reset and joins again.
+// be lost. Each is reset and joins again, and one is made anew without a reset.
 func TestHA(t *testing.T) {
 	cp1 := boot(t)
 	cp2, cp3, w1, w2 := cp1.another("cp-2"), cp1.another("cp-3"), cp1.another("worker-1"), cp1.another("worker-2")
@@ -49,6 +49,7 @@ func TestHA(t *testing.T) {
 	for i, m := range planes {
 		m.leavesAndJoins(planes[(i+1)%3], planes)
 	}
+	cp3.isMadeAnew(cp1, planes)
 }
 
 func sideBySide(all ...func()) {
@@ -190,16 +191,43 @@ func (m machine) leavesAndJoins(other machine, planes []machine) {
 	m.runs("slipway", "reset", []string{"--force"})
 	left := slices.DeleteFunc(slices.Clone(planes), func(p machine) bool { return p.node == m.node })
 	other.hasVoters(left...)
-	other.eventually("deleting node "+m.node.Name(), readyLimit, func() error { // etcd may be electing a leader
-		out, err := other.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server=https://"+other.node.IP()+":6443",
-			"--request-timeout=10s", "delete", "node", "--ignore-not-found", m.node.Name())
+	other.deletes(m)
+	_, plane := other.joinCommands()
+	m.runs("slipway", "join", plane)
+	other.ready(m.node.Name())
+	other.hasVoters(planes...)
+}
+
+// deletes the Node of another control plane, which is gone.
+func (m machine) deletes(gone machine) {
+	m.Helper()
+	m.eventually("deleting node "+gone.node.Name(), readyLimit, func() error { // etcd may be electing a leader
+		out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server=https://"+m.node.IP()+":6443",
+			"--request-timeout=10s", "delete", "node", "--ignore-not-found", gone.node.Name())
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
 	})
+}
+
+// isMadeAnew wipes m, which etcd still counts on, and joins a fresh machine of
+// its name and address in its place.
+func (m machine) isMadeAnew(other machine, planes []machine) {
+	m.Helper()
+	if err := m.node.Remove(m.Context()); err != nil {
+		m.Fatal(err)
+	}
+	other.deletes(m)
 	_, plane := other.joinCommands()
-	m.runs("slipway", "join", plane)
+	anew := other.another(m.node.Name())
+	anew.knowsEndpoint(planes)
+	if out, err := anew.try(append([]string{"slipway", "join"}, plane...)...); err != nil || !strings.Contains(out, "it is taken out, and joins anew as a learner") {
+		m.Errorf("join on a machine that was made anew: %v\n%s", err, out)
+	}
 	other.ready(m.node.Name())
 	other.hasVoters(planes...)
+	if out, err := anew.etcdctl("endpoint", "health"); err != nil {
+		m.Errorf("etcd on %s: %v\n%s", m.node.Name(), err, out)
+	}
 }

@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -51,8 +52,24 @@ func TestInitDefault(t *testing.T) {
 	m.healthy(everything)
 	m.filesHaveReferenceModes()
 	m.keepsPlan(before)
+	m.isAdministrated()
 	m.secondInitChangesNothing(config)
+	m.prints("", "get", "node", "cp-1", "-o", "jsonpath={.spec.taints}")
 	m.passesPreflight(config) // of a node, too
+}
+
+// isAdministrated does what administrators do to a cluster of one node: other
+// Pods may run there, and a zone of their own is in the cluster's DNS.
+func (m machine) isAdministrated() {
+	m.Helper()
+	m.kubectl("taint", "node", "cp-1", "node-role.kubernetes.io/control-plane-")
+	zone := m.kubectl("get", "configmap", "coredns", "-n", "kube-system", "-o", "jsonpath={.data.Corefile}") +
+		"example.org:53 {\n    forward . 192.0.2.53\n}\n"
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{"Corefile": zone}})
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.kubectl("patch", "configmap", "coredns", "-n", "kube-system", "--type=merge", "--patch", string(patch))
 }
 
 // TestInitReference makes the cluster that the reference was taken from.

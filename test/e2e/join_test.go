@@ -43,6 +43,7 @@ func TestJoinWorkers(t *testing.T) {
 	w1.sameFilesAs(w2)
 	w1.secondJoinChangesNothing(args)
 	w1.nameOfAnotherIsRefused(args)
+	m.comesBack(w1, args)
 }
 
 // TestJoinPeer joins a worker to a cluster that kubeadm has made.
@@ -207,6 +208,18 @@ func (m machine) secondJoinChangesNothing(args []string) {
 	if m.must("systemctl", "show", "-p", "MainPID", "kubelet") != pid || m.must("find", "/etc/kubernetes", "-printf", `%p %m %T@\n`) != before {
 		m.Errorf("a second join changed something:\n%s", out)
 	}
+}
+
+// comesBack deletes the Node of w, whose kubelet runs on, and joins it again.
+func (m machine) comesBack(w machine, args []string) {
+	m.Helper()
+	m.kubectl("delete", "node", w.node.Name())
+	out, err := w.try(append([]string{"slipway", "join"}, args...)...)
+	if err != nil || !strings.Contains(out, "Restarting the kubelet, for its Node was deleted") {
+		m.Errorf("a join after the Node was deleted: %v\n%s", err, out)
+	}
+	m.kubectl("get", "node", w.node.Name())
+	m.ready(w.node.Name())
 }
 
 func (m machine) nameOfAnotherIsRefused(args []string) {

@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -158,11 +159,27 @@ func (m machine) keepsPlan(writes []string) {
 // secondInitChangesNothing runs the same command on the running control plane.
 func (m machine) secondInitChangesNothing(config string, more ...string) {
 	m.Helper()
-	before := m.state()
+	before := m.settledState()
 	m.init(config, more...)
 	if diff := cmp.Diff(before, m.state()); diff != "" {
 		m.Errorf("the second init changed something (-before +after):\n%s", diff)
 	}
+}
+
+// settledState is the state once nothing else changes it: after init, the
+// controller manager still makes objects of its own.
+func (m machine) settledState() []string {
+	m.Helper()
+	state := m.state()
+	m.eventually("the node's files and objects to stay as they are", readyLimit, func() error {
+		before := state
+		state = m.state()
+		if diff := cmp.Diff(before, state); diff != "" {
+			return fmt.Errorf("they changed:\n%s", diff)
+		}
+		return nil
+	})
+	return state
 }
 
 // state is everything that a second run must leave alone: files with mode,

@@ -246,12 +246,15 @@ func (m machine) resetsThoughAllIsDead() {
 }
 
 // mountsPrecious puts files of its own where reset removes things: below a
-// mount of the kubelet's kind, and below one that is not.
+// mount of the kubelet's kind, and below one that is not. The former belongs
+// to a Pod that runs: the kubelet sweeps away what is of a Pod unknown to it.
 func (m machine) mountsPrecious() []string {
 	m.Helper()
-	m.must("mkdir", "-p", "/srv/precious", "/var/lib/kubelet/mine", "/var/lib/kubelet/pods/0/volumes/host", "/etc/kubernetes/pki/mine")
+	pod := strings.Fields(m.must("find", "/var/lib/kubelet/pods", "-mindepth", "1", "-maxdepth", "1"))[0]
+	places := []string{"/var/lib/kubelet/mine", pod + "/volumes/host", "/etc/kubernetes/pki/mine"}
+	m.must(append([]string{"mkdir", "-p", "/srv/precious"}, places...)...)
 	m.write("/srv/precious/file", "precious\n")
-	for _, to := range []string{"/var/lib/kubelet/mine", "/var/lib/kubelet/pods/0/volumes/host", "/etc/kubernetes/pki/mine"} {
+	for _, to := range places {
 		m.must("mount", "--bind", "/srv/precious", to)
 	}
 	m.must("ln", "-s", "/srv/precious", "/etc/kubernetes/pki/link")

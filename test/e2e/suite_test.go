@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -113,18 +114,22 @@ func bootAlone(t *testing.T, podSubnets ...string) machine {
 	return m
 }
 
-// explain prints what one needs to see after a failure.
+// explain prints what one needs to see after a failure, and no more: where only
+// the end of a long log is kept, the failure itself shall be in it.
 func (m machine) explain() {
 	for _, args := range [][]string{
-		{"systemctl", "status", "--no-pager", "kubelet", "containerd"},
-		{"journalctl", "--no-pager", "-u", "kubelet", "-n", "40"},
-		{"ctr", "-n", "k8s.io", "containers", "ls"},
-		{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "pods,nodes", "-A", "-o", "wide"},
+		{"systemctl", "is-active", "kubelet", "containerd"},
+		{"journalctl", "--no-pager", "-o", "cat", "-u", "kubelet", "-n", "12"},
+		{"slipway", "diagnose"},
+		{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "pods,nodes", "-A"},
 	} {
 		out, _ := m.try(args...)
-		m.Logf("$ %s\n%s", strings.Join(args, " "), out)
+		m.Logf("$ %s\n%s", strings.Join(args, " "), longLine.ReplaceAllString(out, "$1…"))
 	}
 }
+
+// longLine is a line of which only the first part is worth reading.
+var longLine = regexp.MustCompile(`(?m)^(.{200}).+$`)
 
 // try runs a command on the node and returns all of its output.
 func (m machine) try(args ...string) (string, error) {

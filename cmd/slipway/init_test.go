@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// TestFileAsksOnlyInitForAPlan: a command without --dry-run does its work,
+// whatever its file wants of init. `config images pull` would pull nothing.
+func TestFileAsksOnlyInitForAPlan(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "init.yaml")
+	const text = `apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+dryRun: true
+localAPIEndpoint: {advertiseAddress: 192.0.2.11}
+nodeRegistration: {criSocket: "unix:///run/x.sock"}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		flags []string
+		plans bool
+	}{
+		"init":               {initFlagNames, true},
+		"config images pull": {imageFlags, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, cmd := &initOptions{}, &cobra.Command{}
+			cmd.SetContext(t.Context())
+			o.bind(cmd.Flags(), test.flags)
+			if err := cmd.Flags().Set("config", file); err != nil {
+				t.Fatal(err)
+			}
+			node, parts, err := loadInit(cmd, &globals{program: "slipway", streams: streams{out: io.Discard, err: io.Discard}}, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer parts.close()
+			_, works := parts.env.Host.(*host.Real)
+			if works == test.plans || node.DryRun != test.plans {
+				t.Errorf("works on the host: %t, a plan is asked for: %t", works, node.DryRun)
+			}
+		})
+	}
+}

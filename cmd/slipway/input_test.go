@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestSignalEndsReading: who types nothing, or has a FIFO that nobody writes
+// to, is not to need a second signal.
+func TestSignalEndsReading(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, want string
+		args       []string
+	}{
+		{"configuration, standard input", "--config: waiting for standard input", []string{"config", "validate", "--config", "-"}},
+		{"configuration, FIFO", "--config: waiting for " + fifo, []string{"reset", "--dry-run", "--config", fifo}},
+		{"token", "--token-file: waiting for standard input", []string{"join", "--dry-run", "192.0.2.1:6443", "--token-file", "-"}},
+		{"token, FIFO", "--token-file: waiting for " + fifo, []string{"join", "--dry-run", "192.0.2.1:6443", "--token-file", fifo}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in, typed := io.Pipe()
+			defer typed.Close()
+			defer feed(t, fifo)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(50*time.Millisecond, func() { cancel(errors.New("interrupt signal received")) })
+			var said bytes.Buffer
+			ended := make(chan int, 1)
+			go func() { ended <- execute(ctx, "slipway", streams{in, io.Discard, &said}, test.args) }()
+			select {
+			case code := <-ended:
+				if want := "slipway: " + test.want + ": interrupt signal received\n"; code != 1 || said.String() != want {
+					t.Errorf("exit code %d, said %q, want %q", code, said.String(), want)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("it still waits")
+			}
+		})
+	}
+}
+
+// feed lets whoever opened the FIFO to read it find its end.
+func feed(t *testing.T, fifo string) {
+	f, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	time.Sleep(50 * time.Millisecond)
+	f.Close()
+}

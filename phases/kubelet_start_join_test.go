@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/certs"
+)
+
+// TestJoinKeepsCAs: a file of CAs that holds more than discovery has vouched
+// for, as while a CA is being replaced, stays as it is.
+func TestJoinKeepsCAs(t *testing.T) {
+	const path = "/etc/kubernetes/pki/ca.crt"
+	later := time.Now().Add(time.Hour)
+	oldCA, newCA := signed(t, certs.Pair{}, "kubernetes", later), signed(t, certs.Pair{}, "kubernetes", later)
+	both := string(certs.EncodeCerts(newCA.Cert, oldCA.Cert))
+	tests := []struct {
+		name        string
+		found, have []certs.Pair
+		want        string
+	}{
+		{"no file", []certs.Pair{oldCA}, nil, string(certs.EncodeCerts(oldCA.Cert))},
+		{"a file with one more", []certs.Pair{oldCA}, []certs.Pair{newCA, oldCA}, both},
+		{"in another order", []certs.Pair{oldCA, newCA}, []certs.Pair{newCA, oldCA}, both},
+		{"a file with one less", []certs.Pair{newCA, oldCA}, []certs.Pair{oldCA}, both},
+		{"a file of another", []certs.Pair{oldCA}, []certs.Pair{newCA}, string(certs.EncodeCerts(oldCA.Cert))},
+	}
+	encode := func(list []certs.Pair) (data []byte) {
+		for _, p := range list {
+			data = append(data, certs.EncodeCerts(p.Cert)...)
+		}
+		return data
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newJoinStage(t)
+			if err := s.discover(t); err != nil {
+				t.Fatal(err)
+			}
+			s.Config.Join.CA = encode(tt.found)
+			if len(tt.have) > 0 {
+				s.put(t, path, string(encode(tt.have)))
+			}
+			for range 2 {
+				s.play(t, kubeletStartJoin())
+				if got := s.get(t, path); got != tt.want {
+					t.Errorf("ca.crt is\n%s\nwant\n%s", got, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// TestJoinControlPlaneKeepsCAs: ca.crt is what all control planes share, also
+// where discovery has vouched for another part of it.
+func TestJoinControlPlaneKeepsCAs(t *testing.T) {
+	later := time.Now().Add(time.Hour)
+	next, gone := signed(t, certs.Pair{}, "kubernetes", later), signed(t, certs.Pair{}, "kubernetes", later)
+	for name, found := range map[string][]certs.Pair{"less": nil, "one that is shared no more": {gone}} {
+		t.Run(name, func(t *testing.T) {
+			s := newPlaneStage(t, storedPlane)
+			files := maps.Clone(s.shared)
+			files["ca.crt"] = slices.Concat(s.shared["ca.crt"], certs.EncodeCerts(next.Cert))
+			s.share(t, files)
+			if err := s.discoverPlane(t, someKey); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range found {
+				s.Config.Join.CA = append(s.Config.Join.CA, certs.EncodeCerts(p.Cert)...)
+			}
+			s.play(t, joinPlane()...)
+			if got := s.get(t, "/etc/kubernetes/pki/ca.crt"); got != string(files["ca.crt"]) {
+				t.Errorf("ca.crt is\n%s\nwant\n%s", got, files["ca.crt"])
+			}
+		})
+	}
+}
