@@ -63,7 +63,7 @@ func TestJoinPeer(t *testing.T) {
 // another boots one more node of m's lab, whose Pods get addresses of podSubnets.
 func (m machine) another(name string, podSubnets ...string) machine {
 	m.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: labName(m.T)})
+	lab, err := nodes.Open(nodes.Options{Name: labName(m.T), Slipway: program})
 	if err != nil {
 		m.Fatal(err)
 	}

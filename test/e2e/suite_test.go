@@ -28,6 +28,10 @@ import (
 // the suite twice at a time on a machine gives each run a prefix of its own.
 var labPrefix = cmp.Or(os.Getenv("SLIPWAY_E2E_PREFIX"), "e2e-")
 
+// program is the slipway under test: bin/slipway, or another build, such as an
+// older one that a test is to fail on.
+var program = os.Getenv("SLIPWAY_E2E_PROGRAM")
+
 func TestMain(m *testing.M) {
 	joiners.Play() // does not return where this is the copy that a node runs
 	os.Exit(run(m))
@@ -93,7 +97,7 @@ func boot(t *testing.T, podSubnets ...string) machine {
 func bootAlone(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
 	started := time.Now()
-	lab, err := nodes.Open(nodes.Options{Name: labName(t)})
+	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program})
 	if err != nil {
 		t.Fatal(err)
 	}

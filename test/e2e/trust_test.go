@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import "testing"
+
+// promises are what Slipway does on nodes that are old, edited by hand or half
+// broken, each held on a real node. docs/what-slipway-keeps.md tells users of
+// them. With SLIPWAY_E2E_PROGRAM an older build can be held against them.
+var promises = []struct {
+	name string
+	keep func(m machine)
+}{}
+
+// TestTrust boots a fresh node for each promise.
+func TestTrust(t *testing.T) {
+	for _, p := range promises {
+		t.Run(p.name, func(t *testing.T) { p.keep(boot(t)) })
+	}
+}
