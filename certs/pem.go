@@ -10,6 +10,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -86,13 +87,28 @@ func ParseCerts(data []byte) ([]*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(blocks, func(b *pem.Block) bool { return strings.HasSuffix(b.Type, blockKey) }) {
+		// Certificates are readable by everyone and go into ConfigMaps.
+		return nil, errors.New("the file holds a private key as well; a certificate file is public: " +
+			"take the key out, and consider it known to others")
+	}
+	return certificatesIn(blocks)
+}
+
+// ParseChain reads the certificates of a PEM file that may hold their key, too,
+// such as the one that a kubelet rotates: its own certificate first, then those
+// of the CAs in between.
+func ParseChain(data []byte) ([]*x509.Certificate, error) {
+	blocks, err := readPEM(data)
+	if err != nil {
+		return nil, err
+	}
+	return certificatesIn(blocks)
+}
+
+func certificatesIn(blocks []*pem.Block) ([]*x509.Certificate, error) {
 	var list []*x509.Certificate
 	for _, block := range blocks {
-		if strings.HasSuffix(block.Type, blockKey) {
-			// Certificates are readable by everyone and go into ConfigMaps.
-			return nil, errors.New("the file holds a private key as well; a certificate file is public: " +
-				"take the key out, and consider it known to others")
-		}
 		if block.Type != blockCertificate {
 			continue
 		}
@@ -217,15 +233,9 @@ func readPEM(data []byte) ([]*pem.Block, error) {
 // FirstCert reads the first certificate of a PEM file that may hold a private
 // key as well, as the kubelet keeps its own.
 func FirstCert(data []byte) (*x509.Certificate, error) {
-	blocks, err := readPEM(data)
+	chain, err := ParseChain(data)
 	if err != nil {
 		return nil, err
 	}
-	for _, block := range blocks {
-		if block.Type == blockCertificate {
-			cert, err := x509.ParseCertificate(block.Bytes)
-			return cert, errors.Wrap(err, "the certificate is malformed")
-		}
-	}
-	return nil, errors.New("the file holds no certificate in PEM form")
+	return chain[0], nil
 }

@@ -82,7 +82,7 @@ func TestFirstCert(t *testing.T) {
 	for _, c := range []struct{ data, want string }{
 		{"", "the file is empty"},
 		{"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "the file holds no certificate in PEM form"},
-		{"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "the certificate is malformed: x509: malformed certificate"},
+		{"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "certificate 1 of the file is malformed: x509: malformed certificate"},
 	} {
 		if _, err := FirstCert([]byte(c.data)); err == nil || err.Error() != c.want {
 			t.Errorf("%q: %v, want %s", c.data, err, c.want)

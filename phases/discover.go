@@ -38,10 +38,12 @@ type Discovery struct {
 // Node finds the cluster that self asks for, verifies it, and reads there what
 // all of its nodes share. The warnings are for the user.
 func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*config.Node, []string, error) {
+	began := d.Host.Now()
 	join, err := d.find(ctx, self)
 	if err != nil {
 		return nil, nil, err
 	}
+	join.Began = began
 	api := d.Connect([]byte(join.Kubeconfig.Reveal()))
 	stored, err := d.stored(ctx, api, self)
 	if err != nil {
@@ -193,16 +195,22 @@ func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
 }
 
 // nameIsFree refuses to take the name of a node that works: two kubelets would
-// fight over it. A node that is not Ready may be this one, made anew. Of a host
-// that is this node it notes whether the cluster still has it.
+// fight over it. A node that is not Ready may be an earlier install of this
+// host, and one whose expired certificate is here is this host. Of a host that
+// is a member it notes whether the cluster still has its Node.
 func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *config.Node) error {
 	node := nodeObject(n.Name)
 	found, err := api.Get(ctx, node)
 	if err != nil {
 		return err
 	}
-	if memberOf(d.Host, n) == nil {
+	err = memberOf(d.Host, n)
+	if err == nil {
 		n.Join.NodeGone = !found
+		return nil
+	}
+	var expired *expiredError
+	if errors.As(err, &expired) { // it may look Ready for a while
 		return nil
 	}
 	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {

@@ -115,7 +115,9 @@ func (s *joinStage) discover(t *testing.T) error {
 func (s *joinStage) bootstrapped(t *testing.T, ca certs.Pair, name string, until time.Time) {
 	t.Helper()
 	cert := signed(t, ca, "system:node:"+name, until)
-	s.put(t, "/var/lib/kubelet/pki/kubelet-client-current.pem", string(certs.EncodeCerts(cert.Cert)))
+	key, err := certs.EncodeKey(cert.Key)
+	fatal(t, err)
+	s.put(t, "/var/lib/kubelet/pki/kubelet-client-current.pem", string(certs.EncodeCerts(cert.Cert))+string(key))
 	s.put(t, "/etc/kubernetes/kubelet.conf", s.kubeconfig(ca, "client-certificate: /var/lib/kubelet/pki/kubelet-client-current.pem"))
 }
 
@@ -209,6 +211,8 @@ func TestDiscoveryRefuses(t *testing.T) {
 		{name: "name of a node that is not Ready", objs: []cluster.Object{node("worker-1", corev1.ConditionFalse)}},
 		{name: "this node", objs: []cluster.Object{node("worker-1", corev1.ConditionTrue)},
 			before: func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour)) }},
+		{name: "this node, whose certificate has just expired", objs: []cluster.Object{node("worker-1", corev1.ConditionTrue)},
+			before: func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(-time.Second)) }},
 		{name: "configuration with a hostile path", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"certificatesDir: /etc/kubernetes/../../root\n")},
 			want: "ConfigMap kube-system/kubeadm-config:4: certificatesDir: "},
 		{name: "configuration with an unknown field", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"foo: bar\n")},

@@ -6,6 +6,7 @@ package phases
 import (
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/pkg/errors"
 	kubelet "k8s.io/kubelet/config/v1beta1"
@@ -55,6 +56,18 @@ func kubeletSettings(env *Env) (*kubelet.KubeletConfiguration, error) {
 // configuration, which may not be known: the last of a name counts.
 func kubeletFlags(env *Env) []config.Arg {
 	return append(flagsOnHost(env.Host, env.Config.Paths.Kubelet), env.Config.KubeletExtraArgs...)
+}
+
+// registeredName is the name that the kubelet registers its Node by, in lower
+// case as the kubelet has it: https://kubernetes.io/docs/concepts/architecture/nodes/
+func registeredName(env *Env) string {
+	name := env.Config.Name
+	for _, flag := range kubeletFlags(env) {
+		if flag.Name == "hostname-override" {
+			name = flag.Value
+		}
+	}
+	return strings.ToLower(strings.TrimSpace(name))
 }
 
 // kubeletClientPEM is where the kubelet keeps the client certificate that it

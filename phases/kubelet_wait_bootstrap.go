@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"crypto/x509"
 	"time"
 
 	"github.com/pkg/errors"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
@@ -25,21 +27,26 @@ func kubeletWaitBootstrap() Phase {
 	}
 }
 
+// runKubeletWaitBootstrap says that the node has joined once the kubelet has
+// said so itself: with a certificate of this cluster, to the cluster, in this
+// run. Until then the credentials that it joins with stay.
 func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 	n := env.Config
+	began := env.Host.Now()
+	if n.Join != nil && !n.Join.Began.IsZero() {
+		began = n.Join.Began
+	}
 	if err := awaitKubeletConf(ctx, env); err != nil {
 		return err
 	}
 	if err := waitKubelet(ctx, env); err != nil {
 		return err
 	}
-	if err := env.Host.Remove(bootstrapConfPath(n)); err != nil {
+	if err := awaitReport(ctx, env, began); err != nil {
 		return err
 	}
-	if n.Join != nil && n.Join.NodeGone {
-		if err := registerAgain(ctx, env); err != nil {
-			return err
-		}
+	if err := env.Host.Remove(bootstrapConfPath(n)); err != nil {
+		return err
 	}
 	if !n.NodeLocalCRISocket() {
 		if err := env.Cluster.MarkNode(ctx, n.Name, cluster.Mark{Annotations: map[string]string{annotationCRISocket: n.CRISocket}}); err != nil {
@@ -67,11 +74,71 @@ func awaitKubeletConf(ctx context.Context, env *Env) error {
 		group.Go(func() error {
 			err := env.Host.AwaitFile(ctx, path, nil)
 			if err == nil {
-				err = env.Host.AwaitFile(ctx, pem, validClientCertificate(env, pem, ""))
+				err = env.Host.AwaitFile(ctx, pem, func(data []byte) error { return joinsCluster(env, pem, data) })
 			}
 			return errors.WithMessage(err, failure)
 		})
 		return group.Wait()
+	})
+}
+
+// joinsCluster returns why the kubelet's certificate at path does not make it a
+// node of this cluster: it must be valid now, of this node, and signed by a CA
+// that the node trusts.
+func joinsCluster(env *Env, path string, data []byte) error {
+	if err := validClientCertificate(env, path, registeredName(env))(data); err != nil {
+		return err
+	}
+	trusted, err := clusterCAs(env)
+	if err != nil {
+		return err
+	}
+	chain, err := certs.ParseChain(data)
+	if err != nil {
+		return errors.Wrap(err, path)
+	}
+	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: env.Host.Now(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	for _, ca := range trusted {
+		options.Roots.AddCert(ca)
+	}
+	for _, cert := range chain[1:] {
+		options.Intermediates.AddCert(cert)
+	}
+	_, err = chain[0].Verify(options)
+	return errors.Wrapf(err, "%s is not a certificate of this cluster (issuer %q)", path, chain[0].Issuer.CommonName)
+}
+
+// clusterCAs are the CAs of the cluster as this node knows them: those in
+// kubelet.conf and, while a CA is being replaced, the other ones in ca.crt.
+func clusterCAs(env *Env) ([]*x509.Certificate, error) {
+	conf, err := readKubeletFile(env.Host, kubeletConfPath(env.Config))
+	if err != nil {
+		return nil, err
+	}
+	if env.Config.Join == nil || env.Config.Join.CAPath == "" {
+		return conf.trusted, nil
+	}
+	kept, err := readIfExists(env.Host, env.Config.Join.CAPath)
+	if err != nil || kept == nil {
+		return conf.trusted, err
+	}
+	list, err := certs.ParseCerts(kept)
+	return append(list, conf.trusted...), errors.Wrap(err, env.Config.Join.CAPath)
+}
+
+// awaitReport waits until the kubelet has reported to the cluster after began.
+func awaitReport(ctx context.Context, env *Env, began time.Time) error {
+	n, name := env.Config, registeredName(env)
+	failure := "node " + name + " has not reported to the cluster"
+	env.UI.Printf("Waiting for node %s to report to the cluster, up to %s", name, n.Timeouts.TLSBootstrap)
+	return watched(ctx, env, n.Timeouts.TLSBootstrap, kubeletTarget(n), failure, func(ctx context.Context) error {
+		if n.Join != nil && n.Join.NodeGone {
+			if err := restartUnregistered(ctx, env, "for its Node was deleted, and it registers one at its start only"); err != nil {
+				return err
+			}
+		}
+		return env.Cluster.AwaitReport(ctx, name, began)
 	})
 }
 
@@ -97,17 +164,6 @@ func hasten(ctx context.Context, env *Env) {
 	if err != nil && ctx.Err() == nil {
 		env.UI.Warnf("the kubelet may take long to register this node: %v", err)
 	}
-}
-
-// registerAgain brings the Node of a member back that was deleted.
-func registerAgain(ctx context.Context, env *Env) error {
-	failure := "node " + env.Config.Name + " is not registered again"
-	return watched(ctx, env, env.Config.Timeouts.KubeletHealthCheck, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
-		if err := restartUnregistered(ctx, env, "for its Node was deleted, and it registers one at its start only"); err != nil {
-			return err
-		}
-		return env.Cluster.MarkNode(ctx, env.Config.Name, cluster.Mark{}) // which waits for it
-	})
 }
 
 // restartUnregistered restarts the kubelet unless the cluster has its Node.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
@@ -89,8 +90,68 @@ func TestWaitBootstrapHeedsCertDir(t *testing.T) {
 	if err := awaitKubeletConf(t.Context(), s.Env); !strings.Contains(message(err), pem+": the client certificate expired on ") {
 		t.Errorf("of an earlier join: %q", message(err))
 	}
-	s.rotated(t, pem, "cp-1", time.Now().Add(time.Hour))
+	s.put(t, pem, string(certs.EncodeCerts(signed(t, s.ca, "system:node:cp-1", time.Now().Add(time.Hour)).Cert)))
 	if err := awaitKubeletConf(t.Context(), s.Env); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWaitBootstrapIsNotDeceived: only a certificate of this cluster, for the
+// name that the kubelet registers by, ends the wait.
+func TestWaitBootstrapIsNotDeceived(t *testing.T) {
+	later := time.Now().Add(time.Hour)
+	for _, tt := range []struct {
+		name string
+		args []config.Arg
+		make func(t *testing.T, s *joinStage)
+		want string // in the error, empty for none
+	}{
+		{"another CA", nil, func(t *testing.T, s *joinStage) {
+			s.rotated(t, kubeletPEM, "cp-1", later)
+		}, `is not a certificate of this cluster (issuer "system:node:cp-1")`},
+		{"another node", nil, func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "cp-9", later) }, `is of node "cp-9", not "cp-1"`},
+		{"the name that a flag gives", []config.Arg{{Name: "hostname-override", Value: "CP-9"}},
+			func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "cp-9", later) }, ""},
+		{"a CA that replaces the old one", nil, func(t *testing.T, s *joinStage) {
+			anew := signed(t, certs.Pair{}, "kubernetes", later)
+			s.put(t, "/etc/kubernetes/pki/ca.crt", string(certs.EncodeCerts(s.ca.Cert, anew.Cert)))
+			s.put(t, kubeletPEM, string(certs.EncodeCerts(signed(t, anew, "system:node:cp-1", later).Cert)))
+			s.Config.Join = &config.Join{CAPath: "/etc/kubernetes/pki/ca.crt"}
+		}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newJoinStage(t)
+			s.Config.Timeouts.TLSBootstrap, s.Config.KubeletExtraArgs = 10*time.Second, tt.args
+			if tt.want != "" {
+				s.Config.Timeouts.TLSBootstrap = 150 * time.Millisecond
+			}
+			s.put(t, kubeletConf, s.kubeconfig(s.ca, "client-certificate: "+kubeletPEM))
+			tt.make(t, s)
+			err := awaitKubeletConf(t.Context(), s.Env)
+			if tt.want == "" && err != nil || !strings.Contains(message(err), tt.want) {
+				t.Errorf("error %q, want %q", message(err), tt.want)
+			}
+		})
+	}
+}
+
+// TestBootstrapCredentialsStayUntilTheKubeletReports: a certificate alone does
+// not make a node.
+func TestBootstrapCredentialsStayUntilTheKubeletReports(t *testing.T) {
+	s := newJoinStage(t)
+	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	fatal(t, s.discover(t))
+	s.put(t, "/etc/kubernetes/bootstrap-kubelet.conf", "x")
+	s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))
+	api := &marked{Plan: s.api, err: errors.New("the kubelet of Node worker-1 has not reported")}
+	s.Cluster = api
+	if err := runKubeletWaitBootstrap(t.Context(), s.Env); message(err) != api.err.Error() {
+		t.Errorf("error %q", message(err))
+	}
+	if strings.Contains(s.said.String(), "has joined") || s.get(t, "/etc/kubernetes/bootstrap-kubelet.conf") != "x" {
+		t.Errorf("said:\n%s", s.said.String())
+	}
+	if api.name != "worker-1" || !api.since.Equal(s.Config.Join.Began) || api.since.IsZero() {
+		t.Errorf("waited for %q since %s", api.name, api.since)
 	}
 }

@@ -17,11 +17,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 )
 
-// marked is an API that keeps how a node was marked.
+// marked is an API that keeps how a node was marked, and whose report was
+// waited for.
 type marked struct {
 	*cluster.Plan
 	name     string
 	mark     cluster.Mark
+	since    time.Time
 	deadline time.Duration
 	err      error
 }
@@ -31,6 +33,11 @@ func (m *marked) MarkNode(ctx context.Context, name string, mark cluster.Mark) e
 	if end, ok := ctx.Deadline(); ok {
 		m.deadline = time.Until(end)
 	}
+	return m.err
+}
+
+func (m *marked) AwaitReport(_ context.Context, name string, since time.Time) error {
+	m.name, m.since = name, since
 	return m.err
 }
 

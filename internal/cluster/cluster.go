@@ -7,6 +7,7 @@ package cluster
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,8 +50,13 @@ type Cluster interface {
 	// Pods lists the Pods of a namespace that match a label selector.
 	Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error)
 	// MarkNode waits for the Node and adds labels, taints and annotations that
-	// are not there yet; with an empty mark it only waits. It never removes any.
+	// are not there yet. It never removes any.
 	MarkNode(ctx context.Context, name string, mark Mark) error
+	// AwaitReport waits until the Node is registered and its kubelet has
+	// reported after since: has renewed its Lease or the heartbeat of its Ready
+	// condition, which both carry the time of the node's own clock. The error
+	// after the deadline says what was seen last.
+	AwaitReport(ctx context.Context, node string, since time.Time) error
 }
 
 // Mark is what MarkNode adds to a Node.

@@ -35,6 +35,7 @@ var kinds = []kind{
 	{"rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", true},
 	{"rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false},
 	{"rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false},
+	{"coordination.k8s.io/v1", "Lease", "leases", true},
 	{"certificates.k8s.io/v1", "CertificateSigningRequest", "certificatesigningrequests", false},
 }
 

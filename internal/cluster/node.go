@@ -8,10 +8,12 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/pkg/errors"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/json"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // MarkNode implements Cluster. A label or annotation with another value, and a
@@ -39,23 +41,85 @@ func newNode(name string) *corev1.Node {
 }
 
 func (c *conn) mark(ctx context.Context, node ref, mark Mark) error {
-	data, found, err := c.read(ctx, node)
+	live := newNode(node.name)
+	found, err := c.fill(ctx, live)
 	if err != nil {
 		return err
 	}
 	if !found {
-		return notYetError{errors.Errorf("%s is not registered: its kubelet does that once it reaches the API server; `journalctl -u kubelet` shows what keeps it", node)}
+		return notRegistered(node)
 	}
-	var live corev1.Node
-	if err := json.Unmarshal(data, &live); err != nil {
-		return errors.Wrapf(err, "get %s: decode the answer", node)
-	}
-	patch := markPatch(&live, mark)
+	patch := markPatch(live, mark)
 	if patch == nil {
 		return nil
 	}
 	_, err = c.do(ctx, request{method: http.MethodPatch, path: node.path(), contentType: contentMergePatch, body: patch})
 	return errors.Wrapf(err, "patch %s", node)
+}
+
+func notRegistered(node ref) error {
+	return notYetError{errors.Errorf("%s is not registered: its kubelet does that once it reaches the API server; `journalctl -u kubelet` shows what keeps it", node)}
+}
+
+// AwaitReport implements Cluster.
+func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) error {
+	c, err := r.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := r.orTimeout(ctx)
+	defer cancel()
+	return c.advise(retry(ctx, policy{reportDelay, passes}, func(ctx context.Context) error {
+		return c.reported(ctx, name, since)
+	}))
+}
+
+// reportDelay bounds the wait between two looks for a kubelet's report, which
+// comes within a second of its start, and every ten seconds from then on.
+const reportDelay = 200 * time.Millisecond
+
+// reported returns why the kubelet of a node has not reported after since.
+func (c *conn) reported(ctx context.Context, name string, since time.Time) error {
+	node := newNode(name)
+	found, err := c.fill(ctx, node)
+	if err != nil {
+		return err
+	}
+	what, _ := refOf(node) // fill knows it
+	if !found {
+		return notRegistered(what)
+	}
+	last := heartbeat(node)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
+	found, err = c.fill(ctx, lease)
+	if err != nil {
+		return err
+	}
+	if found && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.After(last) {
+		last = lease.Spec.RenewTime.Time
+	}
+	if last.After(since) {
+		return nil
+	}
+	return notYetError{errors.Errorf("the kubelet of %s has not reported since %s (last report: %s); `journalctl -u kubelet` shows what keeps it",
+		what, since.Format(time.RFC3339), shownTime(last))}
+}
+
+// heartbeat is when the kubelet last said how the node is.
+func heartbeat(node *corev1.Node) time.Time {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.LastHeartbeatTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+func shownTime(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.Local().Format(time.RFC3339)
 }
 
 // markPatch returns a JSON merge patch (RFC 7396) with what live lacks of

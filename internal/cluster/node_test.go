@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
@@ -71,6 +72,53 @@ func TestMarkNodeThatNeverRegisters(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Node n1 is not registered") ||
 		!strings.Contains(err.Error(), "journalctl -u kubelet") {
 		t.Error(err)
+	}
+}
+
+// TestAwaitReport: what the kubelet said before the run began counts for
+// nothing, be it in its Node or its Lease.
+func TestAwaitReport(t *testing.T) {
+	began := time.Now().Truncate(time.Microsecond)
+	earlier, later := began.Add(-time.Minute), began.Add(time.Minute)
+	node := func(at time.Time) map[string]any {
+		return map[string]any{"metadata": map[string]any{"name": "n1"}, "status": map[string]any{"conditions": []any{
+			map[string]any{"type": "Ready", "status": "False", "lastHeartbeatTime": at.UTC().Format(time.RFC3339)}}}}
+	}
+	lease := func(at time.Time) map[string]any {
+		return map[string]any{"metadata": map[string]any{"name": "n1", "namespace": "kube-node-lease"},
+			"spec": map[string]any{"renewTime": at.UTC().Format(metav1.RFC3339Micro)}}
+	}
+	for _, tt := range []struct {
+		name        string
+		node, lease map[string]any
+		want        string // what is missing, empty for a report
+	}{
+		{"no node", nil, nil, "Node n1 is not registered"},
+		{"a node of an earlier run", node(earlier), nil, "the kubelet of Node n1 has not reported since " + began.Format(time.RFC3339)},
+		{"its lease, too", node(earlier), lease(earlier.Add(time.Second)), "(last report: " + earlier.Add(time.Second).Format(time.RFC3339) + ")"},
+		{"the moment itself", node(earlier), lease(began), "has not reported"},
+		{"heartbeat", node(later), nil, ""},
+		{"lease", node(earlier), lease(later), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newAPI(t)
+			if tt.node != nil {
+				a.Put("/api/v1/nodes/n1", tt.node)
+			}
+			if tt.lease != nil {
+				a.Put("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1", tt.lease)
+			}
+			limit := 10 * time.Second
+			if tt.want != "" {
+				limit = 300 * time.Millisecond
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			err := a.client(t).AwaitReport(ctx, "n1", began)
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
 	}
 }
 

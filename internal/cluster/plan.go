@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -180,9 +181,6 @@ func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) ([]
 
 // MarkNode implements Cluster.
 func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
-	if len(mark.Labels)+len(mark.Annotations)+len(mark.Taints) == 0 {
-		return nil // it would only wait
-	}
 	node := newNode(name)
 	node.Labels, node.Annotations = maps.Clone(mark.Labels), maps.Clone(mark.Annotations)
 	node.Spec.Taints = slices.Clone(mark.Taints)
@@ -192,6 +190,9 @@ func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
 		Difference: p.compare(func(now *Real) (Difference, error) { return now.markingOf(ctx, name, mark) })})
 	return nil
 }
+
+// AwaitReport implements Cluster: nothing of a plan runs that could report.
+func (p *Plan) AwaitReport(context.Context, string, time.Time) error { return nil }
 
 // copyOf copies an object, a Secret as the server would keep it: with all of
 // its values in Data.

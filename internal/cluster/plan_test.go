@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ func TestPlanRecordsInOrder(t *testing.T) {
 		p.Ready(ctx), p.EnsureAdmin(ctx), p.EnsureAdmin(ctx),
 		p.Ensure(ctx, configMap("b", nil), configMap("a", nil), tokenSecret("c")),
 		p.MarkNode(ctx, "n1", controlPlane),
-		p.MarkNode(ctx, "n1", Mark{}), // changes nothing
+		p.AwaitReport(ctx, "n1", time.Now()), // changes nothing
 		p.EnsureAbsent(ctx, configMap("a", nil)),
 	} {
 		if err != nil {

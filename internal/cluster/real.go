@@ -32,8 +32,8 @@ type Options struct {
 	// certificate must be valid for host.
 	Endpoint string
 	// Timeout bounds one call, all of its tries included (the configuration's
-	// timeouts.kubernetesAPICall). Ready and MarkNode wait for as long as
-	// their context says, and this long if it has no deadline.
+	// timeouts.kubernetesAPICall). Ready, MarkNode and AwaitReport wait for as
+	// long as their context says, and this long if it has no deadline.
 	Timeout time.Duration
 }
 
@@ -145,15 +145,20 @@ func (r *Real) EnsureAbsent(ctx context.Context, obj Object) error {
 
 // Get implements Cluster. Nothing of what obj held before is left in it.
 func (r *Real) Get(ctx context.Context, obj Object) (found bool, err error) {
+	err = r.call(ctx, func(ctx context.Context, c *conn) error {
+		found, err = c.fill(ctx, obj)
+		return err
+	})
+	return found, err
+}
+
+// fill is one try of Get.
+func (c *conn) fill(ctx context.Context, obj Object) (found bool, err error) {
 	what, err := refOf(obj)
 	if err != nil {
 		return false, err
 	}
-	var data []byte
-	err = r.call(ctx, func(ctx context.Context, c *conn) error {
-		data, found, err = c.read(ctx, what)
-		return err
-	})
+	data, found, err := c.read(ctx, what)
 	if err != nil || !found {
 		return false, err
 	}

@@ -94,6 +94,9 @@ type Node struct {
 
 // Join is how a node gets into a cluster that exists.
 type Join struct {
+	// Began is when the run began: a kubelet that has joined reports to the
+	// cluster after that.
+	Began time.Time
 	// Server is the URL of the API.
 	Server string
 	// CA is the PEM bundle of the certificates that discovery trusts.
