@@ -113,15 +113,25 @@ func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 	return err
 }
 
-// members is the membership of an etcd. fail answers in its place, by method.
+// members is the membership of an etcd. fail answers in its place, by method;
+// those that are down are so by name.
 type members struct {
 	list []etcd.Member
+	down map[string]error
 	fail map[string]error
 	did  []string
 	name string // of the member that joins, once it runs
 }
 
 func (m *members) Members(context.Context) ([]etcd.Member, error) { return m.list, m.fail["list"] }
+
+func (m *members) Health(context.Context) ([]etcd.Health, error) {
+	var all []etcd.Health
+	for _, e := range m.list {
+		all = append(all, etcd.Health{Member: e, Answers: m.down[e.Name] == nil, Err: m.down[e.Name]})
+	}
+	return all, m.fail["health"]
+}
 
 func (m *members) at(peer string) int {
 	return slices.IndexFunc(m.list, func(e etcd.Member) bool { return e.PeerURL == peer })
