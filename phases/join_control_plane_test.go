@@ -128,7 +128,11 @@ func (m *members) Members(context.Context) ([]etcd.Member, error) { return m.lis
 func (m *members) Health(context.Context) ([]etcd.Health, error) {
 	var all []etcd.Health
 	for _, e := range m.list {
-		all = append(all, etcd.Health{Member: e, Answers: m.down[e.Name] == nil, Err: m.down[e.Name]})
+		err := m.down[e.Name]
+		if e.Name == "" {
+			err = errors.New("it has not started yet")
+		}
+		all = append(all, etcd.Health{Member: e, Answers: err == nil, Err: err})
 	}
 	return all, m.fail["health"]
 }
@@ -227,7 +231,7 @@ func TestJoinControlPlane(t *testing.T) {
 		}
 	}
 	before := s.files(t, "/etc/kubernetes")
-	s.put(t, etcdLog, "x")
+	s.put(t, etcdLog, logOf(9, 0, true))
 	s.etcd.list = append(s.etcd.list, etcd.Member{ID: 3, Name: "cp-3", PeerURL: "https://192.0.2.13:2380"}) // joined since
 	if err := s.discoverPlane(t, ""); err != nil {
 		t.Fatal(err)

@@ -73,11 +73,11 @@ func (p *Plan) Leave(_ context.Context, peerURL string) (bool, error) {
 	return true, nil
 }
 
-// Health implements Etcd. A plan takes each member to work.
+// Health implements Etcd. A plan asks nobody, and takes each member to work.
 func (p *Plan) Health(context.Context) ([]Health, error) {
 	var all []Health
 	for _, m := range p.members {
-		all = append(all, Health{Member: m, Answers: true})
+		all = append(all, Health{Member: m})
 	}
 	return all, nil
 }
