@@ -471,7 +471,7 @@ func TestEtcdEndpoints(t *testing.T) {
 	}
 	api := podAPI{s.api(), []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{manifests.EtcdURLsAnnotation: "https://192.0.2.11:2379"}}}}, nil}
 	ask := func(api podAPI) []string {
-		urls, err := EtcdEndpoints(s.host, api, s.Config)(t.Context())
+		urls, err := EtcdEndpoints(s.host, api, s.Config, s.UI)(t.Context())
 		if err != nil {
 			return []string{err.Error()}
 		}
@@ -489,6 +489,35 @@ func TestEtcdEndpoints(t *testing.T) {
 	s.play(t, joinPlane()...)
 	if got := ask(down); !slices.Equal(got, []string{"https://192.0.2.11:2379", "https://192.0.2.12:2379"}) {
 		t.Errorf("with this host's Pod: %v", got)
+	}
+}
+
+// TestEtcdEndpointsOfOddPods leaves out what no etcd of a control plane serves,
+// and says so once.
+func TestEtcdEndpointsOfOddPods(t *testing.T) {
+	s := newPlaneStage(t, storedPlane)
+	if err := s.discoverPlane(t, someKey); err != nil {
+		t.Fatal(err)
+	}
+	pod := func(name, urls string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Annotations: map[string]string{manifests.EtcdURLsAnnotation: urls}}}
+	}
+	odd := []corev1.Pod{pod("etcd-a", "http://192.0.2.11:2379"), pod("etcd-b", "not a URL"), pod("etcd-c", "")}
+	const first = `annotation kubeadm.kubernetes.io/etcd.advertise-client-urls of Pod kube-system/etcd-a: "http://192.0.2.11:2379" is not a client URL`
+	find := EtcdEndpoints(s.host, podAPI{s.api(), append(odd, pod("etcd-d", "https://192.0.2.14:2379, https://192.0.2.15:2379")), nil}, s.Config, s.UI)
+	for range 2 {
+		if urls, err := find(t.Context()); err != nil || !slices.Equal(urls, []string{"https://192.0.2.14:2379", "https://192.0.2.15:2379"}) {
+			t.Errorf("%v, %v", urls, err)
+		}
+	}
+	said := s.said.String()
+	for _, warning := range []string{first, `Pod kube-system/etcd-b: "not a URL"`} {
+		if strings.Count(said, warning) != 1 {
+			t.Errorf("not said once: %s\n%s", warning, said)
+		}
+	}
+	if _, err := EtcdEndpoints(s.host, podAPI{s.api(), odd, nil}, s.Config, s.UI)(t.Context()); !strings.Contains(message(err), first) {
+		t.Errorf("without another: %v", err)
 	}
 }
 
