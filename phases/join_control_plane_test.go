@@ -374,6 +374,63 @@ func TestDownloadRefuses(t *testing.T) {
 	}
 }
 
+// TestDownloadFromAnOddSecret: of the Secret only what this host lacks counts.
+func TestDownloadFromAnOddSecret(t *testing.T) {
+	const pki = "/etc/kubernetes/pki/"
+	tests := []struct {
+		name   string
+		absent []string // from the Secret
+		extra  map[string][]byte
+		here   []string // copied to this host before
+		spoil  func(s *planeStage, t *testing.T)
+		err    string
+	}{
+		{name: "entries of an earlier layout", extra: map[string][]byte{"apiserver.key": []byte("not encrypted with this key, and long enough"), "old": []byte("x"), "empty": nil}},
+		{name: "pairs that were brought here", absent: []string{"front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "sa.pub"},
+			here: []string{"front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "sa.pub"}},
+		{name: "half of a pair was brought here", absent: []string{"etcd-ca.crt"}, here: []string{"etcd-ca.crt"}},
+		{name: "half of another pair was brought here", absent: []string{"etcd-ca.crt"}, err: "etcd-ca.key in Secret kube-system/kubeadm-certs does not fit etcd-ca.crt on this host",
+			spoil: func(s *planeStage, t *testing.T) { s.put(t, pki+"etcd/ca.crt", string(s.shared["ca.crt"])) }},
+		{name: "much is missing", absent: []string{"sa.pub", "ca.key", "etcd-ca.crt"},
+			err: "Secret kube-system/kubeadm-certs has no ca.key, etcd-ca.crt, sa.pub, and neither has this host"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newPlaneStage(t, storedPlane)
+			for _, key := range tt.absent {
+				delete(s.secret.Data, key)
+			}
+			maps.Copy(s.secret.Data, tt.extra)
+			s.store(t, s.secret)
+			paths := manifests.SharedFiles(s.first.Config)
+			for _, key := range tt.here {
+				s.put(t, paths[key], string(s.shared[key]))
+			}
+			if tt.spoil != nil {
+				tt.spoil(s, t)
+			}
+			if err := s.discoverPlane(t, someKey); err != nil {
+				t.Fatal(err)
+			}
+			before := s.files(t, "/etc/kubernetes")
+			if got := message(runDownloadCerts(t.Context(), s.Env)); !strings.Contains(got, tt.err) || tt.err == "" && got != "" {
+				t.Fatalf("error %q, want %q", got, tt.err)
+			}
+			if tt.err != "" {
+				if diff := cmp.Diff(before, s.files(t, "/etc/kubernetes")); diff != "" {
+					t.Errorf("something was written (-before +after):\n%s", diff)
+				}
+				return
+			}
+			for key, path := range paths {
+				if s.get(t, path) != string(s.shared[key]) {
+					t.Errorf("%s is not what is shared", path)
+				}
+			}
+		})
+	}
+}
+
 func TestControlPlaneNeedsEndpoint(t *testing.T) {
 	s := newPlaneStage(t, storedConfig)
 	if got := message(s.discoverPlane(t, someKey)); !strings.Contains(got, "the cluster has no controlPlaneEndpoint") {
