@@ -93,8 +93,13 @@ func (m machine) runs(program, command string, args []string) {
 
 // etcdctl asks the etcd of m.
 func (m machine) etcdctl(args ...string) (string, error) {
+	return m.etcdctlAt("https://localhost:2379", args...)
+}
+
+// etcdctlAt asks etcds as m may.
+func (m machine) etcdctlAt(endpoints string, args ...string) (string, error) {
 	const pki = "/etc/kubernetes/pki/etcd/"
-	return m.try(append([]string{"etcdctl", "--endpoints=https://localhost:2379", "--cacert=" + pki + "ca.crt",
+	return m.try(append([]string{"etcdctl", "--endpoints=" + endpoints, "--cacert=" + pki + "ca.crt",
 		"--cert=" + pki + "peer.crt", "--key=" + pki + "peer.key"}, args...)...)
 }
 

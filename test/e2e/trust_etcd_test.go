@@ -9,8 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -121,27 +119,13 @@ func (m machine) haveTheSame(planes []machine) {
 	for _, p := range planes {
 		endpoints = append(endpoints, "https://"+p.node.IP()+":2379")
 	}
-	type status struct {
-		Status struct {
-			Header struct {
-				Revision int64 `json:"revision"`
-			} `json:"header"`
-		} `json:"Status"`
-	}
+	at := strings.Join(endpoints, ",")
 	m.eventually("the same data in all etcds", readyLimit, func() error {
-		out, err := m.etcdctl("endpoint", "status", "--write-out=json", "--endpoints="+strings.Join(endpoints, ","))
-		var all []status
-		if err == nil {
-			err = json.Unmarshal([]byte(out), &all)
-		}
+		revision, err := m.commonRevision(at)
 		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
+			return err
 		}
-		revision := all[0].Status.Header.Revision
-		for _, s := range all {
-			revision = min(revision, s.Status.Header.Revision)
-		}
-		out, err = m.etcdctl("endpoint", "hashkv", fmt.Sprintf("--rev=%d", revision), "--endpoints="+strings.Join(endpoints, ","))
+		out, err := m.etcdctlAt(at, "endpoint", "hashkv", fmt.Sprintf("--rev=%d", revision))
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
@@ -150,11 +134,34 @@ func (m machine) haveTheSame(planes []machine) {
 			_, hash, _ := strings.Cut(strings.TrimSpace(line), ", ")
 			hashes[hash] = true
 		}
-		if lines := strings.Count(out, "\n"); len(hashes) != 1 || lines != len(planes) {
-			return fmt.Errorf("%v at revision %d:\n%s", slices.Collect(maps.Keys(hashes)), revision, out)
+		if len(hashes) != 1 || strings.Count(out, "\n") != len(planes) {
+			return fmt.Errorf("at revision %d:\n%s", revision, out)
 		}
 		return nil
 	})
+}
+
+// commonRevision is the newest that all of these etcds have.
+func (m machine) commonRevision(endpoints string) (int64, error) {
+	out, err := m.etcdctlAt(endpoints, "endpoint", "status", "--write-out=json")
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s", err, out)
+	}
+	var all []struct {
+		Status struct {
+			Header struct {
+				Revision int64 `json:"revision"`
+			} `json:"header"`
+		} `json:"Status"`
+	}
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		return 0, fmt.Errorf("%w: %s", err, out)
+	}
+	revision := all[0].Status.Header.Revision
+	for _, s := range all {
+		revision = min(revision, s.Status.Header.Revision)
+	}
+	return revision, nil
 }
 
 // losesItsData gives m an empty disk for etcd, on which the kubelet starts it.
