@@ -22,6 +22,8 @@ type LocalMember struct {
 	PeerURL    string
 	ClientURLs []string
 	DataDir    string
+	// WALDir is where its write-ahead log is, if not below DataDir.
+	WALDir string
 	// Initial are the members that it was started with, itself among them.
 	Initial []Member
 }
@@ -44,11 +46,22 @@ func ReadEtcd(pod *corev1.Pod) (m LocalMember, found bool) {
 			m.ClientURLs = strings.Split(value, ",")
 		case "data-dir":
 			m.DataDir = value
+		case walDir:
+			m.WALDir = value
 		case "initial-cluster":
 			m.Initial = readInitialCluster(value)
 		}
 	}
 	return m, m.PeerURL != ""
+}
+
+const walDir = "wal-dir"
+
+// WALDir is where extra arguments lead the write-ahead log of an etcd; empty
+// where they leave it below the data directory.
+func WALDir(extra []config.Arg) string {
+	dir, _ := lastArg(extra, walDir)
+	return dir
 }
 
 func readInitialCluster(value string) []Member {

@@ -40,13 +40,22 @@ func runDownloadCerts(_ context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	leaveElsewhere(env, missing)
+	if keys := leaveElsewhere(env.Config, missing); len(keys) > 0 {
+		env.UI.Warnf("not on this host, so taken to be kept elsewhere: %s. The kubelet asks the cluster for its certificate: where no controller manager "+
+			"has the key of the CA, kubelet.conf must be here, too", strings.Join(keys, ", "))
+	}
+	if err := lacksNothing(env); err != nil {
+		return err
+	}
 	if len(missing) > 0 {
 		files, err := downloaded(env.Config, missing)
 		if err != nil {
 			return err
 		}
-		if err := checkDownloaded(env, files); err != nil {
+		if err := addPresent(env, missing, files); err != nil {
+			return err
+		}
+		if err := checkDownloaded(env, missing, files); err != nil {
 			return err
 		}
 		if err := checkEtcdClient(missing, files); err != nil {
@@ -74,75 +83,92 @@ func missingShared(h host.Host, n *config.Node) (map[string]string, error) {
 	return missing, nil
 }
 
-// leaveElsewhere takes out of missing the keys of CAs whose certificates are
-// here: without a certificate key, they are not asked for. A CA's key may be
-// kept elsewhere, and what it signs for this node be brought here:
-// https://kubernetes.io/docs/setup/best-practices/certificates/
-// With a certificate key, what is missing is what an earlier download has not
-// come to.
-func leaveElsewhere(env *Env, missing map[string]string) {
-	if !env.Config.CertificateKey.IsZero() {
-		return
-	}
-	var keys []string
-	for _, spec := range certs.Specs(env.Config) {
-		key, absent := missing[spec.Name+".key"]
-		if spec.IsCA() && absent && missing[spec.Name+".crt"] == "" {
-			keys = append(keys, key)
-			delete(missing, spec.Name+".key")
-		}
-	}
-	if len(keys) > 0 {
-		env.UI.Warnf("not on this host, so taken to be kept elsewhere: %s. What they sign for this node, certificates and kubeconfig files, must be here already; "+
-			"where it is not, give the certificate key (--certificate-key), or copy these keys from a control plane", strings.Join(keys, ", "))
-	}
-}
-
 // downloaded decrypts what the cluster shares.
 func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, error) {
 	paths := strings.Join(slices.Sorted(maps.Values(missing)), ", ")
-	switch {
-	case n.CertificateKey.IsZero():
-		return nil, errors.Errorf("this host lacks files that all control planes share: %s; give the certificate key with which they were uploaded (--certificate-key), or copy them from a control plane", paths)
-	case n.Join == nil || n.Join.Shared == nil:
-		return nil, errors.Errorf("this host lacks %s, and Secret kube-system/kubeadm-certs, which would have them, does not exist: it lasts two hours; `init phase upload-certs --upload-certs` on a control plane makes it anew, with a new certificate key", paths)
+	if n.Join == nil || n.Join.Shared == nil {
+		return nil, errors.Errorf("this host lacks %s, and Secret kube-system/kubeadm-certs, which would have them, does not exist: it lasts two hours; `init phase upload-certs --upload-certs` on a control plane makes it again, with a new certificate key", paths)
 	}
-	files, err := manifests.DecryptCerts(n.Join.Shared, n.CertificateKey)
+	// Other entries are nobody's here: an earlier layout, or another etcd.
+	wanted := maps.Clone(n.Join.Shared)
+	maps.DeleteFunc(wanted, func(key string, data []byte) bool { return missing[key] == "" || len(data) == 0 })
+	files, err := manifests.DecryptCerts(wanted, n.CertificateKey)
 	if err != nil {
 		return nil, err
 	}
-	for key := range missing {
+	var absent []string
+	for _, key := range slices.Sorted(maps.Keys(missing)) {
 		if len(files[key]) == 0 {
-			return nil, errors.Errorf("Secret kube-system/kubeadm-certs has no %s, which this cluster's control planes need: upload the certificates again", key)
+			absent = append(absent, key)
 		}
+	}
+	if len(absent) > 0 {
+		return nil, errors.Errorf("Secret %s has no %s, and neither has this host (%s): upload the certificates again "+
+			"(`init phase upload-certs --upload-certs` on a control plane), or, where a key is kept elsewhere, bring this node all files and join without a certificate key",
+			certsSecret, strings.Join(absent, ", "), paths)
 	}
 	return files, nil
 }
 
-// checkDownloaded refuses pairs that are none, and a CA that is not the one
-// that this node trusts since its discovery.
-func checkDownloaded(env *Env, files map[string][]byte) error {
-	const where = "in Secret kube-system/kubeadm-certs"
-	for _, spec := range certs.Specs(env.Config) {
-		if !spec.IsCA() {
+const certsSecret = "kube-system/kubeadm-certs"
+
+// addPresent adds to files those of the shared files that are here, so that
+// pairs can be checked of which this host has one half.
+func addPresent(env *Env, missing map[string]string, files map[string][]byte) error {
+	for key, path := range manifests.SharedFiles(env.Config) {
+		if missing[key] != "" {
 			continue
 		}
-		pair, err := certs.ParsePair(files[spec.Name+".crt"], files[spec.Name+".key"])
+		data, err := env.Host.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		files[key] = data
+	}
+	return nil
+}
+
+// checkDownloaded refuses pairs that do not fit, and a CA that is not the one
+// that this node trusts since its discovery. Pairs that were here are checked
+// where they are used.
+func checkDownloaded(env *Env, missing map[string]string, files map[string][]byte) error {
+	for _, spec := range certs.Specs(env.Config) {
+		crt, key := spec.Name+".crt", spec.Name+".key"
+		if !spec.IsCA() || missing[crt] == "" && missing[key] == "" {
+			continue
+		}
+		pair, err := certs.ParsePair(files[crt], files[key])
 		if err == nil {
 			err = certs.Check(spec, env.Config, pair, nil, env.Host.Now())
 		}
 		if err != nil {
-			return errors.Wrapf(err, "%s.crt and %s.key %s are not right: upload the certificates again", spec.Name, spec.Name, where)
+			return errors.Wrap(err, notRight(missing, crt, key))
 		}
 	}
-	if err := certs.CheckServiceAccountPair(files["sa.key"], files["sa.pub"]); err != nil {
-		return errors.Wrapf(err, "sa.key and sa.pub %s are not right: upload the certificates again", where)
+	if missing["sa.key"] != "" || missing["sa.pub"] != "" {
+		if err := certs.CheckServiceAccountPair(files["sa.key"], files["sa.pub"]); err != nil {
+			return errors.Wrap(err, notRight(missing, "sa.key", "sa.pub"))
+		}
+	}
+	if missing["ca.crt"] == "" {
+		return nil
 	}
 	list, err := certs.ParseCerts(files["ca.crt"])
 	if err == nil && !sharesCA(list, env.Config) {
-		return errors.Errorf("ca.crt %s is not the CA that this node found and verified: somebody has uploaded another cluster's; upload the certificates again", where)
+		return errors.Errorf("ca.crt in Secret %s is not the CA that this node found and verified: somebody has uploaded another cluster's; upload the certificates again", certsSecret)
 	}
 	return err
+}
+
+// notRight says where the two files of a pair are from.
+func notRight(missing map[string]string, first, second string) string {
+	if missing[first] != "" && missing[second] != "" {
+		return first + " and " + second + " in Secret " + certsSecret + " are not right: upload the certificates again"
+	}
+	if missing[first] == "" {
+		first, second = second, first
+	}
+	return first + " in Secret " + certsSecret + " does not fit " + second + " on this host: remove that file, or upload the certificates again"
 }
 
 // checkEtcdClient checks those files for an external etcd that are to be

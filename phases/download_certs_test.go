@@ -8,19 +8,23 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestJoinExternalCA: a control plane that has all that its CAs sign needs none
 // of their keys. What is absent and would have to be signed is named.
 func TestJoinExternalCA(t *testing.T) {
+	const signed = "this host lacks files that are signed with keys that are not here (/etc/kubernetes/pki/ca.key, /etc/kubernetes/pki/front-proxy-ca.key, /etc/kubernetes/pki/etcd/ca.key)"
 	tests := []struct{ name, absent, key, err string }{
 		{name: "all is here"},
-		{name: "no certificate of the API server", absent: "pki/apiserver.crt",
-			err: `certificate apiserver: there is no private key of its CA "ca" to sign with; have the owner of the CA issue it`},
-		{name: "no certificate of etcd", absent: "pki/etcd/peer.crt",
-			err: `certificate etcd-peer: there is no private key of its CA "etcd-ca" to sign with`},
-		{name: "no kubeconfig file", absent: "scheduler.conf",
-			err: `certificate scheduler.conf: there is no private key of its CA "ca" to sign with`},
+		{name: "no certificate of the API server", absent: "pki/apiserver.crt", err: signed + ": /etc/kubernetes/pki/apiserver.crt; give"},
+		{name: "no key of etcd", absent: "pki/etcd/peer.key", err: signed + ": /etc/kubernetes/pki/etcd/peer.key; give"},
+		{name: "no kubeconfig file", absent: "scheduler.conf", err: signed + ": /etc/kubernetes/scheduler.conf; give"},
+		{name: "much is missing", absent: "pki/apiserver.crt pki/apiserver.key pki/front-proxy-client.crt pki/sa.pub admin.conf pki/etcd/server.crt",
+			err: "this host lacks files that all control planes share: /etc/kubernetes/pki/sa.pub; give the certificate key with which they were uploaded (--certificate-key), or copy them from a control plane. " +
+				"It also lacks files that are signed with keys that are not here (/etc/kubernetes/pki/ca.key, /etc/kubernetes/pki/front-proxy-ca.key, /etc/kubernetes/pki/etcd/ca.key): " +
+				"/etc/kubernetes/pki/apiserver.crt, /etc/kubernetes/pki/apiserver.key, /etc/kubernetes/pki/front-proxy-client.crt, /etc/kubernetes/pki/etcd/server.crt, /etc/kubernetes/admin.conf; give"},
 		{name: "no CA", absent: "pki/front-proxy-ca.crt",
 			err: "this host lacks files that all control planes share: /etc/kubernetes/pki/front-proxy-ca.crt, /etc/kubernetes/pki/front-proxy-ca.key; give"},
 		{name: "no key of the service accounts", absent: "pki/sa.key",
@@ -32,8 +36,8 @@ func TestJoinExternalCA(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := preparedPlane(t)
 			gone := keys
-			if tt.absent != "" {
-				gone = append(gone[:len(gone):len(gone)], "/etc/kubernetes/"+tt.absent)
+			for _, name := range strings.Fields(tt.absent) {
+				gone = append(gone[:len(gone):len(gone)], "/etc/kubernetes/"+name)
 			}
 			for _, path := range gone {
 				if err := os.Remove(filepath.Join(s.root, path)); err != nil {
@@ -41,12 +45,16 @@ func TestJoinExternalCA(t *testing.T) {
 				}
 			}
 			s.said.Reset()
+			before := s.files(t, "/etc/kubernetes")
 			if err := s.discoverPlane(t, tt.key); err != nil {
 				t.Fatal(err)
 			}
 			err := Run(t.Context(), s.Env, joinPlane(), Options{})
 			if got := message(err); !strings.Contains(got, tt.err) || tt.err == "" && err != nil {
 				t.Errorf("error %q, want %q", got, tt.err)
+			}
+			if diff := cmp.Diff(before, s.files(t, "/etc/kubernetes")); tt.err != "" && diff != "" {
+				t.Errorf("something was written (-before +after):\n%s", diff)
 			}
 			warned := strings.Contains(s.said.String(), "[WARNING] not on this host, so taken to be kept elsewhere: "+keys[0])
 			for _, path := range keys {

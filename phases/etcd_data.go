@@ -4,11 +4,13 @@
 package phases
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/pkg/errors"
 
@@ -16,118 +18,153 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// answerTime is ample for a member that runs to answer in.
-const answerTime = 3 * time.Second
-
-// holdAgainstData compares the member that etcd has at peer with the data that
-// this host has, before that etcd is started. One that has run has promised the
-// others what its log says: without that log it must not go on, as it would
-// vote as if it had never promised anything. So it leaves, and joins as a new
-// one. Data that no member at peer can have made is refused.
+// holdAgainstData compares the member that etcd has at peer with the data on
+// this host, before that etcd is started. A member that has run has promised
+// the others what its log says. Without that log it must not go on, because it
+// would vote as if it had promised nothing: it leaves, and joins again as a new
+// member. Data that no member at peer can have written is refused.
 func holdAgainstData(ctx context.Context, env *Env, peer string) error {
 	members, err := env.Etcd.Members(ctx)
 	if err != nil {
-		return err
+		return withStanding(ctx, env, err)
 	}
-	data, err := etcdData(env)
+	here, err := readEtcdData(env)
 	if err != nil {
 		return err
 	}
 	i := slices.IndexFunc(members, func(m etcd.Member) bool { return m.PeerURL == peer })
+	if i < 0 {
+		if here.log != "" {
+			return here.foreign()
+		}
+		return nil
+	}
+	m := members[i]
 	switch {
-	case data == "" && i >= 0 && members[i].Name == env.Config.Name: // another name is refused where it joins
-		return replaceMember(ctx, env, members, members[i])
-	case data != "" && (i < 0 || members[i].Name == "" && !startedHere(env, peer)):
-		return errors.Errorf("%s holds the data of an etcd that is no member of this cluster: reset this host, or move the folder away", data)
+	case m.Name != "" && m.Name != env.Config.Name: // refused where it joins
+		return nil
+	case here.log == "" && m.Name == "": // it has not run yet
+		return nil
+	case here.log == "":
+		return replaceMember(ctx, env, m, fmt.Sprintf("its data is not on this host (%s)", env.Config.Cluster.Etcd.Local.DataDir))
+	case m.ID == 0: // a plan knows no IDs
+		return nil
+	case here.Cluster != m.Cluster || here.Member != m.ID && isMember(members, here.Member):
+		return here.foreign()
+	case here.Member != m.ID:
+		return replaceMember(ctx, env, m, fmt.Sprintf("the data on this host (%s) belongs to member %x, which was removed", here.log, here.Member))
+	case here.Empty && m.Name != "":
+		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk: its data is no longer on this host (%s)", here.log))
 	}
 	return nil
 }
 
-// etcdData is the folder that an etcd on this host has its log and its database
-// in, empty where there is none: below the data folder of the configuration, or
-// below the one that the static Pod here has, to which a patch may have led it.
-func etcdData(env *Env) (string, error) {
+func isMember(all []etcd.Member, id uint64) bool {
+	return slices.ContainsFunc(all, func(m etcd.Member) bool { return m.ID == id })
+}
+
+// etcdData is what an etcd on this host has written.
+type etcdData struct {
+	// log is the directory of its write-ahead log, empty if there is none.
+	log string
+	etcd.Data
+}
+
+func (d etcdData) foreign() error {
+	return errors.Errorf("%s holds the data of member %x of etcd cluster %x, and this host's etcd is not that member: reset this host, or move the directory away",
+		d.log, d.Member, d.Cluster)
+}
+
+// readEtcdData looks for the log of an etcd in each place where it may be.
+func readEtcdData(env *Env) (etcdData, error) {
+	_, logs, err := etcdPlaces(env)
+	if err != nil {
+		return etcdData{}, err
+	}
+	for _, dir := range logs {
+		name, err := newestLog(env, dir)
+		if err != nil {
+			return etcdData{}, err
+		}
+		if name == "" {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		head, err := env.Host.ReadHead(path, etcd.DataHead)
+		if err != nil {
+			return etcdData{}, err
+		}
+		data, err := etcd.ReadData(head)
+		return etcdData{dir, data}, errors.Wrapf(err, "%s does not say which member of etcd it belongs to: reset this host, or move the directory away", path)
+	}
+	return etcdData{}, nil
+}
+
+// newestLog is the last file of the log in dir; empty where there is none, as
+// etcd sees it. Each file says whose log it is.
+func newestLog(env *Env, dir string) (string, error) {
+	entries, err := env.Host.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	name := ""
+	for _, e := range entries { // sorted
+		if strings.HasSuffix(e.Name(), ".wal") {
+			name = e.Name()
+		}
+	}
+	return name, nil
+}
+
+// etcdPlaces are the directories that belong to an etcd on this host alone, and
+// those where its log may be: as the configuration has them, and as the static
+// Pod here has them, which a patch may have changed.
+func etcdPlaces(env *Env) (trees, logs []string, err error) {
 	n := env.Config
 	pod, err := readIfExists(env.Host, filepath.Join(n.Paths.Manifests, manifests.EtcdName+".yaml"))
 	if err != nil {
-		return "", err
+		return nil, nil, err
 	}
-	for _, dir := range []string{n.Cluster.Etcd.Local.DataDir, etcdDataDir(pod)} {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		member := filepath.Join(dir, "member")
-		switch _, err := env.Host.Lstat(member); {
-		case err == nil:
-			return member, nil
-		case !errors.Is(err, fs.ErrNotExist):
-			return "", err
+	local := n.Cluster.Etcd.Local
+	member, _ := localMember(env.Host, n)
+	for _, dir := range []string{manifests.WALDir(local.ExtraArgs), member.WALDir} {
+		if filepath.IsAbs(dir) {
+			trees, logs = append(trees, dir), append(logs, dir)
 		}
 	}
-	return "", nil
-}
-
-// startedHere tells whether the member at peer was started on this host. It may
-// have data then before the others know its name.
-func startedHere(env *Env, peer string) bool {
-	local, there := localMember(env.Host, env.Config)
-	return there && local.PeerURL == peer
-}
-
-// replaceMember takes a member out whose data is lost, so that its place is
-// free for a new one. That costs the others nothing: they have a quorum without
-// it, or could not have told who the members are.
-func replaceMember(ctx context.Context, env *Env, members []etcd.Member, lost etcd.Member) error {
-	dir := env.Config.Cluster.Etcd.Local.DataDir
-	if !quorumWithout(members, lost) {
-		return errors.Errorf("etcd has a member %q at %s, whose data is not on this host (%s), and the others have no quorum without it: "+
-			"start those that are down, or take out those that are gone for good (`etcdctl member list`, then `etcdctl member remove ID`) on another control plane; "+
-			"where none is left, restore etcd from a snapshot", lost.Name, lost.PeerURL, dir)
-	}
-	if err := silent(ctx, env, lost); err != nil {
-		return err
-	}
-	env.UI.Warnf("etcd has a member %q at %s, whose data is not on this host (%s): it is taken out, and joins anew as a learner", lost.Name, lost.PeerURL, dir)
-	if _, there := localMember(env.Host, env.Config); there { // nothing shall start it meanwhile
-		ending, cancel := context.WithTimeout(ctx, undoTime)
-		defer cancel()
-		if err := removeMember(ending, env); err != nil {
-			return err
+	for _, dir := range []string{local.DataDir, etcdDataDir(pod)} {
+		if filepath.IsAbs(dir) {
+			trees, logs = append(trees, filepath.Join(dir, "member")), append(logs, filepath.Join(dir, "member", "wal"))
 		}
 	}
-	_, err := env.Etcd.Leave(ctx, lost.PeerURL)
-	return errors.WithMessagef(err, "member %x, whose data is lost, must leave before it can join anew; `etcdctl member remove %x` on another control plane does that, too", lost.ID, lost.ID)
+	return trees, logs, nil
 }
 
-// silent makes sure that no etcd answers for a member that is to be lost: the
-// address may be another host's, given by mistake, and its etcd well.
-func silent(ctx context.Context, env *Env, lost etcd.Member) error {
-	probe, err := etcdClientProbe(env)
+// replaceMember removes a member whose data is lost, so that its place is free
+// for a new one. That costs the others nothing, as long as they are a quorum
+// without it.
+func replaceMember(ctx context.Context, env *Env, lost etcd.Member, why string) error {
+	all, err := health(ctx, env)
 	if err != nil {
 		return err
 	}
-	for _, url := range lost.ClientURLs {
-		probe.URL = url + "/health"
-		if serves(ctx, env.Host, probe, answerTime) {
-			return errors.Errorf("the member %q of etcd answers at %s, and its data is not on this host (%s): if that is another host's address, give this node its own one (--apiserver-advertise-address); "+
-				"if an etcd runs here without its data, reset this host first", lost.Name, url, env.Config.Cluster.Etcd.Local.DataDir)
+	name := cmp.Or(lost.Name, fmt.Sprintf("%x", lost.ID))
+	for _, m := range all {
+		if m.PeerURL == lost.PeerURL && m.Answers {
+			return errors.Errorf("etcd's member %q answers at %s, but %s. If that is another host's address, give this node its own (--apiserver-advertise-address); "+
+				"if an etcd runs here, reset this host first", name, strings.Join(m.ClientURLs, ", "), why)
 		}
 	}
-	return nil
-}
-
-// quorumWithout tells whether those of the other voters that have ever run are
-// more than half of them. Who of them runs now, etcd looks at itself.
-func quorumWithout(members []etcd.Member, lost etcd.Member) bool {
-	voters, ran := 0, 0
-	for _, m := range members {
-		if m.Learner || m.PeerURL == lost.PeerURL {
-			continue
-		}
-		voters++
-		if m.Name != "" {
-			ran++
-		}
+	if !lost.Learner && !etcd.QuorumWithout(all, lost.PeerURL) {
+		return errors.Errorf("etcd has a member %q at %s, but %s. It must be removed before it can join again, and the others are not a quorum without it: %s. "+
+			"Start those that are down, or, if they are gone for good, restore etcd from a snapshot", name, lost.PeerURL, why, standing(all, lost.PeerURL))
 	}
-	return ran > voters/2
+	env.UI.Warnf("etcd has a member %q at %s, but %s. It is removed, and joins again as a learner", name, lost.PeerURL, why)
+	ending, cancel := context.WithTimeout(ctx, undoTime)
+	defer cancel()
+	if err := removeMember(ending, env); err != nil { // so that nothing starts it meanwhile
+		return err
+	}
+	_, err = env.Etcd.Leave(ctx, lost.PeerURL)
+	return errors.WithMessagef(err, "etcd's member %q must be removed before it can join again; `etcdctl member remove %x` on another control plane does that, too", name, lost.ID)
 }

@@ -4,35 +4,67 @@
 package phases
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
+	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
+	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // etcdLog is a file that an etcd has once it has run.
-const etcdLog = "/var/lib/etcd/member/wal/0.wal"
+const etcdLog = "/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal"
+
+// logOf is the beginning of the log of a member. With entries, it has got some.
+func logOf(member, cluster uint64, entries bool) string {
+	var sum uint32
+	record := func(kind uint64, data []byte) string {
+		sum = crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), data)
+		r := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), kind)
+		r = protowire.AppendVarint(protowire.AppendTag(r, 2, protowire.VarintType), uint64(sum))
+		r = protowire.AppendBytes(protowire.AppendTag(r, 3, protowire.BytesType), data)
+		return string(binary.LittleEndian.AppendUint64(nil, uint64(len(r)))) + string(r)
+	}
+	id := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), member)
+	text := record(1, protowire.AppendVarint(protowire.AppendTag(id, 2, protowire.VarintType), cluster))
+	if entries {
+		text += record(2, []byte("entry"))
+	}
+	return text + strings.Repeat("\x00", 64)
+}
 
 // TestEtcdJoinHoldsAgainstData: a member is started with its own data only. One
 // that has lost them makes room for a new one; what is of another is refused.
 func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"
 	const join, promote, leave = "join " + peer, "promote " + peer, "leave " + peer
-	const foreign = "/var/lib/etcd/member holds the data of an etcd that is no member of this cluster"
-	ran := etcd.Member{ID: 9, Name: "cp-2", PeerURL: peer, ClientURLs: []string{"https://192.0.2.12:2379"}}
-	added := etcd.Member{ID: 9, PeerURL: peer, Learner: true}
+	const cluster = 7
+	ran := etcd.Member{ID: 9, Cluster: cluster, Name: "cp-2", PeerURL: peer, ClientURLs: []string{"https://192.0.2.12:2379"}}
+	added := etcd.Member{ID: 9, Cluster: cluster, PeerURL: peer, Learner: true}
+	learner := ran
+	learner.Learner = true
+	own, started := logOf(9, cluster, true), logOf(9, cluster, false)
+	replaced := []string{leave, join, promote}
+	down := errors.New("connection refused")
+	third := func(s *planeStage) {
+		s.etcd.list = append(s.etcd.list, etcd.Member{ID: 3, Name: "cp-3", PeerURL: "https://192.0.2.13:2380"})
+	}
 	tests := []struct {
 		name   string
 		member *etcd.Member // at this host's address
-		data   string       // a file of it
+		data   string       // of the log here
+		at     string       // its path, if not etcdLog
 		pod    bool         // etcd.yaml of an earlier run is here
 		before func(s *planeStage)
 		did    []string
@@ -40,46 +72,57 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 		says   string
 	}{
 		{name: "a new one", did: []string{join, promote}},
-		{name: "a new one, and old data", data: etcdLog, err: foreign},
-		{name: "one that was removed since it ran", data: etcdLog, pod: true, err: foreign},
+		{name: "a new one, and old data", data: own, err: "/var/lib/etcd/member/wal holds the data of member 9 of etcd cluster 7, and this host's etcd is not that member"},
+		{name: "one that was removed since it ran", data: own, pod: true, err: "holds the data of member 9"},
 		{name: "added, and cut off", member: &added, did: []string{join, promote}},
-		{name: "added, and old data", member: &added, data: etcdLog, err: foreign},
-		{name: "started, and cut off before it told its name", member: &added, data: etcdLog, pod: true, did: []string{join, promote}},
-		{name: "one that runs", member: &ran, data: etcdLog, pod: true, did: []string{join, promote}},
-		{name: "one that runs, led elsewhere by a patch", member: &ran, data: "/srv/etcd/member/wal/0.wal", pod: true, did: []string{join, promote}},
-		{name: "one whose host was made anew", member: &ran, did: []string{leave, join, promote},
-			says: `[WARNING] etcd has a member "cp-2" at https://192.0.2.12:2380, whose data is not on this host (/var/lib/etcd): it is taken out, and joins anew as a learner`},
-		{name: "one that has lost its disk", member: &ran, pod: true, did: []string{leave, join, promote}},
-		{name: "one that has lost them before it had its vote", member: &etcd.Member{ID: 9, Name: "cp-2", PeerURL: peer, Learner: true},
-			did: []string{leave, join, promote}},
+		{name: "added, and data of another cluster", member: &added, data: logOf(9, 8, true), err: "holds the data of member 9 of etcd cluster 8"},
+		{name: "added, and data of a member that was removed", member: &added, data: logOf(5, cluster, true), did: replaced,
+			says: "the data on this host (/var/lib/etcd/member/wal) belongs to member 5, which was removed"},
+		{name: "started, and cut off before it told its name", member: &added, data: started, pod: true, did: []string{join, promote}},
+		{name: "one that runs", member: &ran, data: own, pod: true, did: []string{join, promote}},
+		{name: "one that runs, led elsewhere by a patch", member: &ran, data: own, at: "/srv/etcd/member/wal/0.wal", pod: true, did: []string{join, promote}},
+		{name: "one that runs with its log elsewhere", member: &ran, data: own, at: "/srv/wal/0.wal", did: []string{join, promote},
+			before: func(s *planeStage) {
+				s.Config.Cluster.Etcd.Local.ExtraArgs = []config.Arg{{Name: "wal-dir", Value: "/srv/wal"}}
+			}},
+		{name: "one whose host was made again", member: &ran, did: replaced,
+			says: `[WARNING] etcd has a member "cp-2" at https://192.0.2.12:2380, but its data is not on this host (/var/lib/etcd). It is removed, and joins again as a learner`},
+		{name: "one that has lost its disk", member: &ran, pod: true, did: replaced},
+		{name: "one that has lost its log alone", member: &ran, data: "x", at: "/var/lib/etcd/member/snap/db", pod: true, did: replaced},
+		{name: "one that the kubelet has started on an empty disk", member: &ran, data: started, pod: true, did: replaced, says: "it was started on an empty disk"},
+		{name: "one that is another by now", member: &ran, data: logOf(5, cluster, true), pod: true, did: replaced, says: "belongs to member 5, which was removed"},
+		{name: "one that has another's data", member: &ran, data: logOf(1, cluster, true), pod: true, err: "holds the data of member 1 of etcd cluster 7"},
+		{name: "one that has the data of another cluster", member: &ran, data: logOf(9, 8, true), pod: true, err: "holds the data of member 9 of etcd cluster 8"},
+		{name: "data that nobody can read", member: &ran, data: "x", pod: true, err: "does not say which member of etcd it belongs to"},
+		{name: "a learner that has lost its data", member: &learner, did: replaced},
 		{name: "one of another name", member: &etcd.Member{ID: 9, Name: "old", PeerURL: peer}, did: []string{join}, err: "it is called old",
 			before: func(s *planeStage) { s.etcd.fail = map[string]error{"join": errors.New("it is called old")} }},
-		{name: "one that answers", member: &ran, err: "the member \"cp-2\" of etcd answers at https://192.0.2.12:2379, and its data is not on this host",
-			before: func(s *planeStage) { s.host.probe = func(context.Context, host.Probe) error { return nil } }},
+		{name: "one that answers", member: &ran, err: `etcd's member "cp-2" answers at https://192.0.2.12:2379, but its data is not on this host`,
+			before: func(s *planeStage) { delete(s.etcd.down, "cp-2") }},
 		{name: "it cannot leave", member: &ran, did: []string{leave}, err: "`etcdctl member remove 9` on another control plane does that, too: unhealthy cluster",
 			before: func(s *planeStage) { s.etcd.fail = map[string]error{"leave": errors.New("unhealthy cluster")} }},
-		{name: "the others have no quorum", member: &ran, err: "and the others have no quorum without it: start those that are down",
-			before: func(s *planeStage) {
-				s.etcd.list = append(s.etcd.list, etcd.Member{ID: 3, PeerURL: "https://192.0.2.13:2380"})
-			}},
+		{name: "the others have no quorum", member: &ran, err: "the others are not a quorum without it: cp-1 works; cp-3 does not (connection refused)",
+			before: func(s *planeStage) { third(s); s.etcd.down["cp-3"] = down }},
 		{name: "there is no other", member: &ran, err: "restore etcd from a snapshot", before: func(s *planeStage) { s.etcd.list = s.etcd.list[1:] }},
-		{name: "nobody says who the members are", data: etcdLog, err: "no leader",
-			before: func(s *planeStage) { s.etcd.fail = map[string]error{"list": errors.New("no leader")} }},
+		{name: "nobody can be asked how the others are", member: &ran, err: "deadline exceeded",
+			before: func(s *planeStage) { s.etcd.fail = map[string]error{"health": context.DeadlineExceeded} }},
+		{name: "etcd has no quorum", data: own, err: "no leader; of etcd's members, none works; cp-1 does not (connection refused); cp-3 does not (connection refused)",
+			before: func(s *planeStage) {
+				third(s)
+				s.etcd.down["cp-1"], s.etcd.down["cp-3"] = down, down
+				s.etcd.fail = map[string]error{"list": errors.New("no leader")}
+			}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := preparedPlane(t)
-			s.host.probe = func(_ context.Context, p host.Probe) error {
-				if strings.HasPrefix(p.URL, ran.ClientURLs[0]) {
-					return errors.New("connection refused")
-				}
-				return nil
-			}
+			s.etcd.down = map[string]error{"cp-2": down}
+			path := cmp.Or(tt.at, etcdLog)
 			if tt.pod {
-				s.startedBefore(t, filepath.Dir(filepath.Dir(filepath.Dir(tt.data))))
+				s.startedBefore(t, filepath.Dir(filepath.Dir(filepath.Dir(path))))
 			}
 			if tt.data != "" {
-				s.put(t, tt.data, "x")
+				s.put(t, path, tt.data)
 			}
 			if tt.member != nil {
 				s.etcd.list = append(s.etcd.list, *tt.member)
@@ -91,11 +134,15 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 			if got := message(runEtcdJoin(t.Context(), s.Env)); !strings.Contains(got, tt.err) || tt.err == "" && got != "" {
 				t.Errorf("error %q, want %q", got, tt.err)
 			}
-			if diff := cmp.Diff(tt.did, s.etcd.did); diff != "" {
+			if diff := gocmp.Diff(tt.did, s.etcd.did); diff != "" {
 				t.Errorf("etcd was asked to (-want +got):\n%s", diff)
 			}
 			if said := s.said.String(); !strings.Contains(said, tt.says) {
 				t.Errorf("said %q, want %q", said, tt.says)
+			}
+			_, err := os.Stat(filepath.Join(s.root, path))
+			if left, want := err == nil, tt.data != "" && !slices.Contains(tt.did, leave); left != want {
+				t.Errorf("%s is left: %t, want %t", path, left, want)
 			}
 		})
 	}
@@ -122,6 +169,7 @@ func TestEtcdJoinOfARemadeHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.etcd.list = append(s.etcd.list, etcd.Member{ID: 9, Name: "cp-2", PeerURL: "https://192.0.2.12:2380"})
+	s.etcd.down = map[string]error{"cp-2": errors.New("connection refused")}
 	for _, cut := range []string{"leave", "join"} {
 		s.etcd.fail = map[string]error{cut: errors.New("killed")}
 		if err := Run(t.Context(), s.Env, joinPlane(), Options{}); err == nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pkg/errors"
@@ -19,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -27,8 +29,19 @@ import (
 const secondOpinion = 3 * time.Second
 
 // EtcdEndpoints returns what finds the client URLs of etcd's members: those
-// that the static Pod on this host names, and those whose Pods the API has.
-func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node) func(context.Context) ([]string, error) {
+// that the static Pod on this host names, and those whose Pods the API has. A
+// Pod that names something else is left out, with one warning.
+func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(context.Context) ([]string, error) {
+	var mu sync.Mutex
+	warned := map[string]bool{}
+	warn := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !warned[what] {
+			u.Warnf("%s; this member is not asked", what)
+		}
+		warned[what] = true
+	}
 	return func(ctx context.Context) ([]string, error) {
 		var urls []string
 		if member, found := localMember(h, n); found {
@@ -41,18 +54,42 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node) func(contex
 		if err != nil && len(urls) == 0 {
 			return nil, err
 		}
-		for _, pod := range pods {
-			for url := range strings.SplitSeq(pod.Annotations[manifests.EtcdURLsAnnotation], ",") {
-				if url != "" && !slices.Contains(urls, url) {
-					urls = append(urls, url)
-				}
+		usable, faults := podEndpoints(pods)
+		for _, fault := range faults {
+			warn(fault.Error())
+		}
+		for _, url := range usable {
+			if !slices.Contains(urls, url) {
+				urls = append(urls, url)
 			}
 		}
-		if len(urls) == 0 {
+		switch {
+		case len(urls) == 0 && len(faults) > 0:
+			return nil, faults[0]
+		case len(urls) == 0:
 			return nil, errors.New("the cluster has no Pod of an etcd that runs on its control planes: is its etcd external?")
 		}
 		return urls, nil
 	}
+}
+
+// podEndpoints are the client URLs that etcd's Pods name, and what is wrong with
+// the others.
+func podEndpoints(pods []corev1.Pod) (urls []string, faults []error) {
+	for _, pod := range pods {
+		for url := range strings.SplitSeq(pod.Annotations[manifests.EtcdURLsAnnotation], ",") {
+			url = strings.TrimSpace(url)
+			if url == "" {
+				continue
+			}
+			if err := etcd.CheckClientURL(url); err != nil {
+				faults = append(faults, errors.WithMessagef(err, "annotation %s of Pod %s/%s", manifests.EtcdURLsAnnotation, pod.Namespace, pod.Name))
+				continue
+			}
+			urls = append(urls, url)
+		}
+	}
+	return urls, faults
 }
 
 // KnownMembers are those that the static Pod of etcd on this host was started

@@ -98,13 +98,35 @@ func withdraw(ctx context.Context, env *Env, peer string, cause error) error {
 	if err != nil {
 		return fmt.Errorf("%w; what this run had begun could not be undone: %w; the same command goes on from there", cause, err)
 	}
-	return errors.WithMessage(cause, "this node's etcd was taken out of the cluster again; once this is mended, the same command tries anew")
+	return errors.WithMessage(cause, "this node's etcd was taken out of the cluster again; once this is fixed, run the same command again")
 }
 
-// removeMember removes the static Pod of a member that is none any more and,
+// removeMember removes the static Pod of a member that etcd no longer has and,
 // once its etcd has ended, its data, which no etcd takes.
 func removeMember(ctx context.Context, env *Env) error {
-	if err := env.Host.Remove(filepath.Join(env.Config.Paths.Manifests, manifests.EtcdName+".yaml")); err != nil {
+	trees, _, err := etcdPlaces(env)
+	if err != nil {
+		return err
+	}
+	if err := endMember(ctx, env); err != nil {
+		return err
+	}
+	for _, tree := range trees {
+		if _, err := env.Host.RemoveTree(tree); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endMember removes the static Pod of etcd, if there is one, and waits until
+// its container has ended.
+func endMember(ctx context.Context, env *Env) error {
+	path := filepath.Join(env.Config.Paths.Manifests, manifests.EtcdName+".yaml")
+	if _, err := env.Host.Lstat(path); err != nil {
+		return ignoreMissing(err)
+	}
+	if err := env.Host.Remove(path); err != nil {
 		return err
 	}
 	err := poll(ctx, func(ctx context.Context) error {
@@ -114,9 +136,5 @@ func removeMember(ctx context.Context, env *Env) error {
 		}
 		return err
 	})
-	if err != nil {
-		return errors.WithMessage(err, "etcd does not end")
-	}
-	_, err = env.Host.RemoveTree(filepath.Join(env.Config.Cluster.Etcd.Local.DataDir, "member"))
-	return err
+	return errors.WithMessage(err, "etcd does not end")
 }

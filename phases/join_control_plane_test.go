@@ -113,15 +113,29 @@ func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 	return err
 }
 
-// members is the membership of an etcd. fail answers in its place, by method.
+// members is the membership of an etcd. fail answers in its place, by method;
+// those that are down are so by name.
 type members struct {
 	list []etcd.Member
+	down map[string]error
 	fail map[string]error
 	did  []string
 	name string // of the member that joins, once it runs
 }
 
 func (m *members) Members(context.Context) ([]etcd.Member, error) { return m.list, m.fail["list"] }
+
+func (m *members) Health(context.Context) ([]etcd.Health, error) {
+	var all []etcd.Health
+	for _, e := range m.list {
+		err := m.down[e.Name]
+		if e.Name == "" {
+			err = errors.New("it has not started yet")
+		}
+		all = append(all, etcd.Health{Member: e, Answers: err == nil, Err: err})
+	}
+	return all, m.fail["health"]
+}
 
 func (m *members) at(peer string) int {
 	return slices.IndexFunc(m.list, func(e etcd.Member) bool { return e.PeerURL == peer })
@@ -217,7 +231,7 @@ func TestJoinControlPlane(t *testing.T) {
 		}
 	}
 	before := s.files(t, "/etc/kubernetes")
-	s.put(t, etcdLog, "x")
+	s.put(t, etcdLog, logOf(9, 0, true))
 	s.etcd.list = append(s.etcd.list, etcd.Member{ID: 3, Name: "cp-3", PeerURL: "https://192.0.2.13:2380"}) // joined since
 	if err := s.discoverPlane(t, ""); err != nil {
 		t.Fatal(err)
@@ -360,6 +374,63 @@ func TestDownloadRefuses(t *testing.T) {
 	}
 }
 
+// TestDownloadFromAnOddSecret: of the Secret only what this host lacks counts.
+func TestDownloadFromAnOddSecret(t *testing.T) {
+	const pki = "/etc/kubernetes/pki/"
+	tests := []struct {
+		name   string
+		absent []string // from the Secret
+		extra  map[string][]byte
+		here   []string // copied to this host before
+		spoil  func(s *planeStage, t *testing.T)
+		err    string
+	}{
+		{name: "entries of an earlier layout", extra: map[string][]byte{"apiserver.key": []byte("not encrypted with this key, and long enough"), "old": []byte("x"), "empty": nil}},
+		{name: "pairs that were brought here", absent: []string{"front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "sa.pub"},
+			here: []string{"front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "sa.pub"}},
+		{name: "half of a pair was brought here", absent: []string{"etcd-ca.crt"}, here: []string{"etcd-ca.crt"}},
+		{name: "half of another pair was brought here", absent: []string{"etcd-ca.crt"}, err: "etcd-ca.key in Secret kube-system/kubeadm-certs does not fit etcd-ca.crt on this host",
+			spoil: func(s *planeStage, t *testing.T) { s.put(t, pki+"etcd/ca.crt", string(s.shared["ca.crt"])) }},
+		{name: "much is missing", absent: []string{"sa.pub", "ca.key", "etcd-ca.crt"},
+			err: "Secret kube-system/kubeadm-certs has no ca.key, etcd-ca.crt, sa.pub, and neither has this host"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newPlaneStage(t, storedPlane)
+			for _, key := range tt.absent {
+				delete(s.secret.Data, key)
+			}
+			maps.Copy(s.secret.Data, tt.extra)
+			s.store(t, s.secret)
+			paths := manifests.SharedFiles(s.first.Config)
+			for _, key := range tt.here {
+				s.put(t, paths[key], string(s.shared[key]))
+			}
+			if tt.spoil != nil {
+				tt.spoil(s, t)
+			}
+			if err := s.discoverPlane(t, someKey); err != nil {
+				t.Fatal(err)
+			}
+			before := s.files(t, "/etc/kubernetes")
+			if got := message(runDownloadCerts(t.Context(), s.Env)); !strings.Contains(got, tt.err) || tt.err == "" && got != "" {
+				t.Fatalf("error %q, want %q", got, tt.err)
+			}
+			if tt.err != "" {
+				if diff := cmp.Diff(before, s.files(t, "/etc/kubernetes")); diff != "" {
+					t.Errorf("something was written (-before +after):\n%s", diff)
+				}
+				return
+			}
+			for key, path := range paths {
+				if s.get(t, path) != string(s.shared[key]) {
+					t.Errorf("%s is not what is shared", path)
+				}
+			}
+		})
+	}
+}
+
 func TestControlPlaneNeedsEndpoint(t *testing.T) {
 	s := newPlaneStage(t, storedConfig)
 	if got := message(s.discoverPlane(t, someKey)); !strings.Contains(got, "the cluster has no controlPlaneEndpoint") {
@@ -457,7 +528,7 @@ func TestEtcdEndpoints(t *testing.T) {
 	}
 	api := podAPI{s.api(), []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{manifests.EtcdURLsAnnotation: "https://192.0.2.11:2379"}}}}, nil}
 	ask := func(api podAPI) []string {
-		urls, err := EtcdEndpoints(s.host, api, s.Config)(t.Context())
+		urls, err := EtcdEndpoints(s.host, api, s.Config, s.UI)(t.Context())
 		if err != nil {
 			return []string{err.Error()}
 		}
@@ -475,6 +546,35 @@ func TestEtcdEndpoints(t *testing.T) {
 	s.play(t, joinPlane()...)
 	if got := ask(down); !slices.Equal(got, []string{"https://192.0.2.11:2379", "https://192.0.2.12:2379"}) {
 		t.Errorf("with this host's Pod: %v", got)
+	}
+}
+
+// TestEtcdEndpointsOfOddPods leaves out what no etcd of a control plane serves,
+// and says so once.
+func TestEtcdEndpointsOfOddPods(t *testing.T) {
+	s := newPlaneStage(t, storedPlane)
+	if err := s.discoverPlane(t, someKey); err != nil {
+		t.Fatal(err)
+	}
+	pod := func(name, urls string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Annotations: map[string]string{manifests.EtcdURLsAnnotation: urls}}}
+	}
+	odd := []corev1.Pod{pod("etcd-a", "http://192.0.2.11:2379"), pod("etcd-b", "not a URL"), pod("etcd-c", "")}
+	const first = `annotation kubeadm.kubernetes.io/etcd.advertise-client-urls of Pod kube-system/etcd-a: "http://192.0.2.11:2379" is not a client URL`
+	find := EtcdEndpoints(s.host, podAPI{s.api(), append(odd, pod("etcd-d", "https://192.0.2.14:2379, https://192.0.2.15:2379")), nil}, s.Config, s.UI)
+	for range 2 {
+		if urls, err := find(t.Context()); err != nil || !slices.Equal(urls, []string{"https://192.0.2.14:2379", "https://192.0.2.15:2379"}) {
+			t.Errorf("%v, %v", urls, err)
+		}
+	}
+	said := s.said.String()
+	for _, warning := range []string{first, `Pod kube-system/etcd-b: "not a URL"`} {
+		if strings.Count(said, warning) != 1 {
+			t.Errorf("not said once: %s\n%s", warning, said)
+		}
+	}
+	if _, err := EtcdEndpoints(s.host, podAPI{s.api(), odd, nil}, s.Config, s.UI)(t.Context()); !strings.Contains(message(err), first) {
+		t.Errorf("without another: %v", err)
 	}
 }
 

@@ -38,10 +38,13 @@ func runPreflightJoin(ctx context.Context, env *Env) error {
 	if memberOf(env.Host, env.Config) == nil && !env.Config.Join.NodeGone {
 		env.UI.Printf("This host is node %s of the cluster already", env.Config.Name)
 	}
-	if env.Config.ControlPlane {
-		return pullImages(ctx, env)
+	if !env.Config.ControlPlane {
+		return nil
 	}
-	return nil
+	if err := lacksNothing(env); err != nil {
+		return err
+	}
+	return pullImages(ctx, env)
 }
 
 // leftovers are the files that only a node has, each with what tells whether

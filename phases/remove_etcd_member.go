@@ -4,7 +4,9 @@
 package phases
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -16,17 +18,19 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // leaveLimit bounds the leave of a member, once somebody is there to let it go.
+// Etcd refuses one for 5 s after any other change.
 const leaveLimit = 15 * time.Second
 
 func removeEtcdMember() Phase {
 	return Phase{
 		Name:    "remove-etcd-member",
 		Summary: "Take this node's member out of the control planes' etcd",
-		Flags:   []string{"dry-run", "kubeconfig"},
+		Flags:   []string{"dry-run", "force", "kubeconfig"},
 		Run:     runRemoveEtcdMember,
 	}
 }
@@ -39,14 +43,18 @@ func runRemoveEtcdMember(ctx context.Context, env *Env) error {
 	data, err := env.Host.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return warnOfExternalEtcd(env)
+		return leaveWithoutPod(ctx, env)
 	case errors.Is(err, fs.ErrPermission):
 		env.UI.Warnf("whether this node has a member of etcd is not known: %v", err)
 		return nil
 	case err != nil:
 		return err
 	}
-	if err := leaveEtcd(ctx, env, data); err != nil {
+	var pod corev1.Pod
+	broken := yaml.Unmarshal(data, &pod) != nil
+	if member, found := manifests.ReadEtcd(&pod); broken || !found {
+		env.UI.Warnf("the static Pod of etcd does not say which member it is, so no member is removed; look for it with `etcdctl member list` if other members live on")
+	} else if err := leaveEtcd(ctx, env, member.Name, member.PeerURL); err != nil {
 		return err
 	}
 	if _, err := env.Host.WriteFile(asidePath(env.Config), data, 0o600); err != nil {
@@ -61,55 +69,110 @@ func asidePath(n *config.Node) string {
 	return filepath.Join(n.Paths.Manifests, "."+manifests.EtcdName+".yaml")
 }
 
-// leaveEtcd returns an error only if the run itself is cut off.
-func leaveEtcd(ctx context.Context, env *Env, manifest []byte) error {
-	var pod corev1.Pod
-	broken := yaml.Unmarshal(manifest, &pod) != nil
-	member, found := manifests.ReadEtcd(&pod)
-	if broken || !found {
-		env.UI.Warnf("the static Pod of etcd does not say which member it is, so no member is removed; look for it with `etcdctl member list` if other members live on")
-		return nil //nolint:nilerr // the warning says it
-	}
-	env.UI.Printf("Taking %s out of etcd, up to %s", member.PeerURL, leaveLimit)
-	removed, err := leave(ctx, env, member.PeerURL)
+// leaveEtcd returns an error if the run is cut off, or if the others are not a
+// quorum without this member.
+func leaveEtcd(ctx context.Context, env *Env, name, peerURL string) error {
+	env.UI.Printf("Taking %s out of etcd, up to %s", peerURL, leaveLimit)
+	removed, err := leave(ctx, env, peerURL)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		env.UI.Warnf("etcd cannot be told that member %q leaves: %v. If other members live on, remove it there: "+
-			"`etcdctl member list`, then `etcdctl member remove ID`", member.Name, err)
+		return stayOrGo(ctx, env, name, peerURL, err)
 	case removed:
-		env.UI.Printf("Member %q has left etcd", member.Name)
+		env.UI.Printf("Member %q has left etcd", name)
 	default:
-		env.UI.Printf("Member %q is the last of its etcd, or has left already", member.Name)
+		env.UI.Printf("Member %q is the last of its etcd, or has left already", name)
 	}
 	return nil
 }
 
 // leave asks first whether anybody is there, which needs less patience than a
-// change: etcd refuses one for 5 s after any other.
+// change.
 func leave(ctx context.Context, env *Env, peerURL string) (removed bool, err error) {
-	most := env.Config.Timeouts.EtcdAPICall
-	asking, cancel := context.WithTimeout(ctx, min(askLimit, most))
-	defer cancel()
-	if _, err := env.Etcd.Members(asking); err != nil {
+	if _, err := askMembers(ctx, env); err != nil {
 		return false, err
 	}
-	leaving, cancel := context.WithTimeout(ctx, min(leaveLimit, most))
+	leaving, cancel := context.WithTimeout(ctx, min(leaveLimit, env.Config.Timeouts.EtcdAPICall))
 	defer cancel()
 	return env.Etcd.Leave(leaving, peerURL)
 }
 
-// warnOfExternalEtcd says where a control plane without an etcd of its own has
-// its cluster's data. An etcd at a loopback address was this node's, or was to be.
-func warnOfExternalEtcd(env *Env) error {
+func askMembers(ctx context.Context, env *Env) ([]etcd.Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(healthLimit, env.Config.Timeouts.EtcdAPICall))
+	defer cancel()
+	return env.Etcd.Members(ctx)
+}
+
+// stayOrGo decides what it means that this node's member could not leave. An
+// etcd that would lose its quorum, or has lost it, keeps its data: the reset
+// ends before it has deleted anything, unless it is forced. Where nobody
+// answers, there is nobody to wait for.
+func stayOrGo(ctx context.Context, env *Env, name, peerURL string, cause error) error {
+	all, err := health(ctx, env)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil || !needed(all, peerURL, cause) {
+		env.UI.Warnf("etcd cannot be told that member %q leaves: %v. If other members live on, remove it there: "+
+			"`etcdctl member list`, then `etcdctl member remove ID`", name, cause)
+		return nil
+	}
+	why := fmt.Sprintf("etcd has no quorum without member %q, which this host has: of the others, %s (%v)", name, standing(all, peerURL), cause)
+	if !env.Config.Reset.Force {
+		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove those that are gone for good (`etcdctl member remove ID`), and run the same command again. "+
+			"--force deletes this member's data all the same; the cluster may then have to be restored from a snapshot of etcd", why)
+	}
+	env.UI.Warnf("%s. --FORCE GOES ON: this member's data is deleted, and the cluster may have to be restored from a snapshot of etcd", why)
+	return nil
+}
+
+// needed reports whether etcd would be, or is, without a quorum when the member
+// at peerURL is gone. Learners have no vote, and the last member needs no leave.
+func needed(all []etcd.Health, peerURL string, cause error) bool {
+	voter := func(m etcd.Health) bool { return m.PeerURL == peerURL && !m.Learner }
+	others := func(m etcd.Health) bool { return m.PeerURL != peerURL && !m.Learner }
+	return slices.ContainsFunc(all, voter) && slices.ContainsFunc(all, others) &&
+		(etcd.RefusesRemoval(cause) || !etcd.QuorumWithout(all, peerURL))
+}
+
+// leaveWithoutPod is for a control plane without a static Pod of etcd. A join
+// that was killed may have added a member for it; its API server's static Pod,
+// which is written before that, says at which address.
+func leaveWithoutPod(ctx context.Context, env *Env) error {
 	if _, err := env.Host.Lstat(asidePath(env.Config)); err == nil {
 		env.UI.Printf("This node's member has left etcd already")
 		return nil
 	}
-	servers := argument(apiServerPod(env), "etcd-servers")
-	if servers != "" && !strings.Contains(servers, "//127.0.0.1:") && !strings.Contains(servers, "//[::1]:") {
+	pod := apiServerPod(env)
+	servers, address := argument(pod, "etcd-servers"), argument(pod, "advertise-address")
+	switch {
+	case servers == "":
+		return nil
+	case !strings.Contains(servers, "//127.0.0.1:") && !strings.Contains(servers, "//[::1]:"):
 		env.UI.Warnf("the etcd at %s is not this node's: it keeps the cluster's data, which is nobody's once its last control plane is reset", servers)
+		return nil
+	case address == "":
+		return nil
+	}
+	return leaveAddedMember(ctx, env, manifests.PeerURL(address))
+}
+
+// leaveAddedMember takes the member at peerURL out of etcd, if there is one.
+func leaveAddedMember(ctx context.Context, env *Env, peerURL string) error {
+	members, err := askMembers(ctx, env)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		env.UI.Warnf("whether etcd has a member for this host, at %s, is not known: %v. If other members live on, look there: "+
+			"`etcdctl member list`, then `etcdctl member remove ID`", peerURL, err)
+		return nil
+	}
+	for _, m := range members {
+		if m.PeerURL == peerURL {
+			return leaveEtcd(ctx, env, cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), peerURL)
+		}
 	}
 	return nil
 }

@@ -71,7 +71,8 @@ func newParts(g *globals, node *config.Node, real *host.Real, dryRun bool) *part
 		options.Endpoint = ""
 	}
 	api := cluster.New(options)
-	env := &phases.Env{Config: node, Host: real, Cluster: api, Etcd: newEtcd(node, real, api), UI: newUI(g)}
+	said := newUI(g)
+	env := &phases.Env{Config: node, Host: real, Cluster: api, Etcd: newEtcd(node, real, api, said), UI: said}
 	if g.report != nil {
 		g.report.node, env.Host = node, host.NewRecorder(real, g.report.did)
 	}
@@ -80,10 +81,10 @@ func newParts(g *globals, node *config.Node, real *host.Real, dryRun bool) *part
 
 // newEtcd is the etcd of the cluster's control planes. Its members are asked
 // with the certificate that this node's API server has for it.
-func newEtcd(node *config.Node, real *host.Real, api cluster.Cluster) etcd.Etcd {
+func newEtcd(node *config.Node, real *host.Real, api cluster.Cluster, said ui.UI) etcd.Etcd {
 	pki := node.Paths.PKI
 	return etcd.New(etcd.Options{
-		Endpoints: phases.EtcdEndpoints(real, api, node),
+		Endpoints: phases.EtcdEndpoints(real, api, node, said),
 		CA:        filepath.Join(pki, "etcd", "ca.crt"),
 		Cert:      filepath.Join(pki, "apiserver-etcd-client.crt"),
 		Key:       filepath.Join(pki, "apiserver-etcd-client.key"),

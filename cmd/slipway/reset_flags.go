@@ -43,7 +43,7 @@ func (o *resetOptions) bindOne(fs *pflag.FlagSet, name string) {
 	case "dry-run":
 		fs.BoolVar(&o.DryRun, name, false, "show what would be done, in order, and do nothing")
 	case "force":
-		fs.BoolVarP(&o.Force, name, "f", false, "do not ask whether to go on")
+		fs.BoolVarP(&o.Force, name, "f", false, "do not ask whether to go on, and go on even if etcd loses its quorum")
 	case "ignore-preflight-errors":
 		fs.StringSliceVar(&o.IgnorePreflightErrors, name, nil, "`checks` whose errors become warnings, or all")
 	case "kubeconfig":

@@ -30,7 +30,7 @@ const (
 	answerTime = 3 * time.Second
 )
 
-// conns are the members that may be asked, in order.
+// conns are the members that may be asked.
 type conns []*grpc.ClientConn
 
 // dial prepares the connections.
@@ -48,23 +48,46 @@ func (r *Real) dial(ctx context.Context) (conns, error) {
 	}
 	var all conns
 	for _, endpoint := range endpoints {
-		u, err := url.Parse(endpoint)
-		if err != nil || u.Scheme != "https" || u.Host == "" {
-			all.close()
-			return nil, errors.Errorf("%q is no client URL of an etcd member, such as https://192.0.2.1:2379", endpoint)
-		}
-		conn, err := grpc.NewClient("passthrough:///"+u.Host, grpc.WithTransportCredentials(trust), grpc.WithNoProxy(),
-			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: firstDelay, Multiplier: 2, MaxDelay: slowestDelay},
-				MinConnectTimeout: answerTime,
-			}))
+		conn, err := connect(endpoint, trust)
 		if err != nil {
 			all.close()
-			return nil, errors.Wrap(err, endpoint)
+			return nil, err
 		}
 		all = append(all, conn)
 	}
 	return all, nil
+}
+
+// connect begins no connection yet: the first call does.
+func connect(endpoint string, trust credentials.TransportCredentials) (*grpc.ClientConn, error) {
+	address, err := clientAddress(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(scheme+address, grpc.WithTransportCredentials(trust), grpc.WithNoProxy(),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: firstDelay, Multiplier: 2, MaxDelay: slowestDelay},
+			MinConnectTimeout: answerTime,
+		}))
+	return conn, errors.Wrap(err, endpoint)
+}
+
+// scheme tells gRPC to take an address as it is.
+const scheme = "passthrough:///"
+
+// CheckClientURL returns an error for a URL that no member of a control plane's
+// etcd serves its clients at.
+func CheckClientURL(text string) error {
+	_, err := clientAddress(text)
+	return err
+}
+
+func clientAddress(text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.Host == "" {
+		return "", errors.Errorf("%q is not a client URL of an etcd member, such as https://192.0.2.1:2379", text)
+	}
+	return u.Host, nil
 }
 
 func (r *Real) credentials() (credentials.TransportCredentials, error) {
@@ -93,22 +116,43 @@ func (all conns) close() {
 	}
 }
 
-// each asks one member after another until one answers; its answer counts. If
-// none does, the error is one that may pass, if there is such a one.
-func (all conns) each(ctx context.Context, ask func(context.Context, client) (bool, error)) (done bool, err error) {
-	var first error
-	for _, c := range all {
-		limited, cancel := context.WithTimeout(ctx, answerTime)
-		done, err = ask(limited, client{c})
-		cancel()
-		if err == nil || !nextMayKnow(err) {
-			return done, errors.WithMessage(err, c.Target()[len("passthrough:///"):])
+// first asks all members side by side, so that one that hangs costs nothing,
+// and takes the first answer that another member would give, too. If there is
+// none, the error is one that may pass, if there is such a one.
+func first[T any](ctx context.Context, all conns, ask func(context.Context, client) (T, error)) (answer T, from client, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	type result struct {
+		answer T
+		err    error
+		i      int
+	}
+	results := make(chan result, len(all))
+	for i, c := range all {
+		go func() {
+			answer, err := ask(ctx, client{c})
+			results <- result{answer, named(c, err), i}
+		}()
+	}
+	errs := make([]error, len(all))
+	for range all {
+		r := <-results
+		if r.err == nil || !nextMayKnow(r.err) {
+			return r.answer, client{all[r.i]}, r.err
 		}
-		if first == nil || wrongCertificate(first) {
-			first = errors.WithMessage(err, c.Target()[len("passthrough:///"):])
+		errs[r.i] = r.err
+	}
+	for _, e := range errs {
+		if err == nil || wrongCertificate(err) {
+			err = e
 		}
 	}
-	return false, first
+	return answer, client{}, err
+}
+
+// named adds the address of the member that an error is from.
+func named(c *grpc.ClientConn, err error) error {
+	return errors.WithMessage(err, strings.TrimPrefix(c.Target(), scheme))
 }
 
 // nextMayKnow tells whether another member may answer better: this one is not

@@ -29,13 +29,46 @@ type Etcd interface {
 	// up. One that has it already is left alone.
 	Promote(ctx context.Context, peerURL string) error
 	// Leave removes the member at peerURL. The last member is left alone:
-	// without it there is no cluster.
+	// without it there is no cluster. RefusesRemoval recognizes the error of a
+	// cluster that would lose its quorum.
 	Leave(ctx context.Context, peerURL string) (removed bool, err error)
+	// Health asks each member by itself, all side by side, and answers within
+	// seconds, sorted by peer URL. It changes nothing and needs no quorum: who
+	// the members are, any of them says. It fails only if none can be asked.
+	Health(ctx context.Context) ([]Health, error)
+}
+
+// Health is how one member is.
+type Health struct {
+	Member
+	// Answers reports whether an etcd answered for it at all.
+	Answers bool
+	// Err is why it does not work: it cannot be reached, or has no leader. It is
+	// nil for a member that follows a leader or is one.
+	Err error
+}
+
+// QuorumWithout reports whether the voters that work, the one at peerURL left
+// out, are a quorum of those that are left when it is removed.
+func QuorumWithout(all []Health, peerURL string) bool {
+	voters, working := 0, 0
+	for _, m := range all {
+		if m.Learner || m.PeerURL == peerURL {
+			continue
+		}
+		voters++
+		if m.Err == nil {
+			working++
+		}
+	}
+	return working > voters/2
 }
 
 // Member is one member of the cluster.
 type Member struct {
 	ID uint64
+	// Cluster is the ID of the cluster that it is a member of.
+	Cluster uint64
 	// Name is empty for a member that has not started yet.
 	Name       string
 	PeerURL    string

@@ -34,11 +34,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // for, fault may answer in its place; after, it may lose the answer.
 type fakeCluster struct {
 	pb.UnimplementedClusterServer
+	pb.UnimplementedMaintenanceServer
 
 	mu      sync.Mutex
 	members []*pb.Member
 	next    uint64
+	leader  uint64
 	calls   []string
+	url     string // once it serves
 	// notReady is how many promotions are refused before a learner has caught
 	// up.
 	notReady int
@@ -70,7 +73,19 @@ func (f *fakeCluster) MemberList(context.Context, *pb.MemberListRequest) (*pb.Me
 	if err != nil {
 		return nil, err
 	}
-	return &pb.MemberListResponse{Members: f.members}, f.end("list")
+	return &pb.MemberListResponse{Header: &pb.ResponseHeader{ClusterId: fakeClusterID}, Members: f.members}, f.end("list")
+}
+
+const fakeClusterID = 77
+
+// Status is that of the first member.
+func (f *fakeCluster) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	leave, err := f.enter("status")
+	defer leave()
+	if err != nil {
+		return nil, err
+	}
+	return &pb.StatusResponse{Header: &pb.ResponseHeader{MemberId: f.members[0].ID}, Leader: f.leader}, nil
 }
 
 func (f *fakeCluster) MemberAdd(_ context.Context, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
@@ -158,11 +173,13 @@ func (f *fakeCluster) serve(t *testing.T, timeout time.Duration, others ...strin
 	}
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(cfg)))
 	pb.RegisterClusterServer(server, f)
+	pb.RegisterMaintenanceServer(server, f)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
+	f.url = "https://" + listener.Addr().String()
 	return New(Options{
 		Endpoints: func(context.Context) ([]string, error) {
-			return append(others, "https://"+listener.Addr().String()), nil
+			return append(others, f.url), nil
 		},
 		CA: filepath.Join(dir, "crt"), Cert: filepath.Join(dir, "crt"), Key: filepath.Join(dir, "key"),
 		ReadFile: os.ReadFile, Timeout: timeout,

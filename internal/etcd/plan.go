@@ -72,3 +72,12 @@ func (p *Plan) Leave(_ context.Context, peerURL string) (bool, error) {
 	p.members = slices.DeleteFunc(slices.Clone(p.members), func(m Member) bool { return m.PeerURL == peerURL })
 	return true, nil
 }
+
+// Health implements Etcd. A plan asks nobody, and takes each member to work.
+func (p *Plan) Health(context.Context) ([]Health, error) {
+	var all []Health
+	for _, m := range p.members {
+		all = append(all, Health{Member: m})
+	}
+	return all, nil
+}

@@ -103,6 +103,12 @@ func (r *Real) Promote(ctx context.Context, peerURL string) error {
 	return errors.WithMessagef(err, "give %s its vote in etcd", peerURL)
 }
 
+// RefusesRemoval reports whether Leave failed because etcd would lose its
+// quorum.
+func RefusesRemoval(err error) bool {
+	return is(err, rpctypes.ErrGRPCUnhealthy) || is(err, rpctypes.ErrGRPCMemberNotEnoughStarted)
+}
+
 // Leave implements Etcd.
 func (r *Real) Leave(ctx context.Context, peerURL string) (removed bool, err error) {
 	err = r.try(ctx, func(ctx context.Context, c client, now []Member) (bool, error) {
@@ -129,13 +135,7 @@ func (r *Real) try(ctx context.Context, op func(ctx context.Context, c client, n
 	defer conns.close()
 	last := errors.New("no member has answered")
 	for delay := firstDelay; ; delay = min(2*delay, slowestDelay) {
-		done, err := conns.each(ctx, func(ctx context.Context, c client) (bool, error) {
-			now, err := list(ctx, c)
-			if err != nil {
-				return false, err
-			}
-			return op(ctx, c, now)
-		})
+		done, err := conns.once(ctx, op)
 		switch {
 		case wrongCertificate(err):
 			return fmt.Errorf("%w; `slipway certs check-expiration` here and on the other control planes shows certificates that have expired", err)
@@ -152,13 +152,20 @@ func (r *Real) try(ctx context.Context, op func(ctx context.Context, c client, n
 	}
 }
 
-// list asks a member that has heard from the leader, so that it tells nothing
-// outdated.
-func list(ctx context.Context, c client) ([]Member, error) {
-	members, err := c.memberList(ctx)
+// once looks at the membership, and calls op with the member that has answered
+// first. That one has heard from the leader, so it says nothing outdated.
+func (all conns) once(ctx context.Context, op func(ctx context.Context, c client, now []Member) (bool, error)) (done bool, err error) {
+	now, c, err := first(ctx, all, func(ctx context.Context, c client) ([]Member, error) { return c.memberList(ctx, true) })
 	if err != nil {
-		return nil, err
+		return false, err
 	}
+	sortByPeer(now)
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	done, err = op(ctx, c, now)
+	return done, named(c.conn, err)
+}
+
+func sortByPeer(members []Member) {
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.PeerURL, b.PeerURL) })
-	return members, nil
 }

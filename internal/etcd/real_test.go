@@ -6,6 +6,8 @@ package etcd
 import (
 	"context"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"slices"
@@ -177,21 +179,89 @@ func TestLastMemberStays(t *testing.T) {
 	}
 }
 
-// TestEndpointsThatDoNotAnswer asks on: one refuses, one accepts and is silent.
+// silent is an address that accepts connections and never answers, gone one
+// that refuses them.
+func silent(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return "https://" + listener.Addr().String()
+}
+
+func gone(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	return "https://" + listener.Addr().String()
+}
+
+// TestEndpointsThatDoNotAnswer: several that hang cost no more than one. Asked
+// one after another, they would use up the time.
 func TestEndpointsThatDoNotAnswer(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = silent.Close() })
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = gone.Close()
-	r := voters("a").serve(t, 10*time.Second, "https://"+gone.Addr().String(), "https://"+silent.Addr().String())
-	if members, err := r.Members(t.Context()); err != nil || len(members) != 1 {
+	r := voters("a").serve(t, 3*answerTime, gone(t), silent(t), silent(t), silent(t), silent(t))
+	if members, err := r.Members(t.Context()); err != nil || len(members) != 1 || members[0].Cluster != fakeClusterID {
 		t.Errorf("%v, %v", members, err)
+	}
+}
+
+// TestHealth asks each member by itself.
+func TestHealth(t *testing.T) {
+	f := voters("a", "b", "c", "d", "e")
+	r := f.serve(t, 30*time.Second, silent(t))
+	for i, url := range []string{f.url, f.url, gone(t), silent(t)} { // at b's address, a answers
+		f.members[i].ClientURLs = []string{url}
+	}
+	for _, test := range []struct {
+		leader uint64
+		want   map[string]string
+	}{
+		{1, map[string]string{"a": "", "b": "member 1 answers in its place", "c": "connection refused", "d": "DeadlineExceeded", "e": "it has not started yet"}},
+		{0, map[string]string{"a": "it has no leader", "b": "member 1 answers in its place", "c": "connection refused", "d": "DeadlineExceeded", "e": "it has not started yet"}},
+	} {
+		f.leader = test.leader
+		all, err := r.Health(t.Context())
+		if err != nil || len(all) != len(test.want) {
+			t.Fatalf("%v, %v", all, err)
+		}
+		for _, m := range all {
+			want := test.want[m.Name]
+			if got := fmt.Sprint(m.Err); !strings.Contains(got, want) || want == "" && m.Err != nil || m.Answers != (m.Name < "c") {
+				t.Errorf("leader %d: %s answers %t: %s, want %q", test.leader, m.Name, m.Answers, got, want)
+			}
+		}
+	}
+	r = voters("a").serve(t, time.Second)
+	r.options.Endpoints = func(context.Context) ([]string, error) { return []string{gone(t)}, nil }
+	if all, err := r.Health(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("of nobody: %v, %v", all, err)
+	}
+}
+
+func TestQuorumWithout(t *testing.T) {
+	down := errors.New("down")
+	member := func(name string, learner bool, err error) Health {
+		return Health{Member: Member{Name: name, PeerURL: peer(name), Learner: learner}, Err: err}
+	}
+	for _, test := range []struct {
+		all  []Health
+		want bool
+	}{
+		{[]Health{member("a", false, nil), member("b", false, nil), member("c", false, nil)}, true},
+		{[]Health{member("a", false, down), member("b", false, nil), member("c", false, nil)}, true},
+		{[]Health{member("a", false, nil), member("b", false, nil), member("c", false, down)}, false},
+		{[]Health{member("a", false, nil), member("b", false, nil), member("c", true, down)}, true},
+		{[]Health{member("a", false, nil), member("b", false, down), member("c", true, nil)}, false},
+		{[]Health{member("a", false, nil)}, false},
+	} {
+		if got := QuorumWithout(test.all, peer("a")); got != test.want {
+			t.Errorf("without a, %v: %t", test.all, got)
+		}
 	}
 }
 
@@ -219,12 +289,7 @@ func TestWrongCertificates(t *testing.T) {
 			t.Errorf("%s: %v after %s, want %q", name, err, time.Since(start), test.want)
 		}
 	}
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = gone.Close()
-	r := strangers.serve(t, time.Second, "https://"+gone.Addr().String())
+	r := strangers.serve(t, time.Second, gone(t))
 	if _, err := r.Members(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused\"; gave up after 1s") {
 		t.Errorf("with another member: %v", err)
 	}
@@ -236,8 +301,8 @@ func TestOptions(t *testing.T) {
 		want      string
 	}{
 		"no endpoint":    {nil, "nothing says where etcd's members are"},
-		"not encrypted":  {[]string{"http://192.0.2.1:2379"}, "is no client URL of an etcd member"},
-		"no URL":         {[]string{"192.0.2.1"}, "is no client URL of an etcd member"},
+		"not encrypted":  {[]string{"http://192.0.2.1:2379"}, "is not a client URL of an etcd member"},
+		"no URL":         {[]string{"192.0.2.1"}, "is not a client URL of an etcd member"},
 		"no certificate": {[]string{"https://192.0.2.1:2379"}, "what etcd's members are to be asked with"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,36 +13,53 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The four calls of etcd's service Cluster and their messages, by the field
-// numbers of etcd's rpc.proto, which are its stable API. Etcd's own stubs
+// The calls of etcd's services Cluster and Maintenance that are used here, and
+// their messages, by the field numbers of etcd's rpc.proto, which are its stable API. Etcd's own stubs
 // describe all of its services when a program starts, and so cost every
 // command a megabyte and a millisecond; they are what the tests hold this
 // against.
 
-const service = "/etcdserverpb.Cluster/"
+const (
+	clusterService     = "/etcdserverpb.Cluster/"
+	maintenanceService = "/etcdserverpb.Maintenance/"
+)
 
 // client calls one member.
-type client struct{ conn grpc.ClientConnInterface }
+type client struct{ conn *grpc.ClientConn }
 
-func (c client) memberList(ctx context.Context) ([]Member, error) {
+// memberList lists the members as the whole cluster knows them, or, where it
+// need not be current, as the one that is asked does.
+func (c client) memberList(ctx context.Context, current bool) ([]Member, error) {
 	var answer listAnswer
-	linearizable := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
-	err := c.call(ctx, "MemberList", linearizable, &answer)
+	var request []byte
+	if current {
+		request = protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
+	}
+	err := c.call(ctx, clusterService+"MemberList", request, &answer)
+	for i := range answer.members {
+		answer.members[i].Cluster = answer.header.cluster
+	}
 	return answer.members, err
+}
+
+func (c client) status(ctx context.Context) (statusAnswer, error) {
+	var answer statusAnswer
+	err := c.call(ctx, maintenanceService+"Status", nil, &answer)
+	return answer, err
 }
 
 func (c client) memberAdd(ctx context.Context, peerURL string) error {
 	request := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), peerURL)
 	asLearner := protowire.AppendVarint(protowire.AppendTag(request, 2, protowire.VarintType), 1)
-	return c.call(ctx, "MemberAdd", asLearner, &ignoredAnswer{})
+	return c.call(ctx, clusterService+"MemberAdd", asLearner, &ignoredAnswer{})
 }
 
 func (c client) memberPromote(ctx context.Context, id uint64) error {
-	return c.call(ctx, "MemberPromote", idOnly(id), &ignoredAnswer{})
+	return c.call(ctx, clusterService+"MemberPromote", idOnly(id), &ignoredAnswer{})
 }
 
 func (c client) memberRemove(ctx context.Context, id uint64) error {
-	return c.call(ctx, "MemberRemove", idOnly(id), &ignoredAnswer{})
+	return c.call(ctx, clusterService+"MemberRemove", idOnly(id), &ignoredAnswer{})
 }
 
 func idOnly(id uint64) []byte {
@@ -50,7 +67,7 @@ func idOnly(id uint64) []byte {
 }
 
 func (c client) call(ctx context.Context, method string, request []byte, answer answer) error {
-	return c.conn.Invoke(ctx, service+method, request, answer, grpc.ForceCodecV2(codec{}))
+	return c.conn.Invoke(ctx, method, request, answer, grpc.ForceCodecV2(codec{}))
 }
 
 // answer is a message that is received.
@@ -60,17 +77,56 @@ type ignoredAnswer struct{}
 
 func (*ignoredAnswer) decode([]byte) error { return nil }
 
+// header is ResponseHeader.
+type header struct{ cluster, member uint64 }
+
+func (h *header) decode(data []byte) error {
+	return fields(data, func(number protowire.Number, _ []byte, n uint64) error {
+		switch number {
+		case 1:
+			h.cluster = n
+		case 2:
+			h.member = n
+		}
+		return nil
+	})
+}
+
 // listAnswer is MemberListResponse.
-type listAnswer struct{ members []Member }
+type listAnswer struct {
+	header  header
+	members []Member
+}
 
 func (a *listAnswer) decode(data []byte) error {
 	return fields(data, func(number protowire.Number, value []byte, _ uint64) error {
-		if number != 2 {
-			return nil
+		switch number {
+		case 1:
+			return a.header.decode(value)
+		case 2:
+			m, err := decodeMember(value)
+			a.members = append(a.members, m)
+			return err
 		}
-		m, err := decodeMember(value)
-		a.members = append(a.members, m)
-		return err
+		return nil
+	})
+}
+
+// statusAnswer is StatusResponse.
+type statusAnswer struct {
+	header header
+	leader uint64
+}
+
+func (a *statusAnswer) decode(data []byte) error {
+	return fields(data, func(number protowire.Number, value []byte, n uint64) error {
+		switch number {
+		case 1:
+			return a.header.decode(value)
+		case 4:
+			a.leader = n
+		}
+		return nil
 	})
 }
 

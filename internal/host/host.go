@@ -37,6 +37,8 @@ type Files interface {
 	Stat(path string) (fs.FileInfo, error)
 	// ReadTail returns the end of a file, at most that many bytes of it.
 	ReadTail(path string, most int64) ([]byte, error)
+	// ReadHead returns the beginning of a file, at most that many bytes of it.
+	ReadHead(path string, most int64) ([]byte, error)
 	// ReadDir lists a folder, sorted by name. A missing one is fs.ErrNotExist.
 	ReadDir(path string) ([]fs.DirEntry, error)
 

@@ -43,3 +43,13 @@ func (r *Real) ReadTail(path string, most int64) ([]byte, error) {
 	from := max(info.Size()-most, 0)
 	return io.ReadAll(io.NewSectionReader(f, from, most))
 }
+
+// ReadHead implements Files.
+func (r *Real) ReadHead(path string, most int64) ([]byte, error) {
+	f, err := os.Open(r.path(path))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}

@@ -24,7 +24,7 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-func TestReadTail(t *testing.T) {
+func TestReadHeadAndTail(t *testing.T) {
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "log"), []byte("0123456789"), 0o600); err != nil {
 		t.Fatal(err)
@@ -34,8 +34,15 @@ func TestReadTail(t *testing.T) {
 			t.Errorf("at most %d bytes: %q, %v", most, got, err)
 		}
 	}
-	if _, err := NewAt(root).ReadTail("/none", 3); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("of no file: %v", err)
+	for most, want := range map[int64]string{0: "", 3: "012", 10: "0123456789", 99: "0123456789"} {
+		if got, err := NewAt(root).ReadHead("/log", most); err != nil || string(got) != want {
+			t.Errorf("the first %d bytes: %q, %v", most, got, err)
+		}
+	}
+	for name, read := range map[string]func(string, int64) ([]byte, error){"tail": NewAt(root).ReadTail, "head": NewAt(root).ReadHead} {
+		if _, err := read("/none", 3); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the %s of no file: %v", name, err)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ var promises = []struct {
 	keep func(m machine)
 }{
 	{"3-joined", saysJoinedWhenItHas},
+	{"1-7-lost-voters", keepEtcdsQuorum},
 }
 
 // TestTrust boots a fresh node for each promise.

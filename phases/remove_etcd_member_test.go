@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+)
+
+// threeMembers are those of nodesOwn's etcd and two others.
+func threeMembers() []etcd.Member {
+	return []etcd.Member{
+		{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"},
+		{ID: 2, Name: "cp-2", PeerURL: "https://192.0.2.12:2380"},
+		{ID: 3, Name: "cp-3", PeerURL: "https://192.0.2.13:2380"},
+	}
+}
+
+// TestResetKeepsQuorum: a member that the others need stays with all that is
+// here, unless the reset is forced. One that nobody needs, or that nobody can be
+// asked about, goes.
+func TestResetKeepsQuorum(t *testing.T) {
+	down := errors.New("connection refused")
+	unhealthy := status.Error(codes.Unavailable, "etcdserver: unhealthy cluster")
+	const needed = `etcd has no quorum without member "cp-1", which this host has: of the others, `
+	const unasked = `[WARNING] etcd cannot be told that member "cp-1" leaves: `
+	tests := []struct {
+		name  string
+		down  []string
+		fail  map[string]error
+		alter func(m *members)
+		force bool
+		err   string
+		warns string
+	}{
+		{name: "all are well"},
+		{name: "one is down", down: []string{"cp-3"}, fail: map[string]error{"leave": unhealthy},
+			err: needed + "cp-2 works; cp-3 does not (connection refused) (rpc error: code = Unavailable desc = etcdserver: unhealthy cluster)"},
+		{name: "one is down, forced", down: []string{"cp-3"}, fail: map[string]error{"leave": unhealthy}, force: true,
+			warns: "[WARNING] " + needed + "cp-2 works; cp-3 does not (connection refused)"},
+		{name: "two are down", down: []string{"cp-2", "cp-3"}, fail: map[string]error{"list": errors.New("no leader")},
+			err: needed + "none works; cp-2 does not (connection refused); cp-3 does not (connection refused)"},
+		{name: "two are down, forced", down: []string{"cp-2", "cp-3"}, fail: map[string]error{"list": errors.New("no leader")}, force: true,
+			warns: "--FORCE GOES ON"},
+		{name: "others cannot see a member that answers here", fail: map[string]error{"leave": unhealthy}, err: needed + "cp-2, cp-3 work"},
+		{name: "nobody answers", fail: map[string]error{"list": down, "health": down}, warns: unasked + "connection refused"},
+		{name: "it cannot leave for another reason", fail: map[string]error{"leave": errors.New("permission denied")}, warns: unasked + "permission denied"},
+		{name: "it is a learner", down: []string{"cp-2", "cp-3"}, fail: map[string]error{"list": errors.New("no leader")},
+			alter: func(m *members) { m.list[0].Learner = true }, warns: unasked + "no leader"},
+		{name: "it has left", down: []string{"cp-3"}, fail: map[string]error{"list": errors.New("no leader")},
+			alter: func(m *members) { m.list = m.list[1:] }, warns: unasked + "no leader"},
+		{name: "it is alone, and does not work", down: []string{"cp-1"}, fail: map[string]error{"list": errors.New("no leader")},
+			alter: func(m *members) { m.list = m.list[:1] }, warns: unasked + "no leader"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newResetScene(t)
+			m := &members{list: threeMembers(), fail: tt.fail, down: map[string]error{}}
+			for _, name := range tt.down {
+				m.down[name] = down
+			}
+			if tt.alter != nil {
+				tt.alter(m)
+			}
+			s.Etcd, s.Config.Reset.Force = m, tt.force
+			before := files(t, s.root)
+			got := message(Run(t.Context(), s.Env, Reset(), Options{}))
+			if !strings.Contains(got, tt.err) || tt.err == "" && got != "" {
+				t.Errorf("error %q, want %q", got, tt.err)
+			}
+			if said := s.said.String(); !strings.Contains(said, tt.warns) || tt.warns == "" && strings.Contains(said, "WARNING") {
+				t.Errorf("said %q, want %q", said, tt.warns)
+			}
+			if diff := cmp.Diff(before, files(t, s.root)); (diff == "") != (tt.err != "") {
+				t.Errorf("changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestResetAfterAJoinThatWasKilled: a member that a join has added, and whose
+// static Pod it has not written, is taken out.
+func TestResetAfterAJoinThatWasKilled(t *testing.T) {
+	const here = "https://192.0.2.11:2380"
+	apiServer := func(servers, address string) string {
+		return "spec: {containers: [{command: [kube-apiserver, '--etcd-servers=" + servers + "', '--advertise-address=" + address + "']}]}\n"
+	}
+	added := append(threeMembers()[1:], etcd.Member{ID: 9, PeerURL: here, Learner: true})
+	tests := []struct {
+		name      string
+		apiServer string
+		list      []etcd.Member
+		fail      map[string]error
+		did       []string
+		says      string
+		silent    string
+	}{
+		{name: "added", apiServer: apiServer("https://127.0.0.1:2379", "192.0.2.11"), list: added, did: []string{"leave " + here}, says: `Member "9" has left etcd`},
+		{name: "added, with IPv6", apiServer: apiServer("https://[::1]:2379", "2001:db8::11"),
+			list: append(threeMembers()[1:], etcd.Member{ID: 9, PeerURL: "https://[2001:db8::11]:2380", Learner: true}), did: []string{"leave https://[2001:db8::11]:2380"}},
+		{name: "not added yet", apiServer: apiServer("https://127.0.0.1:2379", "192.0.2.11"), list: threeMembers()[1:], silent: "out of etcd"},
+		{name: "nobody can be asked", apiServer: apiServer("https://127.0.0.1:2379", "192.0.2.11"), fail: map[string]error{"list": errors.New("connection refused")},
+			says: "[WARNING] whether etcd has a member for this host, at " + here + ", is not known: connection refused"},
+		{name: "an external etcd", apiServer: apiServer("https://192.0.2.50:2379", "192.0.2.11"), list: added, says: "the etcd at https://192.0.2.50:2379 is not this node's"},
+		{name: "no API server", list: added, silent: "etcd"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newResetScene(t)
+			_ = os.Remove(s.root + "/etc/kubernetes/manifests/etcd.yaml")
+			_ = os.RemoveAll(s.root + "/var/lib/etcd")
+			_ = os.Remove(s.root + fakeMember)
+			_ = os.Remove(s.root + "/etc/kubernetes/manifests/kube-apiserver.yaml")
+			if tt.apiServer != "" {
+				if err := lay(s.root, map[string]string{"/etc/kubernetes/manifests/kube-apiserver.yaml": tt.apiServer}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m := &members{list: tt.list, fail: tt.fail}
+			s.Etcd = m
+			said := s.reset(t)
+			if diff := cmp.Diff(tt.did, m.did); diff != "" {
+				t.Errorf("etcd was asked to (-want +got):\n%s", diff)
+			}
+			if !strings.Contains(said, tt.says) || tt.silent != "" && strings.Contains(said, tt.silent) {
+				t.Errorf("it says\n%s", said)
+			}
+			s.isAsBefore(t)
+		})
+	}
+}

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// keepEtcdsQuorum makes three control planes. A voter that has lost its data
+// comes back as a new member, first as a learner: whether its machine was
+// rebuilt, or the kubelet has started it on an empty disk. A member that the
+// others need is not reset.
+func keepEtcdsQuorum(cp1 machine) {
+	cp2, cp3 := cp1.another("cp-2"), cp1.another("cp-3")
+	planes := []machine{cp1, cp2, cp3}
+	for _, m := range planes {
+		m.knowsEndpoint(planes)
+	}
+	cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
+	_, plane := cp1.joinCommands()
+	sideBySide(func() { cp2.runs("slipway", "join", plane) }, func() { cp3.runs("slipway", "join", plane) })
+	cp1.hasVoters(planes...)
+
+	if err := cp3.node.Remove(cp1.Context()); err != nil {
+		cp1.Fatal(err)
+	}
+	planes[2] = cp1.another("cp-3")
+	planes[2].knowsEndpoint(planes)
+	planes[2].joinsAsNewMember(cp1, planes, "but its data is not on this host")
+	cp2.losesItsData()
+	cp2.joinsAsNewMember(cp1, planes, "but ")
+	cp1.isNotReset(planes[1:])
+}
+
+// etcdMember is a member as etcdctl shows it.
+type etcdMember struct {
+	ID      uint64 `json:"ID"`
+	Name    string `json:"name"`
+	Learner bool   `json:"isLearner"`
+}
+
+// etcdMembers asks the etcd of m for the members, by name.
+func (m machine) etcdMembers() (map[string]etcdMember, error) {
+	out, err := m.etcdctl("member", "list", "--write-out=json")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	var list struct {
+		Members []etcdMember `json:"members"`
+	}
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		return nil, err
+	}
+	byName := map[string]etcdMember{}
+	for _, e := range list.Members {
+		byName[e.Name] = e
+	}
+	return byName, nil
+}
+
+// joinsAsNewMember joins m, which etcd has a voter for and whose data is lost.
+func (m machine) joinsAsNewMember(other machine, planes []machine, says string) {
+	m.Helper()
+	name := m.node.Name()
+	before, err := other.etcdMembers()
+	if err != nil {
+		m.Fatal(err)
+	}
+	other.deletes(m)
+	_, plane := other.joinCommands()
+
+	var learned atomic.Bool
+	watching, stop := context.WithCancel(m.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for watching.Err() == nil {
+			now, _ := other.etcdMembers() // a leader may just be elected
+			if e, there := now[name]; there && e.Learner {
+				learned.Store(true)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	out, err := m.try(append([]string{"slipway", "join"}, plane...)...)
+	stop()
+	<-ended
+	if err != nil || !strings.Contains(out, says) {
+		m.Errorf("join of %s, whose data was lost: %v\n%s", name, err, out)
+	}
+	other.hasVoters(planes...)
+	after, err := other.etcdMembers()
+	if err != nil {
+		m.Fatal(err)
+	}
+	if before[name].ID == after[name].ID {
+		m.Errorf("%s came back with an empty disk as member %x, as which it had voted", name, after[name].ID)
+	}
+	if !learned.Load() {
+		m.Errorf("%s was a voter at once", name)
+	}
+	other.haveTheSame(planes)
+}
+
+// haveTheSame compares what the etcds of all control planes hold at one revision.
+func (m machine) haveTheSame(planes []machine) {
+	m.Helper()
+	var endpoints []string
+	for _, p := range planes {
+		endpoints = append(endpoints, "https://"+p.node.IP()+":2379")
+	}
+	at := strings.Join(endpoints, ",")
+	m.eventually("the same data in all etcds", readyLimit, func() error {
+		revision, err := m.commonRevision(at)
+		if err != nil {
+			return err
+		}
+		out, err := m.etcdctlAt(at, "endpoint", "hashkv", fmt.Sprintf("--rev=%d", revision))
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		hashes := map[string]bool{}
+		for line := range strings.Lines(out) {
+			_, hash, _ := strings.Cut(strings.TrimSpace(line), ", ")
+			hashes[hash] = true
+		}
+		if len(hashes) != 1 || strings.Count(out, "\n") != len(planes) {
+			return fmt.Errorf("at revision %d:\n%s", revision, out)
+		}
+		return nil
+	})
+}
+
+// commonRevision is the newest that all of these etcds have.
+func (m machine) commonRevision(endpoints string) (int64, error) {
+	out, err := m.etcdctlAt(endpoints, "endpoint", "status", "--write-out=json")
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s", err, out)
+	}
+	var all []struct {
+		Status struct {
+			Header struct {
+				Revision int64 `json:"revision"`
+			} `json:"header"`
+		} `json:"Status"`
+	}
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		return 0, fmt.Errorf("%w: %s", err, out)
+	}
+	revision := all[0].Status.Header.Revision
+	for _, s := range all {
+		revision = min(revision, s.Status.Header.Revision)
+	}
+	return revision, nil
+}
+
+// losesItsData gives m an empty disk for etcd, on which the kubelet starts it.
+func (m machine) losesItsData() {
+	m.Helper()
+	running := func() string {
+		out, _ := m.try("pgrep", "-x", "etcd")
+		return strings.TrimSpace(out)
+	}
+	const pod, aside = "/etc/kubernetes/manifests/etcd.yaml", "/root/etcd.yaml"
+	m.must("mv", pod, aside)
+	m.eventually("the end of etcd", readyLimit, func() error {
+		if pid := running(); pid != "" {
+			return fmt.Errorf("process %s", pid)
+		}
+		return nil
+	})
+	m.must("rm", "-r", "/var/lib/etcd/member")
+	m.must("mv", aside, pod)
+	m.eventually("etcd's start on an empty disk", readyLimit, func() error {
+		out, err := m.try("sh", "-c", "ls /var/lib/etcd/member/wal/*.wal")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// isNotReset cuts the power of the others: m's data may be the only copy.
+func (m machine) isNotReset(others []machine) {
+	m.Helper()
+	for _, o := range others {
+		if err := o.node.Kill(m.Context()); err != nil {
+			m.Fatal(err)
+		}
+	}
+	before := m.must("find", "/etc/kubernetes", "/var/lib/etcd", "-name", "*.wal", "-o", "-name", "db", "-o", "-path", "/etc/kubernetes/*")
+	var out strings.Builder
+	err := m.node.Exec(m.Context(), nodes.Cmd{Args: []string{"slipway", "reset"}, Stdin: strings.NewReader("y\n"), Stdout: &out, Stderr: &out})
+	if err == nil {
+		m.Errorf("a reset has deleted the last copy of etcd's data:\n%s", out.String())
+		return
+	}
+	for _, o := range others {
+		if !strings.Contains(out.String(), o.node.Name()+" does not (") {
+			m.Errorf("the reset does not say that %s is down:\n%s", o.node.Name(), out.String())
+		}
+	}
+	if after := m.must("find", "/etc/kubernetes", "/var/lib/etcd", "-name", "*.wal", "-o", "-name", "db", "-o", "-path", "/etc/kubernetes/*"); after != before {
+		m.Errorf("a reset that was refused has left of\n%s\n only\n%s", before, after)
+	}
+	if out, err := m.try("slipway", "reset", "--force"); err != nil || !strings.Contains(out, "--FORCE GOES ON") {
+		m.Errorf("reset --force: %v\n%s", err, out)
+	}
+}
