@@ -79,7 +79,7 @@ func writeStaticPod(env *Env, component string, members []manifests.Member) erro
 	if err := ensureDataDir(env, component); err != nil {
 		return err
 	}
-	if err := applyOwnerships(env); err != nil {
+	if err := applyOwnerships(env, component); err != nil {
 		return err
 	}
 	path := filepath.Join(env.Config.Paths.Manifests, component+".yaml")
