@@ -115,11 +115,14 @@ func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 
 // members is the membership of an etcd. fail answers in its place, by method.
 type members struct {
-	list []etcd.Member
-	fail map[string]error
-	did  []string
-	name string // of the member that joins, once it runs
+	list   []etcd.Member
+	health []etcd.Health
+	fail   map[string]error
+	did    []string
+	name   string // of the member that joins, once it runs
 }
+
+func (m *members) Health(context.Context) ([]etcd.Health, error) { return m.health, m.fail["health"] }
 
 func (m *members) Members(context.Context) ([]etcd.Member, error) { return m.list, m.fail["list"] }
 

@@ -39,6 +39,11 @@ func (r *Real) dial(ctx context.Context) (conns, error) {
 	if err != nil {
 		return nil, errors.WithMessage(err, "find out where etcd's members are")
 	}
+	return r.connect(endpoints)
+}
+
+// connect prepares connections to endpoints.
+func (r *Real) connect(endpoints []string) (conns, error) {
 	if len(endpoints) == 0 {
 		return nil, errors.New("nothing says where etcd's members are")
 	}

@@ -19,6 +19,8 @@ import (
 type Etcd interface {
 	// Members lists the members, sorted by peer URL.
 	Members(ctx context.Context) ([]Member, error)
+	// Health asks each member by itself, once. It needs no quorum.
+	Health(ctx context.Context) ([]Health, error)
 	// Join makes sure that there is a member at peerURL. A new one is added as
 	// a learner, which has no vote and so cannot cost the others their quorum:
 	// https://etcd.io/docs/v3.6/learning/design-learner/. Etcd takes one
@@ -42,6 +44,14 @@ type Member struct {
 	ClientURLs []string
 	// Learner has no vote.
 	Learner bool
+}
+
+// Health is how a member does.
+type Health struct {
+	Member
+	// Fault is why the member cannot be reached, or has no contact to a leader
+	// that a quorum follows; nil if it is healthy.
+	Fault error
 }
 
 func byPeer(members []Member, peerURL string) *Member {

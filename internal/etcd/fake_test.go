@@ -64,13 +64,18 @@ func (f *fakeCluster) end(call string) error {
 	return f.after(call)
 }
 
-func (f *fakeCluster) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberListResponse, error) {
-	leave, err := f.enter("list")
+// MemberList is called "list here" where it needs no leader.
+func (f *fakeCluster) MemberList(_ context.Context, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	call := "list"
+	if !r.Linearizable {
+		call = "list here"
+	}
+	leave, err := f.enter(call)
 	defer leave()
 	if err != nil {
 		return nil, err
 	}
-	return &pb.MemberListResponse{Members: f.members}, f.end("list")
+	return &pb.MemberListResponse{Members: f.members}, f.end(call)
 }
 
 func (f *fakeCluster) MemberAdd(_ context.Context, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {

@@ -41,6 +41,15 @@ func NewPlan(record func(Action), members ...Member) *Plan { return &Plan{record
 // Members implements Etcd.
 func (p *Plan) Members(context.Context) ([]Member, error) { return p.members, nil }
 
+// Health implements Etcd. A plan asks nobody: all that it knows of are healthy.
+func (p *Plan) Health(context.Context) ([]Health, error) {
+	var all []Health
+	for _, m := range p.members {
+		all = append(all, Health{Member: m})
+	}
+	return all, nil
+}
+
 func (p *Plan) knows(peerURL string) bool {
 	return slices.ContainsFunc(p.members, func(m Member) bool { return m.PeerURL == peerURL })
 }

@@ -155,7 +155,7 @@ func (r *Real) try(ctx context.Context, op func(ctx context.Context, c client, n
 // list asks a member that has heard from the leader, so that it tells nothing
 // outdated.
 func list(ctx context.Context, c client) ([]Member, error) {
-	members, err := c.memberList(ctx)
+	members, err := c.memberList(ctx, true)
 	if err != nil {
 		return nil, err
 	}

@@ -24,10 +24,12 @@ const service = "/etcdserverpb.Cluster/"
 // client calls one member.
 type client struct{ conn grpc.ClientConnInterface }
 
-func (c client) memberList(ctx context.Context) ([]Member, error) {
+// memberList asks for what the leader knows; linearizable is false for what
+// this member knows, which it tells without a leader.
+func (c client) memberList(ctx context.Context, linearizable bool) ([]Member, error) {
 	var answer listAnswer
-	linearizable := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
-	err := c.call(ctx, "MemberList", linearizable, &answer)
+	request := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), protowire.EncodeBool(linearizable))
+	err := c.call(ctx, "MemberList", request, &answer)
 	return answer.members, err
 }
 
