@@ -93,13 +93,13 @@ func (m machine) credentialsFit() {
 		}
 	}
 	for user, files := range rootlessReaders {
-		for _, file := range files {
-			read := []string{"setpriv", "--reuid", user, "--regid", user, "--clear-groups", "cat", file}
-			if out, err := m.try(read...); err != nil {
-				m.Errorf("%s cannot read %s: %v\n%s", user, file, err, out)
-			}
-			if mode := m.must("stat", "-c", "%a", file); mode != "600\n" {
-				m.Errorf("%s has mode %s", file, mode)
+		read := []string{"setpriv", "--reuid", user, "--regid", user, "--clear-groups", "cat"}
+		if out, err := m.try(append(read, files...)...); err != nil {
+			m.Errorf("%s cannot read its files: %v\n%s", user, err, out)
+		}
+		for _, mode := range strings.Fields(m.must(append([]string{"stat", "-c", "%a"}, files...)...)) {
+			if mode != "600" {
+				m.Errorf("a file of %s has mode %s", user, mode)
 			}
 		}
 	}
