@@ -209,6 +209,10 @@ func TestGiveTreeRefuses(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
+	plant(t, dir, "deep/"+strings.Repeat("d/", deepest+2))
+	if _, err := New().GiveTree(dir+"/deep", other()); err == nil || !strings.Contains(err.Error(), "deeper than 100 directories") {
+		t.Errorf("a deep directory: error %v", err)
+	}
 	var kind *KindError
 	if _, err := New().GiveTree(dir+"/secret", other()); !errors.As(err, &kind) {
 		t.Errorf("a file: error %v", err)

@@ -10,27 +10,26 @@ import (
 
 // WriteOwned implements Owners.
 func (r *recorder) WriteOwned(path string, data []byte, mode fs.FileMode, owner Owner) (bool, error) {
-	before := Owner{} // what is new would be root's
-	if info, err := r.Lstat(path); err == nil {
-		before, _ = OwnerIn(info)
+	before, known := Owner{}, r.isMissing(path) // what is new would be root's
+	if !known {
+		before, known = ownerBy(r.Lstat, path)
 	}
 	changed, err := r.write(path, data, mode, LooksSecret(data), func() (bool, error) { return r.Host.WriteOwned(path, data, mode, owner) })
-	if changed && before != owner {
-		r.gave(path, owner)
+	if changed {
+		r.gave(path, before, known, owner)
 	}
 	return changed, err
 }
 
 // Give implements Owners.
 func (r *recorder) Give(path string, owner Owner, mode fs.FileMode) error {
-	info, _ := r.Lstat(path)
+	before, known := ownerBy(r.Lstat, path)
+	info, missing := r.Lstat(path)
 	if err := r.Host.Give(path, owner, mode); err != nil {
 		return err
 	}
-	if have, known := OwnerIn(info); !known || have != owner {
-		r.gave(path, owner)
-	}
-	if info.Mode() != mode {
+	r.gave(path, before, known, owner)
+	if missing != nil || info.Mode() != mode {
 		r.record(Action{Verb: Chmod, Path: filepath.Clean(path), Mode: mode})
 	}
 	return nil
@@ -38,17 +37,27 @@ func (r *recorder) Give(path string, owner Owner, mode fs.FileMode) error {
 
 // GiveTree implements Owners.
 func (r *recorder) GiveTree(path string, owner Owner) ([]string, error) {
-	info, _ := r.Stat(path)
+	before, known := ownerBy(r.Stat, path)
 	kept, err := r.Host.GiveTree(path, owner)
-	if err != nil {
-		return kept, err
+	if err == nil {
+		r.gave(path, before, known, owner)
 	}
-	if have, known := OwnerIn(info); !known || have != owner {
-		r.gave(path, owner)
-	}
-	return kept, nil
+	return kept, err
 }
 
-func (r *recorder) gave(path string, owner Owner) {
+// ownerBy is whose path is, where that can be known.
+func ownerBy(stat func(string) (fs.FileInfo, error), path string) (whose Owner, known bool) {
+	info, err := stat(path)
+	if err != nil {
+		return Owner{}, false
+	}
+	return OwnerIn(info)
+}
+
+// gave records that path belongs to owner now, if that is another one.
+func (r *recorder) gave(path string, before Owner, known bool, owner Owner) {
+	if known && before == owner {
+		return
+	}
 	r.record(Action{Verb: Chown, Path: filepath.Clean(path), UID: owner.UID, GID: owner.GID})
 }
