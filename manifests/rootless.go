@@ -45,26 +45,32 @@ type Ownership struct {
 	Path        string
 	User, Group string
 	Mode        fs.FileMode
+	// Components are those that read it.
+	Components []string
+	// Tree marks a directory that goes with everything in it.
+	Tree bool
 }
 
-// Ownerships lists what a rootless control plane must be able to read. The
-// data folder of etcd goes with everything in it.
+// Ownerships lists what the components of a rootless control plane must be able
+// to read.
 func Ownerships(n *config.Node) []Ownership {
 	var out []Ownership
-	own := func(user string, paths ...string) {
+	own := func(user, component string, paths ...string) {
 		for _, p := range paths {
-			out = append(out, Ownership{p, user, user, 0o600})
+			out = append(out, Ownership{Path: p, User: user, Group: user, Mode: 0o600, Components: []string{component}})
 		}
 	}
 	pki := func(file string) string { return path.Join(n.Paths.PKI, file) }
-	own(APIServerUser, pki("apiserver.key"), pki("apiserver-kubelet-client.key"), pki("front-proxy-client.key"), pki("sa.pub"))
-	own(ControllerManagerUser, pki("ca.key"), path.Join(n.Paths.Kubernetes, "controller-manager.conf"))
-	own(SchedulerUser, path.Join(n.Paths.Kubernetes, "scheduler.conf"))
-	out = append(out, Ownership{pki("sa.key"), "root", ServiceAccountKeyGroup, 0o640})
+	own(APIServerUser, APIServerName, pki("apiserver.key"), pki("apiserver-kubelet-client.key"), pki("front-proxy-client.key"), pki("sa.pub"))
+	own(ControllerManagerUser, ControllerManagerName, pki("ca.key"), path.Join(n.Paths.Kubernetes, "controller-manager.conf"))
+	own(SchedulerUser, SchedulerName, path.Join(n.Paths.Kubernetes, "scheduler.conf"))
+	out = append(out, Ownership{Path: pki("sa.key"), User: "root", Group: ServiceAccountKeyGroup, Mode: 0o640,
+		Components: []string{APIServerName, ControllerManagerName}})
 	if local := n.Cluster.Etcd.Local; local != nil {
-		own(APIServerUser, pki("apiserver-etcd-client.key"))
-		own(EtcdUser, pki("etcd/server.key"), pki("etcd/peer.key"))
-		out = append(out, Ownership{local.DataDir, EtcdUser, EtcdUser, 0o700})
+		own(APIServerUser, APIServerName, pki("apiserver-etcd-client.key"))
+		own(EtcdUser, EtcdName, pki("etcd/server.key"), pki("etcd/peer.key"))
+		out = append(out, Ownership{Path: local.DataDir, User: EtcdUser, Group: EtcdUser, Mode: 0o700,
+			Components: []string{EtcdName}, Tree: true})
 	}
 	return out
 }

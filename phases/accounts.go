@@ -41,7 +41,16 @@ func ensureAccounts(env *Env) error {
 		return nil
 	}
 	groups, users, err := wantedAccounts(env)
+	if err != nil || !groups.changed && !users.changed {
+		return err
+	}
+	release, err := env.Host.LockAccounts()
 	if err != nil {
+		return err
+	}
+	defer release()
+	// Read once more: another program may have changed them before the lock.
+	if groups, users, err = wantedAccounts(env); err != nil {
 		return err
 	}
 	// Groups come first: a user whose group is missing is broken.
@@ -112,6 +121,8 @@ type accounts struct {
 	mode fs.FileMode
 	text string
 	ids  map[string]int
+	// changed reports that text is not what the file holds.
+	changed bool
 }
 
 func readAccounts(env *Env, path string) (*accounts, error) {
@@ -152,7 +163,7 @@ func (a *accounts) add(name string, line func(id int) string) error {
 		if taken[id] {
 			continue
 		}
-		a.ids[name] = id
+		a.ids[name], a.changed = id, true
 		if a.text != "" && !strings.HasSuffix(a.text, "\n") {
 			a.text += "\n"
 		}
@@ -168,69 +179,4 @@ func (a *accounts) write(env *Env) error {
 		env.UI.Printf("Adding the accounts of a rootless control plane to %s", a.path)
 	}
 	return err
-}
-
-// applyOwnerships gives each component of a rootless control plane the files
-// that it must read: all of them, or of these files only. Who replaces files beside
-// others names its own, for a file is read and written to get its mode.
-func applyOwnerships(env *Env, of ...string) error {
-	if !manifests.Rootless(env.Config) {
-		return nil
-	}
-	group, passwd, err := wantedAccounts(env)
-	if err != nil {
-		return err
-	}
-	for _, o := range manifests.Ownerships(env.Config) {
-		if len(of) > 0 && !slices.Contains(of, o.Path) {
-			continue
-		}
-		if err := applyOwnership(env, o, passwd.ids[o.User], group.ids[o.Group]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// applyOwnership leaves out what does not exist (yet): a key of an external
-// CA, or a file of a phase that was skipped.
-func applyOwnership(env *Env, o manifests.Ownership, uid, gid int) error {
-	info, err := env.Host.Stat(o.Path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.IsDir():
-		return chownTree(env, o.Path, uid, gid)
-	}
-	data, err := env.Host.ReadFile(o.Path)
-	if err != nil {
-		return err
-	}
-	if _, err := env.Host.WriteFile(o.Path, data, o.Mode); err != nil {
-		return err
-	}
-	return env.Host.Chown(o.Path, uid, gid)
-}
-
-// chownTree gives away a folder with all that is in it. etcd may already work
-// there, as the right user, and remove what was just listed.
-func chownTree(env *Env, path string, uid, gid int) error {
-	entries, err := env.Host.ReadDir(path)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		child := path + "/" + e.Name()
-		if e.IsDir() {
-			err = chownTree(env, child, uid, gid)
-		} else {
-			err = env.Host.Chown(child, uid, gid)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return env.Host.Chown(path, uid, gid)
 }

@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 const (
@@ -21,13 +25,49 @@ const (
 	groupBefore  = "root:x:0:\n+\nplugdev:x:998:someone" // NIS's line; no newline at the end
 )
 
-// Chown notes what it is asked: a test need not be root.
-func (h *stubHost) Chown(path string, uid, gid int) error {
+// gave notes to whom something is given: a test need not be root.
+func (h *stubHost) gave(path string, owner host.Owner) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.owned = append(h.owned, fmt.Sprintf("%s %d:%d", path, uid, gid))
-	return h.fail["chown "+path]
+	h.owned = append(h.owned, fmt.Sprintf("%s %d:%d", path, owner.UID, owner.GID))
 }
+
+// WriteOwned implements host.Owners.
+func (h *stubHost) WriteOwned(path string, data []byte, mode fs.FileMode, owner host.Owner) (bool, error) {
+	if owner != ownUser {
+		h.gave(path, owner)
+	}
+	return h.WriteFile(path, data, mode)
+}
+
+// Give implements host.Owners.
+func (h *stubHost) Give(path string, owner host.Owner, mode fs.FileMode) error {
+	err := h.folderHost.Give(path, ownUser, mode)
+	if err == nil {
+		h.gave(path, owner)
+	}
+	return err
+}
+
+// GiveTree implements host.Owners.
+func (h *stubHost) GiveTree(path string, owner host.Owner) ([]string, error) {
+	if _, err := h.folderHost.GiveTree(path, ownUser); err != nil {
+		return nil, err
+	}
+	h.gave(path, owner)
+	return h.kept, h.fail["chown "+path]
+}
+
+// LockAccounts implements host.Owners.
+func (h *stubHost) LockAccounts() (func(), error) {
+	if h.locked != nil {
+		h.locked()
+	}
+	return func() {}, h.job("lock accounts")
+}
+
+// ownUser is whose a test's files are.
+var ownUser = host.Owner{UID: os.Getuid(), GID: os.Getgid()}
 
 func rootlessStage(t *testing.T) *stage {
 	t.Helper()
@@ -77,11 +117,9 @@ func TestRootlessAccounts(t *testing.T) {
 
 func TestRootlessOwnerships(t *testing.T) {
 	s := rootlessStage(t)
-	s.play(t, certificates(), kubeconfigs(), localEtcd())
-	s.host.owned = nil
-	s.put(t, "/var/lib/etcd/member/wal/0.wal", "x")
+	s.play(t, certificates(), kubeconfigs())
 	s.put(t, "/var/lib/kubelet/config.yaml", "x") // of a phase that is not played
-	s.play(t, controlPlane())
+	s.play(t, localEtcd(), controlPlane())
 	slices.Sort(s.host.owned)
 	const pki = "/etc/kubernetes/pki/"
 	want := []string{
@@ -93,15 +131,13 @@ func TestRootlessOwnerships(t *testing.T) {
 		pki + "etcd/peer.key 998:999",
 		pki + "etcd/server.key 998:999",
 		pki + "front-proxy-client.key 997:997",
-		pki + "sa.key 0:994",
+		pki + "sa.key 0:994", // for the API server
+		pki + "sa.key 0:994", // for the controller manager
 		pki + "sa.pub 997:997",
 		"/etc/kubernetes/scheduler.conf 995:995",
 		"/var/lib/etcd 998:999",
-		"/var/lib/etcd/member 998:999",
-		"/var/lib/etcd/member/wal 998:999",
-		"/var/lib/etcd/member/wal/0.wal 998:999",
 	}
-	if diff := cmp.Diff(want, slices.Compact(s.host.owned)); diff != "" {
+	if diff := cmp.Diff(want, s.host.owned); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 	listed := listing(t, s.root)
@@ -112,23 +148,52 @@ func TestRootlessOwnerships(t *testing.T) {
 	}
 }
 
-// etcd removes files of its own while its folder is given to it.
-func TestRootlessFolderThatChanges(t *testing.T) {
-	const gone, kept = "/var/lib/etcd/member/wal/0.tmp", "/var/lib/etcd/member/wal/0.wal"
+// TestRootlessTree says what keeps its owner, and what fails.
+func TestRootlessTree(t *testing.T) {
 	s := rootlessStage(t)
+	s.host.kept = []string{"/var/lib/etcd/link"}
 	s.play(t, localEtcd())
-	s.put(t, gone, "x")
-	s.put(t, kept, "x")
-	s.host.fail = map[string]error{"chown " + gone: fmt.Errorf("lstat: %w", fs.ErrNotExist)}
-	if err := applyOwnerships(s.Env); err != nil {
-		t.Error(err)
+	if want := "/var/lib/etcd/link: neither regular files nor directories of the same mount"; !strings.Contains(s.said.String(), want) {
+		t.Errorf("said\n%s", s.said.String())
 	}
-	if !slices.Contains(s.host.owned, kept+" 998:999") {
-		t.Errorf("gave away %v", s.host.owned)
-	}
-	s.host.fail = map[string]error{"chown " + kept: fs.ErrPermission}
-	if err := applyOwnerships(s.Env); !errors.Is(err, fs.ErrPermission) {
+	s.host.fail = map[string]error{"chown /var/lib/etcd": fs.ErrPermission}
+	if err := applyOwnerships(s.Env, manifests.EtcdName); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestAccountsAreLocked: what another program adds right before the lock is
+// taken stays, when they are added and when they are removed.
+func TestAccountsAreLocked(t *testing.T) {
+	s := rootlessStage(t)
+	const theirs = "them:x:998:998::/:/bin/sh\n"
+	adds := func(path, line string) func() { return func() { s.put(t, path, s.get(t, path)+line) } }
+	s.host.locked = adds(passwdFile, theirs)
+	if err := ensureAccounts(s.Env); err != nil {
+		t.Fatal(err)
+	}
+	text := s.get(t, passwdFile)
+	if !strings.Contains(text, theirs) || !strings.Contains(text, "kubeadm-etcd:x:997:") {
+		t.Errorf("passwd:\n%s", text)
+	}
+	s.host.locked = nil
+	if err := ensureAccounts(s.Env); err != nil {
+		t.Fatal(err)
+	}
+	if locks := slices.DeleteFunc(slices.Clone(s.host.jobs), func(j string) bool { return j != "lock accounts" }); len(locks) != 1 {
+		t.Errorf("%d locks: accounts that are there need none", len(locks))
+	}
+
+	const more = "more:x:1001:1001::/:/bin/sh\n"
+	s.host.locked = adds(passwdFile, more)
+	c := &cleanup{Env: s.Env}
+	c.removeAccounts(t.Context())
+	if text := s.get(t, passwdFile); !strings.Contains(text, theirs) || !strings.Contains(text, more) || strings.Contains(text, "kubeadm-") {
+		t.Errorf("passwd after the removal:\n%s", text)
+	}
+	s.host.locked, s.host.fail = nil, map[string]error{"lock accounts": errors.New("held")}
+	if err := ensureAccounts(s.Env); message(err) != "held" || strings.Contains(s.get(t, passwdFile), "kubeadm-") {
+		t.Errorf("without the lock: error %v", err)
 	}
 }
 
@@ -166,7 +231,7 @@ func TestNoAccountsWithoutTheGate(t *testing.T) {
 	if err := ensureAccounts(s.Env); err != nil {
 		t.Error(err)
 	}
-	if err := applyOwnerships(s.Env); err != nil || len(s.host.owned) > 0 {
+	if err := applyOwnerships(s.Env, manifests.APIServerName); err != nil || len(s.host.owned) > 0 {
 		t.Errorf("gave away %v, error %v", s.host.owned, err)
 	}
 }

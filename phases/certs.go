@@ -170,10 +170,10 @@ func (s pairStore) parse(spec certs.Spec, cert, key []byte) (certs.Pair, error) 
 }
 
 // narrowMode takes a given key's wider permissions away; nothing is written
-// where there is nothing to take. In a rootless control plane the keys belong
-// to the components, see applyOwnerships.
+// where there is nothing to take. In a rootless control plane applyOwnerships
+// does so with the keys of the components.
 func narrowMode(env *Env, path string, key []byte) error {
-	if manifests.Rootless(env.Config) {
+	if manifests.Rootless(env.Config) && slices.ContainsFunc(manifests.Ownerships(env.Config), func(o manifests.Ownership) bool { return o.Path == path }) {
 		return nil
 	}
 	narrowed, err := env.Host.WriteSecret(path, key)
@@ -246,7 +246,7 @@ func (s pairStore) write(spec certs.Spec, cert *x509.Certificate, key crypto.Sig
 	if err := ensurePKIFolders(s.env, certPath); err != nil {
 		return err
 	}
-	if _, err := s.env.Host.WriteSecret(keyPath, keyPEM); err != nil {
+	if err := writePrivate(s.env, keyPath, keyPEM); err != nil {
 		return err
 	}
 	_, err = s.env.Host.WriteFile(certPath, certs.EncodeCerts(cert), 0o644)

@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -24,25 +25,49 @@ func (c *cleanup) removeAccounts(context.Context) {
 }
 
 func (c *cleanup) removeLines(path string, ours func(fields []string) bool) {
-	data, err := c.Host.ReadFile(path)
-	if err != nil {
+	info, err := c.Host.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() {
 		c.did(false, ignoreMissing(err))
 		return
 	}
-	info, err := c.Host.Lstat(path)
-	if err != nil || !info.Mode().IsRegular() {
+	text, kept, err := c.linesWithout(path, ours)
+	if err != nil || kept == text {
 		c.did(false, err)
 		return
 	}
-	var kept strings.Builder
-	for line := range strings.Lines(string(data)) {
-		if !ours(strings.Split(strings.TrimSuffix(line, "\n"), ":")) {
-			kept.WriteString(line)
-		}
-	}
-	changed, err := c.Host.WriteFile(path, []byte(kept.String()), info.Mode().Perm())
+	changed, err := c.replaceLines(path, info.Mode().Perm(), ours)
 	if changed {
 		c.UI.Printf("Removed the accounts of a rootless control plane from %s", path)
 	}
 	c.did(changed, err)
+}
+
+// replaceLines reads the file once more: another program may have changed it
+// before it was locked.
+func (c *cleanup) replaceLines(path string, mode fs.FileMode, ours func(fields []string) bool) (bool, error) {
+	release, err := c.Host.LockAccounts()
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	_, kept, err := c.linesWithout(path, ours)
+	if err != nil {
+		return false, err
+	}
+	return c.Host.WriteFile(path, []byte(kept), mode)
+}
+
+// linesWithout returns what a file holds, and that without some lines.
+func (c *cleanup) linesWithout(path string, ours func(fields []string) bool) (text, kept string, err error) {
+	data, err := c.Host.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(data)) {
+		if !ours(strings.Split(strings.TrimSuffix(line, "\n"), ":")) {
+			b.WriteString(line)
+		}
+	}
+	return string(data), b.String(), nil
 }

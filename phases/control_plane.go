@@ -44,13 +44,15 @@ func localEtcd() Phase {
 			staticPod("local", manifests.EtcdName, "Write the static Pod of the local etcd",
 				[]string{"cert-dir", "config", "dry-run", "image-repository", "patches"}),
 		},
-		Skip: func(n *config.Node) string {
-			if n.Cluster.Etcd.External != nil {
-				return "etcd is external"
-			}
-			return ""
-		},
+		Skip: unlessLocalEtcd,
 	}
+}
+
+func unlessLocalEtcd(n *config.Node) string {
+	if n.Cluster.Etcd.External != nil {
+		return "etcd is external"
+	}
+	return ""
 }
 
 func staticPod(name, component, summary string, flags []string) Phase {
@@ -79,7 +81,7 @@ func writeStaticPod(env *Env, component string, members []manifests.Member) erro
 	if err := ensureDataDir(env, component); err != nil {
 		return err
 	}
-	if err := applyOwnerships(env); err != nil {
+	if err := applyOwnerships(env, component); err != nil {
 		return err
 	}
 	path := filepath.Join(env.Config.Paths.Manifests, component+".yaml")

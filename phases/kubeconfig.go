@@ -107,6 +107,5 @@ func writeKubeconfig(env *Env, spec kubeconfig.Spec, path string, ca certs.Pair,
 	if err := env.Host.EnsureDir(env.Config.Paths.Kubeconfigs, 0o755); err != nil {
 		return err
 	}
-	_, err = env.Host.WriteSecret(path, data)
-	return err
+	return writePrivate(env, path, data)
 }

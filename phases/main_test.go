@@ -110,7 +110,10 @@ type stubHost struct {
 	mu    sync.Mutex // phases run side by side
 	now   time.Time
 	fail  map[string]error // by job
-	owned []string         // what Chown was asked
+	owned []string         // what was given to whom
+	kept  []string         // by GiveTree
+	// locked is called as soon as the accounts are locked.
+	locked func()
 }
 
 // Unit is active once it was started, unless the test says otherwise.

@@ -204,8 +204,10 @@ func (r *record) predict(before map[string]fs.FileMode) map[string]fs.FileMode {
 		switch a.Verb {
 		case host.Write:
 			after[a.Path] = a.Mode
-		case host.Mkdir, host.Chmod:
+		case host.Mkdir:
 			after[a.Path] = a.Mode | fs.ModeDir
+		case host.Chmod:
+			after[a.Path] = after[a.Path].Type() | a.Mode
 		case host.Remove:
 			delete(after, a.Path)
 		}

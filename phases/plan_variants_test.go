@@ -6,6 +6,7 @@ package phases
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -38,6 +39,10 @@ func generate(t *testing.T, seed uint64) variant {
 	v.generateInit(init, r, some)
 	v.generateCluster(c, r, some)
 	v.generateEtcd(c, some)
+	if r.IntN(3) == 0 && os.Geteuid() == 0 { // who else cannot give files away
+		c.FeatureGates = map[string]bool{"RootlessControlPlane": true}
+		v.files[passwdFile], v.files[groupFile] = passwdBefore, groupBefore
+	}
 	if some() {
 		v.skip = [][]string{{"addon"}, {"addon/coredns"}, {"addon/kube-proxy"}, {"kubelet-finalize"}, {"bootstrap-token", "show-join-command"}, {"preflight"}}[r.IntN(6)]
 	}

@@ -161,16 +161,7 @@ func (r renewal) renew(env *Env, old *x509.Certificate, ca certs.Pair, asItWas b
 		return err
 	}
 	env.UI.Printf("%s is renewed: valid until %s", r.spec.Name, cert.NotAfter.Format("2006-01-02 15:04 MST"))
-	return applyOwnerships(env, r.secret(env))
-}
-
-// secret is the file that holds the new key, too.
-func (r renewal) secret(env *Env) string {
-	if r.file == "" {
-		_, key := pairStore{env}.paths(r.spec)
-		return key
-	}
-	return r.path(env)
+	return nil
 }
 
 func (r renewal) write(env *Env, pair certs.Pair) error {
@@ -185,8 +176,7 @@ func (r renewal) write(env *Env, pair certs.Pair) error {
 	if data, err = kubeconfig.Renewed(data, pair); err != nil {
 		return errors.Wrap(err, path)
 	}
-	_, err = env.Host.WriteSecret(path, data)
-	return err
+	return writePrivate(env, path, data)
 }
 
 // components are the static Pods of this node, in the order in which to

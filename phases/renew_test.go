@@ -5,15 +5,20 @@ package phases
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
@@ -67,22 +72,82 @@ func TestRenewAll(t *testing.T) {
 	}
 }
 
-// On a rootless control plane each new file goes to its component, and no other
-// is written once more: it may be replaced just now, beside this one.
+// On a rootless control plane each new file belongs to its component from its
+// first byte on, also where nothing but the static Pods tells of the gate: the
+// cluster may be down. No other file is touched: it may be replaced just now,
+// beside this one.
 func TestRenewRootless(t *testing.T) {
 	s := rootlessStage(t)
 	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
-	for name, want := range map[string]string{
-		"apiserver":                pkiDir + "apiserver.key 997:997",
-		"etcd-peer":                pkiDir + "etcd/peer.key 998:999",
-		"scheduler.conf":           "/etc/kubernetes/scheduler.conf 995:995",
-		"etcd-healthcheck-client":  "",
-		"apiserver-kubelet-client": pkiDir + "apiserver-kubelet-client.key 997:997",
-	} {
-		s.host.owned = nil
-		s.play(t, Renew(RenewOptions{Name: name})...)
-		if got := strings.Join(s.host.owned, ", "); got != want {
-			t.Errorf("%s: gave away %q, want %q", name, got, want)
+	ungated := *s.Config
+	ungated.Cluster.FeatureGates = nil
+	for label, n := range map[string]*config.Node{"known": s.Config, "unknown": &ungated} {
+		s.Config = n
+		for name, want := range map[string]string{
+			"apiserver":                pkiDir + "apiserver.key 997:997",
+			"etcd-peer":                pkiDir + "etcd/peer.key 998:999",
+			"scheduler.conf":           "/etc/kubernetes/scheduler.conf 995:995",
+			"etcd-healthcheck-client":  "",
+			"apiserver-kubelet-client": pkiDir + "apiserver-kubelet-client.key 997:997",
+		} {
+			s.host.owned = nil
+			s.play(t, Renew(RenewOptions{Name: name})...)
+			if got := strings.Join(s.host.owned, ", "); got != want {
+				t.Errorf("gate %s: %s: gave away %q, want %q", label, name, got, want)
+			}
+		}
+	}
+}
+
+// TestRenewKeepsOwner of a private file where no static Pod says whose it must
+// be. What others could read is root's afterwards.
+func TestRenewKeepsOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	s := controlPlaneStage(t)
+	s.Host = s.host.folderHost
+	for mode, want := range map[fs.FileMode]host.Owner{0o600: {UID: 997, GID: 996}, 0o640: {}} {
+		path := filepath.Join(s.root, pkiDir, "apiserver.key")
+		if err := errors.Join(os.Chown(path, 997, 996), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		s.play(t, Renew(RenewOptions{Name: "apiserver"})...)
+		info, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := host.OwnerIn(info); got != want || info.Mode() != 0o600 {
+			t.Errorf("with mode %04o it was, it is %v's with %v now, want %v", mode, got, info.Mode(), want)
+		}
+	}
+}
+
+// TestRenewSideBySide: each certificate has its key, however the renewals of the
+// others come in between.
+func TestRenewSideBySide(t *testing.T) {
+	s := rootlessStage(t)
+	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
+	for range 10 {
+		s.play(t, Renew(RenewOptions{})...)
+		for _, r := range renewable(s.Env) {
+			cert, key := s.get(t, r.path(s.Env)), ""
+			if r.file == "" {
+				_, keyPath := pairStore{s.Env}.paths(r.spec)
+				key = s.get(t, keyPath)
+			} else {
+				auth := struct {
+					Users []struct{ User map[string][]byte }
+				}{}
+				if err := yaml.Unmarshal([]byte(cert), &auth); err != nil {
+					t.Fatal(err)
+				}
+				user := auth.Users[0].User
+				cert, key = string(user["client-certificate-data"]), string(user["client-key-data"])
+			}
+			if _, err := tls.X509KeyPair([]byte(cert), []byte(key)); err != nil {
+				t.Fatalf("%s: %v", r.spec.Name, err)
+			}
 		}
 	}
 }

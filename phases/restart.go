@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // stopGrace is how long a component may take to end: that of its static Pod,
@@ -30,6 +31,7 @@ func restartPhases() []Phase {
 		{Name: "kubelet", Summary: "Mend an expired kubelet.conf", Run: mendKubelet},
 		{Name: "restart", Summary: "Restart the components whose files have changed", Run: restartChanged},
 		{Name: "kubelet-finalize", Summary: "Let the kubelet rotate its certificate again", Run: finishKubelet},
+		{Name: "etcd", Summary: "Restart etcd if that had to wait for other members", Run: restartEtcdLate, Skip: unlessLocalEtcd},
 	}
 }
 
@@ -37,7 +39,13 @@ func restartPhases() []Phase {
 // finishes a run that was cut off.
 func restartChanged(ctx context.Context, env *Env) error {
 	for _, component := range components(env.Config) {
-		if err := restartComponent(ctx, env, component); err != nil {
+		err := restartComponent(ctx, env, component)
+		var kept *quorumError
+		if errors.As(err, &kept) { // the others do not depend on it
+			env.UI.Warnf("etcd is not restarted yet: %v", err)
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -45,21 +53,18 @@ func restartChanged(ctx context.Context, env *Env) error {
 }
 
 func restartComponent(ctx context.Context, env *Env, component string) error {
-	changed, err := credentialsChanged(env, component)
+	stale, changed, err := staleContainers(ctx, env, component)
 	if err != nil {
 		return err
 	}
-	socket := env.Config.CRISocket
-	running, err := env.Host.Containers(ctx, socket, metav1.NamespaceSystem, component)
-	if err != nil {
-		return err
-	}
-	for _, c := range running {
-		if !c.Created.Before(changed) {
-			continue
+	if component == manifests.EtcdName && len(stale) > 0 {
+		if err := awaitPeers(ctx, env); err != nil {
+			return err
 		}
+	}
+	for _, c := range stale {
 		env.UI.Printf("Restarting %s", component)
-		if err := env.Host.StopContainer(ctx, socket, c.ID, stopGrace); err != nil {
+		if err := env.Host.StopContainer(ctx, env.Config.CRISocket, c.ID, stopGrace); err != nil {
 			return err
 		}
 	}
@@ -70,6 +75,16 @@ func restartComponent(ctx context.Context, env *Env, component string) error {
 		}
 		return waitComponent(ctx, env, component)
 	})
+}
+
+// staleContainers are those of a component that were made before its files
+// changed.
+func staleContainers(ctx context.Context, env *Env, component string) (stale []host.Container, changed time.Time, err error) {
+	if changed, err = credentialsChanged(env, component); err != nil {
+		return nil, changed, err
+	}
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
+	return slices.DeleteFunc(running, func(c host.Container) bool { return !c.Created.Before(changed) }), changed, err
 }
 
 // awaitRestarted waits for a container that was made after its files changed.

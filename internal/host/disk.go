@@ -67,7 +67,7 @@ func probeWrite(dir string) error {
 		return err
 	}
 	fd := int(folder.Fd())
-	temp, err := writeTemp(folder, probeName, []byte("probe\n"), 0o600, false)
+	temp, err := writeTemp(folder, probeName, func(f *os.File) error { return fill(f, []byte("probe\n"), 0o600, nil) })
 	if err != nil {
 		return err
 	}

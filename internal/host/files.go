@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,11 +46,16 @@ func (r *Real) WriteSecret(path string, data []byte) (bool, error) {
 // WriteFile implements Files. It also removes what a run that was killed while
 // writing the same file left behind.
 func (r *Real) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
+	return r.write(path, data, mode, nil)
+}
+
+// write is WriteFile, and WriteOwned where owner is given.
+func (r *Real) write(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
 	path = r.path(path)
 	guard := r.guard(path)
 	guard.Lock()
 	defer guard.Unlock()
-	changed, err := writeFile(path, data, mode)
+	changed, err := writeFile(path, data, mode, owner)
 	return changed, explain("write", path, err)
 }
 
@@ -63,7 +67,7 @@ func (r *Real) guard(path string) *sync.Mutex {
 
 var guardSeed = maphash.MakeSeed()
 
-func writeFile(path string, data []byte, mode fs.FileMode) (bool, error) {
+func writeFile(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
 	dir, name := filepath.Split(filepath.Clean(path))
 	folder, err := openFolder(dir)
 	if err != nil {
@@ -73,13 +77,18 @@ func writeFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	if err := sweep(folder, name); err != nil {
 		return false, err
 	}
-	same, err := holds(folder, name, data, mode)
+	same, err := holds(folder, name, data, mode, owner)
 	if same || err != nil {
 		return false, err
 	}
 	_, err = os.Lstat(path)
 	ours := errors.Is(err, fs.ErrNotExist) || made(path)
-	temp, err := writeTemp(folder, name, data, mode, ours)
+	temp, err := writeTemp(folder, name, func(f *os.File) error {
+		if ours {
+			claim(f)
+		}
+		return fill(f, data, mode, owner)
+	})
 	if err != nil {
 		return false, err
 	}
@@ -139,9 +148,9 @@ func sweep(folder *os.File, name string) error {
 	return nil
 }
 
-// holds tells whether name is a regular file with these bytes and this mode.
-// Anything but a regular file is an error.
-func holds(folder *os.File, name string, data []byte, mode fs.FileMode) (bool, error) {
+// holds reports whether name is a regular file with these bytes, this mode and,
+// where one is given, this owner. Anything but a regular file is an error.
+func holds(folder *os.File, name string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
 	path := filepath.Join(folder.Name(), name)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +162,8 @@ func holds(folder *os.File, name string, data []byte, mode fs.FileMode) (bool, e
 	if !info.Mode().IsRegular() {
 		return false, &KindError{Path: path, Want: "regular file", Got: info.Mode()}
 	}
-	if info.Mode() != mode || info.Size() != int64(len(data)) {
+	have, _ := OwnerIn(info)
+	if info.Mode() != mode || info.Size() != int64(len(data)) || owner != nil && have != *owner {
 		return false, nil
 	}
 	// NONBLOCK, because the file may have become a FIFO since.
@@ -172,28 +182,30 @@ func holds(folder *os.File, name string, data []byte, mode fs.FileMode) (bool, e
 }
 
 // writeTemp makes a new file next to name, on disk and complete, and returns
-// its name. Nothing is left where it fails. ours is noted of the file.
-func writeTemp(folder *os.File, name string, data []byte, mode fs.FileMode, ours bool) (string, error) {
+// its name. Nothing is left where it fails.
+func writeTemp(folder *os.File, name string, fill func(*os.File) error) (string, error) {
 	temp := "." + name + tempSuffix + rand.Text()[:tempRandomLen]
 	dir := int(folder.Fd())
 	flags := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(dir, temp, flags, uint32(mode.Perm()))
+	fd, err := unix.Openat(dir, temp, flags, 0o600)
 	if err != nil {
 		return "", err
 	}
-	f := os.NewFile(uintptr(fd), filepath.Join(folder.Name(), name))
-	if ours {
-		claim(f)
-	}
-	if err := fill(f, data, mode); err != nil {
+	if err := fill(os.NewFile(uintptr(fd), filepath.Join(folder.Name(), name))); err != nil {
 		return "", errors.Join(err, unix.Unlinkat(dir, temp, 0))
 	}
 	return temp, nil
 }
 
-// fill gives f its mode, which the umask may have narrowed, before its content.
-func fill(f *os.File, data []byte, mode fs.FileMode) error {
-	err := f.Chmod(mode)
+// fill gives f its owner and its mode before its content.
+func fill(f *os.File, data []byte, mode fs.FileMode, owner *Owner) error {
+	var err error
+	if owner != nil {
+		err = f.Chown(owner.UID, owner.GID)
+	}
+	if err == nil {
+		err = f.Chmod(mode)
+	}
 	if err == nil {
 		_, err = f.Write(data)
 	}
@@ -214,26 +226,4 @@ func (r *Real) Remove(path string) error {
 		err = syncFolder(filepath.Dir(path))
 	}
 	return explain("remove", path, err)
-}
-
-// Chown implements Files.
-func (r *Real) Chown(path string, uid, gid int) error {
-	path = r.path(path)
-	info, err := os.Lstat(path)
-	change := os.Lchown
-	if err == nil && info.Mode().Type() == fs.ModeSymlink {
-		info, err = folderInfo(path)
-		change = os.Chown
-	}
-	if err != nil {
-		return explain("change the owner of", path, err)
-	}
-	if !info.Mode().IsRegular() && !info.IsDir() {
-		return &KindError{Path: path, Want: "regular file or folder", Got: info.Mode()}
-	}
-	stat := info.Sys().(*syscall.Stat_t)
-	if (uid == -1 || int(stat.Uid) == uid) && (gid == -1 || int(stat.Gid) == gid) {
-		return nil
-	}
-	return explain("change the owner of", path, change(path, uid, gid))
 }

@@ -291,41 +291,6 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-func TestChown(t *testing.T) {
-	dir := t.TempDir()
-	strange(t, dir)
-	path := filepath.Join(dir, "victim")
-	before, _ := os.Lstat(path)
-	for _, ids := range [][2]int{{os.Getuid(), os.Getgid()}, {-1, -1}, {os.Getuid(), -1}} {
-		if err := New().Chown(path, ids[0], ids[1]); err != nil {
-			t.Error(err)
-		}
-	}
-	after, _ := os.Lstat(path)
-	if diff := cmp.Diff(before.Sys().(*syscall.Stat_t).Ctim, after.Sys().(*syscall.Stat_t).Ctim); diff != "" {
-		t.Error("the file was touched")
-	}
-	var kind *KindError
-	if err := New().Chown(filepath.Join(dir, "link"), 1, 1); !errors.As(err, &kind) {
-		t.Errorf("symlink: error %v", err)
-	}
-	if err := New().Chown(filepath.Join(dir, "none"), 1, 1); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("missing: error %v", err)
-	}
-	err := New().Chown(path, 12345, 23456)
-	if os.Geteuid() != 0 {
-		if !errors.Is(err, fs.ErrPermission) || !strings.HasSuffix(err.Error(), ": run as root") {
-			t.Errorf("not root: error %v", err)
-		}
-		return
-	}
-	after, _ = os.Lstat(path)
-	stat := after.Sys().(*syscall.Stat_t)
-	if err != nil || stat.Uid != 12345 || stat.Gid != 23456 {
-		t.Errorf("owner %d:%d, error %v", stat.Uid, stat.Gid, err)
-	}
-}
-
 func TestNewAt(t *testing.T) {
 	root := t.TempDir()
 	r := NewAt(root)

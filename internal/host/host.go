@@ -19,6 +19,7 @@ import (
 // Host is everything that a phase may ask of or do to the node it runs on.
 type Host interface {
 	Files
+	Owners
 	Units
 	Runtime
 	Facts
@@ -65,9 +66,6 @@ type Files interface {
 	// AwaitFile waits until path, which another program writes, is there, and
 	// fits says nothing against what it holds; nil takes whatever that is.
 	AwaitFile(ctx context.Context, path string, fits func(data []byte) error) error
-	// Chown gives path to a user and a group; -1 leaves either as it is. A
-	// symlink is followed to a folder, and to nothing else.
-	Chown(path string, uid, gid int) error
 }
 
 // Units asks systemd. Each method returns once the job has ended. Errors are

@@ -28,7 +28,7 @@ const childEnv = "SLIPWAY_HOST_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	children := map[string]func(dir string) error{
-		"write": childWrite, "limit": childLimit, "disk": childDisk, "lock": childLock, "network": childNetwork,
+		"write": childWrite, "limit": childLimit, "disk": childDisk, "lock": childLock, "accounts": childAccounts, "network": childNetwork,
 	}
 	if child := children[os.Getenv(childEnv)]; child != nil {
 		if err := child(os.Args[len(os.Args)-1]); err != nil {

@@ -21,8 +21,8 @@ type Verb string
 const (
 	Write   Verb = "write"
 	Mkdir   Verb = "mkdir"
-	Chmod   Verb = "chmod" // of a folder only: files are written anew
-	Chown   Verb = "chown"
+	Chmod   Verb = "chmod"
+	Chown   Verb = "chown" // of a directory with all that is in it
 	Remove  Verb = "remove"
 	Reload  Verb = "reload units"
 	Enable  Verb = "enable unit"
@@ -41,7 +41,7 @@ type Action struct {
 	Image string
 	// Mode is that of a file or folder afterwards.
 	Mode fs.FileMode
-	// UID and GID are the new owner's, -1 for one that stays.
+	// UID and GID are the new owner's.
 	UID, GID int
 	// Data is a file's content. A secret one is not kept: nobody can print it
 	// by mistake.
@@ -85,7 +85,7 @@ func (a Action) String() string {
 func NewOverlay(base Host, record func(Action)) Host {
 	return &overlay{
 		Host: base, record: record,
-		nodes: map[string]*node{}, owners: map[string]owner{}, units: map[string]unitPlan{}, unmounted: map[string]bool{},
+		nodes: map[string]*node{}, owners: map[string]Owner{}, units: map[string]unitPlan{}, unmounted: map[string]bool{},
 	}
 }
 
@@ -95,7 +95,7 @@ type overlay struct {
 
 	mu     sync.Mutex
 	nodes  map[string]*node // by cleaned path
-	owners map[string]owner // by cleaned path
+	owners map[string]Owner // by cleaned path
 	units  map[string]unitPlan
 
 	unmounted map[string]bool

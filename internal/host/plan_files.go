@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,9 +24,6 @@ type node struct {
 	data    []byte
 	secret  bool
 }
-
-// owner is whose a file or folder is.
-type owner struct{ uid, gid int }
 
 // node is its own fs.FileInfo.
 func (n *node) Name() string       { return n.name }
@@ -70,9 +66,13 @@ func (o *overlay) lstat(path string) (fs.FileInfo, error) {
 		return nil, missing(path)
 	}
 	if n := o.nodes[path]; n != nil {
-		return n, nil
+		return o.owned(path, n), nil
 	}
-	return o.Host.Lstat(path)
+	info, err := o.Host.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	return o.owned(path, info), nil
 }
 
 // Stat implements Files. What a run writes is never a symlink.
@@ -83,10 +83,14 @@ func (o *overlay) Stat(path string) (fs.FileInfo, error) {
 }
 
 func (o *overlay) stat(path string) (fs.FileInfo, error) {
-	if o.nodes[path] == nil && !o.gone(path) {
-		return o.Host.Stat(path)
+	if o.nodes[path] != nil || o.gone(path) {
+		return o.lstat(path)
 	}
-	return o.lstat(path)
+	info, err := o.Host.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	return o.owned(path, info), nil
 }
 
 // folderInfo is that of the real host.
@@ -124,12 +128,16 @@ func (o *overlay) readDir(path string) ([]fs.DirEntry, error) {
 
 // WriteFile implements Files.
 func (o *overlay) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
-	return o.write(path, data, mode, LooksSecret(data))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.write(path, data, mode, LooksSecret(data), nil)
 }
 
 // WriteSecret implements Files.
 func (o *overlay) WriteSecret(path string, data []byte) (bool, error) {
-	return o.write(path, data, 0o600, true)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.write(path, data, 0o600, true, nil)
 }
 
 // LooksSecret recognises private keys in PEM and kubeconfigs that hold one.
@@ -137,30 +145,39 @@ func LooksSecret(data []byte) bool {
 	return bytes.Contains(data, []byte("PRIVATE KEY-----")) || bytes.Contains(data, []byte("client-key-data:"))
 }
 
-func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool) (bool, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// write takes a file; owner is nil for root, whose a file is that a run writes.
+func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool, owner *Owner) (bool, error) {
 	path = filepath.Clean(path)
 	if err := o.checkFolder(filepath.Dir(path)); err != nil {
 		return false, explain("write", path, err)
 	}
-	same, err := o.holds(path, data, mode)
+	same, err := o.holds(path, data, mode, owner)
 	if same || err != nil {
 		return false, explain("write", path, err)
 	}
-	_, err = o.lstat(path)
+	info, err := o.lstat(path)
 	created := errors.Is(err, fs.ErrNotExist)
 	if n := o.nodes[path]; n != nil && n.secret {
 		secret = true
 	}
 	data = bytes.Clone(data)
 	o.nodes[path] = &node{name: filepath.Base(path), mode: mode, data: data, secret: secret}
-	o.owners[path] = owner{} // root: a plan is of what root would do
+	before, known := o.ownerOf(path, info)
+	o.owners[path] = Owner{} // root: a plan is of what root would do
 	action := Action{Verb: Write, Path: path, Mode: mode, Secret: secret, Created: created}
 	if !secret {
 		action.Data = data
 	}
 	o.record(action)
+	if owner != nil {
+		o.owners[path] = *owner
+		if created {
+			before, known = Owner{}, true
+		}
+		if !known || before != *owner {
+			o.setOwner(path, *owner)
+		}
+	}
 	return true, nil
 }
 
@@ -173,9 +190,9 @@ func (o *overlay) checkFolder(path string) error {
 	return unlessForbidden(err)
 }
 
-// holds tells whether path is a file with these bytes and this mode, as far as
-// this user may see.
-func (o *overlay) holds(path string, data []byte, mode fs.FileMode) (bool, error) {
+// holds reports whether path is a file with these bytes, this mode and, where
+// one is given, this owner, as far as this user may see.
+func (o *overlay) holds(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
 	info, err := o.lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -186,7 +203,8 @@ func (o *overlay) holds(path string, data []byte, mode fs.FileMode) (bool, error
 	if !info.Mode().IsRegular() {
 		return false, &KindError{Path: path, Want: "regular file", Got: info.Mode()}
 	}
-	if info.Mode() != mode || info.Size() != int64(len(data)) {
+	whose, _ := OwnerIn(info)
+	if info.Mode() != mode || info.Size() != int64(len(data)) || owner != nil && whose != *owner {
 		return false, nil
 	}
 	have, err := o.readFile(path)
@@ -236,7 +254,7 @@ func (o *overlay) ensureParent(path string) error {
 }
 
 func (o *overlay) makeDir(path string, mode fs.FileMode) {
-	o.owners[path] = owner{} // root: a plan is of what root would do
+	o.owners[path] = Owner{} // root: a plan is of what root would do
 	o.putDir(Mkdir, path, mode)
 }
 
@@ -269,54 +287,6 @@ func (o *overlay) Remove(path string) error {
 	o.nodes[path] = &node{name: filepath.Base(path), removed: true}
 	o.record(Action{Verb: Remove, Path: path})
 	return nil
-}
-
-// Chown implements Files.
-func (o *overlay) Chown(path string, uid, gid int) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	path = filepath.Clean(path)
-	info, err := o.lstat(path)
-	if err == nil && info.Mode().Type() == fs.ModeSymlink {
-		info, err = o.folderInfo(path)
-	}
-	if unlessForbidden(err) != nil {
-		return explain("change the owner of", path, err)
-	}
-	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-		return &KindError{Path: path, Want: "regular file or folder", Got: info.Mode()}
-	}
-	have, known := o.ownerOf(path, info)
-	want := owner{uid, gid}
-	if uid == -1 {
-		want.uid = have.uid
-	}
-	if gid == -1 {
-		want.gid = have.gid
-	}
-	if known && want == have {
-		return nil
-	}
-	o.owners[path] = want
-	o.record(Action{Verb: Chown, Path: path, UID: uid, GID: gid})
-	return nil
-}
-
-// ownerOf tells whose path is, as far as this user may see; info is nil where
-// it may not.
-func (o *overlay) ownerOf(path string, info fs.FileInfo) (whose owner, known bool) {
-	if whose, known = o.owners[path]; known || info == nil {
-		return whose, known
-	}
-	return ownerIn(info)
-}
-
-func ownerIn(info fs.FileInfo) (whose owner, known bool) {
-	stat, known := info.Sys().(*syscall.Stat_t)
-	if !known {
-		return owner{}, false
-	}
-	return owner{int(stat.Uid), int(stat.Gid)}, true
 }
 
 func missing(path string) error {

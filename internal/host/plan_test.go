@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,7 +32,9 @@ func script(h Host, dir string) error {
 		h.EnsureDir(p("etc/pki/etcd"), 0o700),
 		h.Remove(p("etc/gone")), h.Remove(p("etc/gone")),
 		err3, err4,
-		h.Chown(p("etc/kept"), os.Getuid(), -1),
+		h.Give(p("etc/kept"), other(), 0o640), h.Give(p("etc/kept"), other(), 0o640),
+		second(h.WriteOwned(p("etc/owned.key"), []byte("key"), 0o600, other())), second(h.WriteOwned(p("etc/owned.key"), []byte("key"), 0o600, other())),
+		second(h.GiveTree(p("etc/pki"), other())), second(h.GiveTree(p("etc/pki"), other())),
 		h.StopUnit(ctx, "kubelet"),
 	)
 }
@@ -58,15 +61,23 @@ func TestOverlayOrder(t *testing.T) {
 	if err := script(NewOverlay(New(), record), dir); err != nil {
 		t.Fatal(err)
 	}
+	gave := func(path string) Action {
+		return Action{Verb: Chown, Path: dir + path, UID: other().UID, GID: other().GID}
+	}
 	want := []Action{
 		{Verb: Write, Path: dir + "/etc/kept", Mode: 0o644, Data: []byte("new")},
 		{Verb: Write, Path: dir + "/etc/pki/ca.key", Mode: 0o600, Secret: true, Created: true},
 		{Verb: Mkdir, Path: dir + "/etc/pki/etcd", Mode: 0o700},
 		{Verb: Remove, Path: dir + "/etc/gone"},
+		gave("/etc/kept"),
+		{Verb: Chmod, Path: dir + "/etc/kept", Mode: 0o640},
+		{Verb: Write, Path: dir + "/etc/owned.key", Mode: 0o600, Data: []byte("key"), Created: true},
+		gave("/etc/owned.key"),
+		gave("/etc/pki"),
 		{Verb: Stop, Unit: "kubelet.service"},
 	}
-	if os.Getuid() != 0 { // what the plan writes is root's
-		want = append(want[:4], Action{Verb: Chown, Path: dir + "/etc/kept", UID: os.Getuid(), GID: -1}, want[4])
+	if other() == own { // what is there is not given away then; what the plan writes is root's
+		want = slices.DeleteFunc(want, func(a Action) bool { return a.Verb == Chown && a.Path == dir+"/etc/pki" })
 	}
 	if diff := cmp.Diff(want, *list); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
@@ -291,7 +302,7 @@ func TestOverlayForbidden(t *testing.T) {
 
 	o = NewOverlay(faulty{Host: New(), lstat: unix.EACCES, read: unix.EACCES, list: unix.EACCES}, record)
 	_, writeErr := o.WriteFile("/closed/f", []byte("x"), 0o644)
-	if err := errors.Join(writeErr, o.EnsureDir("/closed/d", 0o755), o.Remove("/closed/g"), o.Chown("/closed/h", 1, 2)); err != nil {
+	if err := errors.Join(writeErr, o.EnsureDir("/closed/d", 0o755), o.Remove("/closed/g"), o.Give("/closed/h", Owner{1, 2}, 0o600)); err != nil {
 		t.Error(err)
 	}
 	if _, err := o.ReadDir("/closed"); err == nil || !strings.HasSuffix(err.Error(), "run this as root") {
@@ -310,7 +321,7 @@ func TestOverlayForbidden(t *testing.T) {
 func TestOverlayBroken(t *testing.T) {
 	o := NewOverlay(faulty{Host: New(), lstat: unix.EIO}, func(a Action) { t.Errorf("recorded %v", a) })
 	_, writeErr := o.WriteFile("/d/f", nil, 0o644)
-	for _, err := range []error{writeErr, o.EnsureDir("/d", 0o755), o.Remove("/d/f"), o.Chown("/d/f", 1, 1)} {
+	for _, err := range []error{writeErr, o.EnsureDir("/d", 0o755), o.Remove("/d/f"), o.Give("/d/f", own, 0o600)} {
 		if !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), "dmesg") {
 			t.Errorf("error %v", err)
 		}

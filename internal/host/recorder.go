@@ -100,26 +100,6 @@ func (r *recorder) Remove(path string) error {
 	return err
 }
 
-// Chown implements Files.
-func (r *recorder) Chown(path string, uid, gid int) error {
-	before := ownerBy(r.Stat, path)
-	err := r.Host.Chown(path, uid, gid)
-	if err == nil && before != ownerBy(r.Stat, path) {
-		r.record(Action{Verb: Chown, Path: filepath.Clean(path), UID: uid, GID: gid})
-	}
-	return err
-}
-
-// ownerBy tells whose path is; -1 where that cannot be known.
-func ownerBy(stat func(string) (fs.FileInfo, error), path string) owner {
-	if info, err := stat(path); err == nil {
-		if whose, known := ownerIn(info); known {
-			return whose
-		}
-	}
-	return owner{-1, -1}
-}
-
 // ReloadUnits implements Units.
 func (r *recorder) ReloadUnits(ctx context.Context) error {
 	return r.done(r.Host.ReloadUnits(ctx), Action{Verb: Reload})

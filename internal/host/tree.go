@@ -97,10 +97,14 @@ func (t *treeRemoval) remove(path string) error {
 
 // linked is the folder that a link leads to. A link to a folder that holds the
 // link itself, or to one at the top of the file system, leads to more than
-// what is the node's: such a one is refused.
+// what is the node's: such a one is refused, and so is one that another user has
+// made.
 func linked(path string) (string, error) {
 	if _, err := folderInfo(path); err != nil {
 		return "", err
+	}
+	if link, err := os.Lstat(path); err != nil || !trustedLink(link) {
+		return "", errors.Join(err, errOthersLink)
 	}
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -153,6 +153,7 @@ func (m machine) isControlPlaneLike(first machine) {
 func (m machine) canBeLost(other machine) {
 	m.Helper()
 	m.isLost(other)
+	other.keepsEtcdRunning(m)
 	if err := m.node.Start(m.Context()); err != nil {
 		m.Fatal(err)
 	}
@@ -165,6 +166,21 @@ func (m machine) canBeLost(other machine) {
 		}
 		return nil
 	})
+}
+
+// keepsEtcdRunning renews etcd's certificate while another member is lost: a
+// restart would cost the rest their quorum.
+func (m machine) keepsEtcdRunning(lost machine) {
+	m.Helper()
+	etcd := func() string { return m.must("pidof", "etcd") }
+	before := etcd()
+	out, err := m.try("slipway", "certs", "renew", "etcd-server", "--restart")
+	if err == nil || !strings.Contains(out, "etcd was not restarted") || !strings.Contains(out, lost.node.Name()+" at ") {
+		m.Errorf("renew --restart while %s is lost: %v\n%s", lost.node.Name(), err, out)
+	}
+	if after := etcd(); after != before {
+		m.Errorf("etcd was process %s and is %s", before, after)
+	}
 }
 
 // isLost cuts m's power. The API of another control plane still writes.

@@ -16,6 +16,7 @@ var promises = []struct {
 }{
 	{"3-joined", saysJoinedWhenItHas},
 	{"1-7-lost-voters", keepEtcdsQuorum},
+	{"5-rootless", rootlessKeepsOwners},
 }
 
 // TestTrust boots a fresh node for each promise.

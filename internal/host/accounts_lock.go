@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// accountsLock is the file whose lock is that of the accounts, for glibc's
+	// lckpwdf(3), for shadow's tools, which call it, and for systemd.
+	accountsLock = "/etc/.pwd.lock"
+	// accountsWait is how long lckpwdf waits.
+	accountsWait = 15 * time.Second
+	accountsPoll = 50 * time.Millisecond
+)
+
+// LockAccounts implements Owners.
+func (r *Real) LockAccounts() (release func(), err error) {
+	return lockAccounts(r.path(accountsLock), accountsWait)
+}
+
+// lockAccounts takes a lock of the open file, which excludes the locks of
+// processes that others take, and those of this process as well.
+func lockAccounts(path string, wait time.Duration) (release func(), err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, explain("lock the accounts with", path, err)
+	}
+	for deadline := time.Now().Add(wait); ; time.Sleep(accountsPoll) {
+		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+		if err == nil {
+			return func() { _ = f.Close() }, nil // which releases it
+		}
+		busy := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES)
+		if busy && time.Now().Before(deadline) {
+			continue
+		}
+		if busy {
+			err = fmt.Errorf("%s has held it for %s: wait until it has ended, then run the same command again", accountsHolder(f), wait)
+		}
+		_ = f.Close()
+		return nil, explain("lock the accounts with", path, err)
+	}
+}
+
+// accountsHolder names the process that holds the lock. The kernel does not say
+// whose a lock of an open file is.
+func accountsHolder(f *os.File) string {
+	held := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &held); err != nil || held.Pid <= 0 {
+		return "another program"
+	}
+	if command := commandOf(int(held.Pid)); command != "" {
+		return fmt.Sprintf("`%s` (pid %d)", command, held.Pid)
+	}
+	return fmt.Sprintf("process %d", held.Pid)
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+)
+
+// ownedInfo describes what belongs to somebody else than on the real host.
+type ownedInfo struct {
+	fs.FileInfo
+	stat syscall.Stat_t
+}
+
+func (i ownedInfo) Sys() any { return &i.stat }
+
+// owned describes path with the owner that it has by now.
+func (o *overlay) owned(path string, info fs.FileInfo) fs.FileInfo {
+	whose, changed := o.owners[path]
+	if !changed {
+		return info
+	}
+	with := ownedInfo{FileInfo: info}
+	if stat, known := info.Sys().(*syscall.Stat_t); known {
+		with.stat = *stat
+	}
+	with.stat.Uid, with.stat.Gid = uint32(whose.UID), uint32(whose.GID)
+	return with
+}
+
+// WriteOwned implements Owners.
+func (o *overlay) WriteOwned(path string, data []byte, mode fs.FileMode, owner Owner) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.write(path, data, mode, LooksSecret(data), &owner)
+}
+
+// Give implements Owners.
+func (o *overlay) Give(path string, owner Owner, mode fs.FileMode) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path = filepath.Clean(path)
+	return explain("change the owner of", path, o.give(path, owner, mode))
+}
+
+func (o *overlay) give(path string, owner Owner, mode fs.FileMode) error {
+	info, err := o.lstat(path)
+	if errors.Is(err, fs.ErrPermission) { // it may be anybody's
+		o.setOwner(path, owner)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return &KindError{Path: path, Want: "regular file", Got: info.Mode()}
+	}
+	if have, known := OwnerIn(info); !known || have != owner {
+		if err := otherNames(path, info); err != nil {
+			return err
+		}
+		o.setOwner(path, owner)
+	}
+	if info.Mode() == mode {
+		return nil
+	}
+	data, err := o.readFile(path)
+	if err != nil {
+		return err
+	}
+	was := o.nodes[path]
+	o.nodes[path] = &node{name: filepath.Base(path), mode: mode, data: data, secret: was != nil && was.secret}
+	o.record(Action{Verb: Chmod, Path: path, Mode: mode})
+	return nil
+}
+
+// GiveTree implements Owners. What is in the directory is not looked at.
+func (o *overlay) GiveTree(path string, owner Owner) ([]string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path = filepath.Clean(path)
+	info, err := o.folderInfo(path)
+	if unlessForbidden(err) != nil {
+		return nil, explain("change the owner of", path, err)
+	}
+	if have, known := o.ownerOf(path, info); !known || have != owner {
+		o.setOwner(path, owner)
+	}
+	return nil, nil
+}
+
+// LockAccounts implements Owners: a plan changes no accounts.
+func (o *overlay) LockAccounts() (func(), error) { return func() {}, nil }
+
+func (o *overlay) setOwner(path string, owner Owner) {
+	o.owners[path] = owner
+	o.record(Action{Verb: Chown, Path: path, UID: owner.UID, GID: owner.GID})
+}
+
+// ownerOf reports whose path is, as far as this user may see; info is nil where
+// it may not.
+func (o *overlay) ownerOf(path string, info fs.FileInfo) (whose Owner, known bool) {
+	if whose, known = o.owners[path]; known || info == nil {
+		return whose, known
+	}
+	return OwnerIn(info)
+}

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"io/fs"
+	"path/filepath"
+)
+
+// WriteOwned implements Owners.
+func (r *recorder) WriteOwned(path string, data []byte, mode fs.FileMode, owner Owner) (bool, error) {
+	before, known := Owner{}, r.isMissing(path) // what is new would be root's
+	if !known {
+		before, known = ownerBy(r.Lstat, path)
+	}
+	changed, err := r.write(path, data, mode, LooksSecret(data), func() (bool, error) { return r.Host.WriteOwned(path, data, mode, owner) })
+	if changed {
+		r.gave(path, before, known, owner)
+	}
+	return changed, err
+}
+
+// Give implements Owners.
+func (r *recorder) Give(path string, owner Owner, mode fs.FileMode) error {
+	before, known := ownerBy(r.Lstat, path)
+	info, missing := r.Lstat(path)
+	if err := r.Host.Give(path, owner, mode); err != nil {
+		return err
+	}
+	r.gave(path, before, known, owner)
+	if missing != nil || info.Mode() != mode {
+		r.record(Action{Verb: Chmod, Path: filepath.Clean(path), Mode: mode})
+	}
+	return nil
+}
+
+// GiveTree implements Owners.
+func (r *recorder) GiveTree(path string, owner Owner) ([]string, error) {
+	before, known := ownerBy(r.Stat, path)
+	kept, err := r.Host.GiveTree(path, owner)
+	if err == nil {
+		r.gave(path, before, known, owner)
+	}
+	return kept, err
+}
+
+// ownerBy is whose path is, where that can be known.
+func ownerBy(stat func(string) (fs.FileInfo, error), path string) (whose Owner, known bool) {
+	info, err := stat(path)
+	if err != nil {
+		return Owner{}, false
+	}
+	return OwnerIn(info)
+}
+
+// gave records that path belongs to owner now, if that is another one.
+func (r *recorder) gave(path string, before Owner, known bool, owner Owner) {
+	if known && before == owner {
+		return
+	}
+	r.record(Action{Verb: Chown, Path: filepath.Clean(path), UID: owner.UID, GID: owner.GID})
+}

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// peersTime is how long the other members of etcd get to become healthy: they
+// may be restarting, or electing a leader.
+const peersTime = 10 * time.Second
+
+// quorumError is why this node's member of etcd must go on running.
+type quorumError struct{ err error }
+
+func (e *quorumError) Error() string { return e.err.Error() }
+func (e *quorumError) Unwrap() error { return e.err }
+
+// restartEtcdLate restarts an etcd that restartChanged had to leave running, or
+// ends with the reason why it still runs as before.
+func restartEtcdLate(ctx context.Context, env *Env) error {
+	stale, _, err := staleContainers(ctx, env, manifests.EtcdName)
+	if err != nil || len(stale) == 0 {
+		return err
+	}
+	err = restartComponent(ctx, env, manifests.EtcdName)
+	var kept *quorumError
+	if errors.As(err, &kept) {
+		return errors.Errorf("everything else is done, but etcd was not restarted: %v. "+
+			"Make these members healthy (`%s diagnose` on their nodes says what is wrong), then run `%s certs renew etcd-server --restart`",
+			err, env.UI.Program(), env.UI.Program())
+	}
+	return err
+}
+
+// awaitPeers waits until the other members of etcd do without this node's. An
+// error is a *quorumError.
+func awaitPeers(ctx context.Context, env *Env) error {
+	member, found := localMember(env.Host, env.Config)
+	if !found {
+		return &quorumError{errors.Errorf("%s does not say which member of etcd this node has", staticPodPath(env, manifests.EtcdName))}
+	}
+	limit := min(peersTime, env.Config.Timeouts.EtcdAPICall)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+	defer cancel()
+	err := poll(ctx, func(ctx context.Context) error {
+		all, err := env.Etcd.Health(ctx)
+		if err != nil {
+			return err
+		}
+		return othersSuffice(all, member.PeerURL)
+	})
+	if err != nil {
+		return &quorumError{err}
+	}
+	return nil
+}
+
+// othersSuffice reports which voters are not healthy, unless the others have a
+// quorum without the member at own. Where all others are healthy, it may be
+// restarted, although two or one cannot do without it meanwhile.
+func othersSuffice(all []etcd.Health, own string) error {
+	voters, healthy := 0, 0
+	var ailing []string
+	for _, m := range all {
+		if m.Learner {
+			continue
+		}
+		voters++
+		switch {
+		case m.PeerURL == own:
+		case m.Err == nil:
+			healthy++
+		default:
+			ailing = append(ailing, fmt.Sprintf("%s at %s (%v)", m.Name, m.PeerURL, m.Err))
+		}
+	}
+	if len(ailing) == 0 || healthy > voters/2 {
+		return nil
+	}
+	return errors.Errorf("of the %d members with a vote, %d besides this one must be healthy, and %d are; not healthy: %s",
+		voters, voters/2+1, healthy, strings.Join(ailing, ", "))
+}

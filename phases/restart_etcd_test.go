@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// restartStage is a control plane whose components all have old containers.
+func restartStage(t *testing.T) (*stage, *runtimeHost) {
+	t.Helper()
+	s := controlPlaneStage(t)
+	s.play(t, localEtcd(), controlPlane())
+	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.rotated(t, kubeletPEM, "cp-1", time.Now().Add(time.Hour))
+	s.play(t, kubeletFinalize())
+	h := &runtimeHost{stubHost: s.host, running: map[string]time.Time{}} // since ever
+	s.Host = h
+	return s, h
+}
+
+// ownPeer is where the etcd of the stage is found by other members.
+const ownPeer = "https://192.0.2.11:2380"
+
+func TestOthersSuffice(t *testing.T) {
+	dead := errors.New("connection refused")
+	member := func(name, peer string, fault error) etcd.Health {
+		return etcd.Health{Member: etcd.Member{Name: name, PeerURL: peer}, Err: fault}
+	}
+	own := member("cp-1", ownPeer, nil)
+	for name, tt := range map[string]struct {
+		health []etcd.Health
+		want   string
+	}{
+		"alone":                  {[]etcd.Health{own}, ""},
+		"all healthy":            {[]etcd.Health{own, member("b", "b", nil), member("c", "c", nil)}, ""},
+		"two, one dead":          {[]etcd.Health{own, member("b", "https://b:2380", dead)}, "of the 2 members with a vote, 2 besides this one must be healthy, and 0 are; not healthy: b at https://b:2380 (connection refused)"},
+		"three, one dead":        {[]etcd.Health{own, member("b", "b", dead), member("c", "c", nil)}, "2 besides this one must be healthy, and 1 are; not healthy: b at b"},
+		"five, one dead":         {[]etcd.Health{own, member("b", "b", dead), member("c", "c", nil), member("d", "d", nil), member("e", "e", nil)}, ""},
+		"a learner that is dead": {[]etcd.Health{own, {Member: etcd.Member{Name: "b", Learner: true}, Err: dead}}, ""},
+		"this one is ill":        {[]etcd.Health{member("cp-1", ownPeer, dead), member("b", "b", nil), member("c", "c", nil)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := message(othersSuffice(tt.health, ownPeer)); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestRestartLeavesEtcdRunning while its peers are not healthy; what does not
+// depend on it is restarted, and the run fails.
+func TestRestartLeavesEtcdRunning(t *testing.T) {
+	s, h := restartStage(t)
+	peers := &members{
+		list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}, {Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}},
+		down: map[string]error{"cp-2": errors.New("connection refused")},
+	}
+	impatient := *s.Config
+	impatient.Timeouts.EtcdAPICall = time.Millisecond
+	s.Config, s.Etcd = &impatient, peers
+
+	err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: true}), Options{})
+	const want = "phase etcd: everything else is done, but etcd was not restarted"
+	if got := message(err); !strings.HasPrefix(got, want) || !strings.Contains(got, "cp-2 at https://192.0.2.12:2380 (connection refused)") ||
+		!strings.Contains(got, "`slipway certs renew etcd-server --restart`") {
+		t.Errorf("error %q", got)
+	}
+	if got := strings.Join(h.stopped, " "); got != "kube-apiserver kube-controller-manager kube-scheduler" {
+		t.Errorf("stopped %q", got)
+	}
+
+	peers.down, peers.fail = nil, map[string]error{"health": errors.New("no member answers")}
+	if err := restartEtcdLate(t.Context(), s.Env); !strings.Contains(message(err), "no member answers") {
+		t.Errorf("with members that cannot be listed: %v", err)
+	}
+
+	h.stopped, peers.fail = nil, nil
+	for range 2 { // they are healthy now
+		if err := restartEtcdLate(t.Context(), s.Env); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Join(h.stopped, " "); got != "etcd" {
+		t.Errorf("stopped %q", got)
+	}
+}
