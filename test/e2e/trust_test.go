@@ -13,7 +13,10 @@ import "testing"
 var promises = []struct {
 	name string
 	keep func(m machine)
-}{}
+}{
+	{"4-old-clusters", joinsOldCluster},
+	{"9-no-systemd", worksWithoutSystemd},
+}
 
 // TestTrust boots a fresh node for each promise.
 func TestTrust(t *testing.T) {
