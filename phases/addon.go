@@ -76,6 +76,9 @@ func runAddon(ctx context.Context, env *Env, name string, objects func(*Env) ([]
 		return nil
 	}
 	env.UI.Printf("Installing %s", name)
+	if err := keepUnknown(ctx, env, before); err != nil {
+		return err
+	}
 	if err := ensure(ctx, env, before...); err != nil {
 		return err
 	}

@@ -110,6 +110,10 @@ func (c *cleanup) stopKubelet(ctx context.Context) {
 		c.UI.Printf("Stopping the kubelet")
 		err = c.Host.StopUnit(limited, kubeletUnit)
 	}
+	if errors.Is(err, host.ErrNoSystemd) {
+		c.warnf("%v: the kubelet may still run, and start again what is removed here; end it another way", err)
+		return
+	}
 	if err != nil {
 		c.warnf("the kubelet may still run, and start again what is removed here: %v", err)
 		return

@@ -236,16 +236,16 @@ func StartedNode(h host.Host, self *config.JoinConfiguration, opts config.Option
 
 // JoinedNode is a control plane as the cluster's configuration has it, for
 // phases that come after control-plane-prepare: an administrator's api is
-// known by then.
-func JoinedNode(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration, opts config.Options) (*config.Node, error) {
+// known by then. The warnings are for the user.
+func JoinedNode(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	stored, err := StoredConfiguration(ctx, api)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	n, _, err := config.LoadCluster(stored, nil, nil, self, opts)
+	n, warnings, err := config.LoadCluster(stored, nil, nil, self, opts)
 	if err != nil {
-		return nil, err
+		return nil, warnings, err
 	}
 	n.Join = &config.Join{}
-	return n, nil
+	return n, warnings, nil
 }

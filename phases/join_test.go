@@ -64,8 +64,9 @@ func signed(t *testing.T, ca certs.Pair, name string, until time.Time) certs.Pai
 // that cluster's API holds.
 type joinStage struct {
 	*stage
-	ca  certs.Pair
-	api *cluster.Plan
+	ca     certs.Pair
+	api    *cluster.Plan
+	warned []string // by the discovery
 }
 
 func newJoinStage(t *testing.T, objs ...cluster.Object) *joinStage {
@@ -104,8 +105,8 @@ func (s *joinStage) discover(t *testing.T) error {
 		t.Fatal(err)
 	}
 	d := &Discovery{Host: s.host, UI: s.UI, Options: opts, Connect: func([]byte) cluster.Cluster { return s.api }}
-	n, _, err := d.Node(t.Context(), self)
-	if err == nil {
+	n, warnings, err := d.Node(t.Context(), self)
+	if s.warned = warnings; err == nil {
 		s.Config = n
 	}
 	return err
@@ -215,8 +216,10 @@ func TestDiscoveryRefuses(t *testing.T) {
 			before: func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(-time.Second)) }},
 		{name: "configuration with a hostile path", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"certificatesDir: /etc/kubernetes/../../root\n")},
 			want: "ConfigMap kube-system/kubeadm-config:4: certificatesDir: "},
-		{name: "configuration with an unknown field", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"foo: bar\n")},
-			want: "ConfigMap kube-system/kubeadm-config:4: "},
+		{name: "configuration with a field of a wrong type", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"clusterName: 1\n")},
+			want: "ConfigMap kube-system/kubeadm-config:4: clusterName: must be text"},
+		{name: "a version that nodes cannot join", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", strings.Replace(storedConfig, "v1.36.3", "v1.30.14", 1))},
+			want: `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "v1.30.14" is not supported`},
 		{name: "configuration of another kind", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedNode)},
 			want: "ConfigMap kube-system/kubeadm-config:2: kind: must be ClusterConfiguration"},
 		{name: "no configuration", objs: []cluster.Object{storedMap("kubeadm-config", "x", "")},

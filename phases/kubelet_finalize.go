@@ -8,6 +8,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
@@ -69,11 +70,16 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 }
 
 // restartKubelet takes systemd's time for no longer than that of a kubelet to
-// get healthy.
+// get healthy. Without an init system it leaves the restart to the user.
 func restartKubelet(ctx context.Context, env *Env) error {
 	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
-	return env.Host.RestartUnit(ctx, kubeletUnit)
+	err := env.Host.RestartUnit(ctx, kubeletUnit)
+	if errors.Is(err, host.ErrNoSystemd) {
+		env.UI.Warnf("%v: restart the kubelet another way, now", err)
+		return nil
+	}
+	return err
 }
 
 // restartStaleKubelet restarts a kubelet that has not read the file at path as
@@ -93,6 +99,10 @@ func kubeletIsStale(ctx context.Context, env *Env, path string) (bool, error) {
 		return false, err
 	}
 	unit, err := env.Host.Unit(ctx, kubeletUnit)
+	if errors.Is(err, host.ErrNoSystemd) {
+		env.UI.Warnf("whether the kubelet has read %s since that was changed is not known, as %v", path, err)
+		return false, nil
+	}
 	return err == nil && !unit.ActiveSince.IsZero() && unit.ActiveSince.Before(info.ModTime()), err
 }
 

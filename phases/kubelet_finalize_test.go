@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 const (
@@ -95,6 +96,23 @@ func TestKubeletFinalizeFaults(t *testing.T) {
 	err := runEnableClientCertRotation(t.Context(), s.Env)
 	if want := kubeletConf + ": the file is not a kubeconfig"; !strings.HasPrefix(message(err), want) || strings.Contains(message(err), "hush") {
 		t.Errorf("error %q, want %q", message(err), want)
+	}
+}
+
+// TestKubeletFinalizeWithoutInit: the user is asked for the restart.
+func TestKubeletFinalizeWithoutInit(t *testing.T) {
+	s := newStage(t, initDocument+shortWaits+clusterDocument)
+	s.play(t, certificate("ca", "", ""), kubeconfigs())
+	s.rotated(t, kubeletPEM, "cp-1", time.Now().Add(time.Hour))
+	s.host.fail = map[string]error{"restart kubelet.service": host.ErrNoSystemd}
+	s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, host.ErrNoSystemd }
+	s.play(t, kubeletFinalize())
+	if said := s.said.String(); !strings.Contains(said, "restart the kubelet another way") || !strings.Contains(s.get(t, kubeletConf), kubeletPEM) {
+		t.Errorf("said:\n%s", said)
+	}
+	s.play(t, kubeletFinalize())
+	if said := s.said.String(); !strings.Contains(said, "whether the kubelet has read "+kubeletConf+" since that was changed is not known") {
+		t.Errorf("said the second time:\n%s", said)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
 
@@ -30,7 +31,7 @@ func runKubeletStart(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	if err := ensureKubelet(ctx, env, wanted); err != nil {
+	if started, err := ensureKubelet(ctx, env, wanted); err != nil || !started {
 		return err
 	}
 	// A kubelet that still boots may miss a static Pod that is written now,
@@ -39,18 +40,29 @@ func runKubeletStart(ctx context.Context, env *Env) error {
 }
 
 // ensureKubelet stops the kubelet before it changes a file that the kubelet
-// reads, and leaves one alone that runs with the wanted files already.
-func ensureKubelet(ctx context.Context, env *Env, wanted []file) error {
+// reads, and leaves one alone that runs with the wanted files already. Without
+// an init system it only writes the files, and the kubelet is not started.
+func ensureKubelet(ctx context.Context, env *Env, wanted []file) (started bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
+	pending, err := differing(env.Host, wanted)
+	if err != nil {
+		return false, err
+	}
+	err = restartWith(ctx, env, pending)
+	if !errors.Is(err, host.ErrNoSystemd) {
+		return err == nil, err
+	}
+	env.UI.Warnf("%v: the kubelet is neither stopped nor started; once its files are written, start it another way", err)
+	return false, writeKubeletFiles(env, pending)
+}
+
+// restartWith restarts the kubelet with files that differ.
+func restartWith(ctx context.Context, env *Env, pending []file) error {
 	if env.Config.EnableKubelet {
 		if err := env.Host.EnableUnit(ctx, kubeletUnit); err != nil {
 			return err
 		}
-	}
-	pending, err := differing(env.Host, wanted)
-	if err != nil {
-		return err
 	}
 	unit, err := env.Host.Unit(ctx, kubeletUnit)
 	if err != nil && len(pending) == 0 {
@@ -77,6 +89,17 @@ func ensureKubelet(ctx context.Context, env *Env, wanted []file) error {
 
 // prepareKubelet does what a stopped kubelet needs for its start.
 func prepareKubelet(ctx context.Context, env *Env, pending []file) error {
+	if err := writeKubeletFiles(env, pending); err != nil {
+		return err
+	}
+	if err := ensureServingPair(env); err != nil {
+		return err
+	}
+	return ensureUnitIsCurrent(ctx, env)
+}
+
+// writeKubeletFiles writes what the kubelet reads at its start.
+func writeKubeletFiles(env *Env, pending []file) error {
 	if err := env.Host.EnsureDir(env.Config.Paths.Kubelet, 0o700); err != nil {
 		return err
 	}
@@ -92,10 +115,7 @@ func prepareKubelet(ctx context.Context, env *Env, pending []file) error {
 			return err
 		}
 	}
-	if err := ensureServingPair(env); err != nil {
-		return err
-	}
-	return ensureUnitIsCurrent(ctx, env)
+	return nil
 }
 
 // startAgain starts the kubelet of a node that worked until its new files could
@@ -164,5 +184,8 @@ func kubeletConfigYAML(env *Env) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return patches.Apply(config.PatchKubelet, data, kubeletconfig.New())
+	if data, err = patches.Apply(config.PatchKubelet, data, kubeletconfig.New()); err != nil {
+		return nil, err
+	}
+	return env.Config.KubeletWithExtra(data)
 }

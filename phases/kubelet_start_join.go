@@ -51,7 +51,7 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 			return err
 		}
 	}
-	if err := ensureKubelet(ctx, env, wanted); err != nil || !n.ControlPlane {
+	if started, err := ensureKubelet(ctx, env, wanted); err != nil || !started || !n.ControlPlane {
 		return err
 	}
 	return waitKubelet(ctx, env) // for the static Pods to come, as in init

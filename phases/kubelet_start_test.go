@@ -4,11 +4,12 @@
 package phases
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 )
@@ -20,6 +21,7 @@ func TestKubeletStart(t *testing.T) {
 		name   string
 		before func(t *testing.T, s *stage) // after a first run
 		fail   string
+		cause  error // of fail, if it is not just refused
 		want   []string
 		says   string
 		err    string
@@ -47,6 +49,15 @@ func TestKubeletStart(t *testing.T) {
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
 		{name: "a file cannot be written", want: []string{stop, "write config.yaml", start}, fail: "write config.yaml", err: "job refused", says: "it runs again",
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
+		{name: "no init system", want: []string{stop, "write config.yaml"}, fail: stop, cause: host.ErrNoSystemd,
+			says:   "no init system was found (/run/systemd/system is missing): the kubelet is neither stopped nor started",
+			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
+		{name: "no init system, and nothing to write", says: "no init system was found",
+			before: func(_ *testing.T, s *stage) {
+				s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, host.ErrNoSystemd }
+			}},
+		{name: "no init system to enable it in", want: []string{"enable kubelet.service"}, fail: "enable kubelet.service", cause: host.ErrNoSystemd,
+			says: "no init system was found", before: func(_ *testing.T, s *stage) { s.Config.EnableKubelet = true }},
 		{name: "the bus cannot be reached", err: "no bus",
 			before: func(_ *testing.T, s *stage) {
 				s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, errors.New("no bus") }
@@ -62,13 +73,13 @@ func TestKubeletStart(t *testing.T) {
 				tt.before(t, s)
 			}
 			if tt.fail != "" {
-				s.host.fail = map[string]error{tt.fail: refused}
+				s.host.fail = map[string]error{tt.fail: cmp.Or(tt.cause, refused)}
 			}
 			err := runKubeletStart(t.Context(), s.Env)
 			if got := message(err); got != tt.err {
 				t.Errorf("error %q, want %q", got, tt.err)
 			}
-			if diff := cmp.Diff(tt.want, append([]string(nil), s.host.jobs[1:]...)); diff != "" {
+			if diff := gocmp.Diff(tt.want, append([]string(nil), s.host.jobs[1:]...)); diff != "" {
 				t.Errorf("jobs (-want +got):\n%s", diff)
 			}
 			if !strings.Contains(s.said.String(), tt.says) {
@@ -83,7 +94,7 @@ func TestKubeletStartAnew(t *testing.T) {
 	s.play(t, kubeletStart())
 	want := []string{"stop kubelet.service", "write kubeadm-flags.env", "write instance-config.yaml", "write config.yaml",
 		"write kubelet.crt", "reload", "start kubelet.service"}
-	if diff := cmp.Diff(want, s.host.jobs); diff != "" {
+	if diff := gocmp.Diff(want, s.host.jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}
 }

@@ -173,7 +173,7 @@ func restartUnregistered(ctx context.Context, env *Env, why string) error {
 		return err
 	}
 	env.UI.Printf("Restarting the kubelet, %s", why)
-	return env.Host.RestartUnit(ctx, kubeletUnit)
+	return restartKubelet(ctx, env)
 }
 
 // nodeObject is a Node to ask the API for.

@@ -135,6 +135,7 @@ func (h *stubHost) Unit(context.Context, string) (host.UnitState, error) {
 	return state, nil
 }
 
+func (h *stubHost) EnableUnit(_ context.Context, name string) error  { return h.job("enable " + name) }
 func (h *stubHost) StartUnit(_ context.Context, name string) error   { return h.job("start " + name) }
 func (h *stubHost) StopUnit(_ context.Context, name string) error    { return h.job("stop " + name) }
 func (h *stubHost) RestartUnit(_ context.Context, name string) error { return h.job("restart " + name) }

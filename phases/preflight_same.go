@@ -159,7 +159,13 @@ func clusterDiffers(ctx context.Context, env *Env) []string {
 		return nil
 	}
 	stored, err := StoredConfiguration(ctx, env.Cluster)
-	if err != nil || string(stored) == string(wanted) {
+	if err != nil {
+		return nil
+	}
+	if stored, wanted, err = config.Comparable(stored, wanted); err != nil {
+		return []string{err.Error()}
+	}
+	if string(stored) == string(wanted) {
 		return nil
 	}
 	return []string{fmt.Sprintf("the cluster keeps another configuration in %s: %s; %s", config.ClusterSource, lineDifference(stored, wanted), beginAnew)}

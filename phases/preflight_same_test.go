@@ -50,6 +50,27 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// TestDifferencesOfOldClusters: what only newer or older versions know, and the
+// order and form of the text, are not another configuration.
+func TestDifferencesOfOldClusters(t *testing.T) {
+	s := newStage(t, initDocument+clusterDocument)
+	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.play(t, filePhases()...)
+	if err := s.Cluster.Ensure(t.Context(), storedMap("kubeadm-config", "ClusterConfiguration", `# edited by hand
+kind: ClusterConfiguration
+apiVersion: kubeadm.k8s.io/v1beta4
+encryptionAlgorithm: "ECDSA-P256"
+futureField: {a: 1}
+featureGates: {EtcdLearnerMode: true}
+kubernetesVersion: v1.36.3
+`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := differences(t.Context(), s.Env); len(got) > 0 {
+		t.Errorf("got %q", got)
+	}
+}
+
 // Before there is a control plane, only what is kept must fit.
 func TestDifferencesAtFirst(t *testing.T) {
 	s := newStage(t, initDocument+clusterDocument)

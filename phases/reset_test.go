@@ -320,6 +320,10 @@ func TestResetGoesOn(t *testing.T) {
 			spoil: func(s *resetScene) { s.host.unitErr = dead },
 			warns: "the kubelet may still run, and start again what is removed here: connection refused",
 		},
+		"no init system": {
+			spoil: func(s *resetScene) { s.host.unitErr = host.ErrNoSystemd },
+			warns: "no init system was found (/run/systemd/system is missing): the kubelet may still run, and start again what is removed here",
+		},
 		"a broken static Pod of etcd": {
 			spoil: func(s *resetScene) {
 				_ = os.WriteFile(s.root+"/etc/kubernetes/manifests/etcd.yaml", []byte("kind: Pod\nspec: {volumes: [{name: etcd-data, hostPath: {path: /var/lib/etcd}}]}\n"), 0o600)

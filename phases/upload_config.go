@@ -32,6 +32,9 @@ func runUploadKubeadmConfig(ctx context.Context, env *Env) error {
 		return err
 	}
 	env.UI.Printf("Keeping the ClusterConfiguration in ConfigMap kube-system/kubeadm-config")
+	if err := keepUnknown(ctx, env, objs); err != nil {
+		return err
+	}
 	return ensure(ctx, env, objs...)
 }
 
@@ -46,6 +49,9 @@ func runUploadKubeletConfig(ctx context.Context, env *Env) error {
 		}
 	}
 	env.UI.Printf("Keeping the KubeletConfiguration in ConfigMap kube-system/kubelet-config")
+	if err := keepUnknown(ctx, env, objs); err != nil {
+		return err
+	}
 	if err := ensure(ctx, env, objs...); err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func TestUnitThatCannotStartIsExplained(t *testing.T) {
 	}
 	s.host.fail = map[string]error{"start kubelet.service": errors.New("refused")}
 	s.put(t, "/var/lib/kubelet/config.yaml", "")
-	err := ensureKubelet(t.Context(), s.Env, nil)
+	_, err := ensureKubelet(t.Context(), s.Env, nil)
 	if got := causes(err); len(got) != 1 || got[0] != "kubelet-unit" || !strings.HasPrefix(message(err), "refused\n  [kubelet-unit] kubelet.service: the unit is masked") {
 		t.Errorf("%v, error %v", got, err)
 	}

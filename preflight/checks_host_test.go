@@ -20,6 +20,8 @@ func serviceRows() []row {
 	return []row{
 		{"Service-kubelet", "no systemd", func(s scene) { s.noSystemd = true },
 			[]string{"[WARNING Service-kubelet]: systemd cannot be asked about kubelet.service: no bus"}},
+		{"Service-kubelet", "no init system", func(s scene) { s.noInit = true },
+			[]string{"[WARNING Service-kubelet]: no init system was found (/run/systemd/system is missing): start the kubelet another way"}},
 		{"Service-kubelet", "missing", unit(host.UnitState{LoadState: "not-found"}),
 			[]string{"[ERROR Service-kubelet]: systemd knows no kubelet.service: install the kubelet's package, or its unit and drop-in"}},
 		{"Service-kubelet", "masked", unit(host.UnitState{LoadState: "masked", UnitFileState: "masked"}),

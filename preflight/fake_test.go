@@ -30,6 +30,7 @@ type fakeHost struct {
 	unreadable map[string]bool
 	units      map[string]host.UnitState
 	noSystemd  bool
+	noInit     bool
 	runtime    host.RuntimeInfo
 	noRuntime  bool
 	uid, cpus  int
@@ -127,6 +128,9 @@ func (h *fakeHost) ReadDir(path string) ([]fs.DirEntry, error) {
 }
 
 func (h *fakeHost) Unit(_ context.Context, name string) (host.UnitState, error) {
+	if h.noInit {
+		return host.UnitState{}, host.ErrNoSystemd
+	}
 	if h.noSystemd {
 		return host.UnitState{}, errors.New("no bus")
 	}

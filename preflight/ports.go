@@ -73,7 +73,8 @@ func lookAtPort(ctx context.Context, n *config.Node, h View, u portUse) (finding
 
 // ownProcess tells whether p is a part of the control plane that an earlier
 // init set up here: its static Pod is in place; or it is the kubelet that
-// systemd runs, on a host where an init or a join has begun.
+// systemd runs, or any where there is no systemd, on a host where an init or a
+// join has begun.
 func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) bool {
 	if p.Name != kubelet {
 		return exists(h, manifestPath(n, p.Name))
@@ -83,7 +84,8 @@ func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) boo
 	if n.Join != nil {
 		begun = joinBegun
 	}
-	return err == nil && int(unit.MainPID) == p.PID && begun(n, h)
+	started := err == nil && int(unit.MainPID) == p.PID || errors.Is(err, host.ErrNoSystemd)
+	return started && begun(n, h)
 }
 
 // initBegun tells a control plane, perhaps one whose init was cut off after it

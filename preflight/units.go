@@ -6,7 +6,10 @@ package preflight
 import (
 	"context"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 const (
@@ -19,6 +22,9 @@ const (
 func kubeletService(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		unit, err := h.Unit(ctx, kubeletUnit)
+		if errors.Is(err, host.ErrNoSystemd) {
+			return warn("%v: start the kubelet another way", err)
+		}
 		if err != nil {
 			return warn("systemd cannot be asked about %s: %v", kubeletUnit, err)
 		}

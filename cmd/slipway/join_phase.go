@@ -56,9 +56,10 @@ func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) 
 		}
 	}
 	var node *config.Node
+	var more []string
 	switch knows := self.ControlPlane != nil && slices.Contains(p.Flags, "control-plane"); {
 	case knows && asksCluster(g, self.DryRun):
-		node, err = phases.JoinedNode(cmd.Context(), administrator(real), self, opts)
+		node, more, err = phases.JoinedNode(cmd.Context(), administrator(real), self, opts)
 	case knows:
 		node, err = phases.AssumedControlPlane(self, opts)
 	default:
@@ -68,7 +69,7 @@ func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) 
 		return nil, err
 	}
 	parts := newParts(g, node, real, node.DryRun)
-	warn(parts.env.UI, warnings)
+	warn(parts.env.UI, slices.Concat(warnings, more))
 	return parts, nil
 }
 

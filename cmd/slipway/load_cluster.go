@@ -47,7 +47,7 @@ func nodeFrom(stored []byte, self *config.JoinConfiguration) (*config.Node, []st
 	}
 	real.Close()
 	opts := loadOptions(facts, false)
-	opts.Placeholders = true
+	opts.Placeholders, opts.AnyVersion = true, true
 	return config.LoadCluster(stored, nil, nil, self, opts)
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"slices"
+	"strings"
 )
 
 // Where a cluster keeps its configuration; errors of LoadCluster name them.
@@ -27,13 +29,18 @@ const (
 // at. A node with self.ControlPlane becomes or is a control plane. A node of
 // the result has no bootstrap tokens.
 //
-// The ConfigMaps come from outside: they are read as strictly as a user's
-// file, nothing that they leave open is asked from the network, and paths in
+// Old and newer versions, and people, have written these ConfigMaps: fields and
+// feature gates that this version does not know are warnings, and the Node's
+// documents keep them. Their values come from outside, and are checked like a
+// user's; nothing that they leave open is asked from the network, and paths in
 // them must be absolute and in their shortest form. Bad input is returned as
 // Faults whose file is the ConfigMap.
 func LoadCluster(clusterConfiguration, kubelet, kubeProxy []byte, self *JoinConfiguration, opts Options) (*Node, []string, error) {
-	d := &documents{origins: make(map[string]*origin)}
+	d := newStored()
 	d.addStored(ClusterSource, kindCluster, clusterConfiguration)
+	if err := d.unsupported(); err != nil && !opts.AnyVersion {
+		return nil, nil, err
+	}
 	if len(kubelet) > 0 {
 		d.addStored(KubeletSource, kindKubelet, kubelet)
 	}
@@ -52,7 +59,42 @@ func LoadCluster(clusterConfiguration, kubelet, kubeProxy []byte, self *JoinConf
 		return nil, d.warningTexts(), err
 	}
 	n.ControlPlane = d.join.ControlPlane != nil
+	n.Extras = d.extras
 	return n, d.warningTexts(), nil
+}
+
+func newStored() *documents {
+	return &documents{origins: make(map[string]*origin), stored: true, extras: make(Extras)}
+}
+
+// Keep returns wanted, which is to replace what a ConfigMap of the given source
+// holds, with what that has besides which this version does not know. Something
+// that cannot be read is replaced as a whole. The warnings say both.
+func Keep(source string, stored, wanted []byte) (data []byte, warnings []string, err error) {
+	kind := map[string]string{ClusterSource: kindCluster, KubeletSource: kindKubelet, KubeProxySource: kindKubeProxy}[source]
+	d := newStored()
+	d.addStored(source, kind, stored)
+	if len(d.faults) > 0 {
+		return wanted, []string{"what is there cannot be read, and is replaced: " + sorted(d.faults)[0].Error()}, nil
+	}
+	data, err = d.extras[kind].into(wanted)
+	return data, d.warningTexts(), err
+}
+
+// Comparable returns a ClusterConfiguration that a cluster keeps as this version
+// would write it, and wanted as it would replace that: both say the same where
+// they mean the same. One that cannot be read stays as it is.
+func Comparable(stored, wanted []byte) (have, replacement []byte, err error) {
+	replacement, _, err = Keep(ClusterSource, stored, wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, _, err := LoadCluster(stored, nil, nil, nil, Options{AnyVersion: true})
+	if err != nil {
+		return stored, replacement, nil //nolint:nilerr // what differs is then shown as it is
+	}
+	have, err = n.KubeadmConfigYAML()
+	return have, replacement, err
 }
 
 // addStored reads a ConfigMap's value, which is one document of one kind.
@@ -115,6 +157,35 @@ func (d *documents) takeSelf(self *JoinConfiguration, opts Options) {
 	d.checkFamilies()
 }
 
+// identifyStored reports whether this version can read a stored document.
+func (d *documents) identifyStored(file, apiVersion, kind string, line int) bool {
+	known := versionsOf(kind)
+	message := ""
+	switch {
+	case slices.Contains(known, apiVersion):
+		return true
+	case apiVersion == "":
+		message = "is missing; known are " + strings.Join(known, ", ")
+	case tooOld(apiVersion):
+		message = fmt.Sprintf("%s is too old to be read: `kubeadm config migrate` of v1.22 to v1.30 turns what the ConfigMap holds into %s; put that into the ConfigMap", apiVersion, apiV1beta3)
+	default:
+		message = fmt.Sprintf("%q is not known to this version, which reads %s: use the version that wrote it, or a newer one", printable(apiVersion), strings.Join(known, ", "))
+	}
+	d.fault(Fault{File: file, Line: line, Field: "apiVersion", Message: message})
+	return false
+}
+
+// versionsOf lists the apiVersions that have a kind.
+func versionsOf(kind string) []string {
+	var list []string
+	for _, v := range knownVersions() {
+		if slices.Contains(v.kinds, kind) {
+			list = append(list, v.apiVersion)
+		}
+	}
+	return list
+}
+
 // checkStoredVersion takes an exact version only: the network is not asked
 // what a label in somebody's ConfigMap stands for.
 func (d *documents) checkStoredVersion() {
@@ -124,11 +195,25 @@ func (d *documents) checkStoredVersion() {
 		d.faultf(kindCluster, "kubernetesVersion", "is missing")
 	case !exactVersion().MatchString(version):
 		d.faultf(kindCluster, "kubernetesVersion", "%q is no version such as %s", printable(version), DefaultKubernetesVersion)
-	case versionFault(version) != "":
-		d.faultf(kindCluster, "kubernetesVersion", "%q %s", printable(version), versionFault(version))
 	case version[0] != 'v':
 		c.KubernetesVersion = "v" + version
 	}
+}
+
+// unsupported is the one fault of a cluster whose version this program cannot
+// add a node to. It says more than whatever else such a configuration has that
+// is not as in the versions that are supported.
+func (d *documents) unsupported() error {
+	if d.cluster == nil || !exactVersion().MatchString(d.cluster.KubernetesVersion) {
+		return nil
+	}
+	version := d.cluster.KubernetesVersion
+	fault := versionFault(version)
+	if fault == "" {
+		return nil
+	}
+	return Faults{d.place(kindCluster, "kubernetesVersion", fmt.Sprintf(
+		"%q %s: join with kubeadm of the cluster's version, or bring the cluster to one that is supported", printable(version), fault))}
 }
 
 // checkStoredPaths refuses paths that do not say plainly where they lead: this

@@ -72,7 +72,7 @@ func TestLoadClusterFaults(t *testing.T) {
 		{"two", storedHead + "---\n" + storedHead, "ConfigMap kube-system/kubeadm-config: holds 2 documents instead of one ClusterConfiguration"},
 		{"kind", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n", `ConfigMap kube-system/kubeadm-config:2: kind: must be ClusterConfiguration, is "InitConfiguration"`},
 		{"no mapping", "[]", `ConfigMap kube-system/kubeadm-config:1: kind: must be ClusterConfiguration, is ""`},
-		{"unknown field", storedHead + "kubernetesVersion: v1.36.3\nevil: true\n", "ConfigMap kube-system/kubeadm-config:4: evil: unknown field"},
+		{"type of an unknown gate", storedHead + "kubernetesVersion: v1.36.3\nfeatureGates: {EtcdLearnerMode: \"yes\"}\n", "ConfigMap kube-system/kubeadm-config:4: featureGates.EtcdLearnerMode: must be true or false, is text in quotes"},
 		{"no version", storedHead, "ConfigMap kube-system/kubeadm-config:1: kubernetesVersion: is missing"},
 		{"label", storedHead + "kubernetesVersion: stable-1\n", `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "stable-1" is no version such as v1.36.3`},
 		{"old", storedHead + "kubernetesVersion: v1.30.1\n", `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "v1.30.1" is not supported; this program sets up Kubernetes 1.35 and 1.36`},

@@ -24,6 +24,11 @@ type decoder struct {
 	lines map[string]int  // of every field that the document names
 	bad   map[string]bool // fields that could not be read
 
+	// lenient passes over fields that the type does not have.
+	lenient bool
+	unknown []string // the paths of these fields
+	known   any      // the document without them
+
 	alias *yaml.Node // the outermost alias on the way to the current node
 }
 
@@ -34,6 +39,7 @@ func (d *decoder) decode(node *yaml.Node, into any) {
 	if !ok {
 		return
 	}
+	d.known = tree
 	data, err := json.Marshal(tree)
 	if err == nil {
 		err = json.Unmarshal(data, into)
@@ -121,7 +127,11 @@ func (d *decoder) mapping(n *yaml.Node, path string, fields map[string]reflect.T
 		t := elem
 		if fields != nil {
 			var known bool
-			if t, known = fields[name]; !known {
+			if t, known = fields[name]; !known && d.lenient {
+				d.unknown = append(d.unknown, child)
+				continue
+			}
+			if !known {
 				d.faultf(key, child, "unknown field%s", didYouMean(name, keysOf(fields)))
 				continue
 			}

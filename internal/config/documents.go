@@ -58,6 +58,11 @@ type documents struct {
 	healthCheck *metav1.Duration
 
 	origins map[string]*origin // by kind
+
+	// stored is set for what a cluster keeps, which is read leniently; extras
+	// is what these documents have that this version does not know, by kind.
+	stored bool
+	extras Extras
 }
 
 // origin knows where the fields of one document were written.
@@ -126,11 +131,21 @@ func (d *documents) add(file string, doc document) {
 			"a second %s; the first is in line %d, and a file holds each kind once", kind, first.line)})
 		return
 	}
-	dec := &decoder{file: file, out: &d.findings, lines: make(map[string]int), bad: make(map[string]bool)}
+	dec := &decoder{file: file, out: &d.findings, lines: make(map[string]int), bad: make(map[string]bool), lenient: d.stored}
 	d.origins[kind] = &origin{file: file, line: doc.line, lines: dec.lines, bad: dec.bad}
+	d.decode(dec, doc, apiVersion, kind)
+	if d.stored {
+		d.noteExtra(kind, dec, doc.root)
+	}
+}
+
+// decode reads a document of a version and kind that are known.
+func (d *documents) decode(dec *decoder, doc document, apiVersion, kind string) {
 	if apiVersion == apiV1beta3 {
-		d.warn(Fault{File: file, Line: doc.line, Message: apiV1beta3 +
-			" is deprecated; `slipway config migrate` rewrites the file as " + apiV1beta4})
+		if !d.stored { // kubeadm v1.30 and older keep it; the next upload writes the newest
+			d.warn(Fault{File: dec.file, Line: doc.line, Message: apiV1beta3 +
+				" is deprecated; `slipway config migrate` rewrites the file as " + apiV1beta4})
+		}
 		d.addV1beta3(dec, doc.root, kind)
 		return
 	}
@@ -183,6 +198,8 @@ func (d *documents) identify(file string, doc document) (apiVersion, kind string
 	apiVersion, versionLine := textField(doc.root, "apiVersion")
 	kind, kindLine := textField(doc.root, "kind")
 	switch {
+	case d.stored:
+		return apiVersion, kind, d.identifyStored(file, apiVersion, kind, versionLine)
 	case apiVersion == "":
 		d.fault(Fault{File: file, Line: doc.line, Field: "apiVersion", Message: "is missing; the newest is " + apiV1beta4})
 	case kind == "":

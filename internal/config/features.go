@@ -5,6 +5,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -28,6 +29,17 @@ func featureGates() []featureGate {
 		{gateECDSA, false, ", deprecated"},
 		{"RootlessControlPlane", false, ", alpha"},
 	}
+}
+
+// retiredGates are those that kubeadm 1.37 no longer has, though clusters that
+// older versions made still name them.
+func retiredGates() []string {
+	return []string{"ControlPlaneKubeletLocalMode", "EtcdLearnerMode", "NodeLocalCRISocket", gateECDSA, "WaitForAllControlPlaneComponents"}
+}
+
+// currentGate reports whether a gate is neither unknown nor retired.
+func currentGate(name string) bool {
+	return slices.Contains(featureGateNames(), name) && !slices.Contains(retiredGates(), name)
 }
 
 func featureGateNames() []string {

@@ -125,10 +125,11 @@ func FuzzLoadCluster(f *testing.F) {
 	})
 }
 
-// given are the fields that say which documents there were.
+// given are the fields that say which documents there were, and what they had
+// besides.
 func given(p cmp.Path) bool {
 	last := p.Last().String()
-	return last == ".KubeletGiven" || last == ".KubeProxyGiven"
+	return last == ".KubeletGiven" || last == ".KubeProxyGiven" || last == ".Extras"
 }
 
 // FuzzNetworks: accepted networks are one of each family, do not overlap, and

@@ -43,6 +43,9 @@ type Options struct {
 	// with one of those that are kept for documentation (RFC 5737, RFC 3849).
 	// A dry run implies it.
 	Placeholders bool
+	// AnyVersion takes a cluster of any version of Kubernetes, for commands that
+	// neither set up nor add a node of that version.
+	AnyVersion bool
 }
 
 func (o Options) resolve(ctx context.Context, label string) (string, error) {

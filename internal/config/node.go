@@ -90,6 +90,10 @@ type Node struct {
 
 	Timeouts Limits
 	Paths    Paths
+
+	// Extras is what the cluster's documents have that this version does not
+	// know, by kind.
+	Extras Extras
 }
 
 // Join is how a node gets into a cluster that exists.

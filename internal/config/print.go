@@ -29,15 +29,28 @@ const (
 
 // KubeadmConfigYAML returns the ClusterConfiguration as it is kept in the
 // ConfigMap kube-system/kubeadm-config.
-func (n *Node) KubeadmConfigYAML() ([]byte, error) { return marshal(&n.Cluster) }
+func (n *Node) KubeadmConfigYAML() ([]byte, error) { return n.document(kindCluster, &n.Cluster) }
 
 // KubeletYAML returns the cluster's KubeletConfiguration as it is kept in the
 // ConfigMap kube-system/kubelet-config.
-func (n *Node) KubeletYAML() ([]byte, error) { return marshal(&n.Kubelet) }
+func (n *Node) KubeletYAML() ([]byte, error) { return n.document(kindKubelet, &n.Kubelet) }
 
 // KubeProxyYAML returns the KubeProxyConfiguration as it is kept in the
 // ConfigMap kube-system/kube-proxy.
-func (n *Node) KubeProxyYAML() ([]byte, error) { return marshal(&n.KubeProxy) }
+func (n *Node) KubeProxyYAML() ([]byte, error) { return n.document(kindKubeProxy, &n.KubeProxy) }
+
+// KubeletWithExtra adds to a KubeletConfiguration what the cluster's has that
+// this version does not know: the kubelet may know it.
+func (n *Node) KubeletWithExtra(doc []byte) ([]byte, error) { return n.Extras[kindKubelet].into(doc) }
+
+// document is one of the cluster's, with what this version does not know of it.
+func (n *Node) document(kind string, doc any) ([]byte, error) {
+	data, err := marshal(doc)
+	if err != nil {
+		return nil, err
+	}
+	return n.Extras[kind].into(data)
+}
 
 // marshal writes documents, the keys of each sorted.
 func marshal(docs ...any) ([]byte, error) {

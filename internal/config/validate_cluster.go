@@ -57,10 +57,19 @@ func (d *documents) checkKeys() {
 	}
 }
 
+// checkFeatureGates lets a cluster keep gates that this version does not have:
+// noteExtra names them.
 func (d *documents) checkFeatureGates() {
+	if d.stored {
+		return
+	}
 	names := featureGateNames()
 	for _, name := range keysOf(d.cluster.FeatureGates) {
-		if !slices.Contains(names, name) {
+		switch {
+		case slices.Contains(names, name):
+		case slices.Contains(retiredGates(), name):
+			d.faultf(kindCluster, joinPath("featureGates", name), "is a feature gate that has been retired; leave it out")
+		default:
 			d.faultf(kindCluster, joinPath("featureGates", printable(name)), "unknown feature gate %q; known are %s%s", printable(name), strings.Join(names, ", "), didYouMean(name, names))
 		}
 	}

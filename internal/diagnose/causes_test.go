@@ -42,6 +42,10 @@ func kubeletRows() []row {
 		{"kubelet-unit", "masked", unit(host.UnitState{LoadState: "masked"}), "systemctl unmask kubelet", false},
 		{"kubelet-unit", "broken", unit(host.UnitState{LoadState: "bad-setting"}), "its load state is bad-setting", false},
 		{"kubelet-unit", "stopped", unit(host.UnitState{LoadState: "loaded", ActiveState: "inactive"}), "the unit is stopped", false},
+		{"kubelet-unit", "no init system", func(h *fakeHost) { h.noInit = true }, "no init system was found (/run/systemd/system is missing)", true},
+		{"kubelet-unit", "no init system, and a kubelet", func(h *fakeHost) {
+			h.noInit, h.held[10250] = true, host.Process{PID: 7, Name: "kubelet"}
+		}, "", false},
 		{"kubelet-unit", "starting", unit(host.UnitState{LoadState: "loaded", ActiveState: "activating"}), "", false},
 		{"swap", "on", func(h *fakeHost) { h.swap = []string{"/dev/sda2"}; failed(swapWords)(h) }, "swap is on (/dev/sda2)", false},
 		{"swap", "turned off meanwhile", failed(swapWords), "", false},

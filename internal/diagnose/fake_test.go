@@ -28,6 +28,7 @@ type fakeHost struct {
 	journal   []host.JournalEntry
 	runtime   host.RuntimeInfo
 	noSystemd bool
+	noInit    bool
 	noRuntime bool
 	hangs     bool            // the runtime
 	absent    map[string]bool // images
@@ -157,6 +158,9 @@ func (h *fakeHost) ReadTail(path string, _ int64) ([]byte, error) {
 }
 
 func (h *fakeHost) Unit(_ context.Context, name string) (host.UnitState, error) {
+	if h.noInit {
+		return host.UnitState{}, host.ErrNoSystemd
+	}
 	if h.noSystemd {
 		return host.UnitState{}, errors.New("the bus does not answer")
 	}

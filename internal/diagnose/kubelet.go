@@ -4,17 +4,26 @@
 package diagnose
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // kubeletUnit looks for a unit that cannot run or that somebody has stopped.
 func kubeletUnit(s *scene) []Finding {
 	f := Finding{Subject: kubeletService}
 	switch u := s.unit; {
+	case errors.Is(s.unitErr, host.ErrNoSystemd):
+		if p, found := s.h.PortHolder(10250); found && p.Name == kubeletName {
+			return nil // something else has started it
+		}
+		f.Message, f.lasts = s.unitErr.Error(), never
+		f.Next = "start the kubelet another way, such as by the init system that this host has"
 	case s.unitErr != nil:
 		return nil
 	case u.LoadState == "not-found":

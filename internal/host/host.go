@@ -69,7 +69,7 @@ type Files interface {
 }
 
 // Units asks systemd. Each method returns once the job has ended. Errors are
-// *UnitError, or say that the bus cannot be reached.
+// *UnitError, or say that the bus cannot be reached, or are ErrNoSystemd.
 type Units interface {
 	// Unit returns what systemd knows of a unit. A unit that does not exist
 	// has LoadState "not-found" and is no error.

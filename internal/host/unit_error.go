@@ -22,7 +22,11 @@ const (
 	ResultRefused  = "refused"   // systemd did not queue the job; Err says why
 )
 
-// BusError is a systemd that cannot be reached.
+// ErrNoSystemd is why nothing can be asked of systemd on a host that does not
+// run it, such as a container in which an image is built.
+var ErrNoSystemd = errors.New("no init system was found (" + bootedDir + " is missing)")
+
+// BusError is a systemd that runs and cannot be reached.
 type BusError struct{ Err error }
 
 func (e *BusError) Error() string {

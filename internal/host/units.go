@@ -41,6 +41,9 @@ func (b *bus) get(ctx context.Context) (*dbus.Conn, error) {
 	if b.conn != nil && b.conn.Connected() {
 		return b.conn, nil
 	}
+	if !booted() {
+		return nil, ErrNoSystemd
+	}
 	b.drop()
 	ctx, done := context.WithTimeout(ctx, busTimeout)
 	defer done()
@@ -59,6 +62,19 @@ func (b *bus) get(ctx context.Context) (*dbus.Conn, error) {
 	}
 	b.conn, b.cancel = conn, cancel
 	return conn, nil
+}
+
+// bootedDir is there where systemd is the init system: sd_booted(3).
+const bootedDir = "/run/systemd/system"
+
+// booted reports whether there is a systemd to ask: this host's, or the one
+// whose bus the environment names, such as a container's host.
+func booted() bool {
+	if os.Getenv("DBUS_SYSTEM_BUS_ADDRESS") != "" {
+		return true
+	}
+	info, err := os.Lstat(bootedDir)
+	return err == nil && info.IsDir()
 }
 
 // dial connects to systemd over the system bus or, as systemctl does for root

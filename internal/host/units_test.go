@@ -20,6 +20,7 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 const busEnv = "DBUS_SYSTEM_BUS_ADDRESS"
@@ -260,6 +261,32 @@ func TestNoBus(t *testing.T) {
 		if !errors.As(err, &typed) || !strings.HasPrefix(err.Error(), "cannot reach systemd over D-Bus: dial unix ") ||
 			!strings.HasSuffix(err.Error(), "Slipway needs systemd as this host's init; check with `systemctl status`, and run as root") {
 			t.Errorf("error %v", err)
+		}
+	}
+}
+
+// A host that does not run systemd says so. One that does, and whose D-Bus
+// fails, is another thing.
+func TestNoSystemd(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	t.Setenv(busEnv, "")
+	if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	for name, ask := range asks {
+		if err := ask(t.Context(), newReal(t)); !errors.Is(err, ErrNoSystemd) || !strings.HasPrefix(err.Error(), "no init system was found (") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if err := os.MkdirAll(bootedDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, ask := range asks {
+		var typed *BusError
+		if err := ask(t.Context(), newReal(t)); !errors.As(err, &typed) || errors.Is(err, ErrNoSystemd) {
+			t.Errorf("%s, with a systemd that cannot be reached: error %v", name, err)
 		}
 	}
 }

@@ -17,6 +17,8 @@ var promises = []struct {
 	{"3-joined", saysJoinedWhenItHas},
 	{"1-7-lost-voters", keepEtcdsQuorum},
 	{"5-rootless", rootlessKeepsOwners},
+	{"4-old-clusters", joinsOldCluster},
+	{"9-no-systemd", worksWithoutSystemd},
 }
 
 // TestTrust boots a fresh node for each promise.

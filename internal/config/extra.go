@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/pkg/errors"
+	"go.yaml.in/yaml/v3"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// Extras is what documents that a cluster keeps have besides what this version
+// knows, by kind. It goes where the documents of its Node go.
+type Extras map[string]*extra
+
+// extra is what a document that a cluster keeps has besides what this version
+// knows: fields of newer, older or other tools, and feature gates that have
+// been retired. It is kept when the document is written again.
+type extra struct {
+	all   any // the document as JSON has it
+	known any // the same without what is not known
+}
+
+// noteExtra remembers what of a stored document this version does not know, and
+// says so once.
+func (d *documents) noteExtra(kind string, dec *decoder, root *yaml.Node) {
+	gates := retireGates(kind, dec.known)
+	if len(dec.unknown)+len(gates) == 0 {
+		return
+	}
+	all, err := jsonTree(root)
+	if err != nil {
+		// The error may quote a value, so it is not shown.
+		d.fault(Fault{File: dec.file, Line: root.Line, Message: "has fields that this version does not know and cannot keep, as they are not valid YAML: " + listed(dec.unknown)})
+		return
+	}
+	d.extras[kind] = &extra{all: all, known: dec.known}
+	if len(dec.unknown) > 0 {
+		d.warn(Fault{File: dec.file, Message: "fields that this version does not know are kept as they are: " + listed(dec.unknown)})
+	}
+	if len(gates) > 0 {
+		d.warn(Fault{File: dec.file, Message: "feature gates that are retired or not known are kept as they are: " + listed(gates)})
+	}
+}
+
+// retireGates takes the feature gates out of what is known of a
+// ClusterConfiguration that are not current, and returns their names.
+func retireGates(kind string, known any) []string {
+	doc, _ := known.(map[string]any)
+	gates, _ := doc["featureGates"].(map[string]any)
+	if kind != kindCluster {
+		return nil
+	}
+	var out []string
+	for _, name := range keysOf(gates) {
+		if !currentGate(name) {
+			delete(gates, name)
+			out = append(out, printable(name))
+		}
+	}
+	return out
+}
+
+// listed joins names for a message, which stays short.
+func listed(names []string) string {
+	const most = 10
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// jsonTree is a node as encoding/json decodes it, numbers with all their digits.
+func jsonTree(node *yaml.Node) (any, error) {
+	text, err := yaml.Marshal(node)
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	return treeOf(text)
+}
+
+func treeOf(doc []byte) (any, error) {
+	text, err := sigsyaml.YAMLToJSON(doc)
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var tree any
+	return tree, errors.WithStack(dec.Decode(&tree))
+}
+
+// into returns doc with what is extra; nil adds nothing.
+func (x *extra) into(doc []byte) ([]byte, error) {
+	if x == nil {
+		return doc, nil
+	}
+	tree, err := treeOf(doc)
+	if err != nil {
+		return nil, err
+	}
+	fields, ok := tree.(map[string]any)
+	if ok && fields["featureGates"] == nil {
+		fields["featureGates"] = map[string]any{} // a place for those that are kept
+	}
+	withExtra(tree, x.all, x.known)
+	if gates, empty := fields["featureGates"].(map[string]any); empty && len(gates) == 0 {
+		delete(fields, "featureGates")
+	}
+	data, err := sigsyaml.Marshal(tree)
+	return data, errors.WithStack(err)
+}
+
+// withExtra adds to doc what all has and known lacks, where doc has a place for
+// it: a field whose parent doc does not have is left out with the parent.
+func withExtra(doc, all, known any) any {
+	switch doc := doc.(type) {
+	case map[string]any:
+		fields, ok := all.(map[string]any)
+		knownFields, alike := known.(map[string]any)
+		if !ok || !alike {
+			return doc
+		}
+		for name, value := range fields {
+			part, isKnown := knownFields[name]
+			have, there := doc[name]
+			switch {
+			case there:
+				doc[name] = withExtra(have, value, part)
+			case !isKnown:
+				doc[name] = value
+			}
+		}
+	case []any:
+		items, ok := all.([]any)
+		knownItems, alike := known.([]any)
+		for i := range doc {
+			if ok && alike && i < len(items) && i < len(knownItems) && sameItem(doc[i], knownItems[i]) {
+				doc[i] = withExtra(doc[i], items[i], knownItems[i])
+			}
+		}
+	}
+	return doc
+}
+
+// sameItem reports whether the item of a list is still the one that is known:
+// nothing that identifies it has changed.
+func sameItem(item, known any) bool {
+	fields, ok := item.(map[string]any)
+	knownFields, alike := known.(map[string]any)
+	if !ok || !alike {
+		return false
+	}
+	for name, value := range knownFields {
+		switch value.(type) {
+		case nil, map[string]any, []any:
+			continue
+		}
+		if fmt.Sprint(fields[name]) != fmt.Sprint(value) {
+			return false
+		}
+	}
+	return true
+}

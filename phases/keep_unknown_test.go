@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+)
+
+// TestUploadKeepsUnknown: what other versions and people have put into the
+// cluster's configuration survives that it is written again.
+func TestUploadKeepsUnknown(t *testing.T) {
+	for _, tt := range []struct {
+		name, key string
+		phase     Phase
+		stored    string
+		keeps     []string
+		says      string
+	}{
+		{"kubeadm-config", "ClusterConfiguration", uploadConfig(), storedConfig + "apiServer: {timeoutForControlPlane: 4m0s}\nclusterName: old\nfutureField: {a: [1, 'x: y']}\nfeatureGates: {EtcdLearnerMode: true}\n",
+			[]string{"clusterName: kubernetes\n", "futureField:\n  a:\n  - 1\n  - 'x: y'\n", "apiServer:\n  timeoutForControlPlane: 4m0s\n", "featureGates:\n  EtcdLearnerMode: true\n"},
+			"[WARNING] ConfigMap kube-system/kubeadm-config: fields that this version does not know are kept as they are: apiServer.timeoutForControlPlane, futureField"},
+		{"kubelet-config", "kubelet", uploadConfig(), storedNode + "futureField: 1\nlogging: {futureField: 12345678901234567890}\n",
+			[]string{"\nfutureField: 1\n", "  futureField: 12345678901234567890\n"},
+			"[WARNING] ConfigMap kube-system/kubelet-config: fields that this version does not know are kept as they are: futureField, logging.futureField"},
+		{"kube-proxy", "config.conf", addon(), "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nipvs: {futureField: a}\n",
+			[]string{"  futureField: a\n"},
+			"[WARNING] ConfigMap kube-system/kube-proxy: fields that this version does not know are kept as they are: ipvs.futureField"},
+		{"kubelet-config", "kubelet", uploadConfig(), "broken: [", []string{"cgroupDriver: systemd"},
+			"[WARNING] what is there cannot be read, and is replaced: ConfigMap kube-system/kubelet-config:"},
+	} {
+		t.Run(tt.name+" "+tt.says, func(t *testing.T) {
+			s := newStage(t, initDocument+clusterDocument)
+			if err := s.Cluster.Ensure(t.Context(), storedMap(tt.name, tt.key, tt.stored)); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				s.said.Reset()
+				s.play(t, tt.phase)
+			}
+			text, err := configMapText(t.Context(), s.Cluster, metav1.NamespaceSystem, tt.name, tt.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range tt.keeps {
+				if !strings.Contains(text, want) {
+					t.Errorf("lacks %q:\n%s", want, text)
+				}
+			}
+			broken := strings.HasPrefix(tt.stored, "broken") // which the first run has replaced
+			if said := s.said.String(); strings.Contains(said, tt.says) == broken || strings.Count(said, "[WARNING] ConfigMap kube-system/"+tt.name+": fields") > 1 {
+				t.Errorf("said:\n%s", said)
+			}
+		})
+	}
+}
+
+// TestJoinOldCluster: a worker joins a cluster whose configuration holds what
+// this version does not know, and its kubelet gets all of its settings.
+func TestJoinOldCluster(t *testing.T) {
+	for name, head := range map[string]string{"v1beta4": storedConfig, "v1beta3": strings.Replace(storedConfig, "v1beta4", "v1beta3", 1)} {
+		t.Run(name, func(t *testing.T) {
+			s := newJoinStage(t,
+				storedMap("kubeadm-config", "ClusterConfiguration", head+"useHyperKubeImage: true\nfeatureGates: {EtcdLearnerMode: true, PublicKeysECDSA: false}\n"),
+				cluster.Object(storedMap("kubelet-config", "kubelet", storedNode+"futureField: {a: true}\n")))
+			if err := s.discover(t); err != nil {
+				t.Fatal(err)
+			}
+			s.play(t, kubeletStartJoin())
+			conf := s.get(t, "/var/lib/kubelet/config.yaml")
+			if !strings.Contains(conf, "futureField:\n  a: true\n") || !strings.Contains(conf, "maxPods: 17\n") {
+				t.Errorf("config.yaml:\n%s", conf)
+			}
+			const want = "ConfigMap kube-system/kubeadm-config: fields that this version does not know are kept as they are: useHyperKubeImage\n" +
+				"ConfigMap kube-system/kubeadm-config: feature gates that are retired or not known are kept as they are: EtcdLearnerMode, PublicKeysECDSA\n" +
+				"ConfigMap kube-system/kubelet-config: fields that this version does not know are kept as they are: futureField"
+			if got := strings.Join(s.warned, "\n"); got != want {
+				t.Errorf("warned:\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}

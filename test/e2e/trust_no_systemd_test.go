@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import "strings"
+
+// worksWithoutSystemd hides the node's systemd from slipway, as in a container
+// in which an image is built.
+func worksWithoutSystemd(m machine) {
+	const missing = "no init system was found"
+	m.write("/root/slipway.yaml", document("", podSubnet))
+	before := m.must("systemctl", "show", "-p", "ActiveState,MainPID", "kubelet")
+
+	// A systemd that runs and cannot be asked stays an error.
+	if out, err := m.hidden("mkdir -p /run/systemd/system && ", "init", "phase", "kubelet-start", "--config=/root/slipway.yaml"); err == nil ||
+		!strings.Contains(out, "cannot reach systemd over D-Bus") || strings.Contains(out, missing) {
+		m.Errorf("with a broken D-Bus: %v\n%s", err, out)
+	}
+	for range 2 {
+		out, err := m.hidden("", "init", "phase", "kubelet-start", "--config=/root/slipway.yaml")
+		if err != nil || strings.Count(out, missing) != 1 {
+			m.Errorf("kubelet-start: %v\n%s", err, out)
+		}
+	}
+	m.must("test", "-s", "/var/lib/kubelet/config.yaml", "-a", "-s", "/var/lib/kubelet/kubeadm-flags.env", "-a", "-s", "/var/lib/kubelet/instance-config.yaml")
+	if after := m.must("systemctl", "show", "-p", "ActiveState,MainPID", "kubelet"); after != before {
+		m.Errorf("the kubelet was %q and is %q", before, after)
+	}
+	if out, _ := m.hidden("", "preflight", "--config=/root/slipway.yaml"); !strings.Contains(out, "warning  Service-kubelet") || !strings.Contains(out, missing) {
+		m.Errorf("preflight:\n%s", out)
+	}
+	if out, err := m.hidden("", "reset", "--force"); err != nil || !strings.Contains(out, missing) {
+		m.Errorf("reset: %v\n%s", err, out)
+	}
+	if out, err := m.try("test", "-e", "/var/lib/kubelet/config.yaml"); err == nil {
+		m.Errorf("reset left config.yaml %s", out)
+	}
+}
+
+// hidden runs slipway in a mount namespace whose /run is empty but for what
+// prepare does.
+func (m machine) hidden(prepare string, args ...string) (string, error) {
+	return m.try("unshare", "--mount", "--propagation=private", "sh", "-c",
+		"mount -t tmpfs tmpfs /run && "+prepare+"exec slipway "+strings.Join(args, " "))
+}

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// joinsOldCluster makes a cluster's ConfigMaps look like those of one that has
+// seen other versions and an editor, and works with it.
+func joinsOldCluster(m machine) {
+	config := document("", podSubnet)
+	args := m.initForJoin(config)
+	m.editStored("kubeadm-config", "ClusterConfiguration", func(text string) string {
+		return text + "useHyperKubeImage: false\nfutureField: {a: [1, two]}\nfeatureGates: {EtcdLearnerMode: true, ControlPlaneKubeletLocalMode: true}\n"
+	})
+	m.editStored("kubelet-config", "kubelet", func(text string) string { return text + "futureField: 5\n" })
+
+	w := m.another("worker-1")
+	out, err := w.try(append([]string{"slipway", "join"}, args...)...)
+	if err != nil {
+		m.Fatalf("a worker cannot join: %v\n%s", err, out)
+	}
+	for _, want := range []string{
+		"ConfigMap kube-system/kubeadm-config: fields that this version does not know are kept as they are: ",
+		"ConfigMap kube-system/kubelet-config: fields that this version does not know are kept as they are: futureField",
+		"EtcdLearnerMode",
+	} {
+		if strings.Count(out, want) != 1 {
+			m.Errorf("join does not warn once of %q:\n%s", want, out)
+		}
+	}
+	m.ready("worker-1") // so its kubelet takes the field that it does not know either
+
+	m.worksWithStored()
+	m.must("slipway", "init", "phase", "upload-config", "all", "--config", "/root/slipway.yaml")
+	for _, kept := range []string{"useHyperKubeImage: false", "two", "EtcdLearnerMode: true", "ControlPlaneKubeletLocalMode: true"} {
+		if text := m.storedText("kubeadm-config", "ClusterConfiguration"); !strings.Contains(text, kept) {
+			m.Errorf("upload-config has lost %q:\n%s", kept, text)
+		}
+	}
+	if text := m.storedText("kubelet-config", "kubelet"); !strings.Contains(text, "futureField: 5") {
+		m.Errorf("upload-config has lost futureField:\n%s", text)
+	}
+
+	m.editStored("kubeadm-config", "ClusterConfiguration", func(text string) string {
+		return strings.Replace(text, "kubernetesVersion: v1.3", "kubernetesVersion: v1.30.14 # v1.3", 1)
+	})
+	m.worksWithStored()
+	w2 := m.another("worker-2")
+	if out, err := w2.try(append([]string{"slipway", "join"}, args...)...); err == nil || !strings.Contains(out, `kubernetesVersion: "v1.30.14" is not supported`) ||
+		!strings.Contains(out, "join with kubeadm of the cluster's version") {
+		m.Errorf("joining a cluster of 1.30: %v\n%s", err, out)
+	}
+}
+
+// worksWithStored runs what reads the cluster's configuration on a control
+// plane, which must not stand the defaults in for it.
+func (m machine) worksWithStored() {
+	m.Helper()
+	for _, args := range [][]string{
+		{"certs", "check-expiration"}, {"certs", "renew", "front-proxy-client"}, {"token", "create", "--print-join-command"},
+		{"token", "create", "--print-join-command", "--control-plane"}, {"kubeconfig", "user", "--client-name=ann"},
+	} {
+		out, err := m.try(append([]string{"slipway"}, args...)...)
+		if err != nil || strings.Contains(out, "stand in for it") {
+			m.Errorf("slipway %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+func (m machine) storedText(name, key string) string {
+	m.Helper()
+	return m.kubectl("-n", "kube-system", "get", "configmap", name, "-o", "jsonpath={.data."+key+"}")
+}
+
+func (m machine) editStored(name, key string, edit func(text string) string) {
+	m.Helper()
+	text := edit(m.storedText(name, key))
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{key: text}})
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.kubectl("-n", "kube-system", "patch", "configmap", name, "--type=merge", "-p", string(patch))
+}
