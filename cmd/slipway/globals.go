@@ -73,7 +73,7 @@ func (g *globals) apply() error {
 	}
 	logs := flag.NewFlagSet("log", flag.ContinueOnError)
 	klog.InitFlags(logs)
-	klog.SetOutput(g.streams.err)
+	klog.SetOutput(discreetWriter{g.streams.err})
 	if err := logs.Set("v", strconv.Itoa(min(int(g.verbosity), maxLogLevel))); err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func execute(ctx context.Context, program string, s streams, args []string) int 
 		err = fmt.Errorf("what was to be done is done, but %w; run the command again for it", out.err)
 	}
 	if err != nil {
-		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(renamed(program, err.Error())))
+		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(shown(program, err.Error())))
 		return codeOf(err)
 	}
 	return 0
