@@ -95,7 +95,7 @@ func newRoot(program string, s streams, args []string) *cobra.Command {
 		Use:               program,
 		Short:             "Turn a Linux host into a Kubernetes node",
 		Args:              cobra.ArbitraryArgs,
-		RunE:              requireSubcommand,
+		RunE:              offerSubcommands,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return g.apply() },
@@ -112,6 +112,7 @@ func newRoot(program string, s streams, args []string) *cobra.Command {
 	for _, make := range wanted(args) {
 		root.AddCommand(make(g))
 	}
+	honestHelp(root)
 	return root
 }
 
