@@ -76,7 +76,7 @@ func prepare(ctx context.Context) error {
 
 // labName is short enough for a lab and tells the tests apart.
 func labName(t *testing.T) string {
-	return labPrefix + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(t.Name(), "TestInit")), "/", "-")
+	return labPrefix + strings.ReplaceAll(strings.ToLower(strings.NewReplacer("TestInit", "", "TestTrust/", "").Replace(t.Name())), "/", "-")
 }
 
 // machine is one node with what tests ask of it.

@@ -13,7 +13,10 @@ import "testing"
 var promises = []struct {
 	name string
 	keep func(m machine)
-}{}
+}{
+	{"8-kubeconfig", followsUserKubeconfig},
+	{"10-cli", answersAsKubeadm},
+}
 
 // TestTrust boots a fresh node for each promise.
 func TestTrust(t *testing.T) {
