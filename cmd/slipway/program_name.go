@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/redact"
@@ -25,28 +24,13 @@ func renamed(program, text string) string {
 
 // shown is a message as its reader sees it: with the program's name, and
 // without passwords of URLs, which libraries repeat when they fail.
-func shown(program, text string) string { return renamed(program, withoutPasswords(text)) }
-
-// withoutPasswords also looks for the proxies of the environment as they are
-// written there: a URL with an unescaped password does not look like one.
-func withoutPasswords(text string) string {
-	if !strings.Contains(text, "@") {
-		return text
-	}
-	for _, variable := range os.Environ() {
-		name, value, _ := strings.Cut(variable, "=")
-		if strings.HasSuffix(strings.ToLower(name), "_proxy") && strings.Contains(value, "@") {
-			text = strings.ReplaceAll(text, value, redact.Proxy(value))
-		}
-	}
-	return redact.URLs(text)
-}
+func shown(program, text string) string { return renamed(program, redact.URLs(text)) }
 
 // discreetWriter takes messages of libraries, a line at a time.
 type discreetWriter struct{ to io.Writer }
 
 func (w discreetWriter) Write(line []byte) (int, error) {
-	if _, err := io.WriteString(w.to, withoutPasswords(string(line))); err != nil {
+	if _, err := io.WriteString(w.to, redact.URLs(string(line))); err != nil {
 		return 0, err
 	}
 	return len(line), nil
