@@ -96,10 +96,10 @@ func ListTokens(ctx context.Context, env *Env) ([]config.Token, error) {
 
 // JoinCommand is what the administrator of a joining node types, on one line.
 // Where the cluster is and which CA it has, it takes from where the joining
-// node does, or else from the administrator's kubeconfig file. A certificate
-// key makes the node a control plane.
-func JoinCommand(ctx context.Context, env *Env, token config.Token, key config.Secret) (string, error) {
-	endpoint, pins, err := clusterPins(ctx, env)
+// node does, or else from the administrator's kubeconfig, which is read then. A
+// certificate key makes the node a control plane.
+func JoinCommand(ctx context.Context, env *Env, token config.Token, key config.Secret, read func() ([]byte, error)) (string, error) {
+	endpoint, pins, err := clusterPins(ctx, env, read)
 	if err != nil {
 		return "", err
 	}
@@ -113,8 +113,8 @@ func JoinCommand(ctx context.Context, env *Env, token config.Token, key config.S
 	return strings.Join(words, " "), nil
 }
 
-func clusterPins(ctx context.Context, env *Env) (endpoint string, pins []string, err error) {
-	data, source, err := clusterInfo(ctx, env)
+func clusterPins(ctx context.Context, env *Env, read func() ([]byte, error)) (endpoint string, pins []string, err error) {
+	data, source, err := clusterInfo(ctx, env, read)
 	if err != nil {
 		return "", nil, err
 	}
@@ -132,7 +132,7 @@ func clusterPins(ctx context.Context, env *Env) (endpoint string, pins []string,
 	return u.Host, pins, nil
 }
 
-func clusterInfo(ctx context.Context, env *Env) (data []byte, source string, err error) {
+func clusterInfo(ctx context.Context, env *Env, read func() ([]byte, error)) (data []byte, source string, err error) {
 	text, err := configMapText(ctx, env.Cluster, metav1.NamespacePublic, "cluster-info", "kubeconfig")
 	if err != nil {
 		return nil, "", err
@@ -143,7 +143,7 @@ func clusterInfo(ctx context.Context, env *Env) (data []byte, source string, err
 	path := env.Config.Paths.AdminKubeconfig
 	env.UI.Warnf("ConfigMap kube-public/cluster-info, which joining nodes ask for, is missing: "+
 		"`%s init phase bootstrap-token` makes it. The address is that of %s", env.UI.Program(), path)
-	data, err = env.Host.ReadFile(path)
+	data, err = read()
 	return data, path, err
 }
 

@@ -78,7 +78,9 @@ func TestJoinCommandFollowsClusterInfo(t *testing.T) {
 	token := config.Token{ID: "abcdef", Secret: config.NewSecret("0123456789abcdef")}
 	command := func(key string) string {
 		t.Helper()
-		text, err := JoinCommand(t.Context(), s.Env, token, config.NewSecret(key))
+		text, err := JoinCommand(t.Context(), s.Env, token, config.NewSecret(key), func() ([]byte, error) {
+			return s.Host.ReadFile(s.Config.Paths.AdminKubeconfig)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -78,7 +78,7 @@ func newCheckExpiration(g *globals) *cobra.Command {
 		},
 	}
 	o.bind(cmd, config.DefaultCertificatesDir)
-	bindKubeconfig(cmd.Flags(), &o.kubeconfig)
+	bindKubeconfig(cmd.Flags())
 	out.bind(cmd.Flags())
 	cmd.Flags().DurationVar(&within, "within", 0, "with --exit-code: how soon is too soon, such as 720h; by default only what has expired counts")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 2 when a certificate expires --within that time")

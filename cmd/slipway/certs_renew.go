@@ -46,6 +46,6 @@ func renewCommand(g *globals, use, short string, renew phases.RenewOptions) *cob
 	}
 	cmd.Flags().BoolVar(&renew.Restart, "restart", false, "restart the components whose files have changed, one after another, and mend an expired kubelet.conf")
 	o.bind(cmd, config.DefaultCertificatesDir)
-	bindKubeconfig(cmd.Flags(), &o.kubeconfig)
+	bindKubeconfig(cmd.Flags())
 	return cmd
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"os"
 	"slices"
 	"strings"
@@ -137,5 +138,34 @@ func TestPhasesReport(t *testing.T) {
 	walk(newRoot("slipway", streams{}, nil))
 	if found < 40 {
 		t.Errorf("%d commands only", found)
+	}
+}
+
+// TestGroupsFail: what only groups other commands did nothing when it is called
+// alone, and says so. kubeadm's `kubeconfig` and the program itself do not fail.
+func TestGroupsFail(t *testing.T) {
+	runnable := []string{"slipway", "slipway kubeconfig", "slipway init", "slipway join", "slipway reset", "slipway preflight"}
+	groups := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+		if !cmd.HasSubCommands() || slices.Contains(runnable, cmd.CommandPath()) {
+			return
+		}
+		groups++
+		for _, more := range []string{"", "no-such-command"} {
+			var out, errs bytes.Buffer
+			args := strings.Fields(strings.TrimPrefix(cmd.CommandPath(), "slipway") + " " + more)
+			code := execute(t.Context(), "slipway", streams{out: &out, err: &errs}, args)
+			if code != 1 || (out.Len() > 0) != (more == "") || !strings.Contains(errs.String(), cmd.CommandPath()) {
+				t.Errorf("%q ends with %d, prints %d bytes, says %q", args, code, out.Len(), errs.String())
+			}
+		}
+	}
+	walk(newRoot("slipway", streams{}, nil))
+	if groups < 15 {
+		t.Errorf("%d groups only", groups)
 	}
 }

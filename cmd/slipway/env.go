@@ -35,6 +35,8 @@ type parts struct {
 	// close ends the connections of the host.
 	close  func()
 	serial bool
+	// kubeconfig is that of a command which only speaks to the API.
+	kubeconfig userKubeconfig
 }
 
 func (p *parts) run(ctx context.Context, workflow []phases.Phase, skip []string) error {
@@ -106,15 +108,15 @@ func localEndpoint(node *config.Node) string {
 // apiParts is for commands that speak to the API and leave this host alone:
 // they need no lock, go where the kubeconfig leads, and their dry run reads
 // from the cluster that it does not change. form and command are for its plan.
-func apiParts(g *globals, node *config.Node, dryRun bool, form, command string) *parts {
+func apiParts(g *globals, node *config.Node, kubeconfig userKubeconfig, dryRun bool, form, command string) *parts {
 	real := host.New()
 	api := cluster.New(cluster.Options{
 		Kubeconfig: node.Paths.AdminKubeconfig,
-		SuperAdmin: filepath.Join(node.Paths.Kubernetes, "super-admin.conf"),
-		ReadFile:   kubeconfigReader(real, "run this on a control plane, or name another file with --kubeconfig"),
+		ReadFile:   func(string) ([]byte, error) { return kubeconfig.read() },
 		Timeout:    node.Timeouts.KubernetesAPICall,
 	})
 	p := dryParts(g, node, real)
+	p.kubeconfig = kubeconfig
 	if dryRun {
 		plan := &plan{}
 		p.env.Cluster = cluster.NewPlan(plan.addCluster, api)

@@ -73,7 +73,7 @@ func (g *globals) apply() error {
 	}
 	logs := flag.NewFlagSet("log", flag.ContinueOnError)
 	klog.InitFlags(logs)
-	klog.SetOutput(g.streams.err)
+	klog.SetOutput(discreetWriter{g.streams.err})
 	if err := logs.Set("v", strconv.Itoa(min(int(g.verbosity), maxLogLevel))); err != nil {
 		return err
 	}
@@ -100,20 +100,6 @@ func capLevels(patterns string) string {
 		}
 	}
 	return strings.Join(parts, ",")
-}
-
-// requireSubcommand makes a command that only groups others say so instead of
-// doing nothing.
-func requireSubcommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return cmd.Help()
-	}
-	hint := ""
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = " (did you mean " + strings.Join(near, " or ") + "?)"
-	}
-	return errors.Errorf("%s has no command %q%s; see %s --help", cmd.CommandPath(), args[0], hint, cmd.CommandPath())
 }
 
 // anyNumber is no limit to how many arguments a command takes.

@@ -18,7 +18,7 @@ func newKubeconfig(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubeconfig",
 		Short: "Make kubeconfig files for users",
-		RunE:  requireSubcommand,
+		RunE:  offerSubcommands,
 	}
 	cmd.AddCommand(newKubeconfigUser(g))
 	return cmd

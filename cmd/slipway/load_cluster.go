@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"io/fs"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -23,10 +21,6 @@ import (
 // can be done without: the cluster may be down, which is why one looks at its
 // certificates.
 const askTime = 5 * time.Second
-
-func bindKubeconfig(fs *pflag.FlagSet, path *string) {
-	fs.StringVar(path, "kubeconfig", config.DefaultAdminKubeconfig, "kubeconfig `file` for talking to the cluster")
-}
 
 // nodeOfCluster is this control plane node as the cluster's configuration and
 // the files on this host have it.
@@ -56,7 +50,6 @@ func nodeFrom(stored []byte, self *config.JoinConfiguration) (*config.Node, []st
 type certOptions struct {
 	configFile    string
 	certDir       string
-	kubeconfig    string
 	kubeconfigDir string
 	// offline tells that the command is for hosts without a cluster as well:
 	// a cluster that is not there is nothing to warn of.
@@ -127,10 +120,10 @@ func (o *certOptions) loadPlain(cmd *cobra.Command, g *globals) (*config.Node, s
 }
 
 func (o *certOptions) askCluster(cmd *cobra.Command, g *globals) (*config.Node, []string, error) {
-	path := kubeconfigPath(cmp.Or(o.kubeconfig, config.DefaultAdminKubeconfig), cmd.Flags().Changed("kubeconfig"))
-	api := config.APINode(path, nil)
+	kubeconfig := kubeconfigOfNode(cmd)
+	api := config.APINode(kubeconfig.String(), nil)
 	api.Timeouts.KubernetesAPICall = askTime
-	return nodeOfCluster(cmd.Context(), apiParts(g, api, false, "", "").env, config.Secret{})
+	return nodeOfCluster(cmd.Context(), apiParts(g, api, kubeconfig, false, "", "").env, config.Secret{})
 }
 
 // loadFile reads a configuration for `init`. Which of several runtimes this

@@ -42,7 +42,7 @@ func execute(ctx context.Context, program string, s streams, args []string) int 
 		err = fmt.Errorf("what was to be done is done, but %w; run the command again for it", out.err)
 	}
 	if err != nil {
-		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(renamed(program, err.Error())))
+		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(shown(program, err.Error())))
 		return codeOf(err)
 	}
 	return 0
@@ -95,7 +95,7 @@ func newRoot(program string, s streams, args []string) *cobra.Command {
 		Use:               program,
 		Short:             "Turn a Linux host into a Kubernetes node",
 		Args:              cobra.ArbitraryArgs,
-		RunE:              requireSubcommand,
+		RunE:              offerSubcommands,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return g.apply() },
@@ -112,6 +112,7 @@ func newRoot(program string, s streams, args []string) *cobra.Command {
 	for _, make := range wanted(args) {
 		root.AddCommand(make(g))
 	}
+	honestHelp(root)
 	return root
 }
 

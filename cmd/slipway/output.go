@@ -116,7 +116,7 @@ func (o *outputOptions) print(g *globals, obj runtime.Object, text printers.Reso
 	if err := p.PrintObj(obj, &b); err != nil {
 		return errors.Wrap(err, "--output")
 	}
-	_, err = io.WriteString(g.streams.out, renamed(g.program, b.String()))
+	_, err = io.WriteString(g.streams.out, shown(g.program, b.String()))
 	return err
 }
 

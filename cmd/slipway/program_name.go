@@ -5,8 +5,10 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/redact"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -20,39 +22,53 @@ func renamed(program, text string) string {
 	return strings.ReplaceAll(text, ownName, "`"+program+" ")
 }
 
-// renamedError is err with its message renamed.
-type renamedError struct {
+// shown is a message as its reader sees it: with the program's name, and
+// without passwords of URLs, which libraries repeat when they fail.
+func shown(program, text string) string { return renamed(program, redact.URLs(text)) }
+
+// discreetWriter takes messages of libraries, a line at a time.
+type discreetWriter struct{ to io.Writer }
+
+func (w discreetWriter) Write(line []byte) (int, error) {
+	if _, err := io.WriteString(w.to, redact.URLs(string(line))); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// shownError is err with its message as shown.
+type shownError struct {
 	error
 	program string
 }
 
-func (e renamedError) Error() string { return renamed(e.program, e.error.Error()) }
-func (e renamedError) Unwrap() error { return e.error }
+func (e shownError) Error() string { return shown(e.program, e.error.Error()) }
+func (e shownError) Unwrap() error { return e.error }
 
 // named is err in the words of the name that the program was called by.
 func (g *globals) named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return renamedError{err, g.program}
+	return shownError{err, g.program}
 }
 
 // namedUI renames what phases say.
 type namedUI struct{ ui.UI }
 
 func (u namedUI) Printf(format string, args ...any) {
-	u.UI.Printf("%s", renamed(u.Program(), fmt.Sprintf(format, args...)))
+	u.UI.Printf("%s", shown(u.Program(), fmt.Sprintf(format, args...)))
 }
 
 func (u namedUI) Warnf(format string, args ...any) {
-	u.UI.Warnf("%s", renamed(u.Program(), fmt.Sprintf(format, args...)))
+	u.UI.Warnf("%s", shown(u.Program(), fmt.Sprintf(format, args...)))
 }
 
 func (u namedUI) Start(phase string) (ui.UI, func(error)) {
 	in, end := u.UI.Start(phase)
 	return namedUI{in}, func(err error) {
 		if err != nil {
-			err = renamedError{err, u.Program()}
+			err = shownError{err, u.Program()}
 		}
 		end(err)
 	}

@@ -109,7 +109,7 @@ func (r *report) open(g *globals, cmd *cobra.Command) {
 	dryRun, _ := cmd.Flags().GetBool("dry-run")
 	r.ui = plainUI(g)
 	if r.form == "json" && !dryRun {
-		r.events = ui.NewEvents(g.program, slipwayVersion, r.command, g.streams.out)
+		r.events = ui.NewEvents(g.program, thisBuild().version, r.command, g.streams.out)
 		r.ui = r.events
 	}
 	if r.timelineFile != "" {

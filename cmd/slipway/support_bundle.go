@@ -43,7 +43,7 @@ func newSupportBundle(g *globals) *cobra.Command {
 				return err
 			}
 			data, err := bundle.Collect(cmd.Context(), real, bundle.Node{
-				Target: target, PKI: config.DefaultCertificatesDir, Kubernetes: config.DefaultKubernetesDir, Version: slipwayVersion,
+				Target: target, PKI: config.DefaultCertificatesDir, Kubernetes: config.DefaultKubernetesDir, Version: thisBuild().version,
 			})
 			if err != nil {
 				return err

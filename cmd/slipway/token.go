@@ -4,9 +4,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
@@ -15,10 +12,7 @@ import (
 )
 
 // tokenOptions are the flags of all commands about tokens.
-type tokenOptions struct {
-	dryRun     bool
-	kubeconfig string
-}
+type tokenOptions struct{ dryRun bool }
 
 func newToken(g *globals) *cobra.Command {
 	o := &tokenOptions{}
@@ -28,33 +22,15 @@ func newToken(g *globals) *cobra.Command {
 		RunE:  requireSubcommand,
 	}
 	cmd.PersistentFlags().BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
-	bindKubeconfig(cmd.PersistentFlags(), &o.kubeconfig)
+	bindKubeconfig(cmd.PersistentFlags())
 	cmd.AddCommand(newTokenCreate(g, o), newTokenList(g, o), newTokenDelete(g, o), newTokenGenerate(g))
 	return cmd
 }
 
 // parts are what a command about tokens works with. form is that of a plan.
 func (o *tokenOptions) parts(cmd *cobra.Command, g *globals, tokens []config.Token, form string) *parts {
-	path := kubeconfigPath(o.kubeconfig, cmd.Flags().Changed("kubeconfig"))
-	return apiParts(g, config.APINode(path, tokens), o.dryRun, form, "token "+cmd.Name())
-}
-
-// kubeconfigPath is where kubeconfig files are looked for: where the flag
-// says, in the administrator's place, or where kubectl finds its own.
-func kubeconfigPath(flag string, given bool) string {
-	if _, err := os.Stat(flag); given || err == nil {
-		return flag
-	}
-	if path := os.Getenv("KUBECONFIG"); path != "" {
-		return path
-	}
-	home, err := os.UserHomeDir()
-	if path := filepath.Join(home, ".kube", "config"); err == nil {
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	return flag
+	kubeconfig := kubeconfigOfUser(cmd)
+	return apiParts(g, config.APINode(kubeconfig.String(), tokens), kubeconfig, o.dryRun, form, "token "+cmd.Name())
 }
 
 func newTokenDelete(g *globals, o *tokenOptions) *cobra.Command {

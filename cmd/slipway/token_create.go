@@ -114,7 +114,7 @@ func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Se
 		m := newTokenObject(t, p.env.Host.Now())
 		if o.printJoin {
 			var err error
-			if m.JoinCommand, err = phases.JoinCommand(ctx, p.env, t, key); err != nil {
+			if m.JoinCommand, err = phases.JoinCommand(ctx, p.env, t, key, p.kubeconfig.read); err != nil {
 				return nil, err
 			}
 			m.CertificateKey = key.Reveal()

@@ -12,32 +12,18 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
-)
-
-// Stamped by the linker; see the Makefile.
-var (
-	slipwayVersion = "v0.0.0-unknown"
-	gitCommit      = ""
-	buildDate      = "1970-01-01T00:00:00Z"
 )
 
 // versionInfo has the fields that scripts read from such a tool. GitVersion is
 // the Kubernetes version whose clusters this program makes, for it is compared
 // with that of the kubelet; the program's own is apart.
 type versionInfo struct {
-	Major          string `json:"major"`
-	Minor          string `json:"minor"`
-	GitVersion     string `json:"gitVersion"`
-	GitCommit      string `json:"gitCommit"`
-	GitTreeState   string `json:"gitTreeState"`
-	BuildDate      string `json:"buildDate"`
-	GoVersion      string `json:"goVersion"`
-	Compiler       string `json:"compiler"`
-	Platform       string `json:"platform"`
-	SlipwayVersion string `json:"slipwayVersion"`
+	version.Info   `json:",inline"`
+	SlipwayVersion string `json:"slipwayVersion,omitempty"`
 }
 
 func newVersion(g *globals) *cobra.Command {
@@ -54,14 +40,22 @@ func newVersion(g *globals) *cobra.Command {
 	return cmd
 }
 
+// peerName is the name by which scripts of kubeadm's users call this program.
+// They parse what it prints, which is then in kubeadm's form to the letter.
+const peerName = "kubeadm"
+
 func printVersion(w io.Writer, program, output string) error {
 	v := currentVersion()
+	text := fmt.Sprintf("%s (Kubernetes %s, %s, %s)", v.SlipwayVersion, v.GitVersion, v.GoVersion, v.Platform)
+	if program == peerName {
+		text, v.SlipwayVersion = fmt.Sprintf("%#v", &v.Info), ""
+	}
 	wrapped := map[string]versionInfo{"clientVersion": v}
 	var data []byte
 	var err error
 	switch output {
 	case "":
-		data = fmt.Appendf(nil, "%s version: %s (Kubernetes %s, %s, %s)", program, v.SlipwayVersion, v.GitVersion, v.GoVersion, v.Platform)
+		data = fmt.Appendf(nil, "%s version: %s", program, text)
 	case "short":
 		data = []byte(v.GitVersion)
 	case "json":
@@ -74,21 +68,20 @@ func printVersion(w io.Writer, program, output string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(w, strings.TrimRight(string(data), "\n"))
+	_, err = fmt.Fprintf(w, "%s\n", data)
 	return err
 }
 
 func currentVersion() versionInfo {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(config.DefaultKubernetesVersion, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	treeState := "clean"
-	if strings.HasSuffix(slipwayVersion, "-dirty") {
-		treeState = "dirty"
-	}
+	b := thisBuild()
 	return versionInfo{
-		Major: major, Minor: minor, GitVersion: config.DefaultKubernetesVersion,
-		GitCommit: gitCommit, GitTreeState: treeState, BuildDate: buildDate,
-		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		SlipwayVersion: slipwayVersion,
+		Info: version.Info{
+			Major: major, Minor: minor, GitVersion: config.DefaultKubernetesVersion,
+			GitCommit: b.commit, GitTreeState: b.treeState(), BuildDate: b.date,
+			GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		},
+		SlipwayVersion: b.version,
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // answerTime bounds one request, so that one that hangs can be tried again.
@@ -31,15 +30,16 @@ const answerTime = 10 * time.Second
 type conn struct {
 	client     *http.Client
 	base       *url.URL
-	kubeconfig string // path, for errors
-	clientCert []byte // PEM, for errors
+	user       *url.Userinfo // of the server's URL; nothing shows it, as a URL would
+	kubeconfig string        // path, for errors
+	clientCert []byte        // PEM, for errors
 	answerTime time.Duration
 }
 
 // dial prepares a connection; nothing is sent yet. endpoint replaces the
 // kubeconfig's server if it is set.
 func dial(path string, kubeconfig []byte, endpoint string) (*conn, error) {
-	cfg, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	cfg, err := restConfig(path, kubeconfig)
 	if err != nil {
 		return nil, errors.Wrapf(err, "read kubeconfig %s", path)
 	}
@@ -49,14 +49,16 @@ func dial(path string, kubeconfig []byte, endpoint string) (*conn, error) {
 		cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // it is this host
 	}
 	base, _, err := rest.DefaultServerURL(cfg.Host, "", schema.GroupVersion{}, true)
-	if err != nil {
-		return nil, errors.Wrapf(err, "kubeconfig %s: server", path)
+	if err != nil { // which repeats the URL, and a password in it
+		return nil, errors.Errorf("kubeconfig %s: the server is not a URL such as https://10.0.0.1:6443", path)
 	}
+	user := base.User
+	base.User = nil
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, errors.Wrapf(err, "kubeconfig %s: prepare the connection", path)
 	}
-	return &conn{client: client, base: base, kubeconfig: path, clientCert: cfg.CertData, answerTime: answerTime}, nil
+	return &conn{client: client, base: base, user: user, kubeconfig: path, clientCert: cfg.CertData, answerTime: answerTime}, nil
 }
 
 // request is one HTTP request to the API.
@@ -107,6 +109,10 @@ func (c *conn) newRequest(ctx context.Context, r request) (*http.Request, error)
 		return nil, err
 	}
 	req.Header.Set("Accept", "application/json")
+	if c.user != nil {
+		password, _ := c.user.Password()
+		req.SetBasicAuth(c.user.Username(), password)
+	}
 	if r.body != nil {
 		req.Header.Set("Content-Type", r.contentType)
 	}

@@ -29,11 +29,14 @@ func Discreet(message string) string {
 }
 
 // printable makes text from the user's file safe to show: what looks like a
-// token or a key is hidden, control characters are replaced, and what is too
-// long is cut.
+// token or a key, or like user:password@, is hidden, control characters are
+// replaced, and what is too long is cut.
 func printable(text string) string {
 	if looksSecret().MatchString(text) {
 		return redacted
+	}
+	if at := strings.LastIndexByte(text, '@'); at > 0 && strings.Contains(text[:at], ":") {
+		text = redacted + text[at:]
 	}
 	if runes := []rune(text); len(runes) > 100 {
 		text = string(runes[:100]) + "..."

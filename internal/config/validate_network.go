@@ -248,6 +248,9 @@ func hostPortFault(text string, needPort bool) string {
 	if strings.Contains(text, "://") {
 		return "must be a host and a port, without a scheme"
 	}
+	if strings.Contains(text, "@") {
+		return "must be a host and a port, without a user"
+	}
 	if msg := endpointHostFault(text, host); msg != "" {
 		return msg
 	}

@@ -32,6 +32,8 @@ func TestByFile(t *testing.T) {
 	}{
 		{name: "cluster only", file: one},
 		{name: "with a token", file: one + context + "users: [{name: u, user: {token: abc}}]\n", creds: "token: abc"},
+		{name: "unknown fields", file: "colour: blue\n" + strings.Replace(one, "cluster: {", "cluster: {colour: blue, ", 1) + context +
+			"users: [{name: u, user: {token: abc, colour: blue}, colour: blue}]\n", creds: "token: abc"},
 		{name: "relative path", file: one + context + "users: [{name: u, user: {tokenFile: t}}]\n", creds: "tokenFile: /etc/t"},
 		{name: "user is missing", file: one + context},
 		{name: "CA in a file", file: "clusters:\n- name: a\n  cluster: {server: 'https://192.0.2.1:6443', certificate-authority: ca.crt}\n"},

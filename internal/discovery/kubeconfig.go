@@ -26,10 +26,12 @@ func clusterOf(where string, kubeconfig []byte) (Cluster, error) {
 	return trustedCluster(where, file.Clusters[0].Cluster)
 }
 
+// parse passes over fields that it does not know, as kubectl does: tools keep
+// notes of their own in kubeconfigs. Nothing of them goes any further.
 func parse(where string, kubeconfig []byte) (api.Config, error) {
 	var file api.Config
 	// What the decoder says may quote a credential.
-	if err := yaml.UnmarshalStrict(kubeconfig, &file); err != nil || file.Kind != "Config" && file.Kind != "" {
+	if err := yaml.Unmarshal(kubeconfig, &file); err != nil || file.Kind != "Config" && file.Kind != "" {
 		return api.Config{}, failure(Malformed, where, "it is not a kubeconfig")
 	}
 	return file, nil

@@ -19,6 +19,8 @@ var promises = []struct {
 	{"5-rootless", rootlessKeepsOwners},
 	{"4-old-clusters", joinsOldCluster},
 	{"9-no-systemd", worksWithoutSystemd},
+	{"8-kubeconfig", followsUserKubeconfig},
+	{"10-cli", answersAsKubeadm},
 }
 
 // TestTrust boots a fresh node for each promise.

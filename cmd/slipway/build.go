@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"regexp"
+	"runtime/debug"
+	"strings"
+)
+
+// Stamped by the linker; see the Makefile.
+var (
+	slipwayVersion string
+	gitCommit      string
+	buildDate      string
+)
+
+// build is what this program was built from.
+type build struct {
+	version, commit, date string
+	modified              bool
+}
+
+const (
+	unknownVersion = "v0.0.0-unknown"
+	unknownDate    = "1970-01-01T00:00:00Z"
+)
+
+// thisBuild goes by the linker's stamp, or else by what Go knows of it.
+func thisBuild() build {
+	if slipwayVersion != "" {
+		return build{slipwayVersion, gitCommit, cmp.Or(buildDate, unknownDate), strings.HasSuffix(slipwayVersion, "-dirty")}
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return buildOf(info)
+}
+
+// pseudoVersion ends with the time and the first digits of a commit.
+const pseudoVersion = `[.-](\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)-([0-9a-f]{12})(?:\+.*)?$`
+
+// buildOf reads what `go build` and `go install` write: in a checkout its
+// commit, and of a module that was downloaded the version, which names one or
+// is a tag.
+func buildOf(info *debug.BuildInfo) build {
+	b := build{version: info.Main.Version, date: unknownDate}
+	if found := regexp.MustCompile(pseudoVersion).FindStringSubmatch(b.version); found != nil {
+		b.commit = found[7]
+		b.date = found[1] + "-" + found[2] + "-" + found[3] + "T" + found[4] + ":" + found[5] + ":" + found[6] + "Z"
+	}
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			b.commit = setting.Value
+		case "vcs.time":
+			b.date = setting.Value
+		case "vcs.modified":
+			b.modified = setting.Value == "true"
+		}
+	}
+	if b.version == "" || b.version == "(devel)" {
+		b.version = unknownVersion
+		if b.commit != "" {
+			b.version = "v0.0.0-" + b.commit[:min(12, len(b.commit))]
+		}
+	}
+	return b
+}
+
+func (b build) treeState() string {
+	if b.modified {
+		return "dirty"
+	}
+	return "clean"
+}

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/pkg/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// UserKubeconfig returns the files of the kubeconfig that the user's commands
+// go by, in order: those that KUBECONFIG lists, or else ~/.kube/config; where
+// none of them exists, the fallback.
+func UserKubeconfig(fallback string) []string {
+	var there []string
+	for _, path := range clientcmd.NewDefaultClientConfigLoadingRules().Precedence {
+		// Without HOME, clientcmd looks in the current directory, which may be
+		// anyone's.
+		anyones := path == clientcmd.RecommendedHomeFile && !filepath.IsAbs(path)
+		if path != "" && !anyones && exists(path) {
+			there = append(there, path)
+		}
+	}
+	if len(there) == 0 {
+		return []string{fallback}
+	}
+	return there
+}
+
+// exists is also true of what cannot be looked at: to pass over it would be to
+// ask another cluster than the one that is meant.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
+}
+
+// LoadKubeconfig reads the files as one, by clientcmd's rules: of what several
+// of them define, the first counts, and relative paths start at their file. It
+// returns the current context alone, with the certificates of files inside.
+func LoadKubeconfig(paths ...string) ([]byte, error) {
+	rules := &clientcmd.ClientConfigLoadingRules{Precedence: paths}
+	if len(paths) == 1 {
+		rules.ExplicitPath = paths[0] // which has to exist
+	}
+	merged, err := rules.Load()
+	if err != nil {
+		return nil, unreadable(paths, err)
+	}
+	if merged.CurrentContext == "" {
+		return nil, errors.New("no current-context is set; `kubectl config use-context` sets it")
+	}
+	if err := clientcmdapi.MinifyConfig(merged); err != nil {
+		return nil, err
+	}
+	if err := clientcmdapi.FlattenConfig(merged); err != nil {
+		return nil, err
+	}
+	return clientcmd.Write(*merged)
+}
+
+// unreadable says which of the files is malformed or cannot be opened. It does
+// not repeat what the decoder says, which may quote a credential.
+func unreadable(paths []string, err error) error {
+	if unread := (*fs.PathError)(nil); errors.As(err, &unread) {
+		return err
+	}
+	malformed := errors.New("it is not a kubeconfig in YAML form")
+	for _, path := range paths {
+		_, err := clientcmd.LoadFromFile(path)
+		if unread := (*fs.PathError)(nil); errors.As(err, &unread) {
+			return err
+		}
+		if err != nil && len(paths) > 1 {
+			return errors.WithMessage(malformed, path)
+		}
+	}
+	return malformed
+}
+
+// restConfig is what a kubeconfig at path says of the connection. No error
+// repeats a URL, which may hold a password.
+func restConfig(path string, kubeconfig []byte) (*rest.Config, error) {
+	file, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, errors.New("it is not a kubeconfig in YAML form") // the decoder may quote a credential
+	}
+	for name, c := range file.Clusters {
+		c.LocationOfOrigin = path
+		if c.ProxyURL != "" && !isProxy(c.ProxyURL) {
+			return nil, errors.Errorf("the proxy-url of cluster %q is not an http, https or socks5 URL", name)
+		}
+	}
+	for _, u := range file.AuthInfos {
+		u.LocationOfOrigin = path
+	}
+	if err := clientcmd.ResolveLocalPaths(file); err != nil {
+		return nil, err
+	}
+	return clientcmd.NewDefaultClientConfig(*file, &clientcmd.ConfigOverrides{}).ClientConfig()
+}
+
+// isProxy reports whether clientcmd takes the text as a proxy.
+func isProxy(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && slices.Contains([]string{"http", "https", "socks5"}, u.Scheme)
+}

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+)
+
+// followsUserKubeconfig moves admin.conf away and finds the cluster by what the
+// user has: a list of files that make one context only together, and
+// ~/.kube/config. What the user says goes before admin.conf, too.
+func followsUserKubeconfig(m machine) {
+	m.init(document("", podSubnet))
+	const token = "abcdef.0123456789abcdef"
+	m.must("slipway", "token", "create", token)
+	m.splitKubeconfig("/root/a", "/root/b")
+	m.must("mv", "/etc/kubernetes/admin.conf", "/root/moved.conf")
+
+	list := []string{"env", "HOME=/nowhere", "KUBECONFIG=/root/missing:/root/a:/root/b", "slipway"}
+	home := []string{"env", "-u", "KUBECONFIG", "HOME=/root/home", "slipway"}
+	m.must("mkdir", "-p", "/root/home/.kube")
+	m.must("cp", "/root/moved.conf", "/root/home/.kube/config")
+	for _, as := range [][]string{list, home} {
+		if out := m.must(append(as, "token", "list")...); !strings.Contains(out, token) {
+			m.Errorf("%s token list prints %q", strings.Join(as, " "), out)
+		}
+		made := m.must(append(as, "token", "create", "--print-join-command")...)
+		if !strings.HasPrefix(made, "slipway join 192.168.99.11:6443 --token ") {
+			m.Errorf("%s token create prints %q", strings.Join(as, " "), made)
+		}
+		m.must(append(as, "token", "delete", strings.Fields(made)[4])...)
+	}
+
+	m.must("mv", "/root/moved.conf", "/etc/kubernetes/admin.conf")
+	m.must("kubectl", "--kubeconfig", "/root/b", "config", "set-cluster", "kubernetes", "--server", "https://user:hunter2 x@192.0.2.1")
+	out, err := m.try(append(list, "token", "list")...)
+	if err == nil || !strings.Contains(out, "/root/a:/root/b") || strings.Contains(out, "hunter2") {
+		m.Errorf("with a server that is no URL in KUBECONFIG: %v, %s", err, out)
+	}
+	if out := m.must(append(list, "token", "list", "--kubeconfig", "/etc/kubernetes/admin.conf")...); !strings.Contains(out, token) {
+		m.Errorf("--kubeconfig does not go before KUBECONFIG: %q", out)
+	}
+}
+
+// splitKubeconfig makes of admin.conf one file with the context and the user,
+// and one with the cluster.
+func (m machine) splitKubeconfig(user, cluster string) {
+	m.Helper()
+	for path, without := range map[string][]string{user: {"clusters"}, cluster: {"users", "contexts", "current-context"}} {
+		m.must("cp", "/etc/kubernetes/admin.conf", path)
+		for _, what := range without {
+			m.must("kubectl", "--kubeconfig", path, "config", "unset", what)
+		}
+	}
+}
