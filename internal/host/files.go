@@ -6,6 +6,7 @@ package host
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"hash/maphash"
 	"io/fs"
@@ -183,7 +184,8 @@ func writeTemp(folder *os.File, name string, data []byte, mode fs.FileMode, ours
 	}
 	f := os.NewFile(uintptr(fd), filepath.Join(folder.Name(), name))
 	if ours {
-		claim(f)
+		sum := sha256.Sum256(data)
+		claim(f, sum[:])
 	}
 	if err := fill(f, data, mode); err != nil {
 		return "", errors.Join(err, unix.Unlinkat(dir, temp, 0))
