@@ -13,7 +13,9 @@ import "testing"
 var promises = []struct {
 	name string
 	keep func(m machine)
-}{}
+}{
+	{"2-edits", keepOperatorEdits},
+}
 
 // TestTrust boots a fresh node for each promise.
 func TestTrust(t *testing.T) {
