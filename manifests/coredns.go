@@ -18,6 +18,8 @@ import (
 
 const (
 	coreDNSName = "coredns"
+	// CorefileMap is the ConfigMap of CoreDNS' settings.
+	CorefileMap = coreDNSName
 	// dnsName is older than CoreDNS; Pods and tools know the Service by it.
 	dnsName = "kube-dns"
 )

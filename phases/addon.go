@@ -5,7 +5,12 @@ package phases
 
 import (
 	"context"
+	"path"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -61,40 +66,52 @@ func coreDNSObjects(env *Env) ([]manifests.Object, error) {
 
 func kubeProxyObjects(env *Env) ([]manifests.Object, error) { return manifests.KubeProxy(env.Config) }
 
+// runAddon installs an add-on. On a cluster that has it, init makes what is
+// missing of it; the phase's own command replaces what was edited, and says so.
 func runAddon(ctx context.Context, env *Env, name string, objects func(*Env) ([]manifests.Object, error)) error {
 	objs, err := objects(env)
 	if err != nil {
 		return err
 	}
+	if err := keepUnknown(ctx, env, objs); err != nil {
+		return err
+	}
+	if env.Again {
+		env.UI.Printf("Checking %s, and installing what is missing of it", name)
+	} else {
+		if objs, err = replaceable(ctx, env, objs); err != nil {
+			return err
+		}
+		env.UI.Printf("Installing %s", name)
+	}
 	before, workloads := manifests.Stages(objs)
-	installed, err := isInstalled(ctx, env, workloads)
-	if err != nil {
+	writer := "init phase addon " + strings.ToLower(name)
+	if err := ensureMissing(ctx, env, writer, before...); err != nil {
 		return err
 	}
-	if installed {
-		env.UI.Printf("%s is installed already; the phase's own command writes it anew", name)
-		return nil
-	}
-	env.UI.Printf("Installing %s", name)
-	if err := keepUnknown(ctx, env, before); err != nil {
-		return err
-	}
-	if err := ensure(ctx, env, before...); err != nil {
-		return err
-	}
-	return ensure(ctx, env, workloads...)
+	return ensureMissing(ctx, env, writer, workloads...)
 }
 
-// isInstalled tells whether an earlier run has installed an add-on: its
-// workloads come last. Its settings are the administrator's from then on.
-func isInstalled(ctx context.Context, env *Env, workloads []manifests.Object) (bool, error) {
-	if !env.Again {
-		return false, nil
+// replaceable says what of the objects in the cluster is about to be replaced,
+// and leaves out a Corefile that was edited: the cluster's names depend on it,
+// and kubeadm keeps it, too.
+func replaceable(ctx context.Context, env *Env, objs []manifests.Object) ([]manifests.Object, error) {
+	found, err := compare(ctx, env, objs)
+	if err != nil {
+		return nil, err
 	}
-	for _, obj := range workloads {
-		if there, err := exists(ctx, env, obj); err != nil || !there {
-			return false, err
+	var rest []manifests.Object
+	for i, obj := range objs {
+		_, settings := obj.(*corev1.ConfigMap)
+		switch d := found[i]; {
+		case d.Change == cluster.Update && settings && obj.GetName() == manifests.CorefileMap:
+			sayKept(env, obj, d, "to get Slipway's, delete it (`kubectl -n kube-system delete configmap coredns`) and run this again")
+			continue
+		case d.Change == cluster.Update:
+			env.UI.Warnf("replacing in %s %s what was edited: %s", obj.GetObjectKind().GroupVersionKind().Kind,
+				path.Join(obj.GetNamespace(), obj.GetName()), fieldDifference(obj, d))
 		}
+		rest = append(rest, obj)
 	}
-	return true, nil
+	return rest, nil
 }

@@ -6,9 +6,12 @@ package phases
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,12 +21,9 @@ import (
 // edited are ConfigMaps that administrators change, by name and key.
 var edited = map[string]string{"coredns": "Corefile", "kube-proxy": "config.conf", "kubelet-config": "kubelet"}
 
-// TestAgainKeepsWhatWasEdited: init on a control plane that works undoes nothing
-// that an administrator did, and a phase's own command does.
-func TestAgainKeepsWhatWasEdited(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
-	workflow := []Phase{uploadConfig(), markControlPlane(), addon()}
-	s.play(t, workflow...)
+// edit changes what the first run left in the API, and deletes CoreDNS' workload.
+func (s *stage) edit(t *testing.T) {
+	t.Helper()
 	for name, key := range edited {
 		cm := systemConfigMap(t, s, name)
 		cm.Data[key] = "edited"
@@ -31,6 +31,21 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "coredns"}}
+	if err := s.api.EnsureAbsent(t.Context(), deployment); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAgainKeepsWhatWasEdited: init on a control plane that works undoes nothing
+// that an administrator did, and makes what is missing. A phase's own command
+// writes what its configuration says, but for an edited Corefile. Both say so,
+// once for each object.
+func TestAgainKeepsWhatWasEdited(t *testing.T) {
+	s := newStage(t, initDocument+clusterDocument)
+	workflow := []Phase{uploadConfig(), markControlPlane(), addon()}
+	s.play(t, workflow...)
+	s.edit(t)
 	api := &marked{Plan: s.api}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1", Labels: map[string]string{labelControlPlane: ""}}}
 	if err := s.api.Ensure(t.Context(), node); err != nil {
@@ -38,8 +53,17 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 	}
 	s.Cluster = api
 
-	s.Again = true
+	s.Again, s.done = true, nil
+	s.said.Reset()
 	s.play(t, workflow...)
+	if want := []string{"ensure Deployment coredns"}; !slices.Equal(s.done, want) {
+		t.Errorf("did %q, want %q", s.done, want)
+	}
+	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile.",
+		"keeping ConfigMap kube-system/kube-proxy, which differs from what this configuration makes: data.config.conf.",
+		"`slipway init phase addon kube-proxy` writes it",
+		"keeping ConfigMap kube-system/kubelet-config, which differs from what this configuration makes: data.kubelet.",
+		"keeping Node cp-1, which differs from what this configuration makes: without label node.kubernetes.io/exclude-from-external-load-balancers, taint node-role.kubernetes.io/control-plane:NoSchedule. `slipway init phase mark-control-plane` adds it")
 	for name, key := range edited {
 		if got := systemConfigMap(t, s, name).Data[key]; got != "edited" {
 			t.Errorf("ConfigMap %s was written anew:\n%s", name, got)
@@ -49,13 +73,20 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 		t.Errorf("taints that were taken off are back: %v", api.mark.Taints)
 	}
 
+	if len(api.mark.Labels) > 0 {
+		t.Errorf("labels that were taken off are back: %v", api.mark.Labels)
+	}
+
 	s.Again = false
+	s.said.Reset()
 	s.play(t, workflow...)
 	for name, key := range edited {
-		if systemConfigMap(t, s, name).Data[key] == "edited" {
-			t.Errorf("ConfigMap %s was not written by the phase's own command", name)
+		if got := systemConfigMap(t, s, name).Data[key]; (got == "edited") != (name == "coredns") {
+			t.Errorf("ConfigMap %s after the phase's own command:\n%s", name, got)
 		}
 	}
+	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile.",
+		"replacing in ConfigMap kube-system/kube-proxy what was edited: data.config.conf")
 	if len(api.mark.Taints) != 1 {
 		t.Errorf("the phase's own command set the taints %v", api.mark.Taints)
 	}
@@ -80,6 +111,16 @@ func TestAgainFinishes(t *testing.T) {
 	}
 }
 
+// saidOnce wants each text once in what was said.
+func (s *stage) saidOnce(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if n := strings.Count(s.said.String(), text); n != 1 {
+			t.Errorf("%d times %q in\n%s", n, text, s.said.String())
+		}
+	}
+}
+
 // unbound is an API that administrators may ask nothing before they have got
 // their role.
 type unbound struct {
@@ -90,6 +131,13 @@ type unbound struct {
 func (u *unbound) EnsureAdmin(ctx context.Context) error {
 	u.bound.Store(true)
 	return u.marked.EnsureAdmin(ctx)
+}
+
+func (u *unbound) Compare(ctx context.Context, obj cluster.Object) (cluster.Difference, error) {
+	if !u.bound.Load() {
+		return cluster.Difference{}, errors.New("forbidden")
+	}
+	return u.marked.Compare(ctx, obj)
 }
 
 func (u *unbound) Get(ctx context.Context, obj cluster.Object) (bool, error) {

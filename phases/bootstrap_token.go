@@ -29,7 +29,7 @@ func bootstrapToken() Phase {
 // runBootstrapToken writes everything that a joining node needs from the API:
 // https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
 func runBootstrapToken(ctx context.Context, env *Env) error {
-	objs, err := tokenSecrets(ctx, env)
+	tokens, err := tokenSecrets(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -41,10 +41,15 @@ func runBootstrapToken(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	objs = append(objs, manifests.ClusterInfo(info))
-	objs = append(objs, manifests.BootstrapRBAC(env.Config)...)
+	objs := append([]manifests.Object{manifests.ClusterInfo(info)}, manifests.BootstrapRBAC(env.Config)...)
 	env.UI.Printf("Allowing nodes to join with a bootstrap token, and to renew their certificates")
-	return ensure(ctx, env, objs...)
+	if !env.Again {
+		return ensure(ctx, env, append(tokens, objs...)...)
+	}
+	if err := ensure(ctx, env, tokens...); err != nil {
+		return err
+	}
+	return ensureMissing(ctx, env, "init phase bootstrap-token", objs...)
 }
 
 // clusterCA reads the CA that the whole cluster trusts.

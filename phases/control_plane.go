@@ -5,7 +5,7 @@ package phases
 
 import (
 	"context"
-	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -84,15 +84,27 @@ func writeStaticPod(env *Env, component string, members []manifests.Member) erro
 	if err := applyOwnerships(env, component); err != nil {
 		return err
 	}
-	path := filepath.Join(env.Config.Paths.Manifests, component+".yaml")
 	if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
 		return err
 	}
-	changed, err := env.Host.WriteFile(path, data, 0o600)
-	if err == nil && changed {
-		env.UI.Printf("Writing static Pod manifest %s", path)
+	pending, err := toWrite(env, staticPodWriter(env, component), file{path: staticPodPath(env, component), data: data, mode: 0o600})
+	if err != nil {
+		return err
 	}
-	return err
+	return replaceFiles(env, pending)
+}
+
+// staticPodWriter is the command that writes the manifest of a component.
+func staticPodWriter(env *Env, component string) string {
+	switch etcd := component == manifests.EtcdName; {
+	case env.Config.Join == nil && etcd:
+		return "init phase etcd local"
+	case env.Config.Join == nil:
+		return "init phase control-plane " + strings.TrimPrefix(component, "kube-")
+	case etcd:
+		return "join phase etcd-join"
+	}
+	return "join phase " + prepare + " control-plane"
 }
 
 // staticPodYAML is the manifest with the user's patches applied.

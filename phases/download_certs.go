@@ -203,7 +203,7 @@ func writeDownloaded(env *Env, missing map[string]string, files map[string][]byt
 			mode = 0o644
 		}
 		f := file{path: path, data: files[key], mode: mode, secret: strings.HasSuffix(key, ".key")}
-		if err := f.write(env.Host); err != nil {
+		if _, err := f.write(env.Host); err != nil {
 			return err
 		}
 	}

@@ -64,7 +64,9 @@ func startMember(ctx context.Context, env *Env, peer string, members []etcd.Memb
 			initial = append(initial, manifests.Member{Name: cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), PeerURL: m.PeerURL})
 		}
 	}
-	if err := writeStaticPod(env, manifests.EtcdName, initial); err != nil {
+	writer := *env
+	writer.Again = env.Again && !added // a member that is new cannot run with the manifest of another
+	if err := writeStaticPod(&writer, manifests.EtcdName, initial); err != nil {
 		return err
 	}
 	limit := env.Config.Timeouts.EtcdAPICall

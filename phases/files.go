@@ -23,13 +23,32 @@ type file struct {
 	secret bool
 }
 
-func (f file) write(h host.Host) error {
+func (f file) write(h host.Host) (changed bool, err error) {
 	if f.secret {
-		_, err := h.WriteSecret(f.path, f.data)
-		return err
+		return h.WriteSecret(f.path, f.data)
 	}
-	_, err := h.WriteFile(f.path, f.data, f.mode)
-	return err
+	return h.WriteFile(f.path, f.data, f.mode)
+}
+
+// replaceFiles writes those of files that the host does not hold like this, and
+// says what goes with what was there.
+func replaceFiles(env *Env, files []file) error {
+	for _, f := range files {
+		have, err := readIfExists(env.Host, f.path)
+		if err != nil {
+			return err
+		}
+		changed, err := f.write(env.Host)
+		switch {
+		case err != nil:
+			return err
+		case changed && have != nil && !f.secret && !bytes.Equal(have, f.data):
+			env.UI.Printf("Writing %s over another: %s", f.path, lineDifference(have, f.data))
+		case changed:
+			env.UI.Printf("Writing %s", f.path)
+		}
+	}
+	return nil
 }
 
 // differing returns those of files that the host does not hold like this.

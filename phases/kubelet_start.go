@@ -28,6 +28,9 @@ func kubeletStart() Phase {
 
 func runKubeletStart(ctx context.Context, env *Env) error {
 	wanted, err := kubeletFiles(env)
+	if err == nil {
+		wanted, err = toWrite(env, "init phase kubelet-start", wanted...)
+	}
 	if err != nil {
 		return err
 	}
@@ -109,11 +112,8 @@ func writeKubeletFiles(env *Env, pending []file) error {
 			return err
 		}
 	}
-	for _, f := range pending {
-		env.UI.Printf("Writing %s", f.path)
-		if err := f.write(env.Host); err != nil {
-			return err
-		}
+	if err := replaceFiles(env, pending); err != nil {
+		return err
 	}
 	return nil
 }

@@ -31,6 +31,9 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 		return errors.New("nothing says how to find the cluster")
 	}
 	wanted, err := kubeletFiles(env)
+	if err == nil {
+		wanted, err = toWrite(env, "join phase kubelet-start", wanted...)
+	}
 	if err != nil {
 		return err
 	}

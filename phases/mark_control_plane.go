@@ -5,12 +5,17 @@ package phases
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 // Labels that tell control planes from workers:
@@ -45,31 +50,57 @@ func runMarkControlPlane(ctx context.Context, env *Env) error {
 		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
 			return err
 		}
-		taints, err := wantedTaints(ctx, env)
+		mark := cluster.Mark{Labels: map[string]string{labelControlPlane: "", labelExcludeFromLBs: ""}, Taints: n.Taints}
+		marked, err := marksKept(ctx, env, mark)
 		if err != nil {
 			return err
 		}
-		return markRegistered(ctx, env, cluster.Mark{
-			Labels: map[string]string{labelControlPlane: "", labelExcludeFromLBs: ""},
-			Taints: taints,
-		})
+		if marked {
+			mark = cluster.Mark{}
+		}
+		return markRegistered(ctx, env, mark)
 	})
 }
 
-// wantedTaints are none for a Node that an earlier run has marked: one that an
-// administrator has taken off since, so that other Pods run there, stays off.
-func wantedTaints(ctx context.Context, env *Env) ([]corev1.Taint, error) {
+// marksKept reports whether an earlier run has marked the Node. A taint or label
+// that an administrator has taken off since, so that other Pods run there, stays
+// off.
+func marksKept(ctx context.Context, env *Env, mark cluster.Mark) (bool, error) {
 	if !env.Again {
-		return env.Config.Taints, nil
+		return false, nil
 	}
 	node := nodeObject(env.Config.Name)
 	if _, err := env.Cluster.Get(ctx, node); err != nil {
-		return nil, err
+		return false, err
 	}
-	if _, marked := node.Labels[labelControlPlane]; marked {
-		return nil, nil
+	if _, marked := node.Labels[labelControlPlane]; !marked {
+		return false, nil
 	}
-	return env.Config.Taints, nil
+	if lacks := marksLacking(node, mark); len(lacks) > 0 {
+		writer := "init phase mark-control-plane"
+		if env.Config.Join != nil {
+			writer = "join phase control-plane-join mark-control-plane"
+		}
+		ui.SayKept(env.UI, ui.Kept{Kind: "Node", Name: node.Name, Summary: "without " + strings.Join(lacks, ", "),
+			Advice: fmt.Sprintf("`slipway %s` adds it", writer), Ours: strings.Join(lacks, "\n") + "\n"})
+	}
+	return true, nil
+}
+
+// marksLacking names the labels and taints of mark that node has not.
+func marksLacking(node *corev1.Node, mark cluster.Mark) []string {
+	var lacks []string
+	for _, label := range slices.Sorted(maps.Keys(mark.Labels)) {
+		if _, there := node.Labels[label]; !there {
+			lacks = append(lacks, "label "+label)
+		}
+	}
+	for _, taint := range mark.Taints {
+		if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
+			lacks = append(lacks, "taint "+taint.ToString())
+		}
+	}
+	return lacks
 }
 
 // markRegistered marks this node, whose Node may have been deleted while its

@@ -30,9 +30,10 @@ type Env struct {
 	Cluster cluster.Cluster
 	Etcd    etcd.Etcd
 	UI      ui.UI
-	// Again tells that a whole workflow runs on a node that was a control plane
-	// before: what an administrator has changed in the cluster since then stays.
-	// A phase that is run by its own command writes what its configuration says.
+	// Again says that a whole workflow runs on a host that was a node before, or
+	// half of one (HasBegun): what an operator has edited there and in the cluster
+	// stays (keep.go). A phase that is run by its own command writes what its
+	// configuration says.
 	Again bool
 }
 

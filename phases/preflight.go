@@ -24,7 +24,7 @@ func preflightInit() Phase {
 }
 
 func runPreflightInit(ctx context.Context, env *Env) error {
-	checks, err := initChecks(env)
+	checks, err := initChecks(ctx, env)
 	if err != nil {
 		return err
 	}

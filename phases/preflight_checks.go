@@ -17,7 +17,7 @@ import (
 // CheckInit asks what the preflight of init asks, and changes nothing: no image
 // is pulled.
 func CheckInit(ctx context.Context, env *Env) ([]preflight.Result, error) {
-	checks, err := initChecks(env)
+	checks, err := initChecks(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func CheckJoin(ctx context.Context, env *Env) ([]preflight.Result, error) {
 	return preflight.Ask(ctx, checks, env.Host, env.Config.IgnorePreflightErrors), nil
 }
 
-func initChecks(env *Env) ([]preflight.Check, error) {
+func initChecks(ctx context.Context, env *Env) ([]preflight.Check, error) {
 	wanted, err := wantedManifests(env)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,11 @@ func initChecks(env *Env) ([]preflight.Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	same := preflight.Configuration(func(ctx context.Context) []string { return differences(ctx, env) })
+	stored := storedCompares(ctx, env)
+	if stored.same {
+		acceptEdited(env, wanted)
+	}
+	same := preflight.Configuration(func(context.Context) []string { return differences(env, stored) })
 	return append(preflight.Init(n, wanted), same), nil
 }
 

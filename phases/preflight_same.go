@@ -17,23 +17,40 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
-	"github.com/slipway-k8s/slipway/internal/redact"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // differences holds what an earlier init has left against what this one would
 // make, before anything is written: a control plane is not half changed. The
 // static Pods have checks of their own. As long as there is none of the API
-// server, the kubelet may still get any settings.
-func differences(ctx context.Context, env *Env) []string {
+// server, the kubelet may still get any settings; and where the cluster keeps
+// this very configuration, what differs was edited, and stays.
+func differences(env *Env, stored stored) []string {
 	found := append(certificatesDiffer(env), kubeconfigsDiffer(env)...)
-	if !IsControlPlane(env.Host) {
+	if !IsControlPlane(env.Host) || stored.same {
 		return found
 	}
-	return slices.Concat(found, kubeletDiffers(env), clusterDiffers(ctx, env))
+	found = append(found, kubeletDiffers(env)...)
+	if stored.difference != "" {
+		found = append(found, stored.difference)
+	}
+	return found
 }
 
 // beginAnew is what to do about a difference.
-const beginAnew = "run again with the configuration of the earlier run, or run the reset command to begin anew"
+const beginAnew = "run again with the configuration of the earlier run, or run the reset command to begin anew; " +
+	"what was edited by hand stays, once the API server can be asked whether the configuration is the same (a plan asks with --diff)"
+
+// acceptEdited makes the checks of static Pods take what is there for wanted
+// where it is a static Pod of the component, with edits.
+func acceptEdited(env *Env, wanted map[string][]byte) {
+	for path := range wanted {
+		have, err := readIfExists(env.Host, path)
+		if err == nil && preflight.IsStaticPod(strings.TrimSuffix(filepath.Base(path), ".yaml"), have) {
+			wanted[path] = have
+		}
+	}
+}
 
 func kubeletDiffers(env *Env) []string {
 	files, err := kubeletFiles(env)
@@ -56,7 +73,7 @@ func kubeletDiffers(env *Env) []string {
 // lineDifference says which lines each of two texts has alone, but for the
 // values of environment variables and what else no plan shows.
 func lineDifference(have, wanted []byte) string {
-	there, asked := redact.Document(string(have)), redact.Document(string(wanted))
+	there, asked := shownFile(have), shownFile(wanted)
 	if there == asked {
 		return "values that are not shown, such as those of environment variables"
 	}
@@ -146,27 +163,36 @@ func kubeconfigsDiffer(env *Env) []string {
 // askTime is how long an API server that is up may take for one question.
 const askTime = 3 * time.Second
 
-// clusterDiffers compares with the ClusterConfiguration that the cluster keeps,
-// if there is a cluster yet that can be asked.
-func clusterDiffers(ctx context.Context, env *Env) []string {
+// stored is how the ClusterConfiguration that the cluster keeps compares with the
+// one that is asked for: neither is said where the cluster cannot be asked, or
+// keeps none yet.
+type stored struct {
+	same       bool
+	difference string
+}
+
+func storedCompares(ctx context.Context, env *Env) stored {
+	if !IsControlPlane(env.Host) {
+		return stored{}
+	}
 	wanted, err := env.Config.KubeadmConfigYAML()
 	if err != nil {
-		return []string{err.Error()}
+		return stored{difference: err.Error()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	if err := env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"}); err != nil {
-		return nil
+		return stored{}
 	}
-	stored, err := StoredConfiguration(ctx, env.Cluster)
+	have, err := StoredConfiguration(ctx, env.Cluster)
 	if err != nil {
-		return nil
+		return stored{}
 	}
-	if stored, wanted, err = config.Comparable(stored, wanted); err != nil {
-		return []string{err.Error()}
+	if have, wanted, err = config.Comparable(have, wanted); err != nil {
+		return stored{difference: err.Error()}
 	}
-	if string(stored) == string(wanted) {
-		return nil
+	if string(have) == string(wanted) {
+		return stored{same: true}
 	}
-	return []string{fmt.Sprintf("the cluster keeps another configuration in %s: %s; %s", config.ClusterSource, lineDifference(stored, wanted), beginAnew)}
+	return stored{difference: fmt.Sprintf("the cluster keeps another configuration in %s: %s; %s", config.ClusterSource, lineDifference(have, wanted), beginAnew)}
 }

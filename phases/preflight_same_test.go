@@ -39,7 +39,7 @@ func TestDifferences(t *testing.T) {
 			other := newStage(t, init+clusterDocument+tt.cluster)
 			env := &Env{Config: other.Config, Host: s.host, Cluster: s.api, UI: s.UI}
 			before, jobs := stamps(t, s.root), len(s.host.jobs)
-			got := strings.Join(differences(t.Context(), env), "\n")
+			got := strings.Join(differences(env, storedCompares(t.Context(), env)), "\n")
 			if (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) || strings.Contains(got, "hush") {
 				t.Errorf("got %q\nwant %q", got, tt.want)
 			}
@@ -66,7 +66,7 @@ kubernetesVersion: v1.36.3
 `)); err != nil {
 		t.Fatal(err)
 	}
-	if got := differences(t.Context(), s.Env); len(got) > 0 {
+	if got := differences(s.Env, storedCompares(t.Context(), s.Env)); len(got) > 0 {
 		t.Errorf("got %q", got)
 	}
 }
@@ -82,7 +82,7 @@ func TestDifferencesAtFirst(t *testing.T) {
 	} {
 		other := newStage(t, initDocument+clusterDocument+documents)
 		other.Host = s.host
-		got := strings.Join(differences(t.Context(), other.Env), "\n")
+		got := strings.Join(differences(other.Env, storedCompares(t.Context(), other.Env)), "\n")
 		if (want == "") != (got == "") || !strings.Contains(got, want) || strings.Contains(got, "kubelet/config.yaml") {
 			t.Errorf("%s: got %q, want %q", documents, got, want)
 		}

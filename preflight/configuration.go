@@ -11,7 +11,7 @@ import "context"
 func Configuration(differences func(context.Context) []string) Check {
 	return Check{
 		Name: "Configuration",
-		Asks: "a control plane that is here already was made with the same configuration: the kubelet's files, certificates, kubeconfig files, ConfigMap kubeadm-config",
+		Asks: "a control plane that is here already was made with the same configuration: the kubelet's files, certificates, kubeconfig files, ConfigMap kubeadm-config; what was edited since stays",
 		Run: func(ctx context.Context, _ View) []Finding {
 			var found []Finding
 			for _, text := range differences(ctx) {

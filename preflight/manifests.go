@@ -30,7 +30,7 @@ func staticPod(path, component string, wanted []byte) func(context.Context, View
 		if !ours {
 			return fault("%s is there, and is not a static Pod of %s: move it away", path, component)
 		}
-		return fault("%s is there, and was made with another configuration: %s. Use the configuration of the earlier run to finish that, or run `slipway reset` to begin anew", path, difference)
+		return fault("%s is there, and was made with another configuration: %s. Use the configuration of the earlier run to finish that, or run `slipway reset` to begin anew; what was edited by hand stays, once the API server can be asked whether the configuration is the same (a plan asks with --diff)", path, difference)
 	})
 }
 
@@ -75,6 +75,13 @@ func compare(component string, have, wanted []byte) (difference string, ours boo
 		parts = append(parts, "volumes, environment, probes, resources or the form of the file differ")
 	}
 	return strings.Join(parts, "; "), true
+}
+
+// IsStaticPod reports whether manifest is a static Pod of a component, edited or
+// not.
+func IsStaticPod(component string, manifest []byte) bool {
+	_, err := containerOf(component, manifest)
+	return err == nil
 }
 
 func containerOf(component string, manifest []byte) (corev1.Container, error) {

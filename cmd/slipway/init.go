@@ -27,7 +27,7 @@ func newInit(g *globals) *cobra.Command {
 			if node.UploadCerts {
 				warnOfOnlyControlPlane(parts.env.UI, node)
 			}
-			parts.env.Again = phases.IsControlPlane(parts.env.Host)
+			parts.env.Again = phases.HasBegun(parts.env.Host, node)
 			return parts.run(cmd.Context(), phases.Init(), node.SkipPhases)
 		},
 	}

@@ -27,7 +27,7 @@ func newJoin(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p.env.Again = phases.IsControlPlane(p.env.Host)
+			p.env.Again = phases.HasBegun(p.env.Host, p.env.Config)
 			return p.run(cmd.Context(), phases.Join(), p.env.Config.SkipPhases)
 		},
 	}

@@ -125,8 +125,10 @@ func fieldsYAML(fields map[string]any) string {
 }
 
 // unified is the difference in the form that diff -u gives and patch takes.
-func unified(name, before, after string) string {
-	text := diff.Diff(name+"\tnow", []byte(before), name+"\tplanned", []byte(after))
+func unified(name, before, after string) string { return labelled(name, "planned", before, after) }
+
+func labelled(name, label, before, after string) string {
+	text := diff.Diff(name+"\tnow", []byte(before), name+"\t"+label, []byte(after))
 	_, text, _ = bytes.Cut(text, []byte("\n")) // the command that diff(1) would be
 	return string(text)
 }

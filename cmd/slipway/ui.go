@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -24,6 +25,22 @@ func (p planUI) Start(phase string) (ui.UI, func(error)) {
 	}
 	in, end := p.UI.Start(phase)
 	return planUI{in, p.plan}, end
+}
+
+// Kept is a step of the plan where it is compared with what is there.
+func (p planUI) Kept(k ui.Kept) {
+	if p.plan == nil || p.plan.now == nil {
+		p.Warnf("%s", k)
+		return
+	}
+	s := step{Action: "keep", Path: k.Path, Change: cluster.None, Diff: labelled(k.Title(), "asked for", k.Now, k.Ours), title: "keep " + k.Title()}
+	if k.Kind != "" {
+		s.Object = &objectRef{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name}
+	}
+	if s.Diff == "" {
+		s.Diff = k.Summary + "\n"
+	}
+	p.plan.add(s)
 }
 
 func (planUI) Printf(string, ...any) {}

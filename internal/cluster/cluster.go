@@ -40,6 +40,9 @@ type Cluster interface {
 	// diff.go: an existing Deployment, for one, keeps its replicas. An
 	// immutable field that differs is an error.
 	Ensure(ctx context.Context, objs ...Object) error
+	// Compare tells what Ensure would change, and changes nothing. What is
+	// immutable is compared like the rest.
+	Compare(ctx context.Context, obj Object) (Difference, error)
 	// EnsureAbsent deletes the object; a missing one is no error.
 	EnsureAbsent(ctx context.Context, obj Object) error
 	// Get fills obj, whose name and namespace are set. found is false where

@@ -40,7 +40,10 @@ func (p *Plan) compare(ask func(now *Real) (Difference, error)) *Difference {
 	if p.now == nil {
 		return nil
 	}
-	d, err := ask(p.now)
+	d, err := Difference{}, p.unread
+	if err == nil {
+		d, err = ask(p.now)
+	}
 	if err != nil {
 		p.now = nil
 		return &Difference{Err: err}
@@ -48,8 +51,38 @@ func (p *Plan) compare(ask func(now *Real) (Difference, error)) *Difference {
 	return &d
 }
 
+// reading asks the cluster for what this run has not written: the live one, or
+// the one to compare with. Where that does not answer, it is taken for empty,
+// and the next comparison says so. p.mu is held.
+func (p *Plan) reading(ask func(Cluster) error) error {
+	switch {
+	case p.live != nil:
+		return ask(p.live)
+	case p.now == nil || p.unread != nil:
+		return nil
+	}
+	p.unread = ask(p.now)
+	return nil
+}
+
+// Compare implements Cluster.
+func (r *Real) Compare(ctx context.Context, obj Object) (Difference, error) {
+	return r.compare(ctx, obj, asIs)
+}
+
+// changer is change, or asIs.
+type changer func(w wanted, live map[string]any) (after map[string]any, err error)
+
+// asIs is change for one who only compares: what the API would refuse to change
+// counts, too.
+func asIs(w wanted, live map[string]any) (map[string]any, error) { return changed(w, live), nil }
+
 // differenceOf tells what Ensure would do to one object.
 func (r *Real) differenceOf(ctx context.Context, obj Object) (Difference, error) {
+	return r.compare(ctx, obj, change)
+}
+
+func (r *Real) compare(ctx context.Context, obj Object, change changer) (Difference, error) {
 	w, err := want(obj)
 	if err != nil {
 		return Difference{}, err
@@ -61,6 +94,11 @@ func (r *Real) differenceOf(ctx context.Context, obj Object) (Difference, error)
 	if !found {
 		return Difference{Change: Create}, nil
 	}
+	return difference(obj, w, live, change)
+}
+
+// difference is what of obj, which shall be w, change would change in live.
+func difference(obj Object, w wanted, live map[string]any, change changer) (Difference, error) {
 	after, err := change(w, live)
 	if err != nil {
 		return Difference{}, err

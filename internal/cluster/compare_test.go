@@ -4,12 +4,18 @@
 package cluster
 
 import (
+	"errors"
+	"io/fs"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
@@ -92,5 +98,103 @@ func TestPlanComparedWithNothing(t *testing.T) {
 	}
 	if asked := len(a.seen()); asked != 1 {
 		t.Errorf("%d requests", asked)
+	}
+}
+
+// TestCompareNamesFields: what an operator edited is named by its path, and what
+// the server fills in or others may add is no difference.
+func TestCompareNamesFields(t *testing.T) {
+	deployment := func(image, memory string) *appsv1.Deployment {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"}}
+		d.Spec.Replicas = ptr.To(int32(2))
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "coredns", Image: image,
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse(memory)}}}}
+		return d
+	}
+	scaled := deployment("coredns:1", "1024Mi")
+	scaled.Spec.Replicas = ptr.To(int32(7))
+	scaled.Spec.Template.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+	role := func(rules ...rbacv1.PolicyRule) *rbacv1.Role {
+		return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "r"}, Rules: rules}
+	}
+	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}
+	narrow := rule
+	narrow.ResourceNames = []string{"one"}
+	service := func(ip string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns"}, Spec: corev1.ServiceSpec{ClusterIP: ip}}
+	}
+	tests := []struct {
+		name       string
+		have, ours Object
+		change     string
+		fields     []string
+	}{
+		{"a key", configMap("c", map[string]string{"Corefile": "theirs", "more": "x"}), configMap("c", map[string]string{"Corefile": "ours"}), Update, []string{"data.Corefile"}},
+		{"scaled and completed", scaled, deployment("coredns:1", "1Gi"), None, nil},
+		{"an image and a limit", deployment("coredns:2", "2Gi"), deployment("coredns:1", "1Gi"), Update,
+			[]string{"spec.template.spec.containers[coredns].image", "spec.template.spec.containers[coredns].resources.limits.memory"}},
+		{"one more rule", role(rule, narrow), role(rule), Update, []string{"rules"}},
+		{"a narrower rule", role(narrow), role(rule), Update, []string{"rules[0].resourceNames"}},
+		{"what is immutable", service("10.0.0.10"), service("10.96.0.10"), Update, []string{"spec.clusterIP"}},
+		{"a Secret", secretNamed("s", "theirs"), secretNamed("s", "ours"), Update, nil},
+		{"nothing", nil, service("10.96.0.10"), Create, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newAPI(t)
+			planned := NewPlan(func(Action) {}, nil)
+			if tt.have != nil {
+				a.put(t, tt.have)
+				if err := planned.Ensure(t.Context(), tt.have); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := a.written()
+			beside := NewPlan(func(Action) {}, nil)
+			beside.CompareWith(a.client(t))
+			for name, c := range map[string]Cluster{"real": a.client(t), "plan": planned, "plan beside a cluster": beside} {
+				got, err := c.Compare(t.Context(), tt.ours)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.Change != tt.change || !slices.Equal(got.Fields(), tt.fields) {
+					t.Errorf("%s: %s %q, want %s %q", name, got.Change, got.Fields(), tt.change, tt.fields)
+				}
+			}
+			if before != a.written() {
+				t.Error("comparing wrote")
+			}
+		})
+	}
+}
+
+// TestPlanReadsWhatItIsComparedWith: what the run has not written is read there.
+// A cluster that does not answer is taken for empty, and the next comparison
+// says why.
+func TestPlanReadsWhatItIsComparedWith(t *testing.T) {
+	a := newAPI(t)
+	a.put(t, configMap("there", map[string]string{"k": "v"}))
+	var last *Difference
+	p := NewPlan(func(action Action) { last = action.Difference }, nil)
+	p.CompareWith(a.client(t))
+	read := configMap("there", nil)
+	if found, err := p.Get(t.Context(), read); err != nil || !found || read.Data["k"] != "v" {
+		t.Errorf("found %v, %v, %v", found, read.Data, err)
+	}
+	p = NewPlan(func(action Action) { last = action.Difference }, nil)
+	p.CompareWith(New(Options{Kubeconfig: "gone", ReadFile: func(string) ([]byte, error) { return nil, fs.ErrNotExist }}))
+	found, err := p.Get(t.Context(), configMap("there", nil))
+	secrets, listErr := p.Secrets(t.Context(), "kube-system", "")
+	d, compareErr := p.Compare(t.Context(), configMap("there", nil))
+	if found || len(secrets) > 0 || d.Change != Create || errors.Join(err, listErr, compareErr) != nil {
+		t.Errorf("found %v, %v, %v: %v", found, secrets, d, errors.Join(err, listErr, compareErr))
+	}
+	for i, want := range []bool{true, false} {
+		if err := p.Ensure(t.Context(), configMap("there", nil)); err != nil {
+			t.Fatal(err)
+		}
+		if said := last != nil && errors.Is(last.Err, fs.ErrNotExist); said != want {
+			t.Errorf("action %d: %v", i, last)
+		}
 	}
 }

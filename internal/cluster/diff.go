@@ -26,6 +26,15 @@ import (
 //   - The rules of a role must be exactly the wanted ones: a rule with one
 //     more field, such as resourceNames, grants less.
 func change(w wanted, live map[string]any) (map[string]any, error) {
+	after := changed(w, live)
+	if after == nil {
+		return nil, nil
+	}
+	return after, checkImmutable(w, live)
+}
+
+// changed is change without the question whether the API allows it.
+func changed(w wanted, live map[string]any) map[string]any {
 	fields, live := runtime.DeepCopyJSON(w.fields), runtime.DeepCopyJSON(live)
 	same := true
 	switch w.kind.name {
@@ -38,12 +47,9 @@ func change(w wanted, live map[string]any) (map[string]any, error) {
 		live["rules"] = fields["rules"]
 	}
 	if same && holds(live, fields, "") {
-		return nil, nil
+		return nil
 	}
-	if err := checkImmutable(w, live); err != nil {
-		return nil, err
-	}
-	return overlay(live, fields).(map[string]any), nil
+	return overlay(live, fields).(map[string]any)
 }
 
 // immutable lists the fields that the API does not let anyone change in an

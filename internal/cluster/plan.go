@@ -45,6 +45,7 @@ type Plan struct {
 	record func(Action)
 	live   Cluster
 	now    *Real // see CompareWith
+	unread error // of the first question that now did not answer
 
 	mu      sync.Mutex
 	admin   bool
@@ -57,8 +58,9 @@ type planKey struct{ kind, namespace, name string }
 var _ Cluster = (*Plan)(nil)
 
 // NewPlan returns a Cluster for a dry run. It hands each intent to record, in
-// order. Reads see what this run has written; then they ask live, or see an
-// empty cluster where live is nil, so that nothing touches the network.
+// order. Reads see what this run has written; then they ask live, or what the plan
+// is compared with; without either they see an empty cluster, so that nothing
+// touches the network.
 func NewPlan(record func(Action), live Cluster) *Plan {
 	return &Plan{record: record, live: live, objects: map[planKey]Object{}}
 }
@@ -131,8 +133,9 @@ func (p *Plan) Get(ctx context.Context, obj Object) (found bool, err error) {
 	defer p.mu.Unlock()
 	written, known := p.objects[planKey{r.kind.name, r.namespace, r.name}]
 	switch {
-	case !known && p.live != nil:
-		return p.live.Get(ctx, obj)
+	case !known:
+		err = p.reading(func(c Cluster) (err error) { found, err = c.Get(ctx, obj); return err })
+		return found, err
 	case written == nil:
 		return false, nil
 	}
@@ -144,12 +147,42 @@ func (p *Plan) Get(ctx context.Context, obj Object) (found bool, err error) {
 	return true, nil
 }
 
-// Pods implements Cluster. A plan makes no Pods.
-func (p *Plan) Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error) {
-	if p.live == nil {
-		return nil, nil
+// Compare implements Cluster.
+func (p *Plan) Compare(ctx context.Context, obj Object) (Difference, error) {
+	w, err := want(copyOf(obj))
+	if err != nil {
+		return Difference{}, err
 	}
-	return p.live.Pods(ctx, namespace, labelSelector)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := Difference{Change: Create}
+	written, known := p.objects[planKey{w.kind.name, w.namespace, w.name}]
+	switch {
+	case !known:
+		err = p.reading(func(c Cluster) error {
+			there, err := c.Compare(ctx, obj)
+			if err == nil {
+				d = there
+			}
+			return err
+		})
+		return d, err
+	case written == nil:
+		return d, nil
+	}
+	live, err := want(written)
+	if err != nil {
+		return d, err
+	}
+	return difference(obj, w, live.fields, asIs)
+}
+
+// Pods implements Cluster. A plan makes no Pods.
+func (p *Plan) Pods(ctx context.Context, namespace, labelSelector string) (pods []corev1.Pod, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err = p.reading(func(c Cluster) (err error) { pods, err = c.Pods(ctx, namespace, labelSelector); return err })
+	return pods, err
 }
 
 // Secrets implements Cluster.
@@ -158,14 +191,13 @@ func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) ([]
 	if err != nil {
 		return nil, errors.Wrapf(err, "list Secrets of %s", namespace)
 	}
-	var secrets []corev1.Secret
-	if p.live != nil {
-		if secrets, err = p.live.Secrets(ctx, namespace, fieldSelector); err != nil {
-			return nil, err
-		}
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var secrets []corev1.Secret
+	err = p.reading(func(c Cluster) (err error) { secrets, err = c.Secrets(ctx, namespace, fieldSelector); return err })
+	if err != nil {
+		return nil, err
+	}
 	secrets = slices.DeleteFunc(secrets, func(s corev1.Secret) bool {
 		_, known := p.objects[planKey{"Secret", s.Namespace, s.Name}]
 		return known

@@ -22,6 +22,9 @@ type Cleanup interface {
 	// Made tells whether this tool made a file or folder where nothing was. It
 	// is false where the file system keeps no such note.
 	Made(path string) bool
+	// Unchanged reports whether this tool wrote a file where nothing was, and
+	// nobody has edited it since. It is false where that is not known.
+	Unchanged(path string) bool
 	// RemoveEmpty deletes a folder if it is empty. One that is not, a mount
 	// point, a symlink, and what is no folder all stay, without an error.
 	RemoveEmpty(path string) (removed bool, err error)

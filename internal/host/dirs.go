@@ -86,7 +86,7 @@ func setDirMode(path string, mode fs.FileMode, ours bool) error {
 	}
 	defer folder.Close()
 	if ours {
-		claim(folder)
+		claim(folder, nil)
 	}
 	if err := folder.Chmod(mode); err != nil {
 		return err

@@ -6,6 +6,7 @@ package host
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"hash/maphash"
 	"io/fs"
@@ -85,7 +86,8 @@ func writeFile(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, 
 	ours := errors.Is(err, fs.ErrNotExist) || made(path)
 	temp, err := writeTemp(folder, name, func(f *os.File) error {
 		if ours {
-			claim(f)
+			sum := sha256.Sum256(data)
+			claim(f, sum[:])
 		}
 		return fill(f, data, mode, owner)
 	})

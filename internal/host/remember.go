@@ -4,6 +4,7 @@
 package host
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,12 +20,14 @@ import (
 const rememberedAs = "trusted.slipway.before"
 
 // madeAs is the extended attribute of a file or folder that this tool has made
-// where nothing was. A copy that the user puts there in its place has none.
+// where nothing was: of a file with the hash of what was written. A copy that
+// the user puts there in its place has none.
 const madeAs = "trusted.slipway.made"
 
-// claim notes that this tool has made what is open. As with remember, it may
-// be that no note can be written; then all is taken for the user's.
-func claim(file *os.File) { _ = unix.Fsetxattr(int(file.Fd()), madeAs, nil, 0) }
+// claim notes that this tool has made what is open, with a note of its own. As
+// with remember, it may be that none can be written; then all is taken for the
+// user's.
+func claim(file *os.File, note []byte) { _ = unix.Fsetxattr(int(file.Fd()), madeAs, note, 0) }
 
 // Made implements Cleanup.
 func (r *Real) Made(path string) bool { return made(r.path(path)) }
@@ -32,6 +35,15 @@ func (r *Real) Made(path string) bool { return made(r.path(path)) }
 func made(path string) bool {
 	_, err := unix.Lgetxattr(filepath.Clean(path), madeAs, nil)
 	return err == nil
+}
+
+// Unchanged implements Cleanup.
+func (r *Real) Unchanged(path string) bool {
+	path = filepath.Clean(r.path(path))
+	data, err := os.ReadFile(path)
+	var note [sha256.Size]byte
+	n, noteErr := unix.Lgetxattr(path, madeAs, note[:])
+	return err == nil && noteErr == nil && n == len(note) && note == sha256.Sum256(data)
 }
 
 // usersAs is the extended attribute of a folder that was given back: another

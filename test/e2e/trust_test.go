@@ -21,6 +21,7 @@ var promises = []struct {
 	{"9-no-systemd", worksWithoutSystemd},
 	{"8-kubeconfig", followsUserKubeconfig},
 	{"10-cli", answersAsKubeadm},
+	{"2-edits", keepOperatorEdits},
 }
 
 // TestTrust boots a fresh node for each promise.

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/schema"
+)
+
+var someKept = []ui.Kept{
+	{Path: "/etc/a", Summary: "there only: one", Advice: "`slipway init phase a` writes it", Now: "one\n", Ours: "two\n"},
+	{Kind: "ConfigMap", Namespace: "kube-system", Name: "c", Summary: "data.k", Now: "k: old\n", Ours: "k: new\n"},
+	{Kind: "Secret", Namespace: "kube-system", Name: "s", Summary: "values that are not shown"},
+}
+
+// TestPlanKept: with --diff, what stays as it is has a step with all of the
+// difference, in place of the warning that other runs give.
+func TestPlanKept(t *testing.T) {
+	const want = `Plan: 3 steps. Nothing has been done.
+
+1. keep /etc/a: as it is
+    --- /etc/a	now
+    +++ /etc/a	asked for
+    @@ -1,1 +1,1 @@
+    -one
+    +two
+
+2. keep ConfigMap kube-system/c: as it is
+    --- ConfigMap kube-system/c	now
+    +++ ConfigMap kube-system/c	asked for
+    @@ -1,1 +1,1 @@
+    -k: old
+    +k: new
+
+3. keep Secret kube-system/s: as it is
+    values that are not shown
+`
+	var said bytes.Buffer
+	p := &plan{now: newPresent(host.NewAt(t.TempDir()))}
+	for _, k := range someKept {
+		ui.SayKept(planUI{ui.NewLines("slipway", &said, io.Discard), p}, k)
+	}
+	var text, document bytes.Buffer
+	must(t, p.write(&text, "text", "init", "cp-1"))
+	if diff := cmp.Diff(want, text.String()); diff != "" || said.Len() > 0 {
+		t.Errorf("said %q; plan (-want +got):\n%s", said.String(), diff)
+	}
+	s, err := schema.Plan()
+	must(t, err)
+	must(t, p.write(&document, "json", "init", "cp-1"))
+	must(t, s.Check(document.Bytes()))
+}
+
+// TestKeptIsSaid: without --diff it is a warning, in the program's own name.
+func TestKeptIsSaid(t *testing.T) {
+	const want = "keeping /etc/a, which differs from what this configuration makes: there only: one. `kubeadm init phase a` writes it"
+	var said bytes.Buffer
+	lines := namedUI{ui.NewLines("kubeadm", &said, io.Discard)}
+	for _, u := range []ui.UI{lines, planUI{lines, &plan{}}} {
+		said.Reset()
+		ui.SayKept(u, someKept[0])
+		if got := strings.TrimSpace(said.String()); got != "[WARNING] "+want {
+			t.Errorf("said %q", got)
+		}
+	}
+}

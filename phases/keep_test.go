@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+const (
+	apiServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+	kubeletSettingsIn = "/var/lib/kubelet/config.yaml"
+	kubeletFlagsIn    = "/var/lib/kubelet/kubeadm-flags.env"
+)
+
+// append edits a file in place.
+func (s *stage) append(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(s.root, path), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestInitKeepsEditedFiles: where the cluster keeps the configuration that is
+// asked for, what differs on the host was edited. The same init says so, once
+// for each file and without a secret, and changes nothing; a phase's own command
+// writes what the configuration says.
+func TestInitKeepsEditedFiles(t *testing.T) {
+	s := newStage(t, initDocument+clusterDocument)
+	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.play(t, filePhases()...)
+	s.play(t, uploadConfig())
+	s.append(t, apiServerManifest, "# --encryption-provider-config=/etc/enc.yaml\n# token: abcdef.0123456789abcdef\n")
+	s.append(t, kubeletSettingsIn, "maxPods: 17\n")
+	s.put(t, kubeletFlagsIn, "KUBELET_KUBEADM_ARGS=\"--node-labels=a=b\"\n")
+	before, jobs := stamps(t, s.root), len(s.host.jobs)
+
+	stored := storedCompares(t.Context(), s.Env)
+	if found := differences(s.Env, stored); !stored.same || len(found) > 0 {
+		t.Fatalf("the edits are refused: %v %q", stored, found)
+	}
+	wanted, err := wantedManifests(s.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	acceptEdited(s.Env, wanted)
+	if !strings.Contains(string(wanted[apiServerManifest]), "encryption-provider-config") {
+		t.Error("the edited manifest is refused")
+	}
+	s.Again = true
+	s.said.Reset()
+	s.play(t, filePhases()...)
+	if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" || len(s.host.jobs) != jobs {
+		t.Errorf("something was done: %v\n%s", s.host.jobs[jobs:], diff)
+	}
+	s.saidOnce(t, "keeping "+apiServerManifest+", which differs from what this configuration makes: there only: # --encryption-provider-config",
+		"keeping "+kubeletSettingsIn+", which differs from what this configuration makes: there only: maxPods: 17. The same `slipway init` with --diff shows it all; `slipway init phase kubelet-start` writes it",
+		"keeping "+kubeletFlagsIn+", which differs", "`slipway init phase control-plane apiserver` writes it")
+	if strings.Contains(s.said.String(), "0123456789abcdef") {
+		t.Errorf("a secret was said:\n%s", s.said.String())
+	}
+
+	s.Again = false
+	s.said.Reset()
+	s.play(t, kubeletStart(), controlPlane())
+	s.saidOnce(t, "Writing "+apiServerManifest+" over another: there only: # --encryption", "Writing "+kubeletSettingsIn+" over another: there only: maxPods: 17")
+	for _, path := range []string{apiServerManifest, kubeletSettingsIn, kubeletFlagsIn} {
+		if text := s.get(t, path); strings.Contains(text, "17") || strings.Contains(text, "a=b") || strings.Contains(text, "encryption") {
+			t.Errorf("%s was not written by the phase's own command:\n%s", path, text)
+		}
+	}
+}
+
+// TestInitRefusesWhatItCannotTell: as long as the API server does not say what
+// the configuration was, a file that differs may be of another one.
+func TestInitRefusesWhatItCannotTell(t *testing.T) {
+	s := newStage(t, initDocument+clusterDocument)
+	s.play(t, filePhases()...)
+	s.append(t, kubeletSettingsIn, "maxPods: 17\n")
+	s.host.probe = func(context.Context, host.Probe) error { return &host.ProbeError{} }
+	stored := storedCompares(t.Context(), s.Env)
+	got := strings.Join(differences(s.Env, stored), "\n")
+	if stored.same || !strings.Contains(got, "there only: maxPods: 17") || !strings.Contains(got, "what was edited by hand stays, once the API server can be asked") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestJoinKeepsEditedFiles: a node that has joined keeps its files, also where
+// its certificate has expired since. One that has only begun to join keeps what
+// was edited, and gets other settings where nothing was.
+func TestJoinKeepsEditedFiles(t *testing.T) {
+	for name, until := range map[string]time.Duration{"a member": time.Hour, "with an expired certificate": -time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			s := newJoinStage(t)
+			s.joined(t, time.Now().Add(until))
+			s.host.jobs = s.host.jobs[:0]
+			s.append(t, kubeletSettingsIn, "maxPods: 18\n")
+			s.put(t, kubeletFlagsIn, "KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"\n")
+			settings, flags := s.get(t, kubeletSettingsIn), s.get(t, kubeletFlagsIn)
+			if !HasBegun(s.host, s.Config) {
+				t.Fatal("it is not known that the host was a node")
+			}
+			s.Again = true
+			s.said.Reset()
+			s.play(t, kubeletStartJoin())
+			if s.get(t, kubeletSettingsIn) != settings || s.get(t, kubeletFlagsIn) != flags {
+				t.Error("an edited file was reverted")
+			}
+			s.saidOnce(t, "keeping "+kubeletSettingsIn, "keeping "+kubeletFlagsIn+", which differs from what this configuration makes: there only: KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"",
+				"there only: maxPods: 18. The same `slipway join` with --diff shows it all; `slipway join phase kubelet-start` writes it")
+		})
+	}
+}
+
+// joined makes the host a node, with a certificate until then.
+func (s *joinStage) joined(t *testing.T, until time.Time) {
+	t.Helper()
+	if err := s.discover(t); err != nil {
+		t.Fatal(err)
+	}
+	s.play(t, kubeletStartJoin())
+	s.bootstrapped(t, s.ca, s.Config.Name, until)
+}
+
+func TestHalfJoinedKeepsEdits(t *testing.T) {
+	s := newJoinStage(t)
+	if err := s.discover(t); err != nil {
+		t.Fatal(err)
+	}
+	s.play(t, kubeletStartJoin())
+	if !s.host.Made("/etc/kubernetes/bootstrap-kubelet.conf") {
+		t.Skip("this file system, or this user, keeps no notes of what was made")
+	}
+	s.put(t, kubeletFlagsIn, "KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"\n") // edited
+	s.Config.Kubelet.MaxPods = 19                                              // other settings
+	if s.Again = HasBegun(s.host, s.Config); !s.Again {
+		t.Fatal("it is not known that the host has begun to join")
+	}
+	s.play(t, kubeletStartJoin())
+	if text := s.get(t, kubeletFlagsIn); !strings.Contains(text, "--node-ip=192.0.2.9") {
+		t.Errorf("an edit was reverted:\n%s", text)
+	}
+	if text := s.get(t, kubeletSettingsIn); !strings.Contains(text, "maxPods: 19") {
+		t.Errorf("the other settings were not written:\n%s", text)
+	}
+}
+
+// TestJoinedControlPlaneKeepsManifests, which its administrator has edited.
+func TestJoinedControlPlaneKeepsManifests(t *testing.T) {
+	s := preparedPlane(t)
+	ca, err := certs.ParsePair(s.shared["ca.crt"], s.shared["ca.key"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.bootstrapped(t, ca, "cp-2", time.Now().Add(time.Hour))
+	s.append(t, apiServerManifest, "# --encryption-provider-config=/etc/enc.yaml\n")
+	before := s.get(t, apiServerManifest)
+	s.Again = HasBegun(s.host, s.Config)
+	s.said.Reset()
+	s.play(t, joinStaticPods())
+	if s.get(t, apiServerManifest) != before {
+		t.Error("the edited manifest was reverted")
+	}
+	s.saidOnce(t, "keeping "+apiServerManifest+", which differs from what this configuration makes: there only: # --encryption-provider-config=/etc/enc.yaml. "+
+		"The same `slipway join` with --diff shows it all; `slipway join phase control-plane-prepare control-plane` writes it")
+}

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// keepOperatorEdits: the files of three nodes and the objects of their cluster
+// are edited, and one object is deleted. The same init and the same joins say
+// what differs, make what is missing, and change nothing else.
+func keepOperatorEdits(m machine) {
+	w, cp2 := m.another("worker-1"), m.another("cp-2")
+	planes, all := []machine{m, cp2}, []machine{m, cp2, w}
+	for _, n := range all {
+		n.knowsEndpoint(planes)
+	}
+	m.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
+	worker, plane := m.joinCommands()
+	sideBySide(func() { cp2.runs("slipway", "join", plane) }, func() { w.runs("slipway", "join", worker) })
+	sideBySide(m.editFiles, cp2.editFiles, w.editFiles)
+	for _, n := range all {
+		m.ready(n.node.Name())
+	}
+	m.editObjects()
+
+	objects := m.editedObjects()
+	m.kubectl("delete", "-n", "kube-system", "daemonset", "kube-proxy")
+	const kubeletFiles = "/var/lib/kubelet/config.yaml /var/lib/kubelet/kubeadm-flags.env"
+	const manifest = " /etc/kubernetes/manifests/kube-apiserver.yaml"
+	m.changesNothing(kubeletFiles+manifest, "slipway", "init", "--config", "/root/slipway.yaml")
+	cp2.changesNothing(kubeletFiles+manifest, append([]string{"slipway", "join"}, plane...)...)
+	w.changesNothing(kubeletFiles, append([]string{"slipway", "join"}, worker...)...)
+	if after := m.editedObjects(); after != objects {
+		m.Errorf("the same init changed objects:\n%s\nbefore:\n%s", after, objects)
+	}
+	m.kubectl("get", "-n", "kube-system", "daemonset", "kube-proxy")
+	m.showsEdits()
+	m.replacesAddons()
+}
+
+// editFiles does what administrators do: a flag of the API server, a setting and
+// a flag of the kubelet. It returns once both run with that.
+func (m machine) editFiles() {
+	m.Helper()
+	m.must("sed", "-i", `$a registryPullQPS: 7`, "/var/lib/kubelet/config.yaml")
+	m.must("sed", "-i", `s/"$/ --node-labels=lab=edited"/`, "/var/lib/kubelet/kubeadm-flags.env")
+	if strings.HasPrefix(m.node.Name(), "cp-") {
+		m.must("sed", "-i", `s/^    - kube-apiserver$/&\n    - --event-ttl=2h0m0s/`, "/etc/kubernetes/manifests/kube-apiserver.yaml")
+		m.eventually("the edited API server of "+m.node.Name(), readyLimit, func() error {
+			if out, err := m.try("pgrep", "-f", "event-ttl=2h0m0s"); err != nil {
+				return errors.New("it is not started yet " + out)
+			}
+			out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server=https://"+m.node.IP()+":6443", "get", "--raw", "/readyz")
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
+	}
+	m.must("systemctl", "restart", "kubelet")
+}
+
+// editObjects does what administrators do to the cluster.
+func (m machine) editObjects() {
+	m.Helper()
+	m.editKey("coredns", "Corefile", "ttl 30", "ttl 17")
+	m.editKey("kube-proxy", "config.conf", "strictARP: false", "strictARP: true")
+	m.editKey("kubelet-config", "kubelet", "kind: KubeletConfiguration", "kind: KubeletConfiguration\nmaxPods: 88")
+	m.kubectl("patch", "-n", "kube-system", "deployment", "coredns", "--patch", `{"spec": {"replicas": 1, "template": {"spec": {"containers": [
+		{"name": "coredns", "image": "registry.example.org/coredns:ours", "resources": {"limits": {"memory": "333Mi"}}}]}}}}`)
+	m.kubectl("label", "node", "cp-1", "node.kubernetes.io/exclude-from-external-load-balancers-")
+	m.kubectl("taint", "node", "cp-1", "node-role.kubernetes.io/control-plane-")
+}
+
+func (m machine) editKey(name, key, old, edited string) {
+	m.Helper()
+	data := m.get("-n", "kube-system", "configmap", name)["data"].(map[string]any)
+	text, _ := data[key].(string)
+	if !strings.Contains(text, old) {
+		m.Fatalf("ConfigMap %s has no %q:\n%s", name, old, text)
+	}
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{key: strings.Replace(text, old, edited, 1)}})
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.kubectl("patch", "-n", "kube-system", "configmap", name, "--patch", string(patch))
+}
+
+// editedObjects is what the cluster holds of what was edited.
+func (m machine) editedObjects() string {
+	m.Helper()
+	return m.kubectl("get", "-n", "kube-system", "configmap", "coredns", "kube-proxy", "kubelet-config", "kubeadm-config",
+		"-o", `jsonpath={range .items[*]}{.metadata.resourceVersion}{.data}{"\n"}{end}`) +
+		m.kubectl("get", "-n", "kube-system", "deployment", "coredns", "-o", "jsonpath={.metadata.generation}{.spec}") +
+		m.kubectl("get", "node", "cp-1", "-o", "jsonpath={.metadata.labels}{.spec.taints}")
+}
+
+// changesNothing runs a command again, which names the files that were edited.
+func (m machine) changesNothing(names string, command ...string) {
+	m.Helper()
+	look := func() string {
+		return m.must("systemctl", "show", "-p", "MainPID", "-p", "ActiveEnterTimestamp", "kubelet") +
+			m.must("find", "/etc/kubernetes", "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml",
+				"/var/lib/kubelet/kubeadm-flags.env", "-type", "f", "-printf", `%m %i %T@ `, "-exec", "sha256sum", "{}", ";")
+	}
+	before := look()
+	out, err := m.try(command...)
+	if err != nil {
+		m.Errorf("%s on %s: %v\n%s", command[1], m.node.Name(), err, out)
+	}
+	if after := look(); after != before {
+		m.Errorf("the same %s on %s changed something:\n%s\nbefore:\n%s\n%s", command[1], m.node.Name(), after, before, out)
+	}
+	for name := range strings.FieldsSeq(names) {
+		if strings.Count(out, "keeping "+name+", which differs") != 1 {
+			m.Errorf("the same %s on %s does not say once that %s differs:\n%s", command[1], m.node.Name(), name, out)
+		}
+	}
+}
+
+// showsEdits: a plan with --diff has the whole of the differences.
+func (m machine) showsEdits() {
+	m.Helper()
+	out := m.must("slipway", "init", "--config", "/root/slipway.yaml", "--diff")
+	for _, line := range []string{"keep /etc/kubernetes/manifests/kube-apiserver.yaml", "-    - --event-ttl=2h0m0s", "-registryPullQPS: 7",
+		"keep ConfigMap kube-system/kube-proxy", "strictARP: true", "keep Deployment kube-system/coredns", "registry.example.org/coredns:ours",
+		"keep ConfigMap kube-system/coredns", "ttl 17", "keep ConfigMap kube-system/kubelet-config", "maxPods: 88"} {
+		if !strings.Contains(out, line) {
+			m.Errorf("the plan lacks %q:\n%s", line, out)
+		}
+	}
+}
+
+// replacesAddons: the phases' own commands say what they replace, and keep the
+// Corefile, as kubeadm does.
+func (m machine) replacesAddons() {
+	m.Helper()
+	out, err := m.try("slipway", "init", "phase", "addon", "all", "--config", "/root/slipway.yaml")
+	if err != nil {
+		m.Errorf("init phase addon all: %v\n%s", err, out)
+	}
+	for _, text := range []string{"keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile",
+		"replacing in ConfigMap kube-system/kube-proxy what was edited: data.config.conf",
+		"spec.template.spec.containers[coredns].image, spec.template.spec.containers[coredns].resources.limits.memory"} {
+		if !strings.Contains(out, text) {
+			m.Errorf("init phase addon all does not say %q:\n%s", text, out)
+		}
+	}
+	after := m.editedObjects()
+	if !strings.Contains(after, "ttl 17") || strings.Contains(after, "strictARP: true") || strings.Contains(after, "registry.example.org") ||
+		!strings.Contains(after, `"replicas":1`) {
+		m.Errorf("after init phase addon all:\n%s", after)
+	}
+}
