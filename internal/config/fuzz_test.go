@@ -101,6 +101,7 @@ func FuzzLoadCluster(f *testing.F) {
 	f.Add([]byte(storedHead+"kubernetesVersion: v1.36.3\n"), []byte(nil), []byte(nil))
 	f.Add([]byte(storedHead+"kubernetesVersion: 1.36.3\ncertificatesDir: /a/../b\netcd: {local: {dataDir: /c/}}\ncontrolPlaneEndpoint: '[fd00::1]'\n"), []byte("a: &a [*a]"), kubeProxy)
 	f.Add([]byte(storedHead+"kubernetesVersion: v1.36.3\nkubernetesVersion: "+someToken+"\n"), kubelet, []byte("{}"))
+	f.Add([]byte(storedHead+"kubernetesVersion: v1.36.3\nnew: &a {b: [1, 2.50, 2026-01-01]}\nfeatureGates: {New: true}\netcd: {local: {dataDir: /c, new: *a}}\n"), append(kubelet, "new: {a: b}\n"...), append(kubeProxy, "\nnew: 1\n"...))
 	f.Fuzz(func(t *testing.T, cluster, kubelet, kubeProxy []byte) {
 		defer within(t, 10*time.Second)()
 		self := &JoinConfiguration{ControlPlane: &JoinControlPlane{}}

@@ -7,7 +7,7 @@ package diagnose
 // first. docs/diagnose.md explains each.
 func Causes() []Cause {
 	return []Cause{
-		{Name: "kubelet-unit", Summary: "the kubelet's unit is missing, masked or stopped", look: kubeletUnit},
+		{Name: "kubelet-unit", Summary: "the kubelet's unit is missing, masked or stopped, or there is no systemd to start it", look: kubeletUnit},
 		{Name: "swap", Summary: "swap is on, which the kubelet refuses", look: swap},
 		{Name: "cgroup-version", Summary: "the kubelet refuses this host's cgroup version", look: cgroupVersion},
 		{Name: "cgroup-driver", Summary: "the kubelet and the container runtime use different cgroup drivers", look: cgroupDriver},

@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// storedVersions is what clusters of several versions keep.
+const storedVersions = "../../testdata/stored"
+
+// TestLoadStoredVersions reads what clusters of 1.30 to 1.37 keep: commands that
+// go by the configuration work with all of them, and a node joins those of the
+// versions that it can be of.
+func TestLoadStoredVersions(t *testing.T) {
+	dirs, err := os.ReadDir(storedVersions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, dir := range dirs {
+		if !dir.IsDir() {
+			continue
+		}
+		seen++
+		t.Run(dir.Name(), func(t *testing.T) {
+			cluster := readFile(t, storedVersions, dir.Name(), "kubeadm-config.yaml")
+			kubelet, kubeProxy := readFile(t, storedVersions, dir.Name(), "kubelet-config.yaml"), readFile(t, storedVersions, dir.Name(), "kube-proxy.yaml")
+			self := &JoinConfiguration{ControlPlane: &JoinControlPlane{}}
+			opts := testOptions()
+			opts.AnyVersion = true
+			n, warnings, err := LoadCluster(cluster, kubelet, kubeProxy, self, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			retired := storedGates(t, cluster)
+			if len(retired) > 0 {
+				want := ClusterSource + ": feature gates that are retired or not known are kept as they are: " + strings.Join(retired, ", ")
+				if !slices.Equal(warnings, []string{want}) {
+					t.Errorf("warnings %q, want %q", warnings, want)
+				}
+			} else if len(warnings) > 0 {
+				t.Errorf("warnings %q", warnings)
+			}
+			if got := n.Cluster.APIServer.ExtraArgs; len(got) != 2 || got[0].Name != "audit-log-path" || n.Cluster.Etcd.Local.ExtraArgs[0].Value != "8589934592" {
+				t.Errorf("arguments %v, %v", got, n.Cluster.Etcd.Local.ExtraArgs)
+			}
+			data := string(must(n.KubeadmConfigYAML()))
+			for _, gate := range retired {
+				if !strings.Contains(data, "  "+gate+": ") {
+					t.Errorf("lost %s:\n%s", gate, data)
+				}
+			}
+			// A field of 1.32 and newer that every document of theirs has.
+			sameText(t, kubelet, []byte(strings.Replace(string(must(n.KubeletYAML())), "crashLoopBackOff: {}\n", "", 1-strings.Count(string(kubelet), "crashLoopBackOff"))))
+			_, _, err = LoadCluster(cluster, kubelet, kubeProxy, self, testOptions())
+			if supported := slices.Contains([]string{"1.35", "1.36"}, dir.Name()); (err == nil) != supported {
+				t.Errorf("error of joining: %v", err)
+			}
+			var faults Faults
+			if err != nil && (!errors.As(err, &faults) || len(faults) != 1 || !strings.Contains(err.Error(), `is not supported; this program sets up Kubernetes 1.35 and 1.36: join with kubeadm of the cluster's version, or bring`)) {
+				t.Errorf("error of joining: %v", err)
+			}
+		})
+	}
+	if seen != 8 {
+		t.Errorf("%d versions, want those from 1.30 to 1.37", seen)
+	}
+}
+
+// storedGates are those feature gates of a configuration that 1.37 lacks.
+func storedGates(t *testing.T, doc []byte) []string {
+	t.Helper()
+	var c struct {
+		FeatureGates map[string]bool `json:"featureGates"`
+	}
+	if err := yaml.Unmarshal(doc, &c); err != nil {
+		t.Fatal(err)
+	}
+	delete(c.FeatureGates, "RootlessControlPlane")
+	return keysOf(c.FeatureGates)
+}
+
+// TestStoredVersionFault: the version says more than what else such a
+// configuration may have.
+func TestStoredVersionFault(t *testing.T) {
+	for name, tt := range map[string]struct{ cluster, want string }{
+		"old, with values of wrong types": {storedHead + "kubernetesVersion: v1.29.0\nclusterName: 1\nnetworking: []\n", `"v1.29.0" is not supported`},
+		"newer apiVersion":                {"apiVersion: kubeadm.k8s.io/v1\nkind: ClusterConfiguration\n", `apiVersion: "kubeadm.k8s.io/v1" is not known to this version, which reads kubeadm.k8s.io/v1beta4, kubeadm.k8s.io/v1beta3: use the version that wrote it, or a newer one`},
+		"old apiVersion":                  {"apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterConfiguration\n", "kubeadm.k8s.io/v1beta2 is too old to be read: `kubeadm config migrate` of v1.22 to v1.30"},
+		"no apiVersion":                   {"kind: ClusterConfiguration\n", "apiVersion: is missing; known are kubeadm.k8s.io/v1beta4, kubeadm.k8s.io/v1beta3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := LoadCluster([]byte(tt.cluster), nil, nil, nil, testOptions())
+			var faults Faults
+			if !errors.As(err, &faults) || len(faults) != 1 || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), ClusterSource+":") {
+				t.Errorf("got  %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestKeep: what is not known stays where the new document has a place for it,
+// and replaces nothing that the new one says.
+func TestKeep(t *testing.T) {
+	stored := storedHead + `kubernetesVersion: v1.36.3
+clusterName: old
+day: 2026-01-31
+etcd: {local: {dataDir: /var/lib/etcd, future: 1}}
+apiServer:
+  extraVolumes:
+  - {name: a, hostPath: /a, mountPath: /a, future: a}
+  - {name: b, hostPath: /b, mountPath: /b, future: b}
+featureGates: {EtcdLearnerMode: false, Unheard: true, RootlessControlPlane: true}
+`
+	for _, tt := range []struct{ name, wanted, want string }{
+		{"all places", `a: 1
+clusterName: new
+etcd: {local: {dataDir: /var/lib/other}}
+apiServer: {extraVolumes: [{name: a, hostPath: /a, mountPath: /a}, {name: c, hostPath: /b, mountPath: /b}]}
+day: 7
+`, `a: 1
+apiServer:
+  extraVolumes:
+  - future: a
+    hostPath: /a
+    mountPath: /a
+    name: a
+  - hostPath: /b
+    mountPath: /b
+    name: c
+clusterName: new
+day: 7
+etcd:
+  local:
+    dataDir: /var/lib/other
+    future: 1
+featureGates:
+  EtcdLearnerMode: false
+  Unheard: true
+`},
+		{"another etcd", "etcd: {external: {endpoints: []}}\nfeatureGates: {RootlessControlPlane: false}\n", `day: "2026-01-31"
+etcd:
+  external:
+    endpoints: []
+featureGates:
+  EtcdLearnerMode: false
+  RootlessControlPlane: false
+  Unheard: true
+`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, _, err := Keep(ClusterSource, []byte(stored), []byte(tt.wanted))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameText(t, []byte(tt.want), got)
+		})
+	}
+	same := []byte("b: 1\na: 2\n")
+	if got, warnings, err := Keep(ClusterSource, []byte(storedHead), same); string(got) != string(same) || len(warnings) > 0 || err != nil {
+		t.Errorf("without anything to keep: %q, %v, %v", got, warnings, err)
+	}
+}
+
+// TestManyUnknownFields: a warning stays short, whatever somebody has written.
+func TestManyUnknownFields(t *testing.T) {
+	text := storedHead + "kubernetesVersion: v1.36.3\n"
+	for range 1000 {
+		text += "x" + strings.Repeat("y", strings.Count(text, "\n")) + ": 1\n"
+	}
+	_, warnings, err := LoadCluster([]byte(text), nil, nil, nil, testOptions())
+	if err != nil || len(warnings) != 1 || len(warnings[0]) > 1500 || !strings.HasSuffix(warnings[0], " and 990 more") {
+		t.Errorf("%q, %v", warnings, err)
+	}
+}
