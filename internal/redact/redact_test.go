@@ -18,14 +18,14 @@ const (
 func TestText(t *testing.T) {
 	for name, test := range map[string]struct{ in, want string }{
 		"nothing":        {"the kubelet is healthy", "the kubelet is healthy"},
-		"a key":          {"a\n" + key + "b", "a\n-----BEGIN EC PRIVATE KEY----- [redacted]\nb"},
-		"a key cut off":  {key[:50], "-----BEGIN EC PRIVATE KEY----- [redacted]"},
+		"a key":          {"a\n" + key + "b", "a\n-----BEGIN EC PRIVATE KEY-----[redacted]\nb"},
+		"a key cut off":  {key[:50], "-----BEGIN EC PRIVATE KEY-----[redacted]"},
 		"a certificate":  {"-----BEGIN CERTIFICATE-----\nMII\n", "-----BEGIN CERTIFICATE-----\nMII\n"},
 		"base64 of keys": {"x: " + base64.StdEncoding.EncodeToString([]byte(key)), "x: [redacted]"},
 		"a token":        {"token abcdef.0123456789abcdef!", "token abcdef.[redacted]!"},
 		"no token":       {"file.0123456789abcdefg", "file.0123456789abcdefg"},
 		"a JWT":          {"got " + jwt, "got [redacted]"},
-		"a header":       {"Authorization: Bearer abcdefgh12345", "Authorization: Bearer [redacted]"},
+		"a header":       {"Authorization: Bearer abcdefgh12345", "Authorization: [redacted]"},
 		"a proxy":        {"HTTPS_PROXY=http://me:hunter2@proxy:3128", "HTTPS_PROXY=http://[redacted]@proxy:3128"},
 		"a bare proxy":   {"HTTPS_PROXY=me:hunter2@proxy:3128 https_proxy: me:hunter2@proxy", "HTTPS_PROXY=[redacted]@proxy:3128 https_proxy: [redacted]@proxy"},
 		"proxy in JSON":  {`{"name":"HTTP_PROXY","value":"me:hunt/er2@proxy"}`, `{"name":"HTTP_PROXY","value":"[redacted]@proxy"}`},
@@ -96,7 +96,7 @@ func TestYAMLArguments(t *testing.T) {
   containers:
   - command: [run, --client-secret, canary1, --v=2, "--password=canary2, canary3", --secret-key]
     args: [--token, --password, canary4, --private-key, /canary5, --config=/etc/x]
-    env: [{name: PATH, value: /bin}, {name: NO_PROXY, value: "a,b"}, {name: X_ARGS, value: --password canary6 --v=4}]
+    env: [{name: PATH, value: /bin}, {name: NO_PROXY, value: "a,b"}, {name: KUBELET_X_ARGS, value: --password canary6 --v=4}]
 ---
 users:
 - name: a
@@ -127,10 +127,10 @@ func TestUnit(t *testing.T) {
 		"a proxy":       {"Environment=HTTPS_PROXY=http://u:canary@p:1 B=canary", "Environment=HTTPS_PROXY=http://[redacted]@p:1 B=[redacted]"},
 		"a bare proxy":  {"Environment='https_proxy=u:can#ary@p'", "Environment='https_proxy=[redacted]@p'"},
 		"behind a path": {`Environment=PATH=/bin "B=canary canary" C='canary canary'`, `Environment=PATH=/bin "B=[redacted]" C='[redacted]'`},
-		"continued":     {"Environment=PATH=/bin \\\n# note\n  B=canary \\\n  C=canary\nD=e", "# note\nEnvironment=PATH=/bin B=[redacted] C=[redacted]\nD=e"},
+		"continued":     {"Environment=PATH=/bin \\\n# note\n  B=canary \\\n  C=canary\nType=e", "# note\nEnvironment=PATH=/bin B=[redacted] C=[redacted]\nType=e"},
 		"never ends":    {"Environment=B=canary \\", "Environment=B=[redacted]"},
 		"open quote":    {`Environment=PATH=/bin "B=canary canary`, `Environment=PATH=/bin "B=[redacted]"`},
-		"a comment":     {"# Environment=B=canary \\\nEnvironment=C=canary", "# Environment=B=[redacted] [redacted]\nEnvironment=C=[redacted]"},
+		"a comment":     {"# Environment=B=canary \\\nEnvironment=C=canary", "# Environment=B=[redacted]\nEnvironment=C=[redacted]"},
 		"a command":     {"ExecStart=/bin/x --password \\\n canary $A", "ExecStart=/bin/x --password [redacted] $A"},
 		"files":         {"EnvironmentFile=-/etc/default/kubelet", "EnvironmentFile=-/etc/default/kubelet"},
 		"emptied":       {"Environment=\n", "Environment=\n"},
@@ -150,10 +150,10 @@ func TestVariables(t *testing.T) {
 		"quoted flags":   {`KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --password 'a canary'"`, `KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --password [redacted]"` + "\n"},
 		"paths, proxies": {"PATH=/bin\nHTTP_PROXY=u:canary@p:1\nno_proxy=a,b\n", "PATH=/bin\nHTTP_PROXY=[redacted]@p:1\nno_proxy=a,b\n"},
 		"on one line":    {"PATH=/bin B=canary\nHTTP_PROXY=http://p B=canary\n", "PATH=[redacted]\nHTTP_PROXY=[redacted]\n"},
-		"continued":      {"A_ARGS=--v=2 \\\n --password \\\n canary\nB=a\\\ncanary\n", "A_ARGS=--v=2 --password [redacted]\nB=[redacted]\n"},
+		"continued":      {"KUBELET_A_ARGS=--v=2 \\\n --password \\\n canary\nB=a\\\ncanary\n", "KUBELET_A_ARGS=--v=2 --password [redacted]\nB=[redacted]\n"},
 		"in quotes":      {"A=\"a\ncanary\"\nB_ARGS='--v\ncanary'\n", "A=\"[redacted]\"\nB_ARGS='[redacted]'\n"},
 		"an apostrophe":  {"A_ARGS=it's\nB=canary\n", "A_ARGS=[redacted]\n"},
-		"a comment":      {"# don't\n#B=canary\n; note\n\nC=canary\n", "# don't\n#B=[redacted]\n; note\n\nC=[redacted]\n"},
+		"a comment":      {"# don't\n#B=canary\n; note\n\nC=canary\n", "# [redacted]\n#B=[redacted]\n; [redacted]\n\nC=[redacted]\n"},
 		"an end":         {"canary\nB=canary\n", "[redacted]\nB=[redacted]\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
