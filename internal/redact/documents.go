@@ -78,10 +78,7 @@ func clean(value any) any {
 				v[name] = clean(field)
 			}
 		}
-		// An argument: {name: client-secret, value: x}.
-		if name, _ := v["name"].(string); v["value"] != nil && secretFlag().MatchString("-"+name) {
-			v["value"] = hideSecret(v["value"])
-		}
+		hideNamed(v)
 		// An annotation may hold the whole object again.
 		if annotations, ok := v["annotations"].(map[string]any); ok {
 			delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
@@ -89,6 +86,23 @@ func clean(value any) any {
 	}
 	return value
 }
+
+// hideNamed is for arguments, {name: client-secret, value: x}, and for variables
+// that stand in a list which nobody knows.
+func hideNamed(fields map[string]any) {
+	name, _ := fields["name"].(string)
+	text, _ := fields["value"].(string)
+	switch {
+	case fields["value"] == nil:
+	case secretFlag().MatchString("-" + name):
+		fields["value"] = hideSecret(fields["value"])
+	case capitals().MatchString(name):
+		fields["value"] = variable(name, text)
+	}
+}
+
+// capitals is how most environment variables are called, and nothing else is.
+var capitals = lazy(`^[A-Z_][A-Z0-9_]+$`)
 
 // cleanText does so with a document that stands in another one as text.
 func cleanText(text string) string {

@@ -83,10 +83,13 @@ func unitValue(name, equals, value string) string {
 	case "StandardInputText", "StandardInputData":
 		return name + equals + mark
 	}
-	if !unitName().MatchString(name) {
+	switch {
+	case unitName().MatchString(name):
+		return name + equals + strings.Join(command(words(value)), " ")
+	case variableName().MatchString(name):
 		return name + equals + variable(name, value)
 	}
-	return name + equals + strings.Join(command(words(value)), " ")
+	return mark
 }
 
 func each(list []string, shown func(string) string) []string {
@@ -111,14 +114,14 @@ func assignments(value string) string {
 	shown := make([]string, len(list))
 	whole := true
 	for i, word := range list {
-		inner, quote := unquoted(word)
+		begin, inner, end := unquoted(word)
 		name, value, set := strings.Cut(inner, "=")
 		if !set || !variableName().MatchString(name) {
 			whole, shown[i] = false, mark
 			continue
 		}
-		shown[i] = quote + name + "=" + variable(name, value) + quote
-		list[i] = quote + name + "=" + mark + quote
+		shown[i] = begin + name + "=" + variable(name, value) + end
+		list[i] = begin + name + "=" + mark + end
 	}
 	for i := range shown {
 		if !whole && shown[i] != mark {
@@ -128,7 +131,9 @@ func assignments(value string) string {
 	return strings.Join(shown, " ")
 }
 
-var variableName = lazy(`^[A-Za-z_]\w*$`)
+// variableName is how variables are called. Base64 also has letters of both
+// kinds before an equals sign.
+var variableName = lazy(`^(?:[A-Z_][A-Z0-9_]{0,63}|[a-z_][a-z0-9_]{0,63})$`)
 
 // Variables takes the values out of an environment file, those of comments
 // among them. What is no assignment may be the end of one, also in a comment.
@@ -152,7 +157,7 @@ var (
 )
 
 func variablesEntry(entry string) string {
-	if set := fileVariable().FindStringSubmatch(entry); set != nil {
+	if set := fileVariable().FindStringSubmatch(entry); set != nil && variableName().MatchString(set[2]) {
 		return set[1] + set[2] + "=" + variable(set[2], set[3])
 	}
 	marks := commentMarks().FindString(entry)

@@ -89,9 +89,10 @@ var secretFlag = lazy(`(?i)^--?` + secretName + `$`)
 var secretField = lazy(`(?i)^(?:` + secretName + `|username)$`)
 
 const (
-	// value is one in quotes, perhaps with a backslash before each, or a word. A
-	// quote that is not closed goes as far as the line.
-	value = `\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|\[[^\]\n]*\]?|(?:[^\s"'\\\[]|\\[^\s"'])(?:[^\s"'\\]|\\[^\s"'])*[^\s"'\\,;)}\]]|[^\s"'\\,;)}\]]`
+	// value is one in quotes, perhaps with a backslash before each, a list, or a
+	// word. A quote that is not closed goes as far as the line. An object is no
+	// value: its fields have names of their own.
+	value = `\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|\[[^\]\n{]*\]?|(?:[^\s"'\\\[{]|\\[^\s"'])(?:[^\s"'\\]|\\[^\s"'])*[^\s"'\\,;)}\]]|[^\s"'\\,;)}\][{]`
 	// headerName is that of an HTTP header which lets somebody in.
 	headerName = `(?:(?:proxy-)?authorization|(?:set-)?cookie2?|(?:private|job|deploy)-token|x-[a-z0-9-]*(?:token|key|auth|secret|signature|session)[a-z0-9-]*)`
 )
@@ -116,8 +117,8 @@ var nameRules = []rule{
 }
 
 // harmless are values that the rules for names would hide, and that one needs
-// to see: files, booleans, small numbers, and what the rules look into anyway.
-var harmless = lazy(`^["']?(?:/(?:etc|var|run|usr|opt|srv|home|root|tmp|mnt|proc|sys|dev)/[\w./-]*|true|false|null|nil|<nil>|\d{1,4}|\[redacted\].*|\[\]?|\[\{.*|\{.*)?["']?,?$`)
+// to see: files, booleans, small numbers.
+var harmless = lazy(`^["']?(?:/(?:etc|var|run|usr|opt|srv|home|root|tmp|mnt|proc|sys|dev)/[\w./-]*|true|false|null|nil|<nil>|\d{1,4}|\[redacted\].*|\[\]?)?["']?,?$`)
 
 // marked are values that another rule has hidden already.
 var marked = lazy(`^["']?\[redacted\]`)

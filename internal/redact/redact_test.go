@@ -129,7 +129,7 @@ func TestUnit(t *testing.T) {
 		"behind a path": {`Environment=PATH=/bin "B=canary canary" C='canary canary'`, `Environment=PATH=/bin "B=[redacted]" C='[redacted]'`},
 		"continued":     {"Environment=PATH=/bin \\\n# note\n  B=canary \\\n  C=canary\nType=e", "# note\nEnvironment=PATH=/bin B=[redacted] C=[redacted]\nType=e"},
 		"never ends":    {"Environment=B=canary \\", "Environment=B=[redacted]"},
-		"open quote":    {`Environment=PATH=/bin "B=canary canary`, `Environment=PATH=/bin "B=[redacted]"`},
+		"open quote":    {`Environment=PATH=/bin "B=canary canary`, `Environment=PATH=/bin "B=[redacted]`},
 		"a comment":     {"# Environment=B=canary \\\nEnvironment=C=canary", "# Environment=B=[redacted]\nEnvironment=C=[redacted]"},
 		"a command":     {"ExecStart=/bin/x --password \\\n canary $A", "ExecStart=/bin/x --password [redacted] $A"},
 		"files":         {"EnvironmentFile=-/etc/default/kubelet", "EnvironmentFile=-/etc/default/kubelet"},

@@ -52,8 +52,8 @@ func proxyValue(value string) string {
 // quotes around it.
 func variable(name, value string) string {
 	value = strings.ReplaceAll(value, "\\\n", " ")
-	if inner, quote := unquoted(value); quote != "" {
-		return quote + variable(name, inner) + quote
+	if begin, inner, end := unquoted(value); begin != "" {
+		return begin + variable(name, inner) + end
 	}
 	switch show := harmlessVariables[name]; {
 	case value == "":
@@ -140,15 +140,15 @@ func command(list []string) []string {
 }
 
 func commandWord(word string) string {
-	if inner, quote := unquoted(word); quote != "" {
-		return quote + strings.Join(command(words(inner)), " ") + quote
+	if begin, inner, end := unquoted(word); begin != "" {
+		return begin + strings.Join(command(words(inner)), " ") + end
 	}
 	set := setsVariable
 	if strings.HasPrefix(word, "-") {
 		set = flagSetsVariable
 	}
 	if at := set().FindStringSubmatchIndex(word); at != nil {
-		if value := word[at[1]:]; !harmless().MatchString(value) {
+		if value := word[at[1]:]; !harmless().MatchString(value) && strings.Trim(value, "=") != "" {
 			return word[:at[1]] + variable(word[at[2]:at[3]], value)
 		}
 		return word
@@ -167,17 +167,20 @@ var (
 	flagSetsVariable = lazy(`(?:[=,]|^-e)([A-Z_][A-Z0-9_]+)=`)
 )
 
-// unquoted is the inside of text that is one word in quotes, and which. A quote
+// unquoted divides a word in quotes into its quotes and what is inside. A quote
 // that is not closed holds all the rest.
-func unquoted(text string) (inner, quote string) {
+func unquoted(text string) (begin, inner, end string) {
 	if text == "" || text[0] != '"' && text[0] != '\'' {
-		return text, ""
+		return "", text, ""
 	}
 	if first, rest := cut(text, " \t\r\n"); first != text || rest != "" {
-		return text, ""
+		return "", text, ""
 	}
-	quote = text[:1]
-	return strings.TrimSuffix(text[1:], quote), quote
+	begin = text[:1]
+	if inner, closed := strings.CutSuffix(text[1:], begin); closed {
+		return begin, inner, begin
+	}
+	return begin, text[1:], ""
 }
 
 func words(text string) []string {
