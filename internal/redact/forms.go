@@ -15,49 +15,63 @@ import (
 
 // formRules find secrets by their own form, wherever they are.
 var formRules = []rule{
-	// A private key in PEM, also where its lines were joined by \n in a string,
-	// and one whose end or beginning was cut off.
-	{lazy(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)(.*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z))`), nil},
-	{lazy(`()([A-Za-z0-9+/=\s]{16,}-----END [A-Z ]*PRIVATE KEY-----)`), nil},
 	// Bootstrap tokens.
-	{lazy(`(\b[a-z0-9]{6}\.)([a-z0-9]{16})\b`), nil},
+	{nil, lazy(`(\b[a-z0-9]{6}\.)([a-z0-9]{16})\b`), nil},
 	// JSON Web Tokens, such as those of service accounts.
-	{lazy(`()(\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*)`), nil},
-	{lazy(`(?i)(\b(?:bearer|basic|negotiate)(?:[ \t]+|%20|\+))([A-Za-z0-9+/=._~:-]{8,})`), matches(authenticationWords)},
+	{[]string{"eyj"}, lazy(`()(\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*)`), nil},
+	{[]string{"bearer", "basic", "negotiate"}, lazy(`(?i)(\b(?:bearer|basic|negotiate)(?:[ \t]+|%20|\+))([A-Za-z0-9+/=._~:-]{8,})`), matches(authenticationWords)},
 	// The part of a URL by which chat services let one post.
-	{lazy(`(hooks\.slack\.com/(?:services|workflows|triggers)/)([\w/+-]+)`), nil},
-	{lazy(`(discord(?:app)?\.com/api/webhooks/)([\w/-]+)`), nil},
+	{[]string{"hooks.slack.com"}, lazy(`(hooks\.slack\.com/(?:services|workflows|triggers)/)([\w/+-]+)`), nil},
+	{[]string{"api/webhooks"}, lazy(`(discord(?:app)?\.com/api/webhooks/)([\w/-]+)`), nil},
 	// A key of an Azure storage account, which is as long as a SHA-512.
-	{lazy(`((?:^|[^A-Za-z0-9+/-]))([A-Za-z0-9+/]{86}==)`), nil},
+	{[]string{"=="}, lazy(`((?:^|[^A-Za-z0-9+/-]))([A-Za-z0-9+/]{86}==)`), nil},
 	// An Azure client secret.
-	{lazy(`((?:^|[^\w.~-]))([\w.~-]{3}\dQ~[\w.~-]{31,34})`), nil},
-	// A secret key of AWS is 40 characters with nothing to know them by.
-	{lazy(`()([A-Za-z0-9+/_.-]{40,})`), func(s string) bool { return !isAWSSecret(s) }},
+	{[]string{"q~"}, lazy(`((?:^|[^\w.~-]))([\w.~-]{3}\dQ~[\w.~-]{31,34})`), nil},
 }
 
 // authenticationWords follow "basic" and "bearer" in sentences.
 var authenticationWords = lazy(`(?i)^(?:authenticat|authori[sz]|credential|challenge|constraint|configuration|functionality|information|settings)[a-z]*[.:]?$`)
 
-// isAWSSecret: 40 characters of base64 that are mixed as random ones are. A hash
-// in hex is no secret, nor is a path or a long name.
-func isAWSSecret(s string) bool {
-	if len(s) != 40 || strings.ContainsAny(s, "_.-") {
-		return false
-	}
-	var upper, lower, digit bool
-	different := map[rune]bool{}
-	for _, r := range s {
-		upper, lower, digit = upper || unicode.IsUpper(r), lower || unicode.IsLower(r), digit || unicode.IsDigit(r)
-		different[r] = true
-	}
-	return upper && lower && digit && len(different) >= 20
+// pemKeys are private keys in PEM, also where lines were joined by \n in a
+// string, and those whose end or beginning was cut off.
+var pemKeys = []rule{
+	{nil, lazy(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)(.*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z))`), nil},
+	{nil, lazy(`()([A-Za-z0-9+/=\s]{16,}-----END [A-Z ]*PRIVATE KEY-----)`), nil},
 }
 
-// base64 in lines, and in one run.
-var base64Runs = []rule{
-	{lazy(`()((?:[A-Za-z0-9+/]{60,80}(?:\\n|\r?\n[ \t]*))+[A-Za-z0-9+/]{1,80}={0,2})`), nil},
-	{lazy(`()([A-Za-z0-9+/_-]{16,}={0,2})`), nil},
+func privateKeys(text string) string {
+	if !strings.Contains(text, "PRIVATE KEY") {
+		return text
+	}
+	for _, r := range pemKeys {
+		text = r.hide(text)
+	}
+	return text
 }
+
+// awsSecrets hides secret keys of AWS. There is nothing to know them by but that
+// they are 40 characters of base64, mixed as random ones are. A hash in hex is
+// none, nor is a path or a long name.
+func awsSecrets(text string) string {
+	return runs(text, 40, "+/_.-", func(_, run string) string {
+		if len(run) != 40 || strings.ContainsAny(run, "_.-") {
+			return run
+		}
+		different := map[rune]bool{}
+		for _, r := range run {
+			different[r] = true
+		}
+		if len(different) >= 20 && upper().MatchString(run) && lower().MatchString(run) && digit().MatchString(run) {
+			return mark
+		}
+		return run
+	})
+}
+
+var upper, lower, digit = lazy(`[A-Z]`), lazy(`[a-z]`), lazy(`[0-9]`)
+
+// wrapped is base64 in lines.
+var wrapped = rule{pattern: lazy(`()((?:[A-Za-z0-9+/]{60,80}(?:\\n|\r?\n[ \t]*))+[A-Za-z0-9+/]{1,80}={0,2})`)}
 
 // encoded hides what is base64 of a text with a secret, so often encoded at
 // most.
@@ -65,11 +79,20 @@ func encoded(text string, times int) string {
 	if times == 0 {
 		return text
 	}
-	for _, r := range base64Runs {
-		r.stays = func(run string) bool { return !encodesSecret(run, times) }
-		text = r.hide(text)
+	long := false
+	text = runs(text, 16, "+/_-", func(_, run string) string {
+		long = long || len(run) >= 60
+		if encodesSecret(run, times) {
+			return mark
+		}
+		return run
+	})
+	if !long {
+		return text
 	}
-	return text
+	lines := wrapped
+	lines.stays = func(run string) bool { return !encodesSecret(run, times) }
+	return lines.hide(text)
 }
 
 // toStandard takes the line ends out of base64, and makes that of URLs the
@@ -81,7 +104,12 @@ var toStandard = strings.NewReplacer(`\n`, "", "\n", "", "\r", "", " ", "", "\t"
 func encodesSecret(run string, times int) bool {
 	run = toStandard.Replace(run)
 	starts := []string{run, run[1:], run[2:], run[3:]}
-	for _, rest, found := strings.Cut(run, "/"); found && len(starts) < 12; _, rest, found = strings.Cut(rest, "/") {
+	for rest := run; len(starts) < 12; {
+		i := strings.IndexAny(rest, "/+")
+		if i < 0 {
+			break
+		}
+		rest = rest[i+1:]
 		starts = append(starts, rest)
 	}
 	for _, part := range starts {
@@ -130,20 +158,35 @@ func betweenCertificates(text string, shown func(part string) string) string {
 	return out.String() + shown(text[end:])
 }
 
-var (
-	// hexKey is the form of a certificate key, 32 bytes as hex. Container IDs and
-	// digests have it, too.
-	hexKey = lazy(`(\b)([0-9a-fA-F]{64})\b`)
-	// hexID is one that is a digest, or by its place the ID of a container or of
-	// a sandbox.
-	hexID = lazy(`(?i)(?:sha256[:~/-]|(?:containerd|cri-?o|docker|libpod)(?:://|[-:])|/(?:k8s\.io|sandboxes|containers|overlay-containers)/|(?:container|sandbox)(?: for|[ _-]?id)?\\*["']?[ :={]+(?:Type:\w+ ID:)?\\*["']?|\bid\\*["']?[:=]\\*["']?|Type\\*":\\*"Container\w+\\*",\\*"Data\\*":\\*")([0-9a-f]{64})\b`)
-)
+// hexID is what stands before a digest, or before the ID of a container or of a
+// sandbox.
+var hexID = lazy(`(?i)(?:sha256[:~/-]|(?:containerd|cri-?o|docker|libpod)(?:://|[-:])|/(?:k8s\.io|sandboxes|containers|overlay-containers)/|(?:container|sandbox)(?: for|[ _-]?id)?\\*["']?[ :={]+(?:Type:\w+ ID:)?\\*["']?|\bid\\*["']?[:=]\\*["']?|Type\\*":\\*"Container\w+\\*",\\*"Data\\*":\\*")$`)
 
-// hideHexKeys hides 64 hex digits that are not known to be something else.
+// hideHexKeys hides 64 hex digits, which is the form of certificate keys, unless
+// they are known to be something else.
 func hideHexKeys(text string, known []string) string {
 	ids := slices.Clone(known)
-	for _, found := range hexID().FindAllStringSubmatch(text, -1) {
-		ids = append(ids, found[1])
+	var keys bool
+	find := func(before, run string) string {
+		switch {
+		case len(run) != 64 || !allHex().MatchString(run) || slices.Contains(ids, run):
+		case hexID().MatchString(before[max(0, len(before)-64):]):
+			ids = append(ids, run)
+		default:
+			keys = true
+		}
+		return run
 	}
-	return rule{hexKey, func(found string) bool { return slices.Contains(ids, found) }}.hide(text)
+	runs(text, 64, "", find)
+	if !keys {
+		return text
+	}
+	return runs(text, 64, "", func(_, run string) string {
+		if len(run) == 64 && allHex().MatchString(run) && !slices.Contains(ids, run) {
+			return mark
+		}
+		return run
+	})
 }
+
+var allHex = lazy(`^[0-9a-fA-F]+$`)

@@ -24,22 +24,27 @@ const mark = "[redacted]"
 // rule hides the secrets that a pattern finds. The pattern's first group stays,
 // its second one is the secret.
 type rule struct {
+	// near are words of which a line with such a secret, or the line before it,
+	// has at least one, in lower case. They are found many times faster.
+	near    []string
 	pattern func() *regexp.Regexp
 	// stays reports whether what was found is no secret; nil for never.
 	stays func(secret string) bool
 }
 
 func (r rule) hide(text string) string {
-	var out strings.Builder
-	end := 0
-	for _, at := range r.pattern().FindAllStringSubmatchIndex(text, -1) {
-		if r.stays != nil && r.stays(text[at[4]:at[5]]) {
-			continue
+	return nearby(text, r.near, func(lines string) string {
+		var out strings.Builder
+		end := 0
+		for _, at := range r.pattern().FindAllStringSubmatchIndex(lines, -1) {
+			if r.stays != nil && r.stays(lines[at[4]:at[5]]) {
+				continue
+			}
+			out.WriteString(lines[end:at[4]] + mark)
+			end = at[5]
 		}
-		out.WriteString(text[end:at[4]] + mark)
-		end = at[5]
-	}
-	return out.String() + text[end:]
+		return out.String() + lines[end:]
+	})
 }
 
 // lazy compiles an expression when it is first needed: most runs of the program
@@ -68,11 +73,11 @@ func hide(text string, encodings int) string {
 	for _, r := range nameRules {
 		text = r.hide(text)
 	}
-	text = listedVariables(text)
+	text = privateKeys(nearby(text, []string{"value"}, listedVariables))
 	for _, r := range formRules {
 		text = r.hide(text)
 	}
-	return encoded(issued(text), encodings)
+	return encoded(awsSecrets(issued(text)), encodings)
 }
 
 // secretName is what names of fields, variables and flags look like that hold a
@@ -97,23 +102,29 @@ const (
 	headerName = `(?:(?:proxy-)?authorization|(?:set-)?cookie2?|(?:private|job|deploy)-token|x-[a-z0-9-]*(?:token|key|auth|secret|signature|session)[a-z0-9-]*)`
 )
 
+// nearHeaders and nearNames are parts of each headerName and secretName.
+var (
+	nearHeaders = []string{"authorization", "cookie", "-token", "x-"}
+	nearNames   = []string{"pass", "pwd", "token", "secret", "cred", "cookie", "sig", "key", "string", "auth", "url-header"}
+)
+
 // nameRules find secrets by what stands before them.
 var nameRules = []rule{
 	// Headers in quotes, as curl gets them.
-	{lazy(`(?i)("` + headerName + `[ \t]*:[ \t]*)([^\s"](?:[^"\\\n]|\\[^\n])*)`), nil},
-	{lazy(`(?i)('` + headerName + `[ \t]*:[ \t]*)([^\s'][^'\n]*)`), nil},
+	{nearHeaders, lazy(`(?i)("` + headerName + `[ \t]*:[ \t]*)([^\s"](?:[^"\\\n]|\\[^\n])*)`), nil},
+	{nearHeaders, lazy(`(?i)('` + headerName + `[ \t]*:[ \t]*)([^\s'][^'\n]*)`), nil},
 	// Headers as fields of JSON, also inside of a string, and as programs print
 	// them; then those of plain text, up to the end of the line.
-	{lazy(`(?i)((?:^|[^\w-])` + headerName + `["'][ \t]*[:=][ \t]*)("(?:[^"\\\n]|\\.)*"?|\[[^\]\n]*\]?)`), nil},
-	{lazy(`(?im)((?:^|[^\w-])` + headerName + `(?:\\+["'])?[ \t]*[:=][ \t]*)([^\s{"'][^\n]*|\\+"[^\n]*)`), matches(harmless)},
+	{nearHeaders, lazy(`(?i)((?:^|[^\w-])` + headerName + `["'][ \t]*[:=][ \t]*)("(?:[^"\\\n]|\\.)*"?|\[[^\]\n]*\]?)`), nil},
+	{nearHeaders, lazy(`(?im)((?:^|[^\w-])` + headerName + `(?:\\+["'])?[ \t]*[:=][ \t]*)([^\s{"'][^\n]*|\\+"[^\n]*)`), matches(harmless)},
 	// --something-token=value, password: value, "secretKey": "value".
-	{lazy(`(?im)((?:^|[\s"',;{(\[&?=-])` + secretName + `\\*["']?[ \t]*(?:[=:]|=>|:=)[ \t]*)(` + value + `)`), matches(harmless)},
+	{nearNames, lazy(`(?im)((?:^|[\s"',;{(\[&?=-])` + secretName + `\\*["']?[ \t]*(?:[=:]|=>|:=)[ \t]*)(` + value + `)`), matches(harmless)},
 	// The same flags with the value as the next word, or as the next item of a
 	// list, which may be quoted.
-	{lazy(`(?im)((?:^|[\s"'\[(,=])--?` + secretName + `(?:[ \t]+|\\*["']?\n\s*-\s+|\\*["'][ \t,]\s*))(\\*"(?:[^"\\\n]|\\[^"])*\\*"|'[^'\n]*'|\S+)`), matches(marked)},
+	{nearNames, lazy(`(?im)((?:^|[\s"'\[(,=])--?` + secretName + `(?:[ \t]+|\\*["']?\n\s*-\s+|\\*["'][ \t,]\s*))(\\*"(?:[^"\\\n]|\\[^"])*\\*"|'[^'\n]*'|\S+)`), matches(marked)},
 	// The user and password that curl, ctr and others take.
-	{lazy(`((?:^|[\s"'\[,])(?:-u|-U|--user|--proxy-user)\\*["']?[ =,]*)("[^":\n]*:[^"\n]*"|'[^':\n]*:[^'\n]*'|[^\s"':/]+:[^\s"']+)`), matches(marked)},
-	{lazy(`(\b(?:login|sshpass)\b(?:[^\n]*?[ \t])?-p[ \t]*)(` + value + `)`), matches(marked)},
+	{[]string{"-u", "user"}, lazy(`((?:^|[\s"'\[,])(?:-u|-U|--user|--proxy-user)\\*["']?[ =,]*)("[^":\n]*:[^"\n]*"|'[^':\n]*:[^'\n]*'|[^\s"':/]+:[^\s"']+)`), matches(marked)},
+	{[]string{"login", "sshpass"}, lazy(`(\b(?:login|sshpass)\b(?:[^\n]*?[ \t])?-p[ \t]*)(` + value + `)`), matches(marked)},
 }
 
 // harmless are values that the rules for names would hide, and that one needs

@@ -21,7 +21,7 @@ func TestText(t *testing.T) {
 		"a key":          {"a\n" + key + "b", "a\n-----BEGIN EC PRIVATE KEY-----[redacted]\nb"},
 		"a key cut off":  {key[:50], "-----BEGIN EC PRIVATE KEY-----[redacted]"},
 		"a certificate":  {"-----BEGIN CERTIFICATE-----\nMII\n", "-----BEGIN CERTIFICATE-----\nMII\n"},
-		"base64 of keys": {"x: " + base64.StdEncoding.EncodeToString([]byte(key)), "x: [redacted]"},
+		"base64 of keys": {"x: " + base64.StdEncoding.EncodeToString([]byte(key)), "x: [redacted]=="},
 		"a token":        {"token abcdef.0123456789abcdef!", "token abcdef.[redacted]!"},
 		"no token":       {"file.0123456789abcdefg", "file.0123456789abcdefg"},
 		"a JWT":          {"got " + jwt, "got [redacted]"},

@@ -13,7 +13,9 @@ import "testing"
 var promises = []struct {
 	name string
 	keep func(m machine)
-}{}
+}{
+	{"6-bundle", bundleIsSafe},
+}
 
 // TestTrust boots a fresh node for each promise.
 func TestTrust(t *testing.T) {
