@@ -77,10 +77,7 @@ func unitValue(name, equals, value string) string {
 		return name + equals + assignments(value)
 	case "PassEnvironment":
 		return name + equals + strings.Join(each(words(value), variableNameOnly), " ")
-	case "SetCredential", "SetCredentialEncrypted":
-		id, _, _ := strings.Cut(value, ":")
-		return name + equals + id + ":" + mark
-	case "StandardInputText", "StandardInputData":
+	case "SetCredential", "SetCredentialEncrypted", "StandardInputText", "StandardInputData":
 		return name + equals + mark
 	}
 	switch {

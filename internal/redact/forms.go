@@ -22,7 +22,12 @@ var formRules = []rule{
 	{[]string{"bearer", "basic", "negotiate"}, lazy(`(?i)(\b(?:bearer|basic|negotiate)(?:[ \t]+|%20|\+))([A-Za-z0-9+/=._~:-]{8,})`), matches(authenticationWords)},
 	// The part of a URL by which chat services let one post.
 	{[]string{"hooks.slack.com"}, lazy(`(hooks\.slack\.com/(?:services|workflows|triggers)/)([\w/+-]+)`), nil},
+	{[]string{"webhook.office.com"}, lazy(`(webhook\.office\.com/)([\w/@-]+)`), nil},
 	{[]string{"api/webhooks"}, lazy(`(discord(?:app)?\.com/api/webhooks/)([\w/-]+)`), nil},
+	// Tokens of Terraform, Authress and MaxMind have their mark in the middle.
+	{[]string{".atlasv1."}, lazy(`()([A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,})`), nil},
+	{[]string{".acc-", ".acc_"}, lazy(`()(\b(?:sc|ext|scauth|authress)_[A-Za-z0-9]+\.\w{4,6}\.acc[_-][\w.+/=-]{40,})`), nil},
+	{[]string{"_mmk"}, lazy(`()(\b[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)`), nil},
 	// A key of an Azure storage account, which is as long as a SHA-512.
 	{[]string{"=="}, lazy(`((?:^|[^A-Za-z0-9+/-]))([A-Za-z0-9+/]{86}==)`), nil},
 	// An Azure client secret.
@@ -35,8 +40,8 @@ var authenticationWords = lazy(`(?i)^(?:authenticat|authori[sz]|credential|chall
 // pemKeys are private keys in PEM, also where lines were joined by \n in a
 // string, and those whose end or beginning was cut off.
 var pemKeys = []rule{
-	{nil, lazy(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)(.*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z))`), nil},
-	{nil, lazy(`()([A-Za-z0-9+/=\s]{16,}-----END [A-Z ]*PRIVATE KEY-----)`), nil},
+	{nil, lazy(`(?s)(-----BEGIN[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----)(.*?(?:-----END[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----|\z))`), nil},
+	{nil, lazy(`()([A-Za-z0-9+/=\s]{16,}-----END[ A-Z0-9_-]*PRIVATE KEY-----)`), nil},
 }
 
 func privateKeys(text string) string {
@@ -160,7 +165,7 @@ func betweenCertificates(text string, shown func(part string) string) string {
 
 // hexID is what stands before a digest, or before the ID of a container or of a
 // sandbox.
-var hexID = lazy(`(?i)(?:sha256[:~/-]|(?:containerd|cri-?o|docker|libpod)(?:://|[-:])|/(?:k8s\.io|sandboxes|containers|overlay-containers)/|(?:container|sandbox)(?: for|[ _-]?id)?\\*["']?[ :={]+(?:Type:\w+ ID:)?\\*["']?|\bid\\*["']?[:=]\\*["']?|Type\\*":\\*"Container\w+\\*",\\*"Data\\*":\\*")$`)
+var hexID = lazy(`(?i)(?:sha256[:~/-]|(?:containerd|cri-?o|docker|libpod)(?:://|[-:])|/(?:k8s\.io|sandboxes|containers|overlay-containers|run/containerd/s)/|(?:container|sandbox)(?: for|[ _-]?id)?\\*["']?[ :={]+(?:Type:\w+ ID:)?\\*["']?|\bid\\*["']?[:=]\\*["']?|Type\\*":\\*"Container\w+\\*",\\*"Data\\*":\\*")$`)
 
 // hideHexKeys hides 64 hex digits, which is the form of certificate keys, unless
 // they are known to be something else.

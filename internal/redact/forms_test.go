@@ -78,6 +78,7 @@ func TestTextKeeps(t *testing.T) {
 		"a sandbox":        `msg="RunPodSandbox returns sandbox id \"` + id + `\""`,
 		"a shim":           `msg="shim disconnected" id=` + id + ` namespace=k8s.io`,
 		"a mount":          "overlay /run/containerd/io.containerd.runtime.v2.task/k8s.io/" + id + "/rootfs",
+		"a shim's socket":  "unix:///run/containerd/s/" + id,
 		"a cgroup":         "cri-containerd-" + id + ".scope",
 		"PLEG":             `event={"ID":"9f86d081-884c-7d65-9a2f-eaa0c55ad015","Type":"ContainerStarted","Data":"` + id + `"}`,
 		"a digest":         "registry.k8s.io/kube-apiserver@sha256:" + id,

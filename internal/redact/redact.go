@@ -85,7 +85,7 @@ func hide(text string, encodings int) string {
 const secretName = `(?:[\w.-]*(?:password|passwd|passphrase|passcode|pwd|token|secret|credential|cookie|signature` +
 	`|client[-_]?key[-_]?data|connection[-_]?string` +
 	`|(?:secret|api|access|private|certificate|account|storage|signing|encryption|shared|auth|session|master)[-_]?(?:access[-_]?)?key)s?` +
-	`|(?:[\w.-]*[._-])?(?:pass|auth|sig|creds?|url-header))`
+	`|(?:[\w.-]*[._-])?(?:pass|auth|sig|creds?|session|url-header))`
 
 // secretFlag is the name of a flag whose value is a secret.
 var secretFlag = lazy(`(?i)^--?` + secretName + `$`)
@@ -105,7 +105,7 @@ const (
 // nearHeaders and nearNames are parts of each headerName and secretName.
 var (
 	nearHeaders = []string{"authorization", "cookie", "-token", "x-"}
-	nearNames   = []string{"pass", "pwd", "token", "secret", "cred", "cookie", "sig", "key", "string", "auth", "url-header"}
+	nearNames   = []string{"pass", "pwd", "token", "secret", "cred", "cookie", "sig", "key", "string", "auth", "session", "url-header"}
 )
 
 // nameRules find secrets by what stands before them.
