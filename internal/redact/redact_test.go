@@ -214,7 +214,7 @@ func FuzzText(f *testing.F) {
 		for _, secret := range []string{"\nabcdef.0123456789abcdef\n", " " + hex64 + " ", "\n" + key} {
 			text := Text(before + secret + after)
 			for _, part := range []string{"0123456789abcdef0123456789", ".0123456789abcdef", "IcanaryX"[:7]} {
-				if strings.Contains(text, part) && !strings.Contains(before+after, part) && !strings.Contains(before, "sha256:") {
+				if strings.Contains(text, part) && !strings.Contains(before+after, part) && !strings.Contains(before, "sha256:") && !hexID().MatchString(before+" ") {
 					t.Errorf("%q is shown as %q", before+secret+after, text)
 				}
 			}
