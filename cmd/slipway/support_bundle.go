@@ -15,14 +15,16 @@ import (
 
 func newSupportBundle(g *globals) *cobra.Command {
 	var file string
+	var allNamespaces bool
 	o := &nodeOptions{}
 	cmd := &cobra.Command{
 		Use:   "support-bundle",
 		Short: "Write what others need to see why this node does not work into a file, without secrets",
 		Long: "Write what others need to see why this node does not work into a file, without secrets.\n\n" +
-			"The tar.gz holds manifests, the kubelet's configuration, the states and journals of units, logs of containers,\n" +
-			"certificates without keys, kubeconfigs without credentials, facts about this host, and what `diagnose` says.\n" +
-			"Keys, tokens and passwords are taken out; look at it nevertheless before you give it away.",
+			"The tar.gz holds manifests, the kubelet's configuration, the states and journals of units, logs of containers in\n" +
+			"kube-system, certificates without keys, kubeconfigs without credentials, facts about this host, and what\n" +
+			"`diagnose` says. Keys, tokens, passwords, and the values of environment variables whose names are not known to\n" +
+			"be harmless are taken out. Look through it before you give it away.",
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			real, target, err := o.thisNode()
@@ -44,6 +46,7 @@ func newSupportBundle(g *globals) *cobra.Command {
 			}
 			data, err := bundle.Collect(cmd.Context(), real, bundle.Node{
 				Target: target, PKI: config.DefaultCertificatesDir, Kubernetes: config.DefaultKubernetesDir, Version: thisBuild().version,
+				AllNamespaces: allNamespaces,
 			})
 			if err != nil {
 				return err
@@ -57,5 +60,6 @@ func newSupportBundle(g *globals) *cobra.Command {
 	}
 	o.bind(cmd.Flags())
 	cmd.Flags().StringVar(&file, "file", "", "`file` to write; by default one in this folder, named after the host and the time")
+	cmd.Flags().BoolVar(&allNamespaces, "all-namespaces", false, "take the logs of containers in all namespaces, not only in kube-system")
 	return cmd
 }

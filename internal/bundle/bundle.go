@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"time"
@@ -44,6 +45,9 @@ type Node struct {
 	Kubernetes string
 	// Version is this program's.
 	Version string
+	// AllNamespaces takes the logs of all containers; without it, only those of
+	// the system's own namespace are taken.
+	AllNamespaces bool
 }
 
 const (
@@ -59,7 +63,7 @@ const (
 type form int
 
 const (
-	plain     form = iota // by their own form only
+	plain     form = iota // by their own form and the names before them only
 	document              // YAML or JSON: by its structure, too
 	unit                  // a unit file: values of variables, too
 	variables             // an environment file: values of variables, too
@@ -89,7 +93,7 @@ func Collect(ctx context.Context, h Host, n Node) ([]byte, error) {
 	c.units()
 	c.configuration()
 	c.certificates()
-	c.add("README.txt", []byte(readme), plain)
+	c.readme()
 	if c.err == nil {
 		c.err = c.tar.Close()
 	}
@@ -99,12 +103,23 @@ func Collect(ctx context.Context, h Host, n Node) ([]byte, error) {
 	return out.Bytes(), errors.Wrap(c.err, "support bundle")
 }
 
-const readme = `This is what "slipway support-bundle" found on a node. Secrets were taken out:
-private keys, tokens, passwords, the data of Secrets, values of environment
-variables but for proxies, flags and paths. [redacted] stands in their places.
+const readme = `This is what "slipway support-bundle" found on a node. [redacted] stands where a
+secret was taken out:
+
+- private keys, tokens, passwords, cookies and Authorization headers
+- the data of Secrets
+- the keys and tokens of clouds, Git servers and registries
+- the value of each environment variable, unless its name is known to be harmless,
+  such as PATH; proxies and the kubelet's flags are shown without their passwords
+
+%s
+Secrets are recognized by where they are and by their form. One that looks like an
+ordinary word in the middle of a log cannot be. Names and addresses are in here, too.
+So look through these files before you give them away.
 
 diagnosis.txt   what "slipway diagnose" says
-containers.txt  the containers and sandboxes of the runtime; their logs are in logs/
+containers.txt  the containers and sandboxes of the runtime
+logs/           the ends of the containers' logs
 host/           addresses, routes, mounts, disks, versions
 units/          systemd's view of kubelet and runtime, their unit files and journals
 kubernetes/     manifests and kubeconfigs
@@ -112,12 +127,30 @@ kubelet/        the kubelet's configuration
 pki/            certificates, and a list of all files with their modes
 `
 
+const (
+	systemLogs = `Logs were taken of containers in the namespace kube-system only, as applications log
+what is nobody else's business. With --all-namespaces, all are taken.
+`
+	allLogs = `Logs were taken of the containers of all namespaces, as --all-namespaces was given.
+`
+)
+
+func (c *collection) readme() {
+	logs := systemLogs
+	if c.n.AllNamespaces {
+		logs = allLogs
+	}
+	c.add("README.txt", fmt.Appendf(nil, readme, logs), plain)
+}
+
 // add puts a file in, without its secrets. It is the only way in.
 func (c *collection) add(name string, data []byte, f form) {
 	if c.err != nil {
 		return
 	}
-	data = data[max(0, len(data)-fileLimit):]
+	if len(data) >= fileLimit {
+		data, f = shortened(data, f)
+	}
 	switch f {
 	case document:
 		data = redact.YAML(data, c.known...)
@@ -134,6 +167,17 @@ func (c *collection) add(name string, data []byte, f form) {
 	if c.err == nil {
 		_, c.err = c.tar.Write(data)
 	}
+}
+
+// shortened is the end of what is too long. A line without its beginning may be
+// a secret without its name, so it begins with a whole one. Of files whose
+// secrets are known by their structure, a part says too little.
+func shortened(data []byte, f form) ([]byte, form) {
+	if f != plain {
+		return fmt.Appendf(nil, "left out, as it has %d KiB or more\n", fileLimit>>10), plain
+	}
+	data = data[len(data)-fileLimit:]
+	return data[bytes.IndexByte(data, '\n')+1:], plain
 }
 
 // file takes a file of the host, if it is there.

@@ -87,6 +87,7 @@ type stage struct {
 	journal []string
 	states  []host.ContainerState
 	dark    bool // nothing but files answers
+	all     bool // all namespaces are asked for
 }
 
 func (s *stage) put(t *testing.T, path, text string) {
@@ -199,8 +200,9 @@ func strew(t *testing.T) (*stage, canaries) {
 func collect(t *testing.T, s *stage) map[string]string {
 	t.Helper()
 	data, err := Collect(t.Context(), s, Node{
-		Target: diagnose.Target{Socket: "unix:///run/x.sock", Kubelet: "/var/lib/kubelet", Kubeconfigs: "/etc/kubernetes", Manifests: "/etc/kubernetes/manifests"},
-		PKI:    "/etc/kubernetes/pki", Kubernetes: "/etc/kubernetes", Version: "v0",
+		AllNamespaces: s.all,
+		Target:        diagnose.Target{Socket: "unix:///run/x.sock", Kubelet: "/var/lib/kubelet", Kubeconfigs: "/etc/kubernetes", Manifests: "/etc/kubernetes/manifests"},
+		PKI:           "/etc/kubernetes/pki", Kubernetes: "/etc/kubernetes", Version: "v0",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -233,26 +235,32 @@ func TestBundleHoldsNoSecret(t *testing.T) {
 	}
 	for _, dark := range []bool{false, true} {
 		s.dark = dark
-		for name, text := range collect(t, s) {
-			for place, secret := range c {
-				for form, value := range map[string]string{
-					"raw": secret, "hex": hex.EncodeToString([]byte(secret)), "base64": base64.StdEncoding.EncodeToString([]byte(secret))[:20],
-				} {
-					if strings.Contains(text, value) {
-						t.Errorf("%s holds the secret of %s (%s)", name, place, form)
-					}
+		c.absent(t, collect(t, s))
+	}
+}
+
+// absent wants none of the canaries in the files of a bundle.
+func (c canaries) absent(t *testing.T, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		for place, secret := range c {
+			for form, value := range map[string]string{
+				"raw": secret, "hex": hex.EncodeToString([]byte(secret)), "base64": base64.StdEncoding.EncodeToString([]byte(secret))[:len(secret)/3*4],
+			} {
+				if strings.Contains(text, value) {
+					t.Errorf("%s holds the secret of %s (%s)", name, place, form)
 				}
 			}
 		}
 	}
-	t.Logf("%d secrets in %d files: 0 found", len(c), len(collect(t, s)))
+	t.Logf("%d secrets were looked for in %d files", len(c), len(files))
 }
 
 func TestBundleHoldsWhatMatters(t *testing.T) {
 	s, _ := strew(t)
 	files := collect(t, s)
 	for name, want := range map[string]string{
-		"README.txt":                        "Secrets were taken out",
+		"README.txt":                        "kube-system only",
 		"diagnosis.txt":                     "[bad-flag] etcd: ",
 		"diagnosis.json":                    `"cause": "bad-flag"`,
 		"containers.txt":                    "container " + strings.Repeat("a", 64),

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 )
@@ -219,13 +221,24 @@ func (c *collection) containers() {
 		t.line("sandbox %s %s/%s ready %t, made %s", p.ID, p.Namespace, p.Pod, p.Ready, p.Created.UTC().Format(time.RFC3339))
 	}
 	for _, s := range states {
+		if !c.mayShow(s.Namespace) {
+			s.Message = ""
+		}
 		t.line("container %s %s/%s %s: %s, restarts %d, exit code %d %s %s, made %s, image %s", s.ID, s.Namespace, s.Pod, s.Name,
 			s.State, s.Restarts, s.ExitCode, s.Reason, s.Message, s.Created.UTC().Format(time.RFC3339), s.Image)
 	}
 	c.add("containers.txt", t.Bytes(), plain)
-	for i, s := range states[:min(len(states), containerLimit)] {
-		if s.LogPath != "" {
-			c.file(fmt.Sprintf("logs/%03d_%s_%s_%s.log", i, s.Namespace, s.Pod, s.Name), s.LogPath, plain)
+	taken := 0
+	for _, s := range states {
+		if s.LogPath == "" || !c.mayShow(s.Namespace) || taken == containerLimit {
+			continue
 		}
+		c.file(fmt.Sprintf("logs/%03d_%s_%s_%s.log", taken, s.Namespace, s.Pod, s.Name), s.LogPath, plain)
+		taken++
 	}
+}
+
+// mayShow reports whether what containers of a namespace say may be shown.
+func (c *collection) mayShow(namespace string) bool {
+	return c.n.AllNamespaces || namespace == metav1.NamespaceSystem
 }

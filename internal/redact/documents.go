@@ -10,15 +10,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// secretFields are fields of kubeconfigs and of the objects of clusters that
-// hold a secret, in lower case without dashes. Fields that name a file do not
-// count.
-var secretFields = map[string]bool{
-	"clientkeydata": true, "token": true, "password": true, "username": true, "tlsbootstraptoken": true,
-	"certificatekey": true, "secret": true, "refreshtoken": true, "idtoken": true, "accesstoken": true, "idpclientsecret": true,
-	"clientsecret": true, "bearertoken": true, "id-token": true,
-}
-
 // YAML takes the secrets out of a stream of YAML or JSON documents by their
 // structure, then by their form: credentials of kubeconfigs, the data of
 // Secrets, tokens and keys of configurations, headers, values of environment
@@ -61,12 +52,14 @@ func encode(value any) string {
 	return string(text)
 }
 
-// clean replaces the secrets below value.
-func clean(value any) {
+// clean replaces the secrets below value, and returns it.
+func clean(value any) any {
 	switch v := value.(type) {
+	case string:
+		return cleanText(v)
 	case []any:
-		for _, item := range v {
-			clean(item)
+		for i, item := range v {
+			v[i] = clean(item)
 		}
 	case map[string]any:
 		isSecret := v["kind"] == "Secret"
@@ -74,30 +67,76 @@ func clean(value any) {
 			switch {
 			case isSecret && (name == "data" || name == "stringData"):
 				v[name] = hidden(field)
-			case secretField(name) && !isObject(field):
-				v[name] = mark
 			case holdsHeaders(name):
 				v[name] = hidden(field)
 			case holdsVariables(name):
 				hideValues(field)
+			case secretField().MatchString(name):
+				v[name] = hideSecret(field)
 			default:
 				hideArguments(name, field)
-				clean(field)
+				v[name] = clean(field)
 			}
 		}
-		// An argument: {name: client-secret, value: x}.
-		if name, _ := v["name"].(string); v["value"] != nil && secretFlag().MatchString("-"+name) {
-			v["value"] = mark
-		}
+		hideNamed(v)
 		// An annotation may hold the whole object again.
 		if annotations, ok := v["annotations"].(map[string]any); ok {
 			delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
 		}
 	}
+	return value
 }
 
-func secretField(name string) bool {
-	return secretFields[strings.ReplaceAll(strings.ToLower(name), "-", "")]
+// hideNamed is for arguments, {name: client-secret, value: x}, and for variables
+// that stand in a list which nobody knows.
+func hideNamed(fields map[string]any) {
+	name, _ := fields["name"].(string)
+	text, _ := fields["value"].(string)
+	switch {
+	case fields["value"] == nil:
+	case secretFlag().MatchString("-" + name):
+		fields["value"] = hideSecret(fields["value"])
+	case capitals().MatchString(name):
+		fields["value"] = variable(name, text)
+	}
+}
+
+// capitals is how most environment variables are called, and nothing else is.
+var capitals = lazy(`^[A-Z_][A-Z0-9_]+$`)
+
+// cleanText does so with a document that stands in another one as text.
+func cleanText(text string) string {
+	if !strings.ContainsAny(text, "\n{") {
+		return text
+	}
+	return eachDocument(text, func(doc string) string {
+		var value any
+		if err := yaml.Unmarshal([]byte(doc), &value); err != nil || !isObject(value) {
+			return doc
+		}
+		return encode(clean(value))
+	})
+}
+
+// hideSecret hides what a field holds whose name says that it is secret. Below
+// it, only the texts of a list are: an object has names of its own.
+func hideSecret(field any) any {
+	switch v := field.(type) {
+	case map[string]any:
+		return clean(v)
+	case []any:
+		for i, item := range v {
+			v[i] = hideSecret(item)
+		}
+		return v
+	case string:
+		if !harmless().MatchString(v) {
+			return mark
+		}
+	case float64:
+		return hideSecret(fmt.Sprint(v))
+	}
+	return field
 }
 
 func isObject(value any) bool {
@@ -108,39 +147,52 @@ func isObject(value any) bool {
 	return false
 }
 
-// holdsHeaders is for what the kubelet sends where it gets static Pods from a
-// URL: mostly what it is let in with.
-func holdsHeaders(field string) bool { return field == "staticPodURLHeader" }
+// holdsHeaders is for what the kubelet sends with its requests, when it gets
+// static Pods from a URL or probes one: mostly what it is let in with.
+func holdsHeaders(field string) bool { return field == "staticPodURLHeader" || field == "httpHeaders" }
 
 func holdsVariables(field string) bool { return field == "env" || field == "extraEnvs" }
 
-// hidden keeps the names of a Secret's keys, and of headers.
+// hidden keeps the names of a Secret's keys, of headers, and of what else has
+// values under names.
 func hidden(value any) any {
-	fields, ok := value.(map[string]any)
-	if !ok {
-		return mark
+	switch v := value.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = mark
+		}
+		return v
+	case []any:
+		for _, item := range v {
+			if named, ok := item.(map[string]any); ok && named["value"] != nil {
+				named["value"] = mark
+			}
+		}
+		return v
 	}
-	for name := range fields {
-		fields[name] = mark
-	}
-	return fields
+	return mark
 }
 
 // hideValues keeps the names of environment variables, and the values that
 // variable does.
 func hideValues(value any) {
-	list, ok := value.([]any)
-	if !ok {
-		return
-	}
-	for _, item := range list {
-		fields, ok := item.(map[string]any)
-		if !ok || fields["value"] == nil {
-			continue
+	switch v := value.(type) {
+	case map[string]any:
+		for name, field := range v {
+			v[name] = variable(name, fmt.Sprint(field))
 		}
-		name, _ := fields["name"].(string)
-		text, _ := fields["value"].(string)
-		fields["value"] = variable(name, text)
+	case []any:
+		for i, item := range v {
+			switch entry := item.(type) {
+			case string: // A=b
+				v[i] = assignments(entry)
+			case map[string]any:
+				if entry["value"] != nil {
+					name, _ := entry["name"].(string)
+					entry["value"] = variable(name, fmt.Sprint(entry["value"]))
+				}
+			}
+		}
 	}
 }
 
@@ -150,7 +202,7 @@ func hideArguments(field string, value any) {
 	fields, _ := value.(map[string]any)
 	switch field {
 	case "args", "command":
-		replace(value, arguments)
+		replace(value, command)
 	case "exec":
 		replace(fields["args"], flags)
 	case "auth-provider":

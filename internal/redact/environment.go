@@ -5,28 +5,43 @@ package redact
 
 import "strings"
 
-// Unit takes the values out of the Environment= lines of a unit file, those of
-// comments among them, as variable says. Lines that belong together become one,
-// as a value may stand on another line than its name.
+// Unit takes out of a unit file the values of environment variables, wherever
+// they are set: in Environment= lines, before a command, in a comment. Lines
+// that belong together become one, as a value may stand on another line than
+// its name.
 func Unit(text string, known ...string) string {
-	var out, joined strings.Builder
-	for line := range strings.Lines(text + "\n") {
-		line = strings.TrimRight(line, " \t\r\n")
-		if isComment(line) { // may stand between lines that belong together
-			out.WriteString(unitLine(line) + "\n")
-			continue
+	var out strings.Builder
+	var code, note string // a line that goes on, and a comment that does
+	flush := func(line *string) {
+		if *line != "" {
+			out.WriteString(unitLine(strings.TrimRight(*line, " ")) + "\n")
+			*line = ""
 		}
-		if joined.Len() > 0 {
-			line = strings.TrimLeft(line, " \t")
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, " \t\r\n")
+		open := &code
+		if isComment(line) { // may stand between lines that belong together
+			open = &note
+		} else {
+			flush(&note)
+		}
+		if *open != "" {
+			line = strings.TrimLeft(line, " \t#;")
 		}
 		if begun := strings.TrimRight(line, `\`); (len(line)-len(begun))%2 == 1 {
-			joined.WriteString(strings.TrimRight(line[:len(line)-1], " \t") + " ")
+			*open += strings.TrimRight(line[:len(line)-1], " \t") + " "
 			continue
 		}
-		out.WriteString(unitLine(joined.String()+line) + "\n")
-		joined.Reset()
+		out.WriteString(unitLine(*open+line) + "\n")
+		*open = ""
 	}
-	return Text(strings.TrimSuffix(out.String(), "\n")+unitLine(joined.String()), known...)
+	flush(&note)
+	flush(&code)
+	if !strings.HasSuffix(text, "\n") {
+		return Text(strings.TrimSuffix(out.String(), "\n"), known...)
+	}
+	return Text(out.String(), known...)
 }
 
 func isComment(line string) bool {
@@ -34,22 +49,91 @@ func isComment(line string) bool {
 	return strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";")
 }
 
-var unitEnvironment = lazy(`^([ \t#;]*Environment[ \t]*=[ \t]*)(.*)$`)
+var (
+	unitSetting = lazy(`^([ \t#;]*)([A-Za-z_][\w-]*)([ \t]*=[ \t]*)(.*)$`)
+	// unitName is the name of a setting. What is not written like one may be a
+	// variable whose line was broken in a way that systemd does not know.
+	unitName    = lazy(`^(?:[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*|X-[\w-]+)$`)
+	unitSection = lazy(`^[ \t]*(?:\[[\w-]+\])?$`)
+)
 
+// unitLine is a line of a unit file as it may be shown.
 func unitLine(line string) string {
-	groups := unitEnvironment().FindStringSubmatch(line)
-	if groups == nil {
+	setting := unitSetting().FindStringSubmatch(line)
+	switch {
+	case setting != nil:
+		return setting[1] + unitValue(setting[2], setting[3], setting[4])
+	case isComment(line):
+		return strings.Join(command(strings.Fields(line)), " ")
+	case unitSection().MatchString(line):
 		return line
 	}
-	list := words(groups[2])
-	for i, word := range list {
-		list[i] = assignment(word)
-	}
-	return groups[1] + strings.Join(list, " ")
+	return mark
 }
 
+func unitValue(name, equals, value string) string {
+	switch name {
+	case "Environment", "UnsetEnvironment":
+		return name + equals + assignments(value)
+	case "PassEnvironment":
+		return name + equals + strings.Join(each(words(value), variableNameOnly), " ")
+	case "SetCredential", "SetCredentialEncrypted", "StandardInputText", "StandardInputData":
+		return name + equals + mark
+	}
+	switch {
+	case unitName().MatchString(name):
+		return name + equals + strings.Join(command(words(value)), " ")
+	case variableName().MatchString(name):
+		return name + equals + variable(name, value)
+	}
+	return mark
+}
+
+func each(list []string, shown func(string) string) []string {
+	for i, word := range list {
+		list[i] = shown(word)
+	}
+	return list
+}
+
+func variableNameOnly(word string) string {
+	if variableName().MatchString(word) {
+		return word
+	}
+	return mark
+}
+
+// assignments are the words of an Environment= line. If one is no assignment,
+// it may be the end of a value with blanks, and then nothing says which words
+// are whole.
+func assignments(value string) string {
+	list := words(value)
+	shown := make([]string, len(list))
+	whole := true
+	for i, word := range list {
+		begin, inner, end := unquoted(word)
+		name, value, set := strings.Cut(inner, "=")
+		if !set || !variableName().MatchString(name) {
+			whole, shown[i] = false, mark
+			continue
+		}
+		shown[i] = begin + name + "=" + variable(name, value) + end
+		list[i] = begin + name + "=" + mark + end
+	}
+	for i := range shown {
+		if !whole && shown[i] != mark {
+			shown[i] = list[i]
+		}
+	}
+	return strings.Join(shown, " ")
+}
+
+// variableName is how variables are called. Base64 also has letters of both
+// kinds before an equals sign.
+var variableName = lazy(`^(?:[A-Z_][A-Z0-9_]{0,63}|[a-z_][a-z0-9_]{0,63})$`)
+
 // Variables takes the values out of an environment file, those of comments
-// among them, as variable says. What is no assignment may be the end of one.
+// among them. What is no assignment may be the end of one, also in a comment.
 func Variables(text string, known ...string) string {
 	var out strings.Builder
 	for text != "" {
@@ -59,130 +143,23 @@ func Variables(text string, known ...string) string {
 		} else {
 			entry, text = cut(text, "\n")
 		}
-		entry = strings.TrimRight(entry, " \t\r")
-		switch groups := fileVariable().FindStringSubmatch(entry); {
-		case groups != nil:
-			entry = groups[1] + groups[2] + "=" + variable(groups[2], groups[3])
-		case entry != "" && !isComment(entry):
-			entry = mark
-		}
-		out.WriteString(entry + "\n")
+		out.WriteString(variablesEntry(strings.TrimRight(entry, " \t\r")) + "\n")
 	}
 	return Text(out.String(), known...)
 }
 
-var fileVariable = lazy(`(?s)^([ \t#;]*(?:export[ \t]+)?)([A-Za-z_]\w*)[ \t]*=[ \t]*(.*)$`)
+var (
+	fileVariable = lazy(`(?s)^([ \t#;]*(?:export[ \t]+)?)([A-Za-z_]\w*)[ \t]*=[ \t]*(.*)$`)
+	commentMarks = lazy(`^[ \t]*[#;]+`)
+)
 
-// variable is the value of an environment variable as it may be shown: that of
-// proxies and of flags without their secrets, that of paths, and no other.
-func variable(name, value string) string {
-	value = strings.ReplaceAll(value, "\\\n", " ")
-	for _, quote := range []string{`"`, `'`} {
-		if inner, quoted := strings.CutPrefix(value, quote); quoted {
-			return quote + variable(name, strings.TrimSuffix(inner, quote)) + quote
-		}
+func variablesEntry(entry string) string {
+	if set := fileVariable().FindStringSubmatch(entry); set != nil && variableName().MatchString(set[2]) {
+		return set[1] + set[2] + "=" + variable(set[2], set[3])
 	}
-	shown := mark
-	switch {
-	case strings.Contains(value, "\n"):
-	case strings.HasSuffix(name, "_ARGS"):
-		return strings.Join(arguments(words(value)), " ")
-	case isProxy(name):
-		shown = Proxy(value)
-	case strings.HasSuffix(name, "PATH"):
-		shown = value
+	marks := commentMarks().FindString(entry)
+	if strings.TrimSpace(entry) == marks {
+		return entry
 	}
-	if strings.Contains(shown, "=") { // another variable is on this line
-		return mark
-	}
-	return shown
-}
-
-// assignment is NAME=VALUE, perhaps as a whole in quotes.
-func assignment(word string) string {
-	bare := strings.TrimLeft(word, `"'`)
-	quote := word[:len(word)-len(bare)]
-	name, value, set := strings.Cut(strings.TrimSuffix(bare, quote), "=")
-	if !set || !variableName().MatchString(name) {
-		return mark
-	}
-	return quote + name + "=" + variable(name, value) + quote
-}
-
-var variableName = lazy(`^[A-Za-z_]\w*$`)
-
-// arguments takes out the values of secret flags: --password=x, and the word
-// behind --password.
-func arguments(list []string) []string {
-	shown := make([]string, len(list))
-	secret := false
-	for i, word := range list {
-		name, value, set := strings.Cut(strings.Trim(word, `"'\`), "=")
-		isSecret := secretFlag().MatchString(name)
-		switch {
-		case secret:
-			shown[i] = mark
-		case isSecret && set && !harmless().MatchString(value):
-			shown[i] = name + "=" + mark
-		default:
-			shown[i] = word
-		}
-		secret = isSecret && !set
-	}
-	return shown
-}
-
-// flags keeps of arguments the names of flags only.
-func flags(list []string) []string {
-	shown := make([]string, len(list))
-	for i, word := range arguments(list) {
-		name, _, set := strings.Cut(word, "=")
-		switch {
-		case !flagName().MatchString(name):
-			shown[i] = mark
-		case set:
-			shown[i] = name + "=" + mark
-		default:
-			shown[i] = name
-		}
-	}
-	return shown
-}
-
-var flagName = lazy(`^--[a-z][a-z-]*$`)
-
-func words(text string) []string {
-	var list []string
-	for text != "" {
-		var word string
-		if word, text = cut(text, " \t\r\n"); word != "" {
-			list = append(list, word)
-		}
-	}
-	return list
-}
-
-// cut divides text at the first of the separators that stands neither in quotes
-// nor behind a backslash, as systemd does. Quotes and backslashes stay. A quote
-// that is not closed holds all the rest.
-func cut(text, separators string) (before, after string) {
-	var quote rune
-	escaped := false
-	for i, r := range text {
-		switch {
-		case escaped:
-			escaped = false
-		case r == '\\':
-			escaped = true
-		case quote != 0:
-			if r == quote {
-				quote = 0
-			}
-		case r == '"' || r == '\'':
-			quote = r
-		case strings.ContainsRune(separators, r):
-			return text[:i], text[i+1:]
-		}
-	}
-	return text, ""
+	return strings.TrimLeft(marks+" "+mark, " ")
 }

@@ -29,7 +29,7 @@ func Document(text string) string {
 }
 
 // planned finds the fields that hideInPlan looks for.
-var planned = lazy(`(?:^|[\s{,"'-])(?:env|extraEnvs|staticPodURLHeader)["']?\s*:`)
+var planned = lazy(`(?:^|[\s{,"'-])(?:env|extraEnvs|staticPodURLHeader|httpHeaders)["']?\s*:`)
 
 func hideInPlan(value any) any {
 	switch v := value.(type) {

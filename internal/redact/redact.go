@@ -3,6 +3,13 @@
 
 // Package redact takes secrets out of what is shown or given away: text such
 // as lines of logs, and documents whose structure says where secrets are.
+//
+// It removes rather too much than too little. A scanner such as gitleaks is made
+// for the opposite: it reports what is worth a person's time, so it wants a
+// keyword nearby, enough entropy and no word such as "example", it knows neither
+// cookies nor signed URLs, and a comment on the line switches it off. It would
+// also make the program 7 MB larger. It is a good judge of the result, though:
+// test/gitleaks holds this package against its rules.
 package redact
 
 import (
@@ -14,25 +21,31 @@ import (
 // mark stands where a secret was.
 const mark = "[redacted]"
 
-// rule replaces what a pattern finds. The groups of the pattern that are kept
-// are named in with.
+// rule hides the secrets that a pattern finds. The pattern's first group stays,
+// its second one is the secret.
 type rule struct {
-	pattern *regexp.Regexp
-	with    string
-	// but are values, the pattern's second group, that stay; nil for none.
-	but func() *regexp.Regexp
+	// near are words of which a line with such a secret, or the line before it,
+	// has at least one, in lower case. They are found many times faster.
+	near    []string
+	pattern func() *regexp.Regexp
+	// stays reports whether what was found is no secret; nil for never.
+	stays func(secret string) bool
 }
 
-// secretName is what names of fields, variables and flags end with that hold a
-// secret.
-const secretName = `(?:password|passwd|passphrase|token|secret(?:[-_]?key)?|(?:api|access|private|certificate)[-_]?key|client-key-data|credential)s?`
-
-// secretFlag is the name of a flag whose value is a secret.
-var secretFlag = lazy(`(?i)^-[\w.-]*` + secretName + `$`)
-
-// hexKey is the form of a certificate key, 32 bytes as hex. Container IDs and
-// digests have it, too.
-var hexKey = lazy(`(sha256:)?\b[0-9a-fA-F]{64}\b`)
+func (r rule) hide(text string) string {
+	return nearby(text, r.near, func(lines string) string {
+		var out strings.Builder
+		end := 0
+		for _, at := range r.pattern().FindAllStringSubmatchIndex(lines, -1) {
+			if r.stays != nil && r.stays(lines[at[4]:at[5]]) {
+				continue
+			}
+			out.WriteString(lines[end:at[4]] + mark)
+			end = at[5]
+		}
+		return out.String() + lines[end:]
+	})
+}
 
 // lazy compiles an expression when it is first needed: most runs of the program
 // need none.
@@ -40,58 +53,97 @@ func lazy(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
-// rules find secrets by their own form, wherever they are.
-var rules = sync.OnceValue(func() []rule {
-	return []rule{
-		// A private key in PEM, also where its lines were joined by \n in a
-		// string, and one whose end was cut off.
-		{regexp.MustCompile(`(?s)-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`), "-----BEGIN $1----- " + mark, nil},
-		// The same in base64, as kubeconfigs hold it: every PEM block begins with
-		// "-----BEGIN", and a key's with one of these words behind it.
-		{regexp.MustCompile(`LS0tLS1CRUdJTi(?:BSU0EgU|BFQyBQ|BQUklWQ|BFTkNSWVBURU|BPUEVOU1NI|BEU0Eg)[A-Za-z0-9+/=_-]*`), mark, nil},
-		// Bootstrap tokens.
-		{regexp.MustCompile(`\b([a-z0-9]{6})\.[a-z0-9]{16}\b`), "$1." + mark, nil},
-		// JSON Web Tokens, such as those of service accounts.
-		{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?`), mark, nil},
-		{regexp.MustCompile(`(?i)\b((?:bearer|basic) )[A-Za-z0-9+/=._~-]{8,}`), "$1" + mark, nil},
-		// --something-token=value, password: value, "secretKey": "value".
-		{regexp.MustCompile(`(?i)((?:^|[\s"',{&?-])[\w.-]*` + secretName + `\\*"?\s*[=:]\s*)(\\+"[^"\\]*|"[^"]*"|'[^']*'|[^\s,"'}&\\]+)`), "${1}" + mark, harmless},
-		// The same flags with the value as the next word, or as the next item of
-		// a list, which may be quoted.
-		{regexp.MustCompile(`(?i)(--[\w.-]*` + secretName + `(?:[ \t]+|\\*["']?\n\s*-\s+|\\*["'][ \t,]\s*))(\\*"[^"]*"|'[^']*'|\S+)`), "${1}" + mark, marked},
-	}
-})
-
-// harmless are values that the rules for names would hide, and that one needs
-// to see: files, booleans, numbers.
-var harmless = lazy(`^["']?(?:/[\w./-]*|true|false|null|\d{1,9}|\[redacted\].*|[\[{].*)?["']?$`)
-
-// marked are values that a rule for structure has hidden already.
-var marked = lazy(`^["']?\[redacted\]`)
+func matches(pattern func() *regexp.Regexp) func(string) bool {
+	return func(s string) bool { return pattern().MatchString(s) }
+}
 
 // Text replaces every secret that text shows by its form or by the name before
-// it. known are names of 64 hex digits that are no secret: the IDs of
-// containers.
+// it. Certificates stay as they are. known are names of 64 hex digits that are
+// no secret: the IDs of containers.
 func Text(text string, known ...string) string {
+	return betweenCertificates(text, func(part string) string { return hideHexKeys(hide(part, encodings), known) })
+}
+
+// encodings is how many times a secret may have been put into base64, one in
+// the other, and is still found.
+const encodings = 2
+
+func hide(text string, encodings int) string {
 	text = URLs(text)
-	for _, r := range rules() {
-		text = r.pattern.ReplaceAllStringFunc(text, func(found string) string {
-			groups := r.pattern.FindStringSubmatch(found)
-			if r.but != nil && r.but().MatchString(groups[2]) {
-				return found
-			}
-			return r.pattern.ReplaceAllString(found, r.with)
-		})
+	for _, r := range nameRules {
+		text = r.hide(text)
 	}
-	return hexKey().ReplaceAllStringFunc(text, func(found string) string {
-		if strings.HasPrefix(found, "sha256:") {
-			return found
-		}
-		for _, id := range known {
-			if found == id {
-				return found
-			}
-		}
-		return mark
-	})
+	text = privateKeys(nearby(text, []string{"value"}, listedVariables))
+	for _, r := range formRules {
+		text = r.hide(text)
+	}
+	return encoded(awsSecrets(issued(text)), encodings)
+}
+
+// secretName is what names of fields, variables and flags look like that hold a
+// secret.
+const secretName = `(?:[\w.-]*(?:password|passwd|passphrase|passcode|pwd|token|secret|credential|cookie|signature` +
+	`|client[-_]?key[-_]?data|connection[-_]?string` +
+	`|(?:secret|api|access|private|certificate|account|storage|signing|encryption|shared|auth|session|master)[-_]?(?:access[-_]?)?key)s?` +
+	`|(?:[\w.-]*[._-])?(?:pass|auth|sig|creds?|session|url-header))`
+
+// secretFlag is the name of a flag whose value is a secret.
+var secretFlag = lazy(`(?i)^--?` + secretName + `$`)
+
+// secretField is the name of a field whose value is a secret.
+var secretField = lazy(`(?i)^(?:` + secretName + `|username)$`)
+
+const (
+	// value is one in quotes, perhaps with a backslash before each, a list, or a
+	// word. A quote that is not closed goes as far as the line. An object is no
+	// value: its fields have names of their own.
+	value = `\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|\[[^\]\n{]*\]?|(?:[^\s"'\\\[{]|\\[^\s"'])(?:[^\s"'\\]|\\[^\s"'])*[^\s"'\\,;)}\]]|[^\s"'\\,;)}\][{]`
+	// headerName is that of an HTTP header which lets somebody in.
+	headerName = `(?:(?:proxy-)?authorization|(?:set-)?cookie2?|(?:private|job|deploy)-token|x-[a-z0-9-]*(?:token|key|auth|secret|signature|session)[a-z0-9-]*)`
+)
+
+// nearHeaders and nearNames are parts of each headerName and secretName.
+var (
+	nearHeaders = []string{"authorization", "cookie", "-token", "x-"}
+	nearNames   = []string{"pass", "pwd", "token", "secret", "cred", "cookie", "sig", "key", "string", "auth", "session", "url-header"}
+)
+
+// nameRules find secrets by what stands before them.
+var nameRules = []rule{
+	// Headers in quotes, as curl gets them.
+	{nearHeaders, lazy(`(?i)("` + headerName + `[ \t]*:[ \t]*)([^\s"](?:[^"\\\n]|\\[^\n])*)`), nil},
+	{nearHeaders, lazy(`(?i)('` + headerName + `[ \t]*:[ \t]*)([^\s'][^'\n]*)`), nil},
+	// Headers as fields of JSON, also inside of a string, and as programs print
+	// them; then those of plain text, up to the end of the line.
+	{nearHeaders, lazy(`(?i)((?:^|[^\w-])` + headerName + `["'][ \t]*[:=][ \t]*)("(?:[^"\\\n]|\\.)*"?|\[[^\]\n]*\]?)`), nil},
+	{nearHeaders, lazy(`(?im)((?:^|[^\w-])` + headerName + `(?:\\+["'])?[ \t]*[:=][ \t]*)([^\s{"'][^\n]*|\\+"[^\n]*)`), matches(harmless)},
+	// --something-token=value, password: value, "secretKey": "value".
+	{nearNames, lazy(`(?im)((?:^|[\s"',;{(\[&?=-])` + secretName + `\\*["']?[ \t]*(?:[=:]|=>|:=)[ \t]*)(` + value + `)`), matches(harmless)},
+	// The same flags with the value as the next word, or as the next item of a
+	// list, which may be quoted.
+	{nearNames, lazy(`(?im)((?:^|[\s"'\[(,=])--?` + secretName + `(?:[ \t]+|\\*["']?\n\s*-\s+|\\*["'][ \t,]\s*))(\\*"(?:[^"\\\n]|\\[^"])*\\*"|'[^'\n]*'|\S+)`), matches(marked)},
+	// The user and password that curl, ctr and others take.
+	{[]string{"-u", "user"}, lazy(`((?:^|[\s"'\[,])(?:-u|-U|--user|--proxy-user)\\*["']?[ =,]*)("[^":\n]*:[^"\n]*"|'[^':\n]*:[^'\n]*'|[^\s"':/]+:[^\s"']+)`), matches(marked)},
+	{[]string{"login", "sshpass"}, lazy(`(\b(?:login|sshpass)\b(?:[^\n]*?[ \t])?-p[ \t]*)(` + value + `)`), matches(marked)},
+}
+
+// harmless are values that the rules for names would hide, and that one needs
+// to see: files, booleans, small numbers.
+var harmless = lazy(`^["']?(?:/(?:etc|var|run|usr|opt|srv|home|root|tmp|mnt|proc|sys|dev)/[\w./-]*|true|false|null|nil|<nil>|\d{1,4}|\[redacted\].*|\[\]?)?["']?,?$`)
+
+// marked are values that another rule has hidden already.
+var marked = lazy(`^["']?\[redacted\]`)
+
+// variableInList is an environment variable as programs print it: in JSON, in
+// Go's own way, and as etcd does.
+var variableInList = lazy(`(?i:\b(?:variable-)?(?:name|key)\\*"?[ \t]*:[ \t]*\\*"?)([A-Z_][A-Z0-9_]+)(?i:\\*"?[ \t]*,[ \t]*\\*"?(?:variable-)?value\\*"?[ \t]*:[ \t]*)(\[redacted\]|\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|[^\s,}\]"\\][^,}\]\n]*)`)
+
+func listedVariables(text string) string {
+	var out strings.Builder
+	end := 0
+	for _, at := range variableInList().FindAllStringSubmatchIndex(text, -1) {
+		out.WriteString(text[end:at[4]] + variable(text[at[2]:at[3]], text[at[4]:at[5]]))
+		end = at[5]
+	}
+	return out.String() + text[end:]
 }

@@ -18,14 +18,14 @@ const (
 func TestText(t *testing.T) {
 	for name, test := range map[string]struct{ in, want string }{
 		"nothing":        {"the kubelet is healthy", "the kubelet is healthy"},
-		"a key":          {"a\n" + key + "b", "a\n-----BEGIN EC PRIVATE KEY----- [redacted]\nb"},
-		"a key cut off":  {key[:50], "-----BEGIN EC PRIVATE KEY----- [redacted]"},
+		"a key":          {"a\n" + key + "b", "a\n-----BEGIN EC PRIVATE KEY-----[redacted]\nb"},
+		"a key cut off":  {key[:50], "-----BEGIN EC PRIVATE KEY-----[redacted]"},
 		"a certificate":  {"-----BEGIN CERTIFICATE-----\nMII\n", "-----BEGIN CERTIFICATE-----\nMII\n"},
-		"base64 of keys": {"x: " + base64.StdEncoding.EncodeToString([]byte(key)), "x: [redacted]"},
+		"base64 of keys": {"x: " + base64.StdEncoding.EncodeToString([]byte(key)), "x: [redacted]=="},
 		"a token":        {"token abcdef.0123456789abcdef!", "token abcdef.[redacted]!"},
 		"no token":       {"file.0123456789abcdefg", "file.0123456789abcdefg"},
 		"a JWT":          {"got " + jwt, "got [redacted]"},
-		"a header":       {"Authorization: Bearer abcdefgh12345", "Authorization: Bearer [redacted]"},
+		"a header":       {"Authorization: Bearer abcdefgh12345", "Authorization: [redacted]"},
 		"a proxy":        {"HTTPS_PROXY=http://me:hunter2@proxy:3128", "HTTPS_PROXY=http://[redacted]@proxy:3128"},
 		"a bare proxy":   {"HTTPS_PROXY=me:hunter2@proxy:3128 https_proxy: me:hunter2@proxy", "HTTPS_PROXY=[redacted]@proxy:3128 https_proxy: [redacted]@proxy"},
 		"proxy in JSON":  {`{"name":"HTTP_PROXY","value":"me:hunt/er2@proxy"}`, `{"name":"HTTP_PROXY","value":"[redacted]@proxy"}`},
@@ -96,7 +96,7 @@ func TestYAMLArguments(t *testing.T) {
   containers:
   - command: [run, --client-secret, canary1, --v=2, "--password=canary2, canary3", --secret-key]
     args: [--token, --password, canary4, --private-key, /canary5, --config=/etc/x]
-    env: [{name: PATH, value: /bin}, {name: NO_PROXY, value: "a,b"}, {name: X_ARGS, value: --password canary6 --v=4}]
+    env: [{name: PATH, value: /bin}, {name: NO_PROXY, value: "a,b"}, {name: KUBELET_X_ARGS, value: --password canary6 --v=4}]
 ---
 users:
 - name: a
@@ -127,12 +127,28 @@ func TestUnit(t *testing.T) {
 		"a proxy":       {"Environment=HTTPS_PROXY=http://u:canary@p:1 B=canary", "Environment=HTTPS_PROXY=http://[redacted]@p:1 B=[redacted]"},
 		"a bare proxy":  {"Environment='https_proxy=u:can#ary@p'", "Environment='https_proxy=[redacted]@p'"},
 		"behind a path": {`Environment=PATH=/bin "B=canary canary" C='canary canary'`, `Environment=PATH=/bin "B=[redacted]" C='[redacted]'`},
-		"continued":     {"Environment=PATH=/bin \\\n# note\n  B=canary \\\n  C=canary\nD=e", "# note\nEnvironment=PATH=/bin B=[redacted] C=[redacted]\nD=e"},
+		"continued":     {"Environment=PATH=/bin \\\n# note\n  B=canary \\\n  C=canary\nType=e", "# note\nEnvironment=PATH=/bin B=[redacted] C=[redacted]\nType=e"},
 		"never ends":    {"Environment=B=canary \\", "Environment=B=[redacted]"},
-		"open quote":    {`Environment=PATH=/bin "B=canary canary`, `Environment=PATH=/bin "B=[redacted]"`},
-		"a comment":     {"# Environment=B=canary \\\nEnvironment=C=canary", "# Environment=B=[redacted] [redacted]\nEnvironment=C=[redacted]"},
+		"open quote":    {`Environment=PATH=/bin "B=canary canary`, `Environment=PATH=/bin "B=[redacted]`},
+		"a comment":     {"# Environment=B=canary \\\nEnvironment=C=canary", "# Environment=B=[redacted]\nEnvironment=C=[redacted]"},
 		"a command":     {"ExecStart=/bin/x --password \\\n canary $A", "ExecStart=/bin/x --password [redacted] $A"},
 		"files":         {"EnvironmentFile=-/etc/default/kubelet", "EnvironmentFile=-/etc/default/kubelet"},
+		"several":       {`Environment=GOMAXPROCS=2 A=canary "B=canary canary" LANG=C`, `Environment=GOMAXPROCS=2 A=[redacted] "B=[redacted]" LANG=C`},
+		"any path":      {"Environment=X_PATH=/canary X_ARGS=canary", "Environment=X_PATH=[redacted] X_ARGS=[redacted]"},
+		"broken value":  {"Environment=HTTP_PROXY=http://u:12 canary@p:1", "Environment=HTTP_PROXY=[redacted] [redacted]"},
+		"a proxy's end": {"Environment=HTTP_PROXY=http://p:1/canary", "Environment=HTTP_PROXY=[redacted]"},
+		"commented":     {"#Environment=PATH=/bin \\\n#  B=canary\nType=e", "#Environment=PATH=/bin B=[redacted]\nType=e"},
+		"badly joined":  {"Description=a \\ \n  B=canary", "Description=a B=[redacted]"},
+		"not joined":    {"  B=canary\ncanary\nhttp_proxy=canary canary", "  B=[redacted]\n[redacted]\nhttp_proxy=[redacted]"},
+		"names only":    {"PassEnvironment=A B=canary", "PassEnvironment=A [redacted]"},
+		"unset":         {"UnsetEnvironment=A=canary", "UnsetEnvironment=A=[redacted]"},
+		"credential":    {"SetCredential=a:canary", "SetCredential=[redacted]"},
+		"input":         {"StandardInputData=Y2FuYXJ5", "StandardInputData=[redacted]"},
+		"before it":     {"ExecStart=/usr/bin/env A=canary PATH=/bin kubelet --v=2", "ExecStart=/usr/bin/env A=[redacted] PATH=/bin kubelet --v=2"},
+		"a shell":       {`ExecStart=/bin/sh -c "A='canary canary' exec kubelet --token canary"`, `ExecStart=/bin/sh -c "A='[redacted]' exec kubelet --token [redacted]"`},
+		"flag with one": {"ExecStart=/bin/x --env=A_B=canary -eCD=canary --feature-gates=EtcdX=true", "ExecStart=/bin/x --env=A_B=[redacted] -eCD=[redacted] --feature-gates=EtcdX=true"},
+		"kubelet":       {"ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_EXTRA_ARGS", "ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_EXTRA_ARGS"},
+		"base64":        {"# QUtJQcanary==", "# QUtJQcanary=="},
 		"emptied":       {"Environment=\n", "Environment=\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,10 +166,18 @@ func TestVariables(t *testing.T) {
 		"quoted flags":   {`KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --password 'a canary'"`, `KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --password [redacted]"` + "\n"},
 		"paths, proxies": {"PATH=/bin\nHTTP_PROXY=u:canary@p:1\nno_proxy=a,b\n", "PATH=/bin\nHTTP_PROXY=[redacted]@p:1\nno_proxy=a,b\n"},
 		"on one line":    {"PATH=/bin B=canary\nHTTP_PROXY=http://p B=canary\n", "PATH=[redacted]\nHTTP_PROXY=[redacted]\n"},
-		"continued":      {"A_ARGS=--v=2 \\\n --password \\\n canary\nB=a\\\ncanary\n", "A_ARGS=--v=2 --password [redacted]\nB=[redacted]\n"},
+		"continued":      {"KUBELET_A_ARGS=--v=2 \\\n --password \\\n canary\nB=a\\\ncanary\n", "KUBELET_A_ARGS=--v=2 --password [redacted]\nB=[redacted]\n"},
 		"in quotes":      {"A=\"a\ncanary\"\nB_ARGS='--v\ncanary'\n", "A=\"[redacted]\"\nB_ARGS='[redacted]'\n"},
 		"an apostrophe":  {"A_ARGS=it's\nB=canary\n", "A_ARGS=[redacted]\n"},
-		"a comment":      {"# don't\n#B=canary\n; note\n\nC=canary\n", "# don't\n#B=[redacted]\n; note\n\nC=[redacted]\n"},
+		"a comment":      {"# don't\n#B=canary\n; note\n\nC=canary\n", "# [redacted]\n#B=[redacted]\n; [redacted]\n\nC=[redacted]\n"},
+		"any path":       {"X_PATH=/canary\nX_ARGS=--v=canary\npath=canary\n", "X_PATH=[redacted]\nX_ARGS=[redacted]\npath=[redacted]\n"},
+		"operands":       {"KUBELET_EXTRA_ARGS=--v=2 canary $MORE --v 3 canary B=canary\n", "KUBELET_EXTRA_ARGS=--v=2 [redacted] $MORE --v 3 [redacted] [redacted]\n"},
+		"escaped":        {`KUBELET_EXTRA_ARGS=--password\ canary\x20canary`, "KUBELET_EXTRA_ARGS=--password [redacted]\n"},
+		"its headers":    {"KUBELET_EXTRA_ARGS=--manifest-url-header=X:canary --v=2\n", "KUBELET_EXTRA_ARGS=--manifest-url-header=[redacted] --v=2\n"},
+		"two quoted":     {`KUBELET_EXTRA_ARGS="--a=b" --password "canary"`, `KUBELET_EXTRA_ARGS="--a=b" --password [redacted]` + "\n"},
+		"long comment":   {"#A=\"a\n#canary\n#cANARY==\n", "#A=\"[redacted]\n# [redacted]\n# [redacted]\n"},
+		"harmless":       {"LANG=C\nTZ='Europe/Paris'\nGOMAXPROCS=2\nGODEBUG=a=1,b=0\nNO_PROXY=10.0.0.0/8,.svc\nEMPTY=\n", "LANG=C\nTZ='Europe/Paris'\nGOMAXPROCS=2\nGODEBUG=a=1,b=0\nNO_PROXY=10.0.0.0/8,.svc\nEMPTY=\n"},
+		"not their form": {"LANG=C canary\nGODEBUG=canary\nTZ=a;B=canary\n", "LANG=[redacted]\nGODEBUG=[redacted]\nTZ=[redacted]\n"},
 		"an end":         {"canary\nB=canary\n", "[redacted]\nB=[redacted]\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +214,7 @@ func FuzzText(f *testing.F) {
 		for _, secret := range []string{"\nabcdef.0123456789abcdef\n", " " + hex64 + " ", "\n" + key} {
 			text := Text(before + secret + after)
 			for _, part := range []string{"0123456789abcdef0123456789", ".0123456789abcdef", "IcanaryX"[:7]} {
-				if strings.Contains(text, part) && !strings.Contains(before+after, part) && !strings.Contains(before, "sha256:") {
+				if strings.Contains(text, part) && !strings.Contains(before+after, part) && !strings.Contains(before, "sha256:") && !hexID().MatchString(before+" ") {
 					t.Errorf("%q is shown as %q", before+secret+after, text)
 				}
 			}

@@ -39,6 +39,8 @@ var (
 	// urlUser is user:password@ of a URL; with a slash in it, what comes after
 	// the colon is not just a port.
 	urlUser = lazy(`(://)(?:[^\s/@"'\\]*:[^\s/"'\\]*@|[^\s/@"'\\[]*:[^\s/"'\\@]*[^\s/"'\\@\d][^\s/"'\\@]*/[^\s"'\\]*@)`)
+	// urlToken is a user alone, as Git takes tokens.
+	urlToken = lazy(`((?i:https?)://)[^\s/@"'\\]+@`)
 	// bareUser is the same without a scheme, which then needs a port behind it:
 	// the digest of an image also has a colon before and behind its @.
 	bareUser = lazy(`(^|[\s"'=,;(])[^\s/@"'\\:=,;(]+:[^\s/@"'\\]+(@[\w.-]+:\d{1,5}\b)`)
@@ -55,5 +57,6 @@ func URLs(text string) string {
 		return groups[1] + Proxy(groups[2])
 	})
 	text = urlUser().ReplaceAllString(text, "${1}"+mark+"@")
+	text = urlToken().ReplaceAllString(text, "${1}"+mark+"@")
 	return bareUser().ReplaceAllString(text, "${1}"+mark+"${2}")
 }

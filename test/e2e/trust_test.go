@@ -14,14 +14,15 @@ var promises = []struct {
 	name string
 	keep func(m machine)
 }{
-	{"3-joined", saysJoinedWhenItHas},
 	{"1-7-lost-voters", keepEtcdsQuorum},
-	{"5-rootless", rootlessKeepsOwners},
-	{"4-old-clusters", joinsOldCluster},
-	{"9-no-systemd", worksWithoutSystemd},
-	{"8-kubeconfig", followsUserKubeconfig},
-	{"10-cli", answersAsKubeadm},
 	{"2-edits", keepOperatorEdits},
+	{"3-joined", saysJoinedWhenItHas},
+	{"4-old-clusters", joinsOldCluster},
+	{"5-rootless", rootlessKeepsOwners},
+	{"6-bundle", bundleIsSafe},
+	{"8-kubeconfig", followsUserKubeconfig},
+	{"9-no-systemd", worksWithoutSystemd},
+	{"10-cli", answersAsKubeadm},
 }
 
 // TestTrust boots a fresh node for each promise.

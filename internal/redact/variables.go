@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redact
+
+import "strings"
+
+// harmlessVariables are the environment variables whose values are shown, each
+// with the form that such a value has. All others are hidden: nobody knows what
+// an administrator calls a password.
+var harmlessVariables = map[string]func(value string) string{
+	"PATH": plainValue, "HOME": plainValue, "TZ": plainValue, "LANG": plainValue, "LANGUAGE": plainValue, "LC_ALL": plainValue,
+	"GOMAXPROCS": plainValue, "GOMEMLIMIT": plainValue, "GOGC": plainValue, "GOTRACEBACK": plainValue, "GODEBUG": debugValue,
+	"NO_PROXY": plainValue, "no_proxy": plainValue,
+	"HTTP_PROXY": proxyValue, "HTTPS_PROXY": proxyValue, "ALL_PROXY": proxyValue,
+	"http_proxy": proxyValue, "https_proxy": proxyValue, "all_proxy": proxyValue,
+}
+
+// kubeletArguments are the variables that the kubelet's unit passes on as flags.
+var kubeletArguments = lazy(`^KUBELET_(?:[A-Z]+_)*ARGS$`)
+
+// The forms of harmless values. A blank or an equals sign in one may be the
+// beginning of something else.
+var (
+	plainForm = lazy(`^[\w.,:/*@%+$~{}\[\]-]*$`)
+	debugForm = lazy(`^[a-z0-9]+=[\w.-]+(?:,[a-z0-9]+=[\w.-]+)*$`)
+	proxyForm = lazy(`^(?:(?i:https?|socks[45][ah]?)://)?(?:\[redacted\]@)?[\w.-]*(?:\[[0-9a-fA-F:]+\])?(?::\d{1,5})?/?$`)
+)
+
+func plainValue(value string) string {
+	if plainForm().MatchString(value) {
+		return value
+	}
+	return mark
+}
+
+func debugValue(value string) string {
+	if debugForm().MatchString(value) {
+		return value
+	}
+	return mark
+}
+
+func proxyValue(value string) string {
+	if shown := Proxy(value); proxyForm().MatchString(shown) {
+		return shown
+	}
+	return mark
+}
+
+// variable is the value of an environment variable as it may be shown, with the
+// quotes around it.
+func variable(name, value string) string {
+	value = strings.ReplaceAll(value, "\\\n", " ")
+	if begin, inner, end := unquoted(value); begin != "" {
+		return begin + variable(name, inner) + end
+	}
+	switch show := harmlessVariables[name]; {
+	case value == "":
+		return value
+	case strings.ContainsAny(value, "\n\r"):
+		return mark
+	case kubeletArguments().MatchString(name):
+		return kubeletFlags(value)
+	case show != nil:
+		return show(value)
+	}
+	return mark
+}
+
+// kubeletFlags keeps flags without the values of secret ones, and what follows
+// a flag that has no value yet.
+func kubeletFlags(value string) string {
+	list := arguments(words(escapedBlank().ReplaceAllString(value, "$1")))
+	open := false
+	for i, word := range list {
+		bare := strings.TrimLeft(word, `"'`)
+		isFlag := strings.HasPrefix(bare, "-")
+		if strings.Contains(word, `\`) || !isFlag && !open && !reference().MatchString(bare) {
+			list[i] = mark
+		}
+		open = isFlag && !strings.Contains(bare, "=")
+	}
+	return strings.Join(list, " ")
+}
+
+var (
+	escapedBlank = lazy(`\\([ \t"'])`)
+	reference    = lazy(`^\$\{?\w+\}?["']?$`)
+)
+
+// arguments takes out the values of secret flags: --password=x, and the word
+// behind --password.
+func arguments(list []string) []string {
+	shown := make([]string, len(list))
+	secret := false
+	for i, word := range list {
+		name, value, set := strings.Cut(strings.Trim(word, `"'\`), "=")
+		isSecret := secretFlag().MatchString(name)
+		switch {
+		case secret:
+			shown[i] = mark
+		case isSecret && set && !harmless().MatchString(value):
+			shown[i] = name + "=" + mark
+		default:
+			shown[i] = word
+		}
+		secret = isSecret && !set
+	}
+	return shown
+}
+
+// flags keeps of arguments the names of flags only.
+func flags(list []string) []string {
+	shown := make([]string, len(list))
+	for i, word := range arguments(list) {
+		name, _, set := strings.Cut(word, "=")
+		switch {
+		case !flagName().MatchString(name):
+			shown[i] = mark
+		case set:
+			shown[i] = name + "=" + mark
+		default:
+			shown[i] = name
+		}
+	}
+	return shown
+}
+
+var flagName = lazy(`^--[a-z][a-z-]*$`)
+
+// command is what a program is called with, perhaps by a shell and with
+// variables of its own.
+func command(list []string) []string {
+	shown := arguments(list)
+	for i, word := range shown {
+		shown[i] = commandWord(word)
+	}
+	return shown
+}
+
+func commandWord(word string) string {
+	if begin, inner, end := unquoted(word); begin != "" {
+		return begin + strings.Join(command(words(inner)), " ") + end
+	}
+	set := setsVariable
+	if strings.HasPrefix(word, "-") {
+		set = flagSetsVariable
+	}
+	if at := set().FindStringSubmatchIndex(word); at != nil {
+		if value := word[at[1]:]; !harmless().MatchString(value) && strings.Trim(value, "=") != "" {
+			return word[:at[1]] + variable(word[at[2]:at[3]], value)
+		}
+		return word
+	}
+	if parts := strings.Fields(word); len(parts) > 1 { // an apostrophe, or lines of a script
+		return strings.Join(command(parts), " ")
+	}
+	return word
+}
+
+var (
+	// setsVariable finds the first variable of a word: A=b, \"A=b, {A=b.
+	setsVariable = lazy(`(?:^|[^\w.$-])([A-Za-z_]\w*)=`)
+	// flagSetsVariable finds the one of a flag such as --env=A=b, not keys of
+	// settings, such as those of --feature-gates.
+	flagSetsVariable = lazy(`(?:[=,]|^-e)([A-Z_][A-Z0-9_]+)=`)
+)
+
+// unquoted divides a word in quotes into its quotes and what is inside. A quote
+// that is not closed holds all the rest.
+func unquoted(text string) (begin, inner, end string) {
+	if text == "" || text[0] != '"' && text[0] != '\'' {
+		return "", text, ""
+	}
+	if first, rest := cut(text, " \t\r\n"); first != text || rest != "" {
+		return "", text, ""
+	}
+	begin = text[:1]
+	if inner, closed := strings.CutSuffix(text[1:], begin); closed {
+		return begin, inner, begin
+	}
+	return begin, text[1:], ""
+}
+
+func words(text string) []string {
+	var list []string
+	for text != "" {
+		var word string
+		if word, text = cut(text, " \t\r\n"); word != "" {
+			list = append(list, word)
+		}
+	}
+	return list
+}
+
+// cut divides text at the first of the separators that stands neither in quotes
+// nor behind a backslash, as systemd does. Quotes and backslashes stay. A quote
+// that is not closed holds all the rest.
+func cut(text, separators string) (before, after string) {
+	var quote rune
+	escaped := false
+	for i, r := range text {
+		switch {
+		case escaped:
+			escaped = false
+		case r == '\\':
+			escaped = true
+		case quote != 0:
+			if r == quote {
+				quote = 0
+			}
+		case r == '"' || r == '\'':
+			quote = r
+		case strings.ContainsRune(separators, r):
+			return text[:i], text[i+1:]
+		}
+	}
+	return text, ""
+}

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gitleaks holds what the program hides against the rules of gitleaks,
+// which others wrote and which know the tokens of many issuers. It is a module
+// of its own, as the program does without them.
+package gitleaks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/lucasjones/reggen"
+	"github.com/zricethezav/gitleaks/v8/detect"
+
+	"github.com/slipway-k8s/slipway/internal/redact"
+)
+
+// otherwise are rules for which made-up samples say nothing.
+var otherwise = []string{
+	"jwt", "jwt-base64", // begin like JSON, and samples go on with anything
+	"private-key",              // ends with anything
+	"curl-auth-user",           // is whole scripts
+	"sourcegraph-access-token", // is also any commit
+	"kubernetes-secret-yaml",   // is known by its structure
+	"generic-api-key",          // is whatever stands behind a name
+}
+
+// TestTokensAreHidden makes tokens of every form that gitleaks knows, and looks
+// for those that are shown. It knows more by the name of a vendor nearby; by
+// itself, such a token looks like anything.
+func TestTokensAreHidden(t *testing.T) {
+	d, err := detect.NewDetectorDefaultConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for id, rule := range d.Config.Rules {
+		if rule.Regex == nil || slices.Contains(otherwise, id) || strings.Contains(rule.Regex.String(), "{0,50}?") {
+			continue
+		}
+		samples, err := reggen.NewGenerator(strings.NewReplacer("(?i)", "", "(?i:", "(?:").Replace(rule.Regex.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		samples.SetSeed(7)
+		found := false
+		for range 50 {
+			text := strings.TrimFunc(samples.Generate(40), unicode.IsSpace) + "\n"
+			for _, f := range d.DetectString(text) {
+				if f.RuleID != id {
+					continue
+				}
+				found = true
+				if shown := redact.Text(text); strings.Contains(shown, f.Secret) {
+					t.Errorf("%s: %q is shown as %q", id, text, shown)
+				}
+			}
+		}
+		if found {
+			compared++
+		}
+	}
+	if compared < 80 {
+		t.Errorf("only %d forms were compared", compared)
+	}
+}
