@@ -163,7 +163,7 @@ func TestJoinPlanIsTrue(t *testing.T) {
 			ControlPlane: true, CertificateKey: someKey, APIServerAdvertiseAddress: "192.0.2.12"})
 		p := &joinPlay{known: s.Config, assumed: assume(t, s.host, flags, "cp-2"), host: s.host, live: s.api(), etcd: s.etcd, workflow: joinPlane()}
 		p.compare(t)
-		s.put(t, "/var/lib/etcd/member/wal/0.wal", "log")
+		s.put(t, etcdLog, logOf(9, 0, true))
 		again := &record{}
 		p.run(t, p.known, host.NewOverlay(p.host, again.onHost), cluster.NewPlan(again.intended, nil), etcd.NewPlan(again.onEtcd, KnownMembers(p.host, p.known)...), again)
 		if said := strings.Join(again.titles(), "\n"); strings.Contains(said, "etcd learner") || strings.Contains(said, "etcd member") || strings.Contains(said, "etcd.yaml") {

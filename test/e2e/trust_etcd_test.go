@@ -36,9 +36,10 @@ func keepEtcdsQuorum(cp1 machine) {
 	}
 	planes[2] = cp1.another("cp-3")
 	planes[2].knowsEndpoint(planes)
+	cp1.deletes(cp3)
 	planes[2].joinsAsNewMember(cp1, planes, "but its data is not on this host")
-	cp2.losesItsData()
-	cp2.joinsAsNewMember(cp1, planes, "but ")
+	planes[2].losesItsData()
+	planes[2].joinsAsNewMember(cp1, planes, "but it was started on an empty disk")
 	cp1.isNotReset(planes[1:])
 }
 
@@ -76,7 +77,6 @@ func (m machine) joinsAsNewMember(other machine, planes []machine, says string) 
 	if err != nil {
 		m.Fatal(err)
 	}
-	other.deletes(m)
 	_, plane := other.joinCommands()
 
 	var learned atomic.Bool
@@ -164,27 +164,25 @@ func (m machine) commonRevision(endpoints string) (int64, error) {
 	return revision, nil
 }
 
-// losesItsData gives m an empty disk for etcd, on which the kubelet starts it.
+// losesItsData gives m an empty disk for etcd, on which the kubelet starts it. It
+// knows all members, so it starts, and gets no further.
 func (m machine) losesItsData() {
 	m.Helper()
-	running := func() string {
-		out, _ := m.try("pgrep", "-x", "etcd")
-		return strings.TrimSpace(out)
-	}
-	const pod, aside = "/etc/kubernetes/manifests/etcd.yaml", "/root/etcd.yaml"
-	m.must("mv", pod, aside)
+	m.must("systemctl", "stop", "kubelet")
 	m.eventually("the end of etcd", readyLimit, func() error {
-		if pid := running(); pid != "" {
-			return fmt.Errorf("process %s", pid)
+		pid, err := m.try("pgrep", "-x", "etcd")
+		if err != nil {
+			return nil // there is none
 		}
-		return nil
+		_, err = m.try("kill", "-KILL", strings.TrimSpace(pid))
+		return fmt.Errorf("process %s: %v", pid, err)
 	})
 	m.must("rm", "-r", "/var/lib/etcd/member")
-	m.must("mv", aside, pod)
+	m.must("systemctl", "start", "kubelet")
 	m.eventually("etcd's start on an empty disk", readyLimit, func() error {
-		out, err := m.try("sh", "-c", "ls /var/lib/etcd/member/wal/*.wal")
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
+		out, err := m.try("find", "/var/lib/etcd/member/wal", "-name", "*.wal")
+		if err != nil || out == "" {
+			return fmt.Errorf("%v: %s", err, out)
 		}
 		return nil
 	})
