@@ -32,7 +32,7 @@ func prepareJoin(t *testing.T, s *scene) error {
 	} {
 		s.api.Put("/api/v1/namespaces/kube-system/configmaps/"+cm.Name, cm)
 	}
-	s.api.Put("/api/v1/nodes/worker-1", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "worker-1"}})
+	s.api.Put("/api/v1/nodes/worker-1", reportingNode("worker-1"))
 	s.api.Spoil = s.spoil
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.api.Certificate().Raw})
 	return errors.Join(s.kubeletOf(t, "worker-1", ca), os.WriteFile(s.root+"/join.yaml", []byte(crashJoinDocument), 0o600))

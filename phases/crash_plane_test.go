@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,14 +53,24 @@ func preparePlane(t *testing.T, s *scene) error {
 	} {
 		s.api.Put("/api/v1/namespaces/kube-system/"+path, obj)
 	}
-	s.api.Put("/api/v1/nodes/cp-2", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "cp-2"}})
+	s.api.Put("/api/v1/nodes/cp-2", reportingNode("cp-2"))
 	return errors.Join(s.kubeletOf(t, "cp-2", []byte(first.get(t, "/etc/kubernetes/pki/ca.crt"))),
 		os.MkdirAll(s.root+"/var/fake/etcd", 0o755), os.WriteFile(s.root+"/join.yaml", []byte(crashPlaneDocument), 0o600))
+}
+
+// reportingNode is a Node whose kubelet goes on reporting.
+func reportingNode(name string) map[string]any {
+	return map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name},
+		"status": map[string]any{"conditions": []any{map[string]any{
+			"type": "Ready", "status": "False", "lastHeartbeatTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+		}}}}
 }
 
 // kubeletOf writes the file to discover the cluster by, and says what the
 // kubelet of a node makes once the cluster has signed its certificate.
 func (s *scene) kubeletOf(t *testing.T, node string, ca []byte) error {
+	signer := signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour)) // as while a CA is replaced
+	ca = slices.Concat(ca, certs.EncodeCerts(signer.Cert))
 	file := func(user string) string {
 		return fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
 "clusters": [{"name": "k", "cluster": {"server": %q, "certificate-authority-data": %q}}],
@@ -67,7 +78,7 @@ func (s *scene) kubeletOf(t *testing.T, node string, ca []byte) error {
 			s.api.URL, base64.StdEncoding.EncodeToString(ca), user)
 	}
 	const client = "/var/lib/kubelet/pki/kubelet-client-current.pem"
-	kubelet := signed(t, signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour)), "system:node:"+node, time.Now().Add(time.Hour))
+	kubelet := signed(t, signer, "system:node:"+node, time.Now().Add(time.Hour))
 	key, err := certs.EncodeKey(kubelet.Key)
 	return errors.Join(err,
 		os.WriteFile(s.root+"/discovery.conf", []byte(file(`"token": "`+someToken+`"`)), 0o600),
