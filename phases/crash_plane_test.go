@@ -62,7 +62,7 @@ func preparePlane(t *testing.T, s *scene) error {
 func reportingNode(name string) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name},
 		"status": map[string]any{"conditions": []any{map[string]any{
-			"type": "Ready", "status": "False", "lastHeartbeatTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+			"type": "Ready", "status": "False", "lastHeartbeatTime": "2999-01-01T00:00:00Z",
 		}}}}
 }
 

@@ -95,9 +95,19 @@ func crashRun(ctx context.Context, n *config.Node, h runHost, endpoint string, s
 	if limit := h.patience(); limit > 0 {
 		n.Timeouts.KubernetesAPICall, n.Timeouts.KubeletHealthCheck = limit, limit
 	}
-	api := cluster.New(cluster.Options{Kubeconfig: n.Paths.AdminKubeconfig, SuperAdmin: filepath.Join(n.Paths.Kubernetes, "super-admin.conf"),
-		ReadFile: h.ReadFile, Endpoint: endpoint, Timeout: n.Timeouts.KubernetesAPICall})
-	return Run(ctx, &Env{Config: n, Host: h, Cluster: api, Etcd: h.members(), UI: ui.NewLines("slipway", say, io.Discard)}, workflow, Options{Skip: h.skipped()})
+	options := cluster.Options{Kubeconfig: n.Paths.AdminKubeconfig, SuperAdmin: filepath.Join(n.Paths.Kubernetes, "super-admin.conf"),
+		ReadFile: h.ReadFile, Endpoint: endpoint, Timeout: n.Timeouts.KubernetesAPICall}
+	if !n.ControlPlane { // it has the kubelet's rights only
+		options.Kubeconfig, options.Endpoint = kubeletConfPath(n), ""
+		options.ReadFile = func(path string) ([]byte, error) {
+			data, err := h.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			return embedded(h, data)
+		}
+	}
+	return Run(ctx, &Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.members(), UI: ui.NewLines("slipway", say, io.Discard)}, workflow, Options{Skip: h.skipped()})
 }
 
 // scene is a fresh host and what it is to be killed at.
