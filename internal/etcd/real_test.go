@@ -221,8 +221,8 @@ func TestHealth(t *testing.T) {
 		leader uint64
 		want   map[string]string
 	}{
-		{1, map[string]string{"a": "", "b": "member 1 answers in its place", "c": "connection refused", "d": "DeadlineExceeded", "e": "it has not started yet"}},
-		{0, map[string]string{"a": "it has no leader", "b": "member 1 answers in its place", "c": "connection refused", "d": "DeadlineExceeded", "e": "it has not started yet"}},
+		{1, map[string]string{"a": "", "b": "member 1 answers in its place", "c": "connection refused", "d": "deadline exceeded", "e": "it has not started yet"}},
+		{0, map[string]string{"a": "it has no leader", "b": "member 1 answers in its place", "c": "connection refused", "d": "deadline exceeded", "e": "it has not started yet"}},
 	} {
 		f.leader = test.leader
 		all, err := r.Health(t.Context())
