@@ -113,7 +113,7 @@ func refused(token string) string {
 // member needs no token any more.
 func (d *Discovery) find(ctx context.Context, self *config.JoinConfiguration) (*config.Join, error) {
 	if join := d.memberAlready(self); join != nil {
-		return join, nil
+		return d.reachable(ctx, join, "https://"+self.Discovery.BootstrapToken.APIServerEndpoint)
 	}
 	limit := self.Timeouts.Discovery.Duration
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -122,7 +122,11 @@ func (d *Discovery) find(ctx context.Context, self *config.JoinConfiguration) (*
 	if err != nil {
 		return nil, err
 	}
-	return d.joinTo(found, credentials, self)
+	join, err := d.joinTo(found, credentials, self)
+	if err != nil {
+		return nil, err
+	}
+	return d.reachable(ctx, join, found.Server)
 }
 
 // memberAlready is for a host that has joined the cluster that a token's

@@ -5,7 +5,10 @@ package phases
 
 import (
 	"cmp"
+	"context"
 	"crypto/x509"
+	"net/http"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -157,6 +160,50 @@ func (d *Discovery) askedFor(t *config.BootstrapTokenDiscovery) func(*kubeletFil
 // among returns the CAs that a discovery has found, too.
 func among(found []*x509.Certificate) func(*kubeletFile) []*x509.Certificate {
 	return func(conf *kubeletFile) []*x509.Certificate { return shared(conf.trusted, found) }
+}
+
+// readyTime is ample for an API server to say that it is ready.
+const readyTime = 3 * time.Second
+
+// reachable leads a control plane that has joined before to the cluster's other
+// API servers where its own, which its kubelet talks to, does not work: as when
+// its etcd has lost its data.
+func (d *Discovery) reachable(ctx context.Context, join *config.Join, elsewhere string) (*config.Join, error) {
+	if join.Server == elsewhere || !d.isHere(join.Server) || d.ready(ctx, join.Server, join.CA) || !d.ready(ctx, elsewhere, join.CA) {
+		return join, nil
+	}
+	data, err := kubeconfig.AtServer([]byte(join.Kubeconfig.Reveal()), elsewhere)
+	if err != nil {
+		return nil, err
+	}
+	d.UI.Printf("The API server of this host, %s, is not ready, so %s is asked", join.Server, elsewhere)
+	led := *join
+	led.Server, led.Kubeconfig = elsewhere, config.NewSecret(string(data))
+	return &led, nil
+}
+
+// isHere reports whether a URL leads to an address of this host.
+func (d *Discovery) isHere(server string) bool {
+	u, err := url.Parse(server)
+	if err != nil {
+		return false
+	}
+	address, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return false
+	}
+	own, err := d.Host.Addresses()
+	return err == nil && slices.Contains(own, address)
+}
+
+// ready reports whether an API server can be asked. One that tells nobody
+// without credentials how it is counts as ready.
+func (d *Discovery) ready(ctx context.Context, server string, ca []byte) bool {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	err := d.Host.Probe(ctx, host.Probe{URL: server + "/readyz", CA: ca})
+	var answer *host.ProbeError
+	return err == nil || errors.As(err, &answer) && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
 }
 
 // hasCertificates tells whether a control plane has downloaded what only a

@@ -7,6 +7,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
 func pinOf(p certs.Pair) string {
@@ -179,6 +184,60 @@ func TestNewTokenIsAwaited(t *testing.T) {
 					t.Errorf("waited %s", waited)
 				}
 			})
+		})
+	}
+}
+
+// ownAddress is a host that has one address, and sees some servers ready.
+type ownAddress struct {
+	host.Host
+	ready map[string]error
+}
+
+func (ownAddress) Addresses() ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("192.0.2.11")}, nil
+}
+
+func (h ownAddress) Probe(_ context.Context, p host.Probe) error { return h.ready[p.URL] }
+
+// TestMemberWhoseServerIsDown asks another API server where this host's own one
+// does not work, and that one does.
+func TestMemberWhoseServerIsDown(t *testing.T) {
+	const own, other, elsewhere = "https://192.0.2.11:6443", "https://192.0.2.12:6443", "https://api.example.org:6443"
+	down := errors.New("connection refused")
+	forbidden := &host.ProbeError{Status: http.StatusUnauthorized}
+	failing := &host.ProbeError{Status: http.StatusInternalServerError}
+	for _, tt := range []struct {
+		name, server string
+		ready        map[string]error
+		want         string
+	}{
+		{"it is ready", own, nil, own},
+		{"it says nothing to strangers", own, map[string]error{own: forbidden}, own},
+		{"it is down", own, map[string]error{own: down}, elsewhere},
+		{"its etcd is down", own, map[string]error{own: failing}, elsewhere},
+		{"all are down", own, map[string]error{own: down, elsewhere: down}, own},
+		{"another host's is down", other, map[string]error{other: down}, other},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newJoinStage(t)
+			ready := map[string]error{}
+			for server, err := range tt.ready {
+				ready[server+"/readyz"] = err
+			}
+			d := &Discovery{Host: ownAddress{s.host, ready}, UI: s.UI}
+			data, err := kubeconfig.AtServer([]byte(s.kubeconfig(s.ca, someToken)), tt.server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			join, err := d.reachable(t.Context(), &config.Join{Server: tt.server, Kubeconfig: config.NewSecret(string(data))}, elsewhere)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server, _, err := kubeconfig.Server([]byte(join.Kubeconfig.Reveal()))
+			if err != nil || join.Server != tt.want || server != tt.want {
+				t.Errorf("it asks %s, its kubeconfig %s (%v), want %s", join.Server, server, err, tt.want)
+			}
 		})
 	}
 }

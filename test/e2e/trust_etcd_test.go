@@ -39,7 +39,7 @@ func keepEtcdsQuorum(cp1 machine) {
 	cp1.deletes(cp3)
 	planes[2].joinsAsNewMember(cp1, planes, "but its data is not on this host")
 	planes[2].losesItsData()
-	planes[2].joinsAsNewMember(cp1, planes, "but it was started on an empty disk")
+	planes[2].joinsAsNewMember(cp1, planes, "It is removed, and joins again as a learner")
 	cp1.isNotReset(planes[1:])
 }
 
@@ -165,17 +165,19 @@ func (m machine) commonRevision(endpoints string) (int64, error) {
 }
 
 // losesItsData gives m an empty disk for etcd, on which the kubelet starts it. It
-// knows all members, so it starts, and gets no further.
+// gets no further: the others hold it to what it has forgotten. The API server
+// ends as well, as it does where a machine loses its power: while it only hangs,
+// the kubelet waits for it.
 func (m machine) losesItsData() {
 	m.Helper()
 	m.must("systemctl", "stop", "kubelet")
-	m.eventually("the end of etcd", readyLimit, func() error {
-		pid, err := m.try("pgrep", "-x", "etcd")
+	m.eventually("the end of etcd and of the API server", readyLimit, func() error {
+		pids, err := m.try("pgrep", "-x", "etcd|kube-apiserver")
 		if err != nil {
 			return nil // there is none
 		}
-		_, err = m.try("kill", "-KILL", strings.TrimSpace(pid))
-		return fmt.Errorf("process %s: %v", pid, err)
+		_, err = m.try(append([]string{"kill", "-KILL"}, strings.Fields(pids)...)...)
+		return fmt.Errorf("processes %s: %v", pids, err)
 	})
 	m.must("rm", "-r", "/var/lib/etcd/member")
 	m.must("systemctl", "start", "kubelet")
