@@ -67,7 +67,7 @@ func etcdData(s *scene) []Finding {
 	return []Finding{{
 		Subject: etcdPod, Message: "it cannot use the data in " + dir, Evidence: lines, lasts: time.Second,
 		Next: fmt.Sprintf("see owner, mode and disk of %s; on the only control plane restore a snapshot (`etcdutl snapshot restore`), "+
-			"on one of several remove the member, empty the folder and join again", dir),
+			"on one of several, move what is left in that directory away and join again: a member whose data is lost is replaced", dir),
 	}}
 }
 

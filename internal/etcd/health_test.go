@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestHealth asks each member by itself.
+func TestHealth(t *testing.T) {
+	f := voters("a", "b", "c", "d", "e")
+	r := f.serve(t, 30*time.Second, silent(t))
+	for i, url := range []string{f.url, f.url, gone(t), silent(t)} { // at b's address, a answers
+		f.members[i].ClientURLs = []string{url}
+	}
+	for _, test := range []struct {
+		leader uint64
+		want   map[string]string
+	}{
+		{1, map[string]string{"a": "", "b": "member 1 answers in its place", "c": "connection refused", "d": "deadline exceeded", "e": "it has not started yet"}},
+		{0, map[string]string{"a": "it has no leader", "b": "member 1 answers in its place", "c": "connection refused", "d": "deadline exceeded", "e": "it has not started yet"}},
+	} {
+		f.leader = test.leader
+		all, err := r.Health(t.Context())
+		if err != nil || len(all) != len(test.want) {
+			t.Fatalf("%v, %v", all, err)
+		}
+		for _, m := range all {
+			want := test.want[m.Name]
+			if got := fmt.Sprint(m.Err); !strings.Contains(got, want) || want == "" && m.Err != nil || m.Answers != (m.Name < "c") {
+				t.Errorf("leader %d: %s answers %t: %s, want %q", test.leader, m.Name, m.Answers, got, want)
+			}
+		}
+	}
+	r = voters("a").serve(t, time.Second)
+	r.options.Endpoints = func(context.Context) ([]string, error) { return []string{gone(t)}, nil }
+	if all, err := r.Health(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("of nobody: %v, %v", all, err)
+	}
+}
+
+func TestQuorumWithout(t *testing.T) {
+	down := errors.New("down")
+	member := func(name string, learner bool, err error) Health {
+		return Health{Member: Member{Name: name, PeerURL: peer(name), Learner: learner}, Err: err}
+	}
+	for _, test := range []struct {
+		all  []Health
+		want bool
+	}{
+		{[]Health{member("a", false, nil), member("b", false, nil), member("c", false, nil)}, true},
+		{[]Health{member("a", false, down), member("b", false, nil), member("c", false, nil)}, true},
+		{[]Health{member("a", false, nil), member("b", false, nil), member("c", false, down)}, false},
+		{[]Health{member("a", false, nil), member("b", false, nil), member("c", true, down)}, true},
+		{[]Health{member("a", false, nil), member("b", false, down), member("c", true, nil)}, false},
+		{[]Health{member("a", false, nil)}, false},
+	} {
+		if got := QuorumWithout(test.all, peer("a")); got != test.want {
+			t.Errorf("without a, %v: %t", test.all, got)
+		}
+	}
+}
