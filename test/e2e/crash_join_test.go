@@ -15,7 +15,7 @@ import (
 var joinInstants = []instant{
 	{"[preflight] Checking this host", 0},
 	{`Generating the certificate and key "apiserver"`, 0},
-	{"Writing static Pod manifest", 0},
+	{"Writing /etc/kubernetes/manifests/", 0},
 	{"[kubelet-start] Stopping the kubelet", 0},
 	{"[kubelet-start] Starting the kubelet", 20 * time.Millisecond},
 	{"Adding https://", 0},
