@@ -112,10 +112,7 @@ func writeKubeletFiles(env *Env, pending []file) error {
 			return err
 		}
 	}
-	if err := replaceFiles(env, pending); err != nil {
-		return err
-	}
-	return nil
+	return replaceFiles(env, pending)
 }
 
 // startAgain starts the kubelet of a node that worked until its new files could

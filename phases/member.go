@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/discovery"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
-	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // kubeletFile is the kubeconfig file of a kubelet that has joined.
@@ -159,14 +158,10 @@ func among(found []*x509.Certificate) func(*kubeletFile) []*x509.Certificate {
 	return func(conf *kubeletFile) []*x509.Certificate { return shared(conf.trusted, found) }
 }
 
-// hasCertificates tells whether a control plane has downloaded what only a
+// hasCertificates reports whether a control plane has downloaded what only a
 // token may read. A worker needs none of that.
 func (d *Discovery) hasCertificates(self *config.JoinConfiguration) bool {
-	if self.ControlPlane == nil {
-		return true
-	}
-	_, err := d.Host.Lstat(filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml"))
-	return err == nil
+	return self.ControlPlane == nil || IsControlPlane(d.Host)
 }
 
 // keptCA is the file of CAs as it is, if it holds a trusted one: it may have
