@@ -92,7 +92,7 @@ func staticPods(n *config.Node, manifests map[string][]byte, components ...strin
 	var checks []Check
 	for _, c := range components {
 		path := manifestPath(n, c)
-		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: staticPod(path, c, manifests[path]), Asks: "the manifest is absent, or what this configuration makes"})
+		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: staticPod(path, c, manifests[path]), Asks: "the manifest is absent, or that of this configuration, edited or not"})
 	}
 	return checks
 }
