@@ -122,7 +122,7 @@ func startAgain(ctx context.Context, env *Env, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
 	if err := env.Host.StartUnit(ctx, kubeletUnit); err != nil {
-		return errors.WithMessagef(cause, "the kubelet is stopped and cannot be started again (%v): start it once this is mended, with `systemctl start kubelet`", err)
+		return errors.WithMessagef(cause, "the kubelet is stopped and cannot be started again (%v): start it once this is fixed, with `systemctl start kubelet`", err)
 	}
 	env.UI.Warnf("not all of the kubelet's files could be written; it runs again, as it ran before")
 	return cause
