@@ -158,7 +158,7 @@ func among(found []*x509.Certificate) func(*kubeletFile) []*x509.Certificate {
 	return func(conf *kubeletFile) []*x509.Certificate { return shared(conf.trusted, found) }
 }
 
-// hasCertificates reports whether a control plane has downloaded what only a
+// hasCertificates tells whether a control plane has downloaded what only a
 // token may read. A worker needs none of that.
 func (d *Discovery) hasCertificates(self *config.JoinConfiguration) bool {
 	return self.ControlPlane == nil || IsControlPlane(d.Host)
