@@ -113,7 +113,7 @@ func socketInFlags(h host.Host) string {
 	return socket
 }
 
-// flagsOnHost are the kubelet's flags as kubeadm-flags.env in its folder has
+// flagsOnHost are the kubelet's flags as kubeadm-flags.env in its directory has
 // them, in order; none where it is missing. A value that holds a space or a
 // quote is not told right.
 func flagsOnHost(h host.Host, dir string) []config.Arg {
