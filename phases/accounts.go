@@ -142,7 +142,7 @@ func readAccounts(env *Env, path string) (*accounts, error) {
 		}
 		id, err := strconv.Atoi(fields[2])
 		if err != nil {
-			return nil, errors.Errorf("%s: the account %q has no number in its third field; mend the file first", path, fields[0])
+			return nil, errors.Errorf("%s: the account %q has no number in its third field; fix the file first", path, fields[0])
 		}
 		a.ids[fields[0]] = id
 	}

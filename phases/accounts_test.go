@@ -212,7 +212,7 @@ func TestAccountsFaults(t *testing.T) {
 		full += fmt.Sprintf("u%d:x:%d:1::/:/bin/false\n", id, id)
 	}
 	for name, test := range map[string]struct{ passwd, want string }{
-		"no number":  {"root:x:zero:0::/:/bin/sh\n", `/etc/passwd: the account "root" has no number in its third field; mend the file first`},
+		"no number":  {"root:x:zero:0::/:/bin/sh\n", `/etc/passwd: the account "root" has no number in its third field; fix the file first`},
 		"no place":   {full, `/etc/passwd: no number from 100 to 999 is free for the system account "kubeadm-etcd"`},
 		"no account": {"", ""},
 	} {

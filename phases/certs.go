@@ -289,7 +289,7 @@ func ensureServiceAccountKeys(env *Env, spare crypto.Signer) error {
 func keepServiceAccountKeys(env *Env, keyPath, pubPath string, key, pub []byte) error {
 	if err := certs.CheckServiceAccountPair(key, pub); err != nil {
 		return errors.Errorf("%s and %s: %v. Put the right files there; without sa.key delete both and run the phase again: "+
-			"the tokens of all service accounts are issued anew then.", keyPath, pubPath, err)
+			"the tokens of all service accounts must then be issued again.", keyPath, pubPath, err)
 	}
 	env.UI.Printf("Keeping the key pair \"sa\"")
 	return narrowMode(env, keyPath, key)

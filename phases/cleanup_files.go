@@ -92,7 +92,10 @@ func etcdDataDir(manifest []byte) string {
 // opens all of the cluster's data. It may be anywhere; the static Pod of the API
 // server says where. What the user has put there stays.
 func (c *cleanup) removeEtcdClient(context.Context) {
-	pod := apiServerPod(c.Env)
+	pod, found := readPod(c.Host, staticPodPath(c.Env, manifests.APIServerName))
+	if !found {
+		return
+	}
 	for _, flag := range []string{"etcd-keyfile", "etcd-certfile", "etcd-cafile"} {
 		path := argument(pod, flag)
 		if !filepath.IsAbs(path) || strings.HasPrefix(path, c.Config.Paths.PKI+"/") {

@@ -121,7 +121,7 @@ func newestLog(env *Env, dir string) (string, error) {
 // Pod here has them, which a patch may have changed.
 func etcdPlaces(env *Env) (trees, logs []string, err error) {
 	n := env.Config
-	pod, err := readIfExists(env.Host, filepath.Join(n.Paths.Manifests, manifests.EtcdName+".yaml"))
+	pod, err := readIfExists(env.Host, staticPodPath(env, manifests.EtcdName))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -105,13 +104,9 @@ func KnownMembers(h host.Host, n *config.Node) []etcd.Member {
 
 // localMember is what the static Pod of etcd on this host says of its member.
 func localMember(h host.Host, n *config.Node) (manifests.LocalMember, bool) {
-	data, err := h.ReadFile(filepath.Join(n.Paths.Manifests, manifests.EtcdName+".yaml"))
-	if err != nil {
+	pod, found := readPod(h, filepath.Join(n.Paths.Manifests, manifests.EtcdName+".yaml"))
+	if !found {
 		return manifests.LocalMember{}, false
 	}
-	var pod corev1.Pod
-	if err := yaml.Unmarshal(data, &pod); err != nil {
-		return manifests.LocalMember{}, false
-	}
-	return manifests.ReadEtcd(&pod)
+	return manifests.ReadEtcd(pod)
 }

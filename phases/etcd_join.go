@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/pkg/errors"
@@ -124,7 +123,7 @@ func removeMember(ctx context.Context, env *Env) error {
 // endMember removes the static Pod of etcd, if there is one, and waits until
 // its container has ended.
 func endMember(ctx context.Context, env *Env) error {
-	path := filepath.Join(env.Config.Paths.Manifests, manifests.EtcdName+".yaml")
+	path := staticPodPath(env, manifests.EtcdName)
 	if _, err := env.Host.Lstat(path); err != nil {
 		return ignoreMissing(err)
 	}

@@ -93,7 +93,7 @@ func etcdClientProbe(env *Env) (host.Probe, error) {
 	return host.Probe{URL: manifests.EtcdLocalURL(env.Config) + "/health", CA: certs.EncodeCerts(ca.Bundle()...), ClientCert: cert, ClientKey: key}, err
 }
 
-// serves tells whether there is an answer within limit, whatever it is: a
+// serves reports whether there is an answer within limit, whatever it is: a
 // learner may call itself unhealthy.
 func serves(ctx context.Context, h host.Host, p host.Probe, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -17,7 +17,7 @@ func HasBegun(h host.Host, n *config.Node) bool {
 }
 
 // isNode reports whether this host was a node before, as far as its files tell:
-// what is there is what the node runs with, whoever wrote it. A join that came
+// what is there is what the node runs with, no matter who wrote it. A join that came
 // no further than its own files may write these again, with other settings.
 func isNode(env *Env) bool { return env.Config.Join == nil || wasMember(env.Host, env.Config) }
 

@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	apiServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 	kubeletSettingsIn = "/var/lib/kubelet/config.yaml"
 	kubeletFlagsIn    = "/var/lib/kubelet/kubeadm-flags.env"
 )

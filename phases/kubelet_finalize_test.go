@@ -116,7 +116,7 @@ func TestKubeletFinalizeWithoutInit(t *testing.T) {
 	}
 }
 
-// TestKubeletFinalizeHeedsFlags: the folder of certificates is the last one
+// TestKubeletFinalizeHeedsFlags: the directory of certificates is the last one
 // that a flag names, and where nothing rotates them nothing is waited for.
 func TestKubeletFinalizeHeedsFlags(t *testing.T) {
 	const patched = initDocument + "patches: {directory: /patches}\n" + clusterDocument

@@ -71,7 +71,7 @@ func registeredName(env *Env) string {
 }
 
 // kubeletClientPEM is where the kubelet keeps the client certificate that it
-// rotates: in the folder that its flag names, for which there is no setting.
+// rotates: in the directory that its flag names, for which there is no setting.
 func kubeletClientPEM(env *Env) string {
 	dir := filepath.Join(env.Config.Paths.Kubelet, "pki")
 	for _, flag := range kubeletFlags(env) {

@@ -112,10 +112,7 @@ func writeKubeletFiles(env *Env, pending []file) error {
 			return err
 		}
 	}
-	if err := replaceFiles(env, pending); err != nil {
-		return err
-	}
-	return nil
+	return replaceFiles(env, pending)
 }
 
 // startAgain starts the kubelet of a node that worked until its new files could
@@ -125,7 +122,7 @@ func startAgain(ctx context.Context, env *Env, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
 	if err := env.Host.StartUnit(ctx, kubeletUnit); err != nil {
-		return errors.WithMessagef(cause, "the kubelet is stopped and cannot be started again (%v): start it once this is mended, with `systemctl start kubelet`", err)
+		return errors.WithMessagef(cause, "the kubelet is stopped and cannot be started again (%v): start it once this is fixed, with `systemctl start kubelet`", err)
 	}
 	env.UI.Warnf("not all of the kubelet's files could be written; it runs again, as it ran before")
 	return cause

@@ -22,7 +22,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/discovery"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
-	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // kubeletFile is the kubeconfig file of a kubelet that has joined.
@@ -209,11 +208,7 @@ func (d *Discovery) ready(ctx context.Context, server string, ca []byte) bool {
 // hasCertificates tells whether a control plane has downloaded what only a
 // token may read. A worker needs none of that.
 func (d *Discovery) hasCertificates(self *config.JoinConfiguration) bool {
-	if self.ControlPlane == nil {
-		return true
-	}
-	_, err := d.Host.Lstat(filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml"))
-	return err == nil
+	return self.ControlPlane == nil || IsControlPlane(d.Host)
 }
 
 // keptCA is the file of CAs as it is, if it holds a trusted one: it may have

@@ -9,9 +9,7 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -94,12 +92,8 @@ func readerOf(env *Env, path string) (host.Owner, bool, error) {
 // runsAs is the user, other than root, of a component's static Pod on this
 // host.
 func runsAs(env *Env, component string) (host.Owner, bool) {
-	data, err := env.Host.ReadFile(staticPodPath(env, component))
-	if err != nil {
-		return host.Owner{}, false
-	}
-	var pod corev1.Pod
-	if err := yaml.Unmarshal(data, &pod); err != nil || pod.Spec.SecurityContext == nil {
+	pod, found := readPod(env.Host, staticPodPath(env, component))
+	if !found || pod.Spec.SecurityContext == nil {
 		return host.Owner{}, false
 	}
 	user, group := pod.Spec.SecurityContext.RunAsUser, pod.Spec.SecurityContext.RunAsGroup

@@ -153,7 +153,7 @@ func (p *theatre) tree(t *testing.T) map[string]fs.FileMode {
 		switch rel {
 		case "/var/fake":
 			return fs.SkipDir
-		case kubeletPEM, "/etc/.pwd.lock": // whoever changes accounts may make it
+		case kubeletPEM, "/etc/.pwd.lock": // programs that change accounts make it
 			return nil
 		}
 		info, err := d.Info()

@@ -37,8 +37,8 @@ func differences(env *Env, stored stored) []string {
 	return found
 }
 
-// beginAnew is what to do about a difference.
-const beginAnew = "run again with the configuration of the earlier run, or run the reset command to begin anew; " +
+// startOver is what to do about a difference.
+const startOver = "run again with the configuration of the earlier run, or run the reset command to start over; " +
 	"what was edited by hand stays, once the API server can be asked whether the configuration is the same (a plan asks with --diff)"
 
 // acceptEdited makes the checks of static Pods take what is there for wanted
@@ -64,7 +64,7 @@ func kubeletDiffers(env *Env) []string {
 		case err != nil:
 			faults = append(faults, err.Error())
 		case have != nil && string(have) != string(f.data):
-			faults = append(faults, fmt.Sprintf("%s is of another configuration: %s; %s", f.path, lineDifference(have, f.data), beginAnew))
+			faults = append(faults, fmt.Sprintf("%s is of another configuration: %s; %s", f.path, lineDifference(have, f.data), startOver))
 		}
 	}
 	return faults
@@ -194,5 +194,5 @@ func storedCompares(ctx context.Context, env *Env) stored {
 	if string(have) == string(wanted) {
 		return stored{same: true}
 	}
-	return stored{difference: fmt.Sprintf("the cluster keeps another configuration in %s: %s; %s", config.ClusterSource, lineDifference(have, wanted), beginAnew)}
+	return stored{difference: fmt.Sprintf("the cluster keeps another configuration in %s: %s; %s", config.ClusterSource, lineDifference(have, wanted), startOver)}
 }

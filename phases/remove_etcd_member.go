@@ -39,7 +39,7 @@ func removeEtcdMember() Phase {
 // nobody can be asked to let go, under a name that the kubelet does not read.
 // There cleanup-node learns where the data is, in this run or in a later one.
 func runRemoveEtcdMember(ctx context.Context, env *Env) error {
-	path := filepath.Join(env.Config.Paths.Manifests, manifests.EtcdName+".yaml")
+	path := staticPodPath(env, manifests.EtcdName)
 	data, err := env.Host.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -144,7 +144,10 @@ func leaveWithoutPod(ctx context.Context, env *Env) error {
 		env.UI.Printf("This node's member has left etcd already")
 		return nil
 	}
-	pod := apiServerPod(env)
+	pod, found := readPod(env.Host, staticPodPath(env, manifests.APIServerName))
+	if !found {
+		return nil
+	}
 	servers, address := argument(pod, "etcd-servers"), argument(pod, "advertise-address")
 	switch {
 	case servers == "":
@@ -177,18 +180,8 @@ func leaveAddedMember(ctx context.Context, env *Env, peerURL string) error {
 	return nil
 }
 
-// apiServerPod is the static Pod of this host's API server, as far as there is
-// one.
-func apiServerPod(env *Env) (pod corev1.Pod) {
-	data, err := readIfExists(env.Host, filepath.Join(env.Config.Paths.Manifests, manifests.APIServerName+".yaml"))
-	if err != nil || yaml.Unmarshal(data, &pod) != nil {
-		return corev1.Pod{}
-	}
-	return pod
-}
-
 // argument is what a Pod's first container is told by a flag.
-func argument(pod corev1.Pod, flag string) string {
+func argument(pod *corev1.Pod, flag string) string {
 	if len(pod.Spec.Containers) == 0 {
 		return ""
 	}

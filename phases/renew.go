@@ -205,7 +205,7 @@ func adviseRestart(env *Env, o RenewOptions) error {
 		env.UI.Printf("Restart %s now, or with --restart, to use what is new", strings.Join(list, ", "))
 	}
 	if renewed["admin.conf"] {
-		env.UI.Printf("Copies of admin.conf, such as ~/.kube/config, have to be made anew")
+		env.UI.Printf("Copies of admin.conf, such as ~/.kube/config, have to be made again")
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ const stopGrace = 30 * time.Second
 // the components again.
 func restartPhases() []Phase {
 	return []Phase{
-		{Name: "kubelet", Summary: "Mend an expired kubelet.conf", Run: mendKubelet},
+		{Name: "kubelet", Summary: "Renew an expired kubelet.conf", Run: mendKubelet},
 		{Name: "restart", Summary: "Restart the components whose files have changed", Run: restartChanged},
 		{Name: "kubelet-finalize", Summary: "Let the kubelet rotate its certificate again", Run: finishKubelet},
 		{Name: "etcd", Summary: "Restart etcd if that had to wait for other members", Run: restartEtcdLate, Skip: unlessLocalEtcd},

@@ -6,7 +6,7 @@ package phases
 import (
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/pkg/errors"
@@ -69,24 +69,20 @@ func awaitPeers(ctx context.Context, env *Env) error {
 // quorum without the member at own. Where all others are healthy, it may be
 // restarted, although two or one cannot do without it meanwhile.
 func othersSuffice(all []etcd.Health, own string) error {
-	voters, healthy := 0, 0
-	var ailing []string
-	for _, m := range all {
-		if m.Learner {
+	voters := slices.DeleteFunc(slices.Clone(all), func(m etcd.Health) bool { return m.Learner })
+	others, healthy := 0, 0
+	for _, m := range voters {
+		if m.PeerURL == own {
 			continue
 		}
-		voters++
-		switch {
-		case m.PeerURL == own:
-		case m.Err == nil:
+		others++
+		if m.Err == nil {
 			healthy++
-		default:
-			ailing = append(ailing, fmt.Sprintf("%s at %s (%v)", m.Name, m.PeerURL, m.Err))
 		}
 	}
-	if len(ailing) == 0 || healthy > voters/2 {
+	quorum := len(voters)/2 + 1
+	if healthy == others || healthy >= quorum {
 		return nil
 	}
-	return errors.Errorf("of the %d members with a vote, %d besides this one must be healthy, and %d are; not healthy: %s",
-		voters, voters/2+1, healthy, strings.Join(ailing, ", "))
+	return errors.Errorf("of the %d members with a vote, %d besides this one must be healthy: %s", len(voters), quorum, standing(voters, own))
 }

@@ -55,7 +55,7 @@ func runShowJoinCommand(ctx context.Context, env *Env) error {
 	return nil
 }
 
-// sharesWithOthers tells whether more control planes can join: the certificates
+// sharesWithOthers reports whether more control planes can join: the certificates
 // are shared, and the cluster has an address that leads to all of them.
 func sharesWithOthers(n *config.Node) bool {
 	return n.UploadCerts && n.Cluster.ControlPlaneEndpoint != ""

@@ -16,11 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -61,11 +59,25 @@ func ThisNode(h host.Host) *config.JoinConfiguration {
 	return n
 }
 
-// IsControlPlane tells whether this host has an API server, or has begun to
+// apiServerManifest is where a control plane has the static Pod of its API
+// server.
+var apiServerManifest = filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml")
+
+// IsControlPlane reports whether this host has an API server, or has begun to
 // have one.
 func IsControlPlane(h host.Host) bool {
-	_, err := h.Lstat(filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml"))
+	_, err := h.Lstat(apiServerManifest)
 	return err == nil
+}
+
+// readPod reads a static Pod. One that is missing, cannot be read or is broken
+// is not found.
+func readPod(h host.Host, path string) (pod *corev1.Pod, found bool) {
+	data, err := h.ReadFile(path)
+	if err != nil || yaml.Unmarshal(data, &pod) != nil || pod == nil {
+		return nil, false
+	}
+	return pod, true
 }
 
 // KubeletSocket is the socket of the runtime that the kubelet on this host
@@ -101,7 +113,7 @@ func socketInFlags(h host.Host) string {
 	return socket
 }
 
-// flagsOnHost are the kubelet's flags as kubeadm-flags.env in its folder has
+// flagsOnHost are the kubelet's flags as kubeadm-flags.env in its directory has
 // them, in order; none where it is missing. A value that holds a space or a
 // quote is not told right.
 func flagsOnHost(h host.Host, dir string) []config.Arg {
@@ -121,18 +133,12 @@ func flagsOnHost(h host.Host, dir string) []config.Arg {
 
 // kubeletName reads the name from the certificate that the kubelet shows.
 func kubeletName(h host.Host) string {
-	data, err := h.ReadFile(filepath.Join(config.DefaultKubernetesDir, "kubelet.conf"))
+	path := filepath.Join(config.DefaultKubernetesDir, "kubelet.conf")
+	data, err := h.ReadFile(path)
 	if err != nil {
 		return ""
 	}
-	cert, file, err := kubeconfig.ClientCertificate(data)
-	if err == nil && file != "" {
-		cert, err = h.ReadFile(file)
-	}
-	if err != nil {
-		return ""
-	}
-	leaf, err := certs.FirstCert(cert)
+	leaf, err := (&kubeletFile{path: path, data: data}).certificate(h)
 	if err != nil {
 		return ""
 	}
@@ -141,12 +147,8 @@ func kubeletName(h host.Host) string {
 
 // advertised reads the address from the API server's static Pod.
 func advertised(h host.Host) config.APIEndpoint {
-	data, err := h.ReadFile(filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml"))
-	if err != nil {
-		return config.APIEndpoint{}
-	}
-	var pod corev1.Pod
-	if err := yaml.Unmarshal(data, &pod); err != nil {
+	pod, found := readPod(h, apiServerManifest)
+	if !found {
 		return config.APIEndpoint{}
 	}
 	address, text, err := net.SplitHostPort(pod.Annotations[manifests.AdvertiseAnnotation])

@@ -141,7 +141,7 @@ func reachRows() []row {
 	}
 	return []row{
 		{"Hostname", "another host's address", func(s scene) { s.names["node-1"] = "192.0.2.99" },
-			[]string{"[WARNING Hostname]: the node's name \"node-1\" resolves to 192.0.2.99, which is not an address of this host: programs that look it up will reach another; mend it in /etc/hosts or in DNS"}},
+			[]string{"[WARNING Hostname]: the node's name \"node-1\" resolves to 192.0.2.99, which is not an address of this host: programs that look it up will reach another; fix it in /etc/hosts or in DNS"}},
 		{"Hostname", "Debian's loopback address", func(s scene) { s.names["node-1"] = "127.0.1.1" }, nil},
 		{"Hostname", "dry run", func(s scene) { s.unknown["names"] = host.ErrNotInPlan },
 			[]string{"whether \"node-1\" resolves: a dry run does not ask this"}},

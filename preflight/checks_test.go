@@ -216,7 +216,7 @@ func strangeKubelet() []string {
 
 func fileRows() []row {
 	const there = "/etc/kubernetes/manifests/kube-apiserver.yaml is there, and was made with another configuration: "
-	const mend = ". Use the configuration of the earlier run to finish that, or run `slipway reset` to begin anew; what was edited by hand stays, once the API server can be asked whether the configuration is the same (a plan asks with --diff)"
+	const mend = ". Use the configuration of the earlier run to finish that, or run `slipway reset` to start over; what was edited by hand stays, once the API server can be asked whether the configuration is the same (a plan asks with --diff)"
 	return []row{
 		{apiFile, "the same", func(s scene) { s.wants("kube-apiserver"); s.earlier("kube-apiserver") },
 			[]string{"/etc/kubernetes/manifests/kube-apiserver.yaml is in place"}},

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/preflight.md anew")
+var update = flag.Bool("update", false, "write the table of docs/preflight.md again")
 
 const (
 	tablePath  = "../docs/preflight.md"
@@ -43,7 +43,7 @@ func TestDocsListEveryCheck(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
-		t.Errorf("go test ./preflight -run Docs -update writes the table anew (-want +have):\n%s", diff)
+		t.Errorf("go test ./preflight -run Docs -update writes the table again (-want +have):\n%s", diff)
 	}
 }
 

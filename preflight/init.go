@@ -70,7 +70,7 @@ func node(n *config.Node) []Check {
 		{Name: "KubeletVersion", Run: kubeletVersion(n.Cluster.KubernetesVersion), Asks: "the kubelet is not newer than the control plane, and at most three minor versions older"},
 		{Name: "Service-kubelet", Run: kubeletService(n), Asks: "systemd has the kubelet's unit, not masked; enabled (warning)"},
 		{Name: "Swap", Run: swap(n), Asks: "no swap, unless the kubelet's settings allow it (then a warning)"},
-		{Name: "WritableFolders", Run: writable(n), Asks: "a file can be made, synced and renamed in each folder that will be written to"},
+		{Name: "WritableFolders", Run: writable(n), Asks: "a file can be made, synced and renamed in each directory that will be written to"},
 		{Name: "DiskSpace-kubernetes", Run: space(n, n.Paths.Kubernetes, kubernetesNeed()), Asks: "10 MiB (error), 50 MiB (warning) and 5000 inodes free for /etc/kubernetes"},
 		{Name: "DiskSpace-kubelet", Run: space(n, n.Paths.Kubelet, kubeletNeed()), Asks: "100 MiB (error), 1 GiB (warning) and 5000 inodes free for /var/lib/kubelet, and more than the kubelet evicts at (warning)"},
 		{Name: "DiskSpace-runtime", Run: runtimeSpace(n), Asks: "500 MiB (error), 2 GiB (warning) and 5000 inodes free where the runtime keeps images, and more than the kubelet evicts at (warning)"},
@@ -83,16 +83,16 @@ func localEtcd(n *config.Node) []Check {
 	dir := n.Cluster.Etcd.Local.DataDir
 	return append(
 		ports(n, portUse{2379, etcd}, portUse{2380, etcd}),
-		Check{Name: "DirAvailable-" + dashed(dir), Run: etcdData(n, dir), Asks: "etcd's folder is empty, or holds the data of this node's etcd"},
+		Check{Name: "DirAvailable-" + dashed(dir), Run: etcdData(n, dir), Asks: "etcd's directory is empty, or holds the data of this node's etcd"},
 		Check{Name: "EtcdDisk", Run: etcdDisk(dir), Asks: "fdatasync after a write of 2300 bytes takes at most 10 ms at the 99th percentile (warning); a hundred are timed, for half a second at most"},
-		Check{Name: "DiskSpace-etcd", Run: space(n, dir, etcdNeed()), Asks: "200 MiB (error), 2 GiB (warning) and 5000 inodes free for etcd's folder"})
+		Check{Name: "DiskSpace-etcd", Run: space(n, dir, etcdNeed()), Asks: "200 MiB (error), 2 GiB (warning) and 5000 inodes free for etcd's directory"})
 }
 
 func staticPods(n *config.Node, manifests map[string][]byte, components ...string) []Check {
 	var checks []Check
 	for _, c := range components {
 		path := manifestPath(n, c)
-		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: staticPod(path, c, manifests[path]), Asks: "the manifest is absent, or what this configuration makes"})
+		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: staticPod(path, c, manifests[path]), Asks: "the manifest is absent, or that of this configuration, edited or not"})
 	}
 	return checks
 }

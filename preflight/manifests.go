@@ -30,7 +30,7 @@ func staticPod(path, component string, wanted []byte) func(context.Context, View
 		if !ours {
 			return fault("%s is there, and is not a static Pod of %s: move it away", path, component)
 		}
-		return fault("%s is there, and was made with another configuration: %s. Use the configuration of the earlier run to finish that, or run `slipway reset` to begin anew; what was edited by hand stays, once the API server can be asked whether the configuration is the same (a plan asks with --diff)", path, difference)
+		return fault("%s is there, and was made with another configuration: %s. Use the configuration of the earlier run to finish that, or run `slipway reset` to start over; what was edited by hand stays, once the API server can be asked whether the configuration is the same (a plan asks with --diff)", path, difference)
 	})
 }
 

@@ -34,7 +34,7 @@ func nodeName(name string) func(context.Context, View) []Finding {
 		case err != nil:
 			return warn("the node's name %q does not resolve on this host (%v): programs that look it up will be slow or fail; add it to /etc/hosts or to DNS", name, err)
 		case !slices.ContainsFunc(addrs, ownAddress(h)):
-			return warn("the node's name %q resolves to %s, which is not an address of this host: programs that look it up will reach another; mend it in /etc/hosts or in DNS", name, addrs[0])
+			return warn("the node's name %q resolves to %s, which is not an address of this host: programs that look it up will reach another; fix it in /etc/hosts or in DNS", name, addrs[0])
 		}
 		return nil
 	}

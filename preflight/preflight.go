@@ -173,7 +173,7 @@ func (e *FailedError) Error() string {
 			names = append(names, f.Check)
 		}
 	}
-	fmt.Fprintf(&b, "mend this and run the same command again; to go on regardless, add --ignore-preflight-errors=%s",
+	fmt.Fprintf(&b, "fix this and run the same command again; to go on regardless, add --ignore-preflight-errors=%s",
 		strings.Join(names, ","))
 	return b.String()
 }

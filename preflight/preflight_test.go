@@ -140,7 +140,7 @@ func TestErrListsEveryFault(t *testing.T) {
 		"\t[ERROR NumCPU]: one CPU\n" +
 		"\t[ERROR CRI]: c1\n" +
 		"\t[ERROR CRI]: c2\n" +
-		"mend this and run the same command again; to go on regardless, add --ignore-preflight-errors=NumCPU,CRI"
+		"fix this and run the same command again; to go on regardless, add --ignore-preflight-errors=NumCPU,CRI"
 	if err.Error() != want {
 		t.Errorf("got\n%s\nwant\n%s", err, want)
 	}

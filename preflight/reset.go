@@ -15,7 +15,7 @@ import (
 func Reset(n *config.Node) []Check {
 	return []Check{
 		{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
-		{Name: "FolderKind", Run: foldersAreFolders(n.Paths.Kubernetes, n.Paths.Manifests, n.Paths.PKI, n.Paths.Kubelet), Asks: "what will be emptied is a folder, or a link"},
+		{Name: "FolderKind", Run: foldersAreFolders(n.Paths.Kubernetes, n.Paths.Manifests, n.Paths.PKI, n.Paths.Kubelet), Asks: "what will be emptied is a directory, or a link"},
 	}
 }
 

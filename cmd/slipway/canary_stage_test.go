@@ -47,7 +47,7 @@ func onStage(t *testing.T, number int) string {
 }
 
 // reexec runs the test in a process of its own, with an environment and new
-// namespaces. What it leaves in its folder for temporary files is removed.
+// namespaces. What it leaves in its directory for temporary files is removed.
 func reexec(t *testing.T, environ []string, namespaces uintptr) []byte {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
 	cmd.Env, cmd.SysProcAttr = append(environ, "TMPDIR="+t.TempDir()), &unix.SysProcAttr{Cloneflags: namespaces}
@@ -59,7 +59,7 @@ func reexec(t *testing.T, environ []string, namespaces uintptr) []byte {
 }
 
 // ownFolders puts folders in memory over those that the program writes to, and
-// makes the rest read only, the folder for temporary files among it: that is
+// makes the rest read only, the directory for temporary files included: that is
 // /tmp from here on.
 func ownFolders(t *testing.T) {
 	t.Helper()

@@ -53,7 +53,7 @@ func TestSignalEndsReading(t *testing.T) {
 	}
 }
 
-// feed lets whoever opened the FIFO to read it find its end.
+// feed lets a reader of the FIFO find its end.
 func feed(t *testing.T, fifo string) {
 	f, err := os.OpenFile(fifo, os.O_RDWR, 0)
 	if err != nil {

@@ -81,8 +81,8 @@ func (o *certOptions) load(cmd *cobra.Command, g *globals) (*config.Node, source
 	return node, from, o.place(cmd, node)
 }
 
-// place takes the folders that the command line names, as absolute paths. An
-// empty name is none: it is not the folder that the command is called in.
+// place takes the directories that the command line names, as absolute paths. An
+// empty name is none: it is not the directory that the command is called in.
 func (o *certOptions) place(cmd *cobra.Command, node *config.Node) error {
 	var err error
 	if cmd.Flags().Changed("cert-dir") && o.certDir != "" {

@@ -49,7 +49,7 @@ func (o *tokenCreateOptions) bind(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&o.certificateKey, "certificate-key", "", "`key` of the shared certificates, for a control plane's join command: 64 hexadecimal digits")
 	fs.StringVar(&o.configFile, "config", "", "configuration `file` whose bootstrapTokens are created; - for standard input")
-	fs.BoolVar(&o.controlPlane, "control-plane", false, "with --print-join-command: share the certificates anew, and print the whole command of a control plane")
+	fs.BoolVar(&o.controlPlane, "control-plane", false, "with --print-join-command: share the certificates again, and print the whole command of a control plane")
 	fs.StringVar(&o.Description, "description", "", "what the token is for, in words")
 	fs.StringSliceVar(&o.Groups, "groups", config.DefaultTokenGroups(), "`groups` of whoever shows the token")
 	fs.BoolVar(&o.printJoin, "print-join-command", false, "print the whole command with which a node joins, on one line")

@@ -28,7 +28,7 @@ func (c *conn) advise(err error) error {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w; the user of %s lacks this right", err, c.kubeconfig)
 	case errors.As(err, &authority):
-		return fmt.Errorf("%w; the server at %s is not of the cluster that %s was made for, or the cluster's CA was replaced since: compare the CA in both, and make the kubeconfig anew with `slipway init phase kubeconfig`",
+		return fmt.Errorf("%w; the server at %s is not of the cluster that %s was made for, or the cluster's CA was replaced since: compare the CA in both, and make the kubeconfig again with `slipway init phase kubeconfig`",
 			err, c.base.Host, c.kubeconfig)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fmt.Errorf("%w; check the clocks of this host and of %s, and the certificates with `slipway certs check-expiration`",

@@ -97,7 +97,7 @@ func (r *Real) compare(ctx context.Context, obj Object, change changer) (Differe
 	return difference(obj, w, live, change)
 }
 
-// difference is what of obj, which shall be w, change would change in live.
+// difference is what change would do to live, which is to hold what obj sets (w).
 func difference(obj Object, w wanted, live map[string]any, change changer) (Difference, error) {
 	after, err := change(w, live)
 	if err != nil {

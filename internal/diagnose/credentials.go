@@ -38,7 +38,7 @@ func caMismatch(s *scene) []Finding {
 	if s.t.Waiting && len(said) == 0 {
 		return nil
 	}
-	const next = "the two are of different CAs: put back the CA that signed the others, or delete the certificate and make it anew with " +
+	const next = "the two are of different CAs: put back the CA that signed the others, or delete the certificate and make it again with " +
 		"`slipway init phase certs` and `slipway init phase kubeconfig`"
 	found := s.fileFindings(otherCA, said, next)
 	if len(found) > 0 {

@@ -34,7 +34,7 @@ func kubeletUnit(s *scene) []Finding {
 		f.Next = "run `systemctl unmask kubelet`, then the same command again"
 	case u.LoadState != "loaded":
 		f.Message = "systemd cannot read the unit: its load state is " + u.LoadState
-		f.Next = "see `systemctl status kubelet`, mend the unit, and run `systemctl daemon-reload`"
+		f.Next = "see `systemctl status kubelet`, fix the unit, and run `systemctl daemon-reload`"
 	case u.ActiveState == "inactive":
 		f.Message, f.lasts = "the unit is stopped", 2*time.Second
 		f.Next = "start it with `systemctl start kubelet`; `systemctl list-jobs` and `journalctl -u kubelet` may show who stopped it"
@@ -140,7 +140,7 @@ func kubeletConfig(s *scene) []Finding {
 	}
 	return []Finding{{
 		Subject: kubeletName, Message: "it does not accept its configuration " + path, Evidence: last(lines, 1),
-		Next: "mend the KubeletConfiguration (or the patch of target kubeletconfiguration) and run the same command again",
+		Next: "fix the KubeletConfiguration (or the patch of target kubeletconfiguration) and run the same command again",
 	}}
 }
 

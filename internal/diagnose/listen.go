@@ -25,9 +25,9 @@ func badFlag(s *scene) []Finding {
 			continue
 		}
 		f := Finding{Subject: src.subject, Message: "it does not accept one of its flags", Evidence: last(lines, 1)}
-		f.Next = "mend extraArgs in the ClusterConfiguration, or the patch that adds the flag, and run the same command again"
+		f.Next = "fix extraArgs in the ClusterConfiguration, or the patch that adds the flag, and run the same command again"
 		if src.subject == kubeletName {
-			f.Next = "mend nodeRegistration.kubeletExtraArgs, or KUBELET_EXTRA_ARGS in /etc/default/kubelet, and run the same command again"
+			f.Next = "fix nodeRegistration.kubeletExtraArgs, or KUBELET_EXTRA_ARGS in /etc/default/kubelet, and run the same command again"
 		} else if p := s.pod(src.subject); p != nil {
 			f.Message += " (" + p.path + ")"
 		}

@@ -57,7 +57,7 @@ func nameUnknown(s *scene) []Finding {
 		}
 		f := said[name]
 		f.Message = "this host cannot resolve the name: " + err.Error()
-		f.Next = "add the name to /etc/hosts or to DNS, or mend /etc/resolv.conf; `getent hosts " + name + "` shows when it works"
+		f.Next = "add the name to /etc/hosts or to DNS, or fix /etc/resolv.conf; `getent hosts " + name + "` shows when it works"
 		f.lasts = never
 		if strings.Contains(needed, "//"+name+":") {
 			f.lasts = unresolved(err)

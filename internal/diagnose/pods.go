@@ -67,7 +67,7 @@ func (s *scene) noPods() []Finding {
 func unusable(subject, path string, about []string) Finding {
 	return Finding{
 		Subject: subject, Message: "the kubelet cannot make a container of " + path, Evidence: last(about, 1), lasts: 5 * time.Second,
-		Next: "mend extraVolumes, extraArgs or the patch that the manifest has from the configuration, and run the same command again",
+		Next: "fix extraVolumes, extraArgs or the patch that the manifest has from the configuration, and run the same command again",
 	}
 }
 
@@ -86,7 +86,7 @@ func manifestMissing(s *scene) []Finding {
 		}
 		found = append(found, Finding{
 			Subject: name, Message: path + " does not exist, so the kubelet does not run it beside the rest of the control plane", lasts: never,
-			Next: "move the file back, or write it anew with `slipway init phase control-plane " + strings.TrimPrefix(name, "kube-") + "` and the configuration of this node",
+			Next: "move the file back, or write it again with `slipway init phase control-plane " + strings.TrimPrefix(name, "kube-") + "` and the configuration of this node",
 		})
 	}
 	return found

@@ -114,7 +114,7 @@ func (t *Token) verify(body []byte) ([]byte, error) {
 	}
 	content, ok := cm.Data[tokenapi.KubeConfigKey]
 	if !ok {
-		return nil, lasting(failure(Malformed, "", "ConfigMap kube-public/cluster-info has no key %q; `slipway init phase bootstrap-token` on a control plane writes it anew", tokenapi.KubeConfigKey))
+		return nil, lasting(failure(Malformed, "", "ConfigMap kube-public/cluster-info has no key %q; `slipway init phase bootstrap-token` on a control plane writes it again", tokenapi.KubeConfigKey))
 	}
 	signature, ok := cm.Data[tokenapi.JWSSignatureKeyPrefix+t.ID]
 	if !ok {

@@ -121,15 +121,7 @@ func decodeRecord(record []byte) (kind uint64, crc uint32, data []byte, err erro
 
 // decodeMetadata is the message etcdserverpb.Metadata.
 func (d *Data) decodeMetadata(data []byte) error {
-	return fields(data, func(number protowire.Number, _ []byte, n uint64) error {
-		switch number {
-		case 1:
-			d.Member = n
-		case 2:
-			d.Cluster = n
-		}
-		return nil
-	})
+	return decodeIDs(data, &d.Member, &d.Cluster)
 }
 
 // decodeProgress looks at the field of a message that counts entries.

@@ -14,10 +14,10 @@ import (
 )
 
 // The calls of etcd's services Cluster and Maintenance that are used here, and
-// their messages, by the field numbers of etcd's rpc.proto, which are its stable API. Etcd's own stubs
-// describe all of its services when a program starts, and so cost every
-// command a megabyte and a millisecond; they are what the tests hold this
-// against.
+// their messages, by the field numbers of etcd's rpc.proto, which are its
+// stable API. Etcd's own stubs describe all of its services when a program
+// starts, and so cost every command a megabyte and a millisecond. The tests
+// compare this with them.
 
 const (
 	clusterService     = "/etcdserverpb.Cluster/"
@@ -81,12 +81,17 @@ func (*ignoredAnswer) decode([]byte) error { return nil }
 type header struct{ cluster, member uint64 }
 
 func (h *header) decode(data []byte) error {
+	return decodeIDs(data, &h.cluster, &h.member)
+}
+
+// decodeIDs is a message whose first two fields are IDs.
+func decodeIDs(data []byte, first, second *uint64) error {
 	return fields(data, func(number protowire.Number, _ []byte, n uint64) error {
 		switch number {
 		case 1:
-			h.cluster = n
+			*first = n
 		case 2:
-			h.member = n
+			*second = n
 		}
 		return nil
 	})

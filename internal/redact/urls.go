@@ -28,10 +28,6 @@ func Proxy(address string) string {
 	return shown
 }
 
-func isProxy(variable string) bool {
-	return strings.HasSuffix(strings.ToLower(variable), "_proxy")
-}
-
 var (
 	// namedProxy is the variable of a proxy with its value: in an environment,
 	// in JSON, as the item of a list of variables.

@@ -3,7 +3,10 @@
 
 package redact
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // harmlessVariables are the environment variables whose values are shown, each
 // with the form that such a value has. All others are hidden: nobody knows what
@@ -27,23 +30,14 @@ var (
 	proxyForm = lazy(`^(?:(?i:https?|socks[45][ah]?)://)?(?:\[redacted\]@)?[\w.-]*(?:\[[0-9a-fA-F:]+\])?(?::\d{1,5})?/?$`)
 )
 
-func plainValue(value string) string {
-	if plainForm().MatchString(value) {
-		return value
-	}
-	return mark
-}
+func plainValue(value string) string { return ofForm(plainForm(), value) }
+func debugValue(value string) string { return ofForm(debugForm(), value) }
+func proxyValue(value string) string { return ofForm(proxyForm(), Proxy(value)) }
 
-func debugValue(value string) string {
-	if debugForm().MatchString(value) {
+// ofForm hides a value that does not have a form.
+func ofForm(form *regexp.Regexp, value string) string {
+	if form.MatchString(value) {
 		return value
-	}
-	return mark
-}
-
-func proxyValue(value string) string {
-	if shown := Proxy(value); proxyForm().MatchString(shown) {
-		return shown
 	}
 	return mark
 }

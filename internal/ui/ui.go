@@ -21,7 +21,7 @@ type UI interface {
 	// Warnf says one line that the operator should read.
 	Warnf(format string, args ...any)
 	// Result gives what a script wants, such as the join command, to stdout. A
-	// run does not end because it cannot be written: whoever made the UI gave
+	// run does not end because it cannot be written: the maker of the UI gave
 	// it the stream, and learns there that something is lost.
 	Result(text string)
 	// Outcome adds what the run has brought about to what it did before, for a

@@ -131,7 +131,7 @@ func (m machine) otherConfigurationIsRefused() {
 }
 
 // killedAt runs a command until an instant, and then calls end and kills it
-// with SIGKILL if it still lives. It tells whether that was before its end.
+// with SIGKILL if it still lives. It reports whether that was before its end.
 func (m machine) killedAt(at instant, end func(context.Context) error, args ...string) bool {
 	m.Helper()
 	read, write := io.Pipe()

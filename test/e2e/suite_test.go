@@ -119,7 +119,7 @@ func bootAlone(t *testing.T, podSubnets ...string) machine {
 }
 
 // explain prints what one needs to see after a failure, and no more: where only
-// the end of a long log is kept, the failure itself shall be in it.
+// the end of a long log is kept, which has the failure itself.
 func (m machine) explain() {
 	for _, args := range [][]string{
 		{"systemctl", "is-active", "kubelet", "containerd"},
