@@ -36,7 +36,7 @@ func restartEtcdLate(ctx context.Context, env *Env) error {
 	var kept *quorumError
 	if errors.As(err, &kept) {
 		return errors.Errorf("everything else is done, but etcd was not restarted: %v. "+
-			"Make these members healthy (`%s diagnose` on their nodes says what is wrong), then run `%s certs renew etcd-server --restart`",
+			"Make these members healthy (`%s diagnose` on their nodes says what is wrong), or remove those that are gone for good (`etcdctl member remove ID`), then run `%s certs renew etcd-server --restart`",
 			err, env.UI.Program(), env.UI.Program())
 	}
 	return err
