@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -49,7 +50,7 @@ func kubeletSettings(env *Env) (*kubelet.KubeletConfiguration, error) {
 				settings.HealthzPort = ptr.To(int32(port))
 			}
 		case "rotate-certificates":
-			if on, err := strconv.ParseBool(flag.Value); err == nil {
+			if on, err := strconv.ParseBool(cmp.Or(flag.Value, "true")); err == nil {
 				settings.RotateCertificates = on
 			}
 		}
