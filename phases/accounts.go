@@ -137,7 +137,7 @@ func readAccounts(env *Env, path string) (*accounts, error) {
 	a := &accounts{path: path, mode: info.Mode().Perm(), text: string(data), ids: map[string]int{}}
 	for line := range strings.Lines(a.text) {
 		fields := strings.Split(strings.TrimSpace(line), ":")
-		if len(fields) < 3 {
+		if len(fields) < 3 || strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-") {
 			continue // empty, or one of NIS's lines
 		}
 		id, err := strconv.Atoi(fields[2])

@@ -13,7 +13,10 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -121,23 +124,44 @@ func newestLog(env *Env, dir string) (string, error) {
 // Pod here has them, which a patch may have changed.
 func etcdPlaces(env *Env) (trees, logs []string, err error) {
 	n := env.Config
-	pod, err := readIfExists(env.Host, staticPodPath(env, manifests.EtcdName))
+	manifest, err := readIfExists(env.Host, staticPodPath(env, manifests.EtcdName))
 	if err != nil {
 		return nil, nil, err
 	}
 	local := n.Cluster.Etcd.Local
-	member, _ := localMember(env.Host, n)
-	for _, dir := range []string{manifests.WALDir(local.ExtraArgs), member.WALDir} {
+	if local == nil { // a reset goes by what is here
+		local = &config.LocalEtcd{}
+	}
+	for _, dir := range []string{manifests.WALDir(local.ExtraArgs), etcdWALDir(manifest)} {
 		if filepath.IsAbs(dir) {
 			trees, logs = append(trees, dir), append(logs, dir)
 		}
 	}
-	for _, dir := range []string{local.DataDir, etcdDataDir(pod)} {
+	for _, dir := range []string{local.DataDir, etcdDataDir(manifest)} {
 		if filepath.IsAbs(dir) {
 			trees, logs = append(trees, filepath.Join(dir, "member")), append(logs, filepath.Join(dir, "member", "wal"))
 		}
 	}
 	return trees, logs, nil
+}
+
+// etcdWALDir is where a static Pod of etcd has its log on this host, if not below
+// its data: a patch mounts it, from wherever its disk is.
+func etcdWALDir(manifest []byte) string {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	member, _ := manifests.ReadEtcd(&pod)
+	dir, deepest := member.WALDir, ""
+	for _, mount := range pod.Spec.Containers[0].VolumeMounts {
+		below, inside := strings.CutPrefix(member.WALDir+"/", strings.TrimSuffix(mount.MountPath, "/")+"/")
+		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.HostPath != nil })
+		if inside && i >= 0 && len(mount.MountPath) > len(deepest) {
+			dir, deepest = filepath.Join(pod.Spec.Volumes[i].HostPath.Path, mount.SubPath, below), mount.MountPath
+		}
+	}
+	return dir
 }
 
 // replaceMember removes a member whose data is lost, so that its place is free

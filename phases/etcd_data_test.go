@@ -188,3 +188,32 @@ func TestEtcdJoinOfARemadeHost(t *testing.T) {
 		t.Error("etcd begins a cluster of its own")
 	}
 }
+
+// TestEtcdLogOnItsOwnDisk: a patch mounts the log's directory from anywhere on
+// the host, and there the log is looked for.
+func TestEtcdLogOnItsOwnDisk(t *testing.T) {
+	const pod = `apiVersion: v1
+kind: Pod
+spec:
+  containers:
+  - command: [etcd, --data-dir=/var/lib/etcd, --wal-dir=/var/lib/wal/etcd]
+    volumeMounts:
+    - {name: etcd-data, mountPath: /var/lib/etcd}
+    - {name: all, mountPath: /var/lib}
+    - {name: log, mountPath: %MOUNT%}
+  volumes:
+  - {name: etcd-data, hostPath: {path: /var/lib/etcd}}
+  - {name: all, hostPath: {path: /srv/all}}
+  - {name: log, hostPath: {path: /disk/wal}}
+`
+	for mount, want := range map[string]string{
+		"/var/lib/wal/etcd": "/disk/wal", "/var/lib/wal/": "/disk/wal/etcd", "/var/lib/wal/etc": "/srv/all/wal/etcd",
+	} {
+		s := preparedPlane(t)
+		s.put(t, "/etc/kubernetes/manifests/etcd.yaml", strings.Replace(pod, "%MOUNT%", mount, 1))
+		s.put(t, want+"/0.wal", logOf(9, 7, true))
+		if here, err := readEtcdData(s.Env); err != nil || here.log != want || here.Member != 9 {
+			t.Errorf("mounted at %s: %+v, %v", mount, here, err)
+		}
+	}
+}

@@ -92,12 +92,12 @@ func withdraw(ctx context.Context, env *Env, peer string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	env.UI.Printf("Taking %s out of etcd again", peer)
-	_, err := env.Etcd.Leave(ctx, peer)
-	if err == nil {
-		err = removeMember(ctx, env)
-	}
-	if err != nil {
+	if _, err := env.Etcd.Leave(ctx, peer); err != nil {
 		return fmt.Errorf("%w; what this run had begun could not be undone: %w; the same command goes on from there", cause, err)
+	}
+	if err := removeMember(ctx, env); err != nil { // the next run takes what is left for another member's
+		return fmt.Errorf("%w; this node's etcd was taken out of the cluster again, but not all of it could be removed here: %w; "+
+			"reset this host before it joins again", cause, err)
 	}
 	return errors.WithMessage(cause, "this node's etcd was taken out of the cluster again; once this is fixed, run the same command again")
 }

@@ -502,6 +502,26 @@ func TestEtcdJoinUndoes(t *testing.T) {
 	}
 }
 
+// keepingHost cannot remove any directory.
+type keepingHost struct{ *endingHost }
+
+func (h keepingHost) RemoveTree(string) (host.Removal, error) {
+	return host.Removal{}, errors.New("device or resource busy")
+}
+
+// TestEtcdJoinLeavesData: the same command does not go on from the data of a
+// member that has left.
+func TestEtcdJoinLeavesData(t *testing.T) {
+	s := preparedPlane(t)
+	s.etcd.fail = map[string]error{"promote": errors.New("it has not caught up")}
+	s.Host = keepingHost{&endingHost{stubHost: s.host}}
+	got := message(runEtcdJoin(t.Context(), s.Env))
+	if !strings.Contains(got, "it has not caught up; this node's etcd was taken out of the cluster again") ||
+		!strings.Contains(got, "device or resource busy; reset this host before it joins again") || len(s.etcd.list) != 1 {
+		t.Errorf("%d members, error %q", len(s.etcd.list), got)
+	}
+}
+
 // TestEtcdJoinIsCutOff leaves a member that was added and not started, as a
 // power failure does; the same command starts it.
 func TestEtcdJoinIsCutOff(t *testing.T) {

@@ -4,7 +4,9 @@
 package phases
 
 import (
+	"cmp"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // kubeletSettings are what the kubelet on this host goes by, as far as phases
@@ -35,7 +38,10 @@ func kubeletSettings(env *Env) (*kubelet.KubeletConfiguration, error) {
 			return nil, errors.Wrapf(err, "%s holds no KubeletConfiguration", path)
 		}
 	}
-	for _, flag := range kubeletFlags(env) {
+	for _, flag := range effectiveFlags(env) {
+		if needsSystemd(flag.Value) {
+			continue
+		}
 		switch flag.Name { // a value that is none keeps the kubelet from starting, which says so
 		case "healthz-bind-address":
 			settings.HealthzBindAddress = flag.Value
@@ -44,7 +50,7 @@ func kubeletSettings(env *Env) (*kubelet.KubeletConfiguration, error) {
 				settings.HealthzPort = ptr.To(int32(port))
 			}
 		case "rotate-certificates":
-			if on, err := strconv.ParseBool(flag.Value); err == nil {
+			if on, err := strconv.ParseBool(cmp.Or(flag.Value, "true")); err == nil {
 				settings.RotateCertificates = on
 			}
 		}
@@ -58,24 +64,40 @@ func kubeletFlags(env *Env) []config.Arg {
 	return append(flagsOnHost(env.Host, env.Config.Paths.Kubelet), env.Config.KubeletExtraArgs...)
 }
 
+// effectiveFlags adds the flags in the administrators' own files, such as
+// KUBELET_EXTRA_ARGS in /etc/default/kubelet, which the packages' unit puts last.
+func effectiveFlags(env *Env) []config.Arg {
+	return append(kubeletFlags(env), preflight.AdministratorsFlags(env.Host)...)
+}
+
+// needsSystemd reports whether systemd puts something else in place of a value.
+func needsSystemd(value string) bool { return strings.ContainsAny(value, "$%") }
+
 // registeredName is the name that the kubelet registers its Node by, in lower
 // case as the kubelet has it: https://kubernetes.io/docs/concepts/architecture/nodes/
+// Several places can give it another one. Which of them the kubelet has obeyed,
+// its certificate says.
 func registeredName(env *Env) string {
-	name := env.Config.Name
-	for _, flag := range kubeletFlags(env) {
+	names := []string{env.Config.Name}
+	shown, unknown := kubeletName(env.Host), false
+	for _, flag := range effectiveFlags(env) {
 		if flag.Name == "hostname-override" {
-			name = flag.Value
+			names = append(names, strings.ToLower(strings.TrimSpace(flag.Value)))
+			unknown = unknown || needsSystemd(flag.Value)
 		}
 	}
-	return strings.ToLower(strings.TrimSpace(name))
+	if shown != "" && (unknown || slices.Contains(names, shown)) {
+		return shown
+	}
+	return names[len(names)-1]
 }
 
 // kubeletClientPEM is where the kubelet keeps the client certificate that it
 // rotates: in the directory that its flag names, for which there is no setting.
 func kubeletClientPEM(env *Env) string {
 	dir := filepath.Join(env.Config.Paths.Kubelet, "pki")
-	for _, flag := range kubeletFlags(env) {
-		if flag.Name == "cert-dir" {
+	for _, flag := range effectiveFlags(env) {
+		if flag.Name == "cert-dir" && !needsSystemd(flag.Value) {
 			dir = filepath.Join("/", flag.Value) // systemd starts the kubelet there
 		}
 	}

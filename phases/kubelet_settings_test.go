@@ -53,6 +53,17 @@ func TestKubeletIsWaitedForWhereItAnswers(t *testing.T) {
 	}
 }
 
+// TestAdministratorsFlagsCount: the packages' unit puts them last.
+func TestAdministratorsFlagsCount(t *testing.T) {
+	s := newStage(t, withKubeletFlags("{name: healthz-port, value: '10301'}, {name: rotate-certificates, value: 'false'}"))
+	s.put(t, "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", "[Service]\nEnvironment=\"A=--rotate-certificates\"\n")
+	s.put(t, "/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=--healthz-port=10303 --healthz-bind-address=$IP\n")
+	settings, err := kubeletSettings(s.Env)
+	if err != nil || *settings.HealthzPort != 10303 || !settings.RotateCertificates || settings.HealthzBindAddress == "$IP" {
+		t.Errorf("%+v, %v", settings, err)
+	}
+}
+
 func TestKubeletSettingsThatAreNone(t *testing.T) {
 	s := newStage(t, initDocument+clusterDocument)
 	s.put(t, "/var/lib/kubelet/config.yaml", "{")

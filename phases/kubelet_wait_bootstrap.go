@@ -6,6 +6,7 @@ package phases
 import (
 	"context"
 	"crypto/x509"
+	"fmt"
 	"time"
 
 	"github.com/pkg/errors"
@@ -32,9 +33,10 @@ func kubeletWaitBootstrap() Phase {
 // run. Until then the credentials that it joins with stay.
 func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 	n := env.Config
-	began := env.Host.Now()
-	if n.Join != nil && !n.Join.Began.IsZero() {
-		began = n.Join.Began
+	now := env.Host.Now()
+	began := now
+	if n.Join != nil && !n.Join.Began.IsZero() { // by today's clock, which may have been set since
+		began = now.Round(0).Add(-now.Sub(n.Join.Began))
 	}
 	if err := awaitKubeletConf(ctx, env); err != nil {
 		return err
@@ -49,11 +51,11 @@ func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 		return err
 	}
 	if !n.NodeLocalCRISocket() {
-		if err := env.Cluster.MarkNode(ctx, n.Name, cluster.Mark{Annotations: map[string]string{annotationCRISocket: n.CRISocket}}); err != nil {
+		if err := env.Cluster.MarkNode(ctx, registeredName(env), cluster.Mark{Annotations: map[string]string{annotationCRISocket: n.CRISocket}}); err != nil {
 			return err
 		}
 	}
-	env.UI.Printf("Node %s has joined the cluster; `kubectl get nodes` on a control plane shows it", n.Name)
+	env.UI.Printf("Node %s has joined the cluster; `kubectl get nodes` on a control plane shows it", registeredName(env))
 	return nil
 }
 
@@ -73,8 +75,10 @@ func awaitKubeletConf(ctx context.Context, env *Env) error {
 		}
 		group.Go(func() error {
 			err := env.Host.AwaitFile(ctx, path, nil)
-			if err == nil {
-				err = env.Host.AwaitFile(ctx, pem, func(data []byte) error { return joinsCluster(env, pem, data) })
+			if err == nil && !keepsCertificate(env) {
+				err = env.Host.AwaitFile(ctx, pem, func(data []byte) error {
+					return validClientCertificate(env, pem, registeredName(env))(data)
+				})
 			}
 			return errors.WithMessage(err, failure)
 		})
@@ -82,11 +86,25 @@ func awaitKubeletConf(ctx context.Context, env *Env) error {
 	})
 }
 
-// joinsCluster returns why the kubelet's certificate at path does not make it a
-// node of this cluster: it must be valid now, of this node, and signed by a CA
-// that the node trusts.
-func joinsCluster(env *Env, path string, data []byte) error {
-	if err := validClientCertificate(env, path, registeredName(env))(data); err != nil {
+// keepsCertificate reports whether the kubelet shows a certificate that it was
+// given, valid for this node, and has been told not to rotate it.
+func keepsCertificate(env *Env) bool {
+	settings, err := kubeletSettings(env)
+	if err != nil || settings.RotateCertificates {
+		return false
+	}
+	conf, err := readKubeletFile(env.Host, kubeletConfPath(env.Config))
+	return err == nil && conf.validFor(env.Host, registeredName(env)) == nil
+}
+
+// unknownIssuer says that no CA that this node knows has signed the kubelet's
+// certificate; nil where one has, or where there is none. That alone is not a fault: API servers may
+// trust CAs for their clients that they do not show to nodes, and the CA may be
+// about to be replaced. So it only explains why a kubelet does not report.
+func unknownIssuer(env *Env) error {
+	path := kubeletClientPEM(env)
+	data, err := readIfExists(env.Host, path)
+	if err != nil || data == nil {
 		return err
 	}
 	trusted, err := clusterCAs(env)
@@ -97,7 +115,8 @@ func joinsCluster(env *Env, path string, data []byte) error {
 	if err != nil {
 		return errors.Wrap(err, path)
 	}
-	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: env.Host.Now(),
+	// At a moment when it is valid: the clock of this host may be slow.
+	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: chain[0].NotAfter,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
 	for _, ca := range trusted {
 		options.Roots.AddCert(ca)
@@ -105,8 +124,11 @@ func joinsCluster(env *Env, path string, data []byte) error {
 	for _, cert := range chain[1:] {
 		options.Intermediates.AddCert(cert)
 	}
-	_, err = chain[0].Verify(options)
-	return errors.Wrapf(err, "%s is not a certificate of this cluster (issuer %q)", path, chain[0].Issuer.CommonName)
+	if _, err = chain[0].Verify(options); err == nil {
+		return nil
+	}
+	return errors.Errorf("%s is not a certificate of this cluster, as far as this node knows its CAs (issuer %q): if it is from another cluster, "+
+		"delete it, restart the kubelet, and run the same command again", path, chain[0].Issuer.CommonName)
 }
 
 // clusterCAs are the CAs of the cluster as this node knows them: those in
@@ -138,7 +160,14 @@ func awaitReport(ctx context.Context, env *Env, began time.Time) error {
 				return err
 			}
 		}
-		return env.Cluster.AwaitReport(ctx, name, began)
+		err := env.Cluster.AwaitReport(ctx, name, began)
+		if err == nil {
+			return nil
+		}
+		if unknown := unknownIssuer(env); unknown != nil {
+			return fmt.Errorf("%w; %w", err, unknown)
+		}
+		return err
 	})
 }
 
@@ -168,7 +197,7 @@ func hasten(ctx context.Context, env *Env) {
 
 // restartUnregistered restarts the kubelet unless the cluster has its Node.
 func restartUnregistered(ctx context.Context, env *Env, why string) error {
-	found, err := env.Cluster.Get(ctx, nodeObject(env.Config.Name))
+	found, err := env.Cluster.Get(ctx, nodeObject(registeredName(env)))
 	if err != nil || found {
 		return err
 	}

@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"encoding/base64"
 	"slices"
 	"strings"
 	"testing"
@@ -96,8 +97,8 @@ func TestWaitBootstrapHeedsCertDir(t *testing.T) {
 	}
 }
 
-// TestWaitBootstrapIsNotDeceived: only a certificate of this cluster, for the
-// name that the kubelet registers by, ends the wait.
+// TestWaitBootstrapIsNotDeceived: only a certificate for the name that the
+// kubelet registers by ends the wait. Who may sign it, API servers know.
 func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	for _, tt := range []struct {
@@ -106,12 +107,26 @@ func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 		make func(t *testing.T, s *joinStage)
 		want string // in the error, empty for none
 	}{
-		{"another CA", nil, func(t *testing.T, s *joinStage) {
-			s.rotated(t, kubeletPEM, "cp-1", later)
-		}, `is not a certificate of this cluster (issuer "system:node:cp-1")`},
+		{"a CA that API servers alone know", nil, func(t *testing.T, s *joinStage) { s.rotated(t, kubeletPEM, "cp-1", later) }, ""},
 		{"another node", nil, func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "cp-9", later) }, `is of node "cp-9", not "cp-1"`},
 		{"the name that a flag gives", []config.Arg{{Name: "hostname-override", Value: "CP-9"}},
 			func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "cp-9", later) }, ""},
+		{"the name that an administrator's flag gives", nil, func(t *testing.T, s *joinStage) {
+			s.put(t, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--hostname-override=CP-9\n")
+			s.bootstrapped(t, s.ca, "cp-9", later)
+		}, ""},
+		{"an administrator's flag that this kubelet does not have", nil, func(t *testing.T, s *joinStage) {
+			s.put(t, "/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=--hostname-override=cp-9\n")
+			s.bootstrapped(t, s.ca, "cp-1", later)
+		}, ""},
+		{"a name that systemd fills in", nil, func(t *testing.T, s *joinStage) {
+			s.put(t, "/etc/systemd/system/kubelet.service.d/20-name.conf", "[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--hostname-override=%H\n")
+			s.bootstrapped(t, s.ca, "cp-9", later)
+		}, ""},
+		{"a directory that an administrator's flag gives", nil, func(t *testing.T, s *joinStage) {
+			s.put(t, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\"--cert-dir=/other/pki --v=2\"\n")
+			s.rotated(t, "/other/pki/kubelet-client-current.pem", "cp-1", later)
+		}, ""},
 		{"a CA that replaces the old one", nil, func(t *testing.T, s *joinStage) {
 			anew := signed(t, certs.Pair{}, "kubernetes", later)
 			s.put(t, "/etc/kubernetes/pki/ca.crt", string(certs.EncodeCerts(s.ca.Cert, anew.Cert)))
@@ -135,6 +150,20 @@ func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 	}
 }
 
+// TestWaitBootstrapWithoutRotation: such a kubelet never copies the certificate
+// that kubelet.conf came with.
+func TestWaitBootstrapWithoutRotation(t *testing.T) {
+	s := newJoinStage(t)
+	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.Config.Timeouts.TLSBootstrap = 10 * time.Second
+	s.put(t, "/var/lib/kubelet/config.yaml", "rotateCertificates: false")
+	cert := certs.EncodeCerts(signed(t, s.ca, "system:node:cp-1", time.Now().Add(time.Hour)).Cert)
+	s.put(t, kubeletConf, s.kubeconfig(s.ca, "client-certificate-data: "+base64.StdEncoding.EncodeToString(cert)))
+	if err := awaitKubeletConf(t.Context(), s.Env); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestBootstrapCredentialsStayUntilTheKubeletReports: a certificate alone does
 // not make a node.
 func TestBootstrapCredentialsStayUntilTheKubeletReports(t *testing.T) {
@@ -148,10 +177,15 @@ func TestBootstrapCredentialsStayUntilTheKubeletReports(t *testing.T) {
 	if err := runKubeletWaitBootstrap(t.Context(), s.Env); message(err) != api.err.Error() {
 		t.Errorf("error %q", message(err))
 	}
+	s.rotated(t, kubeletPEM, "worker-1", time.Now().Add(time.Hour))
+	if err := runKubeletWaitBootstrap(t.Context(), s.Env); !errors.Is(err, api.err) ||
+		!strings.Contains(message(err), kubeletPEM+` is not a certificate of this cluster, as far as this node knows its CAs (issuer "system:node:worker-1")`) {
+		t.Errorf("with another cluster's certificate: %q", message(err))
+	}
 	if strings.Contains(s.said.String(), "has joined") || s.get(t, "/etc/kubernetes/bootstrap-kubelet.conf") != "x" {
 		t.Errorf("said:\n%s", s.said.String())
 	}
-	if api.name != "worker-1" || !api.since.Equal(s.Config.Join.Began) || api.since.IsZero() {
+	if api.name != "worker-1" || api.since.Sub(s.Config.Join.Began).Abs() > time.Second || api.since.IsZero() {
 		t.Errorf("waited for %q since %s", api.name, api.since)
 	}
 }

@@ -73,7 +73,12 @@ func asidePath(n *config.Node) string {
 // quorum without this member.
 func leaveEtcd(ctx context.Context, env *Env, name, peerURL string) error {
 	env.UI.Printf("Taking %s out of etcd, up to %s", peerURL, leaveLimit)
-	removed, err := leave(ctx, env, peerURL)
+	removed := false
+	members, err := askMembers(ctx, env) // which needs less patience than a change
+	if err == nil {
+		peerURL = memberHere(env, members, peerURL)
+		removed, err = leave(ctx, env, peerURL)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -87,19 +92,39 @@ func leaveEtcd(ctx context.Context, env *Env, name, peerURL string) error {
 	return nil
 }
 
-// leave asks first whether anybody is there, which needs less patience than a
-// change.
-func leave(ctx context.Context, env *Env, peerURL string) (removed bool, err error) {
-	if _, err := askMembers(ctx, env); err != nil {
-		return false, err
+// memberHere is the peer URL of this host's member, which its static Pod has at
+// peerURL. Where etcd has it at another one, as after `etcdctl member update`, the
+// ID in its log finds it.
+func memberHere(env *Env, members []etcd.Member, peerURL string) string {
+	if len(members) < 2 || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.PeerURL == peerURL }) {
+		return peerURL
 	}
+	here, err := readEtcdData(env)
+	if err != nil {
+		env.UI.Warnf("etcd has no member at %s, and whether it has this host's at another address is not known: %v", peerURL, err)
+		return peerURL
+	}
+	for _, m := range members {
+		if here.log != "" && m.ID == here.Member && m.Cluster == here.Cluster {
+			env.UI.Printf("Etcd has this host's member at %s", m.PeerURL)
+			return m.PeerURL
+		}
+	}
+	return peerURL
+}
+
+func leave(ctx context.Context, env *Env, peerURL string) (removed bool, err error) {
 	leaving, cancel := context.WithTimeout(ctx, min(leaveLimit, env.Config.Timeouts.EtcdAPICall))
 	defer cancel()
 	return env.Etcd.Leave(leaving, peerURL)
 }
 
+// membersLimit is ample for an API server that hangs (secondOpinion), and then
+// for members that are asked side by side.
+const membersLimit = 2 * secondOpinion
+
 func askMembers(ctx context.Context, env *Env) ([]etcd.Member, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(healthLimit, env.Config.Timeouts.EtcdAPICall))
+	ctx, cancel := context.WithTimeout(ctx, min(membersLimit, env.Config.Timeouts.EtcdAPICall))
 	defer cancel()
 	return env.Etcd.Members(ctx)
 }

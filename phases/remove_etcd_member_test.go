@@ -87,6 +87,25 @@ func TestResetKeepsQuorum(t *testing.T) {
 	}
 }
 
+// TestResetFindsItsMember at another address than its static Pod has, as after
+// `etcdctl member update`: by the ID in its log.
+func TestResetFindsItsMember(t *testing.T) {
+	const moved = "https://192.0.2.99:2380"
+	for log, want := range map[string][]string{logOf(1, 7, true): {"leave " + moved}, logOf(8, 7, true): {"leave https://192.0.2.11:2380"}, "torn": {"leave https://192.0.2.11:2380"}} {
+		s := newResetScene(t, map[string]string{etcdLog: log})
+		m := &members{list: threeMembers()}
+		for i := range m.list {
+			m.list[i].Cluster = 7
+		}
+		m.list[0].PeerURL = moved
+		s.Etcd = m
+		fatal(t, runRemoveEtcdMember(t.Context(), s.Env))
+		if diff := cmp.Diff(want, m.did); diff != "" {
+			t.Errorf("did (-want +got):\n%s\n%s", diff, s.said.String())
+		}
+	}
+}
+
 // TestResetAfterAJoinThatWasKilled: a member that a join has added, and whose
 // static Pod it has not written, is taken out.
 func TestResetAfterAJoinThatWasKilled(t *testing.T) {

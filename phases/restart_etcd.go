@@ -36,7 +36,7 @@ func restartEtcdLate(ctx context.Context, env *Env) error {
 	var kept *quorumError
 	if errors.As(err, &kept) {
 		return errors.Errorf("everything else is done, but etcd was not restarted: %v. "+
-			"Make these members healthy (`%s diagnose` on their nodes says what is wrong), then run `%s certs renew etcd-server --restart`",
+			"Make these members healthy (`%s diagnose` on their nodes says what is wrong), or remove those that are gone for good (`etcdctl member remove ID`), then run `%s certs renew etcd-server --restart`",
 			err, env.UI.Program(), env.UI.Program())
 	}
 	return err
@@ -79,6 +79,9 @@ func othersSuffice(all []etcd.Health, own string) error {
 		if m.Err == nil {
 			healthy++
 		}
+	}
+	if others == len(voters) {
+		return errors.Errorf("etcd has no voter at %s, which is the address of this node's member in its static Pod, so none of them is known to be this node's", own)
 	}
 	quorum := len(voters)/2 + 1
 	if healthy == others || healthy >= quorum {

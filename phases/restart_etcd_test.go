@@ -40,14 +40,15 @@ func TestOthersSuffice(t *testing.T) {
 		health []etcd.Health
 		want   string
 	}{
-		"alone":                    {[]etcd.Health{own}, ""},
-		"all healthy":              {[]etcd.Health{own, member("b", "b", nil), member("c", "c", nil)}, ""},
-		"two, one dead":            {[]etcd.Health{own, member("b", "b", dead)}, "of the 2 members with a vote, 2 besides this one must be healthy: none works; b does not (connection refused)"},
-		"three, one dead":          {[]etcd.Health{own, member("b", "b", dead), member("c", "c", nil)}, "2 besides this one must be healthy: c works; b does not (connection refused)"},
-		"one that has no name yet": {[]etcd.Health{own, member("", "https://b:2380", dead)}, "none works; https://b:2380 does not"},
-		"five, one dead":           {[]etcd.Health{own, member("b", "b", dead), member("c", "c", nil), member("d", "d", nil), member("e", "e", nil)}, ""},
-		"a learner that is dead":   {[]etcd.Health{own, {Member: etcd.Member{Name: "b", Learner: true}, Err: dead}}, ""},
-		"this one is ill":          {[]etcd.Health{member("cp-1", ownPeer, dead), member("b", "b", nil), member("c", "c", nil)}, ""},
+		"alone":                          {[]etcd.Health{own}, ""},
+		"all healthy":                    {[]etcd.Health{own, member("b", "b", nil), member("c", "c", nil)}, ""},
+		"two, one dead":                  {[]etcd.Health{own, member("b", "b", dead)}, "of the 2 members with a vote, 2 besides this one must be healthy: none works; b does not (connection refused)"},
+		"three, one dead":                {[]etcd.Health{own, member("b", "b", dead), member("c", "c", nil)}, "2 besides this one must be healthy: c works; b does not (connection refused)"},
+		"one that has no name yet":       {[]etcd.Health{own, member("", "https://b:2380", dead)}, "none works; https://b:2380 does not"},
+		"five, one dead":                 {[]etcd.Health{own, member("b", "b", dead), member("c", "c", nil), member("d", "d", nil), member("e", "e", nil)}, ""},
+		"a learner that is dead":         {[]etcd.Health{own, {Member: etcd.Member{Name: "b", Learner: true}, Err: dead}}, ""},
+		"which is this one is not known": {[]etcd.Health{member("a", "a", nil), member("b", "b", nil), member("c", "c", dead)}, "etcd has no voter at " + ownPeer},
+		"this one is ill":                {[]etcd.Health{member("cp-1", ownPeer, dead), member("b", "b", nil), member("c", "c", nil)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := message(othersSuffice(tt.health, ownPeer)); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {

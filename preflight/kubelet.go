@@ -118,6 +118,16 @@ func kubeletFlags(n *config.Node, h View) []kubeletFlag {
 	return flags
 }
 
+// AdministratorsFlags are the kubelet's flags in the files that administrators
+// write, in the order in which the packages' unit reads these.
+func AdministratorsFlags(h View) []config.Arg {
+	var flags []config.Arg
+	for _, f := range kubeletFlags(&config.Node{}, h) {
+		flags = append(flags, config.Arg{Name: f.name, Value: f.value})
+	}
+	return flags
+}
+
 func kubeletFlagFiles(h View) []string {
 	dirs := []string{"/usr/lib/systemd/system/kubelet.service.d", "/etc/systemd/system/kubelet.service.d"}
 	var paths []string
