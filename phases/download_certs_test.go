@@ -45,7 +45,7 @@ func TestJoinExternalCA(t *testing.T) {
 				}
 			}
 			s.said.Reset()
-			before := s.files(t, "/etc/kubernetes")
+			before := s.files(t)
 			if err := s.discoverPlane(t, tt.key); err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +53,7 @@ func TestJoinExternalCA(t *testing.T) {
 			if got := message(err); !strings.Contains(got, tt.err) || tt.err == "" && err != nil {
 				t.Errorf("error %q, want %q", got, tt.err)
 			}
-			if diff := cmp.Diff(before, s.files(t, "/etc/kubernetes")); tt.err != "" && diff != "" {
+			if diff := cmp.Diff(before, s.files(t)); tt.err != "" && diff != "" {
 				t.Errorf("something was written (-before +after):\n%s", diff)
 			}
 			warned := strings.Contains(s.said.String(), "[WARNING] not on this host, so taken to be kept elsewhere: "+keys[0])

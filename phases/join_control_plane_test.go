@@ -183,11 +183,11 @@ func joinPlane() []Phase {
 	})
 }
 
-// files lists what is below a folder of the host, with modes and times.
-func (s *planeStage) files(t *testing.T, dir string) map[string]string {
+// files lists what is below /etc/kubernetes, with modes and times.
+func (s *planeStage) files(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	err := filepath.Walk(filepath.Join(s.root, dir), func(path string, info os.FileInfo, err error) error {
+	err := filepath.Walk(filepath.Join(s.root, "/etc/kubernetes"), func(path string, info os.FileInfo, err error) error {
 		if err == nil && info.Mode().IsRegular() {
 			all[strings.TrimPrefix(path, s.root)] = info.Mode().String() + " " + info.ModTime().String()
 		}
@@ -230,14 +230,14 @@ func TestJoinControlPlane(t *testing.T) {
 			t.Errorf("%s was written", absent)
 		}
 	}
-	before := s.files(t, "/etc/kubernetes")
+	before := s.files(t)
 	s.put(t, etcdLog, logOf(9, 0, true))
 	s.etcd.list = append(s.etcd.list, etcd.Member{ID: 3, Name: "cp-3", PeerURL: "https://192.0.2.13:2380"}) // joined since
 	if err := s.discoverPlane(t, ""); err != nil {
 		t.Fatal(err)
 	}
 	s.play(t, joinPlane()...)
-	if diff := cmp.Diff(before, s.files(t, "/etc/kubernetes")); diff != "" {
+	if diff := cmp.Diff(before, s.files(t)); diff != "" {
 		t.Errorf("the second join wrote (-before +after):\n%s", diff)
 	}
 }
@@ -412,12 +412,12 @@ func TestDownloadFromAnOddSecret(t *testing.T) {
 			if err := s.discoverPlane(t, someKey); err != nil {
 				t.Fatal(err)
 			}
-			before := s.files(t, "/etc/kubernetes")
+			before := s.files(t)
 			if got := message(runDownloadCerts(t.Context(), s.Env)); !strings.Contains(got, tt.err) || tt.err == "" && got != "" {
 				t.Fatalf("error %q, want %q", got, tt.err)
 			}
 			if tt.err != "" {
-				if diff := cmp.Diff(before, s.files(t, "/etc/kubernetes")); diff != "" {
+				if diff := cmp.Diff(before, s.files(t)); diff != "" {
 					t.Errorf("something was written (-before +after):\n%s", diff)
 				}
 				return

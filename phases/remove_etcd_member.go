@@ -141,7 +141,7 @@ func stayOrGo(ctx context.Context, env *Env, name, peerURL string, cause error) 
 	if err != nil || !needed(all, peerURL, cause) {
 		env.UI.Warnf("etcd cannot be told that member %q leaves: %v. If other members live on, remove it there: "+
 			"`etcdctl member list`, then `etcdctl member remove ID`", name, cause)
-		return nil
+		return nil //nolint:nilerr // the warning says it
 	}
 	why := fmt.Sprintf("etcd has no quorum without member %q, which this host has: of the others, %s (%v)", name, standing(all, peerURL), cause)
 	if !env.Config.Reset.Force {

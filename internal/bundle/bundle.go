@@ -149,7 +149,7 @@ func (c *collection) add(name string, data []byte, f form) {
 		return
 	}
 	if len(data) >= fileLimit {
-		data, f = shortened(data, f)
+		data, f = shortened(data, f), plain
 	}
 	switch f {
 	case document:
@@ -172,12 +172,12 @@ func (c *collection) add(name string, data []byte, f form) {
 // shortened is the end of what is too long. A line without its beginning may be
 // a secret without its name, so it begins with a whole one. Of files whose
 // secrets are known by their structure, a part says too little.
-func shortened(data []byte, f form) ([]byte, form) {
-	if f != plain {
-		return fmt.Appendf(nil, "left out, as it has %d KiB or more\n", fileLimit>>10), plain
+func shortened(data []byte, f form) []byte {
+	_, end, whole := bytes.Cut(data[len(data)-fileLimit:], []byte("\n"))
+	if f != plain || !whole {
+		return fmt.Appendf(nil, "left out, as it has %d KiB or more\n", fileLimit>>10)
 	}
-	data = data[len(data)-fileLimit:]
-	return data[bytes.IndexByte(data, '\n')+1:], plain
+	return end
 }
 
 // file takes a file of the host, if it is there.
