@@ -63,6 +63,22 @@ func (c *cleanup) removeEtcdData(context.Context) {
 		c.removeTree(filepath.Join(dir, "member"))
 		c.removeEmpty(dir)
 	}
+	if wal := etcdWALDir(data); filepath.IsAbs(wal) {
+		c.removeLog(wal)
+	}
+}
+
+// removeLog removes the write-ahead log of an etcd that keeps it apart from its
+// data, in a directory that the user chose: its files only.
+func (c *cleanup) removeLog(dir string) {
+	entries, err := c.Host.ReadDir(dir)
+	c.did(false, ignoreForbidden(ignoreMissing(err)))
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); ext == ".wal" || ext == ".tmp" {
+			c.removeFile(filepath.Join(dir, e.Name()))
+		}
+	}
+	c.removeEmpty(dir)
 }
 
 // warnOfEtcdData tells of data that nobody knows the owner of.

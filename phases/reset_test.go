@@ -377,6 +377,19 @@ func TestResetOfChosenFolders(t *testing.T) {
 	s.isAsBefore(t, left...)
 }
 
+// TestResetTakesALogApart: where a patch has led etcd's log to another disk, the
+// next member would be refused because of it.
+func TestResetTakesALogApart(t *testing.T) {
+	pod := strings.ReplaceAll(etcdPod, "DIR", "/var/lib/etcd")
+	pod = strings.Replace(pod, `"--name=cp-1",`, `"--name=cp-1", "--wal-dir=/wal",`, 1)
+	pod = strings.Replace(pod, `]}], "volumes": [`, `], "volumeMounts": [{"name": "wal", "mountPath": "/wal"}]}], "volumes": [{"name": "wal", "hostPath": {"path": "/srv/wal"}}, `, 1)
+	s := newResetScene(t, map[string]string{
+		"/etc/kubernetes/manifests/etcd.yaml": pod, "/srv/wal/0.wal": logOf(1, 7, true), "/srv/wal/0.tmp": "", "/srv/wal/mine": "",
+	})
+	s.reset(t)
+	s.isAsBefore(t, "/srv/wal/", "/srv/wal/mine")
+}
+
 func TestResetRemovesAccounts(t *testing.T) {
 	s := newResetScene(t)
 	s.Config.Cluster.FeatureGates = map[string]bool{"RootlessControlPlane": true}
