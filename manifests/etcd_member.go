@@ -46,22 +46,13 @@ func ReadEtcd(pod *corev1.Pod) (m LocalMember, found bool) {
 			m.ClientURLs = strings.Split(value, ",")
 		case "data-dir":
 			m.DataDir = value
-		case walDir:
+		case "wal-dir":
 			m.WALDir = value
 		case "initial-cluster":
 			m.Initial = readInitialCluster(value)
 		}
 	}
 	return m, m.PeerURL != ""
-}
-
-const walDir = "wal-dir"
-
-// WALDir is where extra arguments lead the write-ahead log of an etcd; empty
-// where they leave it below the data directory.
-func WALDir(extra []config.Arg) string {
-	dir, _ := lastArg(extra, walDir)
-	return dir
 }
 
 func readInitialCluster(value string) []Member {

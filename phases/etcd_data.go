@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -120,25 +119,32 @@ func newestLog(env *Env, dir string) (string, error) {
 }
 
 // etcdPlaces are the directories that belong to an etcd on this host alone, and
-// those where its log may be: as the configuration has them, and as the static
-// Pod here has them, which a patch may have changed.
+// those where its log may be: as the static Pod that this run would write has
+// them, patches and all, and as the one that is here does.
 func etcdPlaces(env *Env) (trees, logs []string, err error) {
-	n := env.Config
-	manifest, err := readIfExists(env.Host, staticPodPath(env, manifests.EtcdName))
+	have, err := readIfExists(env.Host, staticPodPath(env, manifests.EtcdName))
 	if err != nil {
 		return nil, nil, err
 	}
-	local := n.Cluster.Etcd.Local
-	if local == nil { // a reset goes by what is here
-		local = &config.LocalEtcd{}
+	pods := [][]byte{have}
+	if env.Config.Cluster.Etcd.Local != nil { // a reset goes by what is here
+		view, err := hostView(env)
+		if err != nil {
+			return nil, nil, err
+		}
+		wanted, err := staticPodYAML(env, manifests.EtcdName, view, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		pods = [][]byte{wanted, have}
 	}
-	for _, dir := range []string{manifests.WALDir(local.ExtraArgs), etcdWALDir(manifest)} {
-		if filepath.IsAbs(dir) {
+	for _, pod := range pods {
+		if dir := etcdWALDir(pod); filepath.IsAbs(dir) {
 			trees, logs = append(trees, dir), append(logs, dir)
 		}
 	}
-	for _, dir := range []string{local.DataDir, etcdDataDir(manifest)} {
-		if filepath.IsAbs(dir) {
+	for _, pod := range pods {
+		if dir := etcdDataDir(pod); filepath.IsAbs(dir) {
 			trees, logs = append(trees, filepath.Join(dir, "member")), append(logs, filepath.Join(dir, "member", "wal"))
 		}
 	}

@@ -81,6 +81,11 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 		{name: "started, and cut off before it told its name", member: &added, data: started, pod: true, did: []string{join, promote}},
 		{name: "one that runs", member: &ran, data: own, pod: true, did: []string{join, promote}},
 		{name: "one that runs, led elsewhere by a patch", member: &ran, data: own, at: "/srv/etcd/member/wal/0.wal", pod: true, did: []string{join, promote}},
+		{name: "one whose static Pod was moved away, led elsewhere by a patch", member: &ran, data: own, at: "/srv/etcd/member/wal/0.wal", did: []string{join, promote},
+			before: func(s *planeStage) {
+				s.Config.PatchesDir = "/patches"
+				s.put(t, "/patches/etcd.yaml", "spec: {volumes: [{name: etcd-data, hostPath: {path: /srv/etcd}}]}\n")
+			}},
 		{name: "one that runs with its log elsewhere", member: &ran, data: own, at: "/srv/wal/0.wal", did: []string{join, promote},
 			before: func(s *planeStage) {
 				s.Config.Cluster.Etcd.Local.ExtraArgs = []config.Arg{{Name: "wal-dir", Value: "/srv/wal"}}
