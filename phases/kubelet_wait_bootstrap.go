@@ -152,6 +152,14 @@ func clusterCAs(env *Env) ([]*x509.Certificate, error) {
 // awaitReport waits until the kubelet has reported to the cluster after began.
 func awaitReport(ctx context.Context, env *Env, began time.Time) error {
 	n, name := env.Config, registeredName(env)
+	settings, err := kubeletSettings(env)
+	if err != nil {
+		return err
+	}
+	if settings.RegisterNode != nil && !*settings.RegisterNode {
+		env.UI.Warnf("the kubelet does not register its Node (registerNode: false), so whether it reports to the cluster is not checked; create Node %s, if it is not there yet", name)
+		return nil
+	}
 	failure := "node " + name + " has not reported to the cluster"
 	env.UI.Printf("Waiting for node %s to report to the cluster, up to %s", name, n.Timeouts.TLSBootstrap)
 	return watched(ctx, env, n.Timeouts.TLSBootstrap, kubeletTarget(n), failure, func(ctx context.Context) error {

@@ -189,3 +189,15 @@ func TestBootstrapCredentialsStayUntilTheKubeletReports(t *testing.T) {
 		t.Errorf("waited for %q since %s", api.name, api.since)
 	}
 }
+
+// TestKubeletThatDoesNotRegister: an administrator creates its Node, perhaps
+// later, so its report is not waited for.
+func TestKubeletThatDoesNotRegister(t *testing.T) {
+	s := newJoinStage(t)
+	api := &marked{Plan: s.api, err: errors.New("not registered")}
+	s.Cluster = api
+	s.put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nregisterNode: false\n")
+	if err := awaitReport(t.Context(), s.Env, time.Now()); err != nil || api.name != "" || !strings.Contains(s.said.String(), "registerNode: false") {
+		t.Errorf("%v, waited for %q, said:\n%s", err, api.name, s.said.String())
+	}
+}
