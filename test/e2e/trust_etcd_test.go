@@ -16,21 +16,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// keepEtcdsQuorum makes three control planes. A voter that has lost its data
+// replacesLostVoter makes three control planes. A voter that has lost its data
 // comes back as a new member, first as a learner: whether its machine was
-// rebuilt, or the kubelet has started it on an empty disk. A member that the
-// others need is not reset.
-func keepEtcdsQuorum(cp1 machine) {
+// rebuilt, or the kubelet has started it on an empty disk.
+func replacesLostVoter(cp1 machine) {
 	cp2, cp3 := cp1.another("cp-2"), cp1.another("cp-3")
 	planes := []machine{cp1, cp2, cp3}
-	for _, m := range planes {
-		m.knowsEndpoint(planes)
-	}
-	cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
-	_, plane := cp1.joinCommands()
-	sideBySide(func() { cp2.runs("slipway", "join", plane) }, func() { cp3.runs("slipway", "join", plane) })
-	cp1.hasVoters(planes...)
-
+	cp1.makesPlanes(planes)
 	if err := cp3.node.Remove(cp1.Context()); err != nil {
 		cp1.Fatal(err)
 	}
@@ -40,7 +32,29 @@ func keepEtcdsQuorum(cp1 machine) {
 	planes[2].joinsAsNewMember(cp1, planes, "but its data is not on this host")
 	planes[2].losesItsData()
 	planes[2].joinsAsNewMember(cp1, planes, "It is removed, and joins again as a learner")
+}
+
+// keepsQuorumOnReset: a member that the others need is not reset.
+func keepsQuorumOnReset(cp1 machine) {
+	planes := []machine{cp1, cp1.another("cp-2")}
+	cp1.makesPlanes(planes)
 	cp1.isNotReset(planes[1:])
+}
+
+// makesPlanes makes a cluster of control planes, m the first of them.
+func (m machine) makesPlanes(planes []machine) {
+	m.Helper()
+	for _, p := range planes {
+		p.knowsEndpoint(planes)
+	}
+	m.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
+	_, plane := m.joinCommands()
+	var joins []func()
+	for _, p := range planes[1:] {
+		joins = append(joins, func() { p.runs("slipway", "join", plane) })
+	}
+	sideBySide(joins...)
+	m.hasVoters(planes...)
 }
 
 // etcdMember is a member as etcdctl shows it.

@@ -14,12 +14,13 @@ var promises = []struct {
 	name string
 	keep func(m machine)
 }{
-	{"1-7-lost-voters", keepEtcdsQuorum},
+	{"1-lost-voter", replacesLostVoter},
 	{"2-edits", keepOperatorEdits},
 	{"3-joined", saysJoinedWhenItHas},
 	{"4-old-clusters", joinsOldCluster},
 	{"5-rootless", rootlessKeepsOwners},
 	{"6-bundle", bundleIsSafe},
+	{"7-reset", keepsQuorumOnReset},
 	{"8-kubeconfig", followsUserKubeconfig},
 	{"9-no-systemd", worksWithoutSystemd},
 	{"10-cli", answersAsKubeadm},
