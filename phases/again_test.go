@@ -66,7 +66,7 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 		"keeping Node cp-1, which differs from what this configuration makes: without label node.kubernetes.io/exclude-from-external-load-balancers, taint node-role.kubernetes.io/control-plane:NoSchedule. `slipway init phase mark-control-plane` adds it")
 	for name, key := range edited {
 		if got := systemConfigMap(t, s, name).Data[key]; got != "edited" {
-			t.Errorf("ConfigMap %s was written anew:\n%s", name, got)
+			t.Errorf("ConfigMap %s was written again:\n%s", name, got)
 		}
 	}
 	if len(api.mark.Taints) > 0 {

@@ -138,7 +138,7 @@ func TestShortTokens(t *testing.T) {
 			t.Errorf("%s: it says %q", life, s.said.String())
 		}
 		if again := strings.Join(s.done[made:], "\n"); strings.Contains(again, "bootstrap-token-abcdef") {
-			t.Errorf("%s: after %s it was made anew", life, later)
+			t.Errorf("%s: after %s it was made again", life, later)
 		}
 	}
 }

@@ -128,9 +128,9 @@ func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 			s.rotated(t, "/other/pki/kubelet-client-current.pem", "cp-1", later)
 		}, ""},
 		{"a CA that replaces the old one", nil, func(t *testing.T, s *joinStage) {
-			anew := signed(t, certs.Pair{}, "kubernetes", later)
-			s.put(t, "/etc/kubernetes/pki/ca.crt", string(certs.EncodeCerts(s.ca.Cert, anew.Cert)))
-			s.put(t, kubeletPEM, string(certs.EncodeCerts(signed(t, anew, "system:node:cp-1", later).Cert)))
+			next := signed(t, certs.Pair{}, "kubernetes", later)
+			s.put(t, "/etc/kubernetes/pki/ca.crt", string(certs.EncodeCerts(s.ca.Cert, next.Cert)))
+			s.put(t, kubeletPEM, string(certs.EncodeCerts(signed(t, next, "system:node:cp-1", later).Cert)))
 			s.Config.Join = &config.Join{CAPath: "/etc/kubernetes/pki/ca.crt"}
 		}, ""},
 	} {

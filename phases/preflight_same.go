@@ -38,8 +38,8 @@ func differences(env *Env, stored stored) []string {
 }
 
 // startOver is what to do about a difference.
-const startOver = "run again with the configuration of the earlier run, or run the reset command to start over; " +
-	"what was edited by hand stays, once the API server can be asked whether the configuration is the same (a plan asks with --diff)"
+const startOver = "use the configuration of the earlier run; an edit stays, once the API server answers and the cluster keeps this configuration " +
+	"(a plan asks with --diff); the reset command starts over, and deletes this node's data"
 
 // acceptEdited makes the checks of static Pods take what is there for wanted
 // where it is a static Pod of the component, with edits.
@@ -64,7 +64,7 @@ func kubeletDiffers(env *Env) []string {
 		case err != nil:
 			faults = append(faults, err.Error())
 		case have != nil && string(have) != string(f.data):
-			faults = append(faults, fmt.Sprintf("%s is of another configuration: %s; %s", f.path, lineDifference(have, f.data), startOver))
+			faults = append(faults, fmt.Sprintf("%s differs from what this configuration makes: %s; %s", f.path, lineDifference(have, f.data), startOver))
 		}
 	}
 	return faults

@@ -24,7 +24,7 @@ func TestDifferences(t *testing.T) {
 		{"the same", "", "", ""},
 		{"another service network", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "apiserver.crt"},
 		{"another service network, in the cluster", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "ConfigMap kube-system/kubeadm-config: there only: serviceSubnet: 10.96.0.0/12; asked for only: serviceSubnet: 10.100.0.0/16"},
-		{"another service network, for the kubelet", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "/var/lib/kubelet/config.yaml is of another configuration: there only: - 10.96.0.10; asked for only: - 10.100.0.10"},
+		{"another service network, for the kubelet", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "/var/lib/kubelet/config.yaml differs from what this configuration makes: there only: - 10.96.0.10; asked for only: - 10.100.0.10"},
 		{"a Pod network", "", "networking: {podSubnet: 10.244.0.0/16}\n", "asked for only: podSubnet: 10.244.0.0/16"},
 		{"one more name", "", "apiServer: {certSANs: [api.example.org]}\n", "api.example.org"},
 		{"one more variable", "", "apiServer: {extraEnvs: [{name: A, value: hush}]}\n", "extraEnvs:, - name: A, value: '[redacted]'"},

@@ -215,23 +215,24 @@ func strangeKubelet() []string {
 }
 
 func fileRows() []row {
-	const there = "/etc/kubernetes/manifests/kube-apiserver.yaml is there, and was made with another configuration: "
-	const mend = ". Use the configuration of the earlier run to finish that, or run `slipway reset` to start over; what was edited by hand stays, once the API server can be asked whether the configuration is the same (a plan asks with --diff)"
+	const there = "/etc/kubernetes/manifests/kube-apiserver.yaml differs from what this configuration makes: "
+	const remedy = ". An edit stays, once the API server answers and the cluster keeps this configuration (a plan asks with --diff). " +
+		"If it is left from a run with another configuration, use that one; `slipway reset` starts over, and deletes this node's data"
 	return []row{
 		{apiFile, "the same", func(s scene) { s.wants("kube-apiserver"); s.earlier("kube-apiserver") },
 			[]string{"/etc/kubernetes/manifests/kube-apiserver.yaml is in place"}},
 		{apiFile, "another argument and image", func(s scene) {
 			s.wants("kube-apiserver")
 			s.earlier("kube-apiserver", "--secure-port=6443", "--secure-port=8443", "v1.36.3", "v1.36.1")
-		}, []string{"[ERROR " + apiFile + "]: " + there + "image registry.k8s.io/kube-apiserver:v1.36.1 there, registry.k8s.io/kube-apiserver:v1.36.3 asked for; there only: --secure-port=8443; asked for only: --secure-port=6443" + mend}},
+		}, []string{"[ERROR " + apiFile + "]: " + there + "image registry.k8s.io/kube-apiserver:v1.36.1 there, registry.k8s.io/kube-apiserver:v1.36.3 asked for; there only: --secure-port=8443; asked for only: --secure-port=6443" + remedy}},
 		{apiFile, "an argument more, one less", func(s scene) {
 			s.wants("kube-apiserver")
 			s.earlier("kube-apiserver", "    - --allow-privileged=true\n", "    - --v=4\n")
-		}, []string{"[ERROR " + apiFile + "]: " + there + "there only: --v=4; asked for only: --allow-privileged=true" + mend}},
+		}, []string{"[ERROR " + apiFile + "]: " + there + "there only: --v=4; asked for only: --allow-privileged=true" + remedy}},
 		{apiFile, "another environment, which may be secret", func(s scene) {
 			s.wants("kube-apiserver")
 			s.earlier("kube-apiserver", "    image:", "    env:\n    - name: PASSWORD\n      value: hunter2\n    image:")
-		}, []string{"[ERROR " + apiFile + "]: " + there + "volumes, environment, probes, resources or the form of the file differ" + mend}},
+		}, []string{"[ERROR " + apiFile + "]: " + there + "volumes, environment, probes, resources or the form of the file differ" + remedy}},
 		{apiFile, "another Pod", func(s scene) {
 			s.wants("kube-apiserver")
 			s.put("/etc/kubernetes/manifests/kube-apiserver.yaml", manifest(s.t, "etcd"))

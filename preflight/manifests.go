@@ -30,7 +30,8 @@ func staticPod(path, component string, wanted []byte) func(context.Context, View
 		if !ours {
 			return fault("%s is there, and is not a static Pod of %s: move it away", path, component)
 		}
-		return fault("%s is there, and was made with another configuration: %s. Use the configuration of the earlier run to finish that, or run `slipway reset` to start over; what was edited by hand stays, once the API server can be asked whether the configuration is the same (a plan asks with --diff)", path, difference)
+		return fault("%s differs from what this configuration makes: %s. An edit stays, once the API server answers and the cluster keeps this configuration (a plan asks with --diff). "+
+			"If it is left from a run with another configuration, use that one; `slipway reset` starts over, and deletes this node's data", path, difference)
 	})
 }
 

@@ -117,9 +117,9 @@ func (m machine) otherConfigurationIsRefused() {
 		m.Errorf("it was not refused:\n%s", out)
 	}
 	for _, want := range []string{
-		"kube-apiserver.yaml is there, and was made with another configuration: there only: --service-cluster-ip-range=10.96.0.0/12",
+		"kube-apiserver.yaml differs from what this configuration makes: there only: --service-cluster-ip-range=10.96.0.0/12",
 		"ConfigMap kube-system/kubeadm-config: there only: serviceSubnet: 10.96.0.0/12; asked for only: serviceSubnet: 10.100.0.0/16",
-		"/var/lib/kubelet/config.yaml is of another configuration", "/etc/kubernetes/pki/apiserver.crt",
+		"/var/lib/kubelet/config.yaml differs from what this configuration makes", "/etc/kubernetes/pki/apiserver.crt",
 	} {
 		if !strings.Contains(out, want) {
 			m.Errorf("it does not say %q:\n%s", want, out)
