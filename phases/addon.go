@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -28,10 +27,10 @@ func addon() Phase {
 				Summary: "Install CoreDNS",
 				Flags: []string{"config", "dry-run", "feature-gates", "image-repository", "kubeconfig", "kubernetes-version",
 					"print-manifest", "service-cidr", "service-dns-domain"},
-				Run:      func(ctx context.Context, env *Env) error { return runAddon(ctx, env, "CoreDNS", coreDNSObjects) },
-				Manifest: coreDNSObjects,
-				Skip: func(n *config.Node) string {
-					return disabled(n.Cluster.DNS.Disabled, "dns.disabled")
+				Run:   func(ctx context.Context, env *Env) error { return runAddon(ctx, env, "CoreDNS", coreDNSObjects) },
+				Print: printed(coreDNSObjects),
+				Skip: func(env *Env) string {
+					return disabled(env.Config.Cluster.DNS.Disabled, "dns.disabled")
 				},
 			},
 			{
@@ -39,10 +38,10 @@ func addon() Phase {
 				Summary: "Install kube-proxy",
 				Flags: []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane-endpoint", "dry-run",
 					"image-repository", "kubeconfig", "kubernetes-version", "pod-network-cidr", "print-manifest"},
-				Run:      func(ctx context.Context, env *Env) error { return runAddon(ctx, env, "kube-proxy", kubeProxyObjects) },
-				Manifest: kubeProxyObjects,
-				Skip: func(n *config.Node) string {
-					return disabled(n.Cluster.Proxy.Disabled, "proxy.disabled")
+				Run:   func(ctx context.Context, env *Env) error { return runAddon(ctx, env, "kube-proxy", kubeProxyObjects) },
+				Print: printed(kubeProxyObjects),
+				Skip: func(env *Env) string {
+					return disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
 				},
 			},
 		},
@@ -54,6 +53,17 @@ func disabled(is bool, field string) string {
 		return field + " is set in the ClusterConfiguration"
 	}
 	return ""
+}
+
+// printed returns the objects of an add-on as YAML documents.
+func printed(objects func(*Env) ([]manifests.Object, error)) func(*Env) ([]byte, error) {
+	return func(env *Env) ([]byte, error) {
+		objs, err := objects(env)
+		if err != nil {
+			return nil, err
+		}
+		return manifests.Print(objs)
+	}
 }
 
 func coreDNSObjects(env *Env) ([]manifests.Object, error) {

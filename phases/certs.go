@@ -60,8 +60,8 @@ func certificate(name, summary, after string, flags ...string) Phase {
 			return ensureCertificate(env, name, key)
 		},
 		NeedsKey: unlessThere(func(env *Env) []string { return pairFiles(env, name) }),
-		Skip: func(n *config.Node) string {
-			if _, needed := specOf(n, name); !needed {
+		Skip: func(env *Env) string {
+			if _, needed := specOf(env.Config, name); !needed {
 				return "etcd is external, its owner has the certificates"
 			}
 			return ""

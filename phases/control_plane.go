@@ -26,12 +26,12 @@ func controlPlane() Phase {
 		Children: []Phase{
 			staticPod("apiserver", manifests.APIServerName, "Write the static Pod of the API server",
 				with("apiserver-advertise-address", "apiserver-bind-port", "control-plane-endpoint", "feature-gates", "service-cidr")).
-				needing("certs/ca", "certs/apiserver", "certs/apiserver-kubelet-client", "certs/front-proxy-ca",
+				Needing("certs/ca", "certs/apiserver", "certs/apiserver-kubelet-client", "certs/front-proxy-ca",
 					"certs/front-proxy-client", "certs/apiserver-etcd-client", "certs/sa"),
 			staticPod("controller-manager", manifests.ControllerManagerName, "Write the static Pod of the controller manager",
-				with("pod-network-cidr")).needing("wait-control-plane/api-server", "kubeconfig/controller-manager"),
+				with("pod-network-cidr")).Needing("wait-control-plane/api-server", "kubeconfig/controller-manager"),
 			staticPod("scheduler", manifests.SchedulerName, "Write the static Pod of the scheduler", with()).
-				needing("wait-control-plane/api-server", "kubeconfig/scheduler"),
+				Needing("wait-control-plane/api-server", "kubeconfig/scheduler"),
 		},
 	}
 }
@@ -48,8 +48,8 @@ func localEtcd() Phase {
 	}
 }
 
-func unlessLocalEtcd(n *config.Node) string {
-	if n.Cluster.Etcd.External != nil {
+func unlessLocalEtcd(env *Env) string {
+	if env.Config.Cluster.Etcd.External != nil {
 		return "etcd is external"
 	}
 	return ""

@@ -6,8 +6,6 @@ package phases
 import (
 	"slices"
 	"strings"
-
-	"github.com/slipway-k8s/slipway/internal/config"
 )
 
 const prepare = "control-plane-prepare"
@@ -23,16 +21,16 @@ func controlPlanePrepare() Phase {
 			"node-name", "patches"),
 		Children: []Phase{
 			downloadCerts(),
-			joinCertificates().needing(prepare + "/download-certs"),
-			joinKubeconfigs().needing(prepare + "/download-certs"),
-			joinStaticPods().needing(prepare+"/certs", prepare+"/kubeconfig", "kubelet-start"),
+			joinCertificates().Needing(prepare + "/download-certs"),
+			joinKubeconfigs().Needing(prepare + "/download-certs"),
+			joinStaticPods().Needing(prepare+"/certs", prepare+"/kubeconfig", "kubelet-start"),
 		},
 		Skip: unlessControlPlane,
 	}
 }
 
-func unlessControlPlane(n *config.Node) string {
-	if !n.ControlPlane {
+func unlessControlPlane(env *Env) string {
+	if !env.Config.ControlPlane {
 		return "this node is a worker"
 	}
 	return ""

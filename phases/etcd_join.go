@@ -12,7 +12,6 @@ import (
 	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -23,11 +22,8 @@ func etcdJoin() Phase {
 		Summary: "Add this node's etcd to that of the other control planes",
 		Flags:   []string{"apiserver-advertise-address", "config", "control-plane", "dry-run", "node-name", "patches"},
 		Run:     runEtcdJoin,
-		Skip: func(n *config.Node) string {
-			if n.Cluster.Etcd.External != nil && n.ControlPlane {
-				return "etcd is external"
-			}
-			return unlessControlPlane(n)
+		Skip: func(env *Env) string {
+			return cmp.Or(unlessControlPlane(env), unlessLocalEtcd(env))
 		},
 	}
 }

@@ -13,12 +13,12 @@ func Join() []Phase {
 	return []Phase{
 		preflightJoin(),
 		controlPlanePrepare(),
-		kubeletStartJoin().needing("preflight", prepare+"/download-certs"),
-		etcdJoin().needing("kubelet-start", prepare+"/certs/etcd-server", prepare+"/certs/etcd-peer",
+		kubeletStartJoin().Needing("preflight", prepare+"/download-certs"),
+		etcdJoin().Needing("kubelet-start", prepare+"/certs/etcd-server", prepare+"/certs/etcd-peer",
 			prepare+"/certs/apiserver-etcd-client", prepare+"/kubeconfig/admin"),
-		kubeletWaitBootstrap().needing("kubelet-start", prepare, "etcd-join"),
+		kubeletWaitBootstrap().Needing("kubelet-start", prepare, "etcd-join"),
 		controlPlaneJoin(),
-		waitJoined().needing(prepare, "etcd-join"),
+		waitJoined().Needing(prepare, "etcd-join"),
 	}
 }
 

@@ -26,8 +26,8 @@ func uploadCerts() Phase {
 		Summary: "Share the control plane's certificates, encrypted, for two hours",
 		Flags:   []string{"certificate-key", "config", "dry-run", "kubeconfig", "skip-certificate-key-print", "upload-certs"},
 		Run:     runUploadCerts,
-		Skip: func(n *config.Node) string {
-			if !n.UploadCerts {
+		Skip: func(env *Env) string {
+			if !env.Config.UploadCerts {
 				return "not asked for (--upload-certs)"
 			}
 			return ""

@@ -64,7 +64,7 @@ spec:
   - name: kube-controller-manager
     ports: [{name: health, containerPort: 1234}]
     livenessProbe: {httpGet: {host: "::1", port: health, path: /ready, scheme: HTTP}}`)
-	s.play(t, controlPlane(), waitControlPlane().needing("control-plane/apiserver"))
+	s.play(t, controlPlane(), waitControlPlane().Needing("control-plane/apiserver"))
 	slices.Sort(answers.asked)
 	want := []string{"http://127.0.0.1:10248/healthz", "http://[::1]:1234/ready", "https://10.1.2.3:10259/livez", "https://10.9.9.9:6443/livez"}
 	if diff := cmp.Diff(want, answers.asked); diff != "" {
@@ -80,7 +80,7 @@ spec:
 func TestWaitWithoutKubeletHealthz(t *testing.T) {
 	s, answers := waitStage(t, initDocument+clusterDocument+
 		"---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhealthzPort: 0\n")
-	s.play(t, controlPlane(), waitControlPlane().needing("control-plane/apiserver"))
+	s.play(t, controlPlane(), waitControlPlane().Needing("control-plane/apiserver"))
 	if slices.Contains(answers.asked, kubeletURL) || len(answers.asked) != 3 {
 		t.Errorf("asked %v", answers.asked)
 	}
@@ -150,7 +150,7 @@ func TestOthersWaitForTheAPIServer(t *testing.T) {
 		}
 		return nil
 	}
-	s.play(t, controlPlane(), waitControlPlane().needing("control-plane/apiserver"))
+	s.play(t, controlPlane(), waitControlPlane().Needing("control-plane/apiserver"))
 	if !written() || asked < 5 {
 		t.Errorf("asked %d times, written: %v", asked, written())
 	}

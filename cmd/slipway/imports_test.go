@@ -18,6 +18,8 @@ const module = "github.com/slipway-k8s/slipway/"
 // mayImport says what each package of the product may import of ours. Imports
 // run downwards only; docs/architecture.md draws the picture.
 var mayImport = map[string][]string{
+	"internal/background": {},
+	"internal/workflow":   {},
 	"internal/config":     {},
 	"internal/ui":         {},
 	"internal/host":       {"internal/redact"},
@@ -34,7 +36,7 @@ var mayImport = map[string][]string{
 	"internal/bundle":     {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	"phases": {
 		"certs", "internal/cluster", "internal/config", "internal/diagnose", "internal/discovery", "internal/etcd", "internal/host",
-		"internal/kubeconfig", "internal/redact", "internal/ui",
+		"internal/background", "internal/kubeconfig", "internal/redact", "internal/ui", "internal/workflow",
 		"kubeletconfig", "manifests", "preflight",
 	},
 	"cmd/slipway": {"internal/bundle", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/host", "internal/redact", "internal/ui", "phases"},

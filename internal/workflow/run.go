@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+import (
+	"context"
+	"crypto"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+)
+
+// Options say how to run a workflow.
+type Options[E any] struct {
+	// Skip names the phases to leave out: NAME or PARENT/CHILD.
+	Skip []string
+	// Serial runs one phase after another, in the order of the workflow.
+	Serial bool
+	// NewKey generates a private key for the phases that need one, Keys at a time. Without it, or in a serial run,
+	// these phases generate their own.
+	NewKey func(env E) (crypto.Signer, error)
+	Keys   int
+}
+
+// Run executes the phases, each once those that it needs have ended. Keys are generated meanwhile, and go first to
+// the phase that the longest chain of others waits for. The first error ends the run; it is an *Error, which names
+// the phase. A name to skip that no phase has is an error before anything runs.
+func Run[E Environment[E]](ctx context.Context, env E, phases []Phase[E], opts Options[E]) error {
+	if err := checkNames(phases, opts.Skip); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s := &schedule[E]{env: env, cancel: cancel, ended: make(chan outcome), groups: map[string]*group{}, atOnce: 1}
+	s.flatten(phases, "", order{}, false, opts.Skip)
+	s.resolve()
+	if !opts.Serial {
+		s.atOnce = len(s.steps)
+		s.weigh()
+		if s.newKey, s.slots = opts.NewKey, opts.Keys; s.newKey != nil {
+			s.orderKeys()
+		}
+	}
+	return s.run(ctx)
+}
+
+func (s *schedule[E]) run(ctx context.Context) error {
+	var first error
+	for busy := 0; ; {
+		for first == nil && busy < s.atOnce {
+			i := s.next()
+			if i < 0 {
+				break
+			}
+			s.start(ctx, i)
+			busy++
+		}
+		s.generateKeys()
+		if busy == 0 {
+			s.endGroups(first)
+			if stuck := s.stuck(); first == nil && len(stuck) > 0 {
+				return errors.Errorf("the phases %s wait for each other", strings.Join(stuck, ", "))
+			}
+			return first
+		}
+		var err error
+		select {
+		case o := <-s.ended:
+			busy--
+			s.end(o)
+			err = o.err
+		case m := <-s.made:
+			s.slots++
+			err = s.hand(m)
+		}
+		if err != nil && first == nil {
+			first = err
+			s.keys = 0
+			s.cancel(first)
+		}
+	}
+}
+
+// endGroups ends, from the innermost out, the groups that have begun and whose other children an error has kept from
+// beginning.
+func (s *schedule[E]) endGroups(err error) {
+	for _, path := range slices.Backward(slices.Sorted(maps.Keys(s.groups))) {
+		if g := s.groups[path]; g.end != nil {
+			g.end(err)
+			g.end = nil
+		}
+	}
+}
+
+// stuck lists the steps that have not begun.
+func (s *schedule[E]) stuck() []string {
+	var paths []string
+	for _, st := range s.steps {
+		if st.state == waiting {
+			paths = append(paths, st.path)
+		}
+	}
+	return paths
+}
+
+// next is the step with the longest chain behind it that may begin, or -1.
+func (s *schedule[E]) next() int {
+	best := -1
+	for i, st := range s.steps {
+		if s.mayBegin(st) && (best < 0 || st.weight > s.steps[best].weight) {
+			best = i
+		}
+	}
+	return best
+}
+
+func (s *schedule[E]) mayBegin(st *step[E]) bool {
+	if st.state != waiting {
+		return false
+	}
+	return !slices.ContainsFunc(st.needs, func(n int) bool { return s.steps[n].state != done })
+}
+
+func (s *schedule[E]) start(ctx context.Context, i int) {
+	st := s.steps[i]
+	st.state = running
+	for path, g := range s.parents(st.path) {
+		if g.end == nil {
+			_, g.end = s.env.Start(path)
+		}
+	}
+	go func() { s.ended <- outcome{i, s.execute(ctx, st)} }()
+}
+
+// parents yields the groups that a step is part of, the outermost first.
+func (s *schedule[E]) parents(path string) func(yield func(string, *group) bool) {
+	return func(yield func(string, *group) bool) {
+		for i, c := range path {
+			if g, ok := s.groups[path[:i]]; c == '/' && ok && !yield(path[:i], g) {
+				return
+			}
+		}
+	}
+}
+
+func (s *schedule[E]) execute(ctx context.Context, st *step[E]) error {
+	if st.reason != "" {
+		s.env.Skipped(st.path, st.reason)
+		return nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		return inPhase(err, st.path) // another phase has failed
+	}
+	env, end := s.env.Start(st.path)
+	err := st.run(ctx, env)
+	end(err)
+	return inPhase(err, st.path)
+}
+
+func (s *schedule[E]) end(o outcome) {
+	s.steps[o.step].state = done
+	for _, g := range s.parents(s.steps[o.step].path) {
+		g.left--
+		if g.end != nil && (g.left == 0 || o.err != nil) {
+			g.end(o.err)
+			g.end = nil // an error ends a group once, whatever else ends in it
+		}
+	}
+}

@@ -1,0 +1,412 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// journal makes phases that note that they ran.
+type journal struct {
+	mu  sync.Mutex
+	ran []string
+}
+
+func (j *journal) phase(name string, err error) phase {
+	return phase{Name: name, Run: func(context.Context, *env) error {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.ran = append(j.ran, name)
+		return err
+	}}
+}
+
+// env counts how often each phase is opened and ended.
+type env struct {
+	mu      *sync.Mutex
+	opened  map[string]int
+	skipped map[string]string
+}
+
+func newEnv() *env { return &env{&sync.Mutex{}, map[string]int{}, map[string]string{}} }
+
+func (e *env) Start(phase string) (*env, func(error)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.opened[phase]++
+	return e, func(error) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.opened[phase] += 100
+	}
+}
+
+func (e *env) Skipped(phase, reason string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.skipped[phase] = reason
+}
+
+func (e *env) has(phase string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.opened[phase] > 0
+}
+
+type (
+	phase   = Phase[*env]
+	options = Options[*env]
+)
+
+func TestRunInOrder(t *testing.T) {
+	broken := errors.New("out of paper")
+	tests := []struct {
+		name string
+		fail error
+		skip []string
+		want []string
+		err  string
+	}{
+		{name: "all", want: []string{"a", "x", "y", "c"}},
+		{name: "a phase left out", skip: []string{"a"}, want: []string{"x", "y", "c"}},
+		{name: "a parent left out", skip: []string{"b"}, want: []string{"a", "c"}},
+		{name: "a child left out", skip: []string{"b/x"}, want: []string{"a", "y", "c"}},
+		{name: "an unknown one", skip: []string{"b/z", "d"},
+			err: "skip-phases: unknown phase b/z, d; the phases are a, b, b/x, b/y, c"},
+		{name: "a failure ends the run and is named once", fail: broken, want: []string{"a", "x", "y"}, err: "phase b/y: out of paper"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			j := &journal{}
+			workflow := []phase{
+				j.phase("a", nil),
+				{Name: "b", Children: []phase{j.phase("x", nil), j.phase("y", tt.fail)}},
+				j.phase("c", nil),
+			}
+			err := Run(t.Context(), newEnv(), workflow, options{Skip: tt.skip})
+			if got := message(err); got != tt.err {
+				t.Errorf("error %q, want %q", got, tt.err)
+			}
+			if diff := cmp.Diff(tt.want, j.ran); diff != "" {
+				t.Errorf("ran (-want +got):\n%s", diff)
+			}
+			if tt.fail != nil && !errors.Is(err, tt.fail) {
+				t.Errorf("%v does not wrap its cause", err)
+			}
+		})
+	}
+}
+
+func TestRunSideBySideKeepsToNeeds(t *testing.T) {
+	for range 50 {
+		j := &journal{}
+		late, leaf := j.phase("leaf", nil), j.phase("other-leaf", nil)
+		late.Needs, leaf.Needs = []string{"certs/ca"}, []string{"certs/ca"}
+		workflow := []phase{{Name: "certs", SideBySide: true, Children: []phase{j.phase("ca", nil), late, leaf}}}
+		if err := Run(t.Context(), newEnv(), workflow, options{}); err != nil {
+			t.Fatal(err)
+		}
+		if len(j.ran) != 3 || j.ran[0] != "ca" {
+			t.Fatalf("ran %v, and ca must be the first", j.ran)
+		}
+	}
+}
+
+func TestRunSideBySideEndsWhenTheFirstFails(t *testing.T) {
+	j := &journal{}
+	leaf := j.phase("leaf", nil)
+	leaf.Needs = []string{"certs/ca"}
+	workflow := []phase{{Name: "certs", SideBySide: true, Children: []phase{j.phase("ca", errors.New("no key")), leaf}}}
+	err := Run(t.Context(), newEnv(), workflow, options{})
+	if got := message(err); got != "phase certs/ca: no key" {
+		t.Errorf("error %q", got)
+	}
+	if diff := cmp.Diff([]string{"ca"}, j.ran); diff != "" {
+		t.Errorf("ran (-want +got):\n%s", diff)
+	}
+}
+
+// TestRunKeepsToNeeds runs a workflow like init's many times, with phases that
+// take random times: nothing may begin before what it needs has ended.
+func TestRunKeepsToNeeds(t *testing.T) {
+	var workflow []phase
+	var mu sync.Mutex
+	ended := map[string]bool{}
+	watched := func(path string, needs ...string) phase {
+		return phase{Name: path[strings.LastIndex(path, "/")+1:], Run: func(context.Context, *env) error {
+			mu.Lock()
+			for _, n := range needs {
+				if !ended[n] {
+					t.Errorf("%s began before %s had ended", path, n)
+				}
+			}
+			mu.Unlock()
+			time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
+			mu.Lock()
+			defer mu.Unlock()
+			ended[path] = true
+			return nil
+		}}
+	}
+	workflow = []phase{
+		watched("preflight"),
+		{Name: "certs", SideBySide: true, Children: []phase{
+			watched("certs/ca", "preflight"),
+			watched("certs/apiserver", "certs/ca").Needing("certs/ca"),
+			watched("certs/etcd", "preflight"),
+		}},
+		watched("kubeconfig", "certs/ca").Needing("certs/ca"),
+		watched("etcd", "certs/etcd").Needing("certs/etcd"),
+		watched("control-plane", "certs/ca", "certs/apiserver", "certs/etcd", "kubeconfig").Needing("certs", "kubeconfig"),
+		watched("kubelet-start", "kubeconfig", "etcd").Needing("kubeconfig", "etcd"),
+		watched("wait", "control-plane", "kubelet-start").Needing("control-plane", "kubelet-start"),
+		watched("last", "wait"),
+	}
+	for range 100 {
+		clear(ended)
+		if err := Run(t.Context(), newEnv(), workflow, options{}); err != nil {
+			t.Fatal(err)
+		}
+		if len(ended) != 10 {
+			t.Fatalf("%d phases ran", len(ended))
+		}
+	}
+}
+
+// TestRunSerialKeepsTheOrder is what makes a plan the same every time.
+func TestRunSerialKeepsTheOrder(t *testing.T) {
+	j := &journal{}
+	workflow := []phase{j.phase("a", nil), {Name: "b", SideBySide: true, Children: []phase{j.phase("x", nil), j.phase("y", nil)}},
+		j.phase("c", nil).Needing("a"), j.phase("d", nil).Needing("b/y")}
+	if err := Run(t.Context(), newEnv(), workflow, options{Serial: true}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "x", "y", "c", "d"}, j.ran); diff != "" {
+		t.Errorf("ran (-want +got):\n%s", diff)
+	}
+}
+
+// TestRunNeedsWhatStandsLater in a serial run, too: what it needs comes first.
+func TestRunNeedsWhatStandsLater(t *testing.T) {
+	j := &journal{}
+	workflow := []phase{{Name: "a", Children: []phase{j.phase("x", nil), j.phase("y", nil).Needing("b")}},
+		j.phase("b", nil).Needing("a/x"), j.phase("c", nil).Needing("a")}
+	for _, serial := range []bool{true, false} {
+		j.ran = nil
+		if err := Run(t.Context(), newEnv(), workflow, options{Serial: serial}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"x", "b", "y", "c"}, j.ran); diff != "" {
+			t.Errorf("serial %v: ran (-want +got):\n%s", serial, diff)
+		}
+	}
+}
+
+// TestEachPhaseIsEndedOnce also where several children fail at once.
+func TestEachPhaseIsEndedOnce(t *testing.T) {
+	together := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Add(2)
+	fails := func(context.Context, *env) error {
+		waiting.Done()
+		<-together
+		return errors.New("no")
+	}
+	go func() { waiting.Wait(); close(together) }()
+	spy := newEnv()
+	workflow := []phase{{Name: "certs", SideBySide: true, Children: []phase{{Name: "a", Run: fails}, {Name: "b", Run: fails}}}}
+	if err := Run(t.Context(), spy, workflow, options{}); err == nil {
+		t.Error("no error")
+	}
+	want := map[string]int{"certs": 101, "certs/a": 101, "certs/b": 101}
+	if diff := cmp.Diff(want, spy.opened); diff != "" {
+		t.Errorf("starts and 100 times ends (-want +got):\n%s", diff)
+	}
+}
+
+// TestGroupsAreEndedWhereAnotherFails: what stands in them does not begin.
+func TestGroupsAreEndedWhereAnotherFails(t *testing.T) {
+	began, failed := make(chan struct{}), make(chan struct{})
+	spy := newEnv()
+	workflow := []phase{{Name: "all", SideBySide: true, Children: []phase{
+		{Name: "a", Run: func(context.Context, *env) error { <-began; close(failed); return errors.New("no") }},
+		{Name: "b", Children: []phase{
+			{Name: "x", Run: func(ctx context.Context, _ *env) error { close(began); <-failed; <-ctx.Done(); return nil }},
+			{Name: "y", Run: func(context.Context, *env) error { return nil }},
+		}},
+	}}}
+	if err := Run(t.Context(), spy, workflow, options{}); err == nil {
+		t.Error("no error")
+	}
+	want := map[string]int{"all": 101, "all/a": 101, "all/b": 101, "all/b/x": 101}
+	if diff := cmp.Diff(want, spy.opened); diff != "" {
+		t.Errorf("starts and 100 times ends (-want +got):\n%s", diff)
+	}
+}
+
+// numberedKey tells keys apart by the order in which they were generated.
+type numberedKey struct {
+	crypto.Signer
+	number int
+}
+
+// TestKeysAreGeneratedBeforeTheirPhasesTurn, and the first goes to the phase that
+// most others wait for. A phase that needs none gets none.
+func TestKeysAreGeneratedBeforeTheirPhasesTurn(t *testing.T) {
+	var mu sync.Mutex
+	made, got := 0, map[string]int{}
+	newKey := func(*env) (crypto.Signer, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		made++
+		return numberedKey{number: made}, nil
+	}
+	keyed := func(name string, needs bool) phase {
+		return phase{
+			Name:     name,
+			NeedsKey: func(*env) bool { return needs },
+			RunWithKey: func(_ context.Context, _ *env, key crypto.Signer) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if key != nil {
+					got[name] = key.(numberedKey).number
+				}
+				return nil
+			},
+		}
+	}
+	checks := phase{Name: "checks", Run: func(context.Context, *env) error {
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			mu.Lock()
+			enough := made == 3
+			mu.Unlock()
+			if enough || time.Now().After(deadline) {
+				return nil
+			}
+		}
+	}}
+	workflow := []phase{checks, {Name: "certs", SideBySide: true, Children: []phase{
+		keyed("last", true), keyed("kept", false), keyed("leaf", true).Needing("certs/ca"), keyed("ca", true),
+	}}, (&journal{}).phase("end", nil).Needing("certs/leaf")}
+	if err := Run(t.Context(), newEnv(), workflow, options{NewKey: newKey, Keys: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := got["kept"]; kept || len(got) != 3 || made != 3 || got["ca"]+got["leaf"]+got["last"] != 6 {
+		t.Errorf("%d keys, and %v got them", made, got)
+	}
+
+	if diff := cmp.Diff([]string{"certs/ca", "certs/leaf", "certs/last"}, handed(t, workflow)); diff != "" {
+		t.Errorf("handed (-want +got):\n%s", diff)
+	}
+
+	made, got = 0, map[string]int{}
+	if err := Run(t.Context(), newEnv(), workflow[1:], options{Serial: true, NewKey: newKey, Keys: 2}); err != nil || made > 0 {
+		t.Errorf("one after another, each makes its own: %v, %d keys", err, made)
+	}
+}
+
+// handed lists who would get the first key, the second, and so on, if all were
+// generated before anything else.
+func handed(t *testing.T, workflow []phase) []string {
+	t.Helper()
+	s := &schedule[*env]{env: newEnv(), groups: map[string]*group{}}
+	s.flatten(workflow, "", order{}, false, nil)
+	s.resolve()
+	s.weigh()
+	s.orderKeys()
+	var paths []string
+	for range s.keys {
+		if err := s.hand(madeKey{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, st := range s.steps {
+			if st.keyed && !slices.Contains(paths, st.path) {
+				paths = append(paths, st.path)
+			}
+		}
+	}
+	return paths
+}
+
+// TestNoPhaseWaitsForAKeyInVain once a check has failed, and a phase that has
+// begun is ended. An error of the key maker is that of a phase.
+func TestNoPhaseWaitsForAKeyInVain(t *testing.T) {
+	began, forever := make(chan struct{}), make(chan struct{})
+	defer close(forever)
+	spy := newEnv()
+	ca := phase{
+		Name:       "ca",
+		NeedsKey:   func(*env) bool { return true },
+		RunWithKey: func(context.Context, *env, crypto.Signer) error { t.Error("it ran"); return nil },
+	}
+	workflow := []phase{{Name: "all", SideBySide: true, Children: []phase{
+		{Name: "check", Run: func(context.Context, *env) error {
+			<-began
+			for !spy.has("all/ca") {
+				time.Sleep(time.Millisecond)
+			}
+			return errors.New("no")
+		}},
+		ca,
+	}}}
+	err := Run(t.Context(), spy, workflow, options{Keys: 2, NewKey: func(*env) (crypto.Signer, error) { close(began); <-forever; return nil, nil }})
+	if got := message(err); got != "phase all/check: no" {
+		t.Errorf("error %q", got)
+	}
+	if diff := cmp.Diff(map[string]int{"all": 101, "all/check": 101, "all/ca": 101}, spy.opened); diff != "" {
+		t.Errorf("starts and 100 times ends (-want +got):\n%s", diff)
+	}
+
+	err = Run(t.Context(), spy, []phase{ca}, options{Keys: 2, NewKey: func(*env) (crypto.Signer, error) { return nil, errors.New("unknown algorithm") }})
+	if got := message(err); got != "phase ca: unknown algorithm" {
+		t.Errorf("error %q", got)
+	}
+}
+
+func TestSkippedPhasesSayWhy(t *testing.T) {
+	e := newEnv()
+	workflow := []phase{{Name: "etcd", Skip: func(*env) string { return "etcd is external" }}, (&journal{}).phase("addon", nil)}
+	if err := Run(t.Context(), e, workflow, options{Skip: []string{"addon"}}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"etcd": "etcd is external", "addon": "--skip-phases"}, e.skipped); diff != "" || len(e.opened) > 0 {
+		t.Errorf("skipped (-want +got):\n%s\nopened %v", diff, e.opened)
+	}
+}
+
+// TestPhasesThatWaitForEachOther are a mistake in a workflow, and named.
+func TestPhasesThatWaitForEachOther(t *testing.T) {
+	j := &journal{}
+	err := Run(t.Context(), newEnv(), []phase{j.phase("a", nil).Needing("b"), j.phase("b", nil).Needing("a")}, options{})
+	if got := message(err); got != "the phases a, b wait for each other" || len(j.ran) > 0 {
+		t.Errorf("error %q, ran %v", got, j.ran)
+	}
+}
+
+func TestCancelledRunStartsNothing(t *testing.T) {
+	j := &journal{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := Run(ctx, newEnv(), []phase{j.phase("a", nil)}, options{})
+	if !errors.Is(err, context.Canceled) || len(j.ran) > 0 {
+		t.Errorf("error %v, ran %v", err, j.ran)
+	}
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package phases holds the workflows (init.go, join.go, reset.go, renew.go) and their phases, one file each.
+package phases
+
+import (
+	"context"
+	"crypto"
+	"runtime"
+
+	"github.com/slipway-k8s/slipway/internal/background"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/internal/workflow"
+)
+
+// Env is all that a phase has: the desired state, and what it may ask and do. Phases hand over to each other through
+// what they leave on the host and in the API, so that any of them runs alone.
+type Env struct {
+	Config  *config.Node
+	Host    host.Host
+	Cluster cluster.Cluster
+	Etcd    etcd.Etcd
+	UI      ui.UI
+	// Again says that a whole workflow runs on a host that was a node before, or half of one (HasBegun): what an
+	// operator has edited there and in the cluster stays (keep.go). A phase that is run by its own command writes
+	// what its configuration says.
+	Again bool
+}
+
+// Start implements workflow.Environment.
+func (e *Env) Start(phase string) (in *Env, end func(error)) {
+	copied := *e
+	copied.UI, end = e.UI.Start(phase)
+	return &copied, end
+}
+
+// Skipped implements workflow.Environment.
+func (e *Env) Skipped(phase, reason string) { e.UI.Skip(phase, reason) }
+
+// Phase is a step of one of the workflows.
+type Phase = workflow.Phase[*Env]
+
+// Options say how to run a workflow.
+type Options struct {
+	// Skip names the phases to leave out: NAME or PARENT/CHILD.
+	Skip []string
+	// Serial runs one phase after another, in the order of the workflow.
+	Serial bool
+}
+
+// Run executes a workflow. Private keys are generated in the background, as many at a time as there are processors.
+func Run(ctx context.Context, env *Env, phases []Phase, opts Options) error {
+	processors := runtime.GOMAXPROCS(0)
+	if !opts.Serial {
+		defer background.Reserve(processors)()
+	}
+	return workflow.Run(ctx, env, phases, workflow.Options[*Env]{
+		Skip: opts.Skip, Serial: opts.Serial, NewKey: newKeyInBackground, Keys: processors,
+	})
+}
+
+// newKeyInBackground generates a key with a low priority: what earlier keys have made possible, such as the start of
+// the kubelet and of containers, goes first.
+func newKeyInBackground(env *Env) (key crypto.Signer, err error) {
+	background.Do(func() { key, err = newKey(env) })
+	return key, err
+}

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/workflow"
+)
+
+// TestNeedsExist makes sure that the workflows name phases that there are, and
+// none waits for itself.
+func TestNeedsExist(t *testing.T) {
+	for name, list := range map[string][]Phase{"init": Init(), "join": Join(), "reset": Reset()} {
+		known := workflow.Paths(list)
+		var walk func(siblings []Phase)
+		walk = func(siblings []Phase) {
+			for _, p := range siblings {
+				for _, need := range p.Needs {
+					if !slices.Contains(known, need) {
+						t.Errorf("%s: %s needs %s, which does not exist", name, p.Name, need)
+					}
+				}
+				walk(p.Children)
+			}
+		}
+		walk(list)
+		for _, role := range []bool{false, true} {
+			n := loadNode(t, "../testdata/golden/node/default/input.yaml")
+			n.ControlPlane, n.Join, n.Reset = role, &config.Join{}, &config.Reset{}
+			if err := Run(t.Context(), &Env{Config: n, UI: quietUI()}, idle(list), Options{}); err != nil {
+				t.Errorf("%s, control plane %v: %v", name, role, err)
+			}
+		}
+	}
+}
+
+// idle returns phases of the same order that do nothing.
+func idle(list []Phase) []Phase {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Children = idle(list[i].Children)
+		list[i].RunWithKey, list[i].NeedsKey = nil, nil
+		list[i].Run = func(context.Context, *Env) error { return nil }
+	}
+	return list
+}
+
+// numberedKey tells keys apart by the order in which they were generated.
+type numberedKey struct {
+	crypto.Signer
+	number int
+}
+
+// keyed returns a child of a phase that reports its key, if it takes one, and does nothing.
+func keyed(parent string, p Phase, report func(path string, key crypto.Signer)) Phase {
+	p.Skip = nil
+	if p.NeedsKey == nil {
+		p.Run = func(context.Context, *Env) error { return nil }
+		return p
+	}
+	p.NeedsKey = func(*Env) bool { return true }
+	p.RunWithKey = func(_ context.Context, _ *Env, key crypto.Signer) error {
+		report(parent+"/"+p.Name, key)
+		return nil
+	}
+	return p
+}
+
+// TestKeysOfInit go first to what the kubelet needs for its start, then to
+// etcd, which has to elect itself, then to the API server; the kubeconfigs of
+// clients that only ask the API server can wait.
+func TestKeysOfInit(t *testing.T) {
+	var mu sync.Mutex
+	made, number := 0, map[string]int{}
+	all := make(chan struct{})
+	list := Init()
+	list[0].Run = func(context.Context, *Env) error { <-all; return nil }
+	for i := range list {
+		for j := range list[i].Children {
+			list[i].Children[j] = keyed(list[i].Name, list[i].Children[j], func(path string, key crypto.Signer) {
+				mu.Lock()
+				defer mu.Unlock()
+				number[path] = key.(numberedKey).number
+			})
+		}
+		if len(list[i].Children) == 0 && i > 0 {
+			list[i].Run = func(context.Context, *Env) error { return nil }
+		}
+	}
+	newKey := func(*Env) (crypto.Signer, error) {
+		if made++; made == 16 {
+			close(all)
+		}
+		return numberedKey{number: made}, nil
+	}
+	env := &Env{Config: loadNode(t, "../testdata/golden/node/default/input.yaml"), UI: quietUI()}
+	if err := workflow.Run(t.Context(), env, list, workflow.Options[*Env]{NewKey: newKey, Keys: 1}); err != nil {
+		t.Fatal(err)
+	}
+	got := slices.SortedFunc(maps.Keys(number), func(a, b string) int { return cmp.Compare(number[a], number[b]) })
+	if len(got) != 16 {
+		t.Fatalf("%d keys: %v", len(got), got)
+	}
+	for _, part := range []struct{ of, want []string }{
+		{got[:2], []string{"certs/ca", "kubeconfig/kubelet"}},
+		{got[2:5], []string{"certs/etcd-ca", "certs/etcd-peer", "certs/etcd-server"}},
+		{got[5:11], []string{"certs/apiserver", "certs/apiserver-etcd-client", "certs/apiserver-kubelet-client", "certs/front-proxy-ca", "certs/front-proxy-client", "certs/sa"}},
+		{got[11:], []string{"certs/etcd-healthcheck-client", "kubeconfig/admin", "kubeconfig/controller-manager", "kubeconfig/scheduler", "kubeconfig/super-admin"}},
+	} {
+		if diff := gocmp.Diff(part.want, slices.Sorted(slices.Values(part.of))); diff != "" {
+			t.Errorf("handed in the order %v (-want +got):\n%s", got, diff)
+		}
+	}
+}
+
+func TestInitHasKubeadmsPhases(t *testing.T) {
+	want := strings.Fields(`preflight
+		certs certs/ca certs/apiserver certs/apiserver-kubelet-client certs/front-proxy-ca certs/front-proxy-client
+		certs/etcd-ca certs/etcd-server certs/etcd-peer certs/etcd-healthcheck-client certs/apiserver-etcd-client certs/sa
+		kubeconfig kubeconfig/admin kubeconfig/super-admin kubeconfig/kubelet kubeconfig/controller-manager kubeconfig/scheduler
+		kubelet-start
+		etcd etcd/local
+		control-plane control-plane/apiserver control-plane/controller-manager control-plane/scheduler
+		wait-control-plane wait-control-plane/api-server wait-control-plane/health
+		upload-config upload-config/kubeadm upload-config/kubelet
+		upload-certs mark-control-plane bootstrap-token
+		kubelet-finalize kubelet-finalize/enable-client-cert-rotation
+		addon addon/coredns addon/kube-proxy
+		show-join-command`)
+	if diff := gocmp.Diff(want, workflow.Paths(Init())); diff != "" {
+		t.Errorf("phases (-want +got):\n%s", diff)
+	}
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
