@@ -31,7 +31,7 @@ func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration) 
 		return nil, nil, err
 	}
 	endpoint := strings.TrimPrefix(found.Server, "https://")
-	kubelet, err := readIfExists(d.Host, filepath.Join(config.DefaultKubeletDir, "config.yaml"))
+	kubelet, err := host.ReadIfExists(d.Host, filepath.Join(config.DefaultKubeletDir, "config.yaml"))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,7 +107,7 @@ func (d *Discovery) standIns(ctx context.Context, n *config.Node) (map[string][]
 	}
 	files := map[string][]byte{}
 	for key, path := range manifests.SharedFiles(n) {
-		data, err := readIfExists(scratch, path)
+		data, err := host.ReadIfExists(scratch, path)
 		if err != nil {
 			return nil, err
 		}

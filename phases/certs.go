@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -119,10 +120,10 @@ func (s pairStore) paths(spec certs.Spec) (cert, key string) {
 // read returns nil for what is not there.
 func (s pairStore) read(spec certs.Spec) (cert, key []byte, err error) {
 	certPath, keyPath := s.paths(spec)
-	if cert, err = readIfExists(s.env.Host, certPath); err != nil {
+	if cert, err = host.ReadIfExists(s.env.Host, certPath); err != nil {
 		return nil, nil, err
 	}
-	key, err = readIfExists(s.env.Host, keyPath)
+	key, err = host.ReadIfExists(s.env.Host, keyPath)
 	return cert, key, err
 }
 
@@ -268,11 +269,11 @@ func serviceAccountFiles(env *Env) []string {
 func ensureServiceAccountKeys(env *Env, spare crypto.Signer) error {
 	paths := serviceAccountFiles(env)
 	keyPath, pubPath := paths[0], paths[1]
-	keyPEM, err := readIfExists(env.Host, keyPath)
+	keyPEM, err := host.ReadIfExists(env.Host, keyPath)
 	if err != nil {
 		return err
 	}
-	pub, err := readIfExists(env.Host, pubPath)
+	pub, err := host.ReadIfExists(env.Host, pubPath)
 	if err != nil {
 		return err
 	}

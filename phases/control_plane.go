@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -87,7 +88,7 @@ func writeStaticPod(env *Env, component string, members []manifests.Member) erro
 	if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
 		return err
 	}
-	pending, err := toWrite(env, staticPodWriter(env, component), file{path: staticPodPath(env, component), data: data, mode: 0o600})
+	pending, err := toWrite(env, staticPodWriter(env, component), file{path: thisnode.StaticPodPath(env.Config, component), data: data, mode: 0o600})
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 	"github.com/slipway-k8s/slipway/test/kill"
@@ -98,7 +99,7 @@ func crashRun(ctx context.Context, n *config.Node, h runHost, endpoint string, s
 	options := cluster.Options{Kubeconfig: n.Paths.AdminKubeconfig, SuperAdmin: filepath.Join(n.Paths.Kubernetes, "super-admin.conf"),
 		ReadFile: h.ReadFile, Endpoint: endpoint, Timeout: n.Timeouts.KubernetesAPICall}
 	if !n.ControlPlane { // it has the kubelet's rights only
-		options.Kubeconfig, options.Endpoint = kubeletConfPath(n), ""
+		options.Kubeconfig, options.Endpoint = thisnode.KubeletConf(n), ""
 		options.ReadFile = func(path string) ([]byte, error) {
 			data, err := h.ReadFile(path)
 			if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/discovery"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -203,21 +204,21 @@ func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
 // host, and one whose expired certificate is here is this host. Of a host that
 // is a member it notes whether the cluster still has its Node.
 func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *config.Node) error {
-	node := nodeObject(n.Name)
-	found, err := api.Get(ctx, node)
+	registered := nodeObject(n.Name)
+	found, err := api.Get(ctx, registered)
 	if err != nil {
 		return err
 	}
-	err = memberOf(d.Host, n)
+	err = thisnode.CheckMember(d.Host, n)
 	if err == nil {
 		n.Join.NodeGone = !found
 		return nil
 	}
-	var expired *expiredError
+	var expired *thisnode.ExpiredError
 	if errors.As(err, &expired) { // it may look Ready for a while
 		return nil
 	}
-	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+	ready := slices.ContainsFunc(registered.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 	if !found || !ready {
@@ -230,7 +231,7 @@ func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *conf
 // StartedNode is this node as far as the files of its kubelet tell, for phases
 // that come after kubelet-start and need not know the cluster.
 func StartedNode(h host.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, error) {
-	kubelet, err := readIfExists(h, filepath.Join(config.DefaultKubeletDir, "config.yaml"))
+	kubelet, err := host.ReadIfExists(h, filepath.Join(config.DefaultKubeletDir, "config.yaml"))
 	if err != nil {
 		return nil, err
 	}

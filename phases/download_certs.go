@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -154,7 +155,7 @@ func checkDownloaded(env *Env, missing map[string]string, files map[string][]byt
 		return nil
 	}
 	list, err := certs.ParseCerts(files["ca.crt"])
-	if err == nil && !sharesCA(list, env.Config) {
+	if err == nil && !thisnode.SharesCA(list, env.Config) {
 		return errors.Errorf("ca.crt in Secret %s is not the CA that this node found and verified: somebody has uploaded another cluster's; upload the certificates again", certsSecret)
 	}
 	return err
@@ -226,7 +227,7 @@ func checkShared(env *Env) error {
 			return err
 		}
 		list, err := certs.ParseCerts(cert)
-		if err == nil && spec.Name == certs.CA && !sharesCA(list, env.Config) {
+		if err == nil && spec.Name == certs.CA && !thisnode.SharesCA(list, env.Config) {
 			path, _ := store.paths(spec)
 			return errors.Errorf("%s is of another cluster; reset this host first, or move it away", path)
 		}

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -122,7 +124,7 @@ func newestLog(env *Env, dir string) (string, error) {
 // those where its log may be: as the static Pod that this run would write has
 // them, patches and all, and as the one that is here does.
 func etcdPlaces(env *Env) (trees, logs []string, err error) {
-	have, err := readIfExists(env.Host, staticPodPath(env, manifests.EtcdName))
+	have, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
 	if err != nil {
 		return nil, nil, err
 	}

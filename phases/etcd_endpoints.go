@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -104,7 +105,7 @@ func KnownMembers(h host.Host, n *config.Node) []etcd.Member {
 
 // localMember is what the static Pod of etcd on this host says of its member.
 func localMember(h host.Host, n *config.Node) (manifests.LocalMember, bool) {
-	pod, found := readPod(h, filepath.Join(n.Paths.Manifests, manifests.EtcdName+".yaml"))
+	pod, found := thisnode.StaticPod(h, filepath.Join(n.Paths.Manifests, manifests.EtcdName+".yaml"))
 	if !found {
 		return manifests.LocalMember{}, false
 	}

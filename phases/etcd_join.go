@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -119,7 +120,7 @@ func removeMember(ctx context.Context, env *Env) error {
 // endMember removes the static Pod of etcd, if there is one, and waits until
 // its container has ended.
 func endMember(ctx context.Context, env *Env) error {
-	path := staticPodPath(env, manifests.EtcdName)
+	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
 	if _, err := env.Host.Lstat(path); err != nil {
 		return ignoreMissing(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
@@ -123,7 +124,7 @@ func (r renewal) expiration(env *Env) (Expiration, error) {
 // current is the certificate as it is now, nil where there is none.
 func (r renewal) current(env *Env) (*x509.Certificate, error) {
 	path := r.path(env)
-	data, err := readIfExists(env.Host, path)
+	data, err := host.ReadIfExists(env.Host, path)
 	if err != nil || data == nil {
 		return nil, err
 	}

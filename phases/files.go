@@ -34,7 +34,7 @@ func (f file) write(h host.Host) (changed bool, err error) {
 // says what goes with what was there.
 func replaceFiles(env *Env, files []file) error {
 	for _, f := range files {
-		have, err := readIfExists(env.Host, f.path)
+		have, err := host.ReadIfExists(env.Host, f.path)
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func replaceFiles(env *Env, files []file) error {
 func differing(h host.Host, files []file) ([]file, error) {
 	var out []file
 	for _, f := range files {
-		data, err := readIfExists(h, f.path)
+		data, err := host.ReadIfExists(h, f.path)
 		if err != nil {
 			return nil, err
 		}
@@ -68,22 +68,6 @@ func differing(h host.Host, files []file) ([]file, error) {
 		}
 	}
 	return out, nil
-}
-
-// readIfExists returns nothing for a file that does not exist. A link that
-// leads nowhere does: it is an error, as is a folder.
-func readIfExists(h host.Host, path string) ([]byte, error) {
-	data, err := h.ReadFile(path)
-	if err == nil {
-		return data, nil
-	}
-	if info, statErr := h.Lstat(path); statErr == nil && (info.IsDir() || info.Mode().Type() == fs.ModeSymlink) {
-		return nil, &host.KindError{Path: path, Want: "regular file", Got: info.Mode()}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return nil, err
 }
 
 // readPatches reads the user's folder of patches, if there is one.

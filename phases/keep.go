@@ -14,7 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/redact"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -39,8 +41,12 @@ func toWrite(env *Env, writer string, files ...file) ([]file, error) {
 	return out, nil
 }
 
+// isNode reports whether this host was a node before, as far as its files say: what is there is what the node runs with,
+// no matter who wrote it. A join that came no further than its own files may write these again, with other settings.
+func isNode(env *Env) bool { return env.Config.Join == nil || thisnode.WasMember(env.Host, env.Config) }
+
 func keepFile(env *Env, writer string, f file) (kept bool, err error) {
-	have, err := readIfExists(env.Host, f.path)
+	have, err := host.ReadIfExists(env.Host, f.path)
 	if err != nil || have == nil {
 		return false, err
 	}

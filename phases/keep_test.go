@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 const (
@@ -36,6 +37,8 @@ func (s *stage) append(t *testing.T, path, text string) {
 		t.Fatal(err)
 	}
 }
+
+const apiServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
 // TestInitKeepsEditedFiles: where the cluster keeps the configuration that is
 // asked for, what differs on the host was edited. The same init says so, once
@@ -113,7 +116,7 @@ func TestJoinKeepsEditedFiles(t *testing.T) {
 			s.append(t, kubeletSettingsIn, "maxPods: 18\n")
 			s.put(t, kubeletFlagsIn, "KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"\n")
 			settings, flags := s.get(t, kubeletSettingsIn), s.get(t, kubeletFlagsIn)
-			if !HasBegun(s.host, s.Config) {
+			if !thisnode.HasBegun(s.host, s.Config) {
 				t.Fatal("it is not known that the host was a node")
 			}
 			s.Again = true
@@ -149,7 +152,7 @@ func TestHalfJoinedKeepsEdits(t *testing.T) {
 	}
 	s.put(t, kubeletFlagsIn, "KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"\n") // edited
 	s.Config.Kubelet.MaxPods = 19                                              // other settings
-	if s.Again = HasBegun(s.host, s.Config); !s.Again {
+	if s.Again = thisnode.HasBegun(s.host, s.Config); !s.Again {
 		t.Fatal("it is not known that the host has begun to join")
 	}
 	s.play(t, kubeletStartJoin())
@@ -171,7 +174,7 @@ func TestJoinedControlPlaneKeepsManifests(t *testing.T) {
 	s.bootstrapped(t, ca, "cp-2", time.Now().Add(time.Hour))
 	s.append(t, apiServerManifest, "# --encryption-provider-config=/etc/enc.yaml\n")
 	before := s.get(t, apiServerManifest)
-	s.Again = HasBegun(s.host, s.Config)
+	s.Again = thisnode.HasBegun(s.host, s.Config)
 	s.said.Reset()
 	s.play(t, joinStaticPods())
 	if s.get(t, apiServerManifest) != before {

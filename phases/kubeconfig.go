@@ -13,6 +13,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
@@ -56,7 +57,7 @@ func ensureKubeconfig(env *Env, name string, spare crypto.Signer) error {
 		return err
 	}
 	path := kubeconfigPath(env, spec)
-	data, err := readIfExists(env.Host, path)
+	data, err := host.ReadIfExists(env.Host, path)
 	if err != nil {
 		return err
 	}

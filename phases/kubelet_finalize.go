@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 func kubeletFinalize() Phase {
@@ -31,9 +32,9 @@ func kubeletFinalize() Phase {
 // kubelet keeps fresh, instead of the embedded one that expires:
 // https://kubernetes.io/docs/tasks/tls/certificate-rotation/
 func runEnableClientCertRotation(ctx context.Context, env *Env) error {
-	pem := kubeletClientPEM(env)
-	path := kubeletConfPath(env.Config)
-	settings, err := kubeletSettings(env)
+	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
+	path := thisnode.KubeletConf(env.Config)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil {
 		return err
 	}
@@ -49,17 +50,17 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	if err != nil {
 		return errors.Wrap(err, path)
 	}
-	shown, err := (&kubeletFile{path: path, data: data}).certificate(env.Host)
+	shown, err := (&thisnode.KubeletFile{Path: path, Data: data}).Certificate(env.Host)
 	if err != nil {
 		return err
 	}
 	if !changed {
-		if err := authenticates(pem, shown, nodeOf(shown), env.Host.Now()); err != nil {
+		if err := thisnode.CheckCertificate(pem, shown, thisnode.NameIn(shown), env.Host.Now()); err != nil {
 			return errors.Errorf("%v, so that the kubelet cannot rotate it any more; `%s certs renew all --restart` gives it a new one", err, env.UI.Program())
 		}
 		return restartStaleKubelet(ctx, env, path)
 	}
-	if err := awaitClientCertificate(ctx, env, pem, nodeOf(shown)); err != nil {
+	if err := awaitClientCertificate(ctx, env, pem, thisnode.NameIn(shown)); err != nil {
 		return err
 	}
 	env.UI.Printf("Pointing %s at the client certificate that the kubelet rotates", path)
@@ -108,11 +109,11 @@ func kubeletIsStale(ctx context.Context, env *Env, path string) (bool, error) {
 
 // awaitClientCertificate waits for the file that the kubelet writes soon after
 // its start. One that was there before may have expired.
-func awaitClientCertificate(ctx context.Context, env *Env, pem, node string) error {
+func awaitClientCertificate(ctx context.Context, env *Env, pem, name string) error {
 	limit := env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's client certificate, up to %s", limit)
 	const failure = "the kubelet has no client certificate that is valid; `journalctl -u kubelet` tells why"
 	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
-		return errors.WithMessage(env.Host.AwaitFile(ctx, pem, validClientCertificate(env, pem, node)), failure)
+		return errors.WithMessage(env.Host.AwaitFile(ctx, pem, thisnode.ClientCertificateCheck(env.Host, pem, name)), failure)
 	})
 }

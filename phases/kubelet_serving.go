@@ -13,6 +13,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // ensureServingPair makes the pair that the kubelet serves with. The kubelet
@@ -24,11 +26,11 @@ func ensureServingPair(env *Env) error {
 	}
 	dir := filepath.Join(env.Config.Paths.Kubelet, "pki")
 	certPath, keyPath := filepath.Join(dir, "kubelet.crt"), filepath.Join(dir, "kubelet.key")
-	cert, err := readIfExists(env.Host, certPath)
+	cert, err := host.ReadIfExists(env.Host, certPath)
 	if err != nil {
 		return err
 	}
-	keyPEM, err := readIfExists(env.Host, keyPath)
+	keyPEM, err := host.ReadIfExists(env.Host, keyPath)
 	switch {
 	case err != nil:
 		return err
@@ -73,14 +75,14 @@ func servingKey(path string, keyPEM []byte) (crypto.Signer, error) {
 // kubeletSignsItself tells whether nothing gives the kubelet a certificate to
 // serve with: neither its settings as they stand on this host now, nor a flag.
 func kubeletSignsItself(env *Env) (bool, error) {
-	settings, err := kubeletSettings(env)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil {
 		return false, err
 	}
 	if settings.ServerTLSBootstrap || settings.TLSCertFile != "" || settings.TLSPrivateKeyFile != "" {
 		return false, nil
 	}
-	return !slices.ContainsFunc(kubeletFlags(env), func(a config.Arg) bool {
+	return !slices.ContainsFunc(thisnode.KubeletFlags(env.Host, env.Config), func(a config.Arg) bool {
 		return slices.Contains([]string{"cert-dir", "config", "config-dir",
 			"rotate-server-certificates", "tls-cert-file", "tls-private-key-file"}, a.Name)
 	}), nil

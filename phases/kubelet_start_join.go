@@ -11,7 +11,9 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 func kubeletStartJoin() Phase {
@@ -42,12 +44,12 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 		return err
 	}
 	wanted = append(wanted, ca)
-	if memberOf(env.Host, n) != nil {
+	if thisnode.CheckMember(env.Host, n) != nil {
 		bootstrap, err := bootstrapConf(n)
 		if err != nil {
 			return err
 		}
-		wanted = append(wanted, file{path: bootstrapConfPath(n), data: bootstrap, mode: 0o600, secret: true})
+		wanted = append(wanted, file{path: thisnode.BootstrapConf(n), data: bootstrap, mode: 0o600, secret: true})
 	}
 	for _, dir := range []string{n.Paths.Kubeconfigs, filepath.Dir(n.Join.CAPath)} {
 		if err := env.Host.EnsureDir(dir, 0o755); err != nil {
@@ -67,7 +69,7 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 func trustedCAs(env *Env) (file, error) {
 	n := env.Config
 	f := file{path: n.Join.CAPath, data: n.Join.CA, mode: 0o644}
-	have, err := readIfExists(env.Host, f.path)
+	have, err := host.ReadIfExists(env.Host, f.path)
 	if err != nil {
 		return f, err
 	}
@@ -76,7 +78,7 @@ func trustedCAs(env *Env) (file, error) {
 		return f, errors.Wrap(err, "the CAs that discovery found")
 	}
 	list, err := certs.ParseCerts(have)
-	same := shared(found, list)
+	same := thisnode.SharedCAs(found, list)
 	ofAll := n.ControlPlane && f.path == filepath.Join(n.Paths.PKI, "ca.crt") && len(same) > 0
 	if err == nil && (ofAll || len(same) == len(found)) {
 		f.data = have

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 func kubeletWaitBootstrap() Phase {
@@ -47,15 +48,15 @@ func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 	if err := awaitReport(ctx, env, began); err != nil {
 		return err
 	}
-	if err := env.Host.Remove(bootstrapConfPath(n)); err != nil {
+	if err := env.Host.Remove(thisnode.BootstrapConf(n)); err != nil {
 		return err
 	}
 	if !n.NodeLocalCRISocket() {
-		if err := env.Cluster.MarkNode(ctx, registeredName(env), cluster.Mark{Annotations: map[string]string{annotationCRISocket: n.CRISocket}}); err != nil {
+		if err := env.Cluster.MarkNode(ctx, thisnode.RegisteredName(env.Host, env.Config), cluster.Mark{Annotations: map[string]string{annotationCRISocket: n.CRISocket}}); err != nil {
 			return err
 		}
 	}
-	env.UI.Printf("Node %s has joined the cluster; `kubectl get nodes` on a control plane shows it", registeredName(env))
+	env.UI.Printf("Node %s has joined the cluster; `kubectl get nodes` on a control plane shows it", thisnode.RegisteredName(env.Host, env.Config))
 	return nil
 }
 
@@ -63,10 +64,10 @@ func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 // The kubelet writes the first at once, the second when the cluster has signed;
 // where it had joined before, it replaces one that has expired.
 func awaitKubeletConf(ctx context.Context, env *Env) error {
-	path, limit := kubeletConfPath(env.Config), env.Config.Timeouts.TLSBootstrap
+	path, limit := thisnode.KubeletConf(env.Config), env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's certificate, up to %s", limit)
 	const failure = "the kubelet has no certificate; `journalctl -u kubelet` tells why, and `kubectl get csr` on a control plane whether it asked for one"
-	pem := kubeletClientPEM(env)
+	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
 	_, missing := env.Host.Lstat(pem)
 	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
@@ -77,7 +78,7 @@ func awaitKubeletConf(ctx context.Context, env *Env) error {
 			err := env.Host.AwaitFile(ctx, path, nil)
 			if err == nil && !keepsCertificate(env) {
 				err = env.Host.AwaitFile(ctx, pem, func(data []byte) error {
-					return validClientCertificate(env, pem, registeredName(env))(data)
+					return thisnode.ClientCertificateCheck(env.Host, pem, thisnode.RegisteredName(env.Host, env.Config))(data)
 				})
 			}
 			return errors.WithMessage(err, failure)
@@ -89,12 +90,12 @@ func awaitKubeletConf(ctx context.Context, env *Env) error {
 // keepsCertificate reports whether the kubelet shows a certificate that it was
 // given, valid for this node, and has been told not to rotate it.
 func keepsCertificate(env *Env) bool {
-	settings, err := kubeletSettings(env)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil || settings.RotateCertificates {
 		return false
 	}
-	conf, err := readKubeletFile(env.Host, kubeletConfPath(env.Config))
-	return err == nil && conf.validFor(env.Host, registeredName(env)) == nil
+	conf, err := thisnode.ReadKubeletFile(env.Host, thisnode.KubeletConf(env.Config))
+	return err == nil && conf.CheckFor(env.Host, thisnode.RegisteredName(env.Host, env.Config)) == nil
 }
 
 // unknownIssuer says that no CA that this node knows has signed the kubelet's
@@ -102,8 +103,8 @@ func keepsCertificate(env *Env) bool {
 // trust CAs for their clients that they do not show to nodes, and the CA may be
 // about to be replaced. So it only explains why a kubelet does not report.
 func unknownIssuer(env *Env) error {
-	path := kubeletClientPEM(env)
-	data, err := readIfExists(env.Host, path)
+	path := thisnode.KubeletClientPEM(env.Host, env.Config)
+	data, err := host.ReadIfExists(env.Host, path)
 	if err != nil || data == nil {
 		return err
 	}
@@ -134,25 +135,25 @@ func unknownIssuer(env *Env) error {
 // clusterCAs are the CAs of the cluster as this node knows them: those in
 // kubelet.conf and, while a CA is being replaced, the other ones in ca.crt.
 func clusterCAs(env *Env) ([]*x509.Certificate, error) {
-	conf, err := readKubeletFile(env.Host, kubeletConfPath(env.Config))
+	conf, err := thisnode.ReadKubeletFile(env.Host, thisnode.KubeletConf(env.Config))
 	if err != nil {
 		return nil, err
 	}
 	if env.Config.Join == nil || env.Config.Join.CAPath == "" {
-		return conf.trusted, nil
+		return conf.Trusted, nil
 	}
-	kept, err := readIfExists(env.Host, env.Config.Join.CAPath)
+	kept, err := host.ReadIfExists(env.Host, env.Config.Join.CAPath)
 	if err != nil || kept == nil {
-		return conf.trusted, err
+		return conf.Trusted, err
 	}
 	list, err := certs.ParseCerts(kept)
-	return append(list, conf.trusted...), errors.Wrap(err, env.Config.Join.CAPath)
+	return append(list, conf.Trusted...), errors.Wrap(err, env.Config.Join.CAPath)
 }
 
 // awaitReport waits until the kubelet has reported to the cluster after began.
 func awaitReport(ctx context.Context, env *Env, began time.Time) error {
-	n, name := env.Config, registeredName(env)
-	settings, err := kubeletSettings(env)
+	n, name := env.Config, thisnode.RegisteredName(env.Host, env.Config)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil {
 		return err
 	}
@@ -205,7 +206,7 @@ func hasten(ctx context.Context, env *Env) {
 
 // restartUnregistered restarts the kubelet unless the cluster has its Node.
 func restartUnregistered(ctx context.Context, env *Env, why string) error {
-	found, err := env.Cluster.Get(ctx, nodeObject(registeredName(env)))
+	found, err := env.Cluster.Get(ctx, nodeObject(thisnode.RegisteredName(env.Host, env.Config)))
 	if err != nil || found {
 		return err
 	}

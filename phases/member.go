@@ -4,7 +4,6 @@
 package phases
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -22,143 +20,44 @@ import (
 	"github.com/slipway-k8s/slipway/internal/discovery"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
-
-// kubeletFile is the kubeconfig file of a kubelet that has joined.
-type kubeletFile struct {
-	path    string
-	data    []byte
-	server  string
-	trusted []*x509.Certificate
-}
-
-func readKubeletFile(h host.Host, path string) (*kubeletFile, error) {
-	data, err := h.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	server, trusted, err := kubeconfig.Server(data)
-	if err != nil {
-		return nil, errors.Wrap(err, path)
-	}
-	return &kubeletFile{path, data, server, trusted}, nil
-}
-
-// memberOf tells why this host's kubelet is not a member of n's cluster by n's
-// name; nil if it is one, with a certificate that is valid now.
-func memberOf(h host.Host, n *config.Node) error {
-	conf, err := readKubeletFile(h, kubeletConfPath(n))
-	if err != nil {
-		return err
-	}
-	if !sharesCA(conf.trusted, n) {
-		return errors.Errorf("%s is of another cluster", conf.path)
-	}
-	return conf.validFor(h, n.Name)
-}
-
-// validFor tells why the file does not authenticate the node called name now.
-func (k *kubeletFile) validFor(h host.Host, name string) error {
-	leaf, err := k.certificate(h)
-	if err != nil {
-		return err
-	}
-	return authenticates(k.path, leaf, name, h.Now())
-}
-
-// certificate is what the kubelet shows to the API server.
-func (k *kubeletFile) certificate(h host.Host) (*x509.Certificate, error) {
-	cert, file, err := kubeconfig.ClientCertificate(k.data)
-	if err == nil && file != "" {
-		cert, err = h.ReadFile(file)
-	}
-	if err != nil {
-		return nil, errors.Wrap(err, k.path)
-	}
-	leaf, err := certs.FirstCert(cert)
-	return leaf, errors.Wrap(err, k.path)
-}
-
-// authenticates tells why a kubelet's certificate, that of the file at path, is
-// not one of the node called name, or not now.
-func authenticates(path string, leaf *x509.Certificate, name string, now time.Time) error {
-	switch has := nodeOf(leaf); {
-	case has != name:
-		return errors.Errorf("%s is of node %q, not %q", path, has, name)
-	case now.After(leaf.NotAfter):
-		return &expiredError{path, leaf}
-	}
-	return nil
-}
-
-// validClientCertificate tells what is wrong with the kubelet's certificate at
-// path. node is empty where it may be of any: a flag can name the kubelet.
-func validClientCertificate(env *Env, path, node string) func(data []byte) error {
-	return func(data []byte) error {
-		leaf, err := certs.FirstCert(data)
-		if err != nil {
-			return errors.Wrap(err, path)
-		}
-		return authenticates(path, leaf, cmp.Or(node, nodeOf(leaf)), env.Host.Now())
-	}
-}
-
-// nodeOf is the name of the node that a kubelet's certificate is of:
-// https://kubernetes.io/docs/reference/access-authn-authz/node/
-func nodeOf(leaf *x509.Certificate) string {
-	return strings.TrimPrefix(leaf.Subject.CommonName, "system:node:")
-}
-
-// expiredError is a membership that has lapsed; joining again mends it.
-type expiredError struct {
-	path string
-	leaf *x509.Certificate
-}
-
-func (e *expiredError) Error() string {
-	return e.path + ": the client certificate expired on " + e.leaf.NotAfter.UTC().Format("2006-01-02")
-}
-
-func sharesCA(list []*x509.Certificate, n *config.Node) bool {
-	ours, err := certs.ParseCerts(n.Join.CA)
-	return err == nil && len(shared(list, ours)) > 0
-}
 
 // membership makes the kubelet.conf of this host serve in place of a token, which
 // has long expired when a member is told to join again. trusted returns those
 // of its CAs that are of the cluster that self asks for. nil leaves it to the
 // usual way to join.
-func (d *Discovery) membership(self *config.JoinConfiguration, trusted func(*kubeletFile) []*x509.Certificate) *config.Join {
-	conf, err := readKubeletFile(d.Host, filepath.Join(config.DefaultKubernetesDir, "kubelet.conf"))
-	if err != nil || conf.validFor(d.Host, self.NodeRegistration.Name) != nil || !d.hasCertificates(self) {
+func (d *Discovery) membership(self *config.JoinConfiguration, trusted func(*thisnode.KubeletFile) []*x509.Certificate) *config.Join {
+	conf, err := thisnode.ReadKubeletFile(d.Host, filepath.Join(config.DefaultKubernetesDir, "kubelet.conf"))
+	if err != nil || conf.CheckFor(d.Host, self.NodeRegistration.Name) != nil || !d.hasCertificates(self) {
 		return nil
 	}
 	ca := trusted(conf)
 	if len(ca) == 0 {
 		return nil
 	}
-	d.UI.Printf("This host has joined the cluster at %s before, so its own credentials do", conf.server)
-	return &config.Join{Server: conf.server, CA: d.keptCA(self.CACertPath, ca), CAPath: self.CACertPath,
-		Kubeconfig: config.NewSecret(string(conf.data))}
+	d.UI.Printf("This host has joined the cluster at %s before, so its own credentials do", conf.Server)
+	return &config.Join{Server: conf.Server, CA: d.keptCA(self.CACertPath, ca), CAPath: self.CACertPath,
+		Kubeconfig: config.NewSecret(string(conf.Data))}
 }
 
 // askedFor returns the CAs that fit the hashes that were given. Without a
 // hash, only the address can tell that it is the same cluster.
-func (d *Discovery) askedFor(t *config.BootstrapTokenDiscovery) func(*kubeletFile) []*x509.Certificate {
-	return func(conf *kubeletFile) []*x509.Certificate {
+func (d *Discovery) askedFor(t *config.BootstrapTokenDiscovery) func(*thisnode.KubeletFile) []*x509.Certificate {
+	return func(conf *thisnode.KubeletFile) []*x509.Certificate {
 		if len(t.CACertHashes) > 0 {
-			return discovery.Pinned(conf.trusted, t.CACertHashes, d.Host.Now())
+			return discovery.Pinned(conf.Trusted, t.CACertHashes, d.Host.Now())
 		}
-		if u, err := url.Parse(conf.server); err != nil || u.Host != t.APIServerEndpoint {
+		if u, err := url.Parse(conf.Server); err != nil || u.Host != t.APIServerEndpoint {
 			return nil
 		}
-		return conf.trusted
+		return conf.Trusted
 	}
 }
 
 // among returns the CAs that a discovery has found, too.
-func among(found []*x509.Certificate) func(*kubeletFile) []*x509.Certificate {
-	return func(conf *kubeletFile) []*x509.Certificate { return shared(conf.trusted, found) }
+func among(found []*x509.Certificate) func(*thisnode.KubeletFile) []*x509.Certificate {
+	return func(conf *thisnode.KubeletFile) []*x509.Certificate { return thisnode.SharedCAs(conf.Trusted, found) }
 }
 
 // readyTime is ample for an API server to say that it is ready.
@@ -208,7 +107,7 @@ func (d *Discovery) ready(ctx context.Context, server string, ca []byte) bool {
 // hasCertificates tells whether a control plane has downloaded what only a
 // token may read. A worker needs none of that.
 func (d *Discovery) hasCertificates(self *config.JoinConfiguration) bool {
-	return self.ControlPlane == nil || IsControlPlane(d.Host)
+	return self.ControlPlane == nil || thisnode.IsControlPlane(d.Host)
 }
 
 // keptCA is the file of CAs as it is, if it holds a trusted one: it may have
@@ -216,14 +115,9 @@ func (d *Discovery) hasCertificates(self *config.JoinConfiguration) bool {
 func (d *Discovery) keptCA(path string, trusted []*x509.Certificate) []byte {
 	data, err := d.Host.ReadFile(path)
 	if err == nil {
-		if list, err := certs.ParseCerts(data); err == nil && len(shared(list, trusted)) > 0 {
+		if list, err := certs.ParseCerts(data); err == nil && len(thisnode.SharedCAs(list, trusted)) > 0 {
 			return data
 		}
 	}
 	return certs.EncodeCerts(trusted...)
-}
-
-// shared returns those of a that b holds, too.
-func shared(a, b []*x509.Certificate) []*x509.Certificate {
-	return slices.DeleteFunc(slices.Clone(a), func(c *x509.Certificate) bool { return !slices.ContainsFunc(b, c.Equal) })
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -92,7 +93,7 @@ func readerOf(env *Env, path string) (host.Owner, bool, error) {
 // runsAs is the user, other than root, of a component's static Pod on this
 // host.
 func runsAs(env *Env, component string) (host.Owner, bool) {
-	pod, found := readPod(env.Host, staticPodPath(env, component))
+	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, component))
 	if !found || pod.Spec.SecurityContext == nil {
 		return host.Owner{}, false
 	}

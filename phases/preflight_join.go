@@ -6,13 +6,12 @@ package phases
 import (
 	"context"
 	"io/fs"
-	"path/filepath"
 
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -35,7 +34,7 @@ func runPreflightJoin(ctx context.Context, env *Env) error {
 	if err := show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil {
 		return err
 	}
-	if memberOf(env.Host, env.Config) == nil && !env.Config.Join.NodeGone {
+	if thisnode.CheckMember(env.Host, env.Config) == nil && !env.Config.Join.NodeGone {
 		env.UI.Printf("This host is node %s of the cluster already", env.Config.Name)
 	}
 	if !env.Config.ControlPlane {
@@ -52,37 +51,30 @@ func runPreflightJoin(ctx context.Context, env *Env) error {
 func leftovers(env *Env) []preflight.Leftover {
 	n := env.Config
 	if n.Join.Server == "" { // nobody knows whose they are
-		return []preflight.Leftover{{Path: kubeletConfPath(n)}, {Path: bootstrapConfPath(n)}, {Path: n.Join.CAPath}}
+		return []preflight.Leftover{{Path: thisnode.KubeletConf(n)}, {Path: thisnode.BootstrapConf(n)}, {Path: n.Join.CAPath}}
 	}
 	return []preflight.Leftover{
-		{Path: kubeletConfPath(n), Foreign: func([]byte) error {
-			err := memberOf(env.Host, n)
-			var expired *expiredError
+		{Path: thisnode.KubeletConf(n), Foreign: func([]byte) error {
+			err := thisnode.CheckMember(env.Host, n)
+			var expired *thisnode.ExpiredError
 			if errors.As(err, &expired) || errors.Is(err, fs.ErrNotExist) { // not signed yet
 				return nil
 			}
 			return err
 		}},
-		{Path: bootstrapConfPath(n), Foreign: func(data []byte) error {
+		{Path: thisnode.BootstrapConf(n), Foreign: func(data []byte) error {
 			_, trusted, err := kubeconfig.Server(data)
-			if err == nil && !sharesCA(trusted, n) {
+			if err == nil && !thisnode.SharesCA(trusted, n) {
 				err = errors.New("it is of another cluster")
 			}
 			return err
 		}},
 		{Path: n.Join.CAPath, Foreign: func(data []byte) error {
 			list, err := certs.ParseCerts(data)
-			if err == nil && !sharesCA(list, n) {
+			if err == nil && !thisnode.SharesCA(list, n) {
 				err = errors.New("it is of another cluster")
 			}
 			return err
 		}},
 	}
-}
-
-func kubeletConfPath(n *config.Node) string {
-	return filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf")
-}
-func bootstrapConfPath(n *config.Node) string {
-	return filepath.Join(n.Paths.Kubeconfigs, "bootstrap-kubelet.conf")
 }

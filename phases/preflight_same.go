@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -27,7 +28,7 @@ import (
 // this very configuration, what differs was edited, and stays.
 func differences(env *Env, stored stored) []string {
 	found := append(certificatesDiffer(env), kubeconfigsDiffer(env)...)
-	if !IsControlPlane(env.Host) || stored.same {
+	if !thisnode.IsControlPlane(env.Host) || stored.same {
 		return found
 	}
 	found = append(found, kubeletDiffers(env)...)
@@ -45,7 +46,7 @@ const startOver = "use the configuration of the earlier run; an edit stays, once
 // where it is a static Pod of the component, with edits.
 func acceptEdited(env *Env, wanted map[string][]byte) {
 	for path := range wanted {
-		have, err := readIfExists(env.Host, path)
+		have, err := host.ReadIfExists(env.Host, path)
 		if err == nil && preflight.IsStaticPod(strings.TrimSuffix(filepath.Base(path), ".yaml"), have) {
 			wanted[path] = have
 		}
@@ -59,7 +60,7 @@ func kubeletDiffers(env *Env) []string {
 	}
 	var faults []string
 	for _, f := range files {
-		have, err := readIfExists(env.Host, f.path)
+		have, err := host.ReadIfExists(env.Host, f.path)
 		switch {
 		case err != nil:
 			faults = append(faults, err.Error())
@@ -146,7 +147,7 @@ func kubeconfigsDiffer(env *Env) []string {
 		if err != nil {
 			return nil // the certificates' own fault
 		}
-		data, err := readIfExists(env.Host, filepath.Join(env.Config.Paths.Kubeconfigs, spec.File))
+		data, err := host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubeconfigs, spec.File))
 		if err == nil && data != nil {
 			err = kubeconfig.Check(data, spec, env.Config, ca.Bundle(), env.Host.Now())
 		}
@@ -172,7 +173,7 @@ type stored struct {
 }
 
 func storedCompares(ctx context.Context, env *Env) stored {
-	if !IsControlPlane(env.Host) {
+	if !thisnode.IsControlPlane(env.Host) {
 		return stored{}
 	}
 	wanted, err := env.Config.KubeadmConfigYAML()

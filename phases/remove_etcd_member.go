@@ -19,6 +19,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -39,7 +40,7 @@ func removeEtcdMember() Phase {
 // nobody can be asked to let go, under a name that the kubelet does not read.
 // There cleanup-node learns where the data is, in this run or in a later one.
 func runRemoveEtcdMember(ctx context.Context, env *Env) error {
-	path := staticPodPath(env, manifests.EtcdName)
+	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
 	data, err := env.Host.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -169,7 +170,7 @@ func leaveWithoutPod(ctx context.Context, env *Env) error {
 		env.UI.Printf("This node's member has left etcd already")
 		return nil
 	}
-	pod, found := readPod(env.Host, staticPodPath(env, manifests.APIServerName))
+	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
 	if !found {
 		return nil
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 const pkiDir = "/etc/kubernetes/pki/"
@@ -363,18 +364,18 @@ func TestThisNode(t *testing.T) {
 	s := controlPlaneStage(t)
 	s.play(t, controlPlane())
 	s.put(t, "/var/lib/kubelet/config.yaml", "containerRuntimeEndpoint: unix:///run/crio/crio.sock\n")
-	got := ThisNode(s.host)
+	got := thisnode.Current(s.host)
 	if got.NodeRegistration.Name != "cp-1" || got.ControlPlane.LocalAPIEndpoint.AdvertiseAddress != "192.0.2.11" ||
 		got.ControlPlane.LocalAPIEndpoint.BindPort != 6443 || got.NodeRegistration.CRISocket != "unix:///run/crio/crio.sock" {
 		t.Errorf("%+v", got)
 	}
 	// Its flag counts for more, as on nodes of kubeadm up to 1.35.
 	s.put(t, "/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///run/x.sock\"\n")
-	if got := ThisNode(s.host).NodeRegistration.CRISocket; got != "unix:///run/x.sock" {
+	if got := thisnode.Current(s.host).NodeRegistration.CRISocket; got != "unix:///run/x.sock" {
 		t.Errorf("socket %q", got)
 	}
 	empty, _ := newFolderHost(t)
-	if got := ThisNode(empty); got.NodeRegistration.Name != "" || got.ControlPlane.LocalAPIEndpoint.BindPort != 0 {
+	if got := thisnode.Current(empty); got.NodeRegistration.Name != "" || got.ControlPlane.LocalAPIEndpoint.BindPort != 0 {
 		t.Errorf("of an empty host: %+v", got)
 	}
 }

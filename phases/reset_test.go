@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -489,7 +490,7 @@ func TestKubeletSocket(t *testing.T) {
 		if err := lay(root, c.files); err != nil {
 			t.Fatal(err)
 		}
-		if got := KubeletSocket(host.NewAt(root)); got != c.want {
+		if got := thisnode.KubeletSocket(host.NewAt(root)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -147,7 +148,7 @@ func mendKubelet(ctx context.Context, env *Env) error {
 			return err
 		}
 	}
-	pem := kubeletClientPEM(env)
+	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
 	if expired = expired || hasExpired(env, pem); expired {
 		// While this is there, the kubelet takes it for its own.
 		if err := env.Host.Remove(pem); err != nil {
@@ -190,14 +191,14 @@ func replaceKubeletCertificate(env *Env, r renewal, old *x509.Certificate) error
 // the kubelet's own matter.
 func hasExpired(env *Env, path string) bool {
 	data, err := env.Host.ReadFile(path)
-	var expired *expiredError
-	return err == nil && errors.As(validClientCertificate(env, path, "")(data), &expired)
+	var expired *thisnode.ExpiredError
+	return err == nil && errors.As(thisnode.ClientCertificateCheck(env.Host, path, "")(data), &expired)
 }
 
 // finishKubelet does nothing for a kubelet.conf that points at the kubelet's
 // own certificate already.
 func finishKubelet(ctx context.Context, env *Env) error {
-	if _, err := env.Host.Lstat(kubeletConfPath(env.Config)); err != nil {
+	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

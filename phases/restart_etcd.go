@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -47,7 +48,7 @@ func restartEtcdLate(ctx context.Context, env *Env) error {
 func awaitPeers(ctx context.Context, env *Env) error {
 	member, found := localMember(env.Host, env.Config)
 	if !found {
-		return &quorumError{errors.Errorf("%s does not say which member of etcd this node has", staticPodPath(env, manifests.EtcdName))}
+		return &quorumError{errors.Errorf("%s does not say which member of etcd this node has", thisnode.StaticPodPath(env.Config, manifests.EtcdName))}
 	}
 	limit := min(peersTime, env.Config.Timeouts.EtcdAPICall)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))

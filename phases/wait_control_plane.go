@@ -8,7 +8,6 @@ import (
 	"context"
 	"io/fs"
 	"net"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -93,7 +93,7 @@ func runWaitHealth(ctx context.Context, env *Env) error {
 // waitKubelet waits for the kubelet's own health endpoint, where its settings
 // and flags have it.
 func waitKubelet(ctx context.Context, env *Env) error {
-	settings, err := kubeletSettings(env)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func waitComponent(ctx context.Context, env *Env, component string) error {
 func awaitedProbe(ctx context.Context, env *Env, component string) (host.Probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, manifestTime)
 	defer cancel()
-	missing := env.Host.AwaitFile(ctx, staticPodPath(env, component), nil)
+	missing := env.Host.AwaitFile(ctx, thisnode.StaticPodPath(env.Config, component), nil)
 	probe, err := componentProbe(env, component)
 	if missing == nil && errors.Is(err, fs.ErrNotExist) {
 		// A plan takes a file for there that it does not write, such as one of
@@ -147,12 +147,8 @@ func awaitedProbe(ctx context.Context, env *Env, component string) (host.Probe, 
 	return probe, err
 }
 
-func staticPodPath(env *Env, component string) string {
-	return filepath.Join(env.Config.Paths.Manifests, component+".yaml")
-}
-
 func componentProbe(env *Env, component string) (host.Probe, error) {
-	path := staticPodPath(env, component)
+	path := thisnode.StaticPodPath(env.Config, component)
 	data, err := env.Host.ReadFile(path)
 	if err != nil {
 		return host.Probe{}, errors.Wrapf(err, "the static Pod that phase `control-plane %s` writes", strings.TrimPrefix(component, "kube-"))

@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // diagnosis is what `diagnose` prints, as docs/diagnose.md describes it.
@@ -110,7 +110,7 @@ func (o *nodeOptions) thisNode() (*host.Real, diagnose.Target, error) {
 	if real.EffectiveUID() != 0 {
 		return nil, diagnose.Target{}, errors.New("run as root: others may see neither the journal nor the container runtime")
 	}
-	socket := cmp.Or(o.socket, phases.ThisNode(real).NodeRegistration.CRISocket)
+	socket := cmp.Or(o.socket, thisnode.Current(real).NodeRegistration.CRISocket)
 	if found := existing(real, config.KnownSockets()); socket == "" && len(found) > 0 {
 		socket = "unix://" + found[0]
 	}

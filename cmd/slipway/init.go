@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -27,7 +28,7 @@ func newInit(g *globals) *cobra.Command {
 			if node.UploadCerts {
 				warnOfOnlyControlPlane(parts.env.UI, node)
 			}
-			parts.env.Again = phases.HasBegun(parts.env.Host, node)
+			parts.env.Again = thisnode.HasBegun(parts.env.Host, node)
 			return parts.run(cmd.Context(), phases.Init(), node.SkipPhases)
 		},
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -27,7 +28,7 @@ func newJoin(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p.env.Again = phases.HasBegun(p.env.Host, p.env.Config)
+			p.env.Again = thisnode.HasBegun(p.env.Host, p.env.Config)
 			return p.run(cmd.Context(), phases.Join(), p.env.Config.SkipPhases)
 		},
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -75,7 +76,7 @@ func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) 
 
 // self is what the command line and this host's files say of the node.
 func (o *joinOptions) self(h host.Host) *config.JoinConfiguration {
-	self := phases.ThisNode(h)
+	self := thisnode.Current(h)
 	self.DryRun = o.DryRun
 	r, at := &self.NodeRegistration, &self.ControlPlane.LocalAPIEndpoint
 	r.CRISocket, r.Name = cmp.Or(o.CRISocket, r.CRISocket), cmp.Or(o.NodeName, r.Name)
@@ -86,7 +87,7 @@ func (o *joinOptions) self(h host.Host) *config.JoinConfiguration {
 	if o.Patches != "" {
 		self.Patches = &config.Patches{Directory: o.Patches}
 	}
-	if !o.ControlPlane && !phases.IsControlPlane(h) {
+	if !o.ControlPlane && !thisnode.IsControlPlane(h) {
 		self.ControlPlane = nil
 	}
 	return self

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -29,7 +30,7 @@ func nodeOfCluster(ctx context.Context, env *phases.Env, key config.Secret) (*co
 	if err != nil {
 		return nil, nil, err
 	}
-	self := phases.ThisNode(env.Host)
+	self := thisnode.Current(env.Host)
 	self.ControlPlane.CertificateKey = key.Reveal()
 	return nodeFrom(stored, self)
 }
@@ -112,7 +113,7 @@ func (o *certOptions) loadPlain(cmd *cobra.Command, g *globals) (*config.Node, s
 	}
 	missing := err
 	reason := "the cluster's configuration cannot be read, so the defaults and the files of this host stand in for it (--config names another): " + err.Error()
-	node, _, err = nodeFrom(config.DefaultCluster(), phases.ThisNode(real))
+	node, _, err = nodeFrom(config.DefaultCluster(), thisnode.Current(real))
 	if o.offline && errors.Is(missing, fs.ErrNotExist) {
 		return node, sourceDefault, nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -82,7 +83,7 @@ func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) 
 	if err != nil {
 		return nil, err
 	}
-	if socket := phases.KubeletSocket(real); socket != "" {
+	if socket := thisnode.KubeletSocket(real); socket != "" {
 		facts.Sockets = []string{strings.TrimPrefix(socket, "unix://")}
 	}
 	node, warnings, err := config.LoadReset(src, o.ResetFlags, loadOptions(facts, o.DryRun))
@@ -90,7 +91,7 @@ func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) 
 		return nil, err
 	}
 	// For the report: both are gone in the end.
-	node.Name, node.ControlPlane = phases.ThisNode(real).NodeRegistration.Name, phases.IsControlPlane(real)
+	node.Name, node.ControlPlane = thisnode.Current(real).NodeRegistration.Name, thisnode.IsControlPlane(real)
 	p := newParts(g, node, real, node.DryRun)
 	warn(p.env.UI, warnings)
 	return p, nil

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package thisnode
+
+import (
+	"cmp"
+	"crypto/x509"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+)
+
+// KubeletFile is the kubeconfig file of a kubelet that has joined.
+type KubeletFile struct {
+	Path    string
+	Data    []byte
+	Server  string
+	Trusted []*x509.Certificate // the CAs that it trusts
+}
+
+// ReadKubeletFile reads the kubeconfig file at path. A missing one is fs.ErrNotExist.
+func ReadKubeletFile(h host.Host, path string) (*KubeletFile, error) {
+	data, err := h.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	server, trusted, err := kubeconfig.Server(data)
+	if err != nil {
+		return nil, errors.Wrap(err, path)
+	}
+	return &KubeletFile{Path: path, Data: data, Server: server, Trusted: trusted}, nil
+}
+
+// CheckMember returns nil if this host's kubelet is a member of n's cluster under n's name, with a certificate that is
+// valid now, and otherwise why it is not. An expired certificate is an *ExpiredError.
+func CheckMember(h host.Host, n *config.Node) error {
+	conf, err := ReadKubeletFile(h, KubeletConf(n))
+	if err != nil {
+		return err
+	}
+	if !SharesCA(conf.Trusted, n) {
+		return errors.Errorf("%s is of another cluster", conf.Path)
+	}
+	return conf.CheckFor(h, n.Name)
+}
+
+// CheckFor returns nil if the file authenticates the node called name now, and otherwise why not.
+func (k *KubeletFile) CheckFor(h host.Host, name string) error {
+	leaf, err := k.Certificate(h)
+	if err != nil {
+		return err
+	}
+	return CheckCertificate(k.Path, leaf, name, h.Now())
+}
+
+// Certificate returns the kubelet's client certificate, which may be in a file of its own.
+func (k *KubeletFile) Certificate(h host.Host) (*x509.Certificate, error) {
+	cert, file, err := kubeconfig.ClientCertificate(k.Data)
+	if err == nil && file != "" {
+		cert, err = h.ReadFile(file)
+	}
+	if err != nil {
+		return nil, errors.Wrap(err, k.Path)
+	}
+	leaf, err := certs.FirstCert(cert)
+	return leaf, errors.Wrap(err, k.Path)
+}
+
+// CheckCertificate returns nil if leaf, the kubelet's certificate in the file at path, is of the node called name and valid
+// now. An expired one is an *ExpiredError.
+func CheckCertificate(path string, leaf *x509.Certificate, name string, now time.Time) error {
+	switch has := NameIn(leaf); {
+	case has != name:
+		return errors.Errorf("%s is of node %q, not %q", path, has, name)
+	case now.After(leaf.NotAfter):
+		return &ExpiredError{path, leaf}
+	}
+	return nil
+}
+
+// ClientCertificateCheck returns a function that checks the content of the kubelet's certificate file at path, as
+// Host.AwaitFile takes it. With an empty name the certificate may be of any node: a flag can name the kubelet.
+func ClientCertificateCheck(h host.Host, path, name string) func(data []byte) error {
+	return func(data []byte) error {
+		leaf, err := certs.FirstCert(data)
+		if err != nil {
+			return errors.Wrap(err, path)
+		}
+		return CheckCertificate(path, leaf, cmp.Or(name, NameIn(leaf)), h.Now())
+	}
+}
+
+// NameIn returns the name of the node in its kubelet's client certificate:
+// https://kubernetes.io/docs/reference/access-authn-authz/node/
+func NameIn(leaf *x509.Certificate) string {
+	return strings.TrimPrefix(leaf.Subject.CommonName, "system:node:")
+}
+
+// ExpiredError is the error of a kubelet whose client certificate has expired; joining again repairs it.
+type ExpiredError struct {
+	path string
+	leaf *x509.Certificate
+}
+
+func (e *ExpiredError) Error() string {
+	return e.path + ": the client certificate expired on " + e.leaf.NotAfter.UTC().Format("2006-01-02")
+}
+
+// SharesCA reports whether list holds one of the CAs of n's cluster.
+func SharesCA(list []*x509.Certificate, n *config.Node) bool {
+	ours, err := certs.ParseCerts(n.Join.CA)
+	return err == nil && len(SharedCAs(list, ours)) > 0
+}
+
+// SharedCAs returns the certificates that are in both a and b.
+func SharedCAs(a, b []*x509.Certificate) []*x509.Certificate {
+	return slices.DeleteFunc(slices.Clone(a), func(c *x509.Certificate) bool { return !slices.ContainsFunc(b, c.Equal) })
+}
+
+// certifiedName returns the node name in the kubelet's client certificate; empty if there is none.
+func certifiedName(h host.Host) string {
+	path := filepath.Join(config.DefaultKubernetesDir, "kubelet.conf")
+	data, err := h.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	leaf, err := (&KubeletFile{Path: path, Data: data}).Certificate(h)
+	if err != nil {
+		return ""
+	}
+	return NameIn(leaf)
+}
+
+// WasMember reports whether this host's kubelet got a certificate of n's cluster
+// under n's name, even if it has expired since.
+func WasMember(h host.Host, n *config.Node) bool {
+	err := CheckMember(h, n)
+	var expired *ExpiredError
+	return err == nil || errors.As(err, &expired)
+}

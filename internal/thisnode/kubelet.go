@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package thisnode
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+	kubelet "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// KubeletSettings returns the settings that the kubelet on this host uses, as far as phases need to know them:
+// config.yaml with the user's patches, or the configuration where that file does not exist yet, overridden by its flags:
+// https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/
+func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration, error) {
+	path := filepath.Join(n.Paths.Kubelet, "config.yaml")
+	data, err := host.ReadIfExists(h, path)
+	if err != nil {
+		return nil, err
+	}
+	settings := n.Kubelet.DeepCopy()
+	if data != nil {
+		settings = kubeletconfig.New()
+		if err := yaml.Unmarshal(data, settings); err != nil {
+			return nil, errors.Wrapf(err, "%s: not a KubeletConfiguration", path)
+		}
+	}
+	for _, flag := range effectiveFlags(h, n) {
+		if needsSystemd(flag.Value) {
+			continue
+		}
+		switch flag.Name { // the kubelet itself refuses an invalid value
+		case "healthz-bind-address":
+			settings.HealthzBindAddress = flag.Value
+		case "healthz-port":
+			if port, err := strconv.ParseInt(flag.Value, 10, 32); err == nil {
+				settings.HealthzPort = ptr.To(int32(port))
+			}
+		case "rotate-certificates":
+			if on, err := strconv.ParseBool(cmp.Or(flag.Value, "true")); err == nil {
+				settings.RotateCertificates = on
+			}
+		}
+	}
+	return settings, nil
+}
+
+// KubeletFlags returns the flags that the kubelet on this host has, then those of the configuration, which may not be
+// known: the last flag of a name counts.
+func KubeletFlags(h host.Host, n *config.Node) []config.Arg {
+	return append(flagsOnHost(h, n.Paths.Kubelet), n.KubeletExtraArgs...)
+}
+
+// effectiveFlags adds the flags in the administrators' own files, such as
+// KUBELET_EXTRA_ARGS in /etc/default/kubelet, which the packages' unit puts last.
+func effectiveFlags(h host.Host, n *config.Node) []config.Arg {
+	return append(KubeletFlags(h, n), preflight.AdministratorsFlags(h)...)
+}
+
+// needsSystemd reports whether systemd expands the value.
+func needsSystemd(value string) bool { return strings.ContainsAny(value, "$%") }
+
+// RegisteredName returns the name under which the kubelet registers its Node, in lower case as the kubelet writes it:
+// https://kubernetes.io/docs/concepts/architecture/nodes/
+// Several places can set it; the kubelet's certificate shows which one it used.
+func RegisteredName(h host.Host, n *config.Node) string {
+	names := []string{n.Name}
+	shown, unknown := certifiedName(h), false
+	for _, flag := range effectiveFlags(h, n) {
+		if flag.Name == "hostname-override" {
+			names = append(names, strings.ToLower(strings.TrimSpace(flag.Value)))
+			unknown = unknown || needsSystemd(flag.Value)
+		}
+	}
+	if shown != "" && (unknown || slices.Contains(names, shown)) {
+		return shown
+	}
+	return names[len(names)-1]
+}
+
+// KubeletClientPEM returns the path of the client certificate that the kubelet rotates. Only a flag can move its
+// directory.
+func KubeletClientPEM(h host.Host, n *config.Node) string {
+	dir := filepath.Join(n.Paths.Kubelet, "pki")
+	for _, flag := range effectiveFlags(h, n) {
+		if flag.Name == "cert-dir" && !needsSystemd(flag.Value) {
+			dir = filepath.Join("/", flag.Value) // systemd starts the kubelet there
+		}
+	}
+	return filepath.Join(dir, "kubelet-client-current.pem")
+}
+
+// KubeletSocket returns the runtime socket of the kubelet on this host, empty if nothing names one. Its flags override its
+// instance configuration, which overrides the cluster's.
+func KubeletSocket(h host.Host) string {
+	return cmp.Or(socketInFlags(h), socketIn(h, "instance-config.yaml"), socketIn(h, "config.yaml"))
+}
+
+// socketIn reads the socket from a KubeletConfiguration; empty if the file is missing or broken.
+func socketIn(h host.Host, file string) string {
+	data, err := h.ReadFile(filepath.Join(config.DefaultKubeletDir, file))
+	if err != nil {
+		return ""
+	}
+	var cfg struct {
+		ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`
+	}
+	if err := yaml.Unmarshal(data, &cfg); err != nil {
+		return ""
+	}
+	return cfg.ContainerRuntimeEndpoint
+}
+
+// socketInFlags reads the flag that kubeadm set up to 1.35.
+func socketInFlags(h host.Host) string {
+	socket := ""
+	for _, flag := range flagsOnHost(h, config.DefaultKubeletDir) {
+		if flag.Name == "container-runtime-endpoint" {
+			socket = flag.Value
+		}
+	}
+	return socket
+}
+
+// flagsOnHost returns the flags in kubeadm-flags.env in the kubelet's directory, in order; none if it is missing. A value
+// that contains a space or a quote is not parsed correctly.
+func flagsOnHost(h host.Host, dir string) []config.Arg {
+	data, err := h.ReadFile(filepath.Join(dir, "kubeadm-flags.env"))
+	if err != nil {
+		return nil
+	}
+	var flags []config.Arg
+	for word := range strings.FieldsSeq(strings.NewReplacer(`"`, " ", "'", " ").Replace(string(data))) {
+		if flag, found := strings.CutPrefix(word, "--"); found {
+			name, value, _ := strings.Cut(flag, "=")
+			flags = append(flags, config.Arg{Name: name, Value: value})
+		}
+	}
+	return flags
+}

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package thisnode is what this host's files say of it as a node: whether it is one, of which cluster, and what its kubelet
+// goes by. It only reads.
+package thisnode
+
+import (
+	"net"
+	"path/filepath"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// Current is what this host's files say of it as a control plane node: the name and the runtime of its kubelet, and the
+// address of its API server. What they do not say stays empty, for the defaults.
+func Current(h host.Host) *config.JoinConfiguration {
+	n := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{}}
+	n.NodeRegistration.Name = certifiedName(h)
+	n.NodeRegistration.CRISocket = KubeletSocket(h)
+	n.ControlPlane.LocalAPIEndpoint = advertised(h)
+	return n
+}
+
+// apiServerManifest is the static Pod of a control plane's API server.
+var apiServerManifest = filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml")
+
+// IsControlPlane reports whether this host has an API server, or has begun to have one.
+func IsControlPlane(h host.Host) bool {
+	_, err := h.Lstat(apiServerManifest)
+	return err == nil
+}
+
+// HasBegun reports whether an earlier run has made this host the node that n describes, or has begun to. What an
+// operator has edited since stays.
+func HasBegun(h host.Host, n *config.Node) bool {
+	return IsControlPlane(h) || n.Join != nil && (WasMember(h, n) || h.Made(BootstrapConf(n)))
+}
+
+// KubeletConf is the path of the kubelet's kubeconfig file.
+func KubeletConf(n *config.Node) string { return filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf") }
+
+// BootstrapConf is the path of the kubeconfig file with which a kubelet asks for its first certificate.
+func BootstrapConf(n *config.Node) string {
+	return filepath.Join(n.Paths.Kubeconfigs, "bootstrap-kubelet.conf")
+}
+
+// StaticPodPath is the path of a component's static Pod.
+func StaticPodPath(n *config.Node, component string) string {
+	return filepath.Join(n.Paths.Manifests, component+".yaml")
+}
+
+// StaticPod reads a static Pod. found is false for one that is missing, unreadable or broken.
+func StaticPod(h host.Host, path string) (pod *corev1.Pod, found bool) {
+	data, err := h.ReadFile(path)
+	if err != nil || yaml.Unmarshal(data, &pod) != nil || pod == nil {
+		return nil, false
+	}
+	return pod, true
+}
+
+// advertised reads the address from the API server's static Pod.
+func advertised(h host.Host) config.APIEndpoint {
+	pod, found := StaticPod(h, apiServerManifest)
+	if !found {
+		return config.APIEndpoint{}
+	}
+	address, text, err := net.SplitHostPort(pod.Annotations[manifests.AdvertiseAnnotation])
+	if err != nil {
+		return config.APIEndpoint{}
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return config.APIEndpoint{}
+	}
+	return config.APIEndpoint{AdvertiseAddress: address, BindPort: int32(port)}
+}
