@@ -69,7 +69,7 @@ func TestAdministratorsFlagsCount(t *testing.T) {
 func TestKubeletSettingsThatAreNone(t *testing.T) {
 	s := newStage(t, initDocument+clusterDocument)
 	s.put(t, "/var/lib/kubelet/config.yaml", "{")
-	if err := waitKubelet(t.Context(), s.Env); !strings.HasPrefix(message(err), "/var/lib/kubelet/config.yaml holds no KubeletConfiguration: ") {
+	if err := waitKubelet(t.Context(), s.Env); !strings.HasPrefix(message(err), "/var/lib/kubelet/config.yaml: not a KubeletConfiguration: ") {
 		t.Errorf("error %q", message(err))
 	}
 }
