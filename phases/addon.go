@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -83,7 +84,7 @@ func runAddon(ctx context.Context, env *Env, name string, objects func(*Env) ([]
 	if err != nil {
 		return err
 	}
-	if err := keepUnknown(ctx, env, objs); err != nil {
+	if err := env.keeper().KeepUnknown(ctx, objs); err != nil {
 		return err
 	}
 	if env.Again {
@@ -96,17 +97,17 @@ func runAddon(ctx context.Context, env *Env, name string, objects func(*Env) ([]
 	}
 	before, workloads := manifests.Stages(objs)
 	writer := "init phase addon " + strings.ToLower(name)
-	if err := ensureMissing(ctx, env, writer, before...); err != nil {
+	if err := env.keeper().EnsureMissing(ctx, writer, before...); err != nil {
 		return err
 	}
-	return ensureMissing(ctx, env, writer, workloads...)
+	return env.keeper().EnsureMissing(ctx, writer, workloads...)
 }
 
 // replaceable says what of the objects in the cluster is about to be replaced,
 // and leaves out a Corefile that was edited: the cluster's names depend on it,
 // and kubeadm keeps it, too.
 func replaceable(ctx context.Context, env *Env, objs []manifests.Object) ([]manifests.Object, error) {
-	found, err := compare(ctx, env, objs)
+	found, err := env.keeper().Compare(ctx, objs)
 	if err != nil {
 		return nil, err
 	}
@@ -115,11 +116,11 @@ func replaceable(ctx context.Context, env *Env, objs []manifests.Object) ([]mani
 		_, settings := obj.(*corev1.ConfigMap)
 		switch d := found[i]; {
 		case d.Change == cluster.Update && settings && obj.GetName() == manifests.CorefileMap:
-			sayKept(env, obj, d, "to get Slipway's, delete it (`kubectl -n kube-system delete configmap coredns`) and run this again")
+			env.keeper().SayKept(obj, d, "to get Slipway's, delete it (`kubectl -n kube-system delete configmap coredns`) and run this again")
 			continue
 		case d.Change == cluster.Update:
 			env.UI.Warnf("replacing in %s %s what was edited: %s", obj.GetObjectKind().GroupVersionKind().Kind,
-				path.Join(obj.GetNamespace(), obj.GetName()), fieldDifference(obj, d))
+				path.Join(obj.GetNamespace(), obj.GetName()), ownership.FieldDifference(obj, d))
 		}
 		rest = append(rest, obj)
 	}

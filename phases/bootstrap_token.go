@@ -44,12 +44,12 @@ func runBootstrapToken(ctx context.Context, env *Env) error {
 	objs := append([]manifests.Object{manifests.ClusterInfo(info)}, manifests.BootstrapRBAC(env.Config)...)
 	env.UI.Printf("Allowing nodes to join with a bootstrap token, and to renew their certificates")
 	if !env.Again {
-		return ensure(ctx, env, append(tokens, objs...)...)
+		return env.keeper().Ensure(ctx, append(tokens, objs...)...)
 	}
-	if err := ensure(ctx, env, tokens...); err != nil {
+	if err := env.keeper().Ensure(ctx, tokens...); err != nil {
 		return err
 	}
-	return ensureMissing(ctx, env, "init phase bootstrap-token", objs...)
+	return env.keeper().EnsureMissing(ctx, "init phase bootstrap-token", objs...)
 }
 
 // clusterCA reads the CA that the whole cluster trusts.

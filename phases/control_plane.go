@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -88,11 +89,11 @@ func writeStaticPod(env *Env, component string, members []manifests.Member) erro
 	if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
 		return err
 	}
-	pending, err := toWrite(env, staticPodWriter(env, component), file{path: thisnode.StaticPodPath(env.Config, component), data: data, mode: 0o600})
+	pending, err := env.keeper().Pending(staticPodWriter(env, component), ownership.File{Path: thisnode.StaticPodPath(env.Config, component), Data: data, Mode: 0o600})
 	if err != nil {
 		return err
 	}
-	return replaceFiles(env, pending)
+	return env.keeper().Replace(pending)
 }
 
 // staticPodWriter is the command that writes the manifest of a component.

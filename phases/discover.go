@@ -189,7 +189,7 @@ func bootstrapKubeconfig(found discovery.Cluster, token string) ([]byte, error) 
 
 // storedKubelet returns the KubeletConfiguration that the cluster keeps.
 func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
-	text, err := configMapText(ctx, c, metav1.NamespaceSystem, "kubelet-config", "kubelet")
+	text, err := cluster.ConfigMapText(ctx, c, metav1.NamespaceSystem, "kubelet-config", "kubelet")
 	if err != nil {
 		return nil, err
 	}

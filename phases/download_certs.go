@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -203,8 +204,8 @@ func writeDownloaded(env *Env, missing map[string]string, files map[string][]byt
 		if strings.HasSuffix(key, ".crt") {
 			mode = 0o644
 		}
-		f := file{path: path, data: files[key], mode: mode, secret: strings.HasSuffix(key, ".key")}
-		if _, err := f.write(env.Host); err != nil {
+		f := ownership.File{Path: path, Data: files[key], Mode: mode, Secret: strings.HasSuffix(key, ".key")}
+		if _, err := f.Write(env.Host); err != nil {
 			return err
 		}
 	}

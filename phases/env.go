@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/workflow"
 )
@@ -27,7 +28,7 @@ type Env struct {
 	Etcd    etcd.Etcd
 	UI      ui.UI
 	// Again says that a whole workflow runs on a host that was a node before, or half of one (HasBegun): what an
-	// operator has edited there and in the cluster stays (keep.go). A phase that is run by its own command writes
+	// operator has edited there and in the cluster stays (internal/ownership). A phase that is run by its own command writes
 	// what its configuration says.
 	Again bool
 }
@@ -41,6 +42,11 @@ func (e *Env) Start(phase string) (in *Env, end func(error)) {
 
 // Skipped implements workflow.Environment.
 func (e *Env) Skipped(phase, reason string) { e.UI.Skip(phase, reason) }
+
+// keeper writes what is Slipway's, and keeps what an operator has edited.
+func (e *Env) keeper() ownership.Keeper {
+	return ownership.Keeper{Host: e.Host, Cluster: e.Cluster, UI: e.UI, Config: e.Config, Again: e.Again}
+}
 
 // Phase is a step of one of the workflows.
 type Phase = workflow.Phase[*Env]

@@ -43,7 +43,7 @@ func TestUploadKeepsUnknown(t *testing.T) {
 				s.said.Reset()
 				s.play(t, tt.phase)
 			}
-			text, err := configMapText(t.Context(), s.Cluster, metav1.NamespaceSystem, tt.name, tt.key)
+			text, err := cluster.ConfigMapText(t.Context(), s.Cluster, metav1.NamespaceSystem, tt.name, tt.key)
 			if err != nil {
 				t.Fatal(err)
 			}

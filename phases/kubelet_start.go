@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
 
@@ -29,7 +30,7 @@ func kubeletStart() Phase {
 func runKubeletStart(ctx context.Context, env *Env) error {
 	wanted, err := kubeletFiles(env)
 	if err == nil {
-		wanted, err = toWrite(env, "init phase kubelet-start", wanted...)
+		wanted, err = env.keeper().Pending("init phase kubelet-start", wanted...)
 	}
 	if err != nil {
 		return err
@@ -45,10 +46,10 @@ func runKubeletStart(ctx context.Context, env *Env) error {
 // ensureKubelet stops the kubelet before it changes a file that the kubelet
 // reads, and leaves one alone that runs with the wanted files already. Without
 // an init system it only writes the files, and the kubelet is not started.
-func ensureKubelet(ctx context.Context, env *Env, wanted []file) (started bool, err error) {
+func ensureKubelet(ctx context.Context, env *Env, wanted []ownership.File) (started bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
-	pending, err := differing(env.Host, wanted)
+	pending, err := ownership.Differing(env.Host, wanted)
 	if err != nil {
 		return false, err
 	}
@@ -61,7 +62,7 @@ func ensureKubelet(ctx context.Context, env *Env, wanted []file) (started bool, 
 }
 
 // restartWith restarts the kubelet with files that differ.
-func restartWith(ctx context.Context, env *Env, pending []file) error {
+func restartWith(ctx context.Context, env *Env, pending []ownership.File) error {
 	if env.Config.EnableKubelet {
 		if err := env.Host.EnableUnit(ctx, kubeletUnit); err != nil {
 			return err
@@ -91,7 +92,7 @@ func restartWith(ctx context.Context, env *Env, pending []file) error {
 }
 
 // prepareKubelet does what a stopped kubelet needs for its start.
-func prepareKubelet(ctx context.Context, env *Env, pending []file) error {
+func prepareKubelet(ctx context.Context, env *Env, pending []ownership.File) error {
 	if err := writeKubeletFiles(env, pending); err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func prepareKubelet(ctx context.Context, env *Env, pending []file) error {
 }
 
 // writeKubeletFiles writes what the kubelet reads at its start.
-func writeKubeletFiles(env *Env, pending []file) error {
+func writeKubeletFiles(env *Env, pending []ownership.File) error {
 	if err := env.Host.EnsureDir(env.Config.Paths.Kubelet, 0o700); err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func writeKubeletFiles(env *Env, pending []file) error {
 			return err
 		}
 	}
-	return replaceFiles(env, pending)
+	return env.keeper().Replace(pending)
 }
 
 // startAgain starts the kubelet of a node that worked until its new files could
@@ -154,7 +155,7 @@ func ensureUnitIsCurrent(ctx context.Context, env *Env) error {
 
 // kubeletFiles are what the kubelet reads at its start. They are nobody else's
 // business: CIS Kubernetes Benchmark 4.1.9.
-func kubeletFiles(env *Env) ([]file, error) {
+func kubeletFiles(env *Env) ([]ownership.File, error) {
 	n := env.Config
 	cfg, err := kubeletConfigYAML(env)
 	if err != nil {
@@ -164,12 +165,12 @@ func kubeletFiles(env *Env) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []file{{path: filepath.Join(n.Paths.Kubelet, "kubeadm-flags.env"), data: flags, mode: 0o600}}
+	files := []ownership.File{{Path: filepath.Join(n.Paths.Kubelet, "kubeadm-flags.env"), Data: flags, Mode: 0o600}}
 	if n.NodeLocalCRISocket() {
 		instance := filepath.Join(n.Paths.Kubelet, "instance-config.yaml")
-		files = append(files, file{path: instance, data: kubeletconfig.InstanceConfigYAML(n), mode: 0o600})
+		files = append(files, ownership.File{Path: instance, Data: kubeletconfig.InstanceConfigYAML(n), Mode: 0o600})
 	}
-	return append(files, file{path: filepath.Join(n.Paths.Kubelet, "config.yaml"), data: cfg, mode: 0o600}), nil
+	return append(files, ownership.File{Path: filepath.Join(n.Paths.Kubelet, "config.yaml"), Data: cfg, Mode: 0o600}), nil
 }
 
 func kubeletConfigYAML(env *Env) ([]byte, error) {

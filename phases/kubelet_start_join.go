@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
@@ -34,7 +35,7 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 	}
 	wanted, err := kubeletFiles(env)
 	if err == nil {
-		wanted, err = toWrite(env, "join phase kubelet-start", wanted...)
+		wanted, err = env.keeper().Pending("join phase kubelet-start", wanted...)
 	}
 	if err != nil {
 		return err
@@ -49,7 +50,7 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 		if err != nil {
 			return err
 		}
-		wanted = append(wanted, file{path: thisnode.BootstrapConf(n), data: bootstrap, mode: 0o600, secret: true})
+		wanted = append(wanted, ownership.File{Path: thisnode.BootstrapConf(n), Data: bootstrap, Mode: 0o600, Secret: true})
 	}
 	for _, dir := range []string{n.Paths.Kubeconfigs, filepath.Dir(n.Join.CAPath)} {
 		if err := env.Host.EnsureDir(dir, 0o755); err != nil {
@@ -66,22 +67,22 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 // replaced, it holds the old one and the new one, of which discovery may have
 // vouched for one only. So a file that holds more is kept; on a control plane
 // the one that all of them share is, which download-certs has checked.
-func trustedCAs(env *Env) (file, error) {
+func trustedCAs(env *Env) (ownership.File, error) {
 	n := env.Config
-	f := file{path: n.Join.CAPath, data: n.Join.CA, mode: 0o644}
-	have, err := host.ReadIfExists(env.Host, f.path)
+	f := ownership.File{Path: n.Join.CAPath, Data: n.Join.CA, Mode: 0o644}
+	have, err := host.ReadIfExists(env.Host, f.Path)
 	if err != nil {
 		return f, err
 	}
-	found, err := certs.ParseCerts(f.data)
+	found, err := certs.ParseCerts(f.Data)
 	if err != nil {
 		return f, errors.Wrap(err, "the CAs that discovery found")
 	}
 	list, err := certs.ParseCerts(have)
 	same := thisnode.SharedCAs(found, list)
-	ofAll := n.ControlPlane && f.path == filepath.Join(n.Paths.PKI, "ca.crt") && len(same) > 0
+	ofAll := n.ControlPlane && f.Path == filepath.Join(n.Paths.PKI, "ca.crt") && len(same) > 0
 	if err == nil && (ofAll || len(same) == len(found)) {
-		f.data = have
+		f.Data = have
 	}
 	return f, nil
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/preflight"
 )
@@ -60,49 +60,15 @@ func kubeletDiffers(env *Env) []string {
 	}
 	var faults []string
 	for _, f := range files {
-		have, err := host.ReadIfExists(env.Host, f.path)
+		have, err := host.ReadIfExists(env.Host, f.Path)
 		switch {
 		case err != nil:
 			faults = append(faults, err.Error())
-		case have != nil && string(have) != string(f.data):
-			faults = append(faults, fmt.Sprintf("%s differs from what this configuration makes: %s; %s", f.path, lineDifference(have, f.data), startOver))
+		case have != nil && string(have) != string(f.Data):
+			faults = append(faults, fmt.Sprintf("%s differs from what this configuration makes: %s; %s", f.Path, ownership.LineDifference(have, f.Data), startOver))
 		}
 	}
 	return faults
-}
-
-// lineDifference says which lines each of two texts has alone, but for the
-// values of environment variables and what else no plan shows.
-func lineDifference(have, wanted []byte) string {
-	there, asked := shownFile(have), shownFile(wanted)
-	if there == asked {
-		return "values that are not shown, such as those of environment variables"
-	}
-	only := func(a, b string) string {
-		var lines []string
-		others := strings.Split(b, "\n")
-		for line := range strings.Lines(a) {
-			if line = strings.TrimRight(line, "\n"); !slices.Contains(others, line) {
-				lines = append(lines, strings.TrimSpace(line))
-			}
-		}
-		const most = 5
-		if len(lines) > most {
-			lines = append(lines[:most], fmt.Sprintf("and %d more", len(lines)-most))
-		}
-		return strings.Join(lines, ", ")
-	}
-	var parts []string
-	if text := only(there, asked); text != "" {
-		parts = append(parts, "there only: "+text)
-	}
-	if text := only(asked, there); text != "" {
-		parts = append(parts, "asked for only: "+text)
-	}
-	if len(parts) == 0 {
-		return "the same lines in another order"
-	}
-	return strings.Join(parts, "; ")
 }
 
 // certificatesDiffer tells what is wrong with the certificates that are there,
@@ -195,5 +161,5 @@ func storedCompares(ctx context.Context, env *Env) stored {
 	if string(have) == string(wanted) {
 		return stored{same: true}
 	}
-	return stored{difference: fmt.Sprintf("the cluster keeps another configuration in %s: %s; %s", config.ClusterSource, lineDifference(have, wanted), startOver)}
+	return stored{difference: fmt.Sprintf("the cluster keeps another configuration in %s: %s; %s", config.ClusterSource, ownership.LineDifference(have, wanted), startOver)}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 )
 
 // TestDifferences runs init's file phases, and then asks with another
@@ -96,7 +97,7 @@ func TestLineDifference(t *testing.T) {
 		{"a\nb\n", "b\na\n", "the same lines in another order"},
 		{"env: [{name: A, value: hush}]\n", "env: [{name: A, value: hash}]\n", "values that are not shown, such as those of environment variables"},
 	} {
-		if got := lineDifference([]byte(tt.have), []byte(tt.wanted)); got != tt.want {
+		if got := ownership.LineDifference([]byte(tt.have), []byte(tt.wanted)); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	tokenapi "k8s.io/cluster-bootstrap/token/api"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -133,7 +134,7 @@ func clusterPins(ctx context.Context, env *Env, read func() ([]byte, error)) (en
 }
 
 func clusterInfo(ctx context.Context, env *Env, read func() ([]byte, error)) (data []byte, source string, err error) {
-	text, err := configMapText(ctx, env.Cluster, metav1.NamespacePublic, "cluster-info", "kubeconfig")
+	text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespacePublic, "cluster-info", "kubeconfig")
 	if err != nil {
 		return nil, "", err
 	}

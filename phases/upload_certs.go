@@ -72,7 +72,7 @@ func uploadEncrypted(ctx context.Context, env *Env, encrypted map[string][]byte)
 	_, secret := config.NewToken()
 	owner := manifests.BootstrapTokenSecret(
 		manifests.CertsOwner(ownerID(env.Config.CertificateKey), config.NewSecret(secret)), env.Host.Now())
-	if err := ensure(ctx, env, owner); err != nil {
+	if err := env.keeper().Ensure(ctx, owner); err != nil {
 		return err
 	}
 	stored := owner.DeepCopy()
@@ -83,7 +83,7 @@ func uploadEncrypted(ctx context.Context, env *Env, encrypted map[string][]byte)
 	if !found {
 		return errors.Errorf("Secret kube-system/%s, just written, is gone: something else deletes it; run the phase again", owner.Name)
 	}
-	return ensure(ctx, env, append(manifests.CertsRBAC(), manifests.CertsSecret(encrypted, stored))...)
+	return env.keeper().Ensure(ctx, append(manifests.CertsRBAC(), manifests.CertsSecret(encrypted, stored))...)
 }
 
 // ownerID is the same for the same certificate key, so that uploading again

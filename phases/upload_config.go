@@ -30,10 +30,10 @@ func runUploadKubeadmConfig(ctx context.Context, env *Env) error {
 		return err
 	}
 	env.UI.Printf("Keeping the ClusterConfiguration in ConfigMap kube-system/kubeadm-config")
-	if err := keepUnknown(ctx, env, objs); err != nil {
+	if err := env.keeper().KeepUnknown(ctx, objs); err != nil {
 		return err
 	}
-	return ensureMissing(ctx, env, "init phase upload-config kubeadm", objs...)
+	return env.keeper().EnsureMissing(ctx, "init phase upload-config kubeadm", objs...)
 }
 
 func runUploadKubeletConfig(ctx context.Context, env *Env) error {
@@ -42,10 +42,10 @@ func runUploadKubeletConfig(ctx context.Context, env *Env) error {
 		return err
 	}
 	env.UI.Printf("Keeping the KubeletConfiguration in ConfigMap kube-system/kubelet-config")
-	if err := keepUnknown(ctx, env, objs); err != nil {
+	if err := env.keeper().KeepUnknown(ctx, objs); err != nil {
 		return err
 	}
-	if err := ensureMissing(ctx, env, "init phase upload-config kubelet", objs...); err != nil {
+	if err := env.keeper().EnsureMissing(ctx, "init phase upload-config kubelet", objs...); err != nil {
 		return err
 	}
 	if env.Config.NodeLocalCRISocket() {
@@ -54,17 +54,4 @@ func runUploadKubeletConfig(ctx context.Context, env *Env) error {
 	return env.Cluster.MarkNode(ctx, env.Config.Name, cluster.Mark{
 		Annotations: map[string]string{annotationCRISocket: env.Config.CRISocket},
 	})
-}
-
-// ensure makes the API hold objs. The administrators' group is given its role
-// first, once in a run: any phase may be the first to need it.
-func ensure(ctx context.Context, env *Env, objs ...manifests.Object) error {
-	if err := env.Cluster.EnsureAdmin(ctx); err != nil {
-		return err
-	}
-	list := make([]cluster.Object, len(objs))
-	for i, obj := range objs {
-		list[i] = obj
-	}
-	return env.Cluster.Ensure(ctx, list...)
 }

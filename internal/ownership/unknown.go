@@ -1,19 +1,19 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package phases
+package ownership
 
 import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// storedIn says which document of the configuration a ConfigMap keeps, and
-// under which key.
+// storedIn returns the document of the configuration that a ConfigMap keeps, and its key.
 func storedIn(name string) (source, key string) {
 	switch name {
 	case "kubeadm-config":
@@ -26,9 +26,9 @@ func storedIn(name string) (source, key string) {
 	return "", ""
 }
 
-// keepUnknown adds to the ConfigMaps among objs what the cluster keeps there
-// that this version does not know: other versions and tools may need it.
-func keepUnknown(ctx context.Context, env *Env, objs []manifests.Object) error {
+// KeepUnknown adds to the ConfigMaps among objs the fields that the cluster keeps there and that this version does not
+// know: other versions and tools may need them.
+func (k Keeper) KeepUnknown(ctx context.Context, objs []manifests.Object) error {
 	for _, obj := range objs {
 		cm, ok := obj.(*corev1.ConfigMap)
 		if !ok {
@@ -38,10 +38,10 @@ func keepUnknown(ctx context.Context, env *Env, objs []manifests.Object) error {
 		if source == "" {
 			continue
 		}
-		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
+		if err := k.Cluster.EnsureAdmin(ctx); err != nil {
 			return err
 		}
-		stored, err := configMapText(ctx, env.Cluster, cm.Namespace, cm.Name, key)
+		stored, err := cluster.ConfigMapText(ctx, k.Cluster, cm.Namespace, cm.Name, key)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func keepUnknown(ctx context.Context, env *Env, objs []manifests.Object) error {
 			return err
 		}
 		for _, w := range warnings {
-			env.UI.Warnf("%s", w)
+			k.UI.Warnf("%s", w)
 		}
 		cm.Data[key] = string(data)
 	}

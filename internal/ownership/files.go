@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ownership
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+)
+
+// File is the desired content of a path.
+type File struct {
+	Path string
+	Data []byte
+	Mode fs.FileMode
+	// Secret keeps the content, whose mode is 0600, out of plans.
+	Secret bool
+}
+
+// Write makes the host hold the file, and reports whether that changed anything.
+func (f File) Write(h host.Host) (changed bool, err error) {
+	if f.Secret {
+		return h.WriteSecret(f.Path, f.Data)
+	}
+	return h.WriteFile(f.Path, f.Data, f.Mode)
+}
+
+// Differing returns the files that the host does not hold with the same content and mode.
+func Differing(h host.Host, files []File) ([]File, error) {
+	var out []File
+	for _, f := range files {
+		data, err := host.ReadIfExists(h, f.Path)
+		if err != nil {
+			return nil, err
+		}
+		info, err := h.Lstat(f.Path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if info == nil || info.Mode() != f.Mode || !bytes.Equal(data, f.Data) {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// Pending returns the files that this run may write. On a host that was a node before, what is there stays: the Keeper
+// says what differs, once for each file. writer is the command that would overwrite it.
+func (k Keeper) Pending(writer string, files ...File) ([]File, error) {
+	if !k.Again {
+		return files, nil
+	}
+	var out []File
+	for _, f := range files {
+		kept, err := k.keepFile(writer, f)
+		if err != nil {
+			return nil, err
+		}
+		if !kept {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// isNode reports whether this host was a node before, as far as its files say: what is there is what the node runs with,
+// no matter who wrote it. A join that came no further than its own files may write these again, with other settings.
+func (k Keeper) isNode() bool { return k.Config.Join == nil || thisnode.WasMember(k.Host, k.Config) }
+
+func (k Keeper) keepFile(writer string, f File) (kept bool, err error) {
+	have, err := host.ReadIfExists(k.Host, f.Path)
+	if err != nil || have == nil {
+		return false, err
+	}
+	if !k.isNode() && k.Host.Unchanged(f.Path) { // an earlier join wrote it, and came no further
+		return false, nil
+	}
+	info, err := k.Host.Stat(f.Path)
+	if err != nil {
+		return false, err
+	}
+	var differs []string
+	if !bytes.Equal(have, f.Data) {
+		differs = append(differs, LineDifference(have, f.Data))
+	}
+	if mode := info.Mode().Perm(); mode != f.Mode {
+		differs = append(differs, fmt.Sprintf("mode %04o there, %04o asked for", mode, f.Mode))
+	}
+	if len(differs) > 0 && !k.assumed() {
+		ui.SayKept(k.UI, ui.Kept{
+			Path: f.Path, Summary: strings.Join(differs, "; "), Advice: k.advice(fmt.Sprintf("`slipway %s` writes it", writer)),
+			Now: shown(have), Ours: shown(f.Data),
+		})
+	}
+	return true, nil
+}
+
+// assumed reports whether this is a plan for a cluster that was not asked: then it is unknown what a run would write.
+func (k Keeper) assumed() bool { return k.Config.Join != nil && k.Config.Join.Assumed }
+
+// Replace writes the files that differ, and says what it replaces.
+func (k Keeper) Replace(files []File) error {
+	for _, f := range files {
+		have, err := host.ReadIfExists(k.Host, f.Path)
+		if err != nil {
+			return err
+		}
+		changed, err := f.Write(k.Host)
+		switch {
+		case err != nil:
+			return err
+		case changed && have != nil && !f.Secret && !bytes.Equal(have, f.Data):
+			k.UI.Printf("Writing %s over another: %s", f.Path, LineDifference(have, f.Data))
+		case changed:
+			k.UI.Printf("Writing %s", f.Path)
+		}
+	}
+	return nil
+}

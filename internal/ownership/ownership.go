@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ownership tells apart what is Slipway's and what is the operator's: everything that Slipway writes is its own
+// until someone edits it. A whole workflow on a host that was a node before creates what is missing and keeps what
+// differs; a single phase's command replaces it. docs/architecture.md has the rule, docs/what-slipway-keeps.md the table.
+package ownership
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// Keeper writes files and objects without overwriting what an operator has edited.
+type Keeper struct {
+	Host    host.Host
+	Cluster cluster.Cluster
+	UI      ui.UI
+	Config  *config.Node
+	// Again says that a whole workflow runs on a host that was a node before.
+	Again bool
+}
+
+// Ensure makes the API hold objs. It first gives the administrators' group its role, once in a run: any phase may be the
+// first to need it.
+func (k Keeper) Ensure(ctx context.Context, objs ...manifests.Object) error {
+	if err := k.Cluster.EnsureAdmin(ctx); err != nil {
+		return err
+	}
+	list := make([]cluster.Object, len(objs))
+	for i, obj := range objs {
+		list[i] = obj
+	}
+	return k.Cluster.Ensure(ctx, list...)
+}
+
+// EnsureMissing is Ensure where the Keeper keeps what was edited: it creates the objects that the API lacks, and says
+// how the others differ. writer is the command that would overwrite them.
+func (k Keeper) EnsureMissing(ctx context.Context, writer string, objs ...manifests.Object) error {
+	if !k.Again {
+		return k.Ensure(ctx, objs...)
+	}
+	found, err := k.Compare(ctx, objs)
+	if err != nil {
+		return err
+	}
+	var missing []manifests.Object
+	for i, obj := range objs {
+		switch found[i].Change {
+		case cluster.Create:
+			missing = append(missing, obj)
+		case cluster.Update:
+			k.SayKept(obj, found[i], fmt.Sprintf("`slipway %s` writes it", writer))
+		}
+	}
+	return k.Ensure(ctx, missing...)
+}
+
+// Compare returns what Ensure would change of each object. The administrators ask, so they get their role first.
+func (k Keeper) Compare(ctx context.Context, objs []manifests.Object) ([]cluster.Difference, error) {
+	if err := k.Cluster.EnsureAdmin(ctx); err != nil {
+		return nil, err
+	}
+	found := make([]cluster.Difference, len(objs))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, obj := range objs {
+		group.Go(func() (err error) {
+			found[i], err = k.Cluster.Compare(ctx, obj)
+			return err
+		})
+	}
+	return found, group.Wait()
+}
+
+// SayKept says that an object stays as it is, and in writes how to replace it.
+func (k Keeper) SayKept(obj manifests.Object, d cluster.Difference, writes string) {
+	ui.SayKept(k.UI, ui.Kept{
+		Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		Summary: FieldDifference(obj, d), Advice: k.advice(writes),
+		Now: shownFields(d.Before), Ours: shownFields(d.After),
+	})
+}
+
+// FieldDifference names the fields of an object that differ.
+func FieldDifference(obj manifests.Object, d cluster.Difference) string {
+	if _, secret := obj.(*corev1.Secret); secret {
+		return "values that are not shown"
+	}
+	const most = 6
+	fields := d.Fields()
+	if len(fields) > most {
+		fields = append(fields[:most:most], fmt.Sprintf("and %d more", len(fields)-most))
+	}
+	return strings.Join(fields, ", ")
+}
+
+func shownFields(fields map[string]any) string {
+	if fields == nil {
+		return ""
+	}
+	data, err := yaml.Marshal(fields)
+	if err != nil {
+		return err.Error()
+	}
+	return shown(data)
+}
+
+func (k Keeper) advice(writes string) string {
+	command := "init"
+	if k.Config.Join != nil {
+		command = "join"
+	}
+	return fmt.Sprintf("The same `slipway %s` with --diff shows it all; %s", command, writes)
+}
