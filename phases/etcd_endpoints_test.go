@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -27,7 +28,7 @@ func TestEtcdEndpoints(t *testing.T) {
 	}
 	api := podAPI{s.api(), []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{manifests.EtcdURLsAnnotation: "https://192.0.2.11:2379"}}}}, nil}
 	ask := func(api podAPI) []string {
-		urls, err := EtcdEndpoints(s.host, api, s.Config, s.UI)(t.Context())
+		urls, err := etcdmember.Endpoints(s.host, api, s.Config, s.UI)(t.Context())
 		if err != nil {
 			return []string{err.Error()}
 		}
@@ -36,7 +37,7 @@ func TestEtcdEndpoints(t *testing.T) {
 	down := podAPI{s.api(), nil, errors.New("connection refused")}
 	for name, got := range map[string][]string{
 		"https://192.0.2.11:2379": ask(api), "connection refused": ask(down),
-		"the cluster has no Pod of an etcd that runs on its control planes: is its etcd external?": ask(podAPI{s.api(), nil, nil}),
+		"the cluster has no etcd Pod on its control planes; is its etcd external?": ask(podAPI{s.api(), nil, nil}),
 	} {
 		if !slices.Equal(got, []string{name}) {
 			t.Errorf("%v, want %s", got, name)
@@ -60,7 +61,7 @@ func TestEtcdEndpointsOfOddPods(t *testing.T) {
 	}
 	odd := []corev1.Pod{pod("etcd-a", "http://192.0.2.11:2379"), pod("etcd-b", "not a URL"), pod("etcd-c", "")}
 	const first = `annotation kubeadm.kubernetes.io/etcd.advertise-client-urls of Pod kube-system/etcd-a: "http://192.0.2.11:2379" is not a client URL`
-	find := EtcdEndpoints(s.host, podAPI{s.api(), append(odd, pod("etcd-d", "https://192.0.2.14:2379, https://192.0.2.15:2379")), nil}, s.Config, s.UI)
+	find := etcdmember.Endpoints(s.host, podAPI{s.api(), append(odd, pod("etcd-d", "https://192.0.2.14:2379, https://192.0.2.15:2379")), nil}, s.Config, s.UI)
 	for range 2 {
 		if urls, err := find(t.Context()); err != nil || !slices.Equal(urls, []string{"https://192.0.2.14:2379", "https://192.0.2.15:2379"}) {
 			t.Errorf("%v, %v", urls, err)
@@ -72,7 +73,7 @@ func TestEtcdEndpointsOfOddPods(t *testing.T) {
 			t.Errorf("not said once: %s\n%s", warning, said)
 		}
 	}
-	if _, err := EtcdEndpoints(s.host, podAPI{s.api(), odd, nil}, s.Config, s.UI)(t.Context()); !strings.Contains(message(err), first) {
+	if _, err := etcdmember.Endpoints(s.host, podAPI{s.api(), odd, nil}, s.Config, s.UI)(t.Context()); !strings.Contains(message(err), first) {
 		t.Errorf("without another: %v", err)
 	}
 }
@@ -86,7 +87,7 @@ func TestEtcdEndpointsOfAHangingAPI(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), healthLimit)
 		defer cancel()
 		started := time.Now()
-		urls, err := EtcdEndpoints(s.host, hangingAPI{s.api()}, s.Config, s.UI)(ctx)
+		urls, err := etcdmember.Endpoints(s.host, hangingAPI{s.api()}, s.Config, s.UI)(ctx)
 		if err != nil || !slices.Contains(urls, "https://192.0.2.12:2379") || time.Since(started) > healthLimit/2 {
 			t.Errorf("%v, %v after %s", urls, err, time.Since(started))
 		}

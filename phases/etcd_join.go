@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -52,7 +53,7 @@ func runEtcdJoin(ctx context.Context, env *Env) error {
 
 // startMember lets the kubelet start etcd, and gives it its vote.
 func startMember(ctx context.Context, env *Env, peer string, members []etcd.Member, added bool) error {
-	local, there := localMember(env.Host, env.Config)
+	local, there := etcdmember.Local(env.Host, env.Config)
 	initial := local.Initial
 	if !there || added || local.PeerURL != peer {
 		initial = nil

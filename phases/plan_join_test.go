@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -165,7 +166,7 @@ func TestJoinPlanIsTrue(t *testing.T) {
 		p.compare(t)
 		s.put(t, etcdLog, logOf(9, 0, true))
 		again := &record{}
-		p.run(t, p.known, host.NewOverlay(p.host, again.onHost), cluster.NewPlan(again.intended, nil), etcd.NewPlan(again.onEtcd, KnownMembers(p.host, p.known)...), again)
+		p.run(t, p.known, host.NewOverlay(p.host, again.onHost), cluster.NewPlan(again.intended, nil), etcd.NewPlan(again.onEtcd, etcdmember.Known(p.host, p.known)...), again)
 		if said := strings.Join(again.titles(), "\n"); strings.Contains(said, "etcd learner") || strings.Contains(said, "etcd member") || strings.Contains(said, "etcd.yaml") {
 			t.Errorf("a plan for a control plane that has joined changes etcd:\n%s", said)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -120,9 +121,9 @@ func leave(ctx context.Context, env *Env, peerURL string) (removed bool, err err
 	return env.Etcd.Leave(leaving, peerURL)
 }
 
-// membersLimit is ample for an API server that hangs (secondOpinion), and then
+// membersLimit is ample for an API server that hangs (etcdmember.APILimit), and then
 // for members that are asked side by side.
-const membersLimit = 2 * secondOpinion
+const membersLimit = 2 * etcdmember.APILimit
 
 func askMembers(ctx context.Context, env *Env) ([]etcd.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(membersLimit, env.Config.Timeouts.EtcdAPICall))

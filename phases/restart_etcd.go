@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -46,7 +47,7 @@ func restartEtcdLate(ctx context.Context, env *Env) error {
 // awaitPeers waits until the other members of etcd do without this node's. An
 // error is a *quorumError.
 func awaitPeers(ctx context.Context, env *Env) error {
-	member, found := localMember(env.Host, env.Config)
+	member, found := etcdmember.Local(env.Host, env.Config)
 	if !found {
 		return &quorumError{errors.Errorf("%s does not say which member of etcd this node has", thisnode.StaticPodPath(env.Config, manifests.EtcdName))}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases"
@@ -86,7 +87,7 @@ func newParts(g *globals, node *config.Node, real *host.Real, dryRun bool) *part
 func newEtcd(node *config.Node, real *host.Real, api cluster.Cluster, said ui.UI) etcd.Etcd {
 	pki := node.Paths.PKI
 	return etcd.New(etcd.Options{
-		Endpoints: phases.EtcdEndpoints(real, api, node, said),
+		Endpoints: etcdmember.Endpoints(real, api, node, said),
 		CA:        filepath.Join(pki, "etcd", "ca.crt"),
 		Cert:      filepath.Join(pki, "apiserver-etcd-client.crt"),
 		Key:       filepath.Join(pki, "apiserver-etcd-client.key"),
@@ -190,7 +191,7 @@ func dryParts(g *globals, node *config.Node, real *host.Real) *parts {
 		Config:  node,
 		Host:    host.NewOverlay(real, plan.addHost),
 		Cluster: api,
-		Etcd:    etcd.NewPlan(plan.addEtcd, phases.KnownMembers(real, node)...),
+		Etcd:    etcd.NewPlan(plan.addEtcd, etcdmember.Known(real, node)...),
 		UI:      planUI{said, plan},
 	}
 	return &parts{

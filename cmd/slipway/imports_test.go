@@ -34,14 +34,15 @@ var mayImport = map[string][]string{
 	"internal/redact":     {},
 	"internal/thisnode":   {"internal/config", "internal/host", "internal/kubeconfig", "certs", "kubeletconfig", "manifests", "preflight"},
 	"internal/ownership":  {"internal/cluster", "internal/config", "internal/host", "internal/redact", "internal/thisnode", "internal/ui", "manifests"},
+	"internal/etcdmember": {"internal/cluster", "internal/config", "internal/etcd", "internal/host", "internal/thisnode", "internal/ui", "manifests"},
 	"internal/diagnose":   {"certs", "internal/host", "internal/kubeconfig", "internal/redact"},
 	"internal/bundle":     {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	"phases": {
 		"certs", "internal/cluster", "internal/config", "internal/diagnose", "internal/discovery", "internal/etcd", "internal/host",
-		"internal/background", "internal/kubeconfig", "internal/ownership", "internal/redact", "internal/thisnode", "internal/ui", "internal/workflow",
+		"internal/background", "internal/etcdmember", "internal/kubeconfig", "internal/ownership", "internal/redact", "internal/thisnode", "internal/ui", "internal/workflow",
 		"kubeletconfig", "manifests", "preflight",
 	},
-	"cmd/slipway": {"internal/bundle", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/host", "internal/redact", "internal/thisnode", "internal/ui", "phases"},
+	"cmd/slipway": {"internal/bundle", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/etcdmember", "internal/host", "internal/redact", "internal/thisnode", "internal/ui", "phases"},
 }
 
 // onlyIn bans an import outside of the packages that it names.

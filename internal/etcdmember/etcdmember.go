@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package phases
+// Package etcdmember finds the members of the cluster's etcd: by the static Pod on this host, and by the Pods that the
+// API has.
+package etcdmember
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -24,14 +25,13 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// secondOpinion bounds asking the API for members where the static Pod of this
-// host names some already: the API may be down, as after losing a quorum.
-const secondOpinion = 3 * time.Second
+// APILimit bounds asking the API for members where the static Pod of this host names some already: the API may be down,
+// as after the loss of a quorum.
+const APILimit = 3 * time.Second
 
-// EtcdEndpoints returns what finds the client URLs of etcd's members: those
-// that the static Pod on this host names, and those whose Pods the API has. A
-// Pod that names something else is left out, with one warning.
-func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(context.Context) ([]string, error) {
+// Endpoints returns a function that finds the client URLs of etcd's members: those in the static Pod on this host, and
+// those of the Pods that the API has. A Pod with an invalid URL is left out, with one warning.
+func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(context.Context) ([]string, error) {
 	var mu sync.Mutex
 	warned := map[string]bool{}
 	warn := func(what string) {
@@ -44,9 +44,9 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 	}
 	return func(ctx context.Context) ([]string, error) {
 		var urls []string
-		if member, found := localMember(h, n); found {
+		if member, found := Local(h, n); found {
 			urls = member.Endpoints()
-			limited, cancel := context.WithTimeout(ctx, secondOpinion)
+			limited, cancel := context.WithTimeout(ctx, APILimit)
 			defer cancel()
 			ctx = limited
 		}
@@ -67,7 +67,7 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 		case len(urls) == 0 && len(faults) > 0:
 			return nil, faults[0]
 		case len(urls) == 0:
-			return nil, errors.New("the cluster has no Pod of an etcd that runs on its control planes: is its etcd external?")
+			return nil, errors.New("the cluster has no etcd Pod on its control planes; is its etcd external?")
 		}
 		return urls, nil
 	}
@@ -92,10 +92,10 @@ func podEndpoints(pods []corev1.Pod) (urls []string, faults []error) {
 	return urls, faults
 }
 
-// KnownMembers are those that the static Pod of etcd on this host was started
+// Known are those that the static Pod of etcd on this host was started
 // with, itself among them; none where there is no such Pod.
-func KnownMembers(h host.Host, n *config.Node) []etcd.Member {
-	local, _ := localMember(h, n)
+func Known(h host.Host, n *config.Node) []etcd.Member {
+	local, _ := Local(h, n)
 	var members []etcd.Member
 	for _, m := range local.Initial {
 		members = append(members, etcd.Member{Name: m.Name, PeerURL: m.PeerURL})
@@ -103,9 +103,9 @@ func KnownMembers(h host.Host, n *config.Node) []etcd.Member {
 	return members
 }
 
-// localMember is what the static Pod of etcd on this host says of its member.
-func localMember(h host.Host, n *config.Node) (manifests.LocalMember, bool) {
-	pod, found := thisnode.StaticPod(h, filepath.Join(n.Paths.Manifests, manifests.EtcdName+".yaml"))
+// Local is what the static Pod of etcd on this host says of its member.
+func Local(h host.Host, n *config.Node) (manifests.LocalMember, bool) {
+	pod, found := thisnode.StaticPod(h, thisnode.StaticPodPath(n, manifests.EtcdName))
 	if !found {
 		return manifests.LocalMember{}, false
 	}
