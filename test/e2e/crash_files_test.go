@@ -83,7 +83,7 @@ type score struct {
 	silent    int // the second run reported success over something broken
 }
 
-// victim is a tool that works in folders that it takes for a host's root.
+// victim is a tool that works in directories that it takes for a host's root.
 type victim struct {
 	*testing.T
 	program string
@@ -136,7 +136,7 @@ func (v victim) around(i int) (before, after string) {
 	before, after = filepath.Join(v.dir, fmt.Sprint(i)), filepath.Join(v.dir, fmt.Sprint(i+1))
 	if i == 0 {
 		v.must(os.MkdirAll(filepath.Join(before, "etc"), 0o755))
-		v.must(os.Chmod(before, 0o755)) //nolint:gosec // a root folder is everybody's
+		v.must(os.Chmod(before, 0o755)) //nolint:gosec // a root directory is everybody's
 		v.must(os.WriteFile(filepath.Join(before, "etc/init.yaml"), []byte(crashConfig), 0o644))
 	}
 	v.copy(before, after)
@@ -185,7 +185,7 @@ func (v victim) must(err error) {
 	}
 }
 
-// copy makes a folder like another, modes and times included.
+// copy makes a directory like another, modes and times included.
 func (v victim) copy(from, to string) {
 	v.must(exec.Command("cp", "--archive", from, to).Run())
 }
@@ -293,9 +293,9 @@ func durable(steps []kill.Step) (faults []string) {
 		if !synced {
 			faults = append(faults, s.String()+": the content was not synced before")
 		}
-		folder := slices.ContainsFunc(steps[i:], func(b kill.Step) bool { return b.Call == "fsync" && b.Path == filepath.Dir(s.Path) })
-		if !folder {
-			faults = append(faults, s.String()+": the folder was not synced after it")
+		directory := slices.ContainsFunc(steps[i:], func(b kill.Step) bool { return b.Call == "fsync" && b.Path == filepath.Dir(s.Path) })
+		if !directory {
+			faults = append(faults, s.String()+": the directory was not synced after it")
 		}
 	}
 	return faults

@@ -135,7 +135,7 @@ func (m machine) listing() string {
 		"/var/lib/kubelet/kubeadm-flags.env", "-printf", `%p %m\n`)
 }
 
-// everything lists the folders that a join writes to, which a fresh host may
+// everything lists the directories that a join writes to, which a fresh host may
 // lack.
 func (m machine) everything() string {
 	out, _ := m.try("find", "/etc/kubernetes", "/var/lib/kubelet")

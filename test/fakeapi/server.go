@@ -55,7 +55,7 @@ func New(config *tls.Config) *Server {
 	return s
 }
 
-// SpoilFirst asks spoil before whoever is asked so far, from now on.
+// SpoilFirst makes the server ask spoil before all others from now on.
 func (s *Server) SpoilFirst(spoil func(r *http.Request) Fault) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
@@ -198,7 +198,7 @@ func (s *Server) Remove(at string) {
 	delete(s.objects, at)
 }
 
-// Has tells whether there is an object.
+// Has reports whether there is an object.
 func (s *Server) Has(at string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// issuers says which CA signs which certificates below the PKI folder:
+// issuers says which CA signs which certificates below the PKI directory:
 // https://kubernetes.io/docs/setup/best-practices/certificates/
 var issuers = map[string]string{
 	"ca": "ca", "apiserver": "ca", "apiserver-kubelet-client": "ca",
@@ -27,7 +27,7 @@ var issuers = map[string]string{
 	"etcd/ca": "etcd/ca", "etcd/server": "etcd/ca", "etcd/peer": "etcd/ca", "etcd/healthcheck-client": "etcd/ca", "apiserver-etcd-client": "etcd/ca",
 }
 
-// Check tells what is broken in /etc/kubernetes of the host whose root folder
+// Check reports what is broken in /etc/kubernetes of the host whose root directory
 // is root: a pair that does not match, a chain that does not hold, a
 // kubeconfig file that does not work. What is not there is not broken.
 func Check(root string) error {
@@ -61,7 +61,7 @@ func pairIntact(dir, name, issuer string) error {
 	return nil
 }
 
-// works tells whether a certificate is of a key and chains to a CA.
+// works reports whether a certificate is of a key and chains to a CA.
 func works(cert, key []byte, caPath string) error {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
@@ -91,7 +91,7 @@ func serviceAccountIntact(dir string) error {
 	keyBlock, _ := pem.Decode(key)
 	pubBlock, _ := pem.Decode(pub)
 	if keyBlock == nil || pubBlock == nil {
-		return errors.New("sa.key or sa.pub is no PEM")
+		return errors.New("sa.key or sa.pub is not PEM")
 	}
 	public, err := x509.ParsePKIXPublicKey(pubBlock.Bytes)
 	if err != nil {

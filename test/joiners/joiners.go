@@ -30,13 +30,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// variable holds the order, as JSON, for a program that shall play joiners.
+// variable holds the order, as JSON, for a program that is to play joiners.
 const variable = "SLIPWAY_JOINERS"
 
 // limit is for all of it.
 const limit = 2 * time.Minute
 
-// Order says who shall join what.
+// Order says which nodes join which cluster.
 type Order struct {
 	Count    int
 	Endpoint string // host:port of an API server
@@ -50,7 +50,7 @@ type Report struct {
 	Each     []time.Duration // of those that joined
 	Failed   []string        // why the others did not
 	CPU      time.Duration   // the API server's meanwhile
-	Requests int             // that the API server answered meanwhile, whoever asked
+	Requests int             // that the API server answered meanwhile, from any client
 }
 
 // Play carries out the order that is in the environment, prints the report,

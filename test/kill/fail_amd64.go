@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CanFail tells whether Fail works on this kind of machine.
+// CanFail reports whether Fail works on this kind of machine.
 const CanFail = true
 
 // dropCall turns the call that a thread is about to make into none.

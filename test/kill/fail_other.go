@@ -7,7 +7,7 @@ package kill
 
 import "syscall"
 
-// CanFail tells whether Fail works on this kind of machine.
+// CanFail reports whether Fail works on this kind of machine.
 const CanFail = false
 
 func dropCall(int) {}

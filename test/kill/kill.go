@@ -19,7 +19,7 @@ import (
 
 // Run is one run of a program.
 type Run struct {
-	// Below are the folders whose changes count. They are real paths.
+	// Below are the directories whose changes count. They are real paths.
 	Below []string
 	// Count, if set, says which of the changes count.
 	Count func(Step) bool

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim makes six changes in a folder, from two threads, and one elsewhere.
+// victim makes six changes in a directory, from two threads, and one elsewhere.
 func victim(dir string) error {
 	path := filepath.Join(dir, "a")
 	done := make(chan error)

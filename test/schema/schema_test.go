@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestWrongEvents: what is no event as documented is refused.
+// TestWrongEvents: a line that is not an event as documented is refused.
 func TestWrongEvents(t *testing.T) {
 	s, err := Events()
 	if err != nil {

@@ -129,7 +129,7 @@ func (n *Node) launch() (ended <-chan error, err error) {
 }
 
 // joinCgroups sees to it that the next process the calling thread starts, with
-// these attributes, is in the cgroups with these folders.
+// these attributes, is in the cgroups with these directories.
 func joinCgroups(dirs []string, attributes *syscall.SysProcAttr) (done func(), err error) {
 	done = func() {}
 	var first []string // version 1 takes a thread, version 2 only a new process
@@ -154,14 +154,14 @@ func (n *Node) mountRoot() error {
 	return errors.Wrap(unix.Mount("overlay", n.root(), "overlay", 0, options), "cannot mount the node's root")
 }
 
-// hideMachines gives systemd-nspawn a runtime folder of its own, as nodes of
+// hideMachines gives systemd-nspawn a runtime directory of its own, as nodes of
 // two labs may have the same machine name.
 func hideMachines() error {
 	const dir = "/run/systemd/nspawn"
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return errors.Wrap(err, "cannot make systemd-nspawn's folder")
+		return errors.Wrap(err, "cannot make systemd-nspawn's directory")
 	}
-	return errors.Wrap(unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"), "cannot mount systemd-nspawn's folder")
+	return errors.Wrap(unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"), "cannot mount systemd-nspawn's directory")
 }
 
 // machine is the node's name for systemd-nspawn: short enough that the name of
@@ -180,7 +180,7 @@ func (n *Node) nspawnArgs() []string {
 		"--network-bridge=" + bridge,
 		"--bind=/dev/kmsg", "--bind=/dev/fuse",
 	}
-	for _, name := range diskFolders {
+	for _, name := range diskDirs {
 		args = append(args, "--bind="+n.disk(name)+":/var/lib/"+name)
 	}
 	if _, err := os.Stat("/lib/modules"); err == nil {
@@ -260,7 +260,7 @@ func (n *Node) console() string {
 	return string(data[max(len(data)-most, 0):])
 }
 
-// Running tells whether the node's init is there.
+// Running reports whether the node's init is there.
 func (n *Node) Running() bool {
 	_, err := n.leader()
 	return err == nil

@@ -80,8 +80,8 @@ func machineHierarchies() ([]hierarchy, error) {
 	return found, nil
 }
 
-// cgroupDirs are the folders of a lab's cgroup called name, one a hierarchy.
-// They lie below this process's own cgroup, so whoever limits that one limits
+// cgroupDirs are the directories of a lab's cgroup called name, one a hierarchy.
+// They lie below this process's own cgroup, so a limit of that one limits
 // the lab; only where there is nothing but version 2 must they be elsewhere,
 // as there a cgroup with processes cannot hand controllers down.
 func cgroupDirs(all []hierarchy, name string) []string {
@@ -96,7 +96,7 @@ func cgroupDirs(all []hierarchy, name string) []string {
 	return dirs
 }
 
-// makeCgroup makes one cgroup folder with those above it.
+// makeCgroup makes one cgroup directory with those above it.
 func makeCgroup(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil

@@ -92,14 +92,14 @@ func (n *Node) InstallSlipway() error {
 const slipwayPath = "/usr/local/bin/slipway"
 
 // installSlipway does it for a node that does not run. Without a program under
-// test the node is of use all the same, with the peer.
+// test the node is still useful, with kubeadm.
 func (n *Node) installSlipway() error {
 	if _, err := os.Stat(n.lab.options.Slipway); os.IsNotExist(err) {
 		return nil
 	}
 	target := filepath.Join(n.upper(), slipwayPath)
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return errors.Wrap(err, "cannot make a folder of the node")
+		return errors.Wrap(err, "cannot make a directory of the node")
 	}
 	if err := os.Remove(target); err != nil && !os.IsNotExist(err) {
 		return errors.Wrap(err, "cannot replace the program under test")
@@ -151,7 +151,7 @@ func (l *Lab) removeCgroups(nodes []*Node) error {
 	return removeCgroups(dirs)
 }
 
-// wipe removes a folder after unmounting whatever is mounted below it. It never
+// wipe removes a directory after unmounting whatever is mounted below it. It never
 // removes through a mount.
 func wipe(dir string) error {
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")

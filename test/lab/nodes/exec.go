@@ -182,7 +182,7 @@ func withStderr(err error, text string) error {
 	return err
 }
 
-// cgroupsOf are the folders of a process's cgroups.
+// cgroupsOf are the directories of a process's cgroups.
 func cgroupsOf(pid int) ([]string, error) {
 	own, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
 	if err != nil {

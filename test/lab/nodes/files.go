@@ -50,10 +50,10 @@ func (n *Node) mountStopped() error {
 	if err := n.mountRoot(); err != nil {
 		return err
 	}
-	for _, name := range diskFolders {
+	for _, name := range diskDirs {
 		target := filepath.Join(n.root(), "var/lib", name)
 		if err := os.MkdirAll(target, 0o755); err != nil {
-			return errors.Wrap(err, "cannot make a folder of the node")
+			return errors.Wrap(err, "cannot make a directory of the node")
 		}
 		if err := unix.Mount(n.disk(name), target, "", unix.MS_BIND, ""); err != nil {
 			return errors.Wrapf(err, "cannot mount the node's %s", name)
@@ -72,7 +72,7 @@ func (n *Node) ReadFile(path string) ([]byte, error) {
 	return data, errors.Wrapf(err, "node %s", n.state.Name)
 }
 
-// WriteFile writes a file of the node, with the folders above it.
+// WriteFile writes a file of the node, with the directories above it.
 func (n *Node) WriteFile(path string, data []byte, mode os.FileMode) error {
 	err := n.Inside(func() error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -86,7 +86,7 @@ func (n *Node) WriteFile(path string, data []byte, mode os.FileMode) error {
 	return errors.Wrapf(err, "node %s", n.state.Name)
 }
 
-// CopyIn copies a file, or the contents of a folder, from this machine into the node.
+// CopyIn copies a file, or the contents of a directory, from this machine into the node.
 func (n *Node) CopyIn(from, to string) error {
 	from, err := filepath.Abs(from)
 	if err != nil {
@@ -108,7 +108,7 @@ func (n *Node) CopyIn(from, to string) error {
 	return errors.Wrapf(err, "cannot copy %s into node %s", from, n.state.Name)
 }
 
-// CopyOut copies a file, or the contents of a folder, from the node to this machine.
+// CopyOut copies a file, or the contents of a directory, from the node to this machine.
 func (n *Node) CopyOut(from, to string) error {
 	to, err := filepath.Abs(to)
 	if err != nil {
@@ -130,7 +130,7 @@ func (n *Node) CopyOut(from, to string) error {
 	return errors.Wrapf(err, "cannot copy %s out of node %s", from, n.state.Name)
 }
 
-// openPlace opens the folder above path, following links, so that what is in it
+// openPlace opens the directory above path, following links, so that what is in it
 // can be reached from either side of a changed root. With O_CREATE it is made.
 func openPlace(path string, flag int) (*os.Root, string, error) {
 	path = filepath.Clean(path)
@@ -140,9 +140,9 @@ func openPlace(path string, flag int) (*os.Root, string, error) {
 	}
 	if flag&os.O_CREATE != 0 {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, "", errors.Wrap(err, "cannot make a folder")
+			return nil, "", errors.Wrap(err, "cannot make a directory")
 		}
 	}
 	root, err := os.OpenRoot(dir)
-	return root, name, errors.Wrap(err, "cannot open a folder")
+	return root, name, errors.Wrap(err, "cannot open a directory")
 }

@@ -25,7 +25,7 @@ import (
 // commands: serve [ADDRESS], get URL, lookup NAME, sleep.
 const ProbeImage = parts.ProbeImage
 
-// DirVariable is the environment variable that names the lab's folder.
+// DirVariable is the environment variable that names the lab's directory.
 const DirVariable = "SLIPWAY_LAB_DIR"
 
 const defaultDir = "/var/cache/slipway-lab"
@@ -34,7 +34,7 @@ const defaultDir = "/var/cache/slipway-lab"
 type Options struct {
 	Name    string    // tells labs apart; default "slipway"
 	Dir     string    // keeps parts and nodes; default SLIPWAY_LAB_DIR or /var/cache/slipway-lab
-	Source  string    // the project's folder; default: found from the working directory upwards
+	Source  string    // the project's directory; default: found from the working directory upwards
 	Slipway string    // the program under test; default bin/slipway in Source
 	Log     io.Writer // progress for people; default none
 }
@@ -71,10 +71,10 @@ func Open(o Options) (*Lab, error) {
 	}
 	var err error
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
-		return nil, errors.Wrap(err, "cannot find the lab's folder")
+		return nil, errors.Wrap(err, "cannot find the lab's directory")
 	}
 	if o.Source == "" {
-		if o.Source, err = sourceFolder(); err != nil {
+		if o.Source, err = sourceDir(); err != nil {
 			return nil, err
 		}
 	}
@@ -84,11 +84,11 @@ func Open(o Options) (*Lab, error) {
 	return &Lab{options: o, log: progress.New(o.Log), dir: filepath.Join(o.Dir, "labs", o.Name)}, nil
 }
 
-// sourceFolder is the nearest folder upwards that holds the component modules.
-func sourceFolder() (string, error) {
+// sourceDir is the nearest directory upwards that holds the component modules.
+func sourceDir() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
-		return "", errors.Wrap(err, "cannot find the project's folder")
+		return "", errors.Wrap(err, "cannot find the project's directory")
 	}
 	for dir := start; ; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "test", "lab", "components")); err == nil {
@@ -108,7 +108,7 @@ func Names(dir string) ([]string, error) {
 	if dir == "" {
 		dir = defaultDir
 	}
-	return folderNames(filepath.Join(dir, "labs"))
+	return dirNames(filepath.Join(dir, "labs"))
 }
 
 // Build makes the parts that nodes consist of, as far as they are missing:
@@ -161,7 +161,7 @@ func (l *Lab) KubernetesVersion() string {
 
 // Nodes are all nodes of the lab, running or not, sorted by name.
 func (l *Lab) Nodes() ([]*Node, error) {
-	names, err := folderNames(filepath.Join(l.dir, "nodes"))
+	names, err := dirNames(filepath.Join(l.dir, "nodes"))
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +174,8 @@ func (l *Lab) Nodes() ([]*Node, error) {
 	return all, nil
 }
 
-// folderNames are the sorted names of the folders in dir; none if it is missing.
-func folderNames(dir string) ([]string, error) {
+// dirNames are the sorted names of the directories in dir; none if it is missing.
+func dirNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !os.IsNotExist(err) {
 		return nil, errors.Wrap(err, "cannot list the lab")

@@ -54,7 +54,7 @@ func (l *Lab) ensureNetwork(ctx context.Context) error {
 }
 
 // configureNetwork fills the network namespace of the calling thread. The
-// bridge gets its name last: it tells that the network is complete.
+// bridge gets its name last: the name says that the network is complete.
 func configureNetwork(ctx context.Context) error {
 	for name, value := range map[string]string{
 		"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1", // only a router answers that there is no way

@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/parts"
 )
 
-// NodeSpec says what a new node shall be like.
+// NodeSpec describes a new node.
 type NodeSpec struct {
 	Name       string   // also its host name; cp-N and worker-N have fixed addresses
 	IP         string   // an address in 192.168.99.11-99; default by name
@@ -40,7 +40,7 @@ type state struct {
 	PodSubnets []string
 	MachineID  string
 	Layers     []string // of its root, the topmost first
-	Cgroups    []string // folders of its cgroups since the last boot
+	Cgroups    []string // directories of its cgroups since the last boot
 }
 
 const stateFile = "node.json"
@@ -74,7 +74,7 @@ func (l *Lab) StartNode(ctx context.Context, spec NodeSpec) (*Node, error) {
 	return n, n.Start(ctx)
 }
 
-// create lays out a new node's folder. The state file comes last: a folder
+// create lays out a new node's directory. The state file comes last: a directory
 // without one is a leftover.
 func (l *Lab) create(spec NodeSpec) (*Node, error) {
 	if !nodeName.MatchString(spec.Name) {
@@ -142,7 +142,7 @@ func indexOf(text string, taken map[int]bool) (int, error) {
 	return 0, errors.Errorf("the address %s is not in %s-%s", text, ipv4(firstIndex), ipv4(lastIndex))
 }
 
-// The folders of a node: the writable layer of its root, what overlay needs
+// The directories of a node: the writable layer of its root, what overlay needs
 // beside it, where the root is put together, and what is bound in from the disk
 // because overlays (a container's, etcd's fsync) do not stack well.
 func (n *Node) dir() string   { return n.lab.nodeDir(n.state.Name) }
@@ -152,13 +152,13 @@ func (n *Node) root() string  { return filepath.Join(n.dir(), "root") }
 
 func (n *Node) disk(name string) string { return filepath.Join(n.dir(), "disk", name) }
 
-// diskFolders are the folders of /var/lib that are bound in.
-var diskFolders = []string{"containerd", "kubelet", "etcd"}
+// diskDirs are the directories of /var/lib that are bound in.
+var diskDirs = []string{"containerd", "kubelet", "etcd"}
 
 func (n *Node) layOut(p *parts.Parts) error {
 	for _, dir := range []string{n.upper(), n.work(), n.root(), filepath.Join(n.upper(), "etc"), n.disk("kubelet"), n.disk("etcd")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return errors.Wrap(err, "cannot make its folders")
+			return errors.Wrap(err, "cannot make its directories")
 		}
 	}
 	if err := linkTree(p.Containerd, n.disk("containerd")); err != nil {
@@ -175,7 +175,7 @@ func (n *Node) layOut(p *parts.Parts) error {
 	for _, file := range files {
 		path := filepath.Join(n.upper(), file.path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return errors.Wrap(err, "cannot make its folders")
+			return errors.Wrap(err, "cannot make its directories")
 		}
 		if err := os.WriteFile(path, []byte(file.data), file.mode); err != nil {
 			return errors.Wrap(err, "cannot write its files")
@@ -184,7 +184,7 @@ func (n *Node) layOut(p *parts.Parts) error {
 	return nil
 }
 
-// controllers are the folder names below /sys/fs/cgroup of the version 1 hierarchies.
+// controllers are the directory names below /sys/fs/cgroup of the version 1 hierarchies.
 func controllers(all []hierarchy) []string {
 	var names []string
 	for _, h := range all {
@@ -218,7 +218,7 @@ func (n *Node) save(s state) error {
 	return errors.Wrap(os.Rename(path+".new", path), "cannot write a node's state")
 }
 
-// cgroups are the folders of the node's cgroups since its last boot, by
+// cgroups are the directories of the node's cgroups since its last boot, by
 // whichever program that was; none if it never booted.
 func (n *Node) cgroups() []string {
 	s, err := readState(filepath.Join(n.dir(), stateFile))

@@ -36,7 +36,7 @@ func linkTree(from, to string) error {
 	return errors.Wrap(err, "cannot copy the images")
 }
 
-// copyDir makes a folder with the mode and owner of another.
+// copyDir makes a directory with the mode and owner of another.
 func copyDir(entry fs.DirEntry, target string) error {
 	info, err := entry.Info()
 	if err != nil {
@@ -78,7 +78,7 @@ func copyFile(from, to string) error {
 	return out.Close()
 }
 
-// copyTree copies a file, a folder's contents or a symbolic link with its mode.
+// copyTree copies a file, a directory's contents or a symbolic link with its mode.
 func copyTree(source *os.Root, from string, target *os.Root, to string) error {
 	info, err := source.Lstat(from)
 	if err != nil {
@@ -88,7 +88,7 @@ func copyTree(source *os.Root, from string, target *os.Root, to string) error {
 	case info.Mode()&fs.ModeSymlink != 0:
 		return copyLink(source, from, target, to)
 	case info.IsDir():
-		return copyFolder(source, from, target, to)
+		return copyFiles(source, from, target, to)
 	case info.Mode().IsRegular():
 		return copyRegular(source, from, target, to, info.Mode().Perm())
 	}
@@ -106,7 +106,7 @@ func copyLink(source *os.Root, from string, target *os.Root, to string) error {
 	return target.Symlink(link, to)
 }
 
-func copyFolder(source *os.Root, from string, target *os.Root, to string) error {
+func copyFiles(source *os.Root, from string, target *os.Root, to string) error {
 	if err := target.MkdirAll(to, 0o755); err != nil {
 		return err
 	}

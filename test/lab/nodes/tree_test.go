@@ -33,7 +33,7 @@ func TestLinkTree(t *testing.T) {
 		t.Errorf("link to %q, %v", link, err)
 	}
 	if info, err := os.Stat(filepath.Join(to, "blobs")); err != nil || info.Mode().Perm() != 0o711 {
-		t.Errorf("a folder's mode is lost: %v, %v", info, err)
+		t.Errorf("a directory's mode is lost: %v, %v", info, err)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // program is one that the lab builds from a component module; the module's
 // go.mod pins its version.
 type program struct {
-	component string // folder below test/lab/components
+	component string // directory below test/lab/components
 	pkg       string // import path
 	name      string // of the executable
 }

@@ -74,14 +74,14 @@ func (b *builder) debian(ctx context.Context) (string, error) {
 	})
 }
 
-// removeContents empties folders whose files only cost space.
+// removeContents empties directories whose files only cost space.
 func removeContents(dirs ...string) error {
 	for _, dir := range dirs {
 		if err := os.RemoveAll(dir); err != nil {
-			return errors.Wrap(err, "cannot empty a folder")
+			return errors.Wrap(err, "cannot empty a directory")
 		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return errors.Wrap(err, "cannot make an empty folder")
+			return errors.Wrap(err, "cannot make an empty directory")
 		}
 	}
 	return nil

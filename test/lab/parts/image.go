@@ -59,7 +59,7 @@ type manifest struct {
 }
 
 // writeArchive writes images in the format of "docker save". The same images
-// give the same bytes. Layers are made in the folder scratch.
+// give the same bytes. Layers are made in the directory scratch.
 func writeArchive(w io.Writer, scratch string, images []image) error {
 	archive := tar.NewWriter(w)
 	var manifests []manifest

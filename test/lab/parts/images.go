@@ -46,10 +46,10 @@ func (b *builder) imageTable(base string) ([]image, error) {
 	}, nil
 }
 
-func (b *builder) binaries(folder string, names ...string) []imageFile {
+func (b *builder) binaries(directory string, names ...string) []imageFile {
 	var files []imageFile
 	for _, name := range names {
-		files = append(files, imageFile{path: folder + name, source: b.programs[name]})
+		files = append(files, imageFile{path: directory + name, source: b.programs[name]})
 	}
 	return files
 }
@@ -125,7 +125,7 @@ func (b *builder) unpack(ctx context.Context, archive, dir string) error {
 	defer cancel()
 	state, err := os.MkdirTemp("", "lab-containerd-") // a socket's path has to be short
 	if err != nil {
-		return errors.Wrap(err, "cannot make a folder for containerd")
+		return errors.Wrap(err, "cannot make a directory for containerd")
 	}
 	defer os.RemoveAll(state)
 	socket, config := filepath.Join(state, "containerd.sock"), filepath.Join(state, "config.toml")

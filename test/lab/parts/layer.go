@@ -43,7 +43,7 @@ var layerLinks = map[string]string{
 	"root/.kube/config": "/etc/kubernetes/admin.conf",
 }
 
-// layerDirs are folders with a mode of their own.
+// layerDirs are directories with a mode of their own.
 var layerDirs = map[string]os.FileMode{
 	"root":            0o700,
 	"root/.kube":      0o700,
@@ -91,17 +91,17 @@ func (b *builder) fillLayer(dir string, files fs.FS) error {
 			return err
 		}
 		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
-			return errors.Wrap(err, "cannot set a folder's mode")
+			return errors.Wrap(err, "cannot set a directory's mode")
 		}
 	}
 	return nil
 }
 
-// place puts something at name below dir, making the folders above it.
+// place puts something at name below dir, making the directories above it.
 func place(dir, name string, put func(path string) error) error {
 	path := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return errors.Wrap(err, "cannot make a folder of a node")
+		return errors.Wrap(err, "cannot make a directory of a node")
 	}
 	return errors.Wrap(put(path), "cannot place a part of a node")
 }

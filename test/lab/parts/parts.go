@@ -29,13 +29,13 @@ const unused = 72 * time.Hour
 
 // Options say where things come from and where they go.
 type Options struct {
-	Components string    // folder with the component modules
-	Dir        string    // folder that keeps what was made
+	Components string    // directory with the component modules
+	Dir        string    // directory that keeps what was made
 	Log        io.Writer // progress, for people
 	InUse      []string  // paths below Dir that must not be swept away
 }
 
-// Parts are the folders that a node consists of. They never change.
+// Parts are the directories that a node consists of. They never change.
 type Parts struct {
 	Layers     []string // of the root file system, the topmost first
 	Containerd string   // a containerd root that holds all images

@@ -18,11 +18,11 @@ import (
 	"github.com/pkg/errors"
 )
 
-// unfinished starts the names of folders that are being filled.
+// unfinished starts the names of directories that are being filled.
 const unfinished = ".unfinished-"
 
-// A store keeps what the lab has made, each thing in a folder named after
-// everything that went into it. A folder with its final name is complete.
+// A store keeps what the lab has made, each thing in a directory named after
+// everything that went into it. A directory with its final name is complete.
 type store struct{ dir string }
 
 // stamp names a thing by its kind and the hash of everything that decides what it is.
@@ -39,7 +39,7 @@ func kindOf(name string) string {
 	return name[:max(strings.LastIndex(name, "-"), 0)]
 }
 
-// has tells whether the thing is there.
+// has reports whether the thing is there.
 func (s store) has(name string) bool {
 	_, err := os.Stat(s.path(name))
 	return err == nil
@@ -56,11 +56,11 @@ func (s store) ensure(name string, make func(dir string) error) error {
 	}
 	temporary, err := os.MkdirTemp(s.dir, unfinished)
 	if err != nil {
-		return errors.Wrap(err, "cannot make a folder to build in")
+		return errors.Wrap(err, "cannot make a directory to build in")
 	}
 	defer os.RemoveAll(temporary)
 	if err := os.Chmod(temporary, 0o755); err != nil {
-		return errors.Wrap(err, "cannot open the folder to build in")
+		return errors.Wrap(err, "cannot open the directory to build in")
 	}
 	if err := make(temporary); err != nil {
 		return err
@@ -111,5 +111,5 @@ func treeHash(tree fs.FS, match func(name string) bool) (string, error) {
 		_, err = io.Copy(h, f)
 		return err
 	})
-	return hex.EncodeToString(h.Sum(nil)), errors.Wrap(err, "cannot hash a folder")
+	return hex.EncodeToString(h.Sum(nil)), errors.Wrap(err, "cannot hash a directory")
 }

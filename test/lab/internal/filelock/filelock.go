@@ -17,7 +17,7 @@ import (
 // be nil) and waits. The lock of a program that ends is free.
 func Take(path string, waiting func()) (release func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, errors.Wrap(err, "cannot make the lab's folder")
+		return nil, errors.Wrap(err, "cannot make the lab's directory")
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -114,7 +114,7 @@ func (l *Log) end(name string, elapsed time.Duration, err error) {
 	fmt.Fprintf(l.w, "%s%s: %s in %s\n", start, name, outcome, Elapsed(elapsed))
 }
 
-// rewrites tells whether the running step's line may be rewritten: only one can be.
+// rewrites reports whether the running step's line may be rewritten: only one can be.
 func (l *Log) rewrites() bool { return l.live && l.active == 1 }
 
 // Elapsed is a duration as a person reads it: tenths of a second while it is
