@@ -41,7 +41,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s), two at a time
 lint: ## run golangci-lint, pinned in test/tools/go.mod
 	$(TOOL) golangci-lint run ./...
 
-verify: ## check that generated files, format, vet, lint, go.mod and goldens are current
+verify: ## check format, go.mod, vet, lint, dead code and goldens
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go mod tidy -diff
 	cd test/zlint && go mod tidy -diff
@@ -50,6 +50,7 @@ verify: ## check that generated files, format, vet, lint, go.mod and goldens are
 	go mod verify
 	go vet ./...
 	@$(MAKE) --no-print-directory lint
+	@dead=$$($(TOOL) deadcode ./cmd/slipway); test -z "$$dead" || { echo "nothing calls:"; echo "$$dead"; exit 1; }
 	go test ./... -run 'Golden|Imports|CommandTree'
 
 cluster: build ## make a Ready control plane on this machine with `slipway init`, and all it needs

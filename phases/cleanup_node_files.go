@@ -109,7 +109,7 @@ func etcdDataDir(manifest []byte) string {
 // opens all of the cluster's data. It may be anywhere; the static Pod of the API
 // server says where. What the user has put there stays.
 func (c *cleanup) removeEtcdClient(context.Context) {
-	pod, found := thisnode.StaticPod(c.Host, thisnode.StaticPodPath(c.Env.Config, manifests.APIServerName))
+	pod, found := thisnode.StaticPod(c.Host, thisnode.StaticPodPath(c.Config, manifests.APIServerName))
 	if !found {
 		return
 	}
