@@ -77,8 +77,8 @@ func coreDNSObjects(env *Env) ([]manifests.Object, error) {
 
 func kubeProxyObjects(env *Env) ([]manifests.Object, error) { return manifests.KubeProxy(env.Config) }
 
-// runAddon installs an add-on. On a cluster that has it, init makes what is
-// missing of it; the phase's own command replaces what was edited, and says so.
+// runAddon installs an add-on. In a cluster that has it, init creates what is missing; the phase's own command
+// replaces what was edited, and says so.
 func runAddon(ctx context.Context, env *Env, name string, objects func(*Env) ([]manifests.Object, error)) error {
 	objs, err := objects(env)
 	if err != nil {
@@ -88,7 +88,7 @@ func runAddon(ctx context.Context, env *Env, name string, objects func(*Env) ([]
 		return err
 	}
 	if env.Again {
-		env.UI.Printf("Checking %s, and installing what is missing of it", name)
+		env.UI.Printf("Checking %s, and installing what is missing", name)
 	} else {
 		if objs, err = replaceable(ctx, env, objs); err != nil {
 			return err
@@ -103,9 +103,8 @@ func runAddon(ctx context.Context, env *Env, name string, objects func(*Env) ([]
 	return env.keeper().EnsureMissing(ctx, writer, workloads...)
 }
 
-// replaceable says what of the objects in the cluster is about to be replaced,
-// and leaves out a Corefile that was edited: the cluster's names depend on it,
-// and kubeadm keeps it, too.
+// replaceable says which objects in the cluster are about to be replaced, and leaves out an edited Corefile: the
+// cluster's names depend on it, and kubeadm keeps it, too.
 func replaceable(ctx context.Context, env *Env, objs []manifests.Object) ([]manifests.Object, error) {
 	found, err := env.keeper().Compare(ctx, objs)
 	if err != nil {
@@ -116,10 +115,10 @@ func replaceable(ctx context.Context, env *Env, objs []manifests.Object) ([]mani
 		_, settings := obj.(*corev1.ConfigMap)
 		switch d := found[i]; {
 		case d.Change == cluster.Update && settings && obj.GetName() == manifests.CorefileMap:
-			env.keeper().SayKept(obj, d, "to get Slipway's, delete it (`kubectl -n kube-system delete configmap coredns`) and run this again")
+			env.keeper().SayKept(obj, d, "to get Slipway's, delete it (`kubectl -n kube-system delete configmap coredns`) and run this command again")
 			continue
 		case d.Change == cluster.Update:
-			env.UI.Warnf("replacing in %s %s what was edited: %s", obj.GetObjectKind().GroupVersionKind().Kind,
+			env.UI.Warnf("replacing edited fields of %s %s: %s", obj.GetObjectKind().GroupVersionKind().Kind,
 				path.Join(obj.GetNamespace(), obj.GetName()), ownership.FieldDifference(obj, d))
 		}
 		rest = append(rest, obj)

@@ -86,7 +86,7 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 		}
 	}
 	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile.",
-		"replacing in ConfigMap kube-system/kube-proxy what was edited: data.config.conf")
+		"replacing edited fields of ConfigMap kube-system/kube-proxy: data.config.conf")
 	if len(api.mark.Taints) != 1 {
 		t.Errorf("the phase's own command set the taints %v", api.mark.Taints)
 	}

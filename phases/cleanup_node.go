@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// askLimit bounds a question to what may be gone, stopLimit the stop of
-	// the kubelet, which takes a second unless it hangs.
+	// askLimit bounds a question to something that may be gone; stopLimit bounds the stop of the kubelet, which takes a
+	// second unless it hangs.
 	askLimit  = 5 * time.Second
 	stopLimit = 30 * time.Second
 )
@@ -26,16 +26,15 @@ const (
 func cleanupNode() Phase {
 	return Phase{
 		Name:    "cleanup-node",
-		Summary: "Stop the kubelet and its Pods, and remove what they and this tool have left",
+		Summary: "Stop the kubelet and its Pods, and remove the files of this node",
 		Flags:   []string{"cert-dir", "cleanup-tmp-dir", "cri-socket", "dry-run", "network"},
 		Run:     runCleanupNode,
 	}
 }
 
-// runCleanupNode goes from what runs to what it works with, so that nothing
-// comes back; and it removes what says where things are after these things. So
-// it can be cut off anywhere and begun again. What cannot be stopped is a
-// warning, and what cannot be removed an error at the end.
+// runCleanupNode first ends what runs and then removes what it runs on, so that nothing comes back. What records
+// where things are is removed after these things, so the phase can be interrupted anywhere and run again. What cannot
+// be stopped is a warning, what cannot be removed an error at the end.
 func runCleanupNode(ctx context.Context, env *Env) error {
 	c := &cleanup{Env: env}
 	for _, step := range []func(context.Context){
@@ -44,7 +43,7 @@ func runCleanupNode(ctx context.Context, env *Env) error {
 		c.unmount,
 		c.removeEtcdData,
 		c.removeEtcdClient,
-		c.removeFolders,
+		c.removeDirectories,
 		c.removeAccounts,
 		c.removeNetwork,
 	} {
@@ -63,7 +62,7 @@ type cleanup struct {
 	changed bool
 	warned  bool
 	failed  []error
-	// dataLeft tells that etcd's data could not be removed.
+	// dataLeft reports that etcd's data could not be removed.
 	dataLeft bool
 }
 
@@ -72,7 +71,7 @@ func (c *cleanup) warnf(format string, args ...any) {
 	c.UI.Warnf(format, args...)
 }
 
-// did notes what a step has changed, or why it could not.
+// did records whether a step has changed anything, or why it failed.
 func (c *cleanup) did(changed bool, err error) {
 	c.changed = c.changed || changed
 	if err != nil {
@@ -84,11 +83,11 @@ func (c *cleanup) conclude() {
 	switch {
 	case len(c.failed) > 0 || c.warned && !c.changed:
 	case !c.changed:
-		c.UI.Printf("There is nothing to do: nothing of a node is on this host")
+		c.UI.Printf("Nothing to do: this host is not a node")
 	case c.Config.Name != "":
-		c.UI.Printf("This host is no node any more. If the cluster lives on, take it off its list: kubectl delete node %s", c.Config.Name)
+		c.UI.Printf("This host is no longer a node. If the cluster still exists, delete the Node: kubectl delete node %s", c.Config.Name)
 	default:
-		c.UI.Printf("This host is no node any more")
+		c.UI.Printf("This host is no longer a node")
 	}
 }
 
@@ -96,7 +95,7 @@ func (c *cleanup) failure() error {
 	if len(c.failed) == 0 {
 		return nil
 	}
-	return errors.WithMessage(joined(c.failed), "not everything could be removed; see to it, then run the same command again")
+	return errors.WithMessage(joined(c.failed), "not everything could be removed; fix the problem and run the same command again")
 }
 
 func (c *cleanup) stopKubelet(ctx context.Context) {
@@ -111,15 +110,14 @@ func (c *cleanup) stopKubelet(ctx context.Context) {
 		err = c.Host.StopUnit(limited, kubeletUnit)
 	}
 	if errors.Is(err, host.ErrNoSystemd) {
-		c.warnf("%v: the kubelet may still run, and start again what is removed here; end it another way", err)
+		c.warnf("%v: the kubelet may still be running and may restart what is removed here; stop it some other way", err)
 		return
 	}
 	if err != nil {
-		c.warnf("the kubelet may still run, and start again what is removed here: %v", err)
+		c.warnf("the kubelet may still be running and may restart what is removed here: %v", err)
 		return
 	}
-	// One that only waits for its configuration, as packages start it, is
-	// nothing of a node.
+	// A kubelet that only waits for its configuration, as packages start it, does not make this host a node.
 	c.changed = unit.ActiveState == "active"
 }
 
@@ -129,13 +127,13 @@ func (c *cleanup) removePods(ctx context.Context) {
 	defer cancel()
 	pods, err := c.Host.Pods(limited, socket)
 	if err != nil {
-		c.warnf("Pods may still run, as the container runtime cannot be asked: %v. Once it runs, run the same command again, with --cri-socket=%s", err, socket)
+		c.warnf("Pods may still be running, because the container runtime does not answer: %v. Start it and run the same command again, with --cri-socket=%s", err, socket)
 		return
 	}
 	if len(pods) == 0 {
 		return
 	}
-	// In the order in which they go: those with a network of their own first.
+	// Pods with a network of their own go first.
 	order := func(p host.Pod) string { return fmt.Sprintf("%t %s", p.HostNetwork, p) }
 	slices.SortFunc(pods, func(a, b host.Pod) int { return cmp.Compare(order(a), order(b)) })
 	c.UI.Printf("Removing %d Pods", len(pods))
@@ -146,9 +144,8 @@ func (c *cleanup) removePods(ctx context.Context) {
 	}
 }
 
-// unmount takes away what the kubelet has mounted: volumes are below these two
-// folders. What is mounted elsewhere is somebody else's, and one of these
-// folders itself may be on a disk of its own.
+// unmount unmounts the kubelet's volumes, which are below these two directories. Other mounts belong to someone else,
+// and the directories themselves may be mount points.
 func (c *cleanup) unmount(context.Context) {
 	for _, name := range []string{"pods", "plugins"} {
 		mounts, err := c.Host.Mounts(filepath.Join(c.Config.Paths.Kubelet, name))
@@ -163,19 +160,19 @@ func (c *cleanup) unmount(context.Context) {
 	}
 }
 
-// removeTree removes a folder that is a node's alone.
+// removeTree removes a directory that only a node uses.
 func (c *cleanup) removeTree(path string) {
 	done, err := c.Host.RemoveTree(path)
 	if done.Changed {
 		c.UI.Printf("Removed %s", path)
 	}
 	for _, kept := range done.Kept {
-		c.warnf("%s stays: something is mounted there that is not the kubelet's", kept)
+		c.warnf("%s stays: something that is not the kubelet's is mounted there", kept)
 	}
 	c.did(done.Changed, err)
 }
 
-// removeFile removes one file; what is there of another kind is left alone.
+// removeFile removes one file; a directory in its place stays.
 func (c *cleanup) removeFile(path string) {
 	info, err := c.Host.Lstat(path)
 	if err != nil {
@@ -183,7 +180,7 @@ func (c *cleanup) removeFile(path string) {
 		return
 	}
 	if info.IsDir() {
-		c.warnf("%s stays: it is a folder", path)
+		c.warnf("%s stays: it is a directory", path)
 		return
 	}
 	err = c.Host.Remove(path)

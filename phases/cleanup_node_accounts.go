@@ -12,8 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// removeAccounts removes the users and groups of a rootless control plane. One
-// that somebody has changed stays.
+// removeAccounts removes the users and groups of a rootless control plane. An account that someone has changed stays.
 func (c *cleanup) removeAccounts(context.Context) {
 	// Users come first: a user whose group is missing is broken.
 	c.removeLines(passwdFile, func(fields []string) bool {
@@ -42,8 +41,7 @@ func (c *cleanup) removeLines(path string, ours func(fields []string) bool) {
 	c.did(changed, err)
 }
 
-// replaceLines reads the file once more: another program may have changed it
-// before it was locked.
+// replaceLines reads the file again under the lock: another program may have changed it before.
 func (c *cleanup) replaceLines(path string, mode fs.FileMode, ours func(fields []string) bool) (bool, error) {
 	release, err := c.Host.LockAccounts()
 	if err != nil {
@@ -57,7 +55,7 @@ func (c *cleanup) replaceLines(path string, mode fs.FileMode, ours func(fields [
 	return c.Host.WriteFile(path, []byte(kept), mode)
 }
 
-// linesWithout returns what a file holds, and that without some lines.
+// linesWithout returns a file's text, and the text without some of its lines.
 func (c *cleanup) linesWithout(path string, ours func(fields []string) bool) (text, kept string, err error) {
 	data, err := c.Host.ReadFile(path)
 	if err != nil {

@@ -24,27 +24,27 @@ import (
 // etcdVolume is the volume of etcd's static Pod that holds its data.
 const etcdVolume = "etcd-data"
 
-// kubeconfigFiles are those that init, join and the kubelet write.
+// kubeconfigFiles are the kubeconfig files that init, join and the kubelet write.
 var kubeconfigFiles = []string{
 	"admin.conf", "super-admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "controller-manager.conf", "scheduler.conf",
 }
 
-// certificateFiles are what a control plane has in its folder of certificates,
-// without extension; the CAs and the service accounts' key among them.
+// certificateFiles are the certificates and keys of a control plane, without extension, those of the CAs and the
+// service accounts' key among them.
 var certificateFiles = []string{
 	"ca", "apiserver", "apiserver-kubelet-client", "front-proxy-ca", "front-proxy-client", "apiserver-etcd-client",
 	"etcd/ca", "etcd/server", "etcd/peer", "etcd/healthcheck-client", "sa",
 }
 
-// pluginFolders are made by the kubelet and the controller manager, from the
-// innermost to the outermost. What others have put there stays.
-var pluginFolders = []string{
+// pluginDirectories are created by the kubelet and the controller manager, the innermost first. Other files in them
+// stay.
+var pluginDirectories = []string{
 	"/usr/libexec/kubernetes/kubelet-plugins/volume/exec", "/usr/libexec/kubernetes/kubelet-plugins/volume",
 	"/usr/libexec/kubernetes/kubelet-plugins", "/usr/libexec/kubernetes",
 }
 
-// removeEtcdData removes the data of a member that remove-etcd-member has
-// dealt with. A folder that the user chose may hold other things.
+// removeEtcdData removes the data of a member that remove-etcd-member has dealt with. A directory that the user chose
+// may hold other files.
 func (c *cleanup) removeEtcdData(context.Context) {
 	n := c.Config
 	data, err := c.Host.ReadFile(asidePath(n))
@@ -57,7 +57,7 @@ func (c *cleanup) removeEtcdData(context.Context) {
 	defer func() { c.dataLeft = len(c.failed) > failures }()
 	switch {
 	case !filepath.IsAbs(dir):
-		c.warnf("the static Pod of etcd does not say where its data is, so they stay")
+		c.warnf("the static Pod of etcd does not say where its data is, so the data stays")
 	case dir == config.DefaultEtcdDataDir:
 		c.removeTree(dir)
 	default:
@@ -82,15 +82,15 @@ func (c *cleanup) removeLog(dir string) {
 	c.removeEmpty(dir)
 }
 
-// warnOfEtcdData tells of data that nobody knows the owner of.
+// warnOfEtcdData warns of data whose owner is unknown.
 func (c *cleanup) warnOfEtcdData() {
 	member := filepath.Join(config.DefaultEtcdDataDir, "member")
 	if _, err := c.Host.Lstat(member); err == nil {
-		c.warnf("%s stays: it holds data of an etcd, and no static Pod that was taken out of its cluster says that it is this node's", member)
+		c.warnf("%s stays: it holds etcd data, and nothing shows that it is this node's: no static Pod was set aside when the member left", member)
 	}
 }
 
-// etcdDataDir is where a static Pod of etcd has its data on this host.
+// etcdDataDir returns the directory on this host in which a static Pod of etcd keeps its data.
 func etcdDataDir(manifest []byte) string {
 	var pod corev1.Pod
 	if yaml.Unmarshal(manifest, &pod) != nil {
@@ -105,9 +105,9 @@ func etcdDataDir(manifest []byte) string {
 	return filepath.Clean(member.DataDir)
 }
 
-// removeEtcdClient removes what a join has brought for an external etcd, for it
-// opens all of the cluster's data. It may be anywhere; the static Pod of the API
-// server says where. What the user has put there stays.
+// removeEtcdClient removes the files for an external etcd that a join has brought, because they give access to all of
+// the cluster's data. They may be anywhere; the API server's static Pod has their paths. Files that the user put
+// there stay.
 func (c *cleanup) removeEtcdClient(context.Context) {
 	pod, found := thisnode.StaticPod(c.Host, thisnode.StaticPodPath(c.Config, manifests.APIServerName))
 	if !found {
@@ -116,7 +116,7 @@ func (c *cleanup) removeEtcdClient(context.Context) {
 	for _, flag := range []string{"etcd-keyfile", "etcd-certfile", "etcd-cafile"} {
 		path := argument(pod, flag)
 		if !filepath.IsAbs(path) || strings.HasPrefix(path, c.Config.Paths.PKI+"/") {
-			continue // goes with the folder
+			continue // goes with the directory
 		}
 		if c.Host.Made(path) {
 			c.removeFile(path)
@@ -128,8 +128,8 @@ func (c *cleanup) removeEtcdClient(context.Context) {
 	}
 }
 
-// removeFolders removes what the kubelet and the control plane work with.
-func (c *cleanup) removeFolders(context.Context) {
+// removeDirectories removes what the kubelet and the control plane work with.
+func (c *cleanup) removeDirectories(context.Context) {
 	p := c.Config.Paths
 	c.removeTree(p.Kubelet)
 	c.removeManifests()
@@ -145,13 +145,12 @@ func (c *cleanup) removeFolders(context.Context) {
 	if c.Config.Reset.CleanupTmpDir {
 		c.removeTree(filepath.Join(p.Kubernetes, "tmp"))
 	}
-	for _, dir := range slices.Concat([]string{p.Kubernetes}, pluginFolders) {
+	for _, dir := range slices.Concat([]string{p.Kubernetes}, pluginDirectories) {
 		c.removeEmpty(dir)
 	}
 }
 
-// removeManifests keeps the one that says where etcd's data are as long as they
-// are there.
+// removeManifests keeps the static Pod that says where etcd's data is as long as the data is there.
 func (c *cleanup) removeManifests() {
 	dir := c.Config.Paths.Manifests
 	if !c.dataLeft {
@@ -167,8 +166,7 @@ func (c *cleanup) removeManifests() {
 	}
 }
 
-// removeCertificates goes by name: a folder that the user chose may hold the
-// certificates of others.
+// removeCertificates removes files by name: a directory that the user chose may hold other certificates.
 func (c *cleanup) removeCertificates() {
 	pki := c.Config.Paths.PKI
 	names := map[string][]string{}
@@ -185,8 +183,7 @@ func (c *cleanup) removeCertificates() {
 	}
 }
 
-// removeLeftovers removes what runs left that were killed while they wrote one
-// of these files.
+// removeLeftovers removes what a run left that was killed while it wrote one of these files.
 func (c *cleanup) removeLeftovers(dir string, names []string) {
 	entries, err := c.Host.ReadDir(dir)
 	c.did(false, ignoreForbidden(ignoreMissing(err)))
@@ -204,8 +201,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// ignoreForbidden is for a plan by a user who may not look: what such a one
-// cannot see, root will.
+// ignoreForbidden is for plans: root will see what this user cannot.
 func ignoreForbidden(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return nil

@@ -14,23 +14,21 @@ import (
 )
 
 const (
-	// networkLimit bounds what is done about the kernel's network.
+	// networkLimit bounds the work on the kernel's network.
 	networkLimit = time.Minute
-	// pluginConfig is where the runtime looks for network plugins; it takes
-	// the first file, in the order of the names.
+	// pluginConfig is where the runtime looks for network plugins; it takes the first file by name.
 	pluginConfig = "/etc/cni/net.d"
-	// pluginState is where plugins keep which address is whose.
+	// pluginState is where plugins record the addresses that they have assigned.
 	pluginState = "/var/lib/cni"
-	// loopbackNetwork is what containerd calls the loopback of each Pod.
+	// loopbackNetwork is containerd's name for the loopback interface of each Pod.
 	loopbackNetwork = "cni-loopback"
-	// defaultBridge is the bridge of the plugin called so:
+	// defaultBridge is the default of the plugin "bridge":
 	// https://www.cni.dev/plugins/current/main/bridge/
 	defaultBridge = "cni0"
 )
 
-// removeNetwork removes what kube-proxy, the kubelet and the bridge of the
-// Pods have left in the kernel and below /var/lib/cni. The configuration of
-// the plugin is the user's.
+// removeNetwork removes what kube-proxy, the kubelet and the Pods' bridge have left in the kernel and below
+// /var/lib/cni. The configuration of the network plugin is the user's.
 func (c *cleanup) removeNetwork(ctx context.Context) {
 	if !c.Config.Reset.Network {
 		return
@@ -40,7 +38,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 	network := c.podNetwork()
 	left, err := c.Host.NetworkLeftovers(ctx, network.bridge)
 	if err != nil {
-		c.warnf("not all of the network could be looked at: %v", err)
+		c.warnf("not all of the kernel's network state could be read: %v", err)
 	}
 	for _, l := range left {
 		c.UI.Printf("Removing %s", l)
@@ -59,8 +57,8 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 	}
 }
 
-// removeResults removes what the runtime remembers of a network's Pods, in
-// files NETWORK-CONTAINER-INTERFACE. Other networks may be of other tools.
+// removeResults removes the runtime's records of a network's Pods, files called NETWORK-CONTAINER-INTERFACE. Other
+// networks may belong to other tools.
 func (c *cleanup) removeResults(dir, network string) {
 	entries, err := c.Host.ReadDir(dir)
 	c.did(false, ignoreForbidden(ignoreMissing(err)))
@@ -101,7 +99,7 @@ func (c *cleanup) podNetwork() podNetwork {
 	return found
 }
 
-// plugin is what matters here of the configuration of a network:
+// plugin is the part of a network's configuration that matters here:
 // https://www.cni.dev/docs/spec/#configuration-format
 type plugin struct {
 	Name    string   `json:"name"`

@@ -66,8 +66,8 @@ func staticPod(name, component, summary string, flags []string) Phase {
 	}
 }
 
-// writeStaticPod writes the manifest of a component, which the kubelet picks
-// up by itself. members are those that an etcd joins, see manifests.Etcd.
+// writeStaticPod writes the manifest of a component, which the kubelet finds by itself. members are those that an
+// etcd joins, see manifests.Etcd.
 func writeStaticPod(env *Env, component string, members []manifests.Member) error {
 	if err := ensureAccounts(env); err != nil {
 		return err
@@ -96,7 +96,7 @@ func writeStaticPod(env *Env, component string, members []manifests.Member) erro
 	return env.keeper().Replace(pending)
 }
 
-// staticPodWriter is the command that writes the manifest of a component.
+// staticPodWriter returns the command that writes the manifest of a component.
 func staticPodWriter(env *Env, component string) string {
 	switch etcd := component == manifests.EtcdName; {
 	case env.Config.Join == nil && etcd:
@@ -109,7 +109,7 @@ func staticPodWriter(env *Env, component string) string {
 	return "join phase " + prepare + " control-plane"
 }
 
-// staticPodYAML is the manifest with the user's patches applied.
+// staticPodYAML returns the manifest with the user's patches applied.
 func staticPodYAML(env *Env, component string, view manifests.HostView, members []manifests.Member) ([]byte, error) {
 	data, err := manifests.Encode(newStaticPod(env.Config, component, view, members))
 	if err != nil {
@@ -122,8 +122,8 @@ func staticPodYAML(env *Env, component string, view manifests.HostView, members 
 	return patches.Apply(component, data, &corev1.Pod{})
 }
 
-// ensureDataDir makes etcd's folder before the kubelet would, whose mode for
-// it is too wide (CIS Kubernetes Benchmark 1.1.11).
+// ensureDataDir creates etcd's directory before the kubelet would, with a mode that is too wide (CIS Kubernetes
+// Benchmark 1.1.11).
 func ensureDataDir(env *Env, component string) error {
 	if component != manifests.EtcdName {
 		return nil
@@ -143,7 +143,7 @@ func newStaticPod(n *config.Node, component string, view manifests.HostView, mem
 	return manifests.Scheduler(n, view)
 }
 
-// hostView looks at what the static Pods depend on beyond the configuration.
+// hostView reads what the static Pods depend on beyond the configuration.
 func hostView(env *Env) (manifests.HostView, error) {
 	users, err := rootlessNumbers(env)
 	if err != nil {
@@ -159,7 +159,7 @@ func hostView(env *Env) (manifests.HostView, error) {
 	return view, err
 }
 
-// externalCA tells whether the cluster's CA is here without its key.
+// externalCA reports whether the cluster's CA is here without its key.
 func externalCA(env *Env) (bool, error) {
 	spec, _ := specOf(env.Config, certs.CA)
 	cert, key, err := pairStore{env}.read(spec)

@@ -3,20 +3,20 @@
 
 package phases
 
-// controlPlaneJoin says in the API what this node has become.
+// controlPlaneJoin records in the API what this node has become.
 func controlPlaneJoin() Phase {
 	mark := markControlPlane()
 	mark.Flags = []string{"config", "control-plane", "dry-run", "node-name"}
 	return Phase{
 		Name:     "control-plane-join",
-		Summary:  "Tell the cluster that this node is a control plane",
+		Summary:  "Mark this node as a control plane in the cluster",
 		Flags:    append([]string{"apiserver-advertise-address", "patches"}, mark.Flags...),
 		Children: []Phase{mark},
 		Skip:     unlessControlPlane,
 	}
 }
 
-// waitJoined is wait-control-plane of a node that has joined.
+// waitJoined is wait-control-plane for a node that has joined.
 func waitJoined() Phase {
 	p := waitControlPlane()
 	p.Skip = unlessControlPlane

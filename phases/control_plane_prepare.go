@@ -10,13 +10,12 @@ import (
 
 const prepare = "control-plane-prepare"
 
-// controlPlanePrepare brings what a control plane has beyond a worker. The
-// private keys of the cluster come from the other control planes; this node's
-// own are made here.
+// controlPlanePrepare brings what a control plane has beyond a worker. The private keys of the cluster come from the
+// other control planes; this node generates its own.
 func controlPlanePrepare() Phase {
 	return Phase{
 		Name:    prepare,
-		Summary: "Prepare this host for being one more control plane",
+		Summary: "Prepare this host to become a control plane",
 		Flags: discoveryFlags("apiserver-advertise-address", "apiserver-bind-port", "certificate-key", "control-plane",
 			"node-name", "patches"),
 		Children: []Phase{
@@ -36,11 +35,10 @@ func unlessControlPlane(env *Env) string {
 	return ""
 }
 
-// joinCertificates are the rows of the table that each control plane has for
-// itself.
+// joinCertificates are the certificates that each control plane has of its own.
 func joinCertificates() Phase {
 	p := certificates()
-	p.Summary = "Generate this node's own certificates, keeping those that are there and right"
+	p.Summary = "Generate this node's own certificates, keeping valid ones"
 	p.Flags = discoveryFlags("apiserver-advertise-address", "control-plane", "node-name")
 	p.Children = slices.DeleteFunc(p.Children, func(c Phase) bool { return c.Name == "sa" || strings.HasSuffix(c.Name, "ca") })
 	return asOne(p)
@@ -54,8 +52,8 @@ func joinKubeconfigs() Phase {
 	return asOne(p)
 }
 
-// joinStaticPods lets the API server start while etcd catches up. The others
-// would only take processors away from both.
+// joinStaticPods lets the API server start while etcd catches up. The other components would only take processor time
+// from both.
 func joinStaticPods() Phase {
 	p := controlPlane()
 	p.Flags = []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane", "dry-run", "patches"}
@@ -68,8 +66,8 @@ func joinStaticPods() Phase {
 	return p
 }
 
-// asOne makes a phase of which join runs nothing alone. What its children wait
-// for by name in init is here from the beginning.
+// asOne makes a phase whose children have no commands in join. What the children wait for by name in init is already
+// there.
 func asOne(p Phase) Phase {
 	p.Whole = true
 	for i := range p.Children {

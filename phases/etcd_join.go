@@ -21,7 +21,7 @@ import (
 func etcdJoin() Phase {
 	return Phase{
 		Name:    "etcd-join",
-		Summary: "Add this node's etcd to that of the other control planes",
+		Summary: "Add this node's etcd to the cluster of the other control planes",
 		Flags:   []string{"apiserver-advertise-address", "config", "control-plane", "dry-run", "node-name", "patches"},
 		Run:     runEtcdJoin,
 		Skip: func(env *Env) string {
@@ -30,14 +30,13 @@ func etcdJoin() Phase {
 	}
 }
 
-// runEtcdJoin makes this node's etcd a voter. It begins as a learner, so that
-// the others keep their quorum whatever happens here. What this run has added
-// and cannot finish it removes again.
+// runEtcdJoin makes this node's etcd a voting member. It starts as a learner, so that the others keep their quorum
+// whatever happens here. A member that this run has added and cannot start is removed again.
 func runEtcdJoin(ctx context.Context, env *Env) error {
 	n := env.Config
 	peer := manifests.PeerURL(n.AdvertiseAddress.String())
 	env.UI.Printf("Adding %s to etcd, up to %s", peer, n.Timeouts.EtcdAPICall)
-	if err := holdAgainstData(ctx, env, peer); err != nil {
+	if err := checkData(ctx, env, peer); err != nil {
 		return err
 	}
 	members, added, err := env.Etcd.Join(ctx, n.Name, peer)
@@ -51,7 +50,7 @@ func runEtcdJoin(ctx context.Context, env *Env) error {
 	return err
 }
 
-// startMember lets the kubelet start etcd, and gives it its vote.
+// startMember lets the kubelet start etcd, and promotes the member once it has caught up.
 func startMember(ctx context.Context, env *Env, peer string, members []etcd.Member, added bool) error {
 	local, there := etcdmember.Local(env.Host, env.Config)
 	initial := local.Initial
@@ -62,13 +61,13 @@ func startMember(ctx context.Context, env *Env, peer string, members []etcd.Memb
 		}
 	}
 	writer := *env
-	writer.Again = env.Again && !added // a member that is new cannot run with the manifest of another
+	writer.Again = env.Again && !added // a new member cannot run with another's manifest
 	if err := writeStaticPod(&writer, manifests.EtcdName, initial); err != nil {
 		return err
 	}
 	limit := env.Config.Timeouts.EtcdAPICall
-	env.UI.Printf("Waiting until etcd has caught up here, up to %s", limit)
-	err := watched(ctx, env, limit, nodeTarget(env.Config), "etcd does not become a voter of the cluster", func(ctx context.Context) error {
+	env.UI.Printf("Waiting for this node's etcd to catch up, up to %s", limit)
+	err := watched(ctx, env, limit, nodeTarget(env.Config), "this node's etcd did not become a voting member", func(ctx context.Context) error {
 		if added {
 			wakeLearner(ctx, env, peer)
 		}
@@ -77,31 +76,31 @@ func startMember(ctx context.Context, env *Env, peer string, members []etcd.Memb
 	if err != nil {
 		return err
 	}
-	env.UI.Printf("Etcd has %d members, this one among them", max(len(members), 1))
+	env.UI.Printf("etcd has %d members, including this one", max(len(members), 1))
 	return nil
 }
 
-// undoTime bounds undoing, which goes on after the run was interrupted.
+// undoTime bounds the cleanup after a failure, which also runs after an interruption.
 const undoTime = 20 * time.Second
 
-// withdraw takes the member that this run has added out of the cluster again,
-// because of cause, which it returns, and cleans up here.
+// withdraw removes the member that this run has added from the cluster and cleans up here. It returns cause, the
+// error that made it necessary.
 func withdraw(ctx context.Context, env *Env, peer string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
-	env.UI.Printf("Taking %s out of etcd again", peer)
+	env.UI.Printf("Removing %s from etcd again", peer)
 	if _, err := env.Etcd.Leave(ctx, peer); err != nil {
-		return fmt.Errorf("%w; what this run had begun could not be undone: %w; the same command goes on from there", cause, err)
+		return fmt.Errorf("%w; this run's changes could not be undone: %w; run the same command again to continue", cause, err)
 	}
-	if err := removeMember(ctx, env); err != nil { // the next run takes what is left for another member's
-		return fmt.Errorf("%w; this node's etcd was taken out of the cluster again, but not all of it could be removed here: %w; "+
-			"reset this host before it joins again", cause, err)
+	if err := removeMember(ctx, env); err != nil { // the next run would take it for another member's
+		return fmt.Errorf("%w; this node's etcd was removed from the cluster again, but not all of it could be removed from this host: %w; "+
+			"reset this host before you join it again", cause, err)
 	}
-	return errors.WithMessage(cause, "this node's etcd was taken out of the cluster again; once this is fixed, run the same command again")
+	return errors.WithMessage(cause, "this node's etcd was removed from the cluster again; fix the problem and run the same command again")
 }
 
-// removeMember removes the static Pod of a member that etcd no longer has and,
-// once its etcd has ended, its data, which no etcd takes.
+// removeMember removes the static Pod of a member that etcd no longer has and, once its etcd has ended, its data,
+// which no etcd would accept.
 func removeMember(ctx context.Context, env *Env) error {
 	trees, _, err := etcdPlaces(env)
 	if err != nil {
@@ -118,8 +117,7 @@ func removeMember(ctx context.Context, env *Env) error {
 	return nil
 }
 
-// endMember removes the static Pod of etcd, if there is one, and waits until
-// its container has ended.
+// endMember removes etcd's static Pod, if there is one, and waits until its container has ended.
 func endMember(ctx context.Context, env *Env) error {
 	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
 	if _, err := env.Host.Lstat(path); err != nil {
@@ -131,9 +129,9 @@ func endMember(ctx context.Context, env *Env) error {
 	err := poll(ctx, func(ctx context.Context) error {
 		left, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName)
 		if err == nil && len(left) > 0 {
-			err = errors.New("its container still runs")
+			err = errors.New("its container is still running")
 		}
 		return err
 	})
-	return errors.WithMessage(err, "etcd does not end")
+	return errors.WithMessage(err, "etcd does not stop")
 }

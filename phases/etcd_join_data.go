@@ -22,12 +22,11 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// holdAgainstData compares the member that etcd has at peer with the data on
-// this host, before that etcd is started. A member that has run has promised
-// the others what its log says. Without that log it must not go on, because it
-// would vote as if it had promised nothing: it leaves, and joins again as a new
-// member. Data that no member at peer can have written is refused.
-func holdAgainstData(ctx context.Context, env *Env, peer string) error {
+// checkData compares the member that etcd has at peer with the data on this host, before that etcd is started. A
+// member that has run has promised the others what its log says. Without the log it must not go on, because it would
+// vote as if it had promised nothing: it is removed, and joins as a new member. Data that no member at peer can have
+// written is refused.
+func checkData(ctx context.Context, env *Env, peer string) error {
 	members, err := env.Etcd.Members(ctx)
 	if err != nil {
 		return withStanding(ctx, env, err)
@@ -45,7 +44,7 @@ func holdAgainstData(ctx context.Context, env *Env, peer string) error {
 	}
 	m := members[i]
 	switch {
-	case m.Name != "" && m.Name != env.Config.Name: // refused where it joins
+	case m.Name != "" && m.Name != env.Config.Name: // Join refuses it
 		return nil
 	case here.log == "" && m.Name == "": // it has not run yet
 		return nil
@@ -69,13 +68,13 @@ func isMember(all []etcd.Member, id uint64) bool {
 
 // etcdData is what an etcd on this host has written.
 type etcdData struct {
-	// log is the directory of its write-ahead log, empty if there is none.
+	// log is the directory of its write-ahead log; empty if there is none.
 	log string
 	etcd.Data
 }
 
 func (d etcdData) foreign() error {
-	return errors.Errorf("%s holds the data of member %x of etcd cluster %x, and this host's etcd is not that member: reset this host, or move the directory away",
+	return errors.Errorf("%s holds the data of member %x of etcd cluster %x, which is not this host's member: reset this host, or move the directory away",
 		d.log, d.Member, d.Cluster)
 }
 
@@ -104,8 +103,7 @@ func readEtcdData(env *Env) (etcdData, error) {
 	return etcdData{}, nil
 }
 
-// newestLog is the last file of the log in dir; empty where there is none, as
-// etcd sees it. Each file says whose log it is.
+// newestLog returns the last file of the log in dir, empty if there is none. Each file says whose log it is.
 func newestLog(env *Env, dir string) (string, error) {
 	entries, err := env.Host.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -120,16 +118,15 @@ func newestLog(env *Env, dir string) (string, error) {
 	return name, nil
 }
 
-// etcdPlaces are the directories that belong to an etcd on this host alone, and
-// those where its log may be: as the static Pod that this run would write has
-// them, patches and all, and as the one that is here does.
+// etcdPlaces returns the directories that only an etcd on this host uses, and those that may hold its log: of the
+// static Pod that this run would write, with its patches, and of the one that is here.
 func etcdPlaces(env *Env) (trees, logs []string, err error) {
 	have, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
 	if err != nil {
 		return nil, nil, err
 	}
 	pods := [][]byte{have}
-	if env.Config.Cluster.Etcd.Local != nil { // a reset goes by what is here
+	if env.Config.Cluster.Etcd.Local != nil { // a reset only looks at what is here
 		view, err := hostView(env)
 		if err != nil {
 			return nil, nil, err
@@ -153,8 +150,8 @@ func etcdPlaces(env *Env) (trees, logs []string, err error) {
 	return trees, logs, nil
 }
 
-// etcdWALDir is where a static Pod of etcd has its log on this host, if not below
-// its data: a patch mounts it, from wherever its disk is.
+// etcdWALDir returns the directory on this host in which a static Pod of etcd keeps its log, if it is not below its
+// data: a patch can mount it from another disk.
 func etcdWALDir(manifest []byte) string {
 	var pod corev1.Pod
 	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {
@@ -172,9 +169,8 @@ func etcdWALDir(manifest []byte) string {
 	return dir
 }
 
-// replaceMember removes a member whose data is lost, so that its place is free
-// for a new one. That costs the others nothing, as long as they are a quorum
-// without it.
+// replaceMember removes a member whose data is lost, so that a new one can take its place. The others lose nothing as
+// long as they are a quorum without it.
 func replaceMember(ctx context.Context, env *Env, lost etcd.Member, why string) error {
 	all, err := health(ctx, env)
 	if err != nil {
@@ -183,20 +179,20 @@ func replaceMember(ctx context.Context, env *Env, lost etcd.Member, why string) 
 	name := cmp.Or(lost.Name, fmt.Sprintf("%x", lost.ID))
 	for _, m := range all {
 		if m.PeerURL == lost.PeerURL && m.Answers {
-			return errors.Errorf("etcd's member %q answers at %s, but %s. If that is another host's address, give this node its own (--apiserver-advertise-address); "+
-				"if an etcd runs here, reset this host first", name, strings.Join(m.ClientURLs, ", "), why)
+			return errors.Errorf("etcd member %q answers at %s, but %s. If this is another host's address, give this node its own (--apiserver-advertise-address); "+
+				"if etcd runs on this host, reset the host first", name, strings.Join(m.ClientURLs, ", "), why)
 		}
 	}
 	if !lost.Learner && !etcd.QuorumWithout(all, lost.PeerURL) {
-		return errors.Errorf("etcd has a member %q at %s, but %s. It must be removed before it can join again, and the others are not a quorum without it: %s. "+
-			"Start those that are down, or, if they are gone for good, restore etcd from a snapshot", name, lost.PeerURL, why, standing(all, lost.PeerURL))
+		return errors.Errorf("etcd has a member %q at %s, but %s. It must be removed before it can join again, but the others have no quorum without it: %s. "+
+			"Start the members that are down or, if they are lost, restore etcd from a snapshot", name, lost.PeerURL, why, standing(all, lost.PeerURL))
 	}
-	env.UI.Warnf("etcd has a member %q at %s, but %s. It is removed, and joins again as a learner", name, lost.PeerURL, why)
+	env.UI.Warnf("etcd has a member %q at %s, but %s. Removing it; this node joins again as a learner", name, lost.PeerURL, why)
 	ending, cancel := context.WithTimeout(ctx, undoTime)
 	defer cancel()
-	if err := removeMember(ending, env); err != nil { // so that nothing starts it meanwhile
+	if err := removeMember(ending, env); err != nil { // so that nothing starts it in the meantime
 		return err
 	}
 	_, err = env.Etcd.Leave(ctx, lost.PeerURL)
-	return errors.WithMessagef(err, "etcd's member %q must be removed before it can join again; `etcdctl member remove %x` on another control plane does that, too", name, lost.ID)
+	return errors.WithMessagef(err, "etcd member %q must be removed before it can join again; `etcdctl member remove %x` on another control plane removes it, too", name, lost.ID)
 }

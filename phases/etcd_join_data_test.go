@@ -72,7 +72,7 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 		says   string
 	}{
 		{name: "a new one", did: []string{join, promote}},
-		{name: "a new one, and old data", data: own, err: "/var/lib/etcd/member/wal holds the data of member 9 of etcd cluster 7, and this host's etcd is not that member"},
+		{name: "a new one, and old data", data: own, err: "/var/lib/etcd/member/wal holds the data of member 9 of etcd cluster 7, which is not this host's member"},
 		{name: "one that was removed since it ran", data: own, pod: true, err: "holds the data of member 9"},
 		{name: "added, and cut off", member: &added, did: []string{join, promote}},
 		{name: "added, and data of another cluster", member: &added, data: logOf(9, 8, true), err: "holds the data of member 9 of etcd cluster 8"},
@@ -91,7 +91,7 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 				s.Config.Cluster.Etcd.Local.ExtraArgs = []config.Arg{{Name: "wal-dir", Value: "/srv/wal"}}
 			}},
 		{name: "one whose host was made again", member: &ran, did: replaced,
-			says: `[WARNING] etcd has a member "cp-2" at https://192.0.2.12:2380, but its data is not on this host (/var/lib/etcd). It is removed, and joins again as a learner`},
+			says: `[WARNING] etcd has a member "cp-2" at https://192.0.2.12:2380, but its data is not on this host (/var/lib/etcd). Removing it; this node joins again as a learner`},
 		{name: "one that has lost its disk", member: &ran, pod: true, did: replaced},
 		{name: "one that has lost its log alone", member: &ran, data: "x", at: "/var/lib/etcd/member/snap/db", pod: true, did: replaced},
 		{name: "one that the kubelet has started on an empty disk", member: &ran, data: started, pod: true, did: replaced, says: "it was started on an empty disk"},
@@ -102,11 +102,11 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 		{name: "a learner that has lost its data", member: &learner, did: replaced},
 		{name: "one of another name", member: &etcd.Member{ID: 9, Name: "old", PeerURL: peer}, did: []string{join}, err: "it is called old",
 			before: func(s *planeStage) { s.etcd.fail = map[string]error{"join": errors.New("it is called old")} }},
-		{name: "one that answers", member: &ran, err: `etcd's member "cp-2" answers at https://192.0.2.12:2379, but its data is not on this host`,
+		{name: "one that answers", member: &ran, err: `etcd member "cp-2" answers at https://192.0.2.12:2379, but its data is not on this host`,
 			before: func(s *planeStage) { delete(s.etcd.down, "cp-2") }},
-		{name: "it cannot leave", member: &ran, did: []string{leave}, err: "`etcdctl member remove 9` on another control plane does that, too: unhealthy cluster",
+		{name: "it cannot leave", member: &ran, did: []string{leave}, err: "`etcdctl member remove 9` on another control plane removes it, too: unhealthy cluster",
 			before: func(s *planeStage) { s.etcd.fail = map[string]error{"leave": errors.New("unhealthy cluster")} }},
-		{name: "the others have no quorum", member: &ran, err: "the others are not a quorum without it: cp-1 works; cp-3 does not (connection refused)",
+		{name: "the others have no quorum", member: &ran, err: "the others have no quorum without it: cp-1 works; cp-3 does not (connection refused)",
 			before: func(s *planeStage) { third(s); s.etcd.down["cp-3"] = down }},
 		{name: "there is no other", member: &ran, err: "restore etcd from a snapshot", before: func(s *planeStage) { s.etcd.list = s.etcd.list[1:] }},
 		{name: "nobody can be asked how the others are", member: &ran, err: "deadline exceeded",

@@ -18,27 +18,22 @@ import (
 )
 
 const (
-	// wakeTime bounds looking after a learner that starts; after it, the
-	// learner has found its way by itself.
+	// wakeTime bounds the watch over a learner that starts; after that time it no longer needs a restart.
 	wakeTime = 15 * time.Second
-	// serveTime is ample for a member whose name the cluster knows to serve
-	// its clients.
+	// serveTime is more than a member needs to serve its clients once the cluster knows its name.
 	serveTime = 250 * time.Millisecond
-	// learnerGrace is what a learner gets to end in. It ends at once.
+	// learnerGrace is the time that a learner gets to stop. It stops at once.
 	learnerGrace = 5 * time.Second
 )
 
-// wakeLearner restarts an etcd that waits for what has happened already.
+// wakeLearner restarts an etcd that waits for something that has already happened.
 //
-// A new member tells the cluster its name, and serves nobody until it sees
-// that written. Where one voter decides alone, it is written before the member
-// has its first snapshot, which then holds it already: the member waits for
-// seven seconds (etcd's request timeout), then tells its name once more. After
-// a restart it has the data, and sees what is written. As a learner it has no
-// vote: nobody misses it.
+// A new member publishes its name to the cluster, and serves no client until it has seen that entry in the log. With a
+// single voter, the entry is often written before the member gets its first snapshot, which then contains it already: the
+// member waits for seven seconds (etcd's request timeout) before it publishes its name again. After a restart it has the
+// data, and sees the entry. As a learner it has no vote, so nothing depends on it.
 //
-// This only saves time. Whatever goes wrong in it is left to the promotion,
-// which waits for as long as it may.
+// This only saves time. Errors are left to the promotion, which waits for as long as it may.
 func wakeLearner(ctx context.Context, env *Env, peer string) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTime)
 	defer cancel()
@@ -75,13 +70,12 @@ func restartLearner(ctx context.Context, env *Env) {
 		return
 	}
 	for _, c := range containers {
-		env.UI.Printf("Restarting the learner, which waits for what it has got with its first snapshot")
+		env.UI.Printf("Restarting the learner, so that it sees what came with its first snapshot")
 		_ = env.Host.StopContainer(ctx, env.Config.CRISocket, c.ID, learnerGrace) // see above
 	}
 }
 
-// etcdClientProbe asks etcd where its clients do. It accepts nobody there
-// before it serves.
+// etcdClientProbe asks etcd on its client port, where it accepts no connection before it serves.
 func etcdClientProbe(env *Env) (host.Probe, error) {
 	spec, _ := specOf(env.Config, "apiserver-etcd-client")
 	store := pairStore{env}
@@ -93,8 +87,7 @@ func etcdClientProbe(env *Env) (host.Probe, error) {
 	return host.Probe{URL: manifests.EtcdLocalURL(env.Config) + "/health", CA: certs.EncodeCerts(ca.Bundle()...), ClientCert: cert, ClientKey: key}, err
 }
 
-// serves reports whether there is an answer within limit, whatever it is: a
-// learner may call itself unhealthy.
+// serves reports whether there is any answer within limit: a learner may call itself unhealthy.
 func serves(ctx context.Context, h host.Host, p host.Probe, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

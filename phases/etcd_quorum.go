@@ -13,19 +13,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 )
 
-// healthLimit is ample for asking all members side by side, and for asking an
-// API server that hangs who they are before that.
+// healthLimit is enough to ask all members side by side, and before that an API server that hangs.
 const healthLimit = 10 * time.Second
 
-// health asks the members of etcd how they are.
+// health asks the members of etcd for their health.
 func health(ctx context.Context, env *Env) ([]etcd.Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthLimit)
 	defer cancel()
 	return env.Etcd.Health(ctx)
 }
 
-// withStanding adds to an error of etcd which of its members work, as far as
-// any of them can be asked.
+// withStanding adds to an error of etcd which members work, as far as they can be asked.
 func withStanding(ctx context.Context, env *Env, err error) error {
 	all, failure := health(ctx, env)
 	if failure != nil || len(all) == 0 {
@@ -34,8 +32,7 @@ func withStanding(ctx context.Context, env *Env, err error) error {
 	return fmt.Errorf("%w; of etcd's members, %s", err, standing(all, ""))
 }
 
-// standing says which members work, and of each other one why not. The one at
-// peerURL is left out.
+// standing lists the members that work, and why each of the others does not. The one at peerURL is left out.
 func standing(all []etcd.Health, peerURL string) string {
 	var working, others []string
 	for _, m := range all {

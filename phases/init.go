@@ -5,11 +5,10 @@ package phases
 
 // Init makes this host the first node of a new cluster.
 //
-// The phases stand in the order in which they are listed, shown and planned.
-// What each needs makes the kubelet boot while most of the keys are generated,
-// etcd elect itself and the API server start while the last ones are, and the
-// other components while the API server writes its default roles. The last
-// phases talk to the API side by side.
+// The phases are in the order in which they are listed, shown and planned. A run starts each as soon as what it needs is
+// there: the kubelet starts while most of the keys are generated, etcd elects itself and the API server starts while the
+// last ones are, and the other components start while the API server writes its default roles. The last phases only talk
+// to the API, and run side by side.
 func Init() []Phase {
 	return []Phase{
 		preflightInit(),

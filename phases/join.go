@@ -3,12 +3,10 @@
 
 package phases
 
-// Join makes this host a node of a cluster that exists. What the cluster and
-// this node shall be is in Env.Config already: see Discovery.
+// Join makes this host a node of an existing cluster, which discovery has described in Env.Config.
 //
-// The kubelet of a control plane boots while keys are generated, and starts
-// etcd first: the API server of this node can do little before etcd has caught
-// up here, and the kubelet asks that API server for its certificate.
+// The kubelet of a control plane starts while keys are generated, and starts etcd first: this node's API server can do
+// little before its etcd has caught up, and the kubelet asks that API server for its certificate.
 func Join() []Phase {
 	return []Phase{
 		preflightJoin(),
@@ -22,7 +20,7 @@ func Join() []Phase {
 	}
 }
 
-// discoveryFlags are those of every phase that needs to know the cluster.
+// discoveryFlags are the flags of every phase that needs to know the cluster.
 func discoveryFlags(more ...string) []string {
 	return append(more, "config", "discovery-file", "discovery-token", "discovery-token-ca-cert-hash",
 		"discovery-token-unsafe-skip-ca-verification", "dry-run", "tls-bootstrap-token", "token", "token-file")

@@ -465,7 +465,7 @@ func TestEtcdJoinUndoes(t *testing.T) {
 		pod    bool     // is still there
 	}{
 		{"promotion fails", func(_ *testing.T, s *planeStage) { s.etcd.fail = map[string]error{"promote": late} },
-			[]string{"it has not caught up", "was taken out of the cluster again"}, 1, false},
+			[]string{"it has not caught up", "was removed from the cluster again"}, 1, false},
 		{"and undoing fails, too", func(_ *testing.T, s *planeStage) {
 			s.etcd.fail = map[string]error{"promote": late, "leave": errors.New("no leader")}
 		}, []string{"it has not caught up", "could not be undone: no leader"}, 2, true},
@@ -516,8 +516,8 @@ func TestEtcdJoinLeavesData(t *testing.T) {
 	s.etcd.fail = map[string]error{"promote": errors.New("it has not caught up")}
 	s.Host = keepingHost{&endingHost{stubHost: s.host}}
 	got := message(runEtcdJoin(t.Context(), s.Env))
-	if !strings.Contains(got, "it has not caught up; this node's etcd was taken out of the cluster again") ||
-		!strings.Contains(got, "device or resource busy; reset this host before it joins again") || len(s.etcd.list) != 1 {
+	if !strings.Contains(got, "it has not caught up; this node's etcd was removed from the cluster again") ||
+		!strings.Contains(got, "device or resource busy; reset this host before you join it again") || len(s.etcd.list) != 1 {
 		t.Errorf("%d members, error %q", len(s.etcd.list), got)
 	}
 }

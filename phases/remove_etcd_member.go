@@ -24,22 +24,21 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// leaveLimit bounds the leave of a member, once somebody is there to let it go.
-// Etcd refuses one for 5 s after any other change.
+// leaveLimit bounds the removal of a member once another member can be asked. Etcd refuses a change for 5 s after any
+// other change.
 const leaveLimit = 15 * time.Second
 
 func removeEtcdMember() Phase {
 	return Phase{
 		Name:    "remove-etcd-member",
-		Summary: "Take this node's member out of the control planes' etcd",
+		Summary: "Remove this node's member from etcd",
 		Flags:   []string{"dry-run", "force", "kubeconfig"},
 		Run:     runRemoveEtcdMember,
 	}
 }
 
-// runRemoveEtcdMember leaves the static Pod of a member that is out, or that
-// nobody can be asked to let go, under a name that the kubelet does not read.
-// There cleanup-node learns where the data is, in this run or in a later one.
+// runRemoveEtcdMember keeps the static Pod of a member that has left, or that no other member can be asked to remove,
+// under a name that the kubelet ignores. There cleanup-node finds where the data is, in this run or in a later one.
 func runRemoveEtcdMember(ctx context.Context, env *Env) error {
 	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
 	data, err := env.Host.ReadFile(path)
@@ -47,7 +46,7 @@ func runRemoveEtcdMember(ctx context.Context, env *Env) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return leaveWithoutPod(ctx, env)
 	case errors.Is(err, fs.ErrPermission):
-		env.UI.Warnf("whether this node has a member of etcd is not known: %v", err)
+		env.UI.Warnf("cannot tell whether this node has an etcd member: %v", err)
 		return nil
 	case err != nil:
 		return err
@@ -55,7 +54,7 @@ func runRemoveEtcdMember(ctx context.Context, env *Env) error {
 	var pod corev1.Pod
 	broken := yaml.Unmarshal(data, &pod) != nil
 	if member, found := manifests.ReadEtcd(&pod); broken || !found {
-		env.UI.Warnf("the static Pod of etcd does not say which member it is, so no member is removed; look for it with `etcdctl member list` if other members live on")
+		env.UI.Warnf("the static Pod of etcd does not say which member it is, so no member is removed; if other members remain, look for it with `etcdctl member list`")
 	} else if err := leaveEtcd(ctx, env, member.Name, member.PeerURL); err != nil {
 		return err
 	}
@@ -65,16 +64,15 @@ func runRemoveEtcdMember(ctx context.Context, env *Env) error {
 	return env.Host.Remove(path)
 }
 
-// asidePath is where the static Pod of a member that has left is kept. The
-// kubelet does not read files whose name begins with a dot.
+// asidePath is where the static Pod of a member that has left is kept. The kubelet ignores files whose names begin
+// with a dot.
 func asidePath(n *config.Node) string {
 	return filepath.Join(n.Paths.Manifests, "."+manifests.EtcdName+".yaml")
 }
 
-// leaveEtcd returns an error if the run is cut off, or if the others are not a
-// quorum without this member.
+// leaveEtcd returns an error if the run is interrupted, or if the others are not a quorum without this member.
 func leaveEtcd(ctx context.Context, env *Env, name, peerURL string) error {
-	env.UI.Printf("Taking %s out of etcd, up to %s", peerURL, leaveLimit)
+	env.UI.Printf("Removing %s from etcd, up to %s", peerURL, leaveLimit)
 	removed := false
 	members, err := askMembers(ctx, env) // which needs less patience than a change
 	if err == nil {
@@ -89,26 +87,25 @@ func leaveEtcd(ctx context.Context, env *Env, name, peerURL string) error {
 	case removed:
 		env.UI.Printf("Member %q has left etcd", name)
 	default:
-		env.UI.Printf("Member %q is the last of its etcd, or has left already", name)
+		env.UI.Printf("Member %q is the last one of its etcd, or has already left", name)
 	}
 	return nil
 }
 
-// memberHere is the peer URL of this host's member, which its static Pod has at
-// peerURL. Where etcd has it at another one, as after `etcdctl member update`, the
-// ID in its log finds it.
+// memberHere returns the peer URL of this host's member, which is peerURL in its static Pod. If etcd has it under
+// another URL, as after `etcdctl member update`, the ID in its log finds it.
 func memberHere(env *Env, members []etcd.Member, peerURL string) string {
 	if len(members) < 2 || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.PeerURL == peerURL }) {
 		return peerURL
 	}
 	here, err := readEtcdData(env)
 	if err != nil {
-		env.UI.Warnf("etcd has no member at %s, and whether it has this host's at another address is not known: %v", peerURL, err)
+		env.UI.Warnf("etcd has no member at %s, and cannot tell whether this host's member has another address: %v", peerURL, err)
 		return peerURL
 	}
 	for _, m := range members {
 		if here.log != "" && m.ID == here.Member && m.Cluster == here.Cluster {
-			env.UI.Printf("Etcd has this host's member at %s", m.PeerURL)
+			env.UI.Printf("etcd has this host's member at %s", m.PeerURL)
 			return m.PeerURL
 		}
 	}
@@ -121,8 +118,8 @@ func leave(ctx context.Context, env *Env, peerURL string) (removed bool, err err
 	return env.Etcd.Leave(leaving, peerURL)
 }
 
-// membersLimit is ample for an API server that hangs (etcdmember.APILimit), and then
-// for members that are asked side by side.
+// membersLimit is enough for an API server that hangs (etcdmember.APILimit), and then for asking the members side by
+// side.
 const membersLimit = 2 * etcdmember.APILimit
 
 func askMembers(ctx context.Context, env *Env) ([]etcd.Member, error) {
@@ -131,31 +128,30 @@ func askMembers(ctx context.Context, env *Env) ([]etcd.Member, error) {
 	return env.Etcd.Members(ctx)
 }
 
-// stayOrGo decides what it means that this node's member could not leave. An
-// etcd that would lose its quorum, or has lost it, keeps its data: the reset
-// ends before it has deleted anything, unless it is forced. Where nobody
-// answers, there is nobody to wait for.
+// stayOrGo decides what to do if this node's member could not leave. If etcd would lose its quorum, or has lost it,
+// the data stays: the reset ends before it has deleted anything, unless it is forced. If no member answers, there is
+// none to wait for.
 func stayOrGo(ctx context.Context, env *Env, name, peerURL string, cause error) error {
 	all, err := health(ctx, env)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil || !needed(all, peerURL, cause) {
-		env.UI.Warnf("etcd cannot be told that member %q leaves: %v. If other members live on, remove it there: "+
+		env.UI.Warnf("cannot remove member %q from etcd: %v. If other members remain, remove it there: "+
 			"`etcdctl member list`, then `etcdctl member remove ID`", name, cause)
 		return nil //nolint:nilerr // the warning says it
 	}
-	why := fmt.Sprintf("etcd has no quorum without member %q, which this host has: of the others, %s (%v)", name, standing(all, peerURL), cause)
+	why := fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, standing(all, peerURL), cause)
 	if !env.Config.Reset.Force {
-		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove those that are gone for good (`etcdctl member remove ID`), and run the same command again. "+
-			"--force deletes this member's data all the same; the cluster may then have to be restored from a snapshot of etcd", why)
+		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove those that are lost (`etcdctl member remove ID`), and run the same command again. "+
+			"--force deletes this member's data anyway; then the cluster may have to be restored from an etcd snapshot", why)
 	}
-	env.UI.Warnf("%s. --FORCE GOES ON: this member's data is deleted, and the cluster may have to be restored from a snapshot of etcd", why)
+	env.UI.Warnf("%s. CONTINUING BECAUSE OF --FORCE: this member's data is deleted, and the cluster may have to be restored from an etcd snapshot", why)
 	return nil
 }
 
-// needed reports whether etcd would be, or is, without a quorum when the member
-// at peerURL is gone. Learners have no vote, and the last member needs no leave.
+// needed reports whether etcd is, or would be, without a quorum once the member at peerURL is gone. Learners have no
+// vote, and the last member does not have to leave.
 func needed(all []etcd.Health, peerURL string, cause error) bool {
 	voter := func(m etcd.Health) bool { return m.PeerURL == peerURL && !m.Learner }
 	others := func(m etcd.Health) bool { return m.PeerURL != peerURL && !m.Learner }
@@ -163,12 +159,11 @@ func needed(all []etcd.Health, peerURL string, cause error) bool {
 		(etcd.RefusesRemoval(cause) || !etcd.QuorumWithout(all, peerURL))
 }
 
-// leaveWithoutPod is for a control plane without a static Pod of etcd. A join
-// that was killed may have added a member for it; its API server's static Pod,
-// which is written before that, says at which address.
+// leaveWithoutPod is for a control plane without a static Pod of etcd. A join that was killed may have added a member
+// for it; its API server's static Pod, which is written before that, has the address.
 func leaveWithoutPod(ctx context.Context, env *Env) error {
 	if _, err := env.Host.Lstat(asidePath(env.Config)); err == nil {
-		env.UI.Printf("This node's member has left etcd already")
+		env.UI.Printf("This node's member has already left etcd")
 		return nil
 	}
 	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
@@ -180,7 +175,7 @@ func leaveWithoutPod(ctx context.Context, env *Env) error {
 	case servers == "":
 		return nil
 	case !strings.Contains(servers, "//127.0.0.1:") && !strings.Contains(servers, "//[::1]:"):
-		env.UI.Warnf("the etcd at %s is not this node's: it keeps the cluster's data, which is nobody's once its last control plane is reset", servers)
+		env.UI.Warnf("the etcd at %s is external: it keeps the cluster's data even after the last control plane is reset", servers)
 		return nil
 	case address == "":
 		return nil
@@ -188,14 +183,14 @@ func leaveWithoutPod(ctx context.Context, env *Env) error {
 	return leaveAddedMember(ctx, env, manifests.PeerURL(address))
 }
 
-// leaveAddedMember takes the member at peerURL out of etcd, if there is one.
+// leaveAddedMember removes the member at peerURL from etcd, if there is one.
 func leaveAddedMember(ctx context.Context, env *Env, peerURL string) error {
 	members, err := askMembers(ctx, env)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		env.UI.Warnf("whether etcd has a member for this host, at %s, is not known: %v. If other members live on, look there: "+
+		env.UI.Warnf("cannot tell whether etcd has a member for this host, at %s: %v. If other members remain, look there: "+
 			"`etcdctl member list`, then `etcdctl member remove ID`", peerURL, err)
 		return nil
 	}
@@ -207,7 +202,7 @@ func leaveAddedMember(ctx context.Context, env *Env, peerURL string) error {
 	return nil
 }
 
-// argument is what a Pod's first container is told by a flag.
+// argument returns the value of a flag of a Pod's first container.
 func argument(pod *corev1.Pod, flag string) string {
 	if len(pod.Spec.Containers) == 0 {
 		return ""

@@ -31,8 +31,8 @@ func threeMembers() []etcd.Member {
 func TestResetKeepsQuorum(t *testing.T) {
 	down := errors.New("connection refused")
 	unhealthy := status.Error(codes.Unavailable, "etcdserver: unhealthy cluster")
-	const needed = `etcd has no quorum without member "cp-1", which this host has: of the others, `
-	const unasked = `[WARNING] etcd cannot be told that member "cp-1" leaves: `
+	const needed = `etcd has no quorum without this host's member "cp-1": of the others, `
+	const unasked = `[WARNING] cannot remove member "cp-1" from etcd: `
 	tests := []struct {
 		name  string
 		down  []string
@@ -50,7 +50,7 @@ func TestResetKeepsQuorum(t *testing.T) {
 		{name: "two are down", down: []string{"cp-2", "cp-3"}, fail: map[string]error{"list": errors.New("no leader")},
 			err: needed + "none works; cp-2 does not (connection refused); cp-3 does not (connection refused)"},
 		{name: "two are down, forced", down: []string{"cp-2", "cp-3"}, fail: map[string]error{"list": errors.New("no leader")}, force: true,
-			warns: "--FORCE GOES ON"},
+			warns: "CONTINUING BECAUSE OF --FORCE"},
 		{name: "others cannot see a member that answers here", fail: map[string]error{"leave": unhealthy}, err: needed + "cp-2, cp-3 work"},
 		{name: "nobody answers", fail: map[string]error{"list": down, "health": down}, warns: unasked + "connection refused"},
 		{name: "it cannot leave for another reason", fail: map[string]error{"leave": errors.New("permission denied")}, warns: unasked + "permission denied"},
@@ -128,8 +128,8 @@ func TestResetAfterAJoinThatWasKilled(t *testing.T) {
 			list: append(threeMembers()[1:], etcd.Member{ID: 9, PeerURL: "https://[2001:db8::11]:2380", Learner: true}), did: []string{"leave https://[2001:db8::11]:2380"}},
 		{name: "not added yet", apiServer: apiServer("https://127.0.0.1:2379", "192.0.2.11"), list: threeMembers()[1:], silent: "out of etcd"},
 		{name: "nobody can be asked", apiServer: apiServer("https://127.0.0.1:2379", "192.0.2.11"), fail: map[string]error{"list": errors.New("connection refused")},
-			says: "[WARNING] whether etcd has a member for this host, at " + here + ", is not known: connection refused"},
-		{name: "an external etcd", apiServer: apiServer("https://192.0.2.50:2379", "192.0.2.11"), list: added, says: "the etcd at https://192.0.2.50:2379 is not this node's"},
+			says: "[WARNING] cannot tell whether etcd has a member for this host, at " + here + ": connection refused"},
+		{name: "an external etcd", apiServer: apiServer("https://192.0.2.50:2379", "192.0.2.11"), list: added, says: "the etcd at https://192.0.2.50:2379 is external"},
 		{name: "no API server", list: added, silent: "etcd"},
 	}
 	for _, tt := range tests {

@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// Reset undoes what init or join did to this host. What cannot be reached does
-// not stop it: the rest of a cluster may be gone.
+// Reset undoes what init or join did to this host. It does not stop at what cannot be reached: the rest of the
+// cluster may be gone.
 func Reset() []Phase {
 	return []Phase{
 		preflightReset(),
@@ -22,7 +22,7 @@ func Reset() []Phase {
 func preflightReset() Phase {
 	return Phase{
 		Name:    "preflight",
-		Summary: "Ask whether to go on, and check that this may be done",
+		Summary: "Ask for confirmation, and check this host",
 		Flags:   []string{"dry-run", "force", "ignore-preflight-errors"},
 		Run: func(ctx context.Context, env *Env) error {
 			env.UI.Printf("Checking this host")

@@ -242,7 +242,7 @@ func (s *resetScene) isAsBefore(t *testing.T, but ...string) {
 func TestResetLeavesNothing(t *testing.T) {
 	s := newResetScene(t)
 	said := s.reset(t)
-	for _, line := range []string{`Member "cp-1" has left etcd`, "Stopping the kubelet", "Removing 2 Pods", "This host is no node any more"} {
+	for _, line := range []string{`Member "cp-1" has left etcd`, "Stopping the kubelet", "Removing 2 Pods", "This host is no longer a node"} {
 		if !strings.Contains(said, line) {
 			t.Errorf("not said: %q in\n%s", line, said)
 		}
@@ -251,7 +251,7 @@ func TestResetLeavesNothing(t *testing.T) {
 		t.Errorf("warned:\n%s", said)
 	}
 	s.isAsBefore(t)
-	if said := s.reset(t); !strings.Contains(said, "There is nothing to do: nothing of a node is on this host") {
+	if said := s.reset(t); !strings.Contains(said, "Nothing to do: this host is not a node") {
 		t.Errorf("a second reset says\n%s", said)
 	}
 }
@@ -309,21 +309,21 @@ func TestResetGoesOn(t *testing.T) {
 	}{
 		"etcd is dead": {
 			spoil: func(s *resetScene) { s.Etcd = lastingEtcd{err: dead} },
-			warns: `etcd cannot be told that member "cp-1" leaves: connection refused`,
+			warns: `cannot remove member "cp-1" from etcd: connection refused`,
 			left:  []string{fakeMember + "/"},
 		},
 		"no runtime": {
 			spoil: func(s *resetScene) { s.host.podsErr = dead },
-			warns: "Pods may still run, as the container runtime cannot be asked: connection refused. Once it runs, run the same command again, with --cri-socket=unix:///run/x.sock",
+			warns: "Pods may still be running, because the container runtime does not answer: connection refused. Start it and run the same command again, with --cri-socket=unix:///run/x.sock",
 			left:  []string{fakePods + "/coredns-1/", fakePods + "/etcd-cp-1/"},
 		},
 		"no systemd": {
 			spoil: func(s *resetScene) { s.host.unitErr = dead },
-			warns: "the kubelet may still run, and start again what is removed here: connection refused",
+			warns: "the kubelet may still be running and may restart what is removed here: connection refused",
 		},
 		"no init system": {
 			spoil: func(s *resetScene) { s.host.unitErr = host.ErrNoSystemd },
-			warns: "no init system was found (/run/systemd/system is missing): the kubelet may still run, and start again what is removed here",
+			warns: "no init system was found (/run/systemd/system is missing): the kubelet may still be running and may restart what is removed here",
 		},
 		"a broken static Pod of etcd": {
 			spoil: func(s *resetScene) {
@@ -334,7 +334,7 @@ func TestResetGoesOn(t *testing.T) {
 		},
 		"data of a member that nobody has taken out": {
 			spoil: func(s *resetScene) { _ = os.Remove(s.root + "/etc/kubernetes/manifests/etcd.yaml") },
-			warns: "/var/lib/etcd/member stays: it holds data of an etcd",
+			warns: "/var/lib/etcd/member stays: it holds etcd data",
 			left:  []string{fakeMember + "/", "/var/lib/etcd/", "/var/lib/etcd/member/", "/var/lib/etcd/member/wal/", "/var/lib/etcd/member/wal/0.wal"},
 		},
 		"an external etcd": {
@@ -343,7 +343,7 @@ func TestResetGoesOn(t *testing.T) {
 				_ = os.RemoveAll(s.root + "/var/lib/etcd")
 				_ = os.WriteFile(s.root+"/etc/kubernetes/manifests/kube-apiserver.yaml", []byte("spec: {containers: [{command: [kube-apiserver, '--etcd-servers=https://192.0.2.5:2379']}]}\n"), 0o600)
 			},
-			warns: "the etcd at https://192.0.2.5:2379 is not this node's",
+			warns: "the etcd at https://192.0.2.5:2379 is external",
 			left:  []string{fakeMember + "/"},
 		},
 	}
@@ -412,7 +412,7 @@ func TestResetRemovesAccounts(t *testing.T) {
 func TestResetNamesMounts(t *testing.T) {
 	s := newResetScene(t)
 	s.Host = keptMount{s.host}
-	if said := s.reset(t); !strings.Contains(said, "[WARNING] /var/lib/kubelet/mine stays: something is mounted there that is not the kubelet's") {
+	if said := s.reset(t); !strings.Contains(said, "[WARNING] /var/lib/kubelet/mine stays: something that is not the kubelet's is mounted there") {
 		t.Errorf("it says\n%s", said)
 	}
 }
@@ -432,7 +432,7 @@ func TestResetReportsFailures(t *testing.T) {
 	s := newResetScene(t)
 	s.Host = immutable{s.host}
 	err := Run(t.Context(), s.Env, Reset(), Options{})
-	want := "phase cleanup-node: not everything could be removed; see to it, then run the same command again: lsattr says why"
+	want := "phase cleanup-node: not everything could be removed; fix the problem and run the same command again: lsattr says why"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}

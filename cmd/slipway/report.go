@@ -168,7 +168,7 @@ func (r *report) summary() ui.Summary {
 // endpointOf is the host:port at which a node finds the cluster's API.
 func endpointOf(n *config.Node) string {
 	switch {
-	case n.Reset != nil: // it is no node any more
+	case n.Reset != nil: // it is no longer a node
 		return ""
 	case n.Join != nil:
 		return strings.TrimPrefix(n.Join.Server, "https://")

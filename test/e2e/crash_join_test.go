@@ -20,8 +20,8 @@ var joinInstants = []instant{
 	{"[kubelet-start] Starting the kubelet", 20 * time.Millisecond},
 	{"Adding https://", 0},
 	{"Adding https://", 100 * time.Millisecond},
-	{"Waiting until etcd has caught up here", 500 * time.Millisecond},
-	{"Etcd has 2 members", 0},
+	{"Waiting for this node's etcd to catch up", 500 * time.Millisecond},
+	{"etcd has 2 members", 0},
 	{"Waiting for the kubelet's certificate", 100 * time.Millisecond},
 }
 

@@ -21,7 +21,7 @@ import (
 // and makes it again. Each time the host's files are as they were before.
 func TestReset(t *testing.T) {
 	m := boot(t)
-	m.must("slipway", "reset", "--force") // of a host that is no node
+	m.must("slipway", "reset", "--force") // of a host that is not a node
 	before := m.host()
 	config := document("", podSubnet)
 
@@ -45,8 +45,8 @@ func TestReset(t *testing.T) {
 	m.reset()
 	m.isAs(before, "/var/lib/cni")
 	m.hasNoPods()
-	if out := m.reset(); !strings.Contains(out, "There is nothing to do") {
-		t.Errorf("a reset of a host that is no node any more:\n%s", out)
+	if out := m.reset(); !strings.Contains(out, "Nothing to do") {
+		t.Errorf("a reset of a host that is no longer a node:\n%s", out)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestResetWorker(t *testing.T) {
 	})
 	precious := w.mountsPrecious()
 	if out := w.reset(); !strings.Contains(out, "kubectl delete node worker-1") ||
-		!strings.Contains(out, "/var/lib/kubelet/mine stays: something is mounted there that is not the kubelet's") {
+		!strings.Contains(out, "/var/lib/kubelet/mine stays: something that is not the kubelet's is mounted there") {
 		t.Errorf("reset says:\n%s", out)
 	}
 	for _, path := range precious {
@@ -235,8 +235,8 @@ func (m machine) resetsThoughAllIsDead() {
 		m.Errorf("with everything dead, reset took %s", took)
 	}
 	for _, warning := range []string{
-		`[WARNING] etcd cannot be told that member "cp-1" leaves`,
-		"[WARNING] Pods may still run, as the container runtime cannot be asked",
+		`[WARNING] cannot remove member "cp-1" from etcd`,
+		"[WARNING] Pods may still be running, because the container runtime does not answer",
 	} {
 		if !strings.Contains(out, warning) {
 			m.Errorf("reset does not say %q:\n%s", warning, out)

@@ -147,7 +147,7 @@ func (m machine) replacesAddons() {
 		m.Errorf("init phase addon all: %v\n%s", err, out)
 	}
 	for _, text := range []string{"keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile",
-		"replacing in ConfigMap kube-system/kube-proxy what was edited: data.config.conf",
+		"replacing edited fields of ConfigMap kube-system/kube-proxy: data.config.conf",
 		"spec.template.spec.containers[coredns].image, spec.template.spec.containers[coredns].resources.limits.memory"} {
 		if !strings.Contains(out, text) {
 			m.Errorf("init phase addon all does not say %q:\n%s", text, out)

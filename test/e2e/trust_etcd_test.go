@@ -31,7 +31,7 @@ func replacesLostVoter(cp1 machine) {
 	cp1.deletes(cp3)
 	planes[2].joinsAsNewMember(cp1, planes, "but its data is not on this host")
 	planes[2].losesItsData()
-	planes[2].joinsAsNewMember(cp1, planes, "It is removed, and joins again as a learner")
+	planes[2].joinsAsNewMember(cp1, planes, "Removing it; this node joins again as a learner")
 }
 
 // keepsQuorumOnReset: a member that the others need is not reset.
@@ -227,7 +227,7 @@ func (m machine) isNotReset(others []machine) {
 	if after := m.must("find", "/etc/kubernetes", "/var/lib/etcd", "-name", "*.wal", "-o", "-name", "db", "-o", "-path", "/etc/kubernetes/*"); after != before {
 		m.Errorf("a reset that was refused has left of\n%s\n only\n%s", before, after)
 	}
-	if out, err := m.try("slipway", "reset", "--force"); err != nil || !strings.Contains(out, "--FORCE GOES ON") {
+	if out, err := m.try("slipway", "reset", "--force"); err != nil || !strings.Contains(out, "CONTINUING BECAUSE OF --FORCE") {
 		m.Errorf("reset --force: %v\n%s", err, out)
 	}
 }
