@@ -21,10 +21,9 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Assume is Node for a plan that asks nobody. What the configuration, a
-// discovery file and this host say is taken; what only the cluster can say is
-// assumed: its configuration is the default, its CA and what its control
-// planes share are made up and forgotten. Node.Join.Assumed tells so.
+// Assume is Node for a plan that does not ask the cluster. It uses what the configuration, a discovery file and this
+// host say; what only the cluster knows is assumed: its configuration is the default, and its CA and the files that
+// control planes share are generated and thrown away. Node.Join.Assumed is set.
 func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration) (*config.Node, []string, error) {
 	found, credentials, join, err := d.known(ctx, self)
 	if err != nil {
@@ -62,10 +61,10 @@ func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration) 
 	return n, warnings, err
 }
 
-// nowhere is the API's address where nobody has said it (RFC 2606).
+// nowhere is the address of the API if it is unknown (RFC 2606).
 const nowhere = "https://cluster.invalid:6443"
 
-// known is what can be found out about the cluster without asking anybody.
+// known is what can be found out about the cluster without asking it.
 func (d *Discovery) known(ctx context.Context, self *config.JoinConfiguration) (found discovery.Cluster, credentials []byte, join *config.Join, err error) {
 	if join = d.memberAlready(self); join != nil {
 		found.CA, err = certs.ParseCerts(join.CA)
@@ -86,7 +85,7 @@ func (d *Discovery) known(ctx context.Context, self *config.JoinConfiguration) (
 
 // assumedCluster is the configuration of a cluster that was not asked.
 func assumedCluster(endpoint string) []byte {
-	// The keys, which nobody will see, are of the kind that is made quickly.
+	// The keys are thrown away, so they are of the kind that is generated quickly.
 	text := string(config.DefaultCluster()) + "encryptionAlgorithm: " + string(config.ECDSAP256) + "\n"
 	if endpoint != "" {
 		text += fmt.Sprintf("controlPlaneEndpoint: %q\n", endpoint)
@@ -94,8 +93,8 @@ func assumedCluster(endpoint string) []byte {
 	return []byte(text)
 }
 
-// standIns are the files that control planes share, by their keys in the
-// Secret: those that this host has, and made up ones for the others.
+// standIns returns the files that control planes share, by their keys in the Secret: those of this host, and
+// generated ones in place of the others.
 func (d *Discovery) standIns(ctx context.Context, n *config.Node) (map[string][]byte, error) {
 	scratch := host.NewOverlay(d.Host, func(host.Action) {})
 	make := certificates()
@@ -103,7 +102,7 @@ func (d *Discovery) standIns(ctx context.Context, n *config.Node) (map[string][]
 		return p.Name != certs.CA && (!n.ControlPlane || p.Name != "sa" && !strings.HasSuffix(p.Name, "ca"))
 	})
 	if err := Run(ctx, &Env{Config: n, Host: scratch, UI: d.UI}, []Phase{make}, Options{Serial: true}); err != nil {
-		return nil, errors.WithMessage(err, "a plan without the cluster goes by what is here")
+		return nil, errors.WithMessage(err, "without the cluster, a plan uses the files of this host")
 	}
 	files := map[string][]byte{}
 	for key, path := range manifests.SharedFiles(n) {
@@ -116,7 +115,7 @@ func (d *Discovery) standIns(ctx context.Context, n *config.Node) (map[string][]
 	return files, nil
 }
 
-// AssumedControlPlane is JoinedNode for a plan that asks nobody.
+// AssumedControlPlane is JoinedNode for a plan that does not ask the cluster.
 func AssumedControlPlane(self *config.JoinConfiguration, opts config.Options) (*config.Node, error) {
 	n, _, err := config.LoadCluster(assumedCluster(""), nil, nil, self, opts)
 	if err != nil {

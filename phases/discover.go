@@ -25,8 +25,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// Discovery makes the desired state of a node that joins a cluster. It comes
-// before the phases, for they need that state, and it changes nothing.
+// Discovery finds out the desired state of a node that joins a cluster. It runs before the phases, which need that
+// state, and changes nothing.
 type Discovery struct {
 	Host host.Host
 	UI   ui.UI
@@ -36,8 +36,8 @@ type Discovery struct {
 	Options config.Options
 }
 
-// Node finds the cluster that self asks for, verifies it, and reads there what
-// all of its nodes share. The warnings are for the user.
+// Node finds and verifies the cluster of self, and reads the configuration that its nodes share. The warnings are for
+// the user.
 func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*config.Node, []string, error) {
 	began := d.Host.Now()
 	join, err := d.find(ctx, self)
@@ -65,11 +65,11 @@ func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*
 	return n, warnings, d.forControlPlane(ctx, api, n)
 }
 
-// forControlPlane checks that the cluster can have more than one control plane,
-// and brings the encrypted files that this one lacks.
+// forControlPlane checks that the cluster can have more than one control plane, and fetches the encrypted files that
+// this one lacks.
 func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n *config.Node) error {
 	if n.Cluster.ControlPlaneEndpoint == "" {
-		return errors.Errorf("the cluster has no controlPlaneEndpoint, an address that leads to all of its control planes, so it cannot have another one; where there is such an address that the certificates are valid for, write it into %s", config.ClusterSource)
+		return errors.Errorf("the cluster has no controlPlaneEndpoint, an address that leads to all of its control planes, so it cannot have another one; if there is such an address and the certificates are valid for it, add it to %s", config.ClusterSource)
 	}
 	missing, err := missingShared(d.Host, n)
 	if err != nil || len(missing) == 0 || n.CertificateKey.IsZero() {
@@ -79,11 +79,11 @@ func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n 
 	return err
 }
 
-// newTokenTime is how long an API server may take to hear of a token that was
-// just created. It watches them, so that this takes milliseconds.
+// newTokenTime is how long an API server may take to learn of a token that was just created. It watches tokens, so
+// that this takes milliseconds.
 const newTokenTime = 3 * time.Second
 
-// stored is the first request with the joining node's credentials.
+// stored makes the first request with the joining node's credentials.
 func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration) ([]byte, error) {
 	for started := time.Now(); ; {
 		stored, err := StoredConfiguration(ctx, api)
@@ -101,17 +101,16 @@ func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *confi
 	}
 }
 
-// refused says what to do where the API server does not know who asks.
+// refused says what to do if the API server does not accept the credentials.
 func refused(token string) string {
 	if id, _, given := strings.Cut(token, "."); given {
-		return "the API server does not accept the token with ID " + id + ": it has expired, is unknown, or has not the usage \"authentication\"; " +
-			"`slipway token create --print-join-command` on a control plane makes a new one"
+		return "the API server does not accept the token with ID " + id + ": it has expired, is unknown, or lacks the usage \"authentication\"; " +
+			"`slipway token create --print-join-command` on a control plane creates a new one"
 	}
-	return "the API server does not accept this node's credentials, which the discovery file or /etc/kubernetes/kubelet.conf holds"
+	return "the API server does not accept this node's credentials, which are in the discovery file or in /etc/kubernetes/kubelet.conf"
 }
 
-// find discovers the cluster, within the configuration's time for that. A
-// member needs no token any more.
+// find discovers the cluster within the configuration's time for that. A member needs no token.
 func (d *Discovery) find(ctx context.Context, self *config.JoinConfiguration) (*config.Join, error) {
 	if join := d.memberAlready(self); join != nil {
 		return d.reachable(ctx, join, "https://"+self.Discovery.BootstrapToken.APIServerEndpoint)
@@ -130,8 +129,7 @@ func (d *Discovery) find(ctx context.Context, self *config.JoinConfiguration) (*
 	return d.reachable(ctx, join, found.Server)
 }
 
-// memberAlready is for a host that has joined the cluster that a token's
-// configuration names; nil for any other.
+// memberAlready is for a host that has joined the cluster of a token's configuration before; nil for any other.
 func (d *Discovery) memberAlready(self *config.JoinConfiguration) *config.Join {
 	if t := self.Discovery.BootstrapToken; t != nil {
 		return d.membership(self, d.askedFor(t))
@@ -139,7 +137,7 @@ func (d *Discovery) memberAlready(self *config.JoinConfiguration) *config.Join {
 	return nil
 }
 
-// joinTo says how this node gets into the cluster that was found.
+// joinTo says how this node joins the cluster that was found.
 func (d *Discovery) joinTo(found discovery.Cluster, credentials []byte, self *config.JoinConfiguration) (*config.Join, error) {
 	if join := d.membership(self, among(found.CA)); join != nil {
 		return join, nil
@@ -151,7 +149,7 @@ func (d *Discovery) joinTo(found discovery.Cluster, credentials []byte, self *co
 		}
 	}
 	if credentials == nil {
-		return nil, errors.New("the discovery file holds no credentials for this node: give a token with --tls-bootstrap-token (discovery.tlsBootstrapToken)")
+		return nil, errors.New("the discovery file has no credentials for this node: give a token with --tls-bootstrap-token (discovery.tlsBootstrapToken)")
 	}
 	d.UI.Printf("Found the cluster at %s", found.Server)
 	return &config.Join{Server: found.Server, CA: certs.EncodeCerts(found.CA...), CAPath: self.CACertPath,
@@ -160,7 +158,7 @@ func (d *Discovery) joinTo(found discovery.Cluster, credentials []byte, self *co
 
 func (d *Discovery) ask(ctx context.Context, how *config.Discovery, limit string) (discovery.Cluster, []byte, error) {
 	if how.File != nil {
-		d.UI.Printf("Reading where the cluster is from %s", discovery.Shown(how.File.KubeConfigPath))
+		d.UI.Printf("Reading the cluster's address and CA from %s", discovery.Shown(how.File.KubeConfigPath))
 		return discovery.ByFile(ctx, discovery.File{
 			Location: how.File.KubeConfigPath, ReadFile: d.Host.ReadFile, Progress: d.UI.Printf,
 		})
@@ -168,7 +166,7 @@ func (d *Discovery) ask(ctx context.Context, how *config.Discovery, limit string
 	t := how.BootstrapToken
 	d.UI.Printf("Asking %s for the cluster, up to %s", t.APIServerEndpoint, limit)
 	if t.UnsafeSkipCAVerification {
-		d.UI.Warnf("the CA is not verified by its hash: whoever knows the token can pose as this cluster")
+		d.UI.Warnf("the CA is not verified by its hash: anyone who knows the token can pose as this cluster")
 	}
 	id, secret, _ := strings.Cut(t.Token, ".")
 	found, err := discovery.ByToken(ctx, discovery.Token{
@@ -196,13 +194,12 @@ func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
 	if text != "" {
 		return []byte(text), nil
 	}
-	return nil, errors.Errorf("%s does not exist or has no key \"kubelet\"; `slipway init phase upload-config kubelet` on a control plane makes it", config.KubeletSource)
+	return nil, errors.Errorf("%s does not exist or has no key \"kubelet\"; `slipway init phase upload-config kubelet` on a control plane creates it", config.KubeletSource)
 }
 
-// nameIsFree refuses to take the name of a node that works: two kubelets would
-// fight over it. A node that is not Ready may be an earlier install of this
-// host, and one whose expired certificate is here is this host. Of a host that
-// is a member it notes whether the cluster still has its Node.
+// nameIsFree refuses the name of a working node: two kubelets would fight over it. A node that is not Ready may be an
+// earlier installation of this host, and one whose expired certificate is here is this host. For a host that is a
+// member it records whether the cluster still has its Node.
 func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *config.Node) error {
 	registered := nodeObject(n.Name)
 	found, err := api.Get(ctx, registered)
@@ -215,7 +212,7 @@ func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *conf
 		return nil
 	}
 	var expired *thisnode.ExpiredError
-	if errors.As(err, &expired) { // it may look Ready for a while
+	if errors.As(err, &expired) { // its Node may look Ready for a while
 		return nil
 	}
 	ready := slices.ContainsFunc(registered.Status.Conditions, func(c corev1.NodeCondition) bool {
@@ -224,12 +221,12 @@ func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *conf
 	if !found || !ready {
 		return nil
 	}
-	return errors.Errorf("the cluster has a node %q already, and it is Ready: join with another name (--node-name), or delete that node first (`kubectl delete node %s`) if it was this host",
+	return errors.Errorf("the cluster already has a node %q, which is Ready: join with another name (--node-name) or, if it was this host, delete that node first (`kubectl delete node %s`)",
 		n.Name, n.Name)
 }
 
-// StartedNode is this node as far as the files of its kubelet tell, for phases
-// that come after kubelet-start and need not know the cluster.
+// StartedNode is this node as far as its kubelet's files describe it, for phases after kubelet-start that do not need
+// to know the cluster.
 func StartedNode(h host.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, error) {
 	kubelet, err := host.ReadIfExists(h, filepath.Join(config.DefaultKubeletDir, "config.yaml"))
 	if err != nil {
@@ -239,9 +236,8 @@ func StartedNode(h host.Host, self *config.JoinConfiguration, opts config.Option
 	return n, err
 }
 
-// JoinedNode is a control plane as the cluster's configuration has it, for
-// phases that come after control-plane-prepare: an administrator's api is
-// known by then. The warnings are for the user.
+// JoinedNode is a control plane as the cluster's configuration describes it, for phases after control-plane-prepare,
+// which have an administrator's credentials. The warnings are for the user.
 func JoinedNode(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	stored, err := StoredConfiguration(ctx, api)
 	if err != nil {

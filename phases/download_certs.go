@@ -28,23 +28,22 @@ import (
 func downloadCerts() Phase {
 	return Phase{
 		Name:    "download-certs",
-		Summary: "Bring the certificates and keys that all control planes share",
+		Summary: "Download the certificates and keys that all control planes share",
 		Flags:   discoveryFlags("certificate-key", "control-plane"),
 		Run:     runDownloadCerts,
 	}
 }
 
-// runDownloadCerts writes what is missing here of the files that all control
-// planes share. Discovery has brought them, encrypted. Nothing is written
-// unless all of it fits this cluster.
+// runDownloadCerts writes the files that all control planes share and that are missing here. Discovery has fetched
+// them, encrypted. Nothing is written unless all of it fits this cluster.
 func runDownloadCerts(_ context.Context, env *Env) error {
 	missing, err := missingShared(env.Host, env.Config)
 	if err != nil {
 		return err
 	}
 	if keys := leaveElsewhere(env.Config, missing); len(keys) > 0 {
-		env.UI.Warnf("not on this host, so taken to be kept elsewhere: %s. The kubelet asks the cluster for its certificate: where no controller manager "+
-			"has the key of the CA, kubelet.conf must be here, too", strings.Join(keys, ", "))
+		env.UI.Warnf("not on this host, so assumed to be kept elsewhere: %s. The kubelet asks the cluster for its certificate: if no controller manager "+
+			"has the key of the CA, kubelet.conf must be on this host, too", strings.Join(keys, ", "))
 	}
 	if err := lacksNothing(env); err != nil {
 		return err
@@ -61,7 +60,7 @@ func runDownloadCerts(_ context.Context, env *Env) error {
 			return err
 		}
 		if err := checkEtcdClient(missing, files); err != nil {
-			return errors.Wrap(err, "what an external etcd is shown, in Secret kube-system/kubeadm-certs, is not right: upload the certificates again")
+			return errors.Wrap(err, "the files for the external etcd in Secret kube-system/kubeadm-certs are wrong: upload the certificates again")
 		}
 		if err := writeDownloaded(env, missing, files); err != nil {
 			return err
@@ -70,8 +69,7 @@ func runDownloadCerts(_ context.Context, env *Env) error {
 	return checkShared(env)
 }
 
-// missingShared returns the files that this host lacks, by their keys in the
-// Secret.
+// missingShared returns the paths of the shared files that this host lacks, by their keys in the Secret.
 func missingShared(h host.Host, n *config.Node) (map[string]string, error) {
 	missing := map[string]string{}
 	for key, path := range manifests.SharedFiles(n) {
@@ -85,13 +83,13 @@ func missingShared(h host.Host, n *config.Node) (map[string]string, error) {
 	return missing, nil
 }
 
-// downloaded decrypts what the cluster shares.
+// downloaded decrypts the files that the cluster shares.
 func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, error) {
 	paths := strings.Join(slices.Sorted(maps.Values(missing)), ", ")
 	if n.Join == nil || n.Join.Shared == nil {
-		return nil, errors.Errorf("this host lacks %s, and Secret kube-system/kubeadm-certs, which would have them, does not exist: it lasts two hours; `init phase upload-certs --upload-certs` on a control plane makes it again, with a new certificate key", paths)
+		return nil, errors.Errorf("this host lacks %s, and Secret kube-system/kubeadm-certs, which should have them, does not exist: it expires after two hours; `init phase upload-certs --upload-certs` on a control plane creates it again, with a new certificate key", paths)
 	}
-	// Other entries are nobody's here: an earlier layout, or another etcd.
+	// Other entries are not used here: they are of an earlier layout, or of another etcd.
 	wanted := maps.Clone(n.Join.Shared)
 	maps.DeleteFunc(wanted, func(key string, data []byte) bool { return missing[key] == "" || len(data) == 0 })
 	files, err := manifests.DecryptCerts(wanted, n.CertificateKey)
@@ -105,8 +103,8 @@ func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, e
 		}
 	}
 	if len(absent) > 0 {
-		return nil, errors.Errorf("Secret %s has no %s, and neither has this host (%s): upload the certificates again "+
-			"(`init phase upload-certs --upload-certs` on a control plane), or, where a key is kept elsewhere, bring this node all files and join without a certificate key",
+		return nil, errors.Errorf("neither Secret %s nor this host has %s (%s): upload the certificates again "+
+			"(`init phase upload-certs --upload-certs` on a control plane), or, if a key is kept elsewhere, copy all files to this node and join without a certificate key",
 			certsSecret, strings.Join(absent, ", "), paths)
 	}
 	return files, nil
@@ -114,8 +112,8 @@ func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, e
 
 const certsSecret = "kube-system/kubeadm-certs"
 
-// addPresent adds to files those of the shared files that are here, so that
-// pairs can be checked of which this host has one half.
+// addPresent adds the shared files that are already here, so that a pair can be checked of which this host has one
+// half.
 func addPresent(env *Env, missing map[string]string, files map[string][]byte) error {
 	for key, path := range manifests.SharedFiles(env.Config) {
 		if missing[key] != "" {
@@ -130,9 +128,8 @@ func addPresent(env *Env, missing map[string]string, files map[string][]byte) er
 	return nil
 }
 
-// checkDownloaded refuses pairs that do not fit, and a CA that is not the one
-// that this node trusts since its discovery. Pairs that were here are checked
-// where they are used.
+// checkDownloaded refuses pairs that do not fit, and a CA other than the one that discovery has verified. Pairs that
+// were already here are checked where they are used.
 func checkDownloaded(env *Env, missing map[string]string, files map[string][]byte) error {
 	for _, spec := range certs.Specs(env.Config) {
 		crt, key := spec.Name+".crt", spec.Name+".key"
@@ -157,15 +154,15 @@ func checkDownloaded(env *Env, missing map[string]string, files map[string][]byt
 	}
 	list, err := certs.ParseCerts(files["ca.crt"])
 	if err == nil && !thisnode.SharesCA(list, env.Config) {
-		return errors.Errorf("ca.crt in Secret %s is not the CA that this node found and verified: somebody has uploaded another cluster's; upload the certificates again", certsSecret)
+		return errors.Errorf("ca.crt in Secret %s is not the CA that this node has verified: it is another cluster's; upload the certificates again", certsSecret)
 	}
 	return err
 }
 
-// notRight says where the two files of a pair are from.
+// notRight says where the two files of a pair come from.
 func notRight(missing map[string]string, first, second string) string {
 	if missing[first] != "" && missing[second] != "" {
-		return first + " and " + second + " in Secret " + certsSecret + " are not right: upload the certificates again"
+		return first + " and " + second + " in Secret " + certsSecret + " are wrong: upload the certificates again"
 	}
 	if missing[first] == "" {
 		first, second = second, first
@@ -173,9 +170,8 @@ func notRight(missing map[string]string, first, second string) string {
 	return first + " in Secret " + certsSecret + " does not fit " + second + " on this host: remove that file, or upload the certificates again"
 }
 
-// checkEtcdClient checks those files for an external etcd that are to be
-// written. What the Secret holds under their names may be something else, a key
-// under the name of a certificate, which everybody may read.
+// checkEtcdClient checks the files for an external etcd before they are written. The Secret may hold something else
+// under their names, such as a key under the name of a certificate, which everyone may read.
 func checkEtcdClient(missing map[string]string, files map[string][]byte) error {
 	const ca, crt, key = "external-etcd-ca.crt", "external-etcd.crt", "external-etcd.key"
 	for _, name := range []string{ca, crt} {
@@ -212,8 +208,8 @@ func writeDownloaded(env *Env, missing map[string]string, files map[string][]byt
 	return nil
 }
 
-// checkShared holds the shared files, wherever they are from, against the
-// table: none of them may be made anew here.
+// checkShared checks the shared files, wherever they come from, against the certificate table: none of them may be
+// generated here.
 func checkShared(env *Env) error {
 	for _, spec := range certs.Specs(env.Config) {
 		if !spec.IsCA() {
@@ -236,8 +232,7 @@ func checkShared(env *Env) error {
 	return ensureServiceAccountKeys(env, nil)
 }
 
-// sharedCertificates reads the Secret that control planes upload for others;
-// nil where there is none.
+// sharedCertificates reads the Secret that control planes upload for others; nil if there is none.
 func sharedCertificates(ctx context.Context, api cluster.Cluster) (map[string][]byte, error) {
 	secret := &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},

@@ -346,13 +346,13 @@ func TestDownloadRefuses(t *testing.T) {
 		{"another key", strings.Repeat("ef", 32), func(*planeStage) {}, "was not encrypted with this certificate key"},
 		{"no Secret", someKey, func(s *planeStage) {
 			_ = s.api().EnsureAbsent(t.Context(), &corev1.Secret{ObjectMeta: s.secret.ObjectMeta})
-		}, "Secret kube-system/kubeadm-certs, which would have them, does not exist: it lasts two hours"},
+		}, "Secret kube-system/kubeadm-certs, which should have them, does not exist: it expires after two hours"},
 		{"another cluster's CA", someKey, other(t, func(f map[string][]byte) {
 			f["ca.crt"], f["ca.key"] = f["etcd-ca.crt"], f["etcd-ca.key"]
-		}), "is not the CA that this node found and verified"},
-		{"a CA that is garbage", someKey, other(t, func(f map[string][]byte) { f["ca.crt"] = []byte("x") }), "ca.crt and ca.key in Secret kube-system/kubeadm-certs are not right"},
-		{"a file is missing", someKey, other(t, func(f map[string][]byte) { delete(f, "sa.key") }), "Secret kube-system/kubeadm-certs has no sa.key"},
-		{"an empty file", someKey, other(t, func(f map[string][]byte) { f["etcd-ca.key"] = nil }), "Secret kube-system/kubeadm-certs has no etcd-ca.key"},
+		}), "is not the CA that this node has verified"},
+		{"a CA that is garbage", someKey, other(t, func(f map[string][]byte) { f["ca.crt"] = []byte("x") }), "ca.crt and ca.key in Secret kube-system/kubeadm-certs are wrong"},
+		{"a file is missing", someKey, other(t, func(f map[string][]byte) { delete(f, "sa.key") }), "neither Secret kube-system/kubeadm-certs nor this host has sa.key"},
+		{"an empty file", someKey, other(t, func(f map[string][]byte) { f["etcd-ca.key"] = nil }), "neither Secret kube-system/kubeadm-certs nor this host has etcd-ca.key"},
 		{"a key of another CA", someKey, other(t, func(f map[string][]byte) { f["ca.key"] = f["etcd-ca.key"] }), "ca.crt and ca.key in Secret kube-system/kubeadm-certs"},
 		{"another service account key", someKey, other(t, func(f map[string][]byte) { f["sa.pub"] = []byte("x") }), "sa.pub in Secret kube-system/kubeadm-certs"},
 	}
@@ -392,7 +392,7 @@ func TestDownloadFromAnOddSecret(t *testing.T) {
 		{name: "half of another pair was brought here", absent: []string{"etcd-ca.crt"}, err: "etcd-ca.key in Secret kube-system/kubeadm-certs does not fit etcd-ca.crt on this host",
 			spoil: func(s *planeStage, t *testing.T) { s.put(t, pki+"etcd/ca.crt", string(s.shared["ca.crt"])) }},
 		{name: "much is missing", absent: []string{"sa.pub", "ca.key", "etcd-ca.crt"},
-			err: "Secret kube-system/kubeadm-certs has no ca.key, etcd-ca.crt, sa.pub, and neither has this host"},
+			err: "neither Secret kube-system/kubeadm-certs nor this host has ca.key, etcd-ca.crt, sa.pub"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

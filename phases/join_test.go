@@ -187,7 +187,7 @@ func TestJoinAfterTheNodeWasDeleted(t *testing.T) {
 	if diff := cmp.Diff([]string{"start kubelet.service", "restart kubelet.service"}, s.host.jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}
-	if api.name != "worker-1" || api.mark.Labels != nil || !strings.Contains(s.said.String(), "Restarting the kubelet, for its Node was deleted") {
+	if api.name != "worker-1" || api.mark.Labels != nil || !strings.Contains(s.said.String(), "Restarting the kubelet, because its Node was deleted") {
 		t.Errorf("waited for %q; said:\n%s", api.name, s.said.String())
 	}
 	api.err = errors.New("Node worker-1 is not registered")
@@ -208,7 +208,7 @@ func TestDiscoveryRefuses(t *testing.T) {
 		want   string // the error, empty for none
 	}{
 		{name: "name of a node that is Ready", objs: []cluster.Object{node("worker-1", corev1.ConditionTrue)},
-			want: `the cluster has a node "worker-1" already, and it is Ready: join with another name`},
+			want: `the cluster already has a node "worker-1", which is Ready: join with another name`},
 		{name: "name of a node that is not Ready", objs: []cluster.Object{node("worker-1", corev1.ConditionFalse)}},
 		{name: "this node", objs: []cluster.Object{node("worker-1", corev1.ConditionTrue)},
 			before: func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour)) }},

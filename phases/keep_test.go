@@ -99,7 +99,7 @@ func TestInitRefusesWhatItCannotTell(t *testing.T) {
 	s.host.probe = func(context.Context, host.Probe) error { return &host.ProbeError{} }
 	stored := storedCompares(t.Context(), s.Env)
 	got := strings.Join(differences(s.Env, stored), "\n")
-	if stored.same || !strings.Contains(got, "there only: maxPods: 17") || !strings.Contains(got, "an edit stays, once the API server answers") {
+	if stored.same || !strings.Contains(got, "there only: maxPods: 17") || !strings.Contains(got, "An edit stays if the API server answers") {
 		t.Errorf("got %q", got)
 	}
 }

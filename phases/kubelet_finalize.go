@@ -17,7 +17,7 @@ func kubeletFinalize() Phase {
 	flags := []string{"cert-dir", "config", "dry-run"}
 	return Phase{
 		Name:    "kubelet-finalize",
-		Summary: "Change what the kubelet may only have once the cluster runs",
+		Summary: "Update the kubelet's settings once the cluster is running",
 		Flags:   flags,
 		Children: []Phase{{
 			Name:    "enable-client-cert-rotation",
@@ -28,9 +28,8 @@ func kubeletFinalize() Phase {
 	}
 }
 
-// runEnableClientCertRotation points kubelet.conf at the certificate that the
-// kubelet keeps fresh, instead of the embedded one that expires:
-// https://kubernetes.io/docs/tasks/tls/certificate-rotation/
+// runEnableClientCertRotation points kubelet.conf at the certificate that the kubelet rotates, instead of the
+// embedded one, which expires: https://kubernetes.io/docs/tasks/tls/certificate-rotation/
 func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
 	path := thisnode.KubeletConf(env.Config)
@@ -39,7 +38,7 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 		return err
 	}
 	if !settings.RotateCertificates {
-		env.UI.Printf("Leaving %s as it is, for the kubelet's settings or flags switch the rotation of its certificate off (rotateCertificates)", path)
+		env.UI.Printf("Leaving %s as it is, because the kubelet's settings or flags turn certificate rotation off (rotateCertificates)", path)
 		return nil
 	}
 	data, err := env.Host.ReadFile(path)
@@ -56,7 +55,7 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	}
 	if !changed {
 		if err := thisnode.CheckCertificate(pem, shown, thisnode.NameIn(shown), env.Host.Now()); err != nil {
-			return errors.Errorf("%v, so that the kubelet cannot rotate it any more; `%s certs renew all --restart` gives it a new one", err, env.UI.Program())
+			return errors.Errorf("%v, so the kubelet can no longer rotate it; `%s certs renew all --restart` gives it a new one", err, env.UI.Program())
 		}
 		return restartStaleKubelet(ctx, env, path)
 	}
@@ -70,27 +69,27 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	return restartKubelet(ctx, env)
 }
 
-// restartKubelet takes systemd's time for no longer than that of a kubelet to
-// get healthy. Without an init system it leaves the restart to the user.
+// restartKubelet gives systemd as much time as the kubelet has to become healthy. Without an init system it leaves
+// the restart to the user.
 func restartKubelet(ctx context.Context, env *Env) error {
 	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
 	err := env.Host.RestartUnit(ctx, kubeletUnit)
 	if errors.Is(err, host.ErrNoSystemd) {
-		env.UI.Warnf("%v: restart the kubelet another way, now", err)
+		env.UI.Warnf("%v: restart the kubelet some other way now", err)
 		return nil
 	}
 	return err
 }
 
-// restartStaleKubelet restarts a kubelet that has not read the file at path as
-// it is now: an earlier run was cut off between writing and restarting.
+// restartStaleKubelet restarts a kubelet that started before the file at path was changed: an earlier run was
+// interrupted between the write and the restart.
 func restartStaleKubelet(ctx context.Context, env *Env, path string) error {
 	stale, err := kubeletIsStale(ctx, env, path)
 	if err != nil || !stale {
 		return err
 	}
-	env.UI.Printf("Restarting the kubelet, which runs since before %s was changed", path)
+	env.UI.Printf("Restarting the kubelet, which started before %s was changed", path)
 	return restartKubelet(ctx, env)
 }
 
@@ -101,18 +100,18 @@ func kubeletIsStale(ctx context.Context, env *Env, path string) (bool, error) {
 	}
 	unit, err := env.Host.Unit(ctx, kubeletUnit)
 	if errors.Is(err, host.ErrNoSystemd) {
-		env.UI.Warnf("whether the kubelet has read %s since that was changed is not known, as %v", path, err)
+		env.UI.Warnf("cannot tell whether the kubelet has read %s since it was changed: %v", path, err)
 		return false, nil
 	}
 	return err == nil && !unit.ActiveSince.IsZero() && unit.ActiveSince.Before(info.ModTime()), err
 }
 
-// awaitClientCertificate waits for the file that the kubelet writes soon after
-// its start. One that was there before may have expired.
+// awaitClientCertificate waits for the file that the kubelet writes soon after it has started. An older one may have
+// expired.
 func awaitClientCertificate(ctx context.Context, env *Env, pem, name string) error {
 	limit := env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's client certificate, up to %s", limit)
-	const failure = "the kubelet has no client certificate that is valid; `journalctl -u kubelet` tells why"
+	const failure = "the kubelet has no valid client certificate; `journalctl -u kubelet` shows why"
 	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
 		return errors.WithMessage(env.Host.AwaitFile(ctx, pem, thisnode.ClientCertificateCheck(env.Host, pem, name)), failure)
 	})

@@ -32,7 +32,7 @@ func (s *stage) rotated(t *testing.T, path, node string, until time.Time) {
 }
 
 func TestKubeletFinalize(t *testing.T) {
-	const failure = "the kubelet has no client certificate that is valid; `journalctl -u kubelet` tells why: " + kubeletPEM
+	const failure = "the kubelet has no valid client certificate; `journalctl -u kubelet` shows why: " + kubeletPEM
 	later := time.Now().Add(time.Hour)
 	tests := []struct {
 		name string
@@ -107,11 +107,11 @@ func TestKubeletFinalizeWithoutInit(t *testing.T) {
 	s.host.fail = map[string]error{"restart kubelet.service": host.ErrNoSystemd}
 	s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, host.ErrNoSystemd }
 	s.play(t, kubeletFinalize())
-	if said := s.said.String(); !strings.Contains(said, "restart the kubelet another way") || !strings.Contains(s.get(t, kubeletConf), kubeletPEM) {
+	if said := s.said.String(); !strings.Contains(said, "restart the kubelet some other way") || !strings.Contains(s.get(t, kubeletConf), kubeletPEM) {
 		t.Errorf("said:\n%s", said)
 	}
 	s.play(t, kubeletFinalize())
-	if said := s.said.String(); !strings.Contains(said, "whether the kubelet has read "+kubeletConf+" since that was changed is not known") {
+	if said := s.said.String(); !strings.Contains(said, "cannot tell whether the kubelet has read "+kubeletConf+" since it was changed") {
 		t.Errorf("said the second time:\n%s", said)
 	}
 }
@@ -140,7 +140,7 @@ func TestKubeletFinalizeHeedsFlags(t *testing.T) {
 			s.play(t, kubeletFinalize())
 			conf := s.get(t, kubeletConf)
 			if tt.pem == "" {
-				if !strings.Contains(s.said.String(), "switch the rotation of its certificate off") || !strings.Contains(conf, "client-key-data") || len(s.host.jobs) > 0 {
+				if !strings.Contains(s.said.String(), "turn certificate rotation off") || !strings.Contains(conf, "client-key-data") || len(s.host.jobs) > 0 {
 					t.Errorf("jobs %v; said:\n%s", s.host.jobs, s.said.String())
 				}
 				return

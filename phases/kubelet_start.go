@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
 
-// kubeletUnit is the unit that distributions ship the kubelet with.
+// kubeletUnit is the name of the kubelet's unit in the distributions' packages.
 const kubeletUnit = "kubelet.service"
 
 func kubeletStart() Phase {
@@ -38,14 +38,13 @@ func runKubeletStart(ctx context.Context, env *Env) error {
 	if started, err := ensureKubelet(ctx, env, wanted); err != nil || !started {
 		return err
 	}
-	// A kubelet that still boots may miss a static Pod that is written now,
-	// and then looks again after 20 s only. One that is healthy watches.
+	// A kubelet that is still starting may miss a static Pod that is written now, and look again only after 20 s. A
+	// healthy one watches the directory.
 	return waitKubelet(ctx, env)
 }
 
-// ensureKubelet stops the kubelet before it changes a file that the kubelet
-// reads, and leaves one alone that runs with the wanted files already. Without
-// an init system it only writes the files, and the kubelet is not started.
+// ensureKubelet stops the kubelet before it changes a file that the kubelet reads, and does not touch a kubelet that
+// already runs with these files. Without an init system it only writes the files.
 func ensureKubelet(ctx context.Context, env *Env, wanted []ownership.File) (started bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
@@ -57,7 +56,7 @@ func ensureKubelet(ctx context.Context, env *Env, wanted []ownership.File) (star
 	if !errors.Is(err, host.ErrNoSystemd) {
 		return err == nil, err
 	}
-	env.UI.Warnf("%v: the kubelet is neither stopped nor started; once its files are written, start it another way", err)
+	env.UI.Warnf("%v: the kubelet is neither stopped nor started; start it some other way once its files are written", err)
 	return false, writeKubeletFiles(env, pending)
 }
 
@@ -74,7 +73,7 @@ func restartWith(ctx context.Context, env *Env, pending []ownership.File) error 
 	}
 	running := err == nil && unit.ActiveState == "active"
 	if running && len(pending) == 0 {
-		env.UI.Printf("The kubelet runs with these settings already")
+		env.UI.Printf("The kubelet is already running with these settings")
 		return nil
 	}
 	env.UI.Printf("Stopping the kubelet")
@@ -91,7 +90,7 @@ func restartWith(ctx context.Context, env *Env, pending []ownership.File) error 
 	return explainedJob(ctx, env, env.Host.StartUnit(ctx, kubeletUnit))
 }
 
-// prepareKubelet does what a stopped kubelet needs for its start.
+// prepareKubelet does what a stopped kubelet needs before it starts.
 func prepareKubelet(ctx context.Context, env *Env, pending []ownership.File) error {
 	if err := writeKubeletFiles(env, pending); err != nil {
 		return err
@@ -102,12 +101,12 @@ func prepareKubelet(ctx context.Context, env *Env, pending []ownership.File) err
 	return ensureUnitIsCurrent(ctx, env)
 }
 
-// writeKubeletFiles writes what the kubelet reads at its start.
+// writeKubeletFiles writes what the kubelet reads when it starts.
 func writeKubeletFiles(env *Env, pending []ownership.File) error {
 	if err := env.Host.EnsureDir(env.Config.Paths.Kubelet, 0o700); err != nil {
 		return err
 	}
-	// A kubelet that finds no folder of static Pods looks again after 20 s.
+	// A kubelet that finds no directory of static Pods looks again after 20 s.
 	if env.Config.ControlPlane {
 		if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
 			return err
@@ -116,22 +115,21 @@ func writeKubeletFiles(env *Env, pending []ownership.File) error {
 	return env.keeper().Replace(pending)
 }
 
-// startAgain starts the kubelet of a node that worked until its new files could
-// not be written, as on a full disk: each file is an old one or a new one, and
-// a node without a kubelet would lose its Pods. The error stays cause.
+// startAgain starts the kubelet of a working node whose new files could not be written, for example on a full disk:
+// each file is either old or new, and without a kubelet the node would lose its Pods. It returns cause, the error
+// that made it necessary.
 func startAgain(ctx context.Context, env *Env, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
 	if err := env.Host.StartUnit(ctx, kubeletUnit); err != nil {
-		return errors.WithMessagef(cause, "the kubelet is stopped and cannot be started again (%v): start it once this is fixed, with `systemctl start kubelet`", err)
+		return errors.WithMessagef(cause, "the kubelet is stopped and could not be started again (%v): fix the problem, then run `systemctl start kubelet`", err)
 	}
-	env.UI.Warnf("not all of the kubelet's files could be written; it runs again, as it ran before")
+	env.UI.Warnf("not all of the kubelet's files could be written; the kubelet is running again")
 	return cause
 }
 
-// explainedJob says why systemd cannot do a job on the kubelet's unit, where it
-// is the unit's fault. Otherwise the error says it all: that the unit does not
-// run is then what was wanted, or what is to be seen.
+// explainedJob says why systemd cannot do a job on the kubelet's unit, if the unit is at fault. Other errors say
+// enough by themselves.
 func explainedJob(ctx context.Context, env *Env, err error) error {
 	if err == nil {
 		return nil
@@ -143,9 +141,8 @@ func explainedJob(ctx context.Context, env *Env, err error) error {
 	return explained(ctx, env, env.Host.Now(), kubeletTarget(env.Config), err)
 }
 
-// ensureUnitIsCurrent makes systemd read the kubelet's unit as it is on disk:
-// its drop-in may have been installed a moment ago. Reading all units takes
-// systemd a tenth of a second, which is spared where it is in vain.
+// ensureUnitIsCurrent makes systemd read the kubelet's unit as it is on disk: its drop-in may have just been
+// installed. Reading all units takes systemd a tenth of a second, so it is done only if needed.
 func ensureUnitIsCurrent(ctx context.Context, env *Env) error {
 	if unit, err := env.Host.Unit(ctx, kubeletUnit); err == nil && unit.Current {
 		return nil
@@ -153,8 +150,7 @@ func ensureUnitIsCurrent(ctx context.Context, env *Env) error {
 	return env.Host.ReloadUnits(ctx)
 }
 
-// kubeletFiles are what the kubelet reads at its start. They are nobody else's
-// business: CIS Kubernetes Benchmark 4.1.9.
+// kubeletFiles are what the kubelet reads when it starts. Only root may read them: CIS Kubernetes Benchmark 4.1.9.
 func kubeletFiles(env *Env) ([]ownership.File, error) {
 	n := env.Config
 	cfg, err := kubeletConfigYAML(env)

@@ -26,12 +26,12 @@ func kubeletStartJoin() Phase {
 	}
 }
 
-// runKubeletStartJoin gives the kubelet what it needs to ask the cluster for a
-// client certificate. A kubelet that has one keeps it.
+// runKubeletStartJoin gives the kubelet what it needs to ask the cluster for a client certificate. A kubelet that has
+// one keeps it.
 func runKubeletStartJoin(ctx context.Context, env *Env) error {
 	n := env.Config
 	if n.Join == nil {
-		return errors.New("nothing says how to find the cluster")
+		return errors.New("no discovery method is configured")
 	}
 	wanted, err := kubeletFiles(env)
 	if err == nil {
@@ -63,10 +63,9 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 	return waitKubelet(ctx, env) // for the static Pods to come, as in init
 }
 
-// trustedCAs is the file of the CAs that this node trusts. While a CA is being
-// replaced, it holds the old one and the new one, of which discovery may have
-// vouched for one only. So a file that holds more is kept; on a control plane
-// the one that all of them share is, which download-certs has checked.
+// trustedCAs returns the file of the CAs that this node trusts. While a CA is being replaced, it holds the old and
+// the new one, and discovery may have verified only one of them. So a file that holds more is kept; on a control
+// plane it is the shared one, which download-certs has checked.
 func trustedCAs(env *Env) (ownership.File, error) {
 	n := env.Config
 	f := ownership.File{Path: n.Join.CAPath, Data: n.Join.CA, Mode: 0o644}
@@ -87,9 +86,8 @@ func trustedCAs(env *Env) (ownership.File, error) {
 	return f, nil
 }
 
-// bootstrapConf leads the kubelet of a control plane to the API server beside
-// it, as its kubelet.conf will: a kubelet must not talk to an older one, which
-// the other nodes have while a cluster is upgraded.
+// bootstrapConf points the kubelet of a control plane at the API server on the same node, as its kubelet.conf will: a
+// kubelet must not talk to an older API server, which other nodes may have during an upgrade.
 // https://kubernetes.io/releases/version-skew-policy/
 func bootstrapConf(n *config.Node) ([]byte, error) {
 	data := []byte(n.Join.Kubeconfig.Reveal())

@@ -17,9 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
-// ensureServingPair makes the pair that the kubelet serves with. The kubelet
-// would do so at its first start, and generate two RSA keys before it does
-// anything else, which takes a third of its start. A pair that is there stays.
+// ensureServingPair creates the pair that the kubelet serves with. The kubelet itself would generate two RSA keys
+// before anything else, which takes a third of its first start. An existing pair stays.
 func ensureServingPair(env *Env) error {
 	if signs, err := kubeletSignsItself(env); err != nil || !signs {
 		return err
@@ -35,7 +34,7 @@ func ensureServingPair(env *Env) error {
 	case err != nil:
 		return err
 	case cert != nil && keyPEM == nil:
-		return errors.Errorf("%s is there without its key %s, and the kubelet does not start with one of them alone: put the key there, or delete the certificate",
+		return errors.Errorf("%s exists without its key %s, and the kubelet does not start with only one of them: put the key there, or delete the certificate",
 			certPath, keyPath)
 	case cert != nil:
 		return nil
@@ -62,18 +61,17 @@ func ensureServingPair(env *Env) error {
 	return err
 }
 
-// servingKey is the key that a run left which was cut off before it wrote the
-// certificate, or a new one.
+// servingKey returns the key that an interrupted run left without a certificate, or a new one.
 func servingKey(path string, keyPEM []byte) (crypto.Signer, error) {
 	if keyPEM == nil {
 		return certs.NewKey(certs.KubeletServingAlgorithm, rand.Reader)
 	}
 	key, err := certs.ParseKey(keyPEM)
-	return key, errors.WithMessagef(err, "%s, without a certificate beside it: put the right key there, or delete it", path)
+	return key, errors.WithMessagef(err, "%s has no certificate: put the right key there, or delete it", path)
 }
 
-// kubeletSignsItself tells whether nothing gives the kubelet a certificate to
-// serve with: neither its settings as they stand on this host now, nor a flag.
+// kubeletSignsItself reports whether the kubelet gets no serving certificate from its settings on this host or from a
+// flag.
 func kubeletSignsItself(env *Env) (bool, error) {
 	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil {

@@ -101,8 +101,8 @@ func TestServingPairThatIsThere(t *testing.T) {
 		}
 	})
 	for name, tt := range map[string]struct{ path, want string }{
-		"a certificate without its key": {servingCert, servingCert + " is there without its key " + servingKeyFile},
-		"a key that is none":            {servingKeyFile, servingKeyFile + ", without a certificate beside it: put the right key there, or delete it: "},
+		"a certificate without its key": {servingCert, servingCert + " exists without its key " + servingKeyFile},
+		"a key that is none":            {servingKeyFile, servingKeyFile + " has no certificate: put the right key there, or delete it: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, initDocument+clusterDocument)

@@ -26,7 +26,7 @@ func TestKubeletStart(t *testing.T) {
 		says   string
 		err    string
 	}{
-		{name: "runs with these files", want: nil, says: "The kubelet runs with these settings already"},
+		{name: "runs with these files", want: nil, says: "The kubelet is already running with these settings"},
 		{name: "a file differs", want: []string{stop, "write kubeadm-flags.env", "reload", start}, says: "Writing /var/lib/kubelet/kubeadm-flags.env",
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/kubeadm-flags.env", "KUBELET_EXTRA_ARGS=") }},
 		{name: "failed with these files", want: []string{stop, "reload", start}, says: "Starting the kubelet",
@@ -47,7 +47,7 @@ func TestKubeletStart(t *testing.T) {
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
 		{name: "cannot be started", want: []string{stop, "write config.yaml", "reload", start}, fail: start, err: "job refused",
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
-		{name: "a file cannot be written", want: []string{stop, "write config.yaml", start}, fail: "write config.yaml", err: "job refused", says: "it runs again",
+		{name: "a file cannot be written", want: []string{stop, "write config.yaml", start}, fail: "write config.yaml", err: "job refused", says: "the kubelet is running again",
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
 		{name: "no init system", want: []string{stop, "write config.yaml"}, fail: stop, cause: host.ErrNoSystemd,
 			says:   "no init system was found (/run/systemd/system is missing): the kubelet is neither stopped nor started",

@@ -23,20 +23,19 @@ import (
 func kubeletWaitBootstrap() Phase {
 	return Phase{
 		Name:    "kubelet-wait-bootstrap",
-		Summary: "Wait until the kubelet has its own credentials, and remove those it joined with",
+		Summary: "Wait until the kubelet has its own credentials, and remove those that it joined with",
 		Flags:   []string{"config", "cri-socket", "dry-run"},
 		Run:     runKubeletWaitBootstrap,
 	}
 }
 
-// runKubeletWaitBootstrap says that the node has joined once the kubelet has
-// said so itself: with a certificate of this cluster, to the cluster, in this
-// run. Until then the credentials that it joins with stay.
+// runKubeletWaitBootstrap reports that the node has joined once the kubelet has reported to the cluster in this run,
+// with a certificate of this cluster. Until then the credentials that it joins with stay.
 func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 	n := env.Config
 	now := env.Host.Now()
 	began := now
-	if n.Join != nil && !n.Join.Began.IsZero() { // by today's clock, which may have been set since
+	if n.Join != nil && !n.Join.Began.IsZero() { // by the present clock, which may have been set since
 		began = now.Round(0).Add(-now.Sub(n.Join.Began))
 	}
 	if err := awaitKubeletConf(ctx, env); err != nil {
@@ -60,13 +59,12 @@ func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 	return nil
 }
 
-// awaitKubeletConf waits for kubelet.conf and for the certificate that it names.
-// The kubelet writes the first at once, the second when the cluster has signed;
-// where it had joined before, it replaces one that has expired.
+// awaitKubeletConf waits for kubelet.conf and for the certificate that it names. The kubelet writes the first at
+// once, and the second when the cluster has signed it; on a host that had joined before, it replaces an expired one.
 func awaitKubeletConf(ctx context.Context, env *Env) error {
 	path, limit := thisnode.KubeletConf(env.Config), env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's certificate, up to %s", limit)
-	const failure = "the kubelet has no certificate; `journalctl -u kubelet` tells why, and `kubectl get csr` on a control plane whether it asked for one"
+	const failure = "the kubelet has no certificate; `journalctl -u kubelet` shows why, and `kubectl get csr` on a control plane whether it asked for one"
 	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
 	_, missing := env.Host.Lstat(pem)
 	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
@@ -87,8 +85,8 @@ func awaitKubeletConf(ctx context.Context, env *Env) error {
 	})
 }
 
-// keepsCertificate reports whether the kubelet shows a certificate that it was
-// given, valid for this node, and has been told not to rotate it.
+// keepsCertificate reports whether the kubelet uses a certificate that it was given, valid for this node, and does
+// not rotate it.
 func keepsCertificate(env *Env) bool {
 	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil || settings.RotateCertificates {
@@ -98,10 +96,9 @@ func keepsCertificate(env *Env) bool {
 	return err == nil && conf.CheckFor(env.Host, thisnode.RegisteredName(env.Host, env.Config)) == nil
 }
 
-// unknownIssuer says that no CA that this node knows has signed the kubelet's
-// certificate; nil where one has, or where there is none. That alone is not a fault: API servers may
-// trust CAs for their clients that they do not show to nodes, and the CA may be
-// about to be replaced. So it only explains why a kubelet does not report.
+// unknownIssuer says that none of the CAs that this node knows has signed the kubelet's certificate; nil if one has,
+// or if there is none. This is not an error by itself: API servers may trust CAs for their clients that nodes never
+// see, and a CA may be about to be replaced. So it only explains why a kubelet does not report.
 func unknownIssuer(env *Env) error {
 	path := thisnode.KubeletClientPEM(env.Host, env.Config)
 	data, err := host.ReadIfExists(env.Host, path)
@@ -116,7 +113,7 @@ func unknownIssuer(env *Env) error {
 	if err != nil {
 		return errors.Wrap(err, path)
 	}
-	// At a moment when it is valid: the clock of this host may be slow.
+	// The clock of this host may be slow, so check a moment at which the certificate is valid.
 	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: chain[0].NotAfter,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
 	for _, ca := range trusted {
@@ -128,12 +125,12 @@ func unknownIssuer(env *Env) error {
 	if _, err = chain[0].Verify(options); err == nil {
 		return nil
 	}
-	return errors.Errorf("%s is not a certificate of this cluster, as far as this node knows its CAs (issuer %q): if it is from another cluster, "+
+	return errors.Errorf("no CA that this node knows has issued %s (issuer %q): if it is from another cluster, "+
 		"delete it, restart the kubelet, and run the same command again", path, chain[0].Issuer.CommonName)
 }
 
-// clusterCAs are the CAs of the cluster as this node knows them: those in
-// kubelet.conf and, while a CA is being replaced, the other ones in ca.crt.
+// clusterCAs are the cluster's CAs as this node knows them: those in kubelet.conf and, while a CA is being replaced,
+// the others in ca.crt.
 func clusterCAs(env *Env) ([]*x509.Certificate, error) {
 	conf, err := thisnode.ReadKubeletFile(env.Host, thisnode.KubeletConf(env.Config))
 	if err != nil {
@@ -158,14 +155,14 @@ func awaitReport(ctx context.Context, env *Env, began time.Time) error {
 		return err
 	}
 	if settings.RegisterNode != nil && !*settings.RegisterNode {
-		env.UI.Warnf("the kubelet does not register its Node (registerNode: false), so whether it reports to the cluster is not checked; create Node %s, if it is not there yet", name)
+		env.UI.Warnf("the kubelet does not register its Node (registerNode: false), so it is not checked whether it reports to the cluster; create Node %s if it does not exist yet", name)
 		return nil
 	}
 	failure := "node " + name + " has not reported to the cluster"
 	env.UI.Printf("Waiting for node %s to report to the cluster, up to %s", name, n.Timeouts.TLSBootstrap)
 	return watched(ctx, env, n.Timeouts.TLSBootstrap, kubeletTarget(n), failure, func(ctx context.Context) error {
 		if n.Join != nil && n.Join.NodeGone {
-			if err := restartUnregistered(ctx, env, "for its Node was deleted, and it registers one at its start only"); err != nil {
+			if err := restartUnregistered(ctx, env, "because its Node was deleted, and it registers one only when it starts"); err != nil {
 				return err
 			}
 		}
@@ -180,27 +177,25 @@ func awaitReport(ctx context.Context, env *Env, began time.Time) error {
 	})
 }
 
-// readyInterval is how often an API server that starts is asked whether it is
-// ready.
+// readyInterval is how often a starting API server is asked whether it is ready.
 const readyInterval = 100 * time.Millisecond
 
-// hasten makes the kubelet of a control plane register its node as soon as this
-// node's own API server can answer. The kubelet was refused while that started,
-// and the intervals at which it asks again, for its certificate and for its
-// node, grow to many seconds. Only time is lost where this fails.
+// hasten makes the kubelet of a control plane register its node as soon as this node's own API server can answer. The
+// kubelet was refused while that started, and by then the intervals of its retries have grown to many seconds. A
+// failure only costs time.
 func hasten(ctx context.Context, env *Env) {
-	// All but the hook that writes the default rules, which are there.
+	// The default rules exist already, so the hook that writes them does not matter.
 	ready := host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz?exclude=poststarthook/rbac/bootstrap-roles"}
 	for env.Host.Probe(ctx, ready) != nil {
 		select {
 		case <-ctx.Done():
-			return // what is waited for says why it did not come
+			return // the wait itself says why
 		case <-time.After(readyInterval):
 		}
 	}
-	err := restartUnregistered(ctx, env, "so that it asks this node's API server now")
+	err := restartUnregistered(ctx, env, "so that it asks this node's API server at once")
 	if err != nil && ctx.Err() == nil {
-		env.UI.Warnf("the kubelet may take long to register this node: %v", err)
+		env.UI.Warnf("the kubelet may take a long time to register this node: %v", err)
 	}
 }
 

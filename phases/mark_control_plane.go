@@ -25,8 +25,8 @@ const (
 	labelExcludeFromLBs = "node.kubernetes.io/exclude-from-external-load-balancers"
 )
 
-// annotationCRISocket tells other tools which runtime a node uses. It is not
-// needed where the kubelet's own instance configuration says so.
+// annotationCRISocket names the node's runtime socket for other tools. It is not needed if the kubelet's instance
+// configuration has it.
 const annotationCRISocket = "kubeadm.alpha.kubernetes.io/cri-socket"
 
 func markControlPlane() Phase {
@@ -38,8 +38,8 @@ func markControlPlane() Phase {
 	}
 }
 
-// registrationTime is how long a kubelet may take to register its Node once the
-// API server answers: it tries again after seven seconds at most.
+// registrationTime is how long a kubelet may take to register its Node once the API server answers: it retries every
+// seven seconds at most.
 const registrationTime = 15 * time.Second
 
 func runMarkControlPlane(ctx context.Context, env *Env) error {
@@ -62,9 +62,8 @@ func runMarkControlPlane(ctx context.Context, env *Env) error {
 	})
 }
 
-// marksKept reports whether an earlier run has marked the Node. A taint or label
-// that an administrator has taken off since, so that other Pods run there, stays
-// off.
+// marksKept reports whether an earlier run has marked the Node. A taint or label that an administrator has removed
+// since, so that other Pods run there, is not put back.
 func marksKept(ctx context.Context, env *Env, mark cluster.Mark) (bool, error) {
 	if !env.Again {
 		return false, nil
@@ -87,7 +86,7 @@ func marksKept(ctx context.Context, env *Env, mark cluster.Mark) (bool, error) {
 	return true, nil
 }
 
-// marksLacking names the labels and taints of mark that node has not.
+// marksLacking lists the labels and taints of mark that the node does not have.
 func marksLacking(node *corev1.Node, mark cluster.Mark) []string {
 	var lacks []string
 	for _, label := range slices.Sorted(maps.Keys(mark.Labels)) {
@@ -103,8 +102,8 @@ func marksLacking(node *corev1.Node, mark cluster.Mark) []string {
 	return lacks
 }
 
-// markRegistered marks this node, whose Node may have been deleted while its
-// kubelet ran, before an init that is run again.
+// markRegistered marks this node when init is run again: the Node may have been deleted while its kubelet was
+// running.
 func markRegistered(ctx context.Context, env *Env, mark cluster.Mark) error {
 	if !env.Again {
 		return env.Cluster.MarkNode(ctx, env.Config.Name, mark)
@@ -115,7 +114,7 @@ func markRegistered(ctx context.Context, env *Env, mark cluster.Mark) error {
 	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		return err
 	}
-	if err := restartUnregistered(ctx, env, "for it has not registered its Node, and does that at its start only"); err != nil {
+	if err := restartUnregistered(ctx, env, "because it registers its Node only when it starts"); err != nil {
 		return err
 	}
 	return env.Cluster.MarkNode(ctx, env.Config.Name, mark)

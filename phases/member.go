@@ -23,10 +23,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
-// membership makes the kubelet.conf of this host serve in place of a token, which
-// has long expired when a member is told to join again. trusted returns those
-// of its CAs that are of the cluster that self asks for. nil leaves it to the
-// usual way to join.
+// membership uses this host's kubelet.conf in place of a token, which has long expired when a member joins again.
+// trusted returns those of its CAs that belong to the cluster of self. nil means that the host joins in the usual
+// way.
 func (d *Discovery) membership(self *config.JoinConfiguration, trusted func(*thisnode.KubeletFile) []*x509.Certificate) *config.Join {
 	conf, err := thisnode.ReadKubeletFile(d.Host, filepath.Join(config.DefaultKubernetesDir, "kubelet.conf"))
 	if err != nil || conf.CheckFor(d.Host, self.NodeRegistration.Name) != nil || !d.hasCertificates(self) {
@@ -36,13 +35,13 @@ func (d *Discovery) membership(self *config.JoinConfiguration, trusted func(*thi
 	if len(ca) == 0 {
 		return nil
 	}
-	d.UI.Printf("This host has joined the cluster at %s before, so its own credentials do", conf.Server)
+	d.UI.Printf("This host has joined the cluster at %s before; using its own credentials", conf.Server)
 	return &config.Join{Server: conf.Server, CA: d.keptCA(self.CACertPath, ca), CAPath: self.CACertPath,
 		Kubeconfig: config.NewSecret(string(conf.Data))}
 }
 
-// askedFor returns the CAs that fit the hashes that were given. Without a
-// hash, only the address can tell that it is the same cluster.
+// askedFor returns the CAs that fit the given hashes. Without a hash, only the address shows that it is the same
+// cluster.
 func (d *Discovery) askedFor(t *config.BootstrapTokenDiscovery) func(*thisnode.KubeletFile) []*x509.Certificate {
 	return func(conf *thisnode.KubeletFile) []*x509.Certificate {
 		if len(t.CACertHashes) > 0 {
@@ -55,17 +54,16 @@ func (d *Discovery) askedFor(t *config.BootstrapTokenDiscovery) func(*thisnode.K
 	}
 }
 
-// among returns the CAs that a discovery has found, too.
+// among returns the CAs that discovery has found, too.
 func among(found []*x509.Certificate) func(*thisnode.KubeletFile) []*x509.Certificate {
 	return func(conf *thisnode.KubeletFile) []*x509.Certificate { return thisnode.SharedCAs(conf.Trusted, found) }
 }
 
-// readyTime is ample for an API server to say that it is ready.
+// readyTime is more than an API server needs to say that it is ready.
 const readyTime = 3 * time.Second
 
-// reachable leads a control plane that has joined before to the cluster's other
-// API servers where its own, which its kubelet talks to, does not work: as when
-// its etcd has lost its data.
+// reachable leads a control plane that has joined before to another API server if its own, which its kubelet uses,
+// does not work, for example because its etcd has lost its data.
 func (d *Discovery) reachable(ctx context.Context, join *config.Join, elsewhere string) (*config.Join, error) {
 	if join.Server == elsewhere || !d.isHere(join.Server) || d.ready(ctx, join.Server, join.CA) || !d.ready(ctx, elsewhere, join.CA) {
 		return join, nil
@@ -74,7 +72,7 @@ func (d *Discovery) reachable(ctx context.Context, join *config.Join, elsewhere 
 	if err != nil {
 		return nil, err
 	}
-	d.UI.Printf("The API server of this host, %s, is not ready, so %s is asked", join.Server, elsewhere)
+	d.UI.Printf("The API server of this host, %s, is not ready; asking %s instead", join.Server, elsewhere)
 	led := *join
 	led.Server, led.Kubeconfig = elsewhere, config.NewSecret(string(data))
 	return &led, nil
@@ -94,8 +92,7 @@ func (d *Discovery) isHere(server string) bool {
 	return err == nil && slices.Contains(own, address)
 }
 
-// ready reports whether an API server can be asked. One that tells nobody
-// without credentials how it is counts as ready.
+// ready reports whether an API server can be asked. One that refuses anonymous requests counts as ready.
 func (d *Discovery) ready(ctx context.Context, server string, ca []byte) bool {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
@@ -104,14 +101,13 @@ func (d *Discovery) ready(ctx context.Context, server string, ca []byte) bool {
 	return err == nil || errors.As(err, &answer) && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
 }
 
-// hasCertificates tells whether a control plane has downloaded what only a
-// token may read. A worker needs none of that.
+// hasCertificates reports whether a control plane has what only a token may read. A worker needs none of that.
 func (d *Discovery) hasCertificates(self *config.JoinConfiguration) bool {
 	return self.ControlPlane == nil || thisnode.IsControlPlane(d.Host)
 }
 
-// keptCA is the file of CAs as it is, if it holds a trusted one: it may have
-// got others meanwhile, as when a CA is replaced.
+// keptCA returns the CA file as it is, if it holds a trusted CA: others may have been added, for example while a CA
+// is being replaced.
 func (d *Discovery) keptCA(path string, trusted []*x509.Certificate) []byte {
 	data, err := d.Host.ReadFile(path)
 	if err == nil {

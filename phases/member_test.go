@@ -132,7 +132,7 @@ func TestMemberByFile(t *testing.T) {
 		*f = config.JoinFlags{Given: []string{"discovery-file", "node-name", "cri-socket"}, DiscoveryFile: "/discovery.conf",
 			NodeName: f.NodeName, CRISocket: f.CRISocket}
 	}
-	if _, err := s.joinAgain(t, withoutToken); !strings.Contains(message(err), "the discovery file holds no credentials") {
+	if _, err := s.joinAgain(t, withoutToken); !strings.Contains(message(err), "the discovery file has no credentials") {
 		t.Errorf("a fresh host: %v", err)
 	}
 	s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))
@@ -140,7 +140,7 @@ func TestMemberByFile(t *testing.T) {
 		t.Errorf("a member: %v", err)
 	}
 	s.put(t, "/discovery.conf", s.kubeconfig(signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour)), ""))
-	if _, err := s.joinAgain(t, withoutToken); !strings.Contains(message(err), "the discovery file holds no credentials") {
+	if _, err := s.joinAgain(t, withoutToken); !strings.Contains(message(err), "the discovery file has no credentials") {
 		t.Errorf("the file of another cluster: %v", err)
 	}
 }

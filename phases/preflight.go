@@ -36,8 +36,7 @@ func runPreflightInit(ctx context.Context, env *Env) error {
 	return pullImages(ctx, env)
 }
 
-// wantedManifests are the static Pods that this configuration asks for, by
-// path: what the checks take for this tool's own.
+// wantedManifests returns the static Pods of this configuration by path: the checks accept these files.
 func wantedManifests(env *Env) (map[string][]byte, error) {
 	view, err := hostView(env)
 	if err != nil {
@@ -58,18 +57,17 @@ func wantedManifests(env *Env) (map[string][]byte, error) {
 	return wanted, nil
 }
 
-// pullImages pulls the images of the control plane that are missing.
+// pullImages pulls the control plane's missing images.
 func pullImages(ctx context.Context, env *Env) error {
 	n := env.Config
-	env.UI.Printf("Checking the images, and pulling those that are missing")
+	env.UI.Printf("Pulling missing images")
 	check := preflight.Images(n, n.Images(), env.Host, func(image, state string, took time.Duration) {
 		env.UI.Printf("%s: %s (%.1fs)", image, state, took.Seconds())
 	})
 	return show(env, preflight.Run(ctx, []preflight.Check{check}, env.Host, n.IgnorePreflightErrors))
 }
 
-// PullImages is pullImages for `config images pull`, where nothing goes on
-// regardless.
+// PullImages is pullImages for `config images pull`, where no error is ignored.
 func PullImages(ctx context.Context, env *Env) error {
 	err := pullImages(ctx, env)
 	var failed *preflight.FailedError
@@ -83,7 +81,7 @@ func PullImages(ctx context.Context, env *Env) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// show gives a report to the operator and returns its errors.
+// show reports the findings to the operator and returns the errors.
 func show(env *Env, report preflight.Report) error {
 	for _, f := range report.Notes {
 		env.UI.Printf("%s", f)

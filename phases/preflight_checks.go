@@ -14,8 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// CheckInit asks what the preflight of init asks, and changes nothing: no image
-// is pulled.
+// CheckInit runs the preflight checks of init, and changes nothing: it pulls no image.
 func CheckInit(ctx context.Context, env *Env) ([]preflight.Result, error) {
 	checks, err := initChecks(ctx, env)
 	if err != nil {
@@ -24,8 +23,8 @@ func CheckInit(ctx context.Context, env *Env) ([]preflight.Result, error) {
 	return preflight.Ask(ctx, checks, env.Host, env.Config.IgnorePreflightErrors), nil
 }
 
-// CheckJoin asks what the preflight of join asks, and changes nothing. Where the
-// cluster is not known, what depends on it is left out.
+// CheckJoin runs the preflight checks of join, and changes nothing. If the cluster is unknown, the checks that depend
+// on it are left out.
 func CheckJoin(ctx context.Context, env *Env) ([]preflight.Result, error) {
 	checks, err := joinChecks(env)
 	if err != nil {
@@ -62,8 +61,8 @@ func joinChecks(env *Env) ([]preflight.Check, error) {
 	return preflight.JoinWorker(n, leftovers(env)), nil
 }
 
-// asStarted is the node with the settings that its kubelet will read, the
-// user's patches applied: checks are about what will be in force.
+// asStarted returns the node with the settings that its kubelet will read, including the user's patches: the checks
+// are about what will be in force.
 func asStarted(env *Env) (*config.Node, error) {
 	data, err := kubeletConfigYAML(env)
 	if err != nil {

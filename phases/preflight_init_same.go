@@ -21,11 +21,10 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// differences holds what an earlier init has left against what this one would
-// make, before anything is written: a control plane is not half changed. The
-// static Pods have checks of their own. As long as there is none of the API
-// server, the kubelet may still get any settings; and where the cluster keeps
-// this very configuration, what differs was edited, and stays.
+// differences compares what an earlier init has left with what this one would make, before anything is written: a
+// control plane is never half changed. Static Pods have checks of their own. Without one of the API server, the
+// kubelet may still get any settings. If the cluster keeps exactly this configuration, what differs was edited, and
+// stays.
 func differences(env *Env, stored stored) []string {
 	found := append(certificatesDiffer(env), kubeconfigsDiffer(env)...)
 	if !thisnode.IsControlPlane(env.Host) || stored.same {
@@ -38,12 +37,11 @@ func differences(env *Env, stored stored) []string {
 	return found
 }
 
-// startOver is what to do about a difference.
-const startOver = "use the configuration of the earlier run; an edit stays, once the API server answers and the cluster keeps this configuration " +
-	"(a plan asks with --diff); the reset command starts over, and deletes this node's data"
+// startOver says what to do about a difference.
+const startOver = "use the configuration of the earlier run. An edit stays if the API server answers and the cluster keeps this configuration " +
+	"(a dry run asks it only with --diff). To start over, run reset, which deletes this node's data"
 
-// acceptEdited makes the checks of static Pods take what is there for wanted
-// where it is a static Pod of the component, with edits.
+// acceptEdited makes the checks accept an edited static Pod of the same component.
 func acceptEdited(env *Env, wanted map[string][]byte) {
 	for path := range wanted {
 		have, err := host.ReadIfExists(env.Host, path)
@@ -71,8 +69,7 @@ func kubeletDiffers(env *Env) []string {
 	return faults
 }
 
-// certificatesDiffer tells what is wrong with the certificates that are there,
-// for this configuration.
+// certificatesDiffer says what is wrong with the existing certificates for this configuration.
 func certificatesDiffer(env *Env) []string {
 	var faults []string
 	for _, spec := range certs.Specs(env.Config) {
@@ -104,14 +101,13 @@ func certificateFits(env *Env, spec certs.Spec) error {
 	return certs.Check(spec, env.Config, pair, ca.Bundle(), env.Host.Now())
 }
 
-// kubeconfigsDiffer leaves out a server of the administrator's own, which the
-// phase kubeconfig warns of.
+// kubeconfigsDiffer accepts a server of the administrator's own; the phase kubeconfig warns of it.
 func kubeconfigsDiffer(env *Env) []string {
 	var faults []string
 	for _, spec := range kubeconfig.Specs(env.Config) {
 		ca, err := pairStore{env}.ca(spec.Certificate())
 		if err != nil {
-			return nil // the certificates' own fault
+			return nil // reported by certificatesDiffer
 		}
 		data, err := host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubeconfigs, spec.File))
 		if err == nil && data != nil {
@@ -127,12 +123,11 @@ func kubeconfigsDiffer(env *Env) []string {
 	return faults
 }
 
-// askTime is how long an API server that is up may take for one question.
+// askTime is how long an API server that is up may take to answer one question.
 const askTime = 3 * time.Second
 
-// stored is how the ClusterConfiguration that the cluster keeps compares with the
-// one that is asked for: neither is said where the cluster cannot be asked, or
-// keeps none yet.
+// stored says how the ClusterConfiguration in the cluster compares with this one. It is empty if the cluster cannot
+// be asked, or keeps none yet.
 type stored struct {
 	same       bool
 	difference string
@@ -161,5 +156,5 @@ func storedCompares(ctx context.Context, env *Env) stored {
 	if string(have) == string(wanted) {
 		return stored{same: true}
 	}
-	return stored{difference: fmt.Sprintf("the cluster keeps another configuration in %s: %s; %s", config.ClusterSource, ownership.LineDifference(have, wanted), startOver)}
+	return stored{difference: fmt.Sprintf("the cluster has a different configuration in %s: %s; %s", config.ClusterSource, ownership.LineDifference(have, wanted), startOver)}
 }

@@ -35,7 +35,7 @@ func runPreflightJoin(ctx context.Context, env *Env) error {
 		return err
 	}
 	if thisnode.CheckMember(env.Host, env.Config) == nil && !env.Config.Join.NodeGone {
-		env.UI.Printf("This host is node %s of the cluster already", env.Config.Name)
+		env.UI.Printf("This host is already node %s of the cluster", env.Config.Name)
 	}
 	if !env.Config.ControlPlane {
 		return nil
@@ -46,11 +46,10 @@ func runPreflightJoin(ctx context.Context, env *Env) error {
 	return pullImages(ctx, env)
 }
 
-// leftovers are the files that only a node has, each with what tells whether
-// it is from an earlier join to this cluster.
+// leftovers are the files that only a node has, each with a check that it is from an earlier join to this cluster.
 func leftovers(env *Env) []preflight.Leftover {
 	n := env.Config
-	if n.Join.Server == "" { // nobody knows whose they are
+	if n.Join.Server == "" { // the cluster is not known
 		return []preflight.Leftover{{Path: thisnode.KubeletConf(n)}, {Path: thisnode.BootstrapConf(n)}, {Path: n.Join.CAPath}}
 	}
 	return []preflight.Leftover{

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// withheld stands for a secret that the user does not want printed.
+// withheld replaces a secret that the user does not want printed.
 const withheld = "<value withheld>"
 
 func showJoinCommand() Phase {
@@ -55,16 +55,16 @@ func runShowJoinCommand(ctx context.Context, env *Env) error {
 	return nil
 }
 
-// sharesWithOthers reports whether more control planes can join: the certificates
-// are shared, and the cluster has an address that leads to all of them.
+// sharesWithOthers reports whether more control planes can join: the certificates are shared, and the cluster has an
+// address that leads to all of them.
 func sharesWithOthers(n *config.Node) bool {
 	return n.UploadCerts && n.Cluster.ControlPlaneEndpoint != ""
 }
 
-// newLine goes on with a shell's command on the next line.
+// newLine continues a shell command on the next line.
 const newLine = " \\\n\t"
 
-// joinFacts are what the administrator of a joining node must know.
+// joinFacts are what the administrator of a joining node has to know.
 type joinFacts struct {
 	program, endpoint, token string
 	pins                     []string
@@ -95,7 +95,7 @@ func (f joinFacts) command(separator string) string {
 	return text
 }
 
-// controlPlaneCommand makes of a worker's command that of a control plane.
+// controlPlaneCommand turns a worker's command into one for a control plane.
 func controlPlaneCommand(join, separator, key string) string {
 	return join + separator + "--control-plane --certificate-key " + key
 }

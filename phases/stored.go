@@ -13,15 +13,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// StoredConfiguration returns the ClusterConfiguration that the cluster keeps,
-// as YAML.
+// StoredConfiguration returns the ClusterConfiguration that the cluster keeps, as YAML.
 func StoredConfiguration(ctx context.Context, c cluster.Cluster) ([]byte, error) {
 	text, err := cluster.ConfigMapText(ctx, c, metav1.NamespaceSystem, "kubeadm-config", "ClusterConfiguration")
 	if err != nil {
 		return nil, err
 	}
 	if text == "" {
-		return nil, errors.Errorf("%s does not exist or has no ClusterConfiguration; `slipway init phase upload-config` makes it", config.ClusterSource)
+		return nil, errors.Errorf("%s does not exist or has no ClusterConfiguration; `slipway init phase upload-config` creates it", config.ClusterSource)
 	}
 	return []byte(text), nil
 }

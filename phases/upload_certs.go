@@ -28,25 +28,25 @@ func uploadCerts() Phase {
 		Run:     runUploadCerts,
 		Skip: func(env *Env) string {
 			if !env.Config.UploadCerts {
-				return "not asked for (--upload-certs)"
+				return "--upload-certs is not set"
 			}
 			return ""
 		},
 	}
 }
 
-// runUploadCerts writes Secret kube-system/kubeadm-certs anew, which begins
-// its two hours anew as well: that is what the flag asks for.
+// runUploadCerts writes Secret kube-system/kubeadm-certs again, which restarts its two hours: that is what the flag
+// asks for.
 func runUploadCerts(ctx context.Context, env *Env) error {
 	files, shared := map[string][]byte{}, manifests.SharedFiles(env.Config)
 	for _, key := range slices.Sorted(maps.Keys(shared)) {
 		data, err := env.Host.ReadFile(shared[key])
 		if errors.Is(err, fs.ErrNotExist) {
-			return errors.Wrap(err, "what is to be shared with other control planes is not all here; with a CA whose key "+
-				"is kept elsewhere, bring the other nodes their files yourself and leave out --upload-certs")
+			return errors.Wrap(err, "a file to share with other control planes is missing; if the key of a CA "+
+				"is kept elsewhere, copy the files to the other nodes yourself and leave out --upload-certs")
 		}
 		if err != nil {
-			return errors.Wrap(err, "what is to be shared with other control planes")
+			return errors.Wrap(err, "cannot read a file to share with other control planes")
 		}
 		files[key] = data
 	}
@@ -66,8 +66,8 @@ func runUploadCerts(ctx context.Context, env *Env) error {
 	return nil
 }
 
-// uploadEncrypted writes the Secret below a token that expires after two
-// hours: the controller manager removes the token, and with it the Secret.
+// uploadEncrypted makes the Secret depend on a token that expires after two hours: the controller manager deletes the
+// token, and with it the Secret.
 func uploadEncrypted(ctx context.Context, env *Env, encrypted map[string][]byte) error {
 	_, secret := config.NewToken()
 	owner := manifests.BootstrapTokenSecret(
@@ -81,13 +81,13 @@ func uploadEncrypted(ctx context.Context, env *Env, encrypted map[string][]byte)
 		return err
 	}
 	if !found {
-		return errors.Errorf("Secret kube-system/%s, just written, is gone: something else deletes it; run the phase again", owner.Name)
+		return errors.Errorf("Secret kube-system/%s was deleted right after it was written; find out what deletes it, and run the phase again", owner.Name)
 	}
 	return env.keeper().Ensure(ctx, append(manifests.CertsRBAC(), manifests.CertsSecret(encrypted, stored))...)
 }
 
-// ownerID is the same for the same certificate key, so that uploading again
-// renews the owner instead of leaving a second one.
+// ownerID is the same for the same certificate key, so that a second upload renews the owner instead of adding
+// another one.
 func ownerID(key config.Secret) string {
 	sum := sha256.Sum256([]byte(key.Reveal()))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:6]

@@ -14,7 +14,7 @@ func uploadConfig() Phase {
 	flags := []string{"config", "cri-socket", "dry-run", "kubeconfig"}
 	return Phase{
 		Name:       "upload-config",
-		Summary:    "Keep the configuration in the cluster, for the nodes that join",
+		Summary:    "Store the configuration in the cluster, for the nodes that join",
 		Flags:      flags,
 		SideBySide: true,
 		Children: []Phase{
@@ -29,7 +29,7 @@ func runUploadKubeadmConfig(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	env.UI.Printf("Keeping the ClusterConfiguration in ConfigMap kube-system/kubeadm-config")
+	env.UI.Printf("Storing the ClusterConfiguration in ConfigMap kube-system/kubeadm-config")
 	if err := env.keeper().KeepUnknown(ctx, objs); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func runUploadKubeletConfig(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	env.UI.Printf("Keeping the KubeletConfiguration in ConfigMap kube-system/kubelet-config")
+	env.UI.Printf("Storing the KubeletConfiguration in ConfigMap kube-system/kubelet-config")
 	if err := env.keeper().KeepUnknown(ctx, objs); err != nil {
 		return err
 	}

@@ -202,7 +202,7 @@ func (m machine) secondJoinChangesNothing(args []string) {
 	pid := m.must("systemctl", "show", "-p", "MainPID", "kubelet")
 	before := m.must("find", "/etc/kubernetes", "-printf", `%p %m %T@\n`)
 	out, err := m.try(append([]string{"slipway", "join"}, args...)...)
-	if err != nil || !strings.Contains(out, "is node "+m.node.Name()+" of the cluster already") {
+	if err != nil || !strings.Contains(out, "is already node "+m.node.Name()+" of the cluster") {
 		m.Errorf("a second join: %v\n%s", err, out)
 	}
 	if m.must("systemctl", "show", "-p", "MainPID", "kubelet") != pid || m.must("find", "/etc/kubernetes", "-printf", `%p %m %T@\n`) != before {
@@ -215,7 +215,7 @@ func (m machine) comesBack(w machine, args []string) {
 	m.Helper()
 	m.kubectl("delete", "node", w.node.Name())
 	out, err := w.try(append([]string{"slipway", "join"}, args...)...)
-	if err != nil || !strings.Contains(out, "Restarting the kubelet, for its Node was deleted") {
+	if err != nil || !strings.Contains(out, "Restarting the kubelet, because its Node was deleted") {
 		m.Errorf("a join after the Node was deleted: %v\n%s", err, out)
 	}
 	m.kubectl("get", "node", w.node.Name())
@@ -225,7 +225,7 @@ func (m machine) comesBack(w machine, args []string) {
 func (m machine) nameOfAnotherIsRefused(args []string) {
 	m.Helper()
 	out, err := m.try(append([]string{"slipway", "join", "--node-name=worker-2"}, args...)...)
-	if err == nil || !strings.Contains(out, `the cluster has a node "worker-2" already, and it is Ready`) {
+	if err == nil || !strings.Contains(out, `the cluster already has a node "worker-2", which is Ready`) {
 		m.Errorf("the name of another node: %v\n%s", err, out)
 	}
 }
