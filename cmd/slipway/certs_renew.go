@@ -41,7 +41,7 @@ func renewCommand(g *globals, use, short string, renew phases.RenewOptions) *cob
 			renew.AsItWas = from == sourceDefault
 			real := host.New()
 			defer real.Close()
-			return newParts(g, node, real, false).run(cmd.Context(), phases.Renew(renew), nil)
+			return newRealParts(g, node, real).run(cmd.Context(), phases.Renew(renew), nil)
 		},
 	}
 	cmd.Flags().BoolVar(&renew.Restart, "restart", false, "restart the components whose files have changed, one after another, and renew an expired kubelet.conf")

@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // checkup is what `preflight` found, as docs/preflight.md describes it.
@@ -50,6 +52,12 @@ func (c *checkup) add(name, result, message string, took time.Duration) {
 	c.Checks = append(c.Checks, checkEntry{name, result, message, milli(took)})
 	if result == "error" || result == "warning" && c.Result == "ok" {
 		c.Result = result
+	}
+}
+
+func (c *checkup) addAll(results []preflight.Result) {
+	for _, r := range results {
+		c.add(r.Check, string(r.Outcome()), r.Message(), r.Took)
 	}
 }
 

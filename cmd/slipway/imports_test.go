@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 		"internal/kubeconfig", "internal/redact", "internal/ui",
 		"kubeletconfig", "manifests", "preflight",
 	},
-	"cmd/slipway": {"internal/bundle", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/host", "internal/redact", "internal/ui", "phases"},
+	"cmd/slipway": {"internal/bundle", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/host", "internal/redact", "internal/ui", "phases", "preflight"},
 }
 
 // onlyIn bans an import outside of the packages that it names.

@@ -49,24 +49,17 @@ func warnOfOnlyControlPlane(ui ui.UI, node *config.Node) {
 // loadInit makes the one desired state, and the parts that bring it about.
 func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *parts, error) {
 	o.Given = given(cmd.Flags())
-	if cmd.Flags().Lookup("dry-run") == nil { // the file may ask init for a plan; other commands have none
-		o.Given = append(o.Given, "dry-run")
-	}
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	o.ignoreFilesMode(cmd.Flags())
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
 	if err != nil {
 		return nil, nil, err
 	}
-	real, facts, err := hostFacts()
+	in.options.Placeholders = o.anyHost
+	node, warnings, err := config.LoadInit(cmd.Context(), in.file, o.InitFlags, in.options)
 	if err != nil {
 		return nil, nil, err
 	}
-	opts := loadOptions(facts, o.DryRun)
-	opts.Placeholders = o.DryRun || o.anyHost
-	node, warnings, err := config.LoadInit(cmd.Context(), src, o.InitFlags, opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	p := newParts(g, node, real, node.DryRun)
+	p := newParts(g, node, in.host)
 	warn(p.env.UI, warnings)
 	return node, p, nil
 }

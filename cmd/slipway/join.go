@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/pkg/errors"
@@ -43,35 +42,20 @@ func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*p
 	if err := o.take(cmd, g, args); err != nil {
 		return nil, err
 	}
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
 	if err != nil {
 		return nil, err
 	}
-	real, facts, err := hostFacts()
+	self, warnings, err := config.LoadJoin(in.file, o.JoinFlags, in.options)
 	if err != nil {
 		return nil, err
 	}
-	opts := loadOptions(facts, o.DryRun)
-	self, warnings, err := config.LoadJoin(src, o.JoinFlags, opts)
+	m := modeOfJoin(g, self)
+	node, more, err := m.discover(cmd.Context(), in.host, self, in.options)
 	if err != nil {
 		return nil, err
 	}
-	d := &phases.Discovery{Host: real, Connect: joining(self.Timeouts.KubernetesAPICall.Duration), Options: opts}
-	var end func(error)
-	d.UI, end = discoveryUI(g, self.DryRun).Start("discovery")
-	seek := d.Node
-	if !asksCluster(g, self.DryRun) {
-		seek = d.Assume
-	}
-	node, more, err := seek(cmd.Context(), self)
-	end(err)
-	if err != nil && self.DryRun && asksCluster(g, true) {
-		return nil, fmt.Errorf("%w; a plan without --diff needs no cluster", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	p := newParts(g, node, real, self.DryRun)
+	p := m.parts(node, in.host)
 	warn(p.env.UI, slices.Concat(warnings, more))
 	return p, nil
 }

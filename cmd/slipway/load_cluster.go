@@ -35,12 +35,13 @@ func nodeOfCluster(ctx context.Context, env *phases.Env, key config.Secret) (*co
 }
 
 func nodeFrom(stored []byte, self *config.JoinConfiguration) (*config.Node, []string, error) {
-	real, facts, err := hostFacts()
+	real := host.New()
+	defer real.Close()
+	facts, err := hostFacts(real)
 	if err != nil {
 		return nil, nil, err
 	}
-	real.Close()
-	opts := loadOptions(facts, false)
+	opts := acting{}.options(facts)
 	opts.Placeholders, opts.AnyVersion = true, true
 	return config.LoadCluster(stored, nil, nil, self, opts)
 }
@@ -123,23 +124,19 @@ func (o *certOptions) askCluster(cmd *cobra.Command, g *globals) (*config.Node, 
 	kubeconfig := kubeconfigOfNode(cmd)
 	api := config.APINode(kubeconfig.String(), nil)
 	api.Timeouts.KubernetesAPICall = askTime
-	return nodeOfCluster(cmd.Context(), apiParts(g, api, kubeconfig, false, "", "").env, config.Secret{})
+	p := newAPIParts(g, api, kubeconfig)
+	defer p.close()
+	return nodeOfCluster(cmd.Context(), p.env, config.Secret{})
 }
 
 // loadFile reads a configuration for `init`. Which of several runtimes this
 // host uses does not matter here.
 func (o *certOptions) loadFile(ctx context.Context, g *globals) (*config.Node, []string, error) {
-	src, err := readConfigFile(ctx, g, o.configFile)
+	in, err := readNodeInput(ctx, g, planning{g: g}, o.configFile)
 	if err != nil {
 		return nil, nil, err
 	}
-	real, facts, err := hostFacts()
-	if err != nil {
-		return nil, nil, err
-	}
-	real.Close()
-	facts.Sockets = nil
-	opts := loadOptions(facts, true)
-	opts.Placeholders = true
-	return config.LoadInit(ctx, src, config.InitFlags{}, opts)
+	in.host.Close()
+	in.options.Facts.Sockets, in.options.Placeholders = nil, true
+	return config.LoadInit(ctx, in.file, config.InitFlags{}, in.options)
 }

@@ -39,29 +39,13 @@ func execute(ctx context.Context, program string, s streams, args []string) int 
 	s.out = out
 	err := newRoot(program, s, args).ExecuteContext(ctx)
 	if err == nil && out.err != nil {
-		err = fmt.Errorf("what was to be done is done, but %w; run the command again for it", out.err)
+		err = withAdvice(out.err, "the command itself succeeded: run it again to get the output")
 	}
 	if err != nil {
 		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(shown(program, err.Error())))
 		return codeOf(err)
 	}
 	return 0
-}
-
-// exitError is a result that a script asks for by its exit code.
-type exitError struct {
-	code    int
-	message string
-}
-
-func (e exitError) Error() string { return e.message }
-
-func codeOf(err error) int {
-	var e exitError
-	if errors.As(err, &e) {
-		return e.code
-	}
-	return 1
 }
 
 // streams are where a command reads and writes.
@@ -84,7 +68,7 @@ func (o *output) Write(p []byte) (int, error) {
 		return 0, o.err
 	}
 	n, err := o.to.Write(p)
-	o.err = errors.WithMessage(err, "the output is lost")
+	o.err = errors.WithMessage(err, "cannot write the output")
 	return n, o.err
 }
 

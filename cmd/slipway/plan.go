@@ -19,9 +19,11 @@ import (
 
 // plan is what a dry run would do, in order.
 type plan struct {
-	// now tells how things are before the plan; nil without --diff.
+	form          string // of the output: text, json or yaml
+	command, node string // as the plan names them
+	// now is the state before the plan; nil without --diff.
 	now *present
-	// warn is told why a cluster cannot be compared with.
+	// warn reports why the plan cannot be compared with a cluster.
 	warn func(format string, args ...any)
 	// assumed is nil unless there is a cluster that was not asked.
 	assumed *assumed
@@ -190,11 +192,11 @@ type planDocument struct {
 const planSchema = "slipway.plan/v1"
 
 // encode returns the plan as JSON.
-func (p *plan) encode(command, node string) ([]byte, error) {
+func (p *plan) encode() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	err := enc.Encode(planDocument{planSchema, command, node, p.assumed != nil, append([]step{}, p.steps...)})
+	err := enc.Encode(planDocument{planSchema, p.command, p.node, p.assumed != nil, append([]step{}, p.steps...)})
 	return b.Bytes(), err
 }

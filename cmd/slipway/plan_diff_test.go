@@ -42,7 +42,7 @@ func TestPlanHidesVariables(t *testing.T) {
 	kubelet := func(value string) string { return "staticPodURLHeader:\n  Authorization:\n  - " + value + "\n" }
 	root := t.TempDir()
 	must(t, errors.Join(os.WriteFile(filepath.Join(root, "pod"), []byte(pod("hush1")), 0o600), os.WriteFile(filepath.Join(root, "kubelet"), []byte(kubelet("hush2")), 0o600)))
-	p := &plan{now: newPresent(host.NewAt(root))}
+	p := &plan{command: "init", node: "cp-1", now: newPresent(host.NewAt(root))}
 	p.addHost(host.Action{Verb: host.Write, Path: "/pod", Mode: 0o600, Data: []byte(pod("hush3"))})
 	p.addHost(host.Action{Verb: host.Write, Path: "/kubelet", Mode: 0o600, Data: []byte(kubelet("hush4"))})
 	fields := func(value string) map[string]any {
@@ -58,7 +58,8 @@ func TestPlanHidesVariables(t *testing.T) {
 	}
 	for _, form := range []string{"text", "json", "yaml"} {
 		var shown bytes.Buffer
-		must(t, p.write(&shown, form, "init", "cp-1"))
+		p.form = form
+		must(t, p.write(&shown))
 		if bytes.Contains(shown.Bytes(), []byte("hush")) || form != "text" && !bytes.Contains(shown.Bytes(), []byte("[redacted]@p:1")) {
 			t.Errorf("%s:\n%s", form, shown.String())
 		}
@@ -79,7 +80,7 @@ func TestDiff(t *testing.T) {
 		t.Fatal(err)
 	}
 	var warned string
-	p := &plan{now: newPresent(runningHost{host.NewAt(root)}), warn: func(format string, args ...any) { warned = fmt.Sprintf(format, args...) }}
+	p := &plan{command: "init", node: "cp-1", now: newPresent(runningHost{host.NewAt(root)}), warn: func(format string, args ...any) { warned = fmt.Sprintf(format, args...) }}
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "kube-system", Name: name} }
 	changed := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: named("c"), Data: map[string]string{"k": "new"}}
 	p.enter("kubelet-start")
@@ -101,7 +102,8 @@ func TestDiff(t *testing.T) {
 	p.addCluster(cluster.Action{Verb: cluster.VerbEnsure, Kind: "Secret", Namespace: "kube-system", Name: "s", Object: secret, Difference: &cluster.Difference{Change: cluster.Update}})
 
 	var text bytes.Buffer
-	if err := p.write(&text, "text", "init", "cp-1"); err != nil {
+	p.form = "text"
+	if err := p.write(&text); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(wantDiff, text.String()); diff != "" {
@@ -112,7 +114,8 @@ func TestDiff(t *testing.T) {
 	}
 	var document bytes.Buffer
 	s, err := schema.Plan()
-	if err := errors.Join(err, p.write(&document, "json", "init", "cp-1")); err != nil {
+	p.form = "json"
+	if err := errors.Join(err, p.write(&document)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Check(document.Bytes()); err != nil {

@@ -30,13 +30,13 @@ func checkPlanForm(form string) error {
 	return errors.Errorf("--output %q: the forms are text, json and yaml", form)
 }
 
-// write gives the plan in the form of -o.
-func (p *plan) write(w io.Writer, form, command, node string) error {
-	if form == "text" {
+// write prints the plan in its form.
+func (p *plan) write(w io.Writer) error {
+	if p.form == "text" {
 		return p.print(w)
 	}
-	data, err := p.encode(command, node)
-	if err == nil && form == "yaml" {
+	data, err := p.encode()
+	if err == nil && p.form == "yaml" {
 		data, err = yaml.JSONToYAML(data)
 	}
 	if err != nil {

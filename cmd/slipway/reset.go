@@ -28,13 +28,13 @@ func newReset(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n := p.env.Config
-			if !slices.Contains(n.SkipPhases, askingPhase) {
-				if err := confirmReset(cmd.Context(), g, n); err != nil {
+			skip := p.env.Config.SkipPhases
+			if !slices.Contains(skip, askingPhase) {
+				if err := confirmReset(cmd.Context(), g, p); err != nil {
 					return err
 				}
 			}
-			return p.run(cmd.Context(), phases.Reset(), n.SkipPhases)
+			return p.run(cmd.Context(), phases.Reset(), skip)
 		},
 	}
 	o.bind(cmd.Flags(), resetFlagNames)
@@ -55,7 +55,7 @@ func runnableResetPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) 
 				return err
 			}
 			if p.Name == askingPhase {
-				if err := confirmReset(cmd.Context(), g, parts.env.Config); err != nil {
+				if err := confirmReset(cmd.Context(), g, parts); err != nil {
 					return err
 				}
 			}
@@ -74,24 +74,20 @@ func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) 
 	if o.Network && g.rootfs != "" {
 		return nil, errors.New("--network is about this host's kernel, and --rootfs about the files of another: leave out one of them")
 	}
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
 	if err != nil {
 		return nil, err
 	}
-	real, facts, err := hostFacts()
-	if err != nil {
-		return nil, err
+	if socket := phases.KubeletSocket(in.host); socket != "" {
+		in.options.Facts.Sockets = []string{strings.TrimPrefix(socket, "unix://")}
 	}
-	if socket := phases.KubeletSocket(real); socket != "" {
-		facts.Sockets = []string{strings.TrimPrefix(socket, "unix://")}
-	}
-	node, warnings, err := config.LoadReset(src, o.ResetFlags, loadOptions(facts, o.DryRun))
+	node, warnings, err := config.LoadReset(in.file, o.ResetFlags, in.options)
 	if err != nil {
 		return nil, err
 	}
 	// For the report: both are gone in the end.
-	node.Name, node.ControlPlane = phases.ThisNode(real).NodeRegistration.Name, phases.IsControlPlane(real)
-	p := newParts(g, node, real, node.DryRun)
+	node.Name, node.ControlPlane = phases.ThisNode(in.host).NodeRegistration.Name, phases.IsControlPlane(in.host)
+	p := newParts(g, node, in.host)
 	warn(p.env.UI, warnings)
 	return p, nil
 }

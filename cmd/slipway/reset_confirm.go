@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-
-	"github.com/slipway-k8s/slipway/internal/config"
 )
 
 // askingPhase is the phase that asks: who skips it is not asked.
@@ -22,12 +20,15 @@ const askingPhase = "preflight"
 // longestAnswer is more than any that counts as yes, in bytes.
 const longestAnswer = 64
 
-// confirmReset asks on the standard input whether to go on, unless the user
-// has said so already or nothing would be done anyway. No answer is a no.
-func confirmReset(ctx context.Context, g *globals, n *config.Node) error {
-	if n.Reset.Force || n.DryRun {
+// confirmReset asks on standard input whether to go on, unless --force is given. No answer means no.
+func confirmReset(ctx context.Context, g *globals, p *parts) error {
+	if p.env.Config.Reset.Force {
 		return nil
 	}
+	return p.confirm(func() error { return askBeforeReset(ctx, g) })
+}
+
+func askBeforeReset(ctx context.Context, g *globals) error {
 	fmt.Fprint(g.streams.err, "What init or join did to this host will be undone. Its Pods are killed, and its certificates, its\n"+
 		"settings and its copy of the cluster's data are deleted.\nAre you sure you want to proceed? [y/N]: ")
 	answer, err := readAnswer(ctx, g.streams.in)

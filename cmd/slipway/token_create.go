@@ -18,7 +18,6 @@ import (
 
 type tokenCreateOptions struct {
 	config.TokenFlags
-	*tokenOptions
 
 	configFile     string
 	printJoin      bool
@@ -27,8 +26,8 @@ type tokenCreateOptions struct {
 	output         outputOptions
 }
 
-func newTokenCreate(g *globals, shared *tokenOptions) *cobra.Command {
-	o := &tokenCreateOptions{tokenOptions: shared}
+func newTokenCreate(g *globals) *cobra.Command {
+	o := &tokenCreateOptions{}
 	cmd := &cobra.Command{
 		Use:   "create [TOKEN]",
 		Short: "Create a token in the cluster, a new one unless it is given, and print it",
@@ -70,36 +69,34 @@ func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 	if _, err := o.output.printer(nil); err != nil {
 		return err
 	}
-	if o.dryRun {
-		if err := checkPlanForm(o.output.form); err != nil {
-			return errors.WithMessage(err, "--dry-run prints a plan")
-		}
-	}
 	src, err := readConfigFile(cmd.Context(), g, o.configFile)
 	if err != nil {
 		return err
 	}
-	opts := loadOptions(config.HostFacts{}, false)
+	opts := acting{g}.options(config.HostFacts{})
 	opts.Now = time.Now
 	tokens, warnings, err := config.LoadTokens(src, o.TokenFlags, opts)
 	if err != nil {
 		return err
 	}
-	p := o.parts(cmd, g, tokens, o.output.form)
-	warn(p.env.UI, warnings)
-	made, err := o.create(cmd.Context(), p, key)
+	p, err := tokenParts(cmd, g, tokens, o.output.form)
 	if err != nil {
 		return err
 	}
-	if o.dryRun {
-		return p.finish()
+	defer p.close()
+	warn(p.env.UI, warnings)
+	made, err := o.create(cmd.Context(), p, key, kubeconfigOfUser(cmd))
+	if err != nil {
+		return err
 	}
-	return printList(&o.output, g, made, func(w io.Writer) error { return printCreated(w, made) })
+	return p.show(func() error {
+		return printList(&o.output, g, made, func(w io.Writer) error { return printCreated(w, made) })
+	})
 }
 
 // create shares the certificates first: a token without them would be printed
 // for nothing.
-func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Secret) ([]*tokenObject, error) {
+func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Secret, kubeconfig userKubeconfig) ([]*tokenObject, error) {
 	if o.controlPlane {
 		var err error
 		if key, err = o.share(ctx, p, key); err != nil {
@@ -114,7 +111,7 @@ func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Se
 		m := newTokenObject(t, p.env.Host.Now())
 		if o.printJoin {
 			var err error
-			if m.JoinCommand, err = phases.JoinCommand(ctx, p.env, t, key, p.kubeconfig.read); err != nil {
+			if m.JoinCommand, err = phases.JoinCommand(ctx, p.env, t, key, kubeconfig.read); err != nil {
 				return nil, err
 			}
 			m.CertificateKey = key.Reveal()
@@ -128,7 +125,7 @@ func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Se
 // that opens them: the user's, or a new one.
 func (o *tokenCreateOptions) share(ctx context.Context, p *parts, key config.Secret) (config.Secret, error) {
 	if key.IsZero() {
-		text, err := loadOptions(config.HostFacts{}, false).NewCertificateKey()
+		text, err := newCertificateKey()
 		if err != nil {
 			return key, err
 		}

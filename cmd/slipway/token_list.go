@@ -56,14 +56,18 @@ func newTokenObject(t config.Token, now time.Time) *tokenObject {
 	return o
 }
 
-func newTokenList(g *globals, shared *tokenOptions) *cobra.Command {
+func newTokenList(g *globals) *cobra.Command {
 	out := &outputOptions{}
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens that the cluster knows",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p := shared.parts(cmd, g, nil, "text")
+			p, err := tokenParts(cmd, g, nil, "text")
+			if err != nil {
+				return err
+			}
+			defer p.close()
 			tokens, err := phases.ListTokens(cmd.Context(), p.env)
 			if err != nil {
 				return err

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -67,7 +66,7 @@ func (k userKubeconfig) read() ([]byte, error) {
 	}
 	variable := clientcmd.RecommendedConfigPathEnvVar
 	if listed := os.Getenv(variable); listed != "" && k.String() == config.DefaultAdminKubeconfig {
-		err = fmt.Errorf("%w, nor does any file of %s=%s exist", err, variable, listed)
+		err = withAdvice(err, "no file in "+variable+"="+listed+" exists either")
 	}
-	return nil, fmt.Errorf("%w; run this on a control plane, or name another file with --kubeconfig or %s", err, variable)
+	return nil, withAdvice(err, "run this on a control plane, or name another file with --kubeconfig or "+variable)
 }
