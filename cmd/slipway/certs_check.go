@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-// expirationInfo has the form that the peer's users parse.
+// expirationInfo has the fields that kubeadm prints, for scripts that parse them.
 type expirationInfo struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -43,46 +43,59 @@ type certificateInfo struct {
 // DeepCopyObject makes it an object for the printers.
 func (i *expirationInfo) DeepCopyObject() runtime.Object { return new(*i) }
 
+type checkExpirationOptions struct {
+	certOptions
+	output   outputOptions
+	within   time.Duration
+	exitCode bool
+}
+
 func newCheckExpiration(g *globals) *cobra.Command {
-	var within time.Duration
-	var exitCode bool
-	o, out := &certOptions{}, &outputOptions{}
+	o := &checkExpirationOptions{}
 	cmd := &cobra.Command{
 		Use:   "check-expiration",
-		Short: "Show until when the certificates of this control plane node are valid",
+		Short: "Show when this control plane's certificates expire",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("within") && !exitCode {
-				return errors.New("--within says what --exit-code counts as too soon; give --exit-code as well")
+			if cmd.Flags().Changed("within") && !o.exitCode {
+				return errors.New("--within needs --exit-code: it sets how soon is too soon")
 			}
 			node, _, err := o.load(cmd, g)
 			if err != nil {
 				return err
 			}
-			real := host.New()
-			defer real.Close()
-			leaves, authorities, err := phases.Expirations(&phases.Env{Config: node, Host: real, UI: newUI(g)})
+			info, err := expirations(g, node)
 			if err != nil {
 				return err
 			}
-			now := real.Now()
-			info := &expirationInfo{
-				TypeMeta:     metav1.TypeMeta{APIVersion: outputAPI, Kind: "CertificateExpirationInfo"},
-				Certificates: certificateInfos(leaves, now), Authorities: certificateInfos(authorities, now),
-			}
-			err = out.print(g, info, func(_ runtime.Object, w io.Writer) error { return info.table(w) })
-			if err != nil || !exitCode {
+			err = o.output.print(g, info, func(_ runtime.Object, w io.Writer) error { return info.table(w) })
+			if err != nil || !o.exitCode {
 				return err
 			}
-			return info.expiring(within)
+			return info.expiring(o.within)
 		},
 	}
 	o.bind(cmd, config.DefaultCertificatesDir)
 	bindKubeconfig(cmd.Flags())
-	out.bind(cmd.Flags())
-	cmd.Flags().DurationVar(&within, "within", 0, "with --exit-code: how soon is too soon, such as 720h; by default only what has expired counts")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 2 when a certificate expires --within that time")
+	o.output.bind(cmd.Flags())
+	cmd.Flags().DurationVar(&o.within, "within", 0, "with --exit-code: how soon is too soon, such as 720h; by default only what has expired counts")
+	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with 2 when a certificate expires --within that time")
 	return cmd
+}
+
+// expirations reads the certificates on this host.
+func expirations(g *globals, node *config.Node) (*expirationInfo, error) {
+	real := host.New()
+	defer real.Close()
+	leaves, authorities, err := phases.Expirations(&phases.Env{Config: node, Host: real, UI: newUI(g)})
+	if err != nil {
+		return nil, err
+	}
+	now := real.Now()
+	return &expirationInfo{
+		TypeMeta:     metav1.TypeMeta{APIVersion: outputAPI, Kind: "CertificateExpirationInfo"},
+		Certificates: certificateInfos(leaves, now), Authorities: certificateInfos(authorities, now),
+	}, nil
 }
 
 func certificateInfos(list []phases.Expiration, now time.Time) []certificateInfo {
@@ -99,13 +112,12 @@ func certificateInfos(list []phases.Expiration, now time.Time) []certificateInfo
 	return out
 }
 
-// expiring is an error with an exit code of its own where something expires
-// within d.
+// expiring is an error with exit code 2 if a certificate expires within d, or if there is none.
 func (i *expirationInfo) expiring(d time.Duration) error {
 	var names []string
 	all := append(i.Certificates, i.Authorities...)
 	if !slices.ContainsFunc(all, func(c certificateInfo) bool { return !c.Missing }) {
-		return exitError{2, "there is no certificate at all here: run this on a control plane, or name the folder with --cert-dir"}
+		return exitError{2, "no certificates found: run this on a control plane, or name their directory with --cert-dir"}
 	}
 	for _, c := range all {
 		if !c.Missing && time.Duration(c.ResidualTime)*time.Second <= d {
@@ -115,7 +127,7 @@ func (i *expirationInfo) expiring(d time.Duration) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return exitError{2, fmt.Sprintf("expired, or expiring within %s: %s; `slipway certs renew` renews all but CAs", d, strings.Join(names, ", "))}
+	return exitError{2, fmt.Sprintf("expired, or expiring within %s: %s; `slipway certs renew` renews everything except CAs", d, strings.Join(names, ", "))}
 }
 
 func (i *expirationInfo) table(w io.Writer) error {
@@ -134,7 +146,7 @@ func (i *expirationInfo) table(w io.Writer) error {
 	return t.Flush()
 }
 
-// begin are the columns that both tables have.
+// begin are the columns that both tables start with.
 func (c *certificateInfo) begin() string {
 	if c.Missing {
 		return "!MISSING! " + c.Name + "\t\t"

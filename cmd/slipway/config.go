@@ -13,7 +13,7 @@ import (
 func newConfig(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Print, check and convert configuration files, list images",
+		Short: "Work with configuration files and images",
 		RunE:  requireSubcommand,
 	}
 	cmd.PersistentFlags().String("kubeconfig", config.DefaultAdminKubeconfig, "kubeconfig `file` for talking to the cluster")
@@ -24,7 +24,7 @@ func newConfig(g *globals) *cobra.Command {
 func newConfigPrint(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print",
-		Short: "Print the default configuration of a command",
+		Short: "Print a default configuration",
 		RunE:  requireSubcommand,
 	}
 	for _, name := range []string{"init", "join", "reset", "upgrade"} {
@@ -37,7 +37,7 @@ func newPrintDefaults(g *globals, name string) *cobra.Command {
 	var components []string
 	cmd := &cobra.Command{
 		Use:   name + "-defaults",
-		Short: "Print the default configuration of " + name + ", with placeholders for what only you know",
+		Short: "Print the default configuration for " + name + ", with placeholders for what has no default",
 		Args:  takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			facts, err := printFacts()

@@ -17,7 +17,7 @@ func newConfigMigrate(g *globals) *cobra.Command {
 	var from, to string
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Convert a configuration file to the newest version of its API, defaults filled in",
+		Short: "Convert a configuration file to the latest API version, with defaults filled in",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in, err := requiredInput(cmd.Context(), g, "old-config", from)
@@ -42,16 +42,15 @@ func newConfigMigrate(g *globals) *cobra.Command {
 	return cmd
 }
 
-// writeConfig writes a configuration, which may hold tokens, for its owner
-// only. It goes where the user's links lead to, and to what is no file, such as
-// the pipe that /dev/stdout can be.
+// writeConfig writes a configuration, which may hold tokens, so that only its owner can read it. It follows the user's
+// symlinks, and also writes to things that are not regular files, such as the pipe that /dev/stdout can be.
 func writeConfig(path string, data []byte) error {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
 	if info, err := os.Stat(abs); err == nil && !info.Mode().IsRegular() {
-		return os.WriteFile(path, data, 0o600) // which makes no file
+		return os.WriteFile(path, data, 0o600) // creates nothing
 	}
 	real := host.New()
 	defer real.Close()
@@ -59,7 +58,7 @@ func writeConfig(path string, data []byte) error {
 	return err
 }
 
-// linked is where the links at path end, though nothing may be there.
+// linked is where the symlinks at path lead, whether or not anything exists there.
 func linked(path string) string {
 	for range 40 { // as many as Linux follows
 		target, err := os.Readlink(path)
@@ -67,11 +66,11 @@ func linked(path string) string {
 			break
 		}
 		if !filepath.IsAbs(target) {
-			folder, err := filepath.EvalSymlinks(filepath.Dir(path)) // .. is above what it leads to
+			dir, err := filepath.EvalSymlinks(filepath.Dir(path)) // .. is relative to where it leads
 			if err != nil {
 				break
 			}
-			target = filepath.Join(folder, target)
+			target = filepath.Join(dir, target)
 		}
 		path = target
 	}

@@ -17,7 +17,7 @@ func newConfigValidate(g *globals) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "validate",
-		Short: "Check a configuration file and report every fault in it",
+		Short: "Check a configuration file and report all errors in it",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in, err := requiredInput(cmd.Context(), g, "config", file)
@@ -40,7 +40,7 @@ func newConfigValidate(g *globals) *cobra.Command {
 	return cmd
 }
 
-// requiredInput reads the file of a flag that must be given.
+// requiredInput reads the file named by a flag that must be given.
 func requiredInput(ctx context.Context, g *globals, flag, path string) (*nodeInput, error) {
 	if path == "" {
 		return nil, errors.Errorf("--%s is required: the file to read", flag)
@@ -53,8 +53,7 @@ func requiredInput(ctx context.Context, g *globals, flag, path string) (*nodeInp
 	return in, nil
 }
 
-// acceptAPIFlags accepts flags of the peer that change nothing here: every
-// version of the API that can be read is read.
+// acceptAPIFlags accepts flags of kubeadm that change nothing here: every known version of the API is read.
 func acceptAPIFlags(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		cmd.Flags().Bool(name, false, "accepted, and not needed: every version that is known is read")

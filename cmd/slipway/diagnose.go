@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -34,27 +35,29 @@ type diagnosis struct {
 // DeepCopyObject makes it an object for the printers.
 func (d *diagnosis) DeepCopyObject() runtime.Object { return new(*d) }
 
-// causeFound is the exit code where something is wrong with the node, as
-// opposed to the command.
+// causeFound is the exit code if something is wrong with the node, not with the command.
 const causeFound = 2
 
 func newDiagnose(g *globals) *cobra.Command {
 	o, out := &nodeOptions{}, &outputOptions{}
 	cmd := &cobra.Command{
 		Use:   "diagnose",
-		Short: "Say what is wrong with this node, and what to do about it",
-		Long: "Say what is wrong with this node, and what to do about it.\n\n" +
+		Short: "Find out what is wrong with this node and how to fix it",
+		Long: "Find out what is wrong with this node and how to fix it.\n\n" +
 			"It looks at the kubelet, the container runtime, the static Pods, certificates, ports, names and disks. It changes\n" +
-			"nothing and needs no cluster. It exits with 0 if it finds nothing, and with 2 if it does. The causes it knows:\n" + causeList(),
+			"nothing and works without a cluster. The exit code is 0 if it finds nothing wrong, and 2 if it does. It knows\n" +
+			"these causes:\n" + causeList(),
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			real, target, err := o.thisNode()
+			real, err := rootHost()
 			if err != nil {
 				return err
 			}
 			defer real.Close()
-			target.Since = saidSince(cmd, real)
-			d := &diagnosis{TypeMeta: metav1.TypeMeta{APIVersion: "slipway.diagnose/v1", Kind: "Diagnosis"}, Findings: diagnose.Run(cmd.Context(), real, target)}
+			d := &diagnosis{
+				TypeMeta: metav1.TypeMeta{APIVersion: "slipway.diagnose/v1", Kind: "Diagnosis"},
+				Findings: diagnose.Run(cmd.Context(), real, o.target(cmd.Context(), real)),
+			}
 			if err := out.print(g, d, func(_ runtime.Object, w io.Writer) error { return d.text(w) }); err != nil || len(d.Findings) == 0 {
 				return err
 			}
@@ -97,37 +100,43 @@ func (d *diagnosis) text(w io.Writer) error {
 	return nil
 }
 
-// nodeOptions are the flags of commands that look at this node as it is.
+// nodeOptions are the flags of commands that inspect this node as it is.
 type nodeOptions struct{ socket string }
 
 func (o *nodeOptions) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.socket, "cri-socket", "", "`socket` of the container runtime; by default the kubelet's")
 }
 
-// thisNode is this host, and where a node's files are.
-func (o *nodeOptions) thisNode() (*host.Real, diagnose.Target, error) {
+// rootHost is this host for commands that need to see all of it.
+func rootHost() (*host.Real, error) {
 	real := host.New()
 	if real.EffectiveUID() != 0 {
-		return nil, diagnose.Target{}, errors.New("run as root: others may see neither the journal nor the container runtime")
+		return nil, errors.New("run this as root: other users cannot read the journal or ask the container runtime")
 	}
+	return real, nil
+}
+
+// target is where to look for this node's files and services.
+func (o *nodeOptions) target(ctx context.Context, real *host.Real) diagnose.Target {
 	socket := cmp.Or(o.socket, phases.ThisNode(real).NodeRegistration.CRISocket)
 	if found := existing(real, config.KnownSockets()); socket == "" && len(found) > 0 {
 		socket = "unix://" + found[0]
 	}
-	return real, diagnose.Target{
+	return diagnose.Target{
 		Socket: cmp.Or(socket, "unix://"+config.KnownSockets()[0]), Kubelet: config.DefaultKubeletDir,
 		Kubeconfigs: config.DefaultKubernetesDir, Manifests: filepath.Join(config.DefaultKubernetesDir, "manifests"),
-	}, nil
+		Since: journalSince(ctx, real),
+	}
 }
 
-// stillMatters is how old what a kubelet says may be that runs on.
-const stillMatters = 15 * time.Minute
+// recent limits how far back the journal of a running kubelet is read.
+const recent = 15 * time.Minute
 
-// saidSince is from when on the journal counts: since the kubelet was started
-// for the last time.
-func saidSince(cmd *cobra.Command, h *host.Real) time.Time {
-	lately := h.Now().Add(-stillMatters)
-	unit, err := h.Unit(cmd.Context(), "kubelet.service")
+// journalSince is the time from which the journal matters: the last start of the kubelet, or recently if it has been
+// running for longer.
+func journalSince(ctx context.Context, real *host.Real) time.Time {
+	lately := real.Now().Add(-recent)
+	unit, err := real.Unit(ctx, "kubelet.service")
 	if err != nil || unit.ActiveState == "active" && unit.ActiveSince.Before(lately) || unit.ActiveSince.IsZero() {
 		return lately
 	}

@@ -15,9 +15,9 @@ func newInit(g *globals) *cobra.Command {
 	o := &initOptions{}
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make this host the first control plane of a new cluster",
-		Long: "Make this host the first control plane of a new cluster.\n\n" +
-			"The phases, in order (each also alone, as `init phase NAME`):\n" + phaseTree(phases.Init(), "  "),
+		Short: "Create a cluster with this host as its first control plane",
+		Long: "Create a cluster with this host as its first control plane.\n\n" +
+			"It runs these phases in order; `init phase NAME` runs one alone:\n" + phaseTree(phases.Init(), "  "),
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			node, parts, err := loadInit(cmd, g, o)
@@ -25,7 +25,7 @@ func newInit(g *globals) *cobra.Command {
 				return err
 			}
 			if node.UploadCerts {
-				warnOfOnlyControlPlane(parts.env.UI, node)
+				warnOfMissingEndpoint(parts.env.UI, node)
 			}
 			parts.env.Again = phases.HasBegun(parts.env.Host, node)
 			return parts.run(cmd.Context(), phases.Init(), node.SkipPhases)
@@ -37,16 +37,15 @@ func newInit(g *globals) *cobra.Command {
 	return cmd
 }
 
-// warnOfOnlyControlPlane tells whoever shares certificates with more control
-// planes that their join will be refused.
-func warnOfOnlyControlPlane(ui ui.UI, node *config.Node) {
+// warnOfMissingEndpoint warns that sharing certificates is pointless if no control plane can join.
+func warnOfMissingEndpoint(ui ui.UI, node *config.Node) {
 	if node.Cluster.ControlPlaneEndpoint == "" {
-		ui.Warnf("no other control plane can join a cluster without controlPlaneEndpoint (--control-plane-endpoint), " +
-			"an address that leads to all of them: the shared certificates are of no use without it")
+		ui.Warnf("the certificates are shared, but no control plane can join with them: " +
+			"the cluster has no controlPlaneEndpoint (--control-plane-endpoint), an address that leads to all control planes")
 	}
 }
 
-// loadInit makes the one desired state, and the parts that bring it about.
+// loadInit loads the desired state, and makes the parts to work with.
 func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *parts, error) {
 	o.Given = given(cmd.Flags())
 	o.ignoreFilesMode(cmd.Flags())

@@ -17,9 +17,9 @@ func newJoin(g *globals) *cobra.Command {
 	o := &joinOptions{}
 	cmd := &cobra.Command{
 		Use:   "join [HOST:PORT]",
-		Short: "Make this host a node of a cluster that exists",
-		Long: "Make this host a node of a cluster that exists, whose API server is at HOST:PORT.\n\n" +
-			"The phases, in order (each also alone, as `join phase NAME`):\n" + phaseTree(phases.Join(), "  "),
+		Short: "Join this host to an existing cluster",
+		Long: "Join this host to the existing cluster whose API server is at HOST:PORT.\n\n" +
+			"It runs these phases in order; `join phase NAME` runs one alone:\n" + phaseTree(phases.Join(), "  "),
 		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := loadJoin(cmd, g, o, args)
@@ -36,8 +36,7 @@ func newJoin(g *globals) *cobra.Command {
 	return cmd
 }
 
-// loadJoin makes the one desired state after it has found the cluster, and the
-// parts that bring it about.
+// loadJoin finds the cluster, loads the desired state, and makes the parts to work with.
 func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*parts, error) {
 	if err := o.take(cmd, g, args); err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*p
 	return p, nil
 }
 
-// take completes the flags by the argument and by what is in files.
+// take adds to the flags the argument and what is in files.
 func (o *joinOptions) take(cmd *cobra.Command, g *globals, args []string) error {
 	o.Given = given(cmd.Flags())
 	if len(args) > 0 {
@@ -70,7 +69,7 @@ func (o *joinOptions) take(cmd *cobra.Command, g *globals, args []string) error 
 		return nil
 	}
 	if slices.Contains(o.Given, "token") {
-		return errors.New("--token and --token-file exclude each other")
+		return errors.New("--token and --token-file cannot be used together")
 	}
 	token, err := readSecret(cmd.Context(), g, o.tokenFile)
 	if err != nil {

@@ -35,9 +35,8 @@ func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 	return cmd
 }
 
-// loadJoined is for phases that need not discover the cluster: they go by the
-// configuration, if one is given, by what earlier phases left here, and where
-// they need to know the cluster by what it tells the administrator.
+// loadJoined is for phases after discovery. They use the configuration file, if one is given, and the files that earlier
+// phases have written here. Phases of control planes also read the cluster's configuration, as its administrator.
 func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) (*parts, error) {
 	o.Given = given(cmd.Flags())
 	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
@@ -66,7 +65,7 @@ func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) 
 	return parts, nil
 }
 
-// self is what the command line and this host's files say of the node.
+// self describes the node by the command line and this host's files.
 func (o *joinOptions) self(h host.Host) *config.JoinConfiguration {
 	self := phases.ThisNode(h)
 	o.keepMode(self)

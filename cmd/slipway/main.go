@@ -21,15 +21,13 @@ import (
 
 func main() { os.Exit(run()) }
 
-// run is main without the exit. Every failure is 1, as scripts expect, unless
-// it is an exitError.
+// run is main without the exit.
 func run() int {
-	// What is made has the mode that it shall have from its first moment, and
-	// not only once it is changed: a run may be killed in between.
+	// Files get their final mode when they are created, not by a chmod later: a run may be killed in between.
 	syscall.Umask(0o022)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
 	return execute(ctx, filepath.Base(os.Args[0]), streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
 }
 
@@ -55,9 +53,8 @@ type streams struct {
 	err io.Writer
 }
 
-// output is standard output. It keeps its first error: a command that only
-// says something in passing, as phases do, need not look for it. Nothing is
-// written after that, so that nobody takes a part for the whole.
+// output is standard output. It keeps its first error, so that phases need not check what they print. It writes nothing
+// after an error, so that nobody takes a part for the whole.
 type output struct {
 	to  io.Writer
 	err error
@@ -72,7 +69,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, o.err
 }
 
-// newRoot makes the program's command for a command line.
+// newRoot makes the root command for a command line.
 func newRoot(program string, s streams, args []string) *cobra.Command {
 	g := &globals{program: program, streams: s}
 	root := &cobra.Command{
@@ -102,9 +99,8 @@ func newRoot(program string, s streams, args []string) *cobra.Command {
 
 type maker func(*globals) *cobra.Command
 
-// wanted is the command that the first word names, alone: to make them all
-// costs each start of the program a millisecond and a megabyte. Any other word
-// gets all: help, completion, a flag, a mistake.
+// wanted is only the command that the first argument names: making all of them costs each start a millisecond and a
+// megabyte. Anything else (help, completion, a flag, a mistake) gets all commands.
 func wanted(args []string) []maker {
 	commands := []struct {
 		name string

@@ -109,7 +109,7 @@ func TestDiff(t *testing.T) {
 	if diff := cmp.Diff(wantDiff, text.String()); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
-	if want := "the cluster cannot be asked, so objects are shown whole: down"; warned != want {
+	if want := "cannot ask the cluster, so objects are shown in full: down"; warned != want {
 		t.Errorf("warned %q", warned)
 	}
 	var document bytes.Buffer
@@ -158,7 +158,7 @@ const wantDiff = `Plan: 13 steps. Nothing has been done.
     --- /key	now
     +++ /key	planned
     @@ -1,1 +1,1 @@
-    -(what is there holds a secret and is not shown)
+    -(the current file holds a secret and is not shown)
     +none
 
 8. ensure ConfigMap kube-system/c: changes
@@ -168,7 +168,7 @@ const wantDiff = `Plan: 13 steps. Nothing has been done.
     -data: old
     +data: new
 
-9. ensure ConfigMap kube-system/c: as it is
+9. ensure ConfigMap kube-system/c: unchanged
 
 10. ensure ConfigMap kube-system/c: new
     --- ConfigMap kube-system/c	now

@@ -27,21 +27,21 @@ var someKept = []ui.Kept{
 func TestPlanKept(t *testing.T) {
 	const want = `Plan: 3 steps. Nothing has been done.
 
-1. keep /etc/a: as it is
+1. keep /etc/a: unchanged
     --- /etc/a	now
     +++ /etc/a	asked for
     @@ -1,1 +1,1 @@
     -one
     +two
 
-2. keep ConfigMap kube-system/c: as it is
+2. keep ConfigMap kube-system/c: unchanged
     --- ConfigMap kube-system/c	now
     +++ ConfigMap kube-system/c	asked for
     @@ -1,1 +1,1 @@
     -k: old
     +k: new
 
-3. keep Secret kube-system/s: as it is
+3. keep Secret kube-system/s: unchanged
     values that are not shown
 `
 	var said bytes.Buffer

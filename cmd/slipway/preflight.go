@@ -9,14 +9,13 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-// newPreflight asks this host what init or join would ask it first, and does
-// nothing. Alone, it asks what init does.
+// newPreflight runs the checks of init or join and nothing else. Without a subcommand, it runs those of init.
 func newPreflight(g *globals) *cobra.Command {
-	cmd := preflightInitCommand(g, "preflight", "Check this host, and do nothing")
-	cmd.Long = cmd.Short + ": what init checks, or with `preflight join` what join checks.\n\n" +
-		"It exits with 1 if init or join would refuse."
+	cmd := preflightInitCommand(g, "preflight", "Check whether this host is ready to become a node")
+	cmd.Long = cmd.Short + ", and change nothing.\n\n" +
+		"It runs the checks of init, and `preflight join` those of join. The exit code is 1 if init or join would refuse to start."
 	cmd.AddCommand(
-		preflightInitCommand(g, "init", "Check that this host can become the first control plane"),
+		preflightInitCommand(g, "init", "Check whether this host can become the first control plane"),
 		preflightJoinCommand(g))
 	return cmd
 }

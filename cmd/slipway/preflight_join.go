@@ -19,7 +19,7 @@ func preflightJoinCommand(g *globals) *cobra.Command {
 	o, out := &joinOptions{}, &outputOptions{}
 	cmd := &cobra.Command{
 		Use:   "join [HOST:PORT]",
-		Short: "Check that this host can join a cluster, and where one is named, that one",
+		Short: "Check whether this host can join a cluster, and reach it if HOST:PORT is given",
 		Args:  takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			check := newCheckup("join")

@@ -17,9 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// report is how a command that runs phases tells what it does, beyond what the
-// peer's does: its flags, and what the run has to show for them in the end.
-// docs/machine-output.md describes it.
+// report is the output of a command that runs phases, in addition to kubeadm's: its flags, and what they make the run
+// show. docs/machine-output.md describes it.
 type report struct {
 	form         string // of the output: text, json, yaml
 	timelineFile string
@@ -40,10 +39,10 @@ type sinks struct {
 	timeline *ui.Timeline // nil without --timeline
 }
 
-// reportFlags are those that a report adds to a command.
+// reportFlags are the flags that a report adds to a command.
 var reportFlags = []string{"output", "diff", "timeline"}
 
-// reporting gives cmd, which runs phases, the flags of a report, and makes it.
+// reporting gives cmd, which runs phases, a report with its flags.
 func reporting(g *globals, cmd *cobra.Command) {
 	r := &report{}
 	r.bind(cmd.Flags())
@@ -110,7 +109,7 @@ func (r *report) planned(g *globals) {
 	}
 }
 
-// did notes a change of this host.
+// did records a change of this host.
 func (r *report) did(a host.Action) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +131,7 @@ func (r *report) did(a host.Action) {
 func (r *report) close(g *globals, err error) {
 	if r.timeline != nil {
 		if failed := r.writeTimeline(g); failed != nil {
-			r.ui.Warnf("no timeline was written: %v", failed)
+			r.ui.Warnf("cannot write the timeline: %v", failed)
 		}
 	}
 	if r.events != nil {
@@ -148,10 +147,10 @@ func (r *report) summary() ui.Summary {
 	return s
 }
 
-// endpointOf is the host:port at which a node finds the cluster's API.
+// endpointOf is the host:port of the API server that a node uses.
 func endpointOf(n *config.Node) string {
 	switch {
-	case n.Reset != nil: // it is no node any more
+	case n.Reset != nil: // not a node any more
 		return ""
 	case n.Join != nil:
 		return strings.TrimPrefix(n.Join.Server, "https://")
@@ -161,7 +160,7 @@ func endpointOf(n *config.Node) string {
 	return ""
 }
 
-// writeTimeline writes the file whole or not at all, and draws the bars.
+// writeTimeline writes the file atomically, and draws the bars.
 func (r *report) writeTimeline(g *globals) error {
 	path, err := filepath.Abs(r.timelineFile)
 	if err != nil {

@@ -19,9 +19,9 @@ func newReset(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Undo what init or join did to this host",
-		Long: "Undo what init or join did to this host: its Pods are killed, and its certificates, its settings and its copy of\n" +
-			"the cluster's data are deleted. What cannot be reached, such as the rest of a cluster, does not stop it.\n\n" +
-			"The phases, in order (each also alone, as `reset phase NAME`):\n" + phaseTree(phases.Reset(), "  "),
+		Long: "Undo what init or join did to this host. It stops the Pods, and deletes the certificates, the settings and this\n" +
+			"host's copy of the cluster's data. It goes on if the rest of the cluster cannot be reached.\n\n" +
+			"It runs these phases in order; `reset phase NAME` runs one alone:\n" + phaseTree(phases.Reset(), "  "),
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := loadReset(cmd, g, o)
@@ -67,12 +67,11 @@ func runnableResetPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) 
 	return cmd
 }
 
-// loadReset makes what reset works by. Unless the user names the runtime, it
-// is the one that the kubelet here has.
+// loadReset loads what to reset. The container runtime is the kubelet's unless the user names one.
 func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) {
 	o.Given = given(cmd.Flags())
 	if o.Network && g.rootfs != "" {
-		return nil, errors.New("--network is about this host's kernel, and --rootfs about the files of another: leave out one of them")
+		return nil, errors.New("--network is for this host's kernel and --rootfs for another host's files: leave one of them out")
 	}
 	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
 	if err != nil {
@@ -85,7 +84,7 @@ func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) 
 	if err != nil {
 		return nil, err
 	}
-	// For the report: both are gone in the end.
+	// For the report, as the files that say so are gone in the end.
 	node.Name, node.ControlPlane = phases.ThisNode(in.host).NodeRegistration.Name, phases.IsControlPlane(in.host)
 	p := newParts(g, node, in.host)
 	warn(p.env.UI, warnings)

@@ -14,7 +14,7 @@ import (
 func newToken(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Create, list and delete the tokens with which nodes join",
+		Short: "Create, list and delete the tokens that nodes join with",
 		RunE:  requireSubcommand,
 	}
 	cmd.PersistentFlags().Bool("dry-run", false, "print what would be done, and change nothing")
@@ -32,7 +32,7 @@ func tokenParts(cmd *cobra.Command, g *globals, tokens []config.Token, form stri
 func newTokenDelete(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete TOKEN...",
-		Short: "Delete tokens from the cluster, each named by its ID or in full",
+		Short: "Delete tokens from the cluster, by ID or full token",
 		Args:  takes(1, anyNumber),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids := make([]string, len(args))
@@ -58,7 +58,7 @@ func newTokenDelete(g *globals) *cobra.Command {
 func newTokenGenerate(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "generate",
-		Short: "Print a new token, without telling the cluster of it",
+		Short: "Print a new random token, without creating it in the cluster",
 		Args:  takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			id, secret := config.NewToken()

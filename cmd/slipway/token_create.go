@@ -30,7 +30,7 @@ func newTokenCreate(g *globals) *cobra.Command {
 	o := &tokenCreateOptions{}
 	cmd := &cobra.Command{
 		Use:   "create [TOKEN]",
-		Short: "Create a token in the cluster, a new one unless it is given, and print it",
+		Short: "Create a token in the cluster, random unless it is given, and print it",
 		Args:  takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Given = given(cmd.Flags())
@@ -59,13 +59,13 @@ func (o *tokenCreateOptions) bind(cmd *cobra.Command) {
 
 func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 	if (o.certificateKey != "" || o.controlPlane) && !o.printJoin {
-		return errors.New("--certificate-key and --control-plane say what a join command shall be; give --print-join-command as well")
+		return errors.New("--certificate-key and --control-plane need --print-join-command: they change the command that is printed")
 	}
 	key, err := config.CertificateKey(o.certificateKey)
 	if err != nil {
 		return errors.Wrap(err, "--certificate-key")
 	}
-	// A token that is created and then cannot be printed is nobody's.
+	// A token that was created but cannot be printed is of no use.
 	if _, err := o.output.printer(nil); err != nil {
 		return err
 	}
@@ -94,8 +94,7 @@ func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 	})
 }
 
-// create shares the certificates first: a token without them would be printed
-// for nothing.
+// create shares the certificates first: without them, the token would be of no use.
 func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Secret, kubeconfig userKubeconfig) ([]*tokenObject, error) {
 	if o.controlPlane {
 		var err error
@@ -121,8 +120,7 @@ func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Se
 	return made, nil
 }
 
-// share uploads the certificates of this control plane, and returns the key
-// that opens them: the user's, or a new one.
+// share uploads this control plane's certificates, and returns the key that decrypts them: the user's or a new one.
 func (o *tokenCreateOptions) share(ctx context.Context, p *parts, key config.Secret) (config.Secret, error) {
 	if key.IsZero() {
 		text, err := newCertificateKey()
@@ -136,15 +134,14 @@ func (o *tokenCreateOptions) share(ctx context.Context, p *parts, key config.Sec
 		return key, err
 	}
 	warn(p.env.UI, warnings)
-	warnOfOnlyControlPlane(p.env.UI, node)
-	node.SkipCertificateKeyPrint = true // it is part of the command
+	warnOfMissingEndpoint(p.env.UI, node)
+	node.SkipCertificateKeyPrint = true // the join command has it
 	env := *p.env
 	env.Config = node
 	return key, phases.UploadCerts(ctx, &env)
 }
 
-// printCreated prints what a script wants of each token: the command to join
-// with, or the token.
+// printCreated prints for each token what scripts want: the join command, or else the token.
 func printCreated(w io.Writer, made []*tokenObject) error {
 	for _, m := range made {
 		text := m.Token

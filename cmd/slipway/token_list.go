@@ -20,11 +20,11 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-// outputAPI is the version of the objects that the peer prints.
+// outputAPI is the version of the objects that kubeadm prints.
 const outputAPI = "output.kubeadm.k8s.io/v1alpha3"
 
-// tokenObject is a bootstrap token as commands print it. The last two fields
-// are Slipway's own, and empty but for `token create --print-join-command`.
+// tokenObject is a bootstrap token as commands print it. The last two fields are Slipway's own, and only set by
+// `token create --print-join-command`.
 type tokenObject struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -40,7 +40,7 @@ type tokenObject struct {
 // DeepCopyObject makes it an object for the printers.
 func (t *tokenObject) DeepCopyObject() runtime.Object { return new(*t) }
 
-// newTokenObject shows a token that is created now or was at any time.
+// newTokenObject is for a token that exists, or one with a TTL that is created now.
 func newTokenObject(t config.Token, now time.Time) *tokenObject {
 	o := &tokenObject{
 		TypeMeta: metav1.TypeMeta{APIVersion: outputAPI, Kind: "BootstrapToken"},
@@ -60,7 +60,7 @@ func newTokenList(g *globals) *cobra.Command {
 	out := &outputOptions{}
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the tokens that the cluster knows",
+		Short: "List the tokens in the cluster",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := tokenParts(cmd, g, nil, "text")
@@ -84,7 +84,7 @@ func newTokenList(g *globals) *cobra.Command {
 	return cmd
 }
 
-// tokenTable prints nothing where there is nothing to print.
+// tokenTable prints nothing, not even headings, if there are no tokens.
 func tokenTable(w io.Writer, list []*tokenObject, now time.Time) error {
 	if len(list) == 0 {
 		return nil
