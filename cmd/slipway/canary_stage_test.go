@@ -271,6 +271,6 @@ func put(t *testing.T, path, text string, mode fs.FileMode) {
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(fmt.Errorf("the stage: %w", err))
+		t.Fatalf("the stage: %v", err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -34,11 +33,12 @@ func newImagesList(g *globals) *cobra.Command {
 		Short: "List the images that a control plane needs",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			node, _, err := loadImages(cmd, g, o)
+			parts, err := loadImages(cmd, g, o)
 			if err != nil {
 				return err
 			}
-			return out.print(g, imageList(node.Images()), printImages)
+			defer parts.close()
+			return out.print(g, imageList(parts.env.Config.Images()), printImages)
 		},
 	}
 	o.bind(cmd.Flags(), imageFlags)
@@ -53,7 +53,7 @@ func newImagesPull(g *globals) *cobra.Command {
 		Short: "Pull the images that a control plane needs, in parallel",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, parts, err := loadImages(cmd, g, o)
+			parts, err := loadImages(cmd, g, o)
 			if err != nil {
 				return err
 			}
@@ -66,7 +66,7 @@ func newImagesPull(g *globals) *cobra.Command {
 }
 
 // loadImages loads the configuration that decides which images are needed, on any host.
-func loadImages(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *parts, error) {
+func loadImages(cmd *cobra.Command, g *globals, o *initOptions) (*parts, error) {
 	o.anyHost = true
 	return loadInit(cmd, g, o)
 }

@@ -20,15 +20,16 @@ func newInit(g *globals) *cobra.Command {
 			"It runs these phases in order; `init phase NAME` runs one alone:\n" + phaseTree(phases.Init(), "  "),
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			node, parts, err := loadInit(cmd, g, o)
+			p, err := loadInit(cmd, g, o)
 			if err != nil {
 				return err
 			}
+			node := p.env.Config
 			if node.UploadCerts {
-				warnOfMissingEndpoint(parts.env.UI, node)
+				warnOfMissingEndpoint(p.env.UI, node)
 			}
-			parts.env.Again = phases.HasBegun(parts.env.Host, node)
-			return parts.run(cmd.Context(), phases.Init(), node.SkipPhases)
+			p.env.Again = phases.HasBegun(p.env.Host, node)
+			return p.run(cmd.Context(), phases.Init(), node.SkipPhases)
 		},
 	}
 	o.bind(cmd.Flags(), initFlagNames)
@@ -46,19 +47,19 @@ func warnOfMissingEndpoint(ui ui.UI, node *config.Node) {
 }
 
 // loadInit loads the desired state, and makes the parts to work with.
-func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *parts, error) {
+func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*parts, error) {
 	o.Given = given(cmd.Flags())
 	o.ignoreFilesMode(cmd.Flags())
 	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	in.options.Placeholders = o.anyHost
 	node, warnings, err := config.LoadInit(cmd.Context(), in.file, o.InitFlags, in.options)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	p := newParts(g, node, in.host)
 	warn(p.env.UI, warnings)
-	return node, p, nil
+	return p, nil
 }

@@ -63,7 +63,7 @@ func runnableInitPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 			if o.printManifest {
 				return printManifest(cmd, g, o, p)
 			}
-			_, parts, err := loadInit(cmd, g, o)
+			parts, err := loadInit(cmd, g, o)
 			if err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ func runnableInitPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 // printManifest prints what an add-on phase would install, and does nothing else.
 func printManifest(cmd *cobra.Command, g *globals, o *initOptions, p phases.Phase) error {
 	o.anyHost = true
-	_, parts, err := loadInit(cmd, g, o)
+	parts, err := loadInit(cmd, g, o)
 	if err != nil {
 		return err
 	}

@@ -100,20 +100,19 @@ func (o *certOptions) loadPlain(cmd *cobra.Command, g *globals) (*config.Node, s
 	}
 	real := host.New()
 	defer real.Close()
-	node, warnings, err := o.askCluster(cmd, g)
-	if err == nil {
+	node, warnings, failed := o.askCluster(cmd, g)
+	if failed == nil {
 		return node, sourceCluster, warnings, nil
 	}
 	if cmd.Context().Err() != nil {
-		return nil, sourceCluster, nil, err
+		return nil, sourceCluster, nil, failed
 	}
-	missing := err
-	reason := "cannot read the cluster's configuration; using the defaults and this host's files instead (--config names a file to use): " + err.Error()
-	node, _, err = nodeFrom(config.DefaultCluster(), phases.ThisNode(real))
-	if o.offline && errors.Is(missing, fs.ErrNotExist) {
+	node, _, err := nodeFrom(config.DefaultCluster(), phases.ThisNode(real))
+	if o.offline && errors.Is(failed, fs.ErrNotExist) {
 		return node, sourceDefault, nil, err
 	}
-	return node, sourceDefault, []string{reason}, err
+	return node, sourceDefault, []string{"cannot read the cluster's configuration; using the defaults and this host's files instead " +
+		"(--config names a file to use): " + failed.Error()}, err
 }
 
 func (o *certOptions) askCluster(cmd *cobra.Command, g *globals) (*config.Node, []string, error) {

@@ -5,9 +5,10 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
+
+	"github.com/pkg/errors"
 )
 
 // fullDisk does not take the first write; then there is room again.

@@ -16,6 +16,9 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
+// outputAPI is the version of the objects that kubeadm prints.
+const outputAPI = "output.kubeadm.k8s.io/v1alpha3"
+
 // outputForms are the forms of -o.
 const outputForms = "text, json, yaml, kyaml, go-template=…, go-template-file=…, template=…, templatefile=…, jsonpath=…, jsonpath-as-json=…, jsonpath-file=…"
 

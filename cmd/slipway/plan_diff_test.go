@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -41,7 +41,8 @@ func TestPlanHidesVariables(t *testing.T) {
 	}
 	kubelet := func(value string) string { return "staticPodURLHeader:\n  Authorization:\n  - " + value + "\n" }
 	root := t.TempDir()
-	must(t, errors.Join(os.WriteFile(filepath.Join(root, "pod"), []byte(pod("hush1")), 0o600), os.WriteFile(filepath.Join(root, "kubelet"), []byte(kubelet("hush2")), 0o600)))
+	must(t, os.WriteFile(filepath.Join(root, "pod"), []byte(pod("hush1")), 0o600))
+	must(t, os.WriteFile(filepath.Join(root, "kubelet"), []byte(kubelet("hush2")), 0o600))
 	p := &plan{command: "init", node: "cp-1", now: newPresent(host.NewAt(root))}
 	p.addHost(host.Action{Verb: host.Write, Path: "/pod", Mode: 0o600, Data: []byte(pod("hush3"))})
 	p.addHost(host.Action{Verb: host.Write, Path: "/kubelet", Mode: 0o600, Data: []byte(kubelet("hush4"))})
@@ -75,10 +76,8 @@ func TestPlanHidesVariables(t *testing.T) {
 // that it does.
 func TestDiff(t *testing.T) {
 	root := t.TempDir()
-	if err := errors.Join(os.WriteFile(filepath.Join(root, "a"), []byte("one\ntwo\n"), 0o600),
-		os.WriteFile(filepath.Join(root, "key"), []byte("-----BEGIN PRIVATE KEY-----\nhush\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(root, "a"), []byte("one\ntwo\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(root, "key"), []byte("-----BEGIN PRIVATE KEY-----\nhush\n"), 0o600))
 	var warned string
 	p := &plan{command: "init", node: "cp-1", now: newPresent(runningHost{host.NewAt(root)}), warn: func(format string, args ...any) { warned = fmt.Sprintf(format, args...) }}
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "kube-system", Name: name} }
@@ -103,9 +102,7 @@ func TestDiff(t *testing.T) {
 
 	var text bytes.Buffer
 	p.form = "text"
-	if err := p.write(&text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.write(&text))
 	if diff := cmp.Diff(wantDiff, text.String()); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
@@ -114,10 +111,9 @@ func TestDiff(t *testing.T) {
 	}
 	var document bytes.Buffer
 	s, err := schema.Plan()
+	must(t, err)
 	p.form = "json"
-	if err := errors.Join(err, p.write(&document)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.write(&document))
 	if err := s.Check(document.Bytes()); err != nil {
 		t.Error(err)
 	}

@@ -28,12 +28,12 @@ func preflightInitCommand(g *globals, use, short string) *cobra.Command {
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			check := newCheckup("init")
-			node, parts, err := loadInit(cmd, g, o)
+			parts, err := loadInit(cmd, g, o)
 			if err != nil {
 				return err
 			}
 			defer parts.close()
-			check.Node = node.Name
+			check.Node = parts.env.Config.Name
 			found, err := phases.CheckInit(cmd.Context(), parts.env)
 			if err != nil {
 				return err

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -139,18 +138,4 @@ func (o *tokenCreateOptions) share(ctx context.Context, p *parts, key config.Sec
 	env := *p.env
 	env.Config = node
 	return key, phases.UploadCerts(ctx, &env)
-}
-
-// printCreated prints for each token what scripts want: the join command, or else the token.
-func printCreated(w io.Writer, made []*tokenObject) error {
-	for _, m := range made {
-		text := m.Token
-		if m.JoinCommand != "" {
-			text = m.JoinCommand
-		}
-		if _, err := fmt.Fprintln(w, text); err != nil {
-			return err
-		}
-	}
-	return nil
 }
