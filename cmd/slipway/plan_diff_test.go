@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/schema"
 )
 
-// runningHost is a host in a folder whose units all run.
+// runningHost is a host in a directory, with all units running.
 type runningHost struct{ *host.Real }
 
 func (runningHost) Unit(context.Context, string) (host.UnitState, error) {

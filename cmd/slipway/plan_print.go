@@ -49,7 +49,11 @@ func (p *plan) write(w io.Writer) error {
 // print writes the plan as numbered steps with their contents, or with --diff only what changes.
 func (p *plan) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Plan: %d steps. Nothing has been done.\n", len(p.steps))
+	steps := "steps"
+	if len(p.steps) == 1 {
+		steps = "step"
+	}
+	fmt.Fprintf(&b, "Plan: %d %s. Nothing has been done.\n", len(p.steps), steps)
 	if p.assumed != nil {
 		fmt.Fprintf(&b, "The cluster was not asked: values that depend on it are marked %s, the rest are defaults. --diff asks it.\n", fromCluster("WHAT"))
 	}
