@@ -45,18 +45,27 @@ func TestOnlyEnvAsksForDryRun(t *testing.T) {
 }
 
 // dryRunQuestions are the places where a file reads a variable or a field for dry runs, reads the flag by its name, or
-// looks at the type of a mode. Binding a flag to a field takes its address and is not a question.
+// looks at the type of a mode. A flag may be bound to a field, and a field be set.
 func dryRunQuestions(file *ast.File) []token.Pos {
 	var found []token.Pos
-	bound := map[*ast.Ident]bool{}
+	set := map[ast.Node]bool{}
+	allow := func(e ast.Expr) {
+		if field, ok := e.(*ast.SelectorExpr); ok {
+			set[field.Sel] = true
+		}
+	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.UnaryExpr:
-			if field, ok := n.X.(*ast.SelectorExpr); ok && n.Op == token.AND {
-				bound[field.Sel] = true
+			if n.Op == token.AND {
+				allow(n.X)
+			}
+		case *ast.AssignStmt:
+			for _, e := range n.Lhs {
+				allow(e)
 			}
 		case *ast.Ident:
-			if strings.EqualFold(n.Name, "dryRun") && !bound[n] {
+			if strings.EqualFold(n.Name, "dryRun") && !set[n] {
 				found = append(found, n.Pos())
 			}
 		case *ast.CallExpr:
@@ -105,6 +114,9 @@ func TestDryRunQuestions(t *testing.T) {
 		`fs.BoolVar(&o.DryRun, "dry-run", false, "show what would be done")`: 0,
 		`fs.Bool("dry-run", false, "show what would be done")`:               0,
 		`names := []string{"config", "dry-run"}`:                             0,
+		`f.DryRun = value`:                                                   0,
+		`self.DryRun = o.DryRun`:                                             1,
+		`dryRun := o.plan`:                                                   1,
 	} {
 		file, err := parser.ParseFile(token.NewFileSet(), "", fmt.Sprintf("package p\nfunc f() { %s }\n", code), 0)
 		if err != nil {

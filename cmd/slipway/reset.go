@@ -19,8 +19,8 @@ func newReset(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Undo what init or join did to this host",
-		Long: "Undo what init or join did to this host. It stops the Pods, and deletes the certificates, the settings and this\n" +
-			"host's copy of the cluster's data. It goes on if the rest of the cluster cannot be reached.\n\n" +
+		Long: "Undo what init or join did to this host: its Pods are stopped, and its certificates, settings and copy of the\n" +
+			"cluster's data are deleted. It continues if the rest of the cluster cannot be reached.\n\n" +
 			"It runs these phases in order; `reset phase NAME` runs one alone:\n" + phaseTree(phases.Reset(), "  "),
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

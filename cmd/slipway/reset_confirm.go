@@ -29,8 +29,8 @@ func confirmReset(ctx context.Context, g *globals, p *parts) error {
 }
 
 func askBeforeReset(ctx context.Context, g *globals) error {
-	fmt.Fprint(g.streams.err, "This undoes what init or join did to this host. It stops its Pods, and deletes its certificates,\n"+
-		"its settings and its copy of the cluster's data.\nAre you sure you want to proceed? [y/N]: ")
+	fmt.Fprint(g.streams.err, "This undoes what init or join did to this host: its Pods are stopped, and its certificates, settings\n"+
+		"and copy of the cluster's data are deleted.\nAre you sure you want to proceed? [y/N]: ")
 	answer, err := readAnswer(ctx, g.streams.in)
 	if err != nil {
 		return err
