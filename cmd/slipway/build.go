@@ -28,7 +28,7 @@ const (
 	unknownDate    = "1970-01-01T00:00:00Z"
 )
 
-// thisBuild goes by the linker's stamp, or else by what Go knows of it.
+// thisBuild uses the linker's stamp, or else what Go recorded.
 func thisBuild() build {
 	if slipwayVersion != "" {
 		return build{slipwayVersion, gitCommit, cmp.Or(buildDate, unknownDate), strings.HasSuffix(slipwayVersion, "-dirty")}
@@ -43,9 +43,8 @@ func thisBuild() build {
 // pseudoVersion ends with the time and the first digits of a commit.
 const pseudoVersion = `[.-](\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)-([0-9a-f]{12})(?:\+.*)?$`
 
-// buildOf reads what `go build` and `go install` write: in a checkout its
-// commit, and of a module that was downloaded the version, which names one or
-// is a tag.
+// buildOf reads what `go build` and `go install` record: the commit of a checkout, or the version of a downloaded module,
+// which is a tag or ends with a commit.
 func buildOf(info *debug.BuildInfo) build {
 	b := build{version: info.Main.Version, date: unknownDate}
 	if found := regexp.MustCompile(pseudoVersion).FindStringSubmatch(b.version); found != nil {

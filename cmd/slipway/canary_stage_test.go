@@ -35,8 +35,8 @@ const (
 	children    = "/tmp/children"
 )
 
-// onStage runs the test anew in namespaces of its own, where the program may
-// do what it likes: its folders are in memory, everything else is read only,
+// onStage runs the test again in namespaces of its own, where the program may
+// do what it likes: its directories are in memory, everything else is read only,
 // and no network, bus or process of this machine can be reached. It returns
 // what was said.
 func onStage(t *testing.T, number int) string {
@@ -58,10 +58,10 @@ func reexec(t *testing.T, environ []string, namespaces uintptr) []byte {
 	return out
 }
 
-// ownFolders puts folders in memory over those that the program writes to, and
+// ownDirectories puts directories in memory over those that the program writes to, and
 // makes the rest read only, the directory for temporary files included: that is
 // /tmp from here on.
-func ownFolders(t *testing.T) {
+func ownDirectories(t *testing.T) {
 	t.Helper()
 	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	for _, dir := range []string{"/etc", "/var", "/run", "/root", "/tmp"} {
@@ -81,7 +81,7 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	ownFolders(t)
+	ownDirectories(t)
 	must(t, unix.Sethostname([]byte("cp-1")))
 	lo, err := netlink.LinkByName("lo")
 	must(t, err)
@@ -271,6 +271,6 @@ func put(t *testing.T, path, text string, mode fs.FileMode) {
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(fmt.Errorf("the stage: %w", err))
+		t.Fatalf("the stage: %v", err)
 	}
 }

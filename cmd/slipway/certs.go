@@ -10,7 +10,7 @@ import (
 func newCerts(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certs",
-		Short: "Look after the certificates of this control plane node",
+		Short: "Check and renew this control plane's certificates",
 		RunE:  requireSubcommand,
 	}
 	cmd.AddCommand(newCheckExpiration(g), newRenew(g), newGenerateCSR(g), newCertificateKeyCommand(g))
@@ -20,7 +20,7 @@ func newCerts(g *globals) *cobra.Command {
 func newCertificateKeyCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "certificate-key",
-		Short: "Print a new key for sharing the control plane's certificates",
+		Short: "Print a new random key for sharing control plane certificates",
 		Args:  takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			key, err := newCertificateKey()

@@ -15,7 +15,7 @@ func newGenerateCSR(g *globals) *cobra.Command {
 	o := &certOptions{offline: true}
 	cmd := &cobra.Command{
 		Use:   "generate-csr",
-		Short: "Write keys and signing requests for a control plane whose CA is kept elsewhere",
+		Short: "Write keys and certificate signing requests for a CA that is kept elsewhere",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			node, _, err := o.load(cmd, g)

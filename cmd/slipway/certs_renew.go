@@ -14,13 +14,13 @@ import (
 func newRenew(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "renew",
-		Short: "Renew certificates of this control plane node, with new keys",
-		Long: "Renew certificates of this control plane node, with new keys, signed by the same CA.\n\n" +
-			"A renewed certificate says what the old one says, and has the names besides that the\n" +
-			"configuration has now: that of --config, or else the cluster's.",
+		Short: "Renew this control plane's certificates, with new keys",
+		Long: "Renew this control plane's certificates, with new keys, signed by the same CA.\n\n" +
+			"A renewed certificate keeps the subject and names of the old one. Names that the configuration\n" +
+			"(--config, or else the cluster's) has gained since are added.",
 		RunE: requireSubcommand,
 	}
-	cmd.AddCommand(renewCommand(g, "all", "Renew every certificate that is there, but for the CAs", phases.RenewOptions{}))
+	cmd.AddCommand(renewCommand(g, "all", "Renew all existing certificates except the CAs", phases.RenewOptions{}))
 	for _, r := range phases.Renewables() {
 		cmd.AddCommand(renewCommand(g, r.Name, r.Summary, phases.RenewOptions{Name: r.Name}))
 	}
@@ -41,7 +41,7 @@ func renewCommand(g *globals, use, short string, renew phases.RenewOptions) *cob
 			renew.AsItWas = from == sourceDefault
 			real := host.New()
 			defer real.Close()
-			return newParts(g, node, real, false).run(cmd.Context(), phases.Renew(renew), nil)
+			return newRealParts(g, node, real).run(cmd.Context(), phases.Renew(renew), nil)
 		},
 	}
 	cmd.Flags().BoolVar(&renew.Restart, "restart", false, "restart the components whose files have changed, one after another, and renew an expired kubelet.conf")

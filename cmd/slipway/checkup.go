@@ -11,16 +11,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// checkup is what `preflight` found, as docs/preflight.md describes it.
+// checkup is the output of `preflight`, which docs/preflight.md describes.
 type checkup struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Before is the command that asks the same before it begins: init or join.
+	// Before is the command that runs these checks first: init or join.
 	Before string `json:"before"`
 	Node   string `json:"node"`
-	// Result is the worst of the checks' but for skipped: ok, warning or error.
+	// Result is the worst result of a check that was not skipped: ok, warning or error.
 	Result  string       `json:"result"`
 	Seconds float64      `json:"seconds"`
 	Checks  []checkEntry `json:"checks"`
@@ -53,10 +55,16 @@ func (c *checkup) add(name, result, message string, took time.Duration) {
 	}
 }
 
+func (c *checkup) addAll(results []preflight.Result) {
+	for _, r := range results {
+		c.add(r.Check, string(r.Outcome()), r.Message(), r.Took)
+	}
+}
+
 // milli is a duration in seconds, to the millisecond.
 func milli(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
 
-// report prints all checks. Errors among them are an error.
+// report prints all checks. It returns an error if one of them found an error.
 func (c *checkup) report(g *globals, out *outputOptions) error {
 	c.Seconds = milli(time.Since(c.start))
 	if err := out.print(g, c, func(_ runtime.Object, w io.Writer) error { return c.text(w) }); err != nil {
@@ -66,10 +74,10 @@ func (c *checkup) report(g *globals, out *outputOptions) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return exitError{1, fmt.Sprintf("%s would not begin, because of %s", c.Before, strings.Join(names, ", "))}
+	return exitError{1, fmt.Sprintf("%s would refuse to start because of %s", c.Before, strings.Join(names, ", "))}
 }
 
-// named lists the checks with a result.
+// named lists the checks with the given result.
 func (c *checkup) named(result string) []string {
 	var names []string
 	for _, e := range c.Checks {
@@ -80,7 +88,7 @@ func (c *checkup) named(result string) []string {
 	return names
 }
 
-// text is a line a check, and below it what it has to say.
+// text prints a line for each check, followed by its message.
 func (c *checkup) text(w io.Writer) error {
 	var b strings.Builder
 	for _, e := range c.Checks {

@@ -15,20 +15,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// later are the peer's commands that Slipway does not have yet.
-// They count with their children.
-var later = []string{
+// later are kubeadm's commands that Slipway does not have yet, including their subcommands.
+var later = []string{"upgrade"}
 
-	"upgrade",
-}
-
-// chosen are the defaults that differ from the peer's on purpose; the README
-// lists them.
+// chosen are the defaults that differ from kubeadm's on purpose; the README lists them.
 var chosen = map[string]string{
-	"kubernetes-version": "v1.36.3", // the peer asks the network for stable-1
+	"kubernetes-version": "v1.36.3", // kubeadm asks the network for stable-1
 }
 
-// TestCommandTree holds the commands and flags against the peer's.
+// TestCommandTree compares the commands and flags with kubeadm's.
 func TestCommandTree(t *testing.T) {
 	f, err := os.Open("../../testdata/golden/cli.tsv")
 	if err != nil {
@@ -96,7 +91,7 @@ func plainDefault(f *pflag.Flag) string {
 	return f.DefValue
 }
 
-// TestEveryCommandHasWords makes sure that help says something of each.
+// TestEveryCommandHasWords: every command has a summary, and every flag a usage.
 func TestEveryCommandHasWords(t *testing.T) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -115,8 +110,7 @@ func TestEveryCommandHasWords(t *testing.T) {
 	walk(newRoot("slipway", streams{}, nil))
 }
 
-// TestPhasesReport: whatever runs phases can be planned, and tells programs of
-// it.
+// TestPhasesReport: every command that runs phases can be planned, and has output for programs.
 func TestPhasesReport(t *testing.T) {
 	found := 0
 	var walk func(cmd *cobra.Command)
@@ -141,8 +135,8 @@ func TestPhasesReport(t *testing.T) {
 	}
 }
 
-// TestGroupsFail: what only groups other commands did nothing when it is called
-// alone, and says so. kubeadm's `kubeconfig` and the program itself do not fail.
+// TestGroupsFail: a command that only groups others fails without a subcommand. kubeadm's `kubeconfig` and the program
+// itself do not fail.
 func TestGroupsFail(t *testing.T) {
 	runnable := []string{"slipway", "slipway kubeconfig", "slipway init", "slipway join", "slipway reset", "slipway preflight"}
 	groups := 0

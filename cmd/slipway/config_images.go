@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -20,7 +19,7 @@ var imageFlags = []string{"config", "feature-gates", "image-repository", "kubern
 func newConfigImages(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "images",
-		Short: "List or pull the images of a control plane",
+		Short: "List or pull the images that a control plane needs",
 		RunE:  requireSubcommand,
 	}
 	cmd.AddCommand(newImagesList(g), newImagesPull(g))
@@ -31,14 +30,15 @@ func newImagesList(g *globals) *cobra.Command {
 	o, out := &initOptions{}, &outputOptions{}
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the images of a control plane",
+		Short: "List the images that a control plane needs",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			node, _, err := loadImages(cmd, g, o)
+			parts, err := loadImages(cmd, g, o)
 			if err != nil {
 				return err
 			}
-			return out.print(g, imageList(node.Images()), printImages)
+			defer parts.close()
+			return out.print(g, imageList(parts.env.Config.Images()), printImages)
 		},
 	}
 	o.bind(cmd.Flags(), imageFlags)
@@ -50,10 +50,10 @@ func newImagesPull(g *globals) *cobra.Command {
 	o := &initOptions{}
 	cmd := &cobra.Command{
 		Use:   "pull",
-		Short: "Pull the images of a control plane, side by side",
+		Short: "Pull the images that a control plane needs, in parallel",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, parts, err := loadImages(cmd, g, o)
+			parts, err := loadImages(cmd, g, o)
 			if err != nil {
 				return err
 			}
@@ -65,20 +65,20 @@ func newImagesPull(g *globals) *cobra.Command {
 	return cmd
 }
 
-// loadImages loads what images depend on.
-func loadImages(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *parts, error) {
+// loadImages loads the configuration that decides which images are needed, on any host.
+func loadImages(cmd *cobra.Command, g *globals, o *initOptions) (*parts, error) {
 	o.anyHost = true
 	return loadInit(cmd, g, o)
 }
 
-// imageList has the form that the peer's users parse.
+// imageList has the fields that kubeadm prints, for scripts that parse them.
 func imageList(images []string) runtime.Object {
 	list := make([]any, len(images))
 	for i, image := range images {
 		list[i] = image
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "output.kubeadm.k8s.io/v1alpha3", "kind": "Images", "images": list,
+		"apiVersion": outputAPI, "kind": "Images", "images": list,
 	}}
 }
 

@@ -40,7 +40,7 @@ func TestContention(t *testing.T) {
 		t.Log(string(regexp.MustCompile(`(?m)^raced .*$`).Find(out)))
 		return
 	}
-	ownFolders(t)
+	ownDirectories(t)
 	refused, slowest, waits := 0, time.Duration(0), []time.Duration(nil)
 	const rounds = 200
 	for round := range rounds {

@@ -17,11 +17,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// maxLogLevel is the highest verbosity that the API client's log gets. Above
-// it the client prints bodies of requests, and with them every Secret.
+// maxLogLevel is the highest verbosity passed on to the API client. Above it, the client logs request bodies, and with
+// them every Secret.
 const maxLogLevel = 7
 
-// globals are the options that every command takes.
+// globals are the options of every command.
 type globals struct {
 	program string
 	streams streams
@@ -30,11 +30,11 @@ type globals struct {
 	verbosity level
 	vmodule   patterns
 
-	// report is that of a command which runs phases, once it has begun.
+	// report is set while a command that runs phases is running.
 	report *report
 }
 
-// level and patterns are klog's two flags.
+// level and patterns are the values of klog's two flags.
 type (
 	level    int32
 	patterns string
@@ -47,7 +47,7 @@ func (l *level) Set(text string) error {
 	n, err := strconv.ParseInt(text, 10, 32)
 	*l = level(n)
 	if err != nil {
-		return errors.New("it must be a number from 0 to 10")
+		return errors.New("must be a number from 0 to 10")
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (g *globals) bind(fs *pflag.FlagSet) {
 	fs.Var(&g.vmodule, "vmodule", "log levels of single files, as `pattern=N,...`")
 }
 
-// apply does what the options ask for before a command runs.
+// apply puts the options into effect before a command runs.
 func (g *globals) apply() error {
 	if err := g.chroot(); err != nil {
 		return err
@@ -85,12 +85,12 @@ func (g *globals) chroot() error {
 		return nil
 	}
 	if err := unix.Chroot(g.rootfs); err != nil {
-		return errors.Wrapf(err, "--rootfs %s: cannot make it the root folder; it must exist, and only root may", g.rootfs)
+		return errors.Wrapf(err, "--rootfs %s: cannot change the root directory (it must exist, and only root may do this)", g.rootfs)
 	}
 	return errors.Wrapf(os.Chdir("/"), "--rootfs %s", g.rootfs)
 }
 
-// capLevels keeps single files below maxLogLevel, too.
+// capLevels keeps the levels of single files at or below maxLogLevel, too.
 func capLevels(patterns string) string {
 	parts := strings.Split(patterns, ",")
 	for i, part := range parts {
@@ -102,11 +102,10 @@ func capLevels(patterns string) string {
 	return strings.Join(parts, ",")
 }
 
-// anyNumber is no limit to how many arguments a command takes.
+// anyNumber is for commands that take any number of arguments.
 const anyNumber = math.MaxInt
 
-// takes refuses fewer or more arguments than a command takes. It repeats none
-// where one may be a token.
+// takes rejects fewer than least or more than most arguments. It does not repeat arguments that may be tokens.
 func takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		name := cmd.CommandPath()
@@ -116,7 +115,7 @@ func takes(least, most int) cobra.PositionalArgs {
 		case len(args) > most && most == 0:
 			return errors.Errorf("%s does not take the argument %q; see %s --help", name, args[0], name)
 		case len(args) > most:
-			return errors.Errorf("%s takes one argument, and got %d: %s; see %s --help", name, len(args), cmd.Use, name)
+			return errors.Errorf("%s takes one argument but got %d: %s; see %s --help", name, len(args), cmd.Use, name)
 		}
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// requireSubcommand is the RunE of a command that only groups others: it did
-// nothing, and says so. Help goes to standard output, as with kubeadm.
+// requireSubcommand is the RunE of a command that only groups others: it prints help to standard output, as kubeadm does,
+// and fails because nothing was done.
 func requireSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return noSuchCommand(cmd, args[0])
@@ -19,11 +19,10 @@ func requireSubcommand(cmd *cobra.Command, args []string) error {
 	if err := cmd.Help(); err != nil {
 		return err
 	}
-	return errors.Errorf("%s does nothing by itself: name one of its commands; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+	return errors.Errorf("%s needs a subcommand; see %s --help", cmd.CommandPath(), cmd.CommandPath())
 }
 
-// offerSubcommands is that of the groups which kubeadm ends with success: the
-// program itself, and `kubeconfig`.
+// offerSubcommands is the RunE of groups that succeed in kubeadm: the program itself and `kubeconfig`.
 func offerSubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -40,8 +39,7 @@ func noSuchCommand(cmd *cobra.Command, name string) error {
 	return errors.Errorf("%s has no command %q%s; see %s --help", cmd.CommandPath(), name, hint, cmd.CommandPath())
 }
 
-// honestHelp makes `help` fail where there is nothing to help with. cobra's
-// own prints the help of something else.
+// honestHelp makes `help` fail for commands that do not exist. cobra's own prints the help of another command.
 func honestHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {

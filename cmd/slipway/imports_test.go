@@ -42,7 +42,10 @@ var mayImport = map[string][]string{
 		"internal/background", "internal/etcdmember", "internal/kubeconfig", "internal/ownership", "internal/redact", "internal/thisnode", "internal/ui", "internal/workflow",
 		"kubeletconfig", "manifests", "preflight",
 	},
-	"cmd/slipway": {"internal/bundle", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/etcdmember", "internal/host", "internal/redact", "internal/thisnode", "internal/ui", "phases"},
+	"cmd/slipway": {
+		"internal/bundle", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/etcdmember",
+		"internal/host", "internal/redact", "internal/thisnode", "internal/ui", "phases", "preflight",
+	},
 }
 
 // onlyIn bans an import outside of the packages that it names.

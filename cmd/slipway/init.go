@@ -16,20 +16,21 @@ func newInit(g *globals) *cobra.Command {
 	o := &initOptions{}
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make this host the first control plane of a new cluster",
-		Long: "Make this host the first control plane of a new cluster.\n\n" +
-			"The phases, in order (each also alone, as `init phase NAME`):\n" + phaseTree(phases.Init(), "  "),
+		Short: "Create a cluster with this host as its first control plane",
+		Long: "Create a cluster with this host as its first control plane.\n\n" +
+			"It runs these phases in order; `init phase NAME` runs one alone:\n" + phaseTree(phases.Init(), "  "),
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			node, parts, err := loadInit(cmd, g, o)
+			p, err := loadInit(cmd, g, o)
 			if err != nil {
 				return err
 			}
+			node := p.env.Config
 			if node.UploadCerts {
-				warnOfOnlyControlPlane(parts.env.UI, node)
+				warnOfMissingEndpoint(p.env.UI, node)
 			}
-			parts.env.Again = thisnode.HasBegun(parts.env.Host, node)
-			return parts.run(cmd.Context(), phases.Init(), node.SkipPhases)
+			p.env.Again = thisnode.HasBegun(p.env.Host, node)
+			return p.run(cmd.Context(), phases.Init(), node.SkipPhases)
 		},
 	}
 	o.bind(cmd.Flags(), initFlagNames)
@@ -38,36 +39,28 @@ func newInit(g *globals) *cobra.Command {
 	return cmd
 }
 
-// warnOfOnlyControlPlane tells whoever shares certificates with more control
-// planes that their join will be refused.
-func warnOfOnlyControlPlane(ui ui.UI, node *config.Node) {
+// warnOfMissingEndpoint warns that sharing certificates is pointless if no control plane can join.
+func warnOfMissingEndpoint(ui ui.UI, node *config.Node) {
 	if node.Cluster.ControlPlaneEndpoint == "" {
-		ui.Warnf("no other control plane can join a cluster without controlPlaneEndpoint (--control-plane-endpoint), " +
-			"an address that leads to all of them: the shared certificates are of no use without it")
+		ui.Warnf("the certificates are shared, but no control plane can join with them: " +
+			"the cluster has no controlPlaneEndpoint (--control-plane-endpoint), an address that leads to all control planes")
 	}
 }
 
-// loadInit makes the one desired state, and the parts that bring it about.
-func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *parts, error) {
+// loadInit loads the desired state, and makes the parts to work with.
+func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*parts, error) {
 	o.Given = given(cmd.Flags())
-	if cmd.Flags().Lookup("dry-run") == nil { // the file may ask init for a plan; other commands have none
-		o.Given = append(o.Given, "dry-run")
-	}
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	o.ignoreFilesMode(cmd.Flags())
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	real, facts, err := hostFacts()
+	in.options.Placeholders = o.anyHost
+	node, warnings, err := config.LoadInit(cmd.Context(), in.file, o.InitFlags, in.options)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	opts := loadOptions(facts, o.DryRun)
-	opts.Placeholders = o.DryRun || o.anyHost
-	node, warnings, err := config.LoadInit(cmd.Context(), src, o.InitFlags, opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	p := newParts(g, node, real, node.DryRun)
+	p := newParts(g, node, in.host)
 	warn(p.env.UI, warnings)
-	return node, p, nil
+	return p, nil
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-// newPhase makes the command `phase` of the command whose workflow is given.
+// newPhase makes the command `phase`, whose subcommands run single phases of a workflow.
 func newPhase(g *globals, of string, workflow []phases.Phase, runnable runnablePhase) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "phase",
-		Short: "Run one phase of " + of,
+		Short: "Run a single phase of " + of,
 		RunE:  requireSubcommand,
 	}
 	for _, p := range workflow {
@@ -25,16 +25,15 @@ func newPhase(g *globals, of string, workflow []phases.Phase, runnable runnableP
 	return cmd
 }
 
-// runnablePhase makes the command of a phase that runs.
+// runnablePhase makes the command that runs a phase.
 type runnablePhase func(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobra.Command
 
-// wrapPhase puts a phase back below its parents, so that progress and errors
-// name it in full.
+// wrapPhase puts a phase back below its parents, so that progress and errors show its full name.
 type wrapPhase func(phases.Phase) phases.Phase
 
 func wholePhase(p phases.Phase) phases.Phase { return p }
 
-// phaseCommand makes the command of a phase and of its children.
+// phaseCommand makes the commands of a phase and its children.
 func phaseCommand(g *globals, p phases.Phase, wrap wrapPhase, runnable runnablePhase) *cobra.Command {
 	if len(p.Children) == 0 || p.Whole {
 		return runnable(g, p, p.Name, wrap)
@@ -64,12 +63,11 @@ func runnableInitPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 			if o.printManifest {
 				return printManifest(cmd, g, o, p)
 			}
-			_, parts, err := loadInit(cmd, g, o)
+			parts, err := loadInit(cmd, g, o)
 			if err != nil {
 				return err
 			}
-			// What skipPhases says is for the whole of init: this phase is
-			// asked for by name.
+			// skipPhases is for the whole of init; this phase was asked for by name.
 			return parts.run(cmd.Context(), []phases.Phase{wrap(p)}, nil)
 		},
 	}
@@ -78,10 +76,10 @@ func runnableInitPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 	return cmd
 }
 
-// printManifest prints what an add-on phase would install, and does nothing.
+// printManifest prints what an add-on phase would install, and does nothing else.
 func printManifest(cmd *cobra.Command, g *globals, o *initOptions, p phases.Phase) error {
 	o.anyHost = true
-	_, parts, err := loadInit(cmd, g, o)
+	parts, err := loadInit(cmd, g, o)
 	if err != nil {
 		return err
 	}
@@ -93,7 +91,7 @@ func printManifest(cmd *cobra.Command, g *globals, o *initOptions, p phases.Phas
 	return err
 }
 
-// phaseTree lists phases and their children for help.
+// phaseTree lists phases and their children for a help text.
 func phaseTree(list []phases.Phase, indent string) string {
 	var b strings.Builder
 	for _, p := range list {

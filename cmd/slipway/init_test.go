@@ -41,14 +41,14 @@ nodeRegistration: {criSocket: "unix:///run/x.sock"}
 			if err := cmd.Flags().Set("config", file); err != nil {
 				t.Fatal(err)
 			}
-			node, parts, err := loadInit(cmd, &globals{program: "slipway", streams: streams{out: io.Discard, err: io.Discard}}, o)
+			parts, err := loadInit(cmd, &globals{program: "slipway", streams: streams{out: io.Discard, err: io.Discard}}, o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer parts.close()
 			_, works := parts.env.Host.(*host.Real)
-			if works == test.plans || node.DryRun != test.plans {
-				t.Errorf("works on the host: %t, a plan is asked for: %t", works, node.DryRun)
+			if works == test.plans || parts.env.Config.DryRun != test.plans {
+				t.Errorf("works on the host: %t, a plan is asked for: %t", works, parts.env.Config.DryRun)
 			}
 		})
 	}

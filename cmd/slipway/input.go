@@ -14,10 +14,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// standardInput is its name in messages.
+// standardInput is the name of standard input in messages.
 const standardInput = "standard input"
 
-// readConfigFile reads the file of --config, - for standard input.
+// readConfigFile reads the file of --config, or standard input for -. Without a path, it returns nil.
 func readConfigFile(ctx context.Context, g *globals, path string) (*config.Source, error) {
 	if path == "" {
 		return nil, nil
@@ -26,8 +26,8 @@ func readConfigFile(ctx context.Context, g *globals, path string) (*config.Sourc
 	return &config.Source{Name: inputName(path), Data: data}, errors.Wrap(err, "--config")
 }
 
-// readSecret reads the first line of a file, - for standard input. A secret in
-// a file is not seen in the list of processes.
+// readSecret reads the first line of a file, or standard input for -. Unlike a flag, a file does not show up in the list
+// of processes.
 func readSecret(ctx context.Context, g *globals, path string) (string, error) {
 	const longest = 4096
 	data, err := readInput(ctx, g, path, longest)
@@ -35,7 +35,7 @@ func readSecret(ctx context.Context, g *globals, path string) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// readInput reads a file, - for standard input, at most limit bytes of it.
+// readInput reads at most limit bytes of a file, or of standard input for -.
 func readInput(ctx context.Context, g *globals, path string, limit int64) ([]byte, error) {
 	return interruptible(ctx, inputName(path), func() ([]byte, error) {
 		in := g.streams.in
@@ -58,9 +58,8 @@ func inputName(path string) string {
 	return path
 }
 
-// interruptible is what read returns of the input that is called name, or an
-// error once ctx ends: from a terminal or a FIFO nothing may ever come, and a
-// signal must not have to wait for it.
+// interruptible returns what read returns, or an error naming the input once ctx ends: a terminal or a FIFO may never
+// send anything, and a signal must not have to wait for it.
 func interruptible[T any](ctx context.Context, name string, read func() (T, error)) (T, error) {
 	type answer struct {
 		value T

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/pkg/errors"
@@ -19,9 +18,9 @@ func newJoin(g *globals) *cobra.Command {
 	o := &joinOptions{}
 	cmd := &cobra.Command{
 		Use:   "join [HOST:PORT]",
-		Short: "Make this host a node of a cluster that exists",
-		Long: "Make this host a node of a cluster that exists, whose API server is at HOST:PORT.\n\n" +
-			"The phases, in order (each also alone, as `join phase NAME`):\n" + phaseTree(phases.Join(), "  "),
+		Short: "Join this host to an existing cluster",
+		Long: "Join this host to the existing cluster whose API server is at HOST:PORT.\n\n" +
+			"It runs these phases in order; `join phase NAME` runs one alone:\n" + phaseTree(phases.Join(), "  "),
 		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := loadJoin(cmd, g, o, args)
@@ -38,46 +37,30 @@ func newJoin(g *globals) *cobra.Command {
 	return cmd
 }
 
-// loadJoin makes the one desired state after it has found the cluster, and the
-// parts that bring it about.
+// loadJoin finds the cluster, loads the desired state, and makes the parts to work with.
 func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*parts, error) {
 	if err := o.take(cmd, g, args); err != nil {
 		return nil, err
 	}
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
 	if err != nil {
 		return nil, err
 	}
-	real, facts, err := hostFacts()
+	self, warnings, err := config.LoadJoin(in.file, o.JoinFlags, in.options)
 	if err != nil {
 		return nil, err
 	}
-	opts := loadOptions(facts, o.DryRun)
-	self, warnings, err := config.LoadJoin(src, o.JoinFlags, opts)
+	m := modeOfJoin(g, self)
+	node, more, err := m.discover(cmd.Context(), in.host, self, in.options)
 	if err != nil {
 		return nil, err
 	}
-	d := &phases.Discovery{Host: real, Connect: joining(self.Timeouts.KubernetesAPICall.Duration), Options: opts}
-	var end func(error)
-	d.UI, end = discoveryUI(g, self.DryRun).Start("discovery")
-	seek := d.Node
-	if !asksCluster(g, self.DryRun) {
-		seek = d.Assume
-	}
-	node, more, err := seek(cmd.Context(), self)
-	end(err)
-	if err != nil && self.DryRun && asksCluster(g, true) {
-		return nil, fmt.Errorf("%w; a plan without --diff needs no cluster", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	p := newParts(g, node, real, self.DryRun)
+	p := m.parts(node, in.host)
 	warn(p.env.UI, slices.Concat(warnings, more))
 	return p, nil
 }
 
-// take completes the flags by the argument and by what is in files.
+// take adds to the flags the argument and what is in files.
 func (o *joinOptions) take(cmd *cobra.Command, g *globals, args []string) error {
 	o.Given = given(cmd.Flags())
 	if len(args) > 0 {
@@ -87,7 +70,7 @@ func (o *joinOptions) take(cmd *cobra.Command, g *globals, args []string) error 
 		return nil
 	}
 	if slices.Contains(o.Given, "token") {
-		return errors.New("--token and --token-file exclude each other")
+		return errors.New("--token and --token-file cannot be used together")
 	}
 	token, err := readSecret(cmd.Context(), g, o.tokenFile)
 	if err != nil {

@@ -36,48 +36,40 @@ func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 	return cmd
 }
 
-// loadJoined is for phases that need not discover the cluster: they go by the
-// configuration, if one is given, by what earlier phases left here, and where
-// they need to know the cluster by what it tells the administrator.
+// loadJoined is for phases after discovery. They use the configuration file, if one is given, and the files that earlier
+// phases have written here. Phases of control planes also read the cluster's configuration, as its administrator.
 func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) (*parts, error) {
 	o.Given = given(cmd.Flags())
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
 	if err != nil {
 		return nil, err
 	}
-	real, facts, err := hostFacts()
-	if err != nil {
-		return nil, err
-	}
-	opts := loadOptions(facts, o.DryRun)
-	self, warnings := o.self(real), []string(nil)
-	if src != nil {
-		if self, warnings, err = config.LoadJoin(src, o.JoinFlags, opts); err != nil {
+	self, warnings := o.self(in.host), []string(nil)
+	if in.file != nil {
+		if self, warnings, err = config.LoadJoin(in.file, o.JoinFlags, in.options); err != nil {
 			return nil, err
 		}
 	}
+	m := modeOfJoin(g, self)
 	var node *config.Node
 	var more []string
-	switch knows := self.ControlPlane != nil && slices.Contains(p.Flags, "control-plane"); {
-	case knows && asksCluster(g, self.DryRun):
-		node, more, err = phases.JoinedNode(cmd.Context(), administrator(real), self, opts)
-	case knows:
-		node, err = phases.AssumedControlPlane(self, opts)
-	default:
-		node, err = phases.StartedNode(real, self, opts)
+	if self.ControlPlane != nil && slices.Contains(p.Flags, "control-plane") {
+		node, more, err = m.joined(cmd.Context(), in.host, self, in.options)
+	} else {
+		node, err = phases.StartedNode(in.host, self, in.options)
 	}
 	if err != nil {
 		return nil, err
 	}
-	parts := newParts(g, node, real, node.DryRun)
+	parts := m.parts(node, in.host)
 	warn(parts.env.UI, slices.Concat(warnings, more))
 	return parts, nil
 }
 
-// self is what the command line and this host's files say of the node.
+// self describes the node by the command line and this host's files.
 func (o *joinOptions) self(h host.Host) *config.JoinConfiguration {
 	self := thisnode.Current(h)
-	self.DryRun = o.DryRun
+	o.keepMode(self)
 	r, at := &self.NodeRegistration, &self.ControlPlane.LocalAPIEndpoint
 	r.CRISocket, r.Name = cmp.Or(o.CRISocket, r.CRISocket), cmp.Or(o.NodeName, r.Name)
 	at.AdvertiseAddress = cmp.Or(o.APIServerAdvertiseAddress, at.AdvertiseAddress)

@@ -17,7 +17,7 @@ import (
 func newKubeconfig(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubeconfig",
-		Short: "Make kubeconfig files for users",
+		Short: "Create kubeconfig files for users",
 		RunE:  offerSubcommands,
 	}
 	cmd.AddCommand(newKubeconfigUser(g))
@@ -30,11 +30,11 @@ func newKubeconfigUser(g *globals) *cobra.Command {
 	o := &certOptions{offline: true}
 	cmd := &cobra.Command{
 		Use:   "user",
-		Short: "Print a kubeconfig file for a user, with a new client certificate or a token",
+		Short: "Print a kubeconfig for a user, with a new client certificate or a token",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if user.Name == "" {
-				return errors.New("--client-name is needed: the name of the user")
+				return errors.New("--client-name is required: the name of the user")
 			}
 			node, _, err := o.load(cmd, g)
 			if err != nil {

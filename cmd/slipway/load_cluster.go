@@ -18,13 +18,11 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-// askTime bounds the question for the cluster's configuration where the answer
-// can be done without: the cluster may be down, which is why one looks at its
-// certificates.
+// askTime limits how long commands wait for the cluster's configuration when they can do without it: people look at
+// certificates when the cluster is down.
 const askTime = 5 * time.Second
 
-// nodeOfCluster is this control plane node as the cluster's configuration and
-// the files on this host have it.
+// nodeOfCluster is this control plane as the cluster's configuration and the files on this host describe it.
 func nodeOfCluster(ctx context.Context, env *phases.Env, key config.Secret) (*config.Node, []string, error) {
 	stored, err := phases.StoredConfiguration(ctx, env.Cluster)
 	if err != nil {
@@ -36,24 +34,23 @@ func nodeOfCluster(ctx context.Context, env *phases.Env, key config.Secret) (*co
 }
 
 func nodeFrom(stored []byte, self *config.JoinConfiguration) (*config.Node, []string, error) {
-	real, facts, err := hostFacts()
+	real := host.New()
+	defer real.Close()
+	facts, err := hostFacts(real)
 	if err != nil {
 		return nil, nil, err
 	}
-	real.Close()
-	opts := loadOptions(facts, false)
+	opts := acting{}.options(facts)
 	opts.Placeholders, opts.AnyVersion = true, true
 	return config.LoadCluster(stored, nil, nil, self, opts)
 }
 
-// certOptions are the flags that commands about certificates share: where the
-// configuration comes from, and where the files are.
+// certOptions are the flags that commands for certificates share: where the configuration and the files are.
 type certOptions struct {
 	configFile    string
 	certDir       string
 	kubeconfigDir string
-	// offline tells that the command is for hosts without a cluster as well:
-	// a cluster that is not there is nothing to warn of.
+	// offline is for commands that also work on hosts without a cluster: they do not warn if there is none.
 	offline bool
 }
 
@@ -62,17 +59,17 @@ func (o *certOptions) bind(cmd *cobra.Command, certDir string) {
 	cmd.Flags().StringVar(&o.configFile, "config", "", "configuration `file`; - for standard input")
 }
 
-// source tells where a Node comes from.
+// source is where a Node comes from.
 type source int
 
 const (
 	sourceFile    source = iota // --config
 	sourceCluster               // ConfigMap kubeadm-config
-	sourceDefault               // neither: the defaults and this host's files
+	sourceDefault               // the defaults and this host's files
 )
 
-// load makes the Node from the user's file, or else from the cluster, or else
-// from the defaults. Why the cluster could not be asked is a warning.
+// load makes the Node from the user's file, or else from the cluster, or else from the defaults. It warns if the cluster
+// cannot be asked.
 func (o *certOptions) load(cmd *cobra.Command, g *globals) (*config.Node, source, error) {
 	node, from, warnings, err := o.loadPlain(cmd, g)
 	if err != nil {
@@ -82,8 +79,8 @@ func (o *certOptions) load(cmd *cobra.Command, g *globals) (*config.Node, source
 	return node, from, o.place(cmd, node)
 }
 
-// place takes the directories that the command line names, as absolute paths. An
-// empty name is none: it is not the directory that the command is called in.
+// place sets the directories that the command line names, as absolute paths. An empty name does not mean the current
+// directory, but the default.
 func (o *certOptions) place(cmd *cobra.Command, node *config.Node) error {
 	var err error
 	if cmd.Flags().Changed("cert-dir") && o.certDir != "" {
@@ -104,43 +101,37 @@ func (o *certOptions) loadPlain(cmd *cobra.Command, g *globals) (*config.Node, s
 	}
 	real := host.New()
 	defer real.Close()
-	node, warnings, err := o.askCluster(cmd, g)
-	if err == nil {
+	node, warnings, failed := o.askCluster(cmd, g)
+	if failed == nil {
 		return node, sourceCluster, warnings, nil
 	}
 	if cmd.Context().Err() != nil {
-		return nil, sourceCluster, nil, err
+		return nil, sourceCluster, nil, failed
 	}
-	missing := err
-	reason := "the cluster's configuration cannot be read, so the defaults and the files of this host stand in for it (--config names another): " + err.Error()
-	node, _, err = nodeFrom(config.DefaultCluster(), thisnode.Current(real))
-	if o.offline && errors.Is(missing, fs.ErrNotExist) {
+	node, _, err := nodeFrom(config.DefaultCluster(), thisnode.Current(real))
+	if o.offline && errors.Is(failed, fs.ErrNotExist) {
 		return node, sourceDefault, nil, err
 	}
-	return node, sourceDefault, []string{reason}, err
+	return node, sourceDefault, []string{"cannot read the cluster's configuration; using the defaults and this host's files instead " +
+		"(--config names a file to use): " + failed.Error()}, err
 }
 
 func (o *certOptions) askCluster(cmd *cobra.Command, g *globals) (*config.Node, []string, error) {
 	kubeconfig := kubeconfigOfNode(cmd)
 	api := config.APINode(kubeconfig.String(), nil)
 	api.Timeouts.KubernetesAPICall = askTime
-	return nodeOfCluster(cmd.Context(), apiParts(g, api, kubeconfig, false, "", "").env, config.Secret{})
+	p := newAPIParts(g, api, kubeconfig)
+	defer p.close()
+	return nodeOfCluster(cmd.Context(), p.env, config.Secret{})
 }
 
-// loadFile reads a configuration for `init`. Which of several runtimes this
-// host uses does not matter here.
+// loadFile reads a configuration for `init`. It does not matter here which of several runtimes this host uses.
 func (o *certOptions) loadFile(ctx context.Context, g *globals) (*config.Node, []string, error) {
-	src, err := readConfigFile(ctx, g, o.configFile)
+	in, err := readNodeInput(ctx, g, planning{g: g}, o.configFile)
 	if err != nil {
 		return nil, nil, err
 	}
-	real, facts, err := hostFacts()
-	if err != nil {
-		return nil, nil, err
-	}
-	real.Close()
-	facts.Sockets = nil
-	opts := loadOptions(facts, true)
-	opts.Placeholders = true
-	return config.LoadInit(ctx, src, config.InitFlags{}, opts)
+	in.host.Close()
+	in.options.Facts.Sockets, in.options.Placeholders = nil, true
+	return config.LoadInit(ctx, in.file, config.InitFlags{}, in.options)
 }

@@ -21,15 +21,13 @@ import (
 
 func main() { os.Exit(run()) }
 
-// run is main without the exit. Every failure is 1, as scripts expect, unless
-// it is an exitError.
+// run is main without the exit.
 func run() int {
-	// What is made has the mode that it shall have from its first moment, and
-	// not only once it is changed: a run may be killed in between.
+	// Files get their final mode when they are created, not by a chmod later: a run may be killed in between.
 	syscall.Umask(0o022)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
 	return execute(ctx, filepath.Base(os.Args[0]), streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
 }
 
@@ -39,29 +37,13 @@ func execute(ctx context.Context, program string, s streams, args []string) int 
 	s.out = out
 	err := newRoot(program, s, args).ExecuteContext(ctx)
 	if err == nil && out.err != nil {
-		err = fmt.Errorf("what was to be done is done, but %w; run the command again for it", out.err)
+		err = withAdvice(out.err, "the command itself succeeded: run it again to get the output")
 	}
 	if err != nil {
 		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(shown(program, err.Error())))
 		return codeOf(err)
 	}
 	return 0
-}
-
-// exitError is a result that a script asks for by its exit code.
-type exitError struct {
-	code    int
-	message string
-}
-
-func (e exitError) Error() string { return e.message }
-
-func codeOf(err error) int {
-	var e exitError
-	if errors.As(err, &e) {
-		return e.code
-	}
-	return 1
 }
 
 // streams are where a command reads and writes.
@@ -71,9 +53,8 @@ type streams struct {
 	err io.Writer
 }
 
-// output is standard output. It keeps its first error: a command that only
-// says something in passing, as phases do, need not look for it. Nothing is
-// written after that, so that nobody takes a part for the whole.
+// output is standard output. It keeps its first error, so that phases need not check what they print. It writes nothing
+// after an error, so that nobody takes a part for the whole.
 type output struct {
 	to  io.Writer
 	err error
@@ -84,11 +65,11 @@ func (o *output) Write(p []byte) (int, error) {
 		return 0, o.err
 	}
 	n, err := o.to.Write(p)
-	o.err = errors.WithMessage(err, "the output is lost")
+	o.err = errors.WithMessage(err, "cannot write the output")
 	return n, o.err
 }
 
-// newRoot makes the program's command for a command line.
+// newRoot makes the root command for a command line.
 func newRoot(program string, s streams, args []string) *cobra.Command {
 	g := &globals{program: program, streams: s}
 	root := &cobra.Command{
@@ -118,9 +99,8 @@ func newRoot(program string, s streams, args []string) *cobra.Command {
 
 type maker func(*globals) *cobra.Command
 
-// wanted is the command that the first word names, alone: to make them all
-// costs each start of the program a millisecond and a megabyte. Any other word
-// gets all: help, completion, a flag, a mistake.
+// wanted is only the command that the first argument names: making all of them costs each start a millisecond and a
+// megabyte. Anything else (help, completion, a flag, a mistake) gets all commands.
 func wanted(args []string) []maker {
 	commands := []struct {
 		name string

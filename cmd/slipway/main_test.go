@@ -5,9 +5,10 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
+
+	"github.com/pkg/errors"
 )
 
 // fullDisk does not take the first write; then there is room again.
@@ -37,7 +38,7 @@ func TestNothingFollowsWhatIsLost(t *testing.T) {
 func TestLostOutputIsAnError(t *testing.T) {
 	disk, said := fullDisk{}, bytes.Buffer{}
 	code := execute(t.Context(), "slipway", streams{out: &disk, err: &said}, []string{"token", "generate"})
-	want := "slipway: what was to be done is done, but the output is lost: no space left on device; run the command again for it\n"
+	want := "slipway: cannot write the output: no space left on device; the command itself succeeded: run it again to get the output\n"
 	if code != 1 || said.String() != want {
 		t.Errorf("exit code %d, error %q", code, said.String())
 	}

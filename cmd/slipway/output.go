@@ -16,10 +16,13 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// outputForms are the machine-readable forms of -o, besides text.
+// outputAPI is the version of the objects that kubeadm prints.
+const outputAPI = "output.kubeadm.k8s.io/v1alpha3"
+
+// outputForms are the forms of -o.
 const outputForms = "text, json, yaml, kyaml, go-template=…, go-template-file=…, template=…, templatefile=…, jsonpath=…, jsonpath-as-json=…, jsonpath-file=…"
 
-// templateForms are those that want a template or its file.
+// templateForms are those that need a template or its file.
 var templateForms = []string{
 	"go-template", "go-template-file", "template", "templatefile", "jsonpath", "jsonpath-as-json", "jsonpath-file",
 }
@@ -37,8 +40,7 @@ func (o *outputOptions) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.managedFields, "show-managed-fields", false, "keep the managedFields when printing an object as JSON or YAML")
 }
 
-// printer returns what prints in the chosen form; text is what prints the form
-// for people.
+// printer returns the printer for the chosen form; text is the printer for people.
 func (o *outputOptions) printer(text printers.ResourcePrinter) (printers.ResourcePrinter, error) {
 	p, err := o.choose(text)
 	if err != nil || o.managedFields {
@@ -60,7 +62,7 @@ func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.Resource
 	}
 	form, template, _ := strings.Cut(o.form, "=")
 	if template == "" && slices.Contains(templateForms, form) {
-		return nil, errors.Errorf("--output %s: a template is needed, such as %s=…", form, form)
+		return nil, errors.Errorf("--output %s needs a template, such as %s=…", form, form)
 	}
 	switch form {
 	case "go-template", "template":
@@ -77,7 +79,7 @@ func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.Resource
 	return nil, errors.Errorf("--output %q: the forms are %s", o.form, outputForms)
 }
 
-// fromFile makes a printer of the template in a file.
+// fromFile makes a printer from the template in a file.
 func fromFile(path string, printer func(text string) (printers.ResourcePrinter, error)) (printers.ResourcePrinter, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -111,7 +113,7 @@ func (o *outputOptions) print(g *globals, obj runtime.Object, text printers.Reso
 	if err != nil {
 		return err
 	}
-	// A template that fails has printed half an answer and its own complaint.
+	// A template that fails has already printed half of the output and an error message of its own.
 	var b bytes.Buffer
 	if err := p.PrintObj(obj, &b); err != nil {
 		return errors.Wrap(err, "--output")
@@ -120,8 +122,7 @@ func (o *outputOptions) print(g *globals, obj runtime.Object, text printers.Reso
 	return err
 }
 
-// printList writes objects one after another in the chosen form; text is what
-// prints them all for people.
+// printList writes objects one after another in the chosen form; text prints all of them for people.
 func printList[T runtime.Object](o *outputOptions, g *globals, objs []T, text func(io.Writer) error) error {
 	if o.form == "text" {
 		return text(g.streams.out)

@@ -19,9 +19,11 @@ import (
 
 // plan is what a dry run would do, in order.
 type plan struct {
-	// now tells how things are before the plan; nil without --diff.
+	form          string // of the output: text, json or yaml
+	command, node string // as the plan names them
+	// now is the state before the plan; nil without --diff.
 	now *present
-	// warn is told why a cluster cannot be compared with.
+	// warn reports why the plan cannot be compared with a cluster.
 	warn func(format string, args ...any)
 	// assumed is nil unless there is a cluster that was not asked.
 	assumed *assumed
@@ -31,32 +33,31 @@ type plan struct {
 	steps []step
 }
 
-// step is one action of a plan, as docs/machine-output.md describes it. It
-// holds nothing secret, and nothing that differs from one dry run to the next.
+// step is one action of a plan; docs/machine-output.md describes it. It has no secrets, and nothing that differs between
+// dry runs.
 type step struct {
 	Phase string `json:"phase,omitempty"`
 	// Action is one word: write, mkdir, start-unit, ensure, ...
 	Action string `json:"action"`
 	Path   string `json:"path,omitempty"`
 	Mode   string `json:"mode,omitempty"` // octal, four digits
-	// Owner is UID:GID, -1 for one that stays as it is.
+	// Owner is UID:GID, with -1 for one that does not change.
 	Owner  string     `json:"owner,omitempty"`
 	Unit   string     `json:"unit,omitempty"`
 	Image  string     `json:"image,omitempty"`
 	Object *objectRef `json:"object,omitempty"`
 	Member *memberRef `json:"etcdMember,omitempty"`
-	// Name is that of a Pod, or of what the kernel's network holds.
+	// Name is the name of a Pod, or of something in the kernel's network.
 	Name string `json:"name,omitempty"`
-	// Entries are what a folder that is removed holds, folders with a slash.
+	// Entries are the contents of a directory that is removed; directories end with a slash.
 	Entries []string `json:"entries,omitempty"`
 	Secret  bool     `json:"secret,omitempty"`
 	Content string   `json:"content,omitempty"`
-	// Manifest is what is written of an object, the values of Secrets left out.
+	// Manifest is the object that is written, without the values of Secrets.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
-	// Change is create, update, delete or none, where that is known.
+	// Change is create, update, delete or none, if that is known.
 	Change string `json:"change,omitempty"`
-	// Now is the state of a unit before this step, and Diff what changes in a
-	// file or object; with --diff only.
+	// Now is the state of a unit before this step, Diff what changes in a file or object. Both need --diff.
 	Now  string `json:"now,omitempty"`
 	Diff string `json:"diff,omitempty"`
 
@@ -78,7 +79,7 @@ type memberRef struct {
 	PeerURL string `json:"peerURL"`
 }
 
-// enter takes note of the phase that what follows belongs to.
+// enter sets the phase that the next steps belong to.
 func (p *plan) enter(phase string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +97,7 @@ func (p *plan) add(s step) {
 		p.now.describe(&s)
 	}
 	p.steps = append(p.steps, s)
-	// Images are pulled side by side, in no order: a plan has them sorted.
+	// Images are pulled in parallel, in no order: a plan has them sorted.
 	for i := len(p.steps) - 1; i > 0 && p.steps[i].isPull() && p.steps[i-1].isPull() && p.steps[i].Image < p.steps[i-1].Image; i-- {
 		p.steps[i], p.steps[i-1] = p.steps[i-1], p.steps[i]
 	}
@@ -104,7 +105,7 @@ func (p *plan) add(s step) {
 
 func (s step) isPull() bool { return s.Image != "" }
 
-// word makes one word of a verb.
+// word makes a verb one word.
 func word[verb ~string](v verb) string { return strings.ReplaceAll(string(v), " ", "-") }
 
 func (p *plan) addHost(a host.Action) {
@@ -156,7 +157,7 @@ func (p *plan) addCluster(a cluster.Action) {
 	switch d := a.Difference; {
 	case d == nil:
 	case d.Err != nil:
-		p.warn("the cluster cannot be asked, so objects are shown whole: %v", d.Err)
+		p.warn("cannot ask the cluster, so objects are shown in full: %v", d.Err)
 	default:
 		s.compared(d)
 	}
@@ -175,14 +176,13 @@ func (p *plan) addEtcd(a etcd.Action) {
 	})
 }
 
-// planDocument is a plan as programs read it. Its schema changes when a field
-// goes or gets another meaning, not when one comes.
+// planDocument is a plan for programs. Its schema changes when a field is removed or gets another meaning, not when one
+// is added.
 type planDocument struct {
 	Schema  string `json:"schema"`
 	Command string `json:"command"`
 	Node    string `json:"node,omitempty"`
-	// Assumed tells that the cluster was not asked: what it would say stands
-	// as <from the cluster: WHAT>.
+	// Assumed means that the cluster was not asked: what depends on it is <from the cluster: WHAT>.
 	Assumed bool   `json:"assumed,omitempty"`
 	Steps   []step `json:"steps"`
 }
@@ -190,11 +190,11 @@ type planDocument struct {
 const planSchema = "slipway.plan/v1"
 
 // encode returns the plan as JSON.
-func (p *plan) encode(command, node string) ([]byte, error) {
+func (p *plan) encode() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	err := enc.Encode(planDocument{planSchema, command, node, p.assumed != nil, append([]step{}, p.steps...)})
+	err := enc.Encode(planDocument{planSchema, p.command, p.node, p.assumed != nil, append([]step{}, p.steps...)})
 	return b.Bytes(), err
 }

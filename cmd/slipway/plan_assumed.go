@@ -13,11 +13,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// assumed marks in a plan what the cluster would say, where nobody has asked
-// it.
+// assumed marks in a plan what depends on a cluster that was not asked.
 type assumed struct{ node *config.Node }
 
-// mark puts a placeholder in the place of what is only assumed.
+// mark replaces what is only assumed by a placeholder.
 func (a *assumed) mark(s *step) {
 	if s.Image != "" {
 		name, _, _ := strings.Cut(path.Base(s.Image), ":")
@@ -35,8 +34,7 @@ func (a *assumed) mark(s *step) {
 
 func fromCluster(what string) string { return "<from the cluster: " + what + ">" }
 
-// source says what of the cluster decides about a file; nothing for one that
-// this node's own configuration does.
+// source is what in the cluster determines a file, or "" if this node's own configuration does.
 func (a *assumed) source(file string) string {
 	p := a.node.Paths
 	shared := []string{"ca.crt", "front-proxy-ca.crt", "etcd/ca.crt", "sa.pub"}

@@ -17,12 +17,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// notShown is the difference where the values of environment variables change,
-// or what else no plan shows.
-const notShown = "(only what is not shown changes)\n"
+// notShown stands for a difference in values that no plan shows, such as those of environment variables.
+const notShown = "(only hidden values change)\n"
 
-// present is this host as it is before the plan, and as the plan has changed
-// it so far.
+// present is this host before the plan, with the changes that the plan has made so far.
 type present struct {
 	host  host.Host
 	files map[string]string // by path, as a plan shows them
@@ -33,7 +31,7 @@ func newPresent(h host.Host) *present {
 	return &present{host: h, files: map[string]string{}, units: map[string]string{}}
 }
 
-// describe adds to a step on this host what it changes.
+// describe adds to a step what it changes on this host.
 func (n *present) describe(s *step) {
 	switch {
 	case s.Unit != "":
@@ -47,7 +45,7 @@ func (n *present) describe(s *step) {
 	}
 }
 
-// before is a file's content as a plan may show it.
+// before is a file's current content in the form that a plan may show.
 func (n *present) before(path string) string {
 	if text, planned := n.files[path]; planned {
 		return text
@@ -57,12 +55,12 @@ func (n *present) before(path string) string {
 	case err != nil:
 		return ""
 	case host.LooksSecret(data):
-		return "(what is there holds a secret and is not shown)\n"
+		return "(the current file holds a secret and is not shown)\n"
 	}
 	return describeFile(data)
 }
 
-// modes says in git's words that a file gets another mode.
+// modes shows a change of a file's mode as git does.
 func (n *present) modes(s *step) string {
 	if _, planned := n.files[s.Path]; planned {
 		return ""
@@ -105,7 +103,7 @@ func (s *step) compared(d *cluster.Difference) {
 	s.Change = d.Change
 	name := s.Object.Kind + " " + strings.TrimPrefix(s.Object.Namespace+"/"+s.Object.Name, "/")
 	switch {
-	case s.Secret: // that it changes is all that may be said
+	case s.Secret: // nothing but that it changes may be shown
 	case d.Change == cluster.Create:
 		s.Diff = unified(name, "", s.body)
 	case d.Change == cluster.Update:
@@ -124,7 +122,7 @@ func fieldsYAML(fields map[string]any) string {
 	return withoutCertificates(string(data))
 }
 
-// unified is the difference in the form that diff -u gives and patch takes.
+// unified is the difference in the form of diff -u, which patch reads.
 func unified(name, before, after string) string { return labelled(name, "planned", before, after) }
 
 func labelled(name, label, before, after string) string {

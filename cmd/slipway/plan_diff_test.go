@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/schema"
 )
 
-// runningHost is a host in a folder whose units all run.
+// runningHost is a host in a directory, with all units running.
 type runningHost struct{ *host.Real }
 
 func (runningHost) Unit(context.Context, string) (host.UnitState, error) {
@@ -41,8 +41,9 @@ func TestPlanHidesVariables(t *testing.T) {
 	}
 	kubelet := func(value string) string { return "staticPodURLHeader:\n  Authorization:\n  - " + value + "\n" }
 	root := t.TempDir()
-	must(t, errors.Join(os.WriteFile(filepath.Join(root, "pod"), []byte(pod("hush1")), 0o600), os.WriteFile(filepath.Join(root, "kubelet"), []byte(kubelet("hush2")), 0o600)))
-	p := &plan{now: newPresent(host.NewAt(root))}
+	must(t, os.WriteFile(filepath.Join(root, "pod"), []byte(pod("hush1")), 0o600))
+	must(t, os.WriteFile(filepath.Join(root, "kubelet"), []byte(kubelet("hush2")), 0o600))
+	p := &plan{command: "init", node: "cp-1", now: newPresent(host.NewAt(root))}
 	p.addHost(host.Action{Verb: host.Write, Path: "/pod", Mode: 0o600, Data: []byte(pod("hush3"))})
 	p.addHost(host.Action{Verb: host.Write, Path: "/kubelet", Mode: 0o600, Data: []byte(kubelet("hush4"))})
 	fields := func(value string) map[string]any {
@@ -58,7 +59,8 @@ func TestPlanHidesVariables(t *testing.T) {
 	}
 	for _, form := range []string{"text", "json", "yaml"} {
 		var shown bytes.Buffer
-		must(t, p.write(&shown, form, "init", "cp-1"))
+		p.form = form
+		must(t, p.write(&shown))
 		if bytes.Contains(shown.Bytes(), []byte("hush")) || form != "text" && !bytes.Contains(shown.Bytes(), []byte("[redacted]@p:1")) {
 			t.Errorf("%s:\n%s", form, shown.String())
 		}
@@ -74,12 +76,10 @@ func TestPlanHidesVariables(t *testing.T) {
 // that it does.
 func TestDiff(t *testing.T) {
 	root := t.TempDir()
-	if err := errors.Join(os.WriteFile(filepath.Join(root, "a"), []byte("one\ntwo\n"), 0o600),
-		os.WriteFile(filepath.Join(root, "key"), []byte("-----BEGIN PRIVATE KEY-----\nhush\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(root, "a"), []byte("one\ntwo\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(root, "key"), []byte("-----BEGIN PRIVATE KEY-----\nhush\n"), 0o600))
 	var warned string
-	p := &plan{now: newPresent(runningHost{host.NewAt(root)}), warn: func(format string, args ...any) { warned = fmt.Sprintf(format, args...) }}
+	p := &plan{command: "init", node: "cp-1", now: newPresent(runningHost{host.NewAt(root)}), warn: func(format string, args ...any) { warned = fmt.Sprintf(format, args...) }}
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "kube-system", Name: name} }
 	changed := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: named("c"), Data: map[string]string{"k": "new"}}
 	p.enter("kubelet-start")
@@ -101,20 +101,19 @@ func TestDiff(t *testing.T) {
 	p.addCluster(cluster.Action{Verb: cluster.VerbEnsure, Kind: "Secret", Namespace: "kube-system", Name: "s", Object: secret, Difference: &cluster.Difference{Change: cluster.Update}})
 
 	var text bytes.Buffer
-	if err := p.write(&text, "text", "init", "cp-1"); err != nil {
-		t.Fatal(err)
-	}
+	p.form = "text"
+	must(t, p.write(&text))
 	if diff := cmp.Diff(wantDiff, text.String()); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
-	if want := "the cluster cannot be asked, so objects are shown whole: down"; warned != want {
+	if want := "cannot ask the cluster, so objects are shown in full: down"; warned != want {
 		t.Errorf("warned %q", warned)
 	}
 	var document bytes.Buffer
 	s, err := schema.Plan()
-	if err := errors.Join(err, p.write(&document, "json", "init", "cp-1")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	p.form = "json"
+	must(t, p.write(&document))
 	if err := s.Check(document.Bytes()); err != nil {
 		t.Error(err)
 	}
@@ -155,7 +154,7 @@ const wantDiff = `Plan: 13 steps. Nothing has been done.
     --- /key	now
     +++ /key	planned
     @@ -1,1 +1,1 @@
-    -(what is there holds a secret and is not shown)
+    -(the current file holds a secret and is not shown)
     +none
 
 8. ensure ConfigMap kube-system/c: changes
@@ -165,7 +164,7 @@ const wantDiff = `Plan: 13 steps. Nothing has been done.
     -data: old
     +data: new
 
-9. ensure ConfigMap kube-system/c: as it is
+9. ensure ConfigMap kube-system/c: unchanged
 
 10. ensure ConfigMap kube-system/c: new
     --- ConfigMap kube-system/c	now

@@ -27,36 +27,37 @@ var someKept = []ui.Kept{
 func TestPlanKept(t *testing.T) {
 	const want = `Plan: 3 steps. Nothing has been done.
 
-1. keep /etc/a: as it is
+1. keep /etc/a: unchanged
     --- /etc/a	now
     +++ /etc/a	asked for
     @@ -1,1 +1,1 @@
     -one
     +two
 
-2. keep ConfigMap kube-system/c: as it is
+2. keep ConfigMap kube-system/c: unchanged
     --- ConfigMap kube-system/c	now
     +++ ConfigMap kube-system/c	asked for
     @@ -1,1 +1,1 @@
     -k: old
     +k: new
 
-3. keep Secret kube-system/s: as it is
+3. keep Secret kube-system/s: unchanged
     values that are not shown
 `
 	var said bytes.Buffer
-	p := &plan{now: newPresent(host.NewAt(t.TempDir()))}
+	p := &plan{form: "text", command: "init", node: "cp-1", now: newPresent(host.NewAt(t.TempDir()))}
 	for _, k := range someKept {
 		ui.SayKept(planUI{ui.NewLines("slipway", &said, io.Discard), p}, k)
 	}
 	var text, document bytes.Buffer
-	must(t, p.write(&text, "text", "init", "cp-1"))
+	must(t, p.write(&text))
 	if diff := cmp.Diff(want, text.String()); diff != "" || said.Len() > 0 {
 		t.Errorf("said %q; plan (-want +got):\n%s", said.String(), diff)
 	}
 	s, err := schema.Plan()
 	must(t, err)
-	must(t, p.write(&document, "json", "init", "cp-1"))
+	p.form = "json"
+	must(t, p.write(&document))
 	must(t, s.Check(document.Bytes()))
 }
 

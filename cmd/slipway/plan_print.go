@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// checkPlanForm knows the forms of -o in which a plan can be printed.
+// checkPlanForm checks that a plan can be printed in a form of -o.
 func checkPlanForm(form string) error {
 	switch form {
 	case "text", "json", "yaml":
@@ -30,13 +30,13 @@ func checkPlanForm(form string) error {
 	return errors.Errorf("--output %q: the forms are text, json and yaml", form)
 }
 
-// write gives the plan in the form of -o.
-func (p *plan) write(w io.Writer, form, command, node string) error {
-	if form == "text" {
+// write prints the plan in its form.
+func (p *plan) write(w io.Writer) error {
+	if p.form == "text" {
 		return p.print(w)
 	}
-	data, err := p.encode(command, node)
-	if err == nil && form == "yaml" {
+	data, err := p.encode()
+	if err == nil && p.form == "yaml" {
 		data, err = yaml.JSONToYAML(data)
 	}
 	if err != nil {
@@ -46,13 +46,16 @@ func (p *plan) write(w io.Writer, form, command, node string) error {
 	return err
 }
 
-// print writes the plan as numbered steps, contents indented. Where there is
-// something to compare with, only what changes is shown.
+// print writes the plan as numbered steps with their contents, or with --diff only what changes.
 func (p *plan) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Plan: %d steps. Nothing has been done.\n", len(p.steps))
+	steps := "steps"
+	if len(p.steps) == 1 {
+		steps = "step"
+	}
+	fmt.Fprintf(&b, "Plan: %d %s. Nothing has been done.\n", len(p.steps), steps)
 	if p.assumed != nil {
-		fmt.Fprintf(&b, "The cluster was not asked: what it would say is marked %s, and the rest goes by the defaults. --diff asks it.\n", fromCluster("WHAT"))
+		fmt.Fprintf(&b, "The cluster was not asked: what depends on it is marked %s or assumed to be the default. --diff asks it.\n", fromCluster("WHAT"))
 	}
 	for i, s := range p.steps {
 		body := s.body
@@ -69,8 +72,7 @@ func (p *plan) print(w io.Writer) error {
 	return err
 }
 
-// difference is what of a step's content changes; all of it where that is not
-// known.
+// difference is what a step changes, or all of its content if that is not known.
 func (s step) difference() string {
 	if s.Action == string(host.Write) || s.Change != "" {
 		return s.Diff
@@ -78,7 +80,7 @@ func (s step) difference() string {
 	return s.body
 }
 
-// remark says in a word what a step changes.
+// remark sums up what a step changes.
 func (s step) remark() string {
 	switch {
 	case s.Now != "":
@@ -88,13 +90,12 @@ func (s step) remark() string {
 	case s.Change == "update":
 		return ": changes"
 	case s.Change == "none":
-		return ": as it is"
+		return ": unchanged"
 	}
 	return ""
 }
 
-// showObject is an object for programs and for people. A status, which typed
-// objects have, is never written.
+// showObject returns an object for programs and for people, without the status, which is never written.
 func showObject(obj cluster.Object) (manifest json.RawMessage, text string) {
 	data, err := json.Marshal(obj)
 	if err != nil {
@@ -121,9 +122,8 @@ func showObject(obj cluster.Object) (manifest json.RawMessage, text string) {
 	return masked, string(data)
 }
 
-// describeFile is a file's content as a plan shows it: certificates and public
-// keys, which are random, as what they say; without the values of environment
-// variables and the passwords of proxies.
+// describeFile is a file's content as a plan shows it: certificates and public keys, which are random, are described;
+// values of environment variables and passwords of proxies are left out.
 func describeFile(data []byte) string {
 	block, _ := pem.Decode(data)
 	if block == nil {

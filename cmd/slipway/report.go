@@ -5,7 +5,6 @@ package main
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -18,37 +17,40 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// report is how a command that runs phases tells what it does, beyond what the
-// peer's does: its flags, and what the run has to show for them in the end.
-// docs/machine-output.md describes it.
+// report is the output of a command that runs phases, in addition to kubeadm's: its flags, and what they make the run
+// show. docs/machine-output.md describes it.
 type report struct {
 	form         string // of the output: text, json, yaml
 	timelineFile string
 	diff         bool
 
-	command  string
-	ui       ui.UI
-	events   *ui.Events   // nil without -o json
-	timeline *ui.Timeline // nil without --timeline
+	command string
+	sinks
 
 	mu    sync.Mutex
 	node  *config.Node
 	files []ui.File
 }
 
-// reportFlags are those that a report adds to a command.
+// sinks are where a report sends progress.
+type sinks struct {
+	ui       ui.UI
+	events   *ui.Events   // nil without -o json
+	timeline *ui.Timeline // nil without --timeline
+}
+
+// reportFlags are the flags that a report adds to a command.
 var reportFlags = []string{"output", "diff", "timeline"}
 
-// reporting gives cmd, which runs phases, the flags of a report, and makes it.
+// reporting gives cmd, which runs phases, a report with its flags.
 func reporting(g *globals, cmd *cobra.Command) {
 	r := &report{}
 	r.bind(cmd.Flags())
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := r.check(cmd.Flags()); err != nil {
+		if err := r.open(g, cmd); err != nil {
 			return err
 		}
-		r.open(g, cmd)
 		err := run(cmd, args)
 		r.close(g, err)
 		return err
@@ -61,73 +63,53 @@ func (r *report) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&r.diff, "diff", false, "show what would change of what is there now; implies --dry-run")
 }
 
-// check refuses what does not go together, before anything is done.
-func (r *report) check(fs *pflag.FlagSet) error {
+// open begins the report of a command. It rejects flags that do not go together, before anything is done.
+func (r *report) open(g *globals, cmd *cobra.Command) error {
 	if r.diff {
-		if err := fs.Set("dry-run", "true"); err != nil {
+		if err := askForPlan(cmd.Flags()); err != nil {
 			return err
 		}
 	}
-	dryRun, err := fs.GetBool("dry-run")
-	printManifest := fs.Lookup("print-manifest") != nil && fs.Changed("print-manifest")
-	switch {
-	case err != nil:
+	if err := r.checkPrintManifest(cmd.Flags()); err != nil {
 		return err
-	case printManifest && len(r.given(fs)) > 0:
-		return errors.Errorf("--print-manifest prints objects and does nothing else: leave out %s", strings.Join(r.given(fs), ", "))
-	case checkPlanForm(r.form) != nil:
-		return checkPlanForm(r.form)
-	case r.form == "yaml" && !dryRun:
-		return errors.New("--output yaml is a form of a plan: give --dry-run, too; a run tells its events as json")
-	case r.timelineFile != "" && dryRun:
-		return errors.New("--timeline is of a run: a dry run does nothing that takes time")
 	}
+	if err := checkPlanForm(r.form); err != nil {
+		return err
+	}
+	m := modeOfFlags(g, cmd)
+	if err := m.checkReport(r); err != nil {
+		return err
+	}
+	_, r.command, _ = strings.Cut(cmd.CommandPath(), " ")
+	r.sinks, g.report = m.sinks(r), r
 	return nil
 }
 
-func (*report) given(fs *pflag.FlagSet) []string {
-	var names []string
+// checkPrintManifest rejects the flags of a report next to --print-manifest.
+func (r *report) checkPrintManifest(fs *pflag.FlagSet) error {
+	if fs.Lookup("print-manifest") == nil || !fs.Changed("print-manifest") {
+		return nil
+	}
+	var given []string
 	for _, name := range reportFlags {
 		if fs.Changed(name) {
-			names = append(names, "--"+name)
+			given = append(given, "--"+name)
 		}
 	}
-	return names
+	if len(given) == 0 {
+		return nil
+	}
+	return errors.Errorf("--print-manifest only prints objects: leave out %s", strings.Join(given, ", "))
 }
 
-// withDryRun are the flags of a phase: each takes --dry-run.
-func withDryRun(names []string) []string {
-	if slices.Contains(names, "dry-run") {
-		return names
-	}
-	return append(slices.Clone(names), "dry-run")
-}
-
-// open begins the report of a command.
-func (r *report) open(g *globals, cmd *cobra.Command) {
-	_, r.command, _ = strings.Cut(cmd.CommandPath(), " ")
-	dryRun, _ := cmd.Flags().GetBool("dry-run")
-	r.ui = plainUI(g)
-	if r.form == "json" && !dryRun {
-		r.events = ui.NewEvents(g.program, thisBuild().version, r.command, g.streams.out)
-		r.ui = r.events
-	}
-	if r.timelineFile != "" {
-		r.timeline = ui.NewTimeline(r.ui)
-		r.ui = r.timeline
-	}
-	g.report = r
-}
-
-// planned turns to the report of a plan: a configuration file can ask for a
-// dry run, too.
+// planned replaces the sinks of a run by those of a plan: the flags asked for a run, the configuration file for a plan.
 func (r *report) planned(g *globals) {
 	if r.events != nil || r.timeline != nil {
-		r.events, r.timeline, r.ui = nil, nil, plainUI(g)
+		r.sinks = planning{g: g}.sinks(r)
 	}
 }
 
-// did notes a change of this host.
+// did records a change of this host.
 func (r *report) did(a host.Action) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,7 +131,7 @@ func (r *report) did(a host.Action) {
 func (r *report) close(g *globals, err error) {
 	if r.timeline != nil {
 		if failed := r.writeTimeline(g); failed != nil {
-			r.ui.Warnf("no timeline was written: %v", failed)
+			r.ui.Warnf("cannot write the timeline: %v", failed)
 		}
 	}
 	if r.events != nil {
@@ -165,10 +147,10 @@ func (r *report) summary() ui.Summary {
 	return s
 }
 
-// endpointOf is the host:port at which a node finds the cluster's API.
+// endpointOf is the host:port of the API server that a node uses.
 func endpointOf(n *config.Node) string {
 	switch {
-	case n.Reset != nil: // it is no longer a node
+	case n.Reset != nil: // not a node any more
 		return ""
 	case n.Join != nil:
 		return strings.TrimPrefix(n.Join.Server, "https://")
@@ -178,7 +160,7 @@ func endpointOf(n *config.Node) string {
 	return ""
 }
 
-// writeTimeline writes the file whole or not at all, and draws the bars.
+// writeTimeline writes the file atomically, and draws the bars.
 func (r *report) writeTimeline(g *globals) error {
 	path, err := filepath.Abs(r.timelineFile)
 	if err != nil {

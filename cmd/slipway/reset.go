@@ -20,22 +20,22 @@ func newReset(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Undo what init or join did to this host",
-		Long: "Undo what init or join did to this host: its Pods are killed, and its certificates, its settings and its copy of\n" +
-			"the cluster's data are deleted. What cannot be reached, such as the rest of a cluster, does not stop it.\n\n" +
-			"The phases, in order (each also alone, as `reset phase NAME`):\n" + phaseTree(phases.Reset(), "  "),
+		Long: "Undo what init or join did to this host: its Pods are stopped, and its certificates, settings and copy of the\n" +
+			"cluster's data are deleted. It continues if the rest of the cluster cannot be reached.\n\n" +
+			"It runs these phases in order; `reset phase NAME` runs one alone:\n" + phaseTree(phases.Reset(), "  "),
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := loadReset(cmd, g, o)
 			if err != nil {
 				return err
 			}
-			n := p.env.Config
-			if !slices.Contains(n.SkipPhases, askingPhase) {
-				if err := confirmReset(cmd.Context(), g, n); err != nil {
+			skip := p.env.Config.SkipPhases
+			if !slices.Contains(skip, askingPhase) {
+				if err := confirmReset(cmd.Context(), g, p); err != nil {
 					return err
 				}
 			}
-			return p.run(cmd.Context(), phases.Reset(), n.SkipPhases)
+			return p.run(cmd.Context(), phases.Reset(), skip)
 		},
 	}
 	o.bind(cmd.Flags(), resetFlagNames)
@@ -56,7 +56,7 @@ func runnableResetPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) 
 				return err
 			}
 			if p.Name == askingPhase {
-				if err := confirmReset(cmd.Context(), g, parts.env.Config); err != nil {
+				if err := confirmReset(cmd.Context(), g, parts); err != nil {
 					return err
 				}
 			}
@@ -68,31 +68,26 @@ func runnableResetPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) 
 	return cmd
 }
 
-// loadReset makes what reset works by. Unless the user names the runtime, it
-// is the one that the kubelet here has.
+// loadReset loads what to reset. The container runtime is the kubelet's unless the user names one.
 func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) {
 	o.Given = given(cmd.Flags())
 	if o.Network && g.rootfs != "" {
-		return nil, errors.New("--network is about this host's kernel, and --rootfs about the files of another: leave out one of them")
+		return nil, errors.New("--network is for this host's kernel and --rootfs for another host's files: leave one of them out")
 	}
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
 	if err != nil {
 		return nil, err
 	}
-	real, facts, err := hostFacts()
+	if socket := thisnode.KubeletSocket(in.host); socket != "" {
+		in.options.Facts.Sockets = []string{strings.TrimPrefix(socket, "unix://")}
+	}
+	node, warnings, err := config.LoadReset(in.file, o.ResetFlags, in.options)
 	if err != nil {
 		return nil, err
 	}
-	if socket := thisnode.KubeletSocket(real); socket != "" {
-		facts.Sockets = []string{strings.TrimPrefix(socket, "unix://")}
-	}
-	node, warnings, err := config.LoadReset(src, o.ResetFlags, loadOptions(facts, o.DryRun))
-	if err != nil {
-		return nil, err
-	}
-	// For the report: both are gone in the end.
-	node.Name, node.ControlPlane = thisnode.Current(real).NodeRegistration.Name, thisnode.IsControlPlane(real)
-	p := newParts(g, node, real, node.DryRun)
+	// For the report, as the files that say so are gone in the end.
+	node.Name, node.ControlPlane = thisnode.Current(in.host).NodeRegistration.Name, thisnode.IsControlPlane(in.host)
+	p := newParts(g, node, in.host)
 	warn(p.env.UI, warnings)
 	return p, nil
 }

@@ -12,41 +12,42 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-
-	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// askingPhase is the phase that asks: who skips it is not asked.
+// askingPhase is the phase that asks; skipping it skips the question.
 const askingPhase = "preflight"
 
-// longestAnswer is more than any that counts as yes, in bytes.
+// longestAnswer is in bytes, more than any form of yes has.
 const longestAnswer = 64
 
-// confirmReset asks on the standard input whether to go on, unless the user
-// has said so already or nothing would be done anyway. No answer is a no.
-func confirmReset(ctx context.Context, g *globals, n *config.Node) error {
-	if n.Reset.Force || n.DryRun {
+// confirmReset asks on standard input whether to go on, unless --force is given. No answer means no.
+func confirmReset(ctx context.Context, g *globals, p *parts) error {
+	if p.env.Config.Reset.Force {
 		return nil
 	}
-	fmt.Fprint(g.streams.err, "What init or join did to this host will be undone. Its Pods are killed, and its certificates, its\n"+
-		"settings and its copy of the cluster's data are deleted.\nAre you sure you want to proceed? [y/N]: ")
+	return p.confirm(func() error { return askBeforeReset(ctx, g) })
+}
+
+func askBeforeReset(ctx context.Context, g *globals) error {
+	fmt.Fprint(g.streams.err, "This undoes what init or join did to this host: its Pods are stopped, and its certificates, settings\n"+
+		"and copy of the cluster's data are deleted.\nAre you sure you want to proceed? [y/N]: ")
 	answer, err := readAnswer(ctx, g.streams.in)
 	if err != nil {
 		return err
 	}
-	if !strings.HasSuffix(answer, "\n") { // nor has the terminal one
+	if !strings.HasSuffix(answer, "\n") { // so the terminal is still on that line
 		fmt.Fprintln(g.streams.err)
 	}
 	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
-		return errors.New("nothing was done, as the answer was not y; --force goes on without a question")
+		return errors.New("nothing was done because the answer was not y; --force skips the question")
 	}
 	return nil
 }
 
-// readAnswer reads a line.
+// readAnswer reads a line, or what there is of one.
 func readAnswer(ctx context.Context, in io.Reader) (string, error) {
 	return interruptible(ctx, standardInput, func() (string, error) {
-		text, _ := bufio.NewReader(io.LimitReader(in, longestAnswer)).ReadString('\n') // the end of the input ends the answer
+		text, _ := bufio.NewReader(io.LimitReader(in, longestAnswer)).ReadString('\n')
 		return text, nil
 	})
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 
@@ -11,47 +12,34 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
+type supportBundleOptions struct {
+	nodeOptions
+	file          string
+	allNamespaces bool
+}
+
 func newSupportBundle(g *globals) *cobra.Command {
-	var file string
-	var allNamespaces bool
-	o := &nodeOptions{}
+	o := &supportBundleOptions{}
 	cmd := &cobra.Command{
 		Use:   "support-bundle",
-		Short: "Write what others need to see why this node does not work into a file, without secrets",
-		Long: "Write what others need to see why this node does not work into a file, without secrets.\n\n" +
-			"The tar.gz holds manifests, the kubelet's configuration, the states and journals of units, logs of containers in\n" +
-			"kube-system, certificates without keys, kubeconfigs without credentials, facts about this host, and what\n" +
-			"`diagnose` says. Keys, tokens, passwords, and the values of environment variables whose names are not known to\n" +
-			"be harmless are taken out. Look through it before you give it away.",
+		Short: "Collect diagnostics into an archive, without secrets",
+		Long: "Collect diagnostics of this node into an archive, without secrets.\n\n" +
+			"The tar.gz holds the static Pod manifests, the kubelet's configuration, the states and journals of units, the logs\n" +
+			"of containers in kube-system, certificates without their keys, kubeconfigs without credentials, facts about this\n" +
+			"host, and the output of `diagnose`. Keys, tokens, passwords, and the values of environment variables that are not\n" +
+			"known to be harmless are removed. Review the archive before you share it.",
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			real, target, err := o.thisNode()
+			real, err := rootHost()
 			if err != nil {
 				return err
 			}
 			defer real.Close()
-			target.Since = saidSince(cmd, real)
-			name, err := real.Hostname()
+			path, err := o.write(cmd.Context(), real)
 			if err != nil {
-				return err
-			}
-			if file == "" {
-				file = fmt.Sprintf("slipway-support-%s-%s.tar.gz", name, real.Now().UTC().Format("20060102T150405Z"))
-			}
-			path, err := filepath.Abs(file)
-			if err != nil {
-				return err
-			}
-			data, err := bundle.Collect(cmd.Context(), real, bundle.Node{
-				Target: target, PKI: config.DefaultCertificatesDir, Kubernetes: config.DefaultKubernetesDir, Version: thisBuild().version,
-				AllNamespaces: allNamespaces,
-			})
-			if err != nil {
-				return err
-			}
-			if _, err := real.WriteSecret(path, data); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(g.streams.out, path)
@@ -59,7 +47,35 @@ func newSupportBundle(g *globals) *cobra.Command {
 		},
 	}
 	o.bind(cmd.Flags())
-	cmd.Flags().StringVar(&file, "file", "", "`file` to write; by default one in this folder, named after the host and the time")
-	cmd.Flags().BoolVar(&allNamespaces, "all-namespaces", false, "take the logs of containers in all namespaces, not only in kube-system")
+	cmd.Flags().StringVar(&o.file, "file", "", "`file` to write; by default one in this folder, named after the host and the time")
+	cmd.Flags().BoolVar(&o.allNamespaces, "all-namespaces", false, "take the logs of containers in all namespaces, not only in kube-system")
 	return cmd
+}
+
+// write returns the path of the archive, which only its owner can read.
+func (o *supportBundleOptions) write(ctx context.Context, real *host.Real) (string, error) {
+	path, err := o.path(real)
+	if err != nil {
+		return "", err
+	}
+	data, err := bundle.Collect(ctx, real, bundle.Node{
+		Target: o.target(ctx, real), PKI: config.DefaultCertificatesDir, Kubernetes: config.DefaultKubernetesDir,
+		Version: thisBuild().version, AllNamespaces: o.allNamespaces,
+	})
+	if err != nil {
+		return "", err
+	}
+	_, err = real.WriteSecret(path, data)
+	return path, err
+}
+
+func (o *supportBundleOptions) path(real *host.Real) (string, error) {
+	if o.file != "" {
+		return filepath.Abs(o.file)
+	}
+	name, err := real.Hostname()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(fmt.Sprintf("slipway-support-%s-%s.tar.gz", name, real.Now().UTC().Format("20060102T150405Z")))
 }

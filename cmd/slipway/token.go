@@ -11,32 +11,28 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-// tokenOptions are the flags of all commands about tokens.
-type tokenOptions struct{ dryRun bool }
-
 func newToken(g *globals) *cobra.Command {
-	o := &tokenOptions{}
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Create, list and delete the tokens with which nodes join",
+		Short: "Create, list and delete the tokens that nodes join with",
 		RunE:  requireSubcommand,
 	}
-	cmd.PersistentFlags().BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
+	cmd.PersistentFlags().Bool("dry-run", false, "print what would be done, and change nothing")
 	bindKubeconfig(cmd.PersistentFlags())
-	cmd.AddCommand(newTokenCreate(g, o), newTokenList(g, o), newTokenDelete(g, o), newTokenGenerate(g))
+	cmd.AddCommand(newTokenCreate(g), newTokenList(g), newTokenDelete(g), newTokenGenerate(g))
 	return cmd
 }
 
-// parts are what a command about tokens works with. form is that of a plan.
-func (o *tokenOptions) parts(cmd *cobra.Command, g *globals, tokens []config.Token, form string) *parts {
+// tokenParts are what a command for tokens works with. A plan is printed in form.
+func tokenParts(cmd *cobra.Command, g *globals, tokens []config.Token, form string) (*parts, error) {
 	kubeconfig := kubeconfigOfUser(cmd)
-	return apiParts(g, config.APINode(kubeconfig.String(), tokens), kubeconfig, o.dryRun, form, "token "+cmd.Name())
+	return modeOfFlags(g, cmd).apiParts(config.APINode(kubeconfig.String(), tokens), kubeconfig, form, "token "+cmd.Name())
 }
 
-func newTokenDelete(g *globals, o *tokenOptions) *cobra.Command {
+func newTokenDelete(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete TOKEN...",
-		Short: "Delete tokens from the cluster, each named by its ID or in full",
+		Short: "Delete tokens from the cluster, by ID or full token",
 		Args:  takes(1, anyNumber),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids := make([]string, len(args))
@@ -46,11 +42,15 @@ func newTokenDelete(g *globals, o *tokenOptions) *cobra.Command {
 					return errors.Wrapf(err, "argument %d", i+1)
 				}
 			}
-			p := o.parts(cmd, g, nil, "text")
+			p, err := tokenParts(cmd, g, nil, "text")
+			if err != nil {
+				return err
+			}
+			defer p.close()
 			if err := phases.DeleteTokens(cmd.Context(), p.env, ids); err != nil {
 				return err
 			}
-			return p.finish()
+			return p.show(func() error { return nil })
 		},
 	}
 }
@@ -58,13 +58,10 @@ func newTokenDelete(g *globals, o *tokenOptions) *cobra.Command {
 func newTokenGenerate(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "generate",
-		Short: "Print a new token, without telling the cluster of it",
+		Short: "Print a new random token, without creating it in the cluster",
 		Args:  takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			id, secret, err := makeToken()
-			if err != nil {
-				return err
-			}
+			id, secret := config.NewToken()
 			newUI(g).Result(id + "." + secret)
 			return nil
 		},

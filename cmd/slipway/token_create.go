@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 
 type tokenCreateOptions struct {
 	config.TokenFlags
-	*tokenOptions
 
 	configFile     string
 	printJoin      bool
@@ -27,11 +25,11 @@ type tokenCreateOptions struct {
 	output         outputOptions
 }
 
-func newTokenCreate(g *globals, shared *tokenOptions) *cobra.Command {
-	o := &tokenCreateOptions{tokenOptions: shared}
+func newTokenCreate(g *globals) *cobra.Command {
+	o := &tokenCreateOptions{}
 	cmd := &cobra.Command{
 		Use:   "create [TOKEN]",
-		Short: "Create a token in the cluster, a new one unless it is given, and print it",
+		Short: "Create a token in the cluster, random unless it is given, and print it",
 		Args:  takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Given = given(cmd.Flags())
@@ -60,46 +58,43 @@ func (o *tokenCreateOptions) bind(cmd *cobra.Command) {
 
 func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 	if (o.certificateKey != "" || o.controlPlane) && !o.printJoin {
-		return errors.New("--certificate-key and --control-plane say what a join command shall be; give --print-join-command as well")
+		return errors.New("--certificate-key and --control-plane need --print-join-command: they change the command that is printed")
 	}
 	key, err := config.CertificateKey(o.certificateKey)
 	if err != nil {
 		return errors.Wrap(err, "--certificate-key")
 	}
-	// A token that is created and then cannot be printed is nobody's.
+	// A token that was created but cannot be printed is of no use.
 	if _, err := o.output.printer(nil); err != nil {
 		return err
-	}
-	if o.dryRun {
-		if err := checkPlanForm(o.output.form); err != nil {
-			return errors.WithMessage(err, "--dry-run prints a plan")
-		}
 	}
 	src, err := readConfigFile(cmd.Context(), g, o.configFile)
 	if err != nil {
 		return err
 	}
-	opts := loadOptions(config.HostFacts{}, false)
+	opts := acting{g}.options(config.HostFacts{})
 	opts.Now = time.Now
 	tokens, warnings, err := config.LoadTokens(src, o.TokenFlags, opts)
 	if err != nil {
 		return err
 	}
-	p := o.parts(cmd, g, tokens, o.output.form)
-	warn(p.env.UI, warnings)
-	made, err := o.create(cmd.Context(), p, key)
+	p, err := tokenParts(cmd, g, tokens, o.output.form)
 	if err != nil {
 		return err
 	}
-	if o.dryRun {
-		return p.finish()
+	defer p.close()
+	warn(p.env.UI, warnings)
+	made, err := o.create(cmd.Context(), p, key, kubeconfigOfUser(cmd))
+	if err != nil {
+		return err
 	}
-	return printList(&o.output, g, made, func(w io.Writer) error { return printCreated(w, made) })
+	return p.show(func() error {
+		return printList(&o.output, g, made, func(w io.Writer) error { return printCreated(w, made) })
+	})
 }
 
-// create shares the certificates first: a token without them would be printed
-// for nothing.
-func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Secret) ([]*tokenObject, error) {
+// create shares the certificates first: without them, the token would be of no use.
+func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Secret, kubeconfig userKubeconfig) ([]*tokenObject, error) {
 	if o.controlPlane {
 		var err error
 		if key, err = o.share(ctx, p, key); err != nil {
@@ -114,7 +109,7 @@ func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Se
 		m := newTokenObject(t, p.env.Host.Now())
 		if o.printJoin {
 			var err error
-			if m.JoinCommand, err = phases.JoinCommand(ctx, p.env, t, key, p.kubeconfig.read); err != nil {
+			if m.JoinCommand, err = phases.JoinCommand(ctx, p.env, t, key, kubeconfig.read); err != nil {
 				return nil, err
 			}
 			m.CertificateKey = key.Reveal()
@@ -124,11 +119,10 @@ func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Se
 	return made, nil
 }
 
-// share uploads the certificates of this control plane, and returns the key
-// that opens them: the user's, or a new one.
+// share uploads this control plane's certificates, and returns the key that decrypts them: the user's or a new one.
 func (o *tokenCreateOptions) share(ctx context.Context, p *parts, key config.Secret) (config.Secret, error) {
 	if key.IsZero() {
-		text, err := loadOptions(config.HostFacts{}, false).NewCertificateKey()
+		text, err := newCertificateKey()
 		if err != nil {
 			return key, err
 		}
@@ -139,24 +133,9 @@ func (o *tokenCreateOptions) share(ctx context.Context, p *parts, key config.Sec
 		return key, err
 	}
 	warn(p.env.UI, warnings)
-	warnOfOnlyControlPlane(p.env.UI, node)
-	node.SkipCertificateKeyPrint = true // it is part of the command
+	warnOfMissingEndpoint(p.env.UI, node)
+	node.SkipCertificateKeyPrint = true // the join command has it
 	env := *p.env
 	env.Config = node
 	return key, phases.UploadCerts(ctx, &env)
-}
-
-// printCreated prints what a script wants of each token: the command to join
-// with, or the token.
-func printCreated(w io.Writer, made []*tokenObject) error {
-	for _, m := range made {
-		text := m.Token
-		if m.JoinCommand != "" {
-			text = m.JoinCommand
-		}
-		if _, err := fmt.Fprintln(w, text); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -4,66 +4,25 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-// outputAPI is the version of the objects that the peer prints.
-const outputAPI = "output.kubeadm.k8s.io/v1alpha3"
-
-// tokenObject is a bootstrap token as commands print it. The last two fields
-// are Slipway's own, and empty but for `token create --print-join-command`.
-type tokenObject struct {
-	metav1.TypeMeta `json:",inline"`
-
-	Token          string       `json:"token"`
-	Description    string       `json:"description,omitempty"`
-	Expires        *metav1.Time `json:"expires,omitempty"`
-	Usages         []string     `json:"usages,omitempty"`
-	Groups         []string     `json:"groups,omitempty"`
-	JoinCommand    string       `json:"joinCommand,omitempty"`
-	CertificateKey string       `json:"certificateKey,omitempty"`
-}
-
-// DeepCopyObject makes it an object for the printers.
-func (t *tokenObject) DeepCopyObject() runtime.Object { return new(*t) }
-
-// newTokenObject shows a token that is created now or was at any time.
-func newTokenObject(t config.Token, now time.Time) *tokenObject {
-	o := &tokenObject{
-		TypeMeta: metav1.TypeMeta{APIVersion: outputAPI, Kind: "BootstrapToken"},
-		Token:    t.ID + "." + t.Secret.Reveal(), Description: t.Description, Usages: t.Usages, Groups: t.Groups,
-	}
-	expires := t.Expires
-	if expires.IsZero() && t.TTL > 0 {
-		expires = now.Add(t.TTL)
-	}
-	if !expires.IsZero() {
-		o.Expires = new(metav1.NewTime(expires.UTC().Truncate(time.Second)))
-	}
-	return o
-}
-
-func newTokenList(g *globals, shared *tokenOptions) *cobra.Command {
+func newTokenList(g *globals) *cobra.Command {
 	out := &outputOptions{}
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the tokens that the cluster knows",
+		Short: "List the tokens in the cluster",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p := shared.parts(cmd, g, nil, "text")
+			p, err := tokenParts(cmd, g, nil, "text")
+			if err != nil {
+				return err
+			}
+			defer p.close()
 			tokens, err := phases.ListTokens(cmd.Context(), p.env)
 			if err != nil {
 				return err
@@ -79,22 +38,3 @@ func newTokenList(g *globals, shared *tokenOptions) *cobra.Command {
 	out.bind(cmd.Flags())
 	return cmd
 }
-
-// tokenTable prints nothing where there is nothing to print.
-func tokenTable(w io.Writer, list []*tokenObject, now time.Time) error {
-	if len(list) == 0 {
-		return nil
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "TOKEN\tTTL\tEXPIRES\tUSAGES\tDESCRIPTION\tEXTRA GROUPS")
-	for _, o := range list {
-		ttl, expires := "<forever>", "<never>"
-		if o.Expires != nil {
-			ttl, expires = duration.ShortHumanDuration(o.Expires.Sub(now)), o.Expires.Format(time.RFC3339)
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", o.Token, ttl, expires, orNone(o.Usages), cmp.Or(o.Description, "<none>"), orNone(o.Groups))
-	}
-	return t.Flush()
-}
-
-func orNone(list []string) string { return cmp.Or(strings.Join(list, ","), "<none>") }

@@ -12,13 +12,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// planUI says only what an operator must read: the plan says the rest.
+// planUI shows only what an operator must read: the rest is in the plan.
 type planUI struct {
 	ui.UI
-	plan *plan // nil before there is one
+	plan *plan // nil during discovery
 }
 
-// Start keeps the phases quiet, too.
+// Start keeps the UI of the phase quiet, too.
 func (p planUI) Start(phase string) (ui.UI, func(error)) {
 	if p.plan != nil {
 		p.plan.enter(phase)
@@ -27,7 +27,7 @@ func (p planUI) Start(phase string) (ui.UI, func(error)) {
 	return planUI{in, p.plan}, end
 }
 
-// Kept is a step of the plan where it is compared with what is there.
+// Kept is a step of a plan with --diff, and a warning otherwise.
 func (p planUI) Kept(k ui.Kept) {
 	if p.plan == nil || p.plan.now == nil {
 		p.Warnf("%s", k)
@@ -47,7 +47,7 @@ func (planUI) Printf(string, ...any) {}
 func (planUI) Result(string)         {}
 func (planUI) Skip(string, string)   {}
 
-// newPlanUI is newUI of a dry run.
+// newPlanUI is newUI for a plan, which is the only output.
 func newPlanUI(g *globals) ui.UI {
 	if g.report != nil {
 		g.report.planned(g)
@@ -55,7 +55,7 @@ func newPlanUI(g *globals) ui.UI {
 	return newUI(g)
 }
 
-// newUI is what the user wants to be told with.
+// newUI shows progress in the form that the user asked for.
 func newUI(g *globals) ui.UI {
 	if g.report != nil {
 		return namedUI{g.report.ui}
@@ -63,7 +63,7 @@ func newUI(g *globals) ui.UI {
 	return namedUI{plainUI(g)}
 }
 
-// warn tells what loading a configuration has found.
+// warn shows what was found while loading a configuration.
 func warn(u ui.UI, warnings []string) {
 	for _, w := range warnings {
 		u.Warnf("%s", w)

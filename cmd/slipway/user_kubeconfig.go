@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,12 +23,11 @@ func bindKubeconfig(fs *pflag.FlagSet) {
 		"kubeconfig `file` for talking to the cluster; if it is not given, also KUBECONFIG and ~/.kube/config are looked at")
 }
 
-// userKubeconfig is the kubeconfig that the user of a command means: the files
-// that it consists of.
+// userKubeconfig is the kubeconfig that the user means, which may consist of several files.
 type userKubeconfig []string
 
-// kubeconfigOfUser is for commands about the cluster: it is the file of
-// --kubeconfig, or else what kubectl would take, or else admin.conf.
+// kubeconfigOfUser is for commands that work on a cluster: the file of --kubeconfig, or else what kubectl would use, or
+// else admin.conf.
 func kubeconfigOfUser(cmd *cobra.Command) userKubeconfig {
 	if path := kubeconfigFlag(cmd); path != "" {
 		return userKubeconfig{path}
@@ -37,8 +35,8 @@ func kubeconfigOfUser(cmd *cobra.Command) userKubeconfig {
 	return cluster.UserKubeconfig(config.DefaultAdminKubeconfig)
 }
 
-// kubeconfigOfNode is for commands about this host's files: what is done to
-// them goes by the cluster of this node, wherever the user's kubeconfig leads.
+// kubeconfigOfNode is for commands that work on this host's files: their cluster is this node's, wherever the user's
+// kubeconfig leads.
 func kubeconfigOfNode(cmd *cobra.Command) userKubeconfig {
 	if _, err := os.Lstat(config.DefaultAdminKubeconfig); err == nil && kubeconfigFlag(cmd) == "" {
 		return userKubeconfig{config.DefaultAdminKubeconfig}
@@ -46,8 +44,7 @@ func kubeconfigOfNode(cmd *cobra.Command) userKubeconfig {
 	return kubeconfigOfUser(cmd)
 }
 
-// kubeconfigFlag is what the command line says; the flag's default counts for
-// nothing.
+// kubeconfigFlag is --kubeconfig if it is given, and not the flag's default.
 func kubeconfigFlag(cmd *cobra.Command) string {
 	f := cmd.Flag("kubeconfig")
 	if f == nil || !f.Changed {
@@ -56,10 +53,10 @@ func kubeconfigFlag(cmd *cobra.Command) string {
 	return f.Value.String()
 }
 
-// String is how KUBECONFIG would name it.
+// String is in the form of KUBECONFIG.
 func (k userKubeconfig) String() string { return strings.Join(k, string(filepath.ListSeparator)) }
 
-// read returns the whole as one file, and says what to do where there is none.
+// read merges the files into one, and gives advice if there are none.
 func (k userKubeconfig) read() ([]byte, error) {
 	data, err := cluster.LoadKubeconfig(k...)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +64,7 @@ func (k userKubeconfig) read() ([]byte, error) {
 	}
 	variable := clientcmd.RecommendedConfigPathEnvVar
 	if listed := os.Getenv(variable); listed != "" && k.String() == config.DefaultAdminKubeconfig {
-		err = fmt.Errorf("%w, nor does any file of %s=%s exist", err, variable, listed)
+		err = withAdvice(err, "no file in "+variable+"="+listed+" exists either")
 	}
-	return nil, fmt.Errorf("%w; run this on a control plane, or name another file with --kubeconfig or %s", err, variable)
+	return nil, withAdvice(err, "run this on a control plane, or name another file with --kubeconfig or "+variable)
 }

@@ -18,9 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// versionInfo has the fields that scripts read from such a tool. GitVersion is
-// the Kubernetes version whose clusters this program makes, for it is compared
-// with that of the kubelet; the program's own is apart.
+// versionInfo has the fields that scripts read. GitVersion is the default Kubernetes version, because scripts compare it
+// with the kubelet's; the program's own version has a field of its own.
 type versionInfo struct {
 	version.Info   `json:",inline"`
 	SlipwayVersion string `json:"slipwayVersion,omitempty"`
@@ -30,7 +29,7 @@ func newVersion(g *globals) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version of this program",
 		Args:  takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			return printVersion(g.streams.out, g.program, output)

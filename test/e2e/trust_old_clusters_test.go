@@ -67,7 +67,7 @@ func (m machine) worksWithStored() {
 		{"token", "create", "--print-join-command", "--control-plane"}, {"kubeconfig", "user", "--client-name=ann"},
 	} {
 		out, err := m.try(append([]string{"slipway"}, args...)...)
-		if err != nil || strings.Contains(out, "stand in for it") {
+		if err != nil || strings.Contains(out, "using the defaults and this host's files instead") {
 			m.Errorf("slipway %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+func newConfigValidate(g *globals) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Check a configuration file and report all errors in it",
+		Args:  takes(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in, err := requiredInput(cmd.Context(), g, "config", file)
+			if err != nil {
+				return err
+			}
+			in.options.Now = time.Now
+			warnings, err := config.Validate(cmd.Context(), *in.file, in.options)
+			if err != nil {
+				return err
+			}
+			ui := newUI(g)
+			warn(ui, warnings)
+			ui.Result("ok")
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "configuration `file`, - for standard input")
+	acceptAPIFlags(cmd, "allow-deprecated-api", "allow-experimental-api")
+	return cmd
+}
+
+// requiredInput reads the file named by a flag that must be given.
+func requiredInput(ctx context.Context, g *globals, flag, path string) (*nodeInput, error) {
+	if path == "" {
+		return nil, errors.Errorf("--%s is required: the file to read", flag)
+	}
+	in, err := readNodeInput(ctx, g, acting{g}, path)
+	if err != nil {
+		return nil, err
+	}
+	in.host.Close()
+	return in, nil
+}
+
+// acceptAPIFlags accepts flags of kubeadm that change nothing here: every known version of the API is read.
+func acceptAPIFlags(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.Flags().Bool(name, false, "accepted, and not needed: every version that is known is read")
+	}
+}

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// planning shows what acting would do, and changes nothing.
+type planning struct {
+	g *globals
+	// diff compares the plan with this host and its cluster. Without it, no cluster is asked.
+	diff bool
+}
+
+// options have placeholders for secrets, so that the same input gives the same plan.
+func (planning) options(facts config.HostFacts) config.Options {
+	return config.Options{
+		Facts:             facts,
+		NewToken:          func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
+		NewCertificateKey: func() (string, error) { return strings.Repeat("0", 64), nil },
+		Resolve:           config.ResolveLabel,
+	}
+}
+
+func (planning) checkReport(r *report) error {
+	if r.timelineFile != "" {
+		return errors.New("--timeline does not go with --dry-run, which runs nothing that takes time")
+	}
+	return nil
+}
+
+func (p planning) sinks(*report) sinks { return sinks{ui: plainUI(p.g)} }
+
+func (p planning) discover(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+	said, end := planUI{newPlanUI(p.g), nil}.Start("discovery")
+	d := newDiscovery(real, said, self.Timeouts.KubernetesAPICall.Duration, opts)
+	if !p.diff {
+		node, warnings, err := d.Assume(ctx, self)
+		end(err)
+		return node, warnings, err
+	}
+	node, warnings, err := d.Node(ctx, self)
+	end(err)
+	return node, warnings, withAdvice(err, "without --diff, a plan needs no cluster")
+}
+
+func (p planning) joined(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+	if p.diff {
+		return phases.JoinedNode(ctx, administrator(real), self, opts)
+	}
+	node, err := phases.AssumedControlPlane(self, opts)
+	return node, nil, err
+}
+
+func (p planning) parts(node *config.Node, real *host.Real) *parts {
+	record := &plan{form: "text", node: node.Name}
+	if r := p.g.report; r != nil {
+		record.form, record.command = r.form, r.command
+	}
+	if node.Join != nil && node.Join.Assumed {
+		record.assumed = &assumed{node}
+	}
+	said := newPlanUI(p.g)
+	api := cluster.NewPlan(record.addCluster, nil)
+	if p.diff {
+		record.now, record.warn = newPresent(real), said.Warnf
+		if now := presentCluster(node, real); now != nil {
+			api.CompareWith(now)
+		}
+	}
+	return newPlanParts(p.g, node, real, record, api, planUI{said, record})
+}
+
+// apiParts read from the cluster that the plan is for.
+func (p planning) apiParts(node *config.Node, kubeconfig userKubeconfig, form, command string) (*parts, error) {
+	if err := checkPlanForm(form); err != nil {
+		return nil, errors.WithMessage(err, "--dry-run prints a plan")
+	}
+	record := &plan{form: form, command: command}
+	api := cluster.NewPlan(record.addCluster, userCluster(node, kubeconfig))
+	return newPlanParts(p.g, node, host.New(), record, api, planUI{newPlanUI(p.g), record}), nil
+}
+
+// newPlanParts only record. Phases run one after another, so that the same input gives the same plan.
+func newPlanParts(g *globals, node *config.Node, real *host.Real, record *plan, api cluster.Cluster, said planUI) *parts {
+	return &parts{
+		env: &phases.Env{
+			Config:  node,
+			Host:    host.NewOverlay(real, record.addHost),
+			Cluster: api,
+			Etcd:    etcd.NewPlan(record.addEtcd, etcdmember.Known(real, node)...),
+			UI:      said,
+		},
+		begin:   func() (func(), error) { return func() {}, nil },
+		confirm: func(func() error) error { return nil },
+		show:    func(func() error) error { return record.write(g.streams.out) },
+		close:   real.Close,
+		serial:  true,
+	}
+}
+
+// compareTime limits a request to a cluster that a plan is compared with, which may be down.
+const compareTime = 2 * time.Second
+
+// presentCluster is the cluster to compare a plan with: the one whose admin.conf this host has, or nil. It is only read
+// from.
+func presentCluster(node *config.Node, real *host.Real) *cluster.Real {
+	if _, err := real.Lstat(node.Paths.AdminKubeconfig); err != nil {
+		return nil
+	}
+	return cluster.New(cluster.Options{
+		Kubeconfig: node.Paths.AdminKubeconfig,
+		ReadFile:   real.ReadFile,
+		Endpoint:   localEndpoint(node),
+		Timeout:    compareTime,
+	})
+}

@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// acting does what the command is for.
+type acting struct{ g *globals }
+
+func (acting) options(facts config.HostFacts) config.Options {
+	return config.Options{
+		Facts:             facts,
+		NewToken:          makeToken,
+		NewCertificateKey: newCertificateKey,
+		Resolve:           config.ResolveLabel,
+	}
+}
+
+func (acting) checkReport(r *report) error {
+	if r.form == "yaml" {
+		return errors.New("--output yaml is for plans: add --dry-run; a run reports its events as json")
+	}
+	return nil
+}
+
+func (a acting) sinks(r *report) sinks {
+	s := sinks{ui: plainUI(a.g)}
+	if r.form == "json" {
+		s.events = ui.NewEvents(a.g.program, thisBuild().version, r.command, a.g.streams.out)
+		s.ui = s.events
+	}
+	if r.timelineFile != "" {
+		s.timeline = ui.NewTimeline(s.ui)
+		s.ui = s.timeline
+	}
+	return s
+}
+
+func (a acting) discover(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+	said, end := newUI(a.g).Start("discovery")
+	node, warnings, err := newDiscovery(real, said, self.Timeouts.KubernetesAPICall.Duration, opts).Node(ctx, self)
+	end(err)
+	return node, warnings, err
+}
+
+func (acting) joined(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+	return phases.JoinedNode(ctx, administrator(real), self, opts)
+}
+
+func (a acting) parts(node *config.Node, real *host.Real) *parts {
+	return newRealParts(a.g, node, real)
+}
+
+func (a acting) apiParts(node *config.Node, kubeconfig userKubeconfig, _, _ string) (*parts, error) {
+	return newAPIParts(a.g, node, kubeconfig), nil
+}
+
+func makeToken() (id, secret string, err error) {
+	id, secret = config.NewToken()
+	return id, secret, nil
+}
+
+func newCertificateKey() (string, error) {
+	var key [32]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(key[:]), nil
+}
+
+// newRealParts change this host, its cluster and its etcd.
+func newRealParts(g *globals, node *config.Node, real *host.Real) *parts {
+	api := cluster.New(clusterOptions(node, real))
+	said := newUI(g)
+	env := &phases.Env{Config: node, Host: real, Cluster: api, Etcd: newEtcd(node, real, api, said), UI: said}
+	if g.report != nil {
+		g.report.node, env.Host = node, host.NewRecorder(real, g.report.did)
+	}
+	return &parts{env: env, begin: real.Lock, confirm: ask, show: showResult, close: real.Close}
+}
+
+func ask(question func() error) error { return question() }
+
+func showResult(result func() error) error { return result() }
+
+// clusterOptions lead to the API server that this node can use with its own credentials.
+func clusterOptions(node *config.Node, real *host.Real) cluster.Options {
+	o := cluster.Options{
+		Kubeconfig: node.Paths.AdminKubeconfig,
+		SuperAdmin: filepath.Join(node.Paths.Kubernetes, "super-admin.conf"),
+		ReadFile:   kubeconfigReader(real, "`slipway init phase kubeconfig admin` creates it"),
+		Endpoint:   localEndpoint(node),
+		Timeout:    node.Timeouts.KubernetesAPICall,
+	}
+	switch {
+	case node.Reset != nil: // any API server may know the other etcd members
+		o.Endpoint, o.ReadFile = "", real.ReadFile
+	case !node.ControlPlane: // a worker has only the kubelet's rights
+		o.Kubeconfig, o.Endpoint = filepath.Join(node.Paths.Kubeconfigs, "kubelet.conf"), ""
+		o.ReadFile = kubeconfigReader(real, "the kubelet creates it when this node joins")
+	case node.Join != nil: // this node's own API server comes up last
+		o.Endpoint = ""
+	}
+	return o
+}
+
+// newEtcd is the etcd of the control planes. It accepts the client certificate of this node's API server.
+func newEtcd(node *config.Node, real *host.Real, api cluster.Cluster, said ui.UI) etcd.Etcd {
+	pki := node.Paths.PKI
+	return etcd.New(etcd.Options{
+		Endpoints: etcdmember.Endpoints(real, api, node, said),
+		CA:        filepath.Join(pki, "etcd", "ca.crt"),
+		Cert:      filepath.Join(pki, "apiserver-etcd-client.crt"),
+		Key:       filepath.Join(pki, "apiserver-etcd-client.key"),
+		ReadFile:  real.ReadFile,
+		Timeout:   node.Timeouts.EtcdAPICall,
+	})
+}
+
+// localEndpoint is this node's own API server, which answers before a load balancer sends it any requests. With a
+// kubeconfig other than the default one, the server named there is used.
+func localEndpoint(node *config.Node) string {
+	if node.Paths.AdminKubeconfig != config.DefaultAdminKubeconfig {
+		return ""
+	}
+	return node.LocalEndpoint()
+}
+
+// kubeconfigReader reads a kubeconfig file, and gives advice if there is none.
+func kubeconfigReader(real *host.Real, advice string) func(path string) ([]byte, error) {
+	return func(path string) ([]byte, error) {
+		data, err := real.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = withAdvice(err, advice)
+		}
+		return data, err
+	}
+}
+
+// newDiscovery gives the cluster at most limit to answer each request. It only reads, so plans may use it.
+func newDiscovery(real *host.Real, said ui.UI, limit time.Duration, opts config.Options) *phases.Discovery {
+	connect := func(kubeconfig []byte) cluster.Cluster {
+		return cluster.New(cluster.Options{
+			Kubeconfig: "of the joining node",
+			ReadFile:   func(string) ([]byte, error) { return kubeconfig, nil },
+			Timeout:    limit,
+		})
+	}
+	return &phases.Discovery{Host: real, UI: said, Connect: connect, Options: opts}
+}
+
+// administrator is the API with the credentials of admin.conf, which earlier phases of a join have written. It is only
+// read from, so plans may use it.
+func administrator(real *host.Real) cluster.Cluster {
+	return cluster.New(cluster.Options{Kubeconfig: config.DefaultAdminKubeconfig, ReadFile: real.ReadFile, Timeout: askTime})
+}
