@@ -15,8 +15,10 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 func main() { os.Exit(run()) }
@@ -24,8 +26,8 @@ func main() { os.Exit(run()) }
 // run is main without the exit. Every failure is 1, as scripts expect, unless
 // it is an exitError.
 func run() int {
-	// What is made has the mode that it shall have from its first moment, and
-	// not only once it is changed: a run may be killed in between.
+	// New files have their final mode from the first moment: a run may be killed
+	// before it can change it.
 	syscall.Umask(0o022)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -37,18 +39,54 @@ func run() int {
 func execute(ctx context.Context, program string, s streams, args []string) int {
 	out := &output{to: s.out}
 	s.out = out
+	terminal := onTerminal(program, &s)
 	err := newRoot(program, s, args).ExecuteContext(ctx)
+	if terminal != nil {
+		terminal.Close()
+	}
 	if err == nil && out.err != nil {
-		err = fmt.Errorf("what was to be done is done, but %w; run the command again for it", out.err)
+		err = errors.Errorf("the command did its work, but %v; run it again to get the output", out.err)
 	}
 	if err != nil {
-		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(shown(program, err.Error())))
-		return codeOf(err)
+		explain(program, s, err)
 	}
-	return 0
+	return codeOf(err)
 }
 
-// exitError is a result that a script asks for by its exit code.
+// onTerminal makes standard error show runs to a person, if it is a terminal. It
+// is nil otherwise.
+func onTerminal(program string, s *streams) *ui.Terminal {
+	f, ok := s.err.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	t := ui.NewTerminal(program, f, s.out)
+	s.err = t
+	return t
+}
+
+// remedied is an error that says what to do about it.
+type remedied interface{ Remedy() string }
+
+// explain prints why a command failed and, if the error knows, what to do about
+// it.
+func explain(program string, s streams, err error) {
+	message, remedy := config.Discreet(shown(program, err.Error())), ""
+	var r remedied
+	if errors.As(err, &r) {
+		remedy = config.Discreet(shown(program, r.Remedy()))
+	}
+	switch t, onTerminal := s.err.(*ui.Terminal); {
+	case onTerminal:
+		t.Failure(message, remedy)
+	case remedy != "":
+		fmt.Fprintf(s.err, "%s: %s\n  %s\n", program, message, remedy)
+	default:
+		fmt.Fprintf(s.err, "%s: %s\n", program, message)
+	}
+}
+
+// exitError is a result that scripts read from the exit code.
 type exitError struct {
 	code    int
 	message string
@@ -58,7 +96,10 @@ func (e exitError) Error() string { return e.message }
 
 func codeOf(err error) int {
 	var e exitError
-	if errors.As(err, &e) {
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &e):
 		return e.code
 	}
 	return 1
@@ -71,9 +112,9 @@ type streams struct {
 	err io.Writer
 }
 
-// output is standard output. It keeps its first error: a command that only
-// says something in passing, as phases do, need not look for it. Nothing is
-// written after that, so that nobody takes a part for the whole.
+// output is standard output. It keeps its first error, so that phases, which
+// write results on the way, need not handle it. Nothing is written after that:
+// output with a gap could be taken for complete.
 type output struct {
 	to  io.Writer
 	err error
@@ -84,7 +125,7 @@ func (o *output) Write(p []byte) (int, error) {
 		return 0, o.err
 	}
 	n, err := o.to.Write(p)
-	o.err = errors.WithMessage(err, "the output is lost")
+	o.err = errors.WithMessage(err, "cannot write the output")
 	return n, o.err
 }
 
@@ -118,9 +159,9 @@ func newRoot(program string, s streams, args []string) *cobra.Command {
 
 type maker func(*globals) *cobra.Command
 
-// wanted is the command that the first word names, alone: to make them all
-// costs each start of the program a millisecond and a megabyte. Any other word
-// gets all: help, completion, a flag, a mistake.
+// wanted returns only the command that the first word names: making all of them
+// costs each start of the program a millisecond and a megabyte. Any other word,
+// such as help, completion, a flag or a mistake, gets them all.
 func wanted(args []string) []maker {
 	commands := []struct {
 		name string
