@@ -74,8 +74,14 @@ func (g *globals) apply() error {
 	logs := flag.NewFlagSet("log", flag.ContinueOnError)
 	klog.InitFlags(logs)
 	klog.SetOutput(discreetWriter{g.streams.err})
-	if err := logs.Set("v", strconv.Itoa(min(int(g.verbosity), maxLogLevel))); err != nil {
-		return err
+	for name, value := range map[string]string{
+		"v": strconv.Itoa(min(int(g.verbosity), maxLogLevel)),
+		// By default, klog writes to file descriptor 2 itself.
+		"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true",
+	} {
+		if err := logs.Set(name, value); err != nil {
+			return errors.Wrapf(err, "log option %s", name)
+		}
 	}
 	return errors.Wrap(logs.Set("vmodule", capLevels(string(g.vmodule))), "--vmodule")
 }

@@ -28,8 +28,8 @@ func confirmReset(ctx context.Context, g *globals, n *config.Node) error {
 	if n.Reset.Force || n.DryRun {
 		return nil
 	}
-	fmt.Fprint(g.streams.err, "What init or join did to this host will be undone. Its Pods are killed, and its certificates, its\n"+
-		"settings and its copy of the cluster's data are deleted.\nAre you sure you want to proceed? [y/N]: ")
+	fmt.Fprint(g.streams.err, "This undoes what init or join did to this host: it kills the host's Pods, and\n"+
+		"deletes its certificates, its settings and its copy of the cluster's data.\nAre you sure you want to proceed? [y/N]: ")
 	answer, err := readAnswer(ctx, g.streams.in)
 	if err != nil {
 		return err

@@ -110,6 +110,7 @@ func (r *row) details() []string {
 func (s *screen) draw(text string) {
 	if text != "" {
 		text += "\n"
+		s.shown = true
 	}
 	_ = s.drawRaw(text)
 }
@@ -137,6 +138,9 @@ func (s *screen) block() []string {
 	var lines []string
 	for _, r := range s.rows {
 		text := fmt.Sprintf("%-*s %6s  %s", nameWidth, r.name, elapsed(r.since), r.doing())
+		if width > 0 && width < narrow {
+			text = fmt.Sprintf("%s %s  %s", r.name, elapsed(r.since), r.doing())
+		}
 		if width > 0 {
 			text = displaywidth.TruncateString(text, width-len(indent)-1, "…")
 		}

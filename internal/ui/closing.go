@@ -106,9 +106,9 @@ func (s *screen) Close() {
 	defer s.mu.Unlock()
 	s.stopTicks()
 	s.rows = nil
-	apart := true // the next text comes after an empty line
-	for _, c := range s.closing {
-		if apart || c.result {
+	apart := s.shown // the next text comes after an empty line
+	for i, c := range s.closing {
+		if apart || c.result && i > 0 {
 			_ = s.drawRaw("\n")
 		}
 		if apart = c.result; c.result {
@@ -125,5 +125,9 @@ func (s *screen) Close() {
 func (s *screen) Failure(message, remedy string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.draw("\n" + s.wrapLines(s.program+": "+message) + s.remedy(remedy, hanging))
+	text := s.wrapLines(s.program+": "+message) + s.remedy(remedy, hanging)
+	if s.shown {
+		text = "\n" + text
+	}
+	s.draw(text)
 }

@@ -39,6 +39,7 @@ type screen struct {
 	stop    chan struct{} // ends the ticks; nil while nothing runs
 	failure string        // what the first phase that failed failed with
 	warned  map[string]bool
+	shown   bool // something stands above: what comes at the end goes apart from it
 	closing []closingText
 }
 

@@ -18,6 +18,8 @@ const (
 	// nameWidth is that of the column of phases; kubelet-wait-bootstrap is the
 	// longest.
 	nameWidth = 22
+	// narrow is a terminal that has no room for columns in the live lines.
+	narrow = 60
 	// leastWidth is where wrapping ends to help.
 	leastWidth = 20
 )
