@@ -5,9 +5,12 @@ package main
 
 import (
 	"bytes"
-	"errors"
+	"io"
 	"strings"
 	"testing"
+
+	"github.com/creack/pty"
+	"github.com/pkg/errors"
 )
 
 // fullDisk does not take the first write; then there is room again.
@@ -40,5 +43,44 @@ func TestLostOutputIsAnError(t *testing.T) {
 	want := "slipway: the command did its work, but cannot write the output: no space left on device; run it again to get the output\n"
 	if code != 1 || said.String() != want {
 		t.Errorf("exit code %d, error %q", code, said.String())
+	}
+}
+
+// advised is an error with a remedy.
+type advised struct{ error }
+
+func (advised) Remedy() string { return "run `slipway reset`" }
+
+// TestFailure: the remedy is on a line of its own. A terminal gets both wrapped
+// to its width, and commands in one piece.
+func TestFailure(t *testing.T) {
+	err := errors.WithMessage(advised{errors.New("this host is a node of another cluster already")}, "phase preflight")
+	var piped bytes.Buffer
+	explain("kubeadm", streams{err: &piped}, err)
+	if want := "kubeadm: phase preflight: this host is a node of another cluster already\n  run `kubeadm reset`\n"; piped.String() != want {
+		t.Errorf("piped: got %q, want %q", piped.String(), want)
+	}
+
+	t.Setenv("TERM", "xterm")
+	master, tty, failed := pty.Open()
+	if failed != nil {
+		t.Skip("this host has no pseudo terminals:", failed)
+	}
+	defer master.Close()
+	if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 40}); err != nil {
+		t.Fatal(err)
+	}
+	s := streams{err: tty, out: io.Discard}
+	terminal := onTerminal("kubeadm", &s)
+	if terminal == nil {
+		t.Fatal("a pseudo terminal is not taken for a terminal")
+	}
+	terminal.Close()
+	explain("kubeadm", s, err)
+	tty.Close()
+	shown, _ := io.ReadAll(master) // ends with an error once the other side is closed
+	want := "kubeadm: phase preflight: this host is a\r\nnode of another cluster already\r\n  → run `kubeadm reset`\r\n"
+	if string(shown) != want {
+		t.Errorf("terminal: got %q, want %q", shown, want)
 	}
 }

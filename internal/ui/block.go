@@ -23,8 +23,6 @@ type row struct {
 	// they last said something.
 	open []*activity
 	said []line
-	// closes is set if the phase said something for the end of the run.
-	closes bool
 	// worst is how the phase ended, failed the path of what failed in it, and
 	// cause its error.
 	worst         outcome

@@ -35,11 +35,12 @@ func (s *screen) outcome(err error) outcome {
 }
 
 // close puts the one line of a phase that has ended in place of its live line. A
-// phase that only says something for the end of the run needs none.
+// phase that reported no work gets none: one that found nothing to do, that only
+// says something for the end of the run, or that was only planned.
 func (s *screen) close(path string) {
 	r := s.row(path)
 	s.rows = slices.DeleteFunc(s.rows, func(other *row) bool { return other == r })
-	if r.worst == succeeded && r.closes && len(r.said) == 0 {
+	if r.worst == succeeded && len(r.said) == 0 && !s.verbose {
 		return
 	}
 	name := r.name
@@ -49,7 +50,7 @@ func (s *screen) close(path string) {
 	text := s.style.ended(r.worst) + fmt.Sprintf("%-*s %6s", nameWidth, name, elapsed(r.since))
 	switch r.worst {
 	case stopped:
-		text += "  stopped"
+		text += " stopped"
 	case failed:
 		text += s.explain(r)
 	}
@@ -93,9 +94,6 @@ func (s *screen) Outcome(Outcome) {}
 func (t *Terminal) atEnd(c closingText) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r := t.row(t.path); r != nil {
-		r.closes = true
-	}
 	t.closing = append(t.closing, c)
 }
 
