@@ -62,7 +62,7 @@ func (p *patterns) Set(text string) error {
 
 func (g *globals) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&g.rootfs, "rootfs", "", "`folder` of a host's root file system to work on instead of /")
-	fs.VarP(&g.verbosity, "v", "v", "`level` of the API client's log, 0 to 10")
+	fs.VarP(&g.verbosity, "v", "v", "`level` of the log, 0 to 10: from 1 on, a terminal shows all details; higher levels add the log of the API client")
 	fs.Var(&g.vmodule, "vmodule", "log levels of single files, as `pattern=N,...`")
 }
 
