@@ -84,11 +84,11 @@ func (c *cleanup) conclude() {
 	switch {
 	case len(c.failed) > 0 || c.warned && !c.changed:
 	case !c.changed:
-		c.UI.Nextf("There is nothing to do: nothing of a node is on this host")
+		c.UI.Nextf("Nothing to do: this host is not a node")
 	case c.Config.Name != "":
-		c.UI.Nextf("This host is no node any more. If the cluster lives on, take it off its list: kubectl delete node %s", c.Config.Name)
+		c.UI.Nextf("This host is no longer a node. If its cluster still exists, remove it from there: `kubectl delete node %s`", c.Config.Name)
 	default:
-		c.UI.Nextf("This host is no node any more")
+		c.UI.Nextf("This host is no longer a node")
 	}
 }
 

@@ -55,7 +55,7 @@ func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 			return err
 		}
 	}
-	env.UI.Nextf("Node %s has joined the cluster; `kubectl get nodes` on a control plane shows it", registeredName(env))
+	env.UI.Nextf("Node %s has joined the cluster. Run `kubectl get nodes` on a control plane to see it", registeredName(env))
 	return nil
 }
 

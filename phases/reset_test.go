@@ -241,7 +241,7 @@ func (s *resetScene) isAsBefore(t *testing.T, but ...string) {
 func TestResetLeavesNothing(t *testing.T) {
 	s := newResetScene(t)
 	said := s.reset(t)
-	for _, line := range []string{`Member "cp-1" has left etcd`, "Stopping the kubelet", "Removing 2 Pods", "This host is no node any more"} {
+	for _, line := range []string{`Member "cp-1" has left etcd`, "Stopping the kubelet", "Removing 2 Pods", "This host is no longer a node"} {
 		if !strings.Contains(said, line) {
 			t.Errorf("not said: %q in\n%s", line, said)
 		}
@@ -250,7 +250,7 @@ func TestResetLeavesNothing(t *testing.T) {
 		t.Errorf("warned:\n%s", said)
 	}
 	s.isAsBefore(t)
-	if said := s.reset(t); !strings.Contains(said, "There is nothing to do: nothing of a node is on this host") {
+	if said := s.reset(t); !strings.Contains(said, "Nothing to do: this host is not a node") {
 		t.Errorf("a second reset says\n%s", said)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // outputForms are the machine-readable forms of -o, besides text.
 const outputForms = "text, json, yaml, kyaml, go-template=…, go-template-file=…, template=…, templatefile=…, jsonpath=…, jsonpath-as-json=…, jsonpath-file=…"
 
-// templateForms are those that want a template or its file.
+// templateForms are those that take a template or its file.
 var templateForms = []string{
 	"go-template", "go-template-file", "template", "templatefile", "jsonpath", "jsonpath-as-json", "jsonpath-file",
 }
@@ -37,8 +37,8 @@ func (o *outputOptions) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.managedFields, "show-managed-fields", false, "keep the managedFields when printing an object as JSON or YAML")
 }
 
-// printer returns what prints in the chosen form; text is what prints the form
-// for people.
+// printer returns the printer of the chosen form. The form for people is printed
+// by text.
 func (o *outputOptions) printer(text printers.ResourcePrinter) (printers.ResourcePrinter, error) {
 	p, err := o.choose(text)
 	if err != nil || o.managedFields {
@@ -60,7 +60,7 @@ func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.Resource
 	}
 	form, template, _ := strings.Cut(o.form, "=")
 	if template == "" && slices.Contains(templateForms, form) {
-		return nil, errors.Errorf("--output %s: a template is needed, such as %s=…", form, form)
+		return nil, errors.Errorf("--output %s needs a template, such as %s=…", form, form)
 	}
 	switch form {
 	case "go-template", "template":
@@ -74,7 +74,7 @@ func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.Resource
 	case "jsonpath-file":
 		return fromFile(template, func(text string) (printers.ResourcePrinter, error) { return o.jsonPath(text, false) })
 	}
-	return nil, errors.Errorf("--output %q: the forms are %s", o.form, outputForms)
+	return nil, errors.Errorf("unknown --output %q: expected one of %s", o.form, outputForms)
 }
 
 // fromFile makes a printer of the template in a file.
@@ -111,7 +111,8 @@ func (o *outputOptions) print(g *globals, obj runtime.Object, text printers.Reso
 	if err != nil {
 		return err
 	}
-	// A template that fails has printed half an answer and its own complaint.
+	// A template that fails has already printed part of the output, and its own
+	// message.
 	var b bytes.Buffer
 	if err := p.PrintObj(obj, &b); err != nil {
 		return errors.Wrap(err, "--output")
@@ -120,8 +121,8 @@ func (o *outputOptions) print(g *globals, obj runtime.Object, text printers.Reso
 	return err
 }
 
-// printList writes objects one after another in the chosen form; text is what
-// prints them all for people.
+// printList writes objects one after another in the chosen form. All of them
+// together are printed for people by text.
 func printList[T runtime.Object](o *outputOptions, g *globals, objs []T, text func(io.Writer) error) error {
 	if o.form == "text" {
 		return text(g.streams.out)

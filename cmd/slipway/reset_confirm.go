@@ -16,14 +16,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// askingPhase is the phase that asks: who skips it is not asked.
+// askingPhase is the phase that asks: without it, nothing is asked.
 const askingPhase = "preflight"
 
-// longestAnswer is more than any that counts as yes, in bytes.
+// longestAnswer is longer than any answer that counts as yes, in bytes.
 const longestAnswer = 64
 
-// confirmReset asks on the standard input whether to go on, unless the user
-// has said so already or nothing would be done anyway. No answer is a no.
+// confirmReset asks whether to go on, and reads the answer from standard input,
+// unless the user has said so already or nothing would be done anyway. No answer
+// is a no.
 func confirmReset(ctx context.Context, g *globals, n *config.Node) error {
 	if n.Reset.Force || n.DryRun {
 		return nil
@@ -34,11 +35,11 @@ func confirmReset(ctx context.Context, g *globals, n *config.Node) error {
 	if err != nil {
 		return err
 	}
-	if !strings.HasSuffix(answer, "\n") { // nor has the terminal one
+	if !strings.HasSuffix(answer, "\n") { // so the cursor is still behind the question
 		fmt.Fprintln(g.streams.err)
 	}
 	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
-		return errors.New("nothing was done, as the answer was not y; --force goes on without a question")
+		return errors.New("nothing was done, because the answer was not y; use --force to reset without being asked")
 	}
 	return nil
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// planUI says only what an operator must read: the plan says the rest.
+// planUI shows only warnings: the plan shows the rest.
 type planUI struct {
 	ui.UI
 	plan *plan // nil before there is one
 }
 
-// Start keeps the phases quiet, too.
+// Start opens a phase that shows only warnings, too.
 func (p planUI) Start(phase string) (ui.UI, func(error)) {
 	if p.plan != nil {
 		p.plan.enter(phase)
@@ -23,7 +23,7 @@ func (p planUI) Start(phase string) (ui.UI, func(error)) {
 	return planUI{in, p.plan}, end
 }
 
-// Kept is a step of the plan where it is compared with what is there.
+// Kept adds a step to a plan that is compared with what is there.
 func (p planUI) Kept(k ui.Kept) {
 	if p.plan == nil || p.plan.now == nil {
 		p.Warnf("%s", k)
@@ -52,7 +52,7 @@ func newPlanUI(g *globals) ui.UI {
 	return newUI(g)
 }
 
-// newUI is what the user wants to be told with.
+// newUI is the UI that the flags and the terminal ask for.
 func newUI(g *globals) ui.UI {
 	if g.report != nil {
 		return namedUI{g.report.ui}
@@ -60,7 +60,7 @@ func newUI(g *globals) ui.UI {
 	return namedUI{plainUI(g)}
 }
 
-// warn tells what loading a configuration has found.
+// warn shows the warnings of loading a configuration.
 func warn(u ui.UI, warnings []string) {
 	for _, w := range warnings {
 		u.Warnf("%s", w)

@@ -45,8 +45,8 @@ func TestReset(t *testing.T) {
 	m.reset()
 	m.isAs(before, "/var/lib/cni")
 	m.hasNoPods()
-	if out := m.reset(); !strings.Contains(out, "There is nothing to do") {
-		t.Errorf("a reset of a host that is no node any more:\n%s", out)
+	if out := m.reset(); !strings.Contains(out, "Nothing to do") {
+		t.Errorf("a reset of a host that is not a node:\n%s", out)
 	}
 }
 
@@ -176,7 +176,7 @@ func (m machine) changesNothingUnless(yes string) {
 	for _, answer := range []string{"", "n\n", "\n", "force\n", "n" + yes + "\n"} {
 		var out strings.Builder
 		err := m.node.Exec(m.Context(), nodes.Cmd{Args: []string{"slipway", "reset"}, Stdin: strings.NewReader(answer), Stdout: &out, Stderr: &out})
-		if err == nil || !strings.Contains(out.String(), "nothing was done, as the answer was not y") {
+		if err == nil || !strings.Contains(out.String(), "nothing was done, because the answer was not y") {
 			m.Errorf("answer %q: %v\n%s", answer, err, out.String())
 		}
 	}
