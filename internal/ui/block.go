@@ -136,18 +136,13 @@ func (s *screen) block() []string {
 	var lines []string
 	for _, r := range s.rows {
 		text := fmt.Sprintf("%-*s %6s  %s", nameWidth, r.name, elapsed(r.since), r.doing())
-		if width > 0 && width < narrow {
+		if width < narrow {
 			text = fmt.Sprintf("%s %s  %s", r.name, elapsed(r.since), r.doing())
 		}
-		if width > 0 {
-			text = displaywidth.TruncateString(text, width-len(indent)-1, "…")
-		}
+		text = displaywidth.TruncateString(text, max(0, width-len(indent)-1), "…")
 		lines = append(lines, s.style.running(s.frame)+strings.TrimRight(text, " "))
 	}
-	if most := height - 1; height > 0 && len(lines) > most {
-		lines = lines[len(lines)-max(0, most):]
-	}
-	return lines
+	return lines[max(0, len(lines)-max(0, height-1)):]
 }
 
 // startTicks draws the block from now on, and stopTicks ends that.

@@ -37,8 +37,7 @@ func (s *screen) outcome(err error) outcome {
 // close puts the one line of a phase that has ended in place of its live line. A
 // phase that reported no work gets none: one that found nothing to do, that only
 // says something for the end of the run, or that was only planned.
-func (s *screen) close(path string) {
-	r := s.row(path)
+func (s *screen) close(r *row) {
 	s.rows = slices.DeleteFunc(s.rows, func(other *row) bool { return other == r })
 	if r.worst == succeeded && len(r.said) == 0 && !s.verbose {
 		return

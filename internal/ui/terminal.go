@@ -48,8 +48,8 @@ type screen struct {
 func NewTerminal(program string, out *os.File, results io.Writer) *Terminal {
 	size := func() (int, int) {
 		width, height, err := cwriter.GetSize(int(out.Fd()))
-		if err != nil {
-			return 0, 0
+		if err != nil || width == 0 || height == 0 { // as on a serial console
+			return 80, 24
 		}
 		return width, height
 	}
@@ -93,8 +93,8 @@ func (t *Terminal) Start(phase string) (UI, func(error)) {
 func (t *Terminal) end(phase string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.row(phase).end(phase, t.outcome(err), err) {
-		t.close(phase)
+	if r := t.row(phase); r != nil && r.end(phase, t.outcome(err), err) {
+		t.close(r)
 	}
 	if len(t.rows) == 0 {
 		t.stopTicks()

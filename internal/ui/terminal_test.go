@@ -297,25 +297,30 @@ func TestResultOutsideOfAPhase(t *testing.T) {
 	}
 }
 
-// TestRealTerminal: the width is that of the terminal, not of the test.
+// TestRealTerminal: lines are wrapped to the width of the terminal, or to 80
+// columns if it does not know its width.
 func TestRealTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "1")
-	master, tty, err := pty.Open()
-	if err != nil {
-		t.Skip("this host has no pseudo terminals:", err)
-	}
-	defer master.Close()
-	if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 30}); err != nil {
-		t.Fatal(err)
-	}
-	u := NewTerminal("slipway", tty, io.Discard)
-	u.Warn("this line is wider than a terminal of 30 columns", "widen it")
-	u.Close()
-	tty.Close()
-	got, _ := io.ReadAll(master) // ends with an error once the other side is closed
-	want := " ! this line is wider than a\r\n   terminal of 30 columns\r\n   → widen it\r\n"
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("the terminal got (-want +got):\n%s", diff)
+	for columns, want := range map[uint16]string{
+		30: " ! this line is wider than a\r\n   terminal of 30 columns\r\n   → widen it\r\n",
+		0:  " ! this line is wider than a terminal of 30 columns\r\n   → widen it\r\n",
+	} {
+		master, tty, err := pty.Open()
+		if err != nil {
+			t.Skip("this host has no pseudo terminals:", err)
+		}
+		defer master.Close()
+		if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: columns}); err != nil {
+			t.Fatal(err)
+		}
+		u := NewTerminal("slipway", tty, io.Discard)
+		u.Warn("this line is wider than a terminal of 30 columns", "widen it")
+		u.Close()
+		tty.Close()
+		got, _ := io.ReadAll(master) // ends with an error once the other side is closed
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("a terminal of %d columns got (-want +got):\n%s", columns, diff)
+		}
 	}
 }
