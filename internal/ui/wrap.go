@@ -66,13 +66,18 @@ func words(text string) []string {
 	return list
 }
 
-// wrapLines wraps each line of text with the indentation that it has.
+// wrapLines wraps each line of text with the indentation that it has. Where there
+// are several, what does not fit is indented more, so that one sees where the
+// next line begins.
 func (s *screen) wrapLines(text string) string {
-	var lines []string
-	for _, l := range strings.Split(printable(text), "\n") {
+	lines, more := strings.Split(printable(text), "\n"), ""
+	if len(lines) > 1 {
+		more = hanging
+	}
+	for i, l := range lines {
 		words := strings.TrimLeft(l, " ")
 		margin := l[:len(l)-len(words)]
-		lines = append(lines, margin+s.wrap(words, margin))
+		lines[i] = margin + s.wrap(words, margin+more)
 	}
 	return strings.Join(lines, "\n")
 }
