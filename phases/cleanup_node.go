@@ -83,11 +83,11 @@ func (c *cleanup) conclude() {
 	switch {
 	case len(c.failed) > 0 || c.warned && !c.changed:
 	case !c.changed:
-		c.UI.Printf("Nothing to do: this host is not a node")
+		c.UI.Nextf("Nothing to do: this host is not a node")
 	case c.Config.Name != "":
-		c.UI.Printf("This host is no longer a node. If the cluster still exists, delete the Node: kubectl delete node %s", c.Config.Name)
+		c.UI.Nextf("This host is no longer a node. If the cluster still exists, delete the Node: kubectl delete node %s", c.Config.Name)
 	default:
-		c.UI.Printf("This host is no longer a node")
+		c.UI.Nextf("This host is no longer a node")
 	}
 }
 

@@ -55,7 +55,7 @@ func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 			return err
 		}
 	}
-	env.UI.Printf("Node %s has joined the cluster; `kubectl get nodes` on a control plane shows it", thisnode.RegisteredName(env.Host, env.Config))
+	env.UI.Nextf("Node %s has joined the cluster; `kubectl get nodes` on a control plane shows it", thisnode.RegisteredName(env.Host, env.Config))
 	return nil
 }
 

@@ -202,10 +202,10 @@ func adviseRestart(env *Env, o RenewOptions) error {
 		}
 	}
 	if len(list) > 0 {
-		env.UI.Printf("Restart %s now, or with --restart, to use what is new", strings.Join(list, ", "))
+		env.UI.Nextf("Restart %s now, or with --restart, to use what is new", strings.Join(list, ", "))
 	}
 	if renewed["admin.conf"] {
-		env.UI.Printf("Copies of admin.conf, such as ~/.kube/config, have to be made again")
+		env.UI.Nextf("Copies of admin.conf, such as ~/.kube/config, have to be made again")
 	}
 	return nil
 }

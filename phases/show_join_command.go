@@ -30,14 +30,14 @@ func runShowJoinCommand(ctx context.Context, env *Env) error {
 		return err
 	}
 	env.UI.Outcome(facts.outcome(n))
-	env.UI.Printf("The control plane of cluster %q runs on %s.", n.Cluster.ClusterName, n.Name)
-	env.UI.Printf("To use it as root:  export KUBECONFIG=%s", n.Paths.AdminKubeconfig)
+	env.UI.Nextf("Cluster %q is running, with its control plane on %s.", n.Cluster.ClusterName, n.Name)
+	env.UI.Nextf("To use it as root: `export KUBECONFIG=%s`", n.Paths.AdminKubeconfig)
 	if len(n.PodSubnets()) == 0 {
-		env.UI.Printf("No pod network is configured; nodes become Ready once a network add-on runs:")
+		env.UI.Nextf("No Pod network is configured. Nodes become Ready once you install a network add-on:")
 	} else {
-		env.UI.Printf("Nodes become Ready once a network add-on for %s runs:", n.Cluster.Networking.PodSubnet)
+		env.UI.Nextf("Nodes become Ready once you install a network add-on for %s:", n.Cluster.Networking.PodSubnet)
 	}
-	env.UI.Printf("  https://kubernetes.io/docs/concepts/cluster-administration/addons/")
+	env.UI.Nextf("  https://kubernetes.io/docs/concepts/cluster-administration/addons/")
 	if n.SkipTokenPrint {
 		facts.token = withheld
 	}
@@ -47,10 +47,10 @@ func runShowJoinCommand(ctx context.Context, env *Env) error {
 		if n.SkipCertificateKeyPrint {
 			key = withheld
 		}
-		env.UI.Printf("Within two hours, more control planes join with:")
+		env.UI.Nextf("More control planes can join within two hours, with:")
 		env.UI.Result(controlPlaneCommand(join, newLine, key))
 	}
-	env.UI.Printf("Workers join with:")
+	env.UI.Nextf("Workers can join with:")
 	env.UI.Result(join)
 	return nil
 }

@@ -59,7 +59,7 @@ func runUploadCerts(ctx context.Context, env *Env) error {
 		return err
 	}
 	if !env.Config.SkipCertificateKeyPrint {
-		env.UI.Printf("The certificates can be downloaded and decrypted with this certificate key:")
+		env.UI.Nextf("Control planes download and decrypt these certificates with this certificate key:")
 		env.UI.Result(env.Config.CertificateKey.Reveal())
 		env.UI.Outcome(ui.Outcome{CertificateKey: env.Config.CertificateKey})
 	}

@@ -30,10 +30,13 @@ type exitError struct {
 
 func (e exitError) Error() string { return e.message }
 
-// codeOf is the exit code for err: 1, as scripts expect, except for an exitError.
+// codeOf is the exit code for err: 1, as scripts expect, except for an exitError; 0 for nil.
 func codeOf(err error) int {
 	var e exitError
-	if errors.As(err, &e) {
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &e):
 		return e.code
 	}
 	return 1

@@ -62,7 +62,7 @@ func (p *patterns) Set(text string) error {
 
 func (g *globals) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&g.rootfs, "rootfs", "", "`folder` of a host's root file system to work on instead of /")
-	fs.VarP(&g.verbosity, "v", "v", "`level` of the API client's log, 0 to 10")
+	fs.VarP(&g.verbosity, "v", "v", "`level` of the log, 0 to 10: from 1 on, a terminal shows all details; higher levels add the log of the API client")
 	fs.Var(&g.vmodule, "vmodule", "log levels of single files, as `pattern=N,...`")
 }
 
@@ -74,8 +74,14 @@ func (g *globals) apply() error {
 	logs := flag.NewFlagSet("log", flag.ContinueOnError)
 	klog.InitFlags(logs)
 	klog.SetOutput(discreetWriter{g.streams.err})
-	if err := logs.Set("v", strconv.Itoa(min(int(g.verbosity), maxLogLevel))); err != nil {
-		return err
+	for name, value := range map[string]string{
+		"v": strconv.Itoa(min(int(g.verbosity), maxLogLevel)),
+		// By default, klog writes to file descriptor 2 itself.
+		"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true",
+	} {
+		if err := logs.Set(name, value); err != nil {
+			return errors.Wrapf(err, "log option %s", name)
+		}
 	}
 	return errors.Wrap(logs.Set("vmodule", capLevels(string(g.vmodule))), "--vmodule")
 }

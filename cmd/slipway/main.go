@@ -15,8 +15,10 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 func main() { os.Exit(run()) }
@@ -35,15 +37,51 @@ func run() int {
 func execute(ctx context.Context, program string, s streams, args []string) int {
 	out := &output{to: s.out}
 	s.out = out
+	terminal := onTerminal(program, &s)
 	err := newRoot(program, s, args).ExecuteContext(ctx)
+	if terminal != nil {
+		terminal.Close()
+	}
 	if err == nil && out.err != nil {
 		err = withAdvice(out.err, "the command itself succeeded: run it again to get the output")
 	}
 	if err != nil {
-		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(shown(program, err.Error())))
-		return codeOf(err)
+		explain(program, s, err)
 	}
-	return 0
+	return codeOf(err)
+}
+
+// onTerminal makes standard error show runs to a person, if it is a terminal. It
+// is nil otherwise.
+func onTerminal(program string, s *streams) *ui.Terminal {
+	f, ok := s.err.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	t := ui.NewTerminal(program, f, s.out)
+	s.err = t
+	return t
+}
+
+// remedied is an error that says what to do about it.
+type remedied interface{ Remedy() string }
+
+// explain prints why a command failed and, if the error knows, what to do about
+// it.
+func explain(program string, s streams, err error) {
+	message, remedy := config.Discreet(shown(program, err.Error())), ""
+	var r remedied
+	if errors.As(err, &r) {
+		remedy = config.Discreet(shown(program, r.Remedy()))
+	}
+	switch t, onTerminal := s.err.(*ui.Terminal); {
+	case onTerminal:
+		t.Failure(message, remedy)
+	case remedy != "":
+		fmt.Fprintf(s.err, "%s: %s\n  %s\n", program, message, remedy)
+	default:
+		fmt.Fprintf(s.err, "%s: %s\n", program, message)
+	}
 }
 
 // streams are where a command reads and writes.

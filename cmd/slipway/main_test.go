@@ -5,9 +5,11 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 
+	"github.com/creack/pty"
 	"github.com/pkg/errors"
 )
 
@@ -41,5 +43,44 @@ func TestLostOutputIsAnError(t *testing.T) {
 	want := "slipway: cannot write the output: no space left on device; the command itself succeeded: run it again to get the output\n"
 	if code != 1 || said.String() != want {
 		t.Errorf("exit code %d, error %q", code, said.String())
+	}
+}
+
+// explainedError is an error with a remedy.
+type explainedError struct{ error }
+
+func (explainedError) Remedy() string { return "run `slipway reset`" }
+
+// TestFailure: the remedy is on a line of its own. A terminal gets both wrapped
+// to its width, and commands in one piece.
+func TestFailure(t *testing.T) {
+	err := errors.WithMessage(explainedError{errors.New("this host is a node of another cluster already")}, "phase preflight")
+	var piped bytes.Buffer
+	explain("kubeadm", streams{err: &piped}, err)
+	if want := "kubeadm: phase preflight: this host is a node of another cluster already\n  run `kubeadm reset`\n"; piped.String() != want {
+		t.Errorf("piped: got %q, want %q", piped.String(), want)
+	}
+
+	t.Setenv("TERM", "xterm")
+	master, tty, failed := pty.Open()
+	if failed != nil {
+		t.Skip("this host has no pseudo terminals:", failed)
+	}
+	defer master.Close()
+	if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 40}); err != nil {
+		t.Fatal(err)
+	}
+	s := streams{err: tty, out: io.Discard}
+	terminal := onTerminal("kubeadm", &s)
+	if terminal == nil {
+		t.Fatal("a pseudo terminal is not taken for a terminal")
+	}
+	terminal.Close()
+	explain("kubeadm", s, err)
+	tty.Close()
+	shown, _ := io.ReadAll(master) // ends with an error once the other side is closed
+	want := "kubeadm: phase preflight: this host is a\r\nnode of another cluster already\r\n  → run `kubeadm reset`\r\n"
+	if string(shown) != want {
+		t.Errorf("terminal: got %q, want %q", shown, want)
 	}
 }

@@ -76,7 +76,7 @@ func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.Resource
 	case "jsonpath-file":
 		return fromFile(template, func(text string) (printers.ResourcePrinter, error) { return o.jsonPath(text, false) })
 	}
-	return nil, errors.Errorf("--output %q: the forms are %s", o.form, outputForms)
+	return nil, errors.Errorf("unknown --output %q: expected one of %s", o.form, outputForms)
 }
 
 // fromFile makes a printer from the template in a file.

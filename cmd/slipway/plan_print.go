@@ -27,7 +27,7 @@ func checkPlanForm(form string) error {
 	case "text", "json", "yaml":
 		return nil
 	}
-	return errors.Errorf("--output %q: the forms are text, json and yaml", form)
+	return errors.Errorf("unknown --output %q: expected text, json or yaml", form)
 }
 
 // write prints the plan in its form.

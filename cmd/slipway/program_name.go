@@ -64,6 +64,14 @@ func (u namedUI) Warnf(format string, args ...any) {
 	u.UI.Warnf("%s", shown(u.Program(), fmt.Sprintf(format, args...)))
 }
 
+func (u namedUI) Warn(message, remedy string) {
+	u.UI.Warn(shown(u.Program(), message), shown(u.Program(), remedy))
+}
+
+func (u namedUI) Nextf(format string, args ...any) {
+	u.UI.Nextf("%s", shown(u.Program(), fmt.Sprintf(format, args...)))
+}
+
 func (u namedUI) Start(phase string) (ui.UI, func(error)) {
 	in, end := u.UI.Start(phase)
 	return namedUI{in}, func(err error) {

@@ -4,10 +4,6 @@
 package main
 
 import (
-	"os"
-
-	"golang.org/x/term"
-
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
@@ -44,6 +40,7 @@ func (p planUI) Kept(k ui.Kept) {
 }
 
 func (planUI) Printf(string, ...any) {}
+func (planUI) Nextf(string, ...any)  {}
 func (planUI) Result(string)         {}
 func (planUI) Skip(string, string)   {}
 
@@ -71,8 +68,11 @@ func warn(u ui.UI, warnings []string) {
 }
 
 func plainUI(g *globals) ui.UI {
-	if f, ok := g.streams.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return ui.NewTerminal(g.program, f, g.streams.out)
+	if t, ok := g.streams.err.(*ui.Terminal); ok {
+		if g.verbosity > 0 {
+			t.ShowDetails()
+		}
+		return t
 	}
 	return ui.NewLines(g.program, g.streams.err, g.streams.out)
 }

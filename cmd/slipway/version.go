@@ -62,7 +62,7 @@ func printVersion(w io.Writer, program, output string) error {
 	case "yaml":
 		data, err = yaml.Marshal(wrapped)
 	default:
-		return errors.Errorf("--output %q: the forms are short, json and yaml", output)
+		return errors.Errorf("unknown --output %q: expected short, json or yaml", output)
 	}
 	if err != nil {
 		return err

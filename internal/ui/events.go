@@ -5,20 +5,21 @@ package ui
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"time"
+
+	"github.com/pkg/errors"
 )
 
-// eventsVersion is that of docs/events.schema.json. It changes when a field
-// goes or gets another meaning, not when one comes.
+// eventsVersion is that of docs/events.schema.json. It changes when a field is
+// removed or gets another meaning, not when one is added.
 const eventsVersion = "slipway.events/v1"
 
-// Events tells a run to a program: one JSON object a line, as
+// Events reports a run to a program: one JSON object per line, as
 // docs/machine-output.md and docs/events.schema.json describe. Only the last
-// one, the result, may carry a secret.
+// one, the result, may contain a secret.
 type Events struct {
 	*events
 
@@ -46,18 +47,19 @@ type event struct {
 	Command string    `json:"command,omitempty"`
 	Phase   string    `json:"phase,omitempty"`
 	Message string    `json:"message,omitempty"`
+	Remedy  string    `json:"remedy,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
 	Seconds *float64  `json:"seconds,omitempty"`
 	Error   string    `json:"error,omitempty"`
-	// Causes are those that were found of an error: see docs/diagnose.md.
+	// Causes are what was found to be wrong: see docs/diagnose.md.
 	Causes any `json:"causes,omitempty"`
 }
 
-// diagnosed is an error whose causes were found.
+// diagnosed is an error with a known cause.
 type diagnosed interface{ Causes() any }
 
-// NewEvents writes the events of a run of command to out. The run begins now;
-// nothing is written before there is something to say.
+// NewEvents writes the events of a run of command to out. The run begins now,
+// but nothing is written before there is something to report.
 func NewEvents(program, version, command string, out io.Writer) *Events {
 	return &Events{events: &events{program: program, version: version, command: command, out: out, began: time.Now()}}
 }
@@ -92,12 +94,19 @@ func (e *Events) Printf(format string, args ...any) {
 	e.emit(event{Event: "progress", Phase: e.phase, Message: fmt.Sprintf(format, args...)})
 }
 
-// Warnf says one line that the operator should read.
-func (e *Events) Warnf(format string, args ...any) {
-	e.emit(event{Event: "warning", Phase: e.phase, Message: fmt.Sprintf(format, args...)})
+// Nextf says one line about what the run made, or what comes next.
+func (e *Events) Nextf(format string, args ...any) { e.Printf(format, args...) }
+
+// Warnf says one line that the user should read.
+func (e *Events) Warnf(format string, args ...any) { e.Warn(fmt.Sprintf(format, args...), "") }
+
+// Warn says what the user should read, and what to do about it.
+func (e *Events) Warn(message, remedy string) {
+	e.emit(event{Event: "warning", Phase: e.phase, Message: message, Remedy: remedy})
 }
 
-// Result is for people, and may hold secrets: the last event has its values.
+// Result does nothing: its text is for people, and may contain secrets. The last
+// event has the values.
 func (e *events) Result(string) {}
 
 // Outcome keeps o for the last event.
@@ -107,7 +116,7 @@ func (e *events) Outcome(o Outcome) {
 	e.outcome.add(o)
 }
 
-// emit writes a line, before the first of all that the run has begun.
+// emit writes an event. The first one of all is that the run has begun.
 func (e *events) emit(ev event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -125,11 +134,11 @@ func (e *events) begin() {
 		Program: e.program, Version: e.version, Command: e.command})
 }
 
-// write gives a line in one piece: whoever reads sees whole events only.
+// write writes a line in one piece, so that a reader sees only whole events.
 func (e *events) write(line any) {
 	data, err := json.Marshal(line)
 	if err != nil {
-		panic(err) // it has texts and numbers only
+		panic(err) // it only has texts and numbers
 	}
 	_, _ = e.out.Write(append(data, '\n'))
 }

@@ -6,12 +6,11 @@ package ui
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
 )
 
 type secret string
@@ -54,11 +53,13 @@ func TestEvents(t *testing.T) {
 	e.Warnf("swap is %s", "on")
 	in, end := e.Start("certs/ca")
 	in.Printf("Generating %q", "ca")
+	in.Warn("the clock is slow", "set it")
+	in.Nextf("Copy %s", "ca.crt")
 	in.Result("the token is canary")
 	in.Outcome(Outcome{CACertHashes: []string{"sha256:ab"}, Token: secret("canary")})
 	end(nil)
 	_, end = e.Start("etcd")
-	end(fmt.Errorf("phase etcd: %w", found{errors.New("no space")}))
+	end(errors.WithMessage(found{errors.New("no space")}, "phase etcd"))
 	e.Skip("addon", "--skip-phases")
 	e.Outcome(Outcome{CertificateKey: secret("")})
 	if strings.Contains(out.String(), "canary") {
@@ -71,6 +72,8 @@ func TestEvents(t *testing.T) {
 		{"event": "warning", "message": "swap is on"},
 		{"event": "phase-started", "phase": "certs/ca"},
 		{"event": "progress", "phase": "certs/ca", "message": `Generating "ca"`},
+		{"event": "warning", "phase": "certs/ca", "message": "the clock is slow", "remedy": "set it"},
+		{"event": "progress", "phase": "certs/ca", "message": "Copy ca.crt"},
 		{"event": "phase-finished", "phase": "certs/ca", "seconds": "some"},
 		{"event": "phase-started", "phase": "etcd"},
 		{"event": "phase-failed", "phase": "etcd", "seconds": "some", "error": "phase etcd: no space", "causes": []any{"disk-full"}},

@@ -8,16 +8,16 @@ import (
 	"path"
 )
 
-// Kept is a file or an object that differs from what Slipway would make, and
-// stays as it is. Nothing in it is secret.
+// Kept is a file or an object that differs from what Slipway would write, and is
+// left as it is. It contains no secret.
 type Kept struct {
-	// Path is that of a file. An object has the others.
+	// Path is set for a file, the others for an object.
 	Path, Kind, Namespace, Name string
 	// Summary says what differs, in one line.
 	Summary string
-	// Advice says how to see all of the difference, and how to get Slipway's.
+	// Advice says how to see the whole difference, and how to get Slipway's.
 	Advice string
-	// Now and Ours are the whole texts to compare.
+	// Now and Ours are the complete texts to compare.
 	Now, Ours string
 }
 
@@ -33,8 +33,7 @@ func (k Kept) String() string {
 	return fmt.Sprintf("keeping %s, which differs from what this configuration makes: %s. %s", k.Title(), k.Summary, k.Advice)
 }
 
-// SayKept tells u of k: what only plans shows it as a part of the plan, and all
-// others warn.
+// SayKept reports k to u: a plan shows it as a step, and every other UI warns.
 func SayKept(u UI, k Kept) {
 	if plan, ok := u.(interface{ Kept(k Kept) }); ok {
 		plan.Kept(k)

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Lines writes progress as plain lines, each beginning with its phase in
-// brackets, which is what scripts and logs of such tools are used to.
+// Lines writes progress as plain lines. Each begins with its phase in brackets,
+// as scripts that read the output of such tools expect.
 type Lines struct {
 	*lines
 
@@ -35,8 +35,7 @@ func NewLines(program string, progress, results io.Writer) *Lines {
 // Program is the name that this program was called by.
 func (l *lines) Program() string { return l.program }
 
-// Start opens a phase. Plain lines say nothing of it until it has something
-// to say.
+// Start opens a phase, of which plain lines show only what it says.
 func (l *Lines) Start(phase string) (UI, func(error)) {
 	return &Lines{lines: l.lines, phase: phase}, func(error) {}
 }
@@ -47,19 +46,29 @@ func (l *Lines) Skip(phase, reason string) { l.line(phase, "skipped: "+reason) }
 // Printf says one line of progress.
 func (l *Lines) Printf(format string, args ...any) { l.line(l.phase, fmt.Sprintf(format, args...)) }
 
-// Warnf says one line that the operator should read.
-func (l *Lines) Warnf(format string, args ...any) {
-	l.line(l.phase, "[WARNING] "+fmt.Sprintf(format, args...))
+// Nextf says one line about what the run made, or what comes next.
+func (l *Lines) Nextf(format string, args ...any) { l.Printf(format, args...) }
+
+// Warnf says one line that the user should read.
+func (l *Lines) Warnf(format string, args ...any) { l.Warn(fmt.Sprintf(format, args...), "") }
+
+// Warn says what the user should read, and the remedy on a line of its own.
+func (l *Lines) Warn(message, remedy string) {
+	const warning = "[WARNING] "
+	l.line(l.phase, warning+message)
+	if remedy != "" {
+		l.line(l.phase, warning+"  "+remedy)
+	}
 }
 
-// Result gives text to the results.
+// Result writes text to the results.
 func (l *lines) Result(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, _ = fmt.Fprintln(l.results, text)
 }
 
-// Outcome says nothing: its text was given as a Result.
+// Outcome does nothing: its text was given to Result.
 func (l *lines) Outcome(Outcome) {}
 
 func (l *lines) line(phase, text string) {
@@ -71,7 +80,8 @@ func (l *lines) line(phase, text string) {
 	_, _ = fmt.Fprintln(l.progress, text)
 }
 
-// topLevel is the phase that people know: certs of certs/apiserver.
+// topLevel is the phase of the workflow that a phase is part of: certs for
+// certs/apiserver.
 func topLevel(path string) string {
 	name, _, _ := strings.Cut(path, "/")
 	return name

@@ -3,25 +3,25 @@
 
 package ui
 
-// Secret is a value that only the last event of a run may carry.
+// Secret is a value that only the last event of a run may contain.
 type Secret interface {
 	Reveal() string
 	IsZero() bool
 }
 
-// Outcome is what a run has brought about, for the next command to use. What
-// the user wants withheld is not in it.
+// Outcome is what a run has made, for the next command to use. What the user
+// does not want shown is not in it.
 type Outcome struct {
-	// CACertHashes pin the cluster's CA: sha256:HEX of each certificate's
-	// public key, as a joining node wants them.
+	// CACertHashes pin the cluster's CA: sha256:HEX of each certificate's public
+	// key, as a joining node needs them.
 	CACertHashes []string
 	// Token lets a node join, and CertificateKey makes it a control plane.
 	Token, CertificateKey Secret
-	// JoinCommand and ControlPlaneJoinCommand are whole commands, on one line.
+	// JoinCommand and ControlPlaneJoinCommand are complete, each on one line.
 	JoinCommand, ControlPlaneJoinCommand Secret
 }
 
-// add takes the fields of o that say something.
+// add takes the fields of o that are set.
 func (all *Outcome) add(o Outcome) {
 	if o.CACertHashes != nil {
 		all.CACertHashes = o.CACertHashes

@@ -5,25 +5,25 @@ package ui
 
 import "time"
 
-// Summary is what the command knows of a run beside what its phases said.
+// Summary is what the command knows about a run, beyond what its phases said.
 type Summary struct {
-	// Node is the node's name and Endpoint the host:port of the cluster's API;
-	// empty where the run ended before they were known.
+	// Node is the node's name, Endpoint the host:port of the cluster's API. They
+	// are empty if the run ended before they were known.
 	Node, Endpoint string
 	ControlPlane   bool
-	// Files are those that the run has changed, in order.
+	// Files are those that the run changed, in order.
 	Files []File
 }
 
-// File is one that a run has changed.
+// File is one that a run changed.
 type File struct {
 	Path string `json:"path"`
 	// Change is created, changed or removed.
 	Change string `json:"change"`
 }
 
-// result is the last line. All of its fields are always there; what is not
-// known, does not exist or shall not be shown is null.
+// result is the last line. All of its fields are always there: what is not
+// known, does not exist or must not be shown is null.
 type result struct {
 	Time                    time.Time `json:"time"`
 	Event                   string    `json:"event"`
@@ -42,7 +42,7 @@ type result struct {
 	Files                   []File    `json:"files"`
 }
 
-// End writes the last event: how the run went, and what it has brought about.
+// End writes the last event: how the run went, and what it made.
 func (e *Events) End(s Summary, failure error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

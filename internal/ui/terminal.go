@@ -6,141 +6,166 @@ package ui
 import (
 	"fmt"
 	"io"
-	"slices"
+	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/vbauerster/mpb/v8/cwriter"
 )
 
-// tick is how often the live line moves.
-const tick = 100 * time.Millisecond
-
-// eraseLine goes back to the beginning of the line, and empties it (ECMA-48).
-const eraseLine = "\r\x1b[K"
-
-// Terminal shows phases to a person: a live line for the one that runs, a line
-// with its time for each that has ended.
+// Terminal shows a run to a person. A block at the bottom of the screen has a
+// line for each phase that runs: its name, its time and what it does. A phase
+// that ends leaves one line above the block. If it failed, what it said follows.
 type Terminal struct {
+	*screen
+
+	path string // of the phase that uses this UI; empty outside of any
+}
+
+// screen is what the phases of a run share.
+type screen struct {
 	program string
+	results io.Writer
+	size    func() (width, height int)
+	style   style
+	live    bool
 
 	mu      sync.Mutex
-	out     io.Writer
-	results io.Writer
-	running []running
-	ticks   int
-	// stop ends the live line; nil without one.
-	stop chan struct{}
+	verbose bool
+	out     *cwriter.Writer
+	rows    []*row
+	frame   int
+	stop    chan struct{} // ends the ticks; nil while nothing runs
+	failure string        // what the first phase that failed failed with
+	warned  map[string]bool
+	shown   bool // something stands above: what comes at the end goes apart from it
+	closing []closingText
 }
 
-type running struct {
-	path  string
-	since time.Time
+// NewTerminal shows a run on out, which is a terminal, and writes results to
+// results. Close ends it.
+func NewTerminal(program string, out *os.File, results io.Writer) *Terminal {
+	size := func() (int, int) {
+		width, height, err := cwriter.GetSize(int(out.Fd()))
+		if err != nil || width == 0 || height == 0 { // as on a serial console
+			return 80, 24
+		}
+		return width, height
+	}
+	return newTerminal(program, out, size, results)
 }
 
-// NewTerminal shows progress on out, which is a terminal, and writes results to
-// results.
-func NewTerminal(program string, out, results io.Writer) *Terminal {
-	return &Terminal{program: program, out: out, results: results}
+func newTerminal(program string, out io.Writer, size func() (int, int), results io.Writer) *Terminal {
+	// What cannot move the cursor gets the lines that stay, and no block.
+	term := os.Getenv("TERM")
+	live := term != "" && term != "dumb"
+	return &Terminal{screen: &screen{
+		program: program, results: results, size: size, out: cwriter.New(out), warned: map[string]bool{},
+		live: live, style: style{colors: live && os.Getenv("NO_COLOR") == ""}, // https://no-color.org
+	}}
+}
+
+// ShowDetails shows what phases say as they say it, not only if they fail.
+func (s *screen) ShowDetails() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.verbose = true
 }
 
 // Program is the name that this program was called by.
-func (t *Terminal) Program() string { return t.program }
+func (s *screen) Program() string { return s.program }
 
-// Start opens a phase and shows it as running.
+// Start opens a phase. One below another shares the line of the outermost.
 func (t *Terminal) Start(phase string) (UI, func(error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	since := time.Now()
-	t.running = append(t.running, running{phase, since})
-	if t.stop == nil {
-		t.stop = make(chan struct{})
-		go t.live(t.stop)
+	r := t.row(phase)
+	if r == nil {
+		r = &row{name: topLevel(phase), since: time.Now()}
+		t.rows = append(t.rows, r)
 	}
-	return t, func(err error) { t.end(phase, since, err) }
+	r.open = append(r.open, &activity{path: phase})
+	t.startTicks()
+	return &Terminal{t.screen, phase}, func(err error) { t.end(phase, err) }
 }
 
-func (t *Terminal) end(phase string, since time.Time, err error) {
+func (t *Terminal) end(phase string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.running = slices.DeleteFunc(t.running, func(r running) bool { return r.path == phase })
-	if len(t.running) == 0 {
-		close(t.stop)
-		t.stop = nil
-		_, _ = io.WriteString(t.out, eraseLine)
+	if r := t.row(phase); r != nil && r.end(phase, t.outcome(err), err) {
+		t.close(r)
 	}
-	mark := "✓"
-	if err != nil {
-		mark = "✗"
+	if len(t.rows) == 0 {
+		t.stopTicks()
 	}
-	// A child's line says no more than its parent's; only a failed one does.
-	if !strings.Contains(phase, "/") || err != nil {
-		t.above(fmt.Sprintf("%s %-22s %s", mark, phase, elapsed(since)))
-	}
+	t.draw("")
 }
 
 // Skip says that a phase is left out.
 func (t *Terminal) Skip(phase, reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.above(fmt.Sprintf("- %-22s skipped: %s", phase, reason))
-}
-
-// Printf says one line of progress.
-func (t *Terminal) Printf(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.above("    " + fmt.Sprintf(format, args...))
-}
-
-// Warnf says one line that the operator should read.
-func (t *Terminal) Warnf(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.above("  ! " + fmt.Sprintf(format, args...))
-}
-
-// Result gives text to the results.
-func (t *Terminal) Result(text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, _ = io.WriteString(t.out, eraseLine)
-	_, _ = fmt.Fprintln(t.results, text)
-}
-
-// Outcome says nothing: its text was given as a Result.
-func (t *Terminal) Outcome(Outcome) {}
-
-// above prints a line in the place of the live one, which is drawn again below
-// it at the next tick.
-func (t *Terminal) above(line string) {
-	_, _ = fmt.Fprintln(t.out, eraseLine+line)
-}
-
-// live draws the live line until stop is closed.
-func (t *Terminal) live(stop chan struct{}) {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-stop:
-			return
-		case <-ticker.C:
-			t.draw(stop)
-		}
+	if t.verbose {
+		t.draw(t.style.skipped() + t.wrap(phase+"  skipped: "+reason, indent))
 	}
 }
 
-func (t *Terminal) draw(stop chan struct{}) {
+// Printf says what the phase does now.
+func (t *Terminal) Printf(format string, args ...any) {
+	text := printable(fmt.Sprintf(format, args...))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.stop != stop { // it was closed meanwhile
+	r := t.row(t.path)
+	if r != nil {
+		r.say(t.path, text)
+	}
+	if r == nil || t.verbose {
+		t.draw(indent + t.wrap(t.prefix()+text, indent+hanging))
+	}
+}
+
+// Warnf says one line that the user should read.
+func (t *Terminal) Warnf(format string, args ...any) { t.Warn(fmt.Sprintf(format, args...), "") }
+
+// Warn says what the user should read, once in a run.
+func (t *Terminal) Warn(message, remedy string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := message + "\n" + remedy
+	if t.warned[key] {
 		return
 	}
-	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
-	t.ticks++
-	_, _ = fmt.Fprintf(t.out, "%s%c %s %s", eraseLine, frames[t.ticks%len(frames)], t.running[len(t.running)-1].path, elapsed(t.running[0].since))
+	t.warned[key] = true
+	t.draw(t.style.warning() + t.wrap(t.prefix()+printable(message), indent) + t.remedy(remedy, indent))
 }
 
-func elapsed(since time.Time) string {
-	return fmt.Sprintf("%.1fs", time.Since(since).Seconds())
+// Write shows what others write to the terminal, such as the log of the API
+// client, above the block.
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := string(p)
+	if len(s.rows) > 0 {
+		text = strings.TrimSuffix(text, "\n") + "\n"
+	}
+	return len(p), s.drawRaw(text)
+}
+
+// prefix says which phase speaks.
+func (t *Terminal) prefix() string {
+	if t.path == "" {
+		return ""
+	}
+	return t.path + ": "
+}
+
+// remedy is a line of its own for what to do about a problem, below text that
+// is indented by margin.
+func (s *screen) remedy(text, margin string) string {
+	if text == "" {
+		return ""
+	}
+	const arrow = "→ "
+	return "\n" + margin + arrow + s.wrap(printable(text), margin+strings.Repeat(" ", len([]rune(arrow))))
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Timeline passes on what a run says, and remembers when each phase ran.
+// Timeline passes on what a run says, and records when each phase ran.
 type Timeline struct {
 	UI
 	*spans
@@ -33,10 +33,10 @@ type span struct {
 	start, end time.Duration
 	ended      bool
 	err        string
-	lane       int // from 0: phases that ran at the same time have others
+	lane       int // from 0; phases that ran at the same time have different ones
 }
 
-// NewTimeline remembers what goes through it to in.
+// NewTimeline records the phases that go through it to in.
 func NewTimeline(in UI) *Timeline { return &Timeline{UI: in, spans: &spans{began: time.Now()}} }
 
 // Start opens a phase.
@@ -66,8 +66,8 @@ func (s *spans) close(closed *span, err error) {
 	}
 }
 
-// phases are the phases without children, as they began, each in the first
-// lane that was free. One that has not ended lasts until now.
+// phases are the phases without children, in the order in which they began, each
+// in the first lane that was free. One that has not ended lasts until now.
 func (s *spans) phases() []span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (t *Timeline) Trace() ([]byte, error) {
 // barWidth is that of a whole run, in characters.
 const barWidth = 40
 
-// Bars draws a bar for each phase, as long as it took, below when it ran.
+// Bars draws a bar for each phase, which shows when it ran and for how long.
 func (t *Timeline) Bars(w io.Writer) error {
 	list := t.phases()
 	var total time.Duration

@@ -6,13 +6,13 @@ package ui
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
 )
 
 // TestTimeline runs two phases below a third at the same time and a fourth

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/clipperhouse/displaywidth"
+	"github.com/morikuni/aec"
+)
+
+const (
+	// indent is as wide as a mark, and hanging as what stands below a line.
+	indent  = "   "
+	hanging = "  "
+	// nameWidth is that of the column of phases; kubelet-wait-bootstrap is the
+	// longest.
+	nameWidth = 22
+	// narrow is a terminal that has no room for columns in the live lines.
+	narrow = 60
+	// leastWidth is where wrapping ends to help.
+	leastWidth = 20
+)
+
+// wrap breaks text between words. Each line but the first, for which the caller
+// leaves as much space, begins with margin.
+func (s *screen) wrap(text, margin string) string {
+	width, _ := s.size()
+	width -= displaywidth.String(margin)
+	var lines []string
+	for paragraph := range strings.SplitSeq(text, "\n") {
+		line, used := "", 0
+		for i, word := range words(paragraph) {
+			w := displaywidth.String(word)
+			switch {
+			case i == 0:
+				line, used = word, w
+			case used+1+w > width && width >= leastWidth:
+				lines = append(lines, line)
+				line, used = word, w
+			default:
+				line += " " + word
+				used += 1 + w
+			}
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n"+margin)
+}
+
+// words are what a line may be broken between. A command, which stands in
+// backticks, is one word, so that it can be copied.
+func words(text string) []string {
+	inCommand := false
+	var list []string
+	for i, word := range strings.Split(text, " ") {
+		if inCommand && i > 0 {
+			list[len(list)-1] += " " + word
+		} else {
+			list = append(list, word)
+		}
+		inCommand = inCommand != (strings.Count(word, "`")%2 == 1)
+	}
+	return list
+}
+
+// wrapLines wraps each line of text with the indentation that it has. Where there
+// are several, what does not fit is indented more, so that one sees where the
+// next line begins.
+func (s *screen) wrapLines(text string) string {
+	lines, more := strings.Split(printable(text), "\n"), ""
+	if len(lines) > 1 {
+		more = hanging
+	}
+	for i, l := range lines {
+		words := strings.TrimLeft(l, " ")
+		margin := l[:len(l)-len(words)]
+		lines[i] = margin + s.wrap(words, margin+more)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// printable leaves out control characters, which a terminal would act on: a
+// message may quote the log of a container.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, strings.ReplaceAll(text, "\t", " "))
+}
+
+// style makes the marks at the beginning of lines.
+type style struct{ colors bool }
+
+func (s style) mark(mark string, color aec.ANSI) string {
+	if s.colors {
+		mark = color.Apply(mark)
+	}
+	return " " + mark + " "
+}
+
+func (s style) warning() string { return s.mark("!", aec.YellowF) }
+
+func (s style) skipped() string { return s.mark("-", aec.LightBlackF) }
+
+func (s style) ended(how outcome) string {
+	switch how {
+	case failed:
+		return s.mark("✗", aec.RedF)
+	case stopped:
+		return s.skipped()
+	}
+	return s.mark("✓", aec.GreenF)
+}
+
+func (s style) running(frame int) string {
+	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+	return s.mark(string(frames[frame%len(frames)]), aec.CyanF)
+}
