@@ -31,13 +31,13 @@ var mayImport = map[string][]string{
 	"preflight":           {"internal/config", "internal/host"},
 	"internal/redact":     {},
 	"internal/diagnose":   {"certs", "internal/host", "internal/kubeconfig", "internal/redact"},
-	"internal/bundle":     {"certs", "internal/diagnose", "internal/host", "internal/redact"},
+	"internal/support":    {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	"phases": {
 		"certs", "internal/cluster", "internal/config", "internal/diagnose", "internal/discovery", "internal/etcd", "internal/host",
 		"internal/kubeconfig", "internal/redact", "internal/ui",
 		"kubeletconfig", "manifests", "preflight",
 	},
-	"cmd/slipway": {"internal/bundle", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/host", "internal/redact", "internal/ui", "phases"},
+	"cmd/slipway": {"internal/support", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/host", "internal/redact", "internal/ui", "phases"},
 }
 
 // onlyIn bans an import outside of the packages that it names.

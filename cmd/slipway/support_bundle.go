@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/support"
 )
 
 func newSupportBundle(g *globals) *cobra.Command {
@@ -44,7 +44,7 @@ func newSupportBundle(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			data, err := bundle.Collect(cmd.Context(), real, bundle.Node{
+			data, err := support.Collect(cmd.Context(), real, support.Node{
 				Target: target, PKI: config.DefaultCertificatesDir, Kubernetes: config.DefaultKubernetesDir, Version: thisBuild().version,
 				AllNamespaces: allNamespaces,
 			})

@@ -4,7 +4,7 @@
 // Package bundle collects what somebody else needs to see why a node does not
 // work, without a secret in it: all that goes in passes one gate, which knows
 // of each file where its secrets are.
-package bundle
+package support
 
 import (
 	"archive/tar"
