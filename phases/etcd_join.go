@@ -70,7 +70,7 @@ func startMember(ctx context.Context, env *Env, peer string, members []etcd.Memb
 	}
 	limit := env.Config.Timeouts.EtcdAPICall
 	env.UI.Printf("Waiting until etcd has caught up here, up to %s", limit)
-	err := watched(ctx, env, limit, nodeTarget(env.Config), "etcd does not become a voter of the cluster", func(ctx context.Context) error {
+	err := watched(ctx, env, limit, nodeTarget(env.Config), "etcd did not become a voting member of the cluster", func(ctx context.Context) error {
 		if added {
 			wakeLearner(ctx, env, peer)
 		}

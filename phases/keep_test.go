@@ -95,8 +95,8 @@ func TestInitRefusesWhatItCannotTell(t *testing.T) {
 	s.append(t, kubeletSettingsIn, "maxPods: 17\n")
 	s.host.probe = func(context.Context, host.Probe) error { return &host.ProbeError{} }
 	stored := storedCompares(t.Context(), s.Env)
-	got := strings.Join(differences(s.Env, stored), "\n")
-	if stored.same || !strings.Contains(got, "there only: maxPods: 17") || !strings.Contains(got, "an edit stays, once the API server answers") {
+	got := faultText(differences(s.Env, stored))
+	if stored.same || !strings.Contains(got, "only there: maxPods: 17") || !strings.Contains(got, "an edit stays if the cluster has this configuration") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -5,10 +5,11 @@ package phases
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -68,8 +69,7 @@ func pullImages(ctx context.Context, env *Env) error {
 	return show(env, preflight.Run(ctx, []preflight.Check{check}, env.Host, n.IgnorePreflightErrors))
 }
 
-// PullImages is pullImages for `config images pull`, where nothing goes on
-// regardless.
+// PullImages is pullImages for `config images pull`, where no check can be ignored.
 func PullImages(ctx context.Context, env *Env) error {
 	err := pullImages(ctx, env)
 	var failed *preflight.FailedError
@@ -78,7 +78,7 @@ func PullImages(ctx context.Context, env *Env) error {
 	}
 	var lines []string
 	for _, f := range failed.Findings {
-		lines = append(lines, f.Message)
+		lines = append(lines, f.Fault.String())
 	}
 	return errors.New(strings.Join(lines, "\n"))
 }
@@ -89,7 +89,7 @@ func show(env *Env, report preflight.Report) error {
 		env.UI.Printf("%s", f)
 	}
 	for _, f := range report.Warnings {
-		env.UI.Warnf("%s: %s", f.Check, f.Message)
+		env.UI.Warnf("%s: %s", f.Check, f.Fault)
 	}
 	return report.Err()
 }

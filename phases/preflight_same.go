@@ -15,31 +15,28 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// differences holds what an earlier init has left against what this one would
-// make, before anything is written: a control plane is not half changed. The
-// static Pods have checks of their own. As long as there is none of the API
-// server, the kubelet may still get any settings; and where the cluster keeps
-// this very configuration, what differs was edited, and stays.
-func differences(env *Env, stored stored) []string {
+// differences compares what an earlier init left with what this one would make,
+// before anything is written, so that a control plane is not half changed. Static
+// Pods have checks of their own. Until there is one of the API server, the kubelet may
+// still get any settings. If the cluster has exactly this configuration, what differs
+// was edited, and stays.
+func differences(env *Env, stored stored) []fault.Fault {
 	found := append(certificatesDiffer(env), kubeconfigsDiffer(env)...)
 	if !IsControlPlane(env.Host) || stored.same {
 		return found
 	}
 	found = append(found, kubeletDiffers(env)...)
-	if stored.difference != "" {
+	if stored.difference.Message != "" {
 		found = append(found, stored.difference)
 	}
 	return found
 }
-
-// startOver is what to do about a difference.
-const startOver = "use the configuration of the earlier run; an edit stays, once the API server answers and the cluster keeps this configuration " +
-	"(a plan asks with --diff); the reset command starts over, and deletes this node's data"
 
 // acceptEdited makes the checks of static Pods take what is there for wanted
 // where it is a static Pod of the component, with edits.
@@ -52,19 +49,22 @@ func acceptEdited(env *Env, wanted map[string][]byte) {
 	}
 }
 
-func kubeletDiffers(env *Env) []string {
+func kubeletDiffers(env *Env) []fault.Fault {
 	files, err := kubeletFiles(env)
 	if err != nil {
-		return []string{err.Error()}
+		return []fault.Fault{fault.Of(err)}
 	}
-	var faults []string
+	var faults []fault.Fault
 	for _, f := range files {
 		have, err := readIfExists(env.Host, f.path)
 		switch {
 		case err != nil:
-			faults = append(faults, err.Error())
+			faults = append(faults, fault.Of(err))
 		case have != nil && string(have) != string(f.data):
-			faults = append(faults, fmt.Sprintf("%s differs from what this configuration makes: %s; %s", f.path, lineDifference(have, f.data), startOver))
+			faults = append(faults, fault.Fault{
+				Message: fmt.Sprintf("%s differs from what this configuration makes: %s", f.path, lineDifference(have, f.data)),
+				Remedy:  preflight.KeepOrReset,
+			})
 		}
 	}
 	return faults
@@ -93,10 +93,10 @@ func lineDifference(have, wanted []byte) string {
 	}
 	var parts []string
 	if text := only(there, asked); text != "" {
-		parts = append(parts, "there only: "+text)
+		parts = append(parts, preflight.OnlyThere+text)
 	}
 	if text := only(asked, there); text != "" {
-		parts = append(parts, "asked for only: "+text)
+		parts = append(parts, preflight.OnlyAsked+text)
 	}
 	if len(parts) == 0 {
 		return "the same lines in another order"
@@ -106,11 +106,11 @@ func lineDifference(have, wanted []byte) string {
 
 // certificatesDiffer tells what is wrong with the certificates that are there,
 // for this configuration.
-func certificatesDiffer(env *Env) []string {
-	var faults []string
+func certificatesDiffer(env *Env) []fault.Fault {
+	var faults []fault.Fault
 	for _, spec := range certs.Specs(env.Config) {
 		if err := certificateFits(env, spec); err != nil {
-			faults = append(faults, err.Error())
+			faults = append(faults, fault.Of(err))
 		}
 	}
 	return faults
@@ -139,8 +139,8 @@ func certificateFits(env *Env, spec certs.Spec) error {
 
 // kubeconfigsDiffer leaves out a server of the administrator's own, which the
 // phase kubeconfig warns of.
-func kubeconfigsDiffer(env *Env) []string {
-	var faults []string
+func kubeconfigsDiffer(env *Env) []fault.Fault {
+	var faults []fault.Fault
 	for _, spec := range kubeconfig.Specs(env.Config) {
 		ca, err := pairStore{env}.ca(spec.Certificate())
 		if err != nil {
@@ -154,7 +154,7 @@ func kubeconfigsDiffer(env *Env) []string {
 		switch {
 		case err == nil, errors.As(err, &known) && known.Only(kubeconfig.WrongServer):
 		default:
-			faults = append(faults, err.Error())
+			faults = append(faults, fault.Of(err))
 		}
 	}
 	return faults
@@ -168,7 +168,7 @@ const askTime = 3 * time.Second
 // keeps none yet.
 type stored struct {
 	same       bool
-	difference string
+	difference fault.Fault
 }
 
 func storedCompares(ctx context.Context, env *Env) stored {
@@ -177,7 +177,7 @@ func storedCompares(ctx context.Context, env *Env) stored {
 	}
 	wanted, err := env.Config.KubeadmConfigYAML()
 	if err != nil {
-		return stored{difference: err.Error()}
+		return stored{difference: fault.Of(err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -189,10 +189,13 @@ func storedCompares(ctx context.Context, env *Env) stored {
 		return stored{}
 	}
 	if have, wanted, err = config.Comparable(have, wanted); err != nil {
-		return stored{difference: err.Error()}
+		return stored{difference: fault.Of(err)}
 	}
 	if string(have) == string(wanted) {
 		return stored{same: true}
 	}
-	return stored{difference: fmt.Sprintf("the cluster keeps another configuration in %s: %s; %s", config.ClusterSource, lineDifference(have, wanted), startOver)}
+	return stored{difference: fault.Fault{
+		Message: fmt.Sprintf("the cluster has a different configuration in %s: %s", config.ClusterSource, lineDifference(have, wanted)),
+		Remedy:  preflight.KeepOrReset,
+	}}
 }

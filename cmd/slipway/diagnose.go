@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -108,7 +108,7 @@ func (o *nodeOptions) bind(fs *pflag.FlagSet) {
 func (o *nodeOptions) thisNode() (*host.Real, diagnose.Target, error) {
 	real := host.New()
 	if real.EffectiveUID() != 0 {
-		return nil, diagnose.Target{}, errors.New("run as root: others may see neither the journal nor the container runtime")
+		return nil, diagnose.Target{}, fault.New("only root can read the journal and ask the container runtime", "run the command as root")
 	}
 	socket := cmp.Or(o.socket, phases.ThisNode(real).NodeRegistration.CRISocket)
 	if found := existing(real, config.KnownSockets()); socket == "" && len(found) > 0 {

@@ -18,8 +18,9 @@ const module = "github.com/slipway-k8s/slipway/"
 // mayImport says what each package of the product may import of ours. Imports
 // run downwards only; docs/architecture.md draws the picture.
 var mayImport = map[string][]string{
+	"internal/fault":      {},
 	"internal/config":     {},
-	"internal/ui":         {},
+	"internal/ui":         {"internal/fault"},
 	"internal/host":       {"internal/redact"},
 	"internal/cluster":    {},
 	"internal/discovery":  {},
@@ -28,16 +29,16 @@ var mayImport = map[string][]string{
 	"manifests":           {"internal/config"},
 	"kubeletconfig":       {"internal/config"},
 	"internal/kubeconfig": {"internal/config", "certs"},
-	"preflight":           {"internal/config", "internal/host"},
+	"preflight":           {"internal/config", "internal/fault", "internal/host"},
 	"internal/redact":     {},
-	"internal/diagnose":   {"certs", "internal/host", "internal/kubeconfig", "internal/redact"},
+	"internal/diagnose":   {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/redact"},
 	"internal/support":    {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	"phases": {
-		"certs", "internal/cluster", "internal/config", "internal/diagnose", "internal/discovery", "internal/etcd", "internal/host",
+		"certs", "internal/cluster", "internal/config", "internal/diagnose", "internal/discovery", "internal/etcd", "internal/fault", "internal/host",
 		"internal/kubeconfig", "internal/redact", "internal/ui",
 		"kubeletconfig", "manifests", "preflight",
 	},
-	"cmd/slipway": {"internal/support", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/host", "internal/redact", "internal/ui", "phases"},
+	"cmd/slipway": {"internal/support", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/fault", "internal/host", "internal/redact", "internal/ui", "phases"},
 }
 
 // onlyIn bans an import outside of the packages that it names.

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 func main() { os.Exit(run()) }
@@ -39,10 +40,13 @@ func execute(ctx context.Context, program string, s streams, args []string) int 
 	s.out = out
 	err := newRoot(program, s, args).ExecuteContext(ctx)
 	if err == nil && out.err != nil {
-		err = fmt.Errorf("what was to be done is done, but %w; run the command again for it", out.err)
+		err = fault.New(fmt.Sprintf("the command did its work, but %v", out.err), "run the command again for its output")
 	}
 	if err != nil {
 		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(shown(program, err.Error())))
+		if remedy := fault.Remedy(err); remedy != "" {
+			fmt.Fprintf(s.err, "%s%s\n", fault.Label, config.Discreet(shown(program, remedy)))
+		}
 		return codeOf(err)
 	}
 	return 0
@@ -84,7 +88,7 @@ func (o *output) Write(p []byte) (int, error) {
 		return 0, o.err
 	}
 	n, err := o.to.Write(p)
-	o.err = errors.WithMessage(err, "the output is lost")
+	o.err = errors.WithMessage(err, "could not write the output")
 	return n, o.err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -45,7 +46,7 @@ func preflightInitCommand(g *globals, use, short string) *cobra.Command {
 				return err
 			}
 			for _, r := range found {
-				check.add(r.Check, string(r.Outcome()), r.Message(), r.Took)
+				check.add(r.Check, string(r.Outcome()), r.Fault(), r.Took)
 			}
 			return check.report(g, out)
 		},
@@ -76,7 +77,7 @@ func preflightJoinCommand(g *globals) *cobra.Command {
 				return err
 			}
 			for _, r := range found {
-				check.add(r.Check, string(r.Outcome()), r.Message(), r.Took)
+				check.add(r.Check, string(r.Outcome()), r.Fault(), r.Took)
 			}
 			return check.report(g, out)
 		},
@@ -125,7 +126,7 @@ func joiningHost(cmd *cobra.Command, g *globals, o *joinOptions, args []string, 
 	if named {
 		env.Config, more = discovered(cmd.Context(), env, self, opts, check)
 	} else {
-		check.add("Discovery", "skipped", "no cluster is named", 0)
+		check.add("Discovery", "skipped", fault.Fault{Message: "no cluster is named"}, 0)
 	}
 	warn(env.UI, slices.Concat(warnings, more))
 	if env.Config == nil {
@@ -146,9 +147,9 @@ func discovered(ctx context.Context, env *phases.Env, self *config.JoinConfigura
 	d := &phases.Discovery{Host: env.Host, UI: env.UI, Connect: joining(discoveryLimit), Options: opts}
 	node, warnings, err := d.Node(ctx, self)
 	if err != nil {
-		check.add("Discovery", "error", err.Error(), time.Since(start))
+		check.add("Discovery", "error", fault.Of(err), time.Since(start))
 		return nil, warnings
 	}
-	check.add("Discovery", "ok", "", time.Since(start))
+	check.add("Discovery", "ok", fault.Fault{}, time.Since(start))
 	return node, warnings
 }

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// pattern is a regular expression that is compiled when it is first needed:
-// most runs of the program need none.
+// pattern is a regular expression that is compiled when it is first used: most runs of
+// the program use none.
 type pattern func() *regexp.Regexp
 
 func lazy(text string) pattern {

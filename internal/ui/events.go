@@ -10,6 +10,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // eventsVersion is that of docs/events.schema.json. It changes when a field
@@ -49,6 +51,7 @@ type event struct {
 	Reason  string    `json:"reason,omitempty"`
 	Seconds *float64  `json:"seconds,omitempty"`
 	Error   string    `json:"error,omitempty"`
+	Remedy  string    `json:"remedy,omitempty"`
 	// Causes are those that were found of an error: see docs/diagnose.md.
 	Causes any `json:"causes,omitempty"`
 }
@@ -72,7 +75,7 @@ func (e *Events) Start(phase string) (UI, func(error)) {
 	return &Events{events: e.events, phase: phase}, func(err error) {
 		ended := event{Event: "phase-finished", Phase: phase, Seconds: seconds(since)}
 		if err != nil {
-			ended.Event, ended.Error = "phase-failed", err.Error()
+			ended.Event, ended.Error, ended.Remedy = "phase-failed", err.Error(), fault.Remedy(err)
 			var d diagnosed
 			if errors.As(err, &d) {
 				ended.Causes = d.Causes()
