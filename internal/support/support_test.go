@@ -261,7 +261,7 @@ func TestBundleHoldsWhatMatters(t *testing.T) {
 	s, _ := strew(t)
 	files := collect(t, s)
 	for name, want := range map[string]string{
-		"README.txt":                        "kube-system only",
+		"README.txt":                        "Only logs of containers in kube-system",
 		"diagnosis.txt":                     "[bad-flag] etcd: ",
 		"diagnosis.json":                    `"cause": "bad-flag"`,
 		"containers.txt":                    "container " + strings.Repeat("a", 64),
@@ -287,7 +287,7 @@ func TestBundleHoldsWhatMatters(t *testing.T) {
 		}
 	}
 	s.dark = true
-	if text := collect(t, s)["containers.txt"]; !strings.Contains(text, "the containers cannot be listed: out of order") {
+	if text := collect(t, s)["containers.txt"]; !strings.Contains(text, "cannot list containers: out of order") {
 		t.Errorf("without a runtime: %s", text)
 	}
 }
