@@ -14,7 +14,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -72,7 +71,7 @@ func (r row) run(t *testing.T) {
 			t.Error(diff)
 		}
 		for _, text := range got {
-			if strings.HasPrefix(text, "[") && !strings.Contains(text, "\n  "+fault.Label) {
+			if strings.HasPrefix(text, "[") && !strings.Contains(text, "\n  ") {
 				t.Errorf("%q does not say what to do", text)
 			}
 		}
@@ -93,16 +92,16 @@ func machineRows() []row {
 	off := false
 	return []row{
 		{"IsPrivilegedUser", "another user", func(s scene) { s.uid = 1000 },
-			[]string{"[ERROR IsPrivilegedUser]: this needs root, but runs as user 1000\n  what to do: run it with sudo"}},
+			[]string{"[ERROR IsPrivilegedUser]: this needs root, but runs as user 1000\n  run it with sudo"}},
 		{"NumCPU", "one", func(s scene) { s.cpus = 1 },
-			[]string{"[ERROR NumCPU]: this host has 1 CPU; a control plane needs at least 2\n  what to do: give the machine more CPUs"}},
+			[]string{"[ERROR NumCPU]: this host has 1 CPU; a control plane needs at least 2\n  give the machine more CPUs"}},
 		{"Mem", "just enough", func(s scene) { s.memory = 1700 << 20 }, nil},
 		{"Mem", "too little", func(s scene) { s.memory = 1700<<20 - 1 },
-			[]string{"[ERROR Mem]: this host has 1699 MiB of memory; a control plane needs at least 1700 MiB\n  what to do: give the machine more memory"}},
+			[]string{"[ERROR Mem]: this host has 1699 MiB of memory; a control plane needs at least 1700 MiB\n  give the machine more memory"}},
 		{"Mem", "not to be told", func(s scene) { s.unknown["memory"] = errors.New("no sysinfo") },
-			[]string{"[WARNING Mem]: cannot read the size of the memory: no sysinfo\n  what to do: make sure that this host has at least 1700 MiB"}},
+			[]string{"[WARNING Mem]: cannot read the size of the memory: no sysinfo\n  make sure that this host has at least 1700 MiB"}},
 		{"Swap", "on", func(s scene) { s.swap = []string{"/dev/sda2", "/swapfile"} },
-			[]string{"[ERROR Swap]: swap is on (/dev/sda2, /swapfile), and the kubelet does not start with it (failSwapOn is true: the kubelet's default)\n  what to do: turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
+			[]string{"[ERROR Swap]: swap is on (/dev/sda2, /swapfile), and the kubelet does not start with it (failSwapOn is true: the kubelet's default)\n  turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
 		{"Swap", "allowed in the configuration", func(s scene) { s.swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off }, swapWarning("failSwapOn in the KubeletConfiguration")},
 		{"Swap", "allowed by a flag", func(s scene) {
 			s.swap, s.node.KubeletExtraArgs = []string{"/dev/sda2"}, []config.Arg{{Name: "fail-swap-on", Value: "false"}}
@@ -115,29 +114,29 @@ func machineRows() []row {
 		{"Swap", "forbidden by a flag over a drop-in", func(s scene) {
 			s.swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off
 			s.put("/etc/systemd/system/kubelet.service.d/20-x.conf", "[Service]\n# --fail-swap-on=false\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2 --fail-swap-on\"\n")
-		}, []string{"[ERROR Swap]: swap is on (/dev/sda2), and the kubelet does not start with it (failSwapOn is true: --fail-swap-on in /etc/systemd/system/kubelet.service.d/20-x.conf)\n  what to do: turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
+		}, []string{"[ERROR Swap]: swap is on (/dev/sda2), and the kubelet does not start with it (failSwapOn is true: --fail-swap-on in /etc/systemd/system/kubelet.service.d/20-x.conf)\n  turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
 		{"Swap", "allowed by the package's file", func(s scene) {
 			s.swap = []string{"/dev/sda2"}
 			s.put("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--fail-swap-on=false\n")
 		}, swapWarning("--fail-swap-on in /etc/default/kubelet")},
 		{"Swap", "not to be told", func(s scene) { s.unknown["swap"] = errors.New("no /proc") },
-			[]string{"[WARNING Swap]: cannot check whether swap is on: no /proc\n  what to do: check it with `swapon --show`"}},
+			[]string{"[WARNING Swap]: cannot check whether swap is on: no /proc\n  check it with `swapon --show`"}},
 		{"Hostname", "not a name", func(s scene) { s.node.Name = "node_1" },
-			[]string{"[ERROR Hostname]: invalid node name \"node_1\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')\n  what to do: set another with --node-name or nodeRegistration.name"}},
+			[]string{"[ERROR Hostname]: invalid node name \"node_1\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')\n  set another with --node-name or nodeRegistration.name"}},
 		{"Hostname", "unknown to the resolver", func(s scene) { s.names, s.unknown["names"] = nil, errors.New("lookup node-1: no such host") },
-			[]string{"[WARNING Hostname]: the node name \"node-1\" does not resolve on this host (lookup node-1: no such host), so programs that look it up will be slow or fail\n  what to do: add it to /etc/hosts or to DNS"}},
+			[]string{"[WARNING Hostname]: the node name \"node-1\" does not resolve on this host (lookup node-1: no such host), so programs that look it up will be slow or fail\n  add it to /etc/hosts or to DNS"}},
 		{"Hostname", "without an address", func(s scene) { s.names = nil },
-			[]string{"[WARNING Hostname]: the node name \"node-1\" does not resolve on this host (no address), so programs that look it up will be slow or fail\n  what to do: add it to /etc/hosts or to DNS"}},
+			[]string{"[WARNING Hostname]: the node name \"node-1\" does not resolve on this host (no address), so programs that look it up will be slow or fail\n  add it to /etc/hosts or to DNS"}},
 		{"FileExisting-losetup", "missing", func(s scene) { delete(s.programs, "losetup") },
-			[]string{"[ERROR FileExisting-losetup]: the kubelet needs the program losetup, which is not in PATH\n  what to do: install the package mount (Debian) or util-linux"}},
+			[]string{"[ERROR FileExisting-losetup]: the kubelet needs the program losetup, which is not in PATH\n  install the package mount (Debian) or util-linux"}},
 		{"FileExisting-mount", "missing", func(s scene) { delete(s.programs, "mount") },
-			[]string{"[ERROR FileExisting-mount]: the kubelet needs the program mount, which is not in PATH\n  what to do: install the package mount (Debian) or util-linux"}},
+			[]string{"[ERROR FileExisting-mount]: the kubelet needs the program mount, which is not in PATH\n  install the package mount (Debian) or util-linux"}},
 		{"FileExisting-cp", "missing", func(s scene) { delete(s.programs, "cp") },
-			[]string{"[ERROR FileExisting-cp]: the kubelet needs the program cp, which is not in PATH\n  what to do: install the package coreutils"}},
+			[]string{"[ERROR FileExisting-cp]: the kubelet needs the program cp, which is not in PATH\n  install the package coreutils"}},
 		{forward4, "off", func(s scene) { s.put("/proc/sys/net/ipv4/ip_forward", "0\n") },
-			[]string{"[ERROR " + forward4 + "]: /proc/sys/net/ipv4/ip_forward is \"0\", so this host does not forward packets of Pods\n  what to do: run `sysctl -w net.ipv4.ip_forward=1`, and add net.ipv4.ip_forward=1 to /etc/sysctl.d/k8s.conf"}},
+			[]string{"[ERROR " + forward4 + "]: /proc/sys/net/ipv4/ip_forward is \"0\", so this host does not forward packets of Pods\n  run `sysctl -w net.ipv4.ip_forward=1`, and add net.ipv4.ip_forward=1 to /etc/sysctl.d/k8s.conf"}},
 		{forward6, "not in this kernel", func(s scene) { s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112" },
-			[]string{"[ERROR " + forward6 + "]: cannot read /proc/sys/net/ipv6/conf/default/forwarding: open proc/sys/net/ipv6/conf/default/forwarding: file does not exist\n  what to do: use a kernel that supports this protocol"}},
+			[]string{"[ERROR " + forward6 + "]: cannot read /proc/sys/net/ipv6/conf/default/forwarding: open proc/sys/net/ipv6/conf/default/forwarding: file does not exist\n  use a kernel that supports this protocol"}},
 		{forward6, "on", func(s scene) {
 			s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112"
 			s.put("/proc/sys/net/ipv6/conf/default/forwarding", "1\n")
@@ -146,7 +145,7 @@ func machineRows() []row {
 }
 
 func swapWarning(from string) []string {
-	return []string{"[WARNING Swap]: swap is on (/dev/sda2), and the kubelet is configured to run with it (" + from + ")\n  what to do: if Pods are meant to use swap, set memorySwap in a KubeletConfiguration (cgroup v2 only): https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/"}
+	return []string{"[WARNING Swap]: swap is on (/dev/sda2), and the kubelet is configured to run with it (" + from + ")\n  if Pods are meant to use swap, set memorySwap in a KubeletConfiguration (cgroup v2 only): https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/"}
 }
 
 func versionRows() []row {
@@ -154,44 +153,44 @@ func versionRows() []row {
 		{"KubernetesVersion", "older", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.35.9" }, nil},
 		{"KubernetesVersion", "newer patch", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.36.99" }, nil},
 		{"KubernetesVersion", "newer", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.37.0" },
-			[]string{"[WARNING KubernetesVersion]: Kubernetes 1.37.0 is newer than this program, which was made for 1.36\n  what to do: use a release of this program for Kubernetes 1.37"}},
+			[]string{"[WARNING KubernetesVersion]: Kubernetes 1.37.0 is newer than this program, which was made for 1.36\n  use a release of this program for Kubernetes 1.37"}},
 		{"KubernetesVersion", "none", func(s scene) { s.node.Cluster.KubernetesVersion = "stable" },
-			[]string{"[ERROR KubernetesVersion]: invalid Kubernetes version \"stable\" (expected something like v1.36.3)\n  what to do: set kubernetesVersion or --kubernetes-version"}},
+			[]string{"[ERROR KubernetesVersion]: invalid Kubernetes version \"stable\" (expected something like v1.36.3)\n  set kubernetesVersion or --kubernetes-version"}},
 		{"KubeletVersion", "newer patch", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.36.9" }, nil},
 		{"KubeletVersion", "oldest", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.33.0" }, nil},
 		{"KubeletVersion", "newer", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.35.4" },
-			[]string{"[ERROR KubeletVersion]: the kubelet (v1.36.3) is newer than the control plane (v1.35.4), which is not supported\n  what to do: install kubelet 1.35, or choose a newer control plane with --kubernetes-version"}},
+			[]string{"[ERROR KubeletVersion]: the kubelet (v1.36.3) is newer than the control plane (v1.35.4), which is not supported\n  install kubelet 1.35, or choose a newer control plane with --kubernetes-version"}},
 		{"KubeletVersion", "too old", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.32.9" },
-			[]string{"[ERROR KubeletVersion]: the kubelet (v1.32.9) is older than 1.33, the oldest supported version\n  what to do: install kubelet 1.36"}},
+			[]string{"[ERROR KubeletVersion]: the kubelet (v1.32.9) is older than 1.33, the oldest supported version\n  install kubelet 1.36"}},
 		{"KubeletVersion", "missing", func(s scene) { delete(s.programs, "kubelet") },
-			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: kubelet: not found\n  what to do: install kubelet v1.36.3"}},
+			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: kubelet: not found\n  install kubelet v1.36.3"}},
 		{"KubeletVersion", "broken", func(s scene) { s.unknown["version"] = errors.New("killed") },
-			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: killed\n  what to do: install kubelet v1.36.3"}},
+			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: killed\n  install kubelet v1.36.3"}},
 		{"KubeletVersion", "garbage", func(s scene) { s.programs["kubelet"] = "Kubernetes vgarbage" },
-			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: could not parse \"vgarbage\" as version\n  what to do: install kubelet v1.36.3"}},
+			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: could not parse \"vgarbage\" as version\n  install kubelet v1.36.3"}},
 	}
 }
 
 func portRows() []row {
 	return []row{
 		{port6443, "held by a stranger", func(s scene) { s.held[6443] = host.Process{PID: 7, Name: "nginx"} },
-			[]string{"[ERROR Port-6443]: port 6443, which kube-apiserver needs, is held by nginx (process 7)\n  what to do: stop that program, or give it another port"}},
+			[]string{"[ERROR Port-6443]: port 6443, which kube-apiserver needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
 		{port6443, "held by who knows", func(s scene) { s.held[6443] = host.Process{} },
-			[]string{"[ERROR Port-6443]: port 6443 is in use: address already in use, and kube-apiserver needs this port\n  what to do: find the program that holds it with `ss -ltnp` as root, and stop it"}},
+			[]string{"[ERROR Port-6443]: port 6443 is in use: address already in use, and kube-apiserver needs this port\n  find the program that holds it with `ss -ltnp` as root, and stop it"}},
 		{port6443, "held by another API server", func(s scene) { s.held[6443] = host.Process{PID: 7, Name: "kube-apiserver"} },
-			[]string{"[ERROR Port-6443]: port 6443 is held by kube-apiserver (process 7), which this node's configuration did not start\n  what to do: stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
+			[]string{"[ERROR Port-6443]: port 6443 is held by kube-apiserver (process 7), which this node's configuration did not start\n  stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
 		{port6443, "held by our own", func(s scene) {
 			s.held[6443] = host.Process{PID: 7, Name: "kube-apiserver"}
 			s.earlier("kube-apiserver")
 		}, []string{"kube-apiserver is already running (process 7, port 6443)"}},
 		{"Port-10259", "held by a stranger", func(s scene) { s.held[10259] = host.Process{PID: 7, Name: "nginx"} },
-			[]string{"[ERROR Port-10259]: port 10259, which kube-scheduler needs, is held by nginx (process 7)\n  what to do: stop that program, or give it another port"}},
+			[]string{"[ERROR Port-10259]: port 10259, which kube-scheduler needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
 		{"Port-10257", "held by a stranger", func(s scene) { s.held[10257] = host.Process{PID: 7, Name: "nginx"} },
-			[]string{"[ERROR Port-10257]: port 10257, which kube-controller-manager needs, is held by nginx (process 7)\n  what to do: stop that program, or give it another port"}},
+			[]string{"[ERROR Port-10257]: port 10257, which kube-controller-manager needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
 		{"Port-2379", "held by a stranger", func(s scene) { s.held[2379] = host.Process{PID: 7, Name: "nginx"} },
-			[]string{"[ERROR Port-2379]: port 2379, which etcd needs, is held by nginx (process 7)\n  what to do: stop that program, or give it another port"}},
+			[]string{"[ERROR Port-2379]: port 2379, which etcd needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
 		{"Port-2380", "held by another etcd", func(s scene) { s.held[2380] = host.Process{PID: 7, Name: "etcd"} },
-			[]string{"[ERROR Port-2380]: port 2380 is held by etcd (process 7), which this node's configuration did not start\n  what to do: stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
+			[]string{"[ERROR Port-2380]: port 2380 is held by etcd (process 7), which this node's configuration did not start\n  stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
 		{"Port-2380", "held by our own", func(s scene) {
 			s.held[2380] = host.Process{PID: 7, Name: "etcd"}
 			s.earlier("etcd")
@@ -218,12 +217,12 @@ func portRows() []row {
 }
 
 func strangeKubelet() []string {
-	return []string{"[ERROR Port-10250]: port 10250 is held by kubelet (process 9), which this node's configuration did not start\n  what to do: stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}
+	return []string{"[ERROR Port-10250]: port 10250 is held by kubelet (process 9), which this node's configuration did not start\n  stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}
 }
 
 func fileRows() []row {
 	const there = "/etc/kubernetes/manifests/kube-apiserver.yaml differs from what this configuration makes: "
-	const remedy = "\n  what to do: " + KeepOrReset
+	const remedy = "\n  " + KeepOrReset
 	return []row{
 		{apiFile, "the same", func(s scene) { s.wants("kube-apiserver"); s.earlier("kube-apiserver") },
 			[]string{"/etc/kubernetes/manifests/kube-apiserver.yaml is in place"}},
@@ -257,17 +256,17 @@ func fileRows() []row {
 		}, strangeFile()},
 		{apiFile, "not readable", func(s scene) {
 			s.unreadable = map[string]bool{"/etc/kubernetes/manifests/kube-apiserver.yaml": true}
-		}, []string{"[ERROR " + apiFile + "]: /etc/kubernetes/manifests/kube-apiserver.yaml exists, but cannot be read\n  what to do: run as root"}},
+		}, []string{"[ERROR " + apiFile + "]: /etc/kubernetes/manifests/kube-apiserver.yaml exists, but cannot be read\n  run as root"}},
 		{"FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml", "not a Pod of that name", func(s scene) {
 			s.wants("kube-controller-manager")
 			s.put("/etc/kubernetes/manifests/kube-controller-manager.yaml", "a: b")
-		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml]: /etc/kubernetes/manifests/kube-controller-manager.yaml exists, but is not a static Pod of kube-controller-manager\n  what to do: move it away"}},
+		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml]: /etc/kubernetes/manifests/kube-controller-manager.yaml exists, but is not a static Pod of kube-controller-manager\n  move it away"}},
 		{"FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml", "not a Pod of that name", func(s scene) {
 			s.wants("kube-scheduler")
 			s.put("/etc/kubernetes/manifests/kube-scheduler.yaml", "a: b")
-		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml]: /etc/kubernetes/manifests/kube-scheduler.yaml exists, but is not a static Pod of kube-scheduler\n  what to do: move it away"}},
+		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml]: /etc/kubernetes/manifests/kube-scheduler.yaml exists, but is not a static Pod of kube-scheduler\n  move it away"}},
 		{etcdFile, "though etcd is external", func(s scene) { s.external(); s.earlier("etcd") },
-			[]string{"[ERROR " + etcdFile + "]: /etc/kubernetes/manifests/etcd.yaml exists, but this configuration has no such static Pod\n  what to do: move it away; if it is left from an old cluster, run `slipway reset` first"}},
+			[]string{"[ERROR " + etcdFile + "]: /etc/kubernetes/manifests/etcd.yaml exists, but this configuration has no such static Pod\n  move it away; if it is left from an old cluster, run `slipway reset` first"}},
 		{etcdDir, "empty", func(s scene) { s.files["var/lib/etcd"] = &fstest.MapFile{Mode: fs.ModeDir | 0o700} }, nil},
 		{etcdDir, "being probed", func(s scene) { s.put("/var/lib/etcd/.probe.slipway-ABCDEFGH", "") }, nil},
 		{etcdDir, "our own", func(s scene) { s.put("/var/lib/etcd/member/snap/db", ""); s.earlier("etcd") },
@@ -275,16 +274,16 @@ func fileRows() []row {
 		{etcdDir, "an old cluster's", func(s scene) { s.put("/var/lib/etcd/member/snap/db", "") }, strangeData()},
 		{etcdDir, "something else", func(s scene) { s.put("/var/lib/etcd/notes.txt", ""); s.earlier("etcd") }, strangeData()},
 		{etcdDir, "not readable", func(s scene) { s.unreadable = map[string]bool{"/var/lib/etcd": true} },
-			[]string{"[ERROR " + etcdDir + "]: cannot check that /var/lib/etcd is empty: permission denied\n  what to do: run as root"}},
+			[]string{"[ERROR " + etcdDir + "]: cannot check that /var/lib/etcd is empty: permission denied\n  run as root"}},
 	}
 }
 
 func strangeFile() []string {
-	return []string{"[ERROR " + apiFile + "]: /etc/kubernetes/manifests/kube-apiserver.yaml exists, but is not a static Pod of kube-apiserver\n  what to do: move it away"}
+	return []string{"[ERROR " + apiFile + "]: /etc/kubernetes/manifests/kube-apiserver.yaml exists, but is not a static Pod of kube-apiserver\n  move it away"}
 }
 
 func strangeData() []string {
-	return []string{"[ERROR " + etcdDir + "]: /var/lib/etcd is not empty, and its content is not from this node's etcd\n  what to do: if it is left from an old cluster, run `slipway reset` or move it away; otherwise give etcd another directory (etcd.local.dataDir)"}
+	return []string{"[ERROR " + etcdDir + "]: /var/lib/etcd is not empty, and its content is not from this node's etcd\n  if it is left from an old cluster, run `slipway reset` or move it away; otherwise give etcd another directory (etcd.local.dataDir)"}
 }
 
 func TestChecks(t *testing.T) {

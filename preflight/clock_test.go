@@ -21,7 +21,7 @@ import (
 )
 
 func TestClockSkew(t *testing.T) {
-	const remedy = "\n  what to do: synchronize the clocks of both hosts with chrony or systemd-timesyncd"
+	const remedy = "\n  synchronize the clocks of both hosts with chrony or systemd-timesyncd"
 	ca := selfSigned(t, healthy().now.Add(-time.Hour))
 	expired := &url.Error{Op: "Get", URL: "https://192.0.2.1:6443/version", Err: x509.CertificateInvalidError{Reason: x509.Expired, Detail: "too early"}}
 	for _, tt := range []struct {
@@ -45,7 +45,7 @@ func TestClockSkew(t *testing.T) {
 			want: []string{"[ERROR ClockSkew]: this host's clock shows 2026-05-04T03:02:01Z, but the cluster's CA is only valid from 2026-05-04T04:02:01Z" + remedy}},
 		{name: "outside the server's certificate", err: expired,
 			want: []string{"[ERROR ClockSkew]: the API server's certificate is not valid at this host's time, 2026-05-04T03:02:01Z: x509: certificate has expired or is not yet valid: too early" + remedy + ", or renew that certificate"}},
-		{name: "no answer", err: errors.New("refused"), want: []string{"[WARNING ClockSkew]: cannot read the API server's clock: refused\n  what to do: check that this host can reach https://192.0.2.1:6443"}},
+		{name: "no answer", err: errors.New("refused"), want: []string{"[WARNING ClockSkew]: cannot read the API server's clock: refused\n  check that this host can reach https://192.0.2.1:6443"}},
 		{name: "dry run", err: host.ErrNotInPlan, want: []string{"did not compare clocks with the API server: a dry run does not ask this"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

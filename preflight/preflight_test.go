@@ -139,7 +139,7 @@ func TestErrListsEveryFault(t *testing.T) {
 	err := errors.Wrap(r.Err(), "phase preflight")
 	const want = "phase preflight: this host is not ready:\n" +
 		"\t[ERROR NumCPU]: one CPU\n" +
-		"\t  what to do: add one\n" +
+		"\t  add one\n" +
 		"\t[ERROR CRI]: c1\n" +
 		"\t[ERROR CRI]: c2"
 	if err.Error() != want {

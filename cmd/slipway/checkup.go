@@ -93,7 +93,7 @@ func (c *checkup) text(w io.Writer) error {
 			fmt.Fprintf(&b, "         %s\n", strings.TrimSpace(line))
 		}
 		for line := range strings.Lines(e.Remedy) {
-			fmt.Fprintf(&b, "         %s%s\n", fault.Label, strings.TrimSpace(line))
+			fmt.Fprintf(&b, "           %s\n", strings.TrimSpace(line))
 		}
 	}
 	fmt.Fprintf(&b, "%d checks in %.3fs: %d errors, %d warnings, %d skipped\n", len(c.Checks), c.Seconds,

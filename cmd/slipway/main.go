@@ -40,13 +40,11 @@ func execute(ctx context.Context, program string, s streams, args []string) int 
 	s.out = out
 	err := newRoot(program, s, args).ExecuteContext(ctx)
 	if err == nil && out.err != nil {
-		err = fault.New(fmt.Sprintf("the command did its work, but %v", out.err), "run the command again for its output")
+		err = errors.Errorf("the command did its work, but %v; run it again to get the output", out.err)
 	}
 	if err != nil {
-		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(shown(program, err.Error())))
-		if remedy := fault.Remedy(err); remedy != "" {
-			fmt.Fprintf(s.err, "%s%s\n", fault.Label, config.Discreet(shown(program, remedy)))
-		}
+		problem := fault.Of(err)
+		fmt.Fprintf(s.err, "%s: %s\n", program, config.Discreet(shown(program, problem.String())))
 		return codeOf(err)
 	}
 	return 0
@@ -88,7 +86,7 @@ func (o *output) Write(p []byte) (int, error) {
 		return 0, o.err
 	}
 	n, err := o.to.Write(p)
-	o.err = errors.WithMessage(err, "could not write the output")
+	o.err = errors.WithMessage(err, "cannot write the output")
 	return n, o.err
 }
 

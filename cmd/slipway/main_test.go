@@ -37,7 +37,7 @@ func TestNothingFollowsWhatIsLost(t *testing.T) {
 func TestLostOutputIsAnError(t *testing.T) {
 	disk, said := fullDisk{}, bytes.Buffer{}
 	code := execute(t.Context(), "slipway", streams{out: &disk, err: &said}, []string{"token", "generate"})
-	want := "slipway: the command did its work, but could not write the output: no space left on device\nwhat to do: run the command again for its output\n"
+	want := "slipway: the command did its work, but cannot write the output: no space left on device; run it again to get the output\n"
 	if code != 1 || said.String() != want {
 		t.Errorf("exit code %d, error %q", code, said.String())
 	}

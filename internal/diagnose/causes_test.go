@@ -195,7 +195,7 @@ func podRows() []row {
 		{"bad-flag", "of an earlier manifest", func(h *fakeHost) {
 			h.container("kube-apiserver", "exited", at.Add(-time.Hour), "Error: unknown flag: --nonsense")
 		}, "", false},
-		{"bad-flag", "of one that was mended", func(h *fakeHost) {
+		{"bad-flag", "of one that was fixed", func(h *fakeHost) {
 			h.states = nil
 			h.container("kube-apiserver", "exited", at.Add(-20*time.Second), "Error: unknown flag: --nonsense")
 			h.container("kube-apiserver", "running", at.Add(-9*time.Second))
@@ -229,7 +229,7 @@ func podRows() []row {
 			h.put(manifests+"/kube-scheduler.yaml", "spec: 7")
 			h.insisted(`E1121 file.go:187] "Could not process manifest file" err="` + manifests + `/kube-scheduler.yaml: couldn't parse as pod" path="` + manifests + `/kube-scheduler.yaml"`)
 		}, "couldn't parse as pod", false},
-		{"static-pod", "a file that is no business of a control plane", func(h *fakeHost) {
+		{"static-pod", "a file that a control plane does not need", func(h *fakeHost) {
 			h.put(manifests+"/README", "read me")
 			h.insisted(`E1121 file.go:187] "Could not process manifest file" err="` + manifests + `/README: couldn't parse as pod" path="` + manifests + `/README"`)
 		}, "", false},
@@ -317,7 +317,7 @@ func etcdRows() []row {
 		{"etcd-member", "that another one is none", func(h *fakeHost) {
 			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"request cluster ID mismatch"}`)
 		}, "", false},
-		{"etcd-member", "of one that runs in vain", func(h *fakeHost) {
+		{"etcd-member", "of one that keeps running", func(h *fakeHost) {
 			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"request sent was ignored; cluster ID mismatch"}`)
 			h.answers["/readyz"] = &host.ProbeError{Status: 503}
 		}, "is not a member of the cluster", false},

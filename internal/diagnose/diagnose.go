@@ -103,7 +103,7 @@ func (f Finding) String() string {
 	for _, line := range f.Evidence {
 		fmt.Fprintf(&b, "\n    | %s", line)
 	}
-	fmt.Fprintf(&b, "\n    %s%s", fault.Label, f.Remedy)
+	fmt.Fprintf(&b, "\n    what to do: %s", f.Remedy)
 	return b.String()
 }
 

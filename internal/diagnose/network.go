@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -24,48 +25,46 @@ const lookupTime = 3 * time.Second
 var lookupFailed = lazy(`lookup ([A-Za-z0-9][\w.-]*)(?: on \S+)?: `)
 
 // nameUnknown looks up again the names that a component could not resolve and, outside
-// of a wait, those in kubeconfigs. Names of registries belong to another cause.
+// of a wait, those in kubeconfigs.
 func nameUnknown(s *scene) []Finding {
-	said := map[string]Finding{}
-	var names []string
-	for _, src := range s.sources {
-		for _, line := range matching(src.lines, lookupFailed) {
-			if pullFailed().MatchString(line) || sandboxFailed().MatchString(line) {
-				continue
-			}
-			name := lookupFailed().FindStringSubmatch(line)[1]
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-			said[name] = Finding{Subject: name, Evidence: []string{src.subject + ": " + line}}
-		}
-	}
+	suspects := s.unresolvedNames()
 	if !s.t.Waiting {
 		for file, server := range s.servers() {
-			if net.ParseIP(server) == nil && !slices.Contains(names, server) {
-				names = append(names, server)
-				said[server] = Finding{Subject: server, Evidence: []string{file + " names it"}}
+			if _, known := suspects[server]; !known && net.ParseIP(server) == nil {
+				suspects[server] = []string{file + " names it"}
 			}
 		}
 	}
-	slices.Sort(names)
 	var found []Finding
 	needed := s.neededNames()
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(suspects)) {
 		err := s.resolve(name)
 		if err == nil {
 			continue
 		}
-		f := said[name]
+		f := Finding{Subject: name, Evidence: suspects[name], lasts: never}
 		f.Message = "this host cannot resolve the name: " + err.Error()
 		f.Remedy = "add the name to /etc/hosts or to DNS, or fix /etc/resolv.conf; `getent hosts " + name + "` shows when it works"
-		f.lasts = never
 		if strings.Contains(needed, "//"+name+":") {
 			f.lasts = unresolved(err)
 		}
 		found = append(found, f)
 	}
 	return found
+}
+
+// unresolvedNames returns the names that a component could not resolve, each with the
+// line that shows it. Names of registries belong to another cause.
+func (s *scene) unresolvedNames() map[string][]string {
+	names := map[string][]string{}
+	for _, src := range s.sources {
+		for _, line := range matching(src.lines, lookupFailed) {
+			if !pullFailed().MatchString(line) && !sandboxFailed().MatchString(line) {
+				names[lookupFailed().FindStringSubmatch(line)[1]] = []string{src.subject + ": " + line}
+			}
+		}
+	}
+	return names
 }
 
 // unresolved is how long a name must fail to resolve: shorter if a server answers that

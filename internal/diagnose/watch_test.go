@@ -51,7 +51,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What a kubelet insisted on before a wait began may have been mended since: it
+// What a kubelet repeated before a wait began may have been fixed since: it
 // counts once it is said again.
 func TestInsistedBeforeTheWait(t *testing.T) {
 	h := healthy()

@@ -9,9 +9,6 @@ package fault
 
 import "github.com/pkg/errors"
 
-// Label begins the line of a remedy.
-const Label = "what to do: "
-
 // Fault is something that is wrong. Neither part holds a secret.
 type Fault struct {
 	Message string `json:"message"`
@@ -19,12 +16,12 @@ type Fault struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// String is the message and, on a line of its own, the remedy.
+// String is the message and, indented on a line of its own, the remedy.
 func (f Fault) String() string {
 	if f.Remedy == "" {
 		return f.Message
 	}
-	return f.Message + "\n  " + Label + f.Remedy
+	return f.Message + "\n  " + f.Remedy
 }
 
 // remedied is an error with a remedy.
@@ -39,8 +36,8 @@ func (e *remedied) Unwrap() error  { return e.error }
 // New returns an error with a message and a remedy.
 func New(message, remedy string) error { return WithRemedy(errors.New(message), remedy) }
 
-// WithRemedy says what to do about err. The text of the error stays as it is:
-// the remedy is for whoever prints the error, by Remedy. nil stays nil.
+// WithRemedy adds to err what to do about it. The text of the error does not change: code
+// that prints errors gets the remedy from Remedy. nil stays nil.
 func WithRemedy(err error, remedy string) error {
 	if err == nil {
 		return nil
@@ -48,8 +45,8 @@ func WithRemedy(err error, remedy string) error {
 	return &remedied{err, remedy}
 }
 
-// Remedy returns what to do about err, however often that was wrapped: the
-// result of the outermost method Remedy() string. It is empty if there is none.
+// Remedy returns what to do about err, also if it was wrapped: the result of the outermost
+// error with a method Remedy() string, or nothing.
 func Remedy(err error) string {
 	var with interface{ Remedy() string }
 	if !errors.As(err, &with) {

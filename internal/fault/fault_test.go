@@ -36,7 +36,7 @@ func TestRemedyIsFoundThroughWrapping(t *testing.T) {
 }
 
 func TestMessageAndRemedyHaveLinesOfTheirOwn(t *testing.T) {
-	if got := (Fault{"swap is on", "turn it off"}).String(); got != "swap is on\n  what to do: turn it off" {
+	if got := (Fault{"swap is on", "turn it off"}).String(); got != "swap is on\n  turn it off" {
 		t.Errorf("got %q", got)
 	}
 	if got := (Fault{Message: "swap is on"}).String(); got != "swap is on" {

@@ -223,7 +223,7 @@ func FuzzText(f *testing.F) {
 }
 
 // FuzzEnvironment looks for values that are shown because of what stands around
-// them. What is before may well make the line one that is no assignment.
+// them. Text before them may turn the line into one that is not an assignment.
 func FuzzEnvironment(f *testing.F) {
 	f.Add("PATH=/bin ", "\nB=c")
 	f.Add("# it's \\\n", "")

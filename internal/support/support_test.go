@@ -81,7 +81,7 @@ func (c canaries) pem(place string) (cert, key string) {
 	return string(certs.EncodeCerts(leaf)), string(data)
 }
 
-// stage is a host whose files are in a folder, with secrets all over it.
+// stage is a host whose files are in a directory, with secrets all over it.
 type stage struct {
 	*host.Real
 	root    string
@@ -240,7 +240,7 @@ func TestBundleHoldsNoSecret(t *testing.T) {
 	}
 }
 
-// absent wants none of the canaries in the files of a bundle.
+// absent checks that none of the canaries is in the files of a bundle.
 func (c canaries) absent(t *testing.T, files map[string]string) {
 	t.Helper()
 	for name, text := range files {

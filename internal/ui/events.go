@@ -48,10 +48,10 @@ type event struct {
 	Command string    `json:"command,omitempty"`
 	Phase   string    `json:"phase,omitempty"`
 	Message string    `json:"message,omitempty"`
+	Remedy  string    `json:"remedy,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
 	Seconds *float64  `json:"seconds,omitempty"`
 	Error   string    `json:"error,omitempty"`
-	Remedy  string    `json:"remedy,omitempty"`
 	// Causes are those that were found of an error: see docs/diagnose.md.
 	Causes any `json:"causes,omitempty"`
 }
