@@ -35,7 +35,7 @@ func serviceRows() []row {
 			s.node.EnableKubelet = true
 		}, nil},
 		{"Firewalld", "no systemd", func(s scene) { s.noSystemd = true },
-			[]string{"[WARNING Firewalld]: cannot ask systemd about firewalld.service: no bus\n  check it with `systemctl status firewalld.service`"}},
+			[]string{"[WARNING Firewalld]: cannot check whether a firewall blocks TCP ports 6443 and 10250: no bus\n  make sure that other nodes can reach these ports of this host"}},
 		{"Firewalld", "active", func(s scene) {
 			s.units["firewalld.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
 		},

@@ -26,7 +26,7 @@ func kubeletService(n *config.Node) func(context.Context, View) []Finding {
 			return warn("%v", err).remedy("start the kubelet in another way")
 		}
 		if err != nil {
-			return notAsked(kubeletUnit, err)
+			return warn("cannot ask systemd about %s: %v", kubeletUnit, err).remedy("check it with `systemctl status %s`", kubeletUnit)
 		}
 		switch {
 		case unit.LoadState == "not-found":
@@ -43,20 +43,17 @@ func kubeletService(n *config.Node) func(context.Context, View) []Finding {
 	}
 }
 
-func notAsked(unit string, err error) []Finding {
-	return warn("cannot ask systemd about %s: %v", unit, err).remedy("check it with `systemctl status %s`", unit)
-}
-
 func firewalld(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
+		api, node := n.BindPort, kubeletPort(n)
 		unit, err := h.Unit(ctx, firewalldUnit)
 		if err != nil {
-			return notAsked(firewalldUnit, err)
+			return warn("cannot check whether a firewall blocks TCP ports %d and %d: %v", api, node, err).
+				remedy("make sure that other nodes can reach these ports of this host")
 		}
 		if unit.ActiveState != "active" {
 			return nil
 		}
-		api, node := n.BindPort, kubeletPort(n)
 		return warn("firewalld is active, and other nodes must be able to reach TCP ports %d and %d of this host", api, node).
 			remedy("open them with `firewall-cmd --permanent --add-port=%d/tcp --add-port=%d/tcp && firewall-cmd --reload`", api, node)
 	}
