@@ -19,7 +19,8 @@ const module = "github.com/slipway-k8s/slipway/"
 // run downwards only; docs/architecture.md draws the picture.
 var mayImport = map[string][]string{
 	"internal/fault":      {},
-	"internal/config":     {},
+	"internal/lazyregexp": {},
+	"internal/config":     {"internal/lazyregexp"},
 	"internal/ui":         {"internal/fault"},
 	"internal/host":       {"internal/redact"},
 	"internal/cluster":    {},
@@ -30,8 +31,8 @@ var mayImport = map[string][]string{
 	"kubeletconfig":       {"internal/config"},
 	"internal/kubeconfig": {"internal/config", "certs"},
 	"preflight":           {"internal/config", "internal/fault", "internal/host"},
-	"internal/redact":     {},
-	"internal/diagnose":   {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/redact"},
+	"internal/redact":     {"internal/lazyregexp"},
+	"internal/diagnose":   {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact"},
 	"internal/support":    {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	"phases": {
 		"certs", "internal/cluster", "internal/config", "internal/diagnose", "internal/discovery", "internal/etcd", "internal/fault", "internal/host",

@@ -9,12 +9,13 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // clockApart is the difference from which certificates and tokens are affected.
 const clockApart = 30 * time.Second
 
-var clockSaid = lazy(`clock difference against peer|high clock drift|not yet valid`)
+var clockSaid = lazyregexp.New(`clock difference against peer|high clock drift|not yet valid`)
 
 // clock compares this host's clock with the API server's, and with the start of
 // certificates' validity.
@@ -50,7 +51,7 @@ func clock(s *scene) []Finding {
 	return nil
 }
 
-var skewSaid = lazy(`clock difference against peer|high clock drift`)
+var skewSaid = lazyregexp.New(`clock difference against peer|high clock drift`)
 
 func direction(apart time.Duration) string {
 	if apart > 0 {

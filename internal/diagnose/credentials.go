@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 var (
-	tlsTrouble = lazy(`x509: |tls: |certificate.*(?:expired|invalid|not valid|mismatch)|(?:expired|invalid).*certificate|` +
+	tlsTrouble = lazyregexp.New(`x509: |tls: |certificate.*(?:expired|invalid|not valid|mismatch)|(?:expired|invalid).*certificate|` +
 		`\.(?:crt|key|pem|conf)["']?: (?:no such file|permission denied)|failed to find any PEM|does not contain any valid|` +
 		`(?:load|parse|read).*(?:certificate|key pair|keypair)|private key`)
-	caTrouble = lazy(`signed by unknown authority|unknown certificate authority|certificate is not trusted`)
+	caTrouble = lazyregexp.New(`signed by unknown authority|unknown certificate authority|certificate is not trusted`)
 )
 
 const certificateRemedy = "renew it with `slipway certs renew all --restart`, which shows what else is wrong, or put the right file there. " +

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // tooLittle (bytes) and tooFewMade (files) are too little for any component: etcd
@@ -21,10 +22,10 @@ const (
 )
 
 var (
-	noSpace = lazy(`no space left on device|disk quota exceeded|had condition: \[DiskPressure\]`)
+	noSpace = lazyregexp.New(`no space left on device|disk quota exceeded|had condition: \[DiskPressure\]`)
 	// watching is about inotify: the kernel gives the same error when all watches
 	// are in use.
-	watching = lazy(`inotify|fsnotify`)
+	watching = lazyregexp.New(`inotify|fsnotify`)
 )
 
 // fillsUp is how long a file system has to be full to count: the kubelet removes

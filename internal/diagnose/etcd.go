@@ -15,9 +15,10 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-var memberRefused = lazy(`member .*has already been bootstrapped|permanently removed from the cluster|member count is unequal|` +
+var memberRefused = lazyregexp.New(`member .*has already been bootstrapped|permanently removed from the cluster|member count is unequal|` +
 	`cluster ID mismatch|unmatched member while checking PeerURLs|error validating peerURLs|couldn't find local name|` +
 	`not found in the cluster|the member has been removed|member unknown`)
 
@@ -50,10 +51,10 @@ func etcdMember(s *scene) []Finding {
 }
 
 var (
-	dataRefused = lazy(`crc mismatch|cannot access data directory|data dir|data-dir|permission denied|not a directory|read-only file system|` +
+	dataRefused = lazyregexp.New(`crc mismatch|cannot access data directory|data dir|data-dir|permission denied|not a directory|read-only file system|` +
 		`failed to open database|invalid database|version mismatch|file does not exist|freepages|failed to recover|corrupt|` +
 		`failed to (?:read|open|create|load) (?:WAL|wal|snap)|database snapshot file|input/output error|wal: |walpb: |snap: `)
-	etcdFatal = lazy(`"level":"(?:fatal|panic)"|^panic:`)
+	etcdFatal = lazyregexp.New(`"level":"(?:fatal|panic)"|^panic:`)
 )
 
 // etcdData is for an etcd that ended because of what is in its data directory.
@@ -78,7 +79,7 @@ func etcdData(s *scene) []Finding {
 	}}
 }
 
-var quotaReached = lazy(`database space exceeded|ALARM NOSPACE|alarm:NOSPACE`)
+var quotaReached = lazyregexp.New(`database space exceeded|ALARM NOSPACE|alarm:NOSPACE`)
 
 // etcdSpace asks etcd about its alarms, and looks for complaints in logs.
 func etcdSpace(s *scene) []Finding {
@@ -126,7 +127,7 @@ func etcdUnhealthy(s *scene) []Finding {
 	}}
 }
 
-var etcdWarning = lazy(`"level":"(?:warn|error)"`)
+var etcdWarning = lazyregexp.New(`"level":"(?:warn|error)"`)
 
 // askEtcd sends a request to the address of etcd's metrics. It returns the body even
 // if the status is not 200.

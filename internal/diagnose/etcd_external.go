@@ -16,10 +16,11 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // etcdMissed is what an API server logs if its etcd does not answer.
-var etcdMissed = lazy(`createTransport failed to connect|error creating storage factory`)
+var etcdMissed = lazyregexp.New(`createTransport failed to connect|error creating storage factory`)
 
 // etcdUnreachable connects to an etcd on other hosts with the API server's own
 // certificate. One member that answers is enough.

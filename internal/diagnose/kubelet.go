@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // kubeletUnit looks for a unit that cannot run or was stopped.
@@ -60,7 +61,7 @@ func (s *scene) systemdLines() []string {
 
 // kubeletRefused returns matching lines of a kubelet that ended with them. If the
 // kubelet kept running, they did not matter, or the problem was fixed since.
-func (s *scene) kubeletRefused(p pattern) []string {
+func (s *scene) kubeletRefused(p lazyregexp.Pattern) []string {
 	running := s.unit.SubState == "running"
 	if running && s.ago(s.unit.ActiveSince) > settled {
 		return nil
@@ -74,7 +75,7 @@ func (s *scene) kubeletRefused(p pattern) []string {
 	return lines
 }
 
-var swapRefused = lazy(`running with swap on is not supported`)
+var swapRefused = lazyregexp.New(`running with swap on is not supported`)
 
 func swap(s *scene) []Finding {
 	lines := s.kubeletRefused(swapRefused)
@@ -92,7 +93,7 @@ func swap(s *scene) []Finding {
 	}}
 }
 
-var cgroupVersionRefused = lazy(`configured to not run on a host using cgroup v1|cgroup v1 support is (?:unsupported|deprecated).*failed`)
+var cgroupVersionRefused = lazyregexp.New(`configured to not run on a host using cgroup v1|cgroup v1 support is (?:unsupported|deprecated).*failed`)
 
 func cgroupVersion(s *scene) []Finding {
 	lines := s.kubeletRefused(cgroupVersionRefused)
@@ -109,7 +110,7 @@ func cgroupVersion(s *scene) []Finding {
 	}}
 }
 
-var cgroupDriverRefused = lazy(`cgroup driver: .* is different from|expected cgroupsPath to be of format|` +
+var cgroupDriverRefused = lazyregexp.New(`cgroup driver: .* is different from|expected cgroupsPath to be of format|` +
 	`cgroup driver.*mismatch|systemd cgroup flag passed, but systemd support`)
 
 func cgroupDriver(s *scene) []Finding {
@@ -131,7 +132,7 @@ func cgroupDriver(s *scene) []Finding {
 	}}
 }
 
-var configRefused = lazy(`failed to load kubelet config file|failed to validate kubelet configuration|` +
+var configRefused = lazyregexp.New(`failed to load kubelet config file|failed to validate kubelet configuration|` +
 	`failed to decode.*[Kk]ubelet|set feature gates from initial flags-based config|unrecognized feature gate`)
 
 func kubeletConfig(s *scene) []Finding {
@@ -160,7 +161,7 @@ func kubeletConfig(s *scene) []Finding {
 	}}
 }
 
-var mainExited = lazy(`Main process exited`)
+var mainExited = lazyregexp.New(`Main process exited`)
 
 // kubeletCrash is for a kubelet that ended twice with the same message, which no
 // other cause explains.
@@ -204,7 +205,7 @@ func kubeletCrash(s *scene) []Finding {
 	return []Finding{f}
 }
 
-var killedBySignal = lazy(`code=(?:killed|dumped)`)
+var killedBySignal = lazyregexp.New(`code=(?:killed|dumped)`)
 
 // telling matches lines in which a component says why it ends.
-var telling = lazy(`"command failed"|^E\d{4} .*(?:run|server)\.go|^F\d{4} |^panic:|^Error: |"level":"(?:fatal|panic)"|failed to run Kubelet`)
+var telling = lazyregexp.New(`"command failed"|^E\d{4} .*(?:run|server)\.go|^F\d{4} |^panic:|^Error: |"level":"(?:fatal|panic)"|failed to run Kubelet`)

@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-var flagRefused = lazy(`unknown (?:shorthand )?flag|flag provided but not defined|bad flag syntax|invalid argument ".*" for "|` +
+var flagRefused = lazyregexp.New(`unknown (?:shorthand )?flag|flag provided but not defined|bad flag syntax|invalid argument ".*" for "|` +
 	`flag needs an argument|failed to parse kubelet flag|invalid value ".*" for flag|invalid boolean (?:value|flag)`)
 
 // badFlag looks at components that have ended: a flag that is not accepted ends a
@@ -40,9 +41,9 @@ func badFlag(s *scene) []Finding {
 }
 
 var (
-	inUse    = lazy(`address already in use`)
-	aboutPod = lazy(`\b(?:pod|podUID|containerName|sandboxID|PodSandboxId)[=:]`)
-	listened = lazy(`listen (?:tcp|udp)[46]? \S*:(\d+): bind`)
+	inUse    = lazyregexp.New(`address already in use`)
+	aboutPod = lazyregexp.New(`\b(?:pod|podUID|containerName|sandboxID|PodSandboxId)[=:]`)
+	listened = lazyregexp.New(`listen (?:tcp|udp)[46]? \S*:(\d+): bind`)
 )
 
 // stopping is how long the previous process of a component may take to end.
@@ -100,7 +101,7 @@ func (s *scene) holdsItself(pid int, subject string) bool {
 
 // bound matches a failure to listen. A failure to connect also names an address, such
 // as [::1] on a host without IPv6, but then another one is tried.
-var bound = lazy(`listen (?:tcp|udp)[46]? (\S+):\d+: bind: cannot assign requested address`)
+var bound = lazyregexp.New(`listen (?:tcp|udp)[46]? (\S+):\d+: bind: cannot assign requested address`)
 
 // addressMissing compares the address that a component could not listen on with those
 // of this host.

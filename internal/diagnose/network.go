@@ -17,12 +17,13 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // lookupTime bounds the resolution of a name.
 const lookupTime = 3 * time.Second
 
-var lookupFailed = lazy(`lookup ([A-Za-z0-9][\w.-]*)(?: on \S+)?: `)
+var lookupFailed = lazyregexp.New(`lookup ([A-Za-z0-9][\w.-]*)(?: on \S+)?: `)
 
 // nameUnknown looks up again the names that a component could not resolve and, outside
 // of a wait, those in kubeconfigs.
@@ -132,7 +133,7 @@ func (s *scene) servers() map[string]string {
 	return hosts
 }
 
-var proxied = lazy(`proxyconnect tcp|Proxy Authentication Required|socks connect`)
+var proxied = lazyregexp.New(`proxyconnect tcp|Proxy Authentication Required|socks connect`)
 
 func proxy(s *scene) []Finding {
 	var found []Finding
@@ -161,13 +162,13 @@ func proxy(s *scene) []Finding {
 
 var (
 	// failingOpen matches failures that the API server ignores.
-	failingOpen = lazy(`failing open`)
+	failingOpen = lazyregexp.New(`failing open`)
 	// needsAPI matches requests that a kubelet cannot do without. Events and
 	// mirror Pods may be rejected without harm.
-	needsAPI = lazy(`[Rr]egister node|certificate signing request|signed certificate`)
+	needsAPI = lazyregexp.New(`[Rr]egister node|certificate signing request|signed certificate`)
 )
 
-var webhookFailed = lazy(`failed calling webhook \\*"([^"\\]+)|admission webhook \\*"([^"\\]+)\\*" denied`)
+var webhookFailed = lazyregexp.New(`failed calling webhook \\*"([^"\\]+)|admission webhook \\*"([^"\\]+)\\*" denied`)
 
 func webhook(s *scene) []Finding {
 	var found []Finding

@@ -15,9 +15,10 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-var podRefused = lazy(`Could not process manifest file|couldn't parse as pod|[Cc]an't process config file|Unable to process|` +
+var podRefused = lazyregexp.New(`Could not process manifest file|couldn't parse as pod|[Cc]an't process config file|Unable to process|` +
 	`CreateContainerConfigError|CreateContainerError|RunContainerError|StartError|hostPath type check failed|MountVolume.SetUp failed|` +
 	`Failed to create sandbox|CreatePodSandboxError|failed to create containerd task`)
 

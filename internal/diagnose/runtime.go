@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // runtimeDown asks the runtime whether it is ready, unless it already failed to list
@@ -69,12 +70,12 @@ func runtimeService(socket string) string {
 }
 
 var (
-	pullFailed    = lazy(`[Ff]ailed to pull|PullImage.*failed|ErrImagePull|ErrImageNeverPull|ImagePullBackOff|InvalidImageName|ImageInspectError|couldn't parse image`)
-	sandboxFailed = lazy(`failed to get sandbox image "([^"\\]+)|get sandbox image \\*"([^"\\]+)`)
+	pullFailed    = lazyregexp.New(`[Ff]ailed to pull|PullImage.*failed|ErrImagePull|ErrImageNeverPull|ImagePullBackOff|InvalidImageName|ImageInspectError|couldn't parse image`)
+	sandboxFailed = lazyregexp.New(`failed to get sandbox image "([^"\\]+)|get sandbox image \\*"([^"\\]+)`)
 	// pullRefused matches answers that another attempt will not change. "Not
 	// found" counts only from a registry: a busy runtime may lose parts of an
 	// image while it unpacks them.
-	pullRefused = lazy(`failed to resolve.*: not found|manifest unknown|name unknown|unauthorized|access.*denied|denied:|403 Forbidden|404 Not Found|x509:|` +
+	pullRefused = lazyregexp.New(`failed to resolve.*: not found|manifest unknown|name unknown|unauthorized|access.*denied|denied:|403 Forbidden|404 Not Found|x509:|` +
 		`ErrImageNeverPull|InvalidImageName|invalid reference|no match for platform|unsupported`)
 )
 
@@ -109,7 +110,7 @@ func image(s *scene) []Finding {
 // pullAgain is a bit less than the time after which the kubelet pulls again.
 const pullAgain = 8 * time.Second
 
-var pullAttempt = lazy(`PullImage from image service failed|Failed to pull image|RunPodSandbox from runtime service failed`)
+var pullAttempt = lazyregexp.New(`PullImage from image service failed|Failed to pull image|RunPodSandbox from runtime service failed`)
 
 // pullFinding accepts a refusal of the registry at once, and soon that the registry's
 // name does not resolve. Otherwise the kubelet has to fail twice.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 const (
@@ -116,13 +117,13 @@ const (
 
 // lately returns the lines that a pattern finds if they are fresh, or if their process
 // has ended.
-func (s *scene) lately(src source, p pattern) []string { return texts(s.recent(src, p)) }
+func (s *scene) lately(src source, p lazyregexp.Pattern) []string { return texts(s.recent(src, p)) }
 
 // insists is lately for lines that must have been repeated for a while, and still be
 // repeated: since the wait began, and again within about twice the time they have
 // been repeated for, as retries back off. Once is not enough: on a slow start, many
 // errors are logged once.
-func (s *scene) insists(src source, p pattern) []string {
+func (s *scene) insists(src source, p lazyregexp.Pattern) []string {
 	found := s.recent(src, p)
 	var first, last time.Time
 	for _, l := range found {
@@ -140,7 +141,7 @@ func (s *scene) insists(src source, p pattern) []string {
 	return nil
 }
 
-func (s *scene) recent(src source, p pattern) []said {
+func (s *scene) recent(src source, p lazyregexp.Pattern) []said {
 	var found []said
 	for _, l := range src.said {
 		if p().MatchString(l.text) && !foreign().MatchString(l.text) && (src.dead || s.ago(l.last) < fresh) {
@@ -151,7 +152,7 @@ func (s *scene) recent(src source, p pattern) []said {
 }
 
 // matching returns the lines that a pattern finds.
-func matching(lines []string, pattern pattern) []string {
+func matching(lines []string, pattern lazyregexp.Pattern) []string {
 	var found []string
 	for _, line := range lines {
 		if pattern().MatchString(line) && !foreign().MatchString(line) {
@@ -163,14 +164,14 @@ func matching(lines []string, pattern pattern) []string {
 
 // foreign matches complaints about clients that try to connect. They say nothing about
 // the component that complains.
-var foreign = lazy(`TLS handshake error from|rejected connection`)
+var foreign = lazyregexp.New(`TLS handshake error from|rejected connection`)
 
 // last returns the last n lines of a list.
 func last(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
 
 // klogHead matches the beginning of each line of a Kubernetes component:
 // E1121 09:00:00.000000    1234 server.go:210]
-var klogHead = lazy(`^[IWEF]\d{4} [\d:.]+ +\d+ [\w.-]+:\d+\] `)
+var klogHead = lazyregexp.New(`^[IWEF]\d{4} [\d:.]+ +\d+ [\w.-]+:\d+\] `)
 
 // saying returns a line without what differs between two processes that log the same:
 // time, process and numbers.
@@ -178,11 +179,11 @@ func saying(line string) string {
 	return numbers().ReplaceAllString(klogHead().ReplaceAllString(line, ""), "#")
 }
 
-var numbers = lazy(`\d+`)
+var numbers = lazyregexp.New(`\d+`)
 
 // passing matches complaints about something else that is not ready yet, as on every
 // slow start.
-var passing = lazy(`connection refused|deadline exceeded|i/o timeout|timed out|connection reset|\bEOF\b|no route to host|not yet|` +
+var passing = lazyregexp.New(`connection refused|deadline exceeded|i/o timeout|timed out|connection reset|\bEOF\b|no route to host|not yet|` +
 	`network is unreachable|context canceled|lost lease|leader ?election lost|[Tt]imeout|request timed out|leader changed|no leader|[Tt]oo [Mm]any [Rr]equests|` +
 	`server is currently unable|not ready|unauthorized|Unauthorized|forbidden|` +
 	// A busy runtime may take longer to create a Pod than the kubelet waits, and
@@ -206,7 +207,7 @@ func unpacked(line string) string {
 }
 
 // said returns the last line that a pattern finds in each log.
-func (s *scene) said(pattern pattern) []string {
+func (s *scene) said(pattern lazyregexp.Pattern) []string {
 	var lines []string
 	for _, src := range s.sources {
 		for _, line := range last(matching(src.lines, pattern), 1) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // YAML removes secrets from a stream of YAML or JSON documents by their structure, then
@@ -127,7 +129,7 @@ func hideNamed(fields map[string]any) {
 }
 
 // capitals matches the names of most environment variables, and of nothing else.
-var capitals = lazy(`^[A-Z_][A-Z0-9_]+$`)
+var capitals = lazyregexp.New(`^[A-Z_][A-Z0-9_]+$`)
 
 // cleanText cleans a document that is a text in another document.
 func cleanText(text string) string {

@@ -3,7 +3,11 @@
 
 package redact
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
+)
 
 // Unit removes the values of environment variables from a unit file, wherever they are
 // set: in Environment= lines, before a command, in a comment. Continued lines become
@@ -49,11 +53,11 @@ func isComment(line string) bool {
 }
 
 var (
-	unitSetting = lazy(`^([ \t#;]*)([A-Za-z_][\w-]*)([ \t]*=[ \t]*)(.*)$`)
+	unitSetting = lazyregexp.New(`^([ \t#;]*)([A-Za-z_][\w-]*)([ \t]*=[ \t]*)(.*)$`)
 	// unitName matches the name of a setting. Other names may be variables whose
 	// line was broken in a way that systemd does not know.
-	unitName    = lazy(`^(?:[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*|X-[\w-]+)$`)
-	unitSection = lazy(`^[ \t]*(?:\[[\w-]+\])?$`)
+	unitName    = lazyregexp.New(`^(?:[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*|X-[\w-]+)$`)
+	unitSection = lazyregexp.New(`^[ \t]*(?:\[[\w-]+\])?$`)
 )
 
 // unitLine returns a line of a unit file as it may be shown.
@@ -129,7 +133,7 @@ func assignments(value string) string {
 
 // variableName matches names of variables in upper or lower case. Base64 before an equals
 // sign has both.
-var variableName = lazy(`^(?:[A-Z_][A-Z0-9_]{0,63}|[a-z_][a-z0-9_]{0,63})$`)
+var variableName = lazyregexp.New(`^(?:[A-Z_][A-Z0-9_]{0,63}|[a-z_][a-z0-9_]{0,63})$`)
 
 // Variables removes the values from an environment file, also in comments. A line that
 // is not an assignment may be the end of one, also in a comment.
@@ -148,8 +152,8 @@ func Variables(text string, known ...string) string {
 }
 
 var (
-	fileVariable = lazy(`(?s)^([ \t#;]*(?:export[ \t]+)?)([A-Za-z_]\w*)[ \t]*=[ \t]*(.*)$`)
-	commentMarks = lazy(`^[ \t]*[#;]+`)
+	fileVariable = lazyregexp.New(`(?s)^([ \t#;]*(?:export[ \t]+)?)([A-Za-z_]\w*)[ \t]*=[ \t]*(.*)$`)
+	commentMarks = lazyregexp.New(`^[ \t]*[#;]+`)
 )
 
 func variablesEntry(entry string) string {

@@ -11,37 +11,39 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // formRules find secrets by their form, wherever they are.
 var formRules = []rule{
 	// Bootstrap tokens.
-	{nil, lazy(`(\b[a-z0-9]{6}\.)([a-z0-9]{16})\b`), nil},
+	{nil, lazyregexp.New(`(\b[a-z0-9]{6}\.)([a-z0-9]{16})\b`), nil},
 	// JSON Web Tokens, such as those of service accounts.
-	{[]string{"eyj"}, lazy(`()(\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*)`), nil},
-	{[]string{"bearer", "basic", "negotiate"}, lazy(`(?i)(\b(?:bearer|basic|negotiate)(?:[ \t]+|%20|\+))([A-Za-z0-9+/=._~:-]{8,})`), matches(authenticationWords)},
+	{[]string{"eyj"}, lazyregexp.New(`()(\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*)`), nil},
+	{[]string{"bearer", "basic", "negotiate"}, lazyregexp.New(`(?i)(\b(?:bearer|basic|negotiate)(?:[ \t]+|%20|\+))([A-Za-z0-9+/=._~:-]{8,})`), matches(authenticationWords)},
 	// The part of a URL that allows posting to a chat service.
-	{[]string{"hooks.slack.com"}, lazy(`(hooks\.slack\.com/(?:services|workflows|triggers)/)([\w/+-]+)`), nil},
-	{[]string{"webhook.office.com"}, lazy(`(webhook\.office\.com/)([\w/@-]+)`), nil},
-	{[]string{"api/webhooks"}, lazy(`(discord(?:app)?\.com/api/webhooks/)([\w/-]+)`), nil},
+	{[]string{"hooks.slack.com"}, lazyregexp.New(`(hooks\.slack\.com/(?:services|workflows|triggers)/)([\w/+-]+)`), nil},
+	{[]string{"webhook.office.com"}, lazyregexp.New(`(webhook\.office\.com/)([\w/@-]+)`), nil},
+	{[]string{"api/webhooks"}, lazyregexp.New(`(discord(?:app)?\.com/api/webhooks/)([\w/-]+)`), nil},
 	// Tokens of Terraform, Authress and MaxMind, which are marked in the middle.
-	{[]string{".atlasv1."}, lazy(`()([A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,})`), nil},
-	{[]string{".acc-", ".acc_"}, lazy(`()(\b(?:sc|ext|scauth|authress)_[A-Za-z0-9]+\.\w{4,6}\.acc[_-][\w.+/=-]{40,})`), nil},
-	{[]string{"_mmk"}, lazy(`()(\b[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)`), nil},
+	{[]string{".atlasv1."}, lazyregexp.New(`()([A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,})`), nil},
+	{[]string{".acc-", ".acc_"}, lazyregexp.New(`()(\b(?:sc|ext|scauth|authress)_[A-Za-z0-9]+\.\w{4,6}\.acc[_-][\w.+/=-]{40,})`), nil},
+	{[]string{"_mmk"}, lazyregexp.New(`()(\b[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)`), nil},
 	// A key of an Azure storage account, which has the length of a SHA-512.
-	{[]string{"=="}, lazy(`((?:^|[^A-Za-z0-9+/-]))([A-Za-z0-9+/]{86}==)`), nil},
+	{[]string{"=="}, lazyregexp.New(`((?:^|[^A-Za-z0-9+/-]))([A-Za-z0-9+/]{86}==)`), nil},
 	// An Azure client secret.
-	{[]string{"q~"}, lazy(`((?:^|[^\w.~-]))([\w.~-]{3}\dQ~[\w.~-]{31,34})`), nil},
+	{[]string{"q~"}, lazyregexp.New(`((?:^|[^\w.~-]))([\w.~-]{3}\dQ~[\w.~-]{31,34})`), nil},
 }
 
 // authenticationWords matches words that follow "basic" and "bearer" in sentences.
-var authenticationWords = lazy(`(?i)^(?:authenticat|authori[sz]|credential|challenge|constraint|configuration|functionality|information|settings)[a-z]*[.:]?$`)
+var authenticationWords = lazyregexp.New(`(?i)^(?:authenticat|authori[sz]|credential|challenge|constraint|configuration|functionality|information|settings)[a-z]*[.:]?$`)
 
 // pemKeys match private keys in PEM, also with lines joined by \n in a string, and with
 // their beginning or end cut off.
 var pemKeys = []rule{
-	{nil, lazy(`(?s)(-----BEGIN[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----)(.*?(?:-----END[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----|\z))`), nil},
-	{nil, lazy(`()([A-Za-z0-9+/=\s]{16,}-----END[ A-Z0-9_-]*PRIVATE KEY-----)`), nil},
+	{nil, lazyregexp.New(`(?s)(-----BEGIN[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----)(.*?(?:-----END[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----|\z))`), nil},
+	{nil, lazyregexp.New(`()([A-Za-z0-9+/=\s]{16,}-----END[ A-Z0-9_-]*PRIVATE KEY-----)`), nil},
 }
 
 func privateKeys(text string) string {
@@ -72,10 +74,10 @@ func awsSecrets(text string) string {
 	})
 }
 
-var upper, lower, digit = lazy(`[A-Z]`), lazy(`[a-z]`), lazy(`[0-9]`)
+var upper, lower, digit = lazyregexp.New(`[A-Z]`), lazyregexp.New(`[a-z]`), lazyregexp.New(`[0-9]`)
 
 // wrapped matches base64 in lines.
-var wrapped = rule{pattern: lazy(`()((?:[A-Za-z0-9+/]{60,80}(?:\\n|\r?\n[ \t]*))+[A-Za-z0-9+/]{1,80}={0,2})`)}
+var wrapped = rule{pattern: lazyregexp.New(`()((?:[A-Za-z0-9+/]{60,80}(?:\\n|\r?\n[ \t]*))+[A-Za-z0-9+/]{1,80}={0,2})`)}
 
 // encoded hides base64 that decodes to a text with a secret, in at most so many layers.
 func encoded(text string, times int) string {
@@ -133,7 +135,7 @@ func encodesSecret(run string, times int) bool {
 }
 
 // userAndPassword matches the credentials of registries and of HTTP basic authentication.
-var userAndPassword = lazy(`^[^\s:]+:[^\s:][^\s]*$`)
+var userAndPassword = lazyregexp.New(`^[^\s:]+:[^\s:][^\s]*$`)
 
 func isText(data []byte) bool {
 	return utf8.Valid(data) && !slices.ContainsFunc([]rune(string(data)), func(r rune) bool {
@@ -143,7 +145,7 @@ func isText(data []byte) bool {
 
 // certificate matches a certificate in PEM. Nothing in it is secret, even if it looks
 // like it.
-var certificate = lazy(`-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----`)
+var certificate = lazyregexp.New(`-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----`)
 
 func betweenCertificates(text string, shown func(part string) string) string {
 	var out strings.Builder
@@ -163,7 +165,7 @@ func betweenCertificates(text string, shown func(part string) string) string {
 }
 
 // hexID matches the text before a digest, or before the ID of a container or sandbox.
-var hexID = lazy(`(?i)(?:sha256[:~/-]|(?:containerd|cri-?o|docker|libpod)(?:://|[-:])|/(?:k8s\.io|sandboxes|containers|overlay-containers|run/containerd/s)/|(?:container|sandbox)(?: for|[ _-]?id)?\\*["']?[ :={]+(?:Type:\w+ ID:)?\\*["']?|\bid\\*["']?[:=]\\*["']?|Type\\*":\\*"Container\w+\\*",\\*"Data\\*":\\*")$`)
+var hexID = lazyregexp.New(`(?i)(?:sha256[:~/-]|(?:containerd|cri-?o|docker|libpod)(?:://|[-:])|/(?:k8s\.io|sandboxes|containers|overlay-containers|run/containerd/s)/|(?:container|sandbox)(?: for|[ _-]?id)?\\*["']?[ :={]+(?:Type:\w+ ID:)?\\*["']?|\bid\\*["']?[:=]\\*["']?|Type\\*":\\*"Container\w+\\*",\\*"Data\\*":\\*")$`)
 
 // hideHexKeys hides 64 hex digits, the form of certificate keys, unless they are known
 // to be something else.
@@ -192,4 +194,4 @@ func hideHexKeys(text string, known []string) string {
 	})
 }
 
-var allHex = lazy(`^[0-9a-fA-F]+$`)
+var allHex = lazyregexp.New(`^[0-9a-fA-F]+$`)

@@ -6,6 +6,8 @@ package redact
 import (
 	"regexp"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // token is the form of a secret with a prefix of its issuer.
@@ -50,10 +52,10 @@ var issuers = []token{
 
 // issuedForms are the expressions of issuers. Each begins with literal letters, which
 // makes it fast.
-var issuedForms = func() []func() *regexp.Regexp {
-	forms := make([]func() *regexp.Regexp, len(issuers))
+var issuedForms = func() []lazyregexp.Pattern {
+	forms := make([]lazyregexp.Pattern, len(issuers))
 	for i, t := range issuers {
-		forms[i] = lazy(regexp.QuoteMeta(t.begins) + t.rest)
+		forms[i] = lazyregexp.New(regexp.QuoteMeta(t.begins) + t.rest)
 	}
 	return forms
 }()

@@ -3,7 +3,11 @@
 
 package redact
 
-import "sigs.k8s.io/yaml"
+import (
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
+)
 
 // Fields removes from an object what a plan must not show: the values of environment
 // variables, also in documents that the object contains as text, headers, and the
@@ -29,7 +33,7 @@ func Document(text string) string {
 }
 
 // planned finds the fields that hideInPlan looks for.
-var planned = lazy(`(?:^|[\s{,"'-])(?:env|extraEnvs|staticPodURLHeader|httpHeaders)["']?\s*:`)
+var planned = lazyregexp.New(`(?:^|[\s{,"'-])(?:env|extraEnvs|staticPodURLHeader|httpHeaders)["']?\s*:`)
 
 func hideInPlan(value any) any {
 	return fieldRules{

@@ -12,9 +12,9 @@
 package redact
 
 import (
-	"regexp"
 	"strings"
-	"sync"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // mark replaces a secret.
@@ -26,7 +26,7 @@ type rule struct {
 	// near are words in lower case. A line with such a secret, or the line before
 	// it, contains at least one of them. They are found much faster than pattern.
 	near    []string
-	pattern func() *regexp.Regexp
+	pattern lazyregexp.Pattern
 	// stays reports whether a match is not a secret; nil if it always is.
 	stays func(secret string) bool
 }
@@ -46,12 +46,7 @@ func (r rule) hide(text string) string {
 	})
 }
 
-// lazy compiles an expression when it is first used: most runs of the program use none.
-func lazy(text string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
-}
-
-func matches(pattern func() *regexp.Regexp) func(string) bool {
+func matches(pattern lazyregexp.Pattern) func(string) bool {
 	return func(s string) bool { return pattern().MatchString(s) }
 }
 
@@ -84,10 +79,10 @@ const secretName = `(?:[\w.-]*(?:password|passwd|passphrase|passcode|pwd|token|s
 	`|(?:[\w.-]*[._-])?(?:pass|auth|sig|creds?|session|url-header))`
 
 // secretFlag matches a flag whose value is a secret.
-var secretFlag = lazy(`(?i)^--?` + secretName + `$`)
+var secretFlag = lazyregexp.New(`(?i)^--?` + secretName + `$`)
 
 // secretField matches the name of a field whose value is a secret.
-var secretField = lazy(`(?i)^(?:` + secretName + `|username)$`)
+var secretField = lazyregexp.New(`(?i)^(?:` + secretName + `|username)$`)
 
 const (
 	// value matches a string in quotes, which may be escaped, a list, or a word. A
@@ -107,32 +102,32 @@ var (
 // nameRules find secrets by the text before them.
 var nameRules = []rule{
 	// Headers in quotes, as arguments of curl.
-	{nearHeaders, lazy(`(?i)("` + headerName + `[ \t]*:[ \t]*)([^\s"](?:[^"\\\n]|\\[^\n])*)`), nil},
-	{nearHeaders, lazy(`(?i)('` + headerName + `[ \t]*:[ \t]*)([^\s'][^'\n]*)`), nil},
+	{nearHeaders, lazyregexp.New(`(?i)("` + headerName + `[ \t]*:[ \t]*)([^\s"](?:[^"\\\n]|\\[^\n])*)`), nil},
+	{nearHeaders, lazyregexp.New(`(?i)('` + headerName + `[ \t]*:[ \t]*)([^\s'][^'\n]*)`), nil},
 	// Headers as fields of JSON, also inside a string, and as programs print them;
 	// then in plain text, up to the end of the line.
-	{nearHeaders, lazy(`(?i)((?:^|[^\w-])` + headerName + `["'][ \t]*[:=][ \t]*)("(?:[^"\\\n]|\\.)*"?|\[[^\]\n]*\]?)`), nil},
-	{nearHeaders, lazy(`(?im)((?:^|[^\w-])` + headerName + `(?:\\+["'])?[ \t]*[:=][ \t]*)([^\s{"'][^\n]*|\\+"[^\n]*)`), matches(harmless)},
+	{nearHeaders, lazyregexp.New(`(?i)((?:^|[^\w-])` + headerName + `["'][ \t]*[:=][ \t]*)("(?:[^"\\\n]|\\.)*"?|\[[^\]\n]*\]?)`), nil},
+	{nearHeaders, lazyregexp.New(`(?im)((?:^|[^\w-])` + headerName + `(?:\\+["'])?[ \t]*[:=][ \t]*)([^\s{"'][^\n]*|\\+"[^\n]*)`), matches(harmless)},
 	// --something-token=value, password: value, "secretKey": "value".
-	{nearNames, lazy(`(?im)((?:^|[\s"',;{(\[&?=-])` + secretName + `\\*["']?[ \t]*(?:[=:]|=>|:=)[ \t]*)(` + value + `)`), matches(harmless)},
+	{nearNames, lazyregexp.New(`(?im)((?:^|[\s"',;{(\[&?=-])` + secretName + `\\*["']?[ \t]*(?:[=:]|=>|:=)[ \t]*)(` + value + `)`), matches(harmless)},
 	// The same flags with the value as the next word, or the next item of a list,
 	// which may be quoted.
-	{nearNames, lazy(`(?im)((?:^|[\s"'\[(,=])--?` + secretName + `(?:[ \t]+|\\*["']?\n\s*-\s+|\\*["'][ \t,]\s*))(\\*"(?:[^"\\\n]|\\[^"])*\\*"|'[^'\n]*'|\S+)`), matches(marked)},
+	{nearNames, lazyregexp.New(`(?im)((?:^|[\s"'\[(,=])--?` + secretName + `(?:[ \t]+|\\*["']?\n\s*-\s+|\\*["'][ \t,]\s*))(\\*"(?:[^"\\\n]|\\[^"])*\\*"|'[^'\n]*'|\S+)`), matches(marked)},
 	// User and password for curl, ctr and others.
-	{[]string{"-u", "user"}, lazy(`((?:^|[\s"'\[,])(?:-u|-U|--user|--proxy-user)\\*["']?[ =,]*)("[^":\n]*:[^"\n]*"|'[^':\n]*:[^'\n]*'|[^\s"':/]+:[^\s"']+)`), matches(marked)},
-	{[]string{"login", "sshpass"}, lazy(`(\b(?:login|sshpass)\b(?:[^\n]*?[ \t])?-p[ \t]*)(` + value + `)`), matches(marked)},
+	{[]string{"-u", "user"}, lazyregexp.New(`((?:^|[\s"'\[,])(?:-u|-U|--user|--proxy-user)\\*["']?[ =,]*)("[^":\n]*:[^"\n]*"|'[^':\n]*:[^'\n]*'|[^\s"':/]+:[^\s"']+)`), matches(marked)},
+	{[]string{"login", "sshpass"}, lazyregexp.New(`(\b(?:login|sshpass)\b(?:[^\n]*?[ \t])?-p[ \t]*)(` + value + `)`), matches(marked)},
 }
 
 // harmless matches values that the rules for names would hide, but that are needed:
 // files, booleans, small numbers.
-var harmless = lazy(`^["']?(?:/(?:etc|var|run|usr|opt|srv|home|root|tmp|mnt|proc|sys|dev)/[\w./-]*|true|false|null|nil|<nil>|\d{1,4}|\[redacted\].*|\[\]?)?["']?,?$`)
+var harmless = lazyregexp.New(`^["']?(?:/(?:etc|var|run|usr|opt|srv|home|root|tmp|mnt|proc|sys|dev)/[\w./-]*|true|false|null|nil|<nil>|\d{1,4}|\[redacted\].*|\[\]?)?["']?,?$`)
 
 // marked matches values that another rule has already hidden.
-var marked = lazy(`^["']?\[redacted\]`)
+var marked = lazyregexp.New(`^["']?\[redacted\]`)
 
 // variableInList matches an environment variable as programs print it: in JSON, in
 // Go's format, and in that of etcd.
-var variableInList = lazy(`(?i:\b(?:variable-)?(?:name|key)\\*"?[ \t]*:[ \t]*\\*"?)([A-Z_][A-Z0-9_]+)(?i:\\*"?[ \t]*,[ \t]*\\*"?(?:variable-)?value\\*"?[ \t]*:[ \t]*)(\[redacted\]|\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|[^\s,}\]"\\][^,}\]\n]*)`)
+var variableInList = lazyregexp.New(`(?i:\b(?:variable-)?(?:name|key)\\*"?[ \t]*:[ \t]*\\*"?)([A-Z_][A-Z0-9_]+)(?i:\\*"?[ \t]*,[ \t]*\\*"?(?:variable-)?value\\*"?[ \t]*:[ \t]*)(\[redacted\]|\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|[^\s,}\]"\\][^,}\]\n]*)`)
 
 func listedVariables(text string) string {
 	var out strings.Builder

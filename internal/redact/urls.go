@@ -6,6 +6,8 @@ package redact
 import (
 	"slices"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // proxySchemes are the schemes that clients know. Other text before :// may be part of a
@@ -31,15 +33,15 @@ func Proxy(address string) string {
 var (
 	// namedProxy matches the variable of a proxy with its value: in an environment,
 	// in JSON, or as an item of a list of variables.
-	namedProxy = lazy(`(?i)(_proxy\\*["']?\s*(?:[=:]|,?\s*\\*["']?value\\*["']?\s*:)\s*\\*["']?)([^\s"'\\]+)`)
+	namedProxy = lazyregexp.New(`(?i)(_proxy\\*["']?\s*(?:[=:]|,?\s*\\*["']?value\\*["']?\s*:)\s*\\*["']?)([^\s"'\\]+)`)
 	// urlUser matches user:password@ of a URL; if the password contains a slash, the
 	// part before that must not be a port.
-	urlUser = lazy(`(://)(?:[^\s/@"'\\]*:[^\s/"'\\]*@|[^\s/@"'\\[]*:[^\s/"'\\@]*[^\s/"'\\@\d][^\s/"'\\@]*/[^\s"'\\]*@)`)
+	urlUser = lazyregexp.New(`(://)(?:[^\s/@"'\\]*:[^\s/"'\\]*@|[^\s/@"'\\[]*:[^\s/"'\\@]*[^\s/"'\\@\d][^\s/"'\\@]*/[^\s"'\\]*@)`)
 	// urlToken matches a user alone, as Git accepts tokens.
-	urlToken = lazy(`((?i:https?)://)[^\s/@"'\\]+@`)
+	urlToken = lazyregexp.New(`((?i:https?)://)[^\s/@"'\\]+@`)
 	// bareUser matches user:password@ without a scheme. Then a port must follow, as
 	// an image's digest also has colons before and after its @.
-	bareUser = lazy(`(^|[\s"'=,;(])[^\s/@"'\\:=,;(]+:[^\s/@"'\\]+(@[\w.-]+:\d{1,5}\b)`)
+	bareUser = lazyregexp.New(`(^|[\s"'=,;(])[^\s/@"'\\:=,;(]+:[^\s/@"'\\]+(@[\w.-]+:\d{1,5}\b)`)
 )
 
 // URLs replaces user and password of every URL and every proxy, and nothing else.

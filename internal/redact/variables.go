@@ -6,6 +6,8 @@ package redact
 import (
 	"regexp"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // harmlessVariables are the environment variables whose values are shown, if they have
@@ -20,14 +22,14 @@ var harmlessVariables = map[string]func(value string) string{
 }
 
 // kubeletArguments matches the variables that the kubelet's unit passes on as flags.
-var kubeletArguments = lazy(`^KUBELET_(?:[A-Z]+_)*ARGS$`)
+var kubeletArguments = lazyregexp.New(`^KUBELET_(?:[A-Z]+_)*ARGS$`)
 
 // The forms of harmless values. They have no blank and no equals sign, as another value
 // may begin there.
 var (
-	plainForm = lazy(`^[\w.,:/*@%+$~{}\[\]-]*$`)
-	debugForm = lazy(`^[a-z0-9]+=[\w.-]+(?:,[a-z0-9]+=[\w.-]+)*$`)
-	proxyForm = lazy(`^(?:(?i:https?|socks[45][ah]?)://)?(?:\[redacted\]@)?[\w.-]*(?:\[[0-9a-fA-F:]+\])?(?::\d{1,5})?/?$`)
+	plainForm = lazyregexp.New(`^[\w.,:/*@%+$~{}\[\]-]*$`)
+	debugForm = lazyregexp.New(`^[a-z0-9]+=[\w.-]+(?:,[a-z0-9]+=[\w.-]+)*$`)
+	proxyForm = lazyregexp.New(`^(?:(?i:https?|socks[45][ah]?)://)?(?:\[redacted\]@)?[\w.-]*(?:\[[0-9a-fA-F:]+\])?(?::\d{1,5})?/?$`)
 )
 
 func plainValue(value string) string { return ofForm(plainForm(), value) }
@@ -79,8 +81,8 @@ func kubeletFlags(value string) string {
 }
 
 var (
-	escapedBlank = lazy(`\\([ \t"'])`)
-	reference    = lazy(`^\$\{?\w+\}?["']?$`)
+	escapedBlank = lazyregexp.New(`\\([ \t"'])`)
+	reference    = lazyregexp.New(`^\$\{?\w+\}?["']?$`)
 )
 
 // arguments hides the values of secret flags: --password=x, and the word after
@@ -121,7 +123,7 @@ func flags(list []string) []string {
 	return shown
 }
 
-var flagName = lazy(`^--[a-z][a-z-]*$`)
+var flagName = lazyregexp.New(`^--[a-z][a-z-]*$`)
 
 // command redacts the arguments of a program, which may be a shell that sets variables.
 func command(list []string) []string {
@@ -154,10 +156,10 @@ func commandWord(word string) string {
 
 var (
 	// setsVariable matches the first variable of a word: A=b, \"A=b, {A=b.
-	setsVariable = lazy(`(?:^|[^\w.$-])([A-Za-z_]\w*)=`)
+	setsVariable = lazyregexp.New(`(?:^|[^\w.$-])([A-Za-z_]\w*)=`)
 	// flagSetsVariable matches the variable of a flag such as --env=A=b, but not keys
 	// of settings such as those of --feature-gates.
-	flagSetsVariable = lazy(`(?:[=,]|^-e)([A-Z_][A-Z0-9_]+)=`)
+	flagSetsVariable = lazyregexp.New(`(?:[=,]|^-e)([A-Z_][A-Z0-9_]+)=`)
 )
 
 // unquoted splits a word in quotes into the quotes and what is inside. A quote that is
