@@ -72,8 +72,8 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 	if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" || len(s.host.jobs) != jobs {
 		t.Errorf("something was done: %v\n%s", s.host.jobs[jobs:], diff)
 	}
-	s.saidOnce(t, "keeping "+apiServerManifest+", which differs from what this configuration makes: there only: # --encryption-provider-config",
-		"keeping "+kubeletSettingsIn+", which differs from what this configuration makes: there only: maxPods: 17. The same `slipway init` with --diff shows it all; `slipway init phase kubelet-start` writes it",
+	s.saidOnce(t, "keeping "+apiServerManifest+", which differs from what this configuration makes: only there: # --encryption-provider-config",
+		"keeping "+kubeletSettingsIn+", which differs from what this configuration makes: only there: maxPods: 17. The same `slipway init` with --diff shows it all; `slipway init phase kubelet-start` writes it",
 		"keeping "+kubeletFlagsIn+", which differs", "`slipway init phase control-plane apiserver` writes it")
 	if strings.Contains(s.said.String(), "0123456789abcdef") {
 		t.Errorf("a secret was said:\n%s", s.said.String())
@@ -82,7 +82,7 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 	s.Again = false
 	s.said.Reset()
 	s.play(t, kubeletStart(), controlPlane())
-	s.saidOnce(t, "Writing "+apiServerManifest+" over another: there only: # --encryption", "Writing "+kubeletSettingsIn+" over another: there only: maxPods: 17")
+	s.saidOnce(t, "Writing "+apiServerManifest+" over another: only there: # --encryption", "Writing "+kubeletSettingsIn+" over another: only there: maxPods: 17")
 	for _, path := range []string{apiServerManifest, kubeletSettingsIn, kubeletFlagsIn} {
 		if text := s.get(t, path); strings.Contains(text, "17") || strings.Contains(text, "a=b") || strings.Contains(text, "encryption") {
 			t.Errorf("%s was not written by the phase's own command:\n%s", path, text)
@@ -98,8 +98,8 @@ func TestInitRefusesWhatItCannotTell(t *testing.T) {
 	s.append(t, kubeletSettingsIn, "maxPods: 17\n")
 	s.host.probe = func(context.Context, host.Probe) error { return &host.ProbeError{} }
 	stored := storedCompares(t.Context(), s.Env)
-	got := strings.Join(differences(s.Env, stored), "\n")
-	if stored.same || !strings.Contains(got, "there only: maxPods: 17") || !strings.Contains(got, "An edit stays if the API server answers") {
+	got := faultText(differences(s.Env, stored))
+	if stored.same || !strings.Contains(got, "only there: maxPods: 17") || !strings.Contains(got, "an edit stays if the cluster has this configuration") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -125,8 +125,8 @@ func TestJoinKeepsEditedFiles(t *testing.T) {
 			if s.get(t, kubeletSettingsIn) != settings || s.get(t, kubeletFlagsIn) != flags {
 				t.Error("an edited file was reverted")
 			}
-			s.saidOnce(t, "keeping "+kubeletSettingsIn, "keeping "+kubeletFlagsIn+", which differs from what this configuration makes: there only: KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"",
-				"there only: maxPods: 18. The same `slipway join` with --diff shows it all; `slipway join phase kubelet-start` writes it")
+			s.saidOnce(t, "keeping "+kubeletSettingsIn, "keeping "+kubeletFlagsIn+", which differs from what this configuration makes: only there: KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"",
+				"only there: maxPods: 18. The same `slipway join` with --diff shows it all; `slipway join phase kubelet-start` writes it")
 		})
 	}
 }
@@ -180,6 +180,6 @@ func TestJoinedControlPlaneKeepsManifests(t *testing.T) {
 	if s.get(t, apiServerManifest) != before {
 		t.Error("the edited manifest was reverted")
 	}
-	s.saidOnce(t, "keeping "+apiServerManifest+", which differs from what this configuration makes: there only: # --encryption-provider-config=/etc/enc.yaml. "+
+	s.saidOnce(t, "keeping "+apiServerManifest+", which differs from what this configuration makes: only there: # --encryption-provider-config=/etc/enc.yaml. "+
 		"The same `slipway join` with --diff shows it all; `slipway join phase control-plane-prepare control-plane` writes it")
 }

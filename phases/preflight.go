@@ -5,10 +5,11 @@ package phases
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -76,7 +77,7 @@ func PullImages(ctx context.Context, env *Env) error {
 	}
 	var lines []string
 	for _, f := range failed.Findings {
-		lines = append(lines, f.Message)
+		lines = append(lines, f.Fault.String())
 	}
 	return errors.New(strings.Join(lines, "\n"))
 }
@@ -87,7 +88,7 @@ func show(env *Env, report preflight.Report) error {
 		env.UI.Printf("%s", f)
 	}
 	for _, f := range report.Warnings {
-		env.UI.Warnf("%s: %s", f.Check, f.Message)
+		env.UI.Warn(f.Check+": "+f.Message, f.Remedy)
 	}
 	return report.Err()
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -46,7 +47,7 @@ func initChecks(ctx context.Context, env *Env) ([]preflight.Check, error) {
 	if stored.same {
 		acceptEdited(env, wanted)
 	}
-	same := preflight.Configuration(func(context.Context) []string { return differences(env, stored) })
+	same := preflight.Configuration(func(context.Context) []fault.Fault { return differences(env, stored) })
 	return append(preflight.Init(n, wanted), same), nil
 }
 

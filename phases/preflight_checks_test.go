@@ -27,7 +27,7 @@ func TestCheckInitGoesByThePatchedKubelet(t *testing.T) {
 		}
 		for _, r := range found {
 			if r.Check == "Swap" && r.Outcome() != want {
-				t.Errorf("patches %q: swap is %s, want %s: %s", dir, r.Outcome(), want, r.Message())
+				t.Errorf("patches %q: swap is %s, want %s: %s", dir, r.Outcome(), want, r.Fault())
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ownership"
@@ -25,21 +26,17 @@ import (
 // control plane is never half changed. Static Pods have checks of their own. Without one of the API server, the
 // kubelet may still get any settings. If the cluster keeps exactly this configuration, what differs was edited, and
 // stays.
-func differences(env *Env, stored stored) []string {
+func differences(env *Env, stored stored) []fault.Fault {
 	found := append(certificatesDiffer(env), kubeconfigsDiffer(env)...)
 	if !thisnode.IsControlPlane(env.Host) || stored.same {
 		return found
 	}
 	found = append(found, kubeletDiffers(env)...)
-	if stored.difference != "" {
+	if stored.difference.Message != "" {
 		found = append(found, stored.difference)
 	}
 	return found
 }
-
-// startOver says what to do about a difference.
-const startOver = "use the configuration of the earlier run. An edit stays if the API server answers and the cluster keeps this configuration " +
-	"(a dry run asks it only with --diff). To start over, run reset, which deletes this node's data"
 
 // acceptEdited makes the checks accept an edited static Pod of the same component.
 func acceptEdited(env *Env, wanted map[string][]byte) {
@@ -51,30 +48,33 @@ func acceptEdited(env *Env, wanted map[string][]byte) {
 	}
 }
 
-func kubeletDiffers(env *Env) []string {
+func kubeletDiffers(env *Env) []fault.Fault {
 	files, err := kubeletFiles(env)
 	if err != nil {
-		return []string{err.Error()}
+		return []fault.Fault{fault.Of(err)}
 	}
-	var faults []string
+	var faults []fault.Fault
 	for _, f := range files {
 		have, err := host.ReadIfExists(env.Host, f.Path)
 		switch {
 		case err != nil:
-			faults = append(faults, err.Error())
+			faults = append(faults, fault.Of(err))
 		case have != nil && string(have) != string(f.Data):
-			faults = append(faults, fmt.Sprintf("%s differs from what this configuration makes: %s; %s", f.Path, ownership.LineDifference(have, f.Data), startOver))
+			faults = append(faults, fault.Fault{
+				Message: fmt.Sprintf("%s differs from what this configuration makes: %s", f.Path, ownership.LineDifference(have, f.Data)),
+				Remedy:  preflight.KeepOrReset,
+			})
 		}
 	}
 	return faults
 }
 
 // certificatesDiffer says what is wrong with the existing certificates for this configuration.
-func certificatesDiffer(env *Env) []string {
-	var faults []string
+func certificatesDiffer(env *Env) []fault.Fault {
+	var faults []fault.Fault
 	for _, spec := range certs.Specs(env.Config) {
 		if err := certificateFits(env, spec); err != nil {
-			faults = append(faults, err.Error())
+			faults = append(faults, fault.Of(err))
 		}
 	}
 	return faults
@@ -102,12 +102,12 @@ func certificateFits(env *Env, spec certs.Spec) error {
 }
 
 // kubeconfigsDiffer accepts a server of the administrator's own; the phase kubeconfig warns of it.
-func kubeconfigsDiffer(env *Env) []string {
-	var faults []string
+func kubeconfigsDiffer(env *Env) []fault.Fault {
+	var faults []fault.Fault
 	for _, spec := range kubeconfig.Specs(env.Config) {
 		ca, err := pairStore{env}.ca(spec.Certificate())
 		if err != nil {
-			return nil // reported by certificatesDiffer
+			return nil // the certificates' own fault
 		}
 		data, err := host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubeconfigs, spec.File))
 		if err == nil && data != nil {
@@ -117,7 +117,7 @@ func kubeconfigsDiffer(env *Env) []string {
 		switch {
 		case err == nil, errors.As(err, &known) && known.Only(kubeconfig.WrongServer):
 		default:
-			faults = append(faults, err.Error())
+			faults = append(faults, fault.Of(err))
 		}
 	}
 	return faults
@@ -130,7 +130,7 @@ const askTime = 3 * time.Second
 // be asked, or keeps none yet.
 type stored struct {
 	same       bool
-	difference string
+	difference fault.Fault
 }
 
 func storedCompares(ctx context.Context, env *Env) stored {
@@ -139,7 +139,7 @@ func storedCompares(ctx context.Context, env *Env) stored {
 	}
 	wanted, err := env.Config.KubeadmConfigYAML()
 	if err != nil {
-		return stored{difference: err.Error()}
+		return stored{difference: fault.Of(err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -151,10 +151,13 @@ func storedCompares(ctx context.Context, env *Env) stored {
 		return stored{}
 	}
 	if have, wanted, err = config.Comparable(have, wanted); err != nil {
-		return stored{difference: err.Error()}
+		return stored{difference: fault.Of(err)}
 	}
 	if string(have) == string(wanted) {
 		return stored{same: true}
 	}
-	return stored{difference: fmt.Sprintf("the cluster has a different configuration in %s: %s; %s", config.ClusterSource, ownership.LineDifference(have, wanted), startOver)}
+	return stored{difference: fault.Fault{
+		Message: fmt.Sprintf("the cluster has a different configuration in %s: %s", config.ClusterSource, ownership.LineDifference(have, wanted)),
+		Remedy:  preflight.KeepOrReset,
+	}}
 }

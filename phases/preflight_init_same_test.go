@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 )
@@ -24,9 +25,9 @@ func TestDifferences(t *testing.T) {
 	tests := []struct{ name, init, cluster, want string }{
 		{"the same", "", "", ""},
 		{"another service network", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "apiserver.crt"},
-		{"another service network, in the cluster", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "ConfigMap kube-system/kubeadm-config: there only: serviceSubnet: 10.96.0.0/12; asked for only: serviceSubnet: 10.100.0.0/16"},
-		{"another service network, for the kubelet", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "/var/lib/kubelet/config.yaml differs from what this configuration makes: there only: - 10.96.0.10; asked for only: - 10.100.0.10"},
-		{"a Pod network", "", "networking: {podSubnet: 10.244.0.0/16}\n", "asked for only: podSubnet: 10.244.0.0/16"},
+		{"another service network, in the cluster", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "ConfigMap kube-system/kubeadm-config: only there: serviceSubnet: 10.96.0.0/12; only in this configuration: serviceSubnet: 10.100.0.0/16"},
+		{"another service network, for the kubelet", "", "networking: {serviceSubnet: 10.100.0.0/16}\n", "/var/lib/kubelet/config.yaml differs from what this configuration makes: only there: - 10.96.0.10; only in this configuration: - 10.100.0.10"},
+		{"a Pod network", "", "networking: {podSubnet: 10.244.0.0/16}\n", "only in this configuration: podSubnet: 10.244.0.0/16"},
 		{"one more name", "", "apiServer: {certSANs: [api.example.org]}\n", "api.example.org"},
 		{"one more variable", "", "apiServer: {extraEnvs: [{name: A, value: hush}]}\n", "extraEnvs:, - name: A, value: '[redacted]'"},
 		{"another node's name", "cp-2", "", "kubelet.conf"},
@@ -40,7 +41,7 @@ func TestDifferences(t *testing.T) {
 			other := newStage(t, init+clusterDocument+tt.cluster)
 			env := &Env{Config: other.Config, Host: s.host, Cluster: s.api, UI: s.UI}
 			before, jobs := stamps(t, s.root), len(s.host.jobs)
-			got := strings.Join(differences(env, storedCompares(t.Context(), env)), "\n")
+			got := faultText(differences(env, storedCompares(t.Context(), env)))
 			if (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) || strings.Contains(got, "hush") {
 				t.Errorf("got %q\nwant %q", got, tt.want)
 			}
@@ -83,7 +84,7 @@ func TestDifferencesAtFirst(t *testing.T) {
 	} {
 		other := newStage(t, initDocument+clusterDocument+documents)
 		other.Host = s.host
-		got := strings.Join(differences(other.Env, storedCompares(t.Context(), other.Env)), "\n")
+		got := faultText(differences(other.Env, storedCompares(t.Context(), other.Env)))
 		if (want == "") != (got == "") || !strings.Contains(got, want) || strings.Contains(got, "kubelet/config.yaml") {
 			t.Errorf("%s: got %q, want %q", documents, got, want)
 		}
@@ -93,7 +94,7 @@ func TestDifferencesAtFirst(t *testing.T) {
 // TestLineDifference: that something secret differs is all that is said of it.
 func TestLineDifference(t *testing.T) {
 	for _, tt := range []struct{ have, wanted, want string }{
-		{"a\nb\n", "a\nc\n", "there only: b; asked for only: c"},
+		{"a\nb\n", "a\nc\n", "only there: b; only in this configuration: c"},
 		{"a\nb\n", "b\na\n", "the same lines in another order"},
 		{"env: [{name: A, value: hush}]\n", "env: [{name: A, value: hash}]\n", "values that are not shown, such as those of environment variables"},
 	} {
@@ -101,4 +102,12 @@ func TestLineDifference(t *testing.T) {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}
+}
+
+func faultText(faults []fault.Fault) string {
+	var texts []string
+	for _, f := range faults {
+		texts = append(texts, f.String())
+	}
+	return strings.Join(texts, "\n")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -57,7 +58,7 @@ func preflightStage(t *testing.T, ignore string) (*stage, *pulling) {
 func TestPreflightStopsBeforePulling(t *testing.T) {
 	s, h := preflightStage(t, "")
 	err := runPreflightInit(t.Context(), s.Env)
-	if !strings.Contains(message(err), "[ERROR IsPrivilegedUser]: ") || !strings.Contains(message(err), "--ignore-preflight-errors=IsPrivilegedUser") {
+	if !strings.Contains(message(err), "[ERROR IsPrivilegedUser]: ") || !strings.Contains(fault.Remedy(err), "--ignore-preflight-errors=IsPrivilegedUser") {
 		t.Errorf("error %q", message(err))
 	}
 	if len(h.pulled) > 0 {
@@ -89,7 +90,7 @@ func TestPreflightNamesAnImageThatCannotBePulled(t *testing.T) {
 		}
 	}
 	// The command that only pulls has no check to ignore.
-	if got := message(PullImages(t.Context(), s.Env)); !strings.HasPrefix(got, etcdImage+": no such host; ") || strings.Contains(got, "ignore") {
+	if got := message(PullImages(t.Context(), s.Env)); !strings.HasPrefix(got, etcdImage+": no such host\n  ") || strings.Contains(got, "ignore") {
 		t.Errorf("error %q", got)
 	}
 }

@@ -70,7 +70,7 @@ func restartComponent(ctx context.Context, env *Env, component string) error {
 		}
 	}
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
-	return watched(ctx, env, limit, nodeTarget(env.Config), component+" does not come back", func(ctx context.Context) error {
+	return watched(ctx, env, limit, nodeTarget(env.Config), component+" did not come back", func(ctx context.Context) error {
 		if err := awaitRestarted(ctx, env, component, changed); err != nil {
 			return err
 		}

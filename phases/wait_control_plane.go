@@ -81,7 +81,7 @@ func runWaitHealth(ctx context.Context, env *Env) error {
 	}
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
 	env.UI.Printf("Waiting for the control plane, up to %s", limit)
-	return watched(ctx, env, limit, nodeTarget(env.Config), "the control plane is not healthy", func(ctx context.Context) error {
+	return watched(ctx, env, limit, nodeTarget(env.Config), "the control plane did not become healthy", func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
 			group.Go(func() error { return waitComponent(ctx, env, component) })

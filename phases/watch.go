@@ -16,13 +16,13 @@ import (
 // explainTime bounds the search for the cause of a failure.
 const explainTime = 15 * time.Second
 
-// errCauseKnown ends a wait that is not worth going on with.
-var errCauseKnown = errors.New("this is no longer waited for, as the cause is known")
+// errCauseKnown ends a wait that cannot succeed.
+var errCauseKnown = errors.New("stopped waiting because the cause is known:")
 
-// watched runs wait for at most limit, and looks beside it for what would keep
-// it from succeeding: once such a cause is known, the wait ends. Its error, and
-// that of a wait whose time is up, says what was found. failure says what it
-// means that the wait fails.
+// watched runs wait for at most limit, and meanwhile looks for what would keep it from
+// succeeding: once such a cause is known, the wait ends. Its error, and that of a wait
+// whose time is up, lists what was found. failure says what it means that the wait
+// fails.
 func watched(ctx context.Context, env *Env, limit time.Duration, t diagnose.Target, failure string, wait func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -46,17 +46,17 @@ func watched(ctx context.Context, env *Env, limit time.Duration, t diagnose.Targ
 	case err == nil:
 		return nil
 	case len(found) > 0:
-		return &diagnose.Error{Err: errors.WithMessage(errCauseKnown, failure), Findings: found}
+		return &diagnose.Error{Err: errors.Errorf("%s; %v", failure, errCauseKnown), Findings: found}
 	case late:
 		return explained(ctx, env, began, t, err)
 	}
 	return err
 }
 
-// explained adds to err, of something that began at a time, what a look at the
-// host finds.
+// explained adds to err what a look at the host finds. began is when what failed
+// began.
 func explained(ctx context.Context, env *Env, began time.Time, t diagnose.Target, err error) error {
-	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // nobody waits for an explanation
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // the user has stopped the run
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTime)
@@ -75,7 +75,7 @@ func kubeletTarget(n *config.Node) diagnose.Target {
 	return diagnose.Target{Socket: n.CRISocket, Kubelet: n.Paths.Kubelet, Kubeconfigs: n.Paths.Kubeconfigs}
 }
 
-// nodeTarget is all of this node.
+// nodeTarget is the whole node.
 func nodeTarget(n *config.Node) diagnose.Target {
 	t := kubeletTarget(n)
 	if n.ControlPlane {

@@ -9,33 +9,39 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// cgroupDriver holds the driver that the runtime names against this host and
-// against the kubelet's settings. The kubelet takes the runtime's (KEP-4033).
-// One that cannot name it is for ContainerRuntimeVersion.
+// driverRemedy names the runtime's setting, with its value for containerd and
+// for CRI-O.
+const driverRemedy = "set SystemdCgroup = %t (containerd) or cgroup_manager = %q (CRI-O) in its configuration and restart it"
+
+// cgroupDriver compares the driver that the runtime reports with this host and
+// with the kubelet's settings. The kubelet uses the runtime's driver (KEP-4033).
+// A runtime that cannot report it is left to the check ContainerRuntimeVersion.
 func cgroupDriver(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		info, err := h.RuntimeInfo(ctx, n.CRISocket)
-		if err != nil || !tellsDriver(info) {
-			return skip("the container runtime does not name its cgroup driver: see CRI and ContainerRuntimeVersion")
+		if err != nil || !reportsDriver(info) {
+			return skip("the container runtime does not report its cgroup driver; see CRI and ContainerRuntimeVersion")
 		}
 		wanted := effectiveKubelet(n, h).cgroupDriver
 		switch {
 		case info.CgroupDriver == "systemd" && !exists(h, "/run/systemd/system"):
-			return fault("%s uses the cgroup driver systemd, and systemd does not run this host, so that no container will start: set SystemdCgroup = false (containerd) or cgroup_manager = \"cgroupfs\" (CRI-O) in its configuration and restart it", info.Name)
+			return fail("%s uses the cgroup driver systemd, but this host does not run systemd, so no container can start", info.Name).
+				remedy(driverRemedy, false, "cgroupfs")
 		case wanted.value != info.CgroupDriver && wanted.from != kubeletDefault:
 			return append(twoManagers(h, info.Name, info.CgroupDriver),
-				note("the kubelet will use the cgroup driver %s, as %s says, and not %s (%s)", info.CgroupDriver, info.Name, wanted.value, wanted.from)...)
+				note("the kubelet will use the cgroup driver %s of %s instead of %s (%s)", info.CgroupDriver, info.Name, wanted.value, wanted.from)...)
 		}
 		return twoManagers(h, info.Name, info.CgroupDriver)
 	}
 }
 
-// twoManagers: on cgroup v2 systemd expects to be the only one that changes
-// the tree:
+// twoManagers warns of a driver that competes with systemd: on cgroup v2, systemd
+// expects to be the only manager of the tree:
 // https://kubernetes.io/docs/setup/production-environment/container-runtimes/#cgroup-drivers
 func twoManagers(h View, runtime, driver string) []Finding {
 	if driver == "cgroupfs" && exists(h, "/run/systemd/system") && exists(h, "/sys/fs/cgroup/cgroup.controllers") {
-		return warn("%s uses the cgroup driver cgroupfs, while systemd manages the same cgroups, which makes a node under pressure unstable: set SystemdCgroup = true (containerd) or cgroup_manager = \"systemd\" (CRI-O) in its configuration and restart it", runtime)
+		return warn("%s uses the cgroup driver cgroupfs while systemd manages the same cgroups, which makes a node unstable under resource pressure", runtime).
+			remedy(driverRemedy, true, "systemd")
 	}
 	return nil
 }

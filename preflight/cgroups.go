@@ -13,15 +13,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// cgroups looks at which version of them is mounted and whether the
-// controllers are there that the kubelet uses.
+// cgroups checks which version of cgroups is mounted, and that it has the
+// controllers that the kubelet uses.
 func cgroups(ctx context.Context, n *config.Node, h View) []Finding {
 	if text, err := h.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		return controllers(strings.Fields(string(text)), []string{"cpu", "cpuset", "memory", "pids"}, []string{"hugetlb", "io"})
 	}
 	text, err := h.ReadFile("/proc/cgroups")
 	if err != nil {
-		return fault("this host has no cgroups (%v): mount cgroup v2 on /sys/fs/cgroup", err)
+		return fail("this host has no cgroups: %v", err).remedy("mount cgroup v2 on /sys/fs/cgroup")
 	}
 	have := enabledV1(string(text))
 	return slices.Concat(
@@ -43,24 +43,25 @@ func enabledV1(table string) []string {
 func controllers(have, required, optional []string) []Finding {
 	var found []Finding
 	if missing := without(optional, have); len(missing) > 0 {
-		found = warn("the cgroup controllers %s are missing: limits of Pods on those will not hold", strings.Join(missing, ", "))
+		found = warn("missing cgroup controllers: %s; Pods' limits on these resources will not be enforced", strings.Join(missing, ", ")).
+			remedy("enable them in the kernel if you need such limits")
 	}
 	if missing := without(required, have); len(missing) > 0 {
-		found = append(found, fault("the cgroup controllers %s are missing, and the kubelet needs them: switch them on, perhaps with a kernel argument such as cgroup_enable=memory", strings.Join(missing, ", "))...)
+		found = append(found, fail("missing cgroup controllers: %s; the kubelet needs them", strings.Join(missing, ", ")).
+			remedy("enable them in the kernel, for example with the argument cgroup_enable=memory")...)
 	}
 	return found
 }
 
-// versionOne: from 1.35 on the kubelet does not start on cgroup v1 unless it is
-// told to (KEP-5573).
+// versionOne reports cgroup v1. From 1.35 on, the kubelet does not start on it
+// unless it is configured to (KEP-5573).
 func versionOne(ctx context.Context, n *config.Node, h View) []Finding {
-	const mend = "switch to cgroup v2 (kernel argument systemd.unified_cgroup_hierarchy=1)"
-	const warning = "this host uses cgroup v1, which Kubernetes will cease to support: %s"
-	if !effectiveKubelet(n, h).failCgroupV1.value {
-		return warn(warning, mend)
+	const remedy = "switch to cgroup v2 (kernel argument systemd.unified_cgroup_hierarchy=1)"
+	have, err := installedKubelet(ctx, h)
+	old := err == nil && have.LessThan(version.MustParseGeneric("1.35"))
+	if old || !effectiveKubelet(n, h).failCgroupV1.value {
+		return warn("this host uses cgroup v1, which Kubernetes will stop supporting").remedy(remedy)
 	}
-	if have, err := installedKubelet(ctx, h); err == nil && have.LessThan(version.MustParseGeneric("1.35")) {
-		return warn(warning, mend)
-	}
-	return fault("this host uses cgroup v1, on which a kubelet from 1.35 on does not start: %s; or, as long as that lasts, set failCgroupV1: false in a KubeletConfiguration", mend)
+	return fail("this host uses cgroup v1, on which the kubelet does not start since Kubernetes 1.35").
+		remedy(remedy + "; for the time being, you can set failCgroupV1: false in a KubeletConfiguration instead")
 }

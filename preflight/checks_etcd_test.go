@@ -24,18 +24,18 @@ func etcdRows() []row {
 	return []row{
 		{"ExternalEtcdVersion", "oldest", says(`{"etcdserver":"3.5.24","etcdcluster":"3.5.0"}`), nil},
 		{"ExternalEtcdVersion", "too old", says(`{"etcdserver":"3.5.23"}`),
-			[]string{"[ERROR ExternalEtcdVersion]: http://192.0.2.20:2379/version is etcd 3.5.23; Kubernetes needs at least 3.5.24-0: upgrade it"}},
+			[]string{"[ERROR ExternalEtcdVersion]: http://192.0.2.20:2379/version is etcd 3.5.23, but Kubernetes needs at least 3.5.24-0\n  upgrade etcd"}},
 		{"ExternalEtcdVersion", "something else", says("hello"),
-			[]string{"[ERROR ExternalEtcdVersion]: http://192.0.2.20:2379/version answers something that is not etcd's version: invalid character 'h' looking for beginning of value"}},
+			[]string{"[ERROR ExternalEtcdVersion]: http://192.0.2.20:2379/version did not answer with etcd's version: invalid character 'h' looking for beginning of value\n  check the addresses in etcd.external"}},
 		{"ExternalEtcdVersion", "no version", says("{}"),
-			[]string{"[ERROR ExternalEtcdVersion]: http://192.0.2.20:2379/version says that etcd's version is \"\", which is none"}},
+			[]string{"[ERROR ExternalEtcdVersion]: http://192.0.2.20:2379/version reports an invalid etcd version \"\"\n  check the addresses in etcd.external"}},
 		{"ExternalEtcdVersion", "every member is asked", func(s scene) {
 			says(`{"etcdserver":"3.6.8"}`)(s)
 			e := s.node.Cluster.Etcd.External
 			e.Endpoints = append(e.Endpoints, "http://192.0.2.21:2379", "http://192.0.2.22:2379")
 		}, []string{
-			"[ERROR ExternalEtcdVersion]: etcd does not say its version: Get \"http://192.0.2.21:2379/version\": connection refused; check etcd.external in the configuration, and that etcd runs and can be reached from here",
-			"[ERROR ExternalEtcdVersion]: etcd does not say its version: Get \"http://192.0.2.22:2379/version\": connection refused; check etcd.external in the configuration, and that etcd runs and can be reached from here",
+			"[ERROR ExternalEtcdVersion]: cannot get etcd's version: Get \"http://192.0.2.21:2379/version\": connection refused\n  check that etcd is running and can be reached from this host, and check etcd.external in the configuration",
+			"[ERROR ExternalEtcdVersion]: cannot get etcd's version: Get \"http://192.0.2.22:2379/version\": connection refused\n  check that etcd is running and can be reached from this host, and check etcd.external in the configuration",
 		}},
 		{"ExternalEtcdVersion", "HTTP endpoints of their own", func(s scene) {
 			says(`{"etcdserver":"3.6.8"}`)(s)
@@ -45,18 +45,18 @@ func etcdRows() []row {
 		{"ExternalEtcdVersion", "CA missing", func(s scene) {
 			says(`{"etcdserver":"3.6.8"}`)(s)
 			s.node.Cluster.Etcd.External.CAFile = "/etc/etcd/ca.crt"
-		}, []string{"[ERROR ExternalEtcdVersion]: etcd cannot be asked for its version without etcd.external.caFile: open etc/etcd/ca.crt: file does not exist"}},
+		}, []string{"[ERROR ExternalEtcdVersion]: cannot ask etcd for its version without etcd.external.caFile: open etc/etcd/ca.crt: file does not exist\n  copy the file to this host from an etcd host"}},
 
 		{"ExternalEtcdClientCertificates", "none named", func(s scene) { s.external() }, nil},
 		{"ExternalEtcdClientCertificates", "all missing", withFiles("", "", ""), []string{
-			"[ERROR ExternalEtcdClientCertificates]: etcd.external.caFile: open etc/etcd/ca.crt: file does not exist; copy it here from an etcd host",
-			"[ERROR ExternalEtcdClientCertificates]: etcd.external.certFile: open etc/etcd/client.crt: file does not exist; copy it here from an etcd host",
-			"[ERROR ExternalEtcdClientCertificates]: etcd.external.keyFile: open etc/etcd/client.key: file does not exist; copy it here from an etcd host",
+			"[ERROR ExternalEtcdClientCertificates]: etcd.external.caFile: open etc/etcd/ca.crt: file does not exist\n  copy the file to this host from an etcd host",
+			"[ERROR ExternalEtcdClientCertificates]: etcd.external.certFile: open etc/etcd/client.crt: file does not exist\n  copy the file to this host from an etcd host",
+			"[ERROR ExternalEtcdClientCertificates]: etcd.external.keyFile: open etc/etcd/client.key: file does not exist\n  copy the file to this host from an etcd host",
 		}},
 		{"ExternalEtcdClientCertificates", "empty", func(s scene) {
 			withFiles("ca", "crt", "")(s)
 			s.put("/etc/etcd/client.key", "")
-		}, []string{"[ERROR ExternalEtcdClientCertificates]: etcd.external.keyFile: /etc/etcd/client.key is empty; copy it here from an etcd host"}},
+		}, []string{"[ERROR ExternalEtcdClientCertificates]: etcd.external.keyFile: /etc/etcd/client.key is empty\n  copy the file to this host from an etcd host"}},
 		{"ExternalEtcdClientCertificates", "a pair", func(s scene) {
 			crt, key := pair()
 			withFiles("ca", crt, key)(s)
@@ -65,7 +65,7 @@ func etcdRows() []row {
 			crt, _ := pair()
 			_, key := pair()
 			withFiles("ca", crt, key)(s)
-		}, []string{"[ERROR ExternalEtcdClientCertificates]: /etc/etcd/client.crt and /etc/etcd/client.key do not belong together: tls: private key does not match public key"}},
+		}, []string{"[ERROR ExternalEtcdClientCertificates]: /etc/etcd/client.crt does not match /etc/etcd/client.key: tls: private key does not match public key\n  copy a certificate and its own key from an etcd host"}},
 	}
 }
 

@@ -66,8 +66,14 @@ func (r row) run(t *testing.T) {
 	t.Run(r.check+"/"+r.name, func(t *testing.T) {
 		s := newScene(t)
 		r.scene(s)
-		if diff := cmp.Diff(r.want, s.found(r.check)); diff != "" {
+		got := s.found(r.check)
+		if diff := cmp.Diff(r.want, got); diff != "" {
 			t.Error(diff)
+		}
+		for _, text := range got {
+			if strings.HasPrefix(text, "[") && !strings.Contains(text, "\n  ") {
+				t.Errorf("%q does not say what to do", text)
+			}
 		}
 	})
 }
@@ -86,16 +92,16 @@ func machineRows() []row {
 	off := false
 	return []row{
 		{"IsPrivilegedUser", "another user", func(s scene) { s.uid = 1000 },
-			[]string{"[ERROR IsPrivilegedUser]: this needs root, and runs as user 1000: use sudo"}},
+			[]string{"[ERROR IsPrivilegedUser]: this needs root, but runs as user 1000\n  run it with sudo"}},
 		{"NumCPU", "one", func(s scene) { s.cpus = 1 },
-			[]string{"[ERROR NumCPU]: this host has 1 CPU; a control plane needs at least 2: give the machine more"}},
+			[]string{"[ERROR NumCPU]: this host has 1 CPU; a control plane needs at least 2\n  give the machine more CPUs"}},
 		{"Mem", "just enough", func(s scene) { s.memory = 1700 << 20 }, nil},
 		{"Mem", "too little", func(s scene) { s.memory = 1700<<20 - 1 },
-			[]string{"[ERROR Mem]: this host has 1699 MiB of memory; a control plane needs at least 1700 MiB: give the machine more"}},
+			[]string{"[ERROR Mem]: this host has 1699 MiB of memory; a control plane needs at least 1700 MiB\n  give the machine more memory"}},
 		{"Mem", "not to be told", func(s scene) { s.unknown["memory"] = errors.New("no sysinfo") },
-			[]string{"[WARNING Mem]: the size of the memory cannot be told: no sysinfo"}},
+			[]string{"[WARNING Mem]: cannot read the size of the memory: no sysinfo\n  make sure that this host has at least 1700 MiB"}},
 		{"Swap", "on", func(s scene) { s.swap = []string{"/dev/sda2", "/swapfile"} },
-			[]string{"[ERROR Swap]: swap is on (/dev/sda2, /swapfile), and the kubelet would not start (failSwapOn is true: the kubelet's default): turn it off with `swapoff -a` and take it out of /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
+			[]string{"[ERROR Swap]: swap is on (/dev/sda2, /swapfile), and the kubelet does not start with it (failSwapOn is true: the kubelet's default)\n  turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
 		{"Swap", "allowed in the configuration", func(s scene) { s.swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off }, swapWarning("failSwapOn in the KubeletConfiguration")},
 		{"Swap", "allowed by a flag", func(s scene) {
 			s.swap, s.node.KubeletExtraArgs = []string{"/dev/sda2"}, []config.Arg{{Name: "fail-swap-on", Value: "false"}}
@@ -108,29 +114,29 @@ func machineRows() []row {
 		{"Swap", "forbidden by a flag over a drop-in", func(s scene) {
 			s.swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off
 			s.put("/etc/systemd/system/kubelet.service.d/20-x.conf", "[Service]\n# --fail-swap-on=false\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2 --fail-swap-on\"\n")
-		}, []string{"[ERROR Swap]: swap is on (/dev/sda2), and the kubelet would not start (failSwapOn is true: --fail-swap-on in /etc/systemd/system/kubelet.service.d/20-x.conf): turn it off with `swapoff -a` and take it out of /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
+		}, []string{"[ERROR Swap]: swap is on (/dev/sda2), and the kubelet does not start with it (failSwapOn is true: --fail-swap-on in /etc/systemd/system/kubelet.service.d/20-x.conf)\n  turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
 		{"Swap", "allowed by the package's file", func(s scene) {
 			s.swap = []string{"/dev/sda2"}
 			s.put("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--fail-swap-on=false\n")
 		}, swapWarning("--fail-swap-on in /etc/default/kubelet")},
 		{"Swap", "not to be told", func(s scene) { s.unknown["swap"] = errors.New("no /proc") },
-			[]string{"[WARNING Swap]: whether swap is on cannot be told: no /proc"}},
+			[]string{"[WARNING Swap]: cannot check whether swap is on: no /proc\n  check it with `swapon --show`"}},
 		{"Hostname", "not a name", func(s scene) { s.node.Name = "node_1" },
-			[]string{"[ERROR Hostname]: the node cannot be called \"node_1\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'); set another with --node-name or nodeRegistration.name"}},
+			[]string{"[ERROR Hostname]: invalid node name \"node_1\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')\n  set another with --node-name or nodeRegistration.name"}},
 		{"Hostname", "unknown to the resolver", func(s scene) { s.names, s.unknown["names"] = nil, errors.New("lookup node-1: no such host") },
-			[]string{"[WARNING Hostname]: the node's name \"node-1\" does not resolve on this host (lookup node-1: no such host): programs that look it up will be slow or fail; add it to /etc/hosts or to DNS"}},
+			[]string{"[WARNING Hostname]: the node name \"node-1\" does not resolve on this host (lookup node-1: no such host), so programs that look it up will be slow or fail\n  add it to /etc/hosts or to DNS"}},
 		{"Hostname", "without an address", func(s scene) { s.names = nil },
-			[]string{"[WARNING Hostname]: the node's name \"node-1\" does not resolve on this host (no address): programs that look it up will be slow or fail; add it to /etc/hosts or to DNS"}},
+			[]string{"[WARNING Hostname]: the node name \"node-1\" does not resolve on this host (no address), so programs that look it up will be slow or fail\n  add it to /etc/hosts or to DNS"}},
 		{"FileExisting-losetup", "missing", func(s scene) { delete(s.programs, "losetup") },
-			[]string{"[ERROR FileExisting-losetup]: the program losetup is not in PATH, and the kubelet needs it: install the package mount (Debian) or util-linux"}},
+			[]string{"[ERROR FileExisting-losetup]: the kubelet needs the program losetup, which is not in PATH\n  install the package mount (Debian) or util-linux"}},
 		{"FileExisting-mount", "missing", func(s scene) { delete(s.programs, "mount") },
-			[]string{"[ERROR FileExisting-mount]: the program mount is not in PATH, and the kubelet needs it: install the package mount (Debian) or util-linux"}},
+			[]string{"[ERROR FileExisting-mount]: the kubelet needs the program mount, which is not in PATH\n  install the package mount (Debian) or util-linux"}},
 		{"FileExisting-cp", "missing", func(s scene) { delete(s.programs, "cp") },
-			[]string{"[ERROR FileExisting-cp]: the program cp is not in PATH, and the kubelet needs it: install the package coreutils"}},
+			[]string{"[ERROR FileExisting-cp]: the kubelet needs the program cp, which is not in PATH\n  install the package coreutils"}},
 		{forward4, "off", func(s scene) { s.put("/proc/sys/net/ipv4/ip_forward", "0\n") },
-			[]string{"[ERROR " + forward4 + "]: /proc/sys/net/ipv4/ip_forward is \"0\", so this host does not forward packets of Pods: run `sysctl -w net.ipv4.ip_forward=1`, and keep it in /etc/sysctl.d/k8s.conf"}},
+			[]string{"[ERROR " + forward4 + "]: /proc/sys/net/ipv4/ip_forward is \"0\", so this host does not forward packets of Pods\n  run `sysctl -w net.ipv4.ip_forward=1`, and add net.ipv4.ip_forward=1 to /etc/sysctl.d/k8s.conf"}},
 		{forward6, "not in this kernel", func(s scene) { s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112" },
-			[]string{"[ERROR " + forward6 + "]: /proc/sys/net/ipv6/conf/default/forwarding cannot be read (open proc/sys/net/ipv6/conf/default/forwarding: file does not exist): does this kernel have the protocol?"}},
+			[]string{"[ERROR " + forward6 + "]: cannot read /proc/sys/net/ipv6/conf/default/forwarding: open proc/sys/net/ipv6/conf/default/forwarding: file does not exist\n  use a kernel that supports this protocol"}},
 		{forward6, "on", func(s scene) {
 			s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112"
 			s.put("/proc/sys/net/ipv6/conf/default/forwarding", "1\n")
@@ -139,7 +145,7 @@ func machineRows() []row {
 }
 
 func swapWarning(from string) []string {
-	return []string{"[WARNING Swap]: swap is on (/dev/sda2), and the kubelet is told to run nevertheless (" + from + "); Pods get some only with cgroup v2 and memorySwap in its configuration: https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/"}
+	return []string{"[WARNING Swap]: swap is on (/dev/sda2), and the kubelet is configured to run with it (" + from + ")\n  if Pods are meant to use swap, set memorySwap in a KubeletConfiguration (cgroup v2 only): https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/"}
 }
 
 func versionRows() []row {
@@ -147,53 +153,53 @@ func versionRows() []row {
 		{"KubernetesVersion", "older", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.35.9" }, nil},
 		{"KubernetesVersion", "newer patch", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.36.99" }, nil},
 		{"KubernetesVersion", "newer", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.37.0" },
-			[]string{"[WARNING KubernetesVersion]: Kubernetes 1.37.0 is newer than this program, which was made for 1.36: use a program of that version"}},
+			[]string{"[WARNING KubernetesVersion]: Kubernetes 1.37.0 is newer than this program, which was made for 1.36\n  use a release of this program for Kubernetes 1.37"}},
 		{"KubernetesVersion", "none", func(s scene) { s.node.Cluster.KubernetesVersion = "stable" },
-			[]string{"[ERROR KubernetesVersion]: the Kubernetes version \"stable\" is not one: want one like v1.36.3"}},
+			[]string{"[ERROR KubernetesVersion]: invalid Kubernetes version \"stable\" (expected something like v1.36.3)\n  set kubernetesVersion or --kubernetes-version"}},
 		{"KubeletVersion", "newer patch", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.36.9" }, nil},
 		{"KubeletVersion", "oldest", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.33.0" }, nil},
 		{"KubeletVersion", "newer", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.35.4" },
-			[]string{"[ERROR KubeletVersion]: the kubelet (v1.36.3) is newer than the control plane (v1.35.4), which is not supported: install a kubelet of 1.35, or ask for a newer control plane with --kubernetes-version"}},
+			[]string{"[ERROR KubeletVersion]: the kubelet (v1.36.3) is newer than the control plane (v1.35.4), which is not supported\n  install kubelet 1.35, or choose a newer control plane with --kubernetes-version"}},
 		{"KubeletVersion", "too old", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.32.9" },
-			[]string{"[ERROR KubeletVersion]: the kubelet (v1.32.9) is older than 1.33, the oldest that is supported: install a kubelet of 1.36"}},
+			[]string{"[ERROR KubeletVersion]: the kubelet (v1.32.9) is older than 1.33, the oldest supported version\n  install kubelet 1.36"}},
 		{"KubeletVersion", "missing", func(s scene) { delete(s.programs, "kubelet") },
-			[]string{"[ERROR KubeletVersion]: the kubelet's version cannot be told: kubelet: not found; install a kubelet of v1.36.3"}},
+			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: kubelet: not found\n  install kubelet v1.36.3"}},
 		{"KubeletVersion", "broken", func(s scene) { s.unknown["version"] = errors.New("killed") },
-			[]string{"[ERROR KubeletVersion]: the kubelet's version cannot be told: killed; install a kubelet of v1.36.3"}},
+			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: killed\n  install kubelet v1.36.3"}},
 		{"KubeletVersion", "garbage", func(s scene) { s.programs["kubelet"] = "Kubernetes vgarbage" },
-			[]string{"[ERROR KubeletVersion]: the kubelet's version cannot be told: could not parse \"vgarbage\" as version; install a kubelet of v1.36.3"}},
+			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: could not parse \"vgarbage\" as version\n  install kubelet v1.36.3"}},
 	}
 }
 
 func portRows() []row {
 	return []row{
 		{port6443, "held by a stranger", func(s scene) { s.held[6443] = host.Process{PID: 7, Name: "nginx"} },
-			[]string{"[ERROR Port-6443]: port 6443, which kube-apiserver needs, is held by nginx (process 7): stop that program or give it another port"}},
+			[]string{"[ERROR Port-6443]: port 6443, which kube-apiserver needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
 		{port6443, "held by who knows", func(s scene) { s.held[6443] = host.Process{} },
-			[]string{"[ERROR Port-6443]: port 6443 is in use: address already in use: kube-apiserver needs this port; find what holds it with `ss -ltnp` as root, and stop it"}},
+			[]string{"[ERROR Port-6443]: port 6443 is in use: address already in use, and kube-apiserver needs this port\n  find the program that holds it with `ss -ltnp` as root, and stop it"}},
 		{port6443, "held by another API server", func(s scene) { s.held[6443] = host.Process{PID: 7, Name: "kube-apiserver"} },
-			[]string{"[ERROR Port-6443]: port 6443 is held by kube-apiserver (process 7), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
+			[]string{"[ERROR Port-6443]: port 6443 is held by kube-apiserver (process 7), which this node's configuration did not start\n  stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
 		{port6443, "held by our own", func(s scene) {
 			s.held[6443] = host.Process{PID: 7, Name: "kube-apiserver"}
 			s.earlier("kube-apiserver")
-		}, []string{"kube-apiserver runs already (process 7, port 6443)"}},
+		}, []string{"kube-apiserver is already running (process 7, port 6443)"}},
 		{"Port-10259", "held by a stranger", func(s scene) { s.held[10259] = host.Process{PID: 7, Name: "nginx"} },
-			[]string{"[ERROR Port-10259]: port 10259, which kube-scheduler needs, is held by nginx (process 7): stop that program or give it another port"}},
+			[]string{"[ERROR Port-10259]: port 10259, which kube-scheduler needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
 		{"Port-10257", "held by a stranger", func(s scene) { s.held[10257] = host.Process{PID: 7, Name: "nginx"} },
-			[]string{"[ERROR Port-10257]: port 10257, which kube-controller-manager needs, is held by nginx (process 7): stop that program or give it another port"}},
+			[]string{"[ERROR Port-10257]: port 10257, which kube-controller-manager needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
 		{"Port-2379", "held by a stranger", func(s scene) { s.held[2379] = host.Process{PID: 7, Name: "nginx"} },
-			[]string{"[ERROR Port-2379]: port 2379, which etcd needs, is held by nginx (process 7): stop that program or give it another port"}},
+			[]string{"[ERROR Port-2379]: port 2379, which etcd needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
 		{"Port-2380", "held by another etcd", func(s scene) { s.held[2380] = host.Process{PID: 7, Name: "etcd"} },
-			[]string{"[ERROR Port-2380]: port 2380 is held by etcd (process 7), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
+			[]string{"[ERROR Port-2380]: port 2380 is held by etcd (process 7), which this node's configuration did not start\n  stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
 		{"Port-2380", "held by our own", func(s scene) {
 			s.held[2380] = host.Process{PID: 7, Name: "etcd"}
 			s.earlier("etcd")
-		}, []string{"etcd runs already (process 7, port 2380)"}},
+		}, []string{"etcd is already running (process 7, port 2380)"}},
 		{port10250, "held by our kubelet", func(s scene) {
 			s.held[10250] = host.Process{PID: 9, Name: "kubelet"}
 			s.units["kubelet.service"] = host.UnitState{LoadState: "loaded", MainPID: 9}
 			s.earlier("kube-apiserver")
-		}, []string{"kubelet runs already (process 9, port 10250)"}},
+		}, []string{"kubelet is already running (process 9, port 10250)"}},
 		{port10250, "held by a worker's kubelet", func(s scene) {
 			s.held[10250] = host.Process{PID: 9, Name: "kubelet"}
 			s.units["kubelet.service"] = host.UnitState{LoadState: "loaded", MainPID: 9}
@@ -211,28 +217,27 @@ func portRows() []row {
 }
 
 func strangeKubelet() []string {
-	return []string{"[ERROR Port-10250]: port 10250 is held by kubelet (process 9), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}
+	return []string{"[ERROR Port-10250]: port 10250 is held by kubelet (process 9), which this node's configuration did not start\n  stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}
 }
 
 func fileRows() []row {
 	const there = "/etc/kubernetes/manifests/kube-apiserver.yaml differs from what this configuration makes: "
-	const remedy = ". An edit stays, once the API server answers and the cluster keeps this configuration (a plan asks with --diff). " +
-		"If it is left from a run with another configuration, use that one; `slipway reset` starts over, and deletes this node's data"
+	const remedy = "\n  " + KeepOrReset
 	return []row{
 		{apiFile, "the same", func(s scene) { s.wants("kube-apiserver"); s.earlier("kube-apiserver") },
 			[]string{"/etc/kubernetes/manifests/kube-apiserver.yaml is in place"}},
 		{apiFile, "another argument and image", func(s scene) {
 			s.wants("kube-apiserver")
 			s.earlier("kube-apiserver", "--secure-port=6443", "--secure-port=8443", "v1.36.3", "v1.36.1")
-		}, []string{"[ERROR " + apiFile + "]: " + there + "image registry.k8s.io/kube-apiserver:v1.36.1 there, registry.k8s.io/kube-apiserver:v1.36.3 asked for; there only: --secure-port=8443; asked for only: --secure-port=6443" + remedy}},
+		}, []string{"[ERROR " + apiFile + "]: " + there + "its image is registry.k8s.io/kube-apiserver:v1.36.1 instead of registry.k8s.io/kube-apiserver:v1.36.3; only there: --secure-port=8443; only in this configuration: --secure-port=6443" + remedy}},
 		{apiFile, "an argument more, one less", func(s scene) {
 			s.wants("kube-apiserver")
 			s.earlier("kube-apiserver", "    - --allow-privileged=true\n", "    - --v=4\n")
-		}, []string{"[ERROR " + apiFile + "]: " + there + "there only: --v=4; asked for only: --allow-privileged=true" + remedy}},
+		}, []string{"[ERROR " + apiFile + "]: " + there + "only there: --v=4; only in this configuration: --allow-privileged=true" + remedy}},
 		{apiFile, "another environment, which may be secret", func(s scene) {
 			s.wants("kube-apiserver")
 			s.earlier("kube-apiserver", "    image:", "    env:\n    - name: PASSWORD\n      value: hunter2\n    image:")
-		}, []string{"[ERROR " + apiFile + "]: " + there + "volumes, environment, probes, resources or the form of the file differ" + remedy}},
+		}, []string{"[ERROR " + apiFile + "]: " + there + "volumes, environment, probes, resources or formatting" + remedy}},
 		{apiFile, "another Pod", func(s scene) {
 			s.wants("kube-apiserver")
 			s.put("/etc/kubernetes/manifests/kube-apiserver.yaml", manifest(s.t, "etcd"))
@@ -251,17 +256,17 @@ func fileRows() []row {
 		}, strangeFile()},
 		{apiFile, "not readable", func(s scene) {
 			s.unreadable = map[string]bool{"/etc/kubernetes/manifests/kube-apiserver.yaml": true}
-		}, []string{"[ERROR " + apiFile + "]: /etc/kubernetes/manifests/kube-apiserver.yaml is there and cannot be read: run as root"}},
+		}, []string{"[ERROR " + apiFile + "]: /etc/kubernetes/manifests/kube-apiserver.yaml exists, but cannot be read\n  run as root"}},
 		{"FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml", "not a Pod of that name", func(s scene) {
 			s.wants("kube-controller-manager")
 			s.put("/etc/kubernetes/manifests/kube-controller-manager.yaml", "a: b")
-		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml]: /etc/kubernetes/manifests/kube-controller-manager.yaml is there, and is not a static Pod of kube-controller-manager: move it away"}},
+		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml]: /etc/kubernetes/manifests/kube-controller-manager.yaml exists, but is not a static Pod of kube-controller-manager\n  move it away"}},
 		{"FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml", "not a Pod of that name", func(s scene) {
 			s.wants("kube-scheduler")
 			s.put("/etc/kubernetes/manifests/kube-scheduler.yaml", "a: b")
-		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml]: /etc/kubernetes/manifests/kube-scheduler.yaml is there, and is not a static Pod of kube-scheduler: move it away"}},
+		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml]: /etc/kubernetes/manifests/kube-scheduler.yaml exists, but is not a static Pod of kube-scheduler\n  move it away"}},
 		{etcdFile, "though etcd is external", func(s scene) { s.external(); s.earlier("etcd") },
-			[]string{"[ERROR " + etcdFile + "]: /etc/kubernetes/manifests/etcd.yaml is there, and this configuration has no such static Pod: move it away, or run `slipway reset` first if it is what is left of an old cluster"}},
+			[]string{"[ERROR " + etcdFile + "]: /etc/kubernetes/manifests/etcd.yaml exists, but this configuration has no such static Pod\n  move it away; if it is left from an old cluster, run `slipway reset` first"}},
 		{etcdDir, "empty", func(s scene) { s.files["var/lib/etcd"] = &fstest.MapFile{Mode: fs.ModeDir | 0o700} }, nil},
 		{etcdDir, "being probed", func(s scene) { s.put("/var/lib/etcd/.probe.slipway-ABCDEFGH", "") }, nil},
 		{etcdDir, "our own", func(s scene) { s.put("/var/lib/etcd/member/snap/db", ""); s.earlier("etcd") },
@@ -269,16 +274,16 @@ func fileRows() []row {
 		{etcdDir, "an old cluster's", func(s scene) { s.put("/var/lib/etcd/member/snap/db", "") }, strangeData()},
 		{etcdDir, "something else", func(s scene) { s.put("/var/lib/etcd/notes.txt", ""); s.earlier("etcd") }, strangeData()},
 		{etcdDir, "not readable", func(s scene) { s.unreadable = map[string]bool{"/var/lib/etcd": true} },
-			[]string{"[ERROR " + etcdDir + "]: whether /var/lib/etcd is empty cannot be told: run as root"}},
+			[]string{"[ERROR " + etcdDir + "]: cannot check that /var/lib/etcd is empty: permission denied\n  run as root"}},
 	}
 }
 
 func strangeFile() []string {
-	return []string{"[ERROR " + apiFile + "]: /etc/kubernetes/manifests/kube-apiserver.yaml is there, and is not a static Pod of kube-apiserver: move it away"}
+	return []string{"[ERROR " + apiFile + "]: /etc/kubernetes/manifests/kube-apiserver.yaml exists, but is not a static Pod of kube-apiserver\n  move it away"}
 }
 
 func strangeData() []string {
-	return []string{"[ERROR " + etcdDir + "]: /var/lib/etcd is not empty, and no etcd of this node put that there: if it is what is left of an old cluster, run `slipway reset` or move it away; or give etcd another folder (etcd.local.dataDir)"}
+	return []string{"[ERROR " + etcdDir + "]: /var/lib/etcd is not empty, and its content is not from this node's etcd\n  if it is left from an old cluster, run `slipway reset` or move it away; otherwise give etcd another directory (etcd.local.dataDir)"}
 }
 
 func TestChecks(t *testing.T) {

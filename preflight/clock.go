@@ -16,59 +16,61 @@ import (
 )
 
 const (
-	// clockGood is how far clocks may be apart without a word. etcd, leases
-	// and logs bear that.
+	// clockGood is the largest difference that is not reported. etcd, leases
+	// and logs tolerate it.
 	clockGood = 3 * time.Second
-	// clockBackdate is how long before its making a certificate of the
-	// cluster begins: the signer of kube-controller-manager, and this program,
-	// allow for clocks that far apart.
+	// clockBackdate is how far the start of a certificate's validity lies
+	// before its issue: the signer of kube-controller-manager and this program
+	// allow for clocks that differ by as much.
 	clockBackdate = 5 * time.Minute
 )
 
-// clock holds this host's clock against the API server's. Where certificates
-// made by one would not be valid yet by the other, the join cannot end well.
+// clock compares this host's clock with the API server's. A join cannot succeed
+// if certificates that one side issues are not valid yet on the other.
 func clock(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		if n.Join == nil || n.Join.Server == "" {
-			return skip("no API server is known to compare with")
+			return skip("there is no API server to compare clocks with")
 		}
-		const mend = "synchronise the clocks of both (chrony, systemd-timesyncd)"
 		now := h.Now()
 		if begins := begin(n.Join.CA); now.Before(begins) {
-			return fault("this host's clock says %s, and the cluster's CA is valid only from %s: %s", stamp(now), stamp(begins), mend)
+			return fail("this host's clock shows %s, but the cluster's CA is only valid from %s", stamp(now), stamp(begins)).remedy(syncClocks)
 		}
 		theirs, err := h.Date(ctx, host.Probe{URL: n.Join.Server + "/version", CA: n.Join.CA})
 		var invalid x509.CertificateInvalidError
 		switch {
 		case errors.Is(err, host.ErrNotInPlan):
-			return skip("the API server's clock: %v", err)
+			return skip("did not compare clocks with the API server: %v", err)
 		case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-			return fault("the API server's certificate is not valid at this host's time, %s (%v): %s, or renew that certificate", stamp(now), invalid, mend)
+			return fail("the API server's certificate is not valid at this host's time, %s: %v", stamp(now), invalid).
+				remedy(syncClocks + ", or renew that certificate")
 		case err != nil:
-			return warn("the API server's clock cannot be told: %v", err)
+			return warn("cannot read the API server's clock: %v", err).remedy("check that this host can reach %s", n.Join.Server)
 		}
-		return compareClocks(n, h.Now(), theirs, mend)
+		return compareClocks(n, h.Now(), theirs)
 	}
 }
 
-func compareClocks(n *config.Node, ours, theirs time.Time, mend string) []Finding {
-	// The server cut its time to the second, so it was up to one later.
+const syncClocks = "synchronize the clocks of both hosts with chrony or systemd-timesyncd"
+
+func compareClocks(n *config.Node, ours, theirs time.Time) []Finding {
+	// The server truncates its time to the second, so it was up to one later.
 	ahead, behind := ours.Sub(theirs)-time.Second, theirs.Sub(ours)
 	ahead, behind = ahead.Round(time.Second), behind.Round(time.Second)
 	switch {
 	case behind > clockBackdate:
-		return fault("this host's clock is %s behind the API server's, so that the certificates that the cluster issues now would not be valid here yet: %s", behind, mend)
+		return fail("this host's clock is %s behind the API server's, so certificates that the cluster issues now are not valid here yet", behind).remedy(syncClocks)
 	case ahead > clockBackdate && n.ControlPlane:
-		return fault("this host's clock is %s ahead of the API server's, so that the certificates that are made here would not be valid there yet: %s", ahead, mend)
+		return fail("this host's clock is %s ahead of the API server's, so certificates that are issued here are not valid there yet", ahead).remedy(syncClocks)
 	case behind > clockGood:
-		return warn("this host's clock is %s behind the API server's: %s", behind, mend)
+		return warn("this host's clock is %s behind the API server's", behind).remedy(syncClocks)
 	case ahead > clockGood:
-		return warn("this host's clock is %s ahead of the API server's: %s", ahead, mend)
+		return warn("this host's clock is %s ahead of the API server's", ahead).remedy(syncClocks)
 	}
 	return nil
 }
 
-// begin is when the last of the certificates in a PEM bundle becomes valid.
+// begin returns when the last of the certificates in a PEM bundle becomes valid.
 func begin(bundle []byte) time.Time {
 	var last time.Time
 	for {

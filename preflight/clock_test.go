@@ -21,7 +21,7 @@ import (
 )
 
 func TestClockSkew(t *testing.T) {
-	const mend = ": synchronise the clocks of both (chrony, systemd-timesyncd)"
+	const remedy = "\n  synchronize the clocks of both hosts with chrony or systemd-timesyncd"
 	ca := selfSigned(t, healthy().now.Add(-time.Hour))
 	expired := &url.Error{Op: "Get", URL: "https://192.0.2.1:6443/version", Err: x509.CertificateInvalidError{Reason: x509.Expired, Detail: "too early"}}
 	for _, tt := range []struct {
@@ -34,19 +34,19 @@ func TestClockSkew(t *testing.T) {
 	}{
 		{name: "together", ahead: 400 * time.Millisecond},
 		{name: "a second, as the date is cut", ahead: time.Second},
-		{name: "behind", ahead: -10 * time.Second, want: []string{"[WARNING ClockSkew]: this host's clock is 10s behind the API server's" + mend}},
-		{name: "ahead", ahead: 4*time.Minute + time.Second, want: []string{"[WARNING ClockSkew]: this host's clock is 4m0s ahead of the API server's" + mend}},
+		{name: "behind", ahead: -10 * time.Second, want: []string{"[WARNING ClockSkew]: this host's clock is 10s behind the API server's" + remedy}},
+		{name: "ahead", ahead: 4*time.Minute + time.Second, want: []string{"[WARNING ClockSkew]: this host's clock is 4m0s ahead of the API server's" + remedy}},
 		{name: "far behind", ahead: -6 * time.Minute,
-			want: []string{"[ERROR ClockSkew]: this host's clock is 6m0s behind the API server's, so that the certificates that the cluster issues now would not be valid here yet" + mend}},
-		{name: "a worker far ahead", ahead: 6*time.Minute + time.Second, want: []string{"[WARNING ClockSkew]: this host's clock is 6m0s ahead of the API server's" + mend}},
+			want: []string{"[ERROR ClockSkew]: this host's clock is 6m0s behind the API server's, so certificates that the cluster issues now are not valid here yet" + remedy}},
+		{name: "a worker far ahead", ahead: 6*time.Minute + time.Second, want: []string{"[WARNING ClockSkew]: this host's clock is 6m0s ahead of the API server's" + remedy}},
 		{name: "a control plane far ahead", ahead: 6*time.Minute + time.Second, controlPlane: true,
-			want: []string{"[ERROR ClockSkew]: this host's clock is 6m0s ahead of the API server's, so that the certificates that are made here would not be valid there yet" + mend}},
+			want: []string{"[ERROR ClockSkew]: this host's clock is 6m0s ahead of the API server's, so certificates that are issued here are not valid there yet" + remedy}},
 		{name: "before the CA", ca: selfSigned(t, healthy().now.Add(time.Hour)),
-			want: []string{"[ERROR ClockSkew]: this host's clock says 2026-05-04T03:02:01Z, and the cluster's CA is valid only from 2026-05-04T04:02:01Z" + mend}},
+			want: []string{"[ERROR ClockSkew]: this host's clock shows 2026-05-04T03:02:01Z, but the cluster's CA is only valid from 2026-05-04T04:02:01Z" + remedy}},
 		{name: "outside the server's certificate", err: expired,
-			want: []string{"[ERROR ClockSkew]: the API server's certificate is not valid at this host's time, 2026-05-04T03:02:01Z (x509: certificate has expired or is not yet valid: too early)" + mend + ", or renew that certificate"}},
-		{name: "no answer", err: errors.New("refused"), want: []string{"[WARNING ClockSkew]: the API server's clock cannot be told: refused"}},
-		{name: "dry run", err: host.ErrNotInPlan, want: []string{"the API server's clock: a dry run does not ask this"}},
+			want: []string{"[ERROR ClockSkew]: the API server's certificate is not valid at this host's time, 2026-05-04T03:02:01Z: x509: certificate has expired or is not yet valid: too early" + remedy + ", or renew that certificate"}},
+		{name: "no answer", err: errors.New("refused"), want: []string{"[WARNING ClockSkew]: cannot read the API server's clock: refused\n  check that this host can reach https://192.0.2.1:6443"}},
+		{name: "dry run", err: host.ErrNotInPlan, want: []string{"did not compare clocks with the API server: a dry run does not ask this"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h, n := healthy(), workerNode()

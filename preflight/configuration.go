@@ -3,19 +3,22 @@
 
 package preflight
 
-import "context"
+import (
+	"context"
 
-// Configuration is the check that a control plane which is here already was
-// made with the configuration that is asked for now. differences tells in what
-// it was not.
-func Configuration(differences func(context.Context) []string) Check {
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+// Configuration checks that an existing control plane was made with the same
+// configuration as this run's. differences returns what differs.
+func Configuration(differences func(context.Context) []fault.Fault) Check {
 	return Check{
 		Name: "Configuration",
-		Asks: "a control plane that is here already was made with the same configuration: the kubelet's files, certificates, kubeconfig files, ConfigMap kubeadm-config; what was edited since stays",
+		Asks: "an existing control plane was made with the same configuration: the kubelet's files, certificates, kubeconfig files, ConfigMap kubeadm-config; later edits stay",
 		Run: func(ctx context.Context, _ View) []Finding {
 			var found []Finding
-			for _, text := range differences(ctx) {
-				found = append(found, Finding{Severity: Error, Message: text})
+			for _, d := range differences(ctx) {
+				found = append(found, Finding{Severity: Error, Fault: d})
 			}
 			return found
 		},

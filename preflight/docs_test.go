@@ -62,7 +62,7 @@ func table(t *testing.T) string {
 		Reset(local),
 	}
 	var b strings.Builder
-	b.WriteString("| name | what is looked at | init | join --control-plane | join | reset |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| name | what is checked | init | join --control-plane | join | reset |\n|---|---|---|---|---|---|\n")
 	var done []string
 	for _, c := range slices.Concat(byCommand...) {
 		if slices.Contains(done, c.Name) {

@@ -21,13 +21,16 @@ const oldestEtcd = "3.5.24-0"
 
 func externalEtcd(e *config.ExternalEtcd) []Check {
 	return []Check{
-		{Name: "ExternalEtcdVersion", Run: etcdVersion(e), Asks: "each member of an external etcd answers, and is new enough"},
-		{Name: "ExternalEtcdClientCertificates", Run: etcdFiles(e), Asks: "the files for an external etcd are there and belong together"},
+		{Name: "ExternalEtcdVersion", Run: etcdVersion(e), Asks: "each member of an external etcd answers and is new enough"},
+		{Name: "ExternalEtcdClientCertificates", Run: etcdFiles(e), Asks: "the files for an external etcd exist, and certificate and key match"},
 	}
 }
 
-// etcdVersion asks each member. Where etcd serves HTTP and gRPC apart, only
-// the first has /version.
+// copyFromEtcd is what to do about a client file that is missing.
+const copyFromEtcd = "copy the file to this host from an etcd host"
+
+// etcdVersion asks each member. Where etcd serves HTTP and gRPC at different
+// addresses, only the HTTP one has /version.
 func etcdVersion(e *config.ExternalEtcd) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		endpoints := e.Endpoints
@@ -38,7 +41,7 @@ func etcdVersion(e *config.ExternalEtcd) func(context.Context, View) []Finding {
 		for _, f := range etcdTLS(e, &probe) {
 			data, err := h.ReadFile(f.path)
 			if err != nil {
-				return fault("etcd cannot be asked for its version without %s: %v", f.field, err)
+				return fail("cannot ask etcd for its version without %s: %v", f.field, err).remedy(copyFromEtcd)
 			}
 			*f.data = data
 		}
@@ -53,34 +56,36 @@ func etcdVersion(e *config.ExternalEtcd) func(context.Context, View) []Finding {
 }
 
 func memberVersion(ctx context.Context, h View, p host.Probe) []Finding {
+	const checkEndpoints = "check the addresses in etcd.external"
 	body, err := h.Fetch(ctx, p)
 	if err != nil {
-		return fault("etcd does not say its version: %v; check etcd.external in the configuration, and that etcd runs and can be reached from here", err)
+		return fail("cannot get etcd's version: %v", err).
+			remedy("check that etcd is running and can be reached from this host, and check etcd.external in the configuration")
 	}
 	var answer struct {
 		Server string `json:"etcdserver"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return fault("%s answers something that is not etcd's version: %v", p.URL, err)
+		return fail("%s did not answer with etcd's version: %v", p.URL, err).remedy(checkEndpoints)
 	}
 	have, err := version.ParseSemantic(answer.Server)
 	if err != nil {
-		return fault("%s says that etcd's version is %q, which is none", p.URL, answer.Server)
+		return fail("%s reports an invalid etcd version %q", p.URL, answer.Server).remedy(checkEndpoints)
 	}
 	if have.LessThan(version.MustParseSemantic(oldestEtcd)) {
-		return fault("%s is etcd %s; Kubernetes needs at least %s: upgrade it", p.URL, have, oldestEtcd)
+		return fail("%s is etcd %s, but Kubernetes needs at least %s", p.URL, have, oldestEtcd).remedy("upgrade etcd")
 	}
 	return nil
 }
 
-// tlsFile is one of the files by which the API server talks to etcd.
+// tlsFile is one of the files with which the API server connects to etcd.
 type tlsFile struct {
 	field, path string
 	data        *[]byte
 }
 
-// etcdTLS lists the files that the configuration names, and where in p their
-// content belongs.
+// etcdTLS lists the files that the configuration names, and the fields of p that
+// their content goes to.
 func etcdTLS(e *config.ExternalEtcd, p *host.Probe) []tlsFile {
 	files := []tlsFile{
 		{"etcd.external.caFile", e.CAFile, &p.CA},
@@ -98,9 +103,9 @@ func etcdFiles(e *config.ExternalEtcd) func(context.Context, View) []Finding {
 			data, err := h.ReadFile(f.path)
 			switch {
 			case err != nil:
-				found = append(found, fault("%s: %v; copy it here from an etcd host", f.field, err)...)
+				found = append(found, fail("%s: %v", f.field, err).remedy(copyFromEtcd)...)
 			case len(data) == 0:
-				found = append(found, fault("%s: %s is empty; copy it here from an etcd host", f.field, f.path)...)
+				found = append(found, fail("%s: %s is empty", f.field, f.path).remedy(copyFromEtcd)...)
 			}
 			*f.data = data
 		}
@@ -108,7 +113,7 @@ func etcdFiles(e *config.ExternalEtcd) func(context.Context, View) []Finding {
 			return found
 		}
 		if _, err := tls.X509KeyPair(probe.ClientCert, probe.ClientKey); err != nil {
-			return fault("%s and %s do not belong together: %v", e.CertFile, e.KeyFile, err)
+			return fail("%s does not match %s: %v", e.CertFile, e.KeyFile, err).remedy("copy a certificate and its own key from an etcd host")
 		}
 		return nil
 	}

@@ -22,32 +22,33 @@ const (
 	syncLimit = 500 * time.Millisecond
 )
 
-// etcdDisk times what etcd does before it answers any write: a slow disk is
-// behind most elections and timeouts of small clusters.
+// etcdDisk measures the sync that etcd does before it acknowledges a write: a slow
+// disk causes most leader elections and timeouts of small clusters.
 func etcdDisk(dataDir string) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
-		dir := folderOf(h, dataDir)
+		dir := existingDir(h, dataDir)
 		ctx, cancel := context.WithTimeout(ctx, syncLimit)
 		defer cancel()
 		took, err := h.SyncTimes(ctx, dir)
 		switch {
 		case errors.Is(err, host.ErrNotInPlan):
-			return skip("the disk of %s: %v", dir, err)
+			return skip("did not measure the disk of %s: %v", dir, err)
 		case err != nil && h.EffectiveUID() != 0:
-			return skip("the disk of %s is measured as root only", dir)
+			return skip("did not measure the disk of %s: this needs root", dir)
 		case err != nil:
-			return warn("%v", err)
+			return warn("cannot measure the disk of %s: %v", dir, err).remedy("check that the file system is writable and has free space")
 		}
 		p99 := percentile(took, 0.99)
 		if p99 <= syncGoal {
 			return nil
 		}
-		return warn("the disk of %s takes %s to sync a write (99th percentile of %d), and etcd wants at most %s: expect slow answers and elections under load; give etcd a faster disk (etcd.local.dataDir), or end what else writes to this one",
-			dir, p99.Round(100*time.Microsecond), len(took), syncGoal)
+		return warn("the disk of %s takes %s to sync a write (99th percentile of %d), but etcd needs at most %s to answer quickly and avoid leader elections under load",
+			dir, p99.Round(100*time.Microsecond), len(took), syncGoal).
+			remedy("give etcd a faster disk (etcd.local.dataDir), or stop what else writes to this one")
 	}
 }
 
-// percentile is that of the nearest rank.
+// percentile uses the nearest rank.
 func percentile(values []time.Duration, p float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[int(math.Ceil(p*float64(len(sorted))))-1]

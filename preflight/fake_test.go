@@ -39,7 +39,7 @@ type fakeHost struct {
 	kernel     string
 	programs   map[string]string // and what they say to --version
 	routes     []host.Route
-	held       map[int]host.Process // a zero Process: held by nobody knows whom
+	held       map[int]host.Process // a zero Process: held by an unknown process
 	names      map[string]string
 	proxy      func(url string) (string, error)
 	answers    map[string]string
@@ -79,7 +79,7 @@ func healthy() *fakeHost {
 	h.put("/proc/sys/net/ipv4/ip_forward", "1\n")
 	h.put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids rdma\n")
 	h.put("/proc/config.gz", gzipped(kernelOptions()))
-	h.folder("/etc", "/run/systemd/system", "/var/lib", "/sys/module/overlay", "/sys/module/br_netfilter", "/sys/module/nf_conntrack")
+	h.mkdir("/etc", "/run/systemd/system", "/var/lib", "/sys/module/overlay", "/sys/module/br_netfilter", "/sys/module/nf_conntrack")
 	return h
 }
 
@@ -105,7 +105,7 @@ func (h *fakeHost) put(path, text string) {
 	h.files[path[1:]] = &fstest.MapFile{Data: []byte(text), Mode: 0o600}
 }
 
-func (h *fakeHost) folder(paths ...string) {
+func (h *fakeHost) mkdir(paths ...string) {
 	for _, path := range paths {
 		h.files[path[1:]] = &fstest.MapFile{Mode: 0o755 | fs.ModeDir}
 	}

@@ -19,21 +19,22 @@ import (
 const (
 	// pullLimit bounds the pulls of all images: 300 MB over 3 Mbit/s.
 	pullLimit = 15 * time.Minute
-	// pullsTogether is what registries and disks bear well.
+	// pullsTogether is a number of parallel pulls that registries and disks
+	// handle well.
 	pullsTogether = 4
-	// pullTries and pullPause get a pull over a hiccup of a registry.
+	// pullTries and pullPause let a pull survive a hiccup of the registry.
 	pullTries = 3
 	pullPause = time.Second
 )
 
-// Puller is the part of the container runtime that images come from.
+// Puller is the part of the container runtime that deals with images.
 type Puller interface {
 	ImagePresent(ctx context.Context, socket, image string) (bool, error)
 	PullImage(ctx context.Context, socket, image string) error
 }
 
-// What Progress is told of an image: that it is present; or that it is pulled
-// now, and then how that ended.
+// The states of an image that Progress is given: it is present; or it is being
+// pulled, and then how that ended.
 const (
 	ImagePresent = "present"
 	ImagePulling = "pulling"
@@ -41,19 +42,19 @@ const (
 	ImageFailed  = "failed"
 )
 
-// Progress is told of each image, by one caller at a time; took is how long
-// the pull was.
+// Progress is called for each image, by one caller at a time; took is how long the
+// pull took.
 type Progress func(image, state string, took time.Duration)
 
-// Images makes sure that the node has images, by the node's policy. As a check,
-// ImagePull, it has a name to ignore and reports every fault; but it is the one
-// that acts, and so it runs when the others have found nothing.
+// Images makes sure that the node has images, by the node's policy. It is a check,
+// ImagePull, so that it has a name to ignore and reports every image. As it is the
+// only check that changes something, it runs once the others have passed.
 func Images(n *config.Node, images []string, runtime Puller, progress Progress) Check {
 	p := puller{node: n, runtime: runtime, progress: progress}
-	return Check{Name: "ImagePull", Limit: pullLimit, Asks: "the images are there, or can be pulled", Run: func(ctx context.Context, h View) []Finding {
+	return Check{Name: "ImagePull", Limit: pullLimit, Asks: "the images are present, or can be pulled", Run: func(ctx context.Context, h View) []Finding {
 		info, err := h.RuntimeInfo(ctx, n.CRISocket)
 		if err != nil {
-			return fault("no image can be pulled, because the container runtime does not answer: %v", err)
+			return fail("cannot pull images: the container runtime does not answer: %v", err).remedy(startRuntime)
 		}
 		limit := pullsTogether
 		if n.ImagePullSerial {
@@ -69,12 +70,12 @@ type puller struct {
 	node     *config.Node
 	runtime  Puller
 	progress Progress
-	telling  sync.Mutex
+	calling  sync.Mutex
 }
 
-func (p *puller) tell(image, state string, took time.Duration) {
-	p.telling.Lock()
-	defer p.telling.Unlock()
+func (p *puller) report(image, state string, took time.Duration) {
+	p.calling.Lock()
+	defer p.calling.Unlock()
 	p.progress(image, state, took)
 }
 
@@ -83,24 +84,26 @@ func (p *puller) ensure(ctx context.Context, image string) []Finding {
 	if policy != corev1.PullAlways {
 		present, err := p.runtime.ImagePresent(ctx, p.node.CRISocket, image)
 		if err != nil {
-			return fault("%s: %v", image, err)
+			return fail("%s: %v", image, err).remedy("check the container runtime's log")
 		}
 		if present {
-			p.tell(image, ImagePresent, 0)
+			p.report(image, ImagePresent, 0)
 			return nil
 		}
 	}
 	if policy == corev1.PullNever {
-		return warn("%s is not on this node, and imagePullPolicy Never forbids to pull it now: load it into the container runtime", image)
+		return warn("%s is not on this node, and imagePullPolicy Never does not allow pulling it", image).
+			remedy("load it into the container runtime")
 	}
-	p.tell(image, ImagePulling, 0)
+	p.report(image, ImagePulling, 0)
 	start := time.Now()
 	err := p.pull(ctx, image)
 	if err != nil {
-		p.tell(image, ImageFailed, time.Since(start))
-		return fault("%s: %v; try `crictl pull %s` on this host, load the image by hand, or name another registry with --image-repository", image, err, image)
+		p.report(image, ImageFailed, time.Since(start))
+		return fail("%s: %v", image, err).
+			remedy("try `crictl pull %s` on this host, load the image by hand, or use another registry with --image-repository", image)
 	}
-	p.tell(image, ImagePulled, time.Since(start))
+	p.report(image, ImagePulled, time.Since(start))
 	return nil
 }
 
@@ -121,20 +124,21 @@ func (p *puller) pull(ctx context.Context, image string) error {
 	return err
 }
 
-// hopeless knows refusals that will be the same next time. CRI has no code for
-// most of them, only the runtime's text.
+// hopeless reports whether another try would fail in the same way. CRI has no code
+// for most of these errors, only the runtime's text.
 func hopeless(err error) bool {
 	text := strings.ToLower(err.Error())
 	return slices.ContainsFunc([]string{"not found", "unauthorized", "forbidden", "denied", "invalid reference", "no space left"},
 		func(s string) bool { return strings.Contains(text, s) })
 }
 
-// sandbox compares the runtime's own image of Pods' first container with that
-// of this Kubernetes version: pulling one does not spare the other.
+// sandbox compares the runtime's own sandbox image with that of this Kubernetes
+// version: pulling one does not save pulling the other.
 func sandbox(own string, images []string) []Finding {
 	i := slices.IndexFunc(images, func(image string) bool { return strings.HasPrefix(path.Base(image), "pause:") })
 	if i < 0 || own == "" || own == images[i] {
 		return nil
 	}
-	return warn("the container runtime uses %s for Pods' sandboxes, which it has to pull besides: set %s in its configuration", own, images[i])
+	return warn("the container runtime uses %s for Pod sandboxes, so it has to pull that image as well", own).
+		remedy("set %s as the sandbox image in its configuration", images[i])
 }

@@ -22,11 +22,10 @@ const (
 	kubelet           = "kubelet"
 )
 
-// Init lists what a host is asked before it becomes the first control plane
-// node. manifests holds the static Pods that the configuration asks for, by
-// path; what an earlier run with the same configuration left is recognised by
-// them. Images are a check of their own (ImagePull), since it changes the
-// runtime's store.
+// Init lists the checks of a host that becomes the first control plane node.
+// manifests holds the static Pods of this configuration, by path; they show what
+// an earlier run with the same configuration left. Images are a check of their own
+// (ImagePull), as it changes the runtime's store.
 func Init(n *config.Node, manifests map[string][]byte) []Check {
 	checks := slices.Concat(
 		[]Check{
@@ -44,37 +43,37 @@ func Init(n *config.Node, manifests map[string][]byte) []Check {
 	return append(checks, localEtcd(n)...)
 }
 
-// controlPlane lists what every control plane is asked, first or not.
+// controlPlane lists the checks of every control plane, the first or another.
 func controlPlane(n *config.Node) []Check {
 	return append([]Check{
 		{Name: "NumCPU", Run: numCPU, Asks: "at least 2 CPUs"},
 		{Name: "Mem", Run: memory, Asks: "at least 1700 MiB of memory"},
-		{Name: "KubernetesVersion", Run: kubernetesVersion(n.Cluster.KubernetesVersion), Asks: "not newer than this program knows"},
-		{Name: "Firewalld", Run: firewalld(n), Asks: "firewalld does not run, or its ports are opened (warning)"},
+		{Name: "KubernetesVersion", Run: kubernetesVersion(n.Cluster.KubernetesVersion), Asks: "not newer than this program supports"},
+		{Name: "Firewalld", Run: firewalld(n), Asks: "firewalld is not running; where it is, its ports have to be opened (warning)"},
 	}, ports(n, portUse{int(n.BindPort), apiServer}, portUse{10259, scheduler}, portUse{10257, controllerManager})...)
 }
 
-// node lists what every node of a cluster is asked, whatever its role.
+// node lists the checks of every node, whatever its role.
 func node(n *config.Node) []Check {
 	checks := []Check{
 		{Name: "CRI", Run: runtimeReady(n.CRISocket), Asks: "the container runtime answers and is ready"},
-		{Name: "ContainerRuntimeVersion", Run: runtimeVersion(n), Asks: "the runtime can tell the kubelet its cgroup driver, or both have the same"},
-		{Name: "CgroupDriver", Run: cgroupDriver(n), Asks: "the driver that the runtime names fits this host, and what the kubelet will make of it"},
-		{Name: "FileExisting-losetup", Run: program("losetup", "mount (Debian) or util-linux"), Asks: "the program is there"},
-		{Name: "FileExisting-mount", Run: program("mount", "mount (Debian) or util-linux"), Asks: "the program is there"},
-		{Name: "FileExisting-cp", Run: program("cp", "coreutils"), Asks: "the program is there"},
-		{Name: "SystemVerification", Run: system(n), Asks: "kernel release and options, cgroup controllers, cgroup v1 against failCgroupV1"},
-		{Name: "KernelModules", Run: kernelModules(n), Asks: "overlay, br_netfilter, nf_conntrack and what kube-proxy's mode needs, loaded or built in (warning)"},
+		{Name: "ContainerRuntimeVersion", Run: runtimeVersion(n), Asks: "the runtime can report its cgroup driver to the kubelet, or both use the same one"},
+		{Name: "CgroupDriver", Run: cgroupDriver(n), Asks: "the runtime's cgroup driver works on this host and fits systemd (warning)"},
+		{Name: "FileExisting-losetup", Run: program("losetup", "mount (Debian) or util-linux"), Asks: "the program is in PATH"},
+		{Name: "FileExisting-mount", Run: program("mount", "mount (Debian) or util-linux"), Asks: "the program is in PATH"},
+		{Name: "FileExisting-cp", Run: program("cp", "coreutils"), Asks: "the program is in PATH"},
+		{Name: "SystemVerification", Run: system(n), Asks: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
+		{Name: "KernelModules", Run: kernelModules(n), Asks: "overlay, br_netfilter, nf_conntrack and the modules of kube-proxy's mode are loaded or built in (warning)"},
 		{Name: "Hostname", Run: nodeName(n.Name), Asks: "the node's name is valid (error), and resolves to this host (warning)"},
 		{Name: "ControlPlaneEndpoint", Run: controlPlaneEndpoint(n), Asks: "the name of the control plane's endpoint resolves"},
 		{Name: "KubeletVersion", Run: kubeletVersion(n.Cluster.KubernetesVersion), Asks: "the kubelet is not newer than the control plane, and at most three minor versions older"},
-		{Name: "Service-kubelet", Run: kubeletService(n), Asks: "systemd has the kubelet's unit, not masked; enabled (warning)"},
+		{Name: "Service-kubelet", Run: kubeletService(n), Asks: "systemd has the kubelet's unit, and it is not masked; it is enabled (warning)"},
 		{Name: "Swap", Run: swap(n), Asks: "no swap, unless the kubelet's settings allow it (then a warning)"},
-		{Name: "WritableFolders", Run: writable(n), Asks: "a file can be made, synced and renamed in each directory that will be written to"},
+		{Name: "WritableFolders", Run: writable(n), Asks: "a file can be created, synced and renamed in each directory that will be written to"},
 		{Name: "DiskSpace-kubernetes", Run: space(n, n.Paths.Kubernetes, kubernetesNeed()), Asks: "10 MiB (error), 50 MiB (warning) and 5000 inodes free for /etc/kubernetes"},
 		{Name: "DiskSpace-kubelet", Run: space(n, n.Paths.Kubelet, kubeletNeed()), Asks: "100 MiB (error), 1 GiB (warning) and 5000 inodes free for /var/lib/kubelet, and more than the kubelet evicts at (warning)"},
 		{Name: "DiskSpace-runtime", Run: runtimeSpace(n), Asks: "500 MiB (error), 2 GiB (warning) and 5000 inodes free where the runtime keeps images, and more than the kubelet evicts at (warning)"},
-		{Name: "MTU", Run: mtu(n), Asks: "the MTU of the default route's interface fits IPv6 and those of the other interfaces (warning)"},
+		{Name: "MTU", Run: mtu(n), Asks: "the MTU of the default route's interface fits IPv6 and the other interfaces (warning)"},
 	}
 	return slices.Concat(checks, forwarding(n), ports(n, portUse{kubeletPort(n), kubelet}))
 }
@@ -84,7 +83,7 @@ func localEtcd(n *config.Node) []Check {
 	return append(
 		ports(n, portUse{2379, etcd}, portUse{2380, etcd}),
 		Check{Name: "DirAvailable-" + dashed(dir), Run: etcdData(n, dir), Asks: "etcd's directory is empty, or holds the data of this node's etcd"},
-		Check{Name: "EtcdDisk", Run: etcdDisk(dir), Asks: "fdatasync after a write of 2300 bytes takes at most 10 ms at the 99th percentile (warning); a hundred are timed, for half a second at most"},
+		Check{Name: "EtcdDisk", Run: etcdDisk(dir), Asks: "fdatasync after a write of 2300 bytes takes at most 10 ms at the 99th percentile of a hundred, measured for half a second at most (warning)"},
 		Check{Name: "DiskSpace-etcd", Run: space(n, dir, etcdNeed()), Asks: "200 MiB (error), 2 GiB (warning) and 5000 inodes free for etcd's directory"})
 }
 
@@ -92,7 +91,7 @@ func staticPods(n *config.Node, manifests map[string][]byte, components ...strin
 	var checks []Check
 	for _, c := range components {
 		path := manifestPath(n, c)
-		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: staticPod(path, c, manifests[path]), Asks: "the manifest is absent, or that of this configuration, edited or not"})
+		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: staticPod(path, c, manifests[path]), Asks: "the manifest does not exist, or is this configuration's, edited or not"})
 	}
 	return checks
 }
@@ -134,5 +133,5 @@ func manifestPath(n *config.Node, component string) string {
 	return filepath.Join(n.Paths.Manifests, component+".yaml")
 }
 
-// dashed writes a path as the names of checks have it.
+// dashed returns a path as it appears in names of checks.
 func dashed(path string) string { return strings.ReplaceAll(path, "/", "-") }

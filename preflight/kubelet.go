@@ -17,9 +17,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// kubeletSettings are those settings that decide whether a kubelet starts, as
-// it will find them: the Node's KubeletConfiguration, over that the files of
-// --config-dir, over those its flags. Each says where it comes from.
+// kubeletSettings are the settings that decide whether a kubelet starts, as it will
+// read them: the Node's KubeletConfiguration, overridden by the files of
+// --config-dir, overridden by its flags. Each says where it comes from.
 type kubeletSettings struct {
 	failSwapOn, failCgroupV1 setting[bool]
 	cgroupDriver             setting[string]
@@ -32,8 +32,8 @@ type setting[T any] struct {
 
 const kubeletDefault = "the kubelet's default"
 
-// effectiveKubelet reads what will be in force once this run has written its
-// files. The order is that of the packages' unit: the flags of this
+// effectiveKubelet returns the settings that will apply once this run has written
+// its files. Flags count in the order of the packages' unit: those of this
 // configuration, then those of the administrator's own files.
 func effectiveKubelet(n *config.Node, h View) kubeletSettings {
 	s := kubeletSettings{
@@ -45,7 +45,7 @@ func effectiveKubelet(n *config.Node, h View) kubeletSettings {
 	flags := kubeletFlags(n, h)
 	for _, f := range flags {
 		if f.name == "config-dir" {
-			s.mergeFolder(h, f.value)
+			s.mergeDir(h, f.value)
 		}
 	}
 	for _, f := range flags {
@@ -66,15 +66,15 @@ func (s *kubeletSettings) merge(c kubeletapi.KubeletConfiguration, from string) 
 	}
 }
 
-// mergeFolder reads the *.conf files of a folder and of those below it, in the
-// order of their paths, as the kubelet does:
+// mergeDir reads the *.conf files below a directory in the order of their paths, as
+// the kubelet does:
 // https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-drop-in-files
-func (s *kubeletSettings) mergeFolder(h View, dir string) {
-	entries, _ := h.ReadDir(dir) // one that is missing says nothing here
+func (s *kubeletSettings) mergeDir(h View, dir string) {
+	entries, _ := h.ReadDir(dir) // a missing directory has no settings
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		if e.IsDir() {
-			s.mergeFolder(h, path)
+			s.mergeDir(h, path)
 			continue
 		}
 		data, err := h.ReadFile(path)
@@ -91,7 +91,7 @@ func (s *kubeletSettings) flag(f kubeletFlag) {
 	switch {
 	case f.name == "cgroup-driver":
 		s.cgroupDriver = setting[string]{f.value, from}
-	case err != nil: // the kubelet will say so
+	case err != nil: // the kubelet reports it
 	case f.name == "fail-swap-on":
 		s.failSwapOn = setting[bool]{on, from}
 	case f.name == "fail-cgroupv1":
@@ -102,9 +102,9 @@ func (s *kubeletSettings) flag(f kubeletFlag) {
 // kubeletFlag is a flag on the kubelet's command line.
 type kubeletFlag struct{ name, value, from string }
 
-// kubeletFlags are the flags of the configuration, then those in files that
-// administrators write: drop-ins of the unit, and the two files that the
-// packages' unit reads last.
+// kubeletFlags returns the flags of the configuration, then those in files that
+// administrators write: drop-ins of the unit, and the two files that the packages'
+// unit reads last.
 func kubeletFlags(n *config.Node, h View) []kubeletFlag {
 	var flags []kubeletFlag
 	for _, a := range n.KubeletExtraArgs {
@@ -118,8 +118,8 @@ func kubeletFlags(n *config.Node, h View) []kubeletFlag {
 	return flags
 }
 
-// AdministratorsFlags are the kubelet's flags in the files that administrators
-// write, in the order in which the packages' unit reads these.
+// AdministratorsFlags returns the kubelet's flags in the files that administrators
+// write, in the order in which the packages' unit reads them.
 func AdministratorsFlags(h View) []config.Arg {
 	var flags []config.Arg
 	for _, f := range kubeletFlags(&config.Node{}, h) {
@@ -140,8 +140,8 @@ func kubeletFlagFiles(h View) []string {
 	return append(paths, "/etc/default/kubelet", "/etc/sysconfig/kubelet")
 }
 
-// flagsIn finds the flags in a unit's drop-in or in a file of variables, quoted
-// or not. It needs not be exact: a unit may put them together in any way.
+// flagsIn finds the flags in a unit's drop-in or in an environment file, quoted or
+// not. It need not be exact: a unit may combine them in any way.
 func flagsIn(text, path string) []kubeletFlag {
 	var flags []kubeletFlag
 	for line := range strings.Lines(text) {

@@ -16,43 +16,59 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// staticPod wants path to be free or to hold exactly what this run would
-// write. wanted is empty where this run would write nothing.
+// staticPod checks that path does not exist or holds exactly what this run would
+// write. wanted is empty if this run would not write it.
 func staticPod(path, component string, wanted []byte) func(context.Context, View) []Finding {
-	return whereThere(path, func(_ View, have []byte) []Finding {
+	return ifPresent(path, func(_ View, have []byte) []Finding {
 		switch {
 		case len(wanted) == 0:
-			return fault("%s is there, and this configuration has no such static Pod: move it away, or run `slipway reset` first if it is what is left of an old cluster", path)
+			return fail("%s exists, but this configuration has no such static Pod", path).
+				remedy("move it away; if it is left from an old cluster, run `slipway reset` first")
 		case bytes.Equal(have, wanted):
 			return note("%s is in place", path)
 		}
 		difference, ours := compare(component, have, wanted)
 		if !ours {
-			return fault("%s is there, and is not a static Pod of %s: move it away", path, component)
+			return notStaticPod(path, component)
 		}
-		return fault("%s differs from what this configuration makes: %s. An edit stays, once the API server answers and the cluster keeps this configuration (a plan asks with --diff). "+
-			"If it is left from a run with another configuration, use that one; `slipway reset` starts over, and deletes this node's data", path, difference)
+		return fail("%s differs from what this configuration makes: %s", path, difference).remedy(KeepOrReset)
 	})
 }
 
-// whereThere judges a file that may be missing.
-func whereThere(path string, judge func(h View, have []byte) []Finding) func(context.Context, View) []Finding {
+// KeepOrReset is what to do about something that an earlier run wrote and that is
+// not what this configuration makes.
+const KeepOrReset = "if you edited it, run the command again once the API server answers: an edit stays if the cluster has this configuration " +
+	"(a plan needs --diff to ask). If it is from a run with another configuration, use that one. `slipway reset` starts over, and deletes this node's data"
+
+func notStaticPod(path, component string) []Finding {
+	return fail("%s exists, but is not a static Pod of %s", path, component).remedy("move it away")
+}
+
+// ifPresent runs a check on a file unless it does not exist.
+func ifPresent(path string, judge func(h View, have []byte) []Finding) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		have, err := h.ReadFile(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
 		case errors.Is(err, fs.ErrPermission):
-			return fault("%s is there and cannot be read: run as root", path)
+			return fail("%s exists, but cannot be read", path).remedy("run as root")
 		case err != nil:
-			return fault("%s is there and cannot be read: %v; move it away", path, err)
+			return fail("%s exists, but cannot be read: %v", path, err).remedy("move it away")
 		}
 		return judge(h, have)
 	}
 }
 
-// compare says in which arguments and images two static Pods of a component
-// differ. Values of environment variables may be secret and are left out.
+// OnlyThere and OnlyAsked begin the two parts of a difference.
+const (
+	OnlyThere = "only there: "
+	OnlyAsked = "only in this configuration: "
+)
+
+// compare describes how the arguments and images of two static Pods of a component
+// differ. Environment variables may have secret values, which are left out. ours is
+// false unless both are static Pods of the component.
 func compare(component string, have, wanted []byte) (difference string, ours bool) {
 	old, err := containerOf(component, have)
 	if err != nil {
@@ -64,16 +80,16 @@ func compare(component string, have, wanted []byte) (difference string, ours boo
 	}
 	var parts []string
 	if old.Image != asked.Image {
-		parts = append(parts, fmt.Sprintf("image %s there, %s asked for", old.Image, asked.Image))
+		parts = append(parts, fmt.Sprintf("its image is %s instead of %s", old.Image, asked.Image))
 	}
 	if gone := without(old.Command, asked.Command); len(gone) > 0 {
-		parts = append(parts, "there only: "+strings.Join(gone, " "))
+		parts = append(parts, OnlyThere+strings.Join(gone, " "))
 	}
 	if missing := without(asked.Command, old.Command); len(missing) > 0 {
-		parts = append(parts, "asked for only: "+strings.Join(missing, " "))
+		parts = append(parts, OnlyAsked+strings.Join(missing, " "))
 	}
 	if len(parts) == 0 {
-		parts = append(parts, "volumes, environment, probes, resources or the form of the file differ")
+		parts = append(parts, "volumes, environment, probes, resources or formatting")
 	}
 	return strings.Join(parts, "; "), true
 }
@@ -88,7 +104,7 @@ func IsStaticPod(component string, manifest []byte) bool {
 func containerOf(component string, manifest []byte) (corev1.Container, error) {
 	var pod corev1.Pod
 	if err := yaml.Unmarshal(manifest, &pod); err != nil {
-		return corev1.Container{}, errors.New("not a Pod") // the parser's words may quote the file
+		return corev1.Container{}, errors.New("not a Pod") // the parser's error may quote the file
 	}
 	if pod.Name != component || pod.Namespace != "kube-system" || len(pod.Spec.Containers) != 1 {
 		return corev1.Container{}, errors.Errorf("not a static Pod of %s", component)
@@ -96,7 +112,7 @@ func containerOf(component string, manifest []byte) (corev1.Container, error) {
 	return pod.Spec.Containers[0], nil
 }
 
-// without returns those of list that other lacks.
+// without returns the elements of list that are not in other.
 func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }

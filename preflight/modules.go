@@ -14,33 +14,33 @@ import (
 // module is a part of the kernel that a node uses.
 type module struct {
 	name string
-	// shown is a file that is there when the module works, however it got into
-	// the kernel; or, if text is set, one that holds text then.
+	// shown is a file that exists when the module works, however it got into
+	// the kernel; if text is set, the file then also contains text.
 	shown, text string
 	option      string // CONFIG_…=y: built in
-	// byHand tells that nothing loads the module by itself.
+	// byHand is set if nothing loads the module automatically.
 	byHand bool
 	use    string
 }
 
-// neededModules are named by
+// neededModules come from
 // https://kubernetes.io/docs/setup/production-environment/container-runtimes/
 // and, for kube-proxy, by
 // https://kubernetes.io/docs/reference/networking/virtual-ips/
 func neededModules(n *config.Node) []module {
 	list := []module{
 		{name: "overlay", shown: "/proc/filesystems", text: "\toverlay\n", option: "OVERLAY_FS",
-			use: "container runtimes put the layers of images together with it"},
+			use: "container runtimes need it to combine the layers of images"},
 		{name: "br_netfilter", shown: "/proc/sys/net/bridge/bridge-nf-call-iptables", option: "BRIDGE_NETFILTER", byHand: true,
-			use: "packets between Pods on one Linux bridge pass by the rules of Services and of network policies without it (network add-ons without such a bridge do not need it)"},
+			use: "without it, packets between Pods on one Linux bridge bypass Services and network policies (network add-ons without such a bridge do not need it)"},
 		{name: "nf_conntrack", shown: "/proc/sys/net/netfilter/nf_conntrack_max", option: "NF_CONNTRACK",
 			use: "kube-proxy's rules for Services need it"},
 	}
 	switch n.KubeProxy.Mode {
 	case "ipvs":
-		list = append(list, module{name: "ip_vs", shown: "/proc/net/ip_vs", option: "IP_VS", use: "kube-proxy in mode ipvs needs it"})
+		list = append(list, module{name: "ip_vs", shown: "/proc/net/ip_vs", option: "IP_VS", use: "kube-proxy in ipvs mode needs it"})
 	case "nftables":
-		list = append(list, module{name: "nf_tables", option: "NF_TABLES", use: "kube-proxy in mode nftables needs it"})
+		list = append(list, module{name: "nf_tables", option: "NF_TABLES", use: "kube-proxy in nftables mode needs it"})
 	}
 	return list
 }
@@ -52,25 +52,28 @@ func kernelModules(n *config.Node) func(context.Context, View) []Finding {
 		for _, m := range neededModules(n) {
 			switch state := k.state(m); {
 			case state == absent:
-				found = append(found, warn("the kernel module %s is neither loaded nor to be found; %s: use a kernel that has it, or install its package of modules (linux-modules-extra on Ubuntu)", m.name, m.use)...)
+				found = append(found, warn("the kernel module %s is neither loaded nor installed; %s", m.name, m.use).
+					remedy("install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it")...)
 			case state == loadable && m.byHand:
-				found = append(found, warn("the kernel module %s is not loaded; %s: run `modprobe %s`, and name it in /etc/modules-load.d/k8s.conf", m.name, m.use, m.name)...)
+				found = append(found, warn("the kernel module %s is not loaded; %s", m.name, m.use).
+					remedy("run `modprobe %[1]s`, and add %[1]s to /etc/modules-load.d/k8s.conf", m.name)...)
 			case state == unknown:
-				found = append(found, note("whether the kernel has %s cannot be told", m.name)...)
+				found = append(found, note("cannot determine whether the kernel has %s", m.name)...)
 			}
 		}
 		return append(found, bridged(h)...)
 	}
 }
 
-// bridged looks at the switch of br_netfilter, where that is in the kernel.
+// bridged checks the setting of br_netfilter, if the kernel has that module.
 func bridged(h View) []Finding {
 	const path, setting = "/proc/sys/net/bridge/bridge-nf-call-iptables", "net.bridge.bridge-nf-call-iptables"
 	text, err := h.ReadFile(path)
 	if err != nil || strings.TrimSpace(string(text)) == "1" {
 		return nil
 	}
-	return warn("%s is %q, so packets between Pods on one Linux bridge pass by the rules of Services: run `sysctl -w %s=1`, and keep it in /etc/sysctl.d/k8s.conf", setting, strings.TrimSpace(string(text)), setting)
+	return warn("%s is %q, so packets between Pods on one Linux bridge bypass the rules of Services", setting, strings.TrimSpace(string(text))).
+		remedy(sysctlRemedy, setting)
 }
 
 type moduleState int
@@ -82,7 +85,7 @@ const (
 	inKernel
 )
 
-// kernel is what can be read about modules; a list is nil if it cannot.
+// kernel is what can be read about modules; a list that cannot be read is nil.
 type kernel struct {
 	h                 View
 	builtin, loadable []string
@@ -102,8 +105,8 @@ func readKernel(h View) kernel {
 	return k
 }
 
-// moduleNames reads a file of modprobe's: lines that begin with a path such as
-// kernel/net/bridge/br_netfilter.ko.zst, perhaps with a colon behind it.
+// moduleNames reads a file of modprobe. Its lines begin with a path such as
+// kernel/net/bridge/br_netfilter.ko.zst, which may be followed by a colon.
 func moduleNames(h View, path string) []string {
 	text, err := h.ReadFile(path)
 	if err != nil {

@@ -18,29 +18,36 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// lookupLimit is how long the host's resolver may take for one name. Slower is
-// as bad as not at all, and init waits for it.
+// lookupLimit is how long the host's resolver may take for one name. A slower one is
+// as bad as none, and init waits for it.
 const lookupLimit = time.Second
 
 func nodeName(name string) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		if faults := validation.IsDNS1123Subdomain(name); len(faults) > 0 {
-			return fault("the node cannot be called %q: %s; set another with --node-name or nodeRegistration.name", name, strings.Join(faults, "; "))
+			return fail("invalid node name %q: %s", name, strings.Join(faults, "; ")).
+				remedy("set another with --node-name or nodeRegistration.name")
 		}
 		addrs, err := lookup(ctx, h, name)
 		switch {
 		case errors.Is(err, host.ErrNotInPlan):
-			return skip("whether %q resolves: %v", name, err)
+			return notLookedUp(name, err)
 		case err != nil:
-			return warn("the node's name %q does not resolve on this host (%v): programs that look it up will be slow or fail; add it to /etc/hosts or to DNS", name, err)
+			return warn("the node name %q does not resolve on this host (%v), so programs that look it up will be slow or fail", name, err).
+				remedy("add it to /etc/hosts or to DNS")
 		case !slices.ContainsFunc(addrs, ownAddress(h)):
-			return warn("the node's name %q resolves to %s, which is not an address of this host: programs that look it up will reach another; fix it in /etc/hosts or in DNS", name, addrs[0])
+			return warn("the node name %q resolves to %s, which is not an address of this host, so programs that look it up will reach another host", name, addrs[0]).
+				remedy("fix it in /etc/hosts or in DNS")
 		}
 		return nil
 	}
 }
 
-// lookup is an error also where there is no address.
+func notLookedUp(name string, err error) []Finding {
+	return skip("did not look up the name %q: %v", name, err)
+}
+
+// lookup also returns an error if the name has no address.
 func lookup(ctx context.Context, h View, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
@@ -51,8 +58,8 @@ func lookup(ctx context.Context, h View, name string) ([]netip.Addr, error) {
 	return addrs, err
 }
 
-// ownAddress knows loopback, too: Debian gives a host's name 127.0.1.1. Where
-// the interfaces cannot be listed, any address may be the host's.
+// ownAddress accepts loopback addresses, as Debian gives a host's name 127.0.1.1. If
+// the interfaces cannot be listed, it accepts any address.
 func ownAddress(h View) func(netip.Addr) bool {
 	interfaces, err := h.Interfaces()
 	return func(a netip.Addr) bool {
@@ -60,8 +67,8 @@ func ownAddress(h View) func(netip.Addr) bool {
 	}
 }
 
-// controlPlaneEndpoint wants the name that every kubeconfig will hold to
-// resolve here: without it the kubelet does not find the API.
+// controlPlaneEndpoint checks that the name in every kubeconfig resolves on this
+// host: otherwise the kubelet does not find the API.
 func controlPlaneEndpoint(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		for _, endpoint := range apiEndpoints(n) {
@@ -72,9 +79,10 @@ func controlPlaneEndpoint(n *config.Node) func(context.Context, View) []Finding 
 			_, err = lookup(ctx, h, name)
 			switch {
 			case errors.Is(err, host.ErrNotInPlan):
-				return skip("whether %q resolves: %v", name, err)
+				return notLookedUp(name, err)
 			case err != nil:
-				return fault("the control plane's endpoint %q does not resolve on this host (%v), so that the kubelet would not find the API server: add the name to DNS or to /etc/hosts, or choose another controlPlaneEndpoint", name, err)
+				return fail("the control plane endpoint %q does not resolve on this host (%v), so the kubelet cannot find the API server", name, err).
+					remedy("add the name to DNS or to /etc/hosts, or choose another controlPlaneEndpoint")
 			}
 		}
 		return nil

@@ -16,24 +16,24 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// portUse is a TCP port and the program that is to listen on it.
+// portUse is a TCP port and the program that will listen on it.
 type portUse struct {
 	port    int
 	program string
 }
 
-// A port that seems to be held by something foreign is looked at this often
-// before it is called a fault: an earlier run may have been cut off while
-// systemd restarted the kubelet, whose old process lets go of the port between
-// the attempt to listen and the look at who does, or before its unit is read.
+// A port that seems to be held by a foreign process is checked this often before
+// that is an error: an earlier run may have been interrupted while systemd restarted
+// the kubelet, whose old process may release the port between the attempt to listen
+// and the search for the holder, or before its unit is read.
 const (
 	portLooks    = 10
 	portInterval = 50 * time.Millisecond
 )
 
-// portFree accepts that the node's own control plane, which an earlier run
-// started, holds its ports. What is there differently than the configuration
-// wants is for the check of the static Pod to say.
+// portFree accepts ports that the node's own control plane holds, started by an
+// earlier run. Whether that matches the configuration is left to the check of the
+// static Pod.
 func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		for look := 1; ; look++ {
@@ -50,8 +50,8 @@ func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
 	}
 }
 
-// lookAtPort says what is to be said of a port, and whether something foreign
-// holds it, as far as can be seen at this instant.
+// lookAtPort returns the findings for a port at this instant, and whether a foreign
+// process seems to hold it.
 func lookAtPort(ctx context.Context, n *config.Node, h View, u portUse) (findings []Finding, foreign bool) {
 	err := h.PortFree(u.port)
 	if err == nil {
@@ -60,21 +60,21 @@ func lookAtPort(ctx context.Context, n *config.Node, h View, u portUse) (finding
 	holder, found := h.PortHolder(u.port)
 	switch {
 	case !found:
-		return fault("%v: %s needs this port; find what holds it with `ss -ltnp` as root, and stop it", err, u.program), true
+		return fail("%v, and %s needs this port", err, u.program).
+			remedy("find the program that holds it with `ss -ltnp` as root, and stop it"), true
 	case holder.Name != u.program:
-		return fault("port %d, which %s needs, is held by %s (process %d): stop that program or give it another port",
-			u.port, u.program, holder.Name, holder.PID), true
+		return fail("port %d, which %s needs, is held by %s (process %d)", u.port, u.program, holder.Name, holder.PID).
+			remedy("stop that program, or give it another port"), true
 	case !ownProcess(ctx, n, h, holder):
-		return fault("port %d is held by %s (process %d), which this node's configuration did not start: end it; if it belongs to a cluster that this host is part of, run `slipway reset` first",
-			u.port, u.program, holder.PID), true
+		return fail("port %d is held by %s (process %d), which this node's configuration did not start", u.port, u.program, holder.PID).
+			remedy("stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"), true
 	}
-	return note("%s runs already (process %d, port %d)", u.program, holder.PID, u.port), false
+	return note("%s is already running (process %d, port %d)", u.program, holder.PID, u.port), false
 }
 
-// ownProcess tells whether p is a part of the control plane that an earlier
-// init set up here: its static Pod is in place; or it is the kubelet that
-// systemd runs, or any where there is no systemd, on a host where an init or a
-// join has begun.
+// ownProcess reports whether p belongs to the control plane that an earlier init set
+// up on this host. Either its static Pod exists; or an init or join has begun on this
+// host, and p is the kubelet that systemd runs, or any kubelet if there is no systemd.
 func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) bool {
 	if p.Name != kubelet {
 		return exists(h, manifestPath(n, p.Name))
@@ -88,16 +88,16 @@ func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) boo
 	return started && begun(n, h)
 }
 
-// initBegun tells a control plane, perhaps one whose init was cut off after it
-// had started the kubelet, from a worker of another cluster: a worker has
-// neither the CA's key nor the administrator's kubeconfig.
+// initBegun reports whether this host is a control plane, even one whose init was
+// interrupted after it started the kubelet. A worker of another cluster has neither
+// the CA's key nor the administrator's kubeconfig.
 func initBegun(n *config.Node, h View) bool {
 	return exists(h, manifestPath(n, apiServer)) || exists(h, filepath.Join(n.Paths.PKI, "ca.key")) ||
 		exists(h, filepath.Join(n.Paths.Kubeconfigs, "admin.conf"))
 }
 
-// joinBegun tells a host that is a node, or was about to become one. Whether of
-// this cluster is for the checks of these files to say.
+// joinBegun reports whether this host is a node or was about to become one. Whether
+// it is one of this cluster is left to the checks of these files.
 func joinBegun(n *config.Node, h View) bool {
 	return exists(h, filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf")) ||
 		exists(h, filepath.Join(n.Paths.Kubeconfigs, "bootstrap-kubelet.conf"))
@@ -108,26 +108,34 @@ func exists(h View, path string) bool {
 	return err == nil
 }
 
-// etcdData wants an empty folder, or the data of the member that runs here.
+// notListed says that a directory could not be checked for files.
+func notListed(dir string, err error) []Finding {
+	if errors.Is(err, fs.ErrPermission) {
+		return fail("cannot check that %s is empty: permission denied", dir).remedy("run as root")
+	}
+	return fail("cannot check that %s is empty: %v", dir, err).remedy("make sure that it is a directory that can be read")
+}
+
+// etcdData checks that the directory is empty or holds the data of this node's own
+// member.
 func etcdData(n *config.Node, dir string) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		entries, err := h.ReadDir(dir)
 		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
 			_, being := host.LeftoverOf(e.Name())
-			return being // the probe of WritableFolders, which is asked at the same time
+			return being // the probe of WritableFolders, which runs at the same time
 		})
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
-		case errors.Is(err, fs.ErrPermission):
-			return fault("whether %s is empty cannot be told: run as root", dir)
 		case err != nil:
-			return fault("whether %s is empty cannot be told: %v", dir, err)
+			return notListed(dir, err)
 		case len(entries) == 0:
 			return nil
 		case exists(h, manifestPath(n, etcd)) && exists(h, filepath.Join(dir, "member")):
 			return note("%s holds the data of this node's etcd", dir)
 		}
-		return fault("%s is not empty, and no etcd of this node put that there: if it is what is left of an old cluster, run `slipway reset` or move it away; or give etcd another folder (etcd.local.dataDir)", dir)
+		return fail("%s is not empty, and its content is not from this node's etcd", dir).
+			remedy("if it is left from an old cluster, run `slipway reset` or move it away; otherwise give etcd another directory (etcd.local.dataDir)")
 	}
 }

@@ -57,12 +57,12 @@ func TestPortOfAKubeletThatIsRestarted(t *testing.T) {
 	}{
 		"gone between the attempt and the look": {host: changingHost{
 			held: []bool{true, false}, holders: []*host.Process{nil}, pids: []int{7}}},
-		"gone, and there anew": {host: changingHost{
+		"gone, and back again": {host: changingHost{
 			held: []bool{true}, holders: []*host.Process{nil, nil, after}, pids: []int{9}},
-			want: note("kubelet runs already (process 9, port 10250)")},
+			want: note("kubelet is already running (process 9, port 10250)")},
 		"another process when the unit is read": {host: changingHost{
 			held: []bool{true}, holders: []*host.Process{before, after}, pids: []int{9}},
-			want: note("kubelet runs already (process 9, port 10250)")},
+			want: note("kubelet is already running (process 9, port 10250)")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preflight holds named checks that only read: whether this host can
-// become the node that the configuration asks for. All of them run, and all
-// faults are reported. The names are those that kubeadm's users know from
+// Package preflight holds named checks of whether this host can become the node
+// that the configuration describes. Checks only read. All of them run, and
+// every problem is reported. The names are those that kubeadm's users know from
 // --ignore-preflight-errors.
 package preflight
 
@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -56,64 +57,64 @@ type View interface {
 type Severity int
 
 const (
-	// Note is good to know: what an earlier run left and this one keeps.
+	// Note is good to know, such as what an earlier run left and this one keeps.
 	Note Severity = iota
 	// Warning does not stop the run.
 	Warning
 	// Error does, unless its check is ignored.
 	Error
-	// Skipped tells why a check could not be made, where another check says
-	// what is amiss, or where nothing is.
+	// Skipped says why a check was not made: another check reports the
+	// problem, or there is nothing to check.
 	Skipped
 )
 
-// Finding is one thing that a check has to say: what, why, how to mend it.
+// Finding is one result of a check. Errors and warnings have a remedy.
 type Finding struct {
 	Check    string
 	Severity Severity
-	Message  string
+	fault.Fault
 }
 
-// String has the form that kubeadm's users search logs for.
+// String begins in the form that kubeadm's users search logs for.
 func (f Finding) String() string {
 	switch f.Severity {
 	case Error:
-		return fmt.Sprintf("[ERROR %s]: %s", f.Check, f.Message)
+		return fmt.Sprintf("[ERROR %s]: %s", f.Check, f.Fault)
 	case Warning:
-		return fmt.Sprintf("[WARNING %s]: %s", f.Check, f.Message)
+		return fmt.Sprintf("[WARNING %s]: %s", f.Check, f.Fault)
 	default:
-		return f.Message
+		return f.Fault.String()
 	}
 }
 
 // Check is one named question to the host.
 type Check struct {
 	Name string
-	// Run changes nothing on the host. Nothing found means that all is well.
-	// It need not fill in the name of its findings.
+	// Run changes nothing on the host. No findings means that all is well. It
+	// need not set the check's name in its findings.
 	Run func(ctx context.Context, h View) []Finding
 	// Limit bounds the check; 0 is 10 seconds.
 	Limit time.Duration
-	// Asks says in a few words what is looked at, for docs/preflight.md.
+	// Asks says in a few words what is checked, for docs/preflight.md.
 	Asks string
 }
 
 const (
 	defaultLimit = 10 * time.Second
-	// together is how many checks run at the same time. Most wait for the
-	// kernel, a program or the network rather than compute.
+	// together is how many checks run at the same time. Most of them wait for
+	// the kernel, a program or the network.
 	together = 16
 )
 
-// Report is what all checks found, in the order of the checks. What was
-// skipped is left out.
+// Report holds what all checks found, in the order of the checks. Skipped
+// checks are left out.
 type Report struct {
 	Notes    []Finding
 	Warnings []Finding
 	Errors   []Finding
 }
 
-// Run asks all checks, as Ask does, and sorts what they found.
+// Run runs all checks, as Ask does, and sorts their findings by severity.
 func Run(ctx context.Context, checks []Check, h View, ignore []string) Report {
 	var r Report
 	for _, result := range Ask(ctx, checks, h, ignore) {
@@ -152,7 +153,7 @@ func ignored(name string, ignore []string) bool {
 	})
 }
 
-// Err lists every error with the way to go on; nil if there is none.
+// Err returns all errors as a FailedError, or nil if there are none.
 func (r Report) Err() error {
 	if len(r.Errors) == 0 {
 		return nil
@@ -160,26 +161,33 @@ func (r Report) Err() error {
 	return &FailedError{r.Errors}
 }
 
-// FailedError is a host that is not fit for what is asked.
+// FailedError says that checks found errors on this host.
 type FailedError struct{ Findings []Finding }
 
+// Error lists the findings, each with its remedy on a line of its own.
 func (e *FailedError) Error() string {
 	var b strings.Builder
-	b.WriteString("this host is not ready:\n")
+	b.WriteString("this host is not ready:")
+	for _, f := range e.Findings {
+		b.WriteString("\n\t" + strings.ReplaceAll(f.String(), "\n", "\n\t"))
+	}
+	return b.String()
+}
+
+// Remedy is what to do about all of the findings together.
+func (e *FailedError) Remedy() string {
 	var names []string
 	for _, f := range e.Findings {
-		fmt.Fprintf(&b, "\t%s\n", f)
 		if !slices.Contains(names, f.Check) {
 			names = append(names, f.Check)
 		}
 	}
-	fmt.Fprintf(&b, "fix this and run the same command again; to go on regardless, add --ignore-preflight-errors=%s",
-		strings.Join(names, ","))
-	return b.String()
+	return "fix these problems and run the same command again; to continue regardless, add --ignore-preflight-errors=" +
+		strings.Join(names, ",")
 }
 
-// sideBySide calls f for 0 to n-1, at most limit at the same time, and returns
-// when all have ended.
+// sideBySide calls f for 0 to n-1, at most limit of them at the same time, and
+// returns when all calls have returned.
 func sideBySide(n, limit int, f func(i int)) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, limit)
@@ -193,18 +201,22 @@ func sideBySide(n, limit int, f func(i int)) {
 	wg.Wait()
 }
 
-func fault(format string, args ...any) []Finding {
-	return []Finding{{Severity: Error, Message: fmt.Sprintf(format, args...)}}
+// findings is a list that a remedy can be added to.
+type findings []Finding
+
+func newFindings(s Severity, format string, args ...any) findings {
+	return findings{{Severity: s, Fault: fault.Fault{Message: fmt.Sprintf(format, args...)}}}
 }
 
-func warn(format string, args ...any) []Finding {
-	return []Finding{{Severity: Warning, Message: fmt.Sprintf(format, args...)}}
-}
+func fail(format string, args ...any) findings { return newFindings(Error, format, args...) }
+func warn(format string, args ...any) findings { return newFindings(Warning, format, args...) }
+func skip(format string, args ...any) findings { return newFindings(Skipped, format, args...) }
+func note(format string, args ...any) findings { return newFindings(Note, format, args...) }
 
-func skip(format string, args ...any) []Finding {
-	return []Finding{{Severity: Skipped, Message: fmt.Sprintf(format, args...)}}
-}
-
-func note(format string, args ...any) []Finding {
-	return []Finding{{Severity: Note, Message: fmt.Sprintf(format, args...)}}
+// remedy sets what to do about the findings.
+func (list findings) remedy(format string, args ...any) findings {
+	for i := range list {
+		list[i].Remedy = fmt.Sprintf(format, args...)
+	}
+	return list
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -55,7 +56,7 @@ func TestInitNames(t *testing.T) {
 			slices.Concat(common, []string{v6}, rest, local)},
 		{"external etcd", func(n *config.Node) { n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}} },
 			slices.Concat(common, []string{v4}, rest, []string{"ExternalEtcdVersion", "ExternalEtcdClientCertificates"})},
-		{"ports and folder", func(n *config.Node) {
+		{"ports and directory", func(n *config.Node) {
 			n.BindPort, n.Kubelet.Port, n.Cluster.Etcd.Local.DataDir = 8443, 11250, "/data/etcd"
 		},
 			replaced(slices.Concat(common, []string{v4}, rest, local), map[string]string{
@@ -94,9 +95,9 @@ func saying(name string, found ...Finding) Check {
 
 func TestRunSortsByCheckAndSeverity(t *testing.T) {
 	checks := []Check{
-		saying("A", fault("a1")[0], warn("a2")[0], note("a3")[0]),
+		saying("A", fail("a1")[0], warn("a2")[0], note("a3")[0]),
 		saying("B"),
-		saying("CRI", fault("c1")[0], fault("c2")[0]),
+		saying("CRI", fail("c1")[0], fail("c2")[0]),
 	}
 	for _, tt := range []struct {
 		name     string
@@ -134,18 +135,22 @@ func texts(found []Finding) []string {
 }
 
 func TestErrListsEveryFault(t *testing.T) {
-	r := Run(t.Context(), []Check{saying("NumCPU", fault("one CPU")[0]), saying("CRI", fault("c1")[0], fault("c2")[0])}, healthy(), nil)
+	r := Run(t.Context(), []Check{saying("NumCPU", fail("one CPU").remedy("add one")[0]), saying("CRI", fail("c1")[0], fail("c2")[0])}, healthy(), nil)
 	err := errors.Wrap(r.Err(), "phase preflight")
 	const want = "phase preflight: this host is not ready:\n" +
 		"\t[ERROR NumCPU]: one CPU\n" +
+		"\t  add one\n" +
 		"\t[ERROR CRI]: c1\n" +
-		"\t[ERROR CRI]: c2\n" +
-		"fix this and run the same command again; to go on regardless, add --ignore-preflight-errors=NumCPU,CRI"
+		"\t[ERROR CRI]: c2"
 	if err.Error() != want {
 		t.Errorf("got\n%s\nwant\n%s", err, want)
 	}
+	const remedy = "fix these problems and run the same command again; to continue regardless, add --ignore-preflight-errors=NumCPU,CRI"
+	if got := fault.Remedy(err); got != remedy {
+		t.Errorf("remedy %q, want %q", got, remedy)
+	}
 	if failed := (*FailedError)(nil); !errors.As(err, &failed) || len(failed.Findings) != 3 {
-		t.Error("the findings are not to be had from the error")
+		t.Error("the error does not give its findings")
 	}
 	if err := (Report{Warnings: warn("w")}).Err(); err != nil {
 		t.Errorf("a warning became the error %v", err)

@@ -22,25 +22,30 @@ func proxies(n *config.Node) []Check {
 	}
 }
 
-// apiProxy is about this program and whatever else inherits its environment.
+// apiProxy checks the proxy of this program and of everything that inherits its
+// environment.
 func apiProxy(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		var found []Finding
 		for _, endpoint := range apiEndpoints(n) {
 			proxy, err := h.ProxyFor("https://" + endpoint)
 			if err != nil {
-				return warn("%v", err)
+				return warn("%v", err).remedy(fixProxy)
 			}
 			if proxy != "" {
 				host, _, _ := net.SplitHostPort(endpoint) // made by JoinHostPort
-				found = append(found, warn("requests to the API server at %s would go through the proxy %s: if they shall not, add %s to NO_PROXY", endpoint, proxy, host)...)
+				found = append(found, warn("requests to the API server at %s would go through the proxy %s", endpoint, proxy).
+					remedy("to bypass the proxy, add %s to NO_PROXY", host)...)
 			}
 		}
 		return found
 	}
 }
 
-// apiEndpoints are where this node asks the API.
+// fixProxy is what to do about proxy settings that cannot be read.
+const fixProxy = "fix or remove HTTPS_PROXY and HTTP_PROXY"
+
+// apiEndpoints lists the addresses at which this node reaches the API.
 func apiEndpoints(n *config.Node) []string {
 	if n.ControlPlane {
 		return slices.Compact([]string{n.LocalEndpoint(), n.Endpoint()})
@@ -59,10 +64,11 @@ func networkProxy(n *config.Node) func(context.Context, View) []Finding {
 			for _, addr := range []netip.Addr{network.Addr().Next(), last(network)} {
 				proxy, err := h.ProxyFor("https://" + net.JoinHostPort(addr.String(), strconv.Itoa(443)))
 				if err != nil {
-					return warn("%v", err)
+					return warn("%v", err).remedy(fixProxy)
 				}
 				if proxy != "" {
-					found = append(found, warn("requests to %s, a network of the cluster, would go through the proxy %s, which cannot reach it: add %s to NO_PROXY", network, proxy, network)...)
+					found = append(found, warn("requests to %s, a network of the cluster, would go through the proxy %s, which cannot reach it", network, proxy).
+						remedy("add %s to NO_PROXY", network)...)
 					break
 				}
 			}

@@ -5,14 +5,17 @@ package preflight
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Outcome is how a check ended, in one word.
+// Outcome is the result of a check in one word.
 type Outcome string
 
-// The outcomes, the worst of a check's findings each.
+// The outcomes.
 const (
 	OK            Outcome = "ok"
 	WithWarning   Outcome = "warning"
@@ -27,8 +30,8 @@ type Result struct {
 	Took     time.Duration
 }
 
-// Outcome is the worst of what was found. Only a check that found nothing else
-// is skipped.
+// Outcome is the worst severity that was found. A check counts as skipped only if
+// it found nothing else.
 func (r Result) Outcome() Outcome {
 	worst := OK
 	for i, f := range r.Findings {
@@ -46,18 +49,22 @@ func (r Result) Outcome() Outcome {
 	return worst
 }
 
-// Message is all that was found, a line each.
-func (r Result) Message() string {
-	var lines []string
+// Fault is everything that was found: a line for each message, and a line for
+// each different remedy.
+func (r Result) Fault() fault.Fault {
+	var messages, remedies []string
 	for _, f := range r.Findings {
-		lines = append(lines, f.Message)
+		messages = append(messages, f.Message)
+		if f.Remedy != "" && !slices.Contains(remedies, f.Remedy) {
+			remedies = append(remedies, f.Remedy)
+		}
 	}
-	return strings.Join(lines, "\n")
+	return fault.Fault{Message: strings.Join(messages, "\n"), Remedy: strings.Join(remedies, "\n")}
 }
 
-// Ask asks all checks, side by side, and returns in their order what they
-// found. The errors of those that ignore names (in any case; "all" for every
-// one) become warnings.
+// Ask runs all checks side by side and returns their results in order. ignore
+// names checks whose errors become warnings, in upper or lower case; "all" stands
+// for every check.
 func Ask(ctx context.Context, checks []Check, h View, ignore []string) []Result {
 	results := make([]Result, len(checks))
 	sideBySide(len(checks), together, func(i int) {

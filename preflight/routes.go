@@ -14,86 +14,100 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// networks holds the cluster's two networks against the host's routes.
+// networks compares the cluster's two networks with the host's routes.
 //
-// A network that is attached to this host and is a part of such a network, or
-// all of it, excludes it: the hosts there and the Pods or Services have the
-// same addresses, so it is an error. A route of that size through a gateway
-// may be just as bad, or may be how an administrator leads to the Pods of the
-// other nodes, so it is a warning. A wider route (a company's 10.0.0.0/8, say)
-// loses against the cluster's: everything works but for hosts with such an
-// address, which is worth a warning at most.
+// If a network that this host is attached to is part of such a network, or all of
+// it, hosts there have the same addresses as Pods or Services, so it is an error. A
+// route of that size through a gateway may be just as bad, or may be how an
+// administrator reaches the Pods of other nodes, so it is a warning. A wider route (a
+// company's 10.0.0.0/8, say) loses against the cluster's: only hosts with such an
+// address cannot be reached, so it is a warning, too.
 //
-// The networks of a cluster that exists cannot be chosen any more, and whoever
-// adds a node to it may well have made the routes to the others' Pods before.
+// The networks of a cluster that exists can no longer be chosen, and the routes to
+// the Pods of its nodes may have been added before a node joins.
 func networks(n *config.Node) []Check {
 	return []Check{
-		{Name: "PodSubnetRoutes", Run: routes(n, "Pods", n.PodSubnets, "--pod-network-cidr or networking.podSubnet"), Asks: "the Pods' network holds no address that this host has a route to"},
-		{Name: "ServiceSubnetRoutes", Run: routes(n, "Services", n.ServiceSubnets, "--service-cidr or networking.serviceSubnet"), Asks: "the Services' network holds no address that this host has a route to"},
+		{Name: "PodSubnetRoutes", Run: routes(n, "Pod", n.PodSubnets, "--pod-network-cidr or networking.podSubnet"), Asks: "the Pod network does not overlap a network that this host has a route to"},
+		{Name: "ServiceSubnetRoutes", Run: routes(n, "Service", n.ServiceSubnets, "--service-cidr or networking.serviceSubnet"), Asks: "the Service network does not overlap a network that this host has a route to"},
 	}
 }
 
 func routes(n *config.Node, of string, subnets func() []netip.Prefix, setting string) func(context.Context, View) []Finding {
-	mend := "choose another with " + setting
+	other := "choose another network with " + setting
 	if n.Join != nil {
-		mend = "the cluster has it already, so change the network of this host"
+		other = "change the network of this host, as the cluster already uses this one"
 	}
 	return func(_ context.Context, h View) []Finding {
 		all, err := h.Routes()
 		if err != nil {
-			return warn("the host's routes cannot be told, so the network of %s is not checked: %v", of, err)
+			return warn("cannot read this host's routes, so the %s network is not checked: %v", of, err).remedy("compare it with `ip route`")
 		}
+		inUse := exists(h, manifestPath(n, apiServer)) || n.Join != nil && joinBegun(n, h)
 		var found []Finding
 		for _, subnet := range subnets() {
+			network := fmt.Sprintf("the %s network %s", of, subnet)
 			if subnet.Contains(n.AdvertiseAddress) {
-				found = append(found, fault("the network of %s, %s, contains this node's own address %s: %s", of, subnet, n.AdvertiseAddress, mend)...)
+				found = append(found, fail("%s contains this node's own address %s", network, n.AdvertiseAddress).remedy("%s", other)...)
 			}
-			attached, led, around := overlaps(subnet, all)
-			if n.Join != nil && len(led) > 0 {
-				found = append(found, note("routes into the network of %s, %s: %s", of, subnet, list(led))...)
-				led = nil
-			}
-			if (exists(h, manifestPath(n, apiServer)) || n.Join != nil && joinBegun(n, h)) && len(attached)+len(led) > 0 {
-				// The cluster uses the network already, and its CNI plugin
-				// may have made these routes.
-				found = append(found, note("routes into the network of %s, %s: %s", of, subnet, list(append(attached, led...)))...)
-				attached, led = nil, nil
-			}
-			if len(attached) > 0 {
-				found = append(found, fault("the network of %s, %s, takes addresses of networks that this host is attached to (%s): %s", of, subnet, list(attached), mend)...)
-			}
-			if len(led) > 0 {
-				found = append(found, warn("this host has routes into the network of %s, %s (%s): unless they lead to the %s of other nodes, %s", of, subnet, list(led), of, mend)...)
-			}
-			if len(around) > 0 {
-				found = append(found, warn("the network of %s, %s, lies within networks to which this host has routes (%s): hosts there with an address of %s will be out of reach; %s if there are any", of, subnet, list(around), subnet, mend)...)
-			}
+			found = append(found, conflicts(network, overlaps(subnet, all), n.Join != nil, inUse, other)...)
 		}
 		return found
 	}
 }
 
-// overlaps splits the routes that overlap subnet into those to a part of it or
-// to all of it, attached to this host or led through a gateway, and those that
-// are wider. Interfaces that CNI plugins and kube-proxy make are left out.
-func overlaps(subnet netip.Prefix, routes []host.Route) (attached, led, around []host.Route) {
+// conflicts reports the routes that overlap a network of the cluster. A host that
+// joins may have routes to the Pods of other nodes. Where the cluster already uses
+// the network, its CNI plugin may have made the routes of either kind.
+func conflicts(network string, r overlap, joins, inUse bool, other string) []Finding {
+	var found []Finding
+	var expected []host.Route
+	if inUse {
+		expected, r.attached = append(expected, r.attached...), nil
+	}
+	if inUse || joins {
+		expected, r.led = append(expected, r.led...), nil
+	}
+	if len(expected) > 0 {
+		found = append(found, note("routes into %s: %s", network, list(expected))...)
+	}
+	if len(r.attached) > 0 {
+		found = append(found, fail("%s overlaps networks that this host is attached to (%s)", network, list(r.attached)).remedy("%s", other)...)
+	}
+	if len(r.led) > 0 {
+		found = append(found, warn("this host has routes into %s (%s)", network, list(r.led)).
+			remedy("unless they lead to other nodes of the cluster, %s", other)...)
+	}
+	if len(r.around) > 0 {
+		found = append(found, warn("%s lies within networks that this host has routes to (%s), so hosts there with such an address cannot be reached", network, list(r.around)).
+			remedy("if there are such hosts, %s", other)...)
+	}
+	return found
+}
+
+// overlap is the routes that overlap a network: those to a part of it or to all of
+// it, attached to this host or led through a gateway, and those that are wider.
+type overlap struct{ attached, led, around []host.Route }
+
+// overlaps leaves out interfaces that CNI plugins and kube-proxy make.
+func overlaps(subnet netip.Prefix, routes []host.Route) overlap {
+	var o overlap
 	for _, r := range routes {
 		switch {
 		case !r.Destination.IsValid() || !subnet.Overlaps(r.Destination) || clusterInterface(r.Interface):
 		case r.Destination.Bits() < subnet.Bits():
-			around = append(around, r)
+			o.around = append(o.around, r)
 		case r.Gateway:
-			led = append(led, r)
+			o.led = append(o.led, r)
 		default:
-			attached = append(attached, r)
+			o.attached = append(o.attached, r)
 		}
 	}
-	return attached, led, around
+	return o
 }
 
-// clusterInterface knows the interfaces of common CNI plugins by the names
-// that they give them: bridge, Flannel, Calico, Cilium, Antrea, kube-router,
-// OVN-Kubernetes and Weave, and the one of kube-proxy in IPVS mode.
+// clusterInterface reports whether the name is one that a common CNI plugin gives its
+// interfaces (bridge, Flannel, Calico, Cilium, Antrea, kube-router, OVN-Kubernetes,
+// Weave), or that of kube-proxy in IPVS mode.
 func clusterInterface(name string) bool {
 	return slices.ContainsFunc([]string{
 		"cni", "flannel", "cali", "vxlan.calico", "tunl0", "wireguard.cali", "cilium", "lxc", "antrea-",
@@ -101,7 +115,7 @@ func clusterInterface(name string) bool {
 	}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// listed is how many routes a message names.
+// listed is how many routes a message names at most.
 const listed = 3
 
 func list(routes []host.Route) string {

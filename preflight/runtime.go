@@ -12,42 +12,49 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
+// startRuntime is what to do about a container runtime that does not answer.
+const startRuntime = "start it, or name its socket with --cri-socket"
+
 func runtimeReady(socket string) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		info, err := h.RuntimeInfo(ctx, socket)
 		if err != nil {
-			return fault("the container runtime does not answer: %v", err)
+			return fail("the container runtime does not answer: %v", err).remedy(startRuntime)
 		}
 		if !info.Ready {
-			return fault("the container runtime %s %s says that it is not ready: %s; its log tells more", info.Name, info.Version, info.Reason)
+			return fail("the container runtime %s %s is not ready: %s", info.Name, info.Version, info.Reason).remedy("see its log")
 		}
 		return nil
 	}
 }
 
-// runtimeVersion is about the cgroup driver: the kubelet asks the runtime for
-// it (KEP-4033), and one that is too old to answer must be of the same mind as
-// the kubelet's configuration by chance.
+// runtimeVersion is about the cgroup driver. The kubelet asks the runtime for it
+// (KEP-4033); a runtime that is too old to answer has to use the driver of the
+// kubelet's configuration.
 func runtimeVersion(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		info, err := h.RuntimeInfo(ctx, n.CRISocket)
 		if err != nil {
-			return fault("the container runtime's version cannot be told, because it does not answer at %s: see CRI", n.CRISocket)
+			return fail("cannot read the container runtime's version: it does not answer at %s", n.CRISocket).remedy(startRuntime)
 		}
-		if tellsDriver(info) {
+		if reportsDriver(info) {
 			return nil
 		}
 		if want := effectiveKubelet(n, h).cgroupDriver.value; info.CgroupDriver != "" && want != info.CgroupDriver {
-			return fault("%s %s uses the cgroup driver %s, and the kubelet would use %s: set the same in both, or update the runtime to one that tells the kubelet its driver (containerd 2.0, CRI-O 1.28)",
-				info.Name, info.Version, info.CgroupDriver, want)
+			return fail("%s %s uses the cgroup driver %s, but the kubelet would use %s", info.Name, info.Version, info.CgroupDriver, want).
+				remedy("set the same driver in both, or " + updateRuntime)
 		}
-		return warn("%s %s cannot tell the kubelet its cgroup driver, which Kubernetes 1.37 will require: update it (containerd 2.0, CRI-O 1.28)", info.Name, info.Version)
+		return warn("%s %s cannot report its cgroup driver to the kubelet, which Kubernetes 1.37 will require", info.Name, info.Version).
+			remedy(updateRuntime)
 	}
 }
 
-// tellsDriver is false for runtimes that do not know CRI's RuntimeConfig.
-// containerd learnt it with 2.0, but shows its driver in another way before.
-func tellsDriver(info host.RuntimeInfo) bool {
+// updateRuntime names the first versions that report their cgroup driver.
+const updateRuntime = "update the container runtime to containerd 2.0, CRI-O 1.28 or later"
+
+// reportsDriver reports whether the runtime knows CRI's RuntimeConfig. containerd has
+// it since 2.0; earlier versions show their driver in another way.
+func reportsDriver(info host.RuntimeInfo) bool {
 	if info.CgroupDriver == "" {
 		return false
 	}

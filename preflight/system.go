@@ -16,34 +16,36 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// system looks at the kernel and at the cgroups.
+// system checks the kernel and the cgroups.
 func system(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		return slices.Concat(kernelRelease(h), kernelConfig(h), cgroups(ctx, n, h))
 	}
 }
 
-// kernelRelease knows the long-term kernels that Kubernetes is tested with, by
+// kernelRelease knows the long-term kernels that Kubernetes supports:
 // https://kubernetes.io/docs/reference/node/kernel-version-requirements/
 func kernelRelease(h View) []Finding {
 	release, err := h.KernelRelease()
 	if err != nil {
-		return warn("the kernel's release cannot be told: %v", err)
+		return warn("cannot read the kernel's release: %v", err).remedy(supportedKernels)
 	}
 	number, _, _ := strings.Cut(release, "-")
 	v, err := version.ParseGeneric(number)
 	if err != nil {
-		return warn("the kernel's release %q is none that this program knows", release)
+		return warn("the kernel's release %q does not begin with a version", release).remedy(supportedKernels)
 	}
 	longTerm := v.Major() == 5 && slices.Contains([]uint{4, 10, 15}, v.Minor())
 	if v.Major() < 6 && !longTerm {
-		return warn("the kernel %s is none of those that Kubernetes supports, 5.4, 5.10, 5.15 and from 6.0 on: consider another", release)
+		return warn("Kubernetes does not support the kernel %s", release).remedy(supportedKernels)
 	}
 	return nil
 }
 
-// requiredOptions are the kernel options without which containers, their
-// limits or their network do not work; alternatives are separated by a bar.
+const supportedKernels = "use kernel 5.4, 5.10, 5.15, or 6.0 or later"
+
+// requiredOptions are the kernel options that containers, their limits and their
+// network need; alternatives are separated by a bar.
 func requiredOptions() []string {
 	return []string{
 		"NAMESPACES", "NET_NS", "PID_NS", "IPC_NS", "UTS_NS", "CPUSETS", "MEMCG", "INET", "EXT4_FS", "PROC_FS",
@@ -55,7 +57,7 @@ func requiredOptions() []string {
 func kernelConfig(h View) []Finding {
 	text, found := readKernelConfig(h)
 	if !found {
-		return note("the kernel's configuration is not to be found, so its options are not checked")
+		return note("did not find the kernel's configuration, so its options are not checked")
 	}
 	on := map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -71,13 +73,13 @@ func kernelConfig(h View) []Finding {
 		}
 	}
 	if len(missing) > 0 {
-		return fault("the kernel lacks %s: use one that has them", strings.Join(missing, ", "))
+		return fail("the kernel lacks %s", strings.Join(missing, ", ")).remedy("use a kernel that has these options")
 	}
 	return nil
 }
 
-// readKernelConfig looks where distributions leave the running kernel's
-// configuration. Absence and damage are the same here: nothing to be known.
+// readKernelConfig looks in the places where distributions keep the running kernel's
+// configuration. A damaged file counts as missing.
 func readKernelConfig(h View) (text string, found bool) {
 	if packed, err := h.ReadFile("/proc/config.gz"); err == nil {
 		r, err := gzip.NewReader(bytes.NewReader(packed))

@@ -17,26 +17,27 @@ const (
 	firewalldUnit = "firewalld.service"
 )
 
-// kubeletService wants a unit that can be started and that comes back at boot.
+// kubeletService checks that the unit can be started and starts again after a reboot.
 // A host without systemd may run the kubelet in another way.
 func kubeletService(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		unit, err := h.Unit(ctx, kubeletUnit)
 		if errors.Is(err, host.ErrNoSystemd) {
-			return warn("%v: start the kubelet another way", err)
+			return warn("%v", err).remedy("start the kubelet in another way")
 		}
 		if err != nil {
-			return warn("systemd cannot be asked about %s: %v", kubeletUnit, err)
+			return warn("cannot ask systemd about %s: %v", kubeletUnit, err).remedy("check it with `systemctl status %s`", kubeletUnit)
 		}
 		switch {
 		case unit.LoadState == "not-found":
-			return fault("systemd knows no %s: install the kubelet's package, or its unit and drop-in", kubeletUnit)
+			return fail("systemd has no unit %s", kubeletUnit).remedy("install the kubelet's package, or its unit and drop-in")
 		case unit.LoadState == "masked":
-			return fault("%s is masked and cannot be started: run `systemctl unmask %s`", kubeletUnit, kubeletUnit)
+			return fail("%s is masked, so it cannot be started", kubeletUnit).remedy("run `systemctl unmask %s`", kubeletUnit)
 		case unit.LoadState != "loaded":
-			return fault("systemd could not load %s (%s): see `systemctl status %s`", kubeletUnit, unit.LoadState, kubeletUnit)
+			return fail("systemd cannot load %s (%s)", kubeletUnit, unit.LoadState).remedy("see `systemctl status %s`", kubeletUnit)
 		case unit.UnitFileState == "disabled" && !n.EnableKubelet:
-			return warn("%s is not enabled, so the node will not come back after a boot: run `systemctl enable %s`", kubeletUnit, kubeletUnit)
+			return warn("%s is not enabled, so the kubelet will not start after a reboot", kubeletUnit).
+				remedy("run `systemctl enable %s`", kubeletUnit)
 		}
 		return nil
 	}
@@ -44,15 +45,16 @@ func kubeletService(n *config.Node) func(context.Context, View) []Finding {
 
 func firewalld(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
+		api, node := n.BindPort, kubeletPort(n)
 		unit, err := h.Unit(ctx, firewalldUnit)
 		if err != nil {
-			return warn("systemd cannot be asked about %s: %v", firewalldUnit, err)
+			return warn("cannot check whether a firewall blocks TCP ports %d and %d: %v", api, node, err).
+				remedy("make sure that other nodes can reach these ports of this host")
 		}
 		if unit.ActiveState != "active" {
 			return nil
 		}
-		api, node := n.BindPort, kubeletPort(n)
-		return warn("firewalld is active: other nodes must reach TCP ports %d and %d here; open them with `firewall-cmd --permanent --add-port=%d/tcp --add-port=%d/tcp && firewall-cmd --reload`",
-			api, node, api, node)
+		return warn("firewalld is active, and other nodes must be able to reach TCP ports %d and %d of this host", api, node).
+			remedy("open them with `firewall-cmd --permanent --add-port=%d/tcp --add-port=%d/tcp && firewall-cmd --reload`", api, node)
 	}
 }

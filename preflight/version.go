@@ -12,24 +12,26 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// kubeletSkew is how many minor versions a kubelet may be behind, by
+// kubeletSkew is how many minor versions a kubelet may be behind:
 // https://kubernetes.io/releases/version-skew-policy/
 const kubeletSkew = 3
 
 // newest is the Kubernetes version that this program was made for.
 func newest() *version.Version { return version.MustParseSemantic(config.DefaultKubernetesVersion) }
 
-// minor returns major.minor, for comparisons that leave patches out.
+// minor returns major.minor, for comparisons that ignore patches.
 func minor(v *version.Version) *version.Version { return version.MajorMinor(v.Major(), v.Minor()) }
 
 func kubernetesVersion(wanted string) func(context.Context, View) []Finding {
 	return func(context.Context, View) []Finding {
 		v, err := version.ParseSemantic(wanted)
 		if err != nil {
-			return fault("the Kubernetes version %q is not one: want one like %s", wanted, config.DefaultKubernetesVersion)
+			return fail("invalid Kubernetes version %q (expected something like %s)", wanted, config.DefaultKubernetesVersion).
+				remedy("set kubernetesVersion or --kubernetes-version")
 		}
 		if minor(newest()).LessThan(minor(v)) {
-			return warn("Kubernetes %s is newer than this program, which was made for %s: use a program of that version", v, minor(newest()))
+			return warn("Kubernetes %s is newer than this program, which was made for %s", v, minor(newest())).
+				remedy("use a release of this program for Kubernetes %s", minor(v))
 		}
 		return nil
 	}
@@ -39,23 +41,25 @@ func kubeletVersion(controlPlane string) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		have, err := installedKubelet(ctx, h)
 		if err != nil {
-			return fault("the kubelet's version cannot be told: %v; install a kubelet of %s", err, controlPlane)
+			return fail("cannot read the kubelet's version: %v", err).remedy("install kubelet %s", controlPlane)
 		}
 		want, err := version.ParseSemantic(controlPlane)
 		if err != nil {
-			return nil // KubernetesVersion reports it
+			return nil // the check KubernetesVersion reports it
 		}
 		if minor(want).LessThan(minor(have)) {
-			return fault("the kubelet (v%s) is newer than the control plane (v%s), which is not supported: install a kubelet of %s, or ask for a newer control plane with --kubernetes-version", have, want, minor(want))
+			return fail("the kubelet (v%s) is newer than the control plane (v%s), which is not supported", have, want).
+				remedy("install kubelet %s, or choose a newer control plane with --kubernetes-version", minor(want))
 		}
 		if oldest := newest().OffsetMinor(-kubeletSkew); minor(have).LessThan(minor(oldest)) {
-			return fault("the kubelet (v%s) is older than %s, the oldest that is supported: install a kubelet of %s", have, minor(oldest), minor(want))
+			return fail("the kubelet (v%s) is older than %s, the oldest supported version", have, minor(oldest)).
+				remedy("install kubelet %s", minor(want))
 		}
 		return nil
 	}
 }
 
-// installedKubelet asks the kubelet that a shell would find.
+// installedKubelet returns the version of the kubelet that a shell would find.
 func installedKubelet(ctx context.Context, h View) (*version.Version, error) {
 	path, err := h.LookPath("kubelet")
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -30,11 +31,13 @@ type checkup struct {
 	start time.Time
 }
 
-// checkEntry is one check: its result is ok, warning, error or skipped.
+// checkEntry is one check: its result is ok, warning, error or skipped. Message and
+// remedy have a line for each finding, perhaps none.
 type checkEntry struct {
 	Name    string  `json:"name"`
 	Result  string  `json:"result"`
 	Message string  `json:"message,omitempty"`
+	Remedy  string  `json:"remedy,omitempty"`
 	Seconds float64 `json:"seconds"`
 }
 
@@ -48,8 +51,8 @@ func newCheckup(before string) *checkup {
 	}
 }
 
-func (c *checkup) add(name, result, message string, took time.Duration) {
-	c.Checks = append(c.Checks, checkEntry{name, result, message, milli(took)})
+func (c *checkup) add(name, result string, found fault.Fault, took time.Duration) {
+	c.Checks = append(c.Checks, checkEntry{name, result, found.Message, found.Remedy, milli(took)})
 	if result == "error" || result == "warning" && c.Result == "ok" {
 		c.Result = result
 	}
@@ -57,7 +60,7 @@ func (c *checkup) add(name, result, message string, took time.Duration) {
 
 func (c *checkup) addAll(results []preflight.Result) {
 	for _, r := range results {
-		c.add(r.Check, string(r.Outcome()), r.Message(), r.Took)
+		c.add(r.Check, string(r.Outcome()), r.Fault(), r.Took)
 	}
 }
 
@@ -88,13 +91,16 @@ func (c *checkup) named(result string) []string {
 	return names
 }
 
-// text prints a line for each check, followed by its message.
+// text prints a line for each check, followed by its messages and remedies.
 func (c *checkup) text(w io.Writer) error {
 	var b strings.Builder
 	for _, e := range c.Checks {
 		fmt.Fprintf(&b, "%-8s %s (%.3fs)\n", e.Result, e.Name, e.Seconds)
 		for line := range strings.Lines(e.Message) {
 			fmt.Fprintf(&b, "         %s\n", strings.TrimSpace(line))
+		}
+		for line := range strings.Lines(e.Remedy) {
+			fmt.Fprintf(&b, "           %s\n", strings.TrimSpace(line))
 		}
 	}
 	fmt.Fprintf(&b, "%d checks in %.3fs: %d errors, %d warnings, %d skipped\n", len(c.Checks), c.Seconds,

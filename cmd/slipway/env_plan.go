@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -54,7 +55,7 @@ func (p planning) discover(ctx context.Context, real *host.Real, self *config.Jo
 	}
 	node, warnings, err := d.Node(ctx, self)
 	end(err)
-	return node, warnings, withAdvice(err, "without --diff, a plan needs no cluster")
+	return node, warnings, fault.WithRemedy(err, "without --diff, a plan needs no cluster")
 }
 
 func (p planning) joined(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {

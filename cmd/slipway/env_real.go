@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases"
@@ -149,7 +150,7 @@ func kubeconfigReader(real *host.Real, advice string) func(path string) ([]byte,
 	return func(path string) ([]byte, error) {
 		data, err := real.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = withAdvice(err, advice)
+			err = fault.WithRemedy(err, advice)
 		}
 		return data, err
 	}

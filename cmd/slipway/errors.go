@@ -5,23 +5,6 @@ package main
 
 import "github.com/pkg/errors"
 
-// advised is an error and what to do about it.
-type advised struct {
-	error
-	advice string
-}
-
-func (e advised) Error() string { return e.error.Error() + "; " + e.advice }
-func (e advised) Unwrap() error { return e.error }
-
-// withAdvice returns nil if err is nil, like the functions of pkg/errors.
-func withAdvice(err error, advice string) error {
-	if err == nil {
-		return nil
-	}
-	return advised{err, advice}
-}
-
 // exitError is a result that scripts read from the exit code.
 type exitError struct {
 	code    int

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -43,7 +44,7 @@ func execute(ctx context.Context, program string, s streams, args []string) int 
 		terminal.Close()
 	}
 	if err == nil && out.err != nil {
-		err = withAdvice(out.err, "the command itself succeeded: run it again to get the output")
+		err = fault.WithRemedy(errors.WithMessage(out.err, "the command succeeded, but its output is lost"), "run it again to get the output")
 	}
 	if err != nil {
 		explain(program, s, err)
@@ -63,25 +64,15 @@ func onTerminal(program string, s *streams) *ui.Terminal {
 	return t
 }
 
-// remedied is an error that says what to do about it.
-type remedied interface{ Remedy() string }
-
 // explain prints why a command failed and, if the error knows, what to do about
 // it.
 func explain(program string, s streams, err error) {
-	message, remedy := config.Discreet(shown(program, err.Error())), ""
-	var r remedied
-	if errors.As(err, &r) {
-		remedy = config.Discreet(shown(program, r.Remedy()))
+	found := fault.Fault{Message: config.Discreet(shown(program, err.Error())), Remedy: config.Discreet(shown(program, fault.Remedy(err)))}
+	if t, onTerminal := s.err.(*ui.Terminal); onTerminal {
+		t.Failure(found.Message, found.Remedy)
+		return
 	}
-	switch t, onTerminal := s.err.(*ui.Terminal); {
-	case onTerminal:
-		t.Failure(message, remedy)
-	case remedy != "":
-		fmt.Fprintf(s.err, "%s: %s\n  %s\n", program, message, remedy)
-	default:
-		fmt.Fprintf(s.err, "%s: %s\n", program, message)
-	}
+	fmt.Fprintf(s.err, "%s: %s\n", program, found)
 }
 
 // streams are where a command reads and writes.

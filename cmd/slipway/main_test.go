@@ -40,7 +40,7 @@ func TestNothingFollowsWhatIsLost(t *testing.T) {
 func TestLostOutputIsAnError(t *testing.T) {
 	disk, said := fullDisk{}, bytes.Buffer{}
 	code := execute(t.Context(), "slipway", streams{out: &disk, err: &said}, []string{"token", "generate"})
-	want := "slipway: cannot write the output: no space left on device; the command itself succeeded: run it again to get the output\n"
+	want := "slipway: the command succeeded, but its output is lost: cannot write the output: no space left on device\n  run it again to get the output\n"
 	if code != 1 || said.String() != want {
 		t.Errorf("exit code %d, error %q", code, said.String())
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -73,7 +74,7 @@ func (o *joinOptions) joiningHost(ctx context.Context, g *globals, in *nodeInput
 	if named {
 		env.Config, more = discovered(ctx, env.UI, self, in, check)
 	} else {
-		check.add("Discovery", "skipped", "no cluster is named", 0)
+		check.add("Discovery", "skipped", fault.Fault{Message: "no cluster is named"}, 0)
 	}
 	warn(env.UI, slices.Concat(warnings, more))
 	if env.Config == nil {
@@ -92,9 +93,9 @@ func discovered(ctx context.Context, said ui.UI, self *config.JoinConfiguration,
 	self.Timeouts.Discovery.Duration = min(self.Timeouts.Discovery.Duration, discoveryLimit)
 	node, warnings, err := newDiscovery(in.host, said, discoveryLimit, in.options).Node(ctx, self)
 	if err != nil {
-		check.add("Discovery", "error", err.Error(), time.Since(start))
+		check.add("Discovery", "error", fault.Of(err), time.Since(start))
 		return nil, warnings
 	}
-	check.add("Discovery", "ok", "", time.Since(start))
+	check.add("Discovery", "ok", fault.Fault{}, time.Since(start))
 	return node, warnings
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/redact"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
@@ -36,7 +37,7 @@ func (w discreetWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// shownError is err with its message as shown.
+// shownError is an error with its message and remedy as shown.
 type shownError struct {
 	error
 	program string
@@ -44,6 +45,9 @@ type shownError struct {
 
 func (e shownError) Error() string { return shown(e.program, e.error.Error()) }
 func (e shownError) Unwrap() error { return e.error }
+
+// Remedy is empty if the error has none.
+func (e shownError) Remedy() string { return shown(e.program, fault.Remedy(e.error)) }
 
 // named is err in the words of the name that the program was called by.
 func (g *globals) named(err error) error {

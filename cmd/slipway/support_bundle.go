@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/support"
 )
 
 type supportBundleOptions struct {
@@ -58,7 +58,7 @@ func (o *supportBundleOptions) write(ctx context.Context, real *host.Real) (stri
 	if err != nil {
 		return "", err
 	}
-	data, err := bundle.Collect(ctx, real, bundle.Node{
+	data, err := support.Collect(ctx, real, support.Node{
 		Target: o.target(ctx, real), PKI: config.DefaultCertificatesDir, Kubernetes: config.DefaultKubernetesDir,
 		Version: thisBuild().version, AllNamespaces: o.allNamespaces,
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 func bindKubeconfig(fs *pflag.FlagSet) {
@@ -64,7 +65,7 @@ func (k userKubeconfig) read() ([]byte, error) {
 	}
 	variable := clientcmd.RecommendedConfigPathEnvVar
 	if listed := os.Getenv(variable); listed != "" && k.String() == config.DefaultAdminKubeconfig {
-		err = withAdvice(err, "no file in "+variable+"="+listed+" exists either")
+		err = errors.WithMessagef(err, "no file in %s=%s exists", variable, listed)
 	}
-	return nil, withAdvice(err, "run this on a control plane, or name another file with --kubeconfig or "+variable)
+	return nil, fault.WithRemedy(err, "run this on a control plane, or name another file with --kubeconfig or "+variable)
 }

@@ -5,16 +5,16 @@ package config
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-var looksSecret = pattern(`[a-z0-9]{6}\.[a-z0-9]{16}|[0-9a-fA-F]{32}`)
+var looksSecret = lazyregexp.New(`[a-z0-9]{6}\.[a-z0-9]{16}|[0-9a-fA-F]{32}`)
 
-var secretWords = pattern(`\b[a-z0-9]{6}\.[a-z0-9]{16,}\b|(sha256:)?\b[0-9a-fA-F]{64,}\b`)
+var secretWords = lazyregexp.New(`\b[a-z0-9]{6}\.[a-z0-9]{16,}\b|(sha256:)?\b[0-9a-fA-F]{64,}\b`)
 
 // Discreet hides in a message whatever has the form of a bootstrap token or a
 // certificate key: the last net for what libraries say of a command line that
@@ -60,9 +60,3 @@ func hasControl(s string) bool {
 }
 
 func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-// pattern compiles a regular expression when it is first used: most commands
-// use few of them, and each costs every start of the program.
-func pattern(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
-}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // DefaultTokenUsages and DefaultTokenGroups are what a token is for unless the
@@ -101,7 +103,7 @@ func (f *TokenFlags) describe(d *documents) {
 	d.init = &InitConfiguration{BootstrapTokens: []BootstrapToken{t}}
 }
 
-var tokenIDPattern = pattern(`^[a-z0-9]{6}$`)
+var tokenIDPattern = lazyregexp.New(`^[a-z0-9]{6}$`)
 
 // TokenID returns the ID of a token that is given as such or in full. The
 // error does not repeat the text, which may be a mistyped secret.

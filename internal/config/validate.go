@@ -14,13 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 var (
-	tokenPattern       = pattern(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
-	tokenGroupPattern  = pattern(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
-	certificateKeyForm = pattern(`^[0-9a-fA-F]{64}$`)
-	caHashPattern      = pattern(`^sha256:[0-9a-fA-F]{64}$`)
+	tokenPattern       = lazyregexp.New(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+	tokenGroupPattern  = lazyregexp.New(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+	certificateKeyForm = lazyregexp.New(`^[0-9a-fA-F]{64}$`)
+	caHashPattern      = lazyregexp.New(`^sha256:[0-9a-fA-F]{64}$`)
 )
 
 // checkInit checks a defaulted InitConfiguration.

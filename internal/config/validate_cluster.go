@@ -13,13 +13,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 var (
 	// A registry, perhaps with a port, and folders in it.
-	repositoryPattern = pattern(`^(\[[0-9a-fA-F:]+\]|[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)(:[0-9]{1,5})?(/[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)*$`)
-	tagPattern        = pattern(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-	argNamePattern    = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	repositoryPattern = lazyregexp.New(`^(\[[0-9a-fA-F:]+\]|[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)(:[0-9]{1,5})?(/[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)*$`)
+	tagPattern        = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	argNamePattern    = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 )
 
 // checkCluster checks a defaulted ClusterConfiguration; its networks and its
@@ -97,7 +99,7 @@ func (d *documents) checkSANs(at string, names []string) {
 	}
 }
 
-var fourNumbers = pattern(`^[0-9]+(\.[0-9]+){3}$`)
+var fourNumbers = lazyregexp.New(`^[0-9]+(\.[0-9]+){3}$`)
 
 // addressLike finds what was meant as an IPv4 address, such as 010.1.2.3 or
 // 1.2.3.400, but would pass as a name.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // The minor versions of Kubernetes 1 that a control plane may have.
@@ -22,8 +24,8 @@ const (
 )
 
 var (
-	exactVersion = pattern(`^v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-	versionLabel = pattern(`^(release/)?((stable|latest)(-\d{1,4}(\.\d{1,4})?)?)$`)
+	exactVersion = lazyregexp.New(`^v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	versionLabel = lazyregexp.New(`^(release/)?((stable|latest)(-\d{1,4}(\.\d{1,4})?)?)$`)
 )
 
 // labelDeadline bounds the question for a label: a host without a way out

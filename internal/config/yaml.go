@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // MaxSize is the size in bytes beyond which a configuration is not read.
@@ -32,7 +34,7 @@ type document struct {
 	line int
 }
 
-var yamlErrorLine = pattern(`^yaml: (?:line (\d+): )?(.*)$`)
+var yamlErrorLine = lazyregexp.New(`^yaml: (?:line (\d+): )?(.*)$`)
 
 // parse splits src into its documents, empty ones left out. What cannot be
 // parsed ends the reading with a fault; the documents before it are returned.

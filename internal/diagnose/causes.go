@@ -3,37 +3,37 @@
 
 package diagnose
 
-// Causes is the table of all that is known to go wrong, the most telling
-// first. docs/diagnose.md explains each.
+// Causes is the table of known causes, the most specific ones first.
+// docs/diagnose.md explains each.
 func Causes() []Cause {
 	return []Cause{
 		{Name: "kubelet-unit", Summary: "the kubelet's unit is missing, masked or stopped, or there is no systemd to start it", look: kubeletUnit},
-		{Name: "swap", Summary: "swap is on, which the kubelet refuses", look: swap},
-		{Name: "cgroup-version", Summary: "the kubelet refuses this host's cgroup version", look: cgroupVersion},
+		{Name: "swap", Summary: "swap is on, and the kubelet refuses to run with it", look: swap},
+		{Name: "cgroup-version", Summary: "the kubelet refuses to run on this host's cgroup version", look: cgroupVersion},
 		{Name: "cgroup-driver", Summary: "the kubelet and the container runtime use different cgroup drivers", look: cgroupDriver},
 		{Name: "runtime-down", Summary: "the container runtime does not answer", look: runtimeDown},
 		{Name: "disk-full", Summary: "a file system is full", look: diskFull},
 		{Name: "kubelet-config", Summary: "the kubelet does not accept its configuration", look: kubeletConfig},
 		{Name: "bad-flag", Summary: "the kubelet or a static Pod has a flag that it does not accept", look: badFlag},
-		{Name: "port-taken", Summary: "another program listens on a port that is needed", look: portTaken},
-		{Name: "address-missing", Summary: "an address that shall be listened on is not this host's", look: addressMissing},
+		{Name: "port-taken", Summary: "another program listens on a port that a component needs", look: portTaken},
+		{Name: "address-missing", Summary: "a component is told to listen on an address that this host does not have", look: addressMissing},
 		{Name: "clock", Summary: "this host's clock is wrong", look: clock},
 		{Name: "certificate", Summary: "a certificate has expired, is missing, or does not fit its key or its use", look: certificate},
 		{Name: "ca-mismatch", Summary: "two sides trust different CAs", look: caMismatch},
-		{Name: "etcd-member", Summary: "etcd is no member of the cluster that it wants to join", look: etcdMember},
-		{Name: "etcd-data", Summary: "etcd cannot use its data folder", look: etcdData},
+		{Name: "etcd-member", Summary: "etcd is not a member of its cluster", look: etcdMember},
+		{Name: "etcd-data", Summary: "etcd cannot use its data directory", look: etcdData},
 		{Name: "etcd-space", Summary: "etcd's database has reached its quota", look: etcdSpace},
 		{Name: "etcd-unreachable", Summary: "an etcd on other hosts does not answer", look: etcdUnreachable},
 		{Name: "image", Summary: "an image is missing and cannot be pulled", look: image},
 		{Name: "name-unknown", Summary: "a name does not resolve", look: nameUnknown},
-		{Name: "proxy", Summary: "a proxy stands in the way", look: proxy},
-		{Name: "webhook", Summary: "an admission webhook fails or refuses", look: webhook},
-		{Name: "static-pod", Summary: "the kubelet cannot use a static Pod or make its container", look: staticPodUnusable},
-		{Name: "manifest-missing", Summary: "a static Pod of the control plane has no manifest", look: manifestMissing},
-		{Name: "container-crash", Summary: "a container of a static Pod ends again and again", fallback: true, look: containerCrash},
-		{Name: "kubelet-crash", Summary: "the kubelet ends again and again", fallback: true, look: kubeletCrash},
-		{Name: "etcd-unhealthy", Summary: "etcd runs and is not healthy", fallback: true, look: etcdUnhealthy},
-		{Name: "apiserver-unhealthy", Summary: "the API server runs and is not healthy", fallback: true, look: apiServerUnhealthy},
+		{Name: "proxy", Summary: "a proxy blocks requests to the cluster", look: proxy},
+		{Name: "webhook", Summary: "an admission webhook fails or rejects requests", look: webhook},
+		{Name: "static-pod", Summary: "the kubelet cannot use a manifest or create its container", look: staticPodUnusable},
+		{Name: "manifest-missing", Summary: "a component of the control plane has no manifest", look: manifestMissing},
+		{Name: "container-crash", Summary: "a container of a static Pod keeps crashing", fallback: true, look: containerCrash},
+		{Name: "kubelet-crash", Summary: "the kubelet keeps crashing", fallback: true, look: kubeletCrash},
+		{Name: "etcd-unhealthy", Summary: "etcd runs, but is not healthy", fallback: true, look: etcdUnhealthy},
+		{Name: "apiserver-unhealthy", Summary: "the API server runs, but is not healthy", fallback: true, look: apiServerUnhealthy},
 		{Name: "not-running", Summary: "a static Pod has no container", fallback: true, look: notRunning},
 	}
 }

@@ -6,13 +6,14 @@ package diagnose
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 )
@@ -38,7 +39,7 @@ func kubeletRows() []row {
 	}
 	const swapWords = "failed to run Kubelet: running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
 	return []row{
-		{"kubelet-unit", "missing", unit(host.UnitState{LoadState: "not-found"}), "systemd knows no such unit", false},
+		{"kubelet-unit", "missing", unit(host.UnitState{LoadState: "not-found"}), "systemd has no such unit", false},
 		{"kubelet-unit", "masked", unit(host.UnitState{LoadState: "masked"}), "systemctl unmask kubelet", false},
 		{"kubelet-unit", "broken", unit(host.UnitState{LoadState: "bad-setting"}), "its load state is bad-setting", false},
 		{"kubelet-unit", "stopped", unit(host.UnitState{LoadState: "loaded", ActiveState: "inactive"}), "the unit is stopped", false},
@@ -75,7 +76,7 @@ func kubeletRows() []row {
 			failed("failed to load kubelet config file, path: /var/lib/kubelet/config.yaml")(h)
 		}, "this host is not a node yet", false},
 		{"bad-flag", "of the kubelet", failed("failed to parse kubelet flag: unknown flag: --nonsense"), "kubeletExtraArgs", false},
-		{"kubelet-crash", "twice", func(h *fakeHost) { failed("no")(h); failed("no")(h) }, "it ends again and again", false},
+		{"kubelet-crash", "twice", func(h *fakeHost) { failed("no")(h); failed("no")(h) }, "keeps crashing", false},
 		{"kubelet-crash", "once", failed("no"), "", false},
 		{"kubelet-crash", "twice, differently", func(h *fakeHost) {
 			failed("no")(h)
@@ -163,7 +164,7 @@ func runtimeRows() []row {
 		{"disk-full", "without inodes", func(h *fakeHost) {
 			h.space["/var/lib/kubelet"] = host.Space{Free: 9 << 30, Total: 10 << 30, FreeInodes: 0, TotalInodes: 5}
 			h.said(`E1121 "x" err="mkdir: no space left on device"`)
-		}, "0 of 5 files are left", false},
+		}, "0 of 5 inodes are left", false},
 		{"disk-full", "a small file system", func(h *fakeHost) {
 			h.put("/tmp/x", "")
 			h.space["/tmp"] = host.Space{Free: 40 << 20, Total: 50 << 20}
@@ -194,7 +195,7 @@ func podRows() []row {
 		{"bad-flag", "of an earlier manifest", func(h *fakeHost) {
 			h.container("kube-apiserver", "exited", at.Add(-time.Hour), "Error: unknown flag: --nonsense")
 		}, "", false},
-		{"bad-flag", "of one that was mended", func(h *fakeHost) {
+		{"bad-flag", "of one that was fixed", func(h *fakeHost) {
 			h.states = nil
 			h.container("kube-apiserver", "exited", at.Add(-20*time.Second), "Error: unknown flag: --nonsense")
 			h.container("kube-apiserver", "running", at.Add(-9*time.Second))
@@ -223,12 +224,12 @@ func podRows() []row {
 		{"static-pod", "a volume", func(h *fakeHost) {
 			lost("kube-scheduler")(h)
 			h.insisted(`E1121 nestedpendingoperations.go:348] Operation failed. Error: MountVolume.SetUp failed for volume "none" pod "kube-scheduler-cp-1": hostPath type check failed`)
-		}, "the kubelet cannot make a container", false},
+		}, "the kubelet cannot create a container", false},
 		{"static-pod", "no Pod", func(h *fakeHost) {
 			h.put(manifests+"/kube-scheduler.yaml", "spec: 7")
 			h.insisted(`E1121 file.go:187] "Could not process manifest file" err="` + manifests + `/kube-scheduler.yaml: couldn't parse as pod" path="` + manifests + `/kube-scheduler.yaml"`)
 		}, "couldn't parse as pod", false},
-		{"static-pod", "a file that is no business of a control plane", func(h *fakeHost) {
+		{"static-pod", "a file that a control plane does not need", func(h *fakeHost) {
 			h.put(manifests+"/README", "read me")
 			h.insisted(`E1121 file.go:187] "Could not process manifest file" err="` + manifests + `/README: couldn't parse as pod" path="` + manifests + `/README"`)
 		}, "", false},
@@ -293,7 +294,7 @@ func podRows() []row {
 			h.container("kube-scheduler", "exited", at.Add(-9*time.Second), crash)
 			h.container("kube-scheduler", "running", at.Add(-8*time.Second))
 		}, "", false},
-		{"not-running", "no container", lost("kube-scheduler"), "has made no container", true},
+		{"not-running", "no container", lost("kube-scheduler"), "has not created a container", true},
 		{"manifest-missing", "moved away", func(h *fakeHost) { delete(h.files, manifests[1:]+"/kube-apiserver.yaml") },
 			manifests + "/kube-apiserver.yaml does not exist", true},
 		{"manifest-missing", "a worker", func(h *fakeHost) {
@@ -309,23 +310,23 @@ func etcdRows() []row {
 	return []row{
 		{"etcd-member", "removed", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"fatal","msg":"the member has been permanently removed from the cluster"}`)
-		}, "no member of the cluster", false},
+		}, "is not a member of the cluster", false},
 		{"etcd-member", "of another cluster", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"fatal","msg":"discovery failed","error":"error validating peerURLs: member count is unequal"}`)
 		}, "member count is unequal", false},
 		{"etcd-member", "that another one is none", func(h *fakeHost) {
 			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"request cluster ID mismatch"}`)
 		}, "", false},
-		{"etcd-member", "of one that runs in vain", func(h *fakeHost) {
+		{"etcd-member", "of one that keeps running", func(h *fakeHost) {
 			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"request sent was ignored; cluster ID mismatch"}`)
 			h.answers["/readyz"] = &host.ProbeError{Status: 503}
-		}, "no member of the cluster", false},
+		}, "is not a member of the cluster", false},
 		{"etcd-data", "damaged", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"panic","msg":"failed to open database","error":"invalid database"}`)
 		}, "panic: failed to open database: invalid database", false},
 		{"etcd-data", "not its own", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"fatal","msg":"discovery failed","error":"cannot access data directory: mkdir /var/lib/etcd/member: permission denied"}`)
-		}, "it cannot use the data in /var/lib/etcd", false},
+		}, "cannot use the data in /var/lib/etcd", false},
 		{"etcd-data", "while it runs", func(h *fakeHost) {
 			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"snap: slow"}`)
 		}, "", false},
@@ -334,7 +335,7 @@ func etcdRows() []row {
 			h.bodies["/health"] = `{"health":"true","reason":""}`
 			h.container("kube-apiserver", "running", at.Add(-8*time.Second), `E1121 "x" err="etcdserver: mvcc: database space exceeded"`)
 		}, "", false},
-		{"etcd-unreachable", "refused", externalEtcd(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "it cannot talk to its etcd, which is on other hosts: https://192.0.2.21:2379", false},
+		{"etcd-unreachable", "refused", externalEtcd(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "cannot connect to its etcd on other hosts: https://192.0.2.21:2379", false},
 		{"etcd-unreachable", "silent", externalEtcd(context.DeadlineExceeded), "deadline exceeded", false},
 		{"etcd-unreachable", "it refuses the client", externalEtcd(tls.AlertError(42)), "bad certificate", false},
 		{"etcd-unreachable", "it has another CA", externalEtcd(&tls.CertificateVerificationError{Err: errors.New("unknown authority")}), "unknown authority", false},
@@ -417,7 +418,7 @@ func networkRows() []row {
 		}, "guard.example.org", false},
 		{"clock", "etcd's peers", func(h *fakeHost) {
 			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"clock difference against peer 1 is too high"}`)
-		}, "apart from that of another member", true},
+		}, "another member's clock", true},
 	}
 }
 
@@ -434,7 +435,7 @@ func TestCauses(t *testing.T) {
 			case r.want == "":
 			case at < 0 || !strings.Contains(found[at].String(), r.want):
 				t.Errorf("found %v, want %q", found, r.want)
-			case found[at].Next == "" || found[at].Message == "":
+			case found[at].Remedy == "" || found[at].Message == "":
 				t.Errorf("it lacks words: %+v", found[at])
 			case (found[at].lasts == never) != r.passes:
 				t.Errorf("it lasts after %s: %s", found[at].lasts, found[at])

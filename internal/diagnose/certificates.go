@@ -6,36 +6,37 @@ package diagnose
 import (
 	"crypto"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"time"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// faultKind sorts what is wrong with a certificate by the cause it belongs to.
+// faultKind says which cause a problem of a certificate belongs to.
 type faultKind int
 
 const (
-	wrongFile   faultKind = iota // missing, unreadable, expired, of another key or name
+	wrongFile   faultKind = iota // missing, unreadable, expired, for another key or name
 	notYetValid                  // or the clock is behind
 	otherCA
 )
 
-// fileFault is what is wrong with one file.
+// fileFault is a problem of one file.
 type fileFault struct {
 	kind    faultKind
 	path    string
-	subject string // who uses it
+	subject string // what uses the file
 	message string
-	soon    bool // of one that is not yet valid: it will be in a moment
+	soon    bool // it is not yet valid, but will be in a moment
 }
 
-// pairFlags are the flags by which a static Pod is given a certificate, its
-// key, and by which the other side, or the same, is given its CA.
+// pairFlags are the flags that give a static Pod a certificate and its key, and the
+// flag that gives the same or the other side their CA.
 var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
 	{apiServerPod, "tls-cert-file", "tls-private-key-file", apiServerPod, "client-ca-file"},
 	{apiServerPod, "kubelet-client-certificate", "kubelet-client-key", apiServerPod, "client-ca-file"},
@@ -47,8 +48,8 @@ var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
 	{etcdPod, "peer-cert-file", "peer-key-file", etcdPod, "peer-trusted-ca-file"},
 }
 
-// certificateFaults checks, once a look, the files that the static Pods and
-// the kubeconfigs name.
+// certificateFaults checks, once a look, the files that static Pods and kubeconfigs
+// name.
 func (s *scene) certificateFaults() []fileFault {
 	if s.checked {
 		return s.faults
@@ -95,20 +96,20 @@ func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
 		return
 	}
 	if !sameKey(leaf.PublicKey, signer.Public()) {
-		s.fault(wrongFile, subject, certPath, "%s belongs to another key than %s", certPath, keyPath)
+		s.fault(wrongFile, subject, certPath, "%s does not match the key %s", certPath, keyPath)
 	}
 	s.checkTime(subject, certPath, leaf)
 	s.checkIssuer(subject, certPath, chain, caPath)
 }
 
-// readCredential reports a file that cannot be read.
+// readCredential returns a file, and reports one that cannot be read.
 func (s *scene) readCredential(subject, path string) []byte {
 	data, err := s.h.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.fault(wrongFile, subject, path, "%s does not exist", path)
 	case err != nil && !errors.Is(err, fs.ErrPermission):
-		s.fault(wrongFile, subject, path, "%s cannot be read: %v", path, err)
+		s.fault(wrongFile, subject, path, "cannot read %s: %v", path, err)
 	}
 	if err != nil {
 		return nil
@@ -127,7 +128,7 @@ func (s *scene) checkTime(subject, path string, leaf *x509.Certificate) {
 		s.fault(wrongFile, subject, path, "%s expired at %s", path, leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if now.Before(leaf.NotBefore) {
-		s.fault(notYetValid, subject, path, "%s is valid from %s on, and this host's clock says %s",
+		s.fault(notYetValid, subject, path, "%s is only valid from %s, but this host's clock shows %s",
 			path, leaf.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 		s.faults[len(s.faults)-1].soon = leaf.NotBefore.Sub(now) < clockApart
 	}
@@ -150,13 +151,13 @@ func (s *scene) checkIssuer(subject, path string, chain []*x509.Certificate, caP
 		return
 	}
 	if !leadsTo(chain, trusted) {
-		s.fault(otherCA, subject, path, "%s (of %q) is not signed by a CA of %s (%q)",
+		s.fault(otherCA, subject, path, "%s (issued by %q) is not signed by a CA in %s (%q)",
 			path, chain[0].Issuer.String(), caPath, trusted[0].Subject.String())
 	}
 }
 
-// chainOf reads a certificate and those that follow it. Of a file that holds a
-// key as well, as the kubelet's does, it is the first alone.
+// chainOf reads a certificate and those that follow it. From a file that also holds
+// a key, as the kubelet's does, it reads only the first.
 func chainOf(data []byte) ([]*x509.Certificate, error) {
 	if chain, err := certs.ParseCerts(data); err == nil {
 		return chain, nil
@@ -165,7 +166,7 @@ func chainOf(data []byte) ([]*x509.Certificate, error) {
 	return []*x509.Certificate{leaf}, err
 }
 
-// leadsTo tells whether a certificate is signed by a trusted CA, perhaps
+// leadsTo reports whether a certificate is signed by a trusted CA, directly or
 // through those that follow it in its file.
 func leadsTo(chain, trusted []*x509.Certificate) bool {
 	for i, cert := range chain {
@@ -181,8 +182,8 @@ func leadsTo(chain, trusted []*x509.Certificate) bool {
 	return false
 }
 
-// checkServerNames asks whether the API server's certificate is good for the
-// address by which its own components reach it.
+// checkServerNames checks that the API server's certificate is valid for the address
+// at which the other components reach it.
 func (s *scene) checkServerNames() {
 	p := s.pod(apiServerPod)
 	if p == nil || p.args["advertise-address"] == "" || p.args["tls-cert-file"] == "" {
@@ -199,8 +200,8 @@ func (s *scene) checkServerNames() {
 	}
 }
 
-// checkKubeconfig holds a kubeconfig's credentials against the CA that it
-// trusts, and that against the one of the API server on this host.
+// checkKubeconfig checks a kubeconfig's credentials against the API server on this
+// host, and the CA that it trusts.
 func (s *scene) checkKubeconfig(path string) {
 	data, err := s.h.ReadFile(path)
 	if err != nil {
@@ -214,7 +215,7 @@ func (s *scene) checkKubeconfig(path string) {
 	}
 	cert, file, err := kubeconfig.ClientCertificate(data)
 	if err != nil {
-		return // a token, or something else that does not expire here
+		return // a token, or something else that does not expire
 	}
 	where := path
 	if file != "" {
@@ -238,14 +239,14 @@ func (s *scene) checkKubeconfig(path string) {
 	}
 }
 
-// joining tells that a kubelet is still asking for the certificate of its
-// file. It writes the file first.
+// joining reports whether a kubelet is still requesting the certificate that its
+// kubeconfig names. It writes the kubeconfig first.
 func (s *scene) joining(path string) bool {
 	_, err := s.h.Lstat(filepath.Join(s.t.Kubeconfigs, "bootstrap-kubelet.conf"))
 	return err == nil && filepath.Base(path) == "kubelet.conf"
 }
 
-// checkServed asks whether a client trusts what the API server shows.
+// checkServed checks that a client trusts the API server's certificate.
 func (s *scene) checkServed(subject, path string, trusted []*x509.Certificate, served string) {
 	if served == "" {
 		return
@@ -255,6 +256,6 @@ func (s *scene) checkServed(subject, path string, trusted []*x509.Certificate, s
 		return
 	}
 	if chain, err := chainOf(data); err == nil && !leadsTo(chain, trusted) {
-		s.fault(otherCA, subject, path, "%s trusts another CA than the one that signed %s", path, served)
+		s.fault(otherCA, subject, path, "%s does not trust the CA that signed %s", path, served)
 	}
 }

@@ -107,7 +107,7 @@ func certificateRows() []row {
 	}
 	return []row{
 		{"certificate", "expired", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11")) }), "/pki/a.crt expired at 2026-11-21T08:01:00Z", false},
-		{"certificate", "of another key", complained(func(h *fakeHost) { _, key := ca.leaf(at, time.Hour, "192.0.2.11"); h.put("/pki/a.key", string(key)) }), "belongs to another key than /pki/a.key", false},
+		{"certificate", "of another key", complained(func(h *fakeHost) { _, key := ca.leaf(at, time.Hour, "192.0.2.11"); h.put("/pki/a.key", string(key)) }), "does not match the key /pki/a.key", false},
 		{"certificate", "of another address", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.9")) }), "is not valid for 192.0.2.11", false},
 		{"certificate", "missing", complained(func(h *fakeHost) { delete(h.files, "pki/a.crt") }), "/pki/a.crt does not exist", false},
 		{"certificate", "empty", complained(func(h *fakeHost) { h.put("/pki/a.crt", "") }), "/pki/a.crt: ", false},
@@ -118,12 +118,12 @@ func certificateRows() []row {
 			h.certified(ca)
 			h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11"))
 		}, "", false},
-		{"ca-mismatch", "of the API server", complained(func(h *fakeHost) { h.serve(other.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")) }), `is not signed by a CA of /pki/ca.crt ("CN=ours")`, false},
-		{"ca-mismatch", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(other, other, time.Hour) }), "kubelet.conf trusts another CA", false},
+		{"ca-mismatch", "of the API server", complained(func(h *fakeHost) { h.serve(other.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")) }), `is not signed by a CA in /pki/ca.crt ("CN=ours")`, false},
+		{"ca-mismatch", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(other, other, time.Hour) }), "kubelet.conf does not trust the CA", false},
 		{"ca-mismatch", "of an API server elsewhere", func(h *fakeHost) {
 			h.kubeconfig(ca, ca, time.Hour)
 			h.insisted(`E1121 "x" err="Get \"https://api.example.org:6443/api/v1/nodes/cp-1\": tls: failed to verify certificate: x509: certificate signed by unknown authority"`)
-		}, "it does not trust the certificate of the API server at https://api.example.org:6443", false},
+		}, "does not trust the certificate of the API server at https://api.example.org:6443", false},
 		{"ca-mismatch", "of a registry", func(h *fakeHost) {
 			h.kubeconfig(ca, ca, time.Hour)
 			h.insisted(`E1121 "PullImage from image service failed" err="Get \"https://registry.example.org/v2/\": x509: certificate signed by unknown authority"`)
@@ -139,22 +139,22 @@ func certificateRows() []row {
 			between.cert = sign(between.cert, other.cert, between.key, other.key)
 			cert, key := between.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")
 			h.serve(append(cert, certs.EncodeCerts(between.cert)...), key)
-		}), "is not signed by a CA of /pki/ca.crt", false},
+		}), "is not signed by a CA in /pki/ca.crt", false},
 		{"clock", "a little behind a certificate", func(h *fakeHost) {
 			h.certified(ca)
 			h.serve(ca.leaf(at.Add(2*time.Second), time.Hour, "192.0.2.11"))
 			h.said(`E1121 "x" err="x509: certificate has expired or is not yet valid: current time is before"`)
-		}, "is valid from", true},
+		}, "is only valid from", true},
 		{"clock", "behind a certificate", func(h *fakeHost) {
 			h.certified(ca)
 			h.serve(ca.leaf(at.Add(time.Minute), time.Hour, "192.0.2.11"))
 			h.said(`E1121 "x" err="x509: certificate has expired or is not yet valid: current time is before"`)
-		}, "is valid from 2026-11-21T09:01:00Z on, and this host's clock says 2026-11-21T09:00:00Z", false},
+		}, "is only valid from 2026-11-21T09:01:00Z, but this host's clock shows 2026-11-21T09:00:00Z", false},
 		{"clock", "behind the API server", func(h *fakeHost) {
 			h.kubeconfig(ca, ca, time.Hour)
 			h.apart = 2 * time.Minute
 			h.said(`E1121 "x" err="x509: certificate has expired or is not yet valid"`)
-		}, "it is 2m0s behind that of the API server", false},
+		}, "is 2m0s behind that of the API server", false},
 	}
 }
 

@@ -4,31 +4,33 @@
 package diagnose
 
 import (
-	"errors"
 	"time"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// clockApart is from where certificates and tokens begin to suffer.
+// clockApart is the difference from which certificates and tokens are affected.
 const clockApart = 30 * time.Second
 
-var clockSaid = lazy(`clock difference against peer|high clock drift|not yet valid`)
+var clockSaid = lazyregexp.New(`clock difference against peer|high clock drift|not yet valid`)
 
-// clock compares with the API server's clock, and with the beginnings of
-// certificates.
+// clock compares this host's clock with the API server's, and with the start of
+// certificates' validity.
 func clock(s *scene) []Finding {
 	said := s.said(clockSaid)
 	if s.t.Waiting && len(said) == 0 {
 		return nil
 	}
-	f := Finding{Subject: "this host's clock", lasts: 2 * time.Second, Evidence: said,
-		Next: "set the clock, and keep it right with chrony or systemd-timesyncd; `timedatectl` shows whether it is synchronized"}
-	for _, fault := range s.certificateFaults() {
-		if fault.kind == notYetValid {
-			f.Message = fault.message
-			f.Evidence = append(f.Evidence, fault.path)
-			if fault.soon {
+	f := Finding{Subject: "this host's clock", lasts: 2 * time.Second, Evidence: said}
+	f.Remedy = "set the clock, and keep it synchronized with chrony or systemd-timesyncd; `timedatectl` shows whether it is"
+	for _, file := range s.certificateFaults() {
+		if file.kind == notYetValid {
+			f.Message = file.message
+			f.Evidence = append(f.Evidence, file.path)
+			if file.soon {
 				f.lasts = never
 			}
 			return []Finding{f}
@@ -37,19 +39,19 @@ func clock(s *scene) []Finding {
 	if at, server, err := s.serverTime(); err == nil {
 		apart := s.h.Now().Sub(at)
 		if apart.Abs() >= clockApart {
-			f.Message = "it is " + apart.Abs().Round(time.Second).String() + direction(apart) + " that of the API server at " + server
+			f.Message = "is " + apart.Abs().Round(time.Second).String() + direction(apart) + " that of the API server at " + server
 			return []Finding{f}
 		}
 	}
 	if skew := s.said(skewSaid); len(skew) > 0 {
-		// etcd works on, and may just have waited long for an answer.
-		f.Message, f.Evidence, f.lasts = "etcd finds it apart from that of another member", skew, never
+		// etcd keeps working, and may only have waited long for an answer.
+		f.Message, f.Evidence, f.lasts = "etcd reports a difference from another member's clock", skew, never
 		return []Finding{f}
 	}
 	return nil
 }
 
-var skewSaid = lazy(`clock difference against peer|high clock drift`)
+var skewSaid = lazyregexp.New(`clock difference against peer|high clock drift`)
 
 func direction(apart time.Duration) string {
 	if apart > 0 {

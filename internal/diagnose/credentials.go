@@ -7,29 +7,32 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 var (
-	tlsTrouble = lazy(`x509: |tls: |certificate.*(?:expired|invalid|not valid|mismatch)|(?:expired|invalid).*certificate|` +
+	tlsTrouble = lazyregexp.New(`x509: |tls: |certificate.*(?:expired|invalid|not valid|mismatch)|(?:expired|invalid).*certificate|` +
 		`\.(?:crt|key|pem|conf)["']?: (?:no such file|permission denied)|failed to find any PEM|does not contain any valid|` +
 		`(?:load|parse|read).*(?:certificate|key pair|keypair)|private key`)
-	caTrouble = lazy(`signed by unknown authority|unknown certificate authority|certificate is not trusted`)
+	caTrouble = lazyregexp.New(`signed by unknown authority|unknown certificate authority|certificate is not trusted`)
 )
 
-const certificateNext = "renew it with `slipway certs renew all --restart`, which shows what else is wrong; or put the right file there. " +
-	"`slipway certs check-expiration` lists all of them"
+const certificateRemedy = "renew it with `slipway certs renew all --restart`, which shows what else is wrong, or put the right file there. " +
+	"`slipway certs check-expiration` lists all certificates"
 
-// certificate reports the files that are wrong. During a wait somebody has to
-// have complained.
+// certificate reports files that are wrong. During a wait, a log has to show that
+// they matter.
 func certificate(s *scene) []Finding {
 	said := s.said(tlsTrouble)
 	if s.t.Waiting && len(said) == 0 {
 		return nil
 	}
-	return s.fileFindings(wrongFile, said, certificateNext)
+	return s.fileFindings(wrongFile, said, certificateRemedy)
 }
 
-// caMismatch reports certificates of another CA than the one that is trusted.
+// caMismatch reports certificates that were issued by a CA that is not trusted.
 func caMismatch(s *scene) []Finding {
 	said := s.said(caTrouble)
 	if len(said) == 0 {
@@ -38,16 +41,16 @@ func caMismatch(s *scene) []Finding {
 	if s.t.Waiting && len(said) == 0 {
 		return nil
 	}
-	const next = "the two are of different CAs: put back the CA that signed the others, or delete the certificate and make it again with " +
+	const remedy = "put back the CA that signed the other certificates, or delete this certificate and make it again with " +
 		"`slipway init phase certs` and `slipway init phase kubeconfig`"
-	found := s.fileFindings(otherCA, said, next)
+	found := s.fileFindings(otherCA, said, remedy)
 	if len(found) > 0 {
 		return found
 	}
 	return s.strangerServer()
 }
 
-func (s *scene) fileFindings(kind faultKind, said []string, next string) []Finding {
+func (s *scene) fileFindings(kind faultKind, said []string, remedy string) []Finding {
 	var subjects, messages []string
 	for _, f := range s.certificateFaults() {
 		if f.kind != kind {
@@ -62,12 +65,12 @@ func (s *scene) fileFindings(kind faultKind, said []string, next string) []Findi
 		return nil
 	}
 	return []Finding{{
-		Subject: strings.Join(subjects, ", "), Message: strings.Join(messages, "; "),
-		Evidence: said, Next: next, lasts: time.Second,
+		Subject: strings.Join(subjects, ", "), Fault: fault.Fault{Message: strings.Join(messages, "; "), Remedy: remedy},
+		Evidence: said, lasts: time.Second,
 	}}
 }
 
-// strangerServer is for a node whose API server is elsewhere: the kubelet says
+// strangerServer is for a node whose API server is on another host: the kubelet logs
 // that it does not trust it.
 func (s *scene) strangerServer() []Finding {
 	server := s.serverOf()
@@ -76,7 +79,10 @@ func (s *scene) strangerServer() []Finding {
 		return nil
 	}
 	return []Finding{{
-		Subject: kubeletName, Message: "it does not trust the certificate of the API server at " + server, Evidence: last(lines, 1), lasts: 2 * time.Second,
-		Next: "join again with the cluster's present CA (its hash is in `slipway token create --print-join-command`); if something between intercepts TLS, go around it",
+		Subject: kubeletName, Evidence: last(lines, 1), lasts: 2 * time.Second,
+		Fault: fault.Fault{
+			Message: "does not trust the certificate of the API server at " + server,
+			Remedy:  "join again with the cluster's current CA (`slipway token create --print-join-command` shows its hash); if something on the way intercepts TLS, bypass it",
+		},
 	}}
 }

@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diagnose says why a node does not work: it looks at the kubelet's
-// unit and journal, the static Pods and their containers, certificates, ports,
-// names and disks, and names what is wrong, with the lines that show it and
-// the next step. It only reads, and needs no cluster.
+// Package diagnose finds out why a node does not work. It looks at the kubelet's
+// unit and journal, static Pods and their containers, certificates, ports, names
+// and disks, and names what is wrong, with the lines that show it and a remedy. It
+// only reads, and needs no cluster.
 package diagnose
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/netip"
@@ -16,11 +17,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// View is what is looked at of a host; host.Host is one.
+// View is the part of a host that a diagnosis reads; host.Host is one.
 type View interface {
 	ReadFile(path string) ([]byte, error)
 	ReadTail(path string, most int64) ([]byte, error)
@@ -47,19 +49,19 @@ type View interface {
 type Target struct {
 	// Socket is the container runtime's.
 	Socket string
-	// Kubelet is the kubelet's folder, Kubeconfigs that of kubeconfig files.
+	// Kubelet is the kubelet's directory, Kubeconfigs that of kubeconfig files.
 	Kubelet, Kubeconfigs string
-	// Manifests is the folder of static Pods; empty while they may still be
+	// Manifests is the directory of static Pods; empty while they may still be
 	// written.
 	Manifests string
-	// Since leaves older lines of the kubelet's journal out, and containers
-	// that ended before.
+	// Since excludes older lines of the kubelet's journal, and containers that
+	// ended before.
 	Since time.Time
-	// Waiting tells that something is being waited for: then only what shows
-	// in a log or a state counts. Otherwise everything that is wrong does, also
-	// what did no harm yet.
+	// Waiting is set while a phase waits for something. Then only problems that
+	// show in a log or a state count, otherwise all that exist.
 	Waiting bool
-	// began is when a watch did; what was insisted on before may be mended.
+	// began is when a watch began. Problems that were logged repeatedly before
+	// may have been fixed.
 	began time.Time
 }
 
@@ -67,31 +69,41 @@ type Target struct {
 type Finding struct {
 	// Cause is its name in the table of causes.
 	Cause string `json:"cause"`
-	// Subject is what it keeps from working: a static Pod, the kubelet, a file.
+	// Subject is what does not work because of it: a static Pod, the kubelet, a
+	// file.
 	Subject string `json:"subject"`
-	// Message says what happened.
-	Message string `json:"message"`
-	// Evidence are the lines that show it, at most a few, without secrets.
+	// Fault says what is wrong with the subject, and what to do.
+	fault.Fault
+	// Evidence is a few lines that show it, without secrets.
 	Evidence []string `json:"evidence,omitempty"`
-	// Next says what to do.
-	Next string `json:"next"`
 
-	// lasts is for how long the cause must be seen, look after look, before it
-	// is taken for a lasting one; never for one that may always pass.
+	// lasts is how long the cause must be seen, look after look, before it ends
+	// a wait; never for one that may always pass.
 	lasts time.Duration
 }
 
-// never is the patience with what may still get better.
+// never is how long to wait for something that may still get better.
 const never time.Duration = -1
 
-// String is the finding for people, in lines.
+// MarshalJSON adds the field next, the former name of remedy, which readers of
+// version 1 know.
+func (f Finding) MarshalJSON() ([]byte, error) {
+	type plain Finding
+	return json.Marshal(struct {
+		plain
+		Next string `json:"next"`
+	}{plain(f), f.Remedy})
+}
+
+// String is the finding for people: lines for the message, the evidence and the
+// remedy.
 func (f Finding) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  [%s] %s: %s", f.Cause, f.Subject, f.Message)
 	for _, line := range f.Evidence {
 		fmt.Fprintf(&b, "\n    | %s", line)
 	}
-	fmt.Fprintf(&b, "\n    what to do: %s", f.Next)
+	fmt.Fprintf(&b, "\n    what to do: %s", f.Remedy)
 	return b.String()
 }
 
@@ -112,27 +124,35 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Causes gives the findings to the events that programs read.
+// Remedy is that of the error itself, as each finding shows its own.
+func (e *Error) Remedy() string {
+	if remedy := fault.Remedy(e.Err); remedy != "" {
+		return remedy
+	}
+	return "fix the problem and run the same command again"
+}
+
+// Causes returns the findings for events.
 func (e *Error) Causes() any { return e.Findings }
 
-// Cause is a row of the table: a name, and how it is recognised.
+// Cause is a row of the table: a name, and how it is recognized.
 type Cause struct {
 	Name string
-	// Summary says what is wrong, in a few words.
+	// Summary says what is wrong in a few words.
 	Summary string
-	// fallback marks what is said only where nothing better is known.
+	// fallback marks a cause that is reported only if no other was found.
 	fallback bool
 	look     func(s *scene) []Finding
 }
 
-// Run looks once and returns what it found: of each cause and subject one
-// finding, in the order of the table.
+// Run looks once and returns what it found: one finding for each cause and subject,
+// in the order of the table.
 func Run(ctx context.Context, h View, t Target) []Finding {
 	var j journal
 	return look(ctx, h, t, &j)
 }
 
-// look is Run with the journal that earlier looks have read.
+// look is Run with the journal that earlier looks read.
 func look(ctx context.Context, h View, t Target, j *journal) []Finding {
 	j.read(ctx, h, t.Since)
 	s := observe(ctx, h, t, j.entries)
@@ -161,14 +181,14 @@ func look(ctx context.Context, h View, t Target, j *journal) []Finding {
 func (f Finding) key() string { return f.Cause + " " + f.Subject }
 
 const (
-	// evidenceLines and evidenceWidth keep evidence readable.
+	// evidenceLines and evidenceWidth (bytes) keep evidence readable.
 	evidenceLines = 4
 	evidenceWidth = 400
 )
 
-// shown is the finding as it may be shown: short, without secrets.
+// shown returns the finding in the form that may be shown: short, without secrets.
 func (f Finding) shown() Finding {
-	f.Message, f.Next = redact.Text(f.Message), redact.Text(f.Next)
+	f.Message, f.Remedy = redact.Text(f.Message), redact.Text(f.Remedy)
 	var lines []string
 	for _, line := range f.Evidence[max(0, len(f.Evidence)-evidenceLines):] {
 		line = strings.TrimSpace(redact.Text(unpacked(line)))

@@ -9,29 +9,31 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// tooLittle is what no component can go on with: etcd alone preallocates 64 MB
-// for its log. Of files a handful has to be possible.
+// tooLittle (bytes) and tooFewMade (files) are too little for any component: etcd
+// alone preallocates 64 MB for its log.
 const (
 	tooLittle  = 64 << 20
 	tooFewMade = 16
 )
 
 var (
-	noSpace = lazy(`no space left on device|disk quota exceeded|had condition: \[DiskPressure\]`)
-	// watching is what the kernel says the same of: all its inotify watches
-	// are taken.
-	watching = lazy(`inotify|fsnotify`)
+	noSpace = lazyregexp.New(`no space left on device|disk quota exceeded|had condition: \[DiskPressure\]`)
+	// watching is about inotify: the kernel gives the same error when all watches
+	// are in use.
+	watching = lazyregexp.New(`inotify|fsnotify`)
 )
 
-// fillsUp is for how long a file system has to be full: the kubelet removes
-// images where one is.
+// fillsUp is how long a file system has to be full to count: the kubelet removes
+// images from one that is.
 const fillsUp = 4 * time.Second
 
-// diskFull reads the file systems that the node works on. While something is
-// waited for a full one counts only where somebody complained.
+// diskFull checks the file systems that the node writes to. During a wait, a full one
+// counts only if a log complains.
 func diskFull(s *scene) []Finding {
 	var complaints []source
 	for _, src := range s.sources {
@@ -44,16 +46,18 @@ func diskFull(s *scene) []Finding {
 		return nil
 	}
 	var found []Finding
-	for _, dir := range s.folders() {
+	for _, dir := range s.directories() {
 		space, err := s.h.Space(dir)
 		if err != nil || !full(space, s.need(dir, space)) {
 			continue
 		}
 		f := Finding{
 			Subject: dir, lasts: fillsUp,
-			Message: fmt.Sprintf("its file system is full: %d MiB of %d MiB and %d of %d files are left",
-				space.Free>>20, space.Total>>20, space.FreeInodes, space.TotalInodes),
-			Next: "free some space there (`du -xh --max-depth=2 " + dir + "`), or give the folder a bigger file system; then run the same command again",
+			Fault: fault.Fault{
+				Message: fmt.Sprintf("its file system is full: %d MiB of %d MiB and %d of %d inodes are left",
+					space.Free>>20, space.Total>>20, space.FreeInodes, space.TotalInodes),
+				Remedy: "free some space there (`du -xh --max-depth=2 " + dir + "`), or move the directory to a larger file system; then run the same command again",
+			},
 		}
 		for _, c := range complaints {
 			f.Evidence = append(f.Evidence, c.subject+": "+unpacked(c.lines[0]))
@@ -67,8 +71,8 @@ func full(s host.Space, need uint64) bool {
 	return s.Free < need || s.TotalInodes > 0 && s.FreeInodes < tooFewMade
 }
 
-// need is what has to be free in a folder. A small file system, as /tmp may be
-// one, is not full by being small, unless it is etcd's.
+// need is how many bytes have to be free for a directory. A small file system, as
+// /tmp may be, does not count as full because it is small, unless it is etcd's.
 func (s *scene) need(dir string, space host.Space) uint64 {
 	const share = 10
 	if p := s.pod(etcdPod); p != nil && p.args["data-dir"] == dir {
@@ -77,8 +81,8 @@ func (s *scene) need(dir string, space host.Space) uint64 {
 	return min(tooLittle, space.Total/share)
 }
 
-// folders are those that a node writes to, etcd's first.
-func (s *scene) folders() []string {
+// directories lists those that a node writes to, etcd's first.
+func (s *scene) directories() []string {
 	var dirs []string
 	if p := s.pod(etcdPod); p != nil && p.args["data-dir"] != "" {
 		dirs = append(dirs, p.args["data-dir"])

@@ -4,23 +4,25 @@
 package diagnose
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-var memberRefused = lazy(`member .*has already been bootstrapped|permanently removed from the cluster|member count is unequal|` +
+var memberRefused = lazyregexp.New(`member .*has already been bootstrapped|permanently removed from the cluster|member count is unequal|` +
 	`cluster ID mismatch|unmatched member while checking PeerURLs|error validating peerURLs|couldn't find local name|` +
 	`not found in the cluster|the member has been removed|member unknown`)
 
-// etcdMember is for an etcd that its cluster does not know, or no longer.
+// etcdMember is for an etcd that its cluster does not know, or no longer knows.
 func etcdMember(s *scene) []Finding {
 	p := s.pod(etcdPod)
 	if p == nil {
@@ -31,14 +33,17 @@ func etcdMember(s *scene) []Finding {
 		return nil
 	}
 	f := Finding{
-		Subject: etcdPod, Message: "it is no member of the cluster that it shall join, or no longer", Evidence: last(lines, 1),
-		Next: "list the members with `etcdctl member list` on another control plane, remove this one's entry if there is one, empty " +
-			p.args["data-dir"] + " here, and join this node again",
+		Subject: etcdPod, Evidence: last(lines, 1),
+		Fault: fault.Fault{
+			Message: "is not a member of the cluster that it is configured to join, or no longer is one",
+			Remedy: "list the members with `etcdctl member list` on another control plane, remove this node's entry if there is one, empty " +
+				p.args["data-dir"] + " on this host, and join this node again",
+		},
 	}
 	f.lasts = time.Second
 	if !p.dead {
 		if _, err := s.askEtcd("/readyz"); err == nil {
-			return nil // it complains of another member
+			return nil // it complains about another member
 		}
 		f.lasts = 10 * time.Second
 	}
@@ -46,13 +51,13 @@ func etcdMember(s *scene) []Finding {
 }
 
 var (
-	dataRefused = lazy(`crc mismatch|cannot access data directory|data dir|data-dir|permission denied|not a directory|read-only file system|` +
+	dataRefused = lazyregexp.New(`crc mismatch|cannot access data directory|data dir|data-dir|permission denied|not a directory|read-only file system|` +
 		`failed to open database|invalid database|version mismatch|file does not exist|freepages|failed to recover|corrupt|` +
 		`failed to (?:read|open|create|load) (?:WAL|wal|snap)|database snapshot file|input/output error|wal: |walpb: |snap: `)
-	etcdFatal = lazy(`"level":"(?:fatal|panic)"|^panic:`)
+	etcdFatal = lazyregexp.New(`"level":"(?:fatal|panic)"|^panic:`)
 )
 
-// etcdData is for an etcd that ended because of what is in its folder.
+// etcdData is for an etcd that ended because of what is in its data directory.
 func etcdData(s *scene) []Finding {
 	p := s.pod(etcdPod)
 	if p == nil || !p.dead || len(matching(p.lines, noSpace)) > 0 || len(matching(p.lines, inUse)) > 0 {
@@ -65,15 +70,18 @@ func etcdData(s *scene) []Finding {
 	}
 	dir := p.args["data-dir"]
 	return []Finding{{
-		Subject: etcdPod, Message: "it cannot use the data in " + dir, Evidence: lines, lasts: time.Second,
-		Next: fmt.Sprintf("see owner, mode and disk of %s; on the only control plane restore a snapshot (`etcdutl snapshot restore`), "+
-			"on one of several, move what is left in that directory away and join again: a member whose data is lost is replaced", dir),
+		Subject: etcdPod, Evidence: lines, lasts: time.Second,
+		Fault: fault.Fault{
+			Message: "cannot use the data in " + dir,
+			Remedy: fmt.Sprintf("check the owner, mode and disk of %s. If the data is damaged, restore a snapshot on the only control plane "+
+				"(`etcdutl snapshot restore`); on one of several, move the content of that directory away and join again, which replaces the member", dir),
+		},
 	}}
 }
 
-var quotaReached = lazy(`database space exceeded|ALARM NOSPACE|alarm:NOSPACE`)
+var quotaReached = lazyregexp.New(`database space exceeded|ALARM NOSPACE|alarm:NOSPACE`)
 
-// etcdSpace asks etcd about its alarms where somebody complains.
+// etcdSpace asks etcd about its alarms, and looks for complaints in logs.
 func etcdSpace(s *scene) []Finding {
 	said := s.said(quotaReached)
 	answer, err := s.askEtcd("/health")
@@ -87,8 +95,11 @@ func etcdSpace(s *scene) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Subject: etcdPod, Message: "its database has reached its quota, so that it takes no more writes", Evidence: said, lasts: 3 * time.Second,
-		Next: "compact, defragment and disarm it: https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota; then see what writes so much",
+		Subject: etcdPod, Evidence: said, lasts: 3 * time.Second,
+		Fault: fault.Fault{
+			Message: "its database has reached its quota, so it accepts no more writes",
+			Remedy:  "compact and defragment it, and disarm the alarm: https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota; then find out what writes so much",
+		},
 	}}
 }
 
@@ -107,16 +118,19 @@ func etcdUnhealthy(s *scene) []Finding {
 		evidence = []string{err.Error()}
 	}
 	return []Finding{{
-		Subject: etcdPod, Message: "it runs, but is not ready: it may have no leader", Evidence: evidence, lasts: never,
-		Next: "see that most of its members run and reach each other on port 2380, and that its disk is fast enough; " +
-			"`crictl logs` of its container says more",
+		Subject: etcdPod, Evidence: evidence, lasts: never,
+		Fault: fault.Fault{
+			Message: "runs, but is not ready: it may have no leader",
+			Remedy: "check that most members run and reach each other on port 2380, and that the disk is fast enough; " +
+				"`crictl logs` of its container shows more",
+		},
 	}}
 }
 
-var etcdWarning = lazy(`"level":"(?:warn|error)"`)
+var etcdWarning = lazyregexp.New(`"level":"(?:warn|error)"`)
 
-// askEtcd asks at the address of its metrics. The answer is the body, also of
-// one that is not 200.
+// askEtcd sends a request to the address of etcd's metrics. It returns the body even
+// if the status is not 200.
 func (s *scene) askEtcd(path string) (string, error) {
 	p := s.pod(etcdPod)
 	if p == nil || !p.running() {
@@ -138,7 +152,7 @@ func (s *scene) ask(url string) (string, error) {
 	return string(data), err
 }
 
-// failing are the checks of a verbose answer that failed.
+// failing returns the failed checks of a verbose answer.
 func failing(answer string) []string {
 	var lines []string
 	for line := range strings.Lines(answer) {
@@ -168,13 +182,16 @@ func apiServerUnhealthy(s *scene) []Finding {
 		evidence = append(last(p.lines, 2), err.Error())
 	}
 	return []Finding{{
-		Subject: apiServerPod, Message: "it runs, but is not healthy", Evidence: evidence, lasts: never,
-		Next: "the checks above that failed say what it waits for, mostly etcd; `crictl logs` of its container says more",
+		Subject: apiServerPod, Evidence: evidence, lasts: never,
+		Fault: fault.Fault{
+			Message: "runs, but is not healthy",
+			Remedy:  "see the failed checks above for what it waits for, mostly etcd; `crictl logs` of its container shows more",
+		},
 	}}
 }
 
-// ProbeBase is where a container's liveness probe asks, scheme and address
-// without the path; false where it has no probe over HTTP.
+// ProbeBase returns the URL of a container's liveness probe without its path, and
+// false if it has no HTTP probe.
 func ProbeBase(c corev1.Container) (string, bool) {
 	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet == nil {
 		return "", false

@@ -5,7 +5,6 @@ package diagnose
 
 import (
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/url"
 	"slices"
@@ -13,21 +12,25 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// etcdMissed is what an API server says whose etcd does not answer.
-var etcdMissed = lazy(`createTransport failed to connect|error creating storage factory`)
+// etcdMissed is what an API server logs if its etcd does not answer.
+var etcdMissed = lazyregexp.New(`createTransport failed to connect|error creating storage factory`)
 
-// etcdUnreachable asks an etcd on other hosts itself, with what the API server
-// shows to it. One member that answers is enough.
+// etcdUnreachable connects to an etcd on other hosts with the API server's own
+// certificate. One member that answers is enough.
 func etcdUnreachable(s *scene) []Finding {
 	p := s.pod(apiServerPod)
 	if p == nil || s.pod(etcdPod) != nil || p.args["etcd-servers"] == "" {
 		return nil
 	}
 	servers := strings.Split(p.args["etcd-servers"], ",")
-	if slices.ContainsFunc(servers, onThisHost) { // it may only be about to be made
+	if slices.ContainsFunc(servers, onThisHost) { // its static Pod may not have been written yet
 		return nil
 	}
 	if s.t.Waiting && !p.dead && len(p.containers) < 2 && len(matching(p.lines, etcdMissed)) == 0 {
@@ -52,10 +55,12 @@ func etcdUnreachable(s *scene) []Finding {
 		evidence = append(evidence, err.Error())
 	}
 	return []Finding{{
-		Subject: apiServerPod, Message: "it cannot talk to its etcd, which is on other hosts: " + strings.Join(servers, ", "), Evidence: evidence,
-		lasts: 15 * time.Second,
-		Next: "see that etcd runs there, that firewalls let this host connect, and that its certificates are those that etcd trusts; " +
-			"the addresses and the files are in " + p.path + " and in etcd.external of ConfigMap kube-system/kubeadm-config",
+		Subject: apiServerPod, Evidence: evidence, lasts: 15 * time.Second,
+		Fault: fault.Fault{
+			Message: "cannot connect to its etcd on other hosts: " + strings.Join(servers, ", "),
+			Remedy: "check that etcd runs there, that firewalls let this host connect, and that etcd trusts its certificate; " +
+				"the addresses and files are in " + p.path + " and in etcd.external of ConfigMap kube-system/kubeadm-config",
+		},
 	}}
 }
 
@@ -64,9 +69,9 @@ func onThisHost(server string) bool {
 	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
-// noTalk tells whether an answer shows that there can be no connection. A name
-// that does not resolve is another cause, and a member that serves only gRPC
-// answers, too, if not what was asked.
+// noTalk reports whether an error shows that no connection is possible. A name that
+// does not resolve is another cause, and a member that serves only gRPC does answer,
+// even if with an error.
 func noTalk(err error) bool {
 	var name *net.DNSError
 	var dialed *net.OpError
@@ -87,11 +92,12 @@ func noTalk(err error) bool {
 	return errors.As(err, &slow) && slow.Timeout()
 }
 
-// file reads a file that a component is told to use; nil where it cannot.
+// file returns the content of a file that a component uses, or nil if it cannot be
+// read.
 func (s *scene) file(path string) []byte {
 	if path == "" {
 		return nil
 	}
-	data, _ := s.h.ReadFile(path) // another cause says what is wrong with it
+	data, _ := s.h.ReadFile(path) // another cause reports what is wrong with it
 	return data
 }

@@ -12,28 +12,28 @@ import (
 )
 
 const (
-	// journalEntries is how much is read at a time: a kubelet that waits for
-	// its API server says ten things a second.
+	// journalEntries is how many entries are read at a time: a kubelet that
+	// waits for its API server logs ten lines a second.
 	journalEntries = 1500
-	// keptEntries is how much of that is remembered.
+	// keptEntries is how many of them are remembered.
 	keptEntries = 3000
 )
 
-// journal is what the kubelet's unit has logged so far. A look reads only what
-// is new, and what the kubelet repeats is kept once.
+// journal is what the kubelet's unit has logged so far. A look reads only new
+// entries, and lines that the kubelet repeats are kept once.
 type journal struct {
 	entries []entry
 	newest  time.Time
 }
 
-// entry is a line of the journal, and when it was said for the first time.
+// entry is a line of the journal, and when it was logged for the first time.
 type entry struct {
 	host.JournalEntry
 	first time.Time
 }
 
-// read appends what was logged since the last time, at first since since. What
-// cannot be read is not there.
+// read appends what was logged since the last call, or since the given time on the
+// first. Entries that cannot be read are missing.
 func (j *journal) read(ctx context.Context, h View, since time.Time) {
 	if !j.newest.IsZero() {
 		since = j.newest.Add(time.Microsecond)
@@ -50,8 +50,8 @@ func (j *journal) read(ctx context.Context, h View, since time.Time) {
 	j.entries = j.entries[max(0, len(j.entries)-keptEntries):]
 }
 
-// withoutRepeats keeps the newest of what the kubelet says several times. What
-// systemd says of it is counted, so all of it stays.
+// withoutRepeats keeps the newest of lines that the kubelet repeats. The lines of
+// systemd are counted later, so all of them stay.
 func withoutRepeats(entries []entry) []entry {
 	at := map[string]int{}
 	var kept []entry

@@ -4,17 +4,20 @@
 package diagnose
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// kubeletUnit looks for a unit that cannot run or that somebody has stopped.
+// kubeletUnit looks for a unit that cannot run or was stopped.
 func kubeletUnit(s *scene) []Finding {
 	f := Finding{Subject: kubeletService}
 	switch u := s.unit; {
@@ -23,21 +26,21 @@ func kubeletUnit(s *scene) []Finding {
 			return nil // something else has started it
 		}
 		f.Message, f.lasts = s.unitErr.Error(), never
-		f.Next = "start the kubelet another way, such as by the init system that this host has"
+		f.Remedy = "start the kubelet in another way, such as with this host's init system"
 	case s.unitErr != nil:
 		return nil
 	case u.LoadState == "not-found":
-		f.Message = "systemd knows no such unit"
-		f.Next = "install the package kubelet, which brings it, or write the unit and run `systemctl daemon-reload`"
+		f.Message = "systemd has no such unit"
+		f.Remedy = "install the package kubelet, which contains it, or write the unit and run `systemctl daemon-reload`"
 	case u.LoadState == "masked" || u.UnitFileState == "masked":
-		f.Message = "the unit is masked, so that nothing can start it"
-		f.Next = "run `systemctl unmask kubelet`, then the same command again"
+		f.Message = "the unit is masked, so it cannot be started"
+		f.Remedy = "run `systemctl unmask kubelet`, then the same command again"
 	case u.LoadState != "loaded":
-		f.Message = "systemd cannot read the unit: its load state is " + u.LoadState
-		f.Next = "see `systemctl status kubelet`, fix the unit, and run `systemctl daemon-reload`"
+		f.Message = "systemd cannot load the unit: its load state is " + u.LoadState
+		f.Remedy = "see `systemctl status kubelet`, fix the unit, and run `systemctl daemon-reload`"
 	case u.ActiveState == "inactive":
 		f.Message, f.lasts = "the unit is stopped", 2*time.Second
-		f.Next = "start it with `systemctl start kubelet`; `systemctl list-jobs` and `journalctl -u kubelet` may show who stopped it"
+		f.Remedy = "start it with `systemctl start kubelet`; `systemctl list-jobs` and `journalctl -u kubelet` may show who stopped it"
 		f.Evidence = s.systemdLines()
 	default:
 		return nil
@@ -45,7 +48,7 @@ func kubeletUnit(s *scene) []Finding {
 	return []Finding{f}
 }
 
-// systemdLines are systemd's words on the kubelet's unit.
+// systemdLines returns what systemd last logged about the kubelet's unit.
 func (s *scene) systemdLines() []string {
 	var lines []string
 	for _, e := range s.journal {
@@ -56,9 +59,9 @@ func (s *scene) systemdLines() []string {
 	return last(lines, 2)
 }
 
-// kubeletRefused returns the lines of a kubelet that ended with them. One that
-// runs on has said them in passing, or has been given something else since.
-func (s *scene) kubeletRefused(p pattern) []string {
+// kubeletRefused returns matching lines of a kubelet that ended with them. If the
+// kubelet kept running, they did not matter, or the problem was fixed since.
+func (s *scene) kubeletRefused(p lazyregexp.Pattern) []string {
 	running := s.unit.SubState == "running"
 	if running && s.ago(s.unit.ActiveSince) > settled {
 		return nil
@@ -72,7 +75,7 @@ func (s *scene) kubeletRefused(p pattern) []string {
 	return lines
 }
 
-var swapRefused = lazy(`running with swap on is not supported`)
+var swapRefused = lazyregexp.New(`running with swap on is not supported`)
 
 func swap(s *scene) []Finding {
 	lines := s.kubeletRefused(swapRefused)
@@ -81,14 +84,16 @@ func swap(s *scene) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Subject: kubeletName, Message: "swap is on (" + strings.Join(areas, ", ") + "), and the kubelet refuses to run with it",
-		Evidence: last(lines, 1),
-		Next: "turn swap off with `swapoff -a` and take it out of /etc/fstab; or set failSwapOn: false in the KubeletConfiguration: " +
-			"https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
+		Subject: kubeletName, Evidence: last(lines, 1),
+		Fault: fault.Fault{
+			Message: "swap is on (" + strings.Join(areas, ", ") + "), and the kubelet refuses to run with it",
+			Remedy: "turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in the KubeletConfiguration: " +
+				"https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
+		},
 	}}
 }
 
-var cgroupVersionRefused = lazy(`configured to not run on a host using cgroup v1|cgroup v1 support is (?:unsupported|deprecated).*failed`)
+var cgroupVersionRefused = lazyregexp.New(`configured to not run on a host using cgroup v1|cgroup v1 support is (?:unsupported|deprecated).*failed`)
 
 func cgroupVersion(s *scene) []Finding {
 	lines := s.kubeletRefused(cgroupVersionRefused)
@@ -96,13 +101,16 @@ func cgroupVersion(s *scene) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Subject: kubeletName, Message: "this host has cgroup version 1, and the kubelet refuses to run on it", Evidence: last(lines, 1),
-		Next: "boot with cgroup version 2 (systemd.unified_cgroup_hierarchy=1 on the kernel's command line); " +
-			"or set failCgroupV1: false in the KubeletConfiguration: https://kubernetes.io/docs/concepts/architecture/cgroups/",
+		Subject: kubeletName, Evidence: last(lines, 1),
+		Fault: fault.Fault{
+			Message: "this host uses cgroup v1, and the kubelet refuses to run on it",
+			Remedy: "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1 on the kernel's command line), " +
+				"or set failCgroupV1: false in the KubeletConfiguration: https://kubernetes.io/docs/concepts/architecture/cgroups/",
+		},
 	}}
 }
 
-var cgroupDriverRefused = lazy(`cgroup driver: .* is different from|expected cgroupsPath to be of format|` +
+var cgroupDriverRefused = lazyregexp.New(`cgroup driver: .* is different from|expected cgroupsPath to be of format|` +
 	`cgroup driver.*mismatch|systemd cgroup flag passed, but systemd support`)
 
 func cgroupDriver(s *scene) []Finding {
@@ -110,23 +118,26 @@ func cgroupDriver(s *scene) []Finding {
 	if len(lines) == 0 {
 		return nil
 	}
-	message := "the kubelet and the container runtime manage cgroups in different ways"
+	message := "uses another cgroup driver than the container runtime"
 	if info, err := s.h.RuntimeInfo(s.ctx, s.t.Socket); err == nil && info.CgroupDriver != "" {
 		message += ": the runtime's cgroup driver is " + info.CgroupDriver
 	}
 	return []Finding{{
-		Subject: kubeletName, Message: message, Evidence: last(lines, 1), lasts: 3 * time.Second,
-		Next: "set both alike, to systemd where systemd is init: cgroupDriver in the KubeletConfiguration, SystemdCgroup in containerd's " +
-			"config.toml: https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/configure-cgroup-driver/",
+		Subject: kubeletName, Evidence: last(lines, 1), lasts: 3 * time.Second,
+		Fault: fault.Fault{
+			Message: message,
+			Remedy: "set the same driver in both, systemd if the host runs systemd: cgroupDriver in the KubeletConfiguration, SystemdCgroup in " +
+				"containerd's config.toml: https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/configure-cgroup-driver/",
+		},
 	}}
 }
 
-var configRefused = lazy(`failed to load kubelet config file|failed to validate kubelet configuration|` +
+var configRefused = lazyregexp.New(`failed to load kubelet config file|failed to validate kubelet configuration|` +
 	`failed to decode.*[Kk]ubelet|set feature gates from initial flags-based config|unrecognized feature gate`)
 
 func kubeletConfig(s *scene) []Finding {
 	lines := slices.DeleteFunc(s.kubeletRefused(configRefused), func(line string) bool {
-		return swapRefused().MatchString(line) || cgroupVersionRefused().MatchString(line) // which have their own names
+		return swapRefused().MatchString(line) || cgroupVersionRefused().MatchString(line) // which are causes of their own
 	})
 	if len(lines) == 0 {
 		return nil
@@ -134,24 +145,30 @@ func kubeletConfig(s *scene) []Finding {
 	path := filepath.Join(s.t.Kubelet, "config.yaml")
 	if _, err := s.h.Lstat(path); err != nil {
 		return []Finding{{
-			Subject: kubeletName, Message: "its configuration " + path + " is not there: this host is not a node yet", Evidence: last(lines, 1),
-			Next: "make it one with `slipway init` or `slipway join`", lasts: 2 * time.Second,
+			Subject: kubeletName, Evidence: last(lines, 1), lasts: 2 * time.Second,
+			Fault: fault.Fault{
+				Message: "its configuration " + path + " does not exist: this host is not a node yet",
+				Remedy:  "run `slipway init` or `slipway join`",
+			},
 		}}
 	}
 	return []Finding{{
-		Subject: kubeletName, Message: "it does not accept its configuration " + path, Evidence: last(lines, 1),
-		Next: "fix the KubeletConfiguration (or the patch of target kubeletconfiguration) and run the same command again",
+		Subject: kubeletName, Evidence: last(lines, 1),
+		Fault: fault.Fault{
+			Message: "does not accept its configuration " + path,
+			Remedy:  "fix the KubeletConfiguration (or the patch for target kubeletconfiguration) and run the same command again",
+		},
 	}}
 }
 
-var mainExited = lazy(`Main process exited`)
+var mainExited = lazyregexp.New(`Main process exited`)
 
-// kubeletCrash is for a kubelet that ended twice with the same words, of which
-// none of the other causes knows the meaning.
+// kubeletCrash is for a kubelet that ended twice with the same message, which no
+// other cause explains.
 func kubeletCrash(s *scene) []Finding {
 	var ends []string
-	var words entry             // why it ended, by its own words
-	var ended, before time.Time // when it did, and when the process before that did
+	var words entry             // its message about why it ended
+	var ended, before time.Time // when it ended, and the process before it
 	for _, e := range s.journal {
 		switch {
 		case e.Program == "systemd" && mainExited().MatchString(e.Message):
@@ -168,25 +185,27 @@ func kubeletCrash(s *scene) []Finding {
 	}
 	f := Finding{
 		Subject: kubeletName,
-		Message: fmt.Sprintf("it ends again and again; unit %s is %s (%s), systemd has restarted it %d times, the last result was %s",
-			kubeletService, s.unit.ActiveState, s.unit.SubState, s.unit.Restarts, s.unit.Result),
+		Fault: fault.Fault{
+			Message: fmt.Sprintf("keeps crashing: unit %s is %s (%s), systemd has restarted it %d times, the last result was %s",
+				kubeletService, s.unit.ActiveState, s.unit.SubState, s.unit.Restarts, s.unit.Result),
+			Remedy: "see its last messages above; `journalctl -u kubelet` shows all of them",
+		},
 		Evidence: append(last(ends, 1), last(s.kubeletLines(), evidenceLines-1)...),
-		Next:     "its last words are above; `journalctl -u kubelet` has all of them",
 	}
 	if words.Message != "" {
 		f.Evidence = append(last(ends, 1), words.Message)
 	}
-	killed := len(ends) > 0 && killedBySignal().MatchString(ends[len(ends)-1]) // by a watchdog, or for want of memory
+	killed := len(ends) > 0 && killedBySignal().MatchString(ends[len(ends)-1]) // by a watchdog, or out of memory
 	switch {
 	case failed:
-		f.lasts = 2 * time.Second // nobody starts it again
+		f.lasts = 2 * time.Second // systemd does not start it again
 	case killed, passing().MatchString(words.Message), words.first.After(before):
 		f.lasts = never
 	}
 	return []Finding{f}
 }
 
-var killedBySignal = lazy(`code=(?:killed|dumped)`)
+var killedBySignal = lazyregexp.New(`code=(?:killed|dumped)`)
 
-// telling are lines in which a component says why it ends.
-var telling = lazy(`"command failed"|^E\d{4} .*(?:run|server)\.go|^F\d{4} |^panic:|^Error: |"level":"(?:fatal|panic)"|failed to run Kubelet`)
+// telling matches lines in which a component says why it ends.
+var telling = lazyregexp.New(`"command failed"|^E\d{4} .*(?:run|server)\.go|^F\d{4} |^panic:|^Error: |"level":"(?:fatal|panic)"|failed to run Kubelet`)

@@ -10,13 +10,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-var flagRefused = lazy(`unknown (?:shorthand )?flag|flag provided but not defined|bad flag syntax|invalid argument ".*" for "|` +
+var flagRefused = lazyregexp.New(`unknown (?:shorthand )?flag|flag provided but not defined|bad flag syntax|invalid argument ".*" for "|` +
 	`flag needs an argument|failed to parse kubelet flag|invalid value ".*" for flag|invalid boolean (?:value|flag)`)
 
-// badFlag looks at what has ended: a flag that is not accepted ends a program
-// at once.
+// badFlag looks at components that have ended: a flag that is not accepted ends a
+// program at once.
 func badFlag(s *scene) []Finding {
 	var found []Finding
 	for _, src := range s.sources {
@@ -24,10 +27,11 @@ func badFlag(s *scene) []Finding {
 		if len(lines) == 0 || !src.dead {
 			continue
 		}
-		f := Finding{Subject: src.subject, Message: "it does not accept one of its flags", Evidence: last(lines, 1)}
-		f.Next = "fix extraArgs in the ClusterConfiguration, or the patch that adds the flag, and run the same command again"
+		f := Finding{Subject: src.subject, Evidence: last(lines, 1)}
+		f.Message = "does not accept one of its flags"
+		f.Remedy = "fix extraArgs in the ClusterConfiguration, or the patch that adds the flag, and run the same command again"
 		if src.subject == kubeletName {
-			f.Next = "fix nodeRegistration.kubeletExtraArgs, or KUBELET_EXTRA_ARGS in /etc/default/kubelet, and run the same command again"
+			f.Remedy = "fix nodeRegistration.kubeletExtraArgs, or KUBELET_EXTRA_ARGS in /etc/default/kubelet, and run the same command again"
 		} else if p := s.pod(src.subject); p != nil {
 			f.Message += " (" + p.path + ")"
 		}
@@ -37,22 +41,22 @@ func badFlag(s *scene) []Finding {
 }
 
 var (
-	inUse    = lazy(`address already in use`)
-	aboutPod = lazy(`\b(?:pod|podUID|containerName|sandboxID|PodSandboxId)[=:]`)
-	listened = lazy(`listen (?:tcp|udp)[46]? \S*:(\d+): bind`)
+	inUse    = lazyregexp.New(`address already in use`)
+	aboutPod = lazyregexp.New(`\b(?:pod|podUID|containerName|sandboxID|PodSandboxId)[=:]`)
+	listened = lazyregexp.New(`listen (?:tcp|udp)[46]? \S*:(\d+): bind`)
 )
 
-// stopping is how long a component of before may take to end.
+// stopping is how long the previous process of a component may take to end.
 const stopping = 35 * time.Second
 
-// portTaken finds out who holds a port that a component could not listen on.
-// Its own predecessor may, for a moment.
+// portTaken finds out which program holds a port that a component could not listen
+// on. Its own previous process may, for a moment.
 func portTaken(s *scene) []Finding {
 	var found []Finding
 	for _, src := range s.sources {
 		lines := matching(src.lines, inUse)
 		if src.subject == kubeletName {
-			lines = slices.DeleteFunc(lines, aboutPod().MatchString) // which may want a port of the host, too
+			lines = slices.DeleteFunc(lines, aboutPod().MatchString) // which may use a port of the host, too
 		}
 		if len(lines) == 0 || !src.dead && src.subject != kubeletName {
 			continue
@@ -68,13 +72,13 @@ func portTaken(s *scene) []Finding {
 		switch {
 		case !known:
 			f.Message = fmt.Sprintf("port %d, which it needs, was held by another program", port)
-			f.Next = fmt.Sprintf("find what holds the port with `ss -ltnp 'sport = :%d'` as root and stop it", port)
+			f.Remedy = fmt.Sprintf("find the program that holds the port with `ss -ltnp 'sport = :%d'` as root, and stop it", port)
 			f.lasts = never // it is free by now
 		case holder.Name == src.subject && s.holdsItself(holder.PID, src.subject):
 			continue
 		default:
 			f.Message = fmt.Sprintf("port %d, which it needs, is held by %s (process %d)", port, holder.Name, holder.PID)
-			f.Next = "stop that program, or give it another port; the kubelet then starts this one again by itself"
+			f.Remedy = "stop that program, or give it another port; the kubelet then starts this component again"
 			f.lasts = time.Second
 			if holder.Name == src.subject {
 				f.lasts = stopping
@@ -85,8 +89,8 @@ func portTaken(s *scene) []Finding {
 	return found
 }
 
-// holdsItself tells whether the holder of a port is the component that runs by
-// now.
+// holdsItself reports whether the holder of a port is the component's current
+// process.
 func (s *scene) holdsItself(pid int, subject string) bool {
 	if subject == kubeletName {
 		return uint32(pid) == s.unit.MainPID
@@ -95,11 +99,11 @@ func (s *scene) holdsItself(pid int, subject string) bool {
 	return p != nil && p.running()
 }
 
-// bound is a refusal to listen. One to connect is said of an address, too, such
-// as [::1] where there is no IPv6, and then another one is tried.
-var bound = lazy(`listen (?:tcp|udp)[46]? (\S+):\d+: bind: cannot assign requested address`)
+// bound matches a failure to listen. A failure to connect also names an address, such
+// as [::1] on a host without IPv6, but then another one is tried.
+var bound = lazyregexp.New(`listen (?:tcp|udp)[46]? (\S+):\d+: bind: cannot assign requested address`)
 
-// addressMissing compares the address that could not be listened on with those
+// addressMissing compares the address that a component could not listen on with those
 // of this host.
 func addressMissing(s *scene) []Finding {
 	var found []Finding
@@ -113,12 +117,14 @@ func addressMissing(s *scene) []Finding {
 		address, err := netip.ParseAddr(strings.Trim(m[1], "[]"))
 		all, listErr := s.h.Addresses()
 		if err == nil && listErr == nil && slices.Contains(all, address) {
-			continue // it is there by now
+			continue // it exists now
 		}
 		f := Finding{
-			Subject: src.subject, Message: "it shall listen on " + m[1] + ", which is not an address of this host",
-			Evidence: []string{line}, lasts: time.Second,
-			Next: "advertise an address of this host (localAPIEndpoint.advertiseAddress, --apiserver-advertise-address); `ip address` lists them",
+			Subject: src.subject, Evidence: []string{line}, lasts: time.Second,
+			Fault: fault.Fault{
+				Message: "is configured to listen on " + m[1] + ", which is not an address of this host",
+				Remedy:  "advertise an address of this host (localAPIEndpoint.advertiseAddress, --apiserver-advertise-address); `ip address` lists them",
+			},
 		}
 		if listErr == nil {
 			f.Evidence = append(f.Evidence, "this host has "+join(all))

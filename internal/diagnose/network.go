@@ -5,7 +5,7 @@ package diagnose
 
 import (
 	"context"
-	"errors"
+	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -13,52 +13,39 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // lookupTime bounds the resolution of a name.
 const lookupTime = 3 * time.Second
 
-var lookupFailed = lazy(`lookup ([A-Za-z0-9][\w.-]*)(?: on \S+)?: `)
+var lookupFailed = lazyregexp.New(`lookup ([A-Za-z0-9][\w.-]*)(?: on \S+)?: `)
 
-// nameUnknown resolves the names again that somebody could not resolve, and
-// without a wait those of the kubeconfigs, too. Names of registries belong to
-// another cause.
+// nameUnknown looks up again the names that a component could not resolve and, outside
+// of a wait, those in kubeconfigs.
 func nameUnknown(s *scene) []Finding {
-	said := map[string]Finding{}
-	var names []string
-	for _, src := range s.sources {
-		for _, line := range matching(src.lines, lookupFailed) {
-			if pullFailed().MatchString(line) || sandboxFailed().MatchString(line) {
-				continue
-			}
-			name := lookupFailed().FindStringSubmatch(line)[1]
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-			said[name] = Finding{Subject: name, Evidence: []string{src.subject + ": " + line}}
-		}
-	}
+	suspects := s.unresolvedNames()
 	if !s.t.Waiting {
 		for file, server := range s.servers() {
-			if net.ParseIP(server) == nil && !slices.Contains(names, server) {
-				names = append(names, server)
-				said[server] = Finding{Subject: server, Evidence: []string{file + " names it"}}
+			if _, known := suspects[server]; !known && net.ParseIP(server) == nil {
+				suspects[server] = []string{file + " names it"}
 			}
 		}
 	}
-	slices.Sort(names)
 	var found []Finding
 	needed := s.neededNames()
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(suspects)) {
 		err := s.resolve(name)
 		if err == nil {
 			continue
 		}
-		f := said[name]
+		f := Finding{Subject: name, Evidence: suspects[name], lasts: never}
 		f.Message = "this host cannot resolve the name: " + err.Error()
-		f.Next = "add the name to /etc/hosts or to DNS, or fix /etc/resolv.conf; `getent hosts " + name + "` shows when it works"
-		f.lasts = never
+		f.Remedy = "add the name to /etc/hosts or to DNS, or fix /etc/resolv.conf; `getent hosts " + name + "` shows when it works"
 		if strings.Contains(needed, "//"+name+":") {
 			f.lasts = unresolved(err)
 		}
@@ -67,8 +54,22 @@ func nameUnknown(s *scene) []Finding {
 	return found
 }
 
-// unresolved is for how long a name must not resolve: a server that says that
-// it does not know it is believed sooner than one that says nothing.
+// unresolvedNames returns the names that a component could not resolve, each with the
+// line that shows it. Names of registries belong to another cause.
+func (s *scene) unresolvedNames() map[string][]string {
+	names := map[string][]string{}
+	for _, src := range s.sources {
+		for _, line := range matching(src.lines, lookupFailed) {
+			if !pullFailed().MatchString(line) && !sandboxFailed().MatchString(line) {
+				names[lookupFailed().FindStringSubmatch(line)[1]] = []string{src.subject + ": " + line}
+			}
+		}
+	}
+	return names
+}
+
+// unresolved is how long a name must fail to resolve: shorter if a server answers that
+// it does not exist, longer if none answers.
 func unresolved(err error) time.Duration {
 	var answer *net.DNSError
 	if errors.As(err, &answer) && answer.IsNotFound {
@@ -77,9 +78,9 @@ func unresolved(err error) time.Duration {
 	return 8 * time.Second
 }
 
-// neededNames are the URLs without which there is no node: those of the API in
-// kubeconfigs, and of etcd. Whatever else a component asks for, such as an
-// identity provider, it starts without.
+// neededNames returns the URLs that a node cannot work without: those of the API in
+// kubeconfigs, and of etcd. A component starts without anything else, such as an
+// identity provider.
 func (s *scene) neededNames() string {
 	var urls strings.Builder
 	for _, server := range s.servers() {
@@ -98,7 +99,7 @@ func (s *scene) neededNames() string {
 	return urls.String()
 }
 
-// resolve asks once a look: where no server answers, it takes its time.
+// resolve looks a name up once a look, as this takes long if no server answers.
 func (s *scene) resolve(name string) error {
 	if err, asked := s.resolved[name]; asked {
 		return err
@@ -110,12 +111,12 @@ func (s *scene) resolve(name string) error {
 	return err
 }
 
-// kubeconfigs are the files by which a node's components find the API.
+// kubeconfigs lists the files with which a node's components find the API.
 func kubeconfigs() []string {
 	return []string{"kubelet.conf", "bootstrap-kubelet.conf", "controller-manager.conf", "scheduler.conf", "admin.conf"}
 }
 
-// servers are the hosts that the kubeconfigs name, by file.
+// servers returns the hosts in the kubeconfigs, by file.
 func (s *scene) servers() map[string]string {
 	hosts := map[string]string{}
 	for _, name := range kubeconfigs() {
@@ -132,39 +133,42 @@ func (s *scene) servers() map[string]string {
 	return hosts
 }
 
-var proxied = lazy(`proxyconnect tcp|Proxy Authentication Required|socks connect`)
+var proxied = lazyregexp.New(`proxyconnect tcp|Proxy Authentication Required|socks connect`)
 
 func proxy(s *scene) []Finding {
 	var found []Finding
 	for _, src := range s.sources {
-		// What the kubelet says of a pull, the runtime has said.
+		// The proxy of a failed pull is the runtime's.
 		lines := slices.DeleteFunc(s.insists(src, proxied), pullFailed().MatchString)
 		if len(lines) == 0 {
 			continue
 		}
-		where := "the environment of its static Pod, which has that of the command that wrote it"
+		where := "the environment of its static Pod, which comes from the command that wrote it"
 		if src.subject == kubeletName {
 			where = "the environment of its unit (`systemctl show -p Environment kubelet`)"
 		}
 		found = append(found, Finding{
-			Subject: src.subject, Message: "it asks through a proxy (HTTPS_PROXY), which does not pass it on", Evidence: last(lines, 1),
-			Next: "put the addresses of the nodes and the networks of Pods and Services into NO_PROXY, or take the proxy out of " + where,
-			// It insists on it, and health endpoints do not show it: the wait
-			// may be over soon.
+			Subject: src.subject, Evidence: last(lines, 1),
+			Fault: fault.Fault{
+				Message: "sends requests to the cluster through a proxy (HTTPS_PROXY), which does not forward them",
+				Remedy:  "add the addresses of the nodes and the networks of Pods and Services to NO_PROXY, or remove the proxy from " + where,
+			},
+			// This ends a wait at once: it has been logged repeatedly, and
+			// health endpoints do not show it.
 		})
 	}
 	return found
 }
 
 var (
-	// failingOpen are failures that the API server goes on without.
-	failingOpen = lazy(`failing open`)
-	// needsAPI are words on what a kubelet cannot do without. Events, and the
-	// images of its static Pods in the API, are refused without harm.
-	needsAPI = lazy(`[Rr]egister node|certificate signing request|signed certificate`)
+	// failingOpen matches failures that the API server ignores.
+	failingOpen = lazyregexp.New(`failing open`)
+	// needsAPI matches requests that a kubelet cannot do without. Events and
+	// mirror Pods may be rejected without harm.
+	needsAPI = lazyregexp.New(`[Rr]egister node|certificate signing request|signed certificate`)
 )
 
-var webhookFailed = lazy(`failed calling webhook \\*"([^"\\]+)|admission webhook \\*"([^"\\]+)\\*" denied`)
+var webhookFailed = lazyregexp.New(`failed calling webhook \\*"([^"\\]+)|admission webhook \\*"([^"\\]+)\\*" denied`)
 
 func webhook(s *scene) []Finding {
 	var found []Finding
@@ -176,9 +180,12 @@ func webhook(s *scene) []Finding {
 		m := webhookFailed().FindStringSubmatch(lines[len(lines)-1])
 		name := m[1] + m[2]
 		f := Finding{
-			Subject: src.subject, Message: "the API server asks the admission webhook " + name + " first, which fails or refuses", Evidence: last(lines, 1),
-			Next: "see that its Pods run; or find it with `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations`, " +
-				"let it leave this kind of object out or set failurePolicy: Ignore, or delete it",
+			Subject: src.subject, Evidence: last(lines, 1),
+			Fault: fault.Fault{
+				Message: "the admission webhook " + name + " fails or rejects its requests to the API server",
+				Remedy: "check that the webhook's Pods run; or find it with `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations` " +
+					"and exclude this kind of object, set failurePolicy: Ignore, or delete it",
+			},
 			lasts: never,
 		}
 		if src.subject == kubeletName && needsAPI().MatchString(lines[len(lines)-1]) {
@@ -189,7 +196,7 @@ func webhook(s *scene) []Finding {
 	return found
 }
 
-// serverOf reads the API's URL from the kubelet's kubeconfig.
+// serverOf returns the API's URL from the kubelet's kubeconfig.
 func (s *scene) serverOf() string {
 	for _, name := range []string{"kubelet.conf", "bootstrap-kubelet.conf"} {
 		data, err := s.h.ReadFile(filepath.Join(s.t.Kubeconfigs, name))

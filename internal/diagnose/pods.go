@@ -4,7 +4,6 @@
 package diagnose
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -12,13 +11,18 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-var podRefused = lazy(`Could not process manifest file|couldn't parse as pod|[Cc]an't process config file|Unable to process|` +
+var podRefused = lazyregexp.New(`Could not process manifest file|couldn't parse as pod|[Cc]an't process config file|Unable to process|` +
 	`CreateContainerConfigError|CreateContainerError|RunContainerError|StartError|hostPath type check failed|MountVolume.SetUp failed|` +
 	`Failed to create sandbox|CreatePodSandboxError|failed to create containerd task`)
 
-// staticPodUnusable is for what keeps the kubelet from making a container.
+// staticPodUnusable is for what keeps the kubelet from creating a container.
 func staticPodUnusable(s *scene) []Finding {
 	if s.t.Manifests == "" {
 		return nil
@@ -35,8 +39,8 @@ func staticPodUnusable(s *scene) []Finding {
 	return append(found, s.noPods()...)
 }
 
-// mentioned are the lines that are about a Pod or its manifest: the name alone
-// may also be a part of a volume's or of a path.
+// mentioned returns the lines about a Pod or its manifest: the name alone may also be
+// part of a volume's name or of a path.
 func (p *staticPod) mentioned(lines []string) []string {
 	if len(lines) == 0 {
 		return nil
@@ -45,9 +49,8 @@ func (p *staticPod) mentioned(lines []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !about.MatchString(line) })
 }
 
-// noPods looks for manifests of the control plane that are no Pods, if the
-// kubelet complains of them. Whatever else is in the folder keeps nothing from
-// working.
+// noPods looks for manifests of the control plane that are not Pods, if the kubelet
+// complains about them. Other files in the directory do no harm.
 func (s *scene) noPods() []Finding {
 	var found []Finding
 	lines := s.lately(s.sources[0], podRefused)
@@ -66,13 +69,16 @@ func (s *scene) noPods() []Finding {
 
 func unusable(subject, path string, about []string) Finding {
 	return Finding{
-		Subject: subject, Message: "the kubelet cannot make a container of " + path, Evidence: last(about, 1), lasts: 5 * time.Second,
-		Next: "fix extraVolumes, extraArgs or the patch that the manifest has from the configuration, and run the same command again",
+		Subject: subject, Evidence: last(about, 1), lasts: 5 * time.Second,
+		Fault: fault.Fault{
+			Message: "the kubelet cannot create a container from " + path,
+			Remedy:  "fix extraVolumes, extraArgs or the patch in the configuration, and run the same command again",
+		},
 	}
 }
 
-// manifestMissing is for a control plane of which a part was taken away. It ends
-// no wait, for the rest may still be written, and etcd may be on other hosts.
+// manifestMissing is for a control plane with a component that was removed. It does not
+// end a wait, as the manifest may still be written. etcd may be on other hosts.
 func manifestMissing(s *scene) []Finding {
 	needed := []string{apiServerPod, controllerManagerPod, schedulerPod}
 	if !slices.ContainsFunc(needed, func(name string) bool { return s.pod(name) != nil }) {
@@ -85,16 +91,20 @@ func manifestMissing(s *scene) []Finding {
 			continue
 		}
 		found = append(found, Finding{
-			Subject: name, Message: path + " does not exist, so the kubelet does not run it beside the rest of the control plane", lasts: never,
-			Next: "move the file back, or write it again with `slipway init phase control-plane " + strings.TrimPrefix(name, "kube-") + "` and the configuration of this node",
+			Subject: name, lasts: never,
+			Fault: fault.Fault{
+				Message: path + " does not exist, so the kubelet does not run this component of the control plane",
+				Remedy: "move the file back, or write it again with `slipway init phase control-plane " + strings.TrimPrefix(name, "kube-") +
+					"` and the configuration of this node",
+			},
 		})
 	}
 	return found
 }
 
-// containerCrash is for a container that ended twice with the same words, of
-// which none of the other causes knows the meaning. Complaints about something
-// else that is not there yet are none.
+// containerCrash is for a container that ended twice with the same message, which no
+// other cause explains. Complaints about something else that is not ready yet do not
+// count.
 func containerCrash(s *scene) []Finding {
 	var found []Finding
 	for _, p := range s.pods {
@@ -104,14 +114,16 @@ func containerCrash(s *scene) []Finding {
 		words := lastWords(p.lines)
 		c := p.ended()
 		f := Finding{
-			Subject:  p.name,
-			Message:  fmt.Sprintf("its container has ended %d times, the last time with exit code %d (%s)", p.exits(), c.ExitCode, c.Reason),
-			Evidence: words, Next: "its last words are above; " + c.LogPath + " has the rest. The flags are in " + p.path, lasts: 2 * time.Second,
+			Subject: p.name, Evidence: words, lasts: 2 * time.Second,
+			Fault: fault.Fault{
+				Message: fmt.Sprintf("its container has ended %d times, the last time with exit code %d (%s)", p.exits(), c.ExitCode, c.Reason),
+				Remedy:  "see its last message above; " + c.LogPath + " has the rest. Its flags are in " + p.path,
+			},
 		}
-		killed := c.ExitCode == 0 || c.ExitCode > 128 // mostly by the kubelet, as a probe failed
+		killed := c.ExitCode == 0 || c.ExitCode > 128 // mostly by the kubelet, because a probe failed
 		if c.Reason == "OOMKilled" {
-			f.Message += ": it was out of memory"
-			f.Next, killed = "give this host more memory", false
+			f.Message += ": it ran out of memory"
+			f.Remedy, killed = "give this host more memory", false
 		}
 		if killed || passing().MatchString(strings.Join(words, "\n")) || !s.repeats(&p) {
 			f.lasts = never
@@ -121,7 +133,7 @@ func containerCrash(s *scene) []Finding {
 	return found
 }
 
-// repeats tells whether the container before the last one said the same.
+// repeats reports whether the container before the last one ended in the same way.
 func (s *scene) repeats(p *staticPod) bool {
 	if len(p.containers) < 2 {
 		return false
@@ -137,7 +149,7 @@ func (s *scene) repeats(p *staticPod) bool {
 	return false
 }
 
-// lastWords are the lines in which a component says why it ends, or its last
+// lastWords returns the line in which a component says why it ends, or else its last
 // line.
 func lastWords(lines []string) []string {
 	if words := last(matching(lines, telling), 1); len(words) > 0 {
@@ -146,7 +158,7 @@ func lastWords(lines []string) []string {
 	return last(lines, 1)
 }
 
-// notRunning is the least that can be said.
+// notRunning reports static Pods without any container.
 func notRunning(s *scene) []Finding {
 	var found []Finding
 	for _, p := range s.pods {
@@ -154,9 +166,11 @@ func notRunning(s *scene) []Finding {
 			continue
 		}
 		found = append(found, Finding{
-			Subject: p.name, Message: "the kubelet has made no container of " + p.path,
-			Evidence: last(mentioning(s.kubeletLines(), p.name), 2), lasts: never,
-			Next: "`journalctl -u kubelet` says what the kubelet does; `crictl pods` shows what the runtime has",
+			Subject: p.name, Evidence: last(mentioning(s.kubeletLines(), p.name), 2), lasts: never,
+			Fault: fault.Fault{
+				Message: "the kubelet has not created a container from " + p.path,
+				Remedy:  "see `journalctl -u kubelet` for what the kubelet does, and `crictl pods` for what the runtime has",
+			},
 		})
 	}
 	return found

@@ -5,16 +5,20 @@ package diagnose
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// runtimeDown asks a runtime that gave no list of its containers once more.
+// runtimeDown asks the runtime whether it is ready, unless it already failed to list
+// its containers.
 func runtimeDown(s *scene) []Finding {
 	info, err := host.RuntimeInfo{}, s.runtimeErr
 	if err == nil {
@@ -26,13 +30,14 @@ func runtimeDown(s *scene) []Finding {
 		return nil
 	}
 	failure := err
-	f := Finding{Subject: s.t.Socket, Message: "the container runtime is not ready: " + info.Reason, lasts: 8 * time.Second}
+	f := Finding{Subject: s.t.Socket, lasts: 8 * time.Second}
+	f.Message = "the container runtime is not ready: " + info.Reason
 	if err != nil {
 		f.Message = "the container runtime does not answer"
 		f.Evidence = append(f.Evidence, err.Error())
 	}
 	service := runtimeService(s.t.Socket)
-	f.Next = fmt.Sprintf("see `systemctl status %s` and `journalctl -u %s`, and start it with `systemctl start %s`", service, service, service)
+	f.Remedy = fmt.Sprintf("see `systemctl status %[1]s` and `journalctl -u %[1]s`, and start it with `systemctl start %[1]s`", service)
 	unit, err := s.h.Unit(s.ctx, service)
 	if err != nil {
 		return []Finding{f}
@@ -40,9 +45,9 @@ func runtimeDown(s *scene) []Finding {
 	f.Evidence = append(f.Evidence, fmt.Sprintf("unit %s: %s, %s (%s), result %s", service, unit.LoadState, unit.ActiveState, unit.SubState, unit.Result))
 	switch {
 	case unit.LoadState == "not-found":
-		f.Next, f.lasts = "install a container runtime, or name the right socket (criSocket, --cri-socket)", 2*time.Second
+		f.Remedy, f.lasts = "install a container runtime, or set the right socket (criSocket, --cri-socket)", 2*time.Second
 	case unit.ActiveState == "inactive" || unit.ActiveState == "failed":
-		f.lasts = 5 * time.Second // nobody starts it again, unless it is being upgraded
+		f.lasts = 5 * time.Second // it stays down, unless it is being upgraded
 	case unit.ActiveState == "activating" || unit.ActiveState == "reloading" || errors.Is(failure, context.DeadlineExceeded):
 		f.lasts = 30 * time.Second // the machine may be busy
 	}
@@ -52,7 +57,7 @@ func runtimeDown(s *scene) []Finding {
 	return []Finding{f}
 }
 
-// runtimeService is the unit that is commonly behind a socket.
+// runtimeService returns the unit that usually serves a socket.
 func runtimeService(socket string) string {
 	switch path := strings.TrimPrefix(socket, "unix://"); {
 	case strings.Contains(path, "crio"):
@@ -65,20 +70,20 @@ func runtimeService(socket string) string {
 }
 
 var (
-	pullFailed    = lazy(`[Ff]ailed to pull|PullImage.*failed|ErrImagePull|ErrImageNeverPull|ImagePullBackOff|InvalidImageName|ImageInspectError|couldn't parse image`)
-	sandboxFailed = lazy(`failed to get sandbox image "([^"\\]+)|get sandbox image \\*"([^"\\]+)`)
-	// refused are answers that another attempt will not change.
-	// That something is not found says only a registry: a runtime that is busy
-	// loses parts of an image while it unpacks them.
-	pullRefused = lazy(`failed to resolve.*: not found|manifest unknown|name unknown|unauthorized|access.*denied|denied:|403 Forbidden|404 Not Found|x509:|` +
+	pullFailed    = lazyregexp.New(`[Ff]ailed to pull|PullImage.*failed|ErrImagePull|ErrImageNeverPull|ImagePullBackOff|InvalidImageName|ImageInspectError|couldn't parse image`)
+	sandboxFailed = lazyregexp.New(`failed to get sandbox image "([^"\\]+)|get sandbox image \\*"([^"\\]+)`)
+	// pullRefused matches answers that another attempt will not change. "Not
+	// found" counts only from a registry: a busy runtime may lose parts of an
+	// image while it unpacks them.
+	pullRefused = lazyregexp.New(`failed to resolve.*: not found|manifest unknown|name unknown|unauthorized|access.*denied|denied:|403 Forbidden|404 Not Found|x509:|` +
 		`ErrImageNeverPull|InvalidImageName|invalid reference|no match for platform|unsupported`)
 )
 
-const pullNext = "see that this host reaches the registry, or put the image there by `slipway config images pull` or `ctr -n k8s.io images import`; " +
-	"imageRepository names another registry"
+const pullRemedy = "check that this host reaches the registry, or set another one with imageRepository; " +
+	"you can also load the image with `slipway config images pull` or `ctr -n k8s.io images import`"
 
-// image looks for images that the kubelet failed to pull and that are still
-// missing: those of static Pods, and the one of every Pod's sandbox.
+// image looks for images that the kubelet failed to pull and that are still missing:
+// those of static Pods, and that of Pod sandboxes.
 func image(s *scene) []Finding {
 	lines := matching(s.kubeletLines(), pullFailed)
 	var found []Finding
@@ -95,24 +100,24 @@ func image(s *scene) []Finding {
 	}
 	m := sandboxFailed().FindStringSubmatch(about[len(about)-1])
 	if name := m[1] + m[2]; !s.present(name) {
-		f := s.pullFinding("the sandbox of every Pod", name, about)
-		f.Next += "; the runtime's own configuration names this image"
+		f := s.pullFinding("every Pod's sandbox", name, about)
+		f.Remedy += "; the container runtime's own configuration sets this image"
 		found = append(found, f)
 	}
 	return found
 }
 
-// pullAgain is less than the time after which the kubelet pulls again.
+// pullAgain is a bit less than the time after which the kubelet pulls again.
 const pullAgain = 8 * time.Second
 
-var pullAttempt = lazy(`PullImage from image service failed|Failed to pull image|RunPodSandbox from runtime service failed`)
+var pullAttempt = lazyregexp.New(`PullImage from image service failed|Failed to pull image|RunPodSandbox from runtime service failed`)
 
-// pullFinding believes an answer of the registry at once, and soon that the
-// registry's name does not resolve. Else the kubelet has to fail twice.
+// pullFinding accepts a refusal of the registry at once, and soon that the registry's
+// name does not resolve. Otherwise the kubelet has to fail twice.
 func (s *scene) pullFinding(subject, image string, about []string) Finding {
 	f := Finding{
-		Subject: subject, Message: fmt.Sprintf("image %s is not on this host and cannot be pulled", image),
-		Evidence: last(about, 1), Next: pullNext, lasts: never,
+		Subject: subject, Evidence: last(about, 1), lasts: never,
+		Fault: fault.Fault{Message: fmt.Sprintf("image %s is not on this host and cannot be pulled", image), Remedy: pullRemedy},
 	}
 	registry, _, _ := strings.Cut(image, "/")
 	registry, _, _ = strings.Cut(registry, ":")
@@ -131,7 +136,7 @@ func (s *scene) pullFinding(subject, image string, about []string) Finding {
 	return f
 }
 
-// failedFor is the time from the first failure to pull an image to the last.
+// failedFor is the time between the first and the last failure to pull an image.
 func (s *scene) failedFor(image string) time.Duration {
 	var first, last time.Time
 	for _, l := range s.sources[0].said {

@@ -12,18 +12,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 const (
 	kubeletService = "kubelet.service"
-	// kubeletName stands for the kubelet where a static Pod's name could.
+	// kubeletName stands for the kubelet in place of a static Pod's name.
 	kubeletName = "kubelet"
-	// runtimeTime is what a runtime may take to list its containers. A shorter
-	// time than that of a look: one that hangs is to be told apart.
+	// runtimeTime is how long a runtime may take to list its containers. It is
+	// shorter than the time of a look, so that a runtime that hangs is noticed.
 	runtimeTime = 3 * time.Second
 )
 
-// scene is what one look sees: what several causes need, read once.
+// scene is what one look sees: facts that several causes need, read once.
 type scene struct {
 	ctx context.Context
 	h   View
@@ -31,36 +32,36 @@ type scene struct {
 
 	unit    host.UnitState
 	unitErr error
-	// journal is the kubelet's, since Target.Since; systemd's words on the
-	// unit are in it.
+	// journal is the kubelet's since Target.Since, with systemd's lines about
+	// the unit.
 	journal    []entry
 	runtimeErr error
 	pods       []staticPod
 	sources    []source
-	// faults are those of certificates, once they were asked for.
+	// faults are those of certificates, if checked is set.
 	faults  []fileFault
 	checked bool
-	// resolved are the names that were asked for.
+	// resolved are the names that were looked up, and their errors.
 	resolved map[string]error
 }
 
-// said is a line of a log, and when it was said first and last.
+// said is a line of a log, and when it was logged first and last.
 type said struct {
 	text        string
 	first, last time.Time
 }
 
-// source is a log in which causes are looked for.
+// source is a log that is searched for causes.
 type source struct {
 	subject string
 	said    []said
 	lines   []string // of said
-	// dead tells that what wrote this has ended, and nothing has run in its
-	// place for a while.
+	// dead is set if the process that wrote this has ended, and no other has run
+	// in its place for a while.
 	dead bool
 }
 
-// observe reads what a look needs. What cannot be read is not there.
+// observe reads what a look needs. What cannot be read is missing.
 func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
 	s := &scene{ctx: ctx, h: h, t: t, journal: journal, resolved: map[string]error{}}
 	s.unit, s.unitErr = h.Unit(ctx, kubeletService)
@@ -87,8 +88,8 @@ func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
 	return s
 }
 
-// informative tells of a line of a log that it only says how things go. Most
-// lines do, and none of them names a cause.
+// informative reports whether a line of a log has level info. Most lines do, and they
+// name no cause.
 func informative(line string) bool {
 	return strings.HasPrefix(line, `{"level":"info"`) ||
 		len(line) > 4 && line[0] == 'I' && strings.Trim(line[1:5], "0123456789") == ""
@@ -102,26 +103,27 @@ func texts(list []said) []string {
 	return lines
 }
 
-// kubeletLines is what the kubelet itself has logged.
+// kubeletLines returns what the kubelet itself has logged.
 func (s *scene) kubeletLines() []string { return s.sources[0].lines }
 
 const (
-	// insistence is for how long something has to be said again and again, at
-	// least, that cannot be asked otherwise.
+	// insistence is how long, at least, a line has to be repeated if its claim
+	// cannot be checked otherwise.
 	insistence = time.Second
-	// fresh is how old such words may be: after that it may have been mended.
+	// fresh is how old such a line may be: after that, the problem may have been
+	// fixed.
 	fresh = 30 * time.Second
 )
 
-// lately returns the lines that a pattern finds if they were said just now, or
-// were the last words.
-func (s *scene) lately(src source, p pattern) []string { return texts(s.recent(src, p)) }
+// lately returns the lines that a pattern finds if they are fresh, or if their process
+// has ended.
+func (s *scene) lately(src source, p lazyregexp.Pattern) []string { return texts(s.recent(src, p)) }
 
-// insists is lately for what must have been said for a while, and be said
-// still: since the wait began, and again after at most twice that time, as it is
-// of what is tried more and more seldom. Once is not enough: on a slow start much
-// is said once.
-func (s *scene) insists(src source, p pattern) []string {
+// insists is lately for lines that must have been repeated for a while, and still be
+// repeated: since the wait began, and again within about twice the time they have
+// been repeated for, as retries back off. Once is not enough: on a slow start, many
+// errors are logged once.
+func (s *scene) insists(src source, p lazyregexp.Pattern) []string {
 	found := s.recent(src, p)
 	var first, last time.Time
 	for _, l := range found {
@@ -139,7 +141,7 @@ func (s *scene) insists(src source, p pattern) []string {
 	return nil
 }
 
-func (s *scene) recent(src source, p pattern) []said {
+func (s *scene) recent(src source, p lazyregexp.Pattern) []said {
 	var found []said
 	for _, l := range src.said {
 		if p().MatchString(l.text) && !foreign().MatchString(l.text) && (src.dead || s.ago(l.last) < fresh) {
@@ -150,7 +152,7 @@ func (s *scene) recent(src source, p pattern) []said {
 }
 
 // matching returns the lines that a pattern finds.
-func matching(lines []string, pattern pattern) []string {
+func matching(lines []string, pattern lazyregexp.Pattern) []string {
 	var found []string
 	for _, line := range lines {
 		if pattern().MatchString(line) && !foreign().MatchString(line) {
@@ -160,40 +162,40 @@ func matching(lines []string, pattern pattern) []string {
 	return found
 }
 
-// foreign are complaints about others who try to connect, and say nothing
-// about the one who complains.
-var foreign = lazy(`TLS handshake error from|rejected connection`)
+// foreign matches complaints about clients that try to connect. They say nothing about
+// the component that complains.
+var foreign = lazyregexp.New(`TLS handshake error from|rejected connection`)
 
-// last returns the end of a list.
+// last returns the last n lines of a list.
 func last(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
 
-// klogHead is what every line of a Kubernetes component begins with:
+// klogHead matches the beginning of each line of a Kubernetes component:
 // E1121 09:00:00.000000    1234 server.go:210]
-var klogHead = lazy(`^[IWEF]\d{4} [\d:.]+ +\d+ [\w.-]+:\d+\] `)
+var klogHead = lazyregexp.New(`^[IWEF]\d{4} [\d:.]+ +\d+ [\w.-]+:\d+\] `)
 
-// saying is a line without what differs between two runs that say the same:
-// the time, the process and numbers.
+// saying returns a line without what differs between two processes that log the same:
+// time, process and numbers.
 func saying(line string) string {
 	return numbers().ReplaceAllString(klogHead().ReplaceAllString(line, ""), "#")
 }
 
-var numbers = lazy(`\d+`)
+var numbers = lazyregexp.New(`\d+`)
 
-// passing are complaints about something else that is not there yet, as on
-// every slow start.
-var passing = lazy(`connection refused|deadline exceeded|i/o timeout|timed out|connection reset|\bEOF\b|no route to host|not yet|` +
+// passing matches complaints about something else that is not ready yet, as on every
+// slow start.
+var passing = lazyregexp.New(`connection refused|deadline exceeded|i/o timeout|timed out|connection reset|\bEOF\b|no route to host|not yet|` +
 	`network is unreachable|context canceled|lost lease|leader ?election lost|[Tt]imeout|request timed out|leader changed|no leader|[Tt]oo [Mm]any [Rr]equests|` +
 	`server is currently unable|not ready|unauthorized|Unauthorized|forbidden|` +
-	// A busy runtime makes a Pod for longer than the kubelet waits, and then
-	// says so to whoever asks for the same one.
+	// A busy runtime may take longer to create a Pod than the kubelet waits, and
+	// gives this error to the kubelet's next request for the same Pod.
 	`is reserved for|already exists|temporarily unavailable|transport is closing|connection lost|` +
-	// Of an etcd whose peers are slow.
+	// From an etcd whose peers are slow.
 	`could not retrieve cluster information`)
 
-// ago is how long before the look a time was.
+// ago returns how long ago a time was.
 func (s *scene) ago(at time.Time) time.Duration { return s.h.Now().Sub(at) }
 
-// unpacked makes a line of etcd's log, which is JSON with a stack, readable.
+// unpacked makes a line of etcd's log readable, which is JSON with a stack.
 func unpacked(line string) string {
 	var entry struct {
 		Level, Msg, Error string
@@ -204,8 +206,8 @@ func unpacked(line string) string {
 	return strings.TrimSuffix(entry.Level+": "+entry.Msg+": "+entry.Error, ": ")
 }
 
-// said returns the last line that a pattern finds in any log.
-func (s *scene) said(pattern pattern) []string {
+// said returns the last line that a pattern finds in each log.
+func (s *scene) said(pattern lazyregexp.Pattern) []string {
 	var lines []string
 	for _, src := range s.sources {
 		for _, line := range last(matching(src.lines, pattern), 1) {

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// settled is how long a container has to run before the end of the one
-	// before it is forgotten.
+	// settled is how long a container has to run until the end of the previous
+	// one no longer counts.
 	settled = 5 * time.Second
-	// logTail is how much of a container's log is read.
+	// logTail is how many bytes of a container's log are read.
 	logTail = 16 << 10
 )
 
@@ -31,33 +31,33 @@ const (
 	schedulerPod         = "kube-scheduler"
 )
 
-// components are all of them: what a wait waits for.
+// components lists all of them: what a wait waits for.
 func components() []string {
 	return []string{etcdPod, apiServerPod, controllerManagerPod, schedulerPod}
 }
 
-// needed tells that the Pod is a part of the control plane. What the user runs
-// beside it, such as a load balancer, may well wait for that itself.
+// needed reports whether the Pod is part of the control plane. Other static Pods of the
+// user, such as a load balancer, may themselves wait for the control plane.
 func (p *staticPod) needed() bool { return slices.Contains(components(), p.name) }
 
-// staticPod is a manifest of the kubelet's folder, with what became of it.
+// staticPod is a manifest in the kubelet's directory, with its containers.
 type staticPod struct {
 	name    string // of its first container
 	path    string
 	changed time.Time
 	spec    corev1.Container
-	args    map[string]string // its flags without dashes; of one that is repeated the last
+	args    map[string]string // its flags without dashes; the last value if one is repeated
 	// containers are those of this manifest, the newest first.
 	containers []host.ContainerState
-	// lines are the end of the log of the container that counts: the one that
-	// ended, if it is dead, or else the one that runs.
+	// said and lines are the end of the log of the container that counts: the one
+	// that ended if dead is set, or else the one that runs.
 	said  []said
 	lines []string
 	dead  bool
 }
 
-// staticPods reads the manifests. One that is no Pod is left out: the kubelet's
-// journal says so.
+// staticPods reads the manifests. Files that are not Pods are left out: the kubelet's
+// journal reports them.
 func staticPods(h View, t Target, containers []host.ContainerState) []staticPod {
 	entries, err := h.ReadDir(t.Manifests)
 	if err != nil {
@@ -99,9 +99,9 @@ func flagsOf(command []string) map[string]string {
 	return flags
 }
 
-// attach finds the containers that the kubelet made of the manifest as it is
-// now. During a wait one that ended before it says nothing: what it died of may
-// have been mended.
+// attach finds the containers that the kubelet created from the current manifest.
+// During a wait, one that ended before the wait does not count: its problem may have
+// been fixed.
 func (p *staticPod) attach(h View, t Target, containers []host.ContainerState) {
 	for _, c := range containers {
 		old := c.Created.Before(p.changed) || t.Waiting && c.State == "exited" && c.Finished.Before(t.Since)
@@ -126,12 +126,12 @@ func (p *staticPod) attach(h View, t Target, containers []host.ContainerState) {
 	p.lines = texts(p.said)
 }
 
-// running tells whether a container of the Pod runs now.
+// running reports whether a container of the Pod runs now.
 func (p *staticPod) running() bool {
 	return len(p.containers) > 0 && p.containers[0].State == "running"
 }
 
-// ended is the container that ended last.
+// ended returns the container that ended last.
 func (p *staticPod) ended() host.ContainerState {
 	for _, c := range p.containers {
 		if c.State == "exited" {
@@ -141,7 +141,7 @@ func (p *staticPod) ended() host.ContainerState {
 	return host.ContainerState{}
 }
 
-// exits counts how often containers of the Pod ended that are known of.
+// exits counts how often known containers of the Pod have ended.
 func (p *staticPod) exits() int {
 	if len(p.containers) == 0 {
 		return 0
@@ -153,8 +153,8 @@ func (p *staticPod) exits() int {
 	return n
 }
 
-// tail returns the last lines of a container's log since a time. Each begins
-// with a time, the stream, and F, or P for a part of a line:
+// tail returns the last lines of a container's log since a time. Each begins with a
+// time, the stream, and F for a full line or P for part of one:
 // https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
 func tail(h View, path string, from time.Time) []said {
 	if path == "" {

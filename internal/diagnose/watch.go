@@ -9,17 +9,16 @@ import (
 )
 
 const (
-	// lookInterval is how often a watch looks, lookTime how long a look may
-	// take where something hangs.
+	// lookInterval is how often a watch looks, lookTime how long a look may take
+	// if something hangs.
 	lookInterval = time.Second
 	lookTime     = 8 * time.Second
 )
 
-// Watch looks at the host every second while something is waited for, and
-// returns as soon as a cause is known that will not pass by itself. Where ctx
-// ends first, nothing was found. It asks the host nothing before a second has
-// passed: most waits are over then. Without Target.Since it looks back as far
-// as Beginning says.
+// Watch looks at the host every second during a wait, and returns as soon as it knows a
+// cause that will not pass by itself. If ctx ends first, it returns nothing. The first
+// look comes after a second, as most waits are shorter. Without Target.Since, it looks
+// back as far as Beginning says.
 func Watch(ctx context.Context, h View, t Target) []Finding {
 	t.Waiting = true
 	began := h.Now()
@@ -44,7 +43,7 @@ func Watch(ctx context.Context, h View, t Target) []Finding {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case late: // what could not be asked any more is not known to be wrong
+		case late: // a look that ran out of time may have missed facts
 			continue
 		}
 		if lasting := judge(seen, found, h.Now()); len(lasting) > 0 {
@@ -53,12 +52,12 @@ func Watch(ctx context.Context, h View, t Target) []Finding {
 	}
 }
 
-// recent is how far back a wait looks: to what happened while the phases just
-// before it wrote the files.
+// recent is how far back a wait looks, to what happened while the phases before it
+// wrote the files.
 const recent = 10 * time.Second
 
-// Beginning is from when on what the kubelet says counts in a wait that began
-// at a time: an earlier process of it may have had another configuration.
+// Beginning returns the time from which the kubelet's log counts in a wait that began at
+// the given time: an earlier process may have had another configuration.
 func Beginning(ctx context.Context, h View, began time.Time) time.Time {
 	since := began.Add(-recent)
 	if unit, err := h.Unit(ctx, kubeletService); err == nil && unit.ActiveSince.After(since) {
@@ -67,8 +66,8 @@ func Beginning(ctx context.Context, h View, began time.Time) time.Time {
 	return since
 }
 
-// judge returns the findings that have been there, look after look, for as
-// long as each takes to be believed. seen is since when each has been there.
+// judge returns the findings that have lasted, look after look, for as long as each
+// must last. seen holds the time when each was first found.
 func judge(seen map[string]time.Time, found []Finding, now time.Time) []Finding {
 	there := map[string]bool{}
 	var lasting []Finding

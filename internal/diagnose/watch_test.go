@@ -5,12 +5,15 @@ package diagnose
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -48,7 +51,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What a kubelet insisted on before a wait began may have been mended since: it
+// What a kubelet repeated before a wait began may have been fixed since: it
 // counts once it is said again.
 func TestInsistedBeforeTheWait(t *testing.T) {
 	h := healthy()
@@ -130,5 +133,29 @@ func TestInformative(t *testing.T) {
 		if got := informative(line); got != want {
 			t.Errorf("%q: %v", line, got)
 		}
+	}
+}
+
+// TestFindingAsJSON: version 1 of the output knew the remedy as next.
+func TestFindingAsJSON(t *testing.T) {
+	f := Finding{Cause: "swap", Subject: "kubelet", Fault: fault.Fault{Message: "swap is on", Remedy: "turn it off"}, Evidence: []string{"E1121"}}
+	got, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"cause":"swap","subject":"kubelet","message":"swap is on","remedy":"turn it off","evidence":["E1121"],"next":"turn it off"}`
+	if string(got) != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+// TestRemedyOfAnError: an error's own remedy is not lost when causes are found.
+func TestRemedyOfAnError(t *testing.T) {
+	found := []Finding{{Cause: "swap"}}
+	if got := fault.Remedy(errors.Wrap(&Error{Err: errors.New("no answer"), Findings: found}, "phase x")); got != "fix the problem and run the same command again" {
+		t.Errorf("got %q", got)
+	}
+	if got := fault.Remedy(&Error{Err: fault.New("no answer", "wait"), Findings: found}); got != "wait" {
+		t.Errorf("got %q", got)
 	}
 }

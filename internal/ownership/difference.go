@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/redact"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // shown is a file that an operator may have edited, without its secrets.
@@ -37,10 +38,10 @@ func LineDifference(have, wanted []byte) string {
 	}
 	var parts []string
 	if text := only(there, asked); text != "" {
-		parts = append(parts, "there only: "+text)
+		parts = append(parts, preflight.OnlyThere+text)
 	}
 	if text := only(asked, there); text != "" {
-		parts = append(parts, "asked for only: "+text)
+		parts = append(parts, preflight.OnlyAsked+text)
 	}
 	if len(parts) == 0 {
 		return "the same lines in another order"

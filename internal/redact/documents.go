@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// YAML takes the secrets out of a stream of YAML or JSON documents by their
-// structure, then by their form: credentials of kubeconfigs, the data of
-// Secrets, tokens and keys of configurations, headers, values of environment
-// variables, of secret flags and of exec plugins. A document that cannot be
-// read is left out.
+// YAML removes secrets from a stream of YAML or JSON documents by their structure, then
+// by their form: credentials in kubeconfigs, the data of Secrets, tokens and keys in
+// configurations, headers, values of environment variables, of secret flags and of exec
+// plugins. A document that cannot be read is left out.
 func YAML(data []byte, known ...string) []byte {
 	return []byte(eachDocument(string(data), func(doc string) string { return document(doc, known) }))
 }
@@ -30,7 +31,7 @@ func eachDocument(stream string, shown func(doc string) string) string {
 	return out.String()
 }
 
-const leftOut = "# a document that is no YAML was left out, as nothing tells where its secrets are\n"
+const leftOut = "# left out: a document that is not valid YAML, so its secrets cannot be found\n"
 
 func document(doc string, known []string) string {
 	if strings.TrimSpace(doc) == "" {
@@ -47,48 +48,74 @@ func document(doc string, known []string) string {
 func encode(value any) string {
 	text, err := yaml.Marshal(value)
 	if err != nil {
-		return "# a document was left out: it cannot be written again\n"
+		return "# left out: a document that cannot be encoded as YAML\n"
 	}
 	return string(text)
 }
 
-// clean replaces the secrets below value, and returns it.
-func clean(value any) any {
+// fieldRules say what to hide in a tree of fields, besides headers and the values of
+// environment variables.
+type fieldRules struct {
+	text func(text string) string
+	// field hides a field, and reports whether it has.
+	field func(fields map[string]any, name string) bool
+	// object hides what is known by several fields, once each of them is done.
+	object func(fields map[string]any)
+}
+
+// hide changes value, and returns it.
+func (r fieldRules) hide(value any) any {
 	switch v := value.(type) {
 	case string:
-		return cleanText(v)
+		return r.text(v)
 	case []any:
 		for i, item := range v {
-			v[i] = clean(item)
+			v[i] = r.hide(item)
 		}
 	case map[string]any:
-		isSecret := v["kind"] == "Secret"
 		for name, field := range v {
 			switch {
-			case isSecret && (name == "data" || name == "stringData"):
-				v[name] = hidden(field)
 			case holdsHeaders(name):
 				v[name] = hidden(field)
 			case holdsVariables(name):
 				hideValues(field)
-			case secretField().MatchString(name):
-				v[name] = hideSecret(field)
-			default:
-				hideArguments(name, field)
-				v[name] = clean(field)
+			case !r.field(v, name):
+				v[name] = r.hide(field)
 			}
 		}
-		hideNamed(v)
-		// An annotation may hold the whole object again.
-		if annotations, ok := v["annotations"].(map[string]any); ok {
-			delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
-		}
+		r.object(v)
 	}
 	return value
 }
 
-// hideNamed is for arguments, {name: client-secret, value: x}, and for variables
-// that stand in a list which nobody knows.
+// clean replaces all secrets below value, and returns it.
+func clean(value any) any {
+	return fieldRules{text: cleanText, field: cleanField, object: cleanObject}.hide(value)
+}
+
+func cleanField(fields map[string]any, name string) bool {
+	switch field := fields[name]; {
+	case fields["kind"] == "Secret" && (name == "data" || name == "stringData"):
+		fields[name] = hidden(field)
+	case secretField().MatchString(name):
+		fields[name] = hideSecret(field)
+	default:
+		hideArguments(name, field)
+		return false
+	}
+	return true
+}
+
+func cleanObject(fields map[string]any) {
+	hideNamed(fields)
+	// An annotation may hold the whole object again.
+	if annotations, ok := fields["annotations"].(map[string]any); ok {
+		delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+	}
+}
+
+// hideNamed is for arguments, {name: client-secret, value: x}, and for variables in
+// lists of unknown fields.
 func hideNamed(fields map[string]any) {
 	name, _ := fields["name"].(string)
 	text, _ := fields["value"].(string)
@@ -101,10 +128,10 @@ func hideNamed(fields map[string]any) {
 	}
 }
 
-// capitals is how most environment variables are called, and nothing else is.
-var capitals = lazy(`^[A-Z_][A-Z0-9_]+$`)
+// capitals matches the names of most environment variables, and of nothing else.
+var capitals = lazyregexp.New(`^[A-Z_][A-Z0-9_]+$`)
 
-// cleanText does so with a document that stands in another one as text.
+// cleanText cleans a document that is a text in another document.
 func cleanText(text string) string {
 	if !strings.ContainsAny(text, "\n{") {
 		return text
@@ -118,8 +145,8 @@ func cleanText(text string) string {
 	})
 }
 
-// hideSecret hides what a field holds whose name says that it is secret. Below
-// it, only the texts of a list are: an object has names of its own.
+// hideSecret hides the value of a field with a secret name: a text, or the texts of a
+// list. An object is cleaned, as its fields have names of their own.
 func hideSecret(field any) any {
 	switch v := field.(type) {
 	case map[string]any:
@@ -147,14 +174,13 @@ func isObject(value any) bool {
 	return false
 }
 
-// holdsHeaders is for what the kubelet sends with its requests, when it gets
-// static Pods from a URL or probes one: mostly what it is let in with.
+// holdsHeaders matches headers that the kubelet sends when it gets static Pods from a URL
+// or probes one. They mostly hold credentials.
 func holdsHeaders(field string) bool { return field == "staticPodURLHeader" || field == "httpHeaders" }
 
 func holdsVariables(field string) bool { return field == "env" || field == "extraEnvs" }
 
-// hidden keeps the names of a Secret's keys, of headers, and of what else has
-// values under names.
+// hidden hides values, and keeps their names, as of a Secret's keys and of headers.
 func hidden(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -173,8 +199,8 @@ func hidden(value any) any {
 	return mark
 }
 
-// hideValues keeps the names of environment variables, and the values that
-// variable does.
+// hideValues keeps the names of environment variables, and those values that variable
+// keeps.
 func hideValues(value any) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -196,8 +222,8 @@ func hideValues(value any) {
 	}
 }
 
-// hideArguments takes the secrets out of lists of arguments. Of a program that
-// gets credentials, nobody knows which of its arguments are secret.
+// hideArguments removes secrets from lists of arguments. All arguments of a program that
+// gets credentials are hidden, as any of them may be secret.
 func hideArguments(field string, value any) {
 	fields, _ := value.(map[string]any)
 	switch field {

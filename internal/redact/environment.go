@@ -3,15 +3,18 @@
 
 package redact
 
-import "strings"
+import (
+	"strings"
 
-// Unit takes out of a unit file the values of environment variables, wherever
-// they are set: in Environment= lines, before a command, in a comment. Lines
-// that belong together become one, as a value may stand on another line than
-// its name.
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
+)
+
+// Unit removes the values of environment variables from a unit file, wherever they are
+// set: in Environment= lines, before a command, in a comment. Continued lines become
+// one, as a value may be on another line than its name.
 func Unit(text string, known ...string) string {
 	var out strings.Builder
-	var code, note string // a line that goes on, and a comment that does
+	var code, note string // a line that is continued, and such a comment
 	flush := func(line *string) {
 		if *line != "" {
 			out.WriteString(unitLine(strings.TrimRight(*line, " ")) + "\n")
@@ -21,7 +24,7 @@ func Unit(text string, known ...string) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, " \t\r\n")
 		open := &code
-		if isComment(line) { // may stand between lines that belong together
+		if isComment(line) { // may be between continued lines
 			open = &note
 		} else {
 			flush(&note)
@@ -50,14 +53,14 @@ func isComment(line string) bool {
 }
 
 var (
-	unitSetting = lazy(`^([ \t#;]*)([A-Za-z_][\w-]*)([ \t]*=[ \t]*)(.*)$`)
-	// unitName is the name of a setting. What is not written like one may be a
-	// variable whose line was broken in a way that systemd does not know.
-	unitName    = lazy(`^(?:[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*|X-[\w-]+)$`)
-	unitSection = lazy(`^[ \t]*(?:\[[\w-]+\])?$`)
+	unitSetting = lazyregexp.New(`^([ \t#;]*)([A-Za-z_][\w-]*)([ \t]*=[ \t]*)(.*)$`)
+	// unitName matches the name of a setting. Other names may be variables whose
+	// line was broken in a way that systemd does not know.
+	unitName    = lazyregexp.New(`^(?:[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*|X-[\w-]+)$`)
+	unitSection = lazyregexp.New(`^[ \t]*(?:\[[\w-]+\])?$`)
 )
 
-// unitLine is a line of a unit file as it may be shown.
+// unitLine returns a line of a unit file as it may be shown.
 func unitLine(line string) string {
 	setting := unitSetting().FindStringSubmatch(line)
 	switch {
@@ -103,9 +106,9 @@ func variableNameOnly(word string) string {
 	return mark
 }
 
-// assignments are the words of an Environment= line. If one is no assignment,
-// it may be the end of a value with blanks, and then nothing says which words
-// are whole.
+// assignments redacts the words of an Environment= line. A word that is not an
+// assignment may be the end of a value with blanks. Then nobody knows which words are
+// whole, and all values are hidden.
 func assignments(value string) string {
 	list := words(value)
 	shown := make([]string, len(list))
@@ -128,17 +131,17 @@ func assignments(value string) string {
 	return strings.Join(shown, " ")
 }
 
-// variableName is how variables are called. Base64 also has letters of both
-// kinds before an equals sign.
-var variableName = lazy(`^(?:[A-Z_][A-Z0-9_]{0,63}|[a-z_][a-z0-9_]{0,63})$`)
+// variableName matches names of variables in upper or lower case. Base64 before an equals
+// sign has both.
+var variableName = lazyregexp.New(`^(?:[A-Z_][A-Z0-9_]{0,63}|[a-z_][a-z0-9_]{0,63})$`)
 
-// Variables takes the values out of an environment file, those of comments
-// among them. What is no assignment may be the end of one, also in a comment.
+// Variables removes the values from an environment file, also in comments. A line that
+// is not an assignment may be the end of one, also in a comment.
 func Variables(text string, known ...string) string {
 	var out strings.Builder
 	for text != "" {
 		var entry string
-		if isComment(text) { // where a quote is just an apostrophe
+		if isComment(text) { // in which a quote is just an apostrophe
 			entry, text, _ = strings.Cut(text, "\n")
 		} else {
 			entry, text = cut(text, "\n")
@@ -149,8 +152,8 @@ func Variables(text string, known ...string) string {
 }
 
 var (
-	fileVariable = lazy(`(?s)^([ \t#;]*(?:export[ \t]+)?)([A-Za-z_]\w*)[ \t]*=[ \t]*(.*)$`)
-	commentMarks = lazy(`^[ \t]*[#;]+`)
+	fileVariable = lazyregexp.New(`(?s)^([ \t#;]*(?:export[ \t]+)?)([A-Za-z_]\w*)[ \t]*=[ \t]*(.*)$`)
+	commentMarks = lazyregexp.New(`^[ \t]*[#;]+`)
 )
 
 func variablesEntry(entry string) string {

@@ -11,37 +11,39 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// formRules find secrets by their own form, wherever they are.
+// formRules find secrets by their form, wherever they are.
 var formRules = []rule{
 	// Bootstrap tokens.
-	{nil, lazy(`(\b[a-z0-9]{6}\.)([a-z0-9]{16})\b`), nil},
+	{nil, lazyregexp.New(`(\b[a-z0-9]{6}\.)([a-z0-9]{16})\b`), nil},
 	// JSON Web Tokens, such as those of service accounts.
-	{[]string{"eyj"}, lazy(`()(\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*)`), nil},
-	{[]string{"bearer", "basic", "negotiate"}, lazy(`(?i)(\b(?:bearer|basic|negotiate)(?:[ \t]+|%20|\+))([A-Za-z0-9+/=._~:-]{8,})`), matches(authenticationWords)},
-	// The part of a URL by which chat services let one post.
-	{[]string{"hooks.slack.com"}, lazy(`(hooks\.slack\.com/(?:services|workflows|triggers)/)([\w/+-]+)`), nil},
-	{[]string{"webhook.office.com"}, lazy(`(webhook\.office\.com/)([\w/@-]+)`), nil},
-	{[]string{"api/webhooks"}, lazy(`(discord(?:app)?\.com/api/webhooks/)([\w/-]+)`), nil},
-	// Tokens of Terraform, Authress and MaxMind have their mark in the middle.
-	{[]string{".atlasv1."}, lazy(`()([A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,})`), nil},
-	{[]string{".acc-", ".acc_"}, lazy(`()(\b(?:sc|ext|scauth|authress)_[A-Za-z0-9]+\.\w{4,6}\.acc[_-][\w.+/=-]{40,})`), nil},
-	{[]string{"_mmk"}, lazy(`()(\b[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)`), nil},
-	// A key of an Azure storage account, which is as long as a SHA-512.
-	{[]string{"=="}, lazy(`((?:^|[^A-Za-z0-9+/-]))([A-Za-z0-9+/]{86}==)`), nil},
+	{[]string{"eyj"}, lazyregexp.New(`()(\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*)`), nil},
+	{[]string{"bearer", "basic", "negotiate"}, lazyregexp.New(`(?i)(\b(?:bearer|basic|negotiate)(?:[ \t]+|%20|\+))([A-Za-z0-9+/=._~:-]{8,})`), matches(authenticationWords)},
+	// The part of a URL that allows posting to a chat service.
+	{[]string{"hooks.slack.com"}, lazyregexp.New(`(hooks\.slack\.com/(?:services|workflows|triggers)/)([\w/+-]+)`), nil},
+	{[]string{"webhook.office.com"}, lazyregexp.New(`(webhook\.office\.com/)([\w/@-]+)`), nil},
+	{[]string{"api/webhooks"}, lazyregexp.New(`(discord(?:app)?\.com/api/webhooks/)([\w/-]+)`), nil},
+	// Tokens of Terraform, Authress and MaxMind, which are marked in the middle.
+	{[]string{".atlasv1."}, lazyregexp.New(`()([A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,})`), nil},
+	{[]string{".acc-", ".acc_"}, lazyregexp.New(`()(\b(?:sc|ext|scauth|authress)_[A-Za-z0-9]+\.\w{4,6}\.acc[_-][\w.+/=-]{40,})`), nil},
+	{[]string{"_mmk"}, lazyregexp.New(`()(\b[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)`), nil},
+	// A key of an Azure storage account, which has the length of a SHA-512.
+	{[]string{"=="}, lazyregexp.New(`((?:^|[^A-Za-z0-9+/-]))([A-Za-z0-9+/]{86}==)`), nil},
 	// An Azure client secret.
-	{[]string{"q~"}, lazy(`((?:^|[^\w.~-]))([\w.~-]{3}\dQ~[\w.~-]{31,34})`), nil},
+	{[]string{"q~"}, lazyregexp.New(`((?:^|[^\w.~-]))([\w.~-]{3}\dQ~[\w.~-]{31,34})`), nil},
 }
 
-// authenticationWords follow "basic" and "bearer" in sentences.
-var authenticationWords = lazy(`(?i)^(?:authenticat|authori[sz]|credential|challenge|constraint|configuration|functionality|information|settings)[a-z]*[.:]?$`)
+// authenticationWords matches words that follow "basic" and "bearer" in sentences.
+var authenticationWords = lazyregexp.New(`(?i)^(?:authenticat|authori[sz]|credential|challenge|constraint|configuration|functionality|information|settings)[a-z]*[.:]?$`)
 
-// pemKeys are private keys in PEM, also where lines were joined by \n in a
-// string, and those whose end or beginning was cut off.
+// pemKeys match private keys in PEM, also with lines joined by \n in a string, and with
+// their beginning or end cut off.
 var pemKeys = []rule{
-	{nil, lazy(`(?s)(-----BEGIN[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----)(.*?(?:-----END[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----|\z))`), nil},
-	{nil, lazy(`()([A-Za-z0-9+/=\s]{16,}-----END[ A-Z0-9_-]*PRIVATE KEY-----)`), nil},
+	{nil, lazyregexp.New(`(?s)(-----BEGIN[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----)(.*?(?:-----END[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----|\z))`), nil},
+	{nil, lazyregexp.New(`()([A-Za-z0-9+/=\s]{16,}-----END[ A-Z0-9_-]*PRIVATE KEY-----)`), nil},
 }
 
 func privateKeys(text string) string {
@@ -54,9 +56,8 @@ func privateKeys(text string) string {
 	return text
 }
 
-// awsSecrets hides secret keys of AWS. There is nothing to know them by but that
-// they are 40 characters of base64, mixed as random ones are. A hash in hex is
-// none, nor is a path or a long name.
+// awsSecrets hides secret keys of AWS. They are just 40 random characters of base64. A
+// hash in hex, a path or a long name does not look random.
 func awsSecrets(text string) string {
 	return runs(text, 40, "+/_.-", func(_, run string) string {
 		if len(run) != 40 || strings.ContainsAny(run, "_.-") {
@@ -73,13 +74,12 @@ func awsSecrets(text string) string {
 	})
 }
 
-var upper, lower, digit = lazy(`[A-Z]`), lazy(`[a-z]`), lazy(`[0-9]`)
+var upper, lower, digit = lazyregexp.New(`[A-Z]`), lazyregexp.New(`[a-z]`), lazyregexp.New(`[0-9]`)
 
-// wrapped is base64 in lines.
-var wrapped = rule{pattern: lazy(`()((?:[A-Za-z0-9+/]{60,80}(?:\\n|\r?\n[ \t]*))+[A-Za-z0-9+/]{1,80}={0,2})`)}
+// wrapped matches base64 in lines.
+var wrapped = rule{pattern: lazyregexp.New(`()((?:[A-Za-z0-9+/]{60,80}(?:\\n|\r?\n[ \t]*))+[A-Za-z0-9+/]{1,80}={0,2})`)}
 
-// encoded hides what is base64 of a text with a secret, so often encoded at
-// most.
+// encoded hides base64 that decodes to a text with a secret, in at most so many layers.
 func encoded(text string, times int) string {
 	if times == 0 {
 		return text
@@ -100,12 +100,12 @@ func encoded(text string, times int) string {
 	return lines.hide(text)
 }
 
-// toStandard takes the line ends out of base64, and makes that of URLs the
-// usual one.
+// toStandard removes line ends and padding from base64, and replaces the URL alphabet
+// by the standard one.
 var toStandard = strings.NewReplacer(`\n`, "", "\n", "", "\r", "", " ", "", "\t", "", "=", "", "-", "+", "_", "/")
 
-// encodesSecret tries the places where the encoded text may begin, as what
-// stands before it, such as a path, may look like base64, too.
+// encodesSecret tries several beginnings of the encoded text, as text before it, such
+// as a path, may look like base64, too.
 func encodesSecret(run string, times int) bool {
 	run = toStandard.Replace(run)
 	starts := []string{run, run[1:], run[2:], run[3:]}
@@ -134,8 +134,8 @@ func encodesSecret(run string, times int) bool {
 	return false
 }
 
-// userAndPassword is what registries and HTTP's basic scheme want.
-var userAndPassword = lazy(`^[^\s:]+:[^\s:][^\s]*$`)
+// userAndPassword matches the credentials of registries and of HTTP basic authentication.
+var userAndPassword = lazyregexp.New(`^[^\s:]+:[^\s:][^\s]*$`)
 
 func isText(data []byte) bool {
 	return utf8.Valid(data) && !slices.ContainsFunc([]rune(string(data)), func(r rune) bool {
@@ -143,8 +143,9 @@ func isText(data []byte) bool {
 	})
 }
 
-// certificate is one in PEM; nothing in it is secret, though it may look so.
-var certificate = lazy(`-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----`)
+// certificate matches a certificate in PEM. Nothing in it is secret, even if it looks
+// like it.
+var certificate = lazyregexp.New(`-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----`)
 
 func betweenCertificates(text string, shown func(part string) string) string {
 	var out strings.Builder
@@ -163,12 +164,11 @@ func betweenCertificates(text string, shown func(part string) string) string {
 	return out.String() + shown(text[end:])
 }
 
-// hexID is what stands before a digest, or before the ID of a container or of a
-// sandbox.
-var hexID = lazy(`(?i)(?:sha256[:~/-]|(?:containerd|cri-?o|docker|libpod)(?:://|[-:])|/(?:k8s\.io|sandboxes|containers|overlay-containers|run/containerd/s)/|(?:container|sandbox)(?: for|[ _-]?id)?\\*["']?[ :={]+(?:Type:\w+ ID:)?\\*["']?|\bid\\*["']?[:=]\\*["']?|Type\\*":\\*"Container\w+\\*",\\*"Data\\*":\\*")$`)
+// hexID matches the text before a digest, or before the ID of a container or sandbox.
+var hexID = lazyregexp.New(`(?i)(?:sha256[:~/-]|(?:containerd|cri-?o|docker|libpod)(?:://|[-:])|/(?:k8s\.io|sandboxes|containers|overlay-containers|run/containerd/s)/|(?:container|sandbox)(?: for|[ _-]?id)?\\*["']?[ :={]+(?:Type:\w+ ID:)?\\*["']?|\bid\\*["']?[:=]\\*["']?|Type\\*":\\*"Container\w+\\*",\\*"Data\\*":\\*")$`)
 
-// hideHexKeys hides 64 hex digits, which is the form of certificate keys, unless
-// they are known to be something else.
+// hideHexKeys hides 64 hex digits, the form of certificate keys, unless they are known
+// to be something else.
 func hideHexKeys(text string, known []string) string {
 	ids := slices.Clone(known)
 	var keys bool
@@ -194,4 +194,4 @@ func hideHexKeys(text string, known []string) string {
 	})
 }
 
-var allHex = lazy(`^[0-9a-fA-F]+$`)
+var allHex = lazyregexp.New(`^[0-9a-fA-F]+$`)

@@ -6,9 +6,11 @@ package redact
 import (
 	"regexp"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// token is a secret that its issuer made easy to recognize.
+// token is the form of a secret with a prefix of its issuer.
 type token struct {
 	begins string
 	rest   string // an expression for what follows
@@ -32,7 +34,7 @@ var issuers = []token{
 	// Registries of packages and images.
 	{"npm_", `[A-Za-z0-9]{20,}`}, {"pypi-", `[\w-]{40,}`}, {"rubygems_", `[a-f0-9]{48}`}, {"dckr_", `[po]at_[\w-]{20,}`}, {"AKCp", `[A-Za-z0-9]{60,}`}, {"cio", `[A-Za-z0-9]{32}`},
 	{"cmVmd", `[A-Za-z0-9]{59}`}, {"CLOJARS_", `[A-Za-z0-9]{40,}`},
-	// Stores of secrets and machines' own services.
+	// Secret stores and machine services.
 	{"hvs.", `[\w-]{20,}`}, {"hvb.", `[\w-]{20,}`}, {"hvr.", `[\w-]{20,}`}, {"s.", `[A-Za-z0-9]{24}\b`}, {"b.AAAAAQ", `[\w-]{20,}`},
 	{"dp.", `(?:pt|st|ct|sa|scim|audit)\.[\w.-]{40,}`}, {"pul-", `[a-f0-9]{40}`}, {"AGE-SECRET-KEY-1", `[0-9A-Z]{20,}`}, {"ops_eyJ", `[\w+/=-]{50,}`},
 	{"glsa_", `\w{32,}`}, {"glc_", `[\w+/=-]{32,}`}, {"NRAK-", `[A-Za-z0-9]{20,}`}, {"dt0c01.", `[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}`}, {"sntr", `y[su]_[\w+/=-]{30,}`},
@@ -48,12 +50,12 @@ var issuers = []token{
 	{"sk_", `(?:live|test|prod)_\w{10,}`}, {"rk_", `(?:live|test|prod)_\w{10,}`}, {"SK", `[0-9a-fA-F]{32}`}, {"shp", `(?:at|ca|pa|ss)_[a-fA-F0-9]{32}`},
 }
 
-// issuedForms are their expressions. Each begins with letters as they are, which
+// issuedForms are the expressions of issuers. Each begins with literal letters, which
 // makes it fast.
-var issuedForms = func() []func() *regexp.Regexp {
-	forms := make([]func() *regexp.Regexp, len(issuers))
+var issuedForms = func() []lazyregexp.Pattern {
+	forms := make([]lazyregexp.Pattern, len(issuers))
 	for i, t := range issuers {
-		forms[i] = lazy(regexp.QuoteMeta(t.begins) + t.rest)
+		forms[i] = lazyregexp.New(regexp.QuoteMeta(t.begins) + t.rest)
 	}
 	return forms
 }()

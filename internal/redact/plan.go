@@ -3,15 +3,19 @@
 
 package redact
 
-import "sigs.k8s.io/yaml"
+import (
+	"sigs.k8s.io/yaml"
 
-// Fields takes out of an object what a plan must not show: the values of
-// environment variables, also in documents that the object holds as text,
-// headers, and the passwords of URLs. It changes fields.
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
+)
+
+// Fields removes from an object what a plan must not show: the values of environment
+// variables, also in documents that the object contains as text, headers, and the
+// passwords of URLs. It changes fields.
 func Fields(fields map[string]any) { hideInPlan(fields) }
 
-// Document does to a file what Fields does to an object. A file with none of
-// that stays as it is, byte by byte.
+// Document is Fields for a file. A file without anything to hide stays the same, byte by
+// byte.
 func Document(text string) string {
 	if !planned().MatchString(text) {
 		return URLs(text)
@@ -29,27 +33,12 @@ func Document(text string) string {
 }
 
 // planned finds the fields that hideInPlan looks for.
-var planned = lazy(`(?:^|[\s{,"'-])(?:env|extraEnvs|staticPodURLHeader|httpHeaders)["']?\s*:`)
+var planned = lazyregexp.New(`(?:^|[\s{,"'-])(?:env|extraEnvs|staticPodURLHeader|httpHeaders)["']?\s*:`)
 
 func hideInPlan(value any) any {
-	switch v := value.(type) {
-	case string:
-		return Document(v)
-	case []any:
-		for i, item := range v {
-			v[i] = hideInPlan(item)
-		}
-	case map[string]any:
-		for name, field := range v {
-			switch {
-			case holdsHeaders(name):
-				v[name] = hidden(field)
-			case holdsVariables(name):
-				hideValues(field)
-			default:
-				v[name] = hideInPlan(field)
-			}
-		}
-	}
-	return value
+	return fieldRules{
+		text:   Document,
+		field:  func(map[string]any, string) bool { return false },
+		object: func(map[string]any) {},
+	}.hide(value)
 }

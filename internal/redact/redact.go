@@ -1,34 +1,33 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package redact takes secrets out of what is shown or given away: text such
-// as lines of logs, and documents whose structure says where secrets are.
+// Package redact removes secrets from what is shown or shared: text such as lines of
+// logs, and documents whose structure says where secrets are.
 //
-// It removes rather too much than too little. A scanner such as gitleaks is made
-// for the opposite: it reports what is worth a person's time, so it wants a
-// keyword nearby, enough entropy and no word such as "example", it knows neither
-// cookies nor signed URLs, and a comment on the line switches it off. It would
-// also make the program 7 MB larger. It is a good judge of the result, though:
-// test/gitleaks holds this package against its rules.
+// When in doubt, it removes. A scanner such as gitleaks does the opposite: it reports
+// what is worth a person's time. So it wants a keyword nearby, enough entropy and no
+// word such as "example", it does not know cookies or signed URLs, and a comment on
+// the line turns it off. It would also make the program 7 MB larger. But it is a good
+// judge of the result: test/gitleaks checks this package against its rules.
 package redact
 
 import (
-	"regexp"
 	"strings"
-	"sync"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// mark stands where a secret was.
+// mark replaces a secret.
 const mark = "[redacted]"
 
 // rule hides the secrets that a pattern finds. The pattern's first group stays,
 // its second one is the secret.
 type rule struct {
-	// near are words of which a line with such a secret, or the line before it,
-	// has at least one, in lower case. They are found many times faster.
+	// near are words in lower case. A line with such a secret, or the line before
+	// it, contains at least one of them. They are found much faster than pattern.
 	near    []string
-	pattern func() *regexp.Regexp
-	// stays reports whether what was found is no secret; nil for never.
+	pattern lazyregexp.Pattern
+	// stays reports whether a match is not a secret; nil if it always is.
 	stays func(secret string) bool
 }
 
@@ -47,25 +46,18 @@ func (r rule) hide(text string) string {
 	})
 }
 
-// lazy compiles an expression when it is first needed: most runs of the program
-// need none.
-func lazy(text string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
-}
-
-func matches(pattern func() *regexp.Regexp) func(string) bool {
+func matches(pattern lazyregexp.Pattern) func(string) bool {
 	return func(s string) bool { return pattern().MatchString(s) }
 }
 
-// Text replaces every secret that text shows by its form or by the name before
-// it. Certificates stay as they are. known are names of 64 hex digits that are
-// no secret: the IDs of containers.
+// Text replaces every secret that is recognized by its form or by the name before it.
+// Certificates stay. known lists strings of 64 hex digits that are not secret: the IDs
+// of containers.
 func Text(text string, known ...string) string {
 	return betweenCertificates(text, func(part string) string { return hideHexKeys(hide(part, encodings), known) })
 }
 
-// encodings is how many times a secret may have been put into base64, one in
-// the other, and is still found.
+// encodings is how many layers of base64 around a secret are decoded.
 const encodings = 2
 
 func hide(text string, encodings int) string {
@@ -80,63 +72,62 @@ func hide(text string, encodings int) string {
 	return encoded(awsSecrets(issued(text)), encodings)
 }
 
-// secretName is what names of fields, variables and flags look like that hold a
-// secret.
+// secretName matches the names of fields, variables and flags that hold a secret.
 const secretName = `(?:[\w.-]*(?:password|passwd|passphrase|passcode|pwd|token|secret|credential|cookie|signature` +
 	`|client[-_]?key[-_]?data|connection[-_]?string` +
 	`|(?:secret|api|access|private|certificate|account|storage|signing|encryption|shared|auth|session|master)[-_]?(?:access[-_]?)?key)s?` +
 	`|(?:[\w.-]*[._-])?(?:pass|auth|sig|creds?|session|url-header))`
 
-// secretFlag is the name of a flag whose value is a secret.
-var secretFlag = lazy(`(?i)^--?` + secretName + `$`)
+// secretFlag matches a flag whose value is a secret.
+var secretFlag = lazyregexp.New(`(?i)^--?` + secretName + `$`)
 
-// secretField is the name of a field whose value is a secret.
-var secretField = lazy(`(?i)^(?:` + secretName + `|username)$`)
+// secretField matches the name of a field whose value is a secret.
+var secretField = lazyregexp.New(`(?i)^(?:` + secretName + `|username)$`)
 
 const (
-	// value is one in quotes, perhaps with a backslash before each, a list, or a
-	// word. A quote that is not closed goes as far as the line. An object is no
-	// value: its fields have names of their own.
+	// value matches a string in quotes, which may be escaped, a list, or a word. A
+	// quote that is not closed ends with the line. An object does not match, as its
+	// fields have names of their own.
 	value = `\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|\[[^\]\n{]*\]?|(?:[^\s"'\\\[{]|\\[^\s"'])(?:[^\s"'\\]|\\[^\s"'])*[^\s"'\\,;)}\]]|[^\s"'\\,;)}\][{]`
-	// headerName is that of an HTTP header which lets somebody in.
+	// headerName matches HTTP headers with credentials.
 	headerName = `(?:(?:proxy-)?authorization|(?:set-)?cookie2?|(?:private|job|deploy)-token|x-[a-z0-9-]*(?:token|key|auth|secret|signature|session)[a-z0-9-]*)`
 )
 
-// nearHeaders and nearNames are parts of each headerName and secretName.
+// nearHeaders and nearNames: every headerName and secretName contains one of these.
 var (
 	nearHeaders = []string{"authorization", "cookie", "-token", "x-"}
 	nearNames   = []string{"pass", "pwd", "token", "secret", "cred", "cookie", "sig", "key", "string", "auth", "session", "url-header"}
 )
 
-// nameRules find secrets by what stands before them.
+// nameRules find secrets by the text before them.
 var nameRules = []rule{
-	// Headers in quotes, as curl gets them.
-	{nearHeaders, lazy(`(?i)("` + headerName + `[ \t]*:[ \t]*)([^\s"](?:[^"\\\n]|\\[^\n])*)`), nil},
-	{nearHeaders, lazy(`(?i)('` + headerName + `[ \t]*:[ \t]*)([^\s'][^'\n]*)`), nil},
-	// Headers as fields of JSON, also inside of a string, and as programs print
-	// them; then those of plain text, up to the end of the line.
-	{nearHeaders, lazy(`(?i)((?:^|[^\w-])` + headerName + `["'][ \t]*[:=][ \t]*)("(?:[^"\\\n]|\\.)*"?|\[[^\]\n]*\]?)`), nil},
-	{nearHeaders, lazy(`(?im)((?:^|[^\w-])` + headerName + `(?:\\+["'])?[ \t]*[:=][ \t]*)([^\s{"'][^\n]*|\\+"[^\n]*)`), matches(harmless)},
+	// Headers in quotes, as arguments of curl.
+	{nearHeaders, lazyregexp.New(`(?i)("` + headerName + `[ \t]*:[ \t]*)([^\s"](?:[^"\\\n]|\\[^\n])*)`), nil},
+	{nearHeaders, lazyregexp.New(`(?i)('` + headerName + `[ \t]*:[ \t]*)([^\s'][^'\n]*)`), nil},
+	// Headers as fields of JSON, also inside a string, and as programs print them;
+	// then in plain text, up to the end of the line.
+	{nearHeaders, lazyregexp.New(`(?i)((?:^|[^\w-])` + headerName + `["'][ \t]*[:=][ \t]*)("(?:[^"\\\n]|\\.)*"?|\[[^\]\n]*\]?)`), nil},
+	{nearHeaders, lazyregexp.New(`(?im)((?:^|[^\w-])` + headerName + `(?:\\+["'])?[ \t]*[:=][ \t]*)([^\s{"'][^\n]*|\\+"[^\n]*)`), matches(harmless)},
 	// --something-token=value, password: value, "secretKey": "value".
-	{nearNames, lazy(`(?im)((?:^|[\s"',;{(\[&?=-])` + secretName + `\\*["']?[ \t]*(?:[=:]|=>|:=)[ \t]*)(` + value + `)`), matches(harmless)},
-	// The same flags with the value as the next word, or as the next item of a
-	// list, which may be quoted.
-	{nearNames, lazy(`(?im)((?:^|[\s"'\[(,=])--?` + secretName + `(?:[ \t]+|\\*["']?\n\s*-\s+|\\*["'][ \t,]\s*))(\\*"(?:[^"\\\n]|\\[^"])*\\*"|'[^'\n]*'|\S+)`), matches(marked)},
-	// The user and password that curl, ctr and others take.
-	{[]string{"-u", "user"}, lazy(`((?:^|[\s"'\[,])(?:-u|-U|--user|--proxy-user)\\*["']?[ =,]*)("[^":\n]*:[^"\n]*"|'[^':\n]*:[^'\n]*'|[^\s"':/]+:[^\s"']+)`), matches(marked)},
-	{[]string{"login", "sshpass"}, lazy(`(\b(?:login|sshpass)\b(?:[^\n]*?[ \t])?-p[ \t]*)(` + value + `)`), matches(marked)},
+	{nearNames, lazyregexp.New(`(?im)((?:^|[\s"',;{(\[&?=-])` + secretName + `\\*["']?[ \t]*(?:[=:]|=>|:=)[ \t]*)(` + value + `)`), matches(harmless)},
+	// The same flags with the value as the next word, or the next item of a list,
+	// which may be quoted.
+	{nearNames, lazyregexp.New(`(?im)((?:^|[\s"'\[(,=])--?` + secretName + `(?:[ \t]+|\\*["']?\n\s*-\s+|\\*["'][ \t,]\s*))(\\*"(?:[^"\\\n]|\\[^"])*\\*"|'[^'\n]*'|\S+)`), matches(marked)},
+	// User and password for curl, ctr and others.
+	{[]string{"-u", "user"}, lazyregexp.New(`((?:^|[\s"'\[,])(?:-u|-U|--user|--proxy-user)\\*["']?[ =,]*)("[^":\n]*:[^"\n]*"|'[^':\n]*:[^'\n]*'|[^\s"':/]+:[^\s"']+)`), matches(marked)},
+	{[]string{"login", "sshpass"}, lazyregexp.New(`(\b(?:login|sshpass)\b(?:[^\n]*?[ \t])?-p[ \t]*)(` + value + `)`), matches(marked)},
 }
 
-// harmless are values that the rules for names would hide, and that one needs
-// to see: files, booleans, small numbers.
-var harmless = lazy(`^["']?(?:/(?:etc|var|run|usr|opt|srv|home|root|tmp|mnt|proc|sys|dev)/[\w./-]*|true|false|null|nil|<nil>|\d{1,4}|\[redacted\].*|\[\]?)?["']?,?$`)
+// harmless matches values that the rules for names would hide, but that are needed:
+// files, booleans, small numbers.
+var harmless = lazyregexp.New(`^["']?(?:/(?:etc|var|run|usr|opt|srv|home|root|tmp|mnt|proc|sys|dev)/[\w./-]*|true|false|null|nil|<nil>|\d{1,4}|\[redacted\].*|\[\]?)?["']?,?$`)
 
-// marked are values that another rule has hidden already.
-var marked = lazy(`^["']?\[redacted\]`)
+// marked matches values that another rule has already hidden.
+var marked = lazyregexp.New(`^["']?\[redacted\]`)
 
-// variableInList is an environment variable as programs print it: in JSON, in
-// Go's own way, and as etcd does.
-var variableInList = lazy(`(?i:\b(?:variable-)?(?:name|key)\\*"?[ \t]*:[ \t]*\\*"?)([A-Z_][A-Z0-9_]+)(?i:\\*"?[ \t]*,[ \t]*\\*"?(?:variable-)?value\\*"?[ \t]*:[ \t]*)(\[redacted\]|\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|[^\s,}\]"\\][^,}\]\n]*)`)
+// variableInList matches an environment variable as programs print it: in JSON, in
+// Go's format, and in that of etcd.
+var variableInList = lazyregexp.New(`(?i:\b(?:variable-)?(?:name|key)\\*"?[ \t]*:[ \t]*\\*"?)([A-Z_][A-Z0-9_]+)(?i:\\*"?[ \t]*,[ \t]*\\*"?(?:variable-)?value\\*"?[ \t]*:[ \t]*)(\[redacted\]|\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|[^\s,}\]"\\][^,}\]\n]*)`)
 
 func listedVariables(text string) string {
 	var out strings.Builder

@@ -82,7 +82,7 @@ bootstrapTokens: [{token: abcdef.0123456789abcdef}]
 	if strings.Contains(got, "canary") || strings.Contains(got, "0123456789abcdef") {
 		t.Errorf("shows a secret:\n%s", got)
 	}
-	for _, kept := range []string{"client-certificate-data: Q0VSVA==", "tokenFile: /var/token", "http://[redacted]@p:1", "a: '[redacted]'", "a document that is no YAML was left out"} {
+	for _, kept := range []string{"client-certificate-data: Q0VSVA==", "tokenFile: /var/token", "http://[redacted]@p:1", "a: '[redacted]'", "left out: a document that is not valid YAML"} {
 		if !strings.Contains(got, kept) {
 			t.Errorf("lacks %q:\n%s", kept, got)
 		}
@@ -223,7 +223,7 @@ func FuzzText(f *testing.F) {
 }
 
 // FuzzEnvironment looks for values that are shown because of what stands around
-// them. What is before may well make the line one that is no assignment.
+// them. Text before them may turn the line into one that is not an assignment.
 func FuzzEnvironment(f *testing.F) {
 	f.Add("PATH=/bin ", "\nB=c")
 	f.Add("# it's \\\n", "")

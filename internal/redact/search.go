@@ -5,10 +5,11 @@ package redact
 
 import "strings"
 
-// Logs are long, and expressions slow: these find the few places worth one.
+// Logs are long and expressions slow: the functions in this file find the few places
+// where an expression may match.
 
-// nearby shows each stretch of lines that has one of the words in its lines, and
-// the line behind it. No words are in all lines.
+// nearby passes each run of lines that contain one of the words, with the line after
+// it, through shown. Without words, it passes the whole text.
 func nearby(text string, words []string, shown func(lines string) string) string {
 	if words == nil {
 		return shown(text)
@@ -21,7 +22,7 @@ func nearby(text string, words []string, shown func(lines string) string) string
 		case has && !hot:
 			out.WriteString(text[begin:at])
 			begin, hot = at, true
-		case !has && hot: // the line behind
+		case !has && hot: // the line after
 			out.WriteString(shown(text[begin : at+len(line)]))
 			begin, hot = at+len(line), false
 		}
@@ -42,8 +43,8 @@ func containsAny(text string, words []string) bool {
 	return false
 }
 
-// runs shows each run of at least so many letters, digits and others, together
-// with the text before it.
+// runs replaces each run of at least so many letters, digits and others by the result of
+// shown, which also gets the text before it.
 func runs(text string, least int, others string, shown func(before, run string) string) string {
 	var out strings.Builder
 	end, begin := 0, 0

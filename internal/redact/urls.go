@@ -6,15 +6,17 @@ package redact
 import (
 	"slices"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// proxySchemes are those that clients know. What stands in front of :// may be
-// a part of a password, too.
+// proxySchemes are the schemes that clients know. Other text before :// may be part of a
+// password.
 var proxySchemes = []string{"http", "https", "socks4", "socks4a", "socks5", "socks5h"}
 
-// Proxy returns a proxy's address without user and password. Clients take one
-// without a scheme, and passwords whose characters are not escaped, which no
-// parser of URLs gets right: all that comes before the last @ goes.
+// Proxy returns a proxy's address without user and password. Clients accept addresses
+// without a scheme, and passwords with unescaped characters, which no URL parser
+// handles. So everything before the last @ is removed.
 func Proxy(address string) string {
 	at := strings.LastIndex(address, "@")
 	if at < 0 {
@@ -29,21 +31,20 @@ func Proxy(address string) string {
 }
 
 var (
-	// namedProxy is the variable of a proxy with its value: in an environment,
-	// in JSON, as the item of a list of variables.
-	namedProxy = lazy(`(?i)(_proxy\\*["']?\s*(?:[=:]|,?\s*\\*["']?value\\*["']?\s*:)\s*\\*["']?)([^\s"'\\]+)`)
-	// urlUser is user:password@ of a URL; with a slash in it, what comes after
-	// the colon is not just a port.
-	urlUser = lazy(`(://)(?:[^\s/@"'\\]*:[^\s/"'\\]*@|[^\s/@"'\\[]*:[^\s/"'\\@]*[^\s/"'\\@\d][^\s/"'\\@]*/[^\s"'\\]*@)`)
-	// urlToken is a user alone, as Git takes tokens.
-	urlToken = lazy(`((?i:https?)://)[^\s/@"'\\]+@`)
-	// bareUser is the same without a scheme, which then needs a port behind it:
-	// the digest of an image also has a colon before and behind its @.
-	bareUser = lazy(`(^|[\s"'=,;(])[^\s/@"'\\:=,;(]+:[^\s/@"'\\]+(@[\w.-]+:\d{1,5}\b)`)
+	// namedProxy matches the variable of a proxy with its value: in an environment,
+	// in JSON, or as an item of a list of variables.
+	namedProxy = lazyregexp.New(`(?i)(_proxy\\*["']?\s*(?:[=:]|,?\s*\\*["']?value\\*["']?\s*:)\s*\\*["']?)([^\s"'\\]+)`)
+	// urlUser matches user:password@ of a URL; if the password contains a slash, the
+	// part before that must not be a port.
+	urlUser = lazyregexp.New(`(://)(?:[^\s/@"'\\]*:[^\s/"'\\]*@|[^\s/@"'\\[]*:[^\s/"'\\@]*[^\s/"'\\@\d][^\s/"'\\@]*/[^\s"'\\]*@)`)
+	// urlToken matches a user alone, as Git accepts tokens.
+	urlToken = lazyregexp.New(`((?i:https?)://)[^\s/@"'\\]+@`)
+	// bareUser matches user:password@ without a scheme. Then a port must follow, as
+	// an image's digest also has colons before and after its @.
+	bareUser = lazyregexp.New(`(^|[\s"'=,;(])[^\s/@"'\\:=,;(]+:[^\s/@"'\\]+(@[\w.-]+:\d{1,5}\b)`)
 )
 
-// URLs replaces user and password of every URL and of every proxy, and leaves
-// all else as it is.
+// URLs replaces user and password of every URL and every proxy, and nothing else.
 func URLs(text string) string {
 	if !strings.Contains(text, "@") {
 		return text

@@ -6,11 +6,13 @@ package redact
 import (
 	"regexp"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// harmlessVariables are the environment variables whose values are shown, each
-// with the form that such a value has. All others are hidden: nobody knows what
-// an administrator calls a password.
+// harmlessVariables are the environment variables whose values are shown, if they have
+// the given form. All others are hidden: nobody knows what an administrator calls a
+// password.
 var harmlessVariables = map[string]func(value string) string{
 	"PATH": plainValue, "HOME": plainValue, "TZ": plainValue, "LANG": plainValue, "LANGUAGE": plainValue, "LC_ALL": plainValue,
 	"GOMAXPROCS": plainValue, "GOMEMLIMIT": plainValue, "GOGC": plainValue, "GOTRACEBACK": plainValue, "GODEBUG": debugValue,
@@ -19,22 +21,22 @@ var harmlessVariables = map[string]func(value string) string{
 	"http_proxy": proxyValue, "https_proxy": proxyValue, "all_proxy": proxyValue,
 }
 
-// kubeletArguments are the variables that the kubelet's unit passes on as flags.
-var kubeletArguments = lazy(`^KUBELET_(?:[A-Z]+_)*ARGS$`)
+// kubeletArguments matches the variables that the kubelet's unit passes on as flags.
+var kubeletArguments = lazyregexp.New(`^KUBELET_(?:[A-Z]+_)*ARGS$`)
 
-// The forms of harmless values. A blank or an equals sign in one may be the
-// beginning of something else.
+// The forms of harmless values. They have no blank and no equals sign, as another value
+// may begin there.
 var (
-	plainForm = lazy(`^[\w.,:/*@%+$~{}\[\]-]*$`)
-	debugForm = lazy(`^[a-z0-9]+=[\w.-]+(?:,[a-z0-9]+=[\w.-]+)*$`)
-	proxyForm = lazy(`^(?:(?i:https?|socks[45][ah]?)://)?(?:\[redacted\]@)?[\w.-]*(?:\[[0-9a-fA-F:]+\])?(?::\d{1,5})?/?$`)
+	plainForm = lazyregexp.New(`^[\w.,:/*@%+$~{}\[\]-]*$`)
+	debugForm = lazyregexp.New(`^[a-z0-9]+=[\w.-]+(?:,[a-z0-9]+=[\w.-]+)*$`)
+	proxyForm = lazyregexp.New(`^(?:(?i:https?|socks[45][ah]?)://)?(?:\[redacted\]@)?[\w.-]*(?:\[[0-9a-fA-F:]+\])?(?::\d{1,5})?/?$`)
 )
 
 func plainValue(value string) string { return ofForm(plainForm(), value) }
 func debugValue(value string) string { return ofForm(debugForm(), value) }
 func proxyValue(value string) string { return ofForm(proxyForm(), Proxy(value)) }
 
-// ofForm hides a value that does not have a form.
+// ofForm hides a value that does not have the form.
 func ofForm(form *regexp.Regexp, value string) string {
 	if form.MatchString(value) {
 		return value
@@ -42,8 +44,8 @@ func ofForm(form *regexp.Regexp, value string) string {
 	return mark
 }
 
-// variable is the value of an environment variable as it may be shown, with the
-// quotes around it.
+// variable returns the value of an environment variable, with the quotes around it, as
+// it may be shown.
 func variable(name, value string) string {
 	value = strings.ReplaceAll(value, "\\\n", " ")
 	if begin, inner, end := unquoted(value); begin != "" {
@@ -62,8 +64,8 @@ func variable(name, value string) string {
 	return mark
 }
 
-// kubeletFlags keeps flags without the values of secret ones, and what follows
-// a flag that has no value yet.
+// kubeletFlags keeps flags, and the word after a flag without a value. It hides the
+// values of secret flags and everything else.
 func kubeletFlags(value string) string {
 	list := arguments(words(escapedBlank().ReplaceAllString(value, "$1")))
 	open := false
@@ -79,12 +81,12 @@ func kubeletFlags(value string) string {
 }
 
 var (
-	escapedBlank = lazy(`\\([ \t"'])`)
-	reference    = lazy(`^\$\{?\w+\}?["']?$`)
+	escapedBlank = lazyregexp.New(`\\([ \t"'])`)
+	reference    = lazyregexp.New(`^\$\{?\w+\}?["']?$`)
 )
 
-// arguments takes out the values of secret flags: --password=x, and the word
-// behind --password.
+// arguments hides the values of secret flags: --password=x, and the word after
+// --password.
 func arguments(list []string) []string {
 	shown := make([]string, len(list))
 	secret := false
@@ -104,7 +106,7 @@ func arguments(list []string) []string {
 	return shown
 }
 
-// flags keeps of arguments the names of flags only.
+// flags keeps only the names of flags.
 func flags(list []string) []string {
 	shown := make([]string, len(list))
 	for i, word := range arguments(list) {
@@ -121,10 +123,9 @@ func flags(list []string) []string {
 	return shown
 }
 
-var flagName = lazy(`^--[a-z][a-z-]*$`)
+var flagName = lazyregexp.New(`^--[a-z][a-z-]*$`)
 
-// command is what a program is called with, perhaps by a shell and with
-// variables of its own.
+// command redacts the arguments of a program, which may be a shell that sets variables.
 func command(list []string) []string {
 	shown := arguments(list)
 	for i, word := range shown {
@@ -147,22 +148,22 @@ func commandWord(word string) string {
 		}
 		return word
 	}
-	if parts := strings.Fields(word); len(parts) > 1 { // an apostrophe, or lines of a script
+	if parts := strings.Fields(word); len(parts) > 1 { // after an apostrophe, or lines of a script
 		return strings.Join(command(parts), " ")
 	}
 	return word
 }
 
 var (
-	// setsVariable finds the first variable of a word: A=b, \"A=b, {A=b.
-	setsVariable = lazy(`(?:^|[^\w.$-])([A-Za-z_]\w*)=`)
-	// flagSetsVariable finds the one of a flag such as --env=A=b, not keys of
-	// settings, such as those of --feature-gates.
-	flagSetsVariable = lazy(`(?:[=,]|^-e)([A-Z_][A-Z0-9_]+)=`)
+	// setsVariable matches the first variable of a word: A=b, \"A=b, {A=b.
+	setsVariable = lazyregexp.New(`(?:^|[^\w.$-])([A-Za-z_]\w*)=`)
+	// flagSetsVariable matches the variable of a flag such as --env=A=b, but not keys
+	// of settings such as those of --feature-gates.
+	flagSetsVariable = lazyregexp.New(`(?:[=,]|^-e)([A-Z_][A-Z0-9_]+)=`)
 )
 
-// unquoted divides a word in quotes into its quotes and what is inside. A quote
-// that is not closed holds all the rest.
+// unquoted splits a word in quotes into the quotes and what is inside. A quote that is
+// not closed contains all of the rest.
 func unquoted(text string) (begin, inner, end string) {
 	if text == "" || text[0] != '"' && text[0] != '\'' {
 		return "", text, ""
@@ -188,9 +189,9 @@ func words(text string) []string {
 	return list
 }
 
-// cut divides text at the first of the separators that stands neither in quotes
-// nor behind a backslash, as systemd does. Quotes and backslashes stay. A quote
-// that is not closed holds all the rest.
+// cut splits text at the first separator that is neither in quotes nor after a
+// backslash, as systemd does. Quotes and backslashes stay. A quote that is not closed
+// contains all of the rest.
 func cut(text, separators string) (before, after string) {
 	var quote rune
 	escaped := false

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // eventsVersion is that of docs/events.schema.json. It changes when a field is
@@ -74,7 +76,7 @@ func (e *Events) Start(phase string) (UI, func(error)) {
 	return &Events{events: e.events, phase: phase}, func(err error) {
 		ended := event{Event: "phase-finished", Phase: phase, Seconds: seconds(since)}
 		if err != nil {
-			ended.Event, ended.Error = "phase-failed", err.Error()
+			ended.Event, ended.Error, ended.Remedy = "phase-failed", err.Error(), fault.Remedy(err)
 			var d diagnosed
 			if errors.As(err, &d) {
 				ended.Causes = d.Causes()

@@ -44,6 +44,8 @@ type found struct{ error }
 
 func (found) Causes() any { return []string{"disk-full"} }
 
+func (found) Remedy() string { return "free some" }
+
 func TestEvents(t *testing.T) {
 	var out bytes.Buffer
 	e := NewEvents("slipway", "v1", "init", &out)
@@ -76,9 +78,9 @@ func TestEvents(t *testing.T) {
 		{"event": "progress", "phase": "certs/ca", "message": "Copy ca.crt"},
 		{"event": "phase-finished", "phase": "certs/ca", "seconds": "some"},
 		{"event": "phase-started", "phase": "etcd"},
-		{"event": "phase-failed", "phase": "etcd", "seconds": "some", "error": "phase etcd: no space", "causes": []any{"disk-full"}},
+		{"event": "phase-failed", "phase": "etcd", "seconds": "some", "error": "phase etcd: no space", "remedy": "free some", "causes": []any{"disk-full"}},
 		{"event": "phase-skipped", "phase": "addon", "reason": "--skip-phases"},
-		{"event": "result", "command": "init", "succeeded": false, "error": "phase etcd: no space", "seconds": "some",
+		{"event": "result", "command": "init", "succeeded": false, "error": "phase etcd: no space", "remedy": nil, "seconds": "some",
 			"node": "cp-1", "role": "control-plane", "endpoint": "192.0.2.1:6443", "caCertHashes": []any{"sha256:ab"},
 			"token": "canary", "certificateKey": nil, "joinCommand": nil, "controlPlaneJoinCommand": nil,
 			"files": []any{m{"path": "/a", "change": "created"}}},
@@ -93,7 +95,7 @@ func TestResultOfARunThatCouldNotBegin(t *testing.T) {
 	var out bytes.Buffer
 	NewEvents("slipway", "v1", "join", &out).End(Summary{}, errors.New("bad input"))
 	got := eventsOf(t, &out)
-	want := map[string]any{"event": "result", "command": "join", "succeeded": false, "error": "bad input", "seconds": "some",
+	want := map[string]any{"event": "result", "command": "join", "succeeded": false, "error": "bad input", "remedy": nil, "seconds": "some",
 		"node": nil, "role": nil, "endpoint": nil, "caCertHashes": []any{}, "token": nil, "certificateKey": nil,
 		"joinCommand": nil, "controlPlaneJoinCommand": nil, "files": []any{}}
 	if len(got) != 2 || got[0]["event"] != "run-started" {

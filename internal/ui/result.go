@@ -3,7 +3,11 @@
 
 package ui
 
-import "time"
+import (
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
 
 // Summary is what the command knows about a run, beyond what its phases said.
 type Summary struct {
@@ -30,6 +34,7 @@ type result struct {
 	Command                 string    `json:"command"`
 	Succeeded               bool      `json:"succeeded"`
 	Error                   *string   `json:"error"`
+	Remedy                  *string   `json:"remedy"`
 	Seconds                 float64   `json:"seconds"`
 	Node                    *string   `json:"node"`
 	Role                    *string   `json:"role"`
@@ -56,7 +61,7 @@ func (e *Events) End(s Summary, failure error) {
 		Files: append([]File{}, s.Files...),
 	}
 	if failure != nil {
-		r.Error = orNull(failure.Error())
+		r.Error, r.Remedy = orNull(failure.Error()), orNull(fault.Remedy(failure))
 	}
 	if s.Node != "" {
 		r.Role = orNull(role(s.ControlPlane))

@@ -117,8 +117,8 @@ func (m machine) otherConfigurationIsRefused() {
 		m.Errorf("it was not refused:\n%s", out)
 	}
 	for _, want := range []string{
-		"kube-apiserver.yaml differs from what this configuration makes: there only: --service-cluster-ip-range=10.96.0.0/12",
-		"ConfigMap kube-system/kubeadm-config: there only: serviceSubnet: 10.96.0.0/12; asked for only: serviceSubnet: 10.100.0.0/16",
+		"kube-apiserver.yaml differs from what this configuration makes: only there: --service-cluster-ip-range=10.96.0.0/12",
+		"ConfigMap kube-system/kubeadm-config: only there: serviceSubnet: 10.96.0.0/12; only in this configuration: serviceSubnet: 10.100.0.0/16",
 		"/var/lib/kubelet/config.yaml differs from what this configuration makes", "/etc/kubernetes/pki/apiserver.crt",
 	} {
 		if !strings.Contains(out, want) {

@@ -73,7 +73,7 @@ func nodeFaults() []nodeFault {
 			mend:   "mv /root/unit/* /usr/lib/systemd/system/; systemctl daemon-reload",
 		},
 		{
-			name: "kubelet ends again and again", cause: "kubelet-crash", message: "it ends again and again",
+			name: "kubelet keeps crashing", cause: "kubelet-crash", message: "keeps crashing",
 			inject: "mkdir -p /run/systemd/system/kubelet.service.d; printf '[Service]\\nExecStart=\\nExecStart=/bin/false\\n' >/run/systemd/system/kubelet.service.d/99-broken.conf; systemctl daemon-reload",
 			mend:   "rm -r /run/systemd/system/kubelet.service.d; systemctl daemon-reload",
 		},
@@ -89,7 +89,7 @@ func nodeFaults() []nodeFault {
 			inject: "slipway init phase certs all --cert-dir=/root/pki; cp /root/pki/etcd/server.* /etc/kubernetes/pki/etcd/", mend: "rm -r /root/pki",
 		},
 		{
-			name: "key of another certificate", cause: "certificate", message: "belongs to another key", before: certificates,
+			name: "key of another certificate", cause: "certificate", message: "does not match the key", before: certificates,
 			inject: "cp /etc/kubernetes/pki/etcd/peer.key /etc/kubernetes/pki/etcd/server.key",
 		},
 		{
@@ -105,7 +105,7 @@ func nodeFaults() []nodeFault {
 			inject: "mount -t tmpfs -o size=8m,mode=0700 lab-full /var/lib/etcd", mend: "umount -l /var/lib/etcd",
 		},
 		{
-			name: "etcd is no member", cause: "etcd-member", message: "no member",
+			name: "etcd is not a member", cause: "etcd-member", message: "not a member",
 			cluster: "etcd: {local: {extraArgs: [{name: initial-cluster, value: 'other=https://192.168.99.99:2380'}]}}",
 		},
 		{

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package bundle
+package support
 
 import (
 	"archive/tar"
@@ -15,7 +15,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -25,6 +24,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
@@ -80,7 +81,7 @@ func (c canaries) pem(place string) (cert, key string) {
 	return string(certs.EncodeCerts(leaf)), string(data)
 }
 
-// stage is a host whose files are in a folder, with secrets all over it.
+// stage is a host whose files are in a directory, with secrets all over it.
 type stage struct {
 	*host.Real
 	root    string
@@ -239,7 +240,7 @@ func TestBundleHoldsNoSecret(t *testing.T) {
 	}
 }
 
-// absent wants none of the canaries in the files of a bundle.
+// absent checks that none of the canaries is in the files of a bundle.
 func (c canaries) absent(t *testing.T, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -260,7 +261,7 @@ func TestBundleHoldsWhatMatters(t *testing.T) {
 	s, _ := strew(t)
 	files := collect(t, s)
 	for name, want := range map[string]string{
-		"README.txt":                        "kube-system only",
+		"README.txt":                        "Only logs of containers in kube-system",
 		"diagnosis.txt":                     "[bad-flag] etcd: ",
 		"diagnosis.json":                    `"cause": "bad-flag"`,
 		"containers.txt":                    "container " + strings.Repeat("a", 64),
@@ -286,7 +287,7 @@ func TestBundleHoldsWhatMatters(t *testing.T) {
 		}
 	}
 	s.dark = true
-	if text := collect(t, s)["containers.txt"]; !strings.Contains(text, "the containers cannot be listed: out of order") {
+	if text := collect(t, s)["containers.txt"]; !strings.Contains(text, "cannot list containers: out of order") {
 		t.Errorf("without a runtime: %s", text)
 	}
 }

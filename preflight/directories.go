@@ -14,9 +14,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// folderOf is path, or the nearest folder above it that exists: where path will
-// be made.
-func folderOf(h View, path string) string {
+// existingDir returns path, or the nearest directory above it that exists: where
+// path will be created.
+func existingDir(h View, path string) string {
 	for {
 		info, err := h.Stat(path)
 		if above := filepath.Dir(path); err == nil && info.IsDir() || above == path {
@@ -26,9 +26,9 @@ func folderOf(h View, path string) string {
 	}
 }
 
-// ownFolders are those that a run writes to, but for the folder of static Pods:
-// a kubelet that runs would take the probe for a Pod.
-func ownFolders(n *config.Node) []string {
+// writtenDirs lists the directories that a run writes to. The directory of static
+// Pods is left out, as a running kubelet would take the probe for a Pod.
+func writtenDirs(n *config.Node) []string {
 	dirs := []string{n.Paths.Kubernetes, n.Paths.Kubeconfigs, n.Paths.PKI, n.Paths.Kubelet}
 	if n.Join != nil {
 		dirs = append(dirs, filepath.Dir(n.Join.CAPath))
@@ -39,18 +39,18 @@ func ownFolders(n *config.Node) []string {
 	return slices.DeleteFunc(dirs, func(dir string) bool { return !filepath.IsAbs(dir) })
 }
 
-// writable makes a file in each folder that a run will write to, or in the one
-// above that exists: permissions do not tell of read-only mounts, of quotas, or
-// of disks that fail.
+// writable creates a file in each directory that a run will write to, or in the
+// nearest existing one above it: permissions do not show read-only mounts, quotas
+// or failing disks.
 func writable(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		if h.EffectiveUID() != 0 {
-			return skip("folders are written to as root only: see IsPrivilegedUser")
+			return skip("writing to these directories needs root; see IsPrivilegedUser")
 		}
 		var tried []string
 		var found []Finding
-		for _, dir := range ownFolders(n) {
-			dir = folderOf(h, dir)
+		for _, dir := range writtenDirs(n) {
+			dir = existingDir(h, dir)
 			if slices.Contains(tried, dir) {
 				continue
 			}
@@ -58,9 +58,10 @@ func writable(n *config.Node) func(context.Context, View) []Finding {
 			err := h.ProbeWrite(dir)
 			switch {
 			case errors.Is(err, host.ErrNotInPlan):
-				return skip("folders are not written to: %v", err)
+				return skip("did not write to any directory: %v", err)
 			case err != nil:
-				found = append(found, fault("%v", err)...)
+				found = append(found, fail("%v", err).
+					remedy("make sure that %s is a directory on a file system that is mounted writable and has free space", dir)...)
 			}
 		}
 		return found

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package bundle
+package support
 
 import (
 	"bytes"
@@ -17,20 +17,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 )
 
-// table is a file of lines.
+// table is a text file.
 type table struct{ bytes.Buffer }
 
 func (t *table) line(format string, args ...any) { fmt.Fprintf(t, format+"\n", args...) }
 
-// fact is a line for a value, or for why there is none.
+// fact writes a line with a value, or why it could not be read.
 func (t *table) fact(name string, value any, err error) {
 	if err != nil {
-		value = "cannot be told: " + err.Error()
+		value = "cannot read it: " + err.Error()
 	}
 	t.line("%s: %v", name, value)
 }
 
-// diagnosis is what `diagnose` says, for people and for programs.
+// diagnosis adds the output of `diagnose`, for people and for programs.
 func (c *collection) diagnosis() {
 	found := diagnose.Run(c.ctx, c.h, c.n.Target)
 	var text table
@@ -38,7 +38,7 @@ func (c *collection) diagnosis() {
 		text.line("%s", f)
 	}
 	if len(found) == 0 {
-		text.line("nothing wrong was found")
+		text.line("no problems found")
 	}
 	c.add("diagnosis.txt", text.Bytes(), plain)
 	data, err := json.MarshalIndent(found, "", "  ")
@@ -81,7 +81,7 @@ func (c *collection) network() {
 	for _, r := range routes {
 		t.line("  %s dev %s gateway %t", r.Destination, r.Interface, r.Gateway)
 	}
-	t.line("ports of Kubernetes, and who listens there:")
+	t.line("ports of Kubernetes, and the programs that listen on them:")
 	for _, port := range []int{6443, 10250, 10248, 10249, 10256, 10257, 10259, 2379, 2380, 2381} {
 		if p, found := c.h.PortHolder(port); found {
 			t.line("  %d: %s (process %d)", port, p.Name, p.PID)
@@ -90,7 +90,7 @@ func (c *collection) network() {
 	c.add("host/network.txt", t.Bytes(), plain)
 }
 
-// disks are the file systems of the folders that a node writes to.
+// disks adds the file systems of the directories that a node writes to.
 func (c *collection) disks() {
 	var t table
 	for _, dir := range []string{"/", "/etc/kubernetes", "/var/lib/etcd", "/var/lib/kubelet", "/var/lib/containerd", "/var/lib/containers", "/var/log", "/tmp", "/run"} {
@@ -101,7 +101,7 @@ func (c *collection) disks() {
 	c.add("host/disks.txt", t.Bytes(), plain)
 }
 
-// units are the kubelet's and those of the runtimes that are known.
+// units adds the units of the kubelet and of known container runtimes.
 func (c *collection) units() {
 	for _, name := range []string{"kubelet.service", "containerd.service", "crio.service", "cri-docker.service"} {
 		state, err := c.h.Unit(c.ctx, name)
@@ -114,7 +114,7 @@ func (c *collection) units() {
 		c.journal(name)
 		for _, dir := range []string{"/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system", "/run/systemd/system"} {
 			c.file("units"+dir+"/"+name, filepath.Join(dir, name), unit)
-			c.folder("units"+dir+"/"+name+".d", filepath.Join(dir, name+".d"), unit)
+			c.directory("units"+dir+"/"+name+".d", filepath.Join(dir, name+".d"), unit)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func (c *collection) journal(unit string) {
 	entries, err := c.h.Journal(c.ctx, unit, time.Time{}, journalLimit)
 	var t table
 	if err != nil {
-		t.line("cannot be read: %v", err)
+		t.line("cannot read it: %v", err)
 	}
 	for _, e := range entries {
 		t.line("%s %s: %s", e.Time.UTC().Format(time.RFC3339Nano), e.Program, e.Message)
@@ -131,11 +131,11 @@ func (c *collection) journal(unit string) {
 	c.add("units/"+unit+".log", t.Bytes(), plain)
 }
 
-// folder takes the files of a folder, not those below it.
-func (c *collection) folder(name, path string, f form) {
+// directory adds the files of a directory, without subdirectories.
+func (c *collection) directory(name, path string, f form) {
 	entries, err := c.h.ReadDir(path)
 	if err != nil {
-		return // mostly it is not there
+		return // usually it does not exist
 	}
 	for _, e := range entries {
 		if e.Type().IsRegular() {
@@ -145,8 +145,8 @@ func (c *collection) folder(name, path string, f form) {
 }
 
 func (c *collection) configuration() {
-	c.folder("kubernetes/manifests", c.n.Manifests, document)
-	entries, _ := c.h.ReadDir(c.n.Kubernetes) // a host that is no node has none
+	c.directory("kubernetes/manifests", c.n.Manifests, document)
+	entries, _ := c.h.ReadDir(c.n.Kubernetes) // a host that is not a node has none
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".conf") && e.Type().IsRegular() {
 			c.file("kubernetes/"+e.Name(), filepath.Join(c.n.Kubernetes, e.Name()), document)
@@ -160,8 +160,8 @@ func (c *collection) configuration() {
 	c.file("kubelet/etc-sysconfig-kubelet", "/etc/sysconfig/kubelet", variables)
 }
 
-// certificates are written anew from what they are: a file that also holds a
-// key gives none away.
+// certificates adds certificates in newly encoded form, so that a key in the same file
+// is left out.
 func (c *collection) certificates() {
 	var list table
 	for _, dir := range []string{c.n.PKI, filepath.Join(c.n.PKI, "etcd"), filepath.Join(c.n.Kubelet, "pki")} {
@@ -190,7 +190,7 @@ func (c *collection) certificate(path string) {
 	}
 	leaf, err := certs.FirstCert(data)
 	if err != nil {
-		c.add("pki"+path+".txt", []byte("holds no certificate: "+err.Error()), plain)
+		c.add("pki"+path+".txt", []byte("no certificate: "+err.Error()), plain)
 		return
 	}
 	var t table
@@ -202,29 +202,29 @@ func (c *collection) certificate(path string) {
 	c.add("pki"+path+".txt", t.Bytes(), plain)
 }
 
-// containers come first: their IDs look like keys in whatever comes after.
+// containers runs first: the IDs of containers look like keys in the other files.
 func (c *collection) containers() {
 	var t table
 	states, err := c.h.ContainerStates(c.ctx, c.n.Socket, "")
 	if err != nil {
-		t.line("the containers cannot be listed: %v", err)
+		t.line("cannot list containers: %v", err)
 	}
 	pods, err := c.h.Sandboxes(c.ctx, c.n.Socket, "")
 	if err != nil {
-		t.line("the sandboxes cannot be listed: %v", err)
+		t.line("cannot list sandboxes: %v", err)
 	}
 	for _, s := range states {
 		c.known = append(c.known, s.ID)
 	}
 	for _, p := range pods {
 		c.known = append(c.known, p.ID)
-		t.line("sandbox %s %s/%s ready %t, made %s", p.ID, p.Namespace, p.Pod, p.Ready, p.Created.UTC().Format(time.RFC3339))
+		t.line("sandbox %s %s/%s ready %t, created %s", p.ID, p.Namespace, p.Pod, p.Ready, p.Created.UTC().Format(time.RFC3339))
 	}
 	for _, s := range states {
 		if !c.mayShow(s.Namespace) {
 			s.Message = ""
 		}
-		t.line("container %s %s/%s %s: %s, restarts %d, exit code %d %s %s, made %s, image %s", s.ID, s.Namespace, s.Pod, s.Name,
+		t.line("container %s %s/%s %s: %s, restarts %d, exit code %d %s %s, created %s, image %s", s.ID, s.Namespace, s.Pod, s.Name,
 			s.State, s.Restarts, s.ExitCode, s.Reason, s.Message, s.Created.UTC().Format(time.RFC3339), s.Image)
 	}
 	c.add("containers.txt", t.Bytes(), plain)
@@ -238,7 +238,7 @@ func (c *collection) containers() {
 	}
 }
 
-// mayShow reports whether what containers of a namespace say may be shown.
+// mayShow reports whether messages of containers in a namespace may be collected.
 func (c *collection) mayShow(namespace string) bool {
 	return c.n.AllNamespaces || namespace == metav1.NamespaceSystem
 }

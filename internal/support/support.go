@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bundle collects what somebody else needs to see why a node does not
-// work, without a secret in it: all that goes in passes one gate, which knows
-// of each file where its secrets are.
-package bundle
+// Package support collects diagnostics of a node into an archive, without secrets.
+// Every file passes through one function, which removes secrets by the file's kind.
+package support
 
 import (
 	"archive/tar"
@@ -23,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// Host is what is read of a host; host.Host is one.
+// Host is the part of a host that is read; host.Host is one.
 type Host interface {
 	diagnose.View
 	Routes() ([]host.Route, error)
@@ -39,50 +38,50 @@ type Host interface {
 // Node says what is collected.
 type Node struct {
 	diagnose.Target
-	// PKI is the certificates' folder.
+	// PKI is the directory of certificates.
 	PKI string
 	// Kubernetes is /etc/kubernetes.
 	Kubernetes string
 	// Version is this program's.
 	Version string
-	// AllNamespaces takes the logs of all containers; without it, only those of
-	// the system's own namespace are taken.
+	// AllNamespaces collects the logs of all containers instead of only those in
+	// kube-system.
 	AllNamespaces bool
 }
 
 const (
-	// fileLimit is how much of one file is taken, its end.
+	// fileLimit is how many bytes of a file are collected, from its end.
 	fileLimit = 512 << 10
-	// journalLimit is how many entries of a unit's journal are taken.
+	// journalLimit is how many entries of a unit's journal are collected.
 	journalLimit = 2000
-	// containerLimit is how many containers' logs are taken, the newest.
+	// containerLimit is how many containers' logs are collected, the newest first.
 	containerLimit = 60
 )
 
-// form says where the secrets of a file are.
+// form says where to look for secrets in a file.
 type form int
 
 const (
-	plain     form = iota // by their own form and the names before them only
-	document              // YAML or JSON: by its structure, too
-	unit                  // a unit file: values of variables, too
-	variables             // an environment file: values of variables, too
+	plain     form = iota // by their form and the names before them
+	document              // YAML or JSON: also by its structure
+	unit                  // a unit file: also values of environment variables
+	variables             // an environment file: also all of its values
 )
 
-// collection is a bundle in the making.
+// collection is a bundle while it is written.
 type collection struct {
 	ctx   context.Context
 	h     Host
 	n     Node
 	known []string // IDs of containers, which look like keys
-	root  string   // the folder inside the bundle
+	root  string   // the directory inside the archive
 	now   time.Time
 	tar   *tar.Writer
 	err   error
 }
 
-// Collect returns the bundle, a tar.gz. What cannot be read is in it as the
-// error that says so.
+// Collect returns the bundle, a tar.gz. For a file that cannot be read, it holds the
+// error instead.
 func Collect(ctx context.Context, h Host, n Node) ([]byte, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -103,35 +102,35 @@ func Collect(ctx context.Context, h Host, n Node) ([]byte, error) {
 	return out.Bytes(), errors.Wrap(c.err, "support bundle")
 }
 
-const readme = `This is what "slipway support-bundle" found on a node. [redacted] stands where a
-secret was taken out:
+const readme = `"slipway support-bundle" collected these diagnostics on a node. Secrets were replaced
+by [redacted]:
 
 - private keys, tokens, passwords, cookies and Authorization headers
 - the data of Secrets
 - the keys and tokens of clouds, Git servers and registries
-- the value of each environment variable, unless its name is known to be harmless,
-  such as PATH; proxies and the kubelet's flags are shown without their passwords
+- the values of environment variables, unless the name is known to be harmless, such
+  as PATH; proxies and the kubelet's flags are shown without their passwords
 
 %s
-Secrets are recognized by where they are and by their form. One that looks like an
-ordinary word in the middle of a log cannot be. Names and addresses are in here, too.
-So look through these files before you give them away.
+Secrets are recognized by where they are and by their form. A secret that looks like
+an ordinary word in the middle of a log cannot be recognized. Names and addresses are
+not removed. Look through these files before you share them.
 
-diagnosis.txt   what "slipway diagnose" says
+diagnosis.txt   the output of "slipway diagnose"
 containers.txt  the containers and sandboxes of the runtime
 logs/           the ends of the containers' logs
 host/           addresses, routes, mounts, disks, versions
-units/          systemd's view of kubelet and runtime, their unit files and journals
+units/          states, unit files and journals of kubelet and container runtime
 kubernetes/     manifests and kubeconfigs
 kubelet/        the kubelet's configuration
 pki/            certificates, and a list of all files with their modes
 `
 
 const (
-	systemLogs = `Logs were taken of containers in the namespace kube-system only, as applications log
-what is nobody else's business. With --all-namespaces, all are taken.
+	systemLogs = `Only logs of containers in kube-system are included, as applications may log private
+data. --all-namespaces includes all of them.
 `
-	allLogs = `Logs were taken of the containers of all namespaces, as --all-namespaces was given.
+	allLogs = `Logs of containers in all namespaces are included, as --all-namespaces was given.
 `
 )
 
@@ -143,7 +142,7 @@ func (c *collection) readme() {
 	c.add("README.txt", fmt.Appendf(nil, readme, logs), plain)
 }
 
-// add puts a file in, without its secrets. It is the only way in.
+// add adds a file to the archive, without its secrets. Nothing else adds files.
 func (c *collection) add(name string, data []byte, f form) {
 	if c.err != nil {
 		return
@@ -169,24 +168,24 @@ func (c *collection) add(name string, data []byte, f form) {
 	}
 }
 
-// shortened is the end of what is too long. A line without its beginning may be
-// a secret without its name, so it begins with a whole one. Of files whose
-// secrets are known by their structure, a part says too little.
+// shortened returns the end of a file that is too long. It starts with a whole line, as
+// the rest of a line may be a secret without its name. Files whose secrets are found by
+// structure are left out.
 func shortened(data []byte, f form) []byte {
 	_, end, whole := bytes.Cut(data[len(data)-fileLimit:], []byte("\n"))
 	if f != plain || !whole {
-		return fmt.Appendf(nil, "left out, as it has %d KiB or more\n", fileLimit>>10)
+		return fmt.Appendf(nil, "left out: larger than %d KiB\n", fileLimit>>10)
 	}
 	return end
 }
 
-// file takes a file of the host, if it is there.
+// file adds a file of the host, if it exists.
 func (c *collection) file(name, path string, f form) {
 	data, err := c.h.ReadTail(path, fileLimit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		c.add(name, []byte("cannot be read: "+err.Error()), plain)
+		c.add(name, []byte("cannot read it: "+err.Error()), plain)
 	default:
 		c.add(name, data, f)
 	}
