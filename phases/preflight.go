@@ -6,6 +6,7 @@ package phases
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -87,6 +88,13 @@ func PullImages(ctx context.Context, env *Env) error {
 func show(env *Env, report preflight.Report) error {
 	for _, f := range report.Notes {
 		env.UI.Printf("%s", f)
+	}
+	if len(report.Unasked) > 0 {
+		var checks []string
+		for _, f := range report.Unasked {
+			checks = append(checks, fmt.Sprintf("%s (%s)", f.Check, f.Message))
+		}
+		env.UI.Warnf("not checked in a dry run: %s", strings.Join(checks, ", "))
 	}
 	for _, f := range report.Warnings {
 		env.UI.Warnf("%s: %s", f.Check, f.Message)

@@ -77,7 +77,7 @@ func diskRows() []row {
 		{"EtcdDisk", "not root", func(s scene) { s.uid, s.unknown["syncs"] = 1000, errors.New("permission denied") },
 			[]string{"the disk of /var/lib is measured as root only"}},
 		{"EtcdDisk", "dry run", func(s scene) { s.unknown["syncs"] = host.ErrNotInPlan },
-			[]string{"the disk of /var/lib: a dry run does not ask this"}},
+			[]string{"how fast the disk of /var/lib is"}},
 		{"WritableFolders", "read-only", func(s scene) {
 			s.unwritable = map[string]error{"/etc": errors.Wrap(unix.EROFS, "write to /etc")}
 		}, []string{"[ERROR WritableFolders]: write to /etc: read-only file system"}},
@@ -88,7 +88,7 @@ func diskRows() []row {
 		{"WritableFolders", "not root", func(s scene) { s.uid = 1000 },
 			[]string{"folders are written to as root only: see IsPrivilegedUser"}},
 		{"WritableFolders", "dry run", func(s scene) { s.unwritable = map[string]error{"/etc": host.ErrNotInPlan} },
-			[]string{"folders are not written to: a dry run does not ask this"}},
+			[]string{"whether directories can be written to"}},
 	}
 }
 
@@ -144,7 +144,7 @@ func reachRows() []row {
 			[]string{"[WARNING Hostname]: the node's name \"node-1\" resolves to 192.0.2.99, which is not an address of this host: programs that look it up will reach another; fix it in /etc/hosts or in DNS"}},
 		{"Hostname", "Debian's loopback address", func(s scene) { s.names["node-1"] = "127.0.1.1" }, nil},
 		{"Hostname", "dry run", func(s scene) { s.unknown["names"] = host.ErrNotInPlan },
-			[]string{"whether \"node-1\" resolves: a dry run does not ask this"}},
+			[]string{"whether \"node-1\" resolves"}},
 		{"ControlPlaneEndpoint", "unknown", func(s scene) { s.node.Cluster.ControlPlaneEndpoint = "api.example.org:6443" },
 			[]string{"[ERROR ControlPlaneEndpoint]: the control plane's endpoint \"api.example.org\" does not resolve on this host (no address), so that the kubelet would not find the API server: add the name to DNS or to /etc/hosts, or choose another controlPlaneEndpoint"}},
 		{"ControlPlaneEndpoint", "known", func(s scene) {
@@ -152,7 +152,7 @@ func reachRows() []row {
 		}, nil},
 		{"ControlPlaneEndpoint", "dry run", func(s scene) {
 			s.node.Cluster.ControlPlaneEndpoint, s.unknown["names"] = "api.example.org", host.ErrNotInPlan
-		}, []string{"whether \"api.example.org\" resolves: a dry run does not ask this"}},
+		}, []string{"whether \"api.example.org\" resolves"}},
 		{"MTU", "small", func(s scene) { s.interfaces[0].MTU = 1200 },
 			[]string{"[WARNING MTU]: the MTU of eth0, to which the default route leads, is 1200; IPv6 needs 1280, and a Pod network that encapsulates takes some 50 of it: raise it with `ip link set eth0 mtu 1500`, if the network there allows it"}},
 		{"MTU", "the Pods' is larger", another("cni0", 9000),

@@ -41,7 +41,7 @@ func clock(n *config.Node) func(context.Context, View) []Finding {
 		var invalid x509.CertificateInvalidError
 		switch {
 		case errors.Is(err, host.ErrNotInPlan):
-			return skip("the API server's clock: %v", err)
+			return unasked("the API server's clock")
 		case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 			return fault("the API server's certificate is not valid at this host's time, %s (%v): %s, or renew that certificate", stamp(now), invalid, mend)
 		case err != nil:

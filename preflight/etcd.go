@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -54,7 +55,10 @@ func etcdVersion(e *config.ExternalEtcd) func(context.Context, View) []Finding {
 
 func memberVersion(ctx context.Context, h View, p host.Probe) []Finding {
 	body, err := h.Fetch(ctx, p)
-	if err != nil {
+	switch {
+	case errors.Is(err, host.ErrNotInPlan):
+		return unasked("the version of etcd at %s", p.URL)
+	case err != nil:
 		return fault("etcd does not say its version: %v; check etcd.external in the configuration, and that etcd runs and can be reached from here", err)
 	}
 	var answer struct {

@@ -58,7 +58,7 @@ func writable(n *config.Node) func(context.Context, View) []Finding {
 			err := h.ProbeWrite(dir)
 			switch {
 			case errors.Is(err, host.ErrNotInPlan):
-				return skip("folders are not written to: %v", err)
+				return unasked("whether directories can be written to")
 			case err != nil:
 				found = append(found, fault("%v", err)...)
 			}

@@ -30,7 +30,7 @@ func nodeName(name string) func(context.Context, View) []Finding {
 		addrs, err := lookup(ctx, h, name)
 		switch {
 		case errors.Is(err, host.ErrNotInPlan):
-			return skip("whether %q resolves: %v", name, err)
+			return unasked("whether %q resolves", name)
 		case err != nil:
 			return warn("the node's name %q does not resolve on this host (%v): programs that look it up will be slow or fail; add it to /etc/hosts or to DNS", name, err)
 		case !slices.ContainsFunc(addrs, ownAddress(h)):
@@ -72,7 +72,7 @@ func controlPlaneEndpoint(n *config.Node) func(context.Context, View) []Finding 
 			_, err = lookup(ctx, h, name)
 			switch {
 			case errors.Is(err, host.ErrNotInPlan):
-				return skip("whether %q resolves: %v", name, err)
+				return unasked("whether %q resolves", name)
 			case err != nil:
 				return fault("the control plane's endpoint %q does not resolve on this host (%v), so that the kubelet would not find the API server: add the name to DNS or to /etc/hosts, or choose another controlPlaneEndpoint", name, err)
 			}

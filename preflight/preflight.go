@@ -10,8 +10,6 @@ package preflight
 import (
 	"context"
 	"fmt"
-	"io/fs"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -20,36 +18,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// View is what checks may see of a host; host.Host is one.
+// View is what checks may ask of a host; host.Host is one. They cannot change
+// it.
 type View interface {
-	ReadFile(path string) ([]byte, error)
-	Lstat(path string) (fs.FileInfo, error)
-	Stat(path string) (fs.FileInfo, error)
-	ReadDir(path string) ([]fs.DirEntry, error)
-
-	Unit(ctx context.Context, name string) (host.UnitState, error)
-	RuntimeInfo(ctx context.Context, socket string) (host.RuntimeInfo, error)
-
-	EffectiveUID() int
-	NumCPU() int
-	MemoryBytes() (uint64, error)
-	Swap() ([]string, error)
-	KernelRelease() (string, error)
-	LookPath(name string) (string, error)
-	ProgramVersion(ctx context.Context, path string) (string, error)
-
-	Routes() ([]host.Route, error)
-	PortFree(port int) error
-	PortHolder(port int) (p host.Process, found bool)
-	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
-	ProxyFor(url string) (string, error)
-	Fetch(ctx context.Context, p host.Probe) ([]byte, error)
-	Date(ctx context.Context, p host.Probe) (time.Time, error)
-	Now() time.Time
-	Space(path string) (host.Space, error)
-
-	host.Disks
-	host.Network
+	host.Reader
+	host.Remote
+	host.DiskTester
 }
 
 // Severity says what a finding means for the run.
@@ -65,6 +39,9 @@ const (
 	// Skipped tells why a check could not be made, where another check says
 	// what is amiss, or where nothing is.
 	Skipped
+	// Unasked says what was not looked at because this is a dry run, which sends
+	// nothing and writes to no disk.
+	Unasked
 )
 
 // Finding is one thing that a check has to say: what, why, how to mend it.
@@ -111,6 +88,7 @@ type Report struct {
 	Notes    []Finding
 	Warnings []Finding
 	Errors   []Finding
+	Unasked  []Finding
 }
 
 // Run asks all checks, as Ask does, and sorts what they found.
@@ -125,6 +103,8 @@ func Run(ctx context.Context, checks []Check, h View, ignore []string) Report {
 				r.Warnings = append(r.Warnings, f)
 			case Error:
 				r.Errors = append(r.Errors, f)
+			case Unasked:
+				r.Unasked = append(r.Unasked, f)
 			case Skipped:
 			}
 		}
@@ -203,6 +183,10 @@ func warn(format string, args ...any) []Finding {
 
 func skip(format string, args ...any) []Finding {
 	return []Finding{{Severity: Skipped, Message: fmt.Sprintf(format, args...)}}
+}
+
+func unasked(format string, args ...any) []Finding {
+	return []Finding{{Severity: Unasked, Message: fmt.Sprintf(format, args...)}}
 }
 
 func note(format string, args ...any) []Finding {

@@ -13,28 +13,13 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"time"
 
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
-
-// Host is what is read of a host; host.Host is one.
-type Host interface {
-	diagnose.View
-	Routes() ([]host.Route, error)
-	Addresses() ([]netip.Addr, error)
-	Sandboxes(ctx context.Context, socket, namespace string) ([]host.Sandbox, error)
-	ProgramVersion(ctx context.Context, path string) (string, error)
-	KernelRelease() (string, error)
-	MemoryBytes() (uint64, error)
-	NumCPU() int
-	Hostname() (string, error)
-}
 
 // Node says what is collected.
 type Node struct {
@@ -72,7 +57,7 @@ const (
 // collection is a bundle in the making.
 type collection struct {
 	ctx   context.Context
-	h     Host
+	h     diagnose.View
 	n     Node
 	known []string // IDs of containers, which look like keys
 	root  string   // the folder inside the bundle
@@ -83,7 +68,7 @@ type collection struct {
 
 // Collect returns the bundle, a tar.gz. What cannot be read is in it as the
 // error that says so.
-func Collect(ctx context.Context, h Host, n Node) ([]byte, error) {
+func Collect(ctx context.Context, h diagnose.View, n Node) ([]byte, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
 	c := &collection{ctx: ctx, h: h, n: n, now: h.Now(), tar: tar.NewWriter(zip), root: "slipway-support"}

@@ -21,7 +21,7 @@ const (
 	accountsPoll = 50 * time.Millisecond
 )
 
-// LockAccounts implements Owners.
+// LockAccounts implements OwnerWriter.
 func (r *Real) LockAccounts() (release func(), err error) {
 	return lockAccounts(r.path(accountsLock), accountsWait)
 }

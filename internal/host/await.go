@@ -14,7 +14,7 @@ import (
 // awaitInterval is how often a file is looked for.
 const awaitInterval = 50 * time.Millisecond
 
-// AwaitFile implements Files.
+// AwaitFile implements FileReader.
 func (r *Real) AwaitFile(ctx context.Context, path string, fits func(data []byte) error) error {
 	ticker := time.NewTicker(awaitInterval)
 	defer ticker.Stop()
@@ -41,7 +41,3 @@ func (r *Real) AwaitFile(ctx context.Context, path string, fits func(data []byte
 		}
 	}
 }
-
-// AwaitFile implements Files: what the program would write, a plan takes for
-// written, and for right.
-func (o *overlay) AwaitFile(context.Context, string, func([]byte) error) error { return nil }

@@ -54,7 +54,7 @@ type Sandbox struct {
 // one that runs, and the last that ended.
 const keptStates = 2
 
-// ContainerStates implements Runtime.
+// ContainerStates implements RuntimeReader.
 func (r *Real) ContainerStates(ctx context.Context, socket, namespace string) ([]ContainerState, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {
@@ -117,7 +117,7 @@ func nanoTime(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// Sandboxes implements Runtime.
+// Sandboxes implements RuntimeReader.
 func (r *Real) Sandboxes(ctx context.Context, socket, namespace string) ([]Sandbox, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // parentMode is the mode of folders that are made on the way to another.
 const parentMode = 0o755
 
-// EnsureDir implements Files.
+// EnsureDir implements FileWriter.
 func (r *Real) EnsureDir(path string, mode fs.FileMode) error {
 	path = filepath.Clean(r.path(path))
 	return explain("make folder", path, ensureDir(path, mode))

@@ -13,25 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
-
-// Disks tries what a folder's file system can do. Nothing stays of it.
-type Disks interface {
-	// ProbeWrite does in a folder that exists what each write does: it makes a
-	// small file, syncs it, and gives it another name. Both names are those of
-	// a file that is being written, which LeftoverOf knows.
-	ProbeWrite(dir string) error
-	// SyncTimes appends blocks to a file in a folder that exists, as etcd does
-	// to its log, each followed by fdatasync, and returns how long each took.
-	// It ends with ctx, or after a hundred.
-	SyncTimes(ctx context.Context, dir string) ([]time.Duration, error)
-	// ImageFolder is where the container runtime keeps images; empty if it
-	// does not say.
-	ImageFolder(ctx context.Context, socket string) (string, error)
-}
 
 const (
 	// syncBlock and syncBlocks: etcd's documentation measures a disk by
@@ -45,7 +27,7 @@ const (
 // probeName is the file that a probe seems to write.
 const probeName = "probe"
 
-// ProbeWrite implements Disks. It also removes what a probe left that was
+// ProbeWrite implements DiskTester. It also removes what a probe left that was
 // killed, and gives the folder its time back.
 func (r *Real) ProbeWrite(dir string) error {
 	dir = r.path(dir)
@@ -82,7 +64,7 @@ func probeWrite(dir string) error {
 	return err
 }
 
-// SyncTimes implements Disks. The file has no name, so that nothing stays of
+// SyncTimes implements DiskTester. The file has no name, so that nothing stays of
 // it even if this process is killed.
 func (r *Real) SyncTimes(ctx context.Context, dir string) ([]time.Duration, error) {
 	dir = r.path(dir)
@@ -132,24 +114,4 @@ func openUnnamed(dir string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-// ImageFolder implements Disks.
-func (r *Real) ImageFolder(ctx context.Context, socket string) (string, error) {
-	conn, err := r.runtimes.get(socket)
-	if err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	answer, err := cri.NewImageServiceClient(conn).ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
-	switch {
-	case status.Code(err) == codes.Unimplemented:
-		return "", nil
-	case err != nil:
-		return "", criFailure(socket, "ask for the folder of images", err)
-	case len(answer.GetImageFilesystems()) == 0:
-		return "", nil
-	}
-	return answer.GetImageFilesystems()[0].GetFsId().GetMountpoint(), nil
 }

@@ -122,17 +122,18 @@ func TestPlanAsksNoDiskAndNoNetwork(t *testing.T) {
 	_, times := o.SyncTimes(t.Context(), "/")
 	_, names := o.LookupHost(t.Context(), "localhost")
 	_, date := o.Date(t.Context(), Probe{URL: "https://127.0.0.1:1"})
-	for _, err := range []error{o.ProbeWrite("/"), times, names, date} {
+	_, body := o.Fetch(t.Context(), Probe{URL: "https://127.0.0.1:1"})
+	for _, err := range []error{o.ProbeWrite("/"), times, names, date, body} {
 		if !errors.Is(err, ErrNotInPlan) {
 			t.Errorf("the plan asked: %v", err)
 		}
 	}
 }
 
-func TestImageFolderOfAnOldRuntime(t *testing.T) {
+func TestImageDirOfAnOldRuntime(t *testing.T) {
 	h := New()
 	defer h.Close()
-	dir, err := h.ImageFolder(t.Context(), (&fakeCRI{}).serve(t))
+	dir, err := h.ImageDir(t.Context(), (&fakeCRI{}).serve(t))
 	if dir != "" || err != nil {
 		t.Errorf("%q, %v", dir, err)
 	}

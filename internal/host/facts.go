@@ -26,7 +26,7 @@ import (
 // programTimeout bounds a run of `program --version`.
 const programTimeout = 10 * time.Second
 
-// Hostname implements Facts: the host's name, trimmed and in lower case.
+// Hostname implements SystemReader: the host's name, trimmed and in lower case.
 func (r *Real) Hostname() (string, error) {
 	name, err := os.Hostname()
 	if err != nil {
@@ -39,19 +39,19 @@ func (r *Real) Hostname() (string, error) {
 	return name, nil
 }
 
-// EffectiveUID implements Facts.
+// EffectiveUID implements SystemReader.
 func (r *Real) EffectiveUID() int { return os.Geteuid() }
 
-// Environ implements Facts.
+// Environ implements SystemReader.
 func (r *Real) Environ() []string { return os.Environ() }
 
-// NumCPU implements Facts: the CPUs that this process may use.
+// NumCPU implements SystemReader: the CPUs that this process may use.
 func (r *Real) NumCPU() int { return runtime.NumCPU() }
 
-// Now implements Facts.
+// Now implements SystemReader.
 func (r *Real) Now() time.Time { return time.Now() }
 
-// MemoryBytes implements Facts.
+// MemoryBytes implements SystemReader.
 func (r *Real) MemoryBytes() (uint64, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -60,7 +60,7 @@ func (r *Real) MemoryBytes() (uint64, error) {
 	return uint64(info.Totalram) * uint64(info.Unit), nil //nolint:unconvert // 32 bits on some architectures
 }
 
-// Swap implements Facts. A kernel without swap support has no /proc/swaps.
+// Swap implements SystemReader. A kernel without swap support has no /proc/swaps.
 func (r *Real) Swap() ([]string, error) {
 	text, err := r.ReadFile("/proc/swaps")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,10 +80,10 @@ func (r *Real) Swap() ([]string, error) {
 	return areas, nil
 }
 
-// LookPath implements Facts.
+// LookPath implements SystemReader.
 func (r *Real) LookPath(name string) (string, error) { return exec.LookPath(name) }
 
-// KernelRelease implements Facts.
+// KernelRelease implements SystemReader.
 func (r *Real) KernelRelease() (string, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -92,7 +92,7 @@ func (r *Real) KernelRelease() (string, error) {
 	return unix.ByteSliceToString(name.Release[:]), nil
 }
 
-// ProgramVersion implements Facts. The program gets a small environment, so
+// ProgramVersion implements SystemReader. The program gets a small environment, so
 // that its answer is in English and nothing leaks into it.
 func (r *Real) ProgramVersion(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
@@ -117,7 +117,7 @@ func firstLine(s string) string {
 	return line
 }
 
-// ProxyFor implements Facts.
+// ProxyFor implements SystemReader.
 func (r *Real) ProxyFor(target string) (string, error) {
 	u, err := url.Parse(target)
 	if err != nil {

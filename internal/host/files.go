@@ -26,25 +26,25 @@ const (
 	tempRandomLen = 8
 )
 
-// ReadFile implements Files. It follows symlinks: a CA that is given may live
+// ReadFile implements FileReader. It follows symlinks: a CA that is given may live
 // elsewhere.
 func (r *Real) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
 
-// Lstat implements Files.
+// Lstat implements FileReader.
 func (r *Real) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(r.path(path)) }
 
-// Stat implements Files.
+// Stat implements FileReader.
 func (r *Real) Stat(path string) (fs.FileInfo, error) { return os.Stat(r.path(path)) }
 
-// ReadDir implements Files.
+// ReadDir implements FileReader.
 func (r *Real) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(r.path(path)) }
 
-// WriteSecret implements Files.
+// WriteSecret implements FileWriter.
 func (r *Real) WriteSecret(path string, data []byte) (bool, error) {
 	return r.WriteFile(path, data, 0o600)
 }
 
-// WriteFile implements Files. It also removes what a run that was killed while
+// WriteFile implements FileWriter. It also removes what a run that was killed while
 // writing the same file left behind.
 func (r *Real) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	return r.write(path, data, mode, nil)
@@ -217,7 +217,7 @@ func fill(f *os.File, data []byte, mode fs.FileMode, owner *Owner) error {
 	return errors.Join(err, f.Close())
 }
 
-// Remove implements Files.
+// Remove implements FileWriter.
 func (r *Real) Remove(path string) error {
 	path = r.path(path)
 	err := os.Remove(path)

@@ -12,12 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Network tells of this host's interfaces.
-type Network interface {
-	// Interfaces lists the network interfaces that are up, but for loopback.
-	Interfaces() ([]Interface, error)
-}
-
 // Interface is a network interface of this host.
 type Interface struct {
 	Name string
@@ -29,7 +23,7 @@ type Interface struct {
 	Addresses []netip.Addr
 }
 
-// Interfaces implements Network.
+// Interfaces implements NetworkReader.
 func (r *Real) Interfaces() ([]Interface, error) {
 	links, err := dump(netlink.LinkList)
 	if err != nil {

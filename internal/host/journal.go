@@ -33,7 +33,7 @@ type JournalEntry struct {
 	Message string
 }
 
-// Journal implements Units. It runs journalctl, as reading the journal's files
+// Journal implements UnitReader. It runs journalctl, as reading the journal's files
 // takes a C library. They are described in
 // https://systemd.io/JOURNAL_EXPORT_FORMATS/.
 func (r *Real) Journal(ctx context.Context, unit string, since time.Time, last int) ([]JournalEntry, error) {

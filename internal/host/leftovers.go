@@ -39,7 +39,7 @@ func (l Leftover) String() string { return fmt.Sprintf("%s %s", l.Kind, l.Name) 
 // kubelet make: https://kubernetes.io/docs/reference/networking/virtual-ips/
 const kubePrefix = "KUBE-"
 
-// NetworkLeftovers implements Cleanup. What can be listed is, whatever fails.
+// NetworkLeftovers implements NetworkReader. What can be listed is, whatever fails.
 func (r *Real) NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error) {
 	var all []Leftover
 	var failed []error
@@ -55,7 +55,7 @@ func (r *Real) NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover,
 	return all, errors.Join(failed...)
 }
 
-// RemoveLeftover implements Cleanup.
+// RemoveLeftover implements NetworkWriter.
 func (r *Real) RemoveLeftover(ctx context.Context, l Leftover) error {
 	var err error
 	switch l.Kind {

@@ -18,7 +18,7 @@ import (
 // proc_pid_mountinfo(5).
 const mountTable = "/proc/self/mountinfo"
 
-// Mounts implements Cleanup.
+// Mounts implements PathReader.
 func (r *Real) Mounts(folder string) ([]string, error) {
 	real, err := filepath.EvalSymlinks(r.path(folder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +91,7 @@ func unescape(text string) string {
 	}
 }
 
-// Unmount implements Cleanup. It never follows a symlink at the end of path.
+// Unmount implements FileWriter. It never follows a symlink at the end of path.
 func (r *Real) Unmount(path string, flags []string) error {
 	number := unix.UMOUNT_NOFOLLOW
 	for _, name := range flags {

@@ -5,7 +5,6 @@ package host
 
 import (
 	"cmp"
-	"context"
 	"net"
 	"net/netip"
 	"slices"
@@ -15,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses implements Facts.
+// Addresses implements NetworkReader.
 func (r *Real) Addresses() ([]netip.Addr, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -30,7 +29,7 @@ func (r *Real) Addresses() ([]netip.Addr, error) {
 	return out, nil
 }
 
-// DefaultAddress implements Facts with the peer's and the kubelet's rule: among
+// DefaultAddress implements NetworkReader with the peer's and the kubelet's rule: among
 // several default routes that with the lowest metric comes first; the first
 // global unicast address of its interface is taken, whatever source address
 // the route names; or, where no such interface has one because the host
@@ -130,7 +129,15 @@ func globalAddress(index, family int) (netip.Addr, error) {
 	return netip.Addr{}, nil
 }
 
-// Routes implements Facts.
+// Route is one entry of the routing table.
+type Route struct {
+	Destination netip.Prefix
+	Interface   string
+	// Gateway reports whether the destination is reached through another host.
+	Gateway bool
+}
+
+// Routes implements NetworkReader.
 func (r *Real) Routes() ([]Route, error) {
 	// Without a filter this is the main table.
 	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
@@ -155,15 +162,6 @@ func (r *Real) Routes() ([]Route, error) {
 		}
 	}
 	return out, nil
-}
-
-// LookupHost implements Facts.
-func (r *Real) LookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
-	for i, a := range addrs {
-		addrs[i] = a.Unmap() // the resolver gives IPv4 in IPv6's form
-	}
-	return addrs, err
 }
 
 // throughGateway tells whether a route, or each way of one with several, names

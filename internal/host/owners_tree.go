@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GiveTree implements Owners.
+// GiveTree implements OwnerWriter.
 func (r *Real) GiveTree(path string, owner Owner) ([]string, error) {
 	path = filepath.Clean(r.path(path))
 	g := &treeGift{owner: owner}

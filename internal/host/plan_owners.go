@@ -32,14 +32,14 @@ func (o *overlay) owned(path string, info fs.FileInfo) fs.FileInfo {
 	return with
 }
 
-// WriteOwned implements Owners.
+// WriteOwned implements OwnerWriter.
 func (o *overlay) WriteOwned(path string, data []byte, mode fs.FileMode, owner Owner) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.write(path, data, mode, LooksSecret(data), &owner)
 }
 
-// Give implements Owners.
+// Give implements OwnerWriter.
 func (o *overlay) Give(path string, owner Owner, mode fs.FileMode) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,7 +78,7 @@ func (o *overlay) give(path string, owner Owner, mode fs.FileMode) error {
 	return nil
 }
 
-// GiveTree implements Owners. What is in the directory is not looked at.
+// GiveTree implements OwnerWriter. What is in the directory is not looked at.
 func (o *overlay) GiveTree(path string, owner Owner) ([]string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -93,7 +93,7 @@ func (o *overlay) GiveTree(path string, owner Owner) ([]string, error) {
 	return nil, nil
 }
 
-// LockAccounts implements Owners: a plan changes no accounts.
+// LockAccounts implements OwnerWriter: a plan changes no accounts.
 func (o *overlay) LockAccounts() (func(), error) { return func() {}, nil }
 
 func (o *overlay) setOwner(path string, owner Owner) {

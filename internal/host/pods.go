@@ -19,7 +19,16 @@ import (
 // asked; what takes time is its network plugin.
 const podRemoval = 30 * time.Second
 
-// Pods implements Cleanup.
+// Pod is a Pod of the container runtime.
+type Pod struct {
+	ID, Namespace, Name string
+	// HostNetwork reports whether it uses the host's network.
+	HostNetwork bool
+}
+
+func (p Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// Pods implements RuntimeReader.
 func (r *Real) Pods(ctx context.Context, socket string) ([]Pod, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {
@@ -45,7 +54,7 @@ func (r *Real) Pods(ctx context.Context, socket string) ([]Pod, error) {
 	return pods, nil
 }
 
-// RemovePods implements Cleanup. What has failed is tried once more when the
+// RemovePods implements RuntimeWriter. What has failed is tried once more when the
 // rest is gone.
 func (r *Real) RemovePods(ctx context.Context, socket string, pods []Pod) ([]Pod, error) {
 	conn, err := r.runtimes.get(socket)

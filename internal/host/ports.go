@@ -15,7 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PortFree implements Facts.
+// Process is a running process as /proc shows it.
+type Process struct {
+	PID int
+	// Name is the file name of its program.
+	Name string
+}
+
+// PortFree implements NetworkReader.
 func (r *Real) PortFree(port int) error {
 	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 	if err == nil {
@@ -39,7 +46,7 @@ func (r *Real) heldBy(port int) string {
 	return fmt.Sprintf(" by %s (pid %d)", p.Name, p.PID)
 }
 
-// PortHolder implements Facts. Other users' processes can be seen only by
+// PortHolder implements NetworkReader. Other users' processes can be seen only by
 // root.
 func (r *Real) PortHolder(port int) (Process, bool) {
 	sockets := listening(port)

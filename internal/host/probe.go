@@ -9,7 +9,9 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -40,13 +42,13 @@ func (e *ProbeError) Error() string {
 	return text + ": " + e.Body
 }
 
-// Probe implements Facts.
+// Probe implements Remote.
 func (r *Real) Probe(ctx context.Context, p Probe) error {
 	_, err := r.Fetch(ctx, p)
 	return err
 }
 
-// Fetch implements Facts.
+// Fetch implements Remote.
 func (r *Real) Fetch(ctx context.Context, p Probe) ([]byte, error) {
 	resp, err := r.get(ctx, p)
 	if err != nil {
@@ -61,7 +63,7 @@ func (r *Real) Fetch(ctx context.Context, p Probe) ([]byte, error) {
 	return body, errors.Wrapf(err, "GET %s", p.URL)
 }
 
-// Date implements Facts.
+// Date implements Remote.
 func (r *Real) Date(ctx context.Context, p Probe) (time.Time, error) {
 	resp, err := r.get(ctx, p)
 	if err != nil {
@@ -70,6 +72,15 @@ func (r *Real) Date(ctx context.Context, p Probe) (time.Time, error) {
 	defer resp.Body.Close()
 	at, err := http.ParseTime(resp.Header.Get("Date"))
 	return at, errors.Wrapf(err, "GET %s: the answer's date", p.URL)
+}
+
+// LookupHost implements Remote.
+func (r *Real) LookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	for i, a := range addrs {
+		addrs[i] = a.Unmap() // the resolver gives IPv4 in IPv6's form
+	}
+	return addrs, err
 }
 
 // get asks once. Its errors name the method and the URL.

@@ -29,7 +29,7 @@ const madeAs = "trusted.slipway.made"
 // user's.
 func claim(file *os.File, note []byte) { _ = unix.Fsetxattr(int(file.Fd()), madeAs, note, 0) }
 
-// Made implements Cleanup.
+// Made implements PathReader.
 func (r *Real) Made(path string) bool { return made(r.path(path)) }
 
 func made(path string) bool {
@@ -37,7 +37,7 @@ func made(path string) bool {
 	return err == nil
 }
 
-// Unchanged implements Cleanup.
+// Unchanged implements PathReader.
 func (r *Real) Unchanged(path string) bool {
 	path = filepath.Clean(r.path(path))
 	data, err := os.ReadFile(path)
@@ -93,7 +93,7 @@ func (b before) giveBack(folder *os.File) error {
 		unix.Fremovexattr(fd, rememberedAs))
 }
 
-// Stays implements Cleanup.
+// Stays implements PathReader.
 func (r *Real) Stays(path string) (bool, error) {
 	path = filepath.Clean(r.path(path))
 	info, err := os.Lstat(path)

@@ -75,7 +75,16 @@ func (r *runtimes) close() {
 // socketPath takes the scheme off an endpoint, if it has one.
 func socketPath(socket string) string { return strings.TrimPrefix(socket, "unix://") }
 
-// RuntimeInfo implements Runtime.
+// RuntimeInfo is what the runtime says about itself.
+type RuntimeInfo struct {
+	Name, Version, APIVersion string
+	Ready                     bool   // the condition RuntimeReady
+	Reason                    string // why it is not ready
+	CgroupDriver              string // systemd or cgroupfs; empty if the runtime does not say
+	SandboxImage              string // the pause image; empty if the runtime does not say
+}
+
+// RuntimeInfo implements RuntimeReader.
 func (r *Real) RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {
@@ -166,7 +175,7 @@ func (c runtimeConfig) cgroupDriver() string {
 	}
 }
 
-// ImagePresent implements Runtime.
+// ImagePresent implements RuntimeReader.
 func (r *Real) ImagePresent(ctx context.Context, socket, image string) (bool, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {
@@ -182,7 +191,27 @@ func (r *Real) ImagePresent(ctx context.Context, socket, image string) (bool, er
 	return answer.GetImage() != nil, nil
 }
 
-// PullImage implements Runtime. Only ctx bounds it.
+// ImageDir implements RuntimeReader.
+func (r *Real) ImageDir(ctx context.Context, socket string) (string, error) {
+	conn, err := r.runtimes.get(socket)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	answer, err := cri.NewImageServiceClient(conn).ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		return "", nil
+	case err != nil:
+		return "", criFailure(socket, "ask for the directory of images", err)
+	case len(answer.GetImageFilesystems()) == 0:
+		return "", nil
+	}
+	return answer.GetImageFilesystems()[0].GetFsId().GetMountpoint(), nil
+}
+
+// PullImage implements RuntimeWriter. Only ctx bounds it.
 func (r *Real) PullImage(ctx context.Context, socket, image string) error {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {

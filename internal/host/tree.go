@@ -31,7 +31,15 @@ const (
 	fsckFolder = "lost+found"
 )
 
-// RemoveTree implements Cleanup.
+// Removal is what RemoveTree did.
+type Removal struct {
+	// Changed reports whether anything was removed.
+	Changed bool
+	// Kept are the mount points below the directory, without those within others.
+	Kept []string
+}
+
+// RemoveTree implements FileWriter.
 func (r *Real) RemoveTree(path string) (Removal, error) {
 	path = filepath.Clean(r.path(path))
 	t := &treeRemoval{}
@@ -317,7 +325,7 @@ func (t *treeRemoval) delete(path string) error {
 	return err
 }
 
-// RemoveEmpty implements Cleanup.
+// RemoveEmpty implements FileWriter.
 func (r *Real) RemoveEmpty(path string) (bool, error) {
 	if stays, err := r.Stays(path); stays || err != nil {
 		return false, nil //nolint:nilerr // it is a symlink then

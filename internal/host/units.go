@@ -104,7 +104,22 @@ func (b *bus) drop() {
 	}
 }
 
-// Unit implements Units.
+// UnitState is a unit as systemd reports it, in systemd's own words.
+type UnitState struct {
+	LoadState     string // loaded, not-found, masked, ...
+	ActiveState   string // active, activating, failed, inactive, ...
+	SubState      string // running, auto-restart, dead, ...
+	UnitFileState string // enabled, disabled, masked, ...; empty if not loaded
+	Result        string // success, exit-code, ...
+	Restarts      uint32 // automatic restarts so far
+	MainPID       uint32
+	ActiveSince   time.Time // zero if never
+	// Current reports whether systemd knows the unit's files as they are now:
+	// reloading all units would change nothing for this one.
+	Current bool
+}
+
+// Unit implements UnitReader.
 func (r *Real) Unit(ctx context.Context, name string) (UnitState, error) {
 	name = unitName(name)
 	conn, err := r.bus.get(ctx)
@@ -131,7 +146,7 @@ func (r *Real) Unit(ctx context.Context, name string) (UnitState, error) {
 	}, nil
 }
 
-// ReloadUnits implements Units: systemd reads all unit files again.
+// ReloadUnits implements UnitWriter: systemd reads all unit files again.
 func (r *Real) ReloadUnits(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -145,7 +160,7 @@ func (r *Real) ReloadUnits(ctx context.Context) error {
 	return nil
 }
 
-// EnableUnit implements Units. A unit that is enabled already is left alone.
+// EnableUnit implements UnitWriter. A unit that is enabled already is left alone.
 func (r *Real) EnableUnit(ctx context.Context, name string) error {
 	name = unitName(name)
 	ctx, cancel := bounded(ctx)
@@ -168,17 +183,17 @@ func (r *Real) EnableUnit(ctx context.Context, name string) error {
 	return r.ReloadUnits(ctx)
 }
 
-// StartUnit implements Units.
+// StartUnit implements UnitWriter.
 func (r *Real) StartUnit(ctx context.Context, name string) error {
 	return r.runJob(ctx, "start", name, (*dbus.Conn).StartUnitContext)
 }
 
-// StopUnit implements Units.
+// StopUnit implements UnitWriter.
 func (r *Real) StopUnit(ctx context.Context, name string) error {
 	return r.runJob(ctx, "stop", name, (*dbus.Conn).StopUnitContext)
 }
 
-// RestartUnit implements Units.
+// RestartUnit implements UnitWriter.
 func (r *Real) RestartUnit(ctx context.Context, name string) error {
 	return r.runJob(ctx, "restart", name, (*dbus.Conn).RestartUnitContext)
 }

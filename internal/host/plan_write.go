@@ -5,135 +5,21 @@ package host
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
-	"strings"
-	"time"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
-// node is a file or folder that differs from base.
-type node struct {
-	name    string
-	removed bool
-	mode    fs.FileMode // with fs.ModeDir for a folder
-	data    []byte
-	secret  bool
-}
-
-// node is its own fs.FileInfo.
-func (n *node) Name() string       { return n.name }
-func (n *node) Size() int64        { return int64(len(n.data)) }
-func (n *node) Mode() fs.FileMode  { return n.mode }
-func (n *node) ModTime() time.Time { return time.Time{} }
-func (n *node) IsDir() bool        { return n.mode.IsDir() }
-func (n *node) Sys() any           { return nil }
-
-// ReadFile implements Files.
-func (o *overlay) ReadFile(path string) ([]byte, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.readFile(filepath.Clean(path))
-}
-
-func (o *overlay) readFile(path string) ([]byte, error) {
-	n := o.nodes[path]
-	switch {
-	case o.gone(path):
-		return nil, missing(path)
-	case n == nil:
-		data, err := o.Host.ReadFile(path)
-		return data, unreadable(err)
-	case n.IsDir():
-		return nil, &fs.PathError{Op: "read", Path: path, Err: unix.EISDIR}
-	}
-	return bytes.Clone(n.data), nil
-}
-
-// Lstat implements Files.
-func (o *overlay) Lstat(path string) (fs.FileInfo, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.lstat(filepath.Clean(path))
-}
-
-func (o *overlay) lstat(path string) (fs.FileInfo, error) {
-	if o.gone(path) {
-		return nil, missing(path)
-	}
-	if n := o.nodes[path]; n != nil {
-		return o.owned(path, n), nil
-	}
-	info, err := o.Host.Lstat(path)
-	if err != nil {
-		return nil, err
-	}
-	return o.owned(path, info), nil
-}
-
-// Stat implements Files. What a run writes is never a symlink.
-func (o *overlay) Stat(path string) (fs.FileInfo, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.stat(filepath.Clean(path))
-}
-
-func (o *overlay) stat(path string) (fs.FileInfo, error) {
-	if o.nodes[path] != nil || o.gone(path) {
-		return o.lstat(path)
-	}
-	info, err := o.Host.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	return o.owned(path, info), nil
-}
-
-// folderInfo is that of the real host.
-func (o *overlay) folderInfo(path string) (fs.FileInfo, error) {
-	return folderInfoBy(o.lstat, o.stat, path)
-}
-
-// ReadDir implements Files.
-func (o *overlay) ReadDir(path string) ([]fs.DirEntry, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.readDir(filepath.Clean(path))
-}
-
-func (o *overlay) readDir(path string) ([]fs.DirEntry, error) {
-	n := o.nodes[path]
-	if o.gone(path) {
-		return nil, missing(path)
-	}
-	entries, err := o.Host.ReadDir(path)
-	if err != nil && (n == nil || !errors.Is(err, fs.ErrNotExist)) {
-		return nil, unreadable(err)
-	}
-	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
-		return o.nodes[filepath.Join(path, e.Name())] != nil
-	})
-	for p, n := range o.nodes { // in any order: sorted below
-		if filepath.Dir(p) == path && p != path && !n.removed {
-			entries = append(entries, fs.FileInfoToDirEntry(n))
-		}
-	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return entries, nil
-}
-
-// WriteFile implements Files.
+// WriteFile implements FileWriter.
 func (o *overlay) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.write(path, data, mode, LooksSecret(data), nil)
 }
 
-// WriteSecret implements Files.
+// WriteSecret implements FileWriter.
 func (o *overlay) WriteSecret(path string, data []byte) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -214,7 +100,7 @@ func (o *overlay) holds(path string, data []byte, mode fs.FileMode, owner *Owner
 	return bytes.Equal(have, data), nil
 }
 
-// EnsureDir implements Files.
+// EnsureDir implements FileWriter.
 func (o *overlay) EnsureDir(path string, mode fs.FileMode) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -263,7 +149,7 @@ func (o *overlay) putDir(verb Verb, path string, mode fs.FileMode) {
 	o.record(Action{Verb: verb, Path: path, Mode: mode.Perm()})
 }
 
-// Remove implements Files.
+// Remove implements FileWriter.
 func (o *overlay) Remove(path string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -287,24 +173,4 @@ func (o *overlay) Remove(path string) error {
 	o.nodes[path] = &node{name: filepath.Base(path), removed: true}
 	o.record(Action{Verb: Remove, Path: path})
 	return nil
-}
-
-func missing(path string) error {
-	return &fs.PathError{Op: "open", Path: path, Err: unix.ENOENT}
-}
-
-// unlessForbidden drops an error that comes of this user's rights.
-func unlessForbidden(err error) error {
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	return err
-}
-
-// unreadable says what a dry run needs to know what it may not read.
-func unreadable(err error) error {
-	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: a plan depends on what is there; run this as root", err)
-	}
-	return err
 }

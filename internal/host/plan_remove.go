@@ -4,7 +4,6 @@
 package host
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -21,7 +20,7 @@ const (
 	RemovePod  Verb = "remove Pod"
 )
 
-// RemoveTree implements Cleanup. A plan lists what is in the folder, but not
+// RemoveTree implements FileWriter. A plan lists what is in the folder, but not
 // what is in the folders in it, which can be a lot.
 func (o *overlay) RemoveTree(path string) (Removal, error) {
 	mounts, err := o.Mounts(path)
@@ -69,7 +68,7 @@ func outermost(paths []string) []string {
 	})
 }
 
-// RemoveEmpty implements Cleanup.
+// RemoveEmpty implements FileWriter.
 func (o *overlay) RemoveEmpty(path string) (bool, error) {
 	stays, refused := o.Stays(path)
 	o.mu.Lock()
@@ -87,15 +86,7 @@ func (o *overlay) RemoveEmpty(path string) (bool, error) {
 	return true, nil
 }
 
-// Mounts implements Cleanup.
-func (o *overlay) Mounts(folder string) ([]string, error) {
-	mounts, err := o.Host.Mounts(folder)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.DeleteFunc(mounts, func(m string) bool { return o.unmounted[m] }), err
-}
-
-// Unmount implements Cleanup.
+// Unmount implements FileWriter.
 func (o *overlay) Unmount(path string, _ []string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -104,59 +95,10 @@ func (o *overlay) Unmount(path string, _ []string) error {
 	return nil
 }
 
-// RemovePods implements Cleanup.
-func (o *overlay) RemovePods(_ context.Context, _ string, pods []Pod) ([]Pod, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, p := range pods {
-		o.record(Action{Verb: RemovePod, Name: p.String()})
-		o.forgetNetwork(p)
-	}
-	return pods, nil
-}
-
-// forgetNetwork removes what the runtime and the network plugin remember of a
-// Pod: they do that themselves when it goes. These are files
-// NETWORK-CONTAINER-INTERFACE, and those of addresses, which begin with the
-// container: https://www.cni.dev/plugins/current/ipam/host-local/#files
-func (o *overlay) forgetNetwork(p Pod) {
-	for _, dir := range []string{"/var/lib/cni/results", "/var/lib/cni/cache/results"} {
-		entries, _ := o.readDir(dir) // what cannot be seen is not planned for
-		for _, e := range entries {
-			if strings.Contains(e.Name(), "-"+p.ID+"-") {
-				o.nodes[filepath.Join(dir, e.Name())] = &node{name: e.Name(), removed: true}
-			}
-		}
-	}
-	const addresses = "/var/lib/cni/networks"
-	networks, _ := o.readDir(addresses)
-	for _, network := range networks {
-		entries, _ := o.readDir(filepath.Join(addresses, network.Name()))
-		for _, e := range entries {
-			path := filepath.Join(addresses, network.Name(), e.Name())
-			if data, _ := o.readFile(path); bytes.HasPrefix(data, []byte(p.ID)) {
-				o.nodes[path] = &node{name: e.Name(), removed: true}
-			}
-		}
-	}
-}
-
-// RemoveLeftover implements Cleanup.
+// RemoveLeftover implements NetworkWriter.
 func (o *overlay) RemoveLeftover(_ context.Context, l Leftover) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.record(Action{Verb: Remove, Name: l.String()})
 	return nil
-}
-
-// gone tells whether a plan has removed path, or a folder above it.
-func (o *overlay) gone(path string) bool {
-	for ; ; path = filepath.Dir(path) {
-		if n := o.nodes[path]; n != nil {
-			return n.removed
-		}
-		if path == filepath.Dir(path) {
-			return false
-		}
-	}
 }
