@@ -6,6 +6,8 @@ package host
 import (
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -25,10 +27,14 @@ const (
 	Stop    Verb = "stop unit"
 	Restart Verb = "restart unit"
 	Pull    Verb = "pull image"
+
+	RemoveTree Verb = "remove directory" // with everything in it
+	Unmount    Verb = "unmount"
+	RemovePod  Verb = "remove Pod"
 )
 
 // Action is one change: what a dry run leaves out, or what a run has done. One
-// of Path, Unit and Image says to what, except for Reload.
+// of Path, Unit, Image and Name says to what, except for Reload.
 type Action struct {
 	Verb  Verb
 	Path  string
@@ -38,16 +44,16 @@ type Action struct {
 	Mode fs.FileMode
 	// UID and GID are the new owner's.
 	UID, GID int
-	// Data is a file's content. A secret one is not kept: nobody can print it
-	// by mistake.
+	// Data is a file's content. It is empty for a secret file, so that it cannot
+	// be printed by mistake.
 	Data   []byte
 	Secret bool
-	// Name is what is neither of these: a Pod, or what the kernel's network holds.
+	// Name is a Pod, or a Leftover in the kernel's network configuration.
 	Name string
-	// Entries are what a removed folder held at its top, folders with a slash;
-	// of a folder in which a mount stays, what was beside that.
+	// Entries are the entries of a removed directory, directories with a slash. If
+	// a mount stays in it, they are what was beside the mount.
 	Entries []string
-	// Created tells that there was no such file before.
+	// Created reports whether the file did not exist before.
 	Created bool
 }
 
@@ -61,4 +67,31 @@ func (a Action) String() string {
 	default:
 		return strings.TrimSpace(fmt.Sprintf("%s %s", a.Verb, a.Path+a.Unit+a.Image+a.Name))
 	}
+}
+
+// taken lists what the removal of a directory takes away: its entries, and where
+// a mount point stays further down, what is beside that. Directories end in a
+// slash.
+func taken(readDir func(string) ([]fs.DirEntry, error), path string, mounts []string, stays bool) ([]string, error) {
+	entries, err := readDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, e := range entries {
+		child := filepath.Join(path, e.Name())
+		switch {
+		case slices.Contains(mounts, child), stays && e.Name() == lostAndFound:
+		case len(below(mounts, child)) > 0:
+			inner, _ := taken(readDir, child, mounts, false) // what this user may not see is not listed
+			for _, name := range inner {
+				all = append(all, e.Name()+"/"+name)
+			}
+		case e.IsDir():
+			all = append(all, e.Name()+"/")
+		default:
+			all = append(all, e.Name())
+		}
+	}
+	return all, nil
 }

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// background is the niceness of work that may wait: about a tenth of what
-// others get where all the processors are wanted, see sched(7).
+// background is the niceness of work that can wait. If all processors are busy, it
+// gets about a tenth of what others get: see sched(7).
 const background = 10
 
-// InBackground does work on a thread of its own, which leaves the processors to
-// whatever else wants them, in this process or another. Where the system does
-// not allow that, the work is done like any other.
+// InBackground does work on its own thread, which yields the processors to other
+// work in this process and in others. If the system does not allow that, the work
+// has normal priority.
 func InBackground(work func()) {
 	done := make(chan struct{})
 	go func() {
@@ -29,7 +29,7 @@ func InBackground(work func()) {
 	<-done
 }
 
-// niceness is that of this thread, from -20 to 19.
+// niceness is the niceness of this thread, from -20 to 19.
 func niceness() (int, error) {
 	raw, err := unix.Getpriority(unix.PRIO_PROCESS, unix.Gettid())
 	return 20 - raw, err // the kernel counts from 40 to 1

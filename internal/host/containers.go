@@ -10,8 +10,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Labels that the kubelet gives to containers; no API promises them, but
-// crictl and others have always gone by them.
+// Labels that the kubelet sets on containers. No API promises them, but crictl
+// and others have always relied on them.
 const (
 	containerNameLabel = "io.kubernetes.container.name"
 	podNamespaceLabel  = "io.kubernetes.pod.namespace"

@@ -30,10 +30,10 @@ func unchanged(t *testing.T, dir string, do func()) {
 		t.Fatal(err)
 	}
 	if !info.ModTime().Equal(old) {
-		t.Errorf("the folder's time is %v", info.ModTime())
+		t.Errorf("the directory's time is %v", info.ModTime())
 	}
 	if after := contents(t, dir); after != before {
-		t.Errorf("the folder holds %s, and held %s", after, before)
+		t.Errorf("the directory holds %s, and held %s", after, before)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestSyncTimes(t *testing.T) {
 		t.Errorf("out of time: %v, %v", took, err)
 	}
 	if _, err := NewAt(root).SyncTimes(ctx, "/none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no folder: %v", err)
+		t.Errorf("no directory: %v", err)
 	}
 }
 

@@ -4,20 +4,20 @@
 package host
 
 import (
-	"errors"
-	"fmt"
+	stderrors "errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
-// Owner is a user and a group of the host, by number.
+// Owner is a user ID and a group ID.
 type Owner struct{ UID, GID int }
 
-// OwnerIn is the owner of what info describes.
+// OwnerIn returns the owner in a file's description; known is false if it has none.
 func OwnerIn(info fs.FileInfo) (whose Owner, known bool) {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known {
@@ -26,14 +26,14 @@ func OwnerIn(info fs.FileInfo) (whose Owner, known bool) {
 	return Owner{int(stat.Uid), int(stat.Gid)}, true
 }
 
-// otherNames refuses to give away a file that has more names than one: another
-// user can have made the one that was looked at.
+// otherNames refuses to give away a file with more than one name: another user
+// may have made the one that was looked at.
 func otherNames(path string, info fs.FileInfo) error {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known || info.IsDir() || stat.Nlink < 2 {
 		return nil
 	}
-	return fmt.Errorf("%s has %d names (hard links), and would be given to another user by all of them: "+
+	return errors.Errorf("%s has %d names (hard links), and all of them would be given to another user: "+
 		"remove it, or put a copy in its place, then run the same command again", path, stat.Nlink)
 }
 
@@ -68,7 +68,7 @@ func give(path string, owner Owner, mode fs.FileMode) error {
 	}
 	// Narrow first: the new group may not have had the old mode, nor the old
 	// group the new one.
-	if err := errors.Join(f.Chmod(info.Mode().Perm()&mode), f.Chown(owner.UID, owner.GID), f.Chmod(mode)); err != nil {
+	if err := stderrors.Join(f.Chmod(info.Mode().Perm()&mode), f.Chown(owner.UID, owner.GID), f.Chmod(mode)); err != nil {
 		return err
 	}
 	return f.Sync()

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// node is a file or folder that differs from base.
+// node is a file or directory that the plan has changed.
 type node struct {
 	name    string
 	removed bool
-	mode    fs.FileMode // with fs.ModeDir for a folder
+	mode    fs.FileMode // with fs.ModeDir for a directory
 	data    []byte
 	secret  bool
 }
@@ -115,7 +115,7 @@ func (o *overlay) lstat(path string) (fs.FileInfo, error) {
 	return o.owned(path, info), nil
 }
 
-// Stat implements FileReader. What a run writes is never a symlink.
+// Stat implements FileReader. A run never writes a symlink.
 func (o *overlay) Stat(path string) (fs.FileInfo, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -133,9 +133,9 @@ func (o *overlay) stat(path string) (fs.FileInfo, error) {
 	return o.owned(path, info), nil
 }
 
-// folderInfo is that of the real host.
-func (o *overlay) folderInfo(path string) (fs.FileInfo, error) {
-	return folderInfoBy(o.lstat, o.stat, path)
+// dirInfo is dirInfo of the plan.
+func (o *overlay) dirInfo(path string) (fs.FileInfo, error) {
+	return dirInfoBy(o.lstat, o.stat, path)
 }
 
 // ReadDir implements FileReader.
@@ -170,7 +170,7 @@ func missing(path string) error {
 	return &fs.PathError{Op: "open", Path: path, Err: unix.ENOENT}
 }
 
-// unlessForbidden drops an error that comes of this user's rights.
+// unlessForbidden drops an error that is due to this user's permissions.
 func unlessForbidden(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return nil
@@ -178,7 +178,7 @@ func unlessForbidden(err error) error {
 	return err
 }
 
-// unreadable says what a dry run needs to know what it may not read.
+// unreadable adds how a dry run could read what it was not allowed to.
 func unreadable(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return errors.WithMessage(err, "a plan depends on what is there; run this as root")
@@ -186,7 +186,7 @@ func unreadable(err error) error {
 	return err
 }
 
-// gone tells whether a plan has removed path, or a folder above it.
+// gone reports whether the plan has removed path or a directory above it.
 func (o *overlay) gone(path string) bool {
 	for ; ; path = filepath.Dir(path) {
 		if n := o.nodes[path]; n != nil {
@@ -199,8 +199,8 @@ func (o *overlay) gone(path string) bool {
 }
 
 // Mounts implements PathReader.
-func (o *overlay) Mounts(folder string) ([]string, error) {
-	mounts, err := o.base.Mounts(folder)
+func (o *overlay) Mounts(dir string) ([]string, error) {
+	mounts, err := o.base.Mounts(dir)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.DeleteFunc(mounts, func(m string) bool { return o.unmounted[m] }), err

@@ -13,15 +13,8 @@ import (
 	"strings"
 )
 
-// The verbs of a plan to clean up.
-const (
-	RemoveTree Verb = "remove folder"
-	Unmount    Verb = "unmount"
-	RemovePod  Verb = "remove Pod"
-)
-
-// RemoveTree implements FileWriter. A plan lists what is in the folder, but not
-// what is in the folders in it, which can be a lot.
+// RemoveTree implements FileWriter. A plan lists the entries of the directory, but
+// not what is below them, which can be a lot.
 func (o *overlay) RemoveTree(path string) (Removal, error) {
 	mounts, err := o.Mounts(path)
 	if err != nil {
@@ -31,7 +24,7 @@ func (o *overlay) RemoveTree(path string) (Removal, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)
-	_, err = o.folderInfo(path)
+	_, err = o.dirInfo(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Removal{}, nil
 	}
@@ -61,7 +54,7 @@ func (o *overlay) RemoveTree(path string) (Removal, error) {
 	return done, nil
 }
 
-// outermost leaves out those of paths that are in others.
+// outermost drops the paths that are below others.
 func outermost(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
 		return slices.ContainsFunc(paths, func(other string) bool { return strings.HasPrefix(p, other+"/") })
@@ -76,7 +69,7 @@ func (o *overlay) RemoveEmpty(path string) (bool, error) {
 	path = filepath.Clean(path)
 	info, err := o.lstat(path)
 	if err != nil || !info.IsDir() || stays || refused != nil {
-		return false, nil // what cannot be seen is not removed either
+		return false, nil // what this user may not see is not removed either
 	}
 	if entries, err := o.readDir(path); err != nil || len(entries) > 0 {
 		return false, nil

@@ -21,9 +21,9 @@ func (o *overlay) PullImage(_ context.Context, _, image string) error {
 	return nil
 }
 
-// StopContainer implements RuntimeWriter. Nothing that is planned stops one.
+// StopContainer implements RuntimeWriter. No planned step stops a container.
 func (o *overlay) StopContainer(context.Context, string, string, time.Duration) error {
-	return errors.New("a dry run stops no container")
+	return errors.New("a dry run does not stop containers")
 }
 
 // RemovePods implements RuntimeWriter.
@@ -37,13 +37,13 @@ func (o *overlay) RemovePods(_ context.Context, _ string, pods []Pod) ([]Pod, er
 	return pods, nil
 }
 
-// forgetNetwork removes what the runtime and the network plugin remember of a
-// Pod: they do that themselves when it goes. These are files
-// NETWORK-CONTAINER-INTERFACE, and those of addresses, which begin with the
-// container: https://www.cni.dev/plugins/current/ipam/host-local/#files
+// forgetNetwork plans the removal of the files that the runtime and the network
+// plugin keep for a Pod, which they delete themselves with the Pod: files named
+// NETWORK-CONTAINER-INTERFACE, and those of addresses, whose content begins with
+// the container's ID: https://www.cni.dev/plugins/current/ipam/host-local/#files
 func (o *overlay) forgetNetwork(p Pod) {
 	for _, dir := range []string{"/var/lib/cni/results", "/var/lib/cni/cache/results"} {
-		entries, _ := o.readDir(dir) // what cannot be seen is not planned for
+		entries, _ := o.readDir(dir) // what this user may not see is not planned
 		for _, e := range entries {
 			if strings.Contains(e.Name(), "-"+p.ID+"-") {
 				o.nodes[filepath.Join(dir, e.Name())] = &node{name: e.Name(), removed: true}

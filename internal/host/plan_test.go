@@ -86,7 +86,7 @@ func TestOverlayOrder(t *testing.T) {
 		t.Errorf("a dry run wrote %q", got)
 	}
 	if diff := cmp.Diff([]string{"gone", "kept", "pki"}, names(t, dir+"/etc")); diff != "" {
-		t.Errorf("a dry run changed the folder (-want +got):\n%s", diff)
+		t.Errorf("a dry run changed the directory (-want +got):\n%s", diff)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestOverlayMatchesReal(t *testing.T) {
 	}
 }
 
-// tree describes a folder through a host's eyes.
+// tree describes a directory through a host's eyes.
 func tree(t *testing.T, h Host, dir string) []string {
 	t.Helper()
 	var out []string
@@ -175,25 +175,25 @@ func TestOverlayReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := o.ReadFile(dir + "/var/lib"); !errors.Is(err, unix.EISDIR) {
-		t.Errorf("a folder: error %v", err)
+		t.Errorf("a directory: error %v", err)
 	}
 	if entries, err := o.ReadDir(dir + "/var/lib/etcd"); len(entries) != 0 || err != nil {
-		t.Errorf("a new folder: %v, error %v", entries, err)
+		t.Errorf("a new directory: %v, error %v", entries, err)
 	}
 	if _, err := o.ReadDir(dir + "/none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no folder: error %v", err)
+		t.Errorf("no directory: error %v", err)
 	}
 	if err := o.Remove(dir + "/var/lib"); !errors.Is(err, unix.ENOTEMPTY) {
-		t.Errorf("a folder with something in it: error %v", err)
+		t.Errorf("a directory with something in it: error %v", err)
 	}
 	if err := errors.Join(o.Remove(dir+"/var/lib/etcd"), o.Remove(dir+"/var/lib"), o.Remove(dir+"/etc/gone")); err != nil {
 		t.Error(err)
 	}
 	if _, err := o.ReadDir(dir + "/var/lib"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a removed folder: error %v", err)
+		t.Errorf("a removed directory: error %v", err)
 	}
 	if _, err := o.WriteFile(dir+"/var/lib/f", nil, 0o644); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("in a removed folder: error %v", err)
+		t.Errorf("in a removed directory: error %v", err)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// unitPlan is what the actions so far have done to a unit.
+// unitPlan is the state of a unit after the planned actions.
 type unitPlan struct {
 	enabled bool
 	acted   bool // started or stopped

@@ -31,10 +31,10 @@ func LooksSecret(data []byte) bool {
 	return bytes.Contains(data, []byte("PRIVATE KEY-----")) || bytes.Contains(data, []byte("client-key-data:"))
 }
 
-// write takes a file; owner is nil for root, whose a file is that a run writes.
+// write plans a file. A nil owner is root, which owns what a run writes.
 func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool, owner *Owner) (bool, error) {
 	path = filepath.Clean(path)
-	if err := o.checkFolder(filepath.Dir(path)); err != nil {
+	if err := o.checkDir(filepath.Dir(path)); err != nil {
 		return false, explain("write", path, err)
 	}
 	same, err := o.holds(path, data, mode, owner)
@@ -67,17 +67,17 @@ func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool,
 	return true, nil
 }
 
-// checkFolder refuses what openFolder does.
-func (o *overlay) checkFolder(path string) error {
-	_, err := o.folderInfo(path)
+// checkDir refuses what openDir refuses.
+func (o *overlay) checkDir(path string) error {
+	_, err := o.dirInfo(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &fs.PathError{Op: "open folder", Path: path, Err: unix.ENOENT}
+		return &fs.PathError{Op: "open directory", Path: path, Err: unix.ENOENT}
 	}
 	return unlessForbidden(err)
 }
 
-// holds reports whether path is a file with these bytes, this mode and, where
-// one is given, this owner, as far as this user may see.
+// holds reports whether path is a file with these bytes, this mode and, unless it
+// is nil, this owner, as far as this user may see.
 func (o *overlay) holds(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
 	info, err := o.lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,17 +105,17 @@ func (o *overlay) EnsureDir(path string, mode fs.FileMode) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)
-	info, err := o.folderInfo(path)
+	info, err := o.dirInfo(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := o.ensureParent(filepath.Dir(path)); err != nil {
-			return explain("make folder", path, err)
+			return explain("create directory", path, err)
 		}
 		o.makeDir(path, mode)
-	case errors.Is(err, fs.ErrPermission): // it may be there or not
+	case errors.Is(err, fs.ErrPermission): // it may exist or not
 		o.makeDir(path, mode)
 	case err != nil:
-		return explain("make folder", path, err)
+		return explain("create directory", path, err)
 	default:
 		if narrowed, wider := narrow(info.Mode(), mode); wider {
 			if whose, known := o.ownerOf(path, info); known {

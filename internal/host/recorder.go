@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// NewRecorder returns base, and hands each change that has really been made to
-// record, in the words of a plan: what the overlay of a dry run says before,
-// this says after. What was the case already, and what failed, is no change.
-// record may be called side by side.
+// NewRecorder returns a host that does what base does, and hands each change that
+// was really made to record, in the words of a plan: it says afterwards what the
+// overlay of a dry run says before. What was there already and what failed is not
+// a change. record may be called concurrently.
 func NewRecorder(base Host, record func(Action)) Host {
 	return &recorder{Reader: base, remote: base, writer: base, record: record, secrets: map[string]bool{}}
 }
@@ -28,8 +28,8 @@ type recorder struct {
 	record func(Action)
 
 	mu      sync.Mutex      // of the fields below
-	secrets map[string]bool // paths that held one
-	making  sync.Mutex      // held while folders are made, so that each is recorded once
+	secrets map[string]bool // paths that held a secret
+	making  sync.Mutex      // held while directories are created, so that each is recorded once
 }
 
 // WriteFile implements FileWriter.

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// RemoveTree implements FileWriter. What was in the folder is read before; the
-// removal says what is wrong.
+// RemoveTree implements FileWriter. It reads the directory before the removal, and
+// leaves errors to the removal.
 func (r *recorder) RemoveTree(path string) (Removal, error) {
 	action := Action{Verb: RemoveTree, Path: filepath.Clean(path)}
 	mounts, _ := r.Mounts(path)

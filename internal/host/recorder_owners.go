@@ -10,7 +10,7 @@ import (
 
 // WriteOwned implements OwnerWriter.
 func (r *recorder) WriteOwned(path string, data []byte, mode fs.FileMode, owner Owner) (bool, error) {
-	before, known := Owner{}, r.isMissing(path) // what is new would be root's
+	before, known := Owner{}, r.isMissing(path) // a new file would be root's
 	if !known {
 		before, known = ownerBy(r.Lstat, path)
 	}
@@ -48,7 +48,7 @@ func (r *recorder) GiveTree(path string, owner Owner) ([]string, error) {
 // LockAccounts implements OwnerWriter. The lock itself is not a change.
 func (r *recorder) LockAccounts() (release func(), err error) { return r.writer.LockAccounts() }
 
-// ownerBy is whose path is, where that can be known.
+// ownerBy returns the owner of path, if it can be read.
 func ownerBy(stat func(string) (fs.FileInfo, error), path string) (whose Owner, known bool) {
 	info, err := stat(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func ownerBy(stat func(string) (fs.FileInfo, error), path string) (whose Owner, 
 	return OwnerIn(info)
 }
 
-// gave records that path belongs to owner now, if that is another one.
+// gave records that path belongs to owner now, unless it did before.
 func (r *recorder) gave(path string, before Owner, known bool, owner Owner) {
 	if known && before == owner {
 		return

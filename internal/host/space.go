@@ -14,8 +14,8 @@ import (
 type Space struct {
 	// Free is what programs may still write, in bytes; Total is its size.
 	Free, Total uint64
-	// FreeInodes is how many files may still be made; where TotalInodes is 0,
-	// the file system does not count them.
+	// FreeInodes is how many files can still be created. If TotalInodes is 0, the
+	// file system does not count them.
 	FreeInodes, TotalInodes uint64
 }
 
