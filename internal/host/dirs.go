@@ -4,11 +4,12 @@
 package host
 
 import (
-	"errors"
+	stderrors "errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
@@ -101,5 +102,5 @@ func syncDir(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return stderrors.Join(dir.Sync(), dir.Close())
 }

@@ -6,12 +6,13 @@ package host
 import (
 	"context"
 	"crypto/rand"
-	"errors"
+	stderrors "errors"
 	"io/fs"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,7 +58,7 @@ func probeWrite(path string) error {
 	if err = unix.Renameat(fd, temp, fd, moved); err == nil {
 		temp = moved
 	}
-	err = errors.Join(err, unix.Unlinkat(fd, temp, 0), dir.Sync())
+	err = stderrors.Join(err, unix.Unlinkat(fd, temp, 0), dir.Sync())
 	if errors.Is(err, unix.ENOENT) {
 		return nil // the probe of another process removed it as a leftover, so writing works
 	}
@@ -111,7 +112,7 @@ func openUnnamed(dir string) (*os.File, error) {
 	err = os.Remove(f.Name())
 	_ = os.Chtimes(dir, time.Time{}, before.ModTime())
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, stderrors.Join(err, f.Close())
 	}
 	return f, nil
 }

@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
-	"errors"
+	stderrors "errors"
 	"hash/maphash"
 	"io/fs"
 	"os"
@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
@@ -96,7 +97,7 @@ func writeFile(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, 
 	}
 	fd := int(dir.Fd())
 	if err := unix.Renameat(fd, temp, fd, name); err != nil {
-		return false, errors.Join(err, unix.Unlinkat(fd, temp, 0))
+		return false, stderrors.Join(err, unix.Unlinkat(fd, temp, 0))
 	}
 	return true, dir.Sync()
 }
@@ -204,7 +205,7 @@ func writeTemp(dir *os.File, name string, fill func(*os.File) error) (string, er
 		return "", err
 	}
 	if err := fill(os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name))); err != nil {
-		return "", errors.Join(err, unix.Unlinkat(parent, temp, 0))
+		return "", stderrors.Join(err, unix.Unlinkat(parent, temp, 0))
 	}
 	return temp, nil
 }
@@ -224,7 +225,7 @@ func fill(f *os.File, data []byte, mode fs.FileMode, owner *Owner) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	return stderrors.Join(err, f.Close())
 }
 
 // Remove implements FileWriter.

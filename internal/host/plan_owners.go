@@ -4,10 +4,11 @@
 package host
 
 import (
-	"errors"
 	"io/fs"
 	"path/filepath"
 	"syscall"
+
+	"github.com/pkg/errors"
 )
 
 // ownedInfo describes a file with another owner than on the real host.

@@ -6,11 +6,12 @@ package host
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/pkg/errors"
 )
 
 // RemoveTree implements FileWriter. A plan lists the entries of the directory, but

@@ -5,7 +5,7 @@ package host
 
 import (
 	"context"
-	"errors"
+	stderrors "errors"
 	"slices"
 	"time"
 
@@ -76,7 +76,7 @@ func (r *Real) RemovePods(ctx context.Context, socket string, pods []Pod) ([]Pod
 	for i, err := range errs {
 		errs[i] = criFailure(socket, "remove Pods", err)
 	}
-	return slices.Concat(removed, more, last), errors.Join(errs...)
+	return slices.Concat(removed, more, last), stderrors.Join(errs...)
 }
 
 // removePods removes Pods side by side.

@@ -6,11 +6,12 @@ package host
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io/fs"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/pkg/errors"
 )
 
 // NewRecorder returns a host that does what base does, and hands each change that

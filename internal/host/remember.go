@@ -5,7 +5,7 @@ package host
 
 import (
 	"crypto/sha256"
-	"errors"
+	stderrors "errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -87,7 +87,7 @@ func givenBack(dir *os.File) bool {
 // the user's.
 func (b before) giveBack(dir *os.File) error {
 	fd := int(dir.Fd())
-	return errors.Join(
+	return stderrors.Join(
 		unix.Fsetxattr(fd, usersAs, nil, 0), // first: the run may be interrupted
 		unix.Fchown(fd, b.uid, b.gid),
 		unix.Fchmod(fd, b.mode&0o777),

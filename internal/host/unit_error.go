@@ -5,11 +5,11 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	godbus "github.com/godbus/dbus/v5"
+	"github.com/pkg/errors"
 )
 
 // Results of a unit's job in addition to systemd's own words, such as failed,
