@@ -228,7 +228,7 @@ func TestWriteFileSweeps(t *testing.T) {
 	}
 }
 
-// Whoever looks during the writes sees no file wider than 0600, whatever the
+// During the writes no file is ever seen with a mode wider than 0600, whatever the
 // umask, and never half a file.
 func TestWriteSecretObserved(t *testing.T) {
 	setUmask(t, 0)

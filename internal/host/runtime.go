@@ -39,7 +39,7 @@ type runtimes struct {
 func (r *runtimes) get(socket string) (*grpc.ClientConn, error) {
 	path := socketPath(socket)
 	if !strings.HasPrefix(path, "/") {
-		return nil, errors.Errorf("container runtime socket %q: want a path such as unix:///run/containerd/containerd.sock", socket)
+		return nil, errors.Errorf("invalid container runtime socket %q (expected a path such as unix:///run/containerd/containerd.sock)", socket)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -300,8 +300,8 @@ func TestRuntimeUnreachable(t *testing.T) {
 		refusedPath:           "the socket exists but nothing listens on it; start the runtime",
 		httpPath:              "a program accepts connections there but does not speak CRI",
 		file:                  "the socket exists but nothing listens on it",
-		"tcp://10.0.0.1:1234": `want a path such as unix:///run/containerd/containerd.sock`,
-		"":                    `want a path such as unix:///run/containerd/containerd.sock`,
+		"tcp://10.0.0.1:1234": `expected a path such as unix:///run/containerd/containerd.sock`,
+		"":                    `expected a path such as unix:///run/containerd/containerd.sock`,
 	} {
 		_, err := newReal(t).RuntimeInfo(t.Context(), socket)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -99,10 +99,9 @@ func (t *treeRemoval) remove(path string) error {
 	return stderrors.Join(t.failed[:min(len(t.failed), mostFailures)]...)
 }
 
-// linked is the directory that a link leads to. Three links are refused: to a
-// directory that contains the link itself and to one at the top of the file
-// system, because these hold more than the node's files, and a link that another
-// user has made.
+// linked returns the directory that a link leads to. It refuses a link that
+// another user has made, and one to a directory that contains the link itself or
+// is at the top of the file system: these hold more than the node's files.
 func linked(path string) (string, error) {
 	if _, err := dirInfo(path); err != nil {
 		return "", err
