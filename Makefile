@@ -27,7 +27,7 @@ test: build ## run everything: unit tests, then the suite on real clusters
 
 # Tests that run the program in thousands of processes or for minutes: the race
 # detector would make them as many times longer, and sees no other code there.
-LONG := ^Test(Canary|Contention|Crash|ResetFaults|APIFaults|HostFaults)$$
+LONG := ^Test(Canary|Contention|PlansSendNothing|Crash|ResetFaults|APIFaults|HostFaults)$$
 
 unit: ## run the unit tests, with the race detector (which needs gcc), zlint over the certificates, and gitleaks' forms of tokens
 	CGO_ENABLED=1 go test -race -timeout=20m -skip='$(LONG)' ./...

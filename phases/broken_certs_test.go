@@ -81,7 +81,7 @@ const (
 	makeConfAgain     = "Delete it and run `slipway init phase kubeconfig admin`"
 	putCA             = "A CA is never replaced"
 	keepsCA           = "Put the right CA in " + caCrt + " and " + caKey
-	noLink, noFolder  = " is a symlink where a regular file should be", " is a folder where a regular file should be"
+	noLink, noFolder  = " is a symlink where a regular file should be", " is a directory where a regular file should be"
 	narrowedLine      = " did not have mode 0600: it has now"
 	emptyCert, noKey  = "the certificate: the file is empty. ", "the private key: the file is empty. "
 	cutOff            = "the file holds 1 PEM blocks, of which 1 are cut off or garbled. Delete "

@@ -189,7 +189,7 @@ func (h *lastingHost) Sandboxes(context.Context, string, string) ([]host.Sandbox
 	return nil, nil
 }
 
-func (h *lastingHost) ImageFolder(context.Context, string) (string, error) { return "", nil }
+func (h *lastingHost) ImageDir(context.Context, string) (string, error) { return "", nil }
 
 func (h *lastingHost) LookupHost(context.Context, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("192.0.2.11")}, nil

@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -86,6 +87,13 @@ func PullImages(ctx context.Context, env *Env) error {
 func show(env *Env, report preflight.Report) error {
 	for _, f := range report.Notes {
 		env.UI.Printf("%s", f)
+	}
+	if len(report.Unasked) > 0 {
+		var checks []string
+		for _, f := range report.Unasked {
+			checks = append(checks, fmt.Sprintf("%s (%s)", f.Check, f.Message))
+		}
+		env.UI.Warnf("not checked in a dry run: %s", strings.Join(checks, ", "))
 	}
 	for _, f := range report.Warnings {
 		env.UI.Warn(f.Check+": "+f.Message, f.Remedy)

@@ -30,7 +30,7 @@ func (h *pulling) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error)
 	return host.RuntimeInfo{Name: "containerd", Version: "2.1.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}, nil
 }
 
-func (h *pulling) ImageFolder(context.Context, string) (string, error) { return "/var/lib/images", nil }
+func (h *pulling) ImageDir(context.Context, string) (string, error) { return "/var/lib/images", nil }
 
 func (h *pulling) ImagePresent(_ context.Context, _, image string) (bool, error) {
 	return image != h.lacks, nil

@@ -45,7 +45,7 @@ func crashReset(ctx context.Context, h runHost, _ string, say io.Writer) error {
 type faultyReset struct{ *faultyHost }
 
 func (h faultyReset) RemoveTree(path string) (host.Removal, error) {
-	if err := h.fault("remove folder " + path); err != nil {
+	if err := h.fault("remove directory " + path); err != nil {
 		return host.Removal{}, &fs.PathError{Op: "remove", Path: path, Err: err}
 	}
 	return h.faultyHost.RemoveTree(path)

@@ -11,6 +11,8 @@ import (
 	"encoding/pem"
 	"math/big"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 func etcdRows() []row {
@@ -37,6 +39,10 @@ func etcdRows() []row {
 			"[ERROR ExternalEtcdVersion]: cannot get etcd's version: Get \"http://192.0.2.21:2379/version\": connection refused\n  check that etcd is running and can be reached from this host, and check etcd.external in the configuration",
 			"[ERROR ExternalEtcdVersion]: cannot get etcd's version: Get \"http://192.0.2.22:2379/version\": connection refused\n  check that etcd is running and can be reached from this host, and check etcd.external in the configuration",
 		}},
+		{"ExternalEtcdVersion", "dry run", func(s scene) {
+			s.external()
+			s.unknown["etcd"] = host.ErrNotInPlan
+		}, []string{"the version of etcd at http://192.0.2.20:2379/version"}},
 		{"ExternalEtcdVersion", "HTTP endpoints of their own", func(s scene) {
 			says(`{"etcdserver":"3.6.8"}`)(s)
 			e := s.node.Cluster.Etcd.External

@@ -77,7 +77,7 @@ func diskRows() []row {
 		{"EtcdDisk", "not root", func(s scene) { s.uid, s.unknown["syncs"] = 1000, errors.New("permission denied") },
 			[]string{"did not measure the disk of /var/lib: this needs root"}},
 		{"EtcdDisk", "dry run", func(s scene) { s.unknown["syncs"] = host.ErrNotInPlan },
-			[]string{"did not measure the disk of /var/lib: a dry run does not ask this"}},
+			[]string{"how fast the disk of /var/lib is"}},
 		{"WritableFolders", "read-only", func(s scene) {
 			s.unwritable = map[string]error{"/etc": errors.Wrap(unix.EROFS, "write to /etc")}
 		}, []string{"[ERROR WritableFolders]: write to /etc: read-only file system\n  make sure that /etc is a directory on a file system that is mounted writable and has free space"}},
@@ -88,7 +88,7 @@ func diskRows() []row {
 		{"WritableFolders", "not root", func(s scene) { s.uid = 1000 },
 			[]string{"writing to these directories needs root; see IsPrivilegedUser"}},
 		{"WritableFolders", "dry run", func(s scene) { s.unwritable = map[string]error{"/etc": host.ErrNotInPlan} },
-			[]string{"did not write to any directory: a dry run does not ask this"}},
+			[]string{"whether directories can be written to"}},
 	}
 }
 
@@ -144,7 +144,7 @@ func reachRows() []row {
 			[]string{"[WARNING Hostname]: the node name \"node-1\" resolves to 192.0.2.99, which is not an address of this host, so programs that look it up will reach another host\n  fix it in /etc/hosts or in DNS"}},
 		{"Hostname", "Debian's loopback address", func(s scene) { s.names["node-1"] = "127.0.1.1" }, nil},
 		{"Hostname", "dry run", func(s scene) { s.unknown["names"] = host.ErrNotInPlan },
-			[]string{"did not look up the name \"node-1\": a dry run does not ask this"}},
+			[]string{"whether \"node-1\" resolves"}},
 		{"ControlPlaneEndpoint", "unknown", func(s scene) { s.node.Cluster.ControlPlaneEndpoint = "api.example.org:6443" },
 			[]string{"[ERROR ControlPlaneEndpoint]: the control plane endpoint \"api.example.org\" does not resolve on this host (no address), so the kubelet cannot find the API server\n  add the name to DNS or to /etc/hosts, or choose another controlPlaneEndpoint"}},
 		{"ControlPlaneEndpoint", "known", func(s scene) {
@@ -152,7 +152,7 @@ func reachRows() []row {
 		}, nil},
 		{"ControlPlaneEndpoint", "dry run", func(s scene) {
 			s.node.Cluster.ControlPlaneEndpoint, s.unknown["names"] = "api.example.org", host.ErrNotInPlan
-		}, []string{"did not look up the name \"api.example.org\": a dry run does not ask this"}},
+		}, []string{"whether \"api.example.org\" resolves"}},
 		{"MTU", "small", func(s scene) { s.interfaces[0].MTU = 1200 },
 			[]string{"[WARNING MTU]: eth0, the interface of the default route, has MTU 1200; IPv6 needs at least 1280, and a Pod network that encapsulates takes about 50 of it\n  raise it with `ip link set eth0 mtu 1500`, if that network allows it"}},
 		{"MTU", "the Pods' is larger", another("cni0", 9000),

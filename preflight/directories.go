@@ -58,7 +58,7 @@ func writable(n *config.Node) func(context.Context, View) []Finding {
 			err := h.ProbeWrite(dir)
 			switch {
 			case errors.Is(err, host.ErrNotInPlan):
-				return skip("did not write to any directory: %v", err)
+				return unasked("whether directories can be written to")
 			case err != nil:
 				found = append(found, fail("%v", err).
 					remedy("make sure that %s is a directory on a file system that is mounted writable and has free space", dir)...)

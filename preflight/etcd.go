@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -58,6 +59,9 @@ func etcdVersion(e *config.ExternalEtcd) func(context.Context, View) []Finding {
 func memberVersion(ctx context.Context, h View, p host.Probe) []Finding {
 	const checkEndpoints = "check the addresses in etcd.external"
 	body, err := h.Fetch(ctx, p)
+	if errors.Is(err, host.ErrNotInPlan) {
+		return unasked("the version of etcd at %s", p.URL)
+	}
 	if err != nil {
 		return fail("cannot get etcd's version: %v", err).
 			remedy("check that etcd is running and can be reached from this host, and check etcd.external in the configuration")

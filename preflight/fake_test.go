@@ -26,6 +26,9 @@ import (
 
 // fakeHost is a host as values. What healthy returns passes every check.
 type fakeHost struct {
+	host.Reader // nil: for what no check asks
+	host.Remote
+
 	files      fstest.MapFS
 	unreadable map[string]bool
 	units      map[string]host.UnitState
@@ -161,7 +164,7 @@ func (h *fakeHost) SyncTimes(context.Context, string) ([]time.Duration, error) {
 	return h.syncs, h.unknown["syncs"]
 }
 
-func (h *fakeHost) ImageFolder(context.Context, string) (string, error) {
+func (h *fakeHost) ImageDir(context.Context, string) (string, error) {
 	return "/var/lib/containerd", h.unknown["images"]
 }
 
@@ -217,6 +220,9 @@ func (h *fakeHost) LookupHost(_ context.Context, name string) ([]netip.Addr, err
 }
 
 func (h *fakeHost) Fetch(_ context.Context, p host.Probe) ([]byte, error) {
+	if err := h.unknown["etcd"]; err != nil {
+		return nil, err
+	}
 	answer, there := h.answers[p.URL]
 	if !there {
 		return nil, errors.Errorf("Get %q: connection refused", p.URL)

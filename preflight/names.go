@@ -31,7 +31,7 @@ func nodeName(name string) func(context.Context, View) []Finding {
 		addrs, err := lookup(ctx, h, name)
 		switch {
 		case errors.Is(err, host.ErrNotInPlan):
-			return notLookedUp(name, err)
+			return unasked("whether %q resolves", name)
 		case err != nil:
 			return warn("the node name %q does not resolve on this host (%v), so programs that look it up will be slow or fail", name, err).
 				remedy("add it to /etc/hosts or to DNS")
@@ -79,7 +79,7 @@ func controlPlaneEndpoint(n *config.Node) func(context.Context, View) []Finding 
 			_, err = lookup(ctx, h, name)
 			switch {
 			case errors.Is(err, host.ErrNotInPlan):
-				return notLookedUp(name, err)
+				return unasked("whether %q resolves", name)
 			case err != nil:
 				return fail("the control plane endpoint %q does not resolve on this host (%v), so the kubelet cannot find the API server", name, err).
 					remedy("add the name to DNS or to /etc/hosts, or choose another controlPlaneEndpoint")

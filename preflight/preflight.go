@@ -10,8 +10,6 @@ package preflight
 import (
 	"context"
 	"fmt"
-	"io/fs"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -21,36 +19,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// View is what checks may see of a host; host.Host is one.
+// View is what checks may ask of a host; host.Host is one. They cannot change
+// it.
 type View interface {
-	ReadFile(path string) ([]byte, error)
-	Lstat(path string) (fs.FileInfo, error)
-	Stat(path string) (fs.FileInfo, error)
-	ReadDir(path string) ([]fs.DirEntry, error)
-
-	Unit(ctx context.Context, name string) (host.UnitState, error)
-	RuntimeInfo(ctx context.Context, socket string) (host.RuntimeInfo, error)
-
-	EffectiveUID() int
-	NumCPU() int
-	MemoryBytes() (uint64, error)
-	Swap() ([]string, error)
-	KernelRelease() (string, error)
-	LookPath(name string) (string, error)
-	ProgramVersion(ctx context.Context, path string) (string, error)
-
-	Routes() ([]host.Route, error)
-	PortFree(port int) error
-	PortHolder(port int) (p host.Process, found bool)
-	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
-	ProxyFor(url string) (string, error)
-	Fetch(ctx context.Context, p host.Probe) ([]byte, error)
-	Date(ctx context.Context, p host.Probe) (time.Time, error)
-	Now() time.Time
-	Space(path string) (host.Space, error)
-
-	host.Disks
-	host.Network
+	host.Reader
+	host.Remote
+	host.DiskTester
 }
 
 // Severity says what a finding means for the run.
@@ -66,6 +40,9 @@ const (
 	// Skipped says why a check was not made: another check reports the
 	// problem, or there is nothing to check.
 	Skipped
+	// Unasked says what was not looked at because this is a dry run, which sends
+	// nothing and writes to no disk.
+	Unasked
 )
 
 // Finding is one result of a check. Errors and warnings have a remedy.
@@ -112,6 +89,7 @@ type Report struct {
 	Notes    []Finding
 	Warnings []Finding
 	Errors   []Finding
+	Unasked  []Finding
 }
 
 // Run runs all checks, as Ask does, and sorts their findings by severity.
@@ -126,6 +104,8 @@ func Run(ctx context.Context, checks []Check, h View, ignore []string) Report {
 				r.Warnings = append(r.Warnings, f)
 			case Error:
 				r.Errors = append(r.Errors, f)
+			case Unasked:
+				r.Unasked = append(r.Unasked, f)
 			case Skipped:
 			}
 		}
@@ -208,10 +188,11 @@ func newFindings(s Severity, format string, args ...any) findings {
 	return findings{{Severity: s, Fault: fault.Fault{Message: fmt.Sprintf(format, args...)}}}
 }
 
-func fail(format string, args ...any) findings { return newFindings(Error, format, args...) }
-func warn(format string, args ...any) findings { return newFindings(Warning, format, args...) }
-func skip(format string, args ...any) findings { return newFindings(Skipped, format, args...) }
-func note(format string, args ...any) findings { return newFindings(Note, format, args...) }
+func fail(format string, args ...any) findings    { return newFindings(Error, format, args...) }
+func warn(format string, args ...any) findings    { return newFindings(Warning, format, args...) }
+func skip(format string, args ...any) findings    { return newFindings(Skipped, format, args...) }
+func unasked(format string, args ...any) findings { return newFindings(Unasked, format, args...) }
+func note(format string, args ...any) findings    { return newFindings(Note, format, args...) }
 
 // remedy sets what to do about the findings.
 func (list findings) remedy(format string, args ...any) findings {

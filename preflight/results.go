@@ -40,7 +40,7 @@ func (r Result) Outcome() Outcome {
 			return WithError
 		case f.Severity == Warning:
 			worst = WithWarning
-		case f.Severity == Skipped && i == 0:
+		case (f.Severity == Skipped || f.Severity == Unasked) && i == 0:
 			worst = SkippedResult
 		case worst == SkippedResult:
 			worst = OK

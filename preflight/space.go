@@ -54,7 +54,7 @@ func space(n *config.Node, dir string, needs need) func(context.Context, View) [
 // that does not answer.
 func runtimeSpace(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
-		dir, err := h.ImageFolder(ctx, n.CRISocket)
+		dir, err := h.ImageDir(ctx, n.CRISocket)
 		if err != nil || dir == "" {
 			return skip("the container runtime does not say where it keeps images; see CRI")
 		}

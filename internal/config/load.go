@@ -33,7 +33,8 @@ type Options struct {
 	// to be uploaded and the user names no key.
 	NewCertificateKey func() (string, error)
 	// Resolve finds out which version a label such as stable-1 stands for.
-	// It is called for labels only, so mostly not at all. See ResolveLabel.
+	// It is called for labels only, so mostly not at all, and not for a dry run.
+	// See ResolveLabel.
 	Resolve func(ctx context.Context, label string) (string, error)
 	// Now is the clock, for refusing tokens that have expired already. It is
 	// nil where an old file does: `init` is run again, and `certs renew` reads
@@ -99,6 +100,11 @@ func (d *documents) completeInit(ctx context.Context, opts Options) {
 	serial := d.init.NodeRegistration.ImagePullSerial
 	d.serial = serial != nil && *serial
 	defaultCluster(d.cluster)
+	if d.init.DryRun {
+		opts.Resolve = func(context.Context, string) (string, error) {
+			return "", errors.New("a dry run does not use the network")
+		}
+	}
 	d.cluster.KubernetesVersion = d.exact(ctx, opts)
 	d.checkNetworking()
 	primary := firstPrefix(d.cluster.Networking.ServiceSubnet)

@@ -54,6 +54,32 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestVersionOfAPlan: a dry run asks nobody for a label, whether the flag or the
+// file asks for the plan, and says which version it plans with.
+func TestVersionOfAPlan(t *testing.T) {
+	opts := testOptions()
+	opts.Resolve = func(context.Context, string) (string, error) {
+		t.Error("the network was asked")
+		return "v1.36.9", nil
+	}
+	file := &Source{Name: "f.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\ndryRun: true\n" +
+		"---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: stable-1.36\n")}
+	flags := InitFlags{DryRun: true, KubernetesVersion: "stable-1.36", Given: []string{"dry-run", "kubernetes-version"}}
+	for _, tt := range []struct {
+		src   *Source
+		flags InitFlags
+	}{{file, InitFlags{}}, {nil, flags}} {
+		n, warnings, err := LoadInit(t.Context(), tt.src, tt.flags, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := `cannot find out what "stable-1.36" stands for, taking v1.36.3`
+		if n.Cluster.KubernetesVersion != "v1.36.3" || !strings.Contains(strings.Join(warnings, "\n"), want) {
+			t.Errorf("version %s, warnings %q", n.Cluster.KubernetesVersion, warnings)
+		}
+	}
+}
+
 func TestFetchLabel(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -11,8 +11,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io/fs"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -22,27 +20,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// View is the part of a host that a diagnosis reads; host.Host is one.
+// View is the part of a host that a diagnosis reads; host.Host is one. Nothing in it can change the host.
 type View interface {
-	ReadFile(path string) ([]byte, error)
-	ReadTail(path string, most int64) ([]byte, error)
-	ReadDir(path string) ([]fs.DirEntry, error)
-	Lstat(path string) (fs.FileInfo, error)
-
-	Unit(ctx context.Context, name string) (host.UnitState, error)
-	Journal(ctx context.Context, unit string, since time.Time, last int) ([]host.JournalEntry, error)
-	RuntimeInfo(ctx context.Context, socket string) (host.RuntimeInfo, error)
-	ImagePresent(ctx context.Context, socket, image string) (bool, error)
-	ContainerStates(ctx context.Context, socket, namespace string) ([]host.ContainerState, error)
-
-	Swap() ([]string, error)
-	Addresses() ([]netip.Addr, error)
-	PortHolder(port int) (p host.Process, found bool)
-	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
-	Space(path string) (host.Space, error)
-	Fetch(ctx context.Context, p host.Probe) ([]byte, error)
-	Date(ctx context.Context, p host.Probe) (time.Time, error)
-	Now() time.Time
+	host.Reader
+	host.Remote
 }
 
 // Target says what to look at, and since when.

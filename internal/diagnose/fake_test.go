@@ -24,6 +24,9 @@ var at = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
 // fakeHost is a node as values. What healthy returns has nothing wrong.
 type fakeHost struct {
+	host.Reader // nil: for what no cause asks
+	host.Remote
+
 	files     fstest.MapFS
 	units     map[string]host.UnitState
 	journal   []host.JournalEntry

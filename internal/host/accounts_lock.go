@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// accountsLock is the file whose lock is that of the accounts, for glibc's
-	// lckpwdf(3), for shadow's tools, which call it, and for systemd.
+	// accountsLock is the lock file for accounts that glibc's lckpwdf(3), shadow's
+	// tools (which call it) and systemd use.
 	accountsLock = "/etc/.pwd.lock"
 	// accountsWait is how long lckpwdf waits.
 	accountsWait = 15 * time.Second
 	accountsPoll = 50 * time.Millisecond
 )
 
-// LockAccounts implements Owners.
+// LockAccounts implements OwnerWriter.
 func (r *Real) LockAccounts() (release func(), err error) {
 	return lockAccounts(r.path(accountsLock), accountsWait)
 }
 
-// lockAccounts takes a lock of the open file, which excludes the locks of
-// processes that others take, and those of this process as well.
+// lockAccounts takes an open file description lock. It excludes the locks that
+// other processes take on this file, and other locks of this process.
 func lockAccounts(path string, wait time.Duration) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -36,22 +36,22 @@ func lockAccounts(path string, wait time.Duration) (release func(), err error) {
 	for deadline := time.Now().Add(wait); ; time.Sleep(accountsPoll) {
 		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 		if err == nil {
-			return func() { _ = f.Close() }, nil // which releases it
+			return func() { _ = f.Close() }, nil // this releases the lock
 		}
 		busy := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES)
 		if busy && time.Now().Before(deadline) {
 			continue
 		}
 		if busy {
-			err = fmt.Errorf("%s has held it for %s: wait until it has ended, then run the same command again", accountsHolder(f), wait)
+			err = errors.Errorf("%s has held it for %s: wait until it has finished, then run the same command again", accountsHolder(f), wait)
 		}
 		_ = f.Close()
 		return nil, explain("lock the accounts with", path, err)
 	}
 }
 
-// accountsHolder names the process that holds the lock. The kernel does not say
-// whose a lock of an open file is.
+// accountsHolder names the process that holds the lock. For an open file
+// description lock, the kernel does not report the process.
 func accountsHolder(f *os.File) string {
 	held := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &held); err != nil || held.Pid <= 0 {

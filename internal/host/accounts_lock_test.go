@@ -52,7 +52,7 @@ func TestLockAccounts(t *testing.T) {
 	}
 
 	_, err = lockAccounts(dir+accountsLock, 0)
-	want := fmt.Sprintf("lock the accounts with %s: `exe init phase` (pid %d) has held it for 0s: wait until it has ended", dir+accountsLock, cmd.Process.Pid)
+	want := fmt.Sprintf("lock the accounts with %s: `exe init phase` (pid %d) has held it for 0s: wait until it has finished", dir+accountsLock, cmd.Process.Pid)
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error\n%v, want\n%s", err, want)
 	}

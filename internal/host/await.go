@@ -11,11 +11,11 @@ import (
 	"github.com/pkg/errors"
 )
 
-// awaitInterval is how often a file is looked for.
+// awaitInterval is how often AwaitFile looks.
 const awaitInterval = 50 * time.Millisecond
 
-// AwaitFile implements Files.
-func (r *Real) AwaitFile(ctx context.Context, path string, fits func(data []byte) error) error {
+// AwaitFile implements FileReader.
+func (r *Real) AwaitFile(ctx context.Context, path string, accept func(data []byte) error) error {
 	ticker := time.NewTicker(awaitInterval)
 	defer ticker.Stop()
 	for {
@@ -28,8 +28,8 @@ func (r *Real) AwaitFile(ctx context.Context, path string, fits func(data []byte
 		switch {
 		case missing:
 			last = errors.Errorf("%s does not exist yet", path)
-		case fits != nil:
-			last = fits(data)
+		case accept != nil:
+			last = accept(data)
 		}
 		if last == nil {
 			return nil
@@ -41,7 +41,3 @@ func (r *Real) AwaitFile(ctx context.Context, path string, fits func(data []byte
 		}
 	}
 }
-
-// AwaitFile implements Files: what the program would write, a plan takes for
-// written, and for right.
-func (o *overlay) AwaitFile(context.Context, string, func([]byte) error) error { return nil }

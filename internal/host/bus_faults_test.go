@@ -25,7 +25,7 @@ var asks = map[string]func(ctx context.Context, r *Real) error{
 	"restart": func(ctx context.Context, r *Real) error { return r.RestartUnit(ctx, "kubelet") },
 }
 
-// A systemd that takes calls and answers none holds up nobody for longer than
+// A systemd that accepts calls but does not answer them delays nobody longer than
 // the caller's deadline.
 func TestSilentSystemd(t *testing.T) {
 	release := make(chan struct{})
@@ -74,7 +74,7 @@ func (f *silentSystemd) RestartUnit(string, string) (godbus.ObjectPath, *godbus.
 	return "/", f.wait()
 }
 
-// What answers on the bus's socket but is no bus is told from systemd.
+// Something else that listens on the bus's socket is not taken for systemd.
 func TestNoBusButSomething(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)

@@ -32,16 +32,16 @@ type ContainerState struct {
 	// Restarts is how many containers of this Pod and name came before it.
 	Restarts int
 	Created  time.Time
-	// Finished, ExitCode, Reason and Message are of one that has exited.
+	// Finished, ExitCode, Reason and Message are set if it has exited.
 	Finished time.Time
 	ExitCode int32
 	Reason   string // such as Error, OOMKilled
 	Message  string
-	// LogPath is the file that holds its output, in CRI's format.
+	// LogPath is the file with its output, in the CRI format.
 	LogPath string
 }
 
-// Sandbox is what the containers of a Pod live in.
+// Sandbox is what the containers of a Pod run in.
 type Sandbox struct {
 	ID        string
 	Pod       string
@@ -50,11 +50,11 @@ type Sandbox struct {
 	Created   time.Time
 }
 
-// keptStates is how many containers of a name in a Pod are looked into: the
-// one that runs, and the last that ended.
+// keptStates is how many containers with the same name in a Pod are returned:
+// the running one, and the last one that exited.
 const keptStates = 2
 
-// ContainerStates implements Runtime.
+// ContainerStates implements RuntimeReader.
 func (r *Real) ContainerStates(ctx context.Context, socket, namespace string) ([]ContainerState, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *Real) ContainerStates(ctx context.Context, socket, namespace string) ([
 	for _, c := range newest(answer.GetContainers()) {
 		status, err := client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.GetId()})
 		if err != nil {
-			continue // it has just been removed
+			continue // it was just removed
 		}
 		list = append(list, stateOf(c, status.GetStatus()))
 	}
@@ -85,7 +85,7 @@ func inNamespace(namespace string) map[string]string {
 	return map[string]string{podNamespaceLabel: namespace}
 }
 
-// newest keeps the last containers of each name in a Pod, the newest first.
+// newest keeps the newest containers of each name in a Pod, the newest first.
 func newest(list []*cri.Container) []*cri.Container {
 	slices.SortFunc(list, func(a, b *cri.Container) int { return cmp.Compare(b.GetCreatedAt(), a.GetCreatedAt()) })
 	seen := map[string]int{}
@@ -98,7 +98,7 @@ func newest(list []*cri.Container) []*cri.Container {
 }
 
 func stateOf(c *cri.Container, s *cri.ContainerStatus) ContainerState {
-	restarts, _ := strconv.Atoi(c.GetAnnotations()[restartAnnotation]) // 0 where nobody says
+	restarts, _ := strconv.Atoi(c.GetAnnotations()[restartAnnotation]) // 0 if the annotation is missing
 	return ContainerState{
 		ID: c.GetId(), Name: c.GetLabels()[containerNameLabel], Pod: c.GetLabels()[podNameLabel],
 		Namespace: c.GetLabels()[podNamespaceLabel], Image: s.GetImage().GetImage(),
@@ -109,7 +109,7 @@ func stateOf(c *cri.Container, s *cri.ContainerStatus) ContainerState {
 	}
 }
 
-// nanoTime reads a time of CRI, nanoseconds since 1970 with 0 for never.
+// nanoTime converts a CRI time: nanoseconds since 1970, 0 for never.
 func nanoTime(ns int64) time.Time {
 	if ns == 0 {
 		return time.Time{}
@@ -117,7 +117,7 @@ func nanoTime(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// Sandboxes implements Runtime.
+// Sandboxes implements RuntimeReader.
 func (r *Real) Sandboxes(ctx context.Context, socket, namespace string) ([]Sandbox, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {

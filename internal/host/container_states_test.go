@@ -5,6 +5,7 @@ package host
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,5 +80,29 @@ func TestContainerStates(t *testing.T) {
 	pods, err := real.Sandboxes(t.Context(), socket, "")
 	if diff := cmp.Diff([]Sandbox{{ID: "s1", Pod: "etcd-cp-1", Namespace: "kube-system", Created: time.Unix(0, 7)}}, pods); diff != "" || err != nil {
 		t.Errorf("%v, sandboxes (-want +got):\n%s", err, diff)
+	}
+}
+
+// crowdedCRI has so many Pods that their list is longer than gRPC takes unless
+// it is told to.
+type crowdedCRI struct {
+	cri.UnimplementedRuntimeServiceServer
+}
+
+func (crowdedCRI) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+	answer := &cri.ListPodSandboxResponse{}
+	long := map[string]string{"a": strings.Repeat("x", 1<<10)}
+	for range 5 << 10 {
+		answer.Items = append(answer.Items, &cri.PodSandbox{Annotations: long})
+	}
+	return answer, nil
+}
+
+func TestLongListOfSandboxes(t *testing.T) {
+	real := New()
+	t.Cleanup(real.Close)
+	list, err := real.Sandboxes(t.Context(), serveCRI(t, crowdedCRI{}, &fakeCRI{}), "")
+	if err != nil || len(list) != 5<<10 {
+		t.Errorf("%d sandboxes, %v", len(list), err)
 	}
 }

@@ -10,14 +10,20 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Labels that the kubelet gives to containers; no API promises them, but
-// crictl and others have always gone by them.
+// Labels that the kubelet sets on containers. No API promises them, but crictl
+// and others have always relied on them.
 const (
 	containerNameLabel = "io.kubernetes.container.name"
 	podNamespaceLabel  = "io.kubernetes.pod.namespace"
 )
 
-// Containers implements Runtime.
+// Container is a running container.
+type Container struct {
+	ID      string
+	Created time.Time
+}
+
+// Containers implements RuntimeReader.
 func (r *Real) Containers(ctx context.Context, socket, namespace, name string) ([]Container, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {
@@ -39,7 +45,7 @@ func (r *Real) Containers(ctx context.Context, socket, namespace, name string) (
 	return list, nil
 }
 
-// StopContainer implements Runtime.
+// StopContainer implements RuntimeWriter.
 func (r *Real) StopContainer(ctx context.Context, socket, id string, grace time.Duration) error {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ListContainers has one container, for whoever asks for it in the kubelet's
+// ListContainers has one container, if it is asked for in the kubelet's
 // labels and for running ones only.
 func (f *fakeCRI) ListContainers(_ context.Context, r *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
 	want := map[string]string{"io.kubernetes.container.name": "etcd", "io.kubernetes.pod.namespace": "kube-system"}

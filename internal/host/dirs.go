@@ -4,25 +4,26 @@
 package host
 
 import (
-	"errors"
+	stderrors "errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
-// parentMode is the mode of folders that are made on the way to another.
+// parentMode is the mode of missing parent directories.
 const parentMode = 0o755
 
-// EnsureDir implements Files.
+// EnsureDir implements FileWriter.
 func (r *Real) EnsureDir(path string, mode fs.FileMode) error {
 	path = filepath.Clean(r.path(path))
-	return explain("make folder", path, ensureDir(path, mode))
+	return explain("create directory", path, ensureDir(path, mode))
 }
 
 func ensureDir(path string, mode fs.FileMode) error {
-	info, err := folderInfo(path)
+	info, err := dirInfo(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := ensureParent(filepath.Dir(path)); err != nil {
 			return err
@@ -39,7 +40,7 @@ func ensureDir(path string, mode fs.FileMode) error {
 	return nil
 }
 
-// ensureParent makes path and what is missing above it.
+// ensureParent makes path and its missing parents.
 func ensureParent(path string) error {
 	_, err := os.Stat(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +52,8 @@ func ensureParent(path string) error {
 	return makeDir(path, parentMode)
 }
 
-// narrow returns the mode that a folder gets where its own is wider than what
-// is wanted, and whether that is so.
+// narrow returns the mode that a directory gets if its own is wider than the one
+// that is wanted, and reports whether it is wider.
 func narrow(have, want fs.FileMode) (fs.FileMode, bool) {
 	excess := have.Perm() &^ want.Perm()
 	if excess == 0 || have&fs.ModeSticky != 0 {
@@ -61,12 +62,12 @@ func narrow(have, want fs.FileMode) (fs.FileMode, bool) {
 	return have &^ excess, true
 }
 
-// makeDir makes one folder, durably. Another one may be making it at the same
-// time.
+// makeDir makes one directory, durably. Another process may be making it at the
+// same time.
 func makeDir(path string, mode fs.FileMode) error {
 	err := unix.Mkdir(path, uint32(mode.Perm()))
 	if err == unix.EEXIST {
-		_, err := folderInfo(path)
+		_, err := dirInfo(path)
 		return err
 	}
 	if err != nil {
@@ -75,30 +76,31 @@ func makeDir(path string, mode fs.FileMode) error {
 	if err := setDirMode(path, mode, true); err != nil { // the umask may have narrowed it
 		return err
 	}
-	return syncFolder(filepath.Dir(path))
+	return syncDir(filepath.Dir(path))
 }
 
-// setDirMode gives a folder its mode. ours is noted of it.
+// setDirMode sets the mode of a directory. If ours is set, it notes that Slipway
+// made the directory.
 func setDirMode(path string, mode fs.FileMode, ours bool) error {
-	folder, err := openFolder(path)
+	dir, err := openDir(path)
 	if err != nil {
 		return err
 	}
-	defer folder.Close()
+	defer dir.Close()
 	if ours {
-		claim(folder, nil)
+		claim(dir, nil)
 	}
-	if err := folder.Chmod(mode); err != nil {
+	if err := dir.Chmod(mode); err != nil {
 		return err
 	}
-	return folder.Sync()
+	return dir.Sync()
 }
 
-// syncFolder makes durable what was added to or removed from a folder.
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
+// syncDir makes additions to and removals from a directory durable.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return stderrors.Join(dir.Sync(), dir.Close())
 }

@@ -82,15 +82,15 @@ func TestEnsureDirParents(t *testing.T) {
 func TestEnsureDirRefuses(t *testing.T) {
 	dir := t.TempDir()
 	things := strange(t, dir)
-	delete(things, "folder")
+	delete(things, "directory")
 	things["victim"] = "regular file"
 	overlay := NewOverlay(New(), func(a Action) { t.Errorf("recorded %v", a) })
 	for label, host := range map[string]Host{"real": New(), "overlay": overlay} {
 		for name, kind := range things {
 			err := host.EnsureDir(filepath.Join(dir, name), 0o755)
-			want := name + " is a " + kind + " where a folder should be"
+			want := name + " is a " + kind + " where a directory should be"
 			if kind == "symlink" {
-				want = name + " is a symlink that does not lead to a folder: make the folder that it names or remove the link"
+				want = name + " is a symlink that does not lead to a directory: create the directory that it names or remove the link"
 			}
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: error %v, want %s", label, err, want)
@@ -99,8 +99,8 @@ func TestEnsureDirRefuses(t *testing.T) {
 	}
 }
 
-// People move a folder to a bigger disk and leave a symlink in its place.
-func TestFoldersMayBeSymlinks(t *testing.T) {
+// People move a directory to a bigger disk and leave a symlink in its place.
+func TestDirsMayBeSymlinks(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "disk"), 0o700); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestFoldersMayBeSymlinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info, err := h.Stat(link); err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
-			t.Errorf("the folder is %v, error %v", info.Mode(), err)
+			t.Errorf("the directory is %v, error %v", info.Mode(), err)
 		}
 	}
 	if diff := cmp.Diff([]string{"chmod " + link + " 0700", "write " + link + "/f 0600"}, actions); diff != "" {

@@ -6,32 +6,15 @@ package host
 import (
 	"context"
 	"crypto/rand"
-	"errors"
+	stderrors "errors"
 	"io/fs"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
-
-// Disks tries what a folder's file system can do. Nothing stays of it.
-type Disks interface {
-	// ProbeWrite does in a folder that exists what each write does: it makes a
-	// small file, syncs it, and gives it another name. Both names are those of
-	// a file that is being written, which LeftoverOf knows.
-	ProbeWrite(dir string) error
-	// SyncTimes appends blocks to a file in a folder that exists, as etcd does
-	// to its log, each followed by fdatasync, and returns how long each took.
-	// It ends with ctx, or after a hundred.
-	SyncTimes(ctx context.Context, dir string) ([]time.Duration, error)
-	// ImageFolder is where the container runtime keeps images; empty if it
-	// does not say.
-	ImageFolder(ctx context.Context, socket string) (string, error)
-}
 
 const (
 	// syncBlock and syncBlocks: etcd's documentation measures a disk by
@@ -42,14 +25,14 @@ const (
 	syncBlocks = 100
 )
 
-// probeName is the file that a probe seems to write.
+// probeName is the name of the file that a probe pretends to write.
 const probeName = "probe"
 
-// ProbeWrite implements Disks. It also removes what a probe left that was
-// killed, and gives the folder its time back.
+// ProbeWrite implements DiskTester. It also removes what a killed probe left
+// behind, and restores the modification time of the directory.
 func (r *Real) ProbeWrite(dir string) error {
 	dir = r.path(dir)
-	before, err := folderInfo(dir)
+	before, err := dirInfo(dir)
 	if err == nil {
 		err = probeWrite(dir)
 		_ = os.Chtimes(dir, time.Time{}, before.ModTime())
@@ -57,17 +40,17 @@ func (r *Real) ProbeWrite(dir string) error {
 	return explain("write to", dir, err)
 }
 
-func probeWrite(dir string) error {
-	folder, err := openFolder(dir)
+func probeWrite(path string) error {
+	dir, err := openDir(path)
 	if err != nil {
 		return err
 	}
-	defer folder.Close()
-	if err := sweep(folder, probeName); err != nil {
+	defer dir.Close()
+	if err := sweep(dir, probeName); err != nil {
 		return err
 	}
-	fd := int(folder.Fd())
-	temp, err := writeTemp(folder, probeName, func(f *os.File) error { return fill(f, []byte("probe\n"), 0o600, nil) })
+	fd := int(dir.Fd())
+	temp, err := writeTemp(dir, probeName, func(f *os.File) error { return fill(f, []byte("probe\n"), 0o600, nil) })
 	if err != nil {
 		return err
 	}
@@ -75,15 +58,15 @@ func probeWrite(dir string) error {
 	if err = unix.Renameat(fd, temp, fd, moved); err == nil {
 		temp = moved
 	}
-	err = errors.Join(err, unix.Unlinkat(fd, temp, 0), folder.Sync())
+	err = stderrors.Join(err, unix.Unlinkat(fd, temp, 0), dir.Sync())
 	if errors.Is(err, unix.ENOENT) {
-		return nil // the probe of another process took it for a leftover, which tells as much
+		return nil // the probe of another process removed it as a leftover, so writing works
 	}
 	return err
 }
 
-// SyncTimes implements Disks. The file has no name, so that nothing stays of
-// it even if this process is killed.
+// SyncTimes implements DiskTester. The file has no name, so that nothing is left
+// even if this process is killed.
 func (r *Real) SyncTimes(ctx context.Context, dir string) ([]time.Duration, error) {
 	dir = r.path(dir)
 	f, err := openUnnamed(dir)
@@ -91,7 +74,7 @@ func (r *Real) SyncTimes(ctx context.Context, dir string) ([]time.Duration, erro
 		return nil, explain("measure the disk of", dir, err)
 	}
 	defer f.Close()
-	// As etcd does. Where the file system cannot, the writes do it.
+	// As etcd does. If the file system cannot, the writes allocate the space.
 	_ = unix.Fallocate(int(f.Fd()), 0, 0, syncBlock*syncBlocks)
 	block := []byte(strings.Repeat("x", syncBlock))
 	var took []time.Duration
@@ -108,8 +91,8 @@ func (r *Real) SyncTimes(ctx context.Context, dir string) ([]time.Duration, erro
 	return took, nil
 }
 
-// openUnnamed makes a file that goes away when it is closed. Where the file
-// system knows no such files, it has a name for an instant.
+// openUnnamed makes a file that disappears when it is closed. On a file system
+// without such files it has a name for a moment.
 func openUnnamed(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err == nil {
@@ -129,27 +112,7 @@ func openUnnamed(dir string) (*os.File, error) {
 	err = os.Remove(f.Name())
 	_ = os.Chtimes(dir, time.Time{}, before.ModTime())
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, stderrors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-// ImageFolder implements Disks.
-func (r *Real) ImageFolder(ctx context.Context, socket string) (string, error) {
-	conn, err := r.runtimes.get(socket)
-	if err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	answer, err := cri.NewImageServiceClient(conn).ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
-	switch {
-	case status.Code(err) == codes.Unimplemented:
-		return "", nil
-	case err != nil:
-		return "", criFailure(socket, "ask for the folder of images", err)
-	case len(answer.GetImageFilesystems()) == 0:
-		return "", nil
-	}
-	return answer.GetImageFilesystems()[0].GetFsId().GetMountpoint(), nil
 }

@@ -30,10 +30,10 @@ func unchanged(t *testing.T, dir string, do func()) {
 		t.Fatal(err)
 	}
 	if !info.ModTime().Equal(old) {
-		t.Errorf("the folder's time is %v", info.ModTime())
+		t.Errorf("the directory's time is %v", info.ModTime())
 	}
 	if after := contents(t, dir); after != before {
-		t.Errorf("the folder holds %s, and held %s", after, before)
+		t.Errorf("the directory holds %s, and held %s", after, before)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestSyncTimes(t *testing.T) {
 		t.Errorf("out of time: %v, %v", took, err)
 	}
 	if _, err := NewAt(root).SyncTimes(ctx, "/none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no folder: %v", err)
+		t.Errorf("no directory: %v", err)
 	}
 }
 
@@ -122,17 +122,18 @@ func TestPlanAsksNoDiskAndNoNetwork(t *testing.T) {
 	_, times := o.SyncTimes(t.Context(), "/")
 	_, names := o.LookupHost(t.Context(), "localhost")
 	_, date := o.Date(t.Context(), Probe{URL: "https://127.0.0.1:1"})
-	for _, err := range []error{o.ProbeWrite("/"), times, names, date} {
+	_, body := o.Fetch(t.Context(), Probe{URL: "https://127.0.0.1:1"})
+	for _, err := range []error{o.ProbeWrite("/"), times, names, date, body} {
 		if !errors.Is(err, ErrNotInPlan) {
 			t.Errorf("the plan asked: %v", err)
 		}
 	}
 }
 
-func TestImageFolderOfAnOldRuntime(t *testing.T) {
+func TestImageDirOfAnOldRuntime(t *testing.T) {
 	h := New()
 	defer h.Close()
-	dir, err := h.ImageFolder(t.Context(), (&fakeCRI{}).serve(t))
+	dir, err := h.ImageDir(t.Context(), (&fakeCRI{}).serve(t))
 	if dir != "" || err != nil {
 		t.Errorf("%q, %v", dir, err)
 	}

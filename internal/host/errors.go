@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KindError is a path that is another kind of thing than it should be.
+// KindError is a path that is not the kind of file that it should be.
 type KindError struct {
 	Path string
 	Want string // such as "regular file"
@@ -20,9 +20,9 @@ type KindError struct {
 }
 
 func (e *KindError) Error() string {
-	if e.Want == "folder" && e.Got&fs.ModeSymlink != 0 {
-		return fmt.Sprintf("%s is a symlink that does not lead to a folder: "+
-			"make the folder that it names or remove the link, then run the same command again", e.Path)
+	if e.Want == "directory" && e.Got&fs.ModeSymlink != 0 {
+		return fmt.Sprintf("%s is a symlink that does not lead to a directory: "+
+			"create the directory that it names or remove the link, then run the same command again", e.Path)
 	}
 	return fmt.Sprintf("%s is a %s where a %s should be, and Slipway does not replace or follow it: "+
 		"move it away or put a %s in its place, then run the same command again", e.Path, kind(e.Got), e.Want, e.Want)
@@ -33,7 +33,7 @@ func kind(mode fs.FileMode) string {
 	case mode.IsRegular():
 		return "regular file"
 	case mode.IsDir():
-		return "folder"
+		return "directory"
 	case mode&fs.ModeSymlink != 0:
 		return "symlink"
 	case mode&fs.ModeNamedPipe != 0:
@@ -45,25 +45,35 @@ func kind(mode fs.FileMode) string {
 	}
 }
 
-// explain adds to err what was tried, on which path, and what mends it where
-// that can be told. Nil stays nil.
+// explain adds to err what was tried, on which path and, if that is known, how to
+// fix it. Nil stays nil.
 func explain(what, path string, err error) error {
 	if err == nil {
 		return nil
 	}
 	var kind *KindError
 	if errors.As(err, &kind) {
-		return err // says it all
+		return err // it names the path and the remedy
 	}
 	var named *fs.PathError
 	if errors.As(err, &named) && named.Path == path {
-		err = named.Err // the path is about to be named
+		err = named.Err // the path is added below
 	}
 	if hint := remedy(err); hint != "" {
-		return fmt.Errorf("%s %s: %w: %s", what, path, err, hint)
+		err = &remediedError{err, hint}
 	}
 	return errors.Wrapf(err, "%s %s", what, path)
 }
+
+// remediedError is an error with what to do about it.
+type remediedError struct {
+	err    error
+	remedy string
+}
+
+func (e *remediedError) Error() string { return e.err.Error() + ": " + e.remedy }
+
+func (e *remediedError) Unwrap() error { return e.err }
 
 // remedy says what to do about a failure of the file system.
 func remedy(err error) string {
@@ -73,11 +83,11 @@ func remedy(err error) string {
 	case errors.Is(err, unix.EROFS):
 		return "mount this file system writable, then run the same command again"
 	case errors.Is(err, unix.EIO):
-		return "the disk failed; the kernel's log (dmesg) may say more"
+		return "the disk failed; see the kernel log (dmesg)"
 	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
 		return "run as root"
 	case errors.Is(err, fs.ErrPermission):
-		return "the file system refuses this even to root; lsattr shows whether the file is immutable"
+		return "the file system refuses this even to root; check with lsattr whether the file is immutable"
 	}
 	return ""
 }

@@ -6,8 +6,6 @@ package host
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
@@ -16,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	pkgerrors "github.com/pkg/errors"
+	"github.com/pkg/errors"
 	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/sys/unix"
 
@@ -26,11 +24,11 @@ import (
 // programTimeout bounds a run of `program --version`.
 const programTimeout = 10 * time.Second
 
-// Hostname implements Facts: the host's name, trimmed and in lower case.
+// Hostname implements SystemReader: the host's name, trimmed and in lower case.
 func (r *Real) Hostname() (string, error) {
 	name, err := os.Hostname()
 	if err != nil {
-		return "", pkgerrors.Wrap(err, "read the host's name")
+		return "", errors.Wrap(err, "read the host's name")
 	}
 	name = strings.ToLower(strings.TrimSpace(name))
 	if name == "" {
@@ -39,28 +37,28 @@ func (r *Real) Hostname() (string, error) {
 	return name, nil
 }
 
-// EffectiveUID implements Facts.
+// EffectiveUID implements SystemReader.
 func (r *Real) EffectiveUID() int { return os.Geteuid() }
 
-// Environ implements Facts.
+// Environ implements SystemReader.
 func (r *Real) Environ() []string { return os.Environ() }
 
-// NumCPU implements Facts: the CPUs that this process may use.
+// NumCPU implements SystemReader: the CPUs that this process may use.
 func (r *Real) NumCPU() int { return runtime.NumCPU() }
 
-// Now implements Facts.
+// Now implements SystemReader.
 func (r *Real) Now() time.Time { return time.Now() }
 
-// MemoryBytes implements Facts.
+// MemoryBytes implements SystemReader.
 func (r *Real) MemoryBytes() (uint64, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		return 0, pkgerrors.Wrap(err, "read the size of the memory (sysinfo)")
+		return 0, errors.Wrap(err, "read the size of the memory (sysinfo)")
 	}
 	return uint64(info.Totalram) * uint64(info.Unit), nil //nolint:unconvert // 32 bits on some architectures
 }
 
-// Swap implements Facts. A kernel without swap support has no /proc/swaps.
+// Swap implements SystemReader. A kernel without swap support has no /proc/swaps.
 func (r *Real) Swap() ([]string, error) {
 	text, err := r.ReadFile("/proc/swaps")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +70,7 @@ func (r *Real) Swap() ([]string, error) {
 	var areas []string
 	for i, line := range strings.Split(string(text), "\n") {
 		fields := strings.Fields(line)
-		if i == 0 || len(fields) == 0 { // the head of the table
+		if i == 0 || len(fields) == 0 { // the header
 			continue
 		}
 		areas = append(areas, fields[0])
@@ -80,34 +78,34 @@ func (r *Real) Swap() ([]string, error) {
 	return areas, nil
 }
 
-// LookPath implements Facts.
+// LookPath implements SystemReader.
 func (r *Real) LookPath(name string) (string, error) { return exec.LookPath(name) }
 
-// KernelRelease implements Facts.
+// KernelRelease implements SystemReader.
 func (r *Real) KernelRelease() (string, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return "", pkgerrors.Wrap(err, "read the kernel's release (uname)")
+		return "", errors.Wrap(err, "read the kernel's release (uname)")
 	}
 	return unix.ByteSliceToString(name.Release[:]), nil
 }
 
-// ProgramVersion implements Facts. The program gets a small environment, so
-// that its answer is in English and nothing leaks into it.
+// ProgramVersion implements SystemReader. The program gets a minimal environment,
+// so that its output is in English and it learns nothing from ours.
 func (r *Real) ProgramVersion(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	cmd.WaitDelay = time.Second // for children that hold its output open
+	cmd.WaitDelay = time.Second // for children that keep its output open
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("run %s --version: it did not end in time: %w", path, ctx.Err())
+		return "", errors.Wrapf(ctx.Err(), "run %s --version: it did not finish in time", path)
 	}
 	if err != nil {
-		return "", pkgerrors.Wrapf(err, "run %s --version: %s", path, firstLine(stderr.String()))
+		return "", errors.Wrapf(err, "run %s --version: %s", path, firstLine(stderr.String()))
 	}
 	return strings.TrimSpace(string(out)), nil
 }
@@ -117,15 +115,15 @@ func firstLine(s string) string {
 	return line
 }
 
-// ProxyFor implements Facts.
+// ProxyFor implements SystemReader.
 func (r *Real) ProxyFor(target string) (string, error) {
 	u, err := url.Parse(target)
 	if err != nil {
-		return "", pkgerrors.Wrap(err, "find the proxy for a URL")
+		return "", errors.Wrap(err, "find the proxy for a URL")
 	}
 	proxy, err := httpproxy.FromEnvironment().ProxyFunc()(u)
 	if err != nil {
-		return "", pkgerrors.Wrapf(err, "find the proxy for %s", target)
+		return "", errors.Wrapf(err, "find the proxy for %s", target)
 	}
 	if proxy == nil {
 		return "", nil

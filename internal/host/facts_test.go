@@ -121,7 +121,7 @@ func TestProgramVersion(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = New().ProgramVersion(ctx, program("slow", "exec sleep 60"))
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "slow --version: it did not end in time") {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "slow --version: it did not finish in time") {
 		t.Errorf("error %v", err)
 	}
 }

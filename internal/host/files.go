@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
-	"errors"
+	stderrors "errors"
 	"hash/maphash"
 	"io/fs"
 	"os"
@@ -15,42 +15,43 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
-// tempSuffix follows `.NAME` in the name of a file that is being written; eight
-// random characters follow it. The leading dot keeps the kubelet from reading
-// a half-written manifest.
+// A file that is being written is called `.NAME`, followed by tempSuffix and eight
+// random characters. The leading dot keeps the kubelet from reading a half-written
+// manifest.
 const (
 	tempSuffix    = ".slipway-"
 	tempRandomLen = 8
 )
 
-// ReadFile implements Files. It follows symlinks: a CA that is given may live
-// elsewhere.
+// ReadFile implements FileReader. It follows symlinks: a CA that the user provides
+// may be stored elsewhere.
 func (r *Real) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
 
-// Lstat implements Files.
+// Lstat implements FileReader.
 func (r *Real) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(r.path(path)) }
 
-// Stat implements Files.
+// Stat implements FileReader.
 func (r *Real) Stat(path string) (fs.FileInfo, error) { return os.Stat(r.path(path)) }
 
-// ReadDir implements Files.
+// ReadDir implements FileReader.
 func (r *Real) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(r.path(path)) }
 
-// WriteSecret implements Files.
+// WriteSecret implements FileWriter.
 func (r *Real) WriteSecret(path string, data []byte) (bool, error) {
 	return r.WriteFile(path, data, 0o600)
 }
 
-// WriteFile implements Files. It also removes what a run that was killed while
-// writing the same file left behind.
+// WriteFile implements FileWriter. It also removes what an earlier run left behind
+// if it was killed while it wrote the same file.
 func (r *Real) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	return r.write(path, data, mode, nil)
 }
 
-// write is WriteFile, and WriteOwned where owner is given.
+// write is WriteFile, or WriteOwned if owner is not nil.
 func (r *Real) write(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
 	path = r.path(path)
 	guard := r.guard(path)
@@ -60,8 +61,8 @@ func (r *Real) write(path string, data []byte, mode fs.FileMode, owner *Owner) (
 	return changed, explain("write", path, err)
 }
 
-// guard returns the lock that writers of path share within this process, so
-// that none takes another's temporary file for a leftover.
+// guard returns the lock that all writers of path in this process share, so that
+// they do not remove each other's temporary files as leftovers.
 func (r *Real) guard(path string) *sync.Mutex {
 	return &r.writing[maphash.String(guardSeed, filepath.Clean(path))%uint64(len(r.writing))]
 }
@@ -69,22 +70,22 @@ func (r *Real) guard(path string) *sync.Mutex {
 var guardSeed = maphash.MakeSeed()
 
 func writeFile(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
-	dir, name := filepath.Split(filepath.Clean(path))
-	folder, err := openFolder(dir)
+	parent, name := filepath.Split(filepath.Clean(path))
+	dir, err := openDir(parent)
 	if err != nil {
 		return false, err
 	}
-	defer folder.Close()
-	if err := sweep(folder, name); err != nil {
+	defer dir.Close()
+	if err := sweep(dir, name); err != nil {
 		return false, err
 	}
-	same, err := holds(folder, name, data, mode, owner)
+	same, err := holds(dir, name, data, mode, owner)
 	if same || err != nil {
 		return false, err
 	}
 	_, err = os.Lstat(path)
 	ours := errors.Is(err, fs.ErrNotExist) || made(path)
-	temp, err := writeTemp(folder, name, func(f *os.File) error {
+	temp, err := writeTemp(dir, name, func(f *os.File) error {
 		if ours {
 			sum := sha256.Sum256(data)
 			claim(f, sum[:])
@@ -94,47 +95,57 @@ func writeFile(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, 
 	if err != nil {
 		return false, err
 	}
-	fd := int(folder.Fd())
+	fd := int(dir.Fd())
 	if err := unix.Renameat(fd, temp, fd, name); err != nil {
-		return false, errors.Join(err, unix.Unlinkat(fd, temp, 0))
+		return false, stderrors.Join(err, unix.Unlinkat(fd, temp, 0))
 	}
-	return true, folder.Sync()
+	return true, dir.Sync()
 }
 
-// openFolder opens a folder to work in. From then on its descriptor is used,
-// so that a link on the way there that changes meanwhile changes nothing.
-func openFolder(path string) (*os.File, error) {
+// openDir opens a directory to work in. From then on only the descriptor is used,
+// so it does not matter if a link on the way there changes.
+func openDir(path string) (*os.File, error) {
 	path = filepath.Clean(path)
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		return os.NewFile(uintptr(fd), path), nil
 	}
 	var kind *KindError
-	if _, infoErr := folderInfo(path); errors.As(infoErr, &kind) {
+	if _, infoErr := dirInfo(path); errors.As(infoErr, &kind) {
 		return nil, kind
 	}
-	return nil, &fs.PathError{Op: "open folder", Path: path, Err: err}
+	return nil, &fs.PathError{Op: "open directory", Path: path, Err: err}
 }
 
-// folderInfo describes the folder that path is or leads to; anything else, a
-// link that leads nowhere included, is a *KindError.
-func folderInfo(path string) (fs.FileInfo, error) { return folderInfoBy(os.Lstat, os.Stat, path) }
+// dirInfo describes the directory that path is or leads to. Anything else,
+// including a dangling link, is a *KindError.
+func dirInfo(path string) (fs.FileInfo, error) { return dirInfoBy(os.Lstat, os.Stat, path) }
 
-func folderInfoBy(lstat, stat func(string) (fs.FileInfo, error), path string) (fs.FileInfo, error) {
+func dirInfoBy(lstat, stat func(string) (fs.FileInfo, error), path string) (fs.FileInfo, error) {
 	own, err := lstat(path)
 	if err != nil {
 		return nil, err
 	}
 	info, err := stat(path)
 	if own.Mode().Type() == fs.ModeSymlink && errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return nil, &KindError{Path: path, Want: "folder", Got: own.Mode()}
+		return nil, &KindError{Path: path, Want: "directory", Got: own.Mode()}
 	}
 	return info, err
 }
 
+// LeftoverOf returns the name of the file that a run was writing when it was
+// interrupted and left this directory entry behind.
+func LeftoverOf(entry string) (name string, found bool) {
+	i := strings.LastIndex(entry, tempSuffix)
+	if i < 1 || entry[0] != '.' || len(entry) != i+len(tempSuffix)+tempRandomLen {
+		return "", false
+	}
+	return entry[1:i], true
+}
+
 // sweep removes the temporary files of earlier writes of name.
-func sweep(folder *os.File, name string) error {
-	names, err := folder.Readdirnames(-1)
+func sweep(dir *os.File, name string) error {
+	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return err
 	}
@@ -143,7 +154,7 @@ func sweep(folder *os.File, name string) error {
 		if !strings.HasPrefix(n, prefix) || len(n) != len(prefix)+tempRandomLen {
 			continue
 		}
-		if err := unix.Unlinkat(int(folder.Fd()), n, 0); err != nil && err != unix.ENOENT {
+		if err := unix.Unlinkat(int(dir.Fd()), n, 0); err != nil && err != unix.ENOENT {
 			return &fs.PathError{Op: "remove leftover", Path: n, Err: err}
 		}
 	}
@@ -151,9 +162,9 @@ func sweep(folder *os.File, name string) error {
 }
 
 // holds reports whether name is a regular file with these bytes, this mode and,
-// where one is given, this owner. Anything but a regular file is an error.
-func holds(folder *os.File, name string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
-	path := filepath.Join(folder.Name(), name)
+// unless it is nil, this owner. Anything but a regular file is an error.
+func holds(dir *os.File, name string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
+	path := filepath.Join(dir.Name(), name)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -168,9 +179,9 @@ func holds(folder *os.File, name string, data []byte, mode fs.FileMode, owner *O
 	if info.Mode() != mode || info.Size() != int64(len(data)) || owner != nil && have != *owner {
 		return false, nil
 	}
-	// NONBLOCK, because the file may have become a FIFO since.
+	// NONBLOCK, because the file may have become a FIFO by now.
 	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	fd, err := unix.Openat(int(folder.Fd()), name, flags, 0)
+	fd, err := unix.Openat(int(dir.Fd()), name, flags, 0)
 	if err != nil {
 		return false, err
 	}
@@ -183,23 +194,23 @@ func holds(folder *os.File, name string, data []byte, mode fs.FileMode, owner *O
 	return bytes.Equal(got, data), nil
 }
 
-// writeTemp makes a new file next to name, on disk and complete, and returns
-// its name. Nothing is left where it fails.
-func writeTemp(folder *os.File, name string, fill func(*os.File) error) (string, error) {
+// writeTemp creates a file next to name, complete and on disk, and returns its
+// name. If it fails, it leaves nothing behind.
+func writeTemp(dir *os.File, name string, fill func(*os.File) error) (string, error) {
 	temp := "." + name + tempSuffix + rand.Text()[:tempRandomLen]
-	dir := int(folder.Fd())
+	parent := int(dir.Fd())
 	flags := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(dir, temp, flags, 0o600)
+	fd, err := unix.Openat(parent, temp, flags, 0o600)
 	if err != nil {
 		return "", err
 	}
-	if err := fill(os.NewFile(uintptr(fd), filepath.Join(folder.Name(), name))); err != nil {
-		return "", errors.Join(err, unix.Unlinkat(dir, temp, 0))
+	if err := fill(os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name))); err != nil {
+		return "", stderrors.Join(err, unix.Unlinkat(parent, temp, 0))
 	}
 	return temp, nil
 }
 
-// fill gives f its owner and its mode before its content.
+// fill sets the owner and mode of f before it writes the content.
 func fill(f *os.File, data []byte, mode fs.FileMode, owner *Owner) error {
 	var err error
 	if owner != nil {
@@ -214,10 +225,10 @@ func fill(f *os.File, data []byte, mode fs.FileMode, owner *Owner) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	return stderrors.Join(err, f.Close())
 }
 
-// Remove implements Files.
+// Remove implements FileWriter.
 func (r *Real) Remove(path string) error {
 	path = r.path(path)
 	err := os.Remove(path)
@@ -225,7 +236,7 @@ func (r *Real) Remove(path string) error {
 		return nil
 	}
 	if err == nil {
-		err = syncFolder(filepath.Dir(path))
+		err = syncDir(filepath.Dir(path))
 	}
 	return explain("remove", path, err)
 }

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names lists a folder, temporary files among them.
+// names lists a directory, temporary files among them.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -91,7 +91,7 @@ func TestWriteFile(t *testing.T) {
 					t.Errorf("content %q, error %v; want %q", got, err, test.data)
 				}
 				if diff := cmp.Diff([]string{"f"}, names(t, filepath.Dir(path))); diff != "" {
-					t.Errorf("folder (-want +got):\n%s", diff)
+					t.Errorf("directory (-want +got):\n%s", diff)
 				}
 			})
 		}
@@ -156,12 +156,12 @@ func strange(t *testing.T, dir string) map[string]string {
 	}
 	must(os.Symlink("victim", filepath.Join(dir, "link")))
 	must(os.Symlink("nowhere", filepath.Join(dir, "dangling")))
-	must(os.Mkdir(filepath.Join(dir, "folder"), 0o755))
+	must(os.Mkdir(filepath.Join(dir, "directory"), 0o755))
 	must(syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 	l, err := net.Listen("unix", filepath.Join(dir, "sock"))
 	must(err)
 	t.Cleanup(func() { l.Close() })
-	return map[string]string{"link": "symlink", "dangling": "symlink", "folder": "folder", "fifo": "named pipe", "sock": "socket"}
+	return map[string]string{"link": "symlink", "dangling": "symlink", "directory": "directory", "fifo": "named pipe", "sock": "socket"}
 }
 
 func TestWriteFileRefuses(t *testing.T) {
@@ -183,23 +183,23 @@ func TestWriteFileRefuses(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(before, names(t, dir)); diff != "" {
-		t.Errorf("folder (-want +got):\n%s", diff)
+		t.Errorf("directory (-want +got):\n%s", diff)
 	}
 	if got, _ := os.ReadFile(filepath.Join(dir, "victim")); string(got) != "precious" {
 		t.Errorf("wrote through a symlink: %q", got)
 	}
 }
 
-func TestWriteFileRefusesFolder(t *testing.T) {
+func TestWriteFileRefusesDir(t *testing.T) {
 	dir := t.TempDir()
 	strange(t, dir)
 	overlay := NewOverlay(New(), func(a Action) { t.Errorf("recorded %v", a) })
 	for label, host := range map[string]Host{"real": New(), "overlay": overlay} {
 		for name, want := range map[string]string{
-			"link":     "link is a symlink that does not lead to a folder",
-			"dangling": "dangling is a symlink that does not lead to a folder: make the folder that it names or remove the link",
-			"victim":   "victim is a regular file where a folder should be",
-			"none":     "write " + dir + "/none/f: open folder " + dir + "/none: no such file or directory",
+			"link":     "link is a symlink that does not lead to a directory",
+			"dangling": "dangling is a symlink that does not lead to a directory: create the directory that it names or remove the link",
+			"victim":   "victim is a regular file where a directory should be",
+			"none":     "write " + dir + "/none/f: open directory " + dir + "/none: no such file or directory",
 		} {
 			t.Run(label+" "+name, func(t *testing.T) {
 				_, err := host.WriteFile(filepath.Join(dir, name, "f"), nil, 0o644)
@@ -224,11 +224,11 @@ func TestWriteFileSweeps(t *testing.T) {
 	}
 	want := []string{".ca.key.slipway-ABC", ".ca.key.swp", ".ca.key2.slipway-ABCDEFGH", "ca.key", "ca.key.slipway-ABCDEFGH"}
 	if diff := cmp.Diff(want, names(t, dir)); diff != "" {
-		t.Errorf("folder (-want +got):\n%s", diff)
+		t.Errorf("directory (-want +got):\n%s", diff)
 	}
 }
 
-// Whoever looks during the writes sees no file wider than 0600, whatever the
+// During the writes no file is ever seen with a mode wider than 0600, whatever the
 // umask, and never half a file.
 func TestWriteSecretObserved(t *testing.T) {
 	setUmask(t, 0)
@@ -269,7 +269,7 @@ func TestWriteSecretObserved(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"ca.key"}, names(t, dir)); diff != "" {
-		t.Errorf("folder (-want +got):\n%s", diff)
+		t.Errorf("directory (-want +got):\n%s", diff)
 	}
 }
 
@@ -277,13 +277,13 @@ func TestRemove(t *testing.T) {
 	dir := t.TempDir()
 	strange(t, dir)
 	r := New()
-	for _, name := range []string{"link", "dangling", "fifo", "folder", "nothing"} {
+	for _, name := range []string{"link", "dangling", "fifo", "directory", "nothing"} {
 		if err := r.Remove(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}
 	}
 	if diff := cmp.Diff([]string{"sock", "victim"}, names(t, dir)); diff != "" {
-		t.Errorf("folder (-want +got):\n%s", diff)
+		t.Errorf("directory (-want +got):\n%s", diff)
 	}
 	err := r.Remove(dir)
 	if !errors.Is(err, unix.ENOTEMPTY) || !strings.HasPrefix(err.Error(), "remove "+dir+": directory not empty") {
@@ -319,7 +319,7 @@ func TestRemedy(t *testing.T) {
 		unix.ENOSPC: "write /f: no space left on device: free some space on this file system, then run the same command again",
 		unix.EDQUOT: "write /f: disk quota exceeded: free some space on this file system, then run the same command again",
 		unix.EROFS:  "write /f: read-only file system: mount this file system writable, then run the same command again",
-		unix.EIO:    "write /f: input/output error: the disk failed; the kernel's log (dmesg) may say more",
+		unix.EIO:    "write /f: input/output error: the disk failed; see the kernel log (dmesg)",
 		unix.ELOOP:  "write /f: too many levels of symbolic links",
 	} {
 		if got := explain("write", "/f", &fs.PathError{Op: "open", Path: "/f", Err: err}); got.Error() != want || !errors.Is(got, err) {

@@ -12,24 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Network tells of this host's interfaces.
-type Network interface {
-	// Interfaces lists the network interfaces that are up, but for loopback.
-	Interfaces() ([]Interface, error)
-}
-
 // Interface is a network interface of this host.
 type Interface struct {
 	Name string
 	// MTU is the size of the largest packet, in bytes.
 	MTU int
-	// Default tells that the default route leads through it: that of IPv4 with
-	// the lowest metric, or where there is none, that of IPv6.
+	// Default reports whether it carries the default route: the IPv4 one with the
+	// lowest metric, or the IPv6 one on a host without IPv4.
 	Default   bool
 	Addresses []netip.Addr
 }
 
-// Interfaces implements Network.
+// Interfaces implements NetworkReader.
 func (r *Real) Interfaces() ([]Interface, error) {
 	links, err := dump(netlink.LinkList)
 	if err != nil {
@@ -59,8 +53,8 @@ func (r *Real) Interfaces() ([]Interface, error) {
 	return out, nil
 }
 
-// defaultInterfaces are those of the default route; several where it has
-// several hops.
+// defaultInterfaces are the indexes of the interfaces of the default route; it
+// has several if it is a multipath route.
 func defaultInterfaces() ([]int, error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		routes, err := defaultRoutes(family)

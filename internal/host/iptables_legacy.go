@@ -16,20 +16,19 @@ import (
 	"github.com/pkg/errors"
 )
 
-// iptablesTime bounds a run of one of iptables' programs, which wait for each
-// other's lock.
+// iptablesTime bounds a run of an iptables program. They wait for each other's
+// lock.
 const iptablesTime = 20 * time.Second
 
-// legacyFamilies are the two sets of iptables' own tables in the kernel: the
-// file in which it names those that are in use, and the programs for them.
-// Without a file there are no such tables, and asking the program would make
-// them.
+// legacyFamilies are the two IP families of legacy iptables: the file in which
+// the kernel lists the tables in use, and the programs for them. Without the file
+// there are no tables, and running the program would create them.
 var legacyFamilies = []struct{ names, program string }{
 	{"/proc/net/ip_tables_names", "iptables-legacy"},
 	{"/proc/net/ip6_tables_names", "ip6tables-legacy"},
 }
 
-// legacyLeftovers names what it finds PROGRAM TABLE.
+// legacyLeftovers returns leftovers with the name "PROGRAM TABLE".
 func legacyLeftovers(ctx context.Context) ([]Leftover, error) {
 	var found []Leftover
 	for _, family := range legacyFamilies {
@@ -71,10 +70,10 @@ func legacySave(ctx context.Context, program, table string) (string, error) {
 	return runIPTables(ctx, "", program+"-save", "--table", table)
 }
 
-// legacyRemoval turns what iptables-save says of a table into what
-// iptables-restore needs to remove the chains KUBE-…: all of it at once, or
-// nothing. Empty if there are none. A chain that a rule in anybody's own chain
-// leads to is emptied, and stays.
+// legacyRemoval turns the output of iptables-save for a table into the input of
+// iptables-restore that removes the chains KUBE-… in one transaction. It is empty
+// if there are none. A chain that is the target of a rule in a chain of the user's
+// is emptied and stays.
 func legacyRemoval(saved string) string {
 	var table, jumps, flushes, deletions strings.Builder
 	builtIn, used := map[string]bool{}, map[string]bool{}
@@ -88,7 +87,7 @@ func legacyRemoval(saved string) string {
 		case strings.HasPrefix(line, ":"+kubePrefix):
 			kube = append(kube, fields[0][1:])
 		case strings.HasPrefix(line, ":"):
-			builtIn[fields[0][1:]] = fields[1] != "-" // only the kernel's have a policy
+			builtIn[fields[0][1:]] = fields[1] != "-" // only built-in chains have a policy
 		case len(fields) > 2 && fields[0] == "-A" && !strings.HasPrefix(fields[1], kubePrefix):
 			target := legacyTarget(line)
 			switch {
@@ -112,8 +111,8 @@ func legacyRemoval(saved string) string {
 	return table.String() + jumps.String() + flushes.String() + deletions.String() + "COMMIT\n"
 }
 
-// legacyTarget is the chain that a saved rule leads to: what follows the first
-// -j or -g. What stands in quotes, such as a comment, may hold anything.
+// legacyTarget is the target chain of a saved rule: the word after the first -j
+// or -g. Text in quotes, such as a comment, can be anything.
 func legacyTarget(rule string) string {
 	words := ruleWords(rule)
 	for i, word := range words[:max(len(words)-1, 0)] {
@@ -124,7 +123,7 @@ func legacyTarget(rule string) string {
 	return ""
 }
 
-// ruleWords splits a saved rule; a word in quotes keeps them.
+// ruleWords splits a saved rule into words. A quoted word keeps its quotes.
 func ruleWords(rule string) []string {
 	var words []string
 	var word strings.Builder
@@ -150,12 +149,12 @@ func ruleWords(rule string) []string {
 	return words
 }
 
-// runIPTables runs a program with a script on its standard input. There is no
-// shell in between.
+// runIPTables runs a program with a script on its standard input, without a
+// shell.
 func runIPTables(ctx context.Context, script, program string, args ...string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return "", errors.Errorf("%s is not installed, and the kernel has tables that only it can change: install iptables, then run the same command again", program)
+		return "", errors.Errorf("%s is not installed, but the kernel has tables that only it can change: install iptables, then run the same command again", program)
 	}
 	ctx, cancel := context.WithTimeout(ctx, iptablesTime)
 	defer cancel()

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolated tells whether this process is alone in namespaces of its own, where
-// a test may mount what it wants and change the network. If it is not, it runs
-// the test in such a process and returns false. It needs no root.
+// isolated reports whether this process has its own namespaces, in which a test
+// may mount what it wants and change the network. If not, it runs the test in such
+// a process and returns false. It does not need root.
 func isolated(t *testing.T) bool {
 	t.Helper()
 	const variable = "SLIPWAY_TEST_ISOLATED"

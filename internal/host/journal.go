@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// journalTimeout bounds a question to the journal. A big one on a slow
-	// disk takes a second or two.
+	// journalTimeout bounds one run of journalctl. A big journal on a slow disk
+	// takes a second or two.
 	journalTimeout = 10 * time.Second
-	// journalLine is the longest entry that is read; systemd's own limit for a
-	// line of a program's output is 48 KiB.
+	// journalLine is the longest entry that is read. systemd limits a line of a
+	// program's output to 48 KiB.
 	journalLine = 256 << 10
 )
 
 // JournalEntry is one line that a unit, or systemd about it, has logged.
 type JournalEntry struct {
 	Time time.Time
-	// Program is who said it: kubelet, or systemd.
+	// Program is what logged it: kubelet, or systemd.
 	Program string
 	Message string
 }
 
-// Journal implements Units. It runs journalctl, as reading the journal's files
-// takes a C library. They are described in
+// Journal implements UnitReader. It runs journalctl, because reading the journal's
+// files takes a C library. The output is described in
 // https://systemd.io/JOURNAL_EXPORT_FORMATS/.
 func (r *Real) Journal(ctx context.Context, unit string, since time.Time, last int) ([]JournalEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
@@ -54,7 +54,7 @@ func (r *Real) Journal(ctx context.Context, unit string, since time.Time, last i
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
-		return nil, errors.Wrapf(context.Cause(ctx), "read the journal of %s: journalctl did not end in time", unit)
+		return nil, errors.Wrapf(context.Cause(ctx), "read the journal of %s: journalctl did not finish in time", unit)
 	}
 	if err != nil {
 		return nil, errors.Wrapf(err, "read the journal of %s: %s", unit, firstLine(stderr.String()))
@@ -62,8 +62,8 @@ func (r *Real) Journal(ctx context.Context, unit string, since time.Time, last i
 	return parseJournal(out, since)
 }
 
-// parseJournal reads one JSON object a line, and leaves out what is older than
-// since: journalctl knows whole seconds only.
+// parseJournal reads one JSON object per line, and drops entries that are older
+// than since: journalctl only knows whole seconds.
 func parseJournal(out []byte, since time.Time) ([]JournalEntry, error) {
 	var entries []JournalEntry
 	lines := bufio.NewScanner(bytes.NewReader(out))
@@ -88,8 +88,8 @@ func parseJournal(out []byte, since time.Time) ([]JournalEntry, error) {
 	return entries, errors.Wrap(lines.Err(), "read the journal")
 }
 
-// journalText is a field of an entry: a string, or an array of bytes where it
-// is not UTF-8. One that an entry lacks or has twice has no text.
+// journalText is a field of an entry: a string, or an array of bytes if it is not
+// UTF-8. It is empty if the entry has no such field, or has it twice.
 func journalText(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

@@ -5,29 +5,32 @@ package host
 
 import (
 	"context"
-	"errors"
+	stderrors "errors"
 	"fmt"
+
+	"github.com/pkg/errors"
 )
 
-// Leftover is one thing that Kubernetes has put into the kernel's network.
+// Leftover is one thing that Kubernetes has left in the kernel's network
+// configuration.
 type Leftover struct {
 	Kind LeftoverKind
-	// Name is the table of rules, with its family, or the interface.
+	// Name is the table with its family, the set, or the interface.
 	Name string
 }
 
-// LeftoverKind says what a Leftover is.
+// LeftoverKind is the kind of a Leftover.
 type LeftoverKind string
 
 const (
-	// LegacyChains are the chains KUBE-… of one of iptables' own tables, with
-	// the rules that lead there from the kernel's chains.
+	// LegacyChains are the chains KUBE-… of a table of legacy iptables, with the
+	// rules in built-in chains that jump to them.
 	LegacyChains LeftoverKind = "iptables (legacy) chains KUBE-* of table"
-	// Chains are the same in a table of nftables, where iptables-nft keeps them.
+	// Chains are the same in a table of nftables, which iptables-nft uses.
 	Chains LeftoverKind = "chains KUBE-* of nftables table"
-	// ProxyTable is the table of kube-proxy in its mode nftables.
+	// ProxyTable is the table of kube-proxy in nftables mode.
 	ProxyTable LeftoverKind = "nftables table"
-	// Sets are the sets KUBE-… of kube-proxy in its mode ipvs.
+	// Sets are the sets KUBE-… of kube-proxy in ipvs mode.
 	Sets LeftoverKind = "ipset"
 	// Link is a network interface.
 	Link LeftoverKind = "network interface"
@@ -35,11 +38,11 @@ const (
 
 func (l Leftover) String() string { return fmt.Sprintf("%s %s", l.Kind, l.Name) }
 
-// kubePrefix begins the names of all chains and sets that kube-proxy and the
-// kubelet make: https://kubernetes.io/docs/reference/networking/virtual-ips/
+// kubePrefix is the prefix of all chains and sets that kube-proxy and the kubelet
+// create: https://kubernetes.io/docs/reference/networking/virtual-ips/
 const kubePrefix = "KUBE-"
 
-// NetworkLeftovers implements Cleanup. What can be listed is, whatever fails.
+// NetworkLeftovers implements NetworkReader. It lists what it can, whatever fails.
 func (r *Real) NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error) {
 	var all []Leftover
 	var failed []error
@@ -52,10 +55,10 @@ func (r *Real) NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover,
 		found, err := find()
 		all, failed = append(all, found...), append(failed, err)
 	}
-	return all, errors.Join(failed...)
+	return all, stderrors.Join(failed...)
 }
 
-// RemoveLeftover implements Cleanup.
+// RemoveLeftover implements NetworkWriter.
 func (r *Real) RemoveLeftover(ctx context.Context, l Leftover) error {
 	var err error
 	switch l.Kind {
@@ -69,7 +72,7 @@ func (r *Real) RemoveLeftover(ctx context.Context, l Leftover) error {
 		err = removeLink(l.Name)
 	}
 	if err != nil {
-		return fmt.Errorf("remove %s: %w", l, err)
+		return errors.Wrapf(err, "remove %s", l)
 	}
 	return nil
 }

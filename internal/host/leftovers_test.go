@@ -30,7 +30,7 @@ func TestLegacyRemoval(t *testing.T) {
 			saved: "*filter\n:INPUT ACCEPT [0:0]\n:KUBE-A - [0:0]\n:KUBE-B - [0:0]\n:MINE - [0:0]\n-A MINE -j KUBE-A\n-A INPUT -j KUBE-B\nCOMMIT\n",
 			want:  "*filter\n-D INPUT -j KUBE-B\n-F KUBE-A\n-F KUBE-B\n-X KUBE-B\nCOMMIT\n",
 		},
-		"words in quotes are no target": {
+		"words in quotes are not a target": {
 			saved: "*filter\n:INPUT ACCEPT [0:0]\n:KUBE-A - [0:0]\n" +
 				"-A INPUT -m comment --comment \"say \\\"x -j KUBE-A\" -j ACCEPT\n" +
 				"-A INPUT -j LOG --log-prefix \"x -j KUBE-A \"\n-A INPUT -j DROP -m comment --comment \"-j KUBE-A\"\nCOMMIT\n",

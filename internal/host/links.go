@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ipvsDummy is the interface that holds the addresses of Services where
-// kube-proxy is in its mode ipvs.
+// ipvsDummy is the interface with the addresses of Services if kube-proxy is in
+// ipvs mode.
 const ipvsDummy = "kube-ipvs0"
 
-// linkLeftovers finds the bridge of Pods, and kube-proxy's interface. A link of
-// the name but of another kind is somebody else's; and a bridge that other
-// links are part of than ends of veth pairs is used.
+// linkLeftovers finds the bridge of Pods and kube-proxy's interface. A link with
+// that name but of another type is the user's, and a bridge with ports other than
+// veth pairs is in use.
 func linkLeftovers(bridge string) ([]Leftover, error) {
 	links, err := dump(netlink.LinkList)
 	if err != nil {
@@ -43,20 +43,21 @@ func ourLinks(links []netlink.Link, bridge string) ([]Leftover, error) {
 		}
 	}
 	if ipvs {
-		return found, errors.New("the virtual servers of kube-proxy in its mode ipvs stay, as nothing tells them from others; if there are none, remove them with `ipvsadm --clear`")
+		return found, errors.New("the virtual servers of kube-proxy in ipvs mode stay, because they cannot be told from those of other programs; if there are no others, remove them with `ipvsadm --clear`")
 	}
 	return found, nil
 }
 
-// podPorts are the ends of Pods' veth pairs that are part of a bridge. They go
-// with their Pods, unless somebody has removed these without asking the plugin.
+// podPorts are the ends of Pods' veth pairs that are ports of a bridge. They
+// disappear with their Pods, unless the Pods were removed without calling the
+// plugin.
 func podPorts(links []netlink.Link, bridge netlink.Link) ([]netlink.Link, error) {
 	var ports []netlink.Link
 	for _, l := range links {
 		switch {
 		case l.Attrs().MasterIndex != bridge.Attrs().Index:
 		case l.Type() != "veth":
-			return nil, errors.Errorf("the bridge %s stays: other interfaces than those of Pods are part of it", bridge.Attrs().Name)
+			return nil, errors.Errorf("the bridge %s stays: it has ports that do not belong to Pods", bridge.Attrs().Name)
 		default:
 			ports = append(ports, l)
 		}
@@ -64,8 +65,8 @@ func podPorts(links []netlink.Link, bridge netlink.Link) ([]netlink.Link, error)
 	return ports, nil
 }
 
-// removeLink deletes an interface, and with a bridge what Pods have left there.
-// One that has gone meanwhile is no error.
+// removeLink deletes an interface, and with a bridge the ports that Pods have left
+// there. It is not an error if the interface is gone.
 func removeLink(name string) error {
 	link, err := netlink.LinkByName(name)
 	doomed := []netlink.Link{link}
@@ -91,12 +92,12 @@ func unlessGone(err error) error {
 	return err
 }
 
-// setLeftovers finds kube-proxy's sets of addresses. A kernel without sets has
-// none.
+// setLeftovers finds kube-proxy's sets of addresses. A kernel without support for
+// sets has none.
 func setLeftovers() ([]Leftover, error) {
 	sets, err := netlink.IpsetListAll()
 	if err != nil {
-		return nil, nil //nolint:nilerr // what matters is found by its rules first
+		return nil, nil //nolint:nilerr // a set that is in use is found by the rules that use it
 	}
 	var found []Leftover
 	for _, s := range sets {

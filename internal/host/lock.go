@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockedError is a node's lock that another process holds.
+// LockedError says that another process holds the node's lock.
 type LockedError struct {
 	Path string
-	// PID and Command tell who holds it; 0 and empty where that cannot be
-	// known. The command is the program and its subcommands only.
+	// PID and Command are the process that holds it; 0 and empty if it cannot be
+	// found. The command is the program and its subcommands only.
 	PID     int
 	Command string
 }
@@ -32,22 +32,22 @@ func (e *LockedError) Error() string {
 	if e.PID != 0 {
 		who = fmt.Sprintf("another run of Slipway (`%s`, pid %d)", e.Command, e.PID)
 	}
-	return fmt.Sprintf("%s is changing this node, it holds %s: wait until it has ended, then run the same command again", who, e.Path)
+	return fmt.Sprintf("%s is changing this node (it holds %s): wait until it has finished, then run the same command again", who, e.Path)
 }
 
-// Lock takes the node's lock, so that one run at a time changes this node, or
-// returns a *LockedError at once. The kernel releases it when the process
-// ends, however it ends. The file is /run/slipway.lock, or where /run does not
-// exist or may not be written, one in the folder for temporary files; where
-// there is neither, /run is made.
+// Lock takes the node's lock, so that only one run at a time changes this node, or
+// returns a *LockedError at once. The kernel releases the lock when the process
+// ends, however it ends. The file is /run/slipway.lock. If /run does not exist or
+// is not writable, the file is in the directory for temporary files, and if there
+// is none of these, /run is created.
 func (r *Real) Lock() (release func(), err error) {
 	f, err := r.openLock()
 	if err != nil {
 		return nil, err
 	}
 	locked := &LockedError{Path: f.Name()}
-	// Whoever takes the lock signs it a moment later, and frees it a moment
-	// after it began to end.
+	// A process writes its PID into the file a moment after it takes the lock, and
+	// releases the lock a moment after it starts to exit.
 	for range 20 {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
@@ -70,7 +70,7 @@ func (r *Real) Lock() (release func(), err error) {
 		return nil, errors.Wrapf(err, "take the node's lock %s", f.Name())
 	}
 	return func() {
-		// The file stays: removing it would let a third run lock another one.
+		// The file stays: if it were removed, a third run would lock a new file.
 		_ = f.Truncate(0)
 		_ = f.Close()
 	}, nil
@@ -91,14 +91,14 @@ func (r *Real) openLock() (*os.File, error) {
 			break
 		}
 	}
-	// A root folder that an image is made in (--rootfs) may have neither yet.
+	// The root directory of an image (--rootfs) may have neither yet.
 	if errors.Is(first, fs.ErrNotExist) && os.Mkdir(r.path("/run"), parentMode) == nil {
 		return r.openLock()
 	}
 	return nil, errors.Wrap(first, "take the node's lock")
 }
 
-// sign writes into the lock file who holds it.
+// sign writes the PID of this process into the lock file.
 func sign(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
@@ -107,8 +107,8 @@ func sign(f *os.File) error {
 	return err
 }
 
-// holder reads who signed a lock file, if that process still has it open: the
-// signature may be that of a run that was killed.
+// holder reads which process signed a lock file, if it still has the file open:
+// the signature may come from a run that was killed.
 func holder(f *os.File) (pid int, command string) {
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
 	if err != nil {
@@ -124,8 +124,8 @@ func holder(f *os.File) (pid int, command string) {
 	return pid, command
 }
 
-// commandOf is the program of a process and its subcommands, or "" where it is
-// ending: it gives up its arguments before its files, and with them the lock.
+// commandOf is the program of a process and its subcommands, or "" if the process
+// is exiting: its arguments go before its files, and with them the lock.
 func commandOf(pid int) string {
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || len(args) == 0 {
@@ -149,8 +149,8 @@ func hasOpen(pid int, f *os.File) bool {
 	})
 }
 
-// subcommand names a program and the plain words that follow it. Whatever
-// comes after, flags and arguments, may be secret.
+// subcommand returns a program and the plain words that follow it. What comes
+// after them, flags and arguments, may be secret.
 func subcommand(args []string) string {
 	plain := func(s string) bool {
 		return s != "" && s[0] != '-' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-") == ""

@@ -91,7 +91,7 @@ func TestWriteFileKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"ca.key"}, names(t, dir)); diff != "" {
-		t.Errorf("folder (-want +got):\n%s", diff)
+		t.Errorf("directory (-want +got):\n%s", diff)
 	}
 }
 
@@ -131,7 +131,7 @@ func expectFailure(dir string, cause error, text string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
-		return fmt.Errorf("the folder holds %v, error %w", entries, err)
+		return fmt.Errorf("the directory holds %v, error %w", entries, err)
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
 		return fmt.Errorf("the file holds %d bytes, error %w", len(got), err)
@@ -245,7 +245,7 @@ func TestLockStaleSignature(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := NewAt(dir).Lock()
-		want := "another run of Slipway is changing this node, it holds " + path + ": wait until it has ended, then run the same command again"
+		want := "another run of Slipway is changing this node (it holds " + path + "): wait until it has finished, then run the same command again"
 		if err == nil || err.Error() != want {
 			t.Errorf("%q: error\n%v, want\n%s", text, err, want)
 		}

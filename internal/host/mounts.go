@@ -4,7 +4,10 @@
 package host
 
 import (
+	"bytes"
+	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,32 +17,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountTable is this process's view of what is mounted, in the format of
-// proc_pid_mountinfo(5).
+// mountTable lists the mounts that this process sees, as proc_pid_mountinfo(5)
+// describes.
 const mountTable = "/proc/self/mountinfo"
 
-// Mounts implements Cleanup.
-func (r *Real) Mounts(folder string) ([]string, error) {
-	real, err := filepath.EvalSymlinks(r.path(folder))
+// Mounts implements PathReader.
+func (r *Real) Mounts(dir string) ([]string, error) {
+	real, err := filepath.EvalSymlinks(r.path(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		real, err = r.path(folder), nil
+		real, err = r.path(dir), nil
 	}
 	if err != nil {
-		return nil, errors.Wrapf(err, "list what is mounted below %s", folder)
+		return nil, errors.Wrapf(err, "list the mounts below %s", dir)
 	}
 	data, err := r.ReadFile(mountTable)
 	if err != nil {
-		return nil, errors.Wrap(err, "list what is mounted")
+		return nil, errors.Wrap(err, "list the mounts")
 	}
 	real = r.hostPath(real)
 	points := below(mountPoints(string(data)), real)
 	for i, p := range points {
-		points[i] = filepath.Clean(folder) + strings.TrimPrefix(p, real)
+		points[i] = filepath.Clean(dir) + strings.TrimPrefix(p, real)
 	}
-	slices.Reverse(points) // what is on top of another comes later in the table
+	slices.Reverse(points) // a mount on top of another comes later in the table
 	slices.SortStableFunc(points, func(a, b string) int { return strings.Count(b, "/") - strings.Count(a, "/") })
 	return points, nil
 }
@@ -56,18 +59,18 @@ func mountPoints(table string) []string {
 	return points
 }
 
-// below lists those of paths that are in a folder.
-func below(paths []string, folder string) []string {
+// below lists the paths that are in a directory.
+func below(paths []string, dir string) []string {
 	var found []string
 	for _, p := range paths {
-		if strings.HasPrefix(p, folder+"/") {
+		if strings.HasPrefix(p, dir+"/") {
 			found = append(found, p)
 		}
 	}
 	return found
 }
 
-// unescape reads the octal numbers that stand for blanks and backslashes.
+// unescape decodes the octal escapes of spaces and backslashes.
 func unescape(text string) string {
 	var b strings.Builder
 	for {
@@ -91,7 +94,7 @@ func unescape(text string) string {
 	}
 }
 
-// Unmount implements Cleanup. It never follows a symlink at the end of path.
+// Unmount implements FileWriter. It never follows a symlink at the end of path.
 func (r *Real) Unmount(path string, flags []string) error {
 	number := unix.UMOUNT_NOFOLLOW
 	for _, name := range flags {
@@ -121,4 +124,33 @@ func unmountFlag(name string) int {
 		return unix.MNT_EXPIRE
 	}
 	return 0
+}
+
+// mountedOn reports whether a directory, which is in a mount, is the mount point.
+func mountedOn(dir, mount string) (bool, error) {
+	parent, err := openDir(filepath.Dir(dir))
+	if err != nil {
+		return false, err
+	}
+	defer parent.Close()
+	above, err := mountID(parent)
+	return above != mount, err
+}
+
+// mountID is the kernel's number for the mount that f is in, from proc(5). It
+// differs between bind mounts of one file system, on every kernel.
+func mountID(f *os.File) (string, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", errors.Errorf("cannot find the mount that %s is in without /proc: mount it (`mount -t proc proc /proc`, below the directory of --rootfs if that is given)", f.Name())
+	}
+	if err != nil {
+		return "", err
+	}
+	for line := range bytes.Lines(data) {
+		if id, found := bytes.CutPrefix(line, []byte("mnt_id:")); found {
+			return string(bytes.TrimSpace(id)), nil
+		}
+	}
+	return "", errors.New("the kernel does not report the mount of a directory (/proc/self/fdinfo has no mnt_id)")
 }

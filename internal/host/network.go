@@ -5,7 +5,6 @@ package host
 
 import (
 	"cmp"
-	"context"
 	"net"
 	"net/netip"
 	"slices"
@@ -15,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses implements Facts.
+// Addresses implements NetworkReader.
 func (r *Real) Addresses() ([]netip.Addr, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -30,11 +29,11 @@ func (r *Real) Addresses() ([]netip.Addr, error) {
 	return out, nil
 }
 
-// DefaultAddress implements Facts with the peer's and the kubelet's rule: among
-// several default routes that with the lowest metric comes first; the first
-// global unicast address of its interface is taken, whatever source address
-// the route names; or, where no such interface has one because the host
-// announces its address by routing, one of the loopback interface.
+// DefaultAddress implements NetworkReader with the rule that kubeadm and the
+// kubelet use: of several default routes the one with the lowest metric comes
+// first, and the first global unicast address of its interface is taken, whatever
+// source address the route names. If no such interface has one, because the host
+// announces its address by routing, an address of the loopback interface is taken.
 func (r *Real) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 	family := unix.AF_INET
 	if ipv6 {
@@ -74,8 +73,8 @@ func defaultRoutes(family int) ([]netlink.Route, error) {
 	return routes, nil
 }
 
-// dump reads one of the kernel's lists, again where it changed meanwhile: on a
-// busy node routes come and go with Pods.
+// dump reads one of the kernel's lists, and reads it again if it changed while
+// it was read: on a busy node routes come and go with Pods.
 func dump[T any](read func() ([]T, error)) (list []T, err error) {
 	for range 5 {
 		list, err = read()
@@ -107,7 +106,7 @@ func outgoing(r netlink.Route) []int {
 }
 
 // globalAddress returns the first address of an interface that other hosts can
-// reach, the zero Addr if it has none. Of IPv6 it wants a lasting one.
+// reach, the zero Addr if it has none. An IPv6 address must be a permanent one.
 func globalAddress(index, family int) (netip.Addr, error) {
 	link, err := netlink.LinkByIndex(index)
 	if err != nil {
@@ -130,7 +129,15 @@ func globalAddress(index, family int) (netip.Addr, error) {
 	return netip.Addr{}, nil
 }
 
-// Routes implements Facts.
+// Route is one entry of the routing table.
+type Route struct {
+	Destination netip.Prefix
+	Interface   string
+	// Gateway reports whether the destination is reached through another host.
+	Gateway bool
+}
+
+// Routes implements NetworkReader.
 func (r *Real) Routes() ([]Route, error) {
 	// Without a filter this is the main table.
 	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
@@ -147,7 +154,7 @@ func (r *Real) Routes() ([]Route, error) {
 		bits, _ := route.Dst.Mask.Size()
 		for _, index := range outgoing(route) {
 			if names[index] == "" {
-				if link, err := netlink.LinkByIndex(index); err == nil { // else it has just gone
+				if link, err := netlink.LinkByIndex(index); err == nil { // otherwise it was just removed
 					names[index] = link.Attrs().Name
 				}
 			}
@@ -157,17 +164,8 @@ func (r *Real) Routes() ([]Route, error) {
 	return out, nil
 }
 
-// LookupHost implements Facts.
-func (r *Real) LookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
-	for i, a := range addrs {
-		addrs[i] = a.Unmap() // the resolver gives IPv4 in IPv6's form
-	}
-	return addrs, err
-}
-
-// throughGateway tells whether a route, or each way of one with several, names
-// a next hop.
+// throughGateway reports whether a route names a next hop, or each path of a
+// multipath route does.
 func throughGateway(route netlink.Route) bool {
 	if len(route.MultiPath) == 0 {
 		return route.Gw != nil || route.Via != nil

@@ -27,7 +27,7 @@ type topology struct {
 	leaves    string // the interface of the default route
 }
 
-// topologies were compared with what the peer chooses.
+// topologies were compared with what kubeadm chooses.
 func topologies() []topology {
 	return []topology{
 		{name: "none", addresses: []string{"e0 10.0.0.1/24"}},

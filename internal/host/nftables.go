@@ -4,7 +4,6 @@
 package host
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -21,13 +20,13 @@ const (
 	nftBatch = 200
 )
 
-// nftFamilies are those that kube-proxy and iptables use.
+// nftFamilies are the families that kube-proxy and iptables use.
 var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6"}
 
 func nftName(t *nftables.Table) string { return nftFamilies[t.Family] + " " + t.Name }
 
-// nftLeftovers asks the kernel itself: a host need not have a program for it,
-// as kube-proxy brings its own.
+// nftLeftovers asks the kernel itself: a host does not need the program nft,
+// because kube-proxy brings its own.
 func nftLeftovers() ([]Leftover, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -54,8 +53,8 @@ func nftLeftovers() ([]Leftover, error) {
 	return found, nil
 }
 
-// nftTables lists those of the families above, in a stable order. A kernel
-// without nftables has none.
+// nftTables lists the tables of these families in a stable order. A kernel without
+// nftables has none.
 func nftTables(conn *nftables.Conn) ([]*nftables.Table, error) {
 	tables, err := conn.ListTables()
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -101,9 +100,9 @@ func removeNft(l Leftover) error {
 	return removeNftChains(conn, tables[i])
 }
 
-// removeNftChains removes the chains KUBE-… of a table, after the rules in the
-// kernel's chains that lead to them. A chain that a rule in anybody's own
-// chain leads to is emptied, and stays.
+// removeNftChains removes the chains KUBE-… of a table, after the rules in base
+// chains that jump to them. A chain that is the target of a rule in a chain of the
+// user's is emptied and stays.
 func removeNftChains(conn *nftables.Conn, t *nftables.Table) error {
 	kube, others, err := nftChains(conn, t)
 	if err != nil {
@@ -138,7 +137,7 @@ func removeNftChains(conn *nftables.Conn, t *nftables.Table) error {
 	return err
 }
 
-// jumpTarget is the chain that a rule leads to, empty for none.
+// jumpTarget is the chain that a rule jumps to, or empty.
 func jumpTarget(rule *nftables.Rule) string {
 	for _, e := range rule.Exprs {
 		if v, ok := e.(*expr.Verdict); ok && (v.Kind == expr.VerdictJump || v.Kind == expr.VerdictGoto) {
@@ -156,7 +155,7 @@ func inBatches[T any](conn *nftables.Conn, list []T, change func(T) error) error
 			}
 		}
 		if err := conn.Flush(); err != nil {
-			return fmt.Errorf("the kernel refuses: %w", err)
+			return errors.Wrap(err, "the kernel refuses")
 		}
 	}
 	return nil

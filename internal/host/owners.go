@@ -4,44 +4,20 @@
 package host
 
 import (
-	"errors"
-	"fmt"
+	stderrors "errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
-// Owners gives files to users other than root, who may plant links and other
-// names of root's files wherever they can write. So an owner is set by the
-// descriptor of what was looked at, never by a path and never through a link
-// that somebody else has made.
-type Owners interface {
-	// WriteOwned is WriteFile of a file that belongs to owner from its first
-	// byte on. A file that belongs to somebody else is replaced.
-	WriteOwned(path string, data []byte, mode fs.FileMode, owner Owner) (changed bool, err error)
-	// Give sets the owner and mode of a regular file that exists; anything else
-	// at path is a *KindError. A file that has another name (a hard link) and
-	// another owner is refused.
-	Give(path string, owner Owner, mode fs.FileMode) error
-	// GiveTree gives a directory with all that is in it, the directory last: one
-	// that belongs to owner is complete, and is left alone. What is neither a
-	// directory nor a regular file, and what is in another mount, is kept as it
-	// is. A file that has another name is refused as by Give. path itself may be
-	// a symlink that root has made.
-	GiveTree(path string, owner Owner) (kept []string, err error)
-	// LockAccounts takes the lock that useradd(8) and others hold while they
-	// change /etc/passwd and /etc/group (lckpwdf(3)). It waits for it some
-	// seconds.
-	LockAccounts() (release func(), err error)
-}
-
-// Owner is a user and a group of the host, by number.
+// Owner is a user ID and a group ID.
 type Owner struct{ UID, GID int }
 
-// OwnerIn is the owner of what info describes.
+// OwnerIn returns the owner in a file's description; known is false if it has none.
 func OwnerIn(info fs.FileInfo) (whose Owner, known bool) {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known {
@@ -50,23 +26,23 @@ func OwnerIn(info fs.FileInfo) (whose Owner, known bool) {
 	return Owner{int(stat.Uid), int(stat.Gid)}, true
 }
 
-// otherNames refuses to give away a file that has more names than one: another
-// user can have made the one that was looked at.
+// otherNames refuses to give away a file with more than one name: another user
+// may have made the one that was looked at.
 func otherNames(path string, info fs.FileInfo) error {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known || info.IsDir() || stat.Nlink < 2 {
 		return nil
 	}
-	return fmt.Errorf("%s has %d names (hard links), and would be given to another user by all of them: "+
+	return errors.Errorf("%s has %d names (hard links), and all of them would be given to another user: "+
 		"remove it, or put a copy in its place, then run the same command again", path, stat.Nlink)
 }
 
-// WriteOwned implements Owners.
+// WriteOwned implements OwnerWriter.
 func (r *Real) WriteOwned(path string, data []byte, mode fs.FileMode, owner Owner) (bool, error) {
 	return r.write(path, data, mode, &owner)
 }
 
-// Give implements Owners.
+// Give implements OwnerWriter.
 func (r *Real) Give(path string, owner Owner, mode fs.FileMode) error {
 	path = filepath.Clean(r.path(path))
 	return explain("change the owner of", path, give(path, owner, mode))
@@ -92,7 +68,7 @@ func give(path string, owner Owner, mode fs.FileMode) error {
 	}
 	// Narrow first: the new group may not have had the old mode, nor the old
 	// group the new one.
-	if err := errors.Join(f.Chmod(info.Mode().Perm()&mode), f.Chown(owner.UID, owner.GID), f.Chmod(mode)); err != nil {
+	if err := stderrors.Join(f.Chmod(info.Mode().Perm()&mode), f.Chown(owner.UID, owner.GID), f.Chmod(mode)); err != nil {
 		return err
 	}
 	return f.Sync()

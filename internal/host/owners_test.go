@@ -88,7 +88,7 @@ func TestGiveRefuses(t *testing.T) {
 	}
 	record := func(a Action) { t.Errorf("recorded %v", a) }
 	for name, h := range map[string]Host{"real": New(), "overlay": NewOverlay(New(), record), "recorder": NewRecorder(New(), record)} {
-		for _, kind := range []string{"link", "dangling", "fifo", "sock", "folder"} {
+		for _, kind := range []string{"link", "dangling", "fifo", "sock", "directory"} {
 			var fault *KindError
 			if err := h.Give(filepath.Join(dir, kind), Owner{1, 1}, 0o600); !errors.As(err, &fault) {
 				t.Errorf("%s: %s: error %v", name, kind, err)

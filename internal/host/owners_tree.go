@@ -4,16 +4,16 @@
 package host
 
 import (
-	"errors"
-	"fmt"
+	stderrors "errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
-// GiveTree implements Owners.
+// GiveTree implements OwnerWriter.
 func (r *Real) GiveTree(path string, owner Owner) ([]string, error) {
 	path = filepath.Clean(r.path(path))
 	g := &treeGift{owner: owner}
@@ -24,8 +24,8 @@ func (r *Real) GiveTree(path string, owner Owner) ([]string, error) {
 	return g.kept, explain("change the owner of", path, err)
 }
 
-// treeGift is a directory that is being given to another user. As in a removal,
-// everything goes by descriptors, and nothing leaves the mount it began in.
+// treeGift is a directory that is being given to another user. Like a removal, it
+// works on descriptors and stays in the mount that it began in.
 type treeGift struct {
 	owner Owner
 	mount string // of the top
@@ -51,22 +51,22 @@ func (g *treeGift) give(path string) error {
 	if err := g.entries(top, 0); err != nil {
 		return err
 	}
-	// Last, so that a run that is cut off is continued by the next one.
-	return errors.Join(top.Chown(g.owner.UID, g.owner.GID), top.Sync())
+	// Last, so that the next run continues an interrupted one.
+	return stderrors.Join(top.Chown(g.owner.UID, g.owner.GID), top.Sync())
 }
 
-// entries gives away what a directory holds. Another program may remove what
-// was just listed.
+// entries gives away the entries of a directory. Another program may remove an
+// entry after it was listed.
 func (g *treeGift) entries(dir *os.File, depth int) error {
 	if depth > deepest {
-		return fmt.Errorf("%s is deeper than %d directories: remove what does not belong there", dir.Name(), deepest)
+		return errors.Errorf("%s is nested deeper than %d directories: remove what does not belong there", dir.Name(), deepest)
 	}
 	names, err := list(dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if depth == 0 && name == fsckFolder {
+		if depth == 0 && name == lostAndFound {
 			continue
 		}
 		if err := g.entry(dir, name, depth); err != nil && !errors.Is(err, fs.ErrNotExist) {

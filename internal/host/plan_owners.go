@@ -4,13 +4,14 @@
 package host
 
 import (
-	"errors"
 	"io/fs"
 	"path/filepath"
 	"syscall"
+
+	"github.com/pkg/errors"
 )
 
-// ownedInfo describes what belongs to somebody else than on the real host.
+// ownedInfo describes a file with another owner than on the real host.
 type ownedInfo struct {
 	fs.FileInfo
 	stat syscall.Stat_t
@@ -18,7 +19,7 @@ type ownedInfo struct {
 
 func (i ownedInfo) Sys() any { return &i.stat }
 
-// owned describes path with the owner that it has by now.
+// owned describes path with its owner in the plan.
 func (o *overlay) owned(path string, info fs.FileInfo) fs.FileInfo {
 	whose, changed := o.owners[path]
 	if !changed {
@@ -32,14 +33,14 @@ func (o *overlay) owned(path string, info fs.FileInfo) fs.FileInfo {
 	return with
 }
 
-// WriteOwned implements Owners.
+// WriteOwned implements OwnerWriter.
 func (o *overlay) WriteOwned(path string, data []byte, mode fs.FileMode, owner Owner) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.write(path, data, mode, LooksSecret(data), &owner)
 }
 
-// Give implements Owners.
+// Give implements OwnerWriter.
 func (o *overlay) Give(path string, owner Owner, mode fs.FileMode) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,7 +50,7 @@ func (o *overlay) Give(path string, owner Owner, mode fs.FileMode) error {
 
 func (o *overlay) give(path string, owner Owner, mode fs.FileMode) error {
 	info, err := o.lstat(path)
-	if errors.Is(err, fs.ErrPermission) { // it may be anybody's
+	if errors.Is(err, fs.ErrPermission) { // its owner is not known
 		o.setOwner(path, owner)
 		return nil
 	}
@@ -78,12 +79,12 @@ func (o *overlay) give(path string, owner Owner, mode fs.FileMode) error {
 	return nil
 }
 
-// GiveTree implements Owners. What is in the directory is not looked at.
+// GiveTree implements OwnerWriter. It does not look into the directory.
 func (o *overlay) GiveTree(path string, owner Owner) ([]string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)
-	info, err := o.folderInfo(path)
+	info, err := o.dirInfo(path)
 	if unlessForbidden(err) != nil {
 		return nil, explain("change the owner of", path, err)
 	}
@@ -93,7 +94,7 @@ func (o *overlay) GiveTree(path string, owner Owner) ([]string, error) {
 	return nil, nil
 }
 
-// LockAccounts implements Owners: a plan changes no accounts.
+// LockAccounts implements OwnerWriter: a plan changes no accounts.
 func (o *overlay) LockAccounts() (func(), error) { return func() {}, nil }
 
 func (o *overlay) setOwner(path string, owner Owner) {
@@ -101,8 +102,7 @@ func (o *overlay) setOwner(path string, owner Owner) {
 	o.record(Action{Verb: Chown, Path: path, UID: owner.UID, GID: owner.GID})
 }
 
-// ownerOf reports whose path is, as far as this user may see; info is nil where
-// it may not.
+// ownerOf returns the owner of path, if this user may see it; info is nil if not.
 func (o *overlay) ownerOf(path string, info fs.FileInfo) (whose Owner, known bool) {
 	if whose, known = o.owners[path]; known || info == nil {
 		return whose, known

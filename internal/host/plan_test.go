@@ -86,7 +86,7 @@ func TestOverlayOrder(t *testing.T) {
 		t.Errorf("a dry run wrote %q", got)
 	}
 	if diff := cmp.Diff([]string{"gone", "kept", "pki"}, names(t, dir+"/etc")); diff != "" {
-		t.Errorf("a dry run changed the folder (-want +got):\n%s", diff)
+		t.Errorf("a dry run changed the directory (-want +got):\n%s", diff)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestOverlayMatchesReal(t *testing.T) {
 	}
 }
 
-// tree describes a folder through a host's eyes.
+// tree describes a directory through a host's eyes.
 func tree(t *testing.T, h Host, dir string) []string {
 	t.Helper()
 	var out []string
@@ -175,25 +175,25 @@ func TestOverlayReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := o.ReadFile(dir + "/var/lib"); !errors.Is(err, unix.EISDIR) {
-		t.Errorf("a folder: error %v", err)
+		t.Errorf("a directory: error %v", err)
 	}
 	if entries, err := o.ReadDir(dir + "/var/lib/etcd"); len(entries) != 0 || err != nil {
-		t.Errorf("a new folder: %v, error %v", entries, err)
+		t.Errorf("a new directory: %v, error %v", entries, err)
 	}
 	if _, err := o.ReadDir(dir + "/none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no folder: error %v", err)
+		t.Errorf("no directory: error %v", err)
 	}
 	if err := o.Remove(dir + "/var/lib"); !errors.Is(err, unix.ENOTEMPTY) {
-		t.Errorf("a folder with something in it: error %v", err)
+		t.Errorf("a directory with something in it: error %v", err)
 	}
 	if err := errors.Join(o.Remove(dir+"/var/lib/etcd"), o.Remove(dir+"/var/lib"), o.Remove(dir+"/etc/gone")); err != nil {
 		t.Error(err)
 	}
 	if _, err := o.ReadDir(dir + "/var/lib"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a removed folder: error %v", err)
+		t.Errorf("a removed directory: error %v", err)
 	}
 	if _, err := o.WriteFile(dir+"/var/lib/f", nil, 0o644); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("in a removed folder: error %v", err)
+		t.Errorf("in a removed directory: error %v", err)
 	}
 }
 
@@ -286,6 +286,37 @@ func (f faulty) Unit(ctx context.Context, name string) (UnitState, error) {
 	return UnitState{LoadState: "loaded", ActiveState: "failed", SubState: "failed", UnitFileState: "disabled", Result: "exit-code", MainPID: 7, Restarts: 3}, nil
 }
 
+// TestOverlayPartsOfFiles: the ends of what a run has written are read from there.
+func TestOverlayPartsOfFiles(t *testing.T) {
+	dir := prepare(t)
+	_, record := records()
+	o := NewOverlay(New(), record)
+	parts := func(path string) string {
+		head, headErr := o.ReadHead(path, 3)
+		tail, tailErr := o.ReadTail(path, 3)
+		all, allErr := o.ReadTail(path, 99)
+		if headErr != nil || tailErr != nil || allErr != nil {
+			return fmt.Sprint(headErr, tailErr, allErr)
+		}
+		return fmt.Sprintf("%s %s %s", head, tail, all)
+	}
+	if got := parts(dir + "/etc/kept"); got != "kep ept kept" {
+		t.Errorf("of the host: %s", got)
+	}
+	if _, err := o.WriteFile(dir+"/etc/kept", []byte("planned"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := parts(dir + "/etc/kept"); got != "pla ned planned" {
+		t.Errorf("of the plan: %s", got)
+	}
+	if err := o.Remove(dir + "/etc/kept"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.ReadHead(dir+"/etc/kept", 3); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of a removed file: %v", err)
+	}
+}
+
 // A dry run by a user who may not look goes on where it can, and where it
 // cannot says what to do.
 func TestOverlayForbidden(t *testing.T) {
@@ -295,7 +326,7 @@ func TestOverlayForbidden(t *testing.T) {
 	if changed, err := o.WriteFile(dir+"/etc/kept", []byte("kept"), 0o644); !changed || err != nil {
 		t.Errorf("changed %v, error %v", changed, err)
 	}
-	want := "open " + dir + "/etc/gone: permission denied: a plan depends on what is there; run this as root"
+	want := "a plan depends on what is there; run this as root: open " + dir + "/etc/gone: permission denied"
 	if _, err := o.ReadFile(dir + "/etc/gone"); err == nil || err.Error() != want || !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -305,7 +336,7 @@ func TestOverlayForbidden(t *testing.T) {
 	if err := errors.Join(writeErr, o.EnsureDir("/closed/d", 0o755), o.Remove("/closed/g"), o.Give("/closed/h", Owner{1, 2}, 0o600)); err != nil {
 		t.Error(err)
 	}
-	if _, err := o.ReadDir("/closed"); err == nil || !strings.HasSuffix(err.Error(), "run this as root") {
+	if _, err := o.ReadDir("/closed"); err == nil || !strings.Contains(err.Error(), "run this as root: ") {
 		t.Errorf("error %v", err)
 	}
 	var got []string

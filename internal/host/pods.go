@@ -5,7 +5,7 @@ package host
 
 import (
 	"context"
-	"errors"
+	stderrors "errors"
 	"slices"
 	"time"
 
@@ -15,11 +15,20 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// podRemoval bounds the removal of one Pod. Its processes are killed, not
-// asked; what takes time is its network plugin.
+// podRemoval bounds the removal of one Pod. Its processes are killed at once, but
+// the network plugin takes time.
 const podRemoval = 30 * time.Second
 
-// Pods implements Cleanup.
+// Pod is a Pod of the container runtime.
+type Pod struct {
+	ID, Namespace, Name string
+	// HostNetwork reports whether it uses the host's network.
+	HostNetwork bool
+}
+
+func (p Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// Pods implements RuntimeReader.
 func (r *Real) Pods(ctx context.Context, socket string) ([]Pod, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {
@@ -35,7 +44,7 @@ func (r *Real) Pods(ctx context.Context, socket string) ([]Pod, error) {
 	var pods []Pod
 	for _, s := range answer.GetItems() {
 		pod := Pod{ID: s.GetId(), Namespace: s.GetMetadata().GetNamespace(), Name: s.GetMetadata().GetName()}
-		// Which network a Pod has only says in which order to remove them.
+		// The network only decides in which order Pods are removed.
 		if detail, err := client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: pod.ID}); err == nil {
 			mode := detail.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork()
 			pod.HostNetwork = mode == cri.NamespaceMode_NODE
@@ -45,8 +54,8 @@ func (r *Real) Pods(ctx context.Context, socket string) ([]Pod, error) {
 	return pods, nil
 }
 
-// RemovePods implements Cleanup. What has failed is tried once more when the
-// rest is gone.
+// RemovePods implements RuntimeWriter. It tries once more to remove the Pods that
+// failed when the others are gone.
 func (r *Real) RemovePods(ctx context.Context, socket string, pods []Pod) ([]Pod, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {
@@ -67,10 +76,10 @@ func (r *Real) RemovePods(ctx context.Context, socket string, pods []Pod) ([]Pod
 	for i, err := range errs {
 		errs[i] = criFailure(socket, "remove Pods", err)
 	}
-	return slices.Concat(removed, more, last), errors.Join(errs...)
+	return slices.Concat(removed, more, last), stderrors.Join(errs...)
 }
 
-// removePods removes several side by side.
+// removePods removes Pods side by side.
 func removePods(ctx context.Context, client cri.RuntimeServiceClient, pods []Pod) (removed, failed []Pod, errs []error) {
 	const together = 8
 	results := make([]error, len(pods))
@@ -93,8 +102,8 @@ func removePods(ctx context.Context, client cri.RuntimeServiceClient, pods []Pod
 	return removed, failed, errs
 }
 
-// removePod leaves a Pod whose network plugin fails without processes, at
-// least.
+// removePod removes one Pod. If the network plugin fails, at least the Pod's
+// processes are gone.
 func removePod(ctx context.Context, client cri.RuntimeServiceClient, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, podRemoval)
 	defer cancel()

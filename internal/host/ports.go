@@ -15,7 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PortFree implements Facts.
+// Process is a running process as /proc shows it.
+type Process struct {
+	PID int
+	// Name is the file name of its program.
+	Name string
+}
+
+// PortFree implements NetworkReader.
 func (r *Real) PortFree(port int) error {
 	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 	if err == nil {
@@ -23,14 +30,14 @@ func (r *Real) PortFree(port int) error {
 	}
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
-		return fmt.Errorf("port %d is in use%s: %w", port, r.heldBy(port), unix.EADDRINUSE)
+		return errors.Wrapf(unix.EADDRINUSE, "port %d is in use%s", port, r.heldBy(port))
 	case errors.Is(err, unix.EACCES):
-		return fmt.Errorf("port %d cannot be tried: %w: run as root", port, unix.EACCES)
+		return errors.Wrapf(unix.EACCES, "port %d cannot be checked; run as root", port)
 	}
 	return errors.Wrapf(err, "port %d", port)
 }
 
-// heldBy says which process listens on a port, as far as this one may see.
+// heldBy names the process that listens on a port, if this user may see it.
 func (r *Real) heldBy(port int) string {
 	p, found := r.PortHolder(port)
 	if !found {
@@ -39,8 +46,7 @@ func (r *Real) heldBy(port int) string {
 	return fmt.Sprintf(" by %s (pid %d)", p.Name, p.PID)
 }
 
-// PortHolder implements Facts. Other users' processes can be seen only by
-// root.
+// PortHolder implements NetworkReader. Only root can see other users' processes.
 func (r *Real) PortHolder(port int) (Process, bool) {
 	sockets := listening(port)
 	if len(sockets) == 0 {
@@ -52,7 +58,7 @@ func (r *Real) PortHolder(port int) (Process, bool) {
 	}
 	for _, fd := range fds {
 		target, err := os.Readlink(fd)
-		if err != nil || !sockets[target] { // it may have ended meanwhile
+		if err != nil || !sockets[target] { // the process may have exited
 			continue
 		}
 		pid, err := strconv.Atoi(strings.Split(fd, "/")[2])
@@ -64,8 +70,8 @@ func (r *Real) PortHolder(port int) (Process, bool) {
 	return Process{}, false
 }
 
-// programName prefers the program's file to /proc/PID/comm, which the kernel
-// cuts after 15 bytes: kube-controller-manager is longer.
+// programName prefers the executable to /proc/PID/comm, which the kernel truncates
+// to 15 bytes: kube-controller-manager is longer.
 func programName(pid int) string {
 	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil {
 		return strings.TrimSuffix(filepath.Base(exe), " (deleted)")
@@ -77,8 +83,8 @@ func programName(pid int) string {
 	return strings.TrimSpace(string(comm))
 }
 
-// listening returns the sockets that listen on a TCP port, in the form that
-// links in /proc/PID/fd have. The tables are described in proc(5).
+// listening returns the sockets that listen on a TCP port, written like the links
+// in /proc/PID/fd. The tables are described in proc(5).
 func listening(port int) map[string]bool {
 	const stateListen = "0A"
 	suffix := fmt.Sprintf(":%04X", port)

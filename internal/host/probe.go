@@ -9,7 +9,9 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -17,15 +19,15 @@ import (
 )
 
 const (
-	// probeTimeout lets whoever waits look at other evidence now and then.
+	// probeTimeout is short, so that a wait can look at other evidence in between.
 	probeTimeout = 5 * time.Second
-	// fetchBody is more than any endpoint that is asked here answers,
-	// probeBody how much of that is worth showing.
+	// fetchBody is more than any of these endpoints returns, probeBody is how much
+	// of it is worth showing.
 	fetchBody = 64 << 10
 	probeBody = 4 << 10
 )
 
-// ProbeError is an answer to a probe that is not 200.
+// ProbeError is a response to a probe with a status other than 200.
 type ProbeError struct {
 	URL    string
 	Status int
@@ -40,13 +42,13 @@ func (e *ProbeError) Error() string {
 	return text + ": " + e.Body
 }
 
-// Probe implements Facts.
+// Probe implements Remote.
 func (r *Real) Probe(ctx context.Context, p Probe) error {
 	_, err := r.Fetch(ctx, p)
 	return err
 }
 
-// Fetch implements Facts.
+// Fetch implements Remote.
 func (r *Real) Fetch(ctx context.Context, p Probe) ([]byte, error) {
 	resp, err := r.get(ctx, p)
 	if err != nil {
@@ -61,7 +63,7 @@ func (r *Real) Fetch(ctx context.Context, p Probe) ([]byte, error) {
 	return body, errors.Wrapf(err, "GET %s", p.URL)
 }
 
-// Date implements Facts.
+// Date implements Remote.
 func (r *Real) Date(ctx context.Context, p Probe) (time.Time, error) {
 	resp, err := r.get(ctx, p)
 	if err != nil {
@@ -69,10 +71,19 @@ func (r *Real) Date(ctx context.Context, p Probe) (time.Time, error) {
 	}
 	defer resp.Body.Close()
 	at, err := http.ParseTime(resp.Header.Get("Date"))
-	return at, errors.Wrapf(err, "GET %s: the answer's date", p.URL)
+	return at, errors.Wrapf(err, "GET %s: the Date header of the response", p.URL)
 }
 
-// get asks once. Its errors name the method and the URL.
+// LookupHost implements Remote.
+func (r *Real) LookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	for i, a := range addrs {
+		addrs[i] = a.Unmap() // the resolver gives IPv4 in IPv6's form
+	}
+	return addrs, err
+}
+
+// get sends one request. Its errors name the method and the URL.
 func (r *Real) get(ctx context.Context, p Probe) (*http.Response, error) {
 	tlsConfig, err := r.tls(p)
 	if err != nil {
@@ -80,8 +91,8 @@ func (r *Real) get(ctx context.Context, p Probe) (*http.Response, error) {
 	}
 	client := &http.Client{
 		Timeout: probeTimeout,
-		// One connection a question: a reused one would say nothing about
-		// whether the server still listens.
+		// One connection per request: a reused one does not show whether the server
+		// still listens.
 		Transport:     &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -92,9 +103,9 @@ func (r *Real) get(ctx context.Context, p Probe) (*http.Response, error) {
 	return client.Do(req)
 }
 
-// tls is how the server is met. Whoever asks again and again, and takes any
-// certificate, resumes a session: a new one costs the server a signature, which
-// is time that a starting component lacks.
+// tls is the TLS configuration of a probe. Probes that accept any certificate
+// resume their session: a new one costs the server a signature, which is time that
+// a starting component does not have.
 func (r *Real) tls(p Probe) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: len(p.CA) == 0}
 	if len(p.CA) == 0 && len(p.ClientCert) == 0 {

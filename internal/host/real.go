@@ -15,7 +15,7 @@ type Real struct {
 	writing  [32]sync.Mutex // by path: see guard
 	bus      bus
 	runtimes runtimes
-	sessions tls.ClientSessionCache // of probes that take any certificate
+	sessions tls.ClientSessionCache // of probes that accept any certificate
 }
 
 var _ Host = (*Real)(nil)
@@ -25,9 +25,9 @@ var _ Host = (*Real)(nil)
 func New() *Real { return NewAt("") }
 
 // NewAt returns a host whose files are below root: the path /etc/x is
-// root/etc/x, and the lock and the list of swap areas are sought there too.
-// Units, runtime and the other facts are this host's. It is for tests, which
-// need neither root rights nor the real /etc.
+// root/etc/x, and so are the lock and the list of swap areas. Units, the runtime
+// and the other facts are this host's. It is for --rootfs, and for tests without
+// root and without the real /etc.
 func NewAt(root string) *Real {
 	return &Real{root: root, sessions: tls.NewLRUClientSessionCache(0)}
 }
@@ -38,7 +38,7 @@ func (r *Real) Close() {
 	r.runtimes.close()
 }
 
-// path is where a path of the host is found in this process's view.
+// path returns where this process finds a path of the host.
 func (r *Real) path(p string) string {
 	if r.root == "" {
 		return p

@@ -6,37 +6,41 @@ package host
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io/fs"
 	"path/filepath"
 	"sync"
+	"time"
+
+	"github.com/pkg/errors"
 )
 
-// NewRecorder returns base, and hands each change that has really been made to
-// record, in the words of a plan: what the overlay of a dry run says before,
-// this says after. What was the case already, and what failed, is no change.
-// record may be called side by side.
+// NewRecorder returns a host that does what base does, and hands each change that
+// was really made to record, in the words of a plan: it says afterwards what the
+// overlay of a dry run says before. What was there already and what failed is not
+// a change. record may be called concurrently.
 func NewRecorder(base Host, record func(Action)) Host {
-	return &recorder{Host: base, record: record, secrets: map[string]bool{}}
+	return &recorder{Reader: base, remote: base, writer: base, record: record, secrets: map[string]bool{}}
 }
 
 type recorder struct {
-	Host
+	Reader
+	remote Remote
+	writer Writer
 	record func(Action)
 
 	mu      sync.Mutex      // of the fields below
-	secrets map[string]bool // paths that held one
-	making  sync.Mutex      // held while folders are made, so that each is recorded once
+	secrets map[string]bool // paths that held a secret
+	making  sync.Mutex      // held while directories are created, so that each is recorded once
 }
 
-// WriteFile implements Files.
+// WriteFile implements FileWriter.
 func (r *recorder) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
-	return r.write(path, data, mode, LooksSecret(data), func() (bool, error) { return r.Host.WriteFile(path, data, mode) })
+	return r.write(path, data, mode, LooksSecret(data), func() (bool, error) { return r.writer.WriteFile(path, data, mode) })
 }
 
-// WriteSecret implements Files.
+// WriteSecret implements FileWriter.
 func (r *recorder) WriteSecret(path string, data []byte) (bool, error) {
-	return r.write(path, data, 0o600, true, func() (bool, error) { return r.Host.WriteSecret(path, data) })
+	return r.write(path, data, 0o600, true, func() (bool, error) { return r.writer.WriteSecret(path, data) })
 }
 
 func (r *recorder) write(path string, data []byte, mode fs.FileMode, secret bool, do func() (bool, error)) (bool, error) {
@@ -63,7 +67,7 @@ func (r *recorder) isMissing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// EnsureDir implements Files.
+// EnsureDir implements FileWriter.
 func (r *recorder) EnsureDir(path string, mode fs.FileMode) error {
 	r.making.Lock()
 	defer r.making.Unlock()
@@ -73,7 +77,7 @@ func (r *recorder) EnsureDir(path string, mode fs.FileMode) error {
 		made = append([]string{dir}, made...)
 	}
 	before, _ := r.Stat(path)
-	if err := r.Host.EnsureDir(path, mode); err != nil {
+	if err := r.writer.EnsureDir(path, mode); err != nil {
 		return err
 	}
 	for _, dir := range made {
@@ -90,49 +94,55 @@ func (r *recorder) EnsureDir(path string, mode fs.FileMode) error {
 	return nil
 }
 
-// Remove implements Files.
+// Remove implements FileWriter.
 func (r *recorder) Remove(path string) error {
 	wasThere := !r.isMissing(path)
-	err := r.Host.Remove(path)
+	err := r.writer.Remove(path)
 	if err == nil && wasThere {
 		r.record(Action{Verb: Remove, Path: filepath.Clean(path)})
 	}
 	return err
 }
 
-// ReloadUnits implements Units.
+// ReloadUnits implements UnitWriter.
 func (r *recorder) ReloadUnits(ctx context.Context) error {
-	return r.done(r.Host.ReloadUnits(ctx), Action{Verb: Reload})
+	return r.done(r.writer.ReloadUnits(ctx), Action{Verb: Reload})
 }
 
-// EnableUnit implements Units.
+// EnableUnit implements UnitWriter.
 func (r *recorder) EnableUnit(ctx context.Context, name string) error {
 	before, asked := r.Unit(ctx, name)
-	err := r.Host.EnableUnit(ctx, name)
+	err := r.writer.EnableUnit(ctx, name)
 	if asked == nil && before.UnitFileState == "enabled" {
 		return err
 	}
 	return r.done(err, Action{Verb: Enable, Unit: unitName(name)})
 }
 
-// StartUnit implements Units.
+// StartUnit implements UnitWriter.
 func (r *recorder) StartUnit(ctx context.Context, name string) error {
-	return r.done(r.Host.StartUnit(ctx, name), Action{Verb: Start, Unit: unitName(name)})
+	return r.done(r.writer.StartUnit(ctx, name), Action{Verb: Start, Unit: unitName(name)})
 }
 
-// StopUnit implements Units.
+// StopUnit implements UnitWriter.
 func (r *recorder) StopUnit(ctx context.Context, name string) error {
-	return r.done(r.Host.StopUnit(ctx, name), Action{Verb: Stop, Unit: unitName(name)})
+	return r.done(r.writer.StopUnit(ctx, name), Action{Verb: Stop, Unit: unitName(name)})
 }
 
-// RestartUnit implements Units.
+// RestartUnit implements UnitWriter.
 func (r *recorder) RestartUnit(ctx context.Context, name string) error {
-	return r.done(r.Host.RestartUnit(ctx, name), Action{Verb: Restart, Unit: unitName(name)})
+	return r.done(r.writer.RestartUnit(ctx, name), Action{Verb: Restart, Unit: unitName(name)})
 }
 
-// PullImage implements Runtime.
+// PullImage implements RuntimeWriter.
 func (r *recorder) PullImage(ctx context.Context, socket, image string) error {
-	return r.done(r.Host.PullImage(ctx, socket, image), Action{Verb: Pull, Image: image})
+	return r.done(r.writer.PullImage(ctx, socket, image), Action{Verb: Pull, Image: image})
+}
+
+// StopContainer implements RuntimeWriter. The kubelet starts the container of
+// a static Pod again, so the node is as before: that is not recorded.
+func (r *recorder) StopContainer(ctx context.Context, socket, id string, grace time.Duration) error {
+	return r.writer.StopContainer(ctx, socket, id, grace)
 }
 
 func (r *recorder) done(err error, a Action) error {

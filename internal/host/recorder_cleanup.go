@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// RemoveTree implements Cleanup. What was in the folder is read before; the
-// removal says what is wrong.
+// RemoveTree implements FileWriter. It reads the directory before the removal, and
+// leaves errors to the removal.
 func (r *recorder) RemoveTree(path string) (Removal, error) {
 	action := Action{Verb: RemoveTree, Path: filepath.Clean(path)}
 	mounts, _ := r.Mounts(path)
 	stays, _ := r.Stays(path)
 	entries, _ := taken(r.ReadDir, action.Path, mounts, stays)
-	done, err := r.Host.RemoveTree(path)
+	done, err := r.writer.RemoveTree(path)
 	action.Entries = slices.DeleteFunc(entries, func(name string) bool { return !r.isMissing(filepath.Join(action.Path, name)) })
 	if done.Changed {
 		r.record(action)
@@ -24,30 +24,30 @@ func (r *recorder) RemoveTree(path string) (Removal, error) {
 	return done, err
 }
 
-// RemoveEmpty implements Cleanup.
+// RemoveEmpty implements FileWriter.
 func (r *recorder) RemoveEmpty(path string) (bool, error) {
-	removed, err := r.Host.RemoveEmpty(path)
+	removed, err := r.writer.RemoveEmpty(path)
 	if removed {
 		r.record(Action{Verb: Remove, Path: filepath.Clean(path)})
 	}
 	return removed, err
 }
 
-// Unmount implements Cleanup.
+// Unmount implements FileWriter.
 func (r *recorder) Unmount(path string, flags []string) error {
-	return r.done(r.Host.Unmount(path, flags), Action{Verb: Unmount, Path: path})
+	return r.done(r.writer.Unmount(path, flags), Action{Verb: Unmount, Path: path})
 }
 
-// RemovePods implements Cleanup.
+// RemovePods implements RuntimeWriter.
 func (r *recorder) RemovePods(ctx context.Context, socket string, pods []Pod) ([]Pod, error) {
-	removed, err := r.Host.RemovePods(ctx, socket, pods)
+	removed, err := r.writer.RemovePods(ctx, socket, pods)
 	for _, p := range removed {
 		r.record(Action{Verb: RemovePod, Name: p.String()})
 	}
 	return removed, err
 }
 
-// RemoveLeftover implements Cleanup.
+// RemoveLeftover implements NetworkWriter.
 func (r *recorder) RemoveLeftover(ctx context.Context, l Leftover) error {
-	return r.done(r.Host.RemoveLeftover(ctx, l), Action{Verb: Remove, Name: l.String()})
+	return r.done(r.writer.RemoveLeftover(ctx, l), Action{Verb: Remove, Name: l.String()})
 }

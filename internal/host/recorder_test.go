@@ -109,7 +109,7 @@ func TestRecorderOfFailures(t *testing.T) {
 	}
 }
 
-// TestRecorderSideBySide: a folder that two make at once was made once.
+// TestRecorderSideBySide: a directory that two make at once was made once.
 func TestRecorderSideBySide(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex

@@ -5,7 +5,7 @@ package host
 
 import (
 	"crypto/sha256"
-	"errors"
+	stderrors "errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,21 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rememberedAs is the extended attribute of a folder that was there before
-// this tool, with what it was like. Only root sees it.
+// rememberedAs is the extended attribute of a directory that existed before
+// Slipway used it, with its original mode and owner. Only root can see it.
 const rememberedAs = "trusted.slipway.before"
 
-// madeAs is the extended attribute of a file or folder that this tool has made
-// where nothing was: of a file with the hash of what was written. A copy that
-// the user puts there in its place has none.
+// madeAs is the extended attribute of a file or directory that Slipway created
+// where nothing was. For a file it holds the hash of the content. A copy that the
+// user puts in its place does not have it.
 const madeAs = "trusted.slipway.made"
 
-// claim notes that this tool has made what is open, with a note of its own. As
-// with remember, it may be that none can be written; then all is taken for the
+// claim notes that Slipway created an open file or directory. As with remember,
+// the file system may not be able to keep the note; then the file counts as the
 // user's.
 func claim(file *os.File, note []byte) { _ = unix.Fsetxattr(int(file.Fd()), madeAs, note, 0) }
 
-// Made implements Cleanup.
+// Made implements PathReader.
 func (r *Real) Made(path string) bool { return made(r.path(path)) }
 
 func made(path string) bool {
@@ -37,7 +37,7 @@ func made(path string) bool {
 	return err == nil
 }
 
-// Unchanged implements Cleanup.
+// Unchanged implements PathReader.
 func (r *Real) Unchanged(path string) bool {
 	path = filepath.Clean(r.path(path))
 	data, err := os.ReadFile(path)
@@ -46,19 +46,19 @@ func (r *Real) Unchanged(path string) bool {
 	return err == nil && noteErr == nil && n == len(note) && note == sha256.Sum256(data)
 }
 
-// usersAs is the extended attribute of a folder that was given back: another
-// removal does not take it for a folder of this tool's.
+// usersAs is the extended attribute of a directory that was given back, so that
+// the next removal does not take it for Slipway's.
 const usersAs = "trusted.slipway.users"
 
-// before is the mode and the owner of a folder.
+// before is the original mode and owner of a directory.
 type before struct {
 	mode     uint32 // permissions only
 	uid, gid int
 }
 
-// remember notes what a folder is like, unless that was done before. A file
-// system that cannot hold the note does without, and so does a process that
-// may not write it.
+// remember notes the mode and owner of a directory, unless that was done before.
+// It goes on without if the file system cannot keep the note or this process may
+// not write it.
 func remember(path string, info fs.FileInfo) {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		text := fmt.Sprintf("%04o %d %d", info.Mode().Perm(), stat.Uid, stat.Gid)
@@ -66,10 +66,10 @@ func remember(path string, info fs.FileInfo) {
 	}
 }
 
-// remembered reads the note of an open folder.
-func remembered(folder *os.File) (b before, found bool) {
+// remembered reads that note from an open directory.
+func remembered(dir *os.File) (b before, found bool) {
 	var text [64]byte
-	n, err := unix.Fgetxattr(int(folder.Fd()), rememberedAs, text[:])
+	n, err := unix.Fgetxattr(int(dir.Fd()), rememberedAs, text[:])
 	if err != nil {
 		return b, false
 	}
@@ -77,23 +77,24 @@ func remembered(folder *os.File) (b before, found bool) {
 	return b, err == nil
 }
 
-// givenBack tells whether an open folder is the user's since it was given back.
-func givenBack(folder *os.File) bool {
-	_, err := unix.Fgetxattr(int(folder.Fd()), usersAs, nil)
+// givenBack reports whether an open directory was given back to the user.
+func givenBack(dir *os.File) bool {
+	_, err := unix.Fgetxattr(int(dir.Fd()), usersAs, nil)
 	return err == nil
 }
 
-// giveBack makes an empty folder what it was, and notes that it is the user's.
-func (b before) giveBack(folder *os.File) error {
-	fd := int(folder.Fd())
-	return errors.Join(
-		unix.Fsetxattr(fd, usersAs, nil, 0), // first: the run may be cut off
+// giveBack restores the mode and owner of an empty directory, and notes that it is
+// the user's.
+func (b before) giveBack(dir *os.File) error {
+	fd := int(dir.Fd())
+	return stderrors.Join(
+		unix.Fsetxattr(fd, usersAs, nil, 0), // first: the run may be interrupted
 		unix.Fchown(fd, b.uid, b.gid),
 		unix.Fchmod(fd, b.mode&0o777),
 		unix.Fremovexattr(fd, rememberedAs))
 }
 
-// Stays implements Cleanup.
+// Stays implements PathReader.
 func (r *Real) Stays(path string) (bool, error) {
 	path = filepath.Clean(r.path(path))
 	info, err := os.Lstat(path)
@@ -104,15 +105,15 @@ func (r *Real) Stays(path string) (bool, error) {
 	if err != nil || !info.IsDir() {
 		return err == nil, nil
 	}
-	folder, err := openFolder(path)
+	dir, err := openDir(path)
 	if err != nil {
-		return false, nil // who opens it next says it
+		return false, nil // the caller gets the same error when it opens it
 	}
-	defer folder.Close()
-	if _, found := remembered(folder); found || givenBack(folder) {
+	defer dir.Close()
+	if _, found := remembered(dir); found || givenBack(dir) {
 		return true, nil
 	}
-	mount, err := mountID(folder)
+	mount, err := mountID(dir)
 	if err != nil {
 		return false, nil // as above
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestUnchanged: a file is this tool's until somebody edits it, in place or by
+// TestUnchanged: a file is Slipway's until someone edits it, in place or by
 // putting another in its place.
 func TestUnchanged(t *testing.T) {
 	h := New()

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// criConnect bounds connecting, criAnswer any question that needs no
-	// network. A runtime answers in milliseconds unless it starts just now.
+	// criConnect bounds connecting, criAnswer each call that needs no network. A
+	// runtime answers in milliseconds unless it is just starting.
 	criConnect = 3 * time.Second
 	criAnswer  = 10 * time.Second
+	// criMessage is the largest response, in bytes, as for the kubelet. gRPC's own
+	// limit of 4 MiB is too small to list the containers of a busy node.
+	criMessage = 16 << 20
 )
 
-// runtimes are the connections to container runtimes, one for each socket.
-//
-// They are plain gRPC with the stubs of cri-api. The client in k8s.io/cri-client
-// needs two connections, leaves one open when the runtime does not answer,
-// and logs each error besides returning it.
+// runtimes are the connections to container runtimes, one for each socket, with
+// the generated stubs of cri-api. docs/architecture.md says why not cri-client.
 type runtimes struct {
 	mu    sync.Mutex
 	conns map[string]*grpc.ClientConn
@@ -39,7 +39,7 @@ type runtimes struct {
 func (r *runtimes) get(socket string) (*grpc.ClientConn, error) {
 	path := socketPath(socket)
 	if !strings.HasPrefix(path, "/") {
-		return nil, errors.Errorf("container runtime socket %q: want a path such as unix:///run/containerd/containerd.sock", socket)
+		return nil, errors.Errorf("invalid container runtime socket %q (expected a path such as unix:///run/containerd/containerd.sock)", socket)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,6 +49,7 @@ func (r *runtimes) get(socket string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix://"+path,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(criMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
 			MinConnectTimeout: criConnect,
@@ -72,10 +73,19 @@ func (r *runtimes) close() {
 	}
 }
 
-// socketPath takes the scheme off an endpoint, if it has one.
+// socketPath removes the scheme of an endpoint, if it has one.
 func socketPath(socket string) string { return strings.TrimPrefix(socket, "unix://") }
 
-// RuntimeInfo implements Runtime.
+// RuntimeInfo is what the runtime says about itself.
+type RuntimeInfo struct {
+	Name, Version, APIVersion string
+	Ready                     bool   // the condition RuntimeReady
+	Reason                    string // why it is not ready
+	CgroupDriver              string // systemd or cgroupfs; empty if the runtime does not say
+	SandboxImage              string // the pause image; empty if the runtime does not say
+}
+
+// RuntimeInfo implements RuntimeReader.
 func (r *Real) RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {
@@ -117,8 +127,8 @@ func runtimeReady(s *cri.RuntimeStatus) (ready bool, reason string) {
 	return false, "the runtime does not report the condition RuntimeReady"
 }
 
-// cgroupDriver asks the runtime; containerd before 2.0 does not know the
-// question, but its configuration tells.
+// cgroupDriver asks the runtime. containerd before 2.0 does not implement the
+// call, but its configuration has the answer.
 func cgroupDriver(ctx context.Context, client cri.RuntimeServiceClient, own runtimeConfig) (string, error) {
 	answer, err := client.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{})
 	if status.Code(err) == codes.Unimplemented {
@@ -133,8 +143,8 @@ func cgroupDriver(ctx context.Context, client cri.RuntimeServiceClient, own runt
 	return strings.ToLower(answer.GetLinux().GetCgroupDriver().String()), nil
 }
 
-// runtimeConfig is what Slipway reads of the configuration that containerd and
-// CRI-O add to a verbose status.
+// runtimeConfig is the part that Slipway reads of the configuration that containerd
+// and CRI-O add to a verbose status.
 type runtimeConfig struct {
 	SandboxImage string `json:"sandboxImage"`
 	Containerd   struct {
@@ -147,7 +157,7 @@ type runtimeConfig struct {
 	} `json:"containerd"`
 }
 
-// ownConfig reads text as far as it can: it is no part of CRI.
+// ownConfig reads what it can: CRI does not specify this text.
 func ownConfig(text string) runtimeConfig {
 	var c runtimeConfig
 	_ = json.Unmarshal([]byte(text), &c)
@@ -166,7 +176,7 @@ func (c runtimeConfig) cgroupDriver() string {
 	}
 }
 
-// ImagePresent implements Runtime.
+// ImagePresent implements RuntimeReader.
 func (r *Real) ImagePresent(ctx context.Context, socket, image string) (bool, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {
@@ -182,7 +192,27 @@ func (r *Real) ImagePresent(ctx context.Context, socket, image string) (bool, er
 	return answer.GetImage() != nil, nil
 }
 
-// PullImage implements Runtime. Only ctx bounds it.
+// ImageDir implements RuntimeReader.
+func (r *Real) ImageDir(ctx context.Context, socket string) (string, error) {
+	conn, err := r.runtimes.get(socket)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	answer, err := cri.NewImageServiceClient(conn).ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		return "", nil
+	case err != nil:
+		return "", criFailure(socket, "ask for the directory of images", err)
+	case len(answer.GetImageFilesystems()) == 0:
+		return "", nil
+	}
+	return answer.GetImageFilesystems()[0].GetFsId().GetMountpoint(), nil
+}
+
+// PullImage implements RuntimeWriter. Only ctx bounds it.
 func (r *Real) PullImage(ctx context.Context, socket, image string) error {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {

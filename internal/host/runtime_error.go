@@ -5,19 +5,19 @@ package host
 
 import (
 	"context"
-	"errors"
+	stderrors "errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"syscall"
 	"time"
 
+	"github.com/pkg/errors"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// RuntimeError is a question or an order that the container runtime did not
-// fulfil.
+// RuntimeError is a request that the container runtime did not fulfil.
 type RuntimeError struct {
 	Socket string // as the caller gave it
 	Op     string // such as "pull image X"
@@ -33,7 +33,7 @@ func (e *RuntimeError) Unwrap() error { return e.Err }
 
 func criFailure(socket, op string, err error) error {
 	if status.Code(err) == codes.DeadlineExceeded {
-		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err) // gRPC has an error of its own
+		err = stderrors.Join(context.DeadlineExceeded, err) // gRPC has its own error
 	}
 	return &RuntimeError{Socket: socket, Op: op, Reason: criReason(socket, err), Err: err}
 }
@@ -45,12 +45,12 @@ func criReason(socket string, err error) string {
 		return "it does not serve the CRI v1 API (" + answer.Message() + "). " +
 			"containerd serves it unless disabled_plugins in /etc/containerd/config.toml names its CRI plugin " +
 			"(\"cri\" or \"io.containerd.grpc.v1.cri\"), as some packages ship it: " +
-			"take it out there and run `systemctl restart containerd`. " +
+			"remove it there and run `systemctl restart containerd`. " +
 			"containerd before 1.6 and CRI-O before 1.20 are too old"
 	case codes.Unavailable:
 		return socketTrouble(socketPath(socket), answer.Message())
 	case codes.DeadlineExceeded:
-		return "it did not answer in time; see whether it is healthy, for example with `systemctl status containerd`"
+		return "it did not answer in time; check that it is healthy, for example with `systemctl status containerd`"
 	case codes.Canceled:
 		return "interrupted"
 	default:
@@ -58,18 +58,17 @@ func criReason(socket string, err error) string {
 	}
 }
 
-// socketTrouble says why a runtime cannot be talked to, in words that gRPC
-// does not have.
+// socketTrouble says why a runtime cannot be reached, more precisely than gRPC.
 func socketTrouble(path, message string) string {
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	switch {
 	case err == nil:
 		conn.Close()
-		return "something accepts connections there but does not speak CRI (" + message + "); is this the right socket?"
+		return "a program accepts connections there but does not speak CRI (" + message + "); is this the right socket?"
 	case errors.Is(err, fs.ErrNotExist):
-		return "there is no such socket; install and start a runtime, or name the right socket (criSocket, --cri-socket)"
+		return "the socket does not exist; install and start a runtime, or name the right socket (criSocket, --cri-socket)"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the socket is there but nothing listens on it; start the runtime, for example with `systemctl start containerd`"
+		return "the socket exists but nothing listens on it; start the runtime, for example with `systemctl start containerd`"
 	case errors.Is(err, fs.ErrPermission):
 		return "this user may not use the socket; run as root"
 	default:

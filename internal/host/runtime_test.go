@@ -296,12 +296,12 @@ func TestRuntimeUnreachable(t *testing.T) {
 	put(t, file, "", 0o600)
 
 	for socket, want := range map[string]string{
-		"/none/s":             "there is no such socket; install and start a runtime, or name the right socket (criSocket, --cri-socket)",
-		refusedPath:           "the socket is there but nothing listens on it; start the runtime",
-		httpPath:              "something accepts connections there but does not speak CRI",
-		file:                  "the socket is there but nothing listens on it",
-		"tcp://10.0.0.1:1234": `want a path such as unix:///run/containerd/containerd.sock`,
-		"":                    `want a path such as unix:///run/containerd/containerd.sock`,
+		"/none/s":             "the socket does not exist; install and start a runtime, or name the right socket (criSocket, --cri-socket)",
+		refusedPath:           "the socket exists but nothing listens on it; start the runtime",
+		httpPath:              "a program accepts connections there but does not speak CRI",
+		file:                  "the socket exists but nothing listens on it",
+		"tcp://10.0.0.1:1234": `expected a path such as unix:///run/containerd/containerd.sock`,
+		"":                    `expected a path such as unix:///run/containerd/containerd.sock`,
 	} {
 		_, err := newReal(t).RuntimeInfo(t.Context(), socket)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -14,12 +14,12 @@ import (
 type Space struct {
 	// Free is what programs may still write, in bytes; Total is its size.
 	Free, Total uint64
-	// FreeInodes is how many files may still be made; where TotalInodes is 0,
-	// the file system does not count them.
+	// FreeInodes is how many files can still be created. If TotalInodes is 0, the
+	// file system does not count them.
 	FreeInodes, TotalInodes uint64
 }
 
-// Space implements Facts.
+// Space implements PathReader.
 func (r *Real) Space(path string) (Space, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(r.path(path), &s); err != nil {
@@ -29,7 +29,7 @@ func (r *Real) Space(path string) (Space, error) {
 	return Space{Free: s.Bavail * block, Total: s.Blocks * block, FreeInodes: s.Ffree, TotalInodes: s.Files}, nil
 }
 
-// ReadTail implements Files.
+// ReadTail implements FileReader.
 func (r *Real) ReadTail(path string, most int64) ([]byte, error) {
 	f, err := os.Open(r.path(path))
 	if err != nil {
@@ -44,7 +44,7 @@ func (r *Real) ReadTail(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, from, most))
 }
 
-// ReadHead implements Files.
+// ReadHead implements FileReader.
 func (r *Real) ReadHead(path string, most int64) ([]byte, error) {
 	f, err := os.Open(r.path(path))
 	if err != nil {

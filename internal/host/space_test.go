@@ -19,7 +19,7 @@ func TestSpace(t *testing.T) {
 	if err != nil || s.Total == 0 || s.Free > s.Total || s.FreeInodes > s.TotalInodes {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if _, err := New().Space("/no/such/folder"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := New().Space("/no/such/directory"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of nothing: %v", err)
 	}
 }

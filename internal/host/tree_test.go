@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plant makes files below dir; a name that ends in a slash is a folder, and
+// plant makes files below dir; a name that ends in a slash is a directory, and
 // one with an arrow a symlink.
 func plant(t *testing.T, dir string, names ...string) {
 	t.Helper()
@@ -75,12 +75,12 @@ func TestRemoveTree(t *testing.T) {
 			want: []string{"d", "disk", "disk/kubelet"}, change: true,
 		},
 		{
-			name: "a symlink to a folder that holds the link", planted: []string{"x/d", "d -> ../"},
-			want: []string{"d", "x", "x/d"}, fault: "which may hold more than what is this node's",
+			name: "a symlink to a directory that holds the link", planted: []string{"x/d", "d -> ../"},
+			want: []string{"d", "x", "x/d"}, fault: "which may hold more than this node's files",
 		},
 		{name: "a symlink to the root", planted: []string{"d -> /"}, want: []string{"d"}, fault: "which may hold more"},
-		{name: "a symlink to nowhere", planted: []string{"d -> nowhere"}, want: []string{"d"}, fault: "does not lead to a folder"},
-		{name: "a file", planted: []string{"d"}, want: []string{"d"}, fault: "is a regular file where a folder should be"},
+		{name: "a symlink to nowhere", planted: []string{"d -> nowhere"}, want: []string{"d"}, fault: "does not lead to a directory"},
+		{name: "a file", planted: []string{"d"}, want: []string{"d"}, fault: "is a regular file where a directory should be"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestRemoveTree(t *testing.T) {
 	}
 }
 
-// A folder without rights, sockets, pipes and devices go like anything else.
+// A directory without rights, sockets, pipes and devices go like anything else.
 func TestRemoveTreeOfOddThings(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, "d/locked/inside/file")
@@ -126,7 +126,7 @@ func TestRemoveTreeOfOddThings(t *testing.T) {
 	}
 }
 
-// A Pod can make folders deeper than this process may hold open.
+// A Pod can make directories deeper than this process may hold open.
 func TestRemoveTreeOfGreatDepth(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, "d/x/")
@@ -253,9 +253,9 @@ func TestRemoveTreeOfMountPoint(t *testing.T) {
 	}
 }
 
-// A folder that was there before gets its mode back; one that EnsureDir has
+// A directory that was there before gets its mode back; one that EnsureDir has
 // made goes.
-func TestRemoveTreeGivesFoldersBack(t *testing.T) {
+func TestRemoveTreeGivesDirsBack(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, "found/")
 	if err := unix.Setxattr(root, rememberedAs, []byte("x"), 0); err != nil {
@@ -379,8 +379,8 @@ func TestLeftoverOf(t *testing.T) {
 	}
 }
 
-// What was a folder when it was looked at, and is a symlink when it is opened.
-func TestRemoveFolderThatBecameASymlink(t *testing.T) {
+// What was a directory when it was looked at, and is a symlink when it is opened.
+func TestRemoveDirThatBecameASymlink(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, "precious/file", "d/name -> ../precious")
 	top := &treeRemoval{}
@@ -388,7 +388,7 @@ func TestRemoveFolderThatBecameASymlink(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer top.top.Close()
-	if err := top.removeFolder(top.top, "name", 0); !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
+	if err := top.removeDir(top.top, "name", 0); !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
 		t.Errorf("error %v", err)
 	}
 	if diff := cmp.Diff([]string{"d", "d/name", "precious", "precious/file"}, listed(t, root)); diff != "" {

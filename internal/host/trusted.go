@@ -4,21 +4,21 @@
 package host
 
 import (
-	"errors"
-	"fmt"
+	stderrors "errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
-// mostLinks is how many symlinks are followed on the way to a directory, as by
-// the kernel.
+// mostLinks is how many symlinks are followed on the way to a directory: the
+// kernel's limit.
 const mostLinks = 40
 
-var errOthersLink = errors.New("it is a symlink that a user other than root has made, and is not followed: remove it, then run the same command again")
+var errOthersLink = errors.New("it is a symlink that a user other than root has made, so it is not followed: remove it, then run the same command again")
 
 // openTrusted opens a directory by its absolute path. A symlink on the way is
 // followed if it is root's or this user's; another user's may lead anywhere.
@@ -31,12 +31,12 @@ func openTrusted(path string) (*os.File, error) {
 			links++
 		}
 		if links > mostLinks {
-			err = errors.Join(unix.ELOOP, at.Close())
+			err = stderrors.Join(unix.ELOOP, at.Close())
 		}
 		names = append(target, names[1:]...)
 	}
 	if errors.Is(err, unix.ENOTDIR) {
-		if _, infoErr := folderInfo(path); infoErr != nil {
+		if _, infoErr := dirInfo(path); infoErr != nil {
 			err = infoErr
 		}
 	}
@@ -47,8 +47,8 @@ func openTrusted(path string) (*os.File, error) {
 	return openHere(at, path)
 }
 
-// openStep opens what name is in a directory, a symlink included, without any
-// effect on it.
+// openStep opens an entry of a directory, even a symlink, without any effect on
+// it.
 func openStep(dir int, name string) (*os.File, error) {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -57,7 +57,7 @@ func openStep(dir int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// openHere opens for reading the directory that at stands for.
+// openHere opens the directory at for reading.
 func openHere(at *os.File, path string) (*os.File, error) {
 	fd, err := unix.Openat(int(at.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -66,9 +66,9 @@ func openHere(at *os.File, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// follow goes from one directory to what a name means there, and closes the
-// former. Where that is a symlink, it stays and returns the way that the link
-// leads.
+// follow opens an entry of a directory and closes the directory. If the entry is
+// a symlink, it returns the directory, still open, and the parts of the link's
+// target.
 func follow(at *os.File, name string) (next *os.File, target []string, err error) {
 	if name == "" {
 		return at, nil, nil
@@ -98,10 +98,10 @@ func follow(at *os.File, name string) (next *os.File, target []string, err error
 	return next, target, nil
 }
 
-// trustedTarget splits where a symlink leads, if that is for this user to say.
+// trustedTarget splits the target of a symlink into names, if the link is trusted.
 func trustedTarget(link *os.File, info fs.FileInfo) ([]string, error) {
 	if !trustedLink(info) {
-		return nil, fmt.Errorf("%s: %w", link.Name(), errOthersLink)
+		return nil, errors.Wrap(errOthersLink, link.Name())
 	}
 	var text [unix.PathMax]byte
 	n, err := unix.Readlinkat(int(link.Fd()), "", text[:])

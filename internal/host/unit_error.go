@@ -5,28 +5,28 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	godbus "github.com/godbus/dbus/v5"
+	"github.com/pkg/errors"
 )
 
-// Results of a unit's job that are not systemd's own words, which are: failed,
-// timeout, canceled, dependency, skipped, and more.
+// Results of a unit's job in addition to systemd's own words, such as failed,
+// timeout, canceled, dependency and skipped.
 const (
-	ResultNotFound = "not-found" // there is no such unit
+	ResultNotFound = "not-found" // the unit does not exist
 	ResultMasked   = "masked"    // the unit is masked
-	ResultDenied   = "denied"    // the caller may not
-	ResultUnknown  = "unknown"   // nobody waited long enough to see
+	ResultDenied   = "denied"    // the caller is not allowed to
+	ResultUnknown  = "unknown"   // the job did not end before the deadline
 	ResultRefused  = "refused"   // systemd did not queue the job; Err says why
 )
 
-// ErrNoSystemd is why nothing can be asked of systemd on a host that does not
-// run it, such as a container in which an image is built.
+// ErrNoSystemd is the answer of every call to systemd on a host that does not run
+// it, such as a container in which an image is built.
 var ErrNoSystemd = errors.New("no init system was found (" + bootedDir + " is missing)")
 
-// BusError is a systemd that runs and cannot be reached.
+// BusError says that systemd runs but cannot be reached.
 type BusError struct{ Err error }
 
 func (e *BusError) Error() string {
@@ -36,13 +36,13 @@ func (e *BusError) Error() string {
 
 func (e *BusError) Unwrap() error { return e.Err }
 
-// UnitError is something asked of systemd for a unit that did not come to be.
+// UnitError is a request about a unit that systemd did not fulfil.
 type UnitError struct {
 	Unit   string    // kubelet.service
 	Job    string    // start, stop, restart, enable
 	Result string    // systemd's word for the job's end, or a Result constant
-	State  UnitState // of the unit afterwards, where it is known
-	Err    error     // where there is a cause
+	State  UnitState // of the unit afterwards, if it is known
+	Err    error     // the cause, if there is one
 }
 
 func (e *UnitError) Unwrap() error { return e.Err }
@@ -52,26 +52,26 @@ func (e *UnitError) Error() string {
 	fmt.Fprintf(&b, "%s %s: ", e.Job, e.Unit)
 	switch e.Result {
 	case ResultNotFound:
-		b.WriteString("systemd knows no such unit; install the package that brings it")
+		b.WriteString("systemd does not know this unit; install the package that contains it")
 	case ResultMasked:
 		fmt.Fprintf(&b, "the unit is masked; allow it with `systemctl unmask %s`", e.Unit)
 	case ResultDenied:
 		b.WriteString("systemd refused; run as root")
 	case ResultUnknown:
-		fmt.Fprintf(&b, "the job did not end in time (%v); see `systemctl status %s`", e.Err, e.Unit)
+		fmt.Fprintf(&b, "the job did not finish in time (%v); see `systemctl status %s`", e.Err, e.Unit)
 	case ResultRefused:
 		fmt.Fprintf(&b, "systemd refused: %v; see `systemctl status %s`", e.Err, e.Unit)
 	case "canceled":
-		b.WriteString("another job took its place; something else starts or stops this unit: see `systemctl list-jobs`")
+		b.WriteString("another job replaced it, so another program starts or stops this unit: see `systemctl list-jobs`")
 	case "dependency":
-		b.WriteString("a unit that it needs failed; see `systemctl --failed`")
+		b.WriteString("a unit that it depends on failed; see `systemctl --failed`")
 	default:
 		fmt.Fprintf(&b, "the job ended with result %q%s; see `journalctl -u %s`", e.Result, e.State.evidence(), e.Unit)
 	}
 	return b.String()
 }
 
-// evidence puts a unit's state in brackets.
+// evidence returns a unit's state in parentheses.
 func (s UnitState) evidence() string {
 	if s.ActiveState == "" {
 		return ""
@@ -82,8 +82,8 @@ func (s UnitState) evidence() string {
 	return fmt.Sprintf(" (unit is %s, result %s)", s.ActiveState, s.Result)
 }
 
-// unitFailure turns the answer to a call for a unit into a *UnitError, or a
-// *BusError where there was none.
+// unitFailure turns the error of a call about a unit into a *UnitError, or into a
+// *BusError if systemd did not answer.
 func unitFailure(unit, job string, err error) error {
 	var answer godbus.Error
 	switch {
@@ -96,7 +96,7 @@ func unitFailure(unit, job string, err error) error {
 	}
 }
 
-// resultOf sorts the names of D-Bus errors that systemd answers with.
+// resultOf maps the names of systemd's D-Bus errors to results.
 func resultOf(name string) string {
 	switch name {
 	case "org.freedesktop.systemd1.NoSuchUnit",

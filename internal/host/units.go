@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	// busTimeout bounds connecting to systemd and asking it a question.
+	// busTimeout bounds connecting to systemd and one question to it.
 	busTimeout = 10 * time.Second
-	// jobTimeout bounds a job whose caller sets no deadline. systemd itself gives
-	// a unit 90 seconds to start or to stop, unless the unit says otherwise.
+	// jobTimeout bounds a job if the caller sets no deadline. systemd itself gives a
+	// unit 90 seconds to start or stop, unless the unit says otherwise.
 	jobTimeout = 5 * time.Minute
-	// busCheck is how often a wait for a job looks whether the bus is still there.
+	// busCheck is how often a wait for a job checks the connection to the bus.
 	busCheck = time.Second
-	// jobDone is the one result of a systemd job that means success.
+	// jobDone is the only result of a systemd job that means success.
 	jobDone = "done"
 )
 
-// bus is the connection to systemd, made when it is first needed.
+// bus is the connection to systemd, opened when it is first needed.
 type bus struct {
 	mu     sync.Mutex
 	conn   *dbus.Conn
-	cancel context.CancelFunc // ends what the connection keeps running
+	cancel context.CancelFunc // ends the goroutines of the connection
 }
 
-// get returns the connection. It outlives ctx, which bounds only the making.
+// get returns the connection. It outlives ctx, which only bounds opening it.
 func (b *bus) get(ctx context.Context) (*dbus.Conn, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,7 +64,7 @@ func (b *bus) get(ctx context.Context) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-// bootedDir is there where systemd is the init system: sd_booted(3).
+// bootedDir exists if systemd is the init system: sd_booted(3).
 const bootedDir = "/run/systemd/system"
 
 // booted reports whether there is a systemd to ask: this host's, or the one
@@ -77,8 +77,8 @@ func booted() bool {
 	return err == nil && info.IsDir()
 }
 
-// dial connects to systemd over the system bus or, as systemctl does for root
-// on hosts that have no bus, directly.
+// dial connects to systemd over the system bus or, like systemctl does for root on
+// hosts without a bus, directly.
 func dial(ctx context.Context) (*dbus.Conn, error) {
 	conn, err := dbus.NewSystemConnectionContext(ctx)
 	if err == nil || os.Geteuid() != 0 {
@@ -104,7 +104,22 @@ func (b *bus) drop() {
 	}
 }
 
-// Unit implements Units.
+// UnitState is a unit as systemd reports it, in systemd's own words.
+type UnitState struct {
+	LoadState     string // loaded, not-found, masked, ...
+	ActiveState   string // active, activating, failed, inactive, ...
+	SubState      string // running, auto-restart, dead, ...
+	UnitFileState string // enabled, disabled, masked, ...; empty if not loaded
+	Result        string // success, exit-code, ...
+	Restarts      uint32 // automatic restarts so far
+	MainPID       uint32
+	ActiveSince   time.Time // zero if never
+	// Current reports whether systemd knows the unit's files as they are now:
+	// reloading all units would change nothing for this one.
+	Current bool
+}
+
+// Unit implements UnitReader.
 func (r *Real) Unit(ctx context.Context, name string) (UnitState, error) {
 	name = unitName(name)
 	conn, err := r.bus.get(ctx)
@@ -131,7 +146,7 @@ func (r *Real) Unit(ctx context.Context, name string) (UnitState, error) {
 	}, nil
 }
 
-// ReloadUnits implements Units: systemd reads all unit files again.
+// ReloadUnits implements UnitWriter: systemd reads all unit files again.
 func (r *Real) ReloadUnits(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -145,7 +160,7 @@ func (r *Real) ReloadUnits(ctx context.Context) error {
 	return nil
 }
 
-// EnableUnit implements Units. A unit that is enabled already is left alone.
+// EnableUnit implements UnitWriter. It leaves a unit alone that is enabled.
 func (r *Real) EnableUnit(ctx context.Context, name string) error {
 	name = unitName(name)
 	ctx, cancel := bounded(ctx)
@@ -168,24 +183,24 @@ func (r *Real) EnableUnit(ctx context.Context, name string) error {
 	return r.ReloadUnits(ctx)
 }
 
-// StartUnit implements Units.
+// StartUnit implements UnitWriter.
 func (r *Real) StartUnit(ctx context.Context, name string) error {
 	return r.runJob(ctx, "start", name, (*dbus.Conn).StartUnitContext)
 }
 
-// StopUnit implements Units.
+// StopUnit implements UnitWriter.
 func (r *Real) StopUnit(ctx context.Context, name string) error {
 	return r.runJob(ctx, "stop", name, (*dbus.Conn).StopUnitContext)
 }
 
-// RestartUnit implements Units.
+// RestartUnit implements UnitWriter.
 func (r *Real) RestartUnit(ctx context.Context, name string) error {
 	return r.runJob(ctx, "restart", name, (*dbus.Conn).RestartUnitContext)
 }
 
 type queueFunc func(c *dbus.Conn, ctx context.Context, name, mode string, result chan<- string) (int, error)
 
-// runJob queues a job and waits for its end, for as long as ctx allows.
+// runJob queues a job and waits until it ends or ctx does.
 func (r *Real) runJob(ctx context.Context, job, name string, queue queueFunc) error {
 	name = unitName(name)
 	ctx, cancel := bounded(ctx)
@@ -194,7 +209,7 @@ func (r *Real) runJob(ctx context.Context, job, name string, queue queueFunc) er
 	if err != nil {
 		return err
 	}
-	ended := make(chan string, 1) // buffered: nobody may be listening any more
+	ended := make(chan string, 1) // buffered: runJob may have returned
 	if _, err := queue(conn, ctx, name, "replace", ended); err != nil {
 		return unitFailure(name, job, err)
 	}
@@ -218,7 +233,7 @@ func (r *Real) runJob(ctx context.Context, job, name string, queue queueFunc) er
 	}
 }
 
-// bounded leaves a context with a deadline as it is.
+// bounded adds a deadline to a context without one.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
@@ -226,7 +241,7 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, jobTimeout)
 }
 
-// unitName completes a name the way systemctl does.
+// unitName completes a name like systemctl does.
 func unitName(name string) string {
 	if strings.Contains(name, ".") {
 		return name
@@ -234,7 +249,7 @@ func unitName(name string) string {
 	return name + ".service"
 }
 
-// properties are those of a unit, as they come from the bus.
+// properties are the properties of a unit, as D-Bus returns them.
 type properties map[string]any
 
 func (p properties) text(name string) string {
@@ -256,7 +271,7 @@ func (p properties) time(name string) time.Time {
 	return time.UnixMicro(int64(us))
 }
 
-// busFailure explains a call that is about no unit in particular.
+// busFailure explains the error of a call that is not about one unit.
 func busFailure(what string, err error) error {
 	if e := (godbus.Error{}); errors.As(err, &e) && resultOf(e.Name) == ResultDenied {
 		return errors.Wrapf(err, "%s: systemd refused; run as root", what)

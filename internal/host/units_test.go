@@ -200,9 +200,9 @@ func TestUnitJobResults(t *testing.T) {
 	for result, want := range map[string]string{
 		"failed":     "start kubelet.service: the job ended with result \"failed\" (unit is activating, result exit-code); see `journalctl -u kubelet.service`",
 		"timeout":    "start kubelet.service: the job ended with result \"timeout\" (unit is activating, result exit-code); see `journalctl -u kubelet.service`",
-		"canceled":   "start kubelet.service: another job took its place; something else starts or stops this unit: see `systemctl list-jobs`",
-		"dependency": "start kubelet.service: a unit that it needs failed; see `systemctl --failed`",
-		"":           "start kubelet.service: the job did not end in time (context deadline exceeded); see `systemctl status kubelet.service`",
+		"canceled":   "start kubelet.service: another job replaced it, so another program starts or stops this unit: see `systemctl list-jobs`",
+		"dependency": "start kubelet.service: a unit that it depends on failed; see `systemctl --failed`",
+		"":           "start kubelet.service: the job did not finish in time (context deadline exceeded); see `systemctl status kubelet.service`",
 	} {
 		t.Run("result "+result, func(t *testing.T) {
 			f := &fakeSystemd{result: result}
@@ -220,7 +220,7 @@ func TestUnitJobResults(t *testing.T) {
 
 func TestUnitRefusals(t *testing.T) {
 	for name, test := range map[string]struct{ result, want string }{
-		"org.freedesktop.systemd1.NoSuchUnit":                         {ResultNotFound, "systemd knows no such unit; install the package that brings it"},
+		"org.freedesktop.systemd1.NoSuchUnit":                         {ResultNotFound, "systemd does not know this unit; install the package that contains it"},
 		"org.freedesktop.systemd1.UnitMasked":                         {ResultMasked, "the unit is masked; allow it with `systemctl unmask kubelet.service`"},
 		"org.freedesktop.DBus.Error.AccessDenied":                     {ResultDenied, "systemd refused; run as root"},
 		"org.freedesktop.DBus.Error.InteractiveAuthorizationRequired": {ResultDenied, "systemd refused; run as root"},

@@ -12,28 +12,13 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"time"
 
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
-
-// Host is the part of a host that is read; host.Host is one.
-type Host interface {
-	diagnose.View
-	Routes() ([]host.Route, error)
-	Addresses() ([]netip.Addr, error)
-	Sandboxes(ctx context.Context, socket, namespace string) ([]host.Sandbox, error)
-	ProgramVersion(ctx context.Context, path string) (string, error)
-	KernelRelease() (string, error)
-	MemoryBytes() (uint64, error)
-	NumCPU() int
-	Hostname() (string, error)
-}
 
 // Node says what is collected.
 type Node struct {
@@ -71,7 +56,7 @@ const (
 // collection is a bundle while it is written.
 type collection struct {
 	ctx   context.Context
-	h     Host
+	h     diagnose.View
 	n     Node
 	known []string // IDs of containers, which look like keys
 	root  string   // the directory inside the archive
@@ -80,9 +65,8 @@ type collection struct {
 	err   error
 }
 
-// Collect returns the bundle, a tar.gz. For a file that cannot be read, it holds the
-// error instead.
-func Collect(ctx context.Context, h Host, n Node) ([]byte, error) {
+// Collect returns the bundle, a tar.gz. For a file that cannot be read, it holds the error instead.
+func Collect(ctx context.Context, h diagnose.View, n Node) ([]byte, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
 	c := &collection{ctx: ctx, h: h, n: n, now: h.Now(), tar: tar.NewWriter(zip), root: "slipway-support"}

@@ -276,7 +276,9 @@ var foreignNetwork = []string{
 	"ip6tables -A FORWARD -s 2001:db8::7 -j DROP",
 	"iptables-legacy -N MINE-LEGACY", "iptables-legacy -A INPUT -s 192.0.2.9 -j MINE-LEGACY",
 	"iptables-legacy -N KUBE-OLD", "iptables-legacy -A INPUT -m comment --comment portals -j KUBE-OLD", "iptables-legacy -A KUBE-OLD -j RETURN",
-	"nft add table inet mine", "nft add chain inet mine KUBE-MINE", "nft add table ip kube-proxy", "nft add chain ip kube-proxy services",
+	"nft add table inet mine", "nft add chain inet mine KUBE-MINE",
+	// At once: a kube-proxy that starts just now, in another mode, removes this table.
+	"nft add table ip kube-proxy ; add chain ip kube-proxy services",
 	"ip link add br9 type bridge", "ip link add v9 type veth peer name v9p", "ip link set v9 master br9",
 	"mkdir -p /var/lib/cni/networks/mine",
 }

@@ -50,7 +50,7 @@ func TestPlanOfCleanup(t *testing.T) {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 	if _, err := overlay.ReadFile(dir + "/kubernetes/pki/etcd/ca.key"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("after the plan, a file of a removed folder: %v", err)
+		t.Errorf("after the plan, a file of a removed directory: %v", err)
 	}
 	if diff := cmp.Diff(before, listed(t, dir)); diff != "" {
 		t.Errorf("the plan removed something (-before +after):\n%s", diff)
@@ -131,6 +131,6 @@ func TestMounts(t *testing.T) {
 		t.Errorf("%v, mounts (-want +got):\n%s", err, diff)
 	}
 	if got, err := NewAt(root).Mounts("/missing"); err != nil || len(got) > 0 {
-		t.Errorf("of a folder that does not exist: %v %v", got, err)
+		t.Errorf("of a directory that does not exist: %v %v", got, err)
 	}
 }

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Verb is what an Action does.
+type Verb string
+
+// The verbs of a plan.
+const (
+	Write   Verb = "write"
+	Mkdir   Verb = "mkdir"
+	Chmod   Verb = "chmod"
+	Chown   Verb = "chown" // of a directory with all that is in it
+	Remove  Verb = "remove"
+	Reload  Verb = "reload units"
+	Enable  Verb = "enable unit"
+	Start   Verb = "start unit"
+	Stop    Verb = "stop unit"
+	Restart Verb = "restart unit"
+	Pull    Verb = "pull image"
+
+	RemoveTree Verb = "remove directory" // with everything in it
+	Unmount    Verb = "unmount"
+	RemovePod  Verb = "remove Pod"
+)
+
+// Action is one change: what a dry run leaves out, or what a run has done. One
+// of Path, Unit, Image and Name says to what, except for Reload.
+type Action struct {
+	Verb  Verb
+	Path  string
+	Unit  string
+	Image string
+	// Mode is the mode of a file or directory afterwards.
+	Mode fs.FileMode
+	// UID and GID are the new owner's.
+	UID, GID int
+	// Data is a file's content. It is empty for a secret file, so that it cannot
+	// be printed by mistake.
+	Data   []byte
+	Secret bool
+	// Name is a Pod, or a Leftover in the kernel's network configuration.
+	Name string
+	// Entries are the entries of a removed directory, directories with a slash. If
+	// a mount stays in it, they are what was beside the mount.
+	Entries []string
+	// Created reports whether the file did not exist before.
+	Created bool
+}
+
+// String says what would be done, without a file's content.
+func (a Action) String() string {
+	switch a.Verb {
+	case Write, Mkdir, Chmod:
+		return fmt.Sprintf("%s %s %04o", a.Verb, a.Path, a.Mode.Perm())
+	case Chown:
+		return fmt.Sprintf("%s %s %d:%d", a.Verb, a.Path, a.UID, a.GID)
+	default:
+		return strings.TrimSpace(fmt.Sprintf("%s %s", a.Verb, a.Path+a.Unit+a.Image+a.Name))
+	}
+}
+
+// taken lists what the removal of a directory takes away: its entries, and where
+// a mount point stays further down, what is beside that. Directories end in a
+// slash.
+func taken(readDir func(string) ([]fs.DirEntry, error), path string, mounts []string, stays bool) ([]string, error) {
+	entries, err := readDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, e := range entries {
+		child := filepath.Join(path, e.Name())
+		switch {
+		case slices.Contains(mounts, child), stays && e.Name() == lostAndFound:
+		case len(below(mounts, child)) > 0:
+			inner, _ := taken(readDir, child, mounts, false) // what this user may not see is not listed
+			for _, name := range inner {
+				all = append(all, e.Name()+"/"+name)
+			}
+		case e.IsDir():
+			all = append(all, e.Name()+"/")
+		default:
+			all = append(all, e.Name())
+		}
+	}
+	return all, nil
+}

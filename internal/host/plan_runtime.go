@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+)
+
+// PullImage implements RuntimeWriter.
+func (o *overlay) PullImage(_ context.Context, _, image string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.record(Action{Verb: Pull, Image: image})
+	return nil
+}
+
+// StopContainer implements RuntimeWriter. No planned step stops a container.
+func (o *overlay) StopContainer(context.Context, string, string, time.Duration) error {
+	return errors.New("a dry run does not stop containers")
+}
+
+// RemovePods implements RuntimeWriter.
+func (o *overlay) RemovePods(_ context.Context, _ string, pods []Pod) ([]Pod, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, p := range pods {
+		o.record(Action{Verb: RemovePod, Name: p.String()})
+		o.forgetNetwork(p)
+	}
+	return pods, nil
+}
+
+// forgetNetwork plans the removal of the files that the runtime and the network
+// plugin keep for a Pod, which they delete themselves with the Pod: files named
+// NETWORK-CONTAINER-INTERFACE, and those of addresses, whose content begins with
+// the container's ID: https://www.cni.dev/plugins/current/ipam/host-local/#files
+func (o *overlay) forgetNetwork(p Pod) {
+	for _, dir := range []string{"/var/lib/cni/results", "/var/lib/cni/cache/results"} {
+		entries, _ := o.readDir(dir) // what this user may not see is not planned
+		for _, e := range entries {
+			if strings.Contains(e.Name(), "-"+p.ID+"-") {
+				o.nodes[filepath.Join(dir, e.Name())] = &node{name: e.Name(), removed: true}
+			}
+		}
+	}
+	const addresses = "/var/lib/cni/networks"
+	networks, _ := o.readDir(addresses)
+	for _, network := range networks {
+		entries, _ := o.readDir(filepath.Join(addresses, network.Name()))
+		for _, e := range entries {
+			path := filepath.Join(addresses, network.Name(), e.Name())
+			if data, _ := o.readFile(path); bytes.HasPrefix(data, []byte(p.ID)) {
+				o.nodes[path] = &node{name: e.Name(), removed: true}
+			}
+		}
+	}
+}

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"io/fs"
+	"net/netip"
+	"time"
+)
+
+// FileReader reads files. Every path is absolute.
+type FileReader interface {
+	// ReadFile returns the whole file, or fs.ErrNotExist.
+	ReadFile(path string) ([]byte, error)
+	// ReadHead returns at most the first limit bytes of a file.
+	ReadHead(path string, limit int64) ([]byte, error)
+	// ReadTail returns at most the last limit bytes of a file.
+	ReadTail(path string, limit int64) ([]byte, error)
+	// ReadDir lists a directory, sorted by name, or returns fs.ErrNotExist.
+	ReadDir(path string) ([]fs.DirEntry, error)
+	// Lstat describes path itself, without following a symlink.
+	Lstat(path string) (fs.FileInfo, error)
+	// Stat describes what path leads to.
+	Stat(path string) (fs.FileInfo, error)
+	// AwaitFile waits until path exists and accept returns nil for its content.
+	// Another program writes the file. A nil accept takes any content.
+	AwaitFile(ctx context.Context, path string, accept func(data []byte) error) error
+}
+
+// PathReader says what a path is beyond its content: where it is mounted, how
+// full its file system is, and who made it.
+type PathReader interface {
+	// Space returns how full the file system of path is.
+	Space(path string) (Space, error)
+	// Mounts lists the mount points below a directory, the deepest first. It
+	// follows symlinks on the way to the directory, but the paths it returns
+	// begin with dir as given. A directory that does not exist has none.
+	Mounts(dir string) ([]string, error)
+	// Stays reports whether RemoveTree will empty a directory but keep it: a
+	// mount point, a symlink to another directory, or a directory that existed
+	// before EnsureDir narrowed its mode, which it then gets back. It returns an
+	// error where RemoveTree will refuse a symlink.
+	Stays(path string) (bool, error)
+	// Made reports whether Slipway created a file or directory. It is false
+	// where the file system cannot keep that note (an extended attribute).
+	Made(path string) bool
+	// Unchanged reports whether Slipway created a file and nobody has edited it
+	// since. It is false where that is not known.
+	Unchanged(path string) bool
+}
+
+// UnitReader asks systemd. Errors are *UnitError or *BusError, or ErrNoSystemd.
+type UnitReader interface {
+	// Unit returns the state of a unit. A unit that does not exist has the
+	// LoadState "not-found"; that is not an error.
+	Unit(ctx context.Context, name string) (UnitState, error)
+	// Journal returns the last entries of a unit's journal since a time (the
+	// zero time for all), the oldest first.
+	Journal(ctx context.Context, unit string, since time.Time, last int) ([]JournalEntry, error)
+}
+
+// RuntimeReader asks the container runtime over CRI, at a Unix socket such as
+// unix:///run/containerd/containerd.sock. Nothing leaves the host.
+type RuntimeReader interface {
+	RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error)
+	ImagePresent(ctx context.Context, socket, image string) (bool, error)
+	// ImageDir is where the runtime keeps images; empty if it does not say.
+	ImageDir(ctx context.Context, socket string) (string, error)
+	// Containers lists the running containers with a name in Pods of a
+	// namespace, by the labels that the kubelet sets.
+	Containers(ctx context.Context, socket, namespace, name string) ([]Container, error)
+	// ContainerStates lists the containers of a namespace's Pods, or of all Pods
+	// if namespace is empty: the newest two of each name, including those that
+	// have exited, the newest first.
+	ContainerStates(ctx context.Context, socket, namespace string) ([]ContainerState, error)
+	// Sandboxes lists the sandboxes of a namespace, or all if it is empty.
+	Sandboxes(ctx context.Context, socket, namespace string) ([]Sandbox, error)
+	// Pods lists the Pods that the runtime knows, running or not.
+	Pods(ctx context.Context, socket string) ([]Pod, error)
+}
+
+// SystemReader returns facts about the machine, its programs and this process.
+type SystemReader interface {
+	Hostname() (string, error)
+	// EffectiveUID is the user ID of this process; 0 is root.
+	EffectiveUID() int
+	NumCPU() int
+	// MemoryBytes is the size of the physical memory.
+	MemoryBytes() (uint64, error)
+	// Swap lists the active swap areas.
+	Swap() ([]string, error)
+	// KernelRelease is uname -r.
+	KernelRelease() (string, error)
+	// LookPath finds an executable in PATH.
+	LookPath(name string) (string, error)
+	// ProgramVersion runs `path --version` and returns its output, trimmed.
+	ProgramVersion(ctx context.Context, path string) (string, error)
+	// ProxyFor returns the proxy that the environment sets for a URL, without
+	// its password; empty for none.
+	ProxyFor(url string) (string, error)
+	// Environ is the environment of this process, NAME=VALUE.
+	Environ() []string
+	// Now is the host's clock.
+	Now() time.Time
+}
+
+// NetworkReader reads the network configuration from the kernel. It sends
+// nothing.
+type NetworkReader interface {
+	// Interfaces lists the network interfaces that are up, without loopback.
+	Interfaces() ([]Interface, error)
+	// Addresses lists the addresses of all interfaces.
+	Addresses() ([]netip.Addr, error)
+	// DefaultAddress is the address of the interface that the default route of
+	// an IP family uses; the zero Addr if there is no such route.
+	DefaultAddress(ipv6 bool) (netip.Addr, error)
+	// Routes lists the destinations in the main routing table, without the
+	// default routes.
+	Routes() ([]Route, error)
+	// PortFree tries to listen on a TCP port of all addresses. If another
+	// process listens there, the error names it where it can be seen.
+	PortFree(port int) error
+	// PortHolder returns the process that listens on a TCP port of this host;
+	// found is false if there is none or this user may not see it.
+	PortHolder(port int) (p Process, found bool)
+	// NetworkLeftovers lists what kube-proxy, the kubelet and a network plugin
+	// with this bridge have left in the kernel.
+	NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error)
+}

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"net/netip"
+	"time"
+)
+
+// Remote is whatever sends packets. A dry run does not get one: its answers are
+// in plan_remote.go.
+type Remote interface {
+	// Probe does one HTTP GET of a health endpoint and returns nil for status
+	// 200. Any other status is a *ProbeError. It uses no proxy and follows no
+	// redirect.
+	Probe(ctx context.Context, p Probe) error
+	// Fetch is Probe that returns the body of the response, at most 64 KiB.
+	Fetch(ctx context.Context, p Probe) ([]byte, error)
+	// Date does one HTTP GET and returns the server's clock from the Date header,
+	// to the second, whatever the status.
+	Date(ctx context.Context, p Probe) (time.Time, error)
+	// LookupHost resolves a name with the host's resolver.
+	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
+}
+
+// Probe is one request to a health endpoint.
+type Probe struct {
+	URL string
+	// CA is the PEM bundle that the server's certificate must chain to. If it is
+	// empty, any certificate is accepted: the components' health endpoints on
+	// loopback have self-signed ones, and the response holds nothing secret.
+	CA []byte
+	// ClientCert and ClientKey are PEM, empty for none.
+	ClientCert, ClientKey []byte
+}
