@@ -45,7 +45,7 @@ func crashJoin(ctx context.Context, h runHost, endpoint string, say io.Writer) e
 	if err != nil {
 		return err
 	}
-	self, _, err := config.LoadJoin(&config.Source{Name: "join.yaml", Data: documents}, config.JoinFlags{}, opts)
+	self, _, err := config.LoadJoin(&config.Source{Name: "join.yaml", Data: documents}, config.Flags{}, opts)
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func (s *joinStage) kubeconfig(ca certs.Pair, user string) string {
 func (s *joinStage) discover(t *testing.T) error {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: "worker-1"}}
-	self, _, err := config.LoadJoin(nil, config.JoinFlags{Given: []string{"discovery-file", "tls-bootstrap-token", "node-name", "cri-socket"},
+	self, _, err := config.LoadJoin(nil, config.Flags{Given: []string{"discovery-file", "tls-bootstrap-token", "node-name", "cri-socket"},
 		DiscoveryFile: "/discovery.conf", TLSBootstrapToken: someToken, NodeName: "worker-1", CRISocket: "unix:///run/containerd/containerd.sock"}, opts)
 	if err != nil {
 		t.Fatal(err)

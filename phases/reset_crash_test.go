@@ -26,7 +26,7 @@ func prepareReset(_ *testing.T, s *scene) error {
 }
 
 func crashReset(ctx context.Context, h runHost, _ string, say io.Writer) error {
-	flags := config.ResetFlags{Given: []string{"network"}, Network: true}
+	flags := config.Flags{Given: []string{"network"}, Network: true}
 	n, _, err := config.LoadReset(nil, flags, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
 	if err != nil {
 		return err

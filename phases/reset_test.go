@@ -211,7 +211,7 @@ func newResetScene(t *testing.T, more ...map[string]string) *resetScene {
 			t.Fatal(err)
 		}
 	}
-	n, _, err := config.LoadReset(nil, config.ResetFlags{}, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
+	n, _, err := config.LoadReset(nil, config.Flags{}, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -77,8 +76,7 @@ func newCheckExpiration(g *globals) *cobra.Command {
 			return info.expiring(within)
 		},
 	}
-	o.bind(cmd, config.DefaultCertificatesDir)
-	bindKubeconfig(cmd.Flags())
+	o.Bind(cmd.Flags(), "certs check-expiration")
 	out.bind(cmd.Flags())
 	cmd.Flags().DurationVar(&within, "within", 0, "with --exit-code: how soon is too soon, such as 720h; by default only what has expired counts")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 2 when a certificate expires --within that time")

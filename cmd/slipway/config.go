@@ -22,7 +22,7 @@ func newConfig(g *globals) *cobra.Command {
 		Short: "Print, check and convert configuration files, list images",
 		RunE:  requireSubcommand,
 	}
-	cmd.PersistentFlags().String("kubeconfig", config.DefaultAdminKubeconfig, "kubeconfig `file` for talking to the cluster")
+	new(config.Flags).Bind(cmd.PersistentFlags(), "config") // kubeadm has the flag; nothing here asks a cluster
 	cmd.AddCommand(newConfigPrint(g), newConfigValidate(g), newConfigMigrate(g), newConfigImages(g))
 	return cmd
 }
@@ -73,13 +73,13 @@ func printFacts() (config.HostFacts, error) {
 }
 
 func newConfigValidate(g *globals) *cobra.Command {
-	var file string
+	o := &config.Flags{}
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Check a configuration file and report every fault in it",
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			src, err := requiredConfigFile(cmd.Context(), g, "config", file)
+			src, err := requiredConfigFile(cmd.Context(), g, "config", o.ConfigFile)
 			if err != nil {
 				return err
 			}
@@ -98,7 +98,7 @@ func newConfigValidate(g *globals) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&file, "config", "", "configuration `file`, - for standard input")
+	o.Bind(cmd.Flags(), "config validate")
 	acceptAPIFlags(cmd, "allow-deprecated-api", "allow-experimental-api")
 	return cmd
 }

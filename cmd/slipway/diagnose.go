@@ -14,7 +14,6 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -61,7 +60,7 @@ func newDiagnose(g *globals) *cobra.Command {
 			return exitError{causeFound, "something is wrong with this node: " + d.names()}
 		},
 	}
-	o.bind(cmd.Flags())
+	o.Bind(cmd.Flags(), "diagnose")
 	out.bind(cmd.Flags())
 	return cmd
 }
@@ -98,11 +97,7 @@ func (d *diagnosis) text(w io.Writer) error {
 }
 
 // nodeOptions are the flags of commands that look at this node as it is.
-type nodeOptions struct{ socket string }
-
-func (o *nodeOptions) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&o.socket, "cri-socket", "", "`socket` of the container runtime; by default the kubelet's")
-}
+type nodeOptions struct{ config.Flags }
 
 // thisNode is this host, and where a node's files are.
 func (o *nodeOptions) thisNode() (*host.Real, diagnose.Target, error) {
@@ -110,7 +105,7 @@ func (o *nodeOptions) thisNode() (*host.Real, diagnose.Target, error) {
 	if real.EffectiveUID() != 0 {
 		return nil, diagnose.Target{}, errors.New("run as root: others may see neither the journal nor the container runtime")
 	}
-	socket := cmp.Or(o.socket, phases.ThisNode(real).NodeRegistration.CRISocket)
+	socket := cmp.Or(o.CRISocket, phases.ThisNode(real).NodeRegistration.CRISocket)
 	if found := existing(real, config.KnownSockets()); socket == "" && len(found) > 0 {
 		socket = "unix://" + found[0]
 	}

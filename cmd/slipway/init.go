@@ -31,7 +31,7 @@ func newInit(g *globals) *cobra.Command {
 			return parts.run(cmd.Context(), phases.Init(), node.SkipPhases)
 		},
 	}
-	o.bind(cmd.Flags(), initFlagNames)
+	o.Bind(cmd.Flags(), "init")
 	reporting(g, cmd)
 	cmd.AddCommand(newPhase(g, "init", phases.Init(), runnableInitPhase))
 	return cmd
@@ -52,7 +52,7 @@ func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *pa
 	if cmd.Flags().Lookup("dry-run") == nil { // the file may ask init for a plan; other commands have none
 		o.Given = append(o.Given, "dry-run")
 	}
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	src, err := readConfigFile(cmd.Context(), g, o.ConfigFile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,7 +62,7 @@ func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*config.Node, *pa
 	}
 	opts := loadOptions(facts, o.DryRun)
 	opts.Placeholders = o.DryRun || o.anyHost
-	node, warnings, err := config.LoadInit(cmd.Context(), src, o.InitFlags, opts)
+	node, warnings, err := config.LoadInit(cmd.Context(), src, o.Flags, opts)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -31,7 +31,7 @@ func newJoin(g *globals) *cobra.Command {
 			return p.run(cmd.Context(), phases.Join(), p.env.Config.SkipPhases)
 		},
 	}
-	o.bind(cmd.Flags(), joinFlagNames)
+	o.Bind(cmd.Flags(), "join")
 	reporting(g, cmd)
 	cmd.AddCommand(newPhase(g, "join", phases.Join(), runnableJoinPhase))
 	return cmd
@@ -43,7 +43,7 @@ func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*p
 	if err := o.take(cmd, g, args); err != nil {
 		return nil, err
 	}
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	src, err := readConfigFile(cmd.Context(), g, o.ConfigFile)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*p
 		return nil, err
 	}
 	opts := loadOptions(facts, o.DryRun)
-	self, warnings, err := config.LoadJoin(src, o.JoinFlags, opts)
+	self, warnings, err := config.LoadJoin(src, o.Flags, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -82,13 +82,13 @@ func (o *joinOptions) take(cmd *cobra.Command, g *globals, args []string) error 
 	if len(args) > 0 {
 		o.Endpoint = args[0]
 	}
-	if o.tokenFile == "" {
+	if o.TokenFile == "" {
 		return nil
 	}
 	if slices.Contains(o.Given, "token") {
 		return errors.New("--token and --token-file exclude each other")
 	}
-	token, err := readSecret(cmd.Context(), g, o.tokenFile)
+	token, err := readSecret(cmd.Context(), g, o.TokenFile)
 	if err != nil {
 		return errors.Wrap(err, "--token-file")
 	}

@@ -30,7 +30,7 @@ func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 		}
 		return parts.run(cmd.Context(), []phases.Phase{wrap(p)}, nil)
 	}
-	o.bind(cmd.Flags(), withDryRun(p.Flags))
+	o.BindPhase(cmd.Flags(), "join", phaseFlags(p.Flags))
 	reporting(g, cmd)
 	return cmd
 }
@@ -40,7 +40,7 @@ func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 // they need to know the cluster by what it tells the administrator.
 func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) (*parts, error) {
 	o.Given = given(cmd.Flags())
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	src, err := readConfigFile(cmd.Context(), g, o.ConfigFile)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) 
 	opts := loadOptions(facts, o.DryRun)
 	self, warnings := o.self(real), []string(nil)
 	if src != nil {
-		if self, warnings, err = config.LoadJoin(src, o.JoinFlags, opts); err != nil {
+		if self, warnings, err = config.LoadJoin(src, o.Flags, opts); err != nil {
 			return nil, err
 		}
 	}

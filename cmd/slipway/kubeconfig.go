@@ -52,8 +52,8 @@ func newKubeconfigUser(g *globals) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
+	o.Bind(fs, "kubeconfig user")
 	fs.StringVar(&user.Name, "client-name", "", "`name` of the user: the certificate's common name")
-	fs.StringVar(&o.configFile, "config", "", "configuration `file`; - for standard input")
 	fs.StringSliceVar(&user.Groups, "org", nil, "`groups` of the user: the certificate's organizations")
 	fs.StringVar(&token, "token", "", "`token` that the user shows instead of a certificate")
 	fs.DurationVar(&user.Validity, "validity-period", 365*24*time.Hour, "time that the certificate is valid")

@@ -48,17 +48,11 @@ func nodeFrom(stored []byte, self *config.JoinConfiguration) (*config.Node, []st
 // certOptions are the flags that commands about certificates share: where the
 // configuration comes from, and where the files are.
 type certOptions struct {
-	configFile    string
-	certDir       string
-	kubeconfigDir string
+	config.Flags
+
 	// offline tells that the command is for hosts without a cluster as well:
 	// a cluster that is not there is nothing to warn of.
 	offline bool
-}
-
-func (o *certOptions) bind(cmd *cobra.Command, certDir string) {
-	cmd.Flags().StringVar(&o.certDir, "cert-dir", certDir, "`folder` of the certificates")
-	cmd.Flags().StringVar(&o.configFile, "config", "", "configuration `file`; - for standard input")
 }
 
 // source tells where a Node comes from.
@@ -85,19 +79,19 @@ func (o *certOptions) load(cmd *cobra.Command, g *globals) (*config.Node, source
 // empty name is none: it is not the directory that the command is called in.
 func (o *certOptions) place(cmd *cobra.Command, node *config.Node) error {
 	var err error
-	if cmd.Flags().Changed("cert-dir") && o.certDir != "" {
-		if node.Paths.PKI, err = filepath.Abs(o.certDir); err != nil {
+	if cmd.Flags().Changed("cert-dir") && o.CertDir != "" {
+		if node.Paths.PKI, err = filepath.Abs(o.CertDir); err != nil {
 			return err
 		}
 	}
-	if o.kubeconfigDir != "" {
-		node.Paths.Kubeconfigs, err = filepath.Abs(o.kubeconfigDir)
+	if o.KubeconfigDir != "" {
+		node.Paths.Kubeconfigs, err = filepath.Abs(o.KubeconfigDir)
 	}
 	return err
 }
 
 func (o *certOptions) loadPlain(cmd *cobra.Command, g *globals) (*config.Node, source, []string, error) {
-	if o.configFile != "" {
+	if o.ConfigFile != "" {
 		node, warnings, err := o.loadFile(cmd.Context(), g)
 		return node, sourceFile, warnings, err
 	}
@@ -129,7 +123,7 @@ func (o *certOptions) askCluster(cmd *cobra.Command, g *globals) (*config.Node, 
 // loadFile reads a configuration for `init`. Which of several runtimes this
 // host uses does not matter here.
 func (o *certOptions) loadFile(ctx context.Context, g *globals) (*config.Node, []string, error) {
-	src, err := readConfigFile(ctx, g, o.configFile)
+	src, err := readConfigFile(ctx, g, o.ConfigFile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -141,5 +135,5 @@ func (o *certOptions) loadFile(ctx context.Context, g *globals) (*config.Node, [
 	facts.Sockets = nil
 	opts := loadOptions(facts, true)
 	opts.Placeholders = true
-	return config.LoadInit(ctx, src, config.InitFlags{}, opts)
+	return config.LoadInit(ctx, src, config.Flags{}, opts)
 }

@@ -50,10 +50,7 @@ func preflightInitCommand(g *globals, use, short string) *cobra.Command {
 			return check.report(g, out)
 		},
 	}
-	o.bind(cmd.Flags(), []string{
-		"apiserver-advertise-address", "apiserver-bind-port", "cert-dir", "config", "control-plane-endpoint", "cri-socket",
-		"feature-gates", "ignore-preflight-errors", "kubernetes-version", "node-name", "patches", "pod-network-cidr", "service-cidr",
-	})
+	o.Bind(cmd.Flags(), "preflight init")
 	out.bind(cmd.Flags())
 	return cmd
 }
@@ -81,11 +78,7 @@ func preflightJoinCommand(g *globals) *cobra.Command {
 			return check.report(g, out)
 		},
 	}
-	o.bind(cmd.Flags(), []string{
-		"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane", "cri-socket", "discovery-file",
-		"discovery-token", "discovery-token-ca-cert-hash", "discovery-token-unsafe-skip-ca-verification",
-		"ignore-preflight-errors", "node-name", "patches", "tls-bootstrap-token", "token", "token-file",
-	})
+	o.Bind(cmd.Flags(), "preflight join")
 	out.bind(cmd.Flags())
 	return cmd
 }
@@ -101,7 +94,7 @@ func joiningHost(cmd *cobra.Command, g *globals, o *joinOptions, args []string, 
 	if err := o.take(cmd, g, args); err != nil {
 		return nil, nil, err
 	}
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	src, err := readConfigFile(cmd.Context(), g, o.ConfigFile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,7 +109,7 @@ func joiningHost(cmd *cobra.Command, g *globals, o *joinOptions, args []string, 
 	}
 	opts := loadOptions(facts, true)
 	opts.Placeholders = true
-	self, warnings, err := config.LoadJoin(src, o.JoinFlags, opts)
+	self, warnings, err := config.LoadJoin(src, o.Flags, opts)
 	if err != nil {
 		return nil, nil, err
 	}

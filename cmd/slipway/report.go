@@ -5,7 +5,6 @@ package main
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -93,14 +92,6 @@ func (*report) given(fs *pflag.FlagSet) []string {
 		}
 	}
 	return names
-}
-
-// withDryRun are the flags of a phase: each takes --dry-run.
-func withDryRun(names []string) []string {
-	if slices.Contains(names, "dry-run") {
-		return names
-	}
-	return append(slices.Clone(names), "dry-run")
 }
 
 // open begins the report of a command.

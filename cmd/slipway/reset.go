@@ -37,7 +37,7 @@ func newReset(g *globals) *cobra.Command {
 			return p.run(cmd.Context(), phases.Reset(), n.SkipPhases)
 		},
 	}
-	o.bind(cmd.Flags(), resetFlagNames)
+	o.Bind(cmd.Flags(), "reset")
 	reporting(g, cmd)
 	cmd.AddCommand(newPhase(g, "reset", phases.Reset(), runnableResetPhase))
 	return cmd
@@ -62,7 +62,7 @@ func runnableResetPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) 
 			return parts.run(cmd.Context(), []phases.Phase{wrap(p)}, nil)
 		},
 	}
-	o.bind(cmd.Flags(), p.Flags)
+	o.BindPhase(cmd.Flags(), "reset", phaseFlags(p.Flags))
 	reporting(g, cmd)
 	return cmd
 }
@@ -74,7 +74,7 @@ func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) 
 	if o.Network && g.rootfs != "" {
 		return nil, errors.New("--network is about this host's kernel, and --rootfs about the files of another: leave out one of them")
 	}
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	src, err := readConfigFile(cmd.Context(), g, o.ConfigFile)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) 
 	if socket := phases.KubeletSocket(real); socket != "" {
 		facts.Sockets = []string{strings.TrimPrefix(socket, "unix://")}
 	}
-	node, warnings, err := config.LoadReset(src, o.ResetFlags, loadOptions(facts, o.DryRun))
+	node, warnings, err := config.LoadReset(src, o.Flags, loadOptions(facts, o.DryRun))
 	if err != nil {
 		return nil, err
 	}

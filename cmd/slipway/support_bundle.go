@@ -58,7 +58,7 @@ func newSupportBundle(g *globals) *cobra.Command {
 			return err
 		},
 	}
-	o.bind(cmd.Flags())
+	o.Bind(cmd.Flags(), "support-bundle")
 	cmd.Flags().StringVar(&file, "file", "", "`file` to write; by default one in this folder, named after the host and the time")
 	cmd.Flags().BoolVar(&allNamespaces, "all-namespaces", false, "take the logs of containers in all namespaces, not only in kube-system")
 	return cmd

@@ -12,7 +12,7 @@ import (
 )
 
 // tokenOptions are the flags of all commands about tokens.
-type tokenOptions struct{ dryRun bool }
+type tokenOptions struct{ config.Flags }
 
 func newToken(g *globals) *cobra.Command {
 	o := &tokenOptions{}
@@ -21,8 +21,7 @@ func newToken(g *globals) *cobra.Command {
 		Short: "Create, list and delete the tokens with which nodes join",
 		RunE:  requireSubcommand,
 	}
-	cmd.PersistentFlags().BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
-	bindKubeconfig(cmd.PersistentFlags())
+	o.Bind(cmd.PersistentFlags(), "token")
 	cmd.AddCommand(newTokenCreate(g, o), newTokenList(g, o), newTokenDelete(g, o), newTokenGenerate(g))
 	return cmd
 }
@@ -30,7 +29,7 @@ func newToken(g *globals) *cobra.Command {
 // parts are what a command about tokens works with. form is that of a plan.
 func (o *tokenOptions) parts(cmd *cobra.Command, g *globals, tokens []config.Token, form string) *parts {
 	kubeconfig := kubeconfigOfUser(cmd)
-	return apiParts(g, config.APINode(kubeconfig.String(), tokens), kubeconfig, o.dryRun, form, "token "+cmd.Name())
+	return apiParts(g, config.APINode(kubeconfig.String(), tokens), kubeconfig, o.DryRun, form, "token "+cmd.Name())
 }
 
 func newTokenDelete(g *globals, o *tokenOptions) *cobra.Command {

@@ -54,7 +54,7 @@ func LoadCluster(clusterConfiguration, kubelet, kubeProxy []byte, self *JoinConf
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
 	}
-	n, err := d.node(&InitFlags{}, opts)
+	n, err := d.node(&Flags{}, opts)
 	if err != nil {
 		return nil, d.warningTexts(), err
 	}

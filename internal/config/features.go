@@ -58,3 +58,12 @@ func FeatureGateNames() string {
 	}
 	return strings.Join(list, ", ")
 }
+
+// gateValues are the values of --feature-gates that turn each gate the other way.
+func gateValues() []string {
+	var list []string
+	for _, g := range featureGates() {
+		list = append(list, fmt.Sprintf("%s=%t", g.name, !g.preset))
+	}
+	return list
+}

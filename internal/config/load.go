@@ -58,13 +58,13 @@ func (o Options) resolve(ctx context.Context, label string) (string, error) {
 // LoadInit makes the desired state of a first control plane from a file (nil
 // for none), the command line and the host. The warnings are for the user.
 // Bad input is returned as Faults, all of them at once.
-func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (*Node, []string, error) {
+func LoadInit(ctx context.Context, src *Source, flags Flags, opts Options) (*Node, []string, error) {
 	d := read(src)
 	if err := d.require(src, kindInit, kindCluster); err != nil {
 		return nil, nil, err
 	}
 	d.ensureInit()
-	flags.apply(d, src != nil)
+	flags.apply(d, "init", src != nil, kindInit, kindCluster)
 	d.ignore(kindJoin, kindReset, kindUpgrade)
 	d.completeInit(ctx, opts)
 	if err := d.err(); err != nil {
@@ -143,7 +143,7 @@ func (d *documents) completeComponents(facts HostFacts) {
 }
 
 // node puts the one desired state together from complete, valid documents.
-func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
+func (d *documents) node(flags *Flags, opts Options) (*Node, error) {
 	advertise, err := address(d.init.LocalAPIEndpoint.AdvertiseAddress)
 	if err != nil {
 		return nil, errors.Wrap(err, "localAPIEndpoint.advertiseAddress")
@@ -192,7 +192,7 @@ func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
 	return n, nil
 }
 
-func paths(c *ClusterConfiguration, flags *InitFlags) Paths {
+func paths(c *ClusterConfiguration, flags *Flags) Paths {
 	p := Paths{
 		Kubernetes:      DefaultKubernetesDir,
 		Manifests:       path.Join(DefaultKubernetesDir, "manifests"),
@@ -248,21 +248,4 @@ func lowered(list []string) []string {
 		}
 	}
 	return out
-}
-
-// LoadUpgrade reads, defaults and validates a file for `upgrade`.
-func LoadUpgrade(src *Source) (*UpgradeConfiguration, []string, error) {
-	d := read(src)
-	if err := d.require(src, kindUpgrade); err != nil {
-		return nil, nil, err
-	}
-	d.upgrade = cmp.Or(d.upgrade, &UpgradeConfiguration{})
-	d.ignore(kindInit, kindCluster, kindJoin, kindReset, kindKubelet, kindKubeProxy)
-	d.completeUpgrade()
-	return d.upgrade, d.warningTexts(), d.err()
-}
-
-func (d *documents) completeUpgrade() {
-	defaultUpgrade(d.upgrade)
-	d.checkUpgrade()
 }

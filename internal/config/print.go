@@ -92,7 +92,8 @@ func (d *documents) complete(ctx context.Context, opts Options) {
 		d.completeReset(opts)
 	}
 	if d.upgrade != nil {
-		d.completeUpgrade()
+		defaultUpgrade(d.upgrade)
+		d.checkUpgrade()
 	}
 }
 

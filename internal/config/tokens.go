@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pkg/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // DefaultTokenUsages and DefaultTokenGroups are what a token is for unless the
@@ -22,31 +20,19 @@ func DefaultTokenUsages() []string { return []string{"signing", "authentication"
 // DefaultTokenGroups are the groups of whoever shows a token.
 func DefaultTokenGroups() []string { return []string{defaultTokenGroup} }
 
-// TokenFlags is what the command line of `token create` says. The fields but
-// Token count even if Given does not name them: they hold their defaults.
-type TokenFlags struct {
-	// Given names the flags that the command line has, without dashes.
-	Given []string
-	// Token is the argument; empty for a token that is to be made up.
-	Token       string
-	TTL         time.Duration
-	Usages      []string
-	Groups      []string
-	Description string
-}
-
 // LoadTokens returns the tokens that `token create` shall create: those of a
 // file's InitConfiguration, or the one that the command line describes where
 // src is nil. Bad input is returned as Faults; no message holds a token.
-func LoadTokens(src *Source, flags TokenFlags, opts Options) ([]Token, []string, error) {
+func LoadTokens(src *Source, flags Flags, opts Options) ([]Token, []string, error) {
 	d := read(src)
-	if src != nil {
-		flags.refuseMixing(d)
-		if d.init == nil || len(d.init.BootstrapTokens) == 0 {
-			d.fault(Fault{File: src.Name, Message: "holds no InitConfiguration with bootstrapTokens"})
-		}
-	} else {
-		flags.describe(d)
+	if src == nil {
+		d.init = &InitConfiguration{BootstrapTokens: []BootstrapToken{{Token: flags.Token}}}
+	} else if flags.Token != "" {
+		d.fault(Fault{Message: "a token cannot be given together with --config; write it into the file"})
+	}
+	flags.apply(d, "token create", src != nil, kindInit)
+	if d.init == nil || len(d.init.BootstrapTokens) == 0 {
+		d.fault(Fault{File: src.Name, Message: "holds no InitConfiguration with bootstrapTokens"})
 	}
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
@@ -75,32 +61,6 @@ func (d *documents) completeTokens(opts Options) ([]Token, error) {
 	return tokens(d.init.BootstrapTokens, opts)
 }
 
-func (f *TokenFlags) refuseMixing(d *documents) {
-	for _, flag := range []string{"ttl", "usages", "groups", "description"} {
-		if slices.Contains(f.Given, flag) {
-			d.fault(Fault{Field: "--" + flag, Message: "cannot be given together with --config; write the value into the file"})
-		}
-	}
-	if f.Token != "" {
-		d.fault(Fault{Message: "a token cannot be given together with --config; write it into the file"})
-	}
-}
-
-// describe puts the one token of the command line where a file has its tokens.
-func (f *TokenFlags) describe(d *documents) {
-	t := BootstrapToken{
-		Token: f.Token, Description: f.Description, TTL: &metav1.Duration{Duration: f.TTL},
-		Usages: f.Usages, Groups: f.Groups,
-	}
-	if !slices.Contains(f.Given, "groups") && !slices.Contains(f.Usages, "authentication") {
-		t.Groups = nil
-	}
-	for _, flag := range []string{"ttl", "usages", "groups", "description"} {
-		d.setByFlag(kindInit, flag, "bootstrapTokens[0]."+flag)
-	}
-	d.init = &InitConfiguration{BootstrapTokens: []BootstrapToken{t}}
-}
-
 var tokenIDPattern = pattern(`^[a-z0-9]{6}$`)
 
 // TokenID returns the ID of a token that is given as such or in full. The
@@ -117,7 +77,7 @@ func TokenID(text string) (string, error) {
 // kubeconfig file (empty for admin.conf), the tokens to create, and the
 // defaults of timeouts and paths.
 func APINode(kubeconfig string, tokens []Token) *Node {
-	p := paths(&ClusterConfiguration{CertificatesDir: DefaultCertificatesDir}, &InitFlags{})
+	p := paths(&ClusterConfiguration{CertificatesDir: DefaultCertificatesDir}, &Flags{})
 	p.AdminKubeconfig = cmp.Or(kubeconfig, p.AdminKubeconfig)
 	return &Node{BootstrapTokens: tokens, Timeouts: defaultLimits(), Paths: p}
 }

@@ -39,7 +39,7 @@ func TestVersion(t *testing.T) {
 				return "", errors.New("no way out")
 			}
 			src := &Source{Name: "f.yaml", Data: fmt.Appendf(nil, "\n---\n\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: %s\n", tt.given)}
-			n, warnings, err := LoadInit(t.Context(), src, InitFlags{}, opts)
+			n, warnings, err := LoadInit(t.Context(), src, Flags{}, opts)
 			got := fmt.Sprint(err)
 			if err == nil {
 				got = n.Cluster.KubernetesVersion
