@@ -118,7 +118,7 @@ func TestGoldenFiles(t *testing.T) {
 
 func quietUI() ui.UI {
 	var out bytes.Buffer
-	return ui.NewLines("slipway", &out, &out)
+	return ui.NewLines(&out, &out)
 }
 
 // onHost is where a path of the reference is on the host.

@@ -55,7 +55,7 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	}
 	if !changed {
 		if err := authenticates(pem, shown, nodeOf(shown), env.Host.Now()); err != nil {
-			return errors.Errorf("%v, so that the kubelet cannot rotate it any more; `%s certs renew all --restart` gives it a new one", err, env.UI.Program())
+			return errors.Errorf("%v, so that the kubelet cannot rotate it any more; `slipway certs renew all --restart` gives it a new one", err)
 		}
 		return restartStaleKubelet(ctx, env, path)
 	}

@@ -37,7 +37,7 @@ func (j *journal) phase(name string, err error) Phase {
 }
 
 func testEnv(out *bytes.Buffer) *Env {
-	return &Env{Config: &config.Node{}, UI: ui.NewLines("slipway", out, out)}
+	return &Env{Config: &config.Node{}, UI: ui.NewLines(out, out)}
 }
 
 func TestRunInOrder(t *testing.T) {

@@ -38,7 +38,7 @@ func crashReset(ctx context.Context, h runHost, _ string, say io.Writer) error {
 	}
 	defer end()
 	on := &resetHost{Host: h}
-	return Run(ctx, &Env{Config: n, Host: on, Etcd: lastingEtcd{host: on}, UI: ui.NewLines("slipway", say, io.Discard)}, Reset(), Options{})
+	return Run(ctx, &Env{Config: n, Host: on, Etcd: lastingEtcd{host: on}, UI: ui.NewLines(say, io.Discard)}, Reset(), Options{})
 }
 
 // faultyReset refuses what only reset asks for, too.

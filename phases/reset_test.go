@@ -216,7 +216,7 @@ func newResetScene(t *testing.T, more ...map[string]string) *resetScene {
 		t.Fatal(err)
 	}
 	s.host = &resetHost{Host: newLastingHost(s.root)}
-	s.Env = &Env{Config: n, Host: s.host, Etcd: lastingEtcd{host: s.host}, UI: ui.NewLines("slipway", &s.said, io.Discard)}
+	s.Env = &Env{Config: n, Host: s.host, Etcd: lastingEtcd{host: s.host}, UI: ui.NewLines(&s.said, io.Discard)}
 	return s
 }
 

@@ -116,24 +116,32 @@ func (o *outputOptions) print(g *globals, obj runtime.Object, text printers.Reso
 	if err := p.PrintObj(obj, &b); err != nil {
 		return errors.Wrap(err, "--output")
 	}
-	_, err = io.WriteString(g.streams.out, shown(g.program, b.String()))
+	return g.result(b.String())
+}
+
+// result writes to standard output.
+func (g *globals) result(text string) error {
+	_, err := io.WriteString(g.streams.out, shown(g.program, text))
 	return err
 }
 
-// printList writes objects one after another in the chosen form; text is what
-// prints them all for people.
+// printList writes objects one after another in the chosen form; text prints them all for people.
 func printList[T runtime.Object](o *outputOptions, g *globals, objs []T, text func(io.Writer) error) error {
+	var b bytes.Buffer
 	if o.form == "text" {
-		return text(g.streams.out)
+		if err := text(&b); err != nil {
+			return err
+		}
+		return g.result(b.String())
 	}
 	p, err := o.printer(nil)
 	if err != nil {
 		return err
 	}
 	for _, obj := range objs {
-		if err := p.PrintObj(obj, g.streams.out); err != nil {
+		if err := p.PrintObj(obj, &b); err != nil {
 			return err
 		}
 	}
-	return nil
+	return g.result(b.String())
 }

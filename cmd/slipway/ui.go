@@ -58,9 +58,9 @@ func newPlanUI(g *globals) ui.UI {
 // newUI is what the user wants to be told with.
 func newUI(g *globals) ui.UI {
 	if g.report != nil {
-		return namedUI{g.report.ui}
+		return namedUI{g.report.ui, g.program}
 	}
-	return namedUI{plainUI(g)}
+	return namedUI{plainUI(g), g.program}
 }
 
 // warn tells what loading a configuration has found.
@@ -72,7 +72,7 @@ func warn(u ui.UI, warnings []string) {
 
 func plainUI(g *globals) ui.UI {
 	if f, ok := g.streams.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return ui.NewTerminal(g.program, f, g.streams.out)
+		return ui.NewTerminal(f, g.streams.out)
 	}
-	return ui.NewLines(g.program, g.streams.err, g.streams.out)
+	return ui.NewLines(g.streams.err, g.streams.out)
 }

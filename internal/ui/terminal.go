@@ -21,8 +21,6 @@ const eraseLine = "\r\x1b[K"
 // Terminal shows phases to a person: a live line for the one that runs, a line
 // with its time for each that has ended.
 type Terminal struct {
-	program string
-
 	mu      sync.Mutex
 	out     io.Writer
 	results io.Writer
@@ -39,12 +37,9 @@ type running struct {
 
 // NewTerminal shows progress on out, which is a terminal, and writes results to
 // results.
-func NewTerminal(program string, out, results io.Writer) *Terminal {
-	return &Terminal{program: program, out: out, results: results}
+func NewTerminal(out, results io.Writer) *Terminal {
+	return &Terminal{out: out, results: results}
 }
-
-// Program is the name that this program was called by.
-func (t *Terminal) Program() string { return t.program }
 
 // Start opens a phase and shows it as running.
 func (t *Terminal) Start(phase string) (UI, func(error)) {

@@ -20,7 +20,7 @@ import (
 func TestTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen, results bytes.Buffer
-		u := NewTerminal("slipway", &seen, &results)
+		u := NewTerminal(&seen, &results)
 		in, end := u.Start("certs")
 		in.Printf("Generating %q", "ca")
 		time.Sleep(2*tick + tick/4)

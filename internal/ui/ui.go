@@ -7,9 +7,6 @@ package ui
 
 // UI is what a phase may say.
 type UI interface {
-	// Program is the name that this program was called by; commands that are
-	// shown to the user begin with it.
-	Program() string
 	// Start opens a phase, perhaps inside of another or beside others. It
 	// returns the UI for what that phase says, and the function that ends it
 	// with its error.

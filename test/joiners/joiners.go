@@ -140,7 +140,7 @@ func (o Order) join(ctx context.Context, name string) error {
 		return err
 	}
 	d := &phases.Discovery{
-		Host: host.New(), UI: ui.NewLines("joiner", io.Discard, io.Discard), Options: opts,
+		Host: host.New(), UI: ui.NewLines(io.Discard, io.Discard), Options: opts,
 		Connect: func(kubeconfig []byte) cluster.Cluster {
 			return cluster.New(cluster.Options{
 				Kubeconfig: "of " + name, Timeout: limit,
