@@ -6,6 +6,8 @@ package main
 import (
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -16,9 +18,11 @@ func TestPhasesNameKnownFlags(t *testing.T) {
 	var walk func(workflow string, list []phases.Phase)
 	walk = func(workflow string, list []phases.Phase) {
 		for _, p := range list {
+			fs := pflag.NewFlagSet(p.Name, pflag.ContinueOnError)
+			new(config.Flags).BindPhase(fs, workflow, p.Flags)
 			for _, name := range p.Flags {
 				checked++
-				if !config.KnownFlag(workflow, name) {
+				if fs.Lookup(name) == nil {
 					t.Errorf("phase %s of %s: there is no flag --%s in internal/config/flag_table.go", p.Name, workflow, name)
 				}
 			}
