@@ -52,7 +52,7 @@ func newCheckExpiration(g *globals) *cobra.Command {
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("within") && !exitCode {
-				return errors.New("--within says what --exit-code counts as too soon; give --exit-code as well")
+				return errors.New("--within needs --exit-code: give both")
 			}
 			node, _, err := o.load(cmd, g)
 			if err != nil {
@@ -78,8 +78,8 @@ func newCheckExpiration(g *globals) *cobra.Command {
 	}
 	o.Bind(cmd.Flags(), "certs check-expiration")
 	out.bind(cmd.Flags())
-	cmd.Flags().DurationVar(&within, "within", 0, "with --exit-code: how soon is too soon, such as 720h; by default only what has expired counts")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 2 when a certificate expires --within that time")
+	cmd.Flags().DurationVar(&within, "within", 0, "with --exit-code: also report certificates that expire within this time, such as 720h; by default only expired ones")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with code 2 if a certificate has expired, or expires --within the given time")
 	return cmd
 }
 

@@ -43,7 +43,7 @@ func renewCommand(g *globals, use, short string, renew phases.RenewOptions) *cob
 			return newParts(g, node, real, false).run(cmd.Context(), phases.Renew(renew), nil)
 		},
 	}
-	cmd.Flags().BoolVar(&renew.Restart, "restart", false, "restart the components whose files have changed, one after another, and renew an expired kubelet.conf")
+	cmd.Flags().BoolVar(&renew.Restart, "restart", false, "restart each component that uses a renewed file, one at a time, and renew an expired kubelet.conf")
 	o.Bind(cmd.Flags(), "certs renew")
 	return cmd
 }

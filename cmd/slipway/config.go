@@ -61,6 +61,7 @@ func newPrintDefaults(g *globals, name string) *cobra.Command {
 	if name == "init" {
 		cmd.Flags().StringSliceVar(&components, "component-configs", nil,
 			"`kinds` of component configurations to print as well: KubeletConfiguration, KubeProxyConfiguration")
+		offer(cmd.Flags(), "component-configs", "KubeletConfiguration", "KubeProxyConfiguration")
 	}
 	return cmd
 }
@@ -130,8 +131,8 @@ func newConfigMigrate(g *globals) *cobra.Command {
 			return writeConfig(to, data)
 		},
 	}
-	cmd.Flags().StringVar(&from, "old-config", "", "configuration `file` to convert, - for standard input")
-	cmd.Flags().StringVar(&to, "new-config", "", "`file` to write; standard output by default")
+	cmd.Flags().StringVar(&from, "old-config", "", "configuration `file` to convert; - reads standard input")
+	cmd.Flags().StringVar(&to, "new-config", "", "output `file`; standard output by default")
 	acceptAPIFlags(cmd, "allow-experimental-api")
 	return cmd
 }
@@ -174,7 +175,7 @@ func linked(path string) string {
 
 func requiredConfigFile(ctx context.Context, g *globals, flag, path string) (*config.Source, error) {
 	if path == "" {
-		return nil, errors.Errorf("--%s is needed: the file to read", flag)
+		return nil, errors.Errorf("--%s is required: the file to read", flag)
 	}
 	return readConfigFile(ctx, g, path)
 }
@@ -190,10 +191,9 @@ func fileOptions() (config.Options, error) {
 	return loadOptions(facts, false), nil
 }
 
-// acceptAPIFlags accepts flags of the peer that change nothing here: every
-// version of the API that can be read is read.
+// acceptAPIFlags accepts flags of kubeadm that have no effect here: every API version that can be read is read.
 func acceptAPIFlags(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
-		cmd.Flags().Bool(name, false, "accepted, and not needed: every version that is known is read")
+		cmd.Flags().Bool(name, false, "accepted for compatibility and ignored: every known API version is read")
 	}
 }

@@ -47,7 +47,7 @@ func (l *level) Set(text string) error {
 	n, err := strconv.ParseInt(text, 10, 32)
 	*l = level(n)
 	if err != nil {
-		return errors.New("it must be a number from 0 to 10")
+		return errors.New("must be a number from 0 to 10")
 	}
 	return nil
 }
@@ -61,9 +61,9 @@ func (p *patterns) Set(text string) error {
 }
 
 func (g *globals) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&g.rootfs, "rootfs", "", "`folder` of a host's root file system to work on instead of /")
-	fs.VarP(&g.verbosity, "v", "v", "`level` of the API client's log, 0 to 10")
-	fs.Var(&g.vmodule, "vmodule", "log levels of single files, as `pattern=N,...`")
+	fs.StringVar(&g.rootfs, "rootfs", "", "`directory` to use as the root file system instead of /")
+	fs.VarP(&g.verbosity, "v", "v", "log `level` of the API client, 0 to 10")
+	fs.Var(&g.vmodule, "vmodule", "log levels by source file, as `pattern=N,...`")
 }
 
 // apply does what the options ask for before a command runs.
@@ -85,7 +85,7 @@ func (g *globals) chroot() error {
 		return nil
 	}
 	if err := unix.Chroot(g.rootfs); err != nil {
-		return errors.Wrapf(err, "--rootfs %s: cannot make it the root folder; it must exist, and only root may", g.rootfs)
+		return errors.Wrapf(err, "--rootfs %s: cannot change the root directory; it must exist, and you must be root", g.rootfs)
 	}
 	return errors.Wrapf(os.Chdir("/"), "--rootfs %s", g.rootfs)
 }

@@ -34,7 +34,7 @@ func newKubeconfigUser(g *globals) *cobra.Command {
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if user.Name == "" {
-				return errors.New("--client-name is needed: the name of the user")
+				return errors.New("--client-name is required: the name of the user")
 			}
 			node, _, err := o.load(cmd, g)
 			if err != nil {
@@ -53,9 +53,9 @@ func newKubeconfigUser(g *globals) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	o.Bind(fs, "kubeconfig user")
-	fs.StringVar(&user.Name, "client-name", "", "`name` of the user: the certificate's common name")
-	fs.StringSliceVar(&user.Groups, "org", nil, "`groups` of the user: the certificate's organizations")
-	fs.StringVar(&token, "token", "", "`token` that the user shows instead of a certificate")
-	fs.DurationVar(&user.Validity, "validity-period", 365*24*time.Hour, "time that the certificate is valid")
+	fs.StringVar(&user.Name, "client-name", "", "user `name`, the common name (CN) of the certificate")
+	fs.StringSliceVar(&user.Groups, "org", nil, "user `groups`, the organizations (O) of the certificate")
+	fs.StringVar(&token, "token", "", "`token` that authenticates the user instead of a certificate")
+	fs.DurationVar(&user.Validity, "validity-period", 365*24*time.Hour, "validity of the certificate")
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/pkg/errors"
@@ -113,6 +114,9 @@ func newRoot(program string, s streams, args []string) *cobra.Command {
 		root.AddCommand(make(g))
 	}
 	honestHelp(root)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		addCompletions(root)
+	}
 	return root
 }
 

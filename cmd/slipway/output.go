@@ -16,13 +16,21 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// outputForms are the machine-readable forms of -o, besides text.
-const outputForms = "text, json, yaml, kyaml, go-template=…, go-template-file=…, template=…, templatefile=…, jsonpath=…, jsonpath-as-json=…, jsonpath-file=…"
-
-// templateForms are those that want a template or its file.
-var templateForms = []string{
-	"go-template", "go-template-file", "template", "templatefile", "jsonpath", "jsonpath-as-json", "jsonpath-file",
+// outputForms are the values of -o; templateForms need a template, or a file with one, after =.
+func outputForms() []string {
+	forms := []string{"text", "json", "yaml", "kyaml"}
+	for _, form := range templateForms() {
+		forms = append(forms, form+"=")
+	}
+	return forms
 }
+
+func templateForms() []string {
+	return []string{"go-template", "go-template-file", "template", "templatefile", "jsonpath", "jsonpath-as-json", "jsonpath-file"}
+}
+
+// listOfForms is for help and errors.
+func listOfForms() string { return strings.ReplaceAll(strings.Join(outputForms(), ", "), "=", "=…") }
 
 // outputOptions are the flags of commands that print an object.
 type outputOptions struct {
@@ -32,9 +40,10 @@ type outputOptions struct {
 }
 
 func (o *outputOptions) bind(fs *pflag.FlagSet) {
-	fs.StringVarP(&o.form, "output", "o", "text", "`form` of the output: "+outputForms)
-	fs.BoolVar(&o.allowMissing, "allow-missing-template-keys", true, "print nothing for a field that a template names and the object lacks, instead of failing")
-	fs.BoolVar(&o.managedFields, "show-managed-fields", false, "keep the managedFields when printing an object as JSON or YAML")
+	fs.StringVarP(&o.form, "output", "o", "text", "output `format`: "+listOfForms())
+	offer(fs, "output", outputForms()...)
+	fs.BoolVar(&o.allowMissing, "allow-missing-template-keys", true, "print nothing for fields in the template that the object does not have, instead of failing")
+	fs.BoolVar(&o.managedFields, "show-managed-fields", false, "include managedFields in JSON and YAML output")
 }
 
 // printer returns what prints in the chosen form; text is what prints the form
@@ -59,7 +68,7 @@ func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.Resource
 		return &printers.KYAMLPrinter{}, nil
 	}
 	form, template, _ := strings.Cut(o.form, "=")
-	if template == "" && slices.Contains(templateForms, form) {
+	if template == "" && slices.Contains(templateForms(), form) {
 		return nil, errors.Errorf("--output %s: a template is needed, such as %s=…", form, form)
 	}
 	switch form {
@@ -74,7 +83,7 @@ func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.Resource
 	case "jsonpath-file":
 		return fromFile(template, func(text string) (printers.ResourcePrinter, error) { return o.jsonPath(text, false) })
 	}
-	return nil, errors.Errorf("--output %q: the forms are %s", o.form, outputForms)
+	return nil, errors.Errorf("--output %q: the formats are %s", o.form, listOfForms())
 }
 
 // fromFile makes a printer of the template in a file.

@@ -27,7 +27,7 @@ func checkPlanForm(form string) error {
 	case "text", "json", "yaml":
 		return nil
 	}
-	return errors.Errorf("--output %q: the forms are text, json and yaml", form)
+	return errors.Errorf("--output %q: the formats are text, json and yaml", form)
 }
 
 // write gives the plan in the form of -o.

@@ -55,9 +55,10 @@ func reporting(g *globals, cmd *cobra.Command) {
 }
 
 func (r *report) bind(fs *pflag.FlagSet) {
-	fs.StringVarP(&r.form, "output", "o", "text", "`form` of the output: text, json (a plan with --dry-run, otherwise events), yaml (a plan)")
-	fs.StringVar(&r.timelineFile, "timeline", "", "write when each phase ran to `file`, as Chrome trace events")
-	fs.BoolVar(&r.diff, "diff", false, "show what would change of what is there now; implies --dry-run")
+	fs.StringVarP(&r.form, "output", "o", "text", "output `format`: text, json (a plan with --dry-run, events otherwise) or yaml (plans only)")
+	offer(fs, "output", "text", "json", "yaml")
+	fs.StringVar(&r.timelineFile, "timeline", "", "write the times of all phases to `file`, as Chrome trace events")
+	fs.BoolVar(&r.diff, "diff", false, "show the differences from what is there now; implies --dry-run")
 }
 
 // check refuses what does not go together, before anything is done.
@@ -77,9 +78,9 @@ func (r *report) check(fs *pflag.FlagSet) error {
 	case checkPlanForm(r.form) != nil:
 		return checkPlanForm(r.form)
 	case r.form == "yaml" && !dryRun:
-		return errors.New("--output yaml is a form of a plan: give --dry-run, too; a run tells its events as json")
+		return errors.New("--output yaml prints a plan: add --dry-run, or use --output json for the events of a run")
 	case r.timelineFile != "" && dryRun:
-		return errors.New("--timeline is of a run: a dry run does nothing that takes time")
+		return errors.New("--timeline cannot be given together with --dry-run: a dry run does nothing that takes time")
 	}
 	return nil
 }

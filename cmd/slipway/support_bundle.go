@@ -59,7 +59,7 @@ func newSupportBundle(g *globals) *cobra.Command {
 		},
 	}
 	o.Bind(cmd.Flags(), "support-bundle")
-	cmd.Flags().StringVar(&file, "file", "", "`file` to write; by default one in this folder, named after the host and the time")
-	cmd.Flags().BoolVar(&allNamespaces, "all-namespaces", false, "take the logs of containers in all namespaces, not only in kube-system")
+	cmd.Flags().StringVar(&file, "file", "", "output `file`; by default one in the current directory, named after the host and the time")
+	cmd.Flags().BoolVar(&allNamespaces, "all-namespaces", false, "include container logs of all namespaces, not only of kube-system")
 	return cmd
 }

@@ -43,7 +43,7 @@ func newTokenCreate(g *globals, shared *tokenOptions) *cobra.Command {
 
 func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 	if (o.CertificateKey != "" || o.ControlPlane) && !o.PrintJoinCommand {
-		return errors.New("--certificate-key and --control-plane say what a join command shall be; give --print-join-command as well")
+		return errors.New("--certificate-key and --control-plane need --print-join-command: they change the command that it prints")
 	}
 	key, err := config.CertificateKey(o.CertificateKey)
 	if err != nil {

@@ -36,7 +36,8 @@ func newVersion(g *globals) *cobra.Command {
 			return printVersion(g.streams.out, g.program, output)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "`form` of the output: short, json or yaml")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: short, json or yaml")
+	offer(cmd.Flags(), "output", "short", "json", "yaml")
 	return cmd
 }
 
@@ -63,7 +64,7 @@ func printVersion(w io.Writer, program, output string) error {
 	case "yaml":
 		data, err = yaml.Marshal(wrapped)
 	default:
-		return errors.Errorf("--output %q: the forms are short, json and yaml", output)
+		return errors.Errorf("--output %q: the formats are short, json and yaml", output)
 	}
 	if err != nil {
 		return err
