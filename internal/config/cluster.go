@@ -75,7 +75,7 @@ func Keep(source string, stored, wanted []byte) (data []byte, warnings []string,
 	d := newStored()
 	d.addStored(source, kind, stored)
 	if len(d.faults) > 0 {
-		return wanted, []string{"what is there cannot be read, and is replaced: " + sorted(d.faults)[0].Error()}, nil
+		return wanted, []string{"the present value cannot be read and is replaced: " + sorted(d.faults)[0].Error()}, nil
 	}
 	data, err = d.extras[kind].into(wanted)
 	return data, d.warningTexts(), err
@@ -101,7 +101,7 @@ func Comparable(stored, wanted []byte) (have, replacement []byte, err error) {
 func (d *documents) addStored(source, kind string, data []byte) {
 	docs := parse(&Source{Name: source, Data: data}, &d.findings)
 	if len(docs) != 1 {
-		d.fault(Fault{File: source, Message: fmt.Sprintf("holds %d documents instead of one %s", len(docs), kind)})
+		d.fault(Fault{File: source, Message: fmt.Sprintf("contains %d documents instead of one %s", len(docs), kind)})
 		return
 	}
 	if got, line := textField(docs[0].root, "kind"); got != kind {
@@ -165,11 +165,11 @@ func (d *documents) identifyStored(file, apiVersion, kind string, line int) bool
 	case slices.Contains(known, apiVersion):
 		return true
 	case apiVersion == "":
-		message = "is missing; known are " + strings.Join(known, ", ")
+		message = "is missing; expected one of " + strings.Join(known, ", ")
 	case tooOld(apiVersion):
-		message = fmt.Sprintf("%s is too old to be read: `kubeadm config migrate` of v1.22 to v1.30 turns what the ConfigMap holds into %s; put that into the ConfigMap", apiVersion, apiV1beta3)
+		message = fmt.Sprintf("%s is too old: convert the content of the ConfigMap to %s with `kubeadm config migrate` of v1.22 to v1.30, and store the result in the ConfigMap", apiVersion, apiV1beta3)
 	default:
-		message = fmt.Sprintf("%q is not known to this version, which reads %s: use the version that wrote it, or a newer one", printable(apiVersion), strings.Join(known, ", "))
+		message = fmt.Sprintf("%q is unknown to this version, which reads %s; use the version that wrote it, or a newer one", printable(apiVersion), strings.Join(known, ", "))
 	}
 	d.fault(Fault{File: file, Line: line, Field: "apiVersion", Message: message})
 	return false
@@ -194,7 +194,7 @@ func (d *documents) checkStoredVersion() {
 	case version == "":
 		d.faultf(kindCluster, "kubernetesVersion", "is missing")
 	case !exactVersion().MatchString(version):
-		d.faultf(kindCluster, "kubernetesVersion", "%q is no version such as %s", printable(version), DefaultKubernetesVersion)
+		d.faultf(kindCluster, "kubernetesVersion", "%q is not an exact version such as %s", printable(version), DefaultKubernetesVersion)
 	case version[0] != 'v':
 		c.KubernetesVersion = "v" + version
 	}
@@ -213,7 +213,7 @@ func (d *documents) unsupported() error {
 		return nil
 	}
 	return Faults{d.place(kindCluster, "kubernetesVersion", fmt.Sprintf(
-		"%q %s: join with kubeadm of the cluster's version, or bring the cluster to one that is supported", printable(version), fault))}
+		"%q %s: join with kubeadm of the cluster's version, or bring the cluster to a supported version", printable(version), fault))}
 }
 
 // checkStoredPaths refuses paths that do not say plainly where they lead: this

@@ -106,7 +106,7 @@ func (d *decoder) line(n *yaml.Node) int {
 // mapping reads a struct (fields is set) or a map (elem is set).
 func (d *decoder) mapping(n *yaml.Node, path string, fields map[string]reflect.Type, elem reflect.Type) (any, bool) {
 	if n.Kind != yaml.MappingNode {
-		d.faultf(n, path, "must be a mapping of fields, is %s", describe(n))
+		d.faultf(n, path, "must be a mapping, is %s", describe(n))
 		return nil, false
 	}
 	out := make(map[string]any, len(n.Content)/2)
@@ -114,12 +114,12 @@ func (d *decoder) mapping(n *yaml.Node, path string, fields map[string]reflect.T
 	for i := 0; i+1 < len(n.Content) && !d.out.full(); i += 2 {
 		key, val := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
-			d.faultf(key, path, "has a key that is no plain name; aliases and merges (<<) of keys are not read")
+			d.faultf(key, path, "has a key that is not a plain name; aliases and merges (<<) are not supported as keys")
 			continue
 		}
 		name, child := key.Value, joinPath(path, printable(key.Value))
 		if line, dup := seen[name]; dup {
-			d.faultf(key, child, "is set twice, first in line %d", line)
+			d.faultf(key, child, "is set twice, first on line %d", line)
 			continue
 		}
 		seen[name] = d.line(key)
@@ -173,7 +173,7 @@ func (d *decoder) scalar(n *yaml.Node, t reflect.Type, path string) (any, bool) 
 		case "!!str", "!!timestamp":
 			return n.Value, true
 		case "!!int", "!!float", "!!bool":
-			d.faultf(n, path, "must be text, is %s; put the value in quotes", describe(n))
+			d.faultf(n, path, "must be a string, is %s; put the value in quotes", describe(n))
 			return nil, false
 		}
 	case reflect.Bool:
@@ -288,13 +288,13 @@ func typeName(t reflect.Type) string {
 	}
 	switch t.Kind() {
 	case reflect.String:
-		return "text"
+		return "a string"
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return fmt.Sprintf("a whole number from 0 (%d bit)", t.Bits())
+		return fmt.Sprintf("a non-negative integer (%d bits)", t.Bits())
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return fmt.Sprintf("a whole number (%d bit)", t.Bits())
+		return fmt.Sprintf("an integer (%d bits)", t.Bits())
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	default:
@@ -315,13 +315,13 @@ func describe(n *yaml.Node) string {
 	switch n.Tag {
 	case "!!str":
 		if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
-			return "text in quotes"
+			return "a quoted string"
 		}
-		return "other text"
+		return "an unquoted string"
 	case "!!int", "!!float":
 		return "a number"
 	case "!!bool":
-		return "true or false"
+		return "a boolean"
 	case "!!null":
 		return "empty"
 	}

@@ -128,7 +128,7 @@ func (d *documents) add(file string, doc document) {
 	}
 	if first, dup := d.origins[kind]; dup {
 		d.fault(Fault{File: file, Line: doc.line, Message: fmt.Sprintf(
-			"a second %s; the first is in line %d, and a file holds each kind once", kind, first.line)})
+			"is a second %s, after the one on line %d; a file may contain each kind once", kind, first.line)})
 		return
 	}
 	dec := &decoder{file: file, out: &d.findings, lines: make(map[string]int), bad: make(map[string]bool), lenient: d.stored}
@@ -144,7 +144,7 @@ func (d *documents) decode(dec *decoder, doc document, apiVersion, kind string) 
 	if apiVersion == apiV1beta3 {
 		if !d.stored { // kubeadm v1.30 and older keep it; the next upload writes the newest
 			d.warn(Fault{File: dec.file, Line: doc.line, Message: apiV1beta3 +
-				" is deprecated; `slipway config migrate` rewrites the file as " + apiV1beta4})
+				" is deprecated; `slipway config migrate` converts the file to " + apiV1beta4})
 		}
 		d.addV1beta3(dec, doc.root, kind)
 		return
@@ -175,11 +175,11 @@ func (d *documents) require(src *Source, kinds ...string) error {
 	if src == nil || len(d.faults) > 0 || slices.ContainsFunc(kinds, there) {
 		return nil
 	}
-	instead := "but no document at all"
+	instead := "it has no documents"
 	if len(d.origins) > 0 {
-		instead = "but " + strings.Join(slices.Sorted(maps.Keys(d.origins)), ", ")
+		instead = "only " + strings.Join(slices.Sorted(maps.Keys(d.origins)), ", ")
 	}
-	d.fault(Fault{File: src.Name, Message: fmt.Sprintf("holds no %s (%s), %s", strings.Join(kinds, " or "), apiV1beta4, instead)})
+	d.fault(Fault{File: src.Name, Message: fmt.Sprintf("contains no %s (%s), %s", strings.Join(kinds, " or "), apiV1beta4, instead)})
 	return d.err()
 }
 
@@ -201,20 +201,20 @@ func (d *documents) identify(file string, doc document) (apiVersion, kind string
 	case d.stored:
 		return apiVersion, kind, d.identifyStored(file, apiVersion, kind, versionLine)
 	case apiVersion == "":
-		d.fault(Fault{File: file, Line: doc.line, Field: "apiVersion", Message: "is missing; the newest is " + apiV1beta4})
+		d.fault(Fault{File: file, Line: doc.line, Field: "apiVersion", Message: "is missing; the latest is " + apiV1beta4})
 	case kind == "":
-		d.fault(Fault{File: file, Line: doc.line, Field: "kind", Message: "is missing; known are " + knownKinds()})
+		d.fault(Fault{File: file, Line: doc.line, Field: "kind", Message: "is missing; expected one of " + knownKinds()})
 	case slices.Contains(kindsOf(apiVersion), kind):
 		return apiVersion, kind, true
 	case tooOld(apiVersion):
 		d.fault(Fault{File: file, Line: versionLine, Field: "apiVersion", Message: fmt.Sprintf(
-			"%s is no longer read; kubeadm v1.22 to v1.30 migrate v1beta2 to v1beta3, which `slipway config migrate` reads", apiVersion)})
+			"%s is no longer supported; migrate the file to v1beta3 with kubeadm v1.22 to v1.30, then run `slipway config migrate`", apiVersion)})
 	case kindsOf(apiVersion) != nil:
 		d.fault(Fault{File: file, Line: kindLine, Field: "kind", Message: fmt.Sprintf(
-			"%s has no kind %q; there are %s%s", apiVersion, printable(kind), strings.Join(kindsOf(apiVersion), ", "), didYouMean(kind, kindsOf(apiVersion)))})
+			"%s has no kind %q; expected one of %s%s", apiVersion, printable(kind), strings.Join(kindsOf(apiVersion), ", "), didYouMean(kind, kindsOf(apiVersion)))})
 	default:
 		d.fault(Fault{File: file, Line: versionLine, Field: "apiVersion", Message: fmt.Sprintf(
-			"unknown apiVersion %q with kind %q; known are %s", printable(apiVersion), printable(kind), knownKinds())})
+			"unknown apiVersion %q with kind %q; expected one of %s", printable(apiVersion), printable(kind), knownKinds())})
 	}
 	return "", "", false
 }

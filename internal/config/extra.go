@@ -36,15 +36,15 @@ func (d *documents) noteExtra(kind string, dec *decoder, root *yaml.Node) {
 	all, err := jsonTree(root)
 	if err != nil {
 		// The error may quote a value, so it is not shown.
-		d.fault(Fault{File: dec.file, Line: root.Line, Message: "has fields that this version does not know and cannot keep, as they are not valid YAML: " + listed(dec.unknown)})
+		d.fault(Fault{File: dec.file, Line: root.Line, Message: "has fields that are unknown to this version and cannot be kept, because they are not valid YAML: " + listed(dec.unknown)})
 		return
 	}
 	d.extras[kind] = &extra{all: all, known: dec.known}
 	if len(dec.unknown) > 0 {
-		d.warn(Fault{File: dec.file, Message: "fields that this version does not know are kept as they are: " + listed(dec.unknown)})
+		d.warn(Fault{File: dec.file, Message: "keeping fields that are unknown to this version: " + listed(dec.unknown)})
 	}
 	if len(gates) > 0 {
-		d.warn(Fault{File: dec.file, Message: "feature gates that are retired or not known are kept as they are: " + listed(gates)})
+		d.warn(Fault{File: dec.file, Message: "keeping retired or unknown feature gates: " + listed(gates)})
 	}
 }
 

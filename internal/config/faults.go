@@ -83,7 +83,7 @@ func (f *findings) err() error {
 	}
 	faults := sorted(f.faults)
 	if f.full() {
-		faults = append(faults, Fault{Message: fmt.Sprintf("more than %d faults; the search ends here", maxFaults-1)})
+		faults = append(faults, Fault{Message: fmt.Sprintf("stopped after %d faults", maxFaults)})
 	}
 	return Faults(faults)
 }

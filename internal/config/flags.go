@@ -120,7 +120,7 @@ func (f *Flags) apply(d *documents, command string, withFile bool, kinds ...stri
 func (f *Flags) refuseMixing(d *documents, command string) {
 	for _, name := range f.Given {
 		if row := flagOf(command, name); row != nil && row.refusedWithConfig() {
-			d.fault(Fault{Field: "--" + name, Message: "cannot be given together with --config; write the value into the file"})
+			d.fault(Fault{Field: "--" + name, Message: "cannot be given together with --config; set the value in the file"})
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (f *Flags) applyJoin(d *documents, withFile bool) {
 		f.chooseDiscovery(d)
 	case f.Endpoint != "":
 		// kubeadm ignores it, and scripts give it.
-		d.warn(Fault{Message: "the address " + printable(f.Endpoint) + " is not used: --config says where the cluster is"})
+		d.warn(Fault{Message: "the address " + printable(f.Endpoint) + " is ignored: --config says where the cluster is"})
 	}
 	f.apply(d, "join", withFile, kindJoin)
 }
@@ -53,7 +53,7 @@ func (f *Flags) warnWorker(d *documents) {
 	for _, name := range f.Given {
 		row := flagOf("join", name)
 		if row != nil && slices.ContainsFunc(row.fields, func(f flagField) bool { return strings.HasPrefix(f.path, joinControlPlane) }) {
-			d.warn(Fault{Field: "--" + name, Message: "is not used without --control-plane: this host becomes a worker"})
+			d.warn(Fault{Field: "--" + name, Message: "is ignored without --control-plane: this host joins as a worker"})
 		}
 	}
 }

@@ -52,17 +52,17 @@ func TestLoadJoinFaults(t *testing.T) {
 		flags Flags
 		want  string
 	}{
-		{"nothing", nil, Flags{}, "discovery: needs bootstrapToken or file"},
+		{"nothing", nil, Flags{}, "discovery: requires bootstrapToken or file"},
 		{"no address", nil, Flags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Token: someToken, CACertHashes: []string{somePin}},
 			"discovery.bootstrapToken.apiServerEndpoint: is missing"},
 		{"no pin", nil, Flags{Given: []string{"token"}, Endpoint: "a:6443", Token: someToken},
-			"discovery.bootstrapToken.caCertHashes: is empty, so that anybody could pose as the cluster"},
+			"discovery.bootstrapToken.caCertHashes: is empty, so that anyone could impersonate the cluster"},
 		{"bad pin", nil, Flags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, CACertHashes: []string{"sha256:00"}},
-			"--discovery-token-ca-cert-hash: must be sha256: and 64 hexadecimal digits"},
+			"--discovery-token-ca-cert-hash: must be sha256: followed by 64 hexadecimal digits"},
 		{"bad token", nil, Flags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: "hunter2", CACertHashes: []string{somePin}}, "--token: "},
 		{"two ways", nil, Flags{Given: []string{"token", "discovery-file", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, DiscoveryFile: "/x", CACertHashes: []string{somePin}},
-			"discovery: bootstrapToken and file exclude each other"},
-		{"http", nil, Flags{Given: []string{"discovery-file"}, DiscoveryFile: "http://x/y"}, "--discovery-file: must be a file, or a URL with https"},
+			"discovery: bootstrapToken and file cannot be set together"},
+		{"http", nil, Flags{Given: []string{"discovery-file"}, DiscoveryFile: "http://x/y"}, "--discovery-file: must be a file or an https URL"},
 		{"flag and file", file, Flags{Given: []string{"token", "config"}, Token: someToken}, "--token: cannot be given together with --config"},
 	}
 	for _, tt := range tests {
@@ -83,7 +83,7 @@ func TestLoadJoinFaults(t *testing.T) {
 func TestLoadJoinFileAndAddress(t *testing.T) {
 	file := &Source{Name: "j.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\n")}
 	_, warnings, err := LoadJoin(file, Flags{Given: []string{"config"}, Endpoint: "a:1"}, testOptions())
-	if want := []string{"the address a:1 is not used: --config says where the cluster is"}; err != nil || cmp.Diff(want, warnings) != "" {
+	if want := []string{"the address a:1 is ignored: --config says where the cluster is"}; err != nil || cmp.Diff(want, warnings) != "" {
 		t.Errorf("%q, %v", warnings, err)
 	}
 }
@@ -93,7 +93,7 @@ func TestLoadJoinFlagsOfControlPlane(t *testing.T) {
 	flags := Flags{Given: []string{"token", "discovery-token-ca-cert-hash", "certificate-key"}, Endpoint: "a:1",
 		Token: someToken, CACertHashes: []string{somePin}, CertificateKey: strings.Repeat("0", 64)}
 	_, warnings, err := LoadJoin(nil, flags, testOptions())
-	if want := []string{"--certificate-key: is not used without --control-plane: this host becomes a worker"}; err != nil || cmp.Diff(want, warnings) != "" {
+	if want := []string{"--certificate-key: is ignored without --control-plane: this host joins as a worker"}; err != nil || cmp.Diff(want, warnings) != "" {
 		t.Errorf("%q, %v", warnings, err)
 	}
 	flags.Given, flags.ControlPlane = append(flags.Given, "control-plane"), true

@@ -50,7 +50,7 @@ type Options struct {
 
 func (o Options) resolve(ctx context.Context, label string) (string, error) {
 	if o.Resolve == nil {
-		return "", errors.New("the network is not asked here")
+		return "", errors.New("labels are not resolved here")
 	}
 	return o.Resolve(ctx, label)
 }
@@ -88,7 +88,7 @@ func (d *documents) ensureInit() {
 func (d *documents) ignore(kinds ...string) {
 	for _, kind := range kinds {
 		if o := d.origins[kind]; o != nil && o.file != "" {
-			d.warn(Fault{File: o.file, Line: o.line, Message: kind + " is not used here"})
+			d.warn(Fault{File: o.file, Line: o.line, Message: kind + " is ignored by this command"})
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (d *documents) placeholderAddress(primary netip.Prefix) {
 	}
 	d.init.LocalAPIEndpoint.AdvertiseAddress = address
 	d.placeholder = true
-	d.warnf(kindInit, "localAPIEndpoint.advertiseAddress", "this host has no default route to take the address from; %s stands in for it", address)
+	d.warnf(kindInit, "localAPIEndpoint.advertiseAddress", "this host has no default route whose address could be used; using the placeholder %s", address)
 }
 
 // completeComponents fills the component configurations, made where there are
@@ -185,7 +185,7 @@ func (d *documents) node(flags *Flags, opts Options) (*Node, error) {
 	if n.UploadCerts && n.CertificateKey.IsZero() && opts.NewCertificateKey != nil {
 		key, err := opts.NewCertificateKey()
 		if err != nil {
-			return nil, errors.Wrap(err, "making a certificate key")
+			return nil, errors.Wrap(err, "generating a certificate key")
 		}
 		n.CertificateKey = NewSecret(key)
 	}
@@ -227,7 +227,7 @@ func tokens(list []BootstrapToken, opts Options) ([]Token, error) {
 			token.Description = cmp.Or(token.Description, defaultTokenDescription)
 			var err error
 			if id, secret, err = opts.NewToken(); err != nil {
-				return nil, errors.Wrap(err, "making a bootstrap token")
+				return nil, errors.Wrap(err, "generating a bootstrap token")
 			}
 			token.Generated = true
 		}

@@ -142,7 +142,7 @@ func TestMixingFlagsAndFile(t *testing.T) {
 			flags := allFlags()
 			flags.Given = []string{flag}
 			_, _, err := LoadInit(t.Context(), file("", ""), flags, testOptions())
-			want := "--" + flag + ": cannot be given together with --config; write the value into the file"
+			want := "--" + flag + ": cannot be given together with --config; set the value in the file"
 			if slices.Contains(allowed, flag) {
 				want = "<nil>"
 			}
@@ -171,25 +171,25 @@ func TestBadFlags(t *testing.T) {
 		set  func(*Flags)
 		want string
 	}{
-		{"apiserver-advertise-address", func(f *Flags) { f.APIServerAdvertiseAddress = "host" }, `"host" is no IP address`},
-		{"apiserver-bind-port", func(f *Flags) { f.APIServerBindPort = 70000 }, "70000 is no port; ports are 1 to 65535"},
+		{"apiserver-advertise-address", func(f *Flags) { f.APIServerAdvertiseAddress = "host" }, `"host" is not an IP address`},
+		{"apiserver-bind-port", func(f *Flags) { f.APIServerBindPort = 70000 }, "70000 is not a port (1 to 65535)"},
 		{"apiserver-cert-extra-sans", func(f *Flags) { f.APIServerCertExtraSANs = []string{"ok.example", "*"} }, `"*" is neither`},
 		{"cert-dir", func(f *Flags) { f.CertDir = "pki" }, `"pki" must be an absolute path`},
-		{"certificate-key", func(f *Flags) { f.CertificateKey = "SECRET" }, "is no certificate key"},
+		{"certificate-key", func(f *Flags) { f.CertificateKey = "SECRET" }, "is not a certificate key"},
 		{"control-plane-endpoint", func(f *Flags) { f.ControlPlaneEndpoint = "a_b:1" }, `"a_b:1" has the host "a_b"`},
 		{"cri-socket", func(f *Flags) { f.CRISocket = "containerd" }, `"containerd" must be a socket`},
 		{"feature-gates", func(f *Flags) { f.FeatureGates = "RootlessControlPlane" }, `"RootlessControlPlane" must be NAME=true or NAME=false`},
 		{"feature-gates", func(f *Flags) { f.FeatureGates = "Rootles=true" }, "unknown feature gate"},
-		{"ignore-preflight-errors", func(f *Flags) { f.IgnorePreflightErrors = []string{"all", "Swap"} }, "names single checks beside"},
-		{"image-repository", func(f *Flags) { f.ImageRepository = "a b" }, `"a b" is no registry`},
+		{"ignore-preflight-errors", func(f *Flags) { f.IgnorePreflightErrors = []string{"all", "Swap"} }, "lists other checks besides"},
+		{"image-repository", func(f *Flags) { f.ImageRepository = "a b" }, `"a b" is not a registry`},
 		{"kubernetes-version", func(f *Flags) { f.KubernetesVersion = "v1.34.0" }, `"v1.34.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
 		{"node-name", func(f *Flags) { f.NodeName = "a_b" }, `"a_b" must consist`},
-		{"patches", func(f *Flags) { f.Patches = "a\nb" }, "holds a control character"},
+		{"patches", func(f *Flags) { f.Patches = "a\nb" }, "contains a control character"},
 		{"pod-network-cidr", func(f *Flags) { f.PodNetworkCIDR = "10.96.0.0/16" }, "10.96.0.0/16 overlaps networking.serviceSubnet"},
 		{"service-cidr", func(f *Flags) { f.ServiceCIDR = "10.0.0.0/8" }, "10.0.0.0/8 is too large"},
-		{"service-dns-domain", func(f *Flags) { f.ServiceDNSDomain = "A" }, `"A" must be in lower case`},
-		{"skip-phases", func(f *Flags) { f.SkipPhases = []string{""} }, `"" is no name of a phase`},
-		{"token", func(f *Flags) { f.Token = "SECRET" }, "is no bootstrap token"},
+		{"service-dns-domain", func(f *Flags) { f.ServiceDNSDomain = "A" }, `"A" must be lower case`},
+		{"skip-phases", func(f *Flags) { f.SkipPhases = []string{""} }, `"" is not the name of a phase`},
+		{"token", func(f *Flags) { f.Token = "SECRET" }, "is not a bootstrap token"},
 		{"token-ttl", func(f *Flags) { f.TokenTTL = -time.Hour }, "-1h0m0s is negative"},
 	} {
 		t.Run(tt.flag, func(t *testing.T) {
@@ -211,11 +211,11 @@ func TestBadFlags(t *testing.T) {
 func TestAllFaultsAtOnce(t *testing.T) {
 	flags := Flags{Given: []string{"node-name", "token"}, NodeName: "a_b"}
 	_, _, err := LoadInit(t.Context(), file("bogus: 1", "networking: {dnsDomain: A}\nkubernetesVersion: v1"), flags, testOptions())
-	want := `--token: cannot be given together with --config; write the value into the file
---node-name: "a_b" must consist of the characters a-z, 0-9, - and ., a letter or digit first and last in each part; it is the node's name, by default the host's
+	want := `--token: cannot be given together with --config; set the value in the file
+--node-name: "a_b" must consist of a-z, 0-9, - and ., and each part must begin and end with a letter or digit; this is the node's name, which defaults to the hostname
 f.yaml:3: bogus: unknown field
-f.yaml:7: networking.dnsDomain: "A" must be in lower case
-f.yaml:8: kubernetesVersion: "v1" is neither a version such as v1.36.3 nor a label such as stable-1`
+f.yaml:7: networking.dnsDomain: "A" must be lower case
+f.yaml:8: kubernetesVersion: "v1" is not a version such as v1.36.3 or a label such as stable-1`
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -234,14 +234,14 @@ func TestHostFacts(t *testing.T) {
 		{"upper case name", HostFacts{Hostname: " Host-1.Example\n", IPv4: v4}, "", Flags{}, "host-1.example unix:///var/run/containerd/containerd.sock 10.0.0.9"},
 		{"one runtime", HostFacts{Hostname: "h", IPv4: v4, Sockets: []string{"/var/run/crio/crio.sock"}}, "", Flags{}, "h unix:///var/run/crio/crio.sock 10.0.0.9"},
 		{"two runtimes", HostFacts{Hostname: "h", IPv4: v4, Sockets: []string{"/a", "/b"}}, "", Flags{},
-			"f.yaml:1: nodeRegistration.criSocket: is not set, and this host has several container runtimes: /a, /b; name one"},
+			"f.yaml:1: nodeRegistration.criSocket: is not set, and this host has several container runtimes: /a, /b; choose one"},
 		{"IPv6 only", HostFacts{Hostname: "h", IPv6: v6}, ipv6Only, Flags{}, "h unix:///var/run/containerd/containerd.sock fd00:99::9"},
 		{"IPv4 first", HostFacts{Hostname: "h", IPv4: v4, IPv6: v6}, "", Flags{}, "h unix:///var/run/containerd/containerd.sock 10.0.0.9"},
 		{"IPv6 cluster on a host of both", HostFacts{Hostname: "h", IPv4: v4, IPv6: v6}, ipv6Only, Flags{}, "h unix:///var/run/containerd/containerd.sock fd00:99::9"},
 		{"bad host name", HostFacts{Hostname: "my_host", IPv4: v4}, "", Flags{},
-			`f.yaml:1: nodeRegistration.name: "my_host" must consist of the characters a-z, 0-9, - and ., a letter or digit first and last in each part; it is the node's name, by default the host's`},
+			`f.yaml:1: nodeRegistration.name: "my_host" must consist of a-z, 0-9, - and ., and each part must begin and end with a letter or digit; this is the node's name, which defaults to the hostname`},
 		{"no address", HostFacts{Hostname: "h"}, "", Flags{},
-			"f.yaml:1: localAPIEndpoint.advertiseAddress: is not set, and this host has no default route to take an address from; give one, here or with --apiserver-advertise-address"},
+			"f.yaml:1: localAPIEndpoint.advertiseAddress: is not set, and this host has no default route whose address could be used; set it here or with --apiserver-advertise-address"},
 		{"no address in a dry run", HostFacts{Hostname: "h"}, "", Flags{Given: []string{"dry-run"}, DryRun: true}, "h unix:///var/run/containerd/containerd.sock 192.0.2.1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestUnusedDocuments(t *testing.T) {
 	src := file("", "")
 	src.Data = append(src.Data, "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ResetConfiguration\n"...)
 	_, warnings, err := LoadInit(t.Context(), src, Flags{}, testOptions())
-	if err != nil || fmt.Sprint(warnings) != "[f.yaml:9: ResetConfiguration is not used here]" {
+	if err != nil || fmt.Sprint(warnings) != "[f.yaml:9: ResetConfiguration is ignored by this command]" {
 		t.Errorf("warnings %q, error %v", warnings, err)
 	}
 }
@@ -315,7 +315,7 @@ func TestUnusedDocuments(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	src := Source{Name: "f.yaml", Data: []byte("#" + strings.Repeat("x", MaxSize))}
 	_, err := Validate(t.Context(), src, testOptions())
-	if want := "f.yaml: is larger than 1 MiB (1048577 bytes); that is no configuration file"; fmt.Sprint(err) != want {
+	if want := "f.yaml: is larger than the limit of 1 MiB"; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -352,7 +352,7 @@ func TestOtherLoaders(t *testing.T) {
 	if err != nil || len(warnings) != 2 || !reset.Reset.Force || reset.Paths.PKI != DefaultCertificatesDir {
 		t.Errorf("reset %+v, %q, %v", reset, warnings, err)
 	}
-	if _, _, err := LoadJoin(nil, Flags{}, testOptions()); fmt.Sprint(err) != "discovery: needs bootstrapToken or file; on the command line, HOST:PORT and --token, or --discovery-file" {
+	if _, _, err := LoadJoin(nil, Flags{}, testOptions()); fmt.Sprint(err) != "discovery: requires bootstrapToken or file; on the command line, HOST:PORT and --token, or --discovery-file" {
 		t.Errorf("join without a file: %v", err)
 	}
 }
@@ -377,13 +377,13 @@ func TestFileForAnotherCommand(t *testing.T) {
 	}
 	for wanted, load := range loaders {
 		for _, test := range []struct{ name, text, has string }{
-			{"empty", "", "but no document at all"},
-			{"comment", "# later\n---\n", "but no document at all"},
-			{"component", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", "but KubeletConfiguration"},
+			{"empty", "", "it has no documents"},
+			{"comment", "# later\n---\n", "it has no documents"},
+			{"component", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", "only KubeletConfiguration"},
 		} {
 			t.Run(wanted+"/"+test.name, func(t *testing.T) {
 				err := load(&Source{Name: "f.yaml", Data: []byte(test.text)})
-				want := "f.yaml: holds no " + wanted + " (kubeadm.k8s.io/v1beta4), " + test.has
+				want := "f.yaml: contains no " + wanted + " (kubeadm.k8s.io/v1beta4), " + test.has
 				if fmt.Sprint(err) != want {
 					t.Errorf("got %v, want %s", err, want)
 				}
@@ -391,7 +391,7 @@ func TestFileForAnotherCommand(t *testing.T) {
 		}
 	}
 	_, _, err := LoadReset(file("", ""), Flags{}, testOptions())
-	if want := "f.yaml: holds no ResetConfiguration (kubeadm.k8s.io/v1beta4), but ClusterConfiguration, InitConfiguration"; fmt.Sprint(err) != want {
+	if want := "f.yaml: contains no ResetConfiguration (kubeadm.k8s.io/v1beta4), only ClusterConfiguration, InitConfiguration"; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	broken := &Source{Name: "f.yaml", Data: []byte(head + "ResetConfig\n")}

@@ -105,7 +105,7 @@ func patchName(name string) (target, kind, message string) {
 		return target, patchStrategic, ""
 	}
 	if !slices.Contains(patchKinds(), kind) {
-		return "", "", fmt.Sprintf("the kind of a patch, behind the plus sign of its name, must be one of %s%s",
+		return "", "", fmt.Sprintf("the type of a patch, after the plus sign in its name, must be one of %s%s",
 			strings.Join(patchKinds(), ", "), didYouMean(kind, patchKinds()))
 	}
 	return target, kind, ""
@@ -125,7 +125,7 @@ func parsePatch(f PatchFile, target, kind string, out *findings) []patch {
 	before := len(out.faults)
 	docs := parse(&Source{Name: f.Name, Data: f.Data}, out)
 	if len(docs) == 0 && len(out.faults) == before {
-		out.fault(Fault{File: f.Name, Message: "holds no patch; remove the file, or write the fields to change into it"})
+		out.fault(Fault{File: f.Name, Message: "contains no patch; remove the file, or add the fields to change"})
 	}
 	var patches []patch
 	for _, doc := range docs {
@@ -143,10 +143,10 @@ func patchBody(file, kind string, doc document, out *findings) []byte {
 		return nil
 	}
 	if kind == patchJSON && doc.root.Kind != yaml.SequenceNode {
-		return fault(`a patch of kind json is a list of operations, as in "- {op: add, path: /metadata/labels/a, value: b}" (RFC 6902)`)
+		return fault(`a json patch must be a list of operations, such as "- {op: add, path: /metadata/labels/a, value: b}" (RFC 6902)`)
 	}
 	if kind != patchJSON && doc.root.Kind != yaml.MappingNode {
-		return fault("a patch of kind %s is a mapping with the fields to change", kind)
+		return fault("a %s patch must be a mapping of the fields to change", kind)
 	}
 	d := &decoder{file: file, out: out, lines: map[string]int{}, bad: map[string]bool{}}
 	tree, ok := d.value(doc.root, reflect.TypeFor[any](), "")
@@ -173,7 +173,7 @@ func operationsProblem(body []byte) string {
 		From *string `json:"from"`
 	}
 	if err := json.Unmarshal(body, &operations); err != nil {
-		return "each operation is a mapping with op, path, and value or from (RFC 6902)"
+		return "each operation must be a mapping with op, path, and value or from (RFC 6902)"
 	}
 	for i, o := range operations {
 		known := []string{"add", "remove", "replace", "move", "copy", "test"}
@@ -185,7 +185,7 @@ func operationsProblem(body []byte) string {
 		case o.From == nil && (o.Op == "move" || o.Op == "copy"):
 			return fmt.Sprintf("operation %d: from is missing", i+1)
 		case *o.Path != "" && !strings.HasPrefix(*o.Path, "/"):
-			return fmt.Sprintf("operation %d: path must begin with a slash, as in /spec/containers/0/image", i+1)
+			return fmt.Sprintf("operation %d: path must begin with a slash, such as /spec/containers/0/image", i+1)
 		}
 	}
 	return ""

@@ -73,7 +73,7 @@ func Validate(ctx context.Context, src Source, opts Options) (warnings []string,
 	}
 	d.complete(ctx, opts)
 	if len(d.origins) == 0 && len(d.faults) == 0 {
-		d.fault(Fault{File: src.Name, Message: "holds no document; known are " + knownKinds()})
+		d.fault(Fault{File: src.Name, Message: "contains no document; expected one of " + knownKinds()})
 	}
 	return d.warningTexts(), d.err()
 }
@@ -106,7 +106,7 @@ func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, e
 	userKubelet, userKubeProxy := copyOf(d.kubelet), copyOf(d.kubeProxy)
 	d.complete(ctx, opts)
 	if len(d.origins) == 0 && len(d.faults) == 0 {
-		d.fault(Fault{File: src.Name, Message: "holds no document; known are " + knownKinds()})
+		d.fault(Fault{File: src.Name, Message: "contains no document; expected one of " + knownKinds()})
 	}
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
@@ -171,7 +171,7 @@ func (d *documents) nameTokens(opts Options) error {
 		}
 		id, secret, err := opts.NewToken()
 		if err != nil {
-			return errors.Wrap(err, "making a bootstrap token")
+			return errors.Wrap(err, "generating a bootstrap token")
 		}
 		t.Token = id + "." + secret
 	}
@@ -220,7 +220,7 @@ func printInitDefaults(components []string) ([]byte, error) {
 	for _, name := range components {
 		if !slices.Contains(known, name) {
 			return nil, Faults{{Field: "--component-configs", Message: fmt.Sprintf(
-				"there is no component configuration %q; known are %s%s", name, strings.Join(known, ", "), didYouMean(name, known))}}
+				"unknown component configuration %q; expected one of %s%s", name, strings.Join(known, ", "), didYouMean(name, known))}}
 		}
 	}
 	for _, name := range known {

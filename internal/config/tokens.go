@@ -28,11 +28,11 @@ func LoadTokens(src *Source, flags Flags, opts Options) ([]Token, []string, erro
 	if src == nil {
 		d.init = &InitConfiguration{BootstrapTokens: []BootstrapToken{{Token: flags.Token}}}
 	} else if flags.Token != "" {
-		d.fault(Fault{Message: "a token cannot be given together with --config; write it into the file"})
+		d.fault(Fault{Message: "a token cannot be given together with --config; add it to the file"})
 	}
 	flags.apply(d, "token create", src != nil, kindInit)
 	if d.init == nil || len(d.init.BootstrapTokens) == 0 {
-		d.fault(Fault{File: src.Name, Message: "holds no InitConfiguration with bootstrapTokens"})
+		d.fault(Fault{File: src.Name, Message: "contains no InitConfiguration with bootstrapTokens"})
 	}
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
@@ -70,7 +70,7 @@ func TokenID(text string) (string, error) {
 	if tokenIDPattern().MatchString(text) || tokenPattern().MatchString(text) {
 		return id, nil
 	}
-	return "", errors.New("is neither the ID of a bootstrap token (six of the characters a-z and 0-9) nor a whole one (ID, a dot, sixteen of the same)")
+	return "", errors.New("is neither a token ID (6 characters of a-z and 0-9) nor a full token (ID, a dot and 16 more such characters)")
 }
 
 // APINode is the Node of a command that only speaks to the API: it knows the
@@ -86,7 +86,7 @@ func APINode(kubeconfig string, tokens []Token) *Node {
 // does not repeat it.
 func CertificateKey(text string) (Secret, error) {
 	if text != "" && !certificateKeyForm().MatchString(text) {
-		return Secret{}, errors.New("is no certificate key: 64 hexadecimal digits (32 bytes, AES-256); `slipway certs certificate-key` makes one")
+		return Secret{}, errors.New("is not a certificate key, which has 64 hexadecimal digits; `slipway certs certificate-key` generates one")
 	}
 	return NewSecret(text), nil
 }

@@ -59,14 +59,14 @@ func TestLoadTokensFaults(t *testing.T) {
 		flags Flags
 		want  string
 	}{
-		{"", Flags{Token: "SECRET"}, "is no bootstrap token: six, a dot, and sixteen"},
+		{"", Flags{Token: "SECRET"}, "is not a bootstrap token: 6 characters, a dot and 16 characters"},
 		{"", Flags{Given: []string{"ttl"}, TokenTTL: -1}, "--ttl: -1ns is negative"},
 		{"", Flags{Given: []string{"usages"}, Usages: []string{"sign"}}, "--usages: unknown usage"},
-		{"", Flags{Given: []string{"groups"}, Groups: []string{"system:masters"}}, "--groups: \"system:masters\" must begin with system:bootstrappers:"},
-		{"", Flags{Given: []string{"groups", "usages"}, Usages: []string{"signing"}, Groups: DefaultTokenGroups()}, "--groups: groups need the usage authentication"},
-		{"", Flags{Given: []string{"description"}, Description: "a\nb"}, "--description: holds a control character"},
-		{initHead, Flags{}, "f.yaml: holds no InitConfiguration with bootstrapTokens"},
-		{initHead + "bootstrapTokens: [{token: SECRET}]", Flags{}, "f.yaml:3: bootstrapTokens[0].token: is no bootstrap token"},
+		{"", Flags{Given: []string{"groups"}, Groups: []string{"system:masters"}}, "--groups: \"system:masters\" must be system:bootstrappers: followed by"},
+		{"", Flags{Given: []string{"groups", "usages"}, Usages: []string{"signing"}, Groups: DefaultTokenGroups()}, "--groups: requires the usage authentication"},
+		{"", Flags{Given: []string{"description"}, Description: "a\nb"}, "--description: contains a control character"},
+		{initHead, Flags{}, "f.yaml: contains no InitConfiguration with bootstrapTokens"},
+		{initHead + "bootstrapTokens: [{token: SECRET}]", Flags{}, "f.yaml:3: bootstrapTokens[0].token: is not a bootstrap token"},
 		{initHead + "bootstrapTokens: [{}]", Flags{Given: []string{"ttl"}}, "--ttl: cannot be given together with --config"},
 		{initHead + "bootstrapTokens: [{}]", Flags{Token: "SECRET"}, "a token cannot be given together with --config"},
 	} {

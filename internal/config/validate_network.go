@@ -41,7 +41,7 @@ func (d *documents) checkNetworking() {
 	for _, p := range pods {
 		for _, s := range services {
 			if p.prefix.Overlaps(s.prefix) {
-				d.faultf(kindCluster, p.path, "%s overlaps networking.serviceSubnet %s; a Pod and a Service would share addresses", p.text, s.text)
+				d.faultf(kindCluster, p.path, "%s overlaps networking.serviceSubnet %s; Pods and Services would share addresses", p.text, s.text)
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func (d *documents) checkSubnets(path, list string) []network {
 			continue
 		}
 		if masked := prefix.Masked(); masked != prefix {
-			d.warnf(kindCluster, path, "%s has bits behind its mask; the network is %s", text, masked)
+			d.warnf(kindCluster, path, "%s has host bits set; using the network %s", text, masked)
 			prefix = masked
 		}
 		out = append(out, network{path: path, text: text, prefix: prefix})
@@ -99,15 +99,15 @@ func (f prefixFault) Error() string { return string(f) }
 func parsePrefix(text string) (netip.Prefix, error) {
 	switch prefix, err := netip.ParsePrefix(text); {
 	case strings.TrimSpace(text) == "":
-		return prefix, prefixFault("is empty; an extra comma?")
+		return prefix, prefixFault("is empty; remove the extra comma")
 	case strings.TrimSpace(text) != text:
-		return prefix, prefixFault("has spaces around it; separate two networks by a comma alone")
+		return prefix, prefixFault("has spaces around it; separate two networks by a comma only")
 	case !strings.Contains(text, "/"):
-		return prefix, prefixFault("has no mask; a network is written like 10.96.0.0/12 or fd00:10:96::/112")
+		return prefix, prefixFault("has no mask; expected a network such as 10.96.0.0/12 or fd00:10:96::/112")
 	case err != nil && hasLeadingZero(text):
-		return prefix, prefixFault("has a leading zero, which some programs read as octal; write it without")
+		return prefix, prefixFault("has a leading zero, which some programs read as octal; remove the zero")
 	case err != nil:
-		return prefix, prefixFault("is no network; it is written like 10.96.0.0/12 or fd00:10:96::/112")
+		return prefix, prefixFault("is not a network such as 10.96.0.0/12 or fd00:10:96::/112")
 	case prefix.Addr().Is4In6():
 		return prefix, prefixFault("is an IPv4 network in IPv6 form; write it as IPv4")
 	default:
@@ -146,9 +146,9 @@ func (d *documents) checkPodSize(n network) {
 	mask, flag := d.nodeMask(n.prefix.Addr().Is6())
 	switch bits := n.prefix.Bits(); {
 	case bits > mask:
-		d.faultf(kindCluster, n.path, "%s is smaller than the /%d that each node gets from it; enlarge it or set %s of the controller manager", n.text, mask, flag)
+		d.faultf(kindCluster, n.path, "%s is too small: each node gets a /%d from it; choose a larger network or set %s of the controller manager", n.text, mask, flag)
 	case mask-bits > maxNodeBits:
-		d.faultf(kindCluster, n.path, "%s is too large for the /%d that each node gets from it: at most %d bits may lie between; set %s of the controller manager", n.text, mask, maxNodeBits, flag)
+		d.faultf(kindCluster, n.path, "%s is too large: each node gets a /%d from it, and the masks may differ by at most %d bits; choose a smaller network or set %s of the controller manager", n.text, mask, maxNodeBits, flag)
 	}
 }
 
@@ -189,7 +189,7 @@ func (d *documents) checkUsable(n network) {
 		{"0.0.0.0/8", "addresses that mean this host"},
 	} {
 		if netip.MustParsePrefix(reserved.network).Overlaps(n.prefix) {
-			d.faultf(kindCluster, n.path, "%s holds %s", n.text, reserved.what)
+			d.faultf(kindCluster, n.path, "%s contains %s", n.text, reserved.what)
 			return
 		}
 	}
@@ -201,19 +201,19 @@ func (d *documents) checkAdvertise(kind, path, text string, networks []network) 
 	addr, err := netip.ParseAddr(text)
 	switch {
 	case text == "":
-		d.faultf(kind, path, "is not set, and this host has no default route to take an address from; give one, here or with --apiserver-advertise-address")
+		d.faultf(kind, path, "is not set, and this host has no default route whose address could be used; set it here or with --apiserver-advertise-address")
 	case err != nil && hasLeadingZero(text):
-		d.faultf(kind, path, "%q has a leading zero, which some programs read as octal; write it without", printable(text))
+		d.faultf(kind, path, "%q has a leading zero, which some programs read as octal; remove the zero", printable(text))
 	case err != nil:
-		d.faultf(kind, path, "%q is no IP address", printable(text))
+		d.faultf(kind, path, "%q is not an IP address", printable(text))
 	case addr.Zone() != "" || addr.Is4In6():
 		d.faultf(kind, path, "%q must be a plain IPv4 or IPv6 address", printable(text))
 	case addr.IsUnspecified(), addr.IsLoopback(), addr.IsMulticast(), addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		d.faultf(kind, path, "%s is not an address at which other hosts reach this one", text)
+		d.faultf(kind, path, "%s is not an address at which other hosts can reach this one", text)
 	default:
 		for _, n := range networks {
 			if n.prefix.Contains(addr) {
-				d.faultf(kind, path, "%s lies in %s %s; the networks of hosts, Pods and Services must not overlap", text, n.path, n.text)
+				d.faultf(kind, path, "%s is within %s %s; the networks of hosts, Pods and Services must not overlap", text, n.path, n.text)
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func (d *documents) checkAdvertise(kind, path, text string, networks []network) 
 
 func (d *documents) checkPort(kind, path string, port int32) {
 	if port < 1 || port > 65535 {
-		d.faultf(kind, path, "%d is no port; ports are 1 to 65535", port)
+		d.faultf(kind, path, "%d is not a port (1 to 65535)", port)
 	}
 }
 
@@ -256,12 +256,12 @@ func hostPortFault(text string, needPort bool) string {
 	}
 	if !hasPort {
 		if needPort {
-			return "has no port; it is written like 10.0.0.1:6443"
+			return "has no port; expected something like 10.0.0.1:6443"
 		}
 		return ""
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
-		return fmt.Sprintf("has the port %q; ports are 1 to 65535", printable(port))
+		return fmt.Sprintf("has the invalid port %q (ports are 1 to 65535)", printable(port))
 	}
 	return ""
 }
@@ -273,16 +273,16 @@ func endpointHostFault(text, host string) string {
 	addr, err := netip.ParseAddr(host)
 	switch {
 	case err == nil && addr.Zone() != "":
-		return fmt.Sprintf("has the address %q with a zone, which only this host understands", printable(host))
+		return fmt.Sprintf("has the address %q with a zone, which is only valid on this host", printable(host))
 	case err == nil && addr.Is6() && text != host && !strings.HasPrefix(text, "["):
 		return "needs brackets around the IPv6 address, as in [fd00::1]:6443"
 	case err == nil && addr.Is4() && strings.HasPrefix(text, "["), err != nil && strings.ContainsAny(text, "[]"):
-		return "has brackets, which are for an IPv6 address"
+		return "has brackets, which are only for IPv6 addresses"
 	case err == nil:
 		return ""
 	}
 	if msg := subdomainFault(host); msg != "" {
-		return fmt.Sprintf("has the host %q, which is neither an IP address nor a name: it %s", printable(host), msg)
+		return fmt.Sprintf("has the host %q, which is neither an IP address nor a DNS name: it %s", printable(host), msg)
 	}
 	return ""
 }

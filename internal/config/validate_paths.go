@@ -27,6 +27,6 @@ func (d *documents) checkOwn(field, dir string) {
 	clean := path.Clean(dir)
 	inTree := slices.ContainsFunc(systemTrees, func(t string) bool { return clean == t || strings.HasPrefix(clean, t+"/") })
 	if path.IsAbs(dir) && (inTree || slices.Contains(sharedDirs, clean)) {
-		d.faultf(kindCluster, field, "%q belongs to the system or to other programs; choose a folder of its own, such as %s", printable(dir), DefaultEtcdDataDir)
+		d.faultf(kindCluster, field, "%q belongs to the system or to other programs; use a directory of its own, such as %s", printable(dir), DefaultEtcdDataDir)
 	}
 }

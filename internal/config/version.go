@@ -49,7 +49,7 @@ func fetchLabel(ctx context.Context, client *http.Client, url string) (string, e
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", errors.Errorf("%s: answers %s", url, resp.Status)
+		return "", errors.Errorf("%s: the server answered %s", url, resp.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 128))
 	if err != nil {
@@ -57,7 +57,7 @@ func fetchLabel(ctx context.Context, client *http.Client, url string) (string, e
 	}
 	version := strings.TrimSpace(string(body))
 	if !exactVersion().MatchString(version) {
-		return "", errors.Errorf("%s: the answer is no version", url)
+		return "", errors.Errorf("%s: the answer is not a version", url)
 	}
 	return version, nil
 }
@@ -68,17 +68,17 @@ func fetchLabel(ctx context.Context, client *http.Client, url string) (string, e
 func (d *documents) exact(ctx context.Context, opts Options) string {
 	version := strings.TrimSpace(d.cluster.KubernetesVersion)
 	if strings.HasPrefix(version, "ci/") {
-		d.faultf(kindCluster, "kubernetesVersion", "CI builds are not supported; name a release such as %s", DefaultKubernetesVersion)
+		d.faultf(kindCluster, "kubernetesVersion", "CI builds are not supported; use a release such as %s", DefaultKubernetesVersion)
 		return DefaultKubernetesVersion
 	}
 	if m := versionLabel().FindStringSubmatch(version); m != nil {
 		resolved, err := opts.resolve(ctx, m[2])
 		switch {
 		case err != nil:
-			d.warnf(kindCluster, "kubernetesVersion", "cannot find out what %q stands for, taking %s: %v", version, DefaultKubernetesVersion, err)
+			d.warnf(kindCluster, "kubernetesVersion", "cannot resolve %q, using %s: %v", version, DefaultKubernetesVersion, err)
 			return DefaultKubernetesVersion
 		case versionFault(resolved) != "":
-			d.faultf(kindCluster, "kubernetesVersion", "%q stands for %s, %s", version, resolved, versionFault(resolved))
+			d.faultf(kindCluster, "kubernetesVersion", "%q resolves to %s, which %s", version, resolved, versionFault(resolved))
 			return DefaultKubernetesVersion
 		}
 		return "v" + strings.TrimPrefix(resolved, "v")
@@ -94,7 +94,7 @@ func (d *documents) exact(ctx context.Context, opts Options) string {
 func versionFault(version string) string {
 	m := exactVersion().FindStringSubmatch(version)
 	if m == nil {
-		return "is neither a version such as " + DefaultKubernetesVersion + " nor a label such as stable-1"
+		return "is not a version such as " + DefaultKubernetesVersion + " or a label such as stable-1"
 	}
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])

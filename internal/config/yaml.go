@@ -38,8 +38,7 @@ var yamlErrorLine = pattern(`^yaml: (?:line (\d+): )?(.*)$`)
 // parsed ends the reading with a fault; the documents before it are returned.
 func parse(src *Source, f *findings) []document {
 	if len(src.Data) > MaxSize {
-		f.fault(Fault{File: src.Name, Message: fmt.Sprintf(
-			"is larger than 1 MiB (%d bytes); that is no configuration file", len(src.Data))})
+		f.fault(Fault{File: src.Name, Message: "is larger than the limit of 1 MiB"})
 		return nil
 	}
 	var docs []document
@@ -58,7 +57,7 @@ func parse(src *Source, f *findings) []document {
 			continue
 		}
 		if len(docs) == maxDocuments {
-			f.fault(Fault{File: src.Name, Line: node.Line, Message: fmt.Sprintf("more than %d documents", maxDocuments)})
+			f.fault(Fault{File: src.Name, Line: node.Line, Message: fmt.Sprintf("contains more than %d documents", maxDocuments)})
 			return docs
 		}
 		root := node.Content[0]
@@ -85,9 +84,9 @@ func (e *expansion) excess(n *yaml.Node, depth int) string {
 	}
 	switch {
 	case depth > maxDepth:
-		return fmt.Sprintf("is nested more than %d deep", maxDepth)
+		return fmt.Sprintf("is nested more than %d levels deep", maxDepth)
 	case e.aliases > maxAliases || e.nodes > maxExpansion:
-		return "grows too large through YAML aliases; write the values out"
+		return "becomes too large when YAML aliases are expanded; write the values out"
 	case n.Kind == yaml.AliasNode:
 		e.aliases++
 		e.followed++
