@@ -165,7 +165,6 @@ func (d *documents) node(flags *Flags, opts Options) (*Node, error) {
 		KubeProxy:               *d.kubeProxy,
 		KubeletGiven:            d.origins[kindKubelet] != nil,
 		KubeProxyGiven:          d.origins[kindKubeProxy] != nil,
-		CertificateKey:          NewSecret(d.init.CertificateKey),
 		EnableKubelet:           flags.given("enable-kubelet") && flags.EnableKubelet,
 		UploadCerts:             flags.given("upload-certs") && flags.UploadCerts,
 		SkipPhases:              d.init.SkipPhases,
@@ -179,17 +178,25 @@ func (d *documents) node(flags *Flags, opts Options) (*Node, error) {
 	if d.init.Patches != nil {
 		n.PatchesDir = d.init.Patches.Directory
 	}
-	if n.BootstrapTokens, err = tokens(d.init.BootstrapTokens, opts); err != nil {
+	if err := d.addSecrets(n, opts); err != nil {
 		return nil, err
 	}
-	if n.UploadCerts && n.CertificateKey.IsZero() && opts.NewCertificateKey != nil {
-		key, err := opts.NewCertificateKey()
-		if err != nil {
-			return nil, errors.Wrap(err, "generating a certificate key")
-		}
-		n.CertificateKey = NewSecret(key)
-	}
 	return n, nil
+}
+
+// addSecrets gives n its bootstrap tokens and its certificate key, and generates those that the user left open.
+func (d *documents) addSecrets(n *Node, opts Options) error {
+	var err error
+	if n.BootstrapTokens, err = tokens(d.init.BootstrapTokens, opts); err != nil {
+		return err
+	}
+	n.CertificateKey = NewSecret(d.init.CertificateKey)
+	if !n.UploadCerts || !n.CertificateKey.IsZero() || opts.NewCertificateKey == nil {
+		return nil
+	}
+	key, err := opts.NewCertificateKey()
+	n.CertificateKey = NewSecret(key)
+	return errors.Wrap(err, "generating a certificate key")
 }
 
 func paths(c *ClusterConfiguration, flags *Flags) Paths {

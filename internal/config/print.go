@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
@@ -72,10 +71,15 @@ func Validate(ctx context.Context, src Source, opts Options) (warnings []string,
 		opts.Facts.Sockets = opts.Facts.Sockets[:1]
 	}
 	d.complete(ctx, opts)
+	d.requireAny(src)
+	return d.warningTexts(), d.err()
+}
+
+// requireAny refuses a file without documents.
+func (d *documents) requireAny(src Source) {
 	if len(d.origins) == 0 && len(d.faults) == 0 {
 		d.fault(Fault{File: src.Name, Message: "contains no document; expected one of " + knownKinds()})
 	}
-	return d.warningTexts(), d.err()
 }
 
 // complete defaults and validates whatever documents there are.
@@ -95,87 +99,6 @@ func (d *documents) complete(ctx context.Context, opts Options) {
 		defaultUpgrade(d.upgrade)
 		d.checkUpgrade()
 	}
-}
-
-// Migrate rewrites a file in the newest API version with all defaults filled
-// in, as `config migrate` does. Component configurations are kept as they are.
-func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
-	d := read(&src)
-	withInit := d.init != nil || d.cluster != nil
-	healthCheckSet := d.healthCheckSet()
-	userKubelet, userKubeProxy := copyOf(d.kubelet), copyOf(d.kubeProxy)
-	d.complete(ctx, opts)
-	if len(d.origins) == 0 && len(d.faults) == 0 {
-		d.fault(Fault{File: src.Name, Message: "contains no document; expected one of " + knownKinds()})
-	}
-	if err := d.err(); err != nil {
-		return nil, d.warningTexts(), err
-	}
-	var out []any
-	if withInit {
-		if err := d.nameTokens(opts); err != nil {
-			return nil, d.warningTexts(), err
-		}
-		if d.placeholder {
-			d.init.LocalAPIEndpoint.AdvertiseAddress = "" // to be taken from the host that uses the file
-		}
-		if !healthCheckSet {
-			// kubeadm writes 0s here, which both it and Slipway read as the
-			// default.
-			d.init.Timeouts.ControlPlaneComponentHealthCheck = &metav1.Duration{}
-		}
-		out = append(out, d.init, d.cluster)
-	}
-	if d.join != nil {
-		out = append(out, d.join)
-	}
-	if d.reset != nil {
-		out = append(out, d.reset)
-	}
-	if d.upgrade != nil {
-		out = append(out, d.upgrade)
-	}
-	if userKubelet != nil {
-		out = append(out, userKubelet)
-	}
-	if userKubeProxy != nil {
-		out = append(out, userKubeProxy)
-	}
-	data, err := marshal(out...)
-	return data, d.warningTexts(), err
-}
-
-// healthCheckSet tells whether the file bounds the wait for the control plane.
-func (d *documents) healthCheckSet() bool {
-	if d.init == nil || d.init.Timeouts == nil {
-		return d.healthCheck != nil
-	}
-	limit := d.init.Timeouts.ControlPlaneComponentHealthCheck
-	return d.healthCheck != nil || limit != nil && limit.Duration != 0
-}
-
-func copyOf[T any](p *T) *T {
-	if p == nil {
-		return nil
-	}
-	return new(*p)
-}
-
-// nameTokens makes up the tokens that the file leaves open, since a migrated
-// file names them.
-func (d *documents) nameTokens(opts Options) error {
-	for i := range d.init.BootstrapTokens {
-		t := &d.init.BootstrapTokens[i]
-		if t.Token != "" {
-			continue
-		}
-		id, secret, err := opts.NewToken()
-		if err != nil {
-			return errors.Wrap(err, "generating a bootstrap token")
-		}
-		t.Token = id + "." + secret
-	}
-	return nil
 }
 
 // PrintDefaults returns the default documents of a command: init, join, reset

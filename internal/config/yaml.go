@@ -5,12 +5,12 @@ package config
 
 import (
 	"bytes"
-	stderrors "errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
+	"github.com/pkg/errors"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -46,7 +46,7 @@ func parse(src *Source, f *findings) []document {
 	for {
 		var node yaml.Node
 		err := dec.Decode(&node)
-		if stderrors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) {
 			return docs
 		}
 		if err != nil {
