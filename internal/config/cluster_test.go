@@ -4,9 +4,10 @@
 package config
 
 import (
-	"errors"
 	"strings"
 	"testing"
+
+	"github.com/pkg/errors"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"

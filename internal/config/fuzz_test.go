@@ -5,7 +5,6 @@ package config
 
 import (
 	"encoding/hex"
-	"errors"
 	"net"
 	"net/netip"
 	"net/url"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pkg/errors"
 
 	"github.com/google/go-cmp/cmp"
 )

@@ -4,11 +4,12 @@
 package config
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pkg/errors"
 
 	"sigs.k8s.io/yaml"
 )

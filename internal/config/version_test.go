@@ -5,12 +5,13 @@ package config
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/pkg/errors"
 )
 
 func TestVersion(t *testing.T) {
