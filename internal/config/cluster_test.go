@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// stored returns a value of a ConfigMap that the peer's init left in a
+// stored returns a value of a ConfigMap that kubeadm's init left in a
 // cluster.
 func stored(t testing.TB, name, key string) []byte {
 	t.Helper()
@@ -27,7 +27,7 @@ func stored(t testing.TB, name, key string) []byte {
 	return []byte(cm.Data[key])
 }
 
-// TestLoadClusterReference holds what is read from the peer's cluster against
+// TestLoadClusterReference holds what is read from kubeadm's cluster against
 // what init makes of the same input: the same value.
 func TestLoadClusterReference(t *testing.T) {
 	self := &JoinConfiguration{ControlPlane: &JoinControlPlane{CertificateKey: strings.Repeat("0", 64)}}

@@ -13,16 +13,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decoder matches the nodes of one document with a Go type by the type's json
-// tags, strictly. It goes on after a fault, so that one run finds them all,
-// and remembers the line of every field.
+// decoder decodes the nodes of one document into a Go type by its json tags, strictly. It continues after a
+// fault, so that one run finds them all, and records the line of every field.
 type decoder struct {
 	file  string
 	out   *findings
 	lines map[string]int  // of every field that the document names
 	bad   map[string]bool // fields that could not be read
 
-	// lenient passes over fields that the type does not have.
+	// lenient skips fields that the type does not have.
 	lenient bool
 	unknown []string // the paths of these fields
 	known   any      // the document without them
@@ -30,8 +29,7 @@ type decoder struct {
 	alias *yaml.Node // the outermost alias on the way to the current node
 }
 
-// decode reads node into the value that into points at. Fields with a fault
-// keep their zero value.
+// decode reads node into the value that into points at. Fields with a fault keep their zero value.
 func (d *decoder) decode(node *yaml.Node, into any) {
 	tree, ok := d.value(node, reflect.TypeOf(into).Elem(), "")
 	if !ok {
@@ -53,8 +51,8 @@ func (d *decoder) faultf(n *yaml.Node, path, format string, args ...any) {
 	d.out.fault(Fault{File: d.file, Line: d.line(n), Field: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// value checks n against t and returns what encoding/json can read into t; ok
-// is false where there is nothing to keep.
+// value checks n against t and returns what encoding/json can decode into t; ok is false if there is nothing
+// to keep.
 func (d *decoder) value(n *yaml.Node, t reflect.Type, path string) (v any, ok bool) {
 	if n.Kind == yaml.AliasNode {
 		return d.through(n, t, path)
@@ -84,8 +82,7 @@ func (d *decoder) value(n *yaml.Node, t reflect.Type, path string) (v any, ok bo
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// through reads what an alias stands for. Its fields count as written where
-// the alias is.
+// through reads the target of an alias. Its fields are located at the alias.
 func (d *decoder) through(n *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if d.alias == nil {
 		d.alias = n
@@ -159,7 +156,7 @@ func (d *decoder) sequence(n *yaml.Node, elem reflect.Type, path string) (any, b
 	return out, true
 }
 
-// any reads a node without knowing a type for it.
+// any reads a node of unknown type.
 func (d *decoder) any(n *yaml.Node, path string) (any, bool) {
 	anyType := reflect.TypeFor[any]()
 	switch n.Kind {
@@ -183,8 +180,7 @@ func (d *decoder) any(n *yaml.Node, path string) (any, bool) {
 	return d.scalar(n, reflect.TypeFor[string](), path)
 }
 
-// structFields maps the json names of t's fields to their types, those of
-// inlined structs among them.
+// structFields maps the json names of t's fields to their types, including fields of inlined structs.
 func structFields(t reflect.Type) map[string]reflect.Type {
 	fields := make(map[string]reflect.Type)
 	for f := range t.Fields() {

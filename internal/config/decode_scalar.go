@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// scalar reads text, numbers and booleans.
+// scalar reads strings, numbers and booleans.
 func (d *decoder) scalar(n *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if n.Kind != yaml.ScalarNode {
 		d.faultf(n, path, "must be %s, is %s", typeName(t), describe(n))
@@ -56,7 +56,7 @@ func (d *decoder) scalar(n *yaml.Node, t reflect.Type, path string) (any, bool) 
 	return nil, false
 }
 
-// custom reads a type that has its own idea of JSON, such as a duration.
+// custom reads a type with its own JSON decoding, such as a duration.
 func (d *decoder) custom(n *yaml.Node, t reflect.Type, path string) (any, bool) {
 	v, ok := d.any(n, path)
 	if !ok {
@@ -73,8 +73,7 @@ func (d *decoder) custom(n *yaml.Node, t reflect.Type, path string) (any, bool) 
 	return v, true
 }
 
-// yamlBool reads a boolean of YAML 1.1, as Kubernetes does: yes, no, on and
-// off are booleans too.
+// yamlBool reads a boolean of YAML 1.1, as Kubernetes does: yes, no, on and off count, too.
 func yamlBool(n *yaml.Node) (value, ok bool) {
 	if n.Tag != "!!bool" && (n.Tag != "!!str" || n.Style != 0) {
 		return false, false
@@ -88,7 +87,7 @@ func yamlBool(n *yaml.Node) (value, ok bool) {
 	return false, false
 }
 
-// typeName says in words what a value of t looks like.
+// typeName describes the values of t in words.
 func typeName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[metav1.Duration]():
@@ -112,7 +111,7 @@ func typeName(t reflect.Type) string {
 	}
 }
 
-// describe says what kind of thing n is, never its value, which may be secret.
+// describe says what kind of value n is, but never the value, which may be secret.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// LoadJoin reads, defaults and validates what `join` is told by a file (nil
-// for none) and the command line. Bad input is returned as Faults.
+// LoadJoin reads, defaults and validates the configuration of join from a file (nil for none) and the command
+// line. Invalid input is returned as Faults.
 func LoadJoin(src *Source, flags Flags, opts Options) (*JoinConfiguration, []string, error) {
 	d := read(src)
 	if err := d.require(src, kindJoin); err != nil {
@@ -39,13 +39,13 @@ func (f *Flags) applyJoin(d *documents, withFile bool) {
 		f.warnWorker(d)
 		f.chooseDiscovery(d)
 	case f.Endpoint != "":
-		// kubeadm ignores it, and scripts give it.
+		// kubeadm ignores it, and scripts pass it.
 		d.warn(Fault{Message: "the address " + printable(f.Endpoint) + " is ignored: --config says where the cluster is"})
 	}
 	f.apply(d, "join", withFile, kindJoin)
 }
 
-// warnWorker warns of flags that only a control plane uses.
+// warnWorker warns about flags that only a control plane uses.
 func (f *Flags) warnWorker(d *documents) {
 	if f.given("control-plane") && f.ControlPlane {
 		return
@@ -58,8 +58,8 @@ func (f *Flags) warnWorker(d *documents) {
 	}
 }
 
-// chooseDiscovery decides whether the cluster is discovered by token. --token alone does not ask for that if there
-// is a discovery file and no address: it is then for TLS bootstrap only.
+// chooseDiscovery decides whether the cluster is discovered by token. --token next to a discovery file,
+// without an address, is for TLS bootstrap only.
 func (f *Flags) chooseDiscovery(d *documents) {
 	byToken := f.given("token") || f.given("discovery-token")
 	if f.Endpoint != "" || byToken && !f.given("discovery-file") {

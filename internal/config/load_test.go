@@ -132,7 +132,7 @@ func TestEmptyFolderIsTheDefault(t *testing.T) {
 	}
 }
 
-// TestMixingFlagsAndFile holds the peer's rule for each flag.
+// TestMixingFlagsAndFile checks kubeadm's rule for each flag.
 func TestMixingFlagsAndFile(t *testing.T) {
 	allowed := []string{
 		"dry-run", "ignore-preflight-errors", "kubeconfig", "kubeconfig-dir", "node-name",

@@ -78,7 +78,7 @@ func (m migration) documents(d *documents) []any {
 	return out
 }
 
-// healthCheckSet tells whether the file bounds the wait for the control plane.
+// healthCheckSet reports whether the file sets the control plane's health check timeout.
 func (d *documents) healthCheckSet() bool {
 	if d.init == nil || d.init.Timeouts == nil {
 		return d.healthCheck != nil
@@ -94,8 +94,7 @@ func copyOf[T any](p *T) *T {
 	return new(*p)
 }
 
-// nameTokens makes up the tokens that the file leaves open, since a migrated
-// file names them.
+// nameTokens generates the tokens that the file does not set, because a migrated file names them.
 func (d *documents) nameTokens(opts Options) error {
 	for i := range d.init.BootstrapTokens {
 		t := &d.init.BootstrapTokens[i]

@@ -15,13 +15,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Targets of patches that are no static Pod; those go by their Pods' names.
+// Patch targets that are not static Pods; those are named like their Pods.
 const (
 	PatchKubelet = "kubeletconfiguration"
 	PatchCoreDNS = "corednsdeployment"
 )
 
-// The kinds of patches, by their names in file names.
+// The types of patches, as in their file names.
 const (
 	patchStrategic = "strategic"
 	patchMerge     = "merge"
@@ -34,13 +34,13 @@ func patchTargets() []string {
 
 func patchKinds() []string { return []string{patchStrategic, patchMerge, patchJSON} }
 
-// PatchFile is a file of the patches' folder.
+// PatchFile is a file in the patches directory.
 type PatchFile struct {
-	Name string // without its folder
+	Name string // without its directory
 	Data []byte
 }
 
-// patch is one change to what Slipway generates.
+// patch is one change to a generated file.
 type patch struct {
 	file   string
 	line   int
@@ -49,14 +49,12 @@ type patch struct {
 	body   []byte // JSON
 }
 
-// PatchSet holds the patches of a folder in the order in which they apply.
-// The zero value holds none.
+// PatchSet holds the patches of a directory in the order in which they apply. The zero value is empty.
 type PatchSet struct{ patches []patch }
 
-// ParsePatches reads the files of a patches' folder. Their names say what they
-// are: TARGET[SUFFIX][+KIND].{yaml,json}, and their order is that of the
-// names. Files of other kinds (a README) are left alone. Bad input is returned
-// as Faults, all of them at once:
+// ParsePatches parses the files of a patches directory. They are named TARGET[SUFFIX][+TYPE].{yaml,json} and
+// apply in the order of their names. Other files, such as a README, are ignored. Invalid input is returned as
+// Faults, all at once:
 // https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/control-plane-flags/#patches
 func ParsePatches(files []PatchFile) (PatchSet, error) {
 	var out findings
@@ -77,8 +75,8 @@ func ParsePatches(files []PatchFile) (PatchSet, error) {
 	return set, nil
 }
 
-// patchName takes a file's name apart. All three are empty for a file that is
-// no patch and does not look like one.
+// patchName parses a file name. All results are empty for a file that is not a patch and does not look like
+// one.
 func patchName(name string) (target, kind, message string) {
 	ext := path.Ext(name)
 	base := strings.TrimSuffix(name, ext)
@@ -113,7 +111,7 @@ func patchTarget(base string) string {
 	return ""
 }
 
-// parsePatch reads the documents of a file, each a patch.
+// parsePatch parses the documents of a file, each of them a patch.
 func parsePatch(f PatchFile, target, kind string, out *findings) []patch {
 	before := len(out.faults)
 	docs := parse(&Source{Name: f.Name, Data: f.Data}, out)

@@ -16,10 +16,9 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Apply changes doc, YAML or JSON of the type that typed points at, by all
-// patches for a target, and returns YAML. Each patch must leave a document
-// that reads strictly as that type and still names what it is; the error names
-// the first file that does not. Without a patch doc comes back as it is.
+// Apply applies all patches for a target to doc, YAML or JSON of the type that typed points at, and returns
+// YAML. After each patch, the document must decode strictly as that type and keep its identity; the error
+// names the first file that breaks this. Without a patch for the target, doc is returned unchanged.
 func (s PatchSet) Apply(target string, doc []byte, typed any) ([]byte, error) {
 	current, applied := doc, false
 	for _, p := range s.patches {
@@ -83,7 +82,7 @@ func (p patch) change(doc []byte, typed any) ([]byte, error) {
 	return strategicpatch.StrategicMergePatch(doc, p.body, typed)
 }
 
-// sameObject checks that a patch leaves alone what an object is called.
+// sameObject checks that a patch keeps the identity of an object.
 func sameObject(before, after []byte) error {
 	type identity struct {
 		APIVersion string `json:"apiVersion"`
@@ -106,7 +105,7 @@ func sameObject(before, after []byte) error {
 	return nil
 }
 
-// runnable checks that what is left of a workload still has something to run.
+// runnable checks that a patched workload still has containers to run.
 func runnable(obj any) error {
 	var spec corev1.PodSpec
 	switch o := obj.(type) {

@@ -72,7 +72,7 @@ func TestPatchesApply(t *testing.T) {
 			replace(label, "    a: two\n"+label)},
 		{"each document", patchFiles("etcd-x.y+json.yaml", "- {op: add, path: /metadata/labels/a, value: b}\n---\n---\n- {op: add, path: /metadata/labels/c, value: d}\n"),
 			replace(label, "    a: b\n    c: d\n"+label)},
-		{"other files lie in the folder", patchFiles("README.md", "a: [", ".etcd.yaml.swp", "\x00", "Makefile", ""), patchedPod},
+		{"other files in the directory", patchFiles("README.md", "a: [", ".etcd.yaml.swp", "\x00", "Makefile", ""), patchedPod},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			set, err := ParsePatches(tt.files)

@@ -16,8 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What stands in the printed defaults where a real configuration has a value
-// of its own.
+// Examples in the printed defaults, where a real configuration has its own values.
 const (
 	exampleToken    = "abcdef.0123456789abcdef"
 	exampleAddress  = "1.2.3.4"
@@ -26,23 +25,21 @@ const (
 	exampleVersion  = "1.36.0"
 )
 
-// KubeadmConfigYAML returns the ClusterConfiguration as it is kept in the
-// ConfigMap kube-system/kubeadm-config.
+// KubeadmConfigYAML returns the ClusterConfiguration as stored in the ConfigMap kube-system/kubeadm-config.
 func (n *Node) KubeadmConfigYAML() ([]byte, error) { return n.document(kindCluster, &n.Cluster) }
 
-// KubeletYAML returns the cluster's KubeletConfiguration as it is kept in the
-// ConfigMap kube-system/kubelet-config.
+// KubeletYAML returns the cluster's KubeletConfiguration as stored in the ConfigMap
+// kube-system/kubelet-config.
 func (n *Node) KubeletYAML() ([]byte, error) { return n.document(kindKubelet, &n.Kubelet) }
 
-// KubeProxyYAML returns the KubeProxyConfiguration as it is kept in the
-// ConfigMap kube-system/kube-proxy.
+// KubeProxyYAML returns the KubeProxyConfiguration as stored in the ConfigMap kube-system/kube-proxy.
 func (n *Node) KubeProxyYAML() ([]byte, error) { return n.document(kindKubeProxy, &n.KubeProxy) }
 
-// KubeletWithExtra adds to a KubeletConfiguration what the cluster's has that
-// this version does not know: the kubelet may know it.
+// KubeletWithExtra adds to a KubeletConfiguration the fields of the cluster's that are unknown to this
+// version: the kubelet may know them.
 func (n *Node) KubeletWithExtra(doc []byte) ([]byte, error) { return n.Extras[kindKubelet].into(doc) }
 
-// document is one of the cluster's, with what this version does not know of it.
+// document returns a document of the cluster, with its fields that are unknown to this version.
 func (n *Node) document(kind string, doc any) ([]byte, error) {
 	data, err := marshal(doc)
 	if err != nil {
@@ -51,7 +48,7 @@ func (n *Node) document(kind string, doc any) ([]byte, error) {
 	return n.Extras[kind].into(data)
 }
 
-// marshal writes documents, the keys of each sorted.
+// marshal encodes documents as YAML with sorted keys.
 func marshal(docs ...any) ([]byte, error) {
 	parts := make([][]byte, len(docs))
 	for i, doc := range docs {
@@ -63,8 +60,8 @@ func marshal(docs ...any) ([]byte, error) {
 	return bytes.Join(parts, []byte("---\n")), nil
 }
 
-// Validate checks every document of a file as the command that uses it would,
-// as `config validate` does. Bad input is returned as Faults.
+// Validate checks every document of a file as the command that uses it would, for `config validate`. Invalid
+// input is returned as Faults.
 func Validate(ctx context.Context, src Source, opts Options) (warnings []string, err error) {
 	d := read(&src)
 	if len(opts.Facts.Sockets) > 1 { // which one to take is for the command that uses the file
@@ -82,7 +79,7 @@ func (d *documents) requireAny(src Source) {
 	}
 }
 
-// complete defaults and validates whatever documents there are.
+// complete defaults and validates the documents that exist.
 func (d *documents) complete(ctx context.Context, opts Options) {
 	opts.Placeholders = true
 	if d.init != nil || d.cluster != nil || d.kubelet != nil || d.kubeProxy != nil {
@@ -101,10 +98,9 @@ func (d *documents) complete(ctx context.Context, opts Options) {
 	}
 }
 
-// PrintDefaults returns the default documents of a command: init, join, reset
-// or upgrade. Tokens, addresses and names are examples. components names
-// component configurations to print too, for init only; join prints the
-// host's name.
+// PrintDefaults returns the default documents of a command: init, join, reset or upgrade. Tokens, addresses
+// and names are examples, except the node's name for join, which is the host's. components names the
+// component configurations to add, for init only.
 func PrintDefaults(command string, components []string, facts HostFacts) ([]byte, error) {
 	facts.Sockets = nil
 	switch command {

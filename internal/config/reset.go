@@ -5,22 +5,20 @@ package config
 
 import "cmp"
 
-// Reset is what `reset` shall do beyond what it always does.
+// Reset holds the options of reset.
 type Reset struct {
-	// Force asks to begin without a question.
+	// Force skips the confirmation.
 	Force bool
-	// CleanupTmpDir asks to remove what upgrades leave in /etc/kubernetes/tmp.
+	// CleanupTmpDir also removes what upgrades leave in /etc/kubernetes/tmp.
 	CleanupTmpDir bool
-	// UnmountFlags are names of flags of umount2(2).
+	// UnmountFlags are names of umount2(2) flags.
 	UnmountFlags []string
-	// Network asks to remove what kube-proxy and the bridge of the Pods leave
-	// in the kernel.
+	// Network also removes what kube-proxy and the Pod network's bridge leave in the kernel.
 	Network bool
 }
 
-// LoadReset makes what `reset` works by from a file (nil for none) and the
-// command line. The node's name, which neither of them says, stays empty. Bad
-// input is returned as Faults.
+// LoadReset returns the desired state for reset from a file (nil for none) and the command line. The node's
+// name, which neither contains, stays empty. Invalid input is returned as Faults.
 func LoadReset(src *Source, flags Flags, opts Options) (*Node, []string, error) {
 	d := read(src)
 	if err := d.require(src, kindReset); err != nil {

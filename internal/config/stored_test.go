@@ -171,7 +171,7 @@ featureGates:
 	}
 }
 
-// TestManyUnknownFields: a warning stays short, whatever somebody has written.
+// TestManyUnknownFields: a warning stays short, however many unknown fields there are.
 func TestManyUnknownFields(t *testing.T) {
 	text := storedHead + "kubernetesVersion: v1.36.3\n"
 	for range 1000 {

@@ -13,16 +13,14 @@ import (
 	"github.com/pkg/errors"
 )
 
-// DefaultTokenUsages and DefaultTokenGroups are what a token is for unless the
-// user says otherwise.
+// DefaultTokenUsages are the usages of a token that has none configured.
 func DefaultTokenUsages() []string { return []string{"signing", "authentication"} }
 
-// DefaultTokenGroups are the groups of whoever shows a token.
+// DefaultTokenGroups are the groups granted to clients that use a token with no groups configured.
 func DefaultTokenGroups() []string { return []string{defaultTokenGroup} }
 
-// LoadTokens returns the tokens that `token create` shall create: those of a
-// file's InitConfiguration, or the one that the command line describes where
-// src is nil. Bad input is returned as Faults; no message holds a token.
+// LoadTokens returns the tokens to create: those in a file's InitConfiguration, or the one described by the
+// command line if src is nil. Invalid input is returned as Faults; no message contains a token.
 func LoadTokens(src *Source, flags Flags, opts Options) ([]Token, []string, error) {
 	d := read(src)
 	if src == nil {
@@ -48,7 +46,7 @@ func (d *documents) completeTokens(opts Options) ([]Token, error) {
 		signingOnly := len(t.Groups) == 0 && len(t.Usages) > 0 && !slices.Contains(t.Usages, "authentication")
 		defaultToken(t)
 		if signingOnly {
-			t.Groups = nil // nobody shows it, so it is in no group
+			t.Groups = nil // no client authenticates with it
 		}
 		d.checkToken(fmt.Sprintf("bootstrapTokens[%d]", i), t, seen, opts.Now)
 	}
@@ -63,8 +61,8 @@ func (d *documents) completeTokens(opts Options) ([]Token, error) {
 
 var tokenIDPattern = pattern(`^[a-z0-9]{6}$`)
 
-// TokenID returns the ID of a token that is given as such or in full. The
-// error does not repeat the text, which may be a mistyped secret.
+// TokenID returns the ID of a token, given as an ID or as a full token. The error does not quote the text,
+// which may be a mistyped secret.
 func TokenID(text string) (string, error) {
 	id, _, _ := strings.Cut(text, ".")
 	if tokenIDPattern().MatchString(text) || tokenPattern().MatchString(text) {
@@ -73,17 +71,15 @@ func TokenID(text string) (string, error) {
 	return "", errors.New("is neither a token ID (6 characters of a-z and 0-9) nor a full token (ID, a dot and 16 more such characters)")
 }
 
-// APINode is the Node of a command that only speaks to the API: it knows the
-// kubeconfig file (empty for admin.conf), the tokens to create, and the
-// defaults of timeouts and paths.
+// APINode returns the Node of a command that only talks to the API: the kubeconfig file (empty for
+// admin.conf), the tokens to create, and default timeouts and paths.
 func APINode(kubeconfig string, tokens []Token) *Node {
 	p := paths(&ClusterConfiguration{CertificatesDir: DefaultCertificatesDir}, &Flags{})
 	p.AdminKubeconfig = cmp.Or(kubeconfig, p.AdminKubeconfig)
 	return &Node{BootstrapTokens: tokens, Timeouts: defaultLimits(), Paths: p}
 }
 
-// CertificateKey reads a certificate key; an empty text is none. The error
-// does not repeat it.
+// CertificateKey validates a certificate key; empty text is a zero Secret. The error does not quote it.
 func CertificateKey(text string) (Secret, error) {
 	if text != "" && !certificateKeyForm().MatchString(text) {
 		return Secret{}, errors.New("is not a certificate key, which has 64 hexadecimal digits; `slipway certs certificate-key` generates one")
@@ -91,14 +87,13 @@ func CertificateKey(text string) (Secret, error) {
 	return NewSecret(text), nil
 }
 
-// NewToken makes up a bootstrap token of 110 random bits, 80 of them secret.
-//
-// It stands here because k8s.io/cluster-bootstrap/token/util costs each start
-// of the program 0.7 ms: it compiles its expressions when it is loaded.
+// NewToken generates a bootstrap token of 110 random bits, 80 of them secret.
+// k8s.io/cluster-bootstrap/token/util would do, but compiles its regular expressions when loaded, which costs
+// every start of the program 0.7 ms.
 func NewToken() (id, secret string) {
 	text := strings.ToLower(rand.Text()) // of a-z and 2-7
 	return text[:6], text[6:22]
 }
 
-// IsToken tells whether text has the form of a bootstrap token, id.secret.
+// IsToken reports whether text has the form of a bootstrap token, id.secret.
 func IsToken(text string) bool { return tokenPattern().MatchString(text) }

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// UpgradeConfiguration says how `upgrade` works.
+// UpgradeConfiguration configures upgrade.
 type UpgradeConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 

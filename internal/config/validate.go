@@ -41,8 +41,8 @@ func (d *documents) checkInit(now func() time.Time) {
 	}
 }
 
-// checkFamilies warns where the API server's address and the primary service
-// network differ in family: the API server refuses that.
+// checkFamilies warns if the API server's address and the primary service network are of different IP
+// families: the API server would not start.
 func (d *documents) checkFamilies() {
 	addr, err := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
 	primary := firstPrefix(d.cluster.Networking.ServiceSubnet)
@@ -51,7 +51,7 @@ func (d *documents) checkFamilies() {
 	}
 }
 
-// checkToken checks one bootstrap token. Its value is in no message.
+// checkToken checks one bootstrap token. No message contains its value.
 func (d *documents) checkToken(path string, t *BootstrapToken, seen map[string]bool, now func() time.Time) {
 	if t.Token != "" {
 		d.checkTokenForm(kindInit, path+".token", t.Token)
@@ -99,7 +99,7 @@ func (d *documents) checkCertificateKey(kind, path, key string) {
 	}
 }
 
-// checkRegistration checks what the user said of the node, before defaults.
+// checkRegistration checks the user's settings of the node, before defaults are applied.
 func (d *documents) checkRegistration(kind string, r *NodeRegistrationOptions, facts HostFacts) {
 	const at = "nodeRegistration"
 	name := strings.ToLower(strings.TrimSpace(r.Name))
@@ -116,8 +116,7 @@ func (d *documents) checkRegistration(kind string, r *NodeRegistrationOptions, f
 	d.checkPullPolicy(kind, at+".imagePullPolicy", r.ImagePullPolicy)
 }
 
-// checkSocket checks a runtime's endpoint; an empty one is to be found by
-// itself, which takes that there is no choice.
+// checkSocket checks the runtime's endpoint. It may be empty if there is at most one runtime to detect.
 func (d *documents) checkSocket(kind, field, socket string, facts HostFacts) {
 	rest, isUnix := strings.CutPrefix(socket, "unix://")
 	switch {
@@ -160,8 +159,7 @@ func (d *documents) checkPullPolicy(kind, path string, policy corev1.PullPolicy)
 	}
 }
 
-// checkIgnored refuses names beside all: either the one or the others are
-// not meant.
+// checkIgnored refuses other names next to "all".
 func (d *documents) checkIgnored(kind, path string, names []string) {
 	low := lowered(names)
 	if slices.Contains(low, "all") && len(low) > 1 {
@@ -195,15 +193,14 @@ func (d *documents) checkPositive(path string, p *metav1.Duration) {
 	}
 }
 
-// checkText refuses control characters, which could forge lines in the files
-// that values end up in.
+// checkText refuses control characters, which could forge lines in the files that contain the value.
 func (d *documents) checkText(kind, path, text string) {
 	if hasControl(text) {
 		d.faultf(kind, path, "contains a control character")
 	}
 }
 
-// checkAbsolute checks the path of a file or folder.
+// checkAbsolute checks the path of a file or directory.
 func (d *documents) checkAbsolute(kind, field, file string) {
 	switch {
 	case !path.IsAbs(file):
@@ -215,8 +212,7 @@ func (d *documents) checkAbsolute(kind, field, file string) {
 	}
 }
 
-// subdomainFault says why a name is no DNS subdomain (RFC 1123); empty if it
-// is one.
+// subdomainFault says why a name is not a DNS subdomain (RFC 1123); empty if it is one.
 func subdomainFault(name string) string {
 	switch {
 	case name == "":

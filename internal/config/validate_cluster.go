@@ -16,14 +16,14 @@ import (
 )
 
 var (
-	// A registry, perhaps with a port, and folders in it.
+	// A registry, optionally with a port and a path.
 	repositoryPattern = pattern(`^(\[[0-9a-fA-F:]+\]|[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)(:[0-9]{1,5})?(/[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)*$`)
 	tagPattern        = pattern(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 	argNamePattern    = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 )
 
-// checkCluster checks a defaulted ClusterConfiguration; its networks and its
-// version have been checked before.
+// checkCluster checks a defaulted ClusterConfiguration; its networks and its version have been checked
+// already.
 func (d *documents) checkCluster() {
 	c := d.cluster
 	if e := c.ControlPlaneEndpoint; e != "" {
@@ -57,8 +57,7 @@ func (d *documents) checkKeys() {
 	}
 }
 
-// checkFeatureGates lets a cluster keep gates that this version does not have:
-// noteExtra names them.
+// checkFeatureGates accepts any gate in a stored configuration: noteExtra reports unknown ones.
 func (d *documents) checkFeatureGates() {
 	if d.stored {
 		return
@@ -99,8 +98,8 @@ func (d *documents) checkSANs(at string, names []string) {
 
 var fourNumbers = pattern(`^[0-9]+(\.[0-9]+){3}$`)
 
-// addressLike finds what was meant as an IPv4 address, such as 010.1.2.3 or
-// 1.2.3.400, but would pass as a name.
+// addressLike reports whether s is meant as an IPv4 address, such as 010.1.2.3 or 1.2.3.400, although it
+// would pass as a name.
 func addressLike(s string) bool { return fourNumbers().MatchString(s) }
 
 func (d *documents) checkComponent(at string, c *ControlPlaneComponent) {
@@ -136,8 +135,7 @@ func (d *documents) checkPathType(field string, t corev1.HostPathType) {
 	}
 }
 
-// checkArgs checks command line flags. Their values may be secret, so no
-// message has one.
+// checkArgs checks command line flags. No message contains their values, which may be secret.
 func (d *documents) checkArgs(kind, at string, args []Arg) {
 	for i, a := range args {
 		p := fmt.Sprintf("%s[%d]", at, i)
@@ -189,8 +187,7 @@ func (d *documents) checkEtcd() {
 	}
 }
 
-// checkExternalEtcd: with certificates every endpoint must be HTTPS, without
-// any may be plain HTTP.
+// checkExternalEtcd requires HTTPS endpoints if certificates are set, and accepts plain HTTP otherwise.
 func (d *documents) checkExternalEtcd(x *ExternalEtcd) {
 	const at = "etcd.external"
 	if len(x.Endpoints) == 0 {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// checkAdvertise checks the address of an API server; networks holds what it
-// must not lie in, empty for a document that does not know them.
+// checkAdvertise checks the address of an API server. It must not be within any of networks, which is empty
+// for a document that does not have them.
 func (d *documents) checkAdvertise(kind, path, text string, networks []network) {
 	addr, err := netip.ParseAddr(text)
 	switch {
@@ -64,9 +64,8 @@ func hostPortFault(text string, needPort bool) string {
 	return ""
 }
 
-// endpointHostFault checks the host of the endpoint text. Clients make a URL
-// of it, where brackets are for IPv6 only (RFC 3986, section 3.2.2), and a
-// zone means something on one host only.
+// endpointHostFault checks the host of the endpoint text. Clients put it into a URL, where brackets are for
+// IPv6 only (RFC 3986, section 3.2.2); and a zone is only valid on one host.
 func endpointHostFault(text, host string) string {
 	addr, err := netip.ParseAddr(host)
 	switch {
@@ -85,8 +84,8 @@ func endpointHostFault(text, host string) string {
 	return ""
 }
 
-// splitHostPort takes apart host, host:port, IPv6, [IPv6] and [IPv6]:port. A
-// colon with nothing behind it counts as no port, as kubeadm has it.
+// splitHostPort splits host, host:port, IPv6, [IPv6] and [IPv6]:port. As in kubeadm, a trailing colon without
+// a port is ignored.
 func splitHostPort(text string) (host, port string, hasPort bool) {
 	if _, err := netip.ParseAddr(text); err == nil {
 		return text, "", false

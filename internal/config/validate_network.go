@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// maxServiceHostBits: the API server keeps a bitmap of a service network, so
-	// it takes at most 20 bits of addresses.
+	// maxServiceHostBits limits a service network: the API server keeps a bitmap of at most 20 bits of
+	// addresses.
 	maxServiceHostBits = 20
-	// minServiceAddresses: the tenth address is that of the DNS Service.
+	// minServiceAddresses includes the tenth address, which the DNS Service gets.
 	minServiceAddresses = 10
-	// maxNodeBits: the controller manager keeps a bitmap of node networks.
+	// maxNodeBits limits a Pod network: the controller manager keeps a bitmap of the nodes' networks.
 	maxNodeBits = 16
 )
 
-// network is one network of a list with the place it came from.
+// network is an element of a list, with the field that contains the list.
 type network struct {
 	path   string
 	text   string
 	prefix netip.Prefix
 }
 
-// checkNetworking checks the networks by themselves and against each other.
+// checkNetworking checks each network, and all of them against each other.
 func (d *documents) checkNetworking() {
 	n := &d.cluster.Networking
 	services := d.checkSubnets("networking.serviceSubnet", n.ServiceSubnet)
@@ -64,7 +64,7 @@ func sharesFamily(a, b []network) bool {
 	return false
 }
 
-// checkSubnets reads a list of at most one network of each family.
+// checkSubnets parses a list of at most one network per IP family.
 func (d *documents) checkSubnets(path, list string) []network {
 	var out []network
 	if list == "" {
@@ -88,13 +88,13 @@ func (d *documents) checkSubnets(path, list string) []network {
 	return out
 }
 
-// prefixFault is why some text is no network.
+// prefixFault says why text is not a network.
 type prefixFault string
 
 func (f prefixFault) Error() string { return string(f) }
 
-// parsePrefix reads a network strictly: no spaces, no leading zeros (which
-// some programs take for octal), no IPv4 address in IPv6 clothes.
+// parsePrefix parses a network strictly: without spaces, leading zeros (which some programs read as octal),
+// or IPv4-mapped IPv6 addresses.
 func parsePrefix(text string) (netip.Prefix, error) {
 	switch prefix, err := netip.ParsePrefix(text); {
 	case strings.TrimSpace(text) == "":
@@ -114,7 +114,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	}
 }
 
-// hasLeadingZero finds an octet such as 010 or a mask such as /08.
+// hasLeadingZero reports whether text has an octet such as 010 or a mask such as /08.
 func hasLeadingZero(text string) bool {
 	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '.' || r == '/' }) {
 		if len(part) > 1 && part[0] == '0' && !strings.Contains(part, ":") {
@@ -135,8 +135,7 @@ func (d *documents) checkServiceSize(n network) {
 	d.checkUsable(n)
 }
 
-// checkPodSize holds a Pod network against the networks that the controller
-// manager cuts from it, one a node.
+// checkPodSize checks that the controller manager can divide a Pod network into one network per node.
 func (d *documents) checkPodSize(n network) {
 	d.checkUsable(n)
 	if value, _ := lastArg(d.cluster.ControllerManager.ExtraArgs, "allocate-node-cidrs"); value == "false" {
@@ -151,8 +150,7 @@ func (d *documents) checkPodSize(n network) {
 	}
 }
 
-// nodeMask returns the size of each node's Pod network and the argument of
-// the controller manager that sets it.
+// nodeMask returns the mask of each node's Pod network, and the controller manager's argument that sets it.
 func (d *documents) nodeMask(ipv6 bool) (mask int, flag string) {
 	mask, flag = 24, "node-cidr-mask-size-ipv4"
 	if ipv6 {
@@ -168,8 +166,7 @@ func (d *documents) nodeMask(ipv6 bool) (mask int, flag string) {
 	return mask, flag
 }
 
-// lastArg returns the value of an argument; where a name repeats, the
-// component obeys the last.
+// lastArg returns the value of an argument; components use the last one if a name repeats.
 func lastArg(args []Arg, name string) (value string, ok bool) {
 	for _, a := range args {
 		if a.Name == name {
@@ -179,7 +176,7 @@ func lastArg(args []Arg, name string) (value string, ok bool) {
 	return value, ok
 }
 
-// checkUsable refuses networks that mean something else.
+// checkUsable refuses networks that are reserved for other purposes.
 func (d *documents) checkUsable(n network) {
 	for _, reserved := range []struct{ network, what string }{
 		{"127.0.0.0/8", "loopback addresses"}, {"::1/128", "the loopback address"},
@@ -194,8 +191,7 @@ func (d *documents) checkUsable(n network) {
 	}
 }
 
-// clusterNetworks are the valid networks of the cluster. Their faults have
-// been found before.
+// clusterNetworks returns the valid networks of the cluster. Faults of the others have been reported already.
 func (d *documents) clusterNetworks() []network {
 	var out []network
 	n := &d.cluster.Networking

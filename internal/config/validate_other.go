@@ -28,7 +28,7 @@ func (d *documents) checkJoin() {
 	}
 }
 
-// checkDiscovery: exactly one way of discovery, and a token that is one.
+// checkDiscovery requires exactly one way of discovery, and well-formed tokens.
 func (d *documents) checkDiscovery(c *Discovery) {
 	switch {
 	case c.BootstrapToken == nil && c.File == nil:
@@ -42,7 +42,7 @@ func (d *documents) checkDiscovery(c *Discovery) {
 	if c.File != nil {
 		d.checkFileDiscovery(c.File.KubeConfigPath)
 	}
-	// A copy of the discovery token has been checked under its own name.
+	// A copy of the discovery token has been checked as that.
 	if c.TLSBootstrapToken != "" && (c.BootstrapToken == nil || c.TLSBootstrapToken != c.BootstrapToken.Token) {
 		d.checkTokenForm(kindJoin, "discovery.tlsBootstrapToken", c.TLSBootstrapToken)
 	}
@@ -70,8 +70,7 @@ func (d *documents) checkTokenDiscovery(t *BootstrapTokenDiscovery) {
 	}
 }
 
-// checkFileDiscovery checks the form only; whether the file exists is asked
-// on the host that joins.
+// checkFileDiscovery checks the form only; the host that joins checks whether the file exists.
 func (d *documents) checkFileDiscovery(file string) {
 	const field = "discovery.file.kubeConfigPath"
 	u, err := url.Parse(file)
@@ -137,8 +136,8 @@ func (d *documents) checkPatchesDir(field string, p *Patches) {
 	}
 }
 
-// checkComponents warns where the component configurations contradict the
-// ClusterConfiguration. The user's word stands.
+// checkComponents warns if component configurations contradict the ClusterConfiguration. The user's values
+// are kept.
 func (d *documents) checkComponents() {
 	d.checkKubelet()
 	if p := d.kubeProxy; p != nil {

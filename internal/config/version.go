@@ -15,7 +15,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// The minor versions of Kubernetes 1 that a control plane may have.
+// The minor versions of Kubernetes 1 that are supported.
 const (
 	oldestMinor = 35
 	newestMinor = 36
@@ -26,12 +26,11 @@ var (
 	versionLabel = pattern(`^(release/)?((stable|latest)(-\d{1,4}(\.\d{1,4})?)?)$`)
 )
 
-// labelDeadline bounds the question for a label: a host without a way out
-// shall not wait for it.
+// labelDeadline limits the resolution of a label, for hosts without network access.
 const labelDeadline = 5 * time.Second
 
-// ResolveLabel asks dl.k8s.io over HTTPS which version a label such as
-// stable-1.36 stands for. It takes at most five seconds.
+// ResolveLabel asks dl.k8s.io over HTTPS which version a label such as stable-1.36 stands for. It takes at
+// most five seconds.
 func ResolveLabel(ctx context.Context, label string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, labelDeadline)
 	defer cancel()
@@ -62,9 +61,8 @@ func fetchLabel(ctx context.Context, client *http.Client, url string) (string, e
 	return version, nil
 }
 
-// exact turns the user's kubernetesVersion into one of the form v1.2.3.
-// Labels are resolved; where that fails, the built-in default is taken with a
-// warning. Faults are added to d.
+// exact returns the user's kubernetesVersion in the form v1.2.3. Labels are resolved; if that fails, the
+// default is used with a warning. Faults are added to d.
 func (d *documents) exact(ctx context.Context, opts Options) string {
 	version := strings.TrimSpace(d.cluster.KubernetesVersion)
 	if strings.HasPrefix(version, "ci/") {
