@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flag is one row of the table of flags.
-type Flag struct {
+// flagRow is one row of the table of flags.
+type flagRow struct {
 	Name string
 
 	commands   []string
@@ -27,9 +27,9 @@ type flagField struct {
 	set        func(d *documents, f *Flags)
 }
 
-// row builds a Flag whose value is a T. It ends with on.
-type row[T any] struct {
-	flag  Flag
+// typedRow builds a flagRow whose value is a T. It ends with on.
+type typedRow[T any] struct {
+	flag  flagRow
 	short string
 	value func(*Flags) *T
 }
@@ -37,70 +37,70 @@ type row[T any] struct {
 // define is the method of a FlagSet that defines a flag of type T, such as StringVarP.
 type define[T any] func(fs *pflag.FlagSet, to *T, name, short string, preset T, usage string)
 
-func newRow[T any](def define[T], name string, preset T, usage string, value func(*Flags) *T) *row[T] {
-	r := &row[T]{flag: Flag{Name: name}, value: value}
+func newRow[T any](def define[T], name string, preset T, usage string, value func(*Flags) *T) *typedRow[T] {
+	r := &typedRow[T]{flag: flagRow{Name: name}, value: value}
 	r.flag.bind = func(fs *pflag.FlagSet, f *Flags) { def(fs, value(f), name, r.short, preset, usage) }
 	return r
 }
 
-func text(name, preset, usage string, value func(*Flags) *string) *row[string] {
+func text(name, preset, usage string, value func(*Flags) *string) *typedRow[string] {
 	return newRow((*pflag.FlagSet).StringVarP, name, preset, usage, value)
 }
 
-func number(name string, preset int32, usage string, value func(*Flags) *int32) *row[int32] {
+func number(name string, preset int32, usage string, value func(*Flags) *int32) *typedRow[int32] {
 	return newRow((*pflag.FlagSet).Int32VarP, name, preset, usage, value)
 }
 
-func list(name string, preset []string, usage string, value func(*Flags) *[]string) *row[[]string] {
+func list(name string, preset []string, usage string, value func(*Flags) *[]string) *typedRow[[]string] {
 	return newRow((*pflag.FlagSet).StringSliceVarP, name, preset, usage, value)
 }
 
-func duration(name string, preset time.Duration, usage string, value func(*Flags) *time.Duration) *row[time.Duration] {
+func duration(name string, preset time.Duration, usage string, value func(*Flags) *time.Duration) *typedRow[time.Duration] {
 	return newRow((*pflag.FlagSet).DurationVarP, name, preset, usage, value)
 }
 
 // toggle is false unless given.
-func toggle(name, usage string, value func(*Flags) *bool) *row[bool] {
+func toggle(name, usage string, value func(*Flags) *bool) *typedRow[bool] {
 	return newRow((*pflag.FlagSet).BoolVarP, name, false, usage, value)
 }
 
 // sets names a field that the flag sets. A flag that sets the same thing for several commands has a
 // field in the document of each.
-func (r *row[T]) sets(kind, path string, set func(d *documents, value T)) *row[T] {
+func (r *typedRow[T]) sets(kind, path string, set func(d *documents, value T)) *typedRow[T] {
 	r.flag.fields = append(r.flag.fields, flagField{kind, path, func(d *documents, f *Flags) { set(d, *r.value(f)) }})
 	return r
 }
 
 // overConfig allows a flag that sets a field beside --config: it takes precedence over the file.
-func (r *row[T]) overConfig() *row[T] {
+func (r *typedRow[T]) overConfig() *typedRow[T] {
 	r.flag.withConfig = true
 	return r
 }
 
 // shorthand is the flag's single letter.
-func (r *row[T]) shorthand(letter string) *row[T] {
+func (r *typedRow[T]) shorthand(letter string) *typedRow[T] {
 	r.short = letter
 	return r
 }
 
 // offers are the values that shell completion proposes.
-func (r *row[T]) offers(values ...string) *row[T] {
+func (r *typedRow[T]) offers(values ...string) *typedRow[T] {
 	r.flag.values = values
 	return r
 }
 
 // on completes the row with the commands that take the flag. "init phase" stands for those phases of
 // init that name the flag although init itself does not take it.
-func (r *row[T]) on(commands ...string) Flag {
+func (r *typedRow[T]) on(commands ...string) flagRow {
 	r.flag.commands = commands
 	return r.flag
 }
 
 // refusedWithConfig reports whether the flag and --config exclude each other.
-func (f *Flag) refusedWithConfig() bool { return len(f.fields) > 0 && !f.withConfig }
+func (f *flagRow) refusedWithConfig() bool { return len(f.fields) > 0 && !f.withConfig }
 
 // flagOf returns the row of a command's flag, or nil.
-func flagOf(command, name string) *Flag {
+func flagOf(command, name string) *flagRow {
 	rows := flagTable()
 	for i := range rows {
 		if rows[i].Name == name && slices.Contains(rows[i].commands, command) {

@@ -88,7 +88,7 @@ func (f *Flags) BindPhase(fs *pflag.FlagSet, workflow string, names []string) {
 	}
 }
 
-func (f *Flag) bindTo(fs *pflag.FlagSet, to *Flags) {
+func (f *flagRow) bindTo(fs *pflag.FlagSet, to *Flags) {
 	f.bind(fs, to)
 	if f.values != nil {
 		_ = fs.SetAnnotation(f.Name, ValuesAnnotation, f.values) // fails only for a flag that does not exist
