@@ -46,7 +46,7 @@ func goldenNode(t *testing.T, name string) *config.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: path, Data: data}, config.InitFlags{}, config.Options{
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: path, Data: data}, config.Flags{}, config.Options{
 		Facts: config.HostFacts{Hostname: "vm"},
 	})
 	if err != nil {

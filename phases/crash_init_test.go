@@ -56,7 +56,7 @@ apiServer: {certSANs: [127.0.0.1]}
 // crashInit is what the command init does.
 func crashInit(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
 	random := func(n int) string { return strings.ToLower(rand.Text()[:n]) }
-	flags := config.InitFlags{Given: []string{"upload-certs"}, UploadCerts: true}
+	flags := config.Flags{Given: []string{"upload-certs"}, UploadCerts: true}
 	n, _, err := config.LoadInit(ctx, &config.Source{Name: "init.yaml", Data: []byte(crashDocuments)}, flags, config.Options{
 		Facts:    config.HostFacts{Hostname: "cp-1"},
 		NewToken: func() (string, string, error) { return random(6), random(16), nil },

@@ -45,7 +45,7 @@ func crashJoin(ctx context.Context, h runHost, endpoint string, say io.Writer) e
 	if err != nil {
 		return err
 	}
-	self, _, err := config.LoadJoin(&config.Source{Name: "join.yaml", Data: documents}, config.JoinFlags{}, opts)
+	self, _, err := config.LoadJoin(&config.Source{Name: "join.yaml", Data: documents}, config.Flags{}, opts)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func crashJoin(ctx context.Context, h runHost, endpoint string, say io.Writer) e
 	if limit := h.patience(); limit > 0 {
 		self.Timeouts.KubernetesAPICall.Duration = limit
 	}
-	d := &Discovery{Host: h, UI: ui.NewLines("slipway", say, io.Discard), Options: opts, Connect: connect}
+	d := &Discovery{Host: h, UI: ui.NewLines(say, io.Discard), Options: opts, Connect: connect}
 	n, _, err := d.Node(ctx, self)
 	if err != nil {
 		return err

@@ -108,7 +108,7 @@ func crashRun(ctx context.Context, n *config.Node, h runHost, endpoint string, s
 			return embedded(h, data)
 		}
 	}
-	return Run(ctx, &Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.members(), UI: ui.NewLines("slipway", say, io.Discard)}, workflow, Options{Skip: h.skipped()})
+	return Run(ctx, &Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.members(), UI: ui.NewLines(say, io.Discard)}, workflow, Options{Skip: h.skipped()})
 }
 
 // scene is a fresh host and what it is to be killed at.

@@ -75,7 +75,7 @@ func loadNode(t *testing.T, path string) *config.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: path, Data: data}, config.InitFlags{}, config.Options{
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: path, Data: data}, config.Flags{}, config.Options{
 		Facts:             config.HostFacts{Hostname: "vm"},
 		NewToken:          func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
 		NewCertificateKey: func() (string, error) { return strings.Repeat("0", 64), nil },
@@ -118,7 +118,7 @@ func TestGoldenFiles(t *testing.T) {
 
 func quietUI() ui.UI {
 	var out bytes.Buffer
-	return ui.NewLines("slipway", &out, &out)
+	return ui.NewLines(&out, &out)
 }
 
 // onHost is where a path of the reference is on the host.

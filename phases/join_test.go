@@ -99,7 +99,7 @@ func (s *joinStage) kubeconfig(ca certs.Pair, user string) string {
 func (s *joinStage) discover(t *testing.T) error {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: "worker-1"}}
-	self, _, err := config.LoadJoin(nil, config.JoinFlags{Given: []string{"discovery-file", "tls-bootstrap-token", "node-name", "cri-socket"},
+	self, _, err := config.LoadJoin(nil, config.Flags{Given: []string{"discovery-file", "tls-bootstrap-token", "node-name", "cri-socket"},
 		DiscoveryFile: "/discovery.conf", TLSBootstrapToken: someToken, NodeName: "worker-1", CRISocket: "unix:///run/containerd/containerd.sock"}, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestDiscoveryRefuses(t *testing.T) {
 		{name: "configuration with a hostile path", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"certificatesDir: /etc/kubernetes/../../root\n")},
 			want: "ConfigMap kube-system/kubeadm-config:4: certificatesDir: "},
 		{name: "configuration with a field of a wrong type", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"clusterName: 1\n")},
-			want: "ConfigMap kube-system/kubeadm-config:4: clusterName: must be text"},
+			want: "ConfigMap kube-system/kubeadm-config:4: clusterName: must be a string"},
 		{name: "a version that nodes cannot join", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", strings.Replace(storedConfig, "v1.36.3", "v1.30.14", 1))},
 			want: `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "v1.30.14" is not supported`},
 		{name: "configuration of another kind", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedNode)},

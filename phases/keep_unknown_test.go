@@ -24,15 +24,15 @@ func TestUploadKeepsUnknown(t *testing.T) {
 	}{
 		{"kubeadm-config", "ClusterConfiguration", uploadConfig(), storedConfig + "apiServer: {timeoutForControlPlane: 4m0s}\nclusterName: old\nfutureField: {a: [1, 'x: y']}\nfeatureGates: {EtcdLearnerMode: true}\n",
 			[]string{"clusterName: kubernetes\n", "futureField:\n  a:\n  - 1\n  - 'x: y'\n", "apiServer:\n  timeoutForControlPlane: 4m0s\n", "featureGates:\n  EtcdLearnerMode: true\n"},
-			"[WARNING] ConfigMap kube-system/kubeadm-config: fields that this version does not know are kept as they are: apiServer.timeoutForControlPlane, futureField"},
+			"[WARNING] ConfigMap kube-system/kubeadm-config: keeping fields that are unknown to this version: apiServer.timeoutForControlPlane, futureField"},
 		{"kubelet-config", "kubelet", uploadConfig(), storedNode + "futureField: 1\nlogging: {futureField: 12345678901234567890}\n",
 			[]string{"\nfutureField: 1\n", "  futureField: 12345678901234567890\n"},
-			"[WARNING] ConfigMap kube-system/kubelet-config: fields that this version does not know are kept as they are: futureField, logging.futureField"},
+			"[WARNING] ConfigMap kube-system/kubelet-config: keeping fields that are unknown to this version: futureField, logging.futureField"},
 		{"kube-proxy", "config.conf", addon(), "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nipvs: {futureField: a}\n",
 			[]string{"  futureField: a\n"},
-			"[WARNING] ConfigMap kube-system/kube-proxy: fields that this version does not know are kept as they are: ipvs.futureField"},
+			"[WARNING] ConfigMap kube-system/kube-proxy: keeping fields that are unknown to this version: ipvs.futureField"},
 		{"kubelet-config", "kubelet", uploadConfig(), "broken: [", []string{"cgroupDriver: systemd"},
-			"[WARNING] what is there cannot be read, and is replaced: ConfigMap kube-system/kubelet-config:"},
+			"[WARNING] the present value cannot be read and is replaced: ConfigMap kube-system/kubelet-config:"},
 	} {
 		t.Run(tt.name+" "+tt.says, func(t *testing.T) {
 			s := newStage(t, initDocument+clusterDocument)
@@ -76,9 +76,9 @@ func TestJoinOldCluster(t *testing.T) {
 			if !strings.Contains(conf, "futureField:\n  a: true\n") || !strings.Contains(conf, "maxPods: 17\n") {
 				t.Errorf("config.yaml:\n%s", conf)
 			}
-			const want = "ConfigMap kube-system/kubeadm-config: fields that this version does not know are kept as they are: useHyperKubeImage\n" +
-				"ConfigMap kube-system/kubeadm-config: feature gates that are retired or not known are kept as they are: EtcdLearnerMode, PublicKeysECDSA\n" +
-				"ConfigMap kube-system/kubelet-config: fields that this version does not know are kept as they are: futureField"
+			const want = "ConfigMap kube-system/kubeadm-config: keeping fields that are unknown to this version: useHyperKubeImage\n" +
+				"ConfigMap kube-system/kubeadm-config: keeping retired or unknown feature gates: EtcdLearnerMode, PublicKeysECDSA\n" +
+				"ConfigMap kube-system/kubelet-config: keeping fields that are unknown to this version: futureField"
 			if got := strings.Join(s.warned, "\n"); got != want {
 				t.Errorf("warned:\n%s\nwant\n%s", got, want)
 			}

@@ -55,7 +55,7 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	}
 	if !changed {
 		if err := thisnode.CheckCertificate(pem, shown, thisnode.NameIn(shown), env.Host.Now()); err != nil {
-			return errors.Errorf("%v, so the kubelet can no longer rotate it; `%s certs renew all --restart` gives it a new one", err, env.UI.Program())
+			return errors.Errorf("%v, so the kubelet can no longer rotate it; `slipway certs renew all --restart` gives it a new one", err)
 		}
 		return restartStaleKubelet(ctx, env, path)
 	}

@@ -51,7 +51,7 @@ func newStage(t *testing.T, documents string) *stage {
 	if err := os.WriteFile(file, []byte(documents), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.Env = &Env{Config: loadNode(t, file), Host: s.host, Cluster: s.api, UI: ui.NewLines("slipway", &s.said, &s.results)}
+	s.Env = &Env{Config: loadNode(t, file), Host: s.host, Cluster: s.api, UI: ui.NewLines(&s.said, &s.results)}
 	return s
 }
 

@@ -31,9 +31,9 @@ func pinOf(p certs.Pair) string {
 
 // joinAgain loads the node from a command line by token, to an address where
 // nobody answers.
-func (s *joinStage) joinAgain(t *testing.T, change func(*config.JoinFlags)) (*config.Node, error) {
+func (s *joinStage) joinAgain(t *testing.T, change func(*config.Flags)) (*config.Node, error) {
 	t.Helper()
-	flags := config.JoinFlags{Given: []string{"token", "node-name", "cri-socket", "discovery-token-ca-cert-hash"}, Endpoint: "127.0.0.1:1",
+	flags := config.Flags{Given: []string{"token", "node-name", "cri-socket", "discovery-token-ca-cert-hash"}, Endpoint: "127.0.0.1:1",
 		Token: someToken, CACertHashes: []string{pinOf(s.ca)}, NodeName: "worker-1", CRISocket: "unix:///run/containerd/containerd.sock"}
 	if change != nil {
 		change(&flags)
@@ -55,29 +55,29 @@ func (s *joinStage) joinAgain(t *testing.T, change func(*config.JoinFlags)) (*co
 func TestMemberNeedsNoToken(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	joined := func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "worker-1", later) }
-	unpinned := func(endpoint string) func(*config.JoinFlags) {
-		return func(f *config.JoinFlags) {
+	unpinned := func(endpoint string) func(*config.Flags) {
+		return func(f *config.Flags) {
 			f.Given = []string{"token", "node-name", "cri-socket", "discovery-token-unsafe-skip-ca-verification"}
 			f.SkipCAVerification, f.CACertHashes, f.Endpoint = true, nil, endpoint
 		}
 	}
-	asControlPlane := func(f *config.JoinFlags) {
+	asControlPlane := func(f *config.Flags) {
 		f.Given = append(f.Given, "control-plane", "apiserver-advertise-address")
 		f.ControlPlane, f.APIServerAdvertiseAddress = true, "192.0.2.12"
 	}
 	tests := []struct {
 		name   string
 		before func(t *testing.T, s *joinStage)
-		change func(*config.JoinFlags)
+		change func(*config.Flags)
 		member bool
 	}{
 		{"member", joined, nil, true},
 		{"fresh host", func(*testing.T, *joinStage) {}, nil, false},
-		{"another name", joined, func(f *config.JoinFlags) { f.NodeName = "worker-2" }, false},
+		{"another name", joined, func(f *config.Flags) { f.NodeName = "worker-2" }, false},
 		{"another cluster", func(t *testing.T, s *joinStage) {
 			s.bootstrapped(t, signed(t, certs.Pair{}, "kubernetes", later), "worker-1", later)
 		}, nil, false},
-		{"another pin", joined, func(f *config.JoinFlags) { f.CACertHashes = []string{"sha256:" + strings.Repeat("0", 64)} }, false},
+		{"another pin", joined, func(f *config.Flags) { f.CACertHashes = []string{"sha256:" + strings.Repeat("0", 64)} }, false},
 		{"expired", func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(-time.Minute)) }, nil, false},
 		{"garbage", func(t *testing.T, s *joinStage) { s.put(t, "/etc/kubernetes/kubelet.conf", "x") }, nil, false},
 		{"no pin, the same address", joined, unpinned("192.0.2.1:6443"), true},
@@ -128,8 +128,8 @@ func TestMemberKeepsItsCAs(t *testing.T) {
 // TestMemberByFile: a discovery file is read, but needs no credentials.
 func TestMemberByFile(t *testing.T) {
 	s := newJoinStage(t)
-	withoutToken := func(f *config.JoinFlags) {
-		*f = config.JoinFlags{Given: []string{"discovery-file", "node-name", "cri-socket"}, DiscoveryFile: "/discovery.conf",
+	withoutToken := func(f *config.Flags) {
+		*f = config.Flags{Given: []string{"discovery-file", "node-name", "cri-socket"}, DiscoveryFile: "/discovery.conf",
 			NodeName: f.NodeName, CRISocket: f.CRISocket}
 	}
 	if _, err := s.joinAgain(t, withoutToken); !strings.Contains(message(err), "the discovery file has no credentials") {

@@ -108,7 +108,7 @@ func (p *joinPlay) compare(t *testing.T) {
 }
 
 // assume is what a plan takes the node for that asks nobody.
-func assume(t *testing.T, h host.Host, flags config.JoinFlags, name string) *config.Node {
+func assume(t *testing.T, h host.Host, flags config.Flags, name string) *config.Node {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: name}}
 	self, _, err := config.LoadJoin(nil, flags, opts)
@@ -130,7 +130,7 @@ func assume(t *testing.T, h host.Host, flags config.JoinFlags, name string) *con
 }
 
 // byToken are flags of a join whose cluster is not there.
-func byToken(name string, more config.JoinFlags) config.JoinFlags {
+func byToken(name string, more config.Flags) config.Flags {
 	more.Given = append(more.Given, "token", "discovery-token-unsafe-skip-ca-verification", "node-name", "cri-socket")
 	more.Endpoint, more.Token, more.SkipCAVerification = "192.0.2.1:6443", someToken, true
 	more.NodeName, more.CRISocket = name, "unix:///run/containerd/containerd.sock"
@@ -150,7 +150,7 @@ func TestJoinPlanIsTrue(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := &signingHost{s.host, func() { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour)) }}
-			p := &joinPlay{known: s.Config, assumed: assume(t, h, byToken("worker-1", config.JoinFlags{}), "worker-1"), host: h, live: s.api, etcd: &members{},
+			p := &joinPlay{known: s.Config, assumed: assume(t, h, byToken("worker-1", config.Flags{}), "worker-1"), host: h, live: s.api, etcd: &members{},
 				workflow: []Phase{kubeletStartJoin(), kubeletWaitBootstrap()}}
 			p.compare(t)
 		})
@@ -160,7 +160,7 @@ func TestJoinPlanIsTrue(t *testing.T) {
 		if err := s.discoverPlane(t, someKey); err != nil {
 			t.Fatal(err)
 		}
-		flags := byToken("cp-2", config.JoinFlags{Given: []string{"control-plane", "certificate-key", "apiserver-advertise-address"},
+		flags := byToken("cp-2", config.Flags{Given: []string{"control-plane", "certificate-key", "apiserver-advertise-address"},
 			ControlPlane: true, CertificateKey: someKey, APIServerAdvertiseAddress: "192.0.2.12"})
 		p := &joinPlay{known: s.Config, assumed: assume(t, s.host, flags, "cp-2"), host: s.host, live: s.api(), etcd: s.etcd, workflow: joinPlane()}
 		p.compare(t)
@@ -181,7 +181,7 @@ func TestAssumeGoesByWhatIsHere(t *testing.T) {
 	}
 	s.play(t, kubeletStartJoin())
 	s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))
-	flags := byToken("worker-1", config.JoinFlags{})
+	flags := byToken("worker-1", config.Flags{})
 	flags.Endpoint = "192.0.2.1:6443" // as kubelet.conf has it
 	n := assume(t, s.host, flags, "worker-1")
 	r := &record{}

@@ -28,7 +28,7 @@ import (
 // remains is a host that was a node, or was about to become one, and how it is
 // asked to be none any more.
 type remains struct {
-	flags config.ResetFlags
+	flags config.Flags
 	files map[string]string // by path; folders end in a slash
 	links map[string]string
 	// mounts are file systems of their own, narrowed folders that were there

@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"slices"
 
 	"github.com/pkg/errors"
 	kubelet "k8s.io/kubelet/config/v1beta1"
@@ -32,6 +33,17 @@ func CheckJoin(ctx context.Context, env *Env) ([]preflight.Result, error) {
 		return nil, err
 	}
 	return preflight.Ask(ctx, checks, env.Host, env.Config.IgnorePreflightErrors), nil
+}
+
+// CheckNames lists the checks of init and join for a control plane.
+func CheckNames(n *config.Node) []string {
+	var names []string
+	for _, c := range slices.Concat(preflight.Init(n, nil), preflight.JoinControlPlane(n, nil)) {
+		if !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 func initChecks(ctx context.Context, env *Env) ([]preflight.Check, error) {

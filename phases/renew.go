@@ -111,8 +111,8 @@ func renewOne(env *Env, name string, o RenewOptions) error {
 		return err
 	}
 	if old == nil {
-		return o.refuse(env, errors.Errorf("%s does not exist, so there is nothing to renew; `%s init phase %s` makes it",
-			r.path(env), env.UI.Program(), r.phase()))
+		return o.refuse(env, errors.Errorf("%s does not exist, so there is nothing to renew; `slipway init phase %s` makes it",
+			r.path(env), r.phase()))
 	}
 	ca, err := pairStore{env}.ca(r.spec)
 	if err != nil {
@@ -120,8 +120,8 @@ func renewOne(env *Env, name string, o RenewOptions) error {
 	}
 	if ca.Key == nil {
 		return o.refuse(env, errors.Errorf("%s: the key of its CA %q is not on this host, so the CA's owner must sign it: "+
-			"`%s certs generate-csr --cert-dir DIR --kubeconfig-dir DIR` writes a new key and a signing request into an empty folder",
-			name, r.spec.CA, env.UI.Program()))
+			"`slipway certs generate-csr --cert-dir DIR --kubeconfig-dir DIR` writes a new key and a signing request into an empty folder",
+			name, r.spec.CA))
 	}
 	return r.renew(env, old, ca, o.AsItWas)
 }

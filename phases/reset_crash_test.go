@@ -26,7 +26,7 @@ func prepareReset(_ *testing.T, s *scene) error {
 }
 
 func crashReset(ctx context.Context, h runHost, _ string, say io.Writer) error {
-	flags := config.ResetFlags{Given: []string{"network"}, Network: true}
+	flags := config.Flags{Given: []string{"network"}, Network: true}
 	n, _, err := config.LoadReset(nil, flags, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func crashReset(ctx context.Context, h runHost, _ string, say io.Writer) error {
 	}
 	defer end()
 	on := &resetHost{Host: h}
-	return Run(ctx, &Env{Config: n, Host: on, Etcd: lastingEtcd{host: on}, UI: ui.NewLines("slipway", say, io.Discard)}, Reset(), Options{})
+	return Run(ctx, &Env{Config: n, Host: on, Etcd: lastingEtcd{host: on}, UI: ui.NewLines(say, io.Discard)}, Reset(), Options{})
 }
 
 // faultyReset refuses what only reset asks for, too.

@@ -212,12 +212,12 @@ func newResetScene(t *testing.T, more ...map[string]string) *resetScene {
 			t.Fatal(err)
 		}
 	}
-	n, _, err := config.LoadReset(nil, config.ResetFlags{}, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
+	n, _, err := config.LoadReset(nil, config.Flags{}, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.host = &resetHost{Host: newLastingHost(s.root)}
-	s.Env = &Env{Config: n, Host: s.host, Etcd: lastingEtcd{host: s.host}, UI: ui.NewLines("slipway", &s.said, io.Discard)}
+	s.Env = &Env{Config: n, Host: s.host, Etcd: lastingEtcd{host: s.host}, UI: ui.NewLines(&s.said, io.Discard)}
 	return s
 }
 

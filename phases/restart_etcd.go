@@ -38,8 +38,8 @@ func restartEtcdLate(ctx context.Context, env *Env) error {
 	var kept *quorumError
 	if errors.As(err, &kept) {
 		return errors.Errorf("everything else is done, but etcd was not restarted: %v. "+
-			"Make these members healthy (`%s diagnose` on their nodes says what is wrong), or remove those that are gone for good (`etcdctl member remove ID`), then run `%s certs renew etcd-server --restart`",
-			err, env.UI.Program(), env.UI.Program())
+			"Make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are gone for good (`etcdctl member remove ID`), then run `slipway certs renew etcd-server --restart`",
+			err)
 	}
 	return err
 }

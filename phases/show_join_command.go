@@ -64,10 +64,14 @@ func sharesWithOthers(n *config.Node) bool {
 // newLine continues a shell command on the next line.
 const newLine = " \\\n\t"
 
+// joinCommand begins the commands that are shown for copying. A program that was called by another name shows that one
+// instead: cmd/slipway/program_name.go.
+const joinCommand = "slipway join "
+
 // joinFacts are what the administrator of a joining node has to know.
 type joinFacts struct {
-	program, endpoint, token string
-	pins                     []string
+	endpoint, token string
+	pins            []string
 }
 
 func howToJoin(ctx context.Context, env *Env) (joinFacts, error) {
@@ -79,7 +83,7 @@ func howToJoin(ctx context.Context, env *Env) (joinFacts, error) {
 	if err != nil {
 		return joinFacts{}, err
 	}
-	f := joinFacts{env.UI.Program(), env.Config.Endpoint(), token.ID + "." + token.Secret.Reveal(), nil}
+	f := joinFacts{env.Config.Endpoint(), token.ID + "." + token.Secret.Reveal(), nil}
 	for _, cert := range ca.Bundle() {
 		f.pins = append(f.pins, certs.PublicKeyPin(cert))
 	}
@@ -88,7 +92,7 @@ func howToJoin(ctx context.Context, env *Env) (joinFacts, error) {
 
 // command is what a worker's administrator types.
 func (f joinFacts) command(separator string) string {
-	text := f.program + " join " + f.endpoint + " --token " + f.token
+	text := joinCommand + f.endpoint + " --token " + f.token
 	for _, pin := range f.pins {
 		text += separator + "--discovery-token-ca-cert-hash " + pin
 	}

@@ -30,8 +30,8 @@ func CreateTokens(ctx context.Context, env *Env) error {
 			return err
 		}
 		if found {
-			return errors.Errorf("a bootstrap token with the ID %q exists already; choose another, or delete it first: `%s token delete %s`",
-				token.ID, env.UI.Program(), token.ID)
+			return errors.Errorf("a bootstrap token with the ID %q exists already; choose another, or delete it first: `slipway token delete %s`",
+				token.ID, token.ID)
 		}
 	}
 	for _, token := range env.Config.BootstrapTokens {
@@ -69,8 +69,8 @@ func DeleteTokens(ctx context.Context, env *Env, ids []string) error {
 		env.UI.Result("bootstrap token \"" + id + "\" deleted")
 	}
 	if len(missing) > 0 {
-		return errors.Errorf("there is no bootstrap token with the ID %s; `%s token list` shows those that are there",
-			strings.Join(missing, ", "), env.UI.Program())
+		return errors.Errorf("there is no bootstrap token with the ID %s; `slipway token list` shows those that are there",
+			strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func JoinCommand(ctx context.Context, env *Env, token config.Token, key config.S
 	if err != nil {
 		return "", err
 	}
-	words := []string{env.UI.Program(), "join", endpoint, "--token", token.ID + "." + token.Secret.Reveal()}
+	words := []string{joinCommand + endpoint, "--token", token.ID + "." + token.Secret.Reveal()}
 	for _, pin := range pins {
 		words = append(words, "--discovery-token-ca-cert-hash", pin)
 	}
@@ -143,7 +143,7 @@ func clusterInfo(ctx context.Context, env *Env, read func() ([]byte, error)) (da
 	}
 	path := env.Config.Paths.AdminKubeconfig
 	env.UI.Warnf("ConfigMap kube-public/cluster-info, which joining nodes ask for, is missing: "+
-		"`%s init phase bootstrap-token` makes it. The address is that of %s", env.UI.Program(), path)
+		"`slipway init phase bootstrap-token` makes it. The address is that of %s", path)
 	data, err = read()
 	return data, path, err
 }

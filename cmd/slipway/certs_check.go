@@ -49,11 +49,10 @@ func newCheckExpiration(g *globals) *cobra.Command {
 			return info.expiring(o.within)
 		},
 	}
-	o.bind(cmd, config.DefaultCertificatesDir)
-	bindKubeconfig(cmd.Flags())
+	o.Bind(cmd.Flags(), "certs check-expiration")
 	o.output.bind(cmd.Flags())
-	cmd.Flags().DurationVar(&o.within, "within", 0, "with --exit-code: how soon is too soon, such as 720h; by default only what has expired counts")
-	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with 2 when a certificate expires --within that time")
+	cmd.Flags().DurationVar(&o.within, "within", 0, "with --exit-code: also report certificates that expire within this time, such as 720h; by default only expired ones")
+	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with code 2 if a certificate has expired, or expires --within the given time")
 	return cmd
 }
 

@@ -6,7 +6,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -27,7 +26,6 @@ func newGenerateCSR(g *globals) *cobra.Command {
 			return phases.GenerateCSRs(&phases.Env{Config: node, Host: real, UI: newUI(g)})
 		},
 	}
-	o.bind(cmd, "")
-	cmd.Flags().StringVar(&o.kubeconfigDir, "kubeconfig-dir", config.DefaultKubernetesDir, "`folder` of the kubeconfig files")
+	o.Bind(cmd.Flags(), "certs generate-csr")
 	return cmd
 }

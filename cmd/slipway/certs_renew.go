@@ -6,7 +6,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -44,8 +43,7 @@ func renewCommand(g *globals, use, short string, renew phases.RenewOptions) *cob
 			return newRealParts(g, node, real).run(cmd.Context(), phases.Renew(renew), nil)
 		},
 	}
-	cmd.Flags().BoolVar(&renew.Restart, "restart", false, "restart the components whose files have changed, one after another, and renew an expired kubelet.conf")
-	o.bind(cmd, config.DefaultCertificatesDir)
-	bindKubeconfig(cmd.Flags())
+	cmd.Flags().BoolVar(&renew.Restart, "restart", false, "restart each component that uses a renewed file, one at a time, and renew an expired kubelet.conf")
+	o.Bind(cmd.Flags(), "certs renew")
 	return cmd
 }

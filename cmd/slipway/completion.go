@@ -9,6 +9,10 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases"
 )
 
 func newCompletion(g *globals) *cobra.Command {
@@ -35,4 +39,88 @@ func newCompletion(g *globals) *cobra.Command {
 			return root.GenPowerShellCompletionWithDesc(out)
 		},
 	}
+}
+
+// addCompletions registers what a shell proposes as the value of each flag. Only a shell's request for completions
+// needs it, so no other start of the program pays for it.
+func addCompletions(cmd *cobra.Command) {
+	if cmd.ValidArgs == nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions // no argument is a file
+	}
+	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+		// Fails for a flag that has a completion already: cobra's own.
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, valuesOf(f))
+	})
+	for _, c := range cmd.Commands() {
+		addCompletions(c)
+	}
+}
+
+// valuesOf goes by the values that a flag names, or else by its placeholder in help.
+func valuesOf(f *pflag.Flag) cobra.CompletionFunc {
+	if values, ok := f.Annotations[config.ValuesAnnotation]; ok {
+		return choice(func(*cobra.Command) []string { return values })
+	}
+	switch placeholder, _ := pflag.UnquoteUsage(f); placeholder {
+	case "file":
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+	case "directory":
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+	case "phases":
+		return choice(phasesOf)
+	case "checks":
+		return choice(checkNames)
+	}
+	return cobra.NoFileCompletions
+}
+
+// choice proposes values, also of a list that is separated by commas and already has some.
+func choice(values func(*cobra.Command) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		done := typed[:strings.LastIndex(typed, ",")+1]
+		directive := cobra.ShellCompDirectiveNoFileComp
+		var list []cobra.Completion
+		for _, v := range values(cmd) {
+			if strings.HasPrefix(done+v, typed) {
+				list = append(list, done+v)
+			}
+			if strings.HasSuffix(v, "=") { // a template follows
+				directive |= cobra.ShellCompDirectiveNoSpace
+			}
+		}
+		return list, directive
+	}
+}
+
+// phasesOf are the names that --skip-phases of a command takes.
+func phasesOf(cmd *cobra.Command) []string {
+	workflow := map[string]func() []phases.Phase{"init": phases.Init, "join": phases.Join, "reset": phases.Reset}[cmd.Name()]
+	if workflow == nil {
+		return nil
+	}
+	var names []string
+	var walk func(parent string, list []phases.Phase)
+	walk = func(parent string, list []phases.Phase) {
+		for _, p := range list {
+			names = append(names, parent+p.Name)
+			walk(parent+p.Name+"/", p.Children)
+		}
+	}
+	walk("", workflow())
+	return names
+}
+
+// checkNames are the names that --ignore-preflight-errors takes: those of a control plane with default settings.
+func checkNames(*cobra.Command) []string {
+	self := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{}}
+	node, _, err := config.LoadCluster(config.DefaultCluster(), nil, nil, self, config.Options{Placeholders: true})
+	if err != nil {
+		return nil
+	}
+	return append(phases.CheckNames(node), "all")
+}
+
+// offer names the values that a flag takes.
+func offer(fs *pflag.FlagSet, flag string, values ...string) {
+	_ = fs.SetAnnotation(flag, config.ValuesAnnotation, values) // fails only for a flag that does not exist
 }

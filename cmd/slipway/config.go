@@ -16,7 +16,7 @@ func newConfig(g *globals) *cobra.Command {
 		Short: "Work with configuration files and images",
 		RunE:  requireSubcommand,
 	}
-	cmd.PersistentFlags().String("kubeconfig", config.DefaultAdminKubeconfig, "kubeconfig `file` for talking to the cluster")
+	new(config.Flags).Bind(cmd.PersistentFlags(), "config") // kubeadm has the flag; nothing here asks a cluster
 	cmd.AddCommand(newConfigPrint(g), newConfigValidate(g), newConfigMigrate(g), newConfigImages(g))
 	return cmd
 }
@@ -55,6 +55,7 @@ func newPrintDefaults(g *globals, name string) *cobra.Command {
 	if name == "init" {
 		cmd.Flags().StringSliceVar(&components, "component-configs", nil,
 			"`kinds` of component configurations to print as well: KubeletConfiguration, KubeProxyConfiguration")
+		offer(cmd.Flags(), "component-configs", "KubeletConfiguration", "KubeProxyConfiguration")
 	}
 	return cmd
 }

@@ -14,8 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-var imageFlags = []string{"config", "feature-gates", "image-repository", "kubernetes-version"}
-
 func newConfigImages(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "images",
@@ -41,7 +39,7 @@ func newImagesList(g *globals) *cobra.Command {
 			return out.print(g, imageList(parts.env.Config.Images()), printImages)
 		},
 	}
-	o.bind(cmd.Flags(), imageFlags)
+	o.Bind(cmd.Flags(), "config images list")
 	out.bind(cmd.Flags())
 	return cmd
 }
@@ -61,7 +59,7 @@ func newImagesPull(g *globals) *cobra.Command {
 			return phases.PullImages(cmd.Context(), parts.env)
 		},
 	}
-	o.bind(cmd.Flags(), append([]string{"cri-socket"}, imageFlags...))
+	o.Bind(cmd.Flags(), "config images pull")
 	return cmd
 }
 

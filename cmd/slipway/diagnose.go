@@ -55,7 +55,7 @@ func newDiagnose(g *globals) *cobra.Command {
 			return exitError{causeFound, "something is wrong with this node: " + d.names()}
 		},
 	}
-	o.bind(cmd.Flags())
+	o.Bind(cmd.Flags(), "diagnose")
 	out.bind(cmd.Flags())
 	return cmd
 }

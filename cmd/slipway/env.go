@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -87,14 +86,6 @@ func newParts(g *globals, node *config.Node, real *host.Real) *parts {
 
 // askForPlan makes other flags imply --dry-run.
 func askForPlan(fs *pflag.FlagSet) error { return fs.Set("dry-run", "true") }
-
-// withDryRun are the flags of a phase: every phase can be planned.
-func withDryRun(names []string) []string {
-	if slices.Contains(names, "dry-run") {
-		return names
-	}
-	return append(slices.Clone(names), "dry-run")
-}
 
 // keepMode copies --dry-run to a configuration that was not loaded from the flags.
 func (o *joinOptions) keepMode(self *config.JoinConfiguration) { self.DryRun = o.DryRun }

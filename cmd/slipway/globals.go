@@ -61,9 +61,9 @@ func (p *patterns) Set(text string) error {
 }
 
 func (g *globals) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&g.rootfs, "rootfs", "", "`folder` of a host's root file system to work on instead of /")
-	fs.VarP(&g.verbosity, "v", "v", "`level` of the log, 0 to 10: from 1 on, a terminal shows all details; higher levels add the log of the API client")
-	fs.Var(&g.vmodule, "vmodule", "log levels of single files, as `pattern=N,...`")
+	fs.StringVar(&g.rootfs, "rootfs", "", "`directory` to use as the root file system instead of /")
+	fs.VarP(&g.verbosity, "v", "v", "log `level`, 0 to 10: from 1 on, a terminal shows all details; higher levels add the log of the API client")
+	fs.Var(&g.vmodule, "vmodule", "log levels by source file, as `pattern=N,...`")
 }
 
 // apply puts the options into effect before a command runs.
@@ -91,7 +91,7 @@ func (g *globals) chroot() error {
 		return nil
 	}
 	if err := unix.Chroot(g.rootfs); err != nil {
-		return errors.Wrapf(err, "--rootfs %s: cannot change the root directory (it must exist, and only root may do this)", g.rootfs)
+		return errors.Wrapf(err, "--rootfs %s: cannot change the root directory; it must exist, and you must be root", g.rootfs)
 	}
 	return errors.Wrapf(os.Chdir("/"), "--rootfs %s", g.rootfs)
 }

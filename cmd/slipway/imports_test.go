@@ -56,6 +56,7 @@ var onlyIn = []struct {
 	packages         []string
 }{
 	{"github.com/spf13/cobra", "commands are made in one place", []string{"cmd/slipway"}},
+	{"github.com/spf13/pflag", "flags are in one table, or in the file of their command", []string{"cmd/slipway", "internal/config"}},
 	{"github.com/coreos/go-systemd/", "only the host's seam talks to systemd, or a dry run would too", []string{"internal/host"}},
 	{"os/exec", "only the host's seam runs programs", []string{"internal/host"}},
 	{"go.etcd.io/etcd/", "only the membership's seam talks to etcd, or a dry run would too", []string{"internal/etcd"}},

@@ -33,7 +33,7 @@ func newInit(g *globals) *cobra.Command {
 			return p.run(cmd.Context(), phases.Init(), node.SkipPhases)
 		},
 	}
-	o.bind(cmd.Flags(), initFlagNames)
+	o.Bind(cmd.Flags(), "init")
 	reporting(g, cmd)
 	cmd.AddCommand(newPhase(g, "init", phases.Init(), runnableInitPhase))
 	return cmd
@@ -51,12 +51,12 @@ func warnOfMissingEndpoint(ui ui.UI, node *config.Node) {
 func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*parts, error) {
 	o.Given = given(cmd.Flags())
 	o.ignoreFilesMode(cmd.Flags())
-	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {
 		return nil, err
 	}
 	in.options.Placeholders = o.anyHost
-	node, warnings, err := config.LoadInit(cmd.Context(), in.file, o.InitFlags, in.options)
+	node, warnings, err := config.LoadInit(cmd.Context(), in.file, o.Flags, in.options)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func runnableInitPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 		Short: p.Summary,
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.printManifest {
+			if o.PrintManifest {
 				return printManifest(cmd, g, o, p)
 			}
 			parts, err := loadInit(cmd, g, o)
@@ -71,7 +71,7 @@ func runnableInitPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 			return parts.run(cmd.Context(), []phases.Phase{wrap(p)}, nil)
 		},
 	}
-	o.bind(cmd.Flags(), withDryRun(p.Flags))
+	o.BindPhase(cmd.Flags(), "init", phaseFlags(p.Flags))
 	reporting(g, cmd)
 	return cmd
 }

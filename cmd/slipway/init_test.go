@@ -28,16 +28,15 @@ nodeRegistration: {criSocket: "unix:///run/x.sock"}
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		flags []string
 		plans bool
 	}{
-		"init":               {initFlagNames, true},
-		"config images pull": {imageFlags, false},
+		"init":               {true},
+		"config images pull": {false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, cmd := &initOptions{}, &cobra.Command{}
 			cmd.SetContext(t.Context())
-			o.bind(cmd.Flags(), test.flags)
+			o.Bind(cmd.Flags(), name)
 			if err := cmd.Flags().Set("config", file); err != nil {
 				t.Fatal(err)
 			}

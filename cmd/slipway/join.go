@@ -31,7 +31,7 @@ func newJoin(g *globals) *cobra.Command {
 			return p.run(cmd.Context(), phases.Join(), p.env.Config.SkipPhases)
 		},
 	}
-	o.bind(cmd.Flags(), joinFlagNames)
+	o.Bind(cmd.Flags(), "join")
 	reporting(g, cmd)
 	cmd.AddCommand(newPhase(g, "join", phases.Join(), runnableJoinPhase))
 	return cmd
@@ -42,11 +42,11 @@ func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*p
 	if err := o.take(cmd, g, args); err != nil {
 		return nil, err
 	}
-	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {
 		return nil, err
 	}
-	self, warnings, err := config.LoadJoin(in.file, o.JoinFlags, in.options)
+	self, warnings, err := config.LoadJoin(in.file, o.Flags, in.options)
 	if err != nil {
 		return nil, err
 	}
@@ -66,13 +66,13 @@ func (o *joinOptions) take(cmd *cobra.Command, g *globals, args []string) error 
 	if len(args) > 0 {
 		o.Endpoint = args[0]
 	}
-	if o.tokenFile == "" {
+	if o.TokenFile == "" {
 		return nil
 	}
 	if slices.Contains(o.Given, "token") {
 		return errors.New("--token and --token-file cannot be used together")
 	}
-	token, err := readSecret(cmd.Context(), g, o.tokenFile)
+	token, err := readSecret(cmd.Context(), g, o.TokenFile)
 	if err != nil {
 		return errors.Wrap(err, "--token-file")
 	}

@@ -31,7 +31,7 @@ func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 		}
 		return parts.run(cmd.Context(), []phases.Phase{wrap(p)}, nil)
 	}
-	o.bind(cmd.Flags(), withDryRun(p.Flags))
+	o.BindPhase(cmd.Flags(), "join", phaseFlags(p.Flags))
 	reporting(g, cmd)
 	return cmd
 }
@@ -40,13 +40,13 @@ func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 // phases have written here. Phases of control planes also read the cluster's configuration, as its administrator.
 func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) (*parts, error) {
 	o.Given = given(cmd.Flags())
-	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {
 		return nil, err
 	}
 	self, warnings := o.self(in.host), []string(nil)
 	if in.file != nil {
-		if self, warnings, err = config.LoadJoin(in.file, o.JoinFlags, in.options); err != nil {
+		if self, warnings, err = config.LoadJoin(in.file, o.Flags, in.options); err != nil {
 			return nil, err
 		}
 	}

@@ -52,10 +52,10 @@ func newKubeconfigUser(g *globals) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&user.Name, "client-name", "", "`name` of the user: the certificate's common name")
-	fs.StringVar(&o.configFile, "config", "", "configuration `file`; - for standard input")
-	fs.StringSliceVar(&user.Groups, "org", nil, "`groups` of the user: the certificate's organizations")
-	fs.StringVar(&token, "token", "", "`token` that the user shows instead of a certificate")
-	fs.DurationVar(&user.Validity, "validity-period", 365*24*time.Hour, "time that the certificate is valid")
+	o.Bind(fs, "kubeconfig user")
+	fs.StringVar(&user.Name, "client-name", "", "user `name`, the common name (CN) of the certificate")
+	fs.StringSliceVar(&user.Groups, "org", nil, "user `groups`, the organizations (O) of the certificate")
+	fs.StringVar(&token, "token", "", "`token` that authenticates the user instead of a certificate")
+	fs.DurationVar(&user.Validity, "validity-period", 365*24*time.Hour, "validity of the certificate")
 	return cmd
 }

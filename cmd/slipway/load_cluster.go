@@ -47,16 +47,9 @@ func nodeFrom(stored []byte, self *config.JoinConfiguration) (*config.Node, []st
 
 // certOptions are the flags that commands for certificates share: where the configuration and the files are.
 type certOptions struct {
-	configFile    string
-	certDir       string
-	kubeconfigDir string
+	config.Flags
 	// offline is for commands that also work on hosts without a cluster: they do not warn if there is none.
 	offline bool
-}
-
-func (o *certOptions) bind(cmd *cobra.Command, certDir string) {
-	cmd.Flags().StringVar(&o.certDir, "cert-dir", certDir, "`folder` of the certificates")
-	cmd.Flags().StringVar(&o.configFile, "config", "", "configuration `file`; - for standard input")
 }
 
 // source is where a Node comes from.
@@ -83,19 +76,19 @@ func (o *certOptions) load(cmd *cobra.Command, g *globals) (*config.Node, source
 // directory, but the default.
 func (o *certOptions) place(cmd *cobra.Command, node *config.Node) error {
 	var err error
-	if cmd.Flags().Changed("cert-dir") && o.certDir != "" {
-		if node.Paths.PKI, err = filepath.Abs(o.certDir); err != nil {
+	if cmd.Flags().Changed("cert-dir") && o.CertDir != "" {
+		if node.Paths.PKI, err = filepath.Abs(o.CertDir); err != nil {
 			return err
 		}
 	}
-	if o.kubeconfigDir != "" {
-		node.Paths.Kubeconfigs, err = filepath.Abs(o.kubeconfigDir)
+	if o.KubeconfigDir != "" {
+		node.Paths.Kubeconfigs, err = filepath.Abs(o.KubeconfigDir)
 	}
 	return err
 }
 
 func (o *certOptions) loadPlain(cmd *cobra.Command, g *globals) (*config.Node, source, []string, error) {
-	if o.configFile != "" {
+	if o.ConfigFile != "" {
 		node, warnings, err := o.loadFile(cmd.Context(), g)
 		return node, sourceFile, warnings, err
 	}
@@ -127,11 +120,11 @@ func (o *certOptions) askCluster(cmd *cobra.Command, g *globals) (*config.Node, 
 
 // loadFile reads a configuration for `init`. It does not matter here which of several runtimes this host uses.
 func (o *certOptions) loadFile(ctx context.Context, g *globals) (*config.Node, []string, error) {
-	in, err := readNodeInput(ctx, g, planning{g: g}, o.configFile)
+	in, err := readNodeInput(ctx, g, planning{g: g}, o.ConfigFile)
 	if err != nil {
 		return nil, nil, err
 	}
 	in.host.Close()
 	in.options.Facts.Sockets, in.options.Placeholders = nil, true
-	return config.LoadInit(ctx, in.file, config.InitFlags{}, in.options)
+	return config.LoadInit(ctx, in.file, config.Flags{}, in.options)
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/pkg/errors"
@@ -38,7 +39,7 @@ func run() int {
 func execute(ctx context.Context, program string, s streams, args []string) int {
 	out := &output{to: s.out}
 	s.out = out
-	terminal := onTerminal(program, &s)
+	terminal := onTerminal(&s)
 	err := newRoot(program, s, args).ExecuteContext(ctx)
 	if terminal != nil {
 		terminal.Close()
@@ -54,12 +55,12 @@ func execute(ctx context.Context, program string, s streams, args []string) int 
 
 // onTerminal makes standard error show runs to a person, if it is a terminal. It
 // is nil otherwise.
-func onTerminal(program string, s *streams) *ui.Terminal {
+func onTerminal(s *streams) *ui.Terminal {
 	f, ok := s.err.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return nil
 	}
-	t := ui.NewTerminal(program, f, s.out)
+	t := ui.NewTerminal(f, s.out)
 	s.err = t
 	return t
 }
@@ -69,7 +70,7 @@ func onTerminal(program string, s *streams) *ui.Terminal {
 func explain(program string, s streams, err error) {
 	found := fault.Fault{Message: config.Discreet(shown(program, err.Error())), Remedy: config.Discreet(shown(program, fault.Remedy(err)))}
 	if t, onTerminal := s.err.(*ui.Terminal); onTerminal {
-		t.Failure(found.Message, found.Remedy)
+		t.Failure(program+": "+found.Message, found.Remedy)
 		return
 	}
 	fmt.Fprintf(s.err, "%s: %s\n", program, found)
@@ -123,6 +124,9 @@ func newRoot(program string, s streams, args []string) *cobra.Command {
 		root.AddCommand(make(g))
 	}
 	honestHelp(root)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		addCompletions(root)
+	}
 	return root
 }
 

@@ -71,7 +71,7 @@ func TestFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := streams{err: tty, out: io.Discard}
-	terminal := onTerminal("kubeadm", &s)
+	terminal := onTerminal(&s)
 	if terminal == nil {
 		t.Fatal("a pseudo terminal is not taken for a terminal")
 	}

@@ -19,13 +19,21 @@ import (
 // outputAPI is the version of the objects that kubeadm prints.
 const outputAPI = "output.kubeadm.k8s.io/v1alpha3"
 
-// outputForms are the forms of -o.
-const outputForms = "text, json, yaml, kyaml, go-template=…, go-template-file=…, template=…, templatefile=…, jsonpath=…, jsonpath-as-json=…, jsonpath-file=…"
-
-// templateForms are those that need a template or its file.
-var templateForms = []string{
-	"go-template", "go-template-file", "template", "templatefile", "jsonpath", "jsonpath-as-json", "jsonpath-file",
+// outputForms are the values of -o; templateForms need a template, or a file with one, after =.
+func outputForms() []string {
+	forms := []string{"text", "json", "yaml", "kyaml"}
+	for _, form := range templateForms() {
+		forms = append(forms, form+"=")
+	}
+	return forms
 }
+
+func templateForms() []string {
+	return []string{"go-template", "go-template-file", "template", "templatefile", "jsonpath", "jsonpath-as-json", "jsonpath-file"}
+}
+
+// listOfForms is for help and errors.
+func listOfForms() string { return strings.ReplaceAll(strings.Join(outputForms(), ", "), "=", "=…") }
 
 // outputOptions are the flags of commands that print an object.
 type outputOptions struct {
@@ -35,9 +43,10 @@ type outputOptions struct {
 }
 
 func (o *outputOptions) bind(fs *pflag.FlagSet) {
-	fs.StringVarP(&o.form, "output", "o", "text", "`form` of the output: "+outputForms)
-	fs.BoolVar(&o.allowMissing, "allow-missing-template-keys", true, "print nothing for a field that a template names and the object lacks, instead of failing")
-	fs.BoolVar(&o.managedFields, "show-managed-fields", false, "keep the managedFields when printing an object as JSON or YAML")
+	fs.StringVarP(&o.form, "output", "o", "text", "output `format`: "+listOfForms())
+	offer(fs, "output", outputForms()...)
+	fs.BoolVar(&o.allowMissing, "allow-missing-template-keys", true, "print nothing for fields in the template that the object does not have, instead of failing")
+	fs.BoolVar(&o.managedFields, "show-managed-fields", false, "include managedFields in JSON and YAML output")
 }
 
 // printer returns the printer for the chosen form; text is the printer for people.
@@ -61,8 +70,8 @@ func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.Resource
 		return &printers.KYAMLPrinter{}, nil
 	}
 	form, template, _ := strings.Cut(o.form, "=")
-	if template == "" && slices.Contains(templateForms, form) {
-		return nil, errors.Errorf("--output %s needs a template, such as %s=…", form, form)
+	if template == "" && slices.Contains(templateForms(), form) {
+		return nil, errors.Errorf("--output %s: a template is needed, such as %s=…", form, form)
 	}
 	switch form {
 	case "go-template", "template":
@@ -76,7 +85,7 @@ func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.Resource
 	case "jsonpath-file":
 		return fromFile(template, func(text string) (printers.ResourcePrinter, error) { return o.jsonPath(text, false) })
 	}
-	return nil, errors.Errorf("unknown --output %q: expected one of %s", o.form, outputForms)
+	return nil, errors.Errorf("unknown --output %q: expected one of %s", o.form, listOfForms())
 }
 
 // fromFile makes a printer from the template in a file.
@@ -118,23 +127,32 @@ func (o *outputOptions) print(g *globals, obj runtime.Object, text printers.Reso
 	if err := p.PrintObj(obj, &b); err != nil {
 		return errors.Wrap(err, "--output")
 	}
-	_, err = io.WriteString(g.streams.out, shown(g.program, b.String()))
+	return g.result(b.String())
+}
+
+// result writes to standard output.
+func (g *globals) result(text string) error {
+	_, err := io.WriteString(g.streams.out, shown(g.program, text))
 	return err
 }
 
 // printList writes objects one after another in the chosen form; text prints all of them for people.
 func printList[T runtime.Object](o *outputOptions, g *globals, objs []T, text func(io.Writer) error) error {
+	var b bytes.Buffer
 	if o.form == "text" {
-		return text(g.streams.out)
+		if err := text(&b); err != nil {
+			return err
+		}
+		return g.result(b.String())
 	}
 	p, err := o.printer(nil)
 	if err != nil {
 		return err
 	}
 	for _, obj := range objs {
-		if err := p.PrintObj(obj, g.streams.out); err != nil {
+		if err := p.PrintObj(obj, &b); err != nil {
 			return err
 		}
 	}
-	return nil
+	return g.result(b.String())
 }

@@ -47,7 +47,7 @@ func TestPlanKept(t *testing.T) {
 	var said bytes.Buffer
 	p := &plan{form: "text", command: "init", node: "cp-1", now: newPresent(host.NewAt(t.TempDir()))}
 	for _, k := range someKept {
-		ui.SayKept(planUI{ui.NewLines("slipway", &said, io.Discard), p}, k)
+		ui.SayKept(planUI{ui.NewLines(&said, io.Discard), p}, k)
 	}
 	var text, document bytes.Buffer
 	must(t, p.write(&text))
@@ -65,7 +65,7 @@ func TestPlanKept(t *testing.T) {
 func TestKeptIsSaid(t *testing.T) {
 	const want = "keeping /etc/a, which differs from what this configuration makes: only there: one. `kubeadm init phase a` writes it"
 	var said bytes.Buffer
-	lines := namedUI{ui.NewLines("kubeadm", &said, io.Discard)}
+	lines := namedUI{ui.NewLines(&said, io.Discard), "kubeadm"}
 	for _, u := range []ui.UI{lines, planUI{lines, &plan{}}} {
 		said.Reset()
 		ui.SayKept(u, someKept[0])

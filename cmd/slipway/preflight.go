@@ -42,10 +42,7 @@ func preflightInitCommand(g *globals, use, short string) *cobra.Command {
 			return check.report(g, out)
 		},
 	}
-	o.bind(cmd.Flags(), []string{
-		"apiserver-advertise-address", "apiserver-bind-port", "cert-dir", "config", "control-plane-endpoint", "cri-socket",
-		"feature-gates", "ignore-preflight-errors", "kubernetes-version", "node-name", "patches", "pod-network-cidr", "service-cidr",
-	})
+	o.Bind(cmd.Flags(), "preflight init")
 	out.bind(cmd.Flags())
 	return cmd
 }

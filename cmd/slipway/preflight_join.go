@@ -27,7 +27,7 @@ func preflightJoinCommand(g *globals) *cobra.Command {
 			if err := o.take(cmd, g, args); err != nil {
 				return err
 			}
-			in, err := readNodeInput(cmd.Context(), g, planning{g: g}, o.configFile)
+			in, err := readNodeInput(cmd.Context(), g, planning{g: g}, o.ConfigFile)
 			if err != nil {
 				return err
 			}
@@ -44,11 +44,7 @@ func preflightJoinCommand(g *globals) *cobra.Command {
 			return check.report(g, out)
 		},
 	}
-	o.bind(cmd.Flags(), []string{
-		"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane", "cri-socket", "discovery-file",
-		"discovery-token", "discovery-token-ca-cert-hash", "discovery-token-unsafe-skip-ca-verification",
-		"ignore-preflight-errors", "node-name", "patches", "tls-bootstrap-token", "token", "token-file",
-	})
+	o.Bind(cmd.Flags(), "preflight join")
 	out.bind(cmd.Flags())
 	return cmd
 }
@@ -65,7 +61,7 @@ func (o *joinOptions) joiningHost(ctx context.Context, g *globals, in *nodeInput
 		o.Given = append(o.Given, "token", "discovery-token-unsafe-skip-ca-verification")
 	}
 	in.options.Placeholders = true
-	self, warnings, err := config.LoadJoin(in.file, o.JoinFlags, in.options)
+	self, warnings, err := config.LoadJoin(in.file, o.Flags, in.options)
 	if err != nil {
 		return nil, err
 	}

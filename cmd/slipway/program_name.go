@@ -8,23 +8,28 @@ import (
 	"io"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/redact"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// ownName begins every command of this program that a message names, in
-// backticks: `slipway token create`. Who called the program by another name,
-// through a link, reads that instead. TestCommandsInMessages holds the form.
-const ownName = "`slipway "
+// Messages call this program slipway. A user who calls it by another name, such as a link named kubeadm, reads that
+// name instead: whatever leaves the program passes through shown, which replaces the name where it begins a command.
+// That is so in backquotes, `slipway token create`, and in the join command, which is printed for copying.
+// TestCommandsInMessages holds the form.
+const (
+	ownName = "`slipway "
+	ownJoin = "slipway join "
+)
 
 // renamed puts the name that the program was called by into a message.
 func renamed(program, text string) string {
-	return strings.ReplaceAll(text, ownName, "`"+program+" ")
+	return strings.NewReplacer(ownName, "`"+program+" ", ownJoin, program+" join ").Replace(text)
 }
 
-// shown is a message as its reader sees it: with the program's name, and
-// without passwords of URLs, which libraries repeat when they fail.
+// shown is a message as the user sees it: with the program's name, and without passwords in URLs, which libraries
+// repeat in their errors.
 func shown(program, text string) string { return renamed(program, redact.URLs(text)) }
 
 // discreetWriter takes messages of libraries, a line at a time.
@@ -49,7 +54,7 @@ func (e shownError) Unwrap() error { return e.error }
 // Remedy is empty if the error has none.
 func (e shownError) Remedy() string { return shown(e.program, fault.Remedy(e.error)) }
 
-// named is err in the words of the name that the program was called by.
+// named is err as shown.
 func (g *globals) named(err error) error {
 	if err == nil {
 		return nil
@@ -57,30 +62,48 @@ func (g *globals) named(err error) error {
 	return shownError{err, g.program}
 }
 
-// namedUI renames what phases say.
-type namedUI struct{ ui.UI }
+// namedUI passes on what phases say as shown.
+type namedUI struct {
+	ui.UI
+	program string
+}
 
 func (u namedUI) Printf(format string, args ...any) {
-	u.UI.Printf("%s", shown(u.Program(), fmt.Sprintf(format, args...)))
+	u.UI.Printf("%s", shown(u.program, fmt.Sprintf(format, args...)))
 }
 
 func (u namedUI) Warnf(format string, args ...any) {
-	u.UI.Warnf("%s", shown(u.Program(), fmt.Sprintf(format, args...)))
+	u.UI.Warnf("%s", shown(u.program, fmt.Sprintf(format, args...)))
+}
+
+func (u namedUI) Result(text string) { u.UI.Result(shown(u.program, text)) }
+
+func (u namedUI) Outcome(o ui.Outcome) {
+	o.JoinCommand = u.renamedSecret(o.JoinCommand)
+	o.ControlPlaneJoinCommand = u.renamedSecret(o.ControlPlaneJoinCommand)
+	u.UI.Outcome(o)
+}
+
+func (u namedUI) renamedSecret(s ui.Secret) ui.Secret {
+	if s == nil {
+		return nil
+	}
+	return config.NewSecret(renamed(u.program, s.Reveal()))
 }
 
 func (u namedUI) Warn(message, remedy string) {
-	u.UI.Warn(shown(u.Program(), message), shown(u.Program(), remedy))
+	u.UI.Warn(shown(u.program, message), shown(u.program, remedy))
 }
 
 func (u namedUI) Nextf(format string, args ...any) {
-	u.UI.Nextf("%s", shown(u.Program(), fmt.Sprintf(format, args...)))
+	u.UI.Nextf("%s", shown(u.program, fmt.Sprintf(format, args...)))
 }
 
 func (u namedUI) Start(phase string) (ui.UI, func(error)) {
 	in, end := u.UI.Start(phase)
-	return namedUI{in}, func(err error) {
+	return namedUI{in, u.program}, func(err error) {
 		if err != nil {
-			err = shownError{err, u.Program()}
+			err = shownError{err, u.program}
 		}
 		end(err)
 	}

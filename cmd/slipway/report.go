@@ -58,9 +58,10 @@ func reporting(g *globals, cmd *cobra.Command) {
 }
 
 func (r *report) bind(fs *pflag.FlagSet) {
-	fs.StringVarP(&r.form, "output", "o", "text", "`form` of the output: text, json (a plan with --dry-run, otherwise events), yaml (a plan)")
-	fs.StringVar(&r.timelineFile, "timeline", "", "write when each phase ran to `file`, as Chrome trace events")
-	fs.BoolVar(&r.diff, "diff", false, "show what would change of what is there now; implies --dry-run")
+	fs.StringVarP(&r.form, "output", "o", "text", "output `format`: text, json (a plan with --dry-run, events otherwise) or yaml (plans only)")
+	offer(fs, "output", "text", "json", "yaml")
+	fs.StringVar(&r.timelineFile, "timeline", "", "write the times of all phases to `file`, as Chrome trace events")
+	fs.BoolVar(&r.diff, "diff", false, "show the differences from what is there now; implies --dry-run")
 }
 
 // open begins the report of a command. It rejects flags that do not go together, before anything is done.

@@ -38,7 +38,7 @@ func newReset(g *globals) *cobra.Command {
 			return p.run(cmd.Context(), phases.Reset(), skip)
 		},
 	}
-	o.bind(cmd.Flags(), resetFlagNames)
+	o.Bind(cmd.Flags(), "reset")
 	reporting(g, cmd)
 	cmd.AddCommand(newPhase(g, "reset", phases.Reset(), runnableResetPhase))
 	return cmd
@@ -63,7 +63,7 @@ func runnableResetPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) 
 			return parts.run(cmd.Context(), []phases.Phase{wrap(p)}, nil)
 		},
 	}
-	o.bind(cmd.Flags(), p.Flags)
+	o.BindPhase(cmd.Flags(), "reset", phaseFlags(p.Flags))
 	reporting(g, cmd)
 	return cmd
 }
@@ -74,14 +74,14 @@ func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) 
 	if o.Network && g.rootfs != "" {
 		return nil, errors.New("--network is for this host's kernel and --rootfs for another host's files: leave one of them out")
 	}
-	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.configFile)
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {
 		return nil, err
 	}
 	if socket := thisnode.KubeletSocket(in.host); socket != "" {
 		in.options.Facts.Sockets = []string{strings.TrimPrefix(socket, "unix://")}
 	}
-	node, warnings, err := config.LoadReset(in.file, o.ResetFlags, in.options)
+	node, warnings, err := config.LoadReset(in.file, o.Flags, in.options)
 	if err != nil {
 		return nil, err
 	}

@@ -46,9 +46,9 @@ func newSupportBundle(g *globals) *cobra.Command {
 			return err
 		},
 	}
-	o.bind(cmd.Flags())
-	cmd.Flags().StringVar(&o.file, "file", "", "`file` to write; by default one in this folder, named after the host and the time")
-	cmd.Flags().BoolVar(&o.allNamespaces, "all-namespaces", false, "take the logs of containers in all namespaces, not only in kube-system")
+	o.Bind(cmd.Flags(), "support-bundle")
+	cmd.Flags().StringVar(&o.file, "file", "", "output `file`; by default one in the current directory, named after the host and the time")
+	cmd.Flags().BoolVar(&o.allNamespaces, "all-namespaces", false, "include container logs of all namespaces, not only of kube-system")
 	return cmd
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	"github.com/spf13/pflag"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
@@ -19,11 +18,7 @@ import (
 )
 
 // nodeOptions are the flags of commands that inspect this node as it is.
-type nodeOptions struct{ socket string }
-
-func (o *nodeOptions) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&o.socket, "cri-socket", "", "`socket` of the container runtime; by default the kubelet's")
-}
+type nodeOptions struct{ config.Flags }
 
 // rootHost is this host for commands that need to see all of it.
 func rootHost() (*host.Real, error) {
@@ -36,7 +31,7 @@ func rootHost() (*host.Real, error) {
 
 // target is where to look for this node's files and services.
 func (o *nodeOptions) target(ctx context.Context, real *host.Real) diagnose.Target {
-	socket := cmp.Or(o.socket, thisnode.Current(real).NodeRegistration.CRISocket)
+	socket := cmp.Or(o.CRISocket, thisnode.Current(real).NodeRegistration.CRISocket)
 	if found := existing(real, config.KnownSockets()); socket == "" && len(found) > 0 {
 		socket = "unix://" + found[0]
 	}

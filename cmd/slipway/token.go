@@ -17,8 +17,7 @@ func newToken(g *globals) *cobra.Command {
 		Short: "Create, list and delete the tokens that nodes join with",
 		RunE:  requireSubcommand,
 	}
-	cmd.PersistentFlags().Bool("dry-run", false, "print what would be done, and change nothing")
-	bindKubeconfig(cmd.PersistentFlags())
+	new(config.Flags).Bind(cmd.PersistentFlags(), "token")
 	cmd.AddCommand(newTokenCreate(g), newTokenList(g), newTokenDelete(g), newTokenGenerate(g))
 	return cmd
 }

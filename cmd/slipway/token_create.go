@@ -16,13 +16,9 @@ import (
 )
 
 type tokenCreateOptions struct {
-	config.TokenFlags
+	config.Flags
 
-	configFile     string
-	printJoin      bool
-	controlPlane   bool
-	certificateKey string
-	output         outputOptions
+	output outputOptions
 }
 
 func newTokenCreate(g *globals) *cobra.Command {
@@ -39,28 +35,16 @@ func newTokenCreate(g *globals) *cobra.Command {
 			return o.run(cmd, g)
 		},
 	}
-	o.bind(cmd)
+	o.Bind(cmd.Flags(), "token create")
+	o.output.bind(cmd.Flags())
 	return cmd
 }
 
-func (o *tokenCreateOptions) bind(cmd *cobra.Command) {
-	fs := cmd.Flags()
-	fs.StringVar(&o.certificateKey, "certificate-key", "", "`key` of the shared certificates, for a control plane's join command: 64 hexadecimal digits")
-	fs.StringVar(&o.configFile, "config", "", "configuration `file` whose bootstrapTokens are created; - for standard input")
-	fs.BoolVar(&o.controlPlane, "control-plane", false, "with --print-join-command: share the certificates again, and print the whole command of a control plane")
-	fs.StringVar(&o.Description, "description", "", "what the token is for, in words")
-	fs.StringSliceVar(&o.Groups, "groups", config.DefaultTokenGroups(), "`groups` of whoever shows the token")
-	fs.BoolVar(&o.printJoin, "print-join-command", false, "print the whole command with which a node joins, on one line")
-	fs.DurationVar(&o.TTL, "ttl", config.DefaultTokenTTL, "time that the token lives; 0 for ever")
-	fs.StringSliceVar(&o.Usages, "usages", config.DefaultTokenUsages(), "what the token may be used for")
-	o.output.bind(fs)
-}
-
 func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
-	if (o.certificateKey != "" || o.controlPlane) && !o.printJoin {
-		return errors.New("--certificate-key and --control-plane need --print-join-command: they change the command that is printed")
+	if (o.CertificateKey != "" || o.ControlPlane) && !o.PrintJoinCommand {
+		return errors.New("--certificate-key and --control-plane need --print-join-command: they change the command that it prints")
 	}
-	key, err := config.CertificateKey(o.certificateKey)
+	key, err := config.CertificateKey(o.CertificateKey)
 	if err != nil {
 		return errors.Wrap(err, "--certificate-key")
 	}
@@ -68,13 +52,13 @@ func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 	if _, err := o.output.printer(nil); err != nil {
 		return err
 	}
-	src, err := readConfigFile(cmd.Context(), g, o.configFile)
+	src, err := readConfigFile(cmd.Context(), g, o.ConfigFile)
 	if err != nil {
 		return err
 	}
 	opts := acting{g}.options(config.HostFacts{})
 	opts.Now = time.Now
-	tokens, warnings, err := config.LoadTokens(src, o.TokenFlags, opts)
+	tokens, warnings, err := config.LoadTokens(src, o.Flags, opts)
 	if err != nil {
 		return err
 	}
@@ -95,7 +79,7 @@ func (o *tokenCreateOptions) run(cmd *cobra.Command, g *globals) error {
 
 // create shares the certificates first: without them, the token would be of no use.
 func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Secret, kubeconfig userKubeconfig) ([]*tokenObject, error) {
-	if o.controlPlane {
+	if o.ControlPlane {
 		var err error
 		if key, err = o.share(ctx, p, key); err != nil {
 			return nil, err
@@ -107,7 +91,7 @@ func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Se
 	var made []*tokenObject
 	for _, t := range p.env.Config.BootstrapTokens {
 		m := newTokenObject(t, p.env.Host.Now())
-		if o.printJoin {
+		if o.PrintJoinCommand {
 			var err error
 			if m.JoinCommand, err = phases.JoinCommand(ctx, p.env, t, key, kubeconfig.read); err != nil {
 				return nil, err

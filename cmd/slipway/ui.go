@@ -55,9 +55,9 @@ func newPlanUI(g *globals) ui.UI {
 // newUI shows progress in the form that the user asked for.
 func newUI(g *globals) ui.UI {
 	if g.report != nil {
-		return namedUI{g.report.ui}
+		return namedUI{g.report.ui, g.program}
 	}
-	return namedUI{plainUI(g)}
+	return namedUI{plainUI(g), g.program}
 }
 
 // warn shows what was found while loading a configuration.
@@ -74,5 +74,5 @@ func plainUI(g *globals) ui.UI {
 		}
 		return t
 	}
-	return ui.NewLines(g.program, g.streams.err, g.streams.out)
+	return ui.NewLines(g.streams.err, g.streams.out)
 }

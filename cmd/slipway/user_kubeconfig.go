@@ -11,18 +11,12 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
-
-func bindKubeconfig(fs *pflag.FlagSet) {
-	fs.String("kubeconfig", config.DefaultAdminKubeconfig,
-		"kubeconfig `file` for talking to the cluster; if it is not given, also KUBECONFIG and ~/.kube/config are looked at")
-}
 
 // userKubeconfig is the kubeconfig that the user means, which may consist of several files.
 type userKubeconfig []string

@@ -35,7 +35,8 @@ func newVersion(g *globals) *cobra.Command {
 			return printVersion(g.streams.out, g.program, output)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "`form` of the output: short, json or yaml")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: short, json or yaml")
+	offer(cmd.Flags(), "output", "short", "json", "yaml")
 	return cmd
 }
 

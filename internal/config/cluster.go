@@ -11,30 +11,25 @@ import (
 	"strings"
 )
 
-// Where a cluster keeps its configuration; errors of LoadCluster name them.
+// The ConfigMaps that store a cluster's configuration; errors of LoadCluster name them.
 const (
 	ClusterSource   = "ConfigMap kube-system/kubeadm-config"
 	KubeletSource   = "ConfigMap kube-system/kubelet-config"
 	KubeProxySource = "ConfigMap kube-system/kube-proxy"
 )
 
-// LoadCluster makes the desired state of a node of a cluster that exists, from
-// what the cluster keeps and what the node says of itself.
+// LoadCluster returns the desired state of a node of an existing cluster, from what the cluster stores and the node's
+// own settings.
 //
-// clusterConfiguration is the key ClusterConfiguration of ConfigMap
-// kube-system/kubeadm-config, kubelet the key kubelet of kubelet-config,
-// kubeProxy the key config.conf of kube-proxy; an empty one of the latter two
-// counts as all defaults. self is what LoadJoin returns, nil for a node about
-// which nothing but the host's facts are known; its discovery is not looked
-// at. A node with self.ControlPlane becomes or is a control plane. A node of
-// the result has no bootstrap tokens.
+// clusterConfiguration is the key ClusterConfiguration of the ConfigMap kube-system/kubeadm-config, kubelet the key
+// kubelet of kubelet-config, and kubeProxy the key config.conf of kube-proxy; the latter two may be empty for all
+// defaults. self is what LoadJoin returns, or nil for a node of which only the host's facts are known; its discovery
+// is not used. A node with self.ControlPlane becomes or is a control plane. The result has no bootstrap tokens.
 //
-// Old and newer versions, and people, have written these ConfigMaps: fields and
-// feature gates that this version does not know are warnings, and the Node's
-// documents keep them. Their values come from outside, and are checked like a
-// user's; nothing that they leave open is asked from the network, and paths in
-// them must be absolute and in their shortest form. Bad input is returned as
-// Faults whose file is the ConfigMap.
+// Older and newer versions, and people, have written these ConfigMaps: unknown fields and feature gates are warnings,
+// and the Node's documents keep them. Their values are checked like a user's, because they come from outside; labels
+// are not resolved over the network, and paths must be absolute and in their shortest form. Invalid input is returned
+// as Faults whose file is the ConfigMap.
 func LoadCluster(clusterConfiguration, kubelet, kubeProxy []byte, self *JoinConfiguration, opts Options) (*Node, []string, error) {
 	d := newStored()
 	d.addStored(ClusterSource, kindCluster, clusterConfiguration)
@@ -54,7 +49,7 @@ func LoadCluster(clusterConfiguration, kubelet, kubeProxy []byte, self *JoinConf
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
 	}
-	n, err := d.node(&InitFlags{}, opts)
+	n, err := d.node(&Flags{}, opts)
 	if err != nil {
 		return nil, d.warningTexts(), err
 	}
@@ -67,23 +62,23 @@ func newStored() *documents {
 	return &documents{origins: make(map[string]*origin), stored: true, extras: make(Extras)}
 }
 
-// Keep returns wanted, which is to replace what a ConfigMap of the given source
-// holds, with what that has besides which this version does not know. Something
-// that cannot be read is replaced as a whole. The warnings say both.
+// Keep returns wanted, which will replace what the ConfigMap of the given source stores, with the stored
+// fields that are unknown to this version. A stored value that cannot be read is replaced as a whole. The
+// warnings report both.
 func Keep(source string, stored, wanted []byte) (data []byte, warnings []string, err error) {
 	kind := map[string]string{ClusterSource: kindCluster, KubeletSource: kindKubelet, KubeProxySource: kindKubeProxy}[source]
 	d := newStored()
 	d.addStored(source, kind, stored)
 	if len(d.faults) > 0 {
-		return wanted, []string{"what is there cannot be read, and is replaced: " + sorted(d.faults)[0].Error()}, nil
+		return wanted, []string{"the present value cannot be read and is replaced: " + sorted(d.faults)[0].Error()}, nil
 	}
 	data, err = d.extras[kind].into(wanted)
 	return data, d.warningTexts(), err
 }
 
-// Comparable returns a ClusterConfiguration that a cluster keeps as this version
-// would write it, and wanted as it would replace that: both say the same where
-// they mean the same. One that cannot be read stays as it is.
+// Comparable returns a stored ClusterConfiguration as this version would write it, and wanted as it would
+// replace that, so that equal meanings compare equal. A stored value that cannot be read is returned as it
+// is.
 func Comparable(stored, wanted []byte) (have, replacement []byte, err error) {
 	replacement, _, err = Keep(ClusterSource, stored, wanted)
 	if err != nil {
@@ -97,11 +92,11 @@ func Comparable(stored, wanted []byte) (have, replacement []byte, err error) {
 	return have, replacement, err
 }
 
-// addStored reads a ConfigMap's value, which is one document of one kind.
+// addStored reads the value of a ConfigMap, which must be one document of one kind.
 func (d *documents) addStored(source, kind string, data []byte) {
 	docs := parse(&Source{Name: source, Data: data}, &d.findings)
 	if len(docs) != 1 {
-		d.fault(Fault{File: source, Message: fmt.Sprintf("holds %d documents instead of one %s", len(docs), kind)})
+		d.fault(Fault{File: source, Message: fmt.Sprintf("contains %d documents instead of one %s", len(docs), kind)})
 		return
 	}
 	if got, line := textField(docs[0].root, "kind"); got != kind {
@@ -111,8 +106,7 @@ func (d *documents) addStored(source, kind string, data []byte) {
 	d.add(source, docs[0])
 }
 
-// completeStored defaults and validates what a cluster keeps together with
-// what the node says of itself.
+// completeStored defaults and validates the stored documents together with the node's own settings.
 func (d *documents) completeStored(self *JoinConfiguration, opts Options) {
 	d.checkStoredVersion()
 	defaultCluster(d.cluster)
@@ -125,8 +119,7 @@ func (d *documents) completeStored(self *JoinConfiguration, opts Options) {
 	d.completeComponents(opts.Facts)
 }
 
-// takeSelf gives the node's own part the place that it has in the
-// configuration of a first control plane.
+// takeSelf converts the node's own settings to those of a first control plane.
 func (d *documents) takeSelf(self *JoinConfiguration, opts Options) {
 	d.join = &JoinConfiguration{}
 	if self != nil {
@@ -165,11 +158,11 @@ func (d *documents) identifyStored(file, apiVersion, kind string, line int) bool
 	case slices.Contains(known, apiVersion):
 		return true
 	case apiVersion == "":
-		message = "is missing; known are " + strings.Join(known, ", ")
+		message = "is missing; expected one of " + strings.Join(known, ", ")
 	case tooOld(apiVersion):
-		message = fmt.Sprintf("%s is too old to be read: `kubeadm config migrate` of v1.22 to v1.30 turns what the ConfigMap holds into %s; put that into the ConfigMap", apiVersion, apiV1beta3)
+		message = fmt.Sprintf("%s is too old: convert the content of the ConfigMap to %s with `kubeadm config migrate` of v1.22 to v1.30, and store the result in the ConfigMap", apiVersion, apiV1beta3)
 	default:
-		message = fmt.Sprintf("%q is not known to this version, which reads %s: use the version that wrote it, or a newer one", printable(apiVersion), strings.Join(known, ", "))
+		message = fmt.Sprintf("%q is unknown to this version, which reads %s; use the version that wrote it, or a newer one", printable(apiVersion), strings.Join(known, ", "))
 	}
 	d.fault(Fault{File: file, Line: line, Field: "apiVersion", Message: message})
 	return false
@@ -186,23 +179,21 @@ func versionsOf(kind string) []string {
 	return list
 }
 
-// checkStoredVersion takes an exact version only: the network is not asked
-// what a label in somebody's ConfigMap stands for.
+// checkStoredVersion accepts exact versions only: labels in a ConfigMap are not resolved over the network.
 func (d *documents) checkStoredVersion() {
 	c := d.cluster
 	switch version := c.KubernetesVersion; {
 	case version == "":
 		d.faultf(kindCluster, "kubernetesVersion", "is missing")
 	case !exactVersion().MatchString(version):
-		d.faultf(kindCluster, "kubernetesVersion", "%q is no version such as %s", printable(version), DefaultKubernetesVersion)
+		d.faultf(kindCluster, "kubernetesVersion", "%q is not an exact version such as %s", printable(version), DefaultKubernetesVersion)
 	case version[0] != 'v':
 		c.KubernetesVersion = "v" + version
 	}
 }
 
-// unsupported is the one fault of a cluster whose version this program cannot
-// add a node to. It says more than whatever else such a configuration has that
-// is not as in the versions that are supported.
+// unsupported returns the one fault of a cluster whose version this program cannot add a node to. It is more
+// useful than the faults that follow from the version.
 func (d *documents) unsupported() error {
 	if d.cluster == nil || !exactVersion().MatchString(d.cluster.KubernetesVersion) {
 		return nil
@@ -213,12 +204,11 @@ func (d *documents) unsupported() error {
 		return nil
 	}
 	return Faults{d.place(kindCluster, "kubernetesVersion", fmt.Sprintf(
-		"%q %s: join with kubeadm of the cluster's version, or bring the cluster to one that is supported", printable(version), fault))}
+		"%q %s: join with kubeadm of the cluster's version, or bring the cluster to a supported version", printable(version), fault))}
 }
 
-// checkStoredPaths refuses paths that do not say plainly where they lead: this
-// node reads and writes there as root because somebody else's ConfigMap says
-// so.
+// checkStoredPaths refuses paths that are not in their shortest form: this node reads and writes there as
+// root because a ConfigMap says so.
 func (d *documents) checkStoredPaths() {
 	c := d.cluster
 	d.checkClean("certificatesDir", c.CertificatesDir)
@@ -238,7 +228,7 @@ func (d *documents) checkClean(field, file string) {
 	}
 }
 
-// address reads an address that may be left open: a worker has no API server.
+// address parses an address that may be empty: a worker has no API server.
 func address(text string) (netip.Addr, error) {
 	if text == "" {
 		return netip.Addr{}, nil
@@ -246,7 +236,7 @@ func address(text string) (netip.Addr, error) {
 	return netip.ParseAddr(text)
 }
 
-// DefaultCluster is what LoadCluster reads where there is no cluster to ask.
+// DefaultCluster is a minimal ClusterConfiguration for LoadCluster if there is no cluster to ask.
 func DefaultCluster() []byte {
 	return fmt.Appendf(nil, "apiVersion: %s\nkind: %s\nkubernetesVersion: %s\n", apiV1beta4, kindCluster, DefaultKubernetesVersion)
 }

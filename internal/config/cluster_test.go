@@ -4,15 +4,16 @@
 package config
 
 import (
-	"errors"
 	"strings"
 	"testing"
+
+	"github.com/pkg/errors"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
-// stored returns a value of a ConfigMap that the peer's init left in a
+// stored returns a value of a ConfigMap that kubeadm's init left in a
 // cluster.
 func stored(t testing.TB, name, key string) []byte {
 	t.Helper()
@@ -26,7 +27,7 @@ func stored(t testing.TB, name, key string) []byte {
 	return []byte(cm.Data[key])
 }
 
-// TestLoadClusterReference holds what is read from the peer's cluster against
+// TestLoadClusterReference holds what is read from kubeadm's cluster against
 // what init makes of the same input: the same value.
 func TestLoadClusterReference(t *testing.T) {
 	self := &JoinConfiguration{ControlPlane: &JoinControlPlane{CertificateKey: strings.Repeat("0", 64)}}
@@ -68,21 +69,21 @@ const storedHead = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfigurati
 
 func TestLoadClusterFaults(t *testing.T) {
 	for _, c := range []struct{ name, cluster, want string }{
-		{"empty", "", "ConfigMap kube-system/kubeadm-config: holds 0 documents instead of one ClusterConfiguration"},
-		{"two", storedHead + "---\n" + storedHead, "ConfigMap kube-system/kubeadm-config: holds 2 documents instead of one ClusterConfiguration"},
+		{"empty", "", "ConfigMap kube-system/kubeadm-config: contains 0 documents instead of one ClusterConfiguration"},
+		{"two", storedHead + "---\n" + storedHead, "ConfigMap kube-system/kubeadm-config: contains 2 documents instead of one ClusterConfiguration"},
 		{"kind", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n", `ConfigMap kube-system/kubeadm-config:2: kind: must be ClusterConfiguration, is "InitConfiguration"`},
 		{"no mapping", "[]", `ConfigMap kube-system/kubeadm-config:1: kind: must be ClusterConfiguration, is ""`},
-		{"type of an unknown gate", storedHead + "kubernetesVersion: v1.36.3\nfeatureGates: {EtcdLearnerMode: \"yes\"}\n", "ConfigMap kube-system/kubeadm-config:4: featureGates.EtcdLearnerMode: must be true or false, is text in quotes"},
+		{"type of an unknown gate", storedHead + "kubernetesVersion: v1.36.3\nfeatureGates: {EtcdLearnerMode: \"yes\"}\n", "ConfigMap kube-system/kubeadm-config:4: featureGates.EtcdLearnerMode: must be true or false, is a quoted string"},
 		{"no version", storedHead, "ConfigMap kube-system/kubeadm-config:1: kubernetesVersion: is missing"},
-		{"label", storedHead + "kubernetesVersion: stable-1\n", `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "stable-1" is no version such as v1.36.3`},
+		{"label", storedHead + "kubernetesVersion: stable-1\n", `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "stable-1" is not an exact version such as v1.36.3`},
 		{"old", storedHead + "kubernetesVersion: v1.30.1\n", `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "v1.30.1" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
 		{"new", storedHead + "kubernetesVersion: v1.99.0\n", `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "v1.99.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
 		{"relative path", storedHead + "kubernetesVersion: v1.36.3\ncertificatesDir: pki\n", `ConfigMap kube-system/kubeadm-config:4: certificatesDir: "pki" must be an absolute path`},
 		{"winding path", storedHead + "kubernetesVersion: v1.36.3\ncertificatesDir: /etc/kubernetes/pki/../../ssh\n", `ConfigMap kube-system/kubeadm-config:4: certificatesDir: "/etc/kubernetes/pki/../../ssh" must be in its shortest form, /etc/ssh`},
-		{"control character", storedHead + "kubernetesVersion: v1.36.3\nclusterName: \"a\\nb\"\n", "ConfigMap kube-system/kubeadm-config:4: clusterName: holds a control character"},
+		{"control character", storedHead + "kubernetesVersion: v1.36.3\nclusterName: \"a\\nb\"\n", "ConfigMap kube-system/kubeadm-config:4: clusterName: contains a control character"},
 		{"etcd path", storedHead + "kubernetesVersion: v1.36.3\netcd: {local: {dataDir: /var/lib//etcd}}\n", `ConfigMap kube-system/kubeadm-config:4: etcd.local.dataDir: "/var/lib//etcd" must be in its shortest form, /var/lib/etcd`},
-		{"overlap", storedHead + "kubernetesVersion: v1.36.3\nnetworking: {serviceSubnet: 192.168.0.0/16}\n", "controlPlane.localAPIEndpoint.advertiseAddress: 192.168.99.11 lies in networking.serviceSubnet 192.168.0.0/16"},
-		{"too large", strings.Repeat("#", MaxSize+1), "ConfigMap kube-system/kubeadm-config: is larger than 1 MiB"},
+		{"overlap", storedHead + "kubernetesVersion: v1.36.3\nnetworking: {serviceSubnet: 192.168.0.0/16}\n", "controlPlane.localAPIEndpoint.advertiseAddress: 192.168.99.11 is within networking.serviceSubnet 192.168.0.0/16"},
+		{"too large", strings.Repeat("#", MaxSize+1), "ConfigMap kube-system/kubeadm-config: is larger than the limit of 1 MiB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			self := &JoinConfiguration{ControlPlane: &JoinControlPlane{}}

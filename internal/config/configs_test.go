@@ -4,7 +4,6 @@
 package config
 
 import (
-	"errors"
 	"flag"
 	"io/fs"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/pkg/errors"
 )
 
 var update = flag.Bool("update", false, "write what the golden files should hold")

@@ -8,23 +8,20 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// decoder matches the nodes of one document with a Go type by the type's json
-// tags, strictly. It goes on after a fault, so that one run finds them all,
-// and remembers the line of every field.
+// decoder decodes the nodes of one document into a Go type by its json tags, strictly. It continues after a
+// fault, so that one run finds them all, and records the line of every field.
 type decoder struct {
 	file  string
 	out   *findings
 	lines map[string]int  // of every field that the document names
 	bad   map[string]bool // fields that could not be read
 
-	// lenient passes over fields that the type does not have.
+	// lenient skips fields that the type does not have.
 	lenient bool
 	unknown []string // the paths of these fields
 	known   any      // the document without them
@@ -32,8 +29,7 @@ type decoder struct {
 	alias *yaml.Node // the outermost alias on the way to the current node
 }
 
-// decode reads node into the value that into points at. Fields with a fault
-// keep their zero value.
+// decode reads node into the value that into points at. Fields with a fault keep their zero value.
 func (d *decoder) decode(node *yaml.Node, into any) {
 	tree, ok := d.value(node, reflect.TypeOf(into).Elem(), "")
 	if !ok {
@@ -55,8 +51,8 @@ func (d *decoder) faultf(n *yaml.Node, path, format string, args ...any) {
 	d.out.fault(Fault{File: d.file, Line: d.line(n), Field: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// value checks n against t and returns what encoding/json can read into t; ok
-// is false where there is nothing to keep.
+// value checks n against t and returns what encoding/json can decode into t; ok is false if there is nothing
+// to keep.
 func (d *decoder) value(n *yaml.Node, t reflect.Type, path string) (v any, ok bool) {
 	if n.Kind == yaml.AliasNode {
 		return d.through(n, t, path)
@@ -86,8 +82,7 @@ func (d *decoder) value(n *yaml.Node, t reflect.Type, path string) (v any, ok bo
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// through reads what an alias stands for. Its fields count as written where
-// the alias is.
+// through reads the target of an alias. Its fields are located at the alias.
 func (d *decoder) through(n *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if d.alias == nil {
 		d.alias = n
@@ -106,7 +101,7 @@ func (d *decoder) line(n *yaml.Node) int {
 // mapping reads a struct (fields is set) or a map (elem is set).
 func (d *decoder) mapping(n *yaml.Node, path string, fields map[string]reflect.Type, elem reflect.Type) (any, bool) {
 	if n.Kind != yaml.MappingNode {
-		d.faultf(n, path, "must be a mapping of fields, is %s", describe(n))
+		d.faultf(n, path, "must be a mapping, is %s", describe(n))
 		return nil, false
 	}
 	out := make(map[string]any, len(n.Content)/2)
@@ -114,12 +109,12 @@ func (d *decoder) mapping(n *yaml.Node, path string, fields map[string]reflect.T
 	for i := 0; i+1 < len(n.Content) && !d.out.full(); i += 2 {
 		key, val := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
-			d.faultf(key, path, "has a key that is no plain name; aliases and merges (<<) of keys are not read")
+			d.faultf(key, path, "has a key that is not a plain name; aliases and merges (<<) are not supported as keys")
 			continue
 		}
 		name, child := key.Value, joinPath(path, printable(key.Value))
 		if line, dup := seen[name]; dup {
-			d.faultf(key, child, "is set twice, first in line %d", line)
+			d.faultf(key, child, "is set twice, first on line %d", line)
 			continue
 		}
 		seen[name] = d.line(key)
@@ -161,66 +156,7 @@ func (d *decoder) sequence(n *yaml.Node, elem reflect.Type, path string) (any, b
 	return out, true
 }
 
-// scalar reads text, numbers and booleans.
-func (d *decoder) scalar(n *yaml.Node, t reflect.Type, path string) (any, bool) {
-	if n.Kind != yaml.ScalarNode {
-		d.faultf(n, path, "must be %s, is %s", typeName(t), describe(n))
-		return nil, false
-	}
-	switch t.Kind() {
-	case reflect.String:
-		switch n.Tag {
-		case "!!str", "!!timestamp":
-			return n.Value, true
-		case "!!int", "!!float", "!!bool":
-			d.faultf(n, path, "must be text, is %s; put the value in quotes", describe(n))
-			return nil, false
-		}
-	case reflect.Bool:
-		if b, ok := yamlBool(n); ok {
-			return b, true
-		}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		if n.Tag == "!!int" {
-			if i, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 0, t.Bits()); err == nil {
-				return i, true
-			}
-		}
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		if n.Tag == "!!int" {
-			if i, err := strconv.ParseUint(strings.ReplaceAll(n.Value, "_", ""), 0, t.Bits()); err == nil {
-				return i, true
-			}
-		}
-	case reflect.Float32, reflect.Float64:
-		if n.Tag == "!!int" || n.Tag == "!!float" {
-			if x, err := strconv.ParseFloat(n.Value, t.Bits()); err == nil && x-x == 0 { // neither Inf nor NaN: JSON has no such
-				return x, true
-			}
-		}
-	}
-	d.faultf(n, path, "must be %s, is %s", typeName(t), describe(n))
-	return nil, false
-}
-
-// custom reads a type that has its own idea of JSON, such as a duration.
-func (d *decoder) custom(n *yaml.Node, t reflect.Type, path string) (any, bool) {
-	v, ok := d.any(n, path)
-	if !ok {
-		return nil, false
-	}
-	data, err := json.Marshal(v)
-	if err == nil {
-		err = json.Unmarshal(data, reflect.New(t).Interface())
-	}
-	if err != nil { // it may quote the value, so it is not shown
-		d.faultf(n, path, "must be %s, is %s", typeName(t), describe(n))
-		return nil, false
-	}
-	return v, true
-}
-
-// any reads a node without knowing a type for it.
+// any reads a node of unknown type.
 func (d *decoder) any(n *yaml.Node, path string) (any, bool) {
 	anyType := reflect.TypeFor[any]()
 	switch n.Kind {
@@ -244,23 +180,7 @@ func (d *decoder) any(n *yaml.Node, path string) (any, bool) {
 	return d.scalar(n, reflect.TypeFor[string](), path)
 }
 
-// yamlBool reads a boolean of YAML 1.1, as Kubernetes does: yes, no, on and
-// off are booleans too.
-func yamlBool(n *yaml.Node) (value, ok bool) {
-	if n.Tag != "!!bool" && (n.Tag != "!!str" || n.Style != 0) {
-		return false, false
-	}
-	switch strings.ToLower(n.Value) {
-	case "true", "yes", "on":
-		return true, true
-	case "false", "no", "off":
-		return false, true
-	}
-	return false, false
-}
-
-// structFields maps the json names of t's fields to their types, those of
-// inlined structs among them.
+// structFields maps the json names of t's fields to their types, including fields of inlined structs.
 func structFields(t reflect.Type) map[string]reflect.Type {
 	fields := make(map[string]reflect.Type)
 	for f := range t.Fields() {
@@ -276,56 +196,6 @@ func structFields(t reflect.Type) map[string]reflect.Type {
 		}
 	}
 	return fields
-}
-
-// typeName says in words what a value of t looks like.
-func typeName(t reflect.Type) string {
-	switch t {
-	case reflect.TypeFor[metav1.Duration]():
-		return "a duration such as 4m or 8760h"
-	case reflect.TypeFor[metav1.Time]():
-		return "a time such as 2030-01-31T12:00:00Z"
-	}
-	switch t.Kind() {
-	case reflect.String:
-		return "text"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return fmt.Sprintf("a whole number from 0 (%d bit)", t.Bits())
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return fmt.Sprintf("a whole number (%d bit)", t.Bits())
-	case reflect.Float32, reflect.Float64:
-		return "a number"
-	default:
-		return "a valid " + t.Name()
-	}
-}
-
-// describe says what kind of thing n is, never its value, which may be secret.
-func describe(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.AliasNode:
-		return "an alias"
-	}
-	switch n.Tag {
-	case "!!str":
-		if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
-			return "text in quotes"
-		}
-		return "other text"
-	case "!!int", "!!float":
-		return "a number"
-	case "!!bool":
-		return "true or false"
-	case "!!null":
-		return "empty"
-	}
-	return "something else"
 }
 
 func joinPath(path, name string) string {

@@ -18,9 +18,8 @@ const (
 	kubeletHealthzPort  = 10248
 )
 
-// defaultKubelet fills what the user left open in the cluster's
-// KubeletConfiguration. What the user set stays, but for rotateCertificates:
-// a kubelet that does not rotate drops out of the cluster after a year.
+// defaultKubelet fills in the cluster's KubeletConfiguration. It keeps what the user set, except
+// rotateCertificates: a kubelet that does not rotate its certificate drops out of the cluster after a year.
 func defaultKubelet(k *kubelet.KubeletConfiguration, c *ClusterConfiguration, facts HostFacts) {
 	k.TypeMeta = metav1.TypeMeta{APIVersion: kubeletAPI, Kind: kindKubelet}
 	k.StaticPodPath = cmp.Or(k.StaticPodPath, path.Join(DefaultKubernetesDir, "manifests"))
@@ -47,8 +46,7 @@ func defaultKubelet(k *kubelet.KubeletConfiguration, c *ClusterConfiguration, fa
 	k.RotateCertificates = true
 }
 
-// clusterDNS is the address of the DNS Service: the tenth of the primary
-// service network.
+// clusterDNS returns the address of the DNS Service: the tenth of the primary service network.
 func clusterDNS(c *ClusterConfiguration) []string {
 	networks := prefixes(c.Networking.ServiceSubnet)
 	if len(networks) == 0 {
@@ -57,9 +55,7 @@ func clusterDNS(c *ClusterConfiguration) []string {
 	return []string{nthAddress(networks[0], 10).String()}
 }
 
-// defaultKubeProxy fills what the user left open in the
-// KubeProxyConfiguration. The family of the address that it binds to is that
-// of the API server.
+// defaultKubeProxy fills in the KubeProxyConfiguration. It binds to an address of the API server's IP family.
 func defaultKubeProxy(p *kubeproxy.KubeProxyConfiguration, c *ClusterConfiguration, advertise netip.Addr) {
 	p.TypeMeta = metav1.TypeMeta{APIVersion: kubeProxyAPI, Kind: kindKubeProxy}
 	any := "0.0.0.0"

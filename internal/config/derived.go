@@ -10,21 +10,18 @@ import (
 	"strings"
 )
 
-// What follows from a Node's fields. All of it assumes a validated Node.
+// Values derived from a validated Node.
 
 // ServiceSubnets returns the service networks, the primary family first.
 func (n *Node) ServiceSubnets() []netip.Prefix { return prefixes(n.Cluster.Networking.ServiceSubnet) }
 
-// PodSubnets returns the pod networks, the primary family first; none when the
-// user named none.
+// PodSubnets returns the pod networks, the primary family first; none if the user set none.
 func (n *Node) PodSubnets() []netip.Prefix { return prefixes(n.Cluster.Networking.PodSubnet) }
 
-// APIServiceIP is the address of the Service default/kubernetes: the first of
-// the primary service network.
+// APIServiceIP is the address of the Service default/kubernetes: the first of the primary service network.
 func (n *Node) APIServiceIP() netip.Addr { return nthAddress(n.ServiceSubnets()[0], 1) }
 
-// ClusterDNSIPs are the addresses that the DNS Service may have, one for each
-// service network, the tenth of each.
+// ClusterDNSIPs are the addresses that the DNS Service may have: the tenth of each service network.
 func (n *Node) ClusterDNSIPs() []netip.Addr {
 	var ips []netip.Addr
 	for _, p := range n.ServiceSubnets() {
@@ -33,8 +30,8 @@ func (n *Node) ClusterDNSIPs() []netip.Addr {
 	return ips
 }
 
-// Endpoint is the host:port by which the cluster's API is reached: the
-// control plane endpoint where there is one, or this node's.
+// Endpoint is the host:port of the cluster's API: the control plane endpoint, or this node's if there is
+// none.
 func (n *Node) Endpoint() string {
 	host, port := n.EndpointHost()
 	if host == "" {
@@ -43,8 +40,8 @@ func (n *Node) Endpoint() string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// EndpointHost splits the control plane endpoint; an endpoint without a port
-// gets this node's. The host is empty where there is no endpoint.
+// EndpointHost splits the control plane endpoint; the default port is this node's. The host is empty if there
+// is no endpoint.
 func (n *Node) EndpointHost() (host string, port int32) {
 	endpoint := n.Cluster.ControlPlaneEndpoint
 	if endpoint == "" {
@@ -76,7 +73,7 @@ func prefixes(list string) []netip.Prefix {
 	return out
 }
 
-// nthAddress returns the address n places behind the first of p.
+// nthAddress returns the address n places after the first of p.
 func nthAddress(p netip.Prefix, n int) netip.Addr {
 	a := p.Masked().Addr()
 	for range n {
@@ -85,9 +82,8 @@ func nthAddress(p netip.Prefix, n int) netip.Addr {
 	return a
 }
 
-// NodeLocalCRISocket tells whether the kubelet's own instance configuration
-// names the runtime's socket, instead of an annotation of the Node: a feature
-// gate, on unless the user turns it off.
+// NodeLocalCRISocket reports whether the runtime's socket is configured in the kubelet's instance
+// configuration instead of an annotation of the Node: a feature gate that is on by default.
 func (n *Node) NodeLocalCRISocket() bool {
 	on, set := n.Cluster.FeatureGates["NodeLocalCRISocket"]
 	return on || !set

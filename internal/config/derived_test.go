@@ -20,7 +20,7 @@ func TestEndpoint(t *testing.T) {
 		{"[fd00::1]:443", "[fd00::1]:443"},
 	} {
 		t.Run(tt.given, func(t *testing.T) {
-			n := mustLoad(t, file("localAPIEndpoint: {advertiseAddress: 10.0.0.9}", fmt.Sprintf("controlPlaneEndpoint: %q", tt.given)), InitFlags{}, testOptions())
+			n := mustLoad(t, file("localAPIEndpoint: {advertiseAddress: 10.0.0.9}", fmt.Sprintf("controlPlaneEndpoint: %q", tt.given)), Flags{}, testOptions())
 			if got := n.Endpoint(); got != tt.want || n.LocalEndpoint() != "10.0.0.9:6443" {
 				t.Errorf("got %s and %s, want %s", got, n.LocalEndpoint(), tt.want)
 			}
@@ -34,7 +34,7 @@ func TestEndpoint(t *testing.T) {
 func TestNetworks(t *testing.T) {
 	networking := "networking: {serviceSubnet: '10.96.0.0/16,fd00:10:96::/112', podSubnet: '10.244.7.0/16'}"
 	src := file("", networking)
-	n, _, err := LoadInit(t.Context(), src, InitFlags{}, testOptions())
+	n, _, err := LoadInit(t.Context(), src, Flags{}, testOptions())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,8 @@ const (
 	tooOldAPIVersions = "v1alpha1 v1alpha2 v1alpha3 v1beta1 v1beta2"
 )
 
-// documents is what a file holds, one value a kind, nil where the file has
-// none. A document that could be read only in part has zero values there.
+// documents holds the documents of a file, one per kind, nil if missing. A document that could only be read
+// in part has zero values for the rest.
 type documents struct {
 	findings
 
@@ -48,24 +48,24 @@ type documents struct {
 	kubelet   *kubelet.KubeletConfiguration
 	kubeProxy *kubeproxy.KubeProxyConfiguration
 
-	// serial tells that the user asked in so many words for one image after
-	// another; the default of v1beta4 says so too, but means nothing by it.
+	// serial reports whether the user set imagePullSerial: true explicitly. It is also the default of
+	// v1beta4, which does not ask for it.
 	serial bool
-	// placeholder tells that the address to advertise is made up.
+	// placeholder reports whether the advertised address is a placeholder.
 	placeholder bool
-	// healthCheck is what v1beta3 says of the wait for the control plane in
-	// the ClusterConfiguration; v1beta4 has it in the InitConfiguration.
+	// healthCheck is the control plane's health check timeout of v1beta3, where it is in the
+	// ClusterConfiguration; v1beta4 has it in the InitConfiguration.
 	healthCheck *metav1.Duration
 
 	origins map[string]*origin // by kind
 
-	// stored is set for what a cluster keeps, which is read leniently; extras
-	// is what these documents have that this version does not know, by kind.
+	// stored selects lenient reading of what a cluster stores; extras holds, by kind, what is unknown to this
+	// version.
 	stored bool
 	extras Extras
 }
 
-// origin knows where the fields of one document were written.
+// origin records where the fields of one document were set.
 type origin struct {
 	file  string
 	line  int
@@ -89,7 +89,7 @@ func knownVersions() []knownVersion {
 	}
 }
 
-// knownKinds names for messages what a file may hold.
+// knownKinds lists for messages what a file may contain.
 func knownKinds() string {
 	var list []string
 	for _, v := range knownVersions() {
@@ -98,7 +98,7 @@ func knownKinds() string {
 	return strings.Join(list, ", ")
 }
 
-// kindsOf returns the kinds of an apiVersion; none for an unknown one.
+// kindsOf returns the kinds of an apiVersion; none if it is unknown.
 func kindsOf(apiVersion string) []string {
 	for _, v := range knownVersions() {
 		if v.apiVersion == apiVersion {
@@ -108,7 +108,7 @@ func kindsOf(apiVersion string) []string {
 	return nil
 }
 
-// read parses a file and reads each of its documents strictly. src may be nil.
+// read parses a file and decodes its documents strictly. src may be nil.
 func read(src *Source) *documents {
 	docs := &documents{origins: make(map[string]*origin)}
 	if src == nil {
@@ -128,7 +128,7 @@ func (d *documents) add(file string, doc document) {
 	}
 	if first, dup := d.origins[kind]; dup {
 		d.fault(Fault{File: file, Line: doc.line, Message: fmt.Sprintf(
-			"a second %s; the first is in line %d, and a file holds each kind once", kind, first.line)})
+			"is a second %s, after the one on line %d; a file may contain each kind once", kind, first.line)})
 		return
 	}
 	dec := &decoder{file: file, out: &d.findings, lines: make(map[string]int), bad: make(map[string]bool), lenient: d.stored}
@@ -139,12 +139,12 @@ func (d *documents) add(file string, doc document) {
 	}
 }
 
-// decode reads a document of a version and kind that are known.
+// decode decodes a document of a known version and kind.
 func (d *documents) decode(dec *decoder, doc document, apiVersion, kind string) {
 	if apiVersion == apiV1beta3 {
 		if !d.stored { // kubeadm v1.30 and older keep it; the next upload writes the newest
 			d.warn(Fault{File: dec.file, Line: doc.line, Message: apiV1beta3 +
-				" is deprecated; `slipway config migrate` rewrites the file as " + apiV1beta4})
+				" is deprecated; `slipway config migrate` converts the file to " + apiV1beta4})
 		}
 		d.addV1beta3(dec, doc.root, kind)
 		return
@@ -167,19 +167,18 @@ func (d *documents) decode(dec *decoder, doc document, apiVersion, kind string) 
 	}
 }
 
-// require refuses a file that has no fault of its own, and none of the kinds
-// that a command goes by: to go on with the defaults would be to do what the
-// user of the file did not mean.
+// require refuses a valid file that has none of the kinds a command uses: continuing with defaults would not
+// be what its author meant.
 func (d *documents) require(src *Source, kinds ...string) error {
 	there := func(kind string) bool { return d.origins[kind] != nil }
 	if src == nil || len(d.faults) > 0 || slices.ContainsFunc(kinds, there) {
 		return nil
 	}
-	instead := "but no document at all"
+	instead := "it has no documents"
 	if len(d.origins) > 0 {
-		instead = "but " + strings.Join(slices.Sorted(maps.Keys(d.origins)), ", ")
+		instead = "only " + strings.Join(slices.Sorted(maps.Keys(d.origins)), ", ")
 	}
-	d.fault(Fault{File: src.Name, Message: fmt.Sprintf("holds no %s (%s), %s", strings.Join(kinds, " or "), apiV1beta4, instead)})
+	d.fault(Fault{File: src.Name, Message: fmt.Sprintf("contains no %s (%s), %s", strings.Join(kinds, " or "), apiV1beta4, instead)})
 	return d.err()
 }
 
@@ -189,7 +188,7 @@ func decodeNew[T any](d *decoder, node *yaml.Node) *T {
 	return v
 }
 
-// identify finds out what a document is, or adds the fault that says why not.
+// identify determines what a document is, or adds the fault that says why it cannot.
 func (d *documents) identify(file string, doc document) (apiVersion, kind string, ok bool) {
 	if doc.root.Kind != yaml.MappingNode {
 		d.fault(Fault{File: file, Line: doc.line, Message: "the document must be a mapping with apiVersion and kind, is " + describe(doc.root)})
@@ -201,20 +200,20 @@ func (d *documents) identify(file string, doc document) (apiVersion, kind string
 	case d.stored:
 		return apiVersion, kind, d.identifyStored(file, apiVersion, kind, versionLine)
 	case apiVersion == "":
-		d.fault(Fault{File: file, Line: doc.line, Field: "apiVersion", Message: "is missing; the newest is " + apiV1beta4})
+		d.fault(Fault{File: file, Line: doc.line, Field: "apiVersion", Message: "is missing; the latest is " + apiV1beta4})
 	case kind == "":
-		d.fault(Fault{File: file, Line: doc.line, Field: "kind", Message: "is missing; known are " + knownKinds()})
+		d.fault(Fault{File: file, Line: doc.line, Field: "kind", Message: "is missing; expected one of " + knownKinds()})
 	case slices.Contains(kindsOf(apiVersion), kind):
 		return apiVersion, kind, true
 	case tooOld(apiVersion):
 		d.fault(Fault{File: file, Line: versionLine, Field: "apiVersion", Message: fmt.Sprintf(
-			"%s is no longer read; kubeadm v1.22 to v1.30 migrate v1beta2 to v1beta3, which `slipway config migrate` reads", apiVersion)})
+			"%s is no longer supported; migrate the file to v1beta3 with kubeadm v1.22 to v1.30, then run `slipway config migrate`", apiVersion)})
 	case kindsOf(apiVersion) != nil:
 		d.fault(Fault{File: file, Line: kindLine, Field: "kind", Message: fmt.Sprintf(
-			"%s has no kind %q; there are %s%s", apiVersion, printable(kind), strings.Join(kindsOf(apiVersion), ", "), didYouMean(kind, kindsOf(apiVersion)))})
+			"%s has no kind %q; expected one of %s%s", apiVersion, printable(kind), strings.Join(kindsOf(apiVersion), ", "), didYouMean(kind, kindsOf(apiVersion)))})
 	default:
 		d.fault(Fault{File: file, Line: versionLine, Field: "apiVersion", Message: fmt.Sprintf(
-			"unknown apiVersion %q with kind %q; known are %s", printable(apiVersion), printable(kind), knownKinds())})
+			"unknown apiVersion %q with kind %q; expected one of %s", printable(apiVersion), printable(kind), knownKinds())})
 	}
 	return "", "", false
 }
@@ -224,7 +223,7 @@ func tooOld(apiVersion string) bool {
 	return ok && slices.Contains(strings.Fields(tooOldAPIVersions), version)
 }
 
-// textField returns a text field of a mapping and its line.
+// textField returns a string field of a mapping and its line.
 func textField(n *yaml.Node, name string) (value string, line int) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if v := n.Content[i+1]; n.Content[i].Value == name && v.Kind == yaml.ScalarNode && v.Tag == "!!str" {
@@ -234,8 +233,8 @@ func textField(n *yaml.Node, name string) (value string, line int) {
 	return "", n.Line
 }
 
-// faultf adds a fault of a field, named by its flag or by file and line. It is
-// dropped where the field could not be read: that fault says enough.
+// faultf adds a fault of a field, located by flag or by file and line. It is dropped if the field could not
+// be read: that fault says enough.
 func (d *documents) faultf(kind, path, format string, args ...any) {
 	if o := d.origins[kind]; o != nil && o.unread(path) {
 		return
@@ -243,13 +242,13 @@ func (d *documents) faultf(kind, path, format string, args ...any) {
 	d.fault(d.place(kind, path, fmt.Sprintf(format, args...)))
 }
 
-// warnf is faultf for what is odd but can be.
+// warnf is faultf for a warning.
 func (d *documents) warnf(kind, path, format string, args ...any) {
 	d.warn(d.place(kind, path, fmt.Sprintf(format, args...)))
 }
 
-// place makes a fault of a message: with the flag that set the field, or with
-// the line of the field or of its nearest parent that the file names.
+// place locates a message: at the flag that set the field, or at the line of the field or of its nearest
+// parent in the file.
 func (d *documents) place(kind, path, message string) Fault {
 	o := d.origins[kind]
 	if o == nil {
@@ -266,8 +265,7 @@ func (d *documents) place(kind, path, message string) Fault {
 	return Fault{File: o.file, Line: o.line, Field: path, Message: message}
 }
 
-// unread tells whether path, a parent of it or a child of it has a fault of
-// reading.
+// unread reports whether path, a parent or a child of it could not be read.
 func (o *origin) unread(path string) bool {
 	for p := path; p != ""; p = parentPath(p) {
 		if o.bad[p] {
@@ -282,7 +280,7 @@ func (o *origin) unread(path string) bool {
 	return o.bad[""]
 }
 
-// parentPath cuts the last step from a.b[1].
+// parentPath removes the last step of a path such as a.b[1].
 func parentPath(path string) string {
 	return path[:max(strings.LastIndexAny(path, ".["), 0)]
 }

@@ -14,20 +14,18 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Extras is what documents that a cluster keeps have besides what this version
-// knows, by kind. It goes where the documents of its Node go.
+// Extras holds, by kind, what stored documents have that is unknown to this version. It is written wherever
+// the Node's documents are.
 type Extras map[string]*extra
 
-// extra is what a document that a cluster keeps has besides what this version
-// knows: fields of newer, older or other tools, and feature gates that have
-// been retired. It is kept when the document is written again.
+// extra is what a stored document has that is unknown to this version: fields of newer, older or other tools,
+// and retired feature gates. It is kept when the document is written again.
 type extra struct {
 	all   any // the document as JSON has it
 	known any // the same without what is not known
 }
 
-// noteExtra remembers what of a stored document this version does not know, and
-// says so once.
+// noteExtra records what of a stored document is unknown to this version, and warns about it once.
 func (d *documents) noteExtra(kind string, dec *decoder, root *yaml.Node) {
 	gates := retireGates(kind, dec.known)
 	if len(dec.unknown)+len(gates) == 0 {
@@ -36,20 +34,20 @@ func (d *documents) noteExtra(kind string, dec *decoder, root *yaml.Node) {
 	all, err := jsonTree(root)
 	if err != nil {
 		// The error may quote a value, so it is not shown.
-		d.fault(Fault{File: dec.file, Line: root.Line, Message: "has fields that this version does not know and cannot keep, as they are not valid YAML: " + listed(dec.unknown)})
+		d.fault(Fault{File: dec.file, Line: root.Line, Message: "has fields that are unknown to this version and cannot be kept, because they are not valid YAML: " + listed(dec.unknown)})
 		return
 	}
 	d.extras[kind] = &extra{all: all, known: dec.known}
 	if len(dec.unknown) > 0 {
-		d.warn(Fault{File: dec.file, Message: "fields that this version does not know are kept as they are: " + listed(dec.unknown)})
+		d.warn(Fault{File: dec.file, Message: "keeping fields that are unknown to this version: " + listed(dec.unknown)})
 	}
 	if len(gates) > 0 {
-		d.warn(Fault{File: dec.file, Message: "feature gates that are retired or not known are kept as they are: " + listed(gates)})
+		d.warn(Fault{File: dec.file, Message: "keeping retired or unknown feature gates: " + listed(gates)})
 	}
 }
 
-// retireGates takes the feature gates out of what is known of a
-// ClusterConfiguration that are not current, and returns their names.
+// retireGates removes feature gates that are not current from the known part of a ClusterConfiguration, and
+// returns their names.
 func retireGates(kind string, known any) []string {
 	doc, _ := known.(map[string]any)
 	gates, _ := doc["featureGates"].(map[string]any)
@@ -66,7 +64,7 @@ func retireGates(kind string, known any) []string {
 	return out
 }
 
-// listed joins names for a message, which stays short.
+// listed joins names for a message, and shortens a long list.
 func listed(names []string) string {
 	const most = 10
 	if len(names) > most {
@@ -75,7 +73,7 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// jsonTree is a node as encoding/json decodes it, numbers with all their digits.
+// jsonTree returns a node as encoding/json decodes it, with numbers in full precision.
 func jsonTree(node *yaml.Node) (any, error) {
 	text, err := yaml.Marshal(node)
 	if err != nil {
@@ -95,7 +93,7 @@ func treeOf(doc []byte) (any, error) {
 	return tree, errors.WithStack(dec.Decode(&tree))
 }
 
-// into returns doc with what is extra; nil adds nothing.
+// into returns doc with the extra fields; a nil x adds nothing.
 func (x *extra) into(doc []byte) ([]byte, error) {
 	if x == nil {
 		return doc, nil
@@ -116,8 +114,7 @@ func (x *extra) into(doc []byte) ([]byte, error) {
 	return data, errors.WithStack(err)
 }
 
-// withExtra adds to doc what all has and known lacks, where doc has a place for
-// it: a field whose parent doc does not have is left out with the parent.
+// withExtra adds to doc what all has and known lacks. A field whose parent doc does not have is dropped.
 func withExtra(doc, all, known any) any {
 	switch doc := doc.(type) {
 	case map[string]any:
@@ -148,8 +145,7 @@ func withExtra(doc, all, known any) any {
 	return doc
 }
 
-// sameItem reports whether the item of a list is still the one that is known:
-// nothing that identifies it has changed.
+// sameItem reports whether an item of a list is still the known one, by its scalar fields.
 func sameItem(item, known any) bool {
 	fields, ok := item.(map[string]any)
 	knownFields, alike := known.(map[string]any)

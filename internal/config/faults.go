@@ -10,22 +10,20 @@ import (
 	"strings"
 )
 
-// Fault is one thing that is wrong with the configuration. Its text never
-// holds a token or a key.
+// Fault is one problem in the configuration. Its text never contains a token or a key.
 type Fault struct {
-	// File and Line say where the document is; empty and 0 for a fault of the
-	// command line, or of a value that comes from no file.
+	// File and Line locate the document. They are empty and 0 for a fault of the command line, or of a value
+	// that does not come from a file.
 	File string
 	Line int
-	// Field is the path of the field (networking.podSubnet), or the flag
-	// (--pod-network-cidr); empty for a fault of the whole document.
+	// Field is the path of the field (networking.podSubnet) or the flag (--pod-network-cidr), or empty for a
+	// fault of the whole document.
 	Field string
 	// Message says what is wrong and what would be right.
 	Message string
 }
 
-// Error formats the fault as FILE:LINE: FIELD: message, leaving out what is
-// not known.
+// Error formats the fault as FILE:LINE: FIELD: message, without the parts that are not known.
 func (f Fault) Error() string {
 	var b strings.Builder
 	if f.File != "" {
@@ -42,12 +40,11 @@ func (f Fault) Error() string {
 	return b.String()
 }
 
-// Faults is every fault that a load has found, those of the command line
-// first, then by line. It is the type of error that all loaders return for
-// bad input.
+// Faults is every fault that a load found: those of the command line first, then by line. All loaders return
+// this type for invalid input.
 type Faults []Fault
 
-// Error lists the faults, one a line.
+// Error lists the faults, one per line.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i, fault := range f {
@@ -56,10 +53,10 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxFaults ends the search: nobody reads more of them.
+// maxFaults is where the search stops: nobody reads more.
 const maxFaults = 200
 
-// findings gathers what a load has to say. The zero value is ready to use.
+// findings collects faults and warnings. The zero value is ready to use.
 type findings struct {
 	faults   []Fault
 	warnings []Fault
@@ -71,7 +68,7 @@ func (f *findings) fault(x Fault) {
 	}
 }
 
-// full tells whether further faults are not wanted.
+// full reports whether the limit of faults has been reached.
 func (f *findings) full() bool { return len(f.faults) >= maxFaults }
 
 func (f *findings) warn(x Fault) { f.warnings = append(f.warnings, x) }
@@ -83,12 +80,12 @@ func (f *findings) err() error {
 	}
 	faults := sorted(f.faults)
 	if f.full() {
-		faults = append(faults, Fault{Message: fmt.Sprintf("more than %d faults; the search ends here", maxFaults-1)})
+		faults = append(faults, Fault{Message: fmt.Sprintf("stopped after %d faults", maxFaults)})
 	}
 	return Faults(faults)
 }
 
-// warningTexts returns the warnings with the same prefix that faults have.
+// warningTexts returns the warnings, formatted like faults.
 func (f *findings) warningTexts() []string {
 	var texts []string
 	for _, w := range sorted(f.warnings) {
@@ -97,8 +94,7 @@ func (f *findings) warningTexts() []string {
 	return texts
 }
 
-// sorted returns a sorted copy without repetitions: what is in no file first,
-// then by line, then as found.
+// sorted returns a sorted copy without duplicates: first what is not in a file, then by line, then as found.
 func sorted(list []Fault) []Fault {
 	list = slices.SortedStableFunc(slices.Values(list), func(a, b Fault) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))

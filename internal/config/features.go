@@ -9,20 +9,19 @@ import (
 	"strings"
 )
 
-// gateECDSA makes ECDSA-P256 keys; encryptionAlgorithm took its place.
+// gateECDSA generates ECDSA P-256 keys; encryptionAlgorithm has replaced it.
 const gateECDSA = "PublicKeysECDSA"
 
-// featureGate is one gate with what holds where the user does not name it.
+// featureGate is a gate with its default.
 type featureGate struct {
 	name    string
 	preset  bool
 	remarks string
 }
 
-// featureGates are those of kubeadm 1.36. NodeLocalCRISocket keeps the
-// runtime's socket in a file of the node rather than in an annotation of its
-// Node object; RootlessControlPlane runs the control plane's containers as
-// users of their own.
+// featureGates are those of kubeadm 1.36. NodeLocalCRISocket stores the runtime's socket in a file on the
+// node instead of an annotation of the Node object; RootlessControlPlane runs the control plane's containers
+// as non-root users.
 func featureGates() []featureGate {
 	return []featureGate{
 		{"NodeLocalCRISocket", true, ""},
@@ -31,13 +30,12 @@ func featureGates() []featureGate {
 	}
 }
 
-// retiredGates are those that kubeadm 1.37 no longer has, though clusters that
-// older versions made still name them.
+// retiredGates are gates that kubeadm 1.37 no longer has, but that older clusters still name.
 func retiredGates() []string {
 	return []string{"ControlPlaneKubeletLocalMode", "EtcdLearnerMode", "NodeLocalCRISocket", gateECDSA, "WaitForAllControlPlaneComponents"}
 }
 
-// currentGate reports whether a gate is neither unknown nor retired.
+// currentGate reports whether a gate is known and not retired.
 func currentGate(name string) bool {
 	return slices.Contains(featureGateNames(), name) && !slices.Contains(retiredGates(), name)
 }
@@ -57,4 +55,13 @@ func FeatureGateNames() string {
 		list = append(list, fmt.Sprintf("%s (%t by default%s)", g.name, g.preset, g.remarks))
 	}
 	return strings.Join(list, ", ")
+}
+
+// gateValues are the values of --feature-gates that turn each gate the other way.
+func gateValues() []string {
+	var list []string
+	for _, g := range featureGates() {
+		list = append(list, fmt.Sprintf("%s=%t", g.name, !g.preset))
+	}
+	return list
 }

@@ -64,7 +64,7 @@ func cases(t *testing.T) []string {
 func loadCase(t *testing.T, name string) *Node {
 	t.Helper()
 	src := &Source{Name: "input.yaml", Data: readFile(t, golden, "node", name, "input.yaml")}
-	n, warnings, err := LoadInit(t.Context(), src, InitFlags{}, testOptions())
+	n, warnings, err := LoadInit(t.Context(), src, Flags{}, testOptions())
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("error %v, warnings %q", err, warnings)
 	}
@@ -142,7 +142,7 @@ func configMap(t *testing.T, file, key string) string {
 
 func TestClusterGolden(t *testing.T) {
 	src := &Source{Name: "lab.yaml", Data: readFile(t, "testdata", "reference-cluster.yaml")}
-	n, warnings, err := LoadInit(t.Context(), src, InitFlags{}, testOptions())
+	n, warnings, err := LoadInit(t.Context(), src, Flags{}, testOptions())
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("error %v, warnings %q", err, warnings)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Versions of what a control plane of Kubernetes 1.35 or 1.36 is made of.
+// Image versions for Kubernetes 1.35 and 1.36.
 const (
 	DefaultKubernetesVersion = "v1.36.3"
 
@@ -17,18 +17,17 @@ const (
 	pauseTag   = "3.10.2"
 )
 
-// Image returns the full name of a component's image: kube-apiserver,
-// kube-controller-manager, kube-scheduler, kube-proxy, coredns, pause or etcd.
+// Image returns the full name of a component's image: kube-apiserver, kube-controller-manager,
+// kube-scheduler, kube-proxy, coredns, pause or etcd.
 func (n *Node) Image(component string) string {
 	c := &n.Cluster
 	repository, name := c.ImageRepository, component
-	// A tag may not hold the plus sign of a version's build metadata.
+	// A tag must not contain the plus sign of build metadata.
 	tag := strings.ReplaceAll(c.KubernetesVersion, "+", "_")
 	switch component {
 	case "coredns":
 		repository, tag = cmp.Or(c.DNS.ImageRepository, repository), cmp.Or(c.DNS.ImageTag, coreDNSTag)
-		// Only the project's own registry keeps CoreDNS a level deeper, and
-		// only where nobody asked for a place of its own.
+		// Only registry.k8s.io has CoreDNS one level deeper, and only an explicit repository overrides that.
 		if c.DNS.ImageRepository == "" && repository == DefaultImageRepository {
 			repository += "/coredns"
 		}
@@ -43,8 +42,8 @@ func (n *Node) Image(component string) string {
 	return repository + "/" + name + ":" + tag
 }
 
-// Images returns the full names of all images that this control plane needs,
-// in the order in which `config images list` prints them.
+// Images returns the full names of all images that this control plane needs, in the order of `config images
+// list`.
 func (n *Node) Images() []string {
 	components := []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 	if !n.Cluster.Proxy.Disabled {

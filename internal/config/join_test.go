@@ -20,15 +20,15 @@ const (
 func TestLoadJoinFlags(t *testing.T) {
 	tests := []struct {
 		name  string
-		flags JoinFlags
+		flags Flags
 		want  Discovery
 	}{
-		{"token for both", JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, CACertHashes: []string{somePin}},
+		{"token for both", Flags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, CACertHashes: []string{somePin}},
 			Discovery{BootstrapToken: &BootstrapTokenDiscovery{Token: someToken, APIServerEndpoint: "a:6443", CACertHashes: []string{somePin}}, TLSBootstrapToken: someToken}},
-		{"own tokens", JoinFlags{Given: []string{"token", "discovery-token", "discovery-token-unsafe-skip-ca-verification"}, Endpoint: "a:6443", Token: someToken, DiscoveryToken: otherToken, SkipCAVerification: true},
+		{"own tokens", Flags{Given: []string{"token", "discovery-token", "discovery-token-unsafe-skip-ca-verification"}, Endpoint: "a:6443", Token: someToken, DiscoveryToken: otherToken, SkipCAVerification: true},
 			Discovery{BootstrapToken: &BootstrapTokenDiscovery{Token: otherToken, APIServerEndpoint: "a:6443", UnsafeSkipCAVerification: true}, TLSBootstrapToken: someToken}},
-		{"file", JoinFlags{Given: []string{"discovery-file"}, DiscoveryFile: "/x"}, Discovery{File: &FileDiscovery{"/x"}}},
-		{"file and token", JoinFlags{Given: []string{"discovery-file", "token"}, DiscoveryFile: "/x", Token: someToken},
+		{"file", Flags{Given: []string{"discovery-file"}, DiscoveryFile: "/x"}, Discovery{File: &FileDiscovery{"/x"}}},
+		{"file and token", Flags{Given: []string{"discovery-file", "token"}, DiscoveryFile: "/x", Token: someToken},
 			Discovery{File: &FileDiscovery{"/x"}, TLSBootstrapToken: someToken}},
 	}
 	for _, tt := range tests {
@@ -49,21 +49,21 @@ func TestLoadJoinFaults(t *testing.T) {
 	tests := []struct {
 		name  string
 		src   *Source
-		flags JoinFlags
+		flags Flags
 		want  string
 	}{
-		{"nothing", nil, JoinFlags{}, "discovery: needs bootstrapToken or file"},
-		{"no address", nil, JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Token: someToken, CACertHashes: []string{somePin}},
+		{"nothing", nil, Flags{}, "discovery: requires bootstrapToken or file"},
+		{"no address", nil, Flags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Token: someToken, CACertHashes: []string{somePin}},
 			"discovery.bootstrapToken.apiServerEndpoint: is missing"},
-		{"no pin", nil, JoinFlags{Given: []string{"token"}, Endpoint: "a:6443", Token: someToken},
-			"discovery.bootstrapToken.caCertHashes: is empty, so that anybody could pose as the cluster"},
-		{"bad pin", nil, JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, CACertHashes: []string{"sha256:00"}},
-			"--discovery-token-ca-cert-hash: must be sha256: and 64 hexadecimal digits"},
-		{"bad token", nil, JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: "hunter2", CACertHashes: []string{somePin}}, "--token: "},
-		{"two ways", nil, JoinFlags{Given: []string{"token", "discovery-file", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, DiscoveryFile: "/x", CACertHashes: []string{somePin}},
-			"discovery: bootstrapToken and file exclude each other"},
-		{"http", nil, JoinFlags{Given: []string{"discovery-file"}, DiscoveryFile: "http://x/y"}, "--discovery-file: must be a file, or a URL with https"},
-		{"flag and file", file, JoinFlags{Given: []string{"token", "config"}, Token: someToken}, "--token: cannot be given together with --config"},
+		{"no pin", nil, Flags{Given: []string{"token"}, Endpoint: "a:6443", Token: someToken},
+			"discovery.bootstrapToken.caCertHashes: is empty, so that anyone could impersonate the cluster"},
+		{"bad pin", nil, Flags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, CACertHashes: []string{"sha256:00"}},
+			"--discovery-token-ca-cert-hash: must be sha256: followed by 64 hexadecimal digits"},
+		{"bad token", nil, Flags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: "hunter2", CACertHashes: []string{somePin}}, "--token: "},
+		{"two ways", nil, Flags{Given: []string{"token", "discovery-file", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, DiscoveryFile: "/x", CACertHashes: []string{somePin}},
+			"discovery: bootstrapToken and file cannot be set together"},
+		{"http", nil, Flags{Given: []string{"discovery-file"}, DiscoveryFile: "http://x/y"}, "--discovery-file: must be a file or an https URL"},
+		{"flag and file", file, Flags{Given: []string{"token", "config"}, Token: someToken}, "--token: cannot be given together with --config"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -82,18 +82,18 @@ func TestLoadJoinFaults(t *testing.T) {
 // The address beside a file is not used, as with kubeadm; the user is told.
 func TestLoadJoinFileAndAddress(t *testing.T) {
 	file := &Source{Name: "j.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\n")}
-	_, warnings, err := LoadJoin(file, JoinFlags{Given: []string{"config"}, Endpoint: "a:1"}, testOptions())
-	if want := []string{"the address a:1 is not used: --config says where the cluster is"}; err != nil || cmp.Diff(want, warnings) != "" {
+	_, warnings, err := LoadJoin(file, Flags{Given: []string{"config"}, Endpoint: "a:1"}, testOptions())
+	if want := []string{"the address a:1 is ignored: --config says where the cluster is"}; err != nil || cmp.Diff(want, warnings) != "" {
 		t.Errorf("%q, %v", warnings, err)
 	}
 }
 
 // Who gives a certificate key wants a control plane, and hears that this is none.
 func TestLoadJoinFlagsOfControlPlane(t *testing.T) {
-	flags := JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash", "certificate-key"}, Endpoint: "a:1",
+	flags := Flags{Given: []string{"token", "discovery-token-ca-cert-hash", "certificate-key"}, Endpoint: "a:1",
 		Token: someToken, CACertHashes: []string{somePin}, CertificateKey: strings.Repeat("0", 64)}
 	_, warnings, err := LoadJoin(nil, flags, testOptions())
-	if want := []string{"--certificate-key: is not used without --control-plane: this host becomes a worker"}; err != nil || cmp.Diff(want, warnings) != "" {
+	if want := []string{"--certificate-key: is ignored without --control-plane: this host joins as a worker"}; err != nil || cmp.Diff(want, warnings) != "" {
 		t.Errorf("%q, %v", warnings, err)
 	}
 	flags.Given, flags.ControlPlane = append(flags.Given, "control-plane"), true
@@ -104,7 +104,7 @@ func TestLoadJoinFlagsOfControlPlane(t *testing.T) {
 
 func TestLoadJoinFileWithFlags(t *testing.T) {
 	file := &Source{Name: "j.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\nnodeRegistration: {name: a, ignorePreflightErrors: [Swap]}\n")}
-	c, _, err := LoadJoin(file, JoinFlags{Given: []string{"node-name", "ignore-preflight-errors"}, NodeName: "b", IgnorePreflightErrors: []string{"Mem"}}, testOptions())
+	c, _, err := LoadJoin(file, Flags{Given: []string{"node-name", "ignore-preflight-errors"}, NodeName: "b", IgnorePreflightErrors: []string{"Mem"}}, testOptions())
 	if err != nil || c.NodeRegistration.Name != "b" || len(c.NodeRegistration.IgnorePreflightErrors) != 2 {
 		t.Errorf("%+v, %v", c, err)
 	}

@@ -18,54 +18,50 @@ import (
 
 // Source is a configuration file: YAML or JSON, one or more documents.
 type Source struct {
-	// Name stands before the line in errors; the path as the user gave it.
+	// Name precedes the line number in errors: the path as the user gave it.
 	Name string
-	// Data is refused beyond MaxSize bytes.
+	// Data is at most MaxSize bytes; more is a fault.
 	Data []byte
 }
 
 // Options are what loading needs from outside.
 type Options struct {
 	Facts HostFacts
-	// NewToken makes a bootstrap token, where the user names none.
+	// NewToken generates a bootstrap token if the user does not set one.
 	NewToken func() (id, secret string, err error)
-	// NewCertificateKey makes 32 random bytes as hex, where certificates are
-	// to be uploaded and the user names no key.
+	// NewCertificateKey generates 32 random bytes in hexadecimal if certificates are to be uploaded and the
+	// user does not set a key.
 	NewCertificateKey func() (string, error)
-	// Resolve finds out which version a label such as stable-1 stands for.
-	// It is called for labels only, so mostly not at all, and not for a dry run.
-	// See ResolveLabel.
+	// Resolve returns the version that a label such as stable-1 stands for. It is called for labels only, and not for a
+	// dry run. See ResolveLabel.
 	Resolve func(ctx context.Context, label string) (string, error)
-	// Now is the clock, for refusing tokens that have expired already. It is
-	// nil where an old file does: `init` is run again, and `certs renew` reads
-	// its file, long after that.
+	// Now is the clock, used to refuse expired tokens. It is nil for commands that may read an old file: init
+	// runs again, and certs renew reads the file, long after the tokens expired.
 	Now func() time.Time
-	// Placeholders asks to go on where the host has no address to advertise,
-	// with one of those that are kept for documentation (RFC 5737, RFC 3849).
-	// A dry run implies it.
+	// Placeholders continues on a host without an address to advertise, with an address reserved for
+	// documentation (RFC 5737, RFC 3849). A dry run implies it.
 	Placeholders bool
-	// AnyVersion takes a cluster of any version of Kubernetes, for commands that
-	// neither set up nor add a node of that version.
+	// AnyVersion accepts a cluster of any Kubernetes version, for commands that neither create nor add a node
+	// of that version.
 	AnyVersion bool
 }
 
 func (o Options) resolve(ctx context.Context, label string) (string, error) {
 	if o.Resolve == nil {
-		return "", errors.New("the network is not asked here")
+		return "", errors.New("labels are not resolved here")
 	}
 	return o.Resolve(ctx, label)
 }
 
-// LoadInit makes the desired state of a first control plane from a file (nil
-// for none), the command line and the host. The warnings are for the user.
-// Bad input is returned as Faults, all of them at once.
-func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (*Node, []string, error) {
+// LoadInit returns the desired state of a first control plane from a file (nil for none), the command line
+// and the host. The warnings are for the user. Invalid input is returned as Faults, all at once.
+func LoadInit(ctx context.Context, src *Source, flags Flags, opts Options) (*Node, []string, error) {
 	d := read(src)
 	if err := d.require(src, kindInit, kindCluster); err != nil {
 		return nil, nil, err
 	}
 	d.ensureInit()
-	flags.apply(d, src != nil)
+	flags.apply(d, "init", src != nil, kindInit, kindCluster)
 	d.ignore(kindJoin, kindReset, kindUpgrade)
 	d.completeInit(ctx, opts)
 	if err := d.err(); err != nil {
@@ -75,7 +71,7 @@ func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (
 	return n, d.warningTexts(), err
 }
 
-// ensureInit makes sure that the two documents of init exist.
+// ensureInit creates the two documents of init if they are missing.
 func (d *documents) ensureInit() {
 	d.init = cmp.Or(d.init, &InitConfiguration{})
 	d.cluster = cmp.Or(d.cluster, &ClusterConfiguration{})
@@ -85,17 +81,17 @@ func (d *documents) ensureInit() {
 	}
 }
 
-// ignore warns of documents that the command does not use.
+// ignore warns about documents that the command does not use.
 func (d *documents) ignore(kinds ...string) {
 	for _, kind := range kinds {
 		if o := d.origins[kind]; o != nil && o.file != "" {
-			d.warn(Fault{File: o.file, Line: o.line, Message: kind + " is not used here"})
+			d.warn(Fault{File: o.file, Line: o.line, Message: kind + " is ignored by this command"})
 		}
 	}
 }
 
-// completeInit defaults and validates the documents of init. What the user
-// wrote is checked before defaults cover it.
+// completeInit defaults and validates the documents of init. User input is checked before defaults replace
+// it.
 func (d *documents) completeInit(ctx context.Context, opts Options) {
 	serial := d.init.NodeRegistration.ImagePullSerial
 	d.serial = serial != nil && *serial
@@ -127,7 +123,7 @@ func firstPrefix(list string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// placeholderAddress stands in for an address that this host does not have.
+// placeholderAddress sets an address on a host that has none.
 func (d *documents) placeholderAddress(primary netip.Prefix) {
 	address := "192.0.2.1"
 	if primary.Addr().Is6() {
@@ -135,11 +131,10 @@ func (d *documents) placeholderAddress(primary netip.Prefix) {
 	}
 	d.init.LocalAPIEndpoint.AdvertiseAddress = address
 	d.placeholder = true
-	d.warnf(kindInit, "localAPIEndpoint.advertiseAddress", "this host has no default route to take the address from; %s stands in for it", address)
+	d.warnf(kindInit, "localAPIEndpoint.advertiseAddress", "this host has no default route whose address could be used; using the placeholder %s", address)
 }
 
-// completeComponents fills the component configurations, made where there are
-// none.
+// completeComponents defaults the component configurations, and creates missing ones.
 func (d *documents) completeComponents(facts HostFacts) {
 	d.kubelet = cmp.Or(d.kubelet, &kubelet.KubeletConfiguration{})
 	defaultKubelet(d.kubelet, d.cluster, facts)
@@ -148,8 +143,8 @@ func (d *documents) completeComponents(facts HostFacts) {
 	defaultKubeProxy(d.kubeProxy, d.cluster, advertise)
 }
 
-// node puts the one desired state together from complete, valid documents.
-func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
+// node builds the desired state from complete, valid documents.
+func (d *documents) node(flags *Flags, opts Options) (*Node, error) {
 	advertise, err := address(d.init.LocalAPIEndpoint.AdvertiseAddress)
 	if err != nil {
 		return nil, errors.Wrap(err, "localAPIEndpoint.advertiseAddress")
@@ -171,7 +166,6 @@ func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
 		KubeProxy:               *d.kubeProxy,
 		KubeletGiven:            d.origins[kindKubelet] != nil,
 		KubeProxyGiven:          d.origins[kindKubeProxy] != nil,
-		CertificateKey:          NewSecret(d.init.CertificateKey),
 		EnableKubelet:           flags.given("enable-kubelet") && flags.EnableKubelet,
 		UploadCerts:             flags.given("upload-certs") && flags.UploadCerts,
 		SkipPhases:              d.init.SkipPhases,
@@ -185,20 +179,29 @@ func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
 	if d.init.Patches != nil {
 		n.PatchesDir = d.init.Patches.Directory
 	}
-	if n.BootstrapTokens, err = tokens(d.init.BootstrapTokens, opts); err != nil {
+	if err := d.addSecrets(n, opts); err != nil {
 		return nil, err
-	}
-	if n.UploadCerts && n.CertificateKey.IsZero() && opts.NewCertificateKey != nil {
-		key, err := opts.NewCertificateKey()
-		if err != nil {
-			return nil, errors.Wrap(err, "making a certificate key")
-		}
-		n.CertificateKey = NewSecret(key)
 	}
 	return n, nil
 }
 
-func paths(c *ClusterConfiguration, flags *InitFlags) Paths {
+// addSecrets sets the bootstrap tokens and the certificate key of n, and generates the ones that are not
+// configured.
+func (d *documents) addSecrets(n *Node, opts Options) error {
+	var err error
+	if n.BootstrapTokens, err = tokens(d.init.BootstrapTokens, opts); err != nil {
+		return err
+	}
+	n.CertificateKey = NewSecret(d.init.CertificateKey)
+	if !n.UploadCerts || !n.CertificateKey.IsZero() || opts.NewCertificateKey == nil {
+		return nil
+	}
+	key, err := opts.NewCertificateKey()
+	n.CertificateKey = NewSecret(key)
+	return errors.Wrap(err, "generating a certificate key")
+}
+
+func paths(c *ClusterConfiguration, flags *Flags) Paths {
 	p := Paths{
 		Kubernetes:      DefaultKubernetesDir,
 		Manifests:       path.Join(DefaultKubernetesDir, "manifests"),
@@ -216,8 +219,7 @@ func paths(c *ClusterConfiguration, flags *InitFlags) Paths {
 	return p
 }
 
-// tokens turns the configured tokens into those of a Node and makes the ones
-// that the user left to chance.
+// tokens converts the configured tokens to those of a Node and generates the ones without a value.
 func tokens(list []BootstrapToken, opts Options) ([]Token, error) {
 	out := make([]Token, 0, len(list))
 	for _, t := range list {
@@ -233,7 +235,7 @@ func tokens(list []BootstrapToken, opts Options) ([]Token, error) {
 			token.Description = cmp.Or(token.Description, defaultTokenDescription)
 			var err error
 			if id, secret, err = opts.NewToken(); err != nil {
-				return nil, errors.Wrap(err, "making a bootstrap token")
+				return nil, errors.Wrap(err, "generating a bootstrap token")
 			}
 			token.Generated = true
 		}
@@ -254,21 +256,4 @@ func lowered(list []string) []string {
 		}
 	}
 	return out
-}
-
-// LoadUpgrade reads, defaults and validates a file for `upgrade`.
-func LoadUpgrade(src *Source) (*UpgradeConfiguration, []string, error) {
-	d := read(src)
-	if err := d.require(src, kindUpgrade); err != nil {
-		return nil, nil, err
-	}
-	d.upgrade = cmp.Or(d.upgrade, &UpgradeConfiguration{})
-	d.ignore(kindInit, kindCluster, kindJoin, kindReset, kindKubelet, kindKubeProxy)
-	d.completeUpgrade()
-	return d.upgrade, d.warningTexts(), d.err()
-}
-
-func (d *documents) completeUpgrade() {
-	defaultUpgrade(d.upgrade)
-	d.checkUpgrade()
 }

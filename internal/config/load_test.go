@@ -5,13 +5,14 @@ package config
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pkg/errors"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -32,7 +33,7 @@ func file(initFields, clusterFields string) *Source {
 	return &Source{Name: "f.yaml", Data: fmt.Appendf(nil, initAndCluster, initFields, clusterFields)}
 }
 
-func mustLoad(t *testing.T, src *Source, flags InitFlags, opts Options) *Node {
+func mustLoad(t *testing.T, src *Source, flags Flags, opts Options) *Node {
 	t.Helper()
 	n, warnings, err := LoadInit(t.Context(), src, flags, opts)
 	if err != nil || len(warnings) > 0 {
@@ -47,7 +48,7 @@ func TestLoadInitDefaults(t *testing.T) {
 		t.Error("the default version needs no network")
 		return "", nil
 	}
-	n := mustLoad(t, nil, InitFlags{}, opts)
+	n := mustLoad(t, nil, Flags{}, opts)
 	want := Node{
 		ControlPlane:     true,
 		Name:             "vm",
@@ -80,9 +81,9 @@ func TestLoadInitDefaults(t *testing.T) {
 	}
 }
 
-// allFlags sets every flag of InitFlags that changes the desired state.
-func allFlags() InitFlags {
-	return InitFlags{
+// allFlags sets every flag of init that changes the desired state.
+func allFlags() Flags {
+	return Flags{
 		Given: []string{
 			"apiserver-advertise-address", "apiserver-bind-port", "apiserver-cert-extra-sans", "cert-dir", "certificate-key",
 			"control-plane-endpoint", "cri-socket", "dry-run", "feature-gates", "ignore-preflight-errors", "image-repository",
@@ -117,7 +118,7 @@ func TestLoadInitFlags(t *testing.T) {
 func TestFlagsThatAreNotGivenDoNotCount(t *testing.T) {
 	flags := allFlags()
 	flags.Given = nil
-	want, got := mustLoad(t, nil, InitFlags{}, testOptions()), mustLoad(t, nil, flags, testOptions())
+	want, got := mustLoad(t, nil, Flags{}, testOptions()), mustLoad(t, nil, flags, testOptions())
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.AllowUnexported(Secret{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -125,13 +126,13 @@ func TestFlagsThatAreNotGivenDoNotCount(t *testing.T) {
 
 // TestEmptyFolderIsTheDefault, and not the one that the command is called in.
 func TestEmptyFolderIsTheDefault(t *testing.T) {
-	flags := InitFlags{Given: []string{"cert-dir", "kubeconfig-dir"}}
-	if got, want := mustLoad(t, nil, flags, testOptions()).Paths, mustLoad(t, nil, InitFlags{}, testOptions()).Paths; got != want {
+	flags := Flags{Given: []string{"cert-dir", "kubeconfig-dir"}}
+	if got, want := mustLoad(t, nil, flags, testOptions()).Paths, mustLoad(t, nil, Flags{}, testOptions()).Paths; got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
-// TestMixingFlagsAndFile holds the peer's rule for each flag.
+// TestMixingFlagsAndFile checks kubeadm's rule for each flag.
 func TestMixingFlagsAndFile(t *testing.T) {
 	allowed := []string{
 		"dry-run", "ignore-preflight-errors", "kubeconfig", "kubeconfig-dir", "node-name",
@@ -142,7 +143,7 @@ func TestMixingFlagsAndFile(t *testing.T) {
 			flags := allFlags()
 			flags.Given = []string{flag}
 			_, _, err := LoadInit(t.Context(), file("", ""), flags, testOptions())
-			want := "--" + flag + ": cannot be given together with --config; write the value into the file"
+			want := "--" + flag + ": cannot be given together with --config; set the value in the file"
 			if slices.Contains(allowed, flag) {
 				want = "<nil>"
 			}
@@ -154,7 +155,7 @@ func TestMixingFlagsAndFile(t *testing.T) {
 }
 
 func TestFlagsOverFile(t *testing.T) {
-	flags := InitFlags{
+	flags := Flags{
 		Given:    []string{"node-name", "ignore-preflight-errors", "skip-phases", "upload-certs"},
 		NodeName: "flag", IgnorePreflightErrors: []string{"Swap"}, SkipPhases: []string{"addon"}, UploadCerts: true,
 	}
@@ -168,32 +169,32 @@ func TestFlagsOverFile(t *testing.T) {
 func TestBadFlags(t *testing.T) {
 	for _, tt := range []struct {
 		flag string
-		set  func(*InitFlags)
+		set  func(*Flags)
 		want string
 	}{
-		{"apiserver-advertise-address", func(f *InitFlags) { f.APIServerAdvertiseAddress = "host" }, `"host" is no IP address`},
-		{"apiserver-bind-port", func(f *InitFlags) { f.APIServerBindPort = 70000 }, "70000 is no port; ports are 1 to 65535"},
-		{"apiserver-cert-extra-sans", func(f *InitFlags) { f.APIServerCertExtraSANs = []string{"ok.example", "*"} }, `"*" is neither`},
-		{"cert-dir", func(f *InitFlags) { f.CertDir = "pki" }, `"pki" must be an absolute path`},
-		{"certificate-key", func(f *InitFlags) { f.CertificateKey = "SECRET" }, "is no certificate key"},
-		{"control-plane-endpoint", func(f *InitFlags) { f.ControlPlaneEndpoint = "a_b:1" }, `"a_b:1" has the host "a_b"`},
-		{"cri-socket", func(f *InitFlags) { f.CRISocket = "containerd" }, `"containerd" must be a socket`},
-		{"feature-gates", func(f *InitFlags) { f.FeatureGates = "RootlessControlPlane" }, `"RootlessControlPlane" must be NAME=true or NAME=false`},
-		{"feature-gates", func(f *InitFlags) { f.FeatureGates = "Rootles=true" }, "unknown feature gate"},
-		{"ignore-preflight-errors", func(f *InitFlags) { f.IgnorePreflightErrors = []string{"all", "Swap"} }, "names single checks beside"},
-		{"image-repository", func(f *InitFlags) { f.ImageRepository = "a b" }, `"a b" is no registry`},
-		{"kubernetes-version", func(f *InitFlags) { f.KubernetesVersion = "v1.34.0" }, `"v1.34.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
-		{"node-name", func(f *InitFlags) { f.NodeName = "a_b" }, `"a_b" must consist`},
-		{"patches", func(f *InitFlags) { f.Patches = "a\nb" }, "holds a control character"},
-		{"pod-network-cidr", func(f *InitFlags) { f.PodNetworkCIDR = "10.96.0.0/16" }, "10.96.0.0/16 overlaps networking.serviceSubnet"},
-		{"service-cidr", func(f *InitFlags) { f.ServiceCIDR = "10.0.0.0/8" }, "10.0.0.0/8 is too large"},
-		{"service-dns-domain", func(f *InitFlags) { f.ServiceDNSDomain = "A" }, `"A" must be in lower case`},
-		{"skip-phases", func(f *InitFlags) { f.SkipPhases = []string{""} }, `"" is no name of a phase`},
-		{"token", func(f *InitFlags) { f.Token = "SECRET" }, "is no bootstrap token"},
-		{"token-ttl", func(f *InitFlags) { f.TokenTTL = -time.Hour }, "-1h0m0s is negative"},
+		{"apiserver-advertise-address", func(f *Flags) { f.APIServerAdvertiseAddress = "host" }, `"host" is not an IP address`},
+		{"apiserver-bind-port", func(f *Flags) { f.APIServerBindPort = 70000 }, "70000 is not a port (1 to 65535)"},
+		{"apiserver-cert-extra-sans", func(f *Flags) { f.APIServerCertExtraSANs = []string{"ok.example", "*"} }, `"*" is neither`},
+		{"cert-dir", func(f *Flags) { f.CertDir = "pki" }, `"pki" must be an absolute path`},
+		{"certificate-key", func(f *Flags) { f.CertificateKey = "SECRET" }, "is not a certificate key"},
+		{"control-plane-endpoint", func(f *Flags) { f.ControlPlaneEndpoint = "a_b:1" }, `"a_b:1" has the host "a_b"`},
+		{"cri-socket", func(f *Flags) { f.CRISocket = "containerd" }, `"containerd" must be a socket`},
+		{"feature-gates", func(f *Flags) { f.FeatureGates = "RootlessControlPlane" }, `"RootlessControlPlane" must be NAME=true or NAME=false`},
+		{"feature-gates", func(f *Flags) { f.FeatureGates = "Rootles=true" }, "unknown feature gate"},
+		{"ignore-preflight-errors", func(f *Flags) { f.IgnorePreflightErrors = []string{"all", "Swap"} }, "lists other checks besides"},
+		{"image-repository", func(f *Flags) { f.ImageRepository = "a b" }, `"a b" is not a registry`},
+		{"kubernetes-version", func(f *Flags) { f.KubernetesVersion = "v1.34.0" }, `"v1.34.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
+		{"node-name", func(f *Flags) { f.NodeName = "a_b" }, `"a_b" must consist`},
+		{"patches", func(f *Flags) { f.Patches = "a\nb" }, "contains a control character"},
+		{"pod-network-cidr", func(f *Flags) { f.PodNetworkCIDR = "10.96.0.0/16" }, "10.96.0.0/16 overlaps networking.serviceSubnet"},
+		{"service-cidr", func(f *Flags) { f.ServiceCIDR = "10.0.0.0/8" }, "10.0.0.0/8 is too large"},
+		{"service-dns-domain", func(f *Flags) { f.ServiceDNSDomain = "A" }, `"A" must be lower case`},
+		{"skip-phases", func(f *Flags) { f.SkipPhases = []string{""} }, `"" is not the name of a phase`},
+		{"token", func(f *Flags) { f.Token = "SECRET" }, "is not a bootstrap token"},
+		{"token-ttl", func(f *Flags) { f.TokenTTL = -time.Hour }, "-1h0m0s is negative"},
 	} {
 		t.Run(tt.flag, func(t *testing.T) {
-			flags := InitFlags{Given: []string{tt.flag}}
+			flags := Flags{Given: []string{tt.flag}}
 			tt.set(&flags)
 			_, _, err := LoadInit(t.Context(), nil, flags, testOptions())
 			var faults Faults
@@ -209,13 +210,13 @@ func TestBadFlags(t *testing.T) {
 
 // TestAllFaultsAtOnce: flags first, then the file by line.
 func TestAllFaultsAtOnce(t *testing.T) {
-	flags := InitFlags{Given: []string{"node-name", "token"}, NodeName: "a_b"}
+	flags := Flags{Given: []string{"node-name", "token"}, NodeName: "a_b"}
 	_, _, err := LoadInit(t.Context(), file("bogus: 1", "networking: {dnsDomain: A}\nkubernetesVersion: v1"), flags, testOptions())
-	want := `--token: cannot be given together with --config; write the value into the file
---node-name: "a_b" must consist of the characters a-z, 0-9, - and ., a letter or digit first and last in each part; it is the node's name, by default the host's
+	want := `--token: cannot be given together with --config; set the value in the file
+--node-name: "a_b" must consist of a-z, 0-9, - and ., and each part must begin and end with a letter or digit; this is the node's name, which defaults to the hostname
 f.yaml:3: bogus: unknown field
-f.yaml:7: networking.dnsDomain: "A" must be in lower case
-f.yaml:8: kubernetesVersion: "v1" is neither a version such as v1.36.3 nor a label such as stable-1`
+f.yaml:7: networking.dnsDomain: "A" must be lower case
+f.yaml:8: kubernetesVersion: "v1" is not a version such as v1.36.3 or a label such as stable-1`
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -228,21 +229,21 @@ func TestHostFacts(t *testing.T) {
 		name    string
 		facts   HostFacts
 		cluster string
-		flags   InitFlags
+		flags   Flags
 		want    string // name, socket, address; or the error
 	}{
-		{"upper case name", HostFacts{Hostname: " Host-1.Example\n", IPv4: v4}, "", InitFlags{}, "host-1.example unix:///var/run/containerd/containerd.sock 10.0.0.9"},
-		{"one runtime", HostFacts{Hostname: "h", IPv4: v4, Sockets: []string{"/var/run/crio/crio.sock"}}, "", InitFlags{}, "h unix:///var/run/crio/crio.sock 10.0.0.9"},
-		{"two runtimes", HostFacts{Hostname: "h", IPv4: v4, Sockets: []string{"/a", "/b"}}, "", InitFlags{},
-			"f.yaml:1: nodeRegistration.criSocket: is not set, and this host has several container runtimes: /a, /b; name one"},
-		{"IPv6 only", HostFacts{Hostname: "h", IPv6: v6}, ipv6Only, InitFlags{}, "h unix:///var/run/containerd/containerd.sock fd00:99::9"},
-		{"IPv4 first", HostFacts{Hostname: "h", IPv4: v4, IPv6: v6}, "", InitFlags{}, "h unix:///var/run/containerd/containerd.sock 10.0.0.9"},
-		{"IPv6 cluster on a host of both", HostFacts{Hostname: "h", IPv4: v4, IPv6: v6}, ipv6Only, InitFlags{}, "h unix:///var/run/containerd/containerd.sock fd00:99::9"},
-		{"bad host name", HostFacts{Hostname: "my_host", IPv4: v4}, "", InitFlags{},
-			`f.yaml:1: nodeRegistration.name: "my_host" must consist of the characters a-z, 0-9, - and ., a letter or digit first and last in each part; it is the node's name, by default the host's`},
-		{"no address", HostFacts{Hostname: "h"}, "", InitFlags{},
-			"f.yaml:1: localAPIEndpoint.advertiseAddress: is not set, and this host has no default route to take an address from; give one, here or with --apiserver-advertise-address"},
-		{"no address in a dry run", HostFacts{Hostname: "h"}, "", InitFlags{Given: []string{"dry-run"}, DryRun: true}, "h unix:///var/run/containerd/containerd.sock 192.0.2.1"},
+		{"upper case name", HostFacts{Hostname: " Host-1.Example\n", IPv4: v4}, "", Flags{}, "host-1.example unix:///var/run/containerd/containerd.sock 10.0.0.9"},
+		{"one runtime", HostFacts{Hostname: "h", IPv4: v4, Sockets: []string{"/var/run/crio/crio.sock"}}, "", Flags{}, "h unix:///var/run/crio/crio.sock 10.0.0.9"},
+		{"two runtimes", HostFacts{Hostname: "h", IPv4: v4, Sockets: []string{"/a", "/b"}}, "", Flags{},
+			"f.yaml:1: nodeRegistration.criSocket: is not set, and this host has several container runtimes: /a, /b; choose one"},
+		{"IPv6 only", HostFacts{Hostname: "h", IPv6: v6}, ipv6Only, Flags{}, "h unix:///var/run/containerd/containerd.sock fd00:99::9"},
+		{"IPv4 first", HostFacts{Hostname: "h", IPv4: v4, IPv6: v6}, "", Flags{}, "h unix:///var/run/containerd/containerd.sock 10.0.0.9"},
+		{"IPv6 cluster on a host of both", HostFacts{Hostname: "h", IPv4: v4, IPv6: v6}, ipv6Only, Flags{}, "h unix:///var/run/containerd/containerd.sock fd00:99::9"},
+		{"bad host name", HostFacts{Hostname: "my_host", IPv4: v4}, "", Flags{},
+			`f.yaml:1: nodeRegistration.name: "my_host" must consist of a-z, 0-9, - and ., and each part must begin and end with a letter or digit; this is the node's name, which defaults to the hostname`},
+		{"no address", HostFacts{Hostname: "h"}, "", Flags{},
+			"f.yaml:1: localAPIEndpoint.advertiseAddress: is not set, and this host has no default route whose address could be used; set it here or with --apiserver-advertise-address"},
+		{"no address in a dry run", HostFacts{Hostname: "h"}, "", Flags{Given: []string{"dry-run"}, DryRun: true}, "h unix:///var/run/containerd/containerd.sock 192.0.2.1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			opts := testOptions()
@@ -262,7 +263,7 @@ func TestHostFacts(t *testing.T) {
 func TestComponentDefaults(t *testing.T) {
 	opts := testOptions()
 	opts.Facts = HostFacts{Hostname: "h", IPv6: netip.MustParseAddr("fd00:99::9"), ResolvConf: ResolvedConf}
-	n := mustLoad(t, file("", "networking: {serviceSubnet: 'fd00:10:96::/112', podSubnet: 'fd00:10:244::/56'}"), InitFlags{}, opts)
+	n := mustLoad(t, file("", "networking: {serviceSubnet: 'fd00:10:96::/112', podSubnet: 'fd00:10:244::/56'}"), Flags{}, opts)
 	got := fmt.Sprint(n.Kubelet.ClusterDNS, " ", *n.Kubelet.ResolverConfig, " ", n.Kubelet.HealthzBindAddress, " ", n.KubeProxy.BindAddress, " ", n.KubeProxy.ClusterCIDR)
 	if want := "[fd00:10:96::a] /run/systemd/resolve/resolv.conf 127.0.0.1 :: fd00:10:244::/56"; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -285,7 +286,7 @@ kind: KubeProxyConfiguration
 mode: nftables
 nodePortAddresses: [primary]
 `...)
-	n := mustLoad(t, src, InitFlags{}, testOptions())
+	n := mustLoad(t, src, Flags{}, testOptions())
 	got := fmt.Sprint(n.Kubelet.MaxPods, " ", n.Kubelet.CgroupDriver, " ", n.Kubelet.Authentication.Webhook.CacheTTL.Duration, " ",
 		*n.Kubelet.Authentication.Webhook.Enabled, " ", n.KubeProxy.Mode, " ", n.KubeProxy.NodePortAddresses, " ", n.KubeProxy.BindAddress)
 	if want := "7 cgroupfs 3m0s true nftables [primary] 0.0.0.0"; got != want {
@@ -294,7 +295,7 @@ nodePortAddresses: [primary]
 }
 
 func TestRegistrationChoices(t *testing.T) {
-	n := mustLoad(t, file("nodeRegistration: {taints: [], imagePullSerial: true}\ntimeouts: {controlPlaneComponentHealthCheck: 0s, discovery: 7m}", ""), InitFlags{}, testOptions())
+	n := mustLoad(t, file("nodeRegistration: {taints: [], imagePullSerial: true}\ntimeouts: {controlPlaneComponentHealthCheck: 0s, discovery: 7m}", ""), Flags{}, testOptions())
 	if n.Taints == nil || len(n.Taints) != 0 || !n.ImagePullSerial {
 		t.Errorf("taints %v, serial %t", n.Taints, n.ImagePullSerial)
 	}
@@ -306,8 +307,8 @@ func TestRegistrationChoices(t *testing.T) {
 func TestUnusedDocuments(t *testing.T) {
 	src := file("", "")
 	src.Data = append(src.Data, "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ResetConfiguration\n"...)
-	_, warnings, err := LoadInit(t.Context(), src, InitFlags{}, testOptions())
-	if err != nil || fmt.Sprint(warnings) != "[f.yaml:9: ResetConfiguration is not used here]" {
+	_, warnings, err := LoadInit(t.Context(), src, Flags{}, testOptions())
+	if err != nil || fmt.Sprint(warnings) != "[f.yaml:9: ResetConfiguration is ignored by this command]" {
 		t.Errorf("warnings %q, error %v", warnings, err)
 	}
 }
@@ -315,7 +316,7 @@ func TestUnusedDocuments(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	src := Source{Name: "f.yaml", Data: []byte("#" + strings.Repeat("x", MaxSize))}
 	_, err := Validate(t.Context(), src, testOptions())
-	if want := "f.yaml: is larger than 1 MiB (1048577 bytes); that is no configuration file"; fmt.Sprint(err) != want {
+	if want := "f.yaml: is larger than the limit of 1 MiB"; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -331,12 +332,12 @@ func TestImages(t *testing.T) {
 		{"build metadata", "kubernetesVersion: v1.36.0+abc", "kube-proxy", "registry.k8s.io/kube-proxy:v1.36.0_abc"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := mustLoad(t, file("", tt.cluster), InitFlags{}, testOptions()).Image(tt.component); got != tt.want {
+			if got := mustLoad(t, file("", tt.cluster), Flags{}, testOptions()).Image(tt.component); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
 	}
-	n := mustLoad(t, file("", "dns: {disabled: true}\nproxy: {disabled: true}"), InitFlags{}, testOptions())
+	n := mustLoad(t, file("", "dns: {disabled: true}\nproxy: {disabled: true}"), Flags{}, testOptions())
 	if got := len(n.Images()); got != 5 {
 		t.Errorf("%d images without addons: %q", got, n.Images())
 	}
@@ -344,19 +345,15 @@ func TestImages(t *testing.T) {
 
 func TestOtherLoaders(t *testing.T) {
 	src := &Source{Name: "all.yaml", Data: readFile(t, configs, "valid-others.yaml")}
-	join, warnings, err := LoadJoin(src, JoinFlags{}, testOptions())
+	join, warnings, err := LoadJoin(src, Flags{}, testOptions())
 	if err != nil || len(warnings) != 2 || join.NodeRegistration.Name != "vm" || join.Discovery.TLSBootstrapToken != "abcdef.0123456789abcdef" {
 		t.Errorf("join %q, %v", warnings, err)
 	}
-	reset, warnings, err := LoadReset(src, ResetFlags{}, testOptions())
+	reset, warnings, err := LoadReset(src, Flags{}, testOptions())
 	if err != nil || len(warnings) != 2 || !reset.Reset.Force || reset.Paths.PKI != DefaultCertificatesDir {
 		t.Errorf("reset %+v, %q, %v", reset, warnings, err)
 	}
-	upgrade, warnings, err := LoadUpgrade(src)
-	if err != nil || len(warnings) != 2 || !*upgrade.Apply.EtcdUpgrade || upgrade.Plan.KubernetesVersion != "stable-1" {
-		t.Errorf("upgrade %+v, %q, %v", upgrade, warnings, err)
-	}
-	if _, _, err := LoadJoin(nil, JoinFlags{}, testOptions()); fmt.Sprint(err) != "discovery: needs bootstrapToken or file; on the command line, HOST:PORT and --token, or --discovery-file" {
+	if _, _, err := LoadJoin(nil, Flags{}, testOptions()); fmt.Sprint(err) != "discovery: requires bootstrapToken or file; on the command line, HOST:PORT and --token, or --discovery-file" {
 		t.Errorf("join without a file: %v", err)
 	}
 }
@@ -367,43 +364,39 @@ func TestFileForAnotherCommand(t *testing.T) {
 	const head = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: "
 	loaders := map[string]func(*Source) error{
 		"InitConfiguration or ClusterConfiguration": func(src *Source) error {
-			_, _, err := LoadInit(t.Context(), src, InitFlags{}, testOptions())
+			_, _, err := LoadInit(t.Context(), src, Flags{}, testOptions())
 			return err
 		},
 		"JoinConfiguration": func(src *Source) error {
-			_, _, err := LoadJoin(src, JoinFlags{}, testOptions())
+			_, _, err := LoadJoin(src, Flags{}, testOptions())
 			return err
 		},
 		"ResetConfiguration": func(src *Source) error {
-			_, _, err := LoadReset(src, ResetFlags{}, testOptions())
-			return err
-		},
-		"UpgradeConfiguration": func(src *Source) error {
-			_, _, err := LoadUpgrade(src)
+			_, _, err := LoadReset(src, Flags{}, testOptions())
 			return err
 		},
 	}
 	for wanted, load := range loaders {
 		for _, test := range []struct{ name, text, has string }{
-			{"empty", "", "but no document at all"},
-			{"comment", "# later\n---\n", "but no document at all"},
-			{"component", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", "but KubeletConfiguration"},
+			{"empty", "", "it has no documents"},
+			{"comment", "# later\n---\n", "it has no documents"},
+			{"component", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", "only KubeletConfiguration"},
 		} {
 			t.Run(wanted+"/"+test.name, func(t *testing.T) {
 				err := load(&Source{Name: "f.yaml", Data: []byte(test.text)})
-				want := "f.yaml: holds no " + wanted + " (kubeadm.k8s.io/v1beta4), " + test.has
+				want := "f.yaml: contains no " + wanted + " (kubeadm.k8s.io/v1beta4), " + test.has
 				if fmt.Sprint(err) != want {
 					t.Errorf("got %v, want %s", err, want)
 				}
 			})
 		}
 	}
-	_, _, err := LoadReset(file("", ""), ResetFlags{}, testOptions())
-	if want := "f.yaml: holds no ResetConfiguration (kubeadm.k8s.io/v1beta4), but ClusterConfiguration, InitConfiguration"; fmt.Sprint(err) != want {
+	_, _, err := LoadReset(file("", ""), Flags{}, testOptions())
+	if want := "f.yaml: contains no ResetConfiguration (kubeadm.k8s.io/v1beta4), only ClusterConfiguration, InitConfiguration"; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	broken := &Source{Name: "f.yaml", Data: []byte(head + "ResetConfig\n")}
-	if _, _, err := LoadReset(broken, ResetFlags{}, testOptions()); err == nil || strings.Contains(err.Error(), "holds no") {
+	if _, _, err := LoadReset(broken, Flags{}, testOptions()); err == nil || strings.Contains(err.Error(), "holds no") {
 		t.Errorf("of a kind that is misspelt: %v", err)
 	}
 }

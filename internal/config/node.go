@@ -12,18 +12,15 @@ import (
 	kubelet "k8s.io/kubelet/config/v1beta1"
 )
 
-// Node is the desired state of this node and of its cluster: what the user's
-// documents, the flags, the defaults and the host add up to. It is made once
-// by LoadInit (or, for a joining node, after discovery) and only read from
-// then on.
+// Node is the desired state of this node and of its cluster, made from the user's documents, flags, defaults
+// and the host. LoadInit or, for a joining node, LoadCluster returns it; it is read-only from then on.
 type Node struct {
-	// ControlPlane tells whether the node runs the control plane.
+	// ControlPlane reports whether the node runs the control plane.
 	ControlPlane bool
 
 	// Name is the node's name in the API, a lower-case DNS subdomain.
 	Name string
-	// Hostname is the host's own name, in lower case. Where it differs from
-	// Name, the kubelet must be told the name.
+	// Hostname is the host's name in lower case. If it differs from Name, the kubelet needs Name as a flag.
 	Hostname string
 	// CRISocket is the runtime's endpoint, always with a scheme:
 	// unix:///run/containerd/containerd.sock.
@@ -34,91 +31,78 @@ type Node struct {
 	KubeletExtraArgs []Arg
 	// ImagePullPolicy is IfNotPresent unless the user says otherwise.
 	ImagePullPolicy corev1.PullPolicy
-	// ImagePullSerial asks to pull one image after another. It is set only if
-	// the user's file says imagePullSerial: true in so many words; that value
-	// is also v1beta4's default, which is not taken for a wish.
+	// ImagePullSerial pulls one image at a time. It is set only if the user's file has imagePullSerial: true;
+	// the same default of v1beta4 does not count.
 	ImagePullSerial bool
 
-	// AdvertiseAddress and BindPort are where this node's API server is found.
+	// AdvertiseAddress and BindPort are where clients reach this node's API server.
 	AdvertiseAddress netip.Addr
 	BindPort         int32
 
-	// Cluster is what all nodes share, defaulted; its KubernetesVersion is
-	// an exact version with a leading v.
+	// Cluster is what all nodes share, with defaults; KubernetesVersion is an exact version with a leading v.
 	Cluster ClusterConfiguration
-	// Kubelet is the cluster-wide KubeletConfiguration, defaulted.
+	// Kubelet is the cluster-wide KubeletConfiguration, with defaults.
 	Kubelet kubelet.KubeletConfiguration
-	// KubeProxy is the cluster-wide KubeProxyConfiguration, defaulted.
+	// KubeProxy is the cluster-wide KubeProxyConfiguration, with defaults.
 	KubeProxy kubeproxy.KubeProxyConfiguration
-	// KubeletGiven and KubeProxyGiven tell that the user wrote that
-	// component's document. One that nobody wrote is marked as generated in
-	// the cluster, so that an upgrade may make it anew.
+	// KubeletGiven and KubeProxyGiven report whether the user wrote that component's document. Others are
+	// marked as generated in the cluster, so that an upgrade may regenerate them.
 	KubeletGiven, KubeProxyGiven bool
 
-	// BootstrapTokens are to be created by init. At least one; the first is
-	// the one that the join command names.
+	// BootstrapTokens are created by init: at least one, the first of which the join command uses.
 	BootstrapTokens []Token
-	// CertificateKey encrypts the uploaded certificates: 32 bytes as hex.
-	// Empty when the user gave none and UploadCerts is not set; with it, one
-	// is made.
+	// CertificateKey encrypts the uploaded certificates: 32 bytes in hexadecimal. It is generated if
+	// UploadCerts is set, and otherwise empty unless the user set it.
 	CertificateKey Secret
-	// EnableKubelet asks to make the kubelet's unit start at boot.
+	// EnableKubelet makes init enable the kubelet's systemd unit.
 	EnableKubelet bool
-	// UploadCerts asks init to share the control plane's certificates.
+	// UploadCerts makes init share the control plane's certificates.
 	UploadCerts bool
 
-	// SkipPhases, IgnorePreflightErrors are as the user gave them; the latter
-	// in lower case, perhaps "all".
+	// SkipPhases and IgnorePreflightErrors are as given by the user; the latter in lower case, or "all".
 	SkipPhases            []string
 	IgnorePreflightErrors []string
-	// DryRun asks to change nothing. Only the command that chooses between the
-	// real parts and those that record looks at it.
+	// DryRun is for the command that chooses between acting and recording parts; nothing else reads it.
 	DryRun bool
-	// PatchesDir is the folder of patches, empty for none.
+	// PatchesDir is the directory of patches, empty for none.
 	PatchesDir string
-	// SkipTokenPrint and SkipCertificateKeyPrint keep secrets out of the
-	// closing words of init.
+	// SkipTokenPrint and SkipCertificateKeyPrint keep secrets out of init's output.
 	SkipTokenPrint          bool
 	SkipCertificateKeyPrint bool
 
-	// Join is what a joining node knows of its cluster from discovery; nil for
-	// a node that did not look for one.
+	// Join is what discovery found out about the cluster; nil for a node that did not use it.
 	Join *Join
-	// Reset is what `reset` shall do beyond what it always does; nil for
-	// everything else.
+	// Reset holds the options of reset; nil for other commands.
 	Reset *Reset
 
 	Timeouts Limits
 	Paths    Paths
 
-	// Extras is what the cluster's documents have that this version does not
-	// know, by kind.
+	// Extras holds, by kind, what the cluster's documents have that is unknown to this version.
 	Extras Extras
 }
 
-// Join is how a node gets into a cluster that exists.
+// Join is how a node joins an existing cluster.
 type Join struct {
-	// Began is when the run began: a kubelet that has joined reports to the
-	// cluster after that.
+	// Began is when the run began. A kubelet that has joined reports to the cluster after that.
 	Began time.Time
 	// Server is the URL of the API.
 	Server string
 	// CA is the PEM bundle of the certificates that discovery trusts.
 	CA []byte
-	// CAPath is where the node keeps it: /etc/kubernetes/pki/ca.crt unless the
-	// configuration says otherwise.
+	// CAPath is the CA's file on the node: /etc/kubernetes/pki/ca.crt by default.
 	CAPath string
-	// Kubeconfig is the file with which the kubelet asks for its certificate:
-	// the API's URL, the CA, and a bootstrap token or other credentials.
+	// Kubeconfig is the file with which the kubelet requests its certificate: the API's URL, the CA, and a
+	// bootstrap token or other credentials.
 	Kubeconfig Secret
-	// Shared are the files that control planes share, each encrypted with the
-	// certificate key; nil where the cluster shares none.
+	// Shared are the files that control planes share, each encrypted with the certificate key; nil if the
+	// cluster shares none.
 	Shared map[string][]byte
-	// NodeGone tells that this host has joined before, and that its Node was
-	// deleted since. A kubelet registers a Node at its start only.
+	// NodeGone reports whether this host has joined before and its Node has been deleted since. A kubelet
+	// registers a Node only when it starts.
 	NodeGone bool
-	// Assumed tells that the cluster was not asked: what it would say is the
-	// default, and what it would give is made up. It is for plans only.
+	// Assumed reports whether the cluster was not contacted, and defaults and placeholders are used instead.
+	// It is for plans only.
 	Assumed bool
 }
 
@@ -128,8 +112,8 @@ type Token struct {
 	ID string
 	// Secret is sixteen characters of [a-z0-9].
 	Secret Secret
-	// Generated tells that nobody chose this token: a valid one that an
-	// earlier run left in the cluster serves as well.
+	// Generated reports whether the token was generated: a valid one that an earlier run left in the cluster
+	// can be used instead.
 	Generated   bool
 	Description string
 	// TTL is zero for a token that never expires, unless Expires is set.
@@ -139,7 +123,7 @@ type Token struct {
 	Groups  []string
 }
 
-// Limits are the Timeouts of the configuration, all set.
+// Limits are the configured Timeouts, all set.
 type Limits struct {
 	ControlPlaneComponentHealthCheck time.Duration
 	KubeletHealthCheck               time.Duration
@@ -150,21 +134,19 @@ type Limits struct {
 	UpgradeManifests                 time.Duration
 }
 
-// Paths are the folders and files that Slipway owns on a host.
+// Paths are the directories and files that Slipway owns on a host.
 type Paths struct {
 	// Kubernetes is /etc/kubernetes.
 	Kubernetes string
 	// Manifests is /etc/kubernetes/manifests.
 	Manifests string
-	// PKI is the certificates' folder: /etc/kubernetes/pki unless the user
-	// chose another.
+	// PKI is the certificates directory: /etc/kubernetes/pki by default.
 	PKI string
-	// Kubeconfigs is where kubeconfig files are written: /etc/kubernetes
-	// unless --kubeconfig-dir says otherwise.
+	// Kubeconfigs is the directory for kubeconfig files: /etc/kubernetes unless --kubeconfig-dir is given.
 	Kubeconfigs string
 	// Kubelet is /var/lib/kubelet.
 	Kubelet string
-	// AdminKubeconfig is the file that API calls use as administrator:
-	// /etc/kubernetes/admin.conf unless --kubeconfig says otherwise.
+	// AdminKubeconfig is the kubeconfig for API calls as administrator: /etc/kubernetes/admin.conf unless
+	// --kubeconfig is given.
 	AdminKubeconfig string
 }

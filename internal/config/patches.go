@@ -12,23 +12,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pkg/errors"
 	"go.yaml.in/yaml/v3"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	sigsjson "sigs.k8s.io/json"
-	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Targets of patches that are no static Pod; those go by their Pods' names.
+// Patch targets that are not static Pods; those are named like their Pods.
 const (
 	PatchKubelet = "kubeletconfiguration"
 	PatchCoreDNS = "corednsdeployment"
 )
 
-// The kinds of patches, by their names in file names.
+// The types of patches, as in their file names.
 const (
 	patchStrategic = "strategic"
 	patchMerge     = "merge"
@@ -41,13 +34,13 @@ func patchTargets() []string {
 
 func patchKinds() []string { return []string{patchStrategic, patchMerge, patchJSON} }
 
-// PatchFile is a file of the patches' folder.
+// PatchFile is a file in the patches directory.
 type PatchFile struct {
-	Name string // without its folder
+	Name string // without its directory
 	Data []byte
 }
 
-// patch is one change to what Slipway generates.
+// patch is one change to a generated file.
 type patch struct {
 	file   string
 	line   int
@@ -56,14 +49,12 @@ type patch struct {
 	body   []byte // JSON
 }
 
-// PatchSet holds the patches of a folder in the order in which they apply.
-// The zero value holds none.
+// PatchSet holds the patches of a directory in the order in which they apply. The zero value is empty.
 type PatchSet struct{ patches []patch }
 
-// ParsePatches reads the files of a patches' folder. Their names say what they
-// are: TARGET[SUFFIX][+KIND].{yaml,json}, and their order is that of the
-// names. Files of other kinds (a README) are left alone. Bad input is returned
-// as Faults, all of them at once:
+// ParsePatches parses the files of a patches directory. They are named TARGET[SUFFIX][+TYPE].{yaml,json} and
+// apply in the order of their names. Other files, such as a README, are ignored. Invalid input is returned as
+// Faults, all at once:
 // https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/control-plane-flags/#patches
 func ParsePatches(files []PatchFile) (PatchSet, error) {
 	var out findings
@@ -84,8 +75,8 @@ func ParsePatches(files []PatchFile) (PatchSet, error) {
 	return set, nil
 }
 
-// patchName takes a file's name apart. All three are empty for a file that is
-// no patch and does not look like one.
+// patchName parses a file name. All results are empty for a file that is not a patch and does not look like
+// one.
 func patchName(name string) (target, kind, message string) {
 	ext := path.Ext(name)
 	base := strings.TrimSuffix(name, ext)
@@ -105,7 +96,7 @@ func patchName(name string) (target, kind, message string) {
 		return target, patchStrategic, ""
 	}
 	if !slices.Contains(patchKinds(), kind) {
-		return "", "", fmt.Sprintf("the kind of a patch, behind the plus sign of its name, must be one of %s%s",
+		return "", "", fmt.Sprintf("the type of a patch, after the plus sign in its name, must be one of %s%s",
 			strings.Join(patchKinds(), ", "), didYouMean(kind, patchKinds()))
 	}
 	return target, kind, ""
@@ -120,12 +111,12 @@ func patchTarget(base string) string {
 	return ""
 }
 
-// parsePatch reads the documents of a file, each a patch.
+// parsePatch parses the documents of a file, each of them a patch.
 func parsePatch(f PatchFile, target, kind string, out *findings) []patch {
 	before := len(out.faults)
 	docs := parse(&Source{Name: f.Name, Data: f.Data}, out)
 	if len(docs) == 0 && len(out.faults) == before {
-		out.fault(Fault{File: f.Name, Message: "holds no patch; remove the file, or write the fields to change into it"})
+		out.fault(Fault{File: f.Name, Message: "contains no patch; remove the file, or add the fields to change"})
 	}
 	var patches []patch
 	for _, doc := range docs {
@@ -143,10 +134,10 @@ func patchBody(file, kind string, doc document, out *findings) []byte {
 		return nil
 	}
 	if kind == patchJSON && doc.root.Kind != yaml.SequenceNode {
-		return fault(`a patch of kind json is a list of operations, as in "- {op: add, path: /metadata/labels/a, value: b}" (RFC 6902)`)
+		return fault(`a json patch must be a list of operations, such as "- {op: add, path: /metadata/labels/a, value: b}" (RFC 6902)`)
 	}
 	if kind != patchJSON && doc.root.Kind != yaml.MappingNode {
-		return fault("a patch of kind %s is a mapping with the fields to change", kind)
+		return fault("a %s patch must be a mapping of the fields to change", kind)
 	}
 	d := &decoder{file: file, out: out, lines: map[string]int{}, bad: map[string]bool{}}
 	tree, ok := d.value(doc.root, reflect.TypeFor[any](), "")
@@ -173,7 +164,7 @@ func operationsProblem(body []byte) string {
 		From *string `json:"from"`
 	}
 	if err := json.Unmarshal(body, &operations); err != nil {
-		return "each operation is a mapping with op, path, and value or from (RFC 6902)"
+		return "each operation must be a mapping with op, path, and value or from (RFC 6902)"
 	}
 	for i, o := range operations {
 		known := []string{"add", "remove", "replace", "move", "copy", "test"}
@@ -185,120 +176,8 @@ func operationsProblem(body []byte) string {
 		case o.From == nil && (o.Op == "move" || o.Op == "copy"):
 			return fmt.Sprintf("operation %d: from is missing", i+1)
 		case *o.Path != "" && !strings.HasPrefix(*o.Path, "/"):
-			return fmt.Sprintf("operation %d: path must begin with a slash, as in /spec/containers/0/image", i+1)
+			return fmt.Sprintf("operation %d: path must begin with a slash, such as /spec/containers/0/image", i+1)
 		}
 	}
 	return ""
-}
-
-// Apply changes doc, YAML or JSON of the type that typed points at, by all
-// patches for a target, and returns YAML. Each patch must leave a document
-// that reads strictly as that type and still names what it is; the error names
-// the first file that does not. Without a patch doc comes back as it is.
-func (s PatchSet) Apply(target string, doc []byte, typed any) ([]byte, error) {
-	current, applied := doc, false
-	for _, p := range s.patches {
-		if p.target != target {
-			continue
-		}
-		next, err := p.apply(current, typed)
-		if err != nil {
-			return nil, errors.Wrapf(err, "patch %s, line %d: cannot patch %s", p.file, p.line, target)
-		}
-		current, applied = next, true
-	}
-	if !applied {
-		return doc, nil
-	}
-	return current, nil
-}
-
-// apply returns the patched document as YAML with sorted keys.
-func (p patch) apply(doc []byte, typed any) ([]byte, error) {
-	before := reflect.New(reflect.TypeOf(typed).Elem()).Interface()
-	after := reflect.New(reflect.TypeOf(typed).Elem()).Interface()
-	original, err := sigsyaml.YAMLToJSON(doc)
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(original, before); err != nil {
-		return nil, err
-	}
-	patched, err := p.change(original, typed)
-	if err != nil {
-		return nil, err
-	}
-	strict, err := sigsjson.UnmarshalStrict(patched, after)
-	if err != nil {
-		return nil, errors.Wrap(err, "the result is not valid")
-	}
-	if len(strict) > 0 {
-		return nil, errors.Errorf("the result is not valid: %v", strict[0])
-	}
-	if err := sameObject(original, patched); err != nil {
-		return nil, err
-	}
-	if err := runnable(after); err != nil {
-		return nil, err
-	}
-	return sigsyaml.Marshal(after)
-}
-
-func (p patch) change(doc []byte, typed any) ([]byte, error) {
-	switch p.kind {
-	case patchJSON:
-		operations, err := jsonpatch.DecodePatch(p.body)
-		if err != nil {
-			return nil, err
-		}
-		return operations.Apply(doc)
-	case patchMerge:
-		return jsonpatch.MergePatch(doc, p.body)
-	}
-	return strategicpatch.StrategicMergePatch(doc, p.body, typed)
-}
-
-// sameObject checks that a patch leaves alone what an object is called.
-func sameObject(before, after []byte) error {
-	type identity struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Metadata   struct {
-			Name      string `json:"name"`
-			Namespace string `json:"namespace"`
-		} `json:"metadata"`
-	}
-	var was, is identity
-	if err := json.Unmarshal(before, &was); err != nil {
-		return err
-	}
-	if err := json.Unmarshal(after, &is); err != nil {
-		return err
-	}
-	if was != is {
-		return errors.New("a patch must not change apiVersion, kind, metadata.name or metadata.namespace")
-	}
-	return nil
-}
-
-// runnable checks that what is left of a workload still has something to run.
-func runnable(obj any) error {
-	var spec corev1.PodSpec
-	switch o := obj.(type) {
-	case *corev1.Pod:
-		spec = o.Spec
-	case *appsv1.Deployment:
-		spec = o.Spec.Template.Spec
-	default:
-		return nil
-	}
-	if len(spec.Containers) == 0 {
-		return errors.New("the result has no container")
-	}
-	for i, c := range spec.Containers {
-		if c.Name == "" || c.Image == "" {
-			return errors.Errorf("container %d of the result has no name or no image", i+1)
-		}
-	}
-	return nil
 }

@@ -72,7 +72,7 @@ func TestPatchesApply(t *testing.T) {
 			replace(label, "    a: two\n"+label)},
 		{"each document", patchFiles("etcd-x.y+json.yaml", "- {op: add, path: /metadata/labels/a, value: b}\n---\n---\n- {op: add, path: /metadata/labels/c, value: d}\n"),
 			replace(label, "    a: b\n    c: d\n"+label)},
-		{"other files lie in the folder", patchFiles("README.md", "a: [", ".etcd.yaml.swp", "\x00", "Makefile", ""), patchedPod},
+		{"other files in the directory", patchFiles("README.md", "a: [", ".etcd.yaml.swp", "\x00", "Makefile", ""), patchedPod},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			set, err := ParsePatches(tt.files)
@@ -169,7 +169,7 @@ func TestParsePatchesFaults(t *testing.T) {
 	}
 	const (
 		targets = "the name of a patch must begin with its target: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubeletconfiguration, corednsdeployment"
-		kinds   = "the kind of a patch, behind the plus sign of its name, must be one of strategic, merge, json"
+		kinds   = "the type of a patch, after the plus sign in its name, must be one of strategic, merge, json"
 		ending  = `the name of a patch must end in ".yaml" or ".json"`
 	)
 	want := []string{
@@ -179,19 +179,19 @@ func TestParsePatchesFaults(t *testing.T) {
 		"etcd+.yaml: " + kinds,
 		"etcd+jsn.yaml: " + kinds + `; did you mean "json"?`,
 		"etcd+merge+json.yaml: " + kinds,
-		"etcd-comment.yaml: holds no patch; remove the file, or write the fields to change into it",
-		"etcd-empty.yaml: holds no patch; remove the file, or write the fields to change into it",
-		"etcd-large.yaml: is larger than 1 MiB (1048577 bytes); that is no configuration file",
-		"etcd-list.yaml:2: a patch of kind strategic is a mapping with the fields to change",
-		`etcd-map+json.yaml:1: a patch of kind json is a list of operations, as in "- {op: add, path: /metadata/labels/a, value: b}" (RFC 6902)`,
+		"etcd-comment.yaml: contains no patch; remove the file, or add the fields to change",
+		"etcd-empty.yaml: contains no patch; remove the file, or add the fields to change",
+		"etcd-large.yaml: is larger than the limit of 1 MiB",
+		"etcd-list.yaml:2: a strategic patch must be a mapping of the fields to change",
+		`etcd-map+json.yaml:1: a json patch must be a list of operations, such as "- {op: add, path: /metadata/labels/a, value: b}" (RFC 6902)`,
 		`etcd-op+json.yaml:1: operation 1: op must be one of add, remove, replace, move, copy, test; did you mean "add"?`,
 		"etcd-op2+json.yaml:1: operation 1: path is missing",
 		"etcd-op3+json.yaml:1: operation 1: from is missing",
-		"etcd-op4+json.yaml:1: operation 1: path must begin with a slash, as in /spec/containers/0/image",
-		"etcd-op5+json.yaml:1: each operation is a mapping with op, path, and value or from (RFC 6902)",
+		"etcd-op4+json.yaml:1: operation 1: path must begin with a slash, such as /spec/containers/0/image",
+		"etcd-op5+json.yaml:1: each operation must be a mapping with op, path, and value or from (RFC 6902)",
 		"etcd-syntax.yaml:2: is not valid YAML: did not find expected node content",
-		"etcd-twice.yaml:2: a: is set twice, first in line 1",
-		"etcd-two.yaml:3: a patch of kind strategic is a mapping with the fields to change",
+		"etcd-twice.yaml:2: a: is set twice, first on line 1",
+		"etcd-two.yaml:3: a strategic patch must be a mapping of the fields to change",
 		"etcd.yml: " + ending,
 		"kube-apisever.yaml: " + targets + `; did you mean "kube-apiserver"?`,
 		"nonsense.json: " + targets,

@@ -11,14 +11,12 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 )
 
-// What stands in the printed defaults where a real configuration has a value
-// of its own.
+// Examples in the printed defaults, where a real configuration has its own values.
 const (
 	exampleToken    = "abcdef.0123456789abcdef"
 	exampleAddress  = "1.2.3.4"
@@ -27,23 +25,21 @@ const (
 	exampleVersion  = "1.36.0"
 )
 
-// KubeadmConfigYAML returns the ClusterConfiguration as it is kept in the
-// ConfigMap kube-system/kubeadm-config.
+// KubeadmConfigYAML returns the ClusterConfiguration as stored in the ConfigMap kube-system/kubeadm-config.
 func (n *Node) KubeadmConfigYAML() ([]byte, error) { return n.document(kindCluster, &n.Cluster) }
 
-// KubeletYAML returns the cluster's KubeletConfiguration as it is kept in the
-// ConfigMap kube-system/kubelet-config.
+// KubeletYAML returns the cluster's KubeletConfiguration as stored in the ConfigMap
+// kube-system/kubelet-config.
 func (n *Node) KubeletYAML() ([]byte, error) { return n.document(kindKubelet, &n.Kubelet) }
 
-// KubeProxyYAML returns the KubeProxyConfiguration as it is kept in the
-// ConfigMap kube-system/kube-proxy.
+// KubeProxyYAML returns the KubeProxyConfiguration as stored in the ConfigMap kube-system/kube-proxy.
 func (n *Node) KubeProxyYAML() ([]byte, error) { return n.document(kindKubeProxy, &n.KubeProxy) }
 
-// KubeletWithExtra adds to a KubeletConfiguration what the cluster's has that
-// this version does not know: the kubelet may know it.
+// KubeletWithExtra adds to a KubeletConfiguration the fields of the cluster's that are unknown to this
+// version: the kubelet may know them.
 func (n *Node) KubeletWithExtra(doc []byte) ([]byte, error) { return n.Extras[kindKubelet].into(doc) }
 
-// document is one of the cluster's, with what this version does not know of it.
+// document returns a document of the cluster, with its fields that are unknown to this version.
 func (n *Node) document(kind string, doc any) ([]byte, error) {
 	data, err := marshal(doc)
 	if err != nil {
@@ -52,7 +48,7 @@ func (n *Node) document(kind string, doc any) ([]byte, error) {
 	return n.Extras[kind].into(data)
 }
 
-// marshal writes documents, the keys of each sorted.
+// marshal encodes documents as YAML with sorted keys.
 func marshal(docs ...any) ([]byte, error) {
 	parts := make([][]byte, len(docs))
 	for i, doc := range docs {
@@ -64,21 +60,26 @@ func marshal(docs ...any) ([]byte, error) {
 	return bytes.Join(parts, []byte("---\n")), nil
 }
 
-// Validate checks every document of a file as the command that uses it would,
-// as `config validate` does. Bad input is returned as Faults.
+// Validate checks every document of a file as the command that uses it would, for `config validate`. Invalid
+// input is returned as Faults.
 func Validate(ctx context.Context, src Source, opts Options) (warnings []string, err error) {
 	d := read(&src)
 	if len(opts.Facts.Sockets) > 1 { // which one to take is for the command that uses the file
 		opts.Facts.Sockets = opts.Facts.Sockets[:1]
 	}
 	d.complete(ctx, opts)
-	if len(d.origins) == 0 && len(d.faults) == 0 {
-		d.fault(Fault{File: src.Name, Message: "holds no document; known are " + knownKinds()})
-	}
+	d.requireAny(src)
 	return d.warningTexts(), d.err()
 }
 
-// complete defaults and validates whatever documents there are.
+// requireAny refuses a file without documents.
+func (d *documents) requireAny(src Source) {
+	if len(d.origins) == 0 && len(d.faults) == 0 {
+		d.fault(Fault{File: src.Name, Message: "contains no document; expected one of " + knownKinds()})
+	}
+}
+
+// complete defaults and validates the documents that exist.
 func (d *documents) complete(ctx context.Context, opts Options) {
 	opts.Placeholders = true
 	if d.init != nil || d.cluster != nil || d.kubelet != nil || d.kubeProxy != nil {
@@ -92,95 +93,14 @@ func (d *documents) complete(ctx context.Context, opts Options) {
 		d.completeReset(opts)
 	}
 	if d.upgrade != nil {
-		d.completeUpgrade()
+		defaultUpgrade(d.upgrade)
+		d.checkUpgrade()
 	}
 }
 
-// Migrate rewrites a file in the newest API version with all defaults filled
-// in, as `config migrate` does. Component configurations are kept as they are.
-func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
-	d := read(&src)
-	withInit := d.init != nil || d.cluster != nil
-	healthCheckSet := d.healthCheckSet()
-	userKubelet, userKubeProxy := copyOf(d.kubelet), copyOf(d.kubeProxy)
-	d.complete(ctx, opts)
-	if len(d.origins) == 0 && len(d.faults) == 0 {
-		d.fault(Fault{File: src.Name, Message: "holds no document; known are " + knownKinds()})
-	}
-	if err := d.err(); err != nil {
-		return nil, d.warningTexts(), err
-	}
-	var out []any
-	if withInit {
-		if err := d.nameTokens(opts); err != nil {
-			return nil, d.warningTexts(), err
-		}
-		if d.placeholder {
-			d.init.LocalAPIEndpoint.AdvertiseAddress = "" // to be taken from the host that uses the file
-		}
-		if !healthCheckSet {
-			// kubeadm writes 0s here, which both it and Slipway read as the
-			// default.
-			d.init.Timeouts.ControlPlaneComponentHealthCheck = &metav1.Duration{}
-		}
-		out = append(out, d.init, d.cluster)
-	}
-	if d.join != nil {
-		out = append(out, d.join)
-	}
-	if d.reset != nil {
-		out = append(out, d.reset)
-	}
-	if d.upgrade != nil {
-		out = append(out, d.upgrade)
-	}
-	if userKubelet != nil {
-		out = append(out, userKubelet)
-	}
-	if userKubeProxy != nil {
-		out = append(out, userKubeProxy)
-	}
-	data, err := marshal(out...)
-	return data, d.warningTexts(), err
-}
-
-// healthCheckSet tells whether the file bounds the wait for the control plane.
-func (d *documents) healthCheckSet() bool {
-	if d.init == nil || d.init.Timeouts == nil {
-		return d.healthCheck != nil
-	}
-	limit := d.init.Timeouts.ControlPlaneComponentHealthCheck
-	return d.healthCheck != nil || limit != nil && limit.Duration != 0
-}
-
-func copyOf[T any](p *T) *T {
-	if p == nil {
-		return nil
-	}
-	return new(*p)
-}
-
-// nameTokens makes up the tokens that the file leaves open, since a migrated
-// file names them.
-func (d *documents) nameTokens(opts Options) error {
-	for i := range d.init.BootstrapTokens {
-		t := &d.init.BootstrapTokens[i]
-		if t.Token != "" {
-			continue
-		}
-		id, secret, err := opts.NewToken()
-		if err != nil {
-			return errors.Wrap(err, "making a bootstrap token")
-		}
-		t.Token = id + "." + secret
-	}
-	return nil
-}
-
-// PrintDefaults returns the default documents of a command: init, join, reset
-// or upgrade. Tokens, addresses and names are examples. components names
-// component configurations to print too, for init only; join prints the
-// host's name.
+// PrintDefaults returns the default documents of a command: init, join, reset or upgrade. Tokens, addresses
+// and names are examples, except the node's name for join, which is the host's. components names the
+// component configurations to add, for init only.
 func PrintDefaults(command string, components []string, facts HostFacts) ([]byte, error) {
 	facts.Sockets = nil
 	switch command {
@@ -219,7 +139,7 @@ func printInitDefaults(components []string) ([]byte, error) {
 	for _, name := range components {
 		if !slices.Contains(known, name) {
 			return nil, Faults{{Field: "--component-configs", Message: fmt.Sprintf(
-				"there is no component configuration %q; known are %s%s", name, strings.Join(known, ", "), didYouMean(name, known))}}
+				"unknown component configuration %q; expected one of %s%s", name, strings.Join(known, ", "), didYouMean(name, known))}}
 		}
 	}
 	for _, name := range known {

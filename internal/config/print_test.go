@@ -32,7 +32,7 @@ func TestMigrateMore(t *testing.T) {
 
 func TestMigrateFaults(t *testing.T) {
 	for _, tt := range []struct{ file, want string }{
-		{"invalid-empty", "invalid-empty.yaml: holds no document; known are "},
+		{"invalid-empty", "invalid-empty.yaml: contains no document; expected one of "},
 		{"invalid-crlf", "invalid-crlf.yaml:3: clusterNam: unknown field"},
 	} {
 		got, _, err := Migrate(t.Context(), Source{Name: tt.file + ".yaml", Data: readFile(t, configs, tt.file+".yaml")}, testOptions())
@@ -75,7 +75,7 @@ func TestPrintDefaultsFaults(t *testing.T) {
 		components []string
 		want       string
 	}{
-		{"init", []string{"KubeletConfiguratoin"}, `--component-configs: there is no component configuration "KubeletConfiguratoin"; known are KubeletConfiguration, KubeProxyConfiguration; did you mean "KubeletConfiguration"?`},
+		{"init", []string{"KubeletConfiguratoin"}, `--component-configs: unknown component configuration "KubeletConfiguratoin"; expected one of KubeletConfiguration, KubeProxyConfiguration; did you mean "KubeletConfiguration"?`},
 		{"boot", nil, `there are no defaults for "boot"`},
 	} {
 		if _, err := PrintDefaults(tt.command, tt.components, HostFacts{}); fmt.Sprint(err) != tt.want {
@@ -100,7 +100,7 @@ func TestTooManyFaults(t *testing.T) {
 	src := Source{Name: "f.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer: {certSANs: [" + strings.Repeat("a_b,", 10_000) + "]}")}
 	_, err := Validate(t.Context(), src, testOptions())
 	lines := strings.Split(fmt.Sprint(err), "\n")
-	if len(lines) != maxFaults+1 || lines[maxFaults] != "more than 199 faults; the search ends here" {
+	if len(lines) != maxFaults+1 || lines[maxFaults] != "stopped after 200 faults" {
 		t.Errorf("%d faults, the last %q", len(lines), lines[len(lines)-1])
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 const redacted = "[redacted]"
 
-// Secret holds a value that no verb of fmt, no encoder and no log prints. Only
-// Reveal gives it away, so a search for that word finds every place that does.
+// Secret holds a value that no fmt verb, encoder or log prints. Only Reveal returns it, so a search for that
+// word finds every place that does.
 type Secret struct{ value string }
 
 var (
@@ -25,10 +25,10 @@ func NewSecret(value string) Secret { return Secret{value} }
 // Reveal returns the value itself.
 func (s Secret) Reveal() string { return s.value }
 
-// IsZero tells whether there is no value.
+// IsZero reports whether there is no value.
 func (s Secret) IsZero() bool { return s.value == "" }
 
-// Format prints a placeholder for every verb, %#v and %+v among them.
+// Format prints a placeholder for every verb, including %#v and %+v.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
 
 // MarshalJSON encodes a placeholder.

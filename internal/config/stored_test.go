@@ -4,11 +4,12 @@
 package config
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pkg/errors"
 
 	"sigs.k8s.io/yaml"
 )
@@ -42,7 +43,7 @@ func TestLoadStoredVersions(t *testing.T) {
 			}
 			retired := storedGates(t, cluster)
 			if len(retired) > 0 {
-				want := ClusterSource + ": feature gates that are retired or not known are kept as they are: " + strings.Join(retired, ", ")
+				want := ClusterSource + ": keeping retired or unknown feature gates: " + strings.Join(retired, ", ")
 				if !slices.Equal(warnings, []string{want}) {
 					t.Errorf("warnings %q, want %q", warnings, want)
 				}
@@ -93,9 +94,9 @@ func storedGates(t *testing.T, doc []byte) []string {
 func TestStoredVersionFault(t *testing.T) {
 	for name, tt := range map[string]struct{ cluster, want string }{
 		"old, with values of wrong types": {storedHead + "kubernetesVersion: v1.29.0\nclusterName: 1\nnetworking: []\n", `"v1.29.0" is not supported`},
-		"newer apiVersion":                {"apiVersion: kubeadm.k8s.io/v1\nkind: ClusterConfiguration\n", `apiVersion: "kubeadm.k8s.io/v1" is not known to this version, which reads kubeadm.k8s.io/v1beta4, kubeadm.k8s.io/v1beta3: use the version that wrote it, or a newer one`},
-		"old apiVersion":                  {"apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterConfiguration\n", "kubeadm.k8s.io/v1beta2 is too old to be read: `kubeadm config migrate` of v1.22 to v1.30"},
-		"no apiVersion":                   {"kind: ClusterConfiguration\n", "apiVersion: is missing; known are kubeadm.k8s.io/v1beta4, kubeadm.k8s.io/v1beta3"},
+		"newer apiVersion":                {"apiVersion: kubeadm.k8s.io/v1\nkind: ClusterConfiguration\n", `apiVersion: "kubeadm.k8s.io/v1" is unknown to this version, which reads kubeadm.k8s.io/v1beta4, kubeadm.k8s.io/v1beta3; use the version that wrote it, or a newer one`},
+		"old apiVersion":                  {"apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterConfiguration\n", "kubeadm.k8s.io/v1beta2 is too old: convert the content of the ConfigMap to kubeadm.k8s.io/v1beta3 with `kubeadm config migrate` of v1.22 to v1.30"},
+		"no apiVersion":                   {"kind: ClusterConfiguration\n", "apiVersion: is missing; expected one of kubeadm.k8s.io/v1beta4, kubeadm.k8s.io/v1beta3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := LoadCluster([]byte(tt.cluster), nil, nil, nil, testOptions())
@@ -170,7 +171,7 @@ featureGates:
 	}
 }
 
-// TestManyUnknownFields: a warning stays short, whatever somebody has written.
+// TestManyUnknownFields: a warning stays short, however many unknown fields there are.
 func TestManyUnknownFields(t *testing.T) {
 	text := storedHead + "kubernetesVersion: v1.36.3\n"
 	for range 1000 {

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// didYouMean returns `; did you mean "x"?` for the known name that is nearest
-// to word, or nothing where none is near.
+// didYouMean returns `; did you mean "x"?` with the known name closest to word, or nothing if none is close.
 func didYouMean(word string, known []string) string {
 	if len(word) > 64 { // no field has such a name, and measuring takes its time
 		return ""
@@ -27,8 +26,8 @@ func didYouMean(word string, known []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// editDistance counts the insertions, deletions, replacements and swaps of
-// neighbours that turn a into b (optimal string alignment).
+// editDistance counts the insertions, deletions, replacements and swaps of neighbors that turn a into b
+// (optimal string alignment).
 func editDistance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -16,9 +16,9 @@ var looksSecret = lazyregexp.New(`[a-z0-9]{6}\.[a-z0-9]{16}|[0-9a-fA-F]{32}`)
 
 var secretWords = lazyregexp.New(`\b[a-z0-9]{6}\.[a-z0-9]{16,}\b|(sha256:)?\b[0-9a-fA-F]{64,}\b`)
 
-// Discreet hides in a message whatever has the form of a bootstrap token or a
-// certificate key: the last net for what libraries say of a command line that
-// has a secret in the wrong place. Hashes that say so are left alone.
+// Discreet redacts whatever looks like a bootstrap token or a certificate key. It is the last safeguard for
+// errors of libraries that quote a command line with a secret in the wrong place. Hashes with a sha256:
+// prefix are kept.
 func Discreet(message string) string {
 	return secretWords().ReplaceAllStringFunc(message, func(word string) string {
 		if strings.HasPrefix(word, "sha256:") {
@@ -28,9 +28,8 @@ func Discreet(message string) string {
 	})
 }
 
-// printable makes text from the user's file safe to show: what looks like a
-// token or a key, or like user:password@, is hidden, control characters are
-// replaced, and what is too long is cut.
+// printable makes text from the user's file safe to show: it redacts what looks like a token, a key or
+// user:password@, replaces control characters, and shortens long text.
 func printable(text string) string {
 	if looksSecret().MatchString(text) {
 		return redacted
@@ -49,7 +48,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// hasControl finds control characters and other runes that do not print.
+// hasControl reports whether s has control characters or other runes that do not print.
 func hasControl(s string) bool {
 	for _, r := range s {
 		if !unicode.IsPrint(r) {

@@ -17,16 +17,16 @@ func TestLoadTokens(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		file  string
-		flags TokenFlags
+		flags Flags
 		want  []Token
 	}{
-		{"made up", "", TokenFlags{TTL: time.Hour, Usages: DefaultTokenUsages(), Groups: group},
+		{"made up", "", Flags{Given: []string{"ttl"}, TokenTTL: time.Hour},
 			[]Token{{ID: "abcdef", TTL: time.Hour, Usages: DefaultTokenUsages(), Groups: group}}},
-		{"for ever", "", TokenFlags{Token: "abcdef.0123456789abcdef", Usages: DefaultTokenUsages(), Groups: group, Description: "x"},
+		{"for ever", "", Flags{Given: []string{"ttl", "description"}, Token: "abcdef.0123456789abcdef", Description: "x"},
 			[]Token{{ID: "abcdef", Usages: DefaultTokenUsages(), Groups: group, Description: "x"}}},
-		{"signing only", "", TokenFlags{Usages: []string{"signing"}, Groups: group},
+		{"signing only", "", Flags{Given: []string{"usages", "ttl"}, Usages: []string{"signing"}},
 			[]Token{{ID: "abcdef", Usages: []string{"signing"}}}},
-		{"file", initHead + "bootstrapTokens:\n- {token: abcdef.0123456789abcdef, ttl: 2h, usages: [signing]}\n", TokenFlags{},
+		{"file", initHead + "bootstrapTokens:\n- {token: abcdef.0123456789abcdef, ttl: 2h, usages: [signing]}\n", Flags{},
 			[]Token{{ID: "abcdef", TTL: 2 * time.Hour, Usages: []string{"signing"}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -56,19 +56,19 @@ func asSource(text string) *Source {
 func TestLoadTokensFaults(t *testing.T) {
 	for _, c := range []struct {
 		file  string
-		flags TokenFlags
+		flags Flags
 		want  string
 	}{
-		{"", TokenFlags{Token: "SECRET"}, "is no bootstrap token: six, a dot, and sixteen"},
-		{"", TokenFlags{TTL: -1}, "--ttl: -1ns is negative"},
-		{"", TokenFlags{Usages: []string{"sign"}}, "--usages: unknown usage"},
-		{"", TokenFlags{Usages: DefaultTokenUsages(), Groups: []string{"system:masters"}}, "--groups: \"system:masters\" must begin with system:bootstrappers:"},
-		{"", TokenFlags{Given: []string{"groups"}, Usages: []string{"signing"}, Groups: DefaultTokenGroups()}, "--groups: groups need the usage authentication"},
-		{"", TokenFlags{Description: "a\nb"}, "--description: holds a control character"},
-		{initHead, TokenFlags{}, "f.yaml: holds no InitConfiguration with bootstrapTokens"},
-		{initHead + "bootstrapTokens: [{token: SECRET}]", TokenFlags{}, "f.yaml:3: bootstrapTokens[0].token: is no bootstrap token"},
-		{initHead + "bootstrapTokens: [{}]", TokenFlags{Given: []string{"ttl"}}, "--ttl: cannot be given together with --config"},
-		{initHead + "bootstrapTokens: [{}]", TokenFlags{Token: "SECRET"}, "a token cannot be given together with --config"},
+		{"", Flags{Token: "SECRET"}, "is not a bootstrap token: 6 characters, a dot and 16 characters"},
+		{"", Flags{Given: []string{"ttl"}, TokenTTL: -1}, "--ttl: -1ns is negative"},
+		{"", Flags{Given: []string{"usages"}, Usages: []string{"sign"}}, "--usages: unknown usage"},
+		{"", Flags{Given: []string{"groups"}, Groups: []string{"system:masters"}}, "--groups: \"system:masters\" must be system:bootstrappers: followed by"},
+		{"", Flags{Given: []string{"groups", "usages"}, Usages: []string{"signing"}, Groups: DefaultTokenGroups()}, "--groups: requires the usage authentication"},
+		{"", Flags{Given: []string{"description"}, Description: "a\nb"}, "--description: contains a control character"},
+		{initHead, Flags{}, "f.yaml: contains no InitConfiguration with bootstrapTokens"},
+		{initHead + "bootstrapTokens: [{token: SECRET}]", Flags{}, "f.yaml:3: bootstrapTokens[0].token: is not a bootstrap token"},
+		{initHead + "bootstrapTokens: [{}]", Flags{Given: []string{"ttl"}}, "--ttl: cannot be given together with --config"},
+		{initHead + "bootstrapTokens: [{}]", Flags{Token: "SECRET"}, "a token cannot be given together with --config"},
 	} {
 		_, _, err := LoadTokens(asSource(c.file), c.flags, testOptions())
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "SECRET") {

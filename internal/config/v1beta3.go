@@ -11,8 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The types of this file are the documents of kubeadm.k8s.io/v1beta3 where
-// they differ from v1beta4:
+// The documents of kubeadm.k8s.io/v1beta3 where they differ from v1beta4:
 // https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta3/
 
 type v1beta3Init struct {
@@ -107,7 +106,7 @@ type v1beta3Discovery struct {
 	Timeout           *metav1.Duration         `json:"timeout,omitempty"`
 }
 
-// addV1beta3 reads a document of v1beta3 as the v1beta4 one of its kind.
+// addV1beta3 reads a v1beta3 document and converts it to v1beta4.
 func (d *documents) addV1beta3(dec *decoder, node *yaml.Node, kind string) {
 	switch kind {
 	case kindInit:
@@ -192,8 +191,7 @@ func registrationFromV1beta3(dec *decoder, old v1beta3Registration) NodeRegistra
 	}
 }
 
-// argsFromMap turns the arguments of v1beta3 into a list, sorted by name, and
-// remembers the line of each.
+// argsFromMap converts the arguments of v1beta3 to a list, sorted by name, and records the line of each.
 func (d *decoder) argsFromMap(path string, args map[string]string) []Arg {
 	var list []Arg
 	for i, name := range keysOf(args) {

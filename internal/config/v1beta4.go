@@ -8,11 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The types of this file are the documents of the API group
-// kubeadm.k8s.io/v1beta4, field by field:
+// The documents of kubeadm.k8s.io/v1beta4, field by field:
 // https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/
 
-// InitConfiguration says how `init` makes this node the first of a cluster.
+// InitConfiguration configures how init makes this node the first of a cluster.
 type InitConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -26,8 +25,8 @@ type InitConfiguration struct {
 	Timeouts         *Timeouts               `json:"timeouts,omitempty"`
 }
 
-// ClusterConfiguration holds what all nodes of a cluster share. It is kept in
-// the ConfigMap kube-system/kubeadm-config.
+// ClusterConfiguration is what all nodes of a cluster share. The ConfigMap kube-system/kubeadm-config stores
+// it.
 type ClusterConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -50,7 +49,7 @@ type ClusterConfiguration struct {
 	CACertificateValidityPeriod *metav1.Duration `json:"caCertificateValidityPeriod,omitempty"`
 }
 
-// EncryptionAlgorithm names the kind and size of every generated key.
+// EncryptionAlgorithm is the type and size of generated keys.
 type EncryptionAlgorithm string
 
 // The algorithms that v1beta4 knows.
@@ -62,21 +61,21 @@ const (
 	ECDSAP384 EncryptionAlgorithm = "ECDSA-P384"
 )
 
-// ControlPlaneComponent is what can be said of every control plane container.
+// ControlPlaneComponent configures a control plane container.
 type ControlPlaneComponent struct {
 	ExtraArgs    []Arg           `json:"extraArgs,omitempty"`
 	ExtraVolumes []HostPathMount `json:"extraVolumes,omitempty"`
 	ExtraEnvs    []EnvVar        `json:"extraEnvs,omitempty"`
 }
 
-// APIServer adds to ControlPlaneComponent what only the API server has.
+// APIServer adds the fields that only the API server has.
 type APIServer struct {
 	ControlPlaneComponent `json:",inline"`
 
 	CertSANs []string `json:"certSANs,omitempty"`
 }
 
-// Arg is one command line flag, written --NAME=VALUE. A name may repeat.
+// Arg is a command line flag, written --NAME=VALUE. Names may repeat.
 type Arg struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -96,26 +95,26 @@ type HostPathMount struct {
 	PathType  corev1.HostPathType `json:"pathType,omitempty"`
 }
 
-// DNS says whether and from which image CoreDNS is installed.
+// DNS configures CoreDNS: whether it is installed, and its image.
 type DNS struct {
 	ImageMeta `json:",inline"`
 
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// Proxy says whether kube-proxy is installed.
+// Proxy configures whether kube-proxy is installed.
 type Proxy struct {
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// ImageMeta overrides where one image comes from.
+// ImageMeta overrides the source of an image.
 type ImageMeta struct {
 	ImageRepository string `json:"imageRepository,omitempty"`
 	ImageTag        string `json:"imageTag,omitempty"`
 }
 
-// Networking holds the cluster's networks. Subnets may name one network of
-// each IP family, separated by a comma.
+// Networking configures the cluster's networks. A subnet may be one network of each IP family, separated by a
+// comma.
 type Networking struct {
 	ServiceSubnet string `json:"serviceSubnet,omitempty"`
 	PodSubnet     string `json:"podSubnet,omitempty"`
@@ -128,7 +127,7 @@ type Etcd struct {
 	External *ExternalEtcd `json:"external,omitempty"`
 }
 
-// LocalEtcd describes the etcd member that runs on each control plane node.
+// LocalEtcd configures the etcd member on each control plane node.
 type LocalEtcd struct {
 	ImageMeta `json:",inline"`
 
@@ -139,7 +138,7 @@ type LocalEtcd struct {
 	PeerCertSANs   []string `json:"peerCertSANs,omitempty"`
 }
 
-// ExternalEtcd describes an etcd that others run.
+// ExternalEtcd locates an etcd that is managed elsewhere.
 type ExternalEtcd struct {
 	Endpoints     []string `json:"endpoints"`
 	HTTPEndpoints []string `json:"httpEndpoints,omitempty"`
@@ -154,8 +153,8 @@ type APIEndpoint struct {
 	BindPort         int32  `json:"bindPort,omitempty"`
 }
 
-// NodeRegistrationOptions says how this node registers itself. Taints that are
-// nil get the default of the node's role, an empty list means none.
+// NodeRegistrationOptions configures how this node registers itself. Nil taints become the default of the
+// node's role; an empty list means no taints.
 type NodeRegistrationOptions struct {
 	Name                  string            `json:"name,omitempty"`
 	CRISocket             string            `json:"criSocket,omitempty"`
@@ -176,7 +175,7 @@ type BootstrapToken struct {
 	Groups      []string         `json:"groups,omitempty"`
 }
 
-// JoinConfiguration says how `join` makes this node part of a cluster.
+// JoinConfiguration configures how join makes this host a node of a cluster.
 type JoinConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -196,14 +195,14 @@ type JoinControlPlane struct {
 	CertificateKey   string      `json:"certificateKey,omitempty"`
 }
 
-// Discovery says how a joining node finds and trusts the cluster.
+// Discovery configures how a joining node finds the cluster and comes to trust it.
 type Discovery struct {
 	BootstrapToken    *BootstrapTokenDiscovery `json:"bootstrapToken,omitempty"`
 	File              *FileDiscovery           `json:"file,omitempty"`
 	TLSBootstrapToken string                   `json:"tlsBootstrapToken,omitempty"`
 }
 
-// BootstrapTokenDiscovery trusts what a token has signed.
+// BootstrapTokenDiscovery trusts cluster information signed with a token.
 type BootstrapTokenDiscovery struct {
 	Token                    string   `json:"token"`
 	APIServerEndpoint        string   `json:"apiServerEndpoint,omitempty"`
@@ -211,12 +210,12 @@ type BootstrapTokenDiscovery struct {
 	UnsafeSkipCAVerification bool     `json:"unsafeSkipCAVerification,omitempty"`
 }
 
-// FileDiscovery trusts a kubeconfig file, or one behind an HTTPS URL.
+// FileDiscovery trusts a kubeconfig file, or one at an HTTPS URL.
 type FileDiscovery struct {
 	KubeConfigPath string `json:"kubeConfigPath"`
 }
 
-// ResetConfiguration says how `reset` undoes what init or join did here.
+// ResetConfiguration configures how reset undoes init or join.
 type ResetConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -231,69 +230,12 @@ type ResetConfiguration struct {
 	Timeouts              *Timeouts `json:"timeouts,omitempty"`
 }
 
-// UpgradeConfiguration says how `upgrade` works.
-type UpgradeConfiguration struct {
-	metav1.TypeMeta `json:",inline"`
-
-	Apply    UpgradeApplyConfiguration `json:"apply,omitempty"`
-	Diff     UpgradeDiffConfiguration  `json:"diff,omitempty"`
-	Node     UpgradeNodeConfiguration  `json:"node,omitempty"`
-	Plan     UpgradePlanConfiguration  `json:"plan,omitempty"`
-	Timeouts *Timeouts                 `json:"timeouts,omitempty"`
-}
-
-// UpgradeApplyConfiguration holds the options of `upgrade apply`.
-type UpgradeApplyConfiguration struct {
-	KubernetesVersion         string            `json:"kubernetesVersion,omitempty"`
-	AllowExperimentalUpgrades *bool             `json:"allowExperimentalUpgrades,omitempty"`
-	AllowRCUpgrades           *bool             `json:"allowRCUpgrades,omitempty"`
-	CertificateRenewal        *bool             `json:"certificateRenewal,omitempty"`
-	DryRun                    *bool             `json:"dryRun,omitempty"`
-	EtcdUpgrade               *bool             `json:"etcdUpgrade,omitempty"`
-	ForceUpgrade              *bool             `json:"forceUpgrade,omitempty"`
-	IgnorePreflightErrors     []string          `json:"ignorePreflightErrors,omitempty"`
-	Patches                   *Patches          `json:"patches,omitempty"`
-	PrintConfig               *bool             `json:"printConfig,omitempty"`
-	SkipPhases                []string          `json:"skipPhases,omitempty"`
-	ImagePullPolicy           corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
-	ImagePullSerial           *bool             `json:"imagePullSerial,omitempty"`
-}
-
-// UpgradeDiffConfiguration holds the options of `upgrade diff`.
-type UpgradeDiffConfiguration struct {
-	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
-	DiffContextLines  int    `json:"contextLines,omitempty"`
-}
-
-// UpgradeNodeConfiguration holds the options of `upgrade node`.
-type UpgradeNodeConfiguration struct {
-	CertificateRenewal    *bool             `json:"certificateRenewal,omitempty"`
-	DryRun                *bool             `json:"dryRun,omitempty"`
-	EtcdUpgrade           *bool             `json:"etcdUpgrade,omitempty"`
-	IgnorePreflightErrors []string          `json:"ignorePreflightErrors,omitempty"`
-	SkipPhases            []string          `json:"skipPhases,omitempty"`
-	Patches               *Patches          `json:"patches,omitempty"`
-	ImagePullPolicy       corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
-	ImagePullSerial       *bool             `json:"imagePullSerial,omitempty"`
-}
-
-// UpgradePlanConfiguration holds the options of `upgrade plan`.
-type UpgradePlanConfiguration struct {
-	KubernetesVersion         string   `json:"kubernetesVersion,omitempty"`
-	AllowExperimentalUpgrades *bool    `json:"allowExperimentalUpgrades,omitempty"`
-	AllowRCUpgrades           *bool    `json:"allowRCUpgrades,omitempty"`
-	DryRun                    *bool    `json:"dryRun,omitempty"`
-	EtcdUpgrade               *bool    `json:"etcdUpgrade,omitempty"`
-	IgnorePreflightErrors     []string `json:"ignorePreflightErrors,omitempty"`
-	PrintConfig               *bool    `json:"printConfig,omitempty"`
-}
-
-// Patches names the folder whose files patch the generated manifests.
+// Patches locates the directory of patches for generated files.
 type Patches struct {
 	Directory string `json:"directory,omitempty"`
 }
 
-// Timeouts bound every wait of a run.
+// Timeouts limit every wait of a run.
 type Timeouts struct {
 	ControlPlaneComponentHealthCheck *metav1.Duration `json:"controlPlaneComponentHealthCheck,omitempty"`
 	KubeletHealthCheck               *metav1.Duration `json:"kubeletHealthCheck,omitempty"`

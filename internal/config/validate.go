@@ -43,23 +43,23 @@ func (d *documents) checkInit(now func() time.Time) {
 	}
 }
 
-// checkFamilies warns where the API server's address and the primary service
-// network differ in family: the API server refuses that.
+// checkFamilies warns if the API server's address and the primary service network are of different IP
+// families: the API server would not start.
 func (d *documents) checkFamilies() {
 	addr, err := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
 	primary := firstPrefix(d.cluster.Networking.ServiceSubnet)
 	if err == nil && primary.IsValid() && addr.IsGlobalUnicast() && addr.Is4() != primary.Addr().Is4() {
-		d.warnf(kindCluster, "networking.serviceSubnet", "%s is not of the IP family of the API server's address, %s; the API server will not start", primary, addr)
+		d.warnf(kindCluster, "networking.serviceSubnet", "%s is not of the same IP family as the API server's address %s; the API server will not start", primary, addr)
 	}
 }
 
-// checkToken checks one bootstrap token. Its value is in no message.
+// checkToken checks one bootstrap token. No message contains its value.
 func (d *documents) checkToken(path string, t *BootstrapToken, seen map[string]bool, now func() time.Time) {
 	if t.Token != "" {
 		d.checkTokenForm(kindInit, path+".token", t.Token)
 		id, _, _ := strings.Cut(t.Token, ".")
 		if seen[id] {
-			d.faultf(kindInit, path+".token", "has the ID of another token in the list; IDs are unique in a cluster")
+			d.faultf(kindInit, path+".token", "has the same ID as another token in the list; IDs must be unique in a cluster")
 		}
 		seen[id] = true
 	}
@@ -67,41 +67,41 @@ func (d *documents) checkToken(path string, t *BootstrapToken, seen map[string]b
 		d.faultf(kindInit, path+".expires", "cannot be given together with ttl")
 	}
 	if t.TTL != nil && t.TTL.Duration < 0 {
-		d.faultf(kindInit, path+".ttl", "%s is negative; 0s means for ever", t.TTL.Duration)
+		d.faultf(kindInit, path+".ttl", "%s is negative; 0s means the token never expires", t.TTL.Duration)
 	}
 	if t.Expires != nil && now != nil && t.Expires.Time.Before(now()) {
-		d.faultf(kindInit, path+".expires", "%s has passed already", t.Expires.Format(time.RFC3339))
+		d.faultf(kindInit, path+".expires", "%s is in the past", t.Expires.Format(time.RFC3339))
 	}
 	usages := []string{"signing", "authentication"}
 	for i, u := range t.Usages {
 		if !slices.Contains(usages, u) {
-			d.faultf(kindInit, fmt.Sprintf("%s.usages[%d]", path, i), "unknown usage %q; known are %s%s", printable(u), strings.Join(usages, ", "), didYouMean(u, usages))
+			d.faultf(kindInit, fmt.Sprintf("%s.usages[%d]", path, i), "unknown usage %q; expected one of %s%s", printable(u), strings.Join(usages, ", "), didYouMean(u, usages))
 		}
 	}
 	for i, g := range t.Groups {
 		if !tokenGroupPattern().MatchString(g) {
-			d.faultf(kindInit, fmt.Sprintf("%s.groups[%d]", path, i), "%q must begin with system:bootstrappers: and go on with [a-z0-9:-], a letter or digit last", printable(g))
+			d.faultf(kindInit, fmt.Sprintf("%s.groups[%d]", path, i), "%q must be system:bootstrappers: followed by characters of [a-z0-9:-], the last one a letter or digit", printable(g))
 		}
 	}
 	if !slices.Contains(t.Usages, "authentication") && len(t.Groups) > 0 {
-		d.faultf(kindInit, path+".groups", "groups need the usage authentication")
+		d.faultf(kindInit, path+".groups", "requires the usage authentication")
 	}
 	d.checkText(kindInit, path+".description", t.Description)
 }
 
 func (d *documents) checkTokenForm(kind, path, token string) {
 	if !tokenPattern().MatchString(token) {
-		d.faultf(kind, path, "is no bootstrap token: six, a dot, and sixteen of the characters a-z and 0-9")
+		d.faultf(kind, path, "is not a bootstrap token: 6 characters, a dot and 16 characters, all of a-z and 0-9")
 	}
 }
 
 func (d *documents) checkCertificateKey(kind, path, key string) {
 	if key != "" && !certificateKeyForm().MatchString(key) {
-		d.faultf(kind, path, "is no certificate key: 64 hexadecimal digits (32 bytes, AES-256); `slipway certs certificate-key` makes one")
+		d.faultf(kind, path, "is not a certificate key, which has 64 hexadecimal digits; `slipway certs certificate-key` generates one")
 	}
 }
 
-// checkRegistration checks what the user said of the node, before defaults.
+// checkRegistration checks the user's settings of the node, before defaults are applied.
 func (d *documents) checkRegistration(kind string, r *NodeRegistrationOptions, facts HostFacts) {
 	const at = "nodeRegistration"
 	name := strings.ToLower(strings.TrimSpace(r.Name))
@@ -109,7 +109,7 @@ func (d *documents) checkRegistration(kind string, r *NodeRegistrationOptions, f
 		name = strings.ToLower(strings.TrimSpace(facts.Hostname))
 	}
 	if msg := subdomainFault(name); msg != "" {
-		d.faultf(kind, at+".name", "%q %s; it is the node's name, by default the host's", printable(name), msg)
+		d.faultf(kind, at+".name", "%q %s; this is the node's name, which defaults to the hostname", printable(name), msg)
 	}
 	d.checkSocket(kind, at+".criSocket", r.CRISocket, facts)
 	d.checkTaints(kind, at+".taints", r.Taints)
@@ -118,16 +118,15 @@ func (d *documents) checkRegistration(kind string, r *NodeRegistrationOptions, f
 	d.checkPullPolicy(kind, at+".imagePullPolicy", r.ImagePullPolicy)
 }
 
-// checkSocket checks a runtime's endpoint; an empty one is to be found by
-// itself, which takes that there is no choice.
+// checkSocket checks the runtime's endpoint. It may be empty if there is at most one runtime to detect.
 func (d *documents) checkSocket(kind, field, socket string, facts HostFacts) {
 	rest, isUnix := strings.CutPrefix(socket, "unix://")
 	switch {
 	case socket == "" && len(facts.Sockets) > 1:
-		d.faultf(kind, field, "is not set, and this host has several container runtimes: %s; name one", strings.Join(facts.Sockets, ", "))
+		d.faultf(kind, field, "is not set, and this host has several container runtimes: %s; choose one", strings.Join(facts.Sockets, ", "))
 	case socket == "" || isUnix && path.IsAbs(rest) && !hasControl(rest):
 	case path.IsAbs(socket) && !hasControl(socket):
-		d.warnf(kind, field, "%s has no scheme; unix://%s is taken", socket, socket)
+		d.warnf(kind, field, "%s has no scheme; using unix://%s", socket, socket)
 	default:
 		d.faultf(kind, field, "%q must be a socket such as unix:///run/containerd/containerd.sock", printable(socket))
 	}
@@ -139,16 +138,16 @@ func (d *documents) checkTaints(kind, at string, taints []corev1.Taint) {
 	for i, t := range taints {
 		p := fmt.Sprintf("%s[%d]", at, i)
 		if errs := validation.IsQualifiedName(t.Key); len(errs) > 0 {
-			d.faultf(kind, p+".key", "%q is no taint key: a name of letters, digits, - _ and ., with a DNS prefix and a slash at most", printable(t.Key))
+			d.faultf(kind, p+".key", "%q is not a taint key: letters, digits, -, _ and ., optionally after a DNS name and a slash", printable(t.Key))
 		}
 		if errs := validation.IsValidLabelValue(t.Value); len(errs) > 0 {
-			d.faultf(kind, p+".value", "%q is no taint value: at most 63 letters, digits, - _ and .", printable(t.Value))
+			d.faultf(kind, p+".value", "%q is not a taint value: at most 63 letters, digits, -, _ and .", printable(t.Value))
 		}
 		if !slices.Contains(effects, string(t.Effect)) {
-			d.faultf(kind, p+".effect", "%q is no effect; there are %s%s", printable(string(t.Effect)), strings.Join(effects, ", "), didYouMean(string(t.Effect), effects))
+			d.faultf(kind, p+".effect", "%q is not a taint effect; expected one of %s%s", printable(string(t.Effect)), strings.Join(effects, ", "), didYouMean(string(t.Effect), effects))
 		}
 		if key := t.Key + ":" + string(t.Effect); seen[key] {
-			d.faultf(kind, p, "has key and effect of another taint in the list")
+			d.faultf(kind, p, "has the same key and effect as another taint in the list")
 		} else {
 			seen[key] = true
 		}
@@ -158,16 +157,15 @@ func (d *documents) checkTaints(kind, at string, taints []corev1.Taint) {
 func (d *documents) checkPullPolicy(kind, path string, policy corev1.PullPolicy) {
 	policies := []string{string(corev1.PullIfNotPresent), string(corev1.PullAlways), string(corev1.PullNever)}
 	if policy != "" && !slices.Contains(policies, string(policy)) {
-		d.faultf(kind, path, "%q is no pull policy; there are %s%s", printable(string(policy)), strings.Join(policies, ", "), didYouMean(string(policy), policies))
+		d.faultf(kind, path, "%q is not an image pull policy; expected one of %s%s", printable(string(policy)), strings.Join(policies, ", "), didYouMean(string(policy), policies))
 	}
 }
 
-// checkIgnored refuses names beside all: either the one or the others are
-// not meant.
+// checkIgnored refuses other names next to "all".
 func (d *documents) checkIgnored(kind, path string, names []string) {
 	low := lowered(names)
 	if slices.Contains(low, "all") && len(low) > 1 {
-		d.faultf(kind, path, "names single checks beside %q; leave out either", "all")
+		d.faultf(kind, path, "lists other checks besides %q; give either those or %q", "all", "all")
 	}
 	for i, name := range names {
 		d.checkText(kind, fmt.Sprintf("%s[%d]", path, i), name)
@@ -177,7 +175,7 @@ func (d *documents) checkIgnored(kind, path string, names []string) {
 func (d *documents) checkSkipPhases(kind, path string, phases []string) {
 	for i, p := range phases {
 		if p == "" || hasControl(p) {
-			d.faultf(kind, fmt.Sprintf("%s[%d]", path, i), "%q is no name of a phase", printable(p))
+			d.faultf(kind, fmt.Sprintf("%s[%d]", path, i), "%q is not the name of a phase", printable(p))
 		}
 	}
 }
@@ -193,32 +191,30 @@ func (d *documents) checkTimeouts(kind string, t *Timeouts) {
 // checkPositive checks a validity period.
 func (d *documents) checkPositive(path string, p *metav1.Duration) {
 	if p.Duration <= 0 {
-		d.faultf(kindCluster, path, "%s must be more than nothing", p.Duration)
+		d.faultf(kindCluster, path, "%s must be positive", p.Duration)
 	}
 }
 
-// checkText refuses control characters, which could forge lines in the files
-// that values end up in.
+// checkText refuses control characters, which could forge lines in the files that contain the value.
 func (d *documents) checkText(kind, path, text string) {
 	if hasControl(text) {
-		d.faultf(kind, path, "holds a control character")
+		d.faultf(kind, path, "contains a control character")
 	}
 }
 
-// checkAbsolute checks the path of a file or folder.
+// checkAbsolute checks the path of a file or directory.
 func (d *documents) checkAbsolute(kind, field, file string) {
 	switch {
 	case !path.IsAbs(file):
 		d.faultf(kind, field, "%q must be an absolute path", printable(file))
 	case hasControl(file):
-		d.faultf(kind, field, "holds a control character")
+		d.faultf(kind, field, "contains a control character")
 	case path.Clean(file) == "/":
-		d.faultf(kind, field, "must not be the root folder")
+		d.faultf(kind, field, "must not be the root directory")
 	}
 }
 
-// subdomainFault says why a name is no DNS subdomain (RFC 1123); empty if it
-// is one.
+// subdomainFault says why a name is not a DNS subdomain (RFC 1123); empty if it is one.
 func subdomainFault(name string) string {
 	switch {
 	case name == "":
@@ -228,7 +224,7 @@ func subdomainFault(name string) string {
 	case len(validation.IsDNS1123Subdomain(name)) == 0:
 		return ""
 	case len(validation.IsDNS1123Subdomain(strings.ToLower(name))) == 0:
-		return "must be in lower case"
+		return "must be lower case"
 	}
-	return "must consist of the characters a-z, 0-9, - and ., a letter or digit first and last in each part"
+	return "must consist of a-z, 0-9, - and ., and each part must begin and end with a letter or digit"
 }

@@ -18,14 +18,14 @@ import (
 )
 
 var (
-	// A registry, perhaps with a port, and folders in it.
+	// A registry, optionally with a port and a path.
 	repositoryPattern = lazyregexp.New(`^(\[[0-9a-fA-F:]+\]|[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)(:[0-9]{1,5})?(/[a-zA-Z0-9]([-a-zA-Z0-9._]*[a-zA-Z0-9])?)*$`)
 	tagPattern        = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 	argNamePattern    = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 )
 
-// checkCluster checks a defaulted ClusterConfiguration; its networks and its
-// version have been checked before.
+// checkCluster checks a defaulted ClusterConfiguration; its networks and its version have been checked
+// already.
 func (d *documents) checkCluster() {
 	c := d.cluster
 	if e := c.ControlPlaneEndpoint; e != "" {
@@ -50,17 +50,16 @@ func (d *documents) checkKeys() {
 	c := d.cluster
 	known := []string{string(RSA2048), string(RSA3072), string(RSA4096), string(ECDSAP256), string(ECDSAP384)}
 	if !slices.Contains(known, string(c.EncryptionAlgorithm)) {
-		d.faultf(kindCluster, "encryptionAlgorithm", "%q is not known; there are %s%s", printable(string(c.EncryptionAlgorithm)), strings.Join(known, ", "), didYouMean(string(c.EncryptionAlgorithm), known))
+		d.faultf(kindCluster, "encryptionAlgorithm", "%q is unknown; expected one of %s%s", printable(string(c.EncryptionAlgorithm)), strings.Join(known, ", "), didYouMean(string(c.EncryptionAlgorithm), known))
 	}
 	d.checkPositive("certificateValidityPeriod", c.CertificateValidityPeriod)
 	d.checkPositive("caCertificateValidityPeriod", c.CACertificateValidityPeriod)
 	if leaf, ca := c.CertificateValidityPeriod.Duration, c.CACertificateValidityPeriod.Duration; ca > 0 && leaf > ca {
-		d.warnf(kindCluster, "certificateValidityPeriod", "%s is longer than caCertificateValidityPeriod, %s; no certificate outlives its CA", leaf, ca)
+		d.warnf(kindCluster, "certificateValidityPeriod", "%s is longer than caCertificateValidityPeriod (%s); no certificate outlives its CA", leaf, ca)
 	}
 }
 
-// checkFeatureGates lets a cluster keep gates that this version does not have:
-// noteExtra names them.
+// checkFeatureGates accepts any gate in a stored configuration: noteExtra reports unknown ones.
 func (d *documents) checkFeatureGates() {
 	if d.stored {
 		return
@@ -70,9 +69,9 @@ func (d *documents) checkFeatureGates() {
 		switch {
 		case slices.Contains(names, name):
 		case slices.Contains(retiredGates(), name):
-			d.faultf(kindCluster, joinPath("featureGates", name), "is a feature gate that has been retired; leave it out")
+			d.faultf(kindCluster, joinPath("featureGates", name), "is a retired feature gate; remove it")
 		default:
-			d.faultf(kindCluster, joinPath("featureGates", printable(name)), "unknown feature gate %q; known are %s%s", printable(name), strings.Join(names, ", "), didYouMean(name, names))
+			d.faultf(kindCluster, joinPath("featureGates", printable(name)), "unknown feature gate %q; expected one of %s%s", printable(name), strings.Join(names, ", "), didYouMean(name, names))
 		}
 	}
 	if d.cluster.FeatureGates[gateECDSA] {
@@ -88,11 +87,11 @@ func (d *documents) checkSANs(at string, names []string) {
 		}
 		bare, wildcard := strings.CutPrefix(san, "*.")
 		if addressLike(san) {
-			d.faultf(kindCluster, p, "%q is no IP address", printable(san))
+			d.faultf(kindCluster, p, "%q is not an IP address", printable(san))
 		} else if msg := subdomainFault(strings.ToLower(bare)); msg != "" {
 			what := "is neither an IP address nor a DNS name"
 			if wildcard {
-				what = "is no wildcard DNS name"
+				what = "is not a wildcard DNS name"
 			}
 			d.faultf(kindCluster, p, "%q %s: it %s", printable(san), what, msg)
 		}
@@ -101,8 +100,8 @@ func (d *documents) checkSANs(at string, names []string) {
 
 var fourNumbers = lazyregexp.New(`^[0-9]+(\.[0-9]+){3}$`)
 
-// addressLike finds what was meant as an IPv4 address, such as 010.1.2.3 or
-// 1.2.3.400, but would pass as a name.
+// addressLike reports whether s is meant as an IPv4 address, such as 010.1.2.3 or 1.2.3.400, although it
+// would pass as a name.
 func addressLike(s string) bool { return fourNumbers().MatchString(s) }
 
 func (d *documents) checkComponent(at string, c *ControlPlaneComponent) {
@@ -112,10 +111,10 @@ func (d *documents) checkComponent(at string, c *ControlPlaneComponent) {
 	for i, v := range c.ExtraVolumes {
 		p := fmt.Sprintf("%s.extraVolumes[%d]", at, i)
 		if len(validation.IsDNS1123Label(v.Name)) > 0 {
-			d.faultf(kindCluster, p+".name", "%q must be at most 63 of the characters a-z, 0-9 and -, a letter or digit first and last", printable(v.Name))
+			d.faultf(kindCluster, p+".name", "%q must be at most 63 characters of a-z, 0-9 and -, and begin and end with a letter or digit", printable(v.Name))
 		}
 		if seen[v.Name] {
-			d.faultf(kindCluster, p+".name", "%q is the name of another volume in the list", printable(v.Name))
+			d.faultf(kindCluster, p+".name", "%q is also the name of another volume in the list", printable(v.Name))
 		}
 		seen[v.Name] = true
 		if !path.IsAbs(v.HostPath) || hasControl(v.HostPath) {
@@ -134,25 +133,24 @@ func (d *documents) checkPathType(field string, t corev1.HostPathType) {
 		string(corev1.HostPathFileOrCreate), string(corev1.HostPathSocket), string(corev1.HostPathCharDev), string(corev1.HostPathBlockDev),
 	}
 	if t != "" && !slices.Contains(known, string(t)) {
-		d.faultf(kindCluster, field, "%q is not known; there are %s%s", printable(string(t)), strings.Join(known, ", "), didYouMean(string(t), known))
+		d.faultf(kindCluster, field, "%q is unknown; expected one of %s%s", printable(string(t)), strings.Join(known, ", "), didYouMean(string(t), known))
 	}
 }
 
-// checkArgs checks command line flags. Their values may be secret, so no
-// message has one.
+// checkArgs checks command line flags. No message contains their values, which may be secret.
 func (d *documents) checkArgs(kind, at string, args []Arg) {
 	for i, a := range args {
 		p := fmt.Sprintf("%s[%d]", at, i)
 		switch {
 		case a.Name == "":
-			d.faultf(kind, p+".name", "is missing: an argument needs a name")
+			d.faultf(kind, p+".name", "is missing")
 		case strings.HasPrefix(a.Name, "-"):
 			d.faultf(kind, p+".name", "%q begins with a dash; write the name without dashes", printable(a.Name))
 		case !argNamePattern().MatchString(a.Name):
-			d.faultf(kind, p+".name", "%q is no name of a flag", printable(a.Name))
+			d.faultf(kind, p+".name", "%q is not the name of a flag", printable(a.Name))
 		}
 		if hasControl(a.Value) {
-			d.faultf(kind, p+".value", "holds a control character")
+			d.faultf(kind, p+".value", "contains a control character")
 		}
 	}
 }
@@ -162,9 +160,9 @@ func (d *documents) checkEnvs(at string, envs []EnvVar) {
 		p := fmt.Sprintf("%s[%d]", at, i)
 		switch {
 		case e.Name == "":
-			d.faultf(kindCluster, p+".name", "is missing: a variable needs a name")
+			d.faultf(kindCluster, p+".name", "is missing")
 		case len(validation.IsEnvVarName(e.Name)) > 0:
-			d.faultf(kindCluster, p+".name", "%q is no name of an environment variable", printable(e.Name))
+			d.faultf(kindCluster, p+".name", "%q is not the name of an environment variable", printable(e.Name))
 		}
 		if e.Value != "" && e.ValueFrom != nil {
 			d.faultf(kindCluster, p+".valueFrom", "cannot be given together with value")
@@ -175,7 +173,7 @@ func (d *documents) checkEnvs(at string, envs []EnvVar) {
 func (d *documents) checkEtcd() {
 	e := &d.cluster.Etcd
 	if e.Local != nil && e.External != nil {
-		d.faultf(kindCluster, "etcd", "local and external exclude each other")
+		d.faultf(kindCluster, "etcd", "local and external cannot be set together")
 	}
 	if l := e.Local; l != nil {
 		d.checkAbsolute(kindCluster, "etcd.local.dataDir", l.DataDir)
@@ -191,12 +189,11 @@ func (d *documents) checkEtcd() {
 	}
 }
 
-// checkExternalEtcd: with certificates every endpoint must be HTTPS, without
-// any may be plain HTTP.
+// checkExternalEtcd requires HTTPS endpoints if certificates are set, and accepts plain HTTP otherwise.
 func (d *documents) checkExternalEtcd(x *ExternalEtcd) {
 	const at = "etcd.external"
 	if len(x.Endpoints) == 0 {
-		d.faultf(kindCluster, at+".endpoints", "is empty; name at least one endpoint such as https://10.0.0.5:2379")
+		d.faultf(kindCluster, at+".endpoints", "is empty; set at least one endpoint such as https://10.0.0.5:2379")
 	}
 	for _, f := range []struct{ name, file string }{{"caFile", x.CAFile}, {"certFile", x.CertFile}, {"keyFile", x.KeyFile}} {
 		if f.file != "" {
@@ -204,10 +201,10 @@ func (d *documents) checkExternalEtcd(x *ExternalEtcd) {
 		}
 	}
 	if (x.CertFile == "") != (x.KeyFile == "") {
-		d.faultf(kindCluster, at, "certFile and keyFile go together; set both or none")
+		d.faultf(kindCluster, at, "certFile and keyFile must be set together")
 	}
 	if x.CertFile != "" && x.CAFile == "" {
-		d.faultf(kindCluster, at+".caFile", "is missing: certFile and keyFile need it")
+		d.faultf(kindCluster, at+".caFile", "is missing; certFile and keyFile require it")
 	}
 	secure := x.CAFile != "" || x.CertFile != "" || x.KeyFile != ""
 	d.checkEtcdURLs(at+".endpoints", x.Endpoints, secure)
@@ -224,11 +221,11 @@ func (d *documents) checkEtcdURLs(at string, endpoints []string, secure bool) {
 		case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 			d.faultf(kindCluster, p, "must be a URL such as https://10.0.0.5:2379")
 		case u.User != nil:
-			d.faultf(kindCluster, p, "must not hold a user and a password")
+			d.faultf(kindCluster, p, "must not contain a user and a password")
 		case secure && u.Scheme != "https":
-			d.faultf(kindCluster, p, "%s must be https, since certificates are given", endpoint)
+			d.faultf(kindCluster, p, "%s must be https, because certificates are set", endpoint)
 		case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
-			d.faultf(kindCluster, p, "%q must end behind the port", printable(endpoint))
+			d.faultf(kindCluster, p, "%q must end after the port", printable(endpoint))
 		case hostPortFault(u.Host, false) != "":
 			d.faultf(kindCluster, p, "%q %s", printable(endpoint), hostPortFault(u.Host, false))
 		}
@@ -238,7 +235,7 @@ func (d *documents) checkEtcdURLs(at string, endpoints []string, secure bool) {
 func (d *documents) checkImage(at string, image ImageMeta) {
 	d.checkRepository(at+".imageRepository", image.ImageRepository)
 	if image.ImageTag != "" && !tagPattern().MatchString(image.ImageTag) {
-		d.faultf(kindCluster, at+".imageTag", "%q is no tag of an image", printable(image.ImageTag))
+		d.faultf(kindCluster, at+".imageTag", "%q is not an image tag", printable(image.ImageTag))
 	}
 }
 
@@ -248,6 +245,6 @@ func (d *documents) checkRepository(field, repository string) {
 	case strings.Contains(repository, "://"):
 		d.faultf(kindCluster, field, "%q must not have a scheme", printable(repository))
 	default:
-		d.faultf(kindCluster, field, "%q is no registry such as registry.example:5000/kubernetes", printable(repository))
+		d.faultf(kindCluster, field, "%q is not a registry such as registry.example:5000/kubernetes", printable(repository))
 	}
 }

@@ -4,30 +4,29 @@
 package config
 
 import (
-	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
 )
 
 const (
-	// maxServiceHostBits: the API server keeps a bitmap of a service network, so
-	// it takes at most 20 bits of addresses.
+	// maxServiceHostBits limits a service network: the API server keeps a bitmap of at most 20 bits of
+	// addresses.
 	maxServiceHostBits = 20
-	// minServiceAddresses: the tenth address is that of the DNS Service.
+	// minServiceAddresses includes the tenth address, which the DNS Service gets.
 	minServiceAddresses = 10
-	// maxNodeBits: the controller manager keeps a bitmap of node networks.
+	// maxNodeBits limits a Pod network: the controller manager keeps a bitmap of the nodes' networks.
 	maxNodeBits = 16
 )
 
-// network is one network of a list with the place it came from.
+// network is an element of a list, with the field that contains the list.
 type network struct {
 	path   string
 	text   string
 	prefix netip.Prefix
 }
 
-// checkNetworking checks the networks by themselves and against each other.
+// checkNetworking checks each network, and all of them against each other.
 func (d *documents) checkNetworking() {
 	n := &d.cluster.Networking
 	services := d.checkSubnets("networking.serviceSubnet", n.ServiceSubnet)
@@ -41,7 +40,7 @@ func (d *documents) checkNetworking() {
 	for _, p := range pods {
 		for _, s := range services {
 			if p.prefix.Overlaps(s.prefix) {
-				d.faultf(kindCluster, p.path, "%s overlaps networking.serviceSubnet %s; a Pod and a Service would share addresses", p.text, s.text)
+				d.faultf(kindCluster, p.path, "%s overlaps networking.serviceSubnet %s; Pods and Services would share addresses", p.text, s.text)
 			}
 		}
 	}
@@ -65,7 +64,7 @@ func sharesFamily(a, b []network) bool {
 	return false
 }
 
-// checkSubnets reads a list of at most one network of each family.
+// checkSubnets parses a list of at most one network per IP family.
 func (d *documents) checkSubnets(path, list string) []network {
 	var out []network
 	if list == "" {
@@ -78,7 +77,7 @@ func (d *documents) checkSubnets(path, list string) []network {
 			continue
 		}
 		if masked := prefix.Masked(); masked != prefix {
-			d.warnf(kindCluster, path, "%s has bits behind its mask; the network is %s", text, masked)
+			d.warnf(kindCluster, path, "%s has host bits set; using the network %s", text, masked)
 			prefix = masked
 		}
 		out = append(out, network{path: path, text: text, prefix: prefix})
@@ -89,25 +88,25 @@ func (d *documents) checkSubnets(path, list string) []network {
 	return out
 }
 
-// prefixFault is why some text is no network.
+// prefixFault says why text is not a network.
 type prefixFault string
 
 func (f prefixFault) Error() string { return string(f) }
 
-// parsePrefix reads a network strictly: no spaces, no leading zeros (which
-// some programs take for octal), no IPv4 address in IPv6 clothes.
+// parsePrefix parses a network strictly: without spaces, leading zeros (which some programs read as octal),
+// or IPv4-mapped IPv6 addresses.
 func parsePrefix(text string) (netip.Prefix, error) {
 	switch prefix, err := netip.ParsePrefix(text); {
 	case strings.TrimSpace(text) == "":
-		return prefix, prefixFault("is empty; an extra comma?")
+		return prefix, prefixFault("is empty; remove the extra comma")
 	case strings.TrimSpace(text) != text:
-		return prefix, prefixFault("has spaces around it; separate two networks by a comma alone")
+		return prefix, prefixFault("has spaces around it; separate two networks by a comma only")
 	case !strings.Contains(text, "/"):
-		return prefix, prefixFault("has no mask; a network is written like 10.96.0.0/12 or fd00:10:96::/112")
+		return prefix, prefixFault("has no mask; expected a network such as 10.96.0.0/12 or fd00:10:96::/112")
 	case err != nil && hasLeadingZero(text):
-		return prefix, prefixFault("has a leading zero, which some programs read as octal; write it without")
+		return prefix, prefixFault("has a leading zero, which some programs read as octal; remove the zero")
 	case err != nil:
-		return prefix, prefixFault("is no network; it is written like 10.96.0.0/12 or fd00:10:96::/112")
+		return prefix, prefixFault("is not a network such as 10.96.0.0/12 or fd00:10:96::/112")
 	case prefix.Addr().Is4In6():
 		return prefix, prefixFault("is an IPv4 network in IPv6 form; write it as IPv4")
 	default:
@@ -115,7 +114,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	}
 }
 
-// hasLeadingZero finds an octet such as 010 or a mask such as /08.
+// hasLeadingZero reports whether text has an octet such as 010 or a mask such as /08.
 func hasLeadingZero(text string) bool {
 	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '.' || r == '/' }) {
 		if len(part) > 1 && part[0] == '0' && !strings.Contains(part, ":") {
@@ -136,8 +135,7 @@ func (d *documents) checkServiceSize(n network) {
 	d.checkUsable(n)
 }
 
-// checkPodSize holds a Pod network against the networks that the controller
-// manager cuts from it, one a node.
+// checkPodSize checks that the controller manager can divide a Pod network into one network per node.
 func (d *documents) checkPodSize(n network) {
 	d.checkUsable(n)
 	if value, _ := lastArg(d.cluster.ControllerManager.ExtraArgs, "allocate-node-cidrs"); value == "false" {
@@ -146,14 +144,13 @@ func (d *documents) checkPodSize(n network) {
 	mask, flag := d.nodeMask(n.prefix.Addr().Is6())
 	switch bits := n.prefix.Bits(); {
 	case bits > mask:
-		d.faultf(kindCluster, n.path, "%s is smaller than the /%d that each node gets from it; enlarge it or set %s of the controller manager", n.text, mask, flag)
+		d.faultf(kindCluster, n.path, "%s is too small: each node gets a /%d from it; choose a larger network or set %s of the controller manager", n.text, mask, flag)
 	case mask-bits > maxNodeBits:
-		d.faultf(kindCluster, n.path, "%s is too large for the /%d that each node gets from it: at most %d bits may lie between; set %s of the controller manager", n.text, mask, maxNodeBits, flag)
+		d.faultf(kindCluster, n.path, "%s is too large: each node gets a /%d from it, and the masks may differ by at most %d bits; choose a smaller network or set %s of the controller manager", n.text, mask, maxNodeBits, flag)
 	}
 }
 
-// nodeMask returns the size of each node's Pod network and the argument of
-// the controller manager that sets it.
+// nodeMask returns the mask of each node's Pod network, and the controller manager's argument that sets it.
 func (d *documents) nodeMask(ipv6 bool) (mask int, flag string) {
 	mask, flag = 24, "node-cidr-mask-size-ipv4"
 	if ipv6 {
@@ -169,8 +166,7 @@ func (d *documents) nodeMask(ipv6 bool) (mask int, flag string) {
 	return mask, flag
 }
 
-// lastArg returns the value of an argument; where a name repeats, the
-// component obeys the last.
+// lastArg returns the value of an argument; components use the last one if a name repeats.
 func lastArg(args []Arg, name string) (value string, ok bool) {
 	for _, a := range args {
 		if a.Name == name {
@@ -180,7 +176,7 @@ func lastArg(args []Arg, name string) (value string, ok bool) {
 	return value, ok
 }
 
-// checkUsable refuses networks that mean something else.
+// checkUsable refuses networks that are reserved for other purposes.
 func (d *documents) checkUsable(n network) {
 	for _, reserved := range []struct{ network, what string }{
 		{"127.0.0.0/8", "loopback addresses"}, {"::1/128", "the loopback address"},
@@ -189,44 +185,13 @@ func (d *documents) checkUsable(n network) {
 		{"0.0.0.0/8", "addresses that mean this host"},
 	} {
 		if netip.MustParsePrefix(reserved.network).Overlaps(n.prefix) {
-			d.faultf(kindCluster, n.path, "%s holds %s", n.text, reserved.what)
+			d.faultf(kindCluster, n.path, "%s contains %s", n.text, reserved.what)
 			return
 		}
 	}
 }
 
-// checkAdvertise checks the address of an API server; networks holds what it
-// must not lie in, empty for a document that does not know them.
-func (d *documents) checkAdvertise(kind, path, text string, networks []network) {
-	addr, err := netip.ParseAddr(text)
-	switch {
-	case text == "":
-		d.faultf(kind, path, "is not set, and this host has no default route to take an address from; give one, here or with --apiserver-advertise-address")
-	case err != nil && hasLeadingZero(text):
-		d.faultf(kind, path, "%q has a leading zero, which some programs read as octal; write it without", printable(text))
-	case err != nil:
-		d.faultf(kind, path, "%q is no IP address", printable(text))
-	case addr.Zone() != "" || addr.Is4In6():
-		d.faultf(kind, path, "%q must be a plain IPv4 or IPv6 address", printable(text))
-	case addr.IsUnspecified(), addr.IsLoopback(), addr.IsMulticast(), addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		d.faultf(kind, path, "%s is not an address at which other hosts reach this one", text)
-	default:
-		for _, n := range networks {
-			if n.prefix.Contains(addr) {
-				d.faultf(kind, path, "%s lies in %s %s; the networks of hosts, Pods and Services must not overlap", text, n.path, n.text)
-			}
-		}
-	}
-}
-
-func (d *documents) checkPort(kind, path string, port int32) {
-	if port < 1 || port > 65535 {
-		d.faultf(kind, path, "%d is no port; ports are 1 to 65535", port)
-	}
-}
-
-// clusterNetworks are the valid networks of the cluster. Their faults have
-// been found before.
+// clusterNetworks returns the valid networks of the cluster. Faults of the others have been reported already.
 func (d *documents) clusterNetworks() []network {
 	var out []network
 	n := &d.cluster.Networking
@@ -240,66 +205,4 @@ func (d *documents) clusterNetworks() []network {
 		}
 	}
 	return out
-}
-
-// hostPortFault checks HOST or HOST:PORT; needPort makes the port mandatory.
-func hostPortFault(text string, needPort bool) string {
-	host, port, hasPort := splitHostPort(text)
-	if strings.Contains(text, "://") {
-		return "must be a host and a port, without a scheme"
-	}
-	if strings.Contains(text, "@") {
-		return "must be a host and a port, without a user"
-	}
-	if msg := endpointHostFault(text, host); msg != "" {
-		return msg
-	}
-	if !hasPort {
-		if needPort {
-			return "has no port; it is written like 10.0.0.1:6443"
-		}
-		return ""
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
-		return fmt.Sprintf("has the port %q; ports are 1 to 65535", printable(port))
-	}
-	return ""
-}
-
-// endpointHostFault checks the host of the endpoint text. Clients make a URL
-// of it, where brackets are for IPv6 only (RFC 3986, section 3.2.2), and a
-// zone means something on one host only.
-func endpointHostFault(text, host string) string {
-	addr, err := netip.ParseAddr(host)
-	switch {
-	case err == nil && addr.Zone() != "":
-		return fmt.Sprintf("has the address %q with a zone, which only this host understands", printable(host))
-	case err == nil && addr.Is6() && text != host && !strings.HasPrefix(text, "["):
-		return "needs brackets around the IPv6 address, as in [fd00::1]:6443"
-	case err == nil && addr.Is4() && strings.HasPrefix(text, "["), err != nil && strings.ContainsAny(text, "[]"):
-		return "has brackets, which are for an IPv6 address"
-	case err == nil:
-		return ""
-	}
-	if msg := subdomainFault(host); msg != "" {
-		return fmt.Sprintf("has the host %q, which is neither an IP address nor a name: it %s", printable(host), msg)
-	}
-	return ""
-}
-
-// splitHostPort takes apart host, host:port, IPv6, [IPv6] and [IPv6]:port. A
-// colon with nothing behind it counts as no port, as kubeadm has it.
-func splitHostPort(text string) (host, port string, hasPort bool) {
-	if _, err := netip.ParseAddr(text); err == nil {
-		return text, "", false
-	}
-	i := strings.LastIndexByte(text, ':')
-	if i < 0 || strings.HasSuffix(text, "]") {
-		return strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), "", false
-	}
-	host, port = text[:i], text[i+1:]
-	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
-		host = host[1 : len(host)-1]
-	}
-	return host, port, port != ""
 }

@@ -28,13 +28,13 @@ func (d *documents) checkJoin() {
 	}
 }
 
-// checkDiscovery: exactly one way of discovery, and a token that is one.
+// checkDiscovery requires exactly one way of discovery, and well-formed tokens.
 func (d *documents) checkDiscovery(c *Discovery) {
 	switch {
 	case c.BootstrapToken == nil && c.File == nil:
-		d.faultf(kindJoin, "discovery", "needs bootstrapToken or file; on the command line, HOST:PORT and --token, or --discovery-file")
+		d.faultf(kindJoin, "discovery", "requires bootstrapToken or file; on the command line, HOST:PORT and --token, or --discovery-file")
 	case c.BootstrapToken != nil && c.File != nil:
-		d.faultf(kindJoin, "discovery", "bootstrapToken and file exclude each other")
+		d.faultf(kindJoin, "discovery", "bootstrapToken and file cannot be set together")
 	}
 	if t := c.BootstrapToken; t != nil {
 		d.checkTokenDiscovery(t)
@@ -42,7 +42,7 @@ func (d *documents) checkDiscovery(c *Discovery) {
 	if c.File != nil {
 		d.checkFileDiscovery(c.File.KubeConfigPath)
 	}
-	// A copy of the discovery token has been checked under its own name.
+	// A copy of the discovery token has been checked as that.
 	if c.TLSBootstrapToken != "" && (c.BootstrapToken == nil || c.TLSBootstrapToken != c.BootstrapToken.Token) {
 		d.checkTokenForm(kindJoin, "discovery.tlsBootstrapToken", c.TLSBootstrapToken)
 	}
@@ -51,7 +51,7 @@ func (d *documents) checkDiscovery(c *Discovery) {
 func (d *documents) checkTokenDiscovery(t *BootstrapTokenDiscovery) {
 	const at = "discovery.bootstrapToken"
 	if t.Token == "" {
-		d.faultf(kindJoin, at+".token", "is missing (--token, --token-file); `slipway token create --print-join-command` on a control plane makes one")
+		d.faultf(kindJoin, at+".token", "is missing (--token, --token-file); `slipway token create --print-join-command` on a control plane creates one")
 	} else {
 		d.checkTokenForm(kindJoin, at+".token", t.Token)
 	}
@@ -61,17 +61,16 @@ func (d *documents) checkTokenDiscovery(t *BootstrapTokenDiscovery) {
 		d.faultf(kindJoin, at+".apiServerEndpoint", "%q %s", printable(t.APIServerEndpoint), msg)
 	}
 	if len(t.CACertHashes) == 0 && !t.UnsafeSkipCAVerification {
-		d.faultf(kindJoin, at+".caCertHashes", "is empty, so that anybody could pose as the cluster; name the CA's hash (--discovery-token-ca-cert-hash), or set unsafeSkipCAVerification")
+		d.faultf(kindJoin, at+".caCertHashes", "is empty, so that anyone could impersonate the cluster; set the CA's hash (--discovery-token-ca-cert-hash) or unsafeSkipCAVerification")
 	}
 	for i, hash := range t.CACertHashes {
 		if !caHashPattern().MatchString(hash) {
-			d.faultf(kindJoin, fmt.Sprintf("%s.caCertHashes[%d]", at, i), "must be sha256: and 64 hexadecimal digits")
+			d.faultf(kindJoin, fmt.Sprintf("%s.caCertHashes[%d]", at, i), "must be sha256: followed by 64 hexadecimal digits")
 		}
 	}
 }
 
-// checkFileDiscovery checks the form only; whether the file exists is asked
-// on the host that joins.
+// checkFileDiscovery checks the form only; the host that joins checks whether the file exists.
 func (d *documents) checkFileDiscovery(file string) {
 	const field = "discovery.file.kubeConfigPath"
 	u, err := url.Parse(file)
@@ -79,7 +78,7 @@ func (d *documents) checkFileDiscovery(file string) {
 	case file == "":
 		d.faultf(kindJoin, field, "is missing")
 	case err == nil && u.Scheme != "" && u.Scheme != "https":
-		d.faultf(kindJoin, field, "must be a file, or a URL with https")
+		d.faultf(kindJoin, field, "must be a file or an https URL")
 	case err == nil && u.Scheme == "https" && u.Host == "":
 		d.faultf(kindJoin, field, "is a URL without a host")
 	default:
@@ -96,7 +95,7 @@ func (d *documents) checkReset() {
 	known := []string{"MNT_FORCE", "MNT_DETACH", "MNT_EXPIRE", "UMOUNT_NOFOLLOW"}
 	for i, flag := range c.UnmountFlags {
 		if !slices.Contains(known, flag) {
-			d.faultf(kindReset, fmt.Sprintf("unmountFlags[%d]", i), "%q is not known; there are %s%s", printable(flag), strings.Join(known, ", "), didYouMean(flag, known))
+			d.faultf(kindReset, fmt.Sprintf("unmountFlags[%d]", i), "%q is unknown; expected one of %s%s", printable(flag), strings.Join(known, ", "), didYouMean(flag, known))
 		}
 	}
 	d.checkTimeouts(kindReset, c.Timeouts)
@@ -137,8 +136,8 @@ func (d *documents) checkPatchesDir(field string, p *Patches) {
 	}
 }
 
-// checkComponents warns where the component configurations contradict the
-// ClusterConfiguration. The user's word stands.
+// checkComponents warns if component configurations contradict the ClusterConfiguration. The user's values
+// are kept.
 func (d *documents) checkComponents() {
 	d.checkKubelet()
 	if p := d.kubeProxy; p != nil {
@@ -147,10 +146,10 @@ func (d *documents) checkComponents() {
 		}
 		modes := []string{"iptables", "ipvs", "nftables", "kernelspace"}
 		if p.Mode != "" && !slices.Contains(modes, string(p.Mode)) {
-			d.faultf(kindKubeProxy, "mode", "%q is not known; there are %s%s", printable(string(p.Mode)), strings.Join(modes, ", "), didYouMean(string(p.Mode), modes))
+			d.faultf(kindKubeProxy, "mode", "%q is unknown; expected one of %s%s", printable(string(p.Mode)), strings.Join(modes, ", "), didYouMean(string(p.Mode), modes))
 		}
 		if _, err := netip.ParseAddr(p.BindAddress); p.BindAddress != "" && err != nil {
-			d.faultf(kindKubeProxy, "bindAddress", "%q is no IP address", printable(p.BindAddress))
+			d.faultf(kindKubeProxy, "bindAddress", "%q is not an IP address", printable(p.BindAddress))
 		}
 	}
 }
@@ -161,7 +160,7 @@ func (d *documents) checkKubelet() {
 		return
 	}
 	if manifests := path.Join(DefaultKubernetesDir, "manifests"); k.StaticPodPath != "" && path.Clean(k.StaticPodPath) != manifests {
-		d.warnf(kindKubelet, "staticPodPath", "%s differs from %s, where the control plane's manifests are; it will not start", printable(k.StaticPodPath), manifests)
+		d.warnf(kindKubelet, "staticPodPath", "%s is not %s, where the control plane's manifests are; the control plane will not start", printable(k.StaticPodPath), manifests)
 	}
 	if domain := d.cluster.Networking.DNSDomain; k.ClusterDomain != "" && k.ClusterDomain != domain {
 		d.warnf(kindKubelet, "clusterDomain", "%s differs from networking.dnsDomain %s", printable(k.ClusterDomain), domain)
@@ -170,15 +169,15 @@ func (d *documents) checkKubelet() {
 		d.warnf(kindKubelet, "clusterDNS", "%s differs from the address of the DNS Service, %s", printable(strings.Join(k.ClusterDNS, ", ")), dns[0])
 	}
 	if on := k.Authentication.Anonymous.Enabled; on != nil && *on {
-		d.warnf(kindKubelet, "authentication.anonymous.enabled", "lets anybody on the network ask the kubelet")
+		d.warnf(kindKubelet, "authentication.anonymous.enabled", "allows anonymous requests to the kubelet")
 	}
 	if mode := string(k.Authorization.Mode); mode != "" && mode != "Webhook" {
-		d.warnf(kindKubelet, "authorization.mode", "%s lets every client of the kubelet do everything", printable(mode))
+		d.warnf(kindKubelet, "authorization.mode", "%s gives every client full access to the kubelet", printable(mode))
 	}
 	if p := k.HealthzPort; p != nil && *p != kubeletHealthzPort {
-		d.warnf(kindKubelet, "healthzPort", "%d differs from the usual %d", *p, kubeletHealthzPort)
+		d.warnf(kindKubelet, "healthzPort", "%d differs from the default %d", *p, kubeletHealthzPort)
 	}
 	if o := d.origins[kindKubelet]; o != nil && o.lines["rotateCertificates"] > 0 && !k.RotateCertificates {
-		d.warnf(kindKubelet, "rotateCertificates", "is set to true: without rotation the node is lost when its certificate ends")
+		d.warnf(kindKubelet, "rotateCertificates", "is changed to true: without rotation the node drops out of the cluster when its certificate expires")
 	}
 }

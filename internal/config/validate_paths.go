@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// Folders that no configuration may give to etcd: they belong to the system or
-// to other programs, and etcd's own is closed to everybody else and emptied by
-// a reset. See the Filesystem Hierarchy Standard.
+// Directories that etcd must not use, because they belong to the system or to other programs: etcd's data
+// directory is made private, and emptied by reset. See the Filesystem Hierarchy Standard.
 var (
 	systemTrees = []string{"/bin", "/boot", "/dev", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys", "/usr"}
 	sharedDirs  = []string{
@@ -22,11 +21,11 @@ var (
 	}
 )
 
-// checkOwn refuses a folder that cannot be etcd's own.
+// checkOwn refuses a directory that etcd would share with others.
 func (d *documents) checkOwn(field, dir string) {
 	clean := path.Clean(dir)
 	inTree := slices.ContainsFunc(systemTrees, func(t string) bool { return clean == t || strings.HasPrefix(clean, t+"/") })
 	if path.IsAbs(dir) && (inTree || slices.Contains(sharedDirs, clean)) {
-		d.faultf(kindCluster, field, "%q belongs to the system or to other programs; choose a folder of its own, such as %s", printable(dir), DefaultEtcdDataDir)
+		d.faultf(kindCluster, field, "%q belongs to the system or to other programs; use a directory of its own, such as %s", printable(dir), DefaultEtcdDataDir)
 	}
 }

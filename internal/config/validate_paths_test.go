@@ -9,7 +9,7 @@ import (
 )
 
 // TestDataDirIsEtcdsOwn: a cluster's ConfigMap or a slip of the pen must not
-// close or empty a folder of the system.
+// close or empty a system directory.
 func TestDataDirIsEtcdsOwn(t *testing.T) {
 	for dir, allowed := range map[string]bool{
 		"/var/lib/etcd": true, "/data": true, "/etcd": true, "/mnt/disk/etcd": true, "/opt/etcd": true, "/srv/etcd": true, "/var/lib/other-etcd": true,

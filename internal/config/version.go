@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// The minor versions of Kubernetes 1 that a control plane may have.
+// The minor versions of Kubernetes 1 that are supported.
 const (
 	oldestMinor = 35
 	newestMinor = 36
@@ -28,12 +28,11 @@ var (
 	versionLabel = lazyregexp.New(`^(release/)?((stable|latest)(-\d{1,4}(\.\d{1,4})?)?)$`)
 )
 
-// labelDeadline bounds the question for a label: a host without a way out
-// shall not wait for it.
+// labelDeadline limits the resolution of a label, for hosts without network access.
 const labelDeadline = 5 * time.Second
 
-// ResolveLabel asks dl.k8s.io over HTTPS which version a label such as
-// stable-1.36 stands for. It takes at most five seconds.
+// ResolveLabel asks dl.k8s.io over HTTPS which version a label such as stable-1.36 stands for. It takes at
+// most five seconds.
 func ResolveLabel(ctx context.Context, label string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, labelDeadline)
 	defer cancel()
@@ -51,7 +50,7 @@ func fetchLabel(ctx context.Context, client *http.Client, url string) (string, e
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", errors.Errorf("%s: answers %s", url, resp.Status)
+		return "", errors.Errorf("%s: the server answered %s", url, resp.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 128))
 	if err != nil {
@@ -59,28 +58,27 @@ func fetchLabel(ctx context.Context, client *http.Client, url string) (string, e
 	}
 	version := strings.TrimSpace(string(body))
 	if !exactVersion().MatchString(version) {
-		return "", errors.Errorf("%s: the answer is no version", url)
+		return "", errors.Errorf("%s: the answer is not a version", url)
 	}
 	return version, nil
 }
 
-// exact turns the user's kubernetesVersion into one of the form v1.2.3.
-// Labels are resolved; where that fails, the built-in default is taken with a
-// warning. Faults are added to d.
+// exact returns the user's kubernetesVersion in the form v1.2.3. Labels are resolved; if that fails, the
+// default is used with a warning. Faults are added to d.
 func (d *documents) exact(ctx context.Context, opts Options) string {
 	version := strings.TrimSpace(d.cluster.KubernetesVersion)
 	if strings.HasPrefix(version, "ci/") {
-		d.faultf(kindCluster, "kubernetesVersion", "CI builds are not supported; name a release such as %s", DefaultKubernetesVersion)
+		d.faultf(kindCluster, "kubernetesVersion", "CI builds are not supported; use a release such as %s", DefaultKubernetesVersion)
 		return DefaultKubernetesVersion
 	}
 	if m := versionLabel().FindStringSubmatch(version); m != nil {
 		resolved, err := opts.resolve(ctx, m[2])
 		switch {
 		case err != nil:
-			d.warnf(kindCluster, "kubernetesVersion", "cannot find out what %q stands for, taking %s: %v", version, DefaultKubernetesVersion, err)
+			d.warnf(kindCluster, "kubernetesVersion", "cannot resolve %q, using %s: %v", version, DefaultKubernetesVersion, err)
 			return DefaultKubernetesVersion
 		case versionFault(resolved) != "":
-			d.faultf(kindCluster, "kubernetesVersion", "%q stands for %s, %s", version, resolved, versionFault(resolved))
+			d.faultf(kindCluster, "kubernetesVersion", "%q resolves to %s, which %s", version, resolved, versionFault(resolved))
 			return DefaultKubernetesVersion
 		}
 		return "v" + strings.TrimPrefix(resolved, "v")
@@ -96,7 +94,7 @@ func (d *documents) exact(ctx context.Context, opts Options) string {
 func versionFault(version string) string {
 	m := exactVersion().FindStringSubmatch(version)
 	if m == nil {
-		return "is neither a version such as " + DefaultKubernetesVersion + " nor a label such as stable-1"
+		return "is not a version such as " + DefaultKubernetesVersion + " or a label such as stable-1"
 	}
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])

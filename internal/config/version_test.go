@@ -5,12 +5,13 @@ package config
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/pkg/errors"
 )
 
 func TestVersion(t *testing.T) {
@@ -21,14 +22,14 @@ func TestVersion(t *testing.T) {
 		{"v1.36.0-rc.0", "v1.36.0-rc.0"},
 		{"stable-1", "v1.36.9"},
 		{"release/stable-1.35", "v1.35.4"},
-		{"stable-1.36", "v1.36.3 warning: f.yaml:6: kubernetesVersion: cannot find out what \"stable-1.36\" stands for, taking v1.36.3: no way out"},
-		{"latest", `f.yaml:6: kubernetesVersion: "latest" stands for v1.37.0-alpha.1, is not supported; this program sets up Kubernetes 1.35 and 1.36`},
+		{"stable-1.36", "v1.36.3 warning: f.yaml:6: kubernetesVersion: cannot resolve \"stable-1.36\", using v1.36.3: no way out"},
+		{"latest", `f.yaml:6: kubernetesVersion: "latest" resolves to v1.37.0-alpha.1, which is not supported; this program sets up Kubernetes 1.35 and 1.36`},
 		{"v1.34.9", `f.yaml:6: kubernetesVersion: "v1.34.9" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
 		{"v1.37.0", `f.yaml:6: kubernetesVersion: "v1.37.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
 		{"v2.36.0", `f.yaml:6: kubernetesVersion: "v2.36.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
-		{"ci/latest", "f.yaml:6: kubernetesVersion: CI builds are not supported; name a release such as v1.36.3"},
-		{"v1.36", `f.yaml:6: kubernetesVersion: "v1.36" is neither a version such as v1.36.3 nor a label such as stable-1`},
-		{"../../etc", `f.yaml:6: kubernetesVersion: "../../etc" is neither a version such as v1.36.3 nor a label such as stable-1`},
+		{"ci/latest", "f.yaml:6: kubernetesVersion: CI builds are not supported; use a release such as v1.36.3"},
+		{"v1.36", `f.yaml:6: kubernetesVersion: "v1.36" is not a version such as v1.36.3 or a label such as stable-1`},
+		{"../../etc", `f.yaml:6: kubernetesVersion: "../../etc" is not a version such as v1.36.3 or a label such as stable-1`},
 	} {
 		t.Run(tt.given, func(t *testing.T) {
 			opts := testOptions()
@@ -39,7 +40,7 @@ func TestVersion(t *testing.T) {
 				return "", errors.New("no way out")
 			}
 			src := &Source{Name: "f.yaml", Data: fmt.Appendf(nil, "\n---\n\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: %s\n", tt.given)}
-			n, warnings, err := LoadInit(t.Context(), src, InitFlags{}, opts)
+			n, warnings, err := LoadInit(t.Context(), src, Flags{}, opts)
 			got := fmt.Sprint(err)
 			if err == nil {
 				got = n.Cluster.KubernetesVersion
@@ -64,16 +65,16 @@ func TestVersionOfAPlan(t *testing.T) {
 	}
 	file := &Source{Name: "f.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\ndryRun: true\n" +
 		"---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: stable-1.36\n")}
-	flags := InitFlags{DryRun: true, KubernetesVersion: "stable-1.36", Given: []string{"dry-run", "kubernetes-version"}}
+	flags := Flags{DryRun: true, KubernetesVersion: "stable-1.36", Given: []string{"dry-run", "kubernetes-version"}}
 	for _, tt := range []struct {
 		src   *Source
-		flags InitFlags
-	}{{file, InitFlags{}}, {nil, flags}} {
+		flags Flags
+	}{{file, Flags{}}, {nil, flags}} {
 		n, warnings, err := LoadInit(t.Context(), tt.src, tt.flags, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := `cannot find out what "stable-1.36" stands for, taking v1.36.3`
+		want := `cannot resolve "stable-1.36", using v1.36.3`
 		if n.Cluster.KubernetesVersion != "v1.36.3" || !strings.Contains(strings.Join(warnings, "\n"), want) {
 			t.Errorf("version %s, warnings %q", n.Cluster.KubernetesVersion, warnings)
 		}
@@ -94,8 +95,8 @@ func TestFetchLabel(t *testing.T) {
 	defer server.Close()
 	for _, tt := range []struct{ path, want string }{
 		{"/good.txt", "v1.36.9 <nil>"},
-		{"/html.txt", " URL/html.txt: the answer is no version"},
-		{"/none.txt", " URL/none.txt: answers 404 Not Found"},
+		{"/html.txt", " URL/html.txt: the answer is not a version"},
+		{"/none.txt", " URL/none.txt: the server answered 404 Not Found"},
 	} {
 		version, err := fetchLabel(t.Context(), server.Client(), server.URL+tt.path)
 		if got := strings.ReplaceAll(fmt.Sprint(version, " ", err), server.URL, "URL"); got != tt.want {

@@ -5,22 +5,21 @@ package config
 
 import (
 	"bytes"
-	stderrors "errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
+	"github.com/pkg/errors"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// MaxSize is the size in bytes beyond which a configuration is not read.
+// MaxSize is the maximum size of a configuration, in bytes.
 const MaxSize = 1 << 20
 
-// Bounds of what is read at all. A real file has some kilobytes, a nesting of
-// eight, and no alias.
+// Limits on untrusted input. A real file has a few kilobytes, eight levels, and no aliases.
 const (
 	maxDepth     = 64
 	maxAliases   = 64
@@ -28,7 +27,7 @@ const (
 	maxDocuments = 64
 )
 
-// document is one YAML document of a source, not yet matched with a type.
+// document is a YAML document of a source, not yet decoded into a type.
 type document struct {
 	root *yaml.Node
 	line int
@@ -36,12 +35,11 @@ type document struct {
 
 var yamlErrorLine = lazyregexp.New(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// parse splits src into its documents, empty ones left out. What cannot be
-// parsed ends the reading with a fault; the documents before it are returned.
+// parse splits src into its documents and leaves out empty ones. A syntax error is a fault and ends parsing;
+// the documents before it are returned.
 func parse(src *Source, f *findings) []document {
 	if len(src.Data) > MaxSize {
-		f.fault(Fault{File: src.Name, Message: fmt.Sprintf(
-			"is larger than 1 MiB (%d bytes); that is no configuration file", len(src.Data))})
+		f.fault(Fault{File: src.Name, Message: "is larger than the limit of 1 MiB"})
 		return nil
 	}
 	var docs []document
@@ -49,7 +47,7 @@ func parse(src *Source, f *findings) []document {
 	for {
 		var node yaml.Node
 		err := dec.Decode(&node)
-		if stderrors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) {
 			return docs
 		}
 		if err != nil {
@@ -60,7 +58,7 @@ func parse(src *Source, f *findings) []document {
 			continue
 		}
 		if len(docs) == maxDocuments {
-			f.fault(Fault{File: src.Name, Line: node.Line, Message: fmt.Sprintf("more than %d documents", maxDocuments)})
+			f.fault(Fault{File: src.Name, Line: node.Line, Message: fmt.Sprintf("contains more than %d documents", maxDocuments)})
 			return docs
 		}
 		root := node.Content[0]
@@ -72,24 +70,23 @@ func parse(src *Source, f *findings) []document {
 	}
 }
 
-// expansion counts what a document grows to, so that neither a deep one nor
-// one that multiplies through aliases is read.
+// expansion measures a document, to refuse one that is too deep or that multiplies through aliases.
 type expansion struct {
 	aliases  int
 	nodes    int // reached through aliases
 	followed int // aliases on the way to the current node
 }
 
-// excess walks n and says which bound it breaks; empty if none.
+// excess walks n and says which limit it exceeds; empty if none.
 func (e *expansion) excess(n *yaml.Node, depth int) string {
 	if e.followed > 0 {
 		e.nodes++
 	}
 	switch {
 	case depth > maxDepth:
-		return fmt.Sprintf("is nested more than %d deep", maxDepth)
+		return fmt.Sprintf("is nested more than %d levels deep", maxDepth)
 	case e.aliases > maxAliases || e.nodes > maxExpansion:
-		return "grows too large through YAML aliases; write the values out"
+		return "becomes too large when YAML aliases are expanded; write the values out"
 	case n.Kind == yaml.AliasNode:
 		e.aliases++
 		e.followed++
@@ -104,8 +101,8 @@ func (e *expansion) excess(n *yaml.Node, depth int) string {
 	return ""
 }
 
-// syntaxFault turns an error of the YAML parser into a fault. The parser's
-// words name no values but those of anchors, which are left out.
+// syntaxFault converts an error of the YAML parser to a fault. The parser quotes no values except the names
+// of anchors, which are left out.
 func syntaxFault(file string, err error) Fault {
 	fault := Fault{File: file, Message: "is not valid YAML"}
 	m := yamlErrorLine().FindStringSubmatch(err.Error())

@@ -122,7 +122,7 @@ func (s *screen) Close() {
 func (s *screen) Failure(message, remedy string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text := s.wrapLines(s.program+": "+message) + s.remedy(remedy, hanging)
+	text := s.wrapLines(message) + s.remedy(remedy, hanging)
 	if s.shown {
 		text = "\n" + text
 	}

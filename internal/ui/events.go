@@ -66,9 +66,6 @@ func NewEvents(program, version, command string, out io.Writer) *Events {
 	return &Events{events: &events{program: program, version: version, command: command, out: out, began: time.Now()}}
 }
 
-// Program is the name that this program was called by.
-func (e *events) Program() string { return e.program }
-
 // Start opens a phase.
 func (e *Events) Start(phase string) (UI, func(error)) {
 	since := time.Now()

@@ -20,22 +20,17 @@ type Lines struct {
 
 // lines is what the phases of a run share.
 type lines struct {
-	program string
-
 	mu       sync.Mutex
 	progress io.Writer
 	results  io.Writer
 }
 
 // NewLines writes progress to progress and results to results.
-func NewLines(program string, progress, results io.Writer) *Lines {
-	return &Lines{lines: &lines{program: program, progress: progress, results: results}}
+func NewLines(progress, results io.Writer) *Lines {
+	return &Lines{lines: &lines{progress: progress, results: results}}
 }
 
-// Program is the name that this program was called by.
-func (l *lines) Program() string { return l.program }
-
-// Start opens a phase, of which plain lines show only what it says.
+// Start opens a phase. Plain lines say nothing of it until it has something to say.
 func (l *Lines) Start(phase string) (UI, func(error)) {
 	return &Lines{lines: l.lines, phase: phase}, func(error) {}
 }

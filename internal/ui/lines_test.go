@@ -13,7 +13,7 @@ import (
 // TestLines: what scripts read.
 func TestLines(t *testing.T) {
 	var said, results bytes.Buffer
-	u := NewLines("slipway", &said, &results)
+	u := NewLines(&said, &results)
 	in, end := u.Start("certs/ca")
 	in.Printf("Generating %q", "ca")
 	in.Warnf("the clock is %s", "slow")

@@ -25,7 +25,6 @@ type Terminal struct {
 
 // screen is what the phases of a run share.
 type screen struct {
-	program string
 	results io.Writer
 	size    func() (width, height int)
 	style   style
@@ -45,7 +44,7 @@ type screen struct {
 
 // NewTerminal shows a run on out, which is a terminal, and writes results to
 // results. Close ends it.
-func NewTerminal(program string, out *os.File, results io.Writer) *Terminal {
+func NewTerminal(out *os.File, results io.Writer) *Terminal {
 	size := func() (int, int) {
 		width, height, err := cwriter.GetSize(int(out.Fd()))
 		if err != nil || width == 0 || height == 0 { // as on a serial console
@@ -53,15 +52,15 @@ func NewTerminal(program string, out *os.File, results io.Writer) *Terminal {
 		}
 		return width, height
 	}
-	return newTerminal(program, out, size, results)
+	return newTerminal(out, size, results)
 }
 
-func newTerminal(program string, out io.Writer, size func() (int, int), results io.Writer) *Terminal {
+func newTerminal(out io.Writer, size func() (int, int), results io.Writer) *Terminal {
 	// What cannot move the cursor gets the lines that stay, and no block.
 	term := os.Getenv("TERM")
 	live := term != "" && term != "dumb"
 	return &Terminal{screen: &screen{
-		program: program, results: results, size: size, out: cwriter.New(out), warned: map[string]bool{},
+		results: results, size: size, out: cwriter.New(out), warned: map[string]bool{},
 		live: live, style: style{colors: live && os.Getenv("NO_COLOR") == ""}, // https://no-color.org
 	}}
 }
@@ -72,9 +71,6 @@ func (s *screen) ShowDetails() {
 	defer s.mu.Unlock()
 	s.verbose = true
 }
-
-// Program is the name that this program was called by.
-func (s *screen) Program() string { return s.program }
 
 // Start opens a phase. One below another shares the line of the outermost.
 func (t *Terminal) Start(phase string) (UI, func(error)) {

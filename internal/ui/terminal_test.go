@@ -56,7 +56,7 @@ func newRun(t *testing.T, d *display) *Terminal {
 	t.Helper()
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
-	u := newTerminal("slipway", d, d.Size, d)
+	u := newTerminal(d, d.Size, d)
 	t.Cleanup(func() {
 		if !d.CursorVisible() || strings.Contains(d.written.String(), "\x1b[?25") {
 			t.Error("the cursor was hidden: a run that is killed leaves the terminal without it")
@@ -125,7 +125,7 @@ var runs = map[string]func(u *Terminal, look func(moment string)){
 		look("while the other phase stops")
 		endKubeconfig(errors.Wrap(context.Canceled, "phase kubeconfig/admin"))
 		u.Close()
-		u.Failure("phase certs/sa: "+failure.Error()+"\n  [disk-full] the disk of /etc/kubernetes/pki\n    | \x1b[31m0 bytes\tavailable",
+		u.Failure("slipway: phase certs/sa: "+failure.Error()+"\n  [disk-full] the disk of /etc/kubernetes/pki\n    | \x1b[31m0 bytes\tavailable",
 			"make room on the disk, and run the same command again")
 		look("at the end")
 	},
@@ -205,7 +205,7 @@ func TestTerminalWithoutABlock(t *testing.T) {
 			d := newDisplay(80, 40)
 			u := newRun(t, d)
 			t.Setenv("TERM", term)
-			u = newTerminal("slipway", d, u.size, d)
+			u = newTerminal(d, u.size, d)
 			runs["good"](u, func(string) {})
 			compare(t, "dumb-80", d.screen())
 			if strings.Contains(d.written.String(), "\x1b") {
@@ -221,7 +221,7 @@ func TestColors(t *testing.T) {
 		d := newDisplay(80, 40)
 		u := newRun(t, d)
 		t.Setenv("NO_COLOR", noColor)
-		u = newTerminal("slipway", d, u.size, d)
+		u = newTerminal(d, u.size, d)
 		in, end := u.Start("certs")
 		in.Printf("Generating")
 		end(nil)
@@ -286,7 +286,7 @@ func TestNarrowedWindow(t *testing.T) {
 func TestResultOutsideOfAPhase(t *testing.T) {
 	d := newDisplay(80, 10)
 	var results bytes.Buffer
-	u := newTerminal("slipway", d, d.Size, &results)
+	u := newTerminal(d, d.Size, &results)
 	u.Result("abcdef.0123456789abcdef")
 	if results.String() != "abcdef.0123456789abcdef\n" {
 		t.Errorf("results %q", results.String())
@@ -314,7 +314,7 @@ func TestRealTerminal(t *testing.T) {
 		if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: columns}); err != nil {
 			t.Fatal(err)
 		}
-		u := NewTerminal("slipway", tty, io.Discard)
+		u := NewTerminal(tty, io.Discard)
 		u.Warn("this line is wider than a terminal of 30 columns", "widen it")
 		u.Close()
 		tty.Close()

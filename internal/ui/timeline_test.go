@@ -20,7 +20,7 @@ import (
 func TestTimeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		line := NewTimeline(NewLines("slipway", &said, &said))
+		line := NewTimeline(NewLines(&said, &said))
 		_, endCerts := line.Start("certs")
 		_, endCA := line.Start("certs/ca")
 		time.Sleep(time.Second)

@@ -8,9 +8,6 @@ package ui
 // UI is what a phase reports with. It can be used by phases that run side by
 // side.
 type UI interface {
-	// Program is the name that this program was called by. Commands that are
-	// shown to the user begin with it.
-	Program() string
 	// Start opens a phase, which may be inside another one or run beside others.
 	// It returns the UI for what that phase says, and the function that ends the
 	// phase with its error.

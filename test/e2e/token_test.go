@@ -23,7 +23,7 @@ func TestToken(t *testing.T) {
 	m.sameList()
 	m.sharesCerts()
 	m.refuses(`a bootstrap token with the ID "abcdef" exists already`, "token", "create", "abcdef.0123456789abcdef")
-	m.refuses(`argument 1: is neither the ID of a bootstrap token`, "token", "delete", "abcdef.0123")
+	m.refuses(`argument 1: is neither a token ID`, "token", "delete", "abcdef.0123")
 	m.matches(`"command": "token create",[^$]*"name": "bootstrap-token-fedcba"`, "token", "create", "fedcba.0123456789abcdef", "--dry-run", "-o", "json")
 	m.matches(`^Plan: 1 step\.[^$]*delete Secret kube-system/bootstrap-token-abcdef\n$`, "token", "delete", "abcdef", "--dry-run")
 	m.matches(`^bootstrap token "abcdef" deleted\n$`, "token", "delete", "abcdef.0123456789abcdef")

@@ -26,8 +26,8 @@ func joinsOldCluster(m machine) {
 		m.Fatalf("a worker cannot join: %v\n%s", err, out)
 	}
 	for _, want := range []string{
-		"ConfigMap kube-system/kubeadm-config: fields that this version does not know are kept as they are: ",
-		"ConfigMap kube-system/kubelet-config: fields that this version does not know are kept as they are: futureField",
+		"ConfigMap kube-system/kubeadm-config: keeping fields that are unknown to this version: ",
+		"ConfigMap kube-system/kubelet-config: keeping fields that are unknown to this version: futureField",
 		"EtcdLearnerMode",
 	} {
 		if strings.Count(out, want) != 1 {

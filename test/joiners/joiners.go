@@ -132,7 +132,7 @@ func (o Order) play() Report {
 // join is one joiner, from its command line to its certificate.
 func (o Order) join(ctx context.Context, name string) error {
 	opts := config.Options{Facts: config.HostFacts{Hostname: name}}
-	self, _, err := config.LoadJoin(nil, config.JoinFlags{
+	self, _, err := config.LoadJoin(nil, config.Flags{
 		Given:    []string{"token", "discovery-token-ca-cert-hash", "node-name", "cri-socket"},
 		Endpoint: o.Endpoint, Token: o.Token, CACertHashes: []string{o.Pin}, NodeName: name, CRISocket: "unix:///run/containerd/containerd.sock",
 	}, opts)
@@ -140,7 +140,7 @@ func (o Order) join(ctx context.Context, name string) error {
 		return err
 	}
 	d := &phases.Discovery{
-		Host: host.New(), UI: ui.NewLines("joiner", io.Discard, io.Discard), Options: opts,
+		Host: host.New(), UI: ui.NewLines(io.Discard, io.Discard), Options: opts,
 		Connect: func(kubeconfig []byte) cluster.Cluster {
 			return cluster.New(cluster.Options{
 				Kubeconfig: "of " + name, Timeout: limit,

@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// flagTable is every flag whose value ends up in the configuration, or that several commands share.
+// Binding, help, completion, the rule against --config and the origin of a value in faults come from
+// it; docs/adding-a-flag.md shows how to add one. Flags of a command's own are bound in its file.
+//
+// A name has more than one row where it means different things to different commands. Rows are
+// applied in this order: --token precedes the flags that override it.
+//
+// A usage text puts the name of the value in backquotes, and shell completion goes by it: file,
+// directory, phases, checks.
+var flagTable = sync.OnceValue(func() []flagRow {
+	return slices.Concat(commandFlags(), nodeFlags(), apiServerFlags(), clusterFlags(), networkFlags(),
+		certificateFlags(), initTokenFlags(), joinFlags(), resetFlags(), tokenFlags())
+})
+
+// commandFlags say how a command runs and where it looks.
+func commandFlags() []flagRow {
+	config := func(f *Flags) *string { return &f.ConfigFile }
+	dryRun := func(f *Flags) *bool { return &f.DryRun }
+	kubeconfig := func(f *Flags) *string { return &f.Kubeconfig }
+	return []flagRow{
+		text("config", "", "configuration `file`; - reads standard input", config).
+			on("init", "join", "reset", "preflight init", "preflight join", "config images list", "config images pull", "config validate",
+				"certs check-expiration", "certs renew", "certs generate-csr", "kubeconfig user"),
+		text("config", "", "configuration `file` with the bootstrapTokens to create; - reads standard input", config).on("token create"),
+		toggle("dry-run", "print what would be done, in order, without doing it", dryRun).overConfig().
+			sets(kindInit, "dryRun", func(d *documents, v bool) { d.init.DryRun = v }).
+			sets(kindReset, "dryRun", func(d *documents, v bool) { d.reset.DryRun = v }).
+			on("init", "reset", "token"),
+		toggle("dry-run", "print what would be done, in order, without doing it or contacting the cluster (--diff contacts it)", dryRun).overConfig().
+			sets(kindJoin, "dryRun", func(d *documents, v bool) { d.join.DryRun = v }).
+			on("join"),
+		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` for access to the cluster", kubeconfig).on("init phase", "config"),
+		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` used to find the other etcd members", kubeconfig).on("reset"),
+		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` for access to the cluster; unless given, KUBECONFIG and ~/.kube/config are tried as well", kubeconfig).
+			on("certs check-expiration", "certs renew", "token"),
+		toggle("print-manifest", "print the add-on's objects instead of installing them", func(f *Flags) *bool { return &f.PrintManifest }).on("init phase"),
+		list("skip-phases", nil, "`phases` to skip", func(f *Flags) *[]string { return &f.SkipPhases }).overConfig().
+			sets(kindInit, "skipPhases", func(d *documents, v []string) { d.init.SkipPhases = v }).
+			sets(kindJoin, "skipPhases", func(d *documents, v []string) { d.join.SkipPhases = v }).
+			sets(kindReset, "skipPhases", func(d *documents, v []string) { d.reset.SkipPhases = v }).
+			on("init", "join", "reset"),
+	}
+}
+
+// nodeFlags are about this node.
+func nodeFlags() []flagRow {
+	socket := func(f *Flags) *string { return &f.CRISocket }
+	return []flagRow{
+		text("cri-socket", "", "`socket` of the container runtime; detected unless several runtimes are installed", socket).
+			sets(kindInit, "nodeRegistration.criSocket", func(d *documents, v string) { d.init.NodeRegistration.CRISocket = v }).
+			sets(kindJoin, "nodeRegistration.criSocket", func(d *documents, v string) { d.join.NodeRegistration.CRISocket = v }).
+			on("init", "join", "preflight init", "preflight join", "config images pull"),
+		text("cri-socket", "", "`socket` of the container runtime; defaults to the one the kubelet uses", socket).
+			sets(kindReset, "criSocket", func(d *documents, v string) { d.reset.CRISocket = v }).
+			on("reset", "diagnose", "support-bundle"),
+		toggle("enable-kubelet", "enable the kubelet's systemd unit, so that it starts at boot", func(f *Flags) *bool { return &f.EnableKubelet }).on("init"),
+		list("ignore-preflight-errors", nil, "`checks` whose errors are reported as warnings; all means every check", func(f *Flags) *[]string { return &f.IgnorePreflightErrors }).overConfig().
+			sets(kindInit, "nodeRegistration.ignorePreflightErrors", func(d *documents, v []string) { d.init.NodeRegistration.ignore(v) }).
+			sets(kindJoin, "nodeRegistration.ignorePreflightErrors", func(d *documents, v []string) { d.join.NodeRegistration.ignore(v) }).
+			sets(kindReset, "ignorePreflightErrors", func(d *documents, v []string) {
+				d.reset.IgnorePreflightErrors = slices.Concat(d.reset.IgnorePreflightErrors, v)
+			}).
+			on("init", "join", "reset", "preflight init", "preflight join"),
+		text("node-name", "", "`name` of this node; defaults to the hostname", func(f *Flags) *string { return &f.NodeName }).overConfig().
+			sets(kindInit, "nodeRegistration.name", func(d *documents, v string) { d.init.NodeRegistration.Name = v }).
+			sets(kindJoin, "nodeRegistration.name", func(d *documents, v string) { d.join.NodeRegistration.Name = v }).
+			on("init", "join", "preflight init", "preflight join"),
+		text("patches", "", "`directory` of patches for generated files, named TARGET[SUFFIX][+TYPE].EXT", func(f *Flags) *string { return &f.Patches }).
+			sets(kindInit, "patches.directory", func(d *documents, v string) { d.init.Patches = &Patches{Directory: v} }).
+			sets(kindJoin, "patches.directory", func(d *documents, v string) { d.join.Patches = &Patches{Directory: v} }).
+			on("init", "join", "preflight init", "preflight join"),
+	}
+}
+
+// apiServerFlags are about the API server of this node. On a node that joins as a worker they set nothing.
+func apiServerFlags() []flagRow {
+	return []flagRow{
+		toggle("control-plane", "join as a control plane", func(f *Flags) *bool { return &f.ControlPlane }).
+			sets(kindJoin, "", func(d *documents, v bool) { // without a path: a fault below controlPlane names its own field
+				if v {
+					d.join.ControlPlane = &JoinControlPlane{}
+				}
+			}).
+			on("join", "preflight join"),
+		text("apiserver-advertise-address", "", "`IP` address that the API server advertises; defaults to the address of the default route",
+			func(f *Flags) *string { return &f.APIServerAdvertiseAddress }).
+			sets(kindInit, "localAPIEndpoint.advertiseAddress", func(d *documents, v string) { d.init.LocalAPIEndpoint.AdvertiseAddress = v }).
+			sets(kindJoin, joinControlPlane+"localAPIEndpoint.advertiseAddress", onControlPlane(func(c *JoinControlPlane, v string) { c.LocalAPIEndpoint.AdvertiseAddress = v })).
+			on("init", "join", "preflight init", "preflight join"),
+		number("apiserver-bind-port", DefaultBindPort, "port on which the API server listens", func(f *Flags) *int32 { return &f.APIServerBindPort }).
+			sets(kindInit, "localAPIEndpoint.bindPort", func(d *documents, v int32) { d.init.LocalAPIEndpoint.BindPort = v }).
+			sets(kindJoin, joinControlPlane+"localAPIEndpoint.bindPort", onControlPlane(func(c *JoinControlPlane, v int32) { c.LocalAPIEndpoint.BindPort = v })).
+			on("init", "join", "preflight init", "preflight join"),
+		list("apiserver-cert-extra-sans", nil, "additional DNS `names` and IP addresses for the API server's certificate",
+			func(f *Flags) *[]string { return &f.APIServerCertExtraSANs }).
+			sets(kindCluster, "apiServer.certSANs", func(d *documents, v []string) { d.cluster.APIServer.CertSANs = v }).
+			on("init"),
+	}
+}
+
+// clusterFlags are about the whole cluster.
+func clusterFlags() []flagRow {
+	return []flagRow{
+		text("control-plane-endpoint", "", "`host[:port]` at which clients reach the control plane, such as a load balancer; required to add control planes later",
+			func(f *Flags) *string { return &f.ControlPlaneEndpoint }).
+			sets(kindCluster, "controlPlaneEndpoint", func(d *documents, v string) { d.cluster.ControlPlaneEndpoint = v }).
+			on("init", "preflight init"),
+		text("feature-gates", "", "feature `gates`, as NAME=true,NAME=false: "+FeatureGateNames(), func(f *Flags) *string { return &f.FeatureGates }).
+			sets(kindCluster, "featureGates", func(d *documents, v string) { d.cluster.FeatureGates = d.parseGates(v) }).
+			offers(gateValues()...).
+			on("init", "preflight init", "config images list", "config images pull"),
+		text("image-repository", DefaultImageRepository, "`registry` to pull control plane images from", func(f *Flags) *string { return &f.ImageRepository }).
+			sets(kindCluster, "imageRepository", func(d *documents, v string) { d.cluster.ImageRepository = v }).
+			on("init", "config images list", "config images pull"),
+		text("kubernetes-version", DefaultKubernetesVersion, "Kubernetes `version` of the control plane", func(f *Flags) *string { return &f.KubernetesVersion }).
+			sets(kindCluster, "kubernetesVersion", func(d *documents, v string) { d.cluster.KubernetesVersion = v }).
+			on("init", "preflight init", "config images list", "config images pull"),
+	}
+}
+
+func networkFlags() []flagRow {
+	return []flagRow{
+		text("pod-network-cidr", "", "`CIDR` of the Pod network; two, separated by a comma, for dual stack", func(f *Flags) *string { return &f.PodNetworkCIDR }).
+			sets(kindCluster, "networking.podSubnet", func(d *documents, v string) { d.cluster.Networking.PodSubnet = v }).
+			on("init", "preflight init"),
+		text("service-cidr", DefaultServiceSubnet, "`CIDR` of Service addresses; two, separated by a comma, for dual stack", func(f *Flags) *string { return &f.ServiceCIDR }).
+			sets(kindCluster, "networking.serviceSubnet", func(d *documents, v string) { d.cluster.Networking.ServiceSubnet = v }).
+			on("init", "preflight init"),
+		text("service-dns-domain", DefaultDNSDomain, "DNS `domain` of Services", func(f *Flags) *string { return &f.ServiceDNSDomain }).
+			sets(kindCluster, "networking.dnsDomain", func(d *documents, v string) { d.cluster.Networking.DNSDomain = v }).
+			on("init"),
+	}
+}
+
+// certificateFlags say where certificates are, and how control planes share them.
+func certificateFlags() []flagRow {
+	certDir := func(f *Flags) *string { return &f.CertDir }
+	key := func(f *Flags) *string { return &f.CertificateKey }
+	kubeconfigDir := func(f *Flags) *string { return &f.KubeconfigDir }
+	return []flagRow{
+		text("cert-dir", DefaultCertificatesDir, "certificates `directory`", certDir).
+			sets(kindCluster, "certificatesDir", func(d *documents, v string) { d.cluster.CertificatesDir = v }).
+			on("init", "preflight init", "certs check-expiration", "certs renew"),
+		text("cert-dir", "", "certificates `directory`", certDir).on("certs generate-csr"),
+		text("cert-dir", DefaultCertificatesDir, "certificates `directory`; if it is not the default, only files of a control plane are removed from it", certDir).
+			sets(kindReset, "certificatesDir", func(d *documents, v string) { d.reset.CertificatesDir = v }).
+			on("reset"),
+		text("certificate-key", "", "`key` that encrypts and decrypts the shared certificates: 64 hexadecimal digits", key).
+			sets(kindInit, "certificateKey", func(d *documents, v string) { d.init.CertificateKey = v }).
+			sets(kindJoin, joinControlPlane+"certificateKey", onControlPlane(func(c *JoinControlPlane, v string) { c.CertificateKey = v })).
+			on("init", "join"),
+		text("certificate-key", "", "with --print-join-command: `key` that decrypts the shared certificates (64 hexadecimal digits), to print the command for a control plane", key).
+			on("token create"),
+		text("kubeconfig-dir", DefaultKubernetesDir, "`directory` for kubeconfig files", kubeconfigDir).on("init phase", "certs generate-csr"),
+		toggle("skip-certificate-key-print", "do not print the certificate key", func(f *Flags) *bool { return &f.SkipCertificateKeyPrint }).on("init"),
+		toggle("upload-certs", "share the control plane's certificates through the cluster, encrypted, for two hours", func(f *Flags) *bool { return &f.UploadCerts }).on("init"),
+	}
+}
+
+// initTokenFlags describe the bootstrap token that init creates.
+func initTokenFlags() []flagRow {
+	first := func(d *documents) *BootstrapToken {
+		if len(d.init.BootstrapTokens) == 0 {
+			d.init.BootstrapTokens = []BootstrapToken{{Description: defaultTokenDescription}}
+		}
+		return &d.init.BootstrapTokens[0]
+	}
+	return []flagRow{
+		toggle("skip-token-print", "do not print the bootstrap token", func(f *Flags) *bool { return &f.SkipTokenPrint }).on("init"),
+		text("token", "", "bootstrap `token`, of the form [a-z0-9]{6}.[a-z0-9]{16}; generated by default", func(f *Flags) *string { return &f.Token }).
+			sets(kindInit, "bootstrapTokens[0].token", func(d *documents, v string) { first(d).Token = v }).
+			on("init"),
+		duration("token-ttl", DefaultTokenTTL, "token lifetime; 0 means it never expires", func(f *Flags) *time.Duration { return &f.TokenTTL }).
+			sets(kindInit, "bootstrapTokens[0].ttl", func(d *documents, v time.Duration) { first(d).TTL = &metav1.Duration{Duration: v} }).
+			on("init"),
+	}
+}
+
+// joinFlags say how a node finds its cluster, and what it becomes there.
+func joinFlags() []flagRow {
+	const byToken = "discovery.bootstrapToken."
+	return []flagRow{
+		toggle("control-plane", "with --print-join-command: share the certificates again, and print the command for a control plane",
+			func(f *Flags) *bool { return &f.ControlPlane }).
+			on("token create"),
+		text("discovery-file", "", "kubeconfig `file`, or https URL of one, with the cluster's address and CA", func(f *Flags) *string { return &f.DiscoveryFile }).
+			sets(kindJoin, "discovery.file.kubeConfigPath", func(d *documents, v string) { d.join.Discovery.File = &FileDiscovery{v} }).
+			on("join", "preflight join"),
+		text("token", "", "`token` for both discovery and TLS bootstrap", func(f *Flags) *string { return &f.Token }).
+			sets(kindJoin, "discovery.tlsBootstrapToken", func(d *documents, v string) { d.join.Discovery.TLSBootstrapToken = v }).
+			sets(kindJoin, byToken+"token", onDiscovery(func(t *BootstrapTokenDiscovery, v string) { t.Token = v })).
+			on("join", "preflight join"),
+		text("token-file", "", "`file` with the token, which keeps it out of the process list; - reads standard input", func(f *Flags) *string { return &f.TokenFile }).
+			on("join", "preflight join"),
+		text("tls-bootstrap-token", "", "`token` with which the kubelet requests its client certificate", func(f *Flags) *string { return &f.TLSBootstrapToken }).
+			sets(kindJoin, "discovery.tlsBootstrapToken", func(d *documents, v string) { d.join.Discovery.TLSBootstrapToken = v }).
+			on("join", "preflight join"),
+		text("discovery-token", "", "`token` that authenticates the cluster information", func(f *Flags) *string { return &f.DiscoveryToken }).
+			sets(kindJoin, byToken+"token", onDiscovery(func(t *BootstrapTokenDiscovery, v string) { t.Token = v })).
+			on("join", "preflight join"),
+		list("discovery-token-ca-cert-hash", nil, "expected `hash` of the cluster's CA: sha256:HEX", func(f *Flags) *[]string { return &f.CACertHashes }).
+			sets(kindJoin, byToken+"caCertHashes", onDiscovery(func(t *BootstrapTokenDiscovery, v []string) { t.CACertHashes = v })).
+			on("join", "preflight join"),
+		toggle("discovery-token-unsafe-skip-ca-verification", "trust the cluster's CA without checking its hash", func(f *Flags) *bool { return &f.SkipCAVerification }).
+			sets(kindJoin, byToken+"unsafeSkipCAVerification", onDiscovery(func(t *BootstrapTokenDiscovery, v bool) { t.UnsafeSkipCAVerification = v })).
+			on("join", "preflight join"),
+	}
+}
+
+func resetFlags() []flagRow {
+	return []flagRow{
+		toggle("cleanup-tmp-dir", "also remove /etc/kubernetes/tmp, where upgrades keep the files they replace", func(f *Flags) *bool { return &f.CleanupTmpDir }).
+			sets(kindReset, "cleanupTmpDir", func(d *documents, v bool) { d.reset.CleanupTmpDir = v }).
+			on("reset"),
+		toggle("force", "do not ask for confirmation, and continue even if etcd loses its quorum", func(f *Flags) *bool { return &f.Force }).shorthand("f").
+			sets(kindReset, "force", func(d *documents, v bool) { d.reset.Force = v }).
+			on("reset"),
+		toggle("network", "also remove what kube-proxy and the Pod network's bridge leave in the kernel", func(f *Flags) *bool { return &f.Network }).on("reset"),
+	}
+}
+
+// tokenFlags describe the one token that token create makes without --config.
+func tokenFlags() []flagRow {
+	only := func(d *documents) *BootstrapToken { return &d.init.BootstrapTokens[0] }
+	return []flagRow{
+		text("description", "", "what the token is for", func(f *Flags) *string { return &f.Description }).
+			sets(kindInit, "bootstrapTokens[0].description", func(d *documents, v string) { only(d).Description = v }).
+			on("token create"),
+		list("groups", DefaultTokenGroups(), "`groups` granted to clients that use this token", func(f *Flags) *[]string { return &f.Groups }).
+			sets(kindInit, "bootstrapTokens[0].groups", func(d *documents, v []string) { only(d).Groups = v }).
+			on("token create"),
+		toggle("print-join-command", "print the full join command instead of the token", func(f *Flags) *bool { return &f.PrintJoinCommand }).on("token create"),
+		duration("ttl", DefaultTokenTTL, "token lifetime; 0 means it never expires", func(f *Flags) *time.Duration { return &f.TokenTTL }).
+			sets(kindInit, "bootstrapTokens[0].ttl", func(d *documents, v time.Duration) { only(d).TTL = &metav1.Duration{Duration: v} }).
+			on("token create"),
+		list("usages", DefaultTokenUsages(), "`usages` of the token", func(f *Flags) *[]string { return &f.Usages }).
+			sets(kindInit, "bootstrapTokens[0].usages", func(d *documents, v []string) { only(d).Usages = v }).
+			offers(DefaultTokenUsages()...).
+			on("token create"),
+	}
+}
+
+// joinControlPlane begins the fields of a JoinConfiguration that only a control plane has.
+const joinControlPlane = "controlPlane."
+
+// onControlPlane sets a field of a node that joins as a control plane.
+func onControlPlane[T any](set func(c *JoinControlPlane, value T)) func(*documents, T) {
+	return func(d *documents, value T) {
+		if c := d.join.ControlPlane; c != nil {
+			set(c, value)
+		}
+	}
+}
+
+// onDiscovery sets a field of discovery by token.
+func onDiscovery[T any](set func(t *BootstrapTokenDiscovery, value T)) func(*documents, T) {
+	return func(d *documents, value T) {
+		if t := d.join.Discovery.BootstrapToken; t != nil {
+			set(t, value)
+		}
+	}
+}
+
+func (r *NodeRegistrationOptions) ignore(checks []string) {
+	r.IgnorePreflightErrors = slices.Concat(r.IgnorePreflightErrors, checks)
+}

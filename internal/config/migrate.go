@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"context"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
+	kubelet "k8s.io/kubelet/config/v1beta1"
+)
+
+// Migrate converts a file to the latest API version with all defaults filled in, as `config migrate` does. Component
+// configurations are kept as they are.
+func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
+	d := read(&src)
+	m := migration{
+		init: d.init != nil || d.cluster != nil, healthCheck: d.healthCheckSet(),
+		kubelet: copyOf(d.kubelet), kubeProxy: copyOf(d.kubeProxy),
+	}
+	d.complete(ctx, opts)
+	d.requireAny(src)
+	if err := d.err(); err != nil {
+		return nil, d.warningTexts(), err
+	}
+	if m.init {
+		if err := m.prepareInit(d, opts); err != nil {
+			return nil, d.warningTexts(), err
+		}
+	}
+	data, err := marshal(m.documents(d)...)
+	return data, d.warningTexts(), err
+}
+
+// migration is what a file had before it was completed.
+type migration struct {
+	// init and healthCheck report whether it had a document of init, and a limit for the control plane's health check.
+	init, healthCheck bool
+	kubelet           *kubelet.KubeletConfiguration
+	kubeProxy         *kubeproxy.KubeProxyConfiguration
+}
+
+// prepareInit takes out what the host that uses the file should determine, and names the generated tokens.
+func (m migration) prepareInit(d *documents, opts Options) error {
+	if d.placeholder {
+		d.init.LocalAPIEndpoint.AdvertiseAddress = ""
+	}
+	if !m.healthCheck {
+		// kubeadm writes 0s here, which both it and Slipway read as the default.
+		d.init.Timeouts.ControlPlaneComponentHealthCheck = &metav1.Duration{}
+	}
+	return d.nameTokens(opts)
+}
+
+// documents are those to write, in order.
+func (m migration) documents(d *documents) []any {
+	var out []any
+	if m.init {
+		out = append(out, d.init, d.cluster)
+	}
+	if d.join != nil {
+		out = append(out, d.join)
+	}
+	if d.reset != nil {
+		out = append(out, d.reset)
+	}
+	if d.upgrade != nil {
+		out = append(out, d.upgrade)
+	}
+	if m.kubelet != nil {
+		out = append(out, m.kubelet)
+	}
+	if m.kubeProxy != nil {
+		out = append(out, m.kubeProxy)
+	}
+	return out
+}
+
+// healthCheckSet reports whether the file sets the control plane's health check timeout.
+func (d *documents) healthCheckSet() bool {
+	if d.init == nil || d.init.Timeouts == nil {
+		return d.healthCheck != nil
+	}
+	limit := d.init.Timeouts.ControlPlaneComponentHealthCheck
+	return d.healthCheck != nil || limit != nil && limit.Duration != 0
+}
+
+func copyOf[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
+}
+
+// nameTokens generates the tokens that the file does not set, because a migrated file names them.
+func (d *documents) nameTokens(opts Options) error {
+	for i := range d.init.BootstrapTokens {
+		t := &d.init.BootstrapTokens[i]
+		if t.Token != "" {
+			continue
+		}
+		id, secret, err := opts.NewToken()
+		if err != nil {
+			return errors.Wrap(err, "generating a bootstrap token")
+		}
+		t.Token = id + "." + secret
+	}
+	return nil
+}
