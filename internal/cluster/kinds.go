@@ -39,16 +39,12 @@ var kinds = []kind{
 	{"certificates.k8s.io/v1", "CertificateSigningRequest", "certificatesigningrequests", false},
 }
 
-// collection is the path under which the API lists objects of this kind.
-func (k kind) collection(namespace string) string {
-	root := "/apis/" + k.apiVersion
+// root is the path of the kind's group and version in the API.
+func (k kind) root() string {
 	if k.apiVersion == "v1" {
-		root = "/api/v1"
+		return "/api/v1"
 	}
-	if k.namespaced {
-		return path.Join(root, "namespaces", namespace, k.plural)
-	}
-	return path.Join(root, k.plural)
+	return "/apis/" + k.apiVersion
 }
 
 // ref names one object.
@@ -56,8 +52,6 @@ type ref struct {
 	kind            kind
 	namespace, name string
 }
-
-func (r ref) path() string { return r.kind.collection(r.namespace) + "/" + r.name }
 
 func (r ref) String() string { return r.kind.name + " " + path.Join(r.namespace, r.name) }
 

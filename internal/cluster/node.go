@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // MarkNode implements Cluster. A label or annotation with another value, and a
@@ -29,7 +30,7 @@ func (r *Real) MarkNode(ctx context.Context, name string, mark Mark) error {
 	}
 	ctx, cancel := r.orTimeout(ctx)
 	defer cancel()
-	return c.advise(retry(ctx, policy{pollDelay, passes}, func(ctx context.Context) error {
+	return c.advise(policy(pollDelay).Do(ctx, func(ctx context.Context) error {
 		return c.mark(ctx, node, mark)
 	}))
 }
@@ -53,7 +54,7 @@ func (c *conn) mark(ctx context.Context, node ref, mark Mark) error {
 	if patch == nil {
 		return nil
 	}
-	_, err = c.do(ctx, request{method: http.MethodPatch, path: node.path(), contentType: contentMergePatch, body: patch})
+	err = c.send(ctx, c.object(http.MethodPatch, node), string(types.MergePatchType), patch)
 	return errors.Wrapf(err, "patch %s", node)
 }
 
@@ -69,7 +70,7 @@ func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) er
 	}
 	ctx, cancel := r.orTimeout(ctx)
 	defer cancel()
-	return c.advise(retry(ctx, policy{reportDelay, passes}, func(ctx context.Context) error {
+	return c.advise(policy(reportDelay).Do(ctx, func(ctx context.Context) error {
 		return c.reported(ctx, name, since)
 	}))
 }

@@ -9,20 +9,18 @@ import (
 
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
-)
 
-const (
-	contentJSON       = "application/json"
-	contentMergePatch = "application/merge-patch+json" // RFC 7396
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
 // ensure makes the API hold w. A cluster that is being made lacks most
 // objects, so it tries to create first. When an answer is lost, the next try
 // finds the object and compares it.
-func (c *conn) ensure(ctx context.Context, p policy, w wanted) error {
+func (c *conn) ensure(ctx context.Context, p retry.Policy, w wanted) error {
 	exists := false
-	err := retry(ctx, p, func(ctx context.Context) error {
+	err := p.Do(ctx, func(ctx context.Context) error {
 		var refused error
 		if !exists {
 			refused = c.create(ctx, w)
@@ -58,16 +56,14 @@ func mayExist(refused error) bool {
 }
 
 func (c *conn) create(ctx context.Context, w wanted) error {
-	_, err := c.do(ctx, request{
-		method: http.MethodPost, path: w.kind.collection(w.namespace), contentType: contentJSON, body: w.fields,
-	})
+	err := c.send(ctx, c.at(http.MethodPost, w.kind, w.namespace), runtime.ContentTypeJSON, w.fields)
 	return errors.Wrapf(err, "create %s", w.ref)
 }
 
 // replace writes an object that was read before. It carries the resource
 // version that it was read with, so that nobody's write is lost.
 func (c *conn) replace(ctx context.Context, r ref, fields map[string]any) error {
-	_, err := c.do(ctx, request{method: http.MethodPut, path: r.path(), contentType: contentJSON, body: fields})
+	err := c.send(ctx, c.object(http.MethodPut, r), runtime.ContentTypeJSON, fields)
 	if isNotFound(err) {
 		err = notYetError{err}
 	}
@@ -85,7 +81,7 @@ func (c *conn) get(ctx context.Context, r ref) (fields map[string]any, found boo
 }
 
 func (c *conn) read(ctx context.Context, r ref) (data []byte, found bool, err error) {
-	data, err = c.do(ctx, request{method: http.MethodGet, path: r.path()})
+	data, err = c.do(ctx, c.object(http.MethodGet, r))
 	if isNotFound(err) {
 		return nil, false, nil
 	}
@@ -94,7 +90,7 @@ func (c *conn) read(ctx context.Context, r ref) (data []byte, found bool, err er
 
 // remove deletes an object once; a missing one is no error.
 func (c *conn) remove(ctx context.Context, r ref) error {
-	_, err := c.do(ctx, request{method: http.MethodDelete, path: r.path()})
+	_, err := c.do(ctx, c.object(http.MethodDelete, r))
 	if isNotFound(err) {
 		return nil
 	}
