@@ -52,7 +52,7 @@ var onlyIn = []struct {
 	{"go.etcd.io/etcd/", "only the membership's seam talks to etcd, or a dry run would too", []string{"internal/etcd"}},
 	{"k8s.io/client-go/dynamic", "only the cluster's seam talks to the API, or a dry run would too", []string{"internal/cluster"}},
 	{"k8s.io/client-go/rest", "only the cluster's seam talks to the API, or a dry run would too", []string{"internal/cluster"}},
-	{"k8s.io/client-go/kubernetes", "the typed clientset costs time and memory at every start: docs/architecture.md", nil},
+	{"k8s.io/client-go/kubernetes", "the typed clientset makes every start too slow: docs/architecture.md", nil},
 	{"k8s.io/cluster-bootstrap/token/util", "it compiles its expressions at every start, config.NewToken does without", nil},
 	{"k8s.io/kubernetes", "the product stands on published libraries", nil},
 }
