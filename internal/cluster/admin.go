@@ -66,8 +66,8 @@ func (r *Real) bindAdmins(ctx context.Context, admin *conn) error {
 	case !errors.Is(noSuper, fs.ErrNotExist):
 		return noSuper
 	}
-	// Either the authorizer has yet to see the new binding, or, without
-	// super-admin.conf, one that has long been there: it may be just starting.
+	// The authorizer has not seen the new binding yet or, without
+	// super-admin.conf, an old one: it may be starting.
 	err = admin.ensure(ctx, orForbidden(policy(pollDelay), settleTime), binding)
 	if apierrors.IsForbidden(err) && noSuper != nil {
 		return errors.Wrapf(err, "%s, which could give %s its rights, is missing (make it with `slipway init phase kubeconfig super-admin`)",

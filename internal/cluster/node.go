@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MarkNode implements Cluster. A label or annotation with another value, and a
-// taint of the same key and effect with another value, get the value of mark.
+// MarkNode implements Cluster. Labels, annotations, and taints of the same key
+// and effect that have another value get the value of mark.
 func (r *Real) MarkNode(ctx context.Context, name string, mark Mark) error {
 	node, err := refOf(newNode(name))
 	if err != nil {
@@ -79,7 +79,8 @@ func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) er
 // comes within a second of its start, and every ten seconds from then on.
 const reportDelay = 200 * time.Millisecond
 
-// reported returns why the kubelet of a node has not reported after since.
+// reported returns an error if the kubelet of a node has not reported after
+// since.
 func (c *conn) reported(ctx context.Context, name string, since time.Time) error {
 	node := newNode(name)
 	found, err := c.fill(ctx, node)

@@ -15,9 +15,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// ensure makes the API hold w. A cluster that is being made lacks most
-// objects, so it tries to create first. When an answer is lost, the next try
-// finds the object and compares it.
+// ensure makes sure that the API has w. A new cluster lacks most objects, so it
+// tries to create first. If an answer is lost, the next try finds the object
+// and compares it.
 func (c *conn) ensure(ctx context.Context, p retry.Policy, w wanted) error {
 	exists := false
 	err := p.Do(ctx, func(ctx context.Context) error {
@@ -36,7 +36,7 @@ func (c *conn) ensure(ctx context.Context, p retry.Policy, w wanted) error {
 			return refused
 		case !found:
 			exists = false
-			return notYetError{errors.Errorf("update %s: somebody deletes it at the same time", w.ref)}
+			return notYetError{errors.Errorf("update %s: something else deletes it at the same time", w.ref)}
 		}
 		exists = true
 		update, err := change(w, live)
@@ -48,9 +48,9 @@ func (c *conn) ensure(ctx context.Context, p retry.Policy, w wanted) error {
 	return c.advise(err)
 }
 
-// mayExist tells whether a refused creation can be due to the object's being
-// there. A Service with a fixed address, for one, is then refused as invalid:
-// its address is taken, by itself.
+// mayExist reports whether a creation can have been refused because the object
+// exists. A Service with a fixed address, for example, is then invalid: the
+// address is taken, by itself.
 func mayExist(refused error) bool {
 	return apierrors.IsAlreadyExists(refused) || apierrors.IsInvalid(refused)
 }
@@ -60,8 +60,8 @@ func (c *conn) create(ctx context.Context, w wanted) error {
 	return errors.Wrapf(err, "create %s", w.ref)
 }
 
-// replace writes an object that was read before. It carries the resource
-// version that it was read with, so that nobody's write is lost.
+// replace writes an object that was read before, with the resource version that
+// it had then, so that no other write is lost.
 func (c *conn) replace(ctx context.Context, r ref, fields map[string]any) error {
 	err := c.send(ctx, c.object(http.MethodPut, r), runtime.ContentTypeJSON, fields)
 	if isNotFound(err) {
@@ -88,7 +88,7 @@ func (c *conn) read(ctx context.Context, r ref) (data []byte, found bool, err er
 	return data, err == nil, errors.Wrapf(err, "get %s", r)
 }
 
-// remove deletes an object once; a missing one is no error.
+// remove deletes an object once. It is not an error if it is missing.
 func (c *conn) remove(ctx context.Context, r ref) error {
 	_, err := c.do(ctx, c.object(http.MethodDelete, r))
 	if isNotFound(err) {

@@ -27,7 +27,7 @@ type Options struct {
 	ReadFile func(path string) ([]byte, error)
 	// Endpoint, host:port, is asked instead of the server that the
 	// kubeconfig names; empty means that one. It is for this node's own API
-	// server, which is up before a load balancer sends anything to it. Its
+	// server, which answers before a load balancer sends anything to it. Its
 	// certificate must be valid for host.
 	Endpoint string
 	// Timeout bounds one call, all of its tries included (the configuration's
@@ -58,8 +58,8 @@ func New(o Options) *Real { return &Real{options: o} }
 const sideBySide = 8
 
 // settleTime is how long an error that looks final may last in a cluster that
-// is only starting: its authorizer learns its first rules, an earlier API
-// server lets go of its port.
+// is starting: its authorizer loads its first rules, and an earlier API server
+// still releases its port.
 const settleTime = 10 * time.Second
 
 // connect returns the administrator's connection.
@@ -84,8 +84,8 @@ func (r *Real) dial(path string) (*conn, error) {
 	return dial(path, data, r.options.Endpoint)
 }
 
-// Ready implements Cluster. It goes on through every error that a starting API
-// server may give; one that looks final must last before it ends the wait.
+// Ready implements Cluster. It retries every error that a starting API server
+// may give. One that looks final ends the wait only if it lasts.
 func (r *Real) Ready(ctx context.Context) error {
 	c, err := r.connect()
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *Real) orTimeout(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, r.options.Timeout)
 }
 
-// Ensure implements Cluster. The first error for good ends the other writes.
+// Ensure implements Cluster. The first final error ends the other writes.
 func (r *Real) Ensure(ctx context.Context, objs ...Object) error {
 	var wants []wanted
 	for _, obj := range objs {
@@ -141,7 +141,7 @@ func (r *Real) EnsureAbsent(ctx context.Context, obj Object) error {
 	return r.call(ctx, func(ctx context.Context, c *conn) error { return c.remove(ctx, what) })
 }
 
-// Get implements Cluster. Nothing of what obj held before is left in it.
+// Get implements Cluster. It replaces the whole content of obj.
 func (r *Real) Get(ctx context.Context, obj Object) (found bool, err error) {
 	err = r.call(ctx, func(ctx context.Context, c *conn) error {
 		found, err = c.fill(ctx, obj)

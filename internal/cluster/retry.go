@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// Waits between two tries. The first is short because what is met most often,
-// a conflict or a namespace that is just being made, passes in milliseconds.
+// Waits between two tries. The first is short because the most frequent errors,
+// a conflict or a namespace that is being created, pass in milliseconds.
 const (
 	firstDelay   = 20 * time.Millisecond
 	slowestDelay = time.Second
@@ -25,8 +25,8 @@ const (
 	pollDelay = 50 * time.Millisecond
 )
 
-// policy tries again after what can pass, and heeds Retry-After. slowest bounds
-// the wait between two tries.
+// policy tries again after errors that can pass, and respects Retry-After.
+// slowest bounds the wait between two tries.
 func policy(slowest time.Duration) retry.Policy {
 	return retry.Policy{First: firstDelay, Slowest: slowest, Jitter: true, Passes: passes, After: retryAfter}
 }
@@ -51,8 +51,8 @@ func statusOf(err error) (metav1.Status, bool) {
 	return status.Status(), true
 }
 
-// noAnswerError is a request whose answer did not arrive, or not all of it:
-// nobody knows whether the server has done it.
+// noAnswerError is a request whose answer did not arrive completely. The server
+// may have done what it asked for.
 type noAnswerError struct{ error }
 
 func (e noAnswerError) Unwrap() error { return e.error }

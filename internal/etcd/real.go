@@ -22,7 +22,7 @@ type Options struct {
 	// of them need to answer.
 	Endpoints func(ctx context.Context) ([]string, error)
 	// CA, Cert and Key are paths of the CA of etcd's members, and of the
-	// client certificate that they know an administrator by.
+	// client certificate of an administrator.
 	CA, Cert, Key string
 	// ReadFile reads them when they are first needed.
 	ReadFile func(path string) ([]byte, error)
@@ -61,7 +61,7 @@ func (r *Real) Join(ctx context.Context, name, peerURL string) (members []Member
 			}
 		}
 		_, err := c.MemberAddAsLearner(ctx, []string{peerURL})
-		added = true // or not: the next look tells
+		added = true // or not: the next look shows it
 		if err == nil {
 			return passing(errors.New("it was added, but the members do not know it yet"))
 		}
