@@ -100,7 +100,7 @@ func (p Policy) after(err error) time.Duration {
 // sleep returns early, with the reason, when ctx ends or would end before the
 // time that the server asks for.
 func sleep(ctx context.Context, delay, asked time.Duration) error {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < asked {
+	if deadline, ok := ctx.Deadline(); ok && asked > 0 && time.Until(deadline) < asked {
 		return errors.Wrapf(context.DeadlineExceeded, "the server asks to wait %s, which is longer than the time left", asked)
 	}
 	timer := time.NewTimer(max(delay, asked))

@@ -137,6 +137,20 @@ func TestEndedAlready(t *testing.T) {
 	}
 }
 
+// lateContext ends a moment after its deadline, as contexts do.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// TestDeadlineJustPassed: it is the context that ends the tries, so that its
+// cause is set.
+func TestDeadlineJustPassed(t *testing.T) {
+	var calls []time.Duration
+	if err := Every(time.Millisecond).Do(lateContext{t.Context()}, failing(2, errBusy, &calls)); err != nil || len(calls) != 3 {
+		t.Errorf("%v after %d tries", err, len(calls))
+	}
+}
+
 // TestAskedForTooLong does not wait for a time that is longer than the rest.
 func TestAskedForTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
