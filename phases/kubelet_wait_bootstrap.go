@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
 func kubeletWaitBootstrap() Phase {
@@ -190,12 +191,9 @@ const readyInterval = 100 * time.Millisecond
 func hasten(ctx context.Context, env *Env) {
 	// All but the hook that writes the default rules, which are there.
 	ready := host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz?exclude=poststarthook/rbac/bootstrap-roles"}
-	for env.Host.Probe(ctx, ready) != nil {
-		select {
-		case <-ctx.Done():
-			return // what is waited for says why it did not come
-		case <-time.After(readyInterval):
-		}
+	probe := func(ctx context.Context) error { return env.Host.Probe(ctx, ready) }
+	if retry.Every(readyInterval).Do(ctx, probe) != nil {
+		return // what is waited for says why it did not come
 	}
 	err := restartUnregistered(ctx, env, "so that it asks this node's API server now")
 	if err != nil && ctx.Err() == nil {
