@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/discovery"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
@@ -83,22 +84,18 @@ func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n 
 // that this takes milliseconds.
 const newTokenTime = 3 * time.Second
 
-// stored makes the first request with the joining node's credentials.
-func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration) ([]byte, error) {
-	for started := time.Now(); ; {
-		stored, err := StoredConfiguration(ctx, api)
-		if !apierrors.IsUnauthorized(err) {
-			return stored, err
-		}
-		if time.Since(started) >= newTokenTime {
-			return nil, errors.Wrap(err, refused(self.Discovery.TLSBootstrapToken))
-		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(4 * pollInterval):
-		}
+// stored is the first request with the joining node's credentials.
+func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration) (stored []byte, err error) {
+	deadline := time.Now().Add(newTokenTime)
+	unknown := func(err error) bool { return apierrors.IsUnauthorized(err) && time.Now().Before(deadline) }
+	err = retry.Policy{First: 4 * pollInterval, Passes: unknown}.Do(ctx, func(ctx context.Context) (err error) {
+		stored, err = StoredConfiguration(ctx, api)
+		return err
+	})
+	if apierrors.IsUnauthorized(err) && ctx.Err() == nil {
+		err = errors.Wrap(err, refused(self.Discovery.TLSBootstrapToken))
 	}
+	return stored, err
 }
 
 // refused says what to do if the API server does not accept the credentials.

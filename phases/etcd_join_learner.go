@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -42,26 +43,22 @@ func wakeLearner(ctx context.Context, env *Env, peer string) {
 		return
 	}
 	var known time.Time
-	for {
+	_ = retry.Every(pollInterval).Do(ctx, func(ctx context.Context) error {
 		if serves(ctx, env.Host, probe, serveTime) {
-			return
+			return nil
 		}
 		switch {
 		case !known.IsZero() && env.Host.Now().Sub(known) > serveTime:
 			restartLearner(ctx, env)
-			return
+			return nil
 		case known.IsZero():
 			members, err := env.Etcd.Members(ctx)
 			if err == nil && slices.ContainsFunc(members, func(m etcd.Member) bool { return m.PeerURL == peer && m.Learner && m.Name != "" }) {
 				known = env.Host.Now()
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pollInterval):
-		}
-	}
+		return errors.New("it does not serve yet")
+	})
 }
 
 func restartLearner(ctx context.Context, env *Env) {

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
@@ -186,12 +187,9 @@ const readyInterval = 100 * time.Millisecond
 func hasten(ctx context.Context, env *Env) {
 	// The default rules exist already, so the hook that writes them does not matter.
 	ready := host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz?exclude=poststarthook/rbac/bootstrap-roles"}
-	for env.Host.Probe(ctx, ready) != nil {
-		select {
-		case <-ctx.Done():
-			return // the wait itself says why
-		case <-time.After(readyInterval):
-		}
+	probe := func(ctx context.Context) error { return env.Host.Probe(ctx, ready) }
+	if retry.Every(readyInterval).Do(ctx, probe) != nil {
+		return // the wait itself says why
 	}
 	err := restartUnregistered(ctx, env, "so that it asks this node's API server at once")
 	if err != nil && ctx.Err() == nil {

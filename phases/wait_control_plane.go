@@ -19,6 +19,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -165,24 +166,7 @@ func componentProbe(env *Env, component string) (host.Probe, error) {
 	return host.Probe{}, errors.Errorf("%s: the first container has no HTTP liveness probe to wait for", path)
 }
 
-// poll calls try until it succeeds, or ctx ends; then the error is the last one
-// that try had before.
+// poll calls try until it succeeds, or ctx ends; then it returns a *retry.Error.
 func poll(ctx context.Context, try func(context.Context) error) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	var last error
-	for {
-		err := try(ctx)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Wrapf(last, "%v; the last answer", context.Cause(ctx))
-		case <-ticker.C:
-		}
-	}
+	return retry.Every(pollInterval).Do(ctx, try)
 }

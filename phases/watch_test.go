@@ -91,7 +91,7 @@ func TestWaitGoesOnWhileTheCauseMayPass(t *testing.T) {
 	const waiting = `E1121 09:00:00.000000 12 run.go:72] "command failed" err="dial tcp 192.0.2.11:6443: connect: connection refused"`
 	s.host.journal = append(ended(waiting), ended(waiting)...)
 	err := waitKubelet(t.Context(), s.Env)
-	if !strings.Contains(message(err), "context deadline exceeded; the last answer: out of paper") {
+	if !strings.Contains(message(err), "out of paper; gave up after ") {
 		t.Errorf("error %v", err)
 	}
 	if got := causes(err); len(got) != 1 || got[0] != "kubelet-crash" {

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
 const (
@@ -108,20 +109,10 @@ func (p *puller) ensure(ctx context.Context, image string) []Finding {
 }
 
 func (p *puller) pull(ctx context.Context, image string) error {
-	var err error
-	for try := range pullTries {
-		if try > 0 {
-			select {
-			case <-time.After(pullPause << (try - 1)):
-			case <-ctx.Done():
-				return err
-			}
-		}
-		if err = p.runtime.PullImage(ctx, p.node.CRISocket, image); err == nil || hopeless(err) {
-			return err
-		}
-	}
-	return err
+	policy := retry.Policy{First: pullPause, Slowest: 2 * pullPause, Tries: pullTries, Passes: func(err error) bool { return !hopeless(err) }}
+	return policy.Do(ctx, func(ctx context.Context) error {
+		return p.runtime.PullImage(ctx, p.node.CRISocket, image)
+	})
 }
 
 // hopeless reports whether another try would fail in the same way. CRI has no code

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
 // portUse is a TCP port and the program that will listen on it.
@@ -35,18 +36,15 @@ const (
 // earlier run. Whether that matches the configuration is left to the check of the
 // static Pod.
 func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		for look := 1; ; look++ {
-			findings, foreign := lookAtPort(ctx, n, h, u)
-			if !foreign || look == portLooks {
-				return findings
+	return func(ctx context.Context, h View) (findings []Finding) {
+		_ = retry.Policy{First: portInterval, Tries: portLooks}.Do(ctx, func(ctx context.Context) error {
+			var foreign bool
+			if findings, foreign = lookAtPort(ctx, n, h, u); foreign {
+				return errors.New("another program has the port") // findings say so
 			}
-			select {
-			case <-ctx.Done():
-				return findings
-			case <-time.After(portInterval):
-			}
-		}
+			return nil
+		})
+		return findings
 	}
 }
 

@@ -52,23 +52,23 @@ func (r *Real) bindAdmins(ctx context.Context, admin *conn) error {
 	if err != nil {
 		return err
 	}
-	err = admin.ensure(ctx, usual, binding)
+	err = admin.ensure(ctx, usual(), binding)
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
 	super, noSuper := r.dial(r.options.SuperAdmin)
 	switch {
 	case noSuper == nil:
-		defer super.client.CloseIdleConnections() // it is not needed again
-		if err := super.ensure(ctx, usual, binding); err != nil {
+		defer super.client.Client.CloseIdleConnections() // it is not needed again
+		if err := super.ensure(ctx, usual(), binding); err != nil {
 			return err
 		}
 	case !errors.Is(noSuper, fs.ErrNotExist):
 		return noSuper
 	}
-	// Either the authorizer has yet to see the new binding, or, without
-	// super-admin.conf, one that has long been there: it may be just starting.
-	err = admin.ensure(ctx, orForbidden(policy{pollDelay, passes}, settleTime), binding)
+	// The authorizer has not seen the new binding yet or, without
+	// super-admin.conf, an old one: it may be starting.
+	err = admin.ensure(ctx, orForbidden(policy(pollDelay), settleTime), binding)
 	if apierrors.IsForbidden(err) && noSuper != nil {
 		return errors.Wrapf(err, "%s, which could give %s its rights, is missing (make it with `slipway init phase kubeconfig super-admin`)",
 			r.options.SuperAdmin, r.options.Kubeconfig)

@@ -6,7 +6,6 @@ package cluster
 import (
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"syscall"
 	"time"
 
@@ -14,31 +13,45 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// advise adds what to do about an error that no further try can mend.
+// advised is an error with what to do about it, which is said last.
+type advised struct {
+	error
+	advice string
+}
+
+func (a advised) Error() string { return a.error.Error() + "; " + a.advice }
+
+func (a advised) Unwrap() error { return a.error }
+
+// advise adds what to do about an error that another try cannot fix.
 func (c *conn) advise(err error) error {
-	if err == nil {
-		return nil
+	advice := c.adviceFor(err)
+	if advice == "" {
+		return err
 	}
+	return advised{err, advice}
+}
+
+func (c *conn) adviceFor(err error) string {
 	var authority x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
 	var hostname x509.HostnameError
 	switch {
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%w; %s", err, c.adviseUnauthorized(time.Now()))
+		return c.adviseUnauthorized(time.Now())
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w; the user of %s lacks this right", err, c.kubeconfig)
+		return "the user of " + c.kubeconfig + " lacks this right"
 	case errors.As(err, &authority):
-		return fmt.Errorf("%w; the server at %s is not of the cluster that %s was made for, or the cluster's CA was replaced since: compare the CA in both, and make the kubeconfig again with `slipway init phase kubeconfig`",
-			err, c.base.Host, c.kubeconfig)
+		return "the server at " + c.host + " is not of the cluster that " + c.kubeconfig + " was made for, or the cluster's CA was replaced since: " +
+			"compare the CA in both, and make the kubeconfig again with `slipway init phase kubeconfig`"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fmt.Errorf("%w; check the clocks of this host and of %s, and the certificates with `slipway certs check-expiration`",
-			err, c.base.Host)
+		return "check the clocks of this host and of " + c.host + ", and the certificates with `slipway certs check-expiration`"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%w; nothing listens there: on a host of the control plane `slipway diagnose` tells what keeps the API server from running", err)
+		return "nothing listens there: on a control plane, `slipway diagnose` shows what keeps the API server from running"
 	case errors.As(err, &hostname):
-		return fmt.Errorf("%w; add the name or address to apiServer.certSANs, and renew the API server's certificate", err)
+		return "add the name or address to apiServer.certSANs, and renew the API server's certificate"
 	}
-	return err
+	return ""
 }
 
 func (c *conn) adviseUnauthorized(now time.Time) string {
@@ -46,9 +59,10 @@ func (c *conn) adviseUnauthorized(now time.Time) string {
 	if block != nil {
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err == nil && now.After(cert.NotAfter) {
-			return fmt.Sprintf("the client certificate in %s expired on %s; see `slipway certs check-expiration`, and renew it",
-				c.kubeconfig, cert.NotAfter.UTC().Format(time.RFC3339))
+			return "the client certificate in " + c.kubeconfig + " expired on " + cert.NotAfter.UTC().Format(time.RFC3339) +
+				"; see `slipway certs check-expiration`, and renew it"
 		}
 	}
-	return fmt.Sprintf("the server does not accept the credentials in %s: are they of this cluster? `slipway certs check-expiration` tells whether they have expired", c.kubeconfig)
+	return "the server does not accept the credentials in " + c.kubeconfig +
+		": are they of this cluster? `slipway certs check-expiration` shows whether they have expired"
 }

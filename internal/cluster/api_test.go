@@ -93,7 +93,15 @@ func (a *api) put(t *testing.T, obj Object) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Put(w.path(), w.fields)
+	a.Put(pathOf(w.ref), w.fields)
+}
+
+// pathOf is where the API has an object.
+func pathOf(r ref) string {
+	if r.kind.namespaced {
+		return r.kind.root() + "/namespaces/" + r.namespace + "/" + r.kind.plural + "/" + r.name
+	}
+	return r.kind.root() + "/" + r.kind.plural + "/" + r.name
 }
 
 func (a *api) seen() []string {
@@ -139,7 +147,7 @@ func (a *api) client(t *testing.T) *Real {
 		t.Fatal(err)
 	}
 	c.answerTime = 400 * time.Millisecond
-	t.Cleanup(c.client.CloseIdleConnections)
+	t.Cleanup(c.client.Client.CloseIdleConnections)
 	return r
 }
 

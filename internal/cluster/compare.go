@@ -22,7 +22,7 @@ const (
 
 // Difference is what an intent would change.
 type Difference struct {
-	// Change is Create, Update, Delete or None, and empty where Err says why
+	// Change is Create, Update, Delete or None. It is empty if Err says why
 	// that is not known.
 	Change string
 	Err    error
@@ -31,11 +31,11 @@ type Difference struct {
 	Before, After map[string]any
 }
 
-// CompareWith makes p tell with each intent what it would change in now. After
-// the first question that cannot be answered it asks no more.
+// CompareWith makes p compare each intent with the cluster now. After the first
+// question without an answer it asks no more.
 func (p *Plan) CompareWith(now *Real) { p.now = now }
 
-// compare hands ask's answer on. p.mu is held.
+// compare returns the answer of ask. p.mu is held.
 func (p *Plan) compare(ask func(now *Real) (Difference, error)) *Difference {
 	if p.now == nil {
 		return nil
@@ -52,8 +52,8 @@ func (p *Plan) compare(ask func(now *Real) (Difference, error)) *Difference {
 }
 
 // reading asks the cluster for what this run has not written: the live one, or
-// the one to compare with. Where that does not answer, it is taken for empty,
-// and the next comparison says so. p.mu is held.
+// the one to compare with. If that does not answer, it counts as empty, and the
+// next comparison reports the error. p.mu is held.
 func (p *Plan) reading(ask func(Cluster) error) error {
 	switch {
 	case p.live != nil:
@@ -73,11 +73,11 @@ func (r *Real) Compare(ctx context.Context, obj Object) (Difference, error) {
 // changer is change, or asIs.
 type changer func(w wanted, live map[string]any) (after map[string]any, err error)
 
-// asIs is change for one who only compares: what the API would refuse to change
-// counts, too.
+// asIs is change for a caller that only compares: it includes what the API
+// would refuse to change.
 func asIs(w wanted, live map[string]any) (map[string]any, error) { return changed(w, live), nil }
 
-// differenceOf tells what Ensure would do to one object.
+// differenceOf returns what Ensure would do to one object.
 func (r *Real) differenceOf(ctx context.Context, obj Object) (Difference, error) {
 	return r.compare(ctx, obj, change)
 }
@@ -97,7 +97,7 @@ func (r *Real) compare(ctx context.Context, obj Object, change changer) (Differe
 	return difference(obj, w, live, change)
 }
 
-// difference is what change would do to live, which is to hold what obj sets (w).
+// difference is what change would do to live so that it has what obj sets (w).
 func difference(obj Object, w wanted, live map[string]any, change changer) (Difference, error) {
 	after, err := change(w, live)
 	if err != nil {
@@ -113,7 +113,7 @@ func difference(obj Object, w wanted, live map[string]any, change changer) (Diff
 	return d, nil
 }
 
-// deletionOf tells what EnsureAbsent would do.
+// deletionOf returns what EnsureAbsent would do.
 func (r *Real) deletionOf(ctx context.Context, what ref) (Difference, error) {
 	_, found, err := r.fields(ctx, what)
 	if err != nil || !found {
@@ -122,7 +122,7 @@ func (r *Real) deletionOf(ctx context.Context, what ref) (Difference, error) {
 	return Difference{Change: Delete}, nil
 }
 
-// markingOf tells what MarkNode would do. A Node that is not registered yet
+// markingOf returns what MarkNode would do. A Node that is not registered yet
 // will be by then.
 func (r *Real) markingOf(ctx context.Context, name string, mark Mark) (Difference, error) {
 	live := newNode(name)

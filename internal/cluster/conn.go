@@ -4,9 +4,7 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,7 +14,9 @@ import (
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
 )
@@ -24,15 +24,14 @@ import (
 // answerTime bounds one request, so that one that hangs can be tried again.
 const answerTime = 10 * time.Second
 
-// conn speaks to the API as the user of one kubeconfig. It makes each request
-// once: how often to try is retry's to decide, which is why client-go's own
-// clients, which try up to ten times by themselves, are not used.
+// conn talks to the API as the user of one kubeconfig. It makes each request
+// once: how often to try is up to the policy of the caller, which knows what
+// has to be looked at again first.
 type conn struct {
-	client     *http.Client
-	base       *url.URL
-	user       *url.Userinfo // of the server's URL; nothing shows it, as a URL would
-	kubeconfig string        // path, for errors
-	clientCert []byte        // PEM, for errors
+	client     *rest.RESTClient
+	host       string // host:port of the server
+	kubeconfig string // path, for errors
+	clientCert []byte // PEM, for errors
 	answerTime time.Duration
 }
 
@@ -43,7 +42,6 @@ func dial(path string, kubeconfig []byte, endpoint string) (*conn, error) {
 	if err != nil {
 		return nil, errors.Wrapf(err, "read kubeconfig %s", path)
 	}
-	cfg.UserAgent = "slipway"
 	if endpoint != "" {
 		cfg.Host = "https://" + endpoint
 		cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // it is this host
@@ -52,99 +50,91 @@ func dial(path string, kubeconfig []byte, endpoint string) (*conn, error) {
 	if err != nil { // which repeats the URL, and a password in it
 		return nil, errors.Errorf("kubeconfig %s: the server is not a URL such as https://10.0.0.1:6443", path)
 	}
-	user := base.User
-	base.User = nil
-	client, err := rest.HTTPClientFor(cfg)
+	moveUser(base, cfg)
+	cfg.Host = base.String()
+	cfg.UserAgent = "slipway"
+	cfg.QPS = -1 // no throttling
+	cfg.WarningHandler = rest.NoWarnings{}
+	// Needed, but not used: bodies are read and written as JSON by the caller.
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
+	client, err := rest.UnversionedRESTClientFor(cfg)
 	if err != nil {
 		return nil, errors.Wrapf(err, "kubeconfig %s: prepare the connection", path)
 	}
-	return &conn{client: client, base: base, user: user, kubeconfig: path, clientCert: cfg.CertData, answerTime: answerTime}, nil
+	return &conn{client: client, host: base.Host, kubeconfig: path, clientCert: cfg.CertData, answerTime: answerTime}, nil
 }
 
-// request is one HTTP request to the API.
-type request struct {
-	method, path string
-	query        url.Values
-	contentType  string // of body
-	body         any    // encoded as JSON; nil for none
+// moveUser takes the user out of the server's URL, which errors and logs show.
+// It counts more than the kubeconfig's token.
+func moveUser(server *url.URL, cfg *rest.Config) {
+	if server.User == nil {
+		return
+	}
+	cfg.Username = server.User.Username()
+	cfg.Password, _ = server.User.Password()
+	cfg.BearerToken, cfg.BearerTokenFile = "", ""
+	server.User = nil
 }
 
-// do sends the request once and returns the answer's body. An answer other
-// than 2xx is a *StatusError of apimachinery, no answer a noAnswerError.
-func (c *conn) do(ctx context.Context, r request) ([]byte, error) {
-	req, err := c.newRequest(ctx, r)
+// at begins a request to the objects of a kind.
+func (c *conn) at(verb string, k kind, namespace string) *rest.Request {
+	return c.client.Verb(verb).AbsPath(k.root()).NamespaceIfScoped(namespace, k.namespaced).Resource(k.plural)
+}
+
+// object begins a request to one object.
+func (c *conn) object(verb string, r ref) *rest.Request {
+	return c.at(verb, r.kind, r.namespace).Name(r.name)
+}
+
+// send is do with a body.
+func (c *conn) send(ctx context.Context, r *rest.Request, contentType string, body map[string]any) error {
+	data, err := json.Marshal(body)
 	if err != nil {
+		return errors.Wrap(err, "encode")
+	}
+	_, err = c.do(ctx, r.SetHeader("Content-Type", contentType).Body(data))
+	return err
+}
+
+// do makes the request once and returns the body of the answer. If the answer
+// is not a success, the error is a *StatusError of apimachinery; if there is
+// none, it is a noAnswerError.
+func (c *conn) do(ctx context.Context, r *rest.Request) ([]byte, error) {
+	if err := r.Error(); err != nil {
 		return nil, err
 	}
 	limited, cancel := context.WithTimeout(ctx, c.answerTime)
 	defer cancel()
-	resp, err := c.client.Do(req.WithContext(limited))
-	if err != nil {
-		return nil, c.noAnswer(ctx, limited, err)
+	data, err := r.SetHeader("Accept", "application/json").MaxRetries(0).DoRaw(limited)
+	var refused *apierrors.StatusError
+	switch {
+	case err == nil:
+		return data, nil
+	case errors.As(err, &refused):
+		return nil, statusError(refused, data)
+	case limited.Err() != nil && ctx.Err() == nil:
+		err = errors.Errorf("no answer from %s within %s", c.host, c.answerTime)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, c.noAnswer(ctx, limited, err)
-	}
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return nil, statusError(resp, data)
-	}
-	return data, nil
+	return nil, noAnswerError{err}
 }
 
-func (c *conn) newRequest(ctx context.Context, r request) (*http.Request, error) {
-	var body io.Reader
-	if r.body != nil {
-		data, err := json.Marshal(r.body)
-		if err != nil {
-			return nil, errors.Wrap(err, "encode")
-		}
-		body = bytes.NewReader(data)
-	}
-	target := c.base.JoinPath(r.path)
-	target.RawQuery = r.query.Encode()
-	req, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "application/json")
-	if c.user != nil {
-		password, _ := c.user.Password()
-		req.SetBasicAuth(c.user.Username(), password)
-	}
-	if r.body != nil {
-		req.Header.Set("Content-Type", r.contentType)
-	}
-	return req, nil
-}
-
-// noAnswer says plainly when it was the limit of this one request that ended
-// it.
-func (c *conn) noAnswer(ctx, limited context.Context, err error) error {
-	if limited.Err() != nil && ctx.Err() == nil {
-		err = errors.Errorf("no answer from %s within %s", c.base.Host, c.answerTime)
-	}
-	return noAnswerError{err}
-}
-
-// statusError reads the Status that the API answers with, or makes one from
-// what something else (a proxy, a health endpoint, the rate limiter) said.
-func statusError(resp *http.Response, body []byte) error {
-	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+// statusError reads the Status in the body of an answer. If something else
+// answered (a proxy, a health endpoint, the rate limiter), it takes client-go's
+// error for that, with the answer's text as the message.
+func statusError(err *apierrors.StatusError, body []byte) error {
 	var status metav1.Status
-	if err := json.Unmarshal(body, &status); err == nil && status.Kind == "Status" && status.Code != 0 {
-		if seconds > 0 {
-			if status.Details == nil {
-				status.Details = &metav1.StatusDetails{}
-			}
-			status.Details.RetryAfterSeconds = int32(seconds)
-		}
-		return &apierrors.StatusError{ErrStatus: status}
+	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" || status.Code == 0 {
+		text := http.StatusText(int(err.ErrStatus.Code)) + ": " + excerpt(string(body))
+		err.ErrStatus.Message = strconv.Itoa(int(err.ErrStatus.Code)) + " " + strings.TrimSuffix(text, ": ")
+		return err
 	}
-	err := apierrors.NewGenericServerResponse(resp.StatusCode, resp.Request.Method, schema.GroupResource{}, "", "", seconds, true)
-	err.ErrStatus.Message = strings.TrimSuffix(resp.Status+": "+excerpt(string(body)), ": ")
-	return err
+	if asked := err.ErrStatus.Details.RetryAfterSeconds; asked > 0 {
+		if status.Details == nil {
+			status.Details = &metav1.StatusDetails{}
+		}
+		status.Details.RetryAfterSeconds = asked
+	}
+	return &apierrors.StatusError{ErrStatus: status}
 }
 
 // excerpt shortens an answer to one line. A health endpoint's answer lists all
@@ -167,8 +157,8 @@ func excerpt(body string) string {
 	return line
 }
 
-// isNotFound tells whether the API, and not something in front of it, says
-// that there is no such object.
+// isNotFound reports whether the API itself, and not something in front of it,
+// says that there is no such object.
 func isNotFound(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
 }

@@ -11,8 +11,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
-	"fmt"
 	"io"
 	"log"
 	"math/big"
@@ -25,8 +23,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
@@ -81,20 +81,20 @@ func TestReadyWhileNothingListens(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	r.admin.client.CloseIdleConnections()
+	r.admin.client.Client.CloseIdleConnections()
 }
 
 func TestUntilSettled(t *testing.T) {
-	p := untilSettled(usual, 30*time.Millisecond)
+	p := untilSettled(usual(), 30*time.Millisecond)
 	lasting := errors.New("x509: certificate signed by unknown authority")
-	if !p.passes(lasting) {
+	if !p.Passes(lasting) {
 		t.Error("the first one counts")
 	}
 	time.Sleep(40 * time.Millisecond)
-	if p.passes(lasting) {
+	if p.Passes(lasting) {
 		t.Error("still waiting")
 	}
-	if !p.passes(noAnswerError{errors.New("refused")}) || !p.passes(lasting) {
+	if !p.Passes(noAnswerError{errors.New("refused")}) || !p.Passes(lasting) {
 		t.Error("an error between two does not start the count anew")
 	}
 }
@@ -168,7 +168,7 @@ func TestPasses(t *testing.T) {
 		{"connection refused", noAnswerError{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, true},
 		{"name server in trouble", noAnswerError{&net.DNSError{IsTemporary: true}}, true},
 		{"no such name", noAnswerError{&net.DNSError{IsNotFound: true}}, false},
-		{"wrapped", fmt.Errorf("get x: %w", busy), true},
+		{"wrapped", errors.Wrap(busy, "get x"), true},
 		{"our own fault", errors.New("encode"), false},
 	}
 	for _, tt := range tests {
@@ -179,20 +179,27 @@ func TestPasses(t *testing.T) {
 }
 
 func TestStatusErrorKeepsRetryAfter(t *testing.T) {
+	a := newAPI(t)
+	c, err := a.client(t).connect()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, body := range []string{
 		`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "TooManyRequests", "code": 429, "message": "busy"}`,
 		`Too many requests, please try again later.`,
 	} {
-		resp := &http.Response{Status: "429 Too Many Requests", StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"7"}}, Request: &http.Request{Method: http.MethodGet}}
-		if got := retryAfter(fmt.Errorf("get x: %w", statusError(resp, []byte(body)))); got != 7*time.Second {
-			t.Errorf("%s: %s", body, got)
+		a.faults[http.MethodGet] = []fakeapi.Fault{answers(429, "Retry-After: 7", body)}
+		_, err := c.do(t.Context(), c.client.Get().AbsPath("/readyz"))
+		if got := retryAfter(errors.WithMessage(err, "get x")); got != 7*time.Second || len(a.seen()) != 1 {
+			t.Errorf("%s: %s after %v: %v", body, got, a.seen(), err)
 		}
+		a.requests = nil
 	}
 }
 
 func TestRefusedAdvice(t *testing.T) {
-	gaveUp := fmt.Errorf("%w; gave up: %w", noAnswerError{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, context.DeadlineExceeded)
-	if got := (&conn{}).advise(gaveUp).Error(); !strings.Contains(got, "`slipway diagnose` tells what keeps the API server from running") {
+	gaveUp := &retry.Error{Last: noAnswerError{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, Cause: context.DeadlineExceeded}
+	if got := (&conn{}).advise(gaveUp).Error(); !strings.Contains(got, "`slipway diagnose` shows what keeps the API server from running") {
 		t.Error(got)
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// change returns what must be written so that live holds all that w sets, or
-// nil when it does already. Neither argument is changed.
+// change returns what to write so that live has everything that w sets, or nil
+// if it already has. Neither argument is changed.
 //
-//   - A map holds the wanted one when it has all of its members; members that
+//   - A map has the wanted one if it has all of its members; members that
 //     others added stay.
-//   - A list holds the wanted one when it is as long and each element holds
-//     the wanted element in its place. A list that does not is written whole.
+//   - A list has the wanted one if it is as long and each element has the
+//     wanted element in its place. Otherwise the list is written as a whole.
 //   - Nothing, an empty map and an empty list are the same: not set.
 //   - An existing Deployment keeps its number of replicas: scaling it is the
 //     user's business.
@@ -33,7 +33,7 @@ func change(w wanted, live map[string]any) (map[string]any, error) {
 	return after, checkImmutable(w, live)
 }
 
-// changed is change without the question whether the API allows it.
+// changed is change without checking whether the API allows it.
 func changed(w wanted, live map[string]any) map[string]any {
 	fields, live := runtime.DeepCopyJSON(w.fields), runtime.DeepCopyJSON(live)
 	same := true
@@ -52,8 +52,8 @@ func changed(w wanted, live map[string]any) map[string]any {
 	return overlay(live, fields).(map[string]any)
 }
 
-// immutable lists the fields that the API does not let anyone change in an
-// existing object.
+// immutable lists the fields of existing objects that the API does not let
+// anyone change.
 var immutable = []struct {
 	kind string
 	path []string
@@ -67,9 +67,9 @@ var immutable = []struct {
 	{"Service", []string{"spec", "clusterIP"}, "spec.clusterIP"},
 }
 
-// checkImmutable tells what stands in the way of an update, before the server
-// does so less plainly. Slipway does not delete the object itself: for a
-// moment the cluster would be without it, and it may be another's.
+// checkImmutable returns an error that is plainer than the server's if an update
+// would change an immutable field. Slipway does not delete the object itself:
+// for a moment the cluster would be without it, and others may depend on it.
 func checkImmutable(w wanted, live map[string]any) error {
 	for _, row := range immutable {
 		if row.kind != w.kind.name {
@@ -77,7 +77,7 @@ func checkImmutable(w wanted, live map[string]any) error {
 		}
 		ours, theirs := lookup(w.fields, row.path), lookup(live, row.path)
 		if ours != nil && !holds(theirs, ours, "") {
-			return errors.Errorf("update %s: %s is %s and should be %s, but the API does not let it change; look at the object, delete it, and run this again",
+			return errors.Errorf("update %s: %s is %s and should be %s, but the API does not allow changing it; check the object, delete it, and run the same command again",
 				w.ref, row.show, compact(theirs), compact(ours))
 		}
 	}
@@ -104,8 +104,8 @@ func compact(value any) string {
 	return string(data)
 }
 
-// submap returns a member that is a map; where there is none, an empty one
-// that is not connected.
+// submap returns a member that is a map, or an empty map of its own if there is
+// no such member.
 func submap(fields map[string]any, name string) map[string]any {
 	if m, ok := fields[name].(map[string]any); ok {
 		return m
@@ -125,8 +125,8 @@ func keepSubjects(fields, live map[string]any) {
 	fields["subjects"] = all
 }
 
-// holds tells whether live has everything that ours sets. member is the name
-// under which both are found.
+// holds reports whether live has everything that ours sets. member is the name
+// of the field that both are values of.
 func holds(live, ours any, member string) bool {
 	if unset(ours) {
 		return true
@@ -153,8 +153,8 @@ func holds(live, ours any, member string) bool {
 	return live == ours || sameNumber(live, ours)
 }
 
-// isQuantities tells whether a member's values are quantities: resource
-// requirements are the only ones among the kinds that are written here.
+// isQuantities reports whether a member's values are quantities: in the kinds
+// that are written here, only resource requirements are.
 func isQuantities(member string) bool { return member == "limits" || member == "requests" }
 
 func sameQuantity(a, b any) bool {
@@ -168,8 +168,8 @@ func sameQuantity(a, b any) bool {
 	return errX == nil && errY == nil && x.Cmp(y) == 0
 }
 
-// sameNumber compares JSON numbers, which are int64 or float64 by how they are
-// written.
+// sameNumber compares JSON numbers, which are int64 or float64 depending on how
+// they are written.
 func sameNumber(a, b any) bool {
 	x, okX := number(a)
 	y, okY := number(b)
@@ -208,9 +208,9 @@ func overlay(live, ours any) any {
 	return ours
 }
 
-// overlayList returns ours; but an element that live holds already stays as
-// the server has it. Elements that differ are not merged: which fields exclude
-// each other (a volume's sources, a probe's handlers) only the server knows.
+// overlayList returns ours, but keeps the server's version of each element that
+// live already has. Elements that differ are not merged: only the server knows
+// which fields exclude each other (a volume's sources, a probe's handlers).
 func overlayList(live, ours []any) []any {
 	out := make([]any, 0, len(ours))
 	for _, value := range ours {

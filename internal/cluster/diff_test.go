@@ -124,7 +124,7 @@ func TestImmutable(t *testing.T) {
 		w := wanted{ref{kind: kind{name: tt.kind}, namespace: "ns", name: "n"}, parse(t, tt.ours)}
 		_, err := change(w, parse(t, tt.live))
 		if err == nil || !strings.Contains(err.Error(), tt.want) ||
-			!strings.Contains(err.Error(), "update "+tt.kind+" ns/n: ") || !strings.Contains(err.Error(), "delete it, and run this again") {
+			!strings.Contains(err.Error(), "update "+tt.kind+" ns/n: ") || !strings.Contains(err.Error(), "delete it, and run the same command again") {
 			t.Errorf("%s: %v", tt.kind, err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// kind says where objects of one kind live in the API. The table is short and
-// fixed, so that nothing has to be discovered first.
+// kind says where the API has objects of one kind. The table is short and
+// fixed, so no discovery is needed.
 type kind struct {
 	apiVersion, name, plural string
 	namespaced               bool
@@ -39,16 +39,12 @@ var kinds = []kind{
 	{"certificates.k8s.io/v1", "CertificateSigningRequest", "certificatesigningrequests", false},
 }
 
-// collection is the path under which the API lists objects of this kind.
-func (k kind) collection(namespace string) string {
-	root := "/apis/" + k.apiVersion
+// root is the path of the kind's group and version in the API.
+func (k kind) root() string {
 	if k.apiVersion == "v1" {
-		root = "/api/v1"
+		return "/api/v1"
 	}
-	if k.namespaced {
-		return path.Join(root, "namespaces", namespace, k.plural)
-	}
-	return path.Join(root, k.plural)
+	return "/apis/" + k.apiVersion
 }
 
 // ref names one object.
@@ -57,12 +53,10 @@ type ref struct {
 	namespace, name string
 }
 
-func (r ref) path() string { return r.kind.collection(r.namespace) + "/" + r.name }
-
 func (r ref) String() string { return r.kind.name + " " + path.Join(r.namespace, r.name) }
 
-// refOf finds an object's place. An object without apiVersion and kind, as Go
-// literals often are, is known by its type's name.
+// refOf returns an object's place in the API. If apiVersion and kind are not
+// set, as in most Go literals, the name of the Go type is its kind.
 func refOf(obj Object) (ref, error) {
 	apiVersion, name := obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
 	if name == "" {
@@ -97,16 +91,16 @@ func kindOf(apiVersion, name string) (kind, error) {
 	return kind{}, errors.Errorf("objects of kind %s, apiVersion %q, are not in the table of internal/cluster/kinds.go", name, apiVersion)
 }
 
-// wanted is an object as it shall be: the fields that the caller set and that
-// are the caller's to set.
+// wanted is an object as it should be: the fields that the caller set, without
+// those that the server sets.
 type wanted struct {
 	ref
 	fields map[string]any
 }
 
-// want reads an object's set fields. What belongs to the server (status,
-// resourceVersion and the like) is left out, so that an object that was read
-// from the API can be changed and ensured.
+// want returns the fields that are set in an object. Those that the server sets
+// (status, resourceVersion and others) are left out, so that an object that was
+// read from the API can be changed and ensured.
 func want(obj Object) (wanted, error) {
 	r, err := refOf(obj)
 	if err != nil {
@@ -135,8 +129,8 @@ func dropServerMetadata(fields map[string]any) {
 	}
 }
 
-// foldStringData does what the server does with a Secret's write-only field:
-// its values go to data, and win there.
+// foldStringData does what the server does with a Secret's write-only field: it
+// moves the values to data, where they replace others.
 func foldStringData(fields map[string]any) {
 	text, ok := fields["stringData"].(map[string]any)
 	if !ok {

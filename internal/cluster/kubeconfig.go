@@ -18,8 +18,8 @@ import (
 )
 
 // UserKubeconfig returns the files of the kubeconfig that the user's commands
-// go by, in order: those that KUBECONFIG lists, or else ~/.kube/config; where
-// none of them exists, the fallback.
+// use, in order: those that KUBECONFIG lists, or else ~/.kube/config. If none of
+// them exists, it returns the fallback.
 func UserKubeconfig(fallback string) []string {
 	var there []string
 	for _, path := range clientcmd.NewDefaultClientConfigLoadingRules().Precedence {
@@ -36,16 +36,16 @@ func UserKubeconfig(fallback string) []string {
 	return there
 }
 
-// exists is also true of what cannot be looked at: to pass over it would be to
-// ask another cluster than the one that is meant.
+// exists is also true for files that cannot be examined: skipping one could
+// lead to another cluster than the user means.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
-// LoadKubeconfig reads the files as one, by clientcmd's rules: of what several
-// of them define, the first counts, and relative paths start at their file. It
-// returns the current context alone, with the certificates of files inside.
+// LoadKubeconfig merges the files by clientcmd's rules: the first definition of
+// anything counts, and paths are relative to their file. It returns only the
+// current context, with the contents of certificate files.
 func LoadKubeconfig(paths ...string) ([]byte, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{Precedence: paths}
 	if len(paths) == 1 {

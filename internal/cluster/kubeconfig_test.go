@@ -4,11 +4,11 @@
 package cluster
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,8 +168,8 @@ func TestURLPasswords(t *testing.T) {
 		text := contextFile + "users: [{name: u, user: {token: t}}]\nclusters: [{name: c, cluster: {server: '" + tt.server + "', proxy-url: '" + tt.proxy + "'}}]\n"
 		c, err := dial("admin.conf", []byte(text), "")
 		if err == nil {
-			_, err = c.do(t.Context(), request{method: http.MethodGet, path: "/readyz"})
-			c.client.CloseIdleConnections()
+			_, err = c.do(t.Context(), c.client.Get().AbsPath("/readyz"))
+			c.client.Client.CloseIdleConnections()
 		}
 		if err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "hun") || strings.Contains(err.Error(), "***") {
 			t.Errorf("%s %s: %v, want %q", tt.server, tt.proxy, err, tt.says)
@@ -186,12 +186,17 @@ func TestURLUser(t *testing.T) {
 		asked <- name + " " + password
 		return answers(200, "", "ok")
 	}
-	c, err := a.client(t).connect()
+	path := a.kubeconfig(t, "admin") // with a token
+	kubeconfig, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.user = url.UserPassword("u", "p@ss")
-	if _, err := c.do(t.Context(), request{method: http.MethodGet, path: "/readyz"}); err != nil {
+	c, err := dial(path, bytes.Replace(kubeconfig, []byte("https://"), []byte("https://u:p%40ss@"), 1), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.client.Client.CloseIdleConnections()
+	if _, err := c.do(t.Context(), c.client.Get().AbsPath("/readyz")); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-asked; got != "u p@ss" {

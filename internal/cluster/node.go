@@ -14,10 +14,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// MarkNode implements Cluster. A label or annotation with another value, and a
-// taint of the same key and effect with another value, get the value of mark.
+// MarkNode implements Cluster. Labels, annotations, and taints of the same key
+// and effect that have another value get the value of mark.
 func (r *Real) MarkNode(ctx context.Context, name string, mark Mark) error {
 	node, err := refOf(newNode(name))
 	if err != nil {
@@ -29,7 +30,7 @@ func (r *Real) MarkNode(ctx context.Context, name string, mark Mark) error {
 	}
 	ctx, cancel := r.orTimeout(ctx)
 	defer cancel()
-	return c.advise(retry(ctx, policy{pollDelay, passes}, func(ctx context.Context) error {
+	return c.advise(policy(pollDelay).Do(ctx, func(ctx context.Context) error {
 		return c.mark(ctx, node, mark)
 	}))
 }
@@ -53,7 +54,7 @@ func (c *conn) mark(ctx context.Context, node ref, mark Mark) error {
 	if patch == nil {
 		return nil
 	}
-	_, err = c.do(ctx, request{method: http.MethodPatch, path: node.path(), contentType: contentMergePatch, body: patch})
+	err = c.send(ctx, c.object(http.MethodPatch, node), string(types.MergePatchType), patch)
 	return errors.Wrapf(err, "patch %s", node)
 }
 
@@ -69,7 +70,7 @@ func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) er
 	}
 	ctx, cancel := r.orTimeout(ctx)
 	defer cancel()
-	return c.advise(retry(ctx, policy{reportDelay, passes}, func(ctx context.Context) error {
+	return c.advise(policy(reportDelay).Do(ctx, func(ctx context.Context) error {
 		return c.reported(ctx, name, since)
 	}))
 }
@@ -78,7 +79,8 @@ func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) er
 // comes within a second of its start, and every ten seconds from then on.
 const reportDelay = 200 * time.Millisecond
 
-// reported returns why the kubelet of a node has not reported after since.
+// reported returns an error if the kubelet of a node has not reported after
+// since.
 func (c *conn) reported(ctx context.Context, name string, since time.Time) error {
 	node := newNode(name)
 	found, err := c.fill(ctx, node)

@@ -9,20 +9,18 @@ import (
 
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-const (
-	contentJSON       = "application/json"
-	contentMergePatch = "application/merge-patch+json" // RFC 7396
-)
-
-// ensure makes the API hold w. A cluster that is being made lacks most
-// objects, so it tries to create first. When an answer is lost, the next try
-// finds the object and compares it.
-func (c *conn) ensure(ctx context.Context, p policy, w wanted) error {
+// ensure makes sure that the API has w. A new cluster lacks most objects, so it
+// tries to create first. If an answer is lost, the next try finds the object
+// and compares it.
+func (c *conn) ensure(ctx context.Context, p retry.Policy, w wanted) error {
 	exists := false
-	err := retry(ctx, p, func(ctx context.Context) error {
+	err := p.Do(ctx, func(ctx context.Context) error {
 		var refused error
 		if !exists {
 			refused = c.create(ctx, w)
@@ -38,7 +36,7 @@ func (c *conn) ensure(ctx context.Context, p policy, w wanted) error {
 			return refused
 		case !found:
 			exists = false
-			return notYetError{errors.Errorf("update %s: somebody deletes it at the same time", w.ref)}
+			return notYetError{errors.Errorf("update %s: something else deletes it at the same time", w.ref)}
 		}
 		exists = true
 		update, err := change(w, live)
@@ -50,24 +48,22 @@ func (c *conn) ensure(ctx context.Context, p policy, w wanted) error {
 	return c.advise(err)
 }
 
-// mayExist tells whether a refused creation can be due to the object's being
-// there. A Service with a fixed address, for one, is then refused as invalid:
-// its address is taken, by itself.
+// mayExist reports whether a creation can have been refused because the object
+// exists. A Service with a fixed address, for example, is then invalid: the
+// address is taken, by itself.
 func mayExist(refused error) bool {
 	return apierrors.IsAlreadyExists(refused) || apierrors.IsInvalid(refused)
 }
 
 func (c *conn) create(ctx context.Context, w wanted) error {
-	_, err := c.do(ctx, request{
-		method: http.MethodPost, path: w.kind.collection(w.namespace), contentType: contentJSON, body: w.fields,
-	})
+	err := c.send(ctx, c.at(http.MethodPost, w.kind, w.namespace), runtime.ContentTypeJSON, w.fields)
 	return errors.Wrapf(err, "create %s", w.ref)
 }
 
-// replace writes an object that was read before. It carries the resource
-// version that it was read with, so that nobody's write is lost.
+// replace writes an object that was read before, with the resource version that
+// it had then, so that no other write is lost.
 func (c *conn) replace(ctx context.Context, r ref, fields map[string]any) error {
-	_, err := c.do(ctx, request{method: http.MethodPut, path: r.path(), contentType: contentJSON, body: fields})
+	err := c.send(ctx, c.object(http.MethodPut, r), runtime.ContentTypeJSON, fields)
 	if isNotFound(err) {
 		err = notYetError{err}
 	}
@@ -85,16 +81,16 @@ func (c *conn) get(ctx context.Context, r ref) (fields map[string]any, found boo
 }
 
 func (c *conn) read(ctx context.Context, r ref) (data []byte, found bool, err error) {
-	data, err = c.do(ctx, request{method: http.MethodGet, path: r.path()})
+	data, err = c.do(ctx, c.object(http.MethodGet, r))
 	if isNotFound(err) {
 		return nil, false, nil
 	}
 	return data, err == nil, errors.Wrapf(err, "get %s", r)
 }
 
-// remove deletes an object once; a missing one is no error.
+// remove deletes an object once. It is not an error if it is missing.
 func (c *conn) remove(ctx context.Context, r ref) error {
-	_, err := c.do(ctx, request{method: http.MethodDelete, path: r.path()})
+	_, err := c.do(ctx, c.object(http.MethodDelete, r))
 	if isNotFound(err) {
 		return nil
 	}

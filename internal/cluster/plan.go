@@ -34,9 +34,10 @@ type Action struct {
 	Kind            string // empty for VerbWait
 	Namespace, Name string
 	// Object is what would be written, without anything secret; nil for
-	// VerbWait and VerbDelete. It belongs to whoever gets the Action.
+	// VerbWait and VerbDelete. The receiver may change it.
 	Object Object
-	// Difference is what the intent would change; nil where nobody compares.
+	// Difference is what the intent would change; nil if the plan does not
+	// compare.
 	Difference *Difference
 }
 
@@ -57,10 +58,10 @@ type planKey struct{ kind, namespace, name string }
 
 var _ Cluster = (*Plan)(nil)
 
-// NewPlan returns a Cluster for a dry run. It hands each intent to record, in
-// order. Reads see what this run has written; then they ask live, or what the plan
-// is compared with; without either they see an empty cluster, so that nothing
-// touches the network.
+// NewPlan returns a Cluster for a dry run. It passes each intent to record, in
+// order. Reads see what this run has written, then live, or the cluster that
+// the plan is compared with. Without either of them they see an empty cluster,
+// and nothing uses the network.
 func NewPlan(record func(Action), live Cluster) *Plan {
 	return &Plan{record: record, live: live, objects: map[planKey]Object{}}
 }
@@ -141,7 +142,7 @@ func (p *Plan) Get(ctx context.Context, obj Object) (found bool, err error) {
 	}
 	from, to := reflect.ValueOf(copyOf(written)), reflect.ValueOf(obj)
 	if from.Type() != to.Type() {
-		return false, errors.Errorf("get %s: it was written as %T and is read as %T", r, written, obj)
+		return false, errors.Errorf("get %s: it was written as a %T and is read as a %T", r, written, obj)
 	}
 	to.Elem().Set(from.Elem())
 	return true, nil
@@ -223,7 +224,7 @@ func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
 	return nil
 }
 
-// AwaitReport implements Cluster: nothing of a plan runs that could report.
+// AwaitReport implements Cluster: in a plan, no kubelet runs that could report.
 func (p *Plan) AwaitReport(context.Context, string, time.Time) error { return nil }
 
 // copyOf copies an object, a Secret as the server would keep it: with all of
@@ -244,8 +245,7 @@ func copyOf(obj Object) Object {
 	return c
 }
 
-// redacted stands for a Secret's value in a plan. It does not tell the length,
-// which nobody needs.
+// redacted replaces a Secret's values in a plan. It does not show their length.
 const redacted = "<redacted>"
 
 // redact takes the values out of a copy of a Secret. The placeholders are in

@@ -6,7 +6,6 @@ package cluster
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"reflect"
 	"sync"
 	"time"
@@ -28,7 +27,7 @@ type Options struct {
 	ReadFile func(path string) ([]byte, error)
 	// Endpoint, host:port, is asked instead of the server that the
 	// kubeconfig names; empty means that one. It is for this node's own API
-	// server, which is up before a load balancer sends anything to it. Its
+	// server, which answers before a load balancer sends anything to it. Its
 	// certificate must be valid for host.
 	Endpoint string
 	// Timeout bounds one call, all of its tries included (the configuration's
@@ -59,8 +58,8 @@ func New(o Options) *Real { return &Real{options: o} }
 const sideBySide = 8
 
 // settleTime is how long an error that looks final may last in a cluster that
-// is only starting: its authorizer learns its first rules, an earlier API
-// server lets go of its port.
+// is starting: its authorizer loads its first rules, and an earlier API server
+// still releases its port.
 const settleTime = 10 * time.Second
 
 // connect returns the administrator's connection.
@@ -85,8 +84,8 @@ func (r *Real) dial(path string) (*conn, error) {
 	return dial(path, data, r.options.Endpoint)
 }
 
-// Ready implements Cluster. It goes on through every error that a starting API
-// server may give; one that looks final must last before it ends the wait.
+// Ready implements Cluster. It retries every error that a starting API server
+// may give. One that looks final ends the wait only if it lasts.
 func (r *Real) Ready(ctx context.Context) error {
 	c, err := r.connect()
 	if err != nil {
@@ -94,10 +93,9 @@ func (r *Real) Ready(ctx context.Context) error {
 	}
 	ctx, cancel := r.orTimeout(ctx)
 	defer cancel()
-	waiting := untilSettled(policy{pollDelay, passes}, settleTime)
-	err = retry(ctx, waiting, func(ctx context.Context) error {
-		_, err := c.do(ctx, request{method: http.MethodGet, path: "/readyz", query: url.Values{"verbose": {""}}})
-		return errors.Wrapf(err, "the API server at %s is not ready", c.base.Host)
+	err = untilSettled(policy(pollDelay), settleTime).Do(ctx, func(ctx context.Context) error {
+		_, err := c.do(ctx, c.client.Get().AbsPath("/readyz").Param("verbose", ""))
+		return errors.Wrapf(err, "the API server at %s is not ready", c.host)
 	})
 	return c.advise(err)
 }
@@ -110,7 +108,7 @@ func (r *Real) orTimeout(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, r.options.Timeout)
 }
 
-// Ensure implements Cluster. The first error for good ends the other writes.
+// Ensure implements Cluster. The first final error ends the other writes.
 func (r *Real) Ensure(ctx context.Context, objs ...Object) error {
 	var wants []wanted
 	for _, obj := range objs {
@@ -129,7 +127,7 @@ func (r *Real) Ensure(ctx context.Context, objs ...Object) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(sideBySide)
 	for _, w := range wants {
-		group.Go(func() error { return c.ensure(ctx, usual, w) })
+		group.Go(func() error { return c.ensure(ctx, usual(), w) })
 	}
 	return group.Wait()
 }
@@ -143,7 +141,7 @@ func (r *Real) EnsureAbsent(ctx context.Context, obj Object) error {
 	return r.call(ctx, func(ctx context.Context, c *conn) error { return c.remove(ctx, what) })
 }
 
-// Get implements Cluster. Nothing of what obj held before is left in it.
+// Get implements Cluster. It replaces the whole content of obj.
 func (r *Real) Get(ctx context.Context, obj Object) (found bool, err error) {
 	err = r.call(ctx, func(ctx context.Context, c *conn) error {
 		found, err = c.fill(ctx, obj)
@@ -169,25 +167,25 @@ func (c *conn) fill(ctx context.Context, obj Object) (found bool, err error) {
 // Secrets implements Cluster.
 func (r *Real) Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error) {
 	var list corev1.SecretList
-	err := r.list(ctx, "Secret", namespace, url.Values{"fieldSelector": {fieldSelector}}, &list)
+	err := r.list(ctx, "Secret", namespace, "fieldSelector", fieldSelector, &list)
 	return list.Items, errors.WithMessagef(err, "list Secrets of %s where %s", namespace, fieldSelector)
 }
 
 // Pods implements Cluster.
 func (r *Real) Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	err := r.list(ctx, "Pod", namespace, url.Values{"labelSelector": {labelSelector}}, &list)
+	err := r.list(ctx, "Pod", namespace, "labelSelector", labelSelector, &list)
 	return list.Items, errors.WithMessagef(err, "list Pods of %s where %s", namespace, labelSelector)
 }
 
-// list fills answer with what the API has of a kind of v1.
-func (r *Real) list(ctx context.Context, name, namespace string, query url.Values, answer any) error {
+// list fills answer with the objects of a kind of v1 that a selector matches.
+func (r *Real) list(ctx context.Context, name, namespace, selector, value string, answer any) error {
 	k, err := kindOf("v1", name)
 	if err != nil {
 		return err
 	}
 	return r.call(ctx, func(ctx context.Context, c *conn) error {
-		data, err := c.do(ctx, request{method: http.MethodGet, path: k.collection(namespace), query: query})
+		data, err := c.do(ctx, c.at(http.MethodGet, k, namespace).Param(selector, value))
 		if err != nil {
 			return err
 		}
@@ -203,5 +201,5 @@ func (r *Real) call(ctx context.Context, op func(context.Context, *conn) error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
-	return c.advise(retry(ctx, usual, func(ctx context.Context) error { return op(ctx, c) }))
+	return c.advise(usual().Do(ctx, func(ctx context.Context) error { return op(ctx, c) }))
 }

@@ -429,5 +429,5 @@ func TestEndpointOverride(t *testing.T) {
 	if err := r.Ensure(t.Context(), configMap("c", nil)); err != nil {
 		t.Error(err)
 	}
-	r.admin.client.CloseIdleConnections()
+	r.admin.client.Client.CloseIdleConnections()
 }

@@ -4,21 +4,20 @@
 package cluster
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"time"
 
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// Waits between two tries. The first is short because what is met most often,
-// a conflict or a namespace that is just being made, passes in milliseconds.
+// Waits between two tries. The first is short because the most frequent errors,
+// a conflict or a namespace that is being created, pass in milliseconds.
 const (
 	firstDelay   = 20 * time.Millisecond
 	slowestDelay = time.Second
@@ -26,63 +25,16 @@ const (
 	pollDelay = 50 * time.Millisecond
 )
 
-// policy says how retry goes on.
-type policy struct {
-	// slowest bounds the wait between two tries, which doubles from
-	// firstDelay.
-	slowest time.Duration
-	// passes tells whether another try can succeed after this error.
-	passes func(error) bool
+// policy tries again after errors that can pass, and respects Retry-After.
+// slowest bounds the wait between two tries.
+func policy(slowest time.Duration) retry.Policy {
+	return retry.Policy{First: firstDelay, Slowest: slowest, Jitter: true, Passes: passes, After: retryAfter}
 }
 
 // usual is the policy of every call that waits for nothing in particular.
-var usual = policy{slowestDelay, passes}
+func usual() retry.Policy { return policy(slowestDelay) }
 
-// retry calls op until it succeeds, fails for good, or ctx ends; then the
-// error is the last one of op that ctx did not cause.
-func retry(ctx context.Context, p policy, op func(context.Context) error) error {
-	start := time.Now()
-	var last error
-	delay := firstDelay
-	for tries := 1; ; tries++ {
-		err := op(ctx)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil && !p.passes(err) {
-			return err
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err
-		}
-		if stop := sleep(ctx, max(jitter(min(delay, p.slowest)), retryAfter(err))); stop != nil {
-			return fmt.Errorf("%w; gave up after %s (tries: %d): %w",
-				last, time.Since(start).Round(time.Millisecond), tries, stop)
-		}
-		delay = min(2*delay, p.slowest)
-	}
-}
-
-// sleep returns early, with the reason, when ctx ends or will end before d is
-// over.
-func sleep(ctx context.Context, d time.Duration) error {
-	if deadline, ok := ctx.Deadline(); ok && d > slowestDelay && time.Until(deadline) < d {
-		return errors.Wrapf(context.DeadlineExceeded, "the server asks to wait %s, longer than is left", d)
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
-}
-
-// jitter keeps calls that failed together from coming back together.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }
-
-// retryAfter is how long the server asks to be left alone, zero if it does not.
+// retryAfter is how long the server asks to wait, zero if it does not.
 func retryAfter(err error) time.Duration {
 	status, ok := statusOf(err)
 	if !ok || status.Details == nil {
@@ -99,8 +51,8 @@ func statusOf(err error) (metav1.Status, bool) {
 	return status.Status(), true
 }
 
-// noAnswerError is a request whose answer did not arrive, whole: whether the
-// server has done it is unknown.
+// noAnswerError is a request whose answer did not arrive completely. The server
+// may have done what it asked for.
 type noAnswerError struct{ error }
 
 func (e noAnswerError) Unwrap() error { return e.error }
@@ -110,8 +62,8 @@ type notYetError struct{ error }
 
 func (e notYetError) Unwrap() error { return e.error }
 
-// passes tells whether what failed can succeed when it is tried again: a
-// conflict, too many requests, the server's own trouble, a lost connection, a
+// passes reports whether another try can succeed: after a conflict, too many
+// requests, trouble of the server, a lost connection, or the lack of a
 // namespace that the API server is about to create.
 func passes(err error) bool {
 	var notYet notYetError
@@ -125,14 +77,14 @@ func passes(err error) bool {
 	return errors.As(err, &noAnswer) && !wrongServer(err)
 }
 
-// namespaceMissing recognises what creating an object in a missing namespace
-// gives. The API server makes kube-system and kube-public itself, a moment
+// namespaceMissing recognizes the refusal to create an object in a missing
+// namespace. The API server makes kube-system and kube-public itself, a moment
 // after it begins to serve.
 func namespaceMissing(status metav1.Status) bool {
 	return status.Code == 404 && status.Details != nil && status.Details.Kind == "namespaces"
 }
 
-// wrongServer recognises connections that fail before a request is sent and
+// wrongServer recognizes connections that fail before a request is sent and
 // will fail again: the name is unknown, or the certificate is not the right
 // one.
 func wrongServer(err error) bool {
@@ -148,23 +100,24 @@ func isX509(err error) bool {
 	return errors.As(err, &authority) || errors.As(err, &invalid) || errors.As(err, &hostname)
 }
 
-// orForbidden takes a 403 for one that may pass within d of now, and leaves
-// the rest to p. New bindings reach the server's authorizer a moment after
-// they were written.
-func orForbidden(p policy, d time.Duration) policy {
-	end := time.Now().Add(d)
-	return policy{p.slowest, func(err error) bool {
-		return p.passes(err) || apierrors.IsForbidden(err) && time.Now().Before(end)
-	}}
+// orForbidden also tries again after a 403, until d from now. New bindings
+// reach the server's authorizer a moment after they were written.
+func orForbidden(p retry.Policy, d time.Duration) retry.Policy {
+	end, passes := time.Now().Add(d), p.Passes
+	p.Passes = func(err error) bool {
+		return passes(err) || apierrors.IsForbidden(err) && time.Now().Before(end)
+	}
+	return p
 }
 
-// untilSettled takes every error for one that may pass, except one that has
-// been there, of a lasting kind, for d without a break. Another cluster's API
-// server may still hold the port for a moment, and a starting one forbids all.
-func untilSettled(p policy, d time.Duration) policy {
+// untilSettled tries again after every error, until one of a lasting kind has
+// been there for d without a break. Another cluster's API server may still hold
+// the port for a moment, and one that is starting forbids everything.
+func untilSettled(p retry.Policy, d time.Duration) retry.Policy {
 	var since time.Time
-	return policy{p.slowest, func(err error) bool {
-		if p.passes(err) || apierrors.IsForbidden(err) {
+	passes := p.Passes
+	p.Passes = func(err error) bool {
+		if passes(err) || apierrors.IsForbidden(err) {
 			since = time.Time{}
 			return true
 		}
@@ -172,5 +125,6 @@ func untilSettled(p policy, d time.Duration) policy {
 			since = time.Now()
 		}
 		return time.Since(since) < d
-	}}
+	}
+	return p
 }

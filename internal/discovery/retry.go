@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
 // pace says how often to ask, and how long an answer that looks final may
-// last. A control plane that is only starting gives such answers for a moment.
+// last. A control plane that is starting gives such answers for a moment.
 type pace struct {
 	first, slowest time.Duration
 	// settle is for a refusal, garbage, or a signature that does not fit.
@@ -49,36 +51,34 @@ func unsigned(fault *Error) error { return pending{fault, true} }
 func (p pace) retry(ctx context.Context, where string, progress func(string, ...any), op func(context.Context) error) error {
 	p = p.orUsual()
 	var told string
-	var last error
-	since := time.Now() // of the first answer of last's kind
-	for delay := p.first; ; delay = min(2*delay, p.slowest) {
-		err := op(ctx)
-		if err == nil {
-			return nil
+	var kind Kind
+	var final *Error
+	since := time.Now() // of the first answer of this kind
+	passes := func(err error) bool {
+		if now := kindOf(err); now != kind {
+			kind, since = now, time.Now()
 		}
-		if ctx.Err() == nil || last == nil {
-			if kindOf(err) != kindOf(last) {
-				since = time.Now()
-			}
-			last = err
+		if final = p.final(err, time.Since(since)); final != nil {
+			return false
 		}
-		if final := p.final(err, time.Since(since)); final != nil {
-			final.Where = where
-			return final
-		}
-		if text := last.Error(); text != told && ctx.Err() == nil {
+		if text := err.Error(); text != told {
 			progress("Waiting: %s", text)
 			told = text
 		}
-		select {
-		case <-ctx.Done():
-			return gaveUp(ctx, where, last)
-		case <-time.After(delay):
-		}
+		return true
 	}
+	err := retry.Policy{First: p.first, Slowest: p.slowest, Passes: passes}.Do(ctx, op)
+	if err == nil {
+		return nil
+	}
+	if ended := (*retry.Error)(nil); errors.As(err, &ended) {
+		return gaveUp(where, ended)
+	}
+	final.Where = where
+	return final
 }
 
-// final returns err where no further try is worth its time, else nil.
+// final returns err if another try is useless, else nil.
 func (p pace) final(err error, lasts time.Duration) *Error {
 	var fault *Error
 	var wait pending
@@ -99,16 +99,16 @@ func kindOf(err error) Kind {
 	return Unreachable
 }
 
-func gaveUp(ctx context.Context, where string, last error) error {
+func gaveUp(where string, ended *retry.Error) error {
 	var wait pending
-	if errors.As(last, &wait) {
+	if errors.As(ended.Last, &wait) {
 		wait.fault.Where = where
 		return wait.fault
 	}
-	return &Error{Unreachable, where, "gave up (" + context.Cause(ctx).Error() + "); the last answer", last}
+	return &Error{Unreachable, where, "gave up (" + ended.Cause.Error() + "); the last answer", ended.Last}
 }
 
-// unwrapURL takes off the URL, which where names already and which may hold a
+// unwrapURL removes the URL, which is known from where, and which may contain a
 // password.
 func unwrapURL(err error) error {
 	var u *url.Error

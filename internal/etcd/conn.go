@@ -12,12 +12,10 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/status"
 )
 
 const (
@@ -30,53 +28,74 @@ const (
 	answerTime = 3 * time.Second
 )
 
-// conns are the members that may be asked.
-type conns []*grpc.ClientConn
+// clients has one client for each endpoint, so that the members can be asked
+// side by side. A single client for all endpoints asks one of them at a time.
+type clients []*clientv3.Client
 
-// dial prepares the connections.
-func (r *Real) dial(ctx context.Context) (conns, error) {
+// dial prepares the clients.
+func (r *Real) dial(ctx context.Context) (clients, error) {
 	endpoints, err := r.options.Endpoints(ctx)
 	if err != nil {
-		return nil, errors.WithMessage(err, "find out where etcd's members are")
+		return nil, errors.WithMessage(err, "find the endpoints of etcd")
 	}
 	if len(endpoints) == 0 {
-		return nil, errors.New("nothing says where etcd's members are")
+		return nil, errors.New("no endpoint of etcd is known")
 	}
-	trust, err := r.credentials()
+	trust, err := r.tls()
 	if err != nil {
 		return nil, err
 	}
-	var all conns
+	return connect(endpoints, trust)
+}
+
+// connect opens no connection yet: the first call does.
+func connect(endpoints []string, trust *tls.Config) (clients, error) {
+	var all clients
 	for _, endpoint := range endpoints {
-		conn, err := connect(endpoint, trust)
+		c, err := newClient(endpoint, trust)
 		if err != nil {
 			all.close()
 			return nil, err
 		}
-		all = append(all, conn)
+		all = append(all, c)
 	}
 	return all, nil
 }
 
-// connect begins no connection yet: the first call does.
-func connect(endpoint string, trust credentials.TransportCredentials) (*grpc.ClientConn, error) {
+func newClient(endpoint string, trust *tls.Config) (*clientv3.Client, error) {
 	address, err := clientAddress(endpoint)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(scheme+address, grpc.WithTransportCredentials(trust), grpc.WithNoProxy(),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: firstDelay, Multiplier: 2, MaxDelay: slowestDelay},
-			MinConnectTimeout: answerTime,
-		}))
-	return conn, errors.Wrap(err, endpoint)
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{scheme + address},
+		TLS:       trust,
+		Logger:    zap.NewNop(),
+		// One try: Real.try looks at the membership before each one.
+		MaxUnaryRetries: 1,
+		DialOptions: []grpc.DialOption{
+			grpc.WithNoProxy(),
+			grpc.WithChainUnaryInterceptor(failFast),
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: firstDelay, Multiplier: 2, MaxDelay: slowestDelay},
+				MinConnectTimeout: answerTime,
+			}),
+		},
+	})
+	return c, errors.Wrap(err, endpoint)
 }
 
-// scheme tells gRPC to take an address as it is.
-const scheme = "passthrough:///"
+// failFast ends a call as soon as the member cannot be reached, with the
+// reason. The client asks gRPC to wait until the call's deadline, and then
+// reports only that this is over.
+func failFast(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	return invoke(ctx, method, request, reply, conn, append(options, grpc.WaitForReady(false))...)
+}
 
-// CheckClientURL returns an error for a URL that no member of a control plane's
-// etcd serves its clients at.
+const scheme = "https://"
+
+// CheckClientURL returns an error unless a member of a control plane's etcd
+// can serve its clients at this URL.
 func CheckClientURL(text string) error {
 	_, err := clientAddress(text)
 	return err
@@ -85,41 +104,41 @@ func CheckClientURL(text string) error {
 func clientAddress(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return "", errors.Errorf("%q is not a client URL of an etcd member, such as https://192.0.2.1:2379", text)
+		return "", errors.Errorf("%q is not a client URL of an etcd member (expected something like https://192.0.2.1:2379)", text)
 	}
 	return u.Host, nil
 }
 
-func (r *Real) credentials() (credentials.TransportCredentials, error) {
+func (r *Real) tls() (*tls.Config, error) {
 	o := r.options
 	var files [3][]byte
 	for i, path := range []string{o.CA, o.Cert, o.Key} {
 		var err error
 		if files[i], err = o.ReadFile(path); err != nil {
-			return nil, errors.WithMessage(err, "what etcd's members are to be asked with")
+			return nil, errors.WithMessage(err, "read the credentials for etcd")
 		}
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(files[0]) {
-		return nil, errors.Errorf("%s holds no certificate", o.CA)
+		return nil, errors.Errorf("%s contains no certificate", o.CA)
 	}
 	pair, err := tls.X509KeyPair(files[1], files[2])
 	if err != nil {
 		return nil, errors.Wrapf(err, "%s and %s", o.Cert, o.Key)
 	}
-	return credentials.NewTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}), nil
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
 
-func (all conns) close() {
+func (all clients) close() {
 	for _, c := range all {
-		_ = c.Close() // its only error is that it is closed already
+		_ = c.Close() // nothing is left to lose
 	}
 }
 
 // first asks all members side by side, so that one that hangs costs nothing,
-// and takes the first answer that another member would give, too. If there is
-// none, the error is one that may pass, if there is such a one.
-func first[T any](ctx context.Context, all conns, ask func(context.Context, client) (T, error)) (answer T, from client, err error) {
+// and returns the first answer that every member would give. If there is none,
+// it returns an error that may pass, if there is one.
+func first[T any](ctx context.Context, all clients, ask func(context.Context, *clientv3.Client) (T, error)) (answer T, from *clientv3.Client, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	type result struct {
@@ -130,7 +149,7 @@ func first[T any](ctx context.Context, all conns, ask func(context.Context, clie
 	results := make(chan result, len(all))
 	for i, c := range all {
 		go func() {
-			answer, err := ask(ctx, client{c})
+			answer, err := ask(ctx, c)
 			results <- result{answer, named(c, err), i}
 		}()
 	}
@@ -138,7 +157,7 @@ func first[T any](ctx context.Context, all conns, ask func(context.Context, clie
 	for range all {
 		r := <-results
 		if r.err == nil || !nextMayKnow(r.err) {
-			return r.answer, client{all[r.i]}, r.err
+			return r.answer, all[r.i], r.err
 		}
 		errs[r.i] = r.err
 	}
@@ -147,60 +166,10 @@ func first[T any](ctx context.Context, all conns, ask func(context.Context, clie
 			err = e
 		}
 	}
-	return answer, client{}, err
+	return answer, nil, err
 }
 
 // named adds the address of the member that an error is from.
-func named(c *grpc.ClientConn, err error) error {
-	return errors.WithMessage(err, strings.TrimPrefix(c.Target(), scheme))
+func named(c *clientv3.Client, err error) error {
+	return errors.WithMessage(err, strings.TrimPrefix(c.Endpoints()[0], scheme))
 }
-
-// nextMayKnow tells whether another member may answer better: this one is not
-// there, has no leader, or is a learner itself.
-func nextMayKnow(err error) bool {
-	switch status.Code(err) {
-	case codes.DeadlineExceeded:
-		return true
-	case codes.Unavailable:
-		return !refused(err)
-	}
-	return is(err, rpctypes.ErrGRPCNotSupportedForLearner) || is(err, rpctypes.ErrGRPCNotLeader)
-}
-
-// refused are answers of the cluster, whichever member gives them.
-func refused(err error) bool {
-	return is(err, rpctypes.ErrGRPCUnhealthy) || is(err, rpctypes.ErrGRPCTooManyLearners) || is(err, rpctypes.ErrGRPCLearnerNotReady) ||
-		is(err, rpctypes.ErrGRPCMemberNotEnoughStarted)
-}
-
-// passes tells whether the same may succeed later.
-func passes(err error) bool {
-	var later passingError
-	if errors.As(err, &later) {
-		return true
-	}
-	again := is(err, rpctypes.ErrGRPCMemberExist) || is(err, rpctypes.ErrGRPCPeerURLExist) ||
-		is(err, rpctypes.ErrGRPCMemberNotFound) || is(err, rpctypes.ErrGRPCMemberNotLearner) // read again
-	return again || refused(err) || nextMayKnow(err) && !wrongCertificate(err) || status.Code(err) == codes.Canceled
-}
-
-// wrongCertificate recognises a connection that one of its ends refuses, and
-// will refuse again. gRPC keeps nothing of the cause but its text.
-func wrongCertificate(err error) bool {
-	text := status.Convert(err).Message()
-	return status.Code(err) == codes.Unavailable && (strings.Contains(text, "x509: ") || strings.Contains(text, "remote error: tls: "))
-}
-
-// is compares by the text: that is all of an error of etcd that crosses the
-// network.
-func is(err, known error) bool {
-	s, ok := status.FromError(err)
-	return err != nil && ok && strings.Contains(s.Message(), status.Convert(known).Message())
-}
-
-// passingError is an error that may pass.
-type passingError struct{ error }
-
-func passing(err error) error { return passingError{err} }
-
-func (e passingError) Unwrap() error { return e.error }

@@ -4,11 +4,16 @@
 package etcd
 
 import (
-	"encoding/binary"
-	"hash/crc32"
+	"bytes"
+	"io"
+	"io/fs"
 
 	"github.com/pkg/errors"
-	"google.golang.org/protobuf/encoding/protowire"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 )
 
 // Data is what the write-ahead log of an etcd says about itself.
@@ -23,114 +28,72 @@ type Data struct {
 // DataHead is how much of a log's first file ReadData needs, in bytes.
 const DataHead = 64 << 10
 
-// The records of a log. A file of it begins with a checksum and the metadata;
-// the first file goes on with an empty snapshot.
-const (
-	walMetadata = 1
-	walEntry    = 2
-	walState    = 3
-	walChecksum = 4
-	walSnapshot = 5
-)
-
-var walTable = crc32.MakeTable(crc32.Castagnoli)
-
-// ReadData reads the beginning of a log's file. Etcd's own package for that
-// costs every start of the program 4 MB of memory and 7 ms, and reads whole
-// logs; this needs the first few records. Each is a size of eight bytes, whose
-// highest byte says how many bytes of padding follow, and a message.
+// ReadData reads the beginning of a log's file, which says whose it is. A
+// record that is damaged, or goes beyond the head, counts as one that was
+// written: etcd repairs its log's end after a power cut.
 func ReadData(head []byte) (Data, error) {
 	d := Data{Empty: true}
-	var sum uint32
+	decoder := wal.NewDecoder(logHead{bytes.NewReader(head)})
 	for known := false; ; {
-		record, rest, more := nextRecord(head)
-		if !more {
-			if !known {
-				return d, errors.New("it does not begin as a log of etcd does")
-			}
-			// A record that goes beyond the head is one that was written.
-			d.Empty = d.Empty && len(rest) == 0
+		var record walpb.Record
+		err := decoder.Decode(&record)
+		switch {
+		case known && errors.Is(err, io.EOF):
 			return d, nil
+		case known && err != nil:
+			d.Empty = false
+			return d, nil
+		case err != nil:
+			return d, errors.Wrap(err, "it does not begin like a log of etcd")
 		}
-		head = rest
-		kind, crc, data, err := decodeRecord(record)
-		if err != nil {
-			return d, err
-		}
-		if kind == walChecksum {
-			sum = crc
+		if record.GetType() == wal.CrcType {
+			decoder.UpdateCRC(record.GetCrc())
 			continue
 		}
-		if sum = crc32.Update(sum, walTable, data); sum != crc && known {
-			d.Empty = false // a record that was not written to its end, which etcd repairs
-			return d, nil
-		} else if sum != crc {
-			return d, errors.New("it is damaged: a checksum does not fit")
-		}
-		switch kind {
-		case walMetadata:
-			known = true
-			err = d.decodeMetadata(data)
-		case walEntry:
-			d.Empty = false
-		case walState: // term, vote, commit
-			err = d.decodeProgress(data, 3)
-		case walSnapshot: // index, term
-			err = d.decodeProgress(data, 1)
-		}
-		if err != nil {
+		known = known || record.GetType() == wal.MetadataType
+		if err := d.add(&record); err != nil {
 			return d, err
 		}
 	}
 }
 
-// nextRecord splits a record off. Without one, rest is what there is of a
-// record that is cut off.
-func nextRecord(head []byte) (record, rest []byte, found bool) {
-	const frame = 8
-	if len(head) < frame {
-		return nil, nil, false
-	}
-	field := binary.LittleEndian.Uint64(head)
-	size := field & (1<<56 - 1)
-	if size == 0 { // space that is not used yet
-		return nil, nil, false
-	}
-	padding := uint64(0)
-	if field>>63 != 0 {
-		padding = field >> 56 & 0x7
-	}
-	if size+padding > uint64(len(head)-frame) {
-		return nil, head, false
-	}
-	return head[frame : frame+size], head[frame+size+padding:], true
-}
-
-// decodeRecord is the message walpb.Record.
-func decodeRecord(record []byte) (kind uint64, crc uint32, data []byte, err error) {
-	err = fields(record, func(number protowire.Number, value []byte, n uint64) error {
-		switch number {
-		case 1:
-			kind = n
-		case 2:
-			crc = uint32(n)
-		case 3:
-			data = value
+// add notes what a record says.
+func (d *Data) add(record *walpb.Record) error {
+	switch record.GetType() {
+	case wal.MetadataType:
+		var ids pb.Metadata
+		if err := proto.Unmarshal(record.GetData(), &ids); err != nil {
+			return errors.Wrap(err, "its metadata")
 		}
-		return nil
-	})
-	return kind, crc, data, err
+		d.Member, d.Cluster = ids.GetNodeID(), ids.GetClusterID()
+	case wal.EntryType:
+		d.Empty = false
+	case wal.StateType:
+		var state raftpb.HardState
+		if err := proto.Unmarshal(record.GetData(), &state); err != nil {
+			return errors.Wrap(err, "its state")
+		}
+		d.Empty = d.Empty && state.GetCommit() == 0
+	case wal.SnapshotType: // each log has an empty one at its beginning
+		var snapshot walpb.Snapshot
+		if err := proto.Unmarshal(record.GetData(), &snapshot); err != nil {
+			return errors.Wrap(err, "its snapshot")
+		}
+		d.Empty = d.Empty && snapshot.GetIndex() == 0
+	}
+	return nil
 }
 
-// decodeMetadata is the message etcdserverpb.Metadata.
-func (d *Data) decodeMetadata(data []byte) error {
-	return decodeIDs(data, &d.Member, &d.Cluster)
+// logHead is the beginning of a log's file as the decoder reads it.
+type logHead struct{ *bytes.Reader }
+
+func (h logHead) FileInfo() (fs.FileInfo, error) { return headInfo{size: h.Size()}, nil }
+
+// headInfo has as much of a file's description as the decoder asks for.
+type headInfo struct {
+	fs.FileInfo
+	size int64
 }
 
-// decodeProgress looks at the field of a message that counts entries.
-func (d *Data) decodeProgress(data []byte, count protowire.Number) error {
-	return fields(data, func(number protowire.Number, _ []byte, n uint64) error {
-		d.Empty = d.Empty && (number != count || n == 0)
-		return nil
-	})
-}
+func (i headInfo) Name() string { return "the log" }
+func (i headInfo) Size() int64  { return i.size }

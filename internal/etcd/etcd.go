@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcd is what a phase may do to the membership of an etcd cluster.
-// New returns the real thing, NewPlan one that only records.
+// Package etcd reads and changes the membership of an etcd cluster. New
+// returns the real thing, NewPlan one that only records.
 package etcd
 
 import (
@@ -11,10 +11,10 @@ import (
 )
 
 // Etcd is the membership of the cluster that this node's etcd belongs to, or
-// shall belong to. A member is known by its peer URL, such as
+// will join. A member is identified by its peer URL, such as
 // https://192.0.2.1:2380: it has an ID from the start, but a name only once it
-// has run. Each method retries what can pass (no leader, another change under
-// way, connection lost) until its time is over, and reads the membership again
+// has run. Each method retries errors that can pass (no leader, another change
+// under way, connection lost) until its time is over, and reads the membership
 // before each try: a change whose answer was lost is not made twice.
 type Etcd interface {
 	// Members lists the members, sorted by peer URL.
@@ -23,22 +23,22 @@ type Etcd interface {
 	// a learner, which has no vote and so cannot cost the others their quorum:
 	// https://etcd.io/docs/v3.6/learning/design-learner/. Etcd takes one
 	// learner at a time; Join waits for another that is being added. added
-	// tells whether this call has added the member.
+	// reports whether this call added the member.
 	Join(ctx context.Context, name, peerURL string) (members []Member, added bool, err error)
 	// Promote gives the learner at peerURL its vote as soon as it has caught
-	// up. One that has it already is left alone.
+	// up. A member that has a vote is left alone.
 	Promote(ctx context.Context, peerURL string) error
 	// Leave removes the member at peerURL. The last member is left alone:
 	// without it there is no cluster. RefusesRemoval recognizes the error of a
 	// cluster that would lose its quorum.
 	Leave(ctx context.Context, peerURL string) (removed bool, err error)
 	// Health asks each member by itself, all side by side, and answers within
-	// seconds, sorted by peer URL. It changes nothing and needs no quorum: who
-	// the members are, any of them says. It fails only if none can be asked.
+	// seconds, sorted by peer URL. It changes nothing and needs no quorum: any
+	// member can list the others. It fails only if no member answers.
 	Health(ctx context.Context) ([]Health, error)
 }
 
-// Health is how one member is.
+// Health is the health of one member.
 type Health struct {
 	Member
 	// Answers reports whether an etcd answered for it at all.
@@ -48,8 +48,8 @@ type Health struct {
 	Err error
 }
 
-// QuorumWithout reports whether the voters that work, the one at peerURL left
-// out, are a quorum of those that are left when it is removed.
+// QuorumWithout reports whether the healthy voters, not counting the one at
+// peerURL, are a quorum of the cluster without that one.
 func QuorumWithout(all []Health, peerURL string) bool {
 	voters, working := 0, 0
 	for _, m := range all {

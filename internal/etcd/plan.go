@@ -25,8 +25,8 @@ type Action struct {
 	PeerURL string
 }
 
-// Plan records instead of changing the membership, of which it knows what it
-// was told.
+// Plan records changes instead of making them. It knows only the members that
+// NewPlan was given.
 type Plan struct {
 	record  func(Action)
 	members []Member
@@ -34,7 +34,7 @@ type Plan struct {
 
 var _ Etcd = (*Plan)(nil)
 
-// NewPlan returns an Etcd with these voters, if any are known, that hands each
+// NewPlan returns an Etcd with these voters, if any are known. It passes each
 // change to record.
 func NewPlan(record func(Action), members ...Member) *Plan { return &Plan{record, members} }
 
@@ -45,8 +45,8 @@ func (p *Plan) knows(peerURL string) bool {
 	return slices.ContainsFunc(p.members, func(m Member) bool { return m.PeerURL == peerURL })
 }
 
-// Join implements Etcd. The members that there are stand in the answer as one
-// with a telling name.
+// Join implements Etcd. In the answer, a placeholder stands for the existing
+// members.
 func (p *Plan) Join(_ context.Context, name, peerURL string) ([]Member, bool, error) {
 	if p.knows(peerURL) {
 		return p.members, false, nil
@@ -73,7 +73,8 @@ func (p *Plan) Leave(_ context.Context, peerURL string) (bool, error) {
 	return true, nil
 }
 
-// Health implements Etcd. A plan asks nobody, and takes each member to work.
+// Health implements Etcd. A plan asks nobody, and assumes that each member is
+// healthy.
 func (p *Plan) Health(context.Context) ([]Health, error) {
 	var all []Health
 	for _, m := range p.members {

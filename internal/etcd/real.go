@@ -6,12 +6,14 @@ package etcd
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/pkg/errors"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
 // Options say how to reach the members.
@@ -20,7 +22,7 @@ type Options struct {
 	// of them need to answer.
 	Endpoints func(ctx context.Context) ([]string, error)
 	// CA, Cert and Key are paths of the CA of etcd's members, and of the
-	// client certificate that they know an administrator by.
+	// client certificate of an administrator.
 	CA, Cert, Key string
 	// ReadFile reads them when they are first needed.
 	ReadFile func(path string) ([]byte, error)
@@ -38,29 +40,32 @@ func New(o Options) *Real { return &Real{options: o} }
 
 // Members implements Etcd.
 func (r *Real) Members(ctx context.Context) (members []Member, err error) {
-	err = r.try(ctx, func(_ context.Context, _ client, now []Member) (bool, error) {
+	err = r.try(ctx, func(_ context.Context, _ *clientv3.Client, now []Member) error {
 		members = now
-		return true, nil
+		return nil
 	})
 	return members, errors.WithMessage(err, "list the members of etcd")
 }
 
 // Join implements Etcd.
 func (r *Real) Join(ctx context.Context, name, peerURL string) (members []Member, added bool, err error) {
-	err = r.try(ctx, func(ctx context.Context, c client, now []Member) (bool, error) {
+	err = r.try(ctx, func(ctx context.Context, c *clientv3.Client, now []Member) error {
 		if m := byPeer(now, peerURL); m != nil {
 			m.Name = cmp.Or(m.Name, name)
 			members = now
-			return true, nameFault(*m, name)
+			return nameFault(*m, name)
 		}
 		for _, m := range now {
 			if m.Name == name {
-				return true, errors.Errorf("it has a member %q already, at %s: that node must be reset, or its member %x removed, before another node takes its name", name, m.PeerURL, m.ID)
+				return errors.Errorf("it already has a member %q, at %s: reset that node, or remove its member %x, before another node takes its name", name, m.PeerURL, m.ID)
 			}
 		}
-		err := c.memberAdd(ctx, peerURL)
-		added = true // or not: the next look tells
-		return false, learnersInTheWay(err, now)
+		_, err := c.MemberAddAsLearner(ctx, []string{peerURL})
+		added = true // or not: the next look shows it
+		if err == nil {
+			return passing(errors.New("it was added, but the members do not know it yet"))
+		}
+		return learnersInTheWay(err, now)
 	})
 	return members, added && members != nil, errors.WithMessagef(err, "add %s to etcd", peerURL)
 }
@@ -81,91 +86,92 @@ func learnersInTheWay(err error, now []Member) error {
 	}
 	for _, m := range now {
 		if m.Learner {
-			return passing(errors.Errorf("member %x at %s is being added and not promoted yet; if that node is gone for good, remove the member", m.ID, m.PeerURL))
+			return passing(errors.Errorf("member %x at %s is still a learner, and etcd takes one at a time; if its node is gone for good, remove that member", m.ID, m.PeerURL))
 		}
 	}
-	return passing(err)
+	return err
 }
 
 // Promote implements Etcd.
 func (r *Real) Promote(ctx context.Context, peerURL string) error {
-	err := r.try(ctx, func(ctx context.Context, c client, now []Member) (bool, error) {
+	err := r.try(ctx, func(ctx context.Context, c *clientv3.Client, now []Member) error {
 		m := byPeer(now, peerURL)
 		switch {
 		case m == nil:
-			return true, errors.New("it is no member: something else has removed it; join again")
+			return errors.New("it is not a member: something else has removed it; join again")
 		case !m.Learner:
-			return true, nil
+			return nil
 		}
-		err := c.memberPromote(ctx, m.ID)
-		return err == nil, err
+		_, err := c.MemberPromote(ctx, m.ID)
+		return err
 	})
-	return errors.WithMessagef(err, "give %s its vote in etcd", peerURL)
-}
-
-// RefusesRemoval reports whether Leave failed because etcd would lose its
-// quorum.
-func RefusesRemoval(err error) bool {
-	return is(err, rpctypes.ErrGRPCUnhealthy) || is(err, rpctypes.ErrGRPCMemberNotEnoughStarted)
+	return errors.WithMessagef(err, "promote %s in etcd", peerURL)
 }
 
 // Leave implements Etcd.
 func (r *Real) Leave(ctx context.Context, peerURL string) (removed bool, err error) {
-	err = r.try(ctx, func(ctx context.Context, c client, now []Member) (bool, error) {
+	err = r.try(ctx, func(ctx context.Context, c *clientv3.Client, now []Member) error {
 		m := byPeer(now, peerURL)
 		if m == nil || len(now) == 1 {
-			return true, nil
+			return nil
 		}
-		err := c.memberRemove(ctx, m.ID)
-		removed = true
-		return err == nil, err
+		removed = true // also if the answer is lost
+		_, err := c.MemberRemove(ctx, m.ID)
+		return err
 	})
 	return removed && err == nil, errors.WithMessagef(err, "remove %s from etcd", peerURL)
 }
 
-// try calls op with the membership as it is, until op is done, fails for good,
-// or the time is over; then the error is the last one.
-func (r *Real) try(ctx context.Context, op func(ctx context.Context, c client, now []Member) (done bool, err error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.options.Timeout, fmt.Errorf("gave up after %s", r.options.Timeout))
+// operation is one try of a change, with a client of a member and the
+// membership as it is now.
+type operation func(ctx context.Context, c *clientv3.Client, now []Member) error
+
+// try calls op until it succeeds, fails for good, or the time is over.
+func (r *Real) try(ctx context.Context, op operation) error {
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
-	conns, err := r.dial(ctx)
+	all, err := r.dial(ctx)
 	if err != nil {
 		return err
 	}
-	defer conns.close()
-	last := errors.New("no member has answered")
-	for delay := firstDelay; ; delay = min(2*delay, slowestDelay) {
-		done, err := conns.once(ctx, op)
-		switch {
-		case wrongCertificate(err):
-			return fmt.Errorf("%w; `slipway certs check-expiration` here and on the other control planes shows certificates that have expired", err)
-		case done || err != nil && !passes(err):
-			return err
-		case err != nil && ctx.Err() == nil:
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w; %w", last, context.Cause(ctx))
-		case <-time.After(delay):
-		}
+	defer all.close()
+	err = retry.Policy{First: firstDelay, Slowest: slowestDelay, Passes: passes}.Do(ctx, func(ctx context.Context) error {
+		return all.once(ctx, op)
+	})
+	if wrongCertificate(err) {
+		return errors.WithMessage(err, "a certificate is not accepted (`slipway certs check-expiration` here and on the other control planes shows expired ones)")
 	}
+	return err
 }
 
 // once looks at the membership, and calls op with the member that has answered
-// first. That one has heard from the leader, so it says nothing outdated.
-func (all conns) once(ctx context.Context, op func(ctx context.Context, c client, now []Member) (bool, error)) (done bool, err error) {
-	now, c, err := first(ctx, all, func(ctx context.Context, c client) ([]Member, error) { return c.memberList(ctx, true) })
+// first. That one has heard from the leader, so what it says is current.
+func (all clients) once(ctx context.Context, op operation) error {
+	now, c, err := first(ctx, all, func(ctx context.Context, c *clientv3.Client) ([]Member, error) { return list(ctx, c) })
 	if err != nil {
-		return false, err
+		return err
 	}
-	sortByPeer(now)
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	done, err = op(ctx, c, now)
-	return done, named(c.conn, err)
+	return named(c, op(ctx, c, now))
 }
 
-func sortByPeer(members []Member) {
+// list returns the members, sorted by peer URL, as the whole cluster knows
+// them. With the option WithSerializable, it returns what this member knows,
+// which needs no quorum.
+func list(ctx context.Context, c *clientv3.Client, options ...clientv3.OpOption) ([]Member, error) {
+	answer, err := c.MemberList(ctx, options...)
+	if err != nil {
+		return nil, err
+	}
+	var members []Member
+	for _, m := range answer.Members {
+		member := Member{ID: m.ID, Cluster: answer.Header.GetClusterId(), Name: m.Name, ClientURLs: m.ClientURLs, Learner: m.IsLearner}
+		if len(m.PeerURLs) > 0 {
+			member.PeerURL = m.PeerURLs[0]
+		}
+		members = append(members, member)
+	}
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.PeerURL, b.PeerURL) })
+	return members, nil
 }

@@ -135,14 +135,14 @@ func TestRefusals(t *testing.T) {
 		do      func(ctx context.Context, r *Real) error
 		want    string
 	}{
-		"a name that another member has": {voters("a", "c"), join("https://elsewhere.example:2380"), `it has a member "c" already, at https://c.example:2380`},
+		"a name that another member has": {voters("a", "c"), join("https://elsewhere.example:2380"), `it already has a member "c", at https://c.example:2380`},
 		"a member of another name":       {voters("a", "b"), join(peer("b")), `the member at https://b.example:2380 is called "b", not "c"`},
 		"promoting what is no member":    {voters("a"), func(ctx context.Context, r *Real) error { return r.Promote(ctx, peer("z")) }, "something else has removed it"},
-		"a learner that never ends":      {stuck(), join(peer("c")), "is being added and not promoted yet"},
+		"a learner that never ends":      {stuck(), join(peer("c")), "is still a learner, and etcd takes one at a time"},
 		"no permission": {func() *fakeCluster { f := voters("a"); f.before = func(string) error { return denied }; return f }(),
 			join(peer("c")), "permission denied"},
 		"a learner that never catches up": {func() *fakeCluster { f := stuck(); f.notReady = 1 << 30; return f }(),
-			func(ctx context.Context, r *Real) error { return r.Promote(ctx, peer("b")) }, "gave up after 400ms"},
+			func(ctx context.Context, r *Real) error { return r.Promote(ctx, peer("b")) }, "which is in sync with leader; gave up after "},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -174,6 +174,35 @@ func TestLastMemberStays(t *testing.T) {
 	f := voters("a")
 	if removed, err := f.serve(t, time.Second).Leave(t.Context(), peer("a")); err != nil || removed || len(f.members) != 1 {
 		t.Errorf("removed %t, %v", removed, err)
+	}
+}
+
+// TestRefusesRemoval: whether a node's data may be deleted depends on it.
+func TestRefusesRemoval(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault error
+		want  bool
+	}{
+		"unhealthy":          {rpctypes.ErrGRPCUnhealthy, true},
+		"not enough started": {rpctypes.ErrGRPCMemberNotEnoughStarted, true},
+		"no leader":          {rpctypes.ErrGRPCNoLeader, false},
+		"not reached":        {status.Error(codes.Unavailable, "connection reset"), false},
+		"no permission":      {rpctypes.ErrGRPCPermissionDenied, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := voters("a", "b")
+			f.before = func(call string) error {
+				if call == "remove" {
+					return test.fault
+				}
+				return nil
+			}
+			removed, err := f.serve(t, 300*time.Millisecond).Leave(t.Context(), peer("b"))
+			if err == nil || removed || RefusesRemoval(err) != test.want {
+				t.Errorf("removed %t, refused %t, want %t: %v", removed, RefusesRemoval(err), test.want, err)
+			}
+		})
 	}
 }
 
@@ -233,7 +262,7 @@ func TestWrongCertificates(t *testing.T) {
 		}
 	}
 	r := strangers.serve(t, time.Second, gone(t))
-	if _, err := r.Members(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused\"; gave up after 1s") {
+	if _, err := r.Members(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused\"; gave up after 1") {
 		t.Errorf("with another member: %v", err)
 	}
 }
@@ -243,10 +272,10 @@ func TestOptions(t *testing.T) {
 		endpoints []string
 		want      string
 	}{
-		"no endpoint":    {nil, "nothing says where etcd's members are"},
+		"no endpoint":    {nil, "no endpoint of etcd is known"},
 		"not encrypted":  {[]string{"http://192.0.2.1:2379"}, "is not a client URL of an etcd member"},
 		"no URL":         {[]string{"192.0.2.1"}, "is not a client URL of an etcd member"},
-		"no certificate": {[]string{"https://192.0.2.1:2379"}, "what etcd's members are to be asked with"},
+		"no certificate": {[]string{"https://192.0.2.1:2379"}, "read the credentials for etcd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := voters("a").serve(t, time.Second)

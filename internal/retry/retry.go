@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package retry calls something until it succeeds. The intervals are those of
+// k8s.io/apimachinery/pkg/util/wait. Its loops are not used: they end with the
+// context's error, and forget what went wrong.
+package retry
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Policy says how long to wait between two tries, and when to stop.
+type Policy struct {
+	// First is the wait after the first try. Each following wait is twice as
+	// long, up to Slowest. If Slowest is zero, every wait is as long as First.
+	First, Slowest time.Duration
+	// Jitter shortens each wait by up to half, at random, so that callers that
+	// failed together do not come back together.
+	Jitter bool
+	// Tries is the highest number of tries; zero means no limit.
+	Tries int
+	// Passes reports whether another try can succeed after an error. If it is
+	// nil, every error can pass.
+	Passes func(error) bool
+	// After returns the least time to wait after an error, such as a server's
+	// Retry-After. It may be nil.
+	After func(error) time.Duration
+}
+
+// Every tries at a fixed interval, whatever the error is.
+func Every(interval time.Duration) Policy { return Policy{First: interval} }
+
+// Error is what Do returns when its context ended the tries.
+type Error struct {
+	// Last is the error of the last try that the context did not cause.
+	Last error
+	// Cause says why there are no more tries.
+	Cause error
+	// Elapsed and Tries say what was spent.
+	Elapsed time.Duration
+	Tries   int
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%v; gave up after %s (tries: %d): %v", e.Last, e.Elapsed.Round(time.Millisecond), e.Tries, e.Cause)
+}
+
+// Unwrap lets errors.Is and errors.As find both the last error and the cause.
+func (e *Error) Unwrap() []error { return []error{e.Last, e.Cause} }
+
+// Do calls try until it succeeds. It tries at least once, even if ctx has
+// ended. An error that does not pass, and that of the last of Tries, is
+// returned as it is. If ctx ends, or would end before the time that After asks
+// for, the error is an *Error.
+func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
+	start, backoff := time.Now(), p.backoff()
+	var last error
+	for tries := 1; ; tries++ {
+		err := try(ctx)
+		live := ctx.Err() == nil
+		switch {
+		case err == nil:
+			return nil
+		case live && (tries == p.Tries || p.Passes != nil && !p.Passes(err)):
+			return err
+		case live || last == nil:
+			last = err
+		}
+		if stop := sleep(ctx, backoff.Step(), p.after(err)); stop != nil {
+			return &Error{Last: last, Cause: stop, Elapsed: time.Since(start), Tries: tries}
+		}
+	}
+}
+
+func (p Policy) backoff() wait.Backoff {
+	b := wait.Backoff{Duration: p.First}
+	if p.Slowest > 0 {
+		b.Factor, b.Cap, b.Steps = 2, p.Slowest, math.MaxInt
+	}
+	if p.Jitter { // wait adds up to Jitter times the duration
+		b.Duration, b.Cap, b.Jitter = b.Duration/2, b.Cap/2, 1
+	}
+	return b
+}
+
+func (p Policy) after(err error) time.Duration {
+	if p.After == nil {
+		return 0
+	}
+	return p.After(err)
+}
+
+// sleep returns early, with the reason, when ctx ends or would end before the
+// time that the server asks for.
+func sleep(ctx context.Context, delay, asked time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && asked > 0 && time.Until(deadline) < asked {
+		return errors.Wrapf(context.DeadlineExceeded, "the server asks to wait %s, which is longer than the time left", asked)
+	}
+	timer := time.NewTimer(max(delay, asked))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

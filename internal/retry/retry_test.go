@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package retry
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pkg/errors"
+)
+
+var errBusy = errors.New("busy")
+
+// failing fails the first times with err, and notes when it is called.
+func failing(times int, err error, calls *[]time.Duration) func(context.Context) error {
+	began := time.Now()
+	return func(context.Context) error {
+		*calls = append(*calls, time.Since(began))
+		if len(*calls) <= times {
+			return err
+		}
+		return nil
+	}
+}
+
+func TestIntervals(t *testing.T) {
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		policy Policy
+		want   []time.Duration
+	}{
+		"fixed":        {Every(50 * ms), []time.Duration{0, 50 * ms, 100 * ms, 150 * ms, 200 * ms}},
+		"growing":      {Policy{First: 20 * ms, Slowest: 50 * ms}, []time.Duration{0, 20 * ms, 60 * ms, 110 * ms, 160 * ms}},
+		"asked":        {Policy{First: 20 * ms, After: func(error) time.Duration { return time.Second }}, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second}},
+		"asked less":   {Policy{First: 20 * ms, After: func(error) time.Duration { return ms }}, []time.Duration{0, 20 * ms, 40 * ms, 60 * ms, 80 * ms}},
+		"all can pass": {Policy{First: 20 * ms, Passes: func(error) bool { return true }}, []time.Duration{0, 20 * ms, 40 * ms, 60 * ms, 80 * ms}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls []time.Duration
+				if err := test.policy.Do(t.Context(), failing(4, errBusy, &calls)); err != nil {
+					t.Fatal(err)
+				}
+				for i, at := range calls {
+					if at != test.want[i] {
+						t.Errorf("tried after %v, want %v", calls, test.want)
+						break
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestJitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Policy{First: 100 * time.Millisecond, Slowest: 200 * time.Millisecond, Jitter: true}
+		different := map[time.Duration]bool{}
+		for range 50 {
+			var calls []time.Duration
+			if err := p.Do(t.Context(), failing(3, errBusy, &calls)); err != nil {
+				t.Fatal(err)
+			}
+			for i, longest := range []time.Duration{p.First, p.Slowest, p.Slowest} {
+				if waited := calls[i+1] - calls[i]; waited < longest/2 || waited > longest {
+					t.Errorf("wait %d was %s, want %s to %s", i, waited, longest/2, longest)
+				}
+			}
+			different[calls[1]] = true
+		}
+		if len(different) < 2 {
+			t.Error("all first waits were the same")
+		}
+	})
+}
+
+func TestFinalErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy Policy
+		tries  int
+	}{
+		"cannot pass":    {Policy{First: time.Second, Passes: func(error) bool { return false }}, 1},
+		"the last try":   {Policy{First: time.Second, Tries: 3}, 3},
+		"passes at last": {Policy{First: time.Second, Tries: 2, Passes: func(error) bool { return true }}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls []time.Duration
+				if err := test.policy.Do(t.Context(), failing(10, errBusy, &calls)); err != errBusy || len(calls) != test.tries {
+					t.Errorf("%v after %d tries, want it as it is after %d", err, len(calls), test.tries)
+				}
+			})
+		})
+	}
+}
+
+// TestGivesUp: the error has the last error of the try itself, not the one that
+// the end of the context gave it.
+func TestGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cause := errors.New("the phase has 1s")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
+		defer cancel()
+		tries := 0
+		err := Every(300*time.Millisecond).Do(ctx, func(ctx context.Context) error {
+			if tries++; tries < 4 {
+				return errBusy
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		var gaveUp *Error
+		if !errors.As(err, &gaveUp) || gaveUp.Last != errBusy || !errors.Is(err, errBusy) || !errors.Is(err, cause) || tries != 4 {
+			t.Fatalf("%v after %d tries", err, tries)
+		}
+		if want := "busy; gave up after 1s (tries: 4): the phase has 1s"; err.Error() != want {
+			t.Errorf("%q, want %q", err, want)
+		}
+	})
+}
+
+// TestEndedAlready tries once, and reports what that gave.
+func TestEndedAlready(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var calls []time.Duration
+	err := Every(time.Hour).Do(ctx, failing(10, errBusy, &calls))
+	if len(calls) != 1 || !errors.Is(err, errBusy) || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v after %d tries", err, len(calls))
+	}
+	if err := Every(time.Hour).Do(ctx, func(context.Context) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// lateContext ends a moment after its deadline, as contexts do.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// TestDeadlineJustPassed: it is the context that ends the tries, so that its
+// cause is set.
+func TestDeadlineJustPassed(t *testing.T) {
+	var calls []time.Duration
+	if err := Every(time.Millisecond).Do(lateContext{t.Context()}, failing(2, errBusy, &calls)); err != nil || len(calls) != 3 {
+		t.Errorf("%v after %d tries", err, len(calls))
+	}
+}
+
+// TestAskedForTooLong does not wait for a time that is longer than the rest.
+func TestAskedForTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		err := Policy{First: time.Second, After: func(error) time.Duration { return time.Hour }}.Do(ctx, func(context.Context) error { return errBusy })
+		if time.Since(start) != 0 || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the server asks to wait 1h0m0s") {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+	})
+}
