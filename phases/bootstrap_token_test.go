@@ -161,7 +161,7 @@ func (noLists) Secrets(context.Context, string, string) ([]corev1.Secret, error)
 }
 
 // TestExpiredTokenIsLeftOut: the same init is run again when the token of its
-// configuration has expired, and must not make it anew each time.
+// configuration has expired, and must not create it again each time.
 func TestExpiredTokenIsLeftOut(t *testing.T) {
 	s := newStage(t, initDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, expires: 2020-01-01T00:00:00Z}]\n"+clusterDocument)
 	s.play(t, certificate("ca", "", ""), bootstrapToken())

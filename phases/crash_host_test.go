@@ -18,8 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// lastingHost is a host in a folder whose systemd, kubelet and container
-// runtime keep their state in that folder, too: a process that comes later
+// lastingHost is a host in a directory whose systemd, kubelet and container
+// runtime keep their state in that directory, too: a process that comes later
 // finds what one that was killed has brought about. Each order to them is one
 // change of a file.
 type lastingHost struct {
@@ -38,7 +38,7 @@ func newLastingHost(root string) *lastingHost {
 	return &lastingHost{Real: host.NewAt(root), root: root}
 }
 
-// The state of what is not files, by folder below the root.
+// The state of what is not files, by directory below the root.
 const (
 	kubeletActive  = "/var/fake/kubelet.service/active"
 	kubeletEnabled = "/var/fake/kubelet.service/enabled"
@@ -46,7 +46,7 @@ const (
 	kubeletPID     = 77
 )
 
-// furnish makes a root folder of a host that is fit for a node.
+// furnish makes a root directory of a host that is fit for a node.
 func furnish(root string) error {
 	for _, dir := range []string{"/etc/ssl/certs", "/var/lib", "/run", filepath.Dir(kubeletActive), images, "/proc/sys/net/ipv4"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
@@ -95,7 +95,7 @@ func (h *lastingHost) RestartUnit(context.Context, string) error {
 	if !h.has(kubeletActive) {
 		return h.note(kubeletActive)
 	}
-	return h.note(fmt.Sprintf("%s/%d", kubeletActive, time.Now().UnixNano())) // which also changes the folder's time
+	return h.note(fmt.Sprintf("%s/%d", kubeletActive, time.Now().UnixNano())) // which also changes the directory's time
 }
 
 // AwaitFile lets the kubelet, if it runs, write what it is to make.

@@ -67,7 +67,7 @@ func crashInit(ctx context.Context, h runHost, endpoint string, say io.Writer) e
 	return crashRun(ctx, n, h, endpoint, say, Init())
 }
 
-// ownAPI is the API server of a control plane in a root folder: it shows the
+// ownAPI is the API server of a control plane in a root directory: it shows the
 // certificate that is there, and lets the administrators in once they are
 // bound. Then it asks spoil.
 func ownAPI(root string, spoil func(r *http.Request) fakeapi.Fault) *fakeapi.Server {

@@ -37,8 +37,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/kill"
 )
 
-// crashEnv says to this binary that it shall be a run and not a test: the
-// workflow's name, the root folder, and the API's host:port.
+// crashEnv says to this binary that it is to be a run and not a test: the
+// workflow's name, the root directory, and the API's host:port.
 const crashEnv = "SLIPWAY_PHASES_TEST_RUN"
 
 // crashing is a workflow that is killed at each of its steps.
@@ -136,7 +136,7 @@ func newScene(t *testing.T, c crashing) *scene {
 	return s
 }
 
-// inMemory is a folder that costs no time to sync, if there is one.
+// inMemory is a directory that costs no time to sync, if there is one.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "slipway-test-")

@@ -114,7 +114,7 @@ func apiFaultAt(t *testing.T, want *scene, at int, name string, fault fakeapi.Fa
 	s.finishesAs(t, want, where)
 }
 
-// copyTree copies a folder with modes and times.
+// copyTree copies a directory with modes and times.
 func copyTree(t *testing.T, from, to string) {
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -24,7 +24,7 @@ import (
 
 const golden = "../testdata/golden/node"
 
-// folderHost is a host in a folder, with a systemd that always agrees.
+// folderHost is a host in a directory, with a systemd that always agrees.
 type folderHost struct {
 	*host.Real
 	jobs    []string
@@ -56,7 +56,7 @@ func (h *folderHost) Environ() []string { return nil }
 // Probe finds the kubelet healthy.
 func (h *folderHost) Probe(context.Context, host.Probe) error { return nil }
 
-// newFolderHost has the folders of CA certificates that the reference's host had.
+// newFolderHost has the directories of CA certificates that the reference's host had.
 func newFolderHost(t *testing.T) (*folderHost, string) {
 	t.Helper()
 	root := t.TempDir()
@@ -181,7 +181,7 @@ func compareModes(t *testing.T, table, root string) {
 	}
 }
 
-// listing is every file and folder of ours below root.
+// listing is every file and directory of ours below root.
 func listing(t *testing.T, root string) []string {
 	t.Helper()
 	var got []string

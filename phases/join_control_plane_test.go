@@ -91,7 +91,7 @@ func (s *planeStage) share(t *testing.T, files map[string][]byte) {
 	s.store(t, s.secret)
 }
 
-// discoverPlane loads what the node shall be.
+// discoverPlane loads the desired state of the node.
 func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-2"}}
@@ -199,8 +199,8 @@ func (s *planeStage) files(t *testing.T) map[string]string {
 	return all
 }
 
-// TestJoinControlPlane: this node gets the shared files as they are, its own
-// anew, an etcd that joins the first, and does nothing when asked again.
+// TestJoinControlPlane: this node gets the shared files as they are, and its own
+// certificates, an etcd that joins the first, and does nothing when asked again.
 func TestJoinControlPlane(t *testing.T) {
 	s := newPlaneStage(t, storedPlane)
 	if err := s.discoverPlane(t, someKey); err != nil {

@@ -95,7 +95,7 @@ func (s *joinStage) kubeconfig(ca certs.Pair, user string) string {
 	return text
 }
 
-// discover loads what the node shall be.
+// discover loads the desired state of the node.
 func (s *joinStage) discover(t *testing.T) error {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: "worker-1"}}

@@ -122,7 +122,7 @@ func TestKubeletFinalizeHeedsFlags(t *testing.T) {
 	const patched = initDocument + "patches: {directory: /patches}\n" + clusterDocument
 	const off, on = "{name: rotate-certificates, value: 'false'}", "{name: rotate-certificates, value: 'true'}"
 	for _, tt := range []struct{ name, documents, patch, pem string }{
-		{"another folder", withKubeletFlags("{name: cert-dir, value: /a}, {name: cert-dir, value: /other/pki}"), "", "/other/pki/kubelet-client-current.pem"},
+		{"another directory", withKubeletFlags("{name: cert-dir, value: /a}, {name: cert-dir, value: /other/pki}"), "", "/other/pki/kubelet-client-current.pem"},
 		{"off by flag", withKubeletFlags(off), "", ""},
 		{"on by a later flag", withKubeletFlags(off + ", " + on), "", kubeletPEM},
 		{"off by patch", patched, "rotateCertificates: false", ""},

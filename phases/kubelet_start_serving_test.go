@@ -56,18 +56,18 @@ func (s *stage) isServingPair(t *testing.T) {
 func TestServingPairIsTheKubeletsOwnMatter(t *testing.T) {
 	const kubelet = "---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	for name, documents := range map[string]string{
-		"asks the cluster":          initDocument + clusterDocument + kubelet + "serverTLSBootstrap: true\n",
-		"files in its settings":     initDocument + clusterDocument + kubelet + "tlsCertFile: /etc/tls/k.crt\ntlsPrivateKeyFile: /etc/tls/k.key\n",
-		"another folder, by flag":   withKubeletFlags("{name: cert-dir, value: /var/lib/k}"),
-		"files, by flag":            withKubeletFlags("{name: tls-cert-file, value: /etc/tls/k.crt}"),
-		"asks the cluster, by flag": withKubeletFlags("{name: rotate-server-certificates, value: 'true'}"),
-		"drop-ins":                  withKubeletFlags("{name: config-dir, value: /etc/kubelet.d}"),
+		"asks the cluster":           initDocument + clusterDocument + kubelet + "serverTLSBootstrap: true\n",
+		"files in its settings":      initDocument + clusterDocument + kubelet + "tlsCertFile: /etc/tls/k.crt\ntlsPrivateKeyFile: /etc/tls/k.key\n",
+		"another directory, by flag": withKubeletFlags("{name: cert-dir, value: /var/lib/k}"),
+		"files, by flag":             withKubeletFlags("{name: tls-cert-file, value: /etc/tls/k.crt}"),
+		"asks the cluster, by flag":  withKubeletFlags("{name: rotate-server-certificates, value: 'true'}"),
+		"drop-ins":                   withKubeletFlags("{name: config-dir, value: /etc/kubelet.d}"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, documents)
 			s.play(t, kubeletStart())
 			if _, err := s.Host.Lstat(filepath.Dir(servingCert)); err == nil {
-				t.Error("there is a folder of certificates")
+				t.Error("there is a directory of certificates")
 			}
 		})
 	}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// stage is what a test of single phases plays on: a host in a folder whose
+// stage is what a test of single phases plays on: a host in a directory whose
 // answers the test decides, an API that only records, and what was said.
 type stage struct {
 	*Env

@@ -139,9 +139,9 @@ func byToken(name string, more config.Flags) config.Flags {
 
 func TestJoinPlanIsTrue(t *testing.T) {
 	for name, before := range map[string]func(t *testing.T, s *joinStage){
-		"fresh":         func(*testing.T, *joinStage) {},
-		"other kubelet": func(t *testing.T, s *joinStage) { s.put(t, "/var/lib/kubelet/kubeadm-flags.env", "X=y\n") },
-		"wide folder":   func(t *testing.T, s *joinStage) { s.put(t, "/var/lib/kubelet/x", "") },
+		"fresh":          func(*testing.T, *joinStage) {},
+		"other kubelet":  func(t *testing.T, s *joinStage) { s.put(t, "/var/lib/kubelet/kubeadm-flags.env", "X=y\n") },
+		"wide directory": func(t *testing.T, s *joinStage) { s.put(t, "/var/lib/kubelet/x", "") },
 	} {
 		t.Run("worker, "+name, func(t *testing.T) {
 			s := newJoinStage(t)

@@ -194,7 +194,7 @@ func (r *record) asSet() []string {
 	return list
 }
 
-// predict says which files and folders there will be after the actions.
+// predict says which files and directories there will be after the actions.
 func (r *record) predict(before map[string]fs.FileMode) map[string]fs.FileMode {
 	after := map[string]fs.FileMode{}
 	for path, mode := range before {

@@ -29,9 +29,9 @@ import (
 // asked to be none any more.
 type remains struct {
 	flags config.Flags
-	files map[string]string // by path; folders end in a slash
+	files map[string]string // by path; directories end in a slash
 	links map[string]string
-	// mounts are file systems of their own, narrowed folders that were there
+	// mounts are file systems of their own, narrowed directories that were there
 	// before with a wider mode.
 	mounts, narrowed []string
 	pods             []host.Pod
@@ -158,7 +158,7 @@ func (s *remains) volumes(some func() bool) {
 	}
 }
 
-// places are where folders really are, and what they were before.
+// places are where directories really are, and what they were before.
 func (s *remains) places(some func() bool, r *rand.Rand) {
 	switch r.IntN(5) {
 	case 0:
@@ -183,7 +183,7 @@ func (s *remains) places(some func() bool, r *rand.Rand) {
 // oddities are what nobody should have put there.
 func (s *remains) oddities(some func() bool) {
 	if some() {
-		s.files["/etc/kubernetes/scheduler.conf/file"] = "a folder"
+		s.files["/etc/kubernetes/scheduler.conf/file"] = "a directory"
 	}
 	if some() {
 		s.links["/etc/kubernetes/controller-manager.conf"] = "/srv/tls/mail.key"
@@ -197,7 +197,7 @@ func (s *remains) oddities(some func() bool) {
 	}
 }
 
-// build makes the host, in the root folder.
+// build makes the host, in the root directory.
 func (s *remains) build(t *testing.T) {
 	t.Helper()
 	must := func(err error) {
@@ -301,8 +301,8 @@ func (s *remains) run(t *testing.T, h host.Host, e func(*record) etcd.Etcd, on f
 	return r, h, fmt.Sprint(err)
 }
 
-// seen is what is on a host, as it shows itself: folders with a slash, files
-// that may be written anew with their content.
+// seen is what is on a host, as it shows itself: directories with a slash, files
+// that may be written again with their content.
 func seen(t *testing.T, h host.Host, dir string, all map[string]string) map[string]string {
 	t.Helper()
 	entries, err := h.ReadDir(dir)
@@ -332,7 +332,7 @@ func seen(t *testing.T, h host.Host, dir string, all map[string]string) map[stri
 // TestResetPlanIsTrue generates hosts, plans the reset of each, does it, and
 // holds the two against each other: step by step, warning by warning, and in
 // what is left. Each host is a process of its own in namespaces and a root
-// folder of its own, where it can have mounts.
+// directory of its own, where it can have mounts.
 func TestResetPlanIsTrue(t *testing.T) {
 	const variants = 32
 	const variable = "SLIPWAY_TEST_RESET_ROOT"

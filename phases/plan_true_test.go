@@ -78,7 +78,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// furnishPKI lets the API find certificates that are in another folder.
+// furnishPKI lets the API find certificates that are in another directory.
 func (p *theatre) furnishPKI(t *testing.T) {
 	t.Helper()
 	usual := filepath.Join(p.root, "/etc/kubernetes/pki")
@@ -140,7 +140,7 @@ func checkEvents(t *testing.T, said []byte) {
 	}
 }
 
-// tree lists the files and folders of the host, but for those that belong to
+// tree lists the files and directories of the host, but for those that belong to
 // systemd, the kubelet and the runtime of the test.
 func (p *theatre) tree(t *testing.T) map[string]fs.FileMode {
 	t.Helper()

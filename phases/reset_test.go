@@ -26,7 +26,7 @@ import (
 )
 
 // resetHost is a lasting host whose runtime has Pods and whose kernel has
-// leftovers, each a folder of this name.
+// leftovers, each a directory of this name.
 type resetHost struct {
 	host.Host
 	unitErr, podsErr error
@@ -104,7 +104,7 @@ func (e lastingEtcd) Leave(_ context.Context, peerURL string) (bool, error) {
 	return true, e.host.Remove(fakeMember)
 }
 
-// lay writes files below root; a name that ends in a slash is a folder.
+// lay writes files below root; a name that ends in a slash is a directory.
 func lay(root string, files map[string]string) error {
 	for name, text := range files {
 		path := filepath.Join(root, name)
@@ -169,7 +169,7 @@ var networkOwn = map[string]string{
 	"/var/lib/cni/cache/results/pods-1-eth0": "{}",
 }
 
-// files lists what is below root, folders with a slash, but for what systemd
+// files lists what is below root, directories with a slash, but for what systemd
 // keeps for itself and the lock.
 func files(t *testing.T, root string) []string {
 	t.Helper()
@@ -191,7 +191,7 @@ func files(t *testing.T, root string) []string {
 	return all
 }
 
-// resetScene is a node in a folder, and what it was before.
+// resetScene is a node in a directory, and what it was before.
 type resetScene struct {
 	*Env
 	host   *resetHost
@@ -257,7 +257,7 @@ func TestResetLeavesNothing(t *testing.T) {
 }
 
 // TestResetTakesWhatOpensAnExternalEtcd: what a join has brought goes, wherever
-// it is; what the user has put there stays, as do the folders that were there.
+// it is; what the user has put there stays, as do the directories that were there.
 func TestResetTakesWhatOpensAnExternalEtcd(t *testing.T) {
 	s := newResetScene(t, map[string]string{"/etc/kubernetes/manifests/kube-apiserver.yaml": `spec: {containers: [{command: [kube-apiserver,
 --etcd-servers=https://192.0.2.5:2379, --etcd-cafile=/srv/tls/etcd.crt, --etcd-certfile=/etc/etcd/tls/client.crt, --etcd-keyfile=/etc/etcd/tls/client.key]}]}`,
@@ -289,7 +289,7 @@ func TestResetNetwork(t *testing.T) {
 			kept = append(kept, path)
 		}
 	}
-	if len(kept) != 8 { // the network's files and their folders
+	if len(kept) != 8 { // the network's files and their directories
 		t.Errorf("without --network, of the network there is still %v", kept)
 	}
 	s.Config.Reset.Network = true
@@ -359,7 +359,7 @@ func TestResetGoesOn(t *testing.T) {
 	}
 }
 
-// Folders that the user chose keep what is not a control plane's.
+// Directories that the user chose keep what is not a control plane's.
 func TestResetOfChosenFolders(t *testing.T) {
 	s := newResetScene(t, map[string]string{
 		"/etc/kubernetes/manifests/etcd.yaml": strings.ReplaceAll(etcdPod, "DIR", "/srv/etcd"),
@@ -408,7 +408,7 @@ func TestResetRemovesAccounts(t *testing.T) {
 	}
 }
 
-// A folder that somebody else has mounted stays, and is named.
+// A directory that somebody else has mounted stays, and is named.
 func TestResetNamesMounts(t *testing.T) {
 	s := newResetScene(t)
 	s.Host = keptMount{s.host}

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// What a diagnosis asks of a host in a folder: nothing is wrong but for what
+// What a diagnosis asks of a host in a directory: nothing is wrong but for what
 // the journal says.
 func (h *folderHost) Journal(context.Context, string, time.Time, int) ([]host.JournalEntry, error) {
 	return h.journal, nil

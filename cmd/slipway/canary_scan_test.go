@@ -41,7 +41,7 @@ func newCanary(name string, value []byte) canary {
 	return c
 }
 
-// in tells whether the secret is in data, in one piece or broken into lines.
+// in reports whether the secret is in data, in one piece or broken into lines.
 func (c canary) in(data, joined []byte) bool {
 	return slices.ContainsFunc(c.forms, func(form []byte) bool { return bytes.Contains(data, form) || bytes.Contains(joined, form) })
 }

@@ -27,7 +27,7 @@ const contentionEnv = "SLIPWAY_CONTENTION_STAGE"
 
 // TestContention races two real processes for one node, 200 times: one does
 // the work, the other says within a second who holds the node, or comes late
-// enough to find all done. Whoever wins, every pair is good.
+// enough to find all done. Whichever wins, every pair is good.
 func TestContention(t *testing.T) {
 	if os.Getenv(contentionEnv) == "" {
 		if os.Geteuid() != 0 {

@@ -95,7 +95,7 @@ func TestUntilSettled(t *testing.T) {
 		t.Error("still waiting")
 	}
 	if !p.Passes(noAnswerError{errors.New("refused")}) || !p.Passes(lasting) {
-		t.Error("an error between two does not start the count anew")
+		t.Error("an error between two does not restart the count")
 	}
 }
 

@@ -99,7 +99,7 @@ func statusError(code int) error {
 	return lasting(failure(NotKube, "", "the server answers %d %s: is this an API server of Kubernetes?", code, text))
 }
 
-// connectionError tells what another try cannot mend from what it may.
+// connectionError separates errors that another try cannot fix from those that may pass.
 func connectionError(limited context.Context, started time.Time, err error) error {
 	err = unwrapURL(err)
 	var record tls.RecordHeaderError

@@ -161,7 +161,7 @@ func (f *File) usable(where string, user *api.AuthInfo, remote bool) error {
 	return nil
 }
 
-// absolute reads a relative path as kubectl does: from the kubeconfig's folder.
+// absolute reads a relative path as kubectl does: from the kubeconfig's directory.
 func (f *File) absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path

@@ -121,7 +121,7 @@ func discreet(t *testing.T, err error, secret string) {
 	}
 }
 
-// signed computes anew whether the token has signed content in body.
+// signed computes independently whether the token has signed content in body.
 func signed(t *testing.T, body []byte, content string) bool {
 	t.Helper()
 	var cm corev1.ConfigMap

@@ -29,8 +29,8 @@ type Token struct {
 	// Pins are the hashes of which a trusted certificate must have one:
 	// sha256:HEX over the SubjectPublicKeyInfo, as RFC 7469 has it, in hex.
 	Pins []string
-	// NoPins trusts what the token has signed without a pin: whoever knows
-	// the token can pose as the cluster then.
+	// NoPins trusts what the token has signed without a pin: then anyone who knows
+	// the token can pose as the cluster.
 	NoPins bool
 	// Now is this host's clock.
 	Now func() time.Time

@@ -27,8 +27,8 @@ func kubeconfigWith(cluster map[string]any) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "Config", "clusters": []any{map[string]any{"name": "", "cluster": cluster}}}
 }
 
-// TestHostileJoin: whoever answers, nothing is trusted but what token and pin
-// vouch for, and each failure has its own words.
+// TestHostileJoin: only what token and pin vouch for is trusted, whatever answers, and each failure has its own
+// message.
 func TestHostileJoin(t *testing.T) {
 	const otherSecret = "fedcba9876543210"
 	tests := []struct {

@@ -33,8 +33,8 @@ type nodeFault struct {
 	name string
 	// cause is the name that it must get, message a part of what is said.
 	cause, message string
-	// break it, and mend it again: shell commands on the node.
-	inject, mend string
+	// break it, and repair it again: shell commands on the node.
+	inject, repair string
 	// init and cluster are inner lines of the configuration; kubelet replaces
 	// what the KubeletConfiguration needs in the lab.
 	init, cluster, kubelet string
@@ -55,38 +55,38 @@ func nodeFaults() []nodeFault {
 		{
 			name: "swap is on", cause: "swap", message: "swap is on (/dev/lab-swap)",
 			inject: `printf 'Filename\tType\tSize\tUsed\tPriority\n/dev/lab-swap partition 1048572 0 -2\n' >/root/swaps; mount --bind /root/swaps /proc/swaps`,
-			mend:   "umount /proc/swaps", kubelet: "cgroupDriver: cgroupfs\nfailCgroupV1: false\n",
+			repair: "umount /proc/swaps", kubelet: "cgroupDriver: cgroupfs\nfailCgroupV1: false\n",
 		},
 		{name: "cgroup version 1", cause: "cgroup-version", message: "refuses to run on it", kubelet: "cgroupDriver: cgroupfs\nfailSwapOn: false\n"},
 		{
 			name: "runtime stopped", cause: "runtime-down", message: "containerd.sock",
-			inject: "systemctl stop containerd", mend: "systemctl start containerd",
+			inject: "systemctl stop containerd", repair: "systemctl start containerd",
 		},
 		{name: "kubelet's flag is unknown", cause: "bad-flag", message: "unknown flag: --nonsense", init: "  kubeletExtraArgs: [{name: nonsense, value: '1'}]"},
 		{
 			name: "kubelet's unit is masked", cause: "kubelet-unit", message: "the unit is masked",
-			inject: "systemctl stop kubelet; systemctl mask kubelet", mend: "systemctl unmask kubelet",
+			inject: "systemctl stop kubelet; systemctl mask kubelet", repair: "systemctl unmask kubelet",
 		},
 		{
 			name: "kubelet's unit is missing", cause: "kubelet-unit", message: "no such unit",
 			inject: "systemctl stop kubelet; mkdir -p /root/unit; mv /usr/lib/systemd/system/kubelet.service* /root/unit/; mv /etc/systemd/system/kubelet.service* /root/unit/; systemctl daemon-reload",
-			mend:   "mv /root/unit/* /usr/lib/systemd/system/; systemctl daemon-reload",
+			repair: "mv /root/unit/* /usr/lib/systemd/system/; systemctl daemon-reload",
 		},
 		{
 			name: "kubelet keeps crashing", cause: "kubelet-crash", message: "keeps crashing",
 			inject: "mkdir -p /run/systemd/system/kubelet.service.d; printf '[Service]\\nExecStart=\\nExecStart=/bin/false\\n' >/run/systemd/system/kubelet.service.d/99-broken.conf; systemctl daemon-reload",
-			mend:   "rm -r /run/systemd/system/kubelet.service.d; systemctl daemon-reload",
+			repair: "rm -r /run/systemd/system/kubelet.service.d; systemctl daemon-reload",
 		},
 		{name: "image cannot be pulled", cause: "image", message: "image registry.invalid/lab/", cluster: "imageRepository: registry.invalid/lab"},
 		{name: "API server's flag is unknown", cause: "bad-flag", message: "unknown flag: --nonsense", cluster: "apiServer: {extraArgs: [{name: nonsense, value: '1'}]}"},
 		{
 			name: "port 10259 is taken", cause: "port-taken", message: "port 10259, which it needs, is held by socat",
-			inject: "systemd-run --unit=squatter socat TCP-LISTEN:10259,bind=127.0.0.1,fork PIPE", mend: "systemctl stop squatter",
+			inject: "systemd-run --unit=squatter socat TCP-LISTEN:10259,bind=127.0.0.1,fork PIPE", repair: "systemctl stop squatter",
 		},
 		{name: "address of another host", cause: "address-missing", message: "192.168.99.77", init: "localAPIEndpoint: {advertiseAddress: 192.168.99.77}"},
 		{
 			name: "etcd's certificate is of another CA", cause: "ca-mismatch", message: "etcd", before: certificates,
-			inject: "slipway init phase certs all --cert-dir=/root/pki; cp /root/pki/etcd/server.* /etc/kubernetes/pki/etcd/", mend: "rm -r /root/pki",
+			inject: "slipway init phase certs all --cert-dir=/root/pki; cp /root/pki/etcd/server.* /etc/kubernetes/pki/etcd/", repair: "rm -r /root/pki",
 		},
 		{
 			name: "key of another certificate", cause: "certificate", message: "does not match the key", before: certificates,
@@ -102,7 +102,7 @@ func nodeFaults() []nodeFault {
 		},
 		{
 			name: "etcd's disk is full", cause: "disk-full", message: "/var/lib/etcd",
-			inject: "mount -t tmpfs -o size=8m,mode=0700 lab-full /var/lib/etcd", mend: "umount -l /var/lib/etcd",
+			inject: "mount -t tmpfs -o size=8m,mode=0700 lab-full /var/lib/etcd", repair: "umount -l /var/lib/etcd",
 		},
 		{
 			name: "etcd is not a member", cause: "etcd-member", message: "not a member",
@@ -178,7 +178,7 @@ func (m machine) slowStart() []string {
 }
 
 // diagnosedHealthy wants nothing to be found on a node that works. What was
-// mended just now may still be in its logs.
+// repaired just now may still be in its logs.
 func (m machine) diagnosedHealthy() {
 	m.Helper()
 	m.eventually("nothing to be found on "+m.node.Name(), 45*time.Second, func() error {
@@ -297,8 +297,8 @@ func (m machine) runInto(f nodeFault) (time.Duration, string, error) {
 	defer cancel()
 	err := m.node.Exec(ctx, nodes.Cmd{Args: []string{"slipway", "init", "--config=/root/slipway.yaml", skip}, Env: f.env, Stdout: io.Discard, Stderr: began})
 	took := time.Since(began.at)
-	if f.mend != "" {
-		m.must("sh", "-c", f.mend)
+	if f.repair != "" {
+		m.must("sh", "-c", f.repair)
 	}
 	m.must("sh", "-c", "slipway reset --force >/root/reset.log 2>&1 || { cat /root/reset.log; exit 1; }; rm -rf /root/pki")
 	return took, began.String(), err

@@ -199,7 +199,7 @@ func (m machine) isLost(other machine) {
 	})
 }
 
-// knowsEndpointStill fails where the node's hosts file was made anew.
+// knowsEndpointStill fails if the node's hosts file was replaced.
 func (m machine) knowsEndpointStill() {
 	m.Helper()
 	m.must("grep", "-q", sharedEndpoint, "/etc/hosts")

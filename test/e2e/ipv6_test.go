@@ -43,7 +43,7 @@ controlPlaneEndpoint: "[fd00:99::11]:6443"`))
 	}
 }
 
-// hasOnlyIPv6 takes the host's IPv4 addresses away, and names the hosts anew.
+// hasOnlyIPv6 removes the host's IPv4 addresses, and writes the hosts file again.
 func (m machine) hasOnlyIPv6(all []machine) {
 	m.Helper()
 	hosts := "::1 localhost\n"

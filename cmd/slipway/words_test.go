@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// retired are words that read as if translated, with what to write instead.
+var retired = []struct{ words, instead string }{
+	{`\b[Ss]hall\b`, "must, is to, or the present tense"},
+	{`\b[Mm]end(s|ed|ing)?\b`, "fix, repair"},
+	{`\b[Aa]new\b`, "again"},
+	{`\b[Ww]hoever\b`, "anyone who, a client that"},
+	{`\b[Tt]ells whether\b`, "reports whether"},
+	{`\b[Ff]olders?\b`, "directory"},
+}
+
+// TestRetiredWords keeps them out of messages, comments and documents.
+func TestRetiredWords(t *testing.T) {
+	root := filepath.Join("..", "..")
+	out, err := exec.Command("git", "-C", root, "ls-files", "*.go", "*.md", "*.txtar", "Makefile").Output()
+	if err != nil {
+		t.Skipf("no list of files without git: %v", err)
+	}
+	for path := range strings.Lines(string(out)) {
+		if path = strings.TrimSpace(path); path != "cmd/slipway/words_test.go" {
+			findRetired(t, root, path)
+		}
+	}
+}
+
+func findRetired(t *testing.T, root, path string) {
+	t.Helper()
+	file, err := os.Open(filepath.Join(root, path))
+	if os.IsNotExist(err) {
+		return // deleted, and not yet committed
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for number := 1; lines.Scan(); number++ {
+		for _, r := range retired {
+			if found := regexp.MustCompile(r.words).FindString(lines.Text()); found != "" {
+				t.Errorf("%s:%d: %q: write %s", path, number, found, r.instead)
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Errorf("%s: %v", path, err)
+	}
+}
