@@ -14,41 +14,41 @@ import (
 	"fmt"
 )
 
-// Cluster is what a discovery has found and verified.
+// Cluster is a cluster that a discovery has found and verified.
 type Cluster struct {
 	// Server is the URL of the API, always https.
 	Server string
-	// CA are the certificates to trust, and nothing else; never none.
+	// CA are the only certificates to trust; there is at least one.
 	CA []*x509.Certificate
 }
 
-// Kind tells failures apart.
+// Kind distinguishes failures.
 type Kind string
 
 // The ways in which a discovery fails.
 const (
 	Unreachable  Kind = "unreachable"   // no connection, no answer in time, server errors
-	Forbidden    Kind = "forbidden"     // cluster-info is not for anonymous eyes
-	NotKube      Kind = "no API server" // something else answers
+	Forbidden    Kind = "forbidden"     // anonymous users may not read cluster-info
+	NotKube      Kind = "no API server" // another kind of server answers
 	NoInfo       Kind = "no cluster-info"
 	Malformed    Kind = "malformed"     // cluster-info or file cannot be used
-	ManyClusters Kind = "many clusters" // or none: whom to trust is not plain
+	ManyClusters Kind = "many clusters" // or none: unclear which one to trust
 	UnknownToken Kind = "unknown token" // nothing is signed with it
 	BadSignature Kind = "bad signature" // signed, but not with this token's secret
 	WrongPin     Kind = "wrong pin"     // no certificate has a pinned hash
-	WrongServer  Kind = "wrong server"  // its certificate is not of the trusted CA, or not for this name
+	WrongServer  Kind = "wrong server"  // its certificate is not from the trusted CA, or not for this name
 	Changed      Kind = "changed"       // the two answers differ
-	ClockApart   Kind = "clock apart"   // this host's clock and the server's
+	ClockApart   Kind = "clock apart"   // this host's clock and the server's differ
 )
 
-// Error is a failed discovery. It never holds a token's secret.
+// Error is a failed discovery. It never contains a token's secret.
 type Error struct {
 	Kind Kind
-	// Where is the endpoint or the file that was asked.
+	// Where is the endpoint or the file.
 	Where string
 	// Message says what is wrong and what to do.
 	Message string
-	// Cause is the last error of the connection, if that is what failed.
+	// Cause is the last connection error, if the connection failed.
 	Cause error
 }
 

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// answerTime bounds one request, so that one that hangs is tried again.
+	// answerTime bounds one request, so that a hanging one is repeated.
 	answerTime = 10 * time.Second
 	maxBody    = 1 << 20
 )
 
-// newClient trusts roots only; those of the host with nil; or, where blind,
-// anybody: what comes over such a connection must be verified by itself.
+// newClient trusts only roots, or the host's own with nil. With blind it trusts any server: then the answer itself must
+// be verified.
 func newClient(roots []*x509.Certificate, blind bool) *http.Client {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: blind} //nolint:gosec // by token and pin, see ByToken
 	if roots != nil {
@@ -42,10 +42,10 @@ func newClient(roots []*x509.Certificate, blind bool) *http.Client {
 	}
 }
 
-// answer is what a server said with 200.
+// answer is a response with status 200.
 type answer struct {
 	body []byte
-	date time.Time // zero if it did not say
+	date time.Time // zero if the response has none
 }
 
 // skew is how far the server's clock is ahead of now.
@@ -56,15 +56,14 @@ func (a answer) skew(now time.Time) time.Duration {
 	return a.date.Sub(now)
 }
 
-// fetch asks once. Errors that cannot pass are *Error, those that may, but
-// hardly will, are lasting; all others may pass.
+// fetch sends one request. An *Error is final, a lasting error is unlikely to pass, and any other error may pass.
 func fetch(ctx context.Context, client *http.Client, url string) (answer, error) {
 	started := time.Now()
 	limited, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(limited, http.MethodGet, url, nil)
 	if err != nil {
-		return answer{}, errors.New("the address cannot be asked") // the URL may hold a password
+		return answer{}, errors.New("the address is not valid") // the URL may contain a password
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "slipway")
@@ -90,13 +89,13 @@ func statusError(code int) error {
 	text := http.StatusText(code)
 	switch {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return lasting(failure(Forbidden, "", "the server answers %d %s: it must let anonymous users read ConfigMap kube-public/cluster-info; allow that, or join with --discovery-file", code, text))
+		return lasting(failure(Forbidden, "", "the server answers %d %s: anonymous users must be allowed to read ConfigMap kube-public/cluster-info; allow it, or join with --discovery-file", code, text))
 	case code == http.StatusNotFound:
-		return lasting(failure(NoInfo, "", "the server answers 404 %s: it has no ConfigMap kube-public/cluster-info; `slipway init phase bootstrap-token` on a control plane makes one", text))
+		return lasting(failure(NoInfo, "", "the server answers 404 %s: it has no ConfigMap kube-public/cluster-info; `slipway init phase bootstrap-token` on a control plane creates it", text))
 	case code >= 500 || code == http.StatusTooManyRequests:
 		return errors.Errorf("the server answers %d %s", code, text)
 	}
-	return lasting(failure(NotKube, "", "the server answers %d %s: is this an API server of Kubernetes?", code, text))
+	return lasting(failure(NotKube, "", "the server answers %d %s: is this a Kubernetes API server?", code, text))
 }
 
 // connectionError separates errors that another try cannot fix from those that may pass.
@@ -108,11 +107,11 @@ func connectionError(limited context.Context, started time.Time, err error) erro
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &hostname):
-		return &Error{WrongServer, "", "the server's certificate is not for this address; use one that it names, or add this one to apiServer.certSANs", err}
+		return &Error{WrongServer, "", "the server's certificate is not valid for this address; use an address that it names, or add this one to apiServer.certSANs", err}
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return &Error{ClockApart, "", "the server's certificate is not valid at this host's time; check the clocks, and the certificate's dates", err}
+		return &Error{ClockApart, "", "the server's certificate is not valid at this host's time; check the clocks and the certificate's dates", err}
 	case errors.As(err, &verification):
-		return &Error{WrongServer, "", "the server's certificate is not signed by a certificate that is trusted", err}
+		return &Error{WrongServer, "", "the server's certificate is not signed by a trusted certificate", err}
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return lasting(failure(NotKube, "", "the server does not speak TLS: is this the port of an API server?"))
 	case limited.Err() != nil:

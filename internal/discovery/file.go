@@ -16,22 +16,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// File says how to discover a cluster by a kubeconfig, whose keeper is trusted.
+// File describes discovery by a kubeconfig, whose source is trusted.
 type File struct {
 	// Location is a path of this host, or an https URL.
 	Location string
 	// ReadFile reads files of this host.
 	ReadFile func(path string) ([]byte, error)
-	// Progress is told in a line what is waited for.
+	// Progress gets a line that says what is being waited for.
 	Progress func(format string, args ...any)
 
 	pace  pace
 	roots []*x509.Certificate // nil for the host's
 }
 
-// ByFile reads a kubeconfig: from this host, or from an https URL whose server
-// the host's own CAs vouch for. credentials is a kubeconfig of that cluster
-// with the file's user, nil where the file has none.
+// ByFile reads a kubeconfig from this host, or from an https URL whose server the host's own CAs vouch for. credentials
+// is a kubeconfig of that cluster with the file's user; nil if the file has no user.
 func ByFile(ctx context.Context, f File) (found Cluster, credentials []byte, err error) {
 	where := "discovery by " + Shown(f.Location)
 	data, remote, err := f.read(ctx, where)
@@ -67,9 +66,8 @@ func ByFile(ctx context.Context, f File) (found Cluster, credentials []byte, err
 	return found, credentials, errors.Wrap(err, "encoding a kubeconfig")
 }
 
-// Shown is a location without what may be secret in it: user and password, and
-// the values of a query, as signed URLs have them. Where a password is not
-// escaped nobody can tell its end, so nothing of the URL is left.
+// Shown is a location without possible secrets: user, password, and the values of the query, which signed URLs have.
+// Nothing of a URL is shown if its password is not escaped, because its end is unclear.
 func Shown(location string) string {
 	if !strings.Contains(location, "://") {
 		return location
@@ -92,13 +90,13 @@ func Shown(location string) string {
 	return u.String()
 }
 
-// hidden stands for what is not shown of a location.
+// hidden replaces what is not shown of a location.
 const hidden = "[redacted]"
 
 func (f *File) read(ctx context.Context, where string) (data []byte, remote bool, err error) {
 	u, err := url.Parse(f.Location)
 	if err != nil && strings.Contains(f.Location, "://") {
-		return nil, true, failure(Malformed, where, "the URL is malformed; in a user's name or a password, characters such as / ? # %% must be escaped: %%2F for /")
+		return nil, true, failure(Malformed, where, "the URL is malformed; in a user name or a password, escape characters such as / ? # %%: %%2F for /")
 	}
 	if err != nil || u.Scheme != "https" {
 		data, err = f.ReadFile(f.Location)
@@ -114,7 +112,7 @@ func (f *File) read(ctx context.Context, where string) (data []byte, remote bool
 	return data, true, err
 }
 
-// plain replaces what fetch says of API servers: this one is any web server.
+// plain replaces what fetch says about API servers: this is any web server.
 func (f *File) plain(err error) error {
 	var refused pending
 	if errors.As(err, &refused) {
@@ -124,20 +122,20 @@ func (f *File) plain(err error) error {
 	return err
 }
 
-// current returns the cluster and the user of the current context. A file
-// without one must have just one cluster, and no user.
+// current returns the cluster and the user of the current context. A file without one must have exactly one cluster, and
+// no user.
 func current(where string, file api.Config) (api.Cluster, *api.AuthInfo, error) {
 	at := slices.IndexFunc(file.Contexts, func(c api.NamedContext) bool { return c.Name == file.CurrentContext })
 	if at < 0 {
 		if len(file.Clusters) != 1 {
-			return api.Cluster{}, nil, failure(ManyClusters, where, "the kubeconfig describes %d clusters and has no current context that picks one", len(file.Clusters))
+			return api.Cluster{}, nil, failure(ManyClusters, where, "the kubeconfig has %d clusters and no current context", len(file.Clusters))
 		}
 		return file.Clusters[0].Cluster, nil, nil
 	}
 	context := file.Contexts[at].Context
 	c := slices.IndexFunc(file.Clusters, func(c api.NamedCluster) bool { return c.Name == context.Cluster })
 	if c < 0 {
-		return api.Cluster{}, nil, failure(Malformed, where, "the kubeconfig's current context names a cluster that it does not describe")
+		return api.Cluster{}, nil, failure(Malformed, where, "the kubeconfig's current context names a cluster that it does not define")
 	}
 	u := slices.IndexFunc(file.AuthInfos, func(u api.NamedAuthInfo) bool { return u.Name == context.AuthInfo })
 	if u < 0 {
@@ -146,12 +144,12 @@ func current(where string, file api.Config) (api.Cluster, *api.AuthInfo, error) 
 	return file.Clusters[c].Cluster, &file.AuthInfos[u].AuthInfo, nil
 }
 
-// usable makes the paths of a user absolute. What came over the network may
-// neither name files of this host nor programs to run.
+// usable makes the paths of a user absolute. A kubeconfig from the network must not name files of this host, or programs
+// to run.
 func (f *File) usable(where string, user *api.AuthInfo, remote bool) error {
 	named := user.ClientCertificate + user.ClientKey + user.TokenFile
 	if remote && (named != "" || user.Exec != nil || user.AuthProvider != nil) {
-		return failure(Malformed, where, "the kubeconfig's user names files or programs, which one from a URL may not")
+		return failure(Malformed, where, "the kubeconfig's user names files or programs, which is not allowed in a kubeconfig from a URL")
 	}
 	for _, path := range []*string{&user.ClientCertificate, &user.ClientKey, &user.TokenFile} {
 		if *path != "" {

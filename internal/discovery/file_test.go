@@ -37,12 +37,12 @@ func TestByFile(t *testing.T) {
 		{name: "relative path", file: one + context + "users: [{name: u, user: {tokenFile: t}}]\n", creds: "tokenFile: /etc/t"},
 		{name: "user is missing", file: one + context},
 		{name: "CA in a file", file: "clusters:\n- name: a\n  cluster: {server: 'https://192.0.2.1:6443', certificate-authority: ca.crt}\n"},
-		{name: "two clusters", file: one + "- {name: b, cluster: {server: 'https://b'}}\n", says: "describes 2 clusters"},
-		{name: "context leads nowhere", file: one + "contexts: [{name: c, context: {cluster: b}}]\ncurrent-context: c\n", says: "names a cluster that it does not describe"},
+		{name: "two clusters", file: one + "- {name: b, cluster: {server: 'https://b'}}\n", says: "has 2 clusters"},
+		{name: "context leads nowhere", file: one + "contexts: [{name: c, context: {cluster: b}}]\ncurrent-context: c\n", says: "names a cluster that it does not define"},
 		{name: "no CA", file: "clusters: [{name: a, cluster: {server: 'https://b'}}]\n", says: "has no certificate-authority-data"},
-		{name: "a CA that is none", file: strings.Replace(one, data, base64.StdEncoding.EncodeToString([]byte("x")), 1), says: "no certificate in PEM form"},
+		{name: "a CA that is none", file: strings.Replace(one, data, base64.StdEncoding.EncodeToString([]byte("x")), 1), says: "no PEM certificate"},
 		{name: "malformed CA", file: strings.Replace(one, data, base64.StdEncoding.EncodeToString([]byte(someCert)), 1), says: "certificate 1 is malformed"},
-		{name: "no TLS", file: strings.Replace(one, "https:", "http:", 1), says: "no https URL"},
+		{name: "no TLS", file: strings.Replace(one, "https:", "http:", 1), says: "not an https URL"},
 		{name: "garbage", file: "hunter2", says: "not a kubeconfig"},
 	}
 	for _, tt := range tests {
@@ -87,7 +87,7 @@ func TestByURL(t *testing.T) {
 		says   string
 	}{
 		{name: "right", answer: respond(200, document("token: abc"))},
-		{name: "unknown CA", answer: respond(200, document("token: abc")), alien: true, says: "not signed by a certificate that is trusted"},
+		{name: "unknown CA", answer: respond(200, document("token: abc")), alien: true, says: "not signed by a trusted certificate"},
 		{name: "a program", answer: respond(200, document("exec: {command: sh, apiVersion: v1}")), says: "names files or programs"},
 		{name: "a file", answer: respond(200, document("tokenFile: /etc/shadow")), says: "names files or programs"},
 		{name: "CA in a file", answer: respond(200, "clusters: [{name: a, cluster: {server: 'https://a', certificate-authority: /etc/x}}]"), says: "has no certificate-authority-data"},

@@ -13,24 +13,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// clusterOf reads the one cluster of a kubeconfig. Of two, nobody could say
-// which is meant.
+// clusterOf reads the only cluster of a kubeconfig. With two, it would be unclear which one is meant.
 func clusterOf(where string, kubeconfig []byte) (Cluster, error) {
 	file, err := parse(where, kubeconfig)
 	if err != nil {
 		return Cluster{}, err
 	}
 	if len(file.Clusters) != 1 {
-		return Cluster{}, failure(ManyClusters, where, "the kubeconfig describes %d clusters instead of one", len(file.Clusters))
+		return Cluster{}, failure(ManyClusters, where, "the kubeconfig has %d clusters instead of one", len(file.Clusters))
 	}
 	return trustedCluster(where, file.Clusters[0].Cluster)
 }
 
-// parse passes over fields that it does not know, as kubectl does: tools keep
-// notes of their own in kubeconfigs. Nothing of them goes any further.
+// parse ignores unknown fields, as kubectl does: some tools add fields of their own. It does not pass them on.
 func parse(where string, kubeconfig []byte) (api.Config, error) {
 	var file api.Config
-	// What the decoder says may quote a credential.
+	// The decoder's error may quote a credential.
 	if err := yaml.Unmarshal(kubeconfig, &file); err != nil || file.Kind != "Config" && file.Kind != "" {
 		return api.Config{}, failure(Malformed, where, "it is not a kubeconfig")
 	}
@@ -40,13 +38,13 @@ func parse(where string, kubeconfig []byte) (api.Config, error) {
 func trustedCluster(where string, c api.Cluster) (Cluster, error) {
 	u, err := url.Parse(c.Server)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
-		return Cluster{}, failure(Malformed, where, "the kubeconfig's server is no https URL")
+		return Cluster{}, failure(Malformed, where, "the kubeconfig's server is not an https URL")
 	}
 	if c.InsecureSkipTLSVerify {
-		return Cluster{}, failure(Malformed, where, "the kubeconfig says insecure-skip-tls-verify: a node must know whom it trusts")
+		return Cluster{}, failure(Malformed, where, "the kubeconfig has insecure-skip-tls-verify, but a node must verify its cluster")
 	}
 	if len(c.CertificateAuthorityData) == 0 {
-		return Cluster{}, failure(Malformed, where, "the kubeconfig has no certificate-authority-data: a node must know whom it trusts; what ConfigMap kube-public/cluster-info holds has it")
+		return Cluster{}, failure(Malformed, where, "the kubeconfig has no certificate-authority-data, but a node must verify its cluster; the kubeconfig in ConfigMap kube-public/cluster-info has it")
 	}
 	ca, err := certificates(c.CertificateAuthorityData)
 	if err != nil {
@@ -64,7 +62,7 @@ func certificates(data []byte) ([]*x509.Certificate, error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, errors.New("it holds something else than certificates")
+			return nil, errors.New("it contains something other than certificates")
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -73,7 +71,7 @@ func certificates(data []byte) ([]*x509.Certificate, error) {
 		list, data = append(list, cert), rest
 	}
 	if len(list) == 0 {
-		return nil, errors.New("it holds no certificate in PEM form")
+		return nil, errors.New("it contains no PEM certificate")
 	}
 	return list, nil
 }

@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// Pinned returns those of list that have a hash of pins, and those that such
-// a one has signed, over however many steps. A certificate that merely stands
-// beside a pinned one is left out.
+// Pinned returns the certificates of list whose hash is in pins, and those that chain to one of them. Other certificates
+// in the same list are left out.
 func Pinned(list []*x509.Certificate, pins []string, now time.Time) []*x509.Certificate {
 	roots, others := x509.NewCertPool(), x509.NewCertPool()
 	isPinned := func(c *x509.Certificate) bool {
@@ -33,8 +32,8 @@ func Pinned(list []*x509.Certificate, pins []string, now time.Time) []*x509.Cert
 	for _, c := range list {
 		_, err := c.Verify(x509.VerifyOptions{Roots: roots, Intermediates: others, CurrentTime: now,
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-		// A pinned certificate is trusted by its hash, whatever its dates: the
-		// connection that follows fails where they are wrong, and says so.
+		// A pinned certificate is trusted by its hash, whatever its dates: if they are wrong, the next connection fails
+		// and says so.
 		if isPinned(c) || err == nil && c.IsCA {
 			trusted = append(trusted, c)
 		}

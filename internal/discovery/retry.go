@@ -14,14 +14,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// pace says how often to ask, and how long an answer that looks final may
-// last. A control plane that is starting gives such answers for a moment.
+// pace says how often to ask, and how long an answer that looks final may last: a control plane that is starting gives
+// such answers for a moment.
 type pace struct {
 	first, slowest time.Duration
-	// settle is for a refusal, garbage, or a signature that does not fit.
+	// settle is for a refusal, garbage, or a signature that does not match.
 	settle time.Duration
-	// sign is for a signature that is not there yet: the controller manager
-	// signs, and another one takes over within 20 s where it has failed.
+	// sign is for a missing signature: where the controller manager signs, another one takes over within 20 s if it
+	// fails.
 	sign time.Duration
 }
 

@@ -19,35 +19,31 @@ import (
 
 const infoPath = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 
-// Token says how to discover a cluster of which the joining node's
-// administrator knows an endpoint, a bootstrap token, and the CA's hash.
+// Token describes discovery by an endpoint, a bootstrap token and the hash of the CA.
 type Token struct {
 	// Endpoint is host:port of an API server.
 	Endpoint string
 	// ID and Secret are the two parts of the token.
 	ID, Secret string
-	// Pins are the hashes of which a trusted certificate must have one:
-	// sha256:HEX over the SubjectPublicKeyInfo, as RFC 7469 has it, in hex.
+	// Pins are the accepted hashes of a trusted certificate: sha256:HEX of its SubjectPublicKeyInfo (RFC 7469, but in
+	// hex).
 	Pins []string
-	// NoPins trusts what the token has signed without a pin: then anyone who knows
-	// the token can pose as the cluster.
+	// NoPins trusts what the token has signed without a pin: then anyone who knows the token can pose as the cluster.
 	NoPins bool
 	// Now is this host's clock.
 	Now func() time.Time
-	// Progress is told in a line what is waited for.
+	// Progress gets a line that says what is being waited for.
 	Progress func(format string, args ...any)
 
-	pace pace // zero for the usual one
+	pace pace // zero for the default
 }
 
-// clockLimit is how far apart clocks may be. Certificates are valid from five
-// minutes before they are signed, no more.
+// clockLimit is how far apart clocks may be. Certificates are valid from at most five minutes before they are signed.
 const clockLimit = 5 * time.Minute
 
-// ByToken asks the endpoint for cluster-info twice: first without trust, to
-// verify what it says by token and pin, then again over a connection that
-// trusts only the certificates found so. It waits, until ctx ends, for what
-// may pass.
+// ByToken asks the endpoint for cluster-info twice: first over a connection that it does not trust, to verify the content
+// by token and pin, then over one that trusts only the certificates found there. Until ctx ends, it retries after errors
+// that may pass.
 func ByToken(ctx context.Context, t Token) (Cluster, error) {
 	first, err := t.ask(ctx, nil)
 	if err != nil {
@@ -59,8 +55,8 @@ func ByToken(ctx context.Context, t Token) (Cluster, error) {
 	}
 	if !t.NoPins {
 		if found.CA = Pinned(found.CA, t.Pins, t.Now()); len(found.CA) == 0 {
-			return Cluster{}, failure(WrongPin, t.where(), "no certificate of cluster-info has a hash that was given "+
-				"(--discovery-token-ca-cert-hash): this is another cluster, its CA was replaced, or somebody poses as it; "+
+			return Cluster{}, failure(WrongPin, t.where(), "no certificate in cluster-info has one of the given hashes "+
+				"(--discovery-token-ca-cert-hash): this is another cluster, its CA was replaced, or someone is posing as it; "+
 				"`slipway token create --print-join-command` on a control plane prints the right one")
 		}
 	}
@@ -69,8 +65,8 @@ func ByToken(ctx context.Context, t Token) (Cluster, error) {
 		return Cluster{}, t.explain(err, first)
 	}
 	if !bytes.Equal(first.kubeconfig, second.kubeconfig) {
-		return Cluster{}, failure(Changed, t.where(), "cluster-info is not the same over the trusted connection: "+
-			"several servers answer at this address, or it has just been changed; try again")
+		return Cluster{}, failure(Changed, t.where(), "cluster-info is different over the trusted connection: "+
+			"several servers answer at this address, or it has just changed; try again")
 	}
 	if err := t.clock(second); err != nil {
 		return Cluster{}, err
@@ -80,15 +76,15 @@ func ByToken(ctx context.Context, t Token) (Cluster, error) {
 
 func (t *Token) where() string { return "discovery at " + t.Endpoint }
 
-// info is one verified answer.
+// info is a verified answer.
 type info struct {
 	kubeconfig []byte
 	// skew is how far the server's clock is ahead of this host's.
 	skew time.Duration
 }
 
-// ask waits for a cluster-info that the token has signed. It trusts the
-// certificates of roots, or, with nil, nobody: the signature has to do.
+// ask waits for a cluster-info that the token has signed. It trusts the certificates of roots; with nil it relies on the
+// signature alone.
 func (t *Token) ask(ctx context.Context, roots []*x509.Certificate) (info, error) {
 	client := newClient(roots, roots == nil)
 	defer client.CloseIdleConnections()
@@ -110,7 +106,7 @@ func (t *Token) ask(ctx context.Context, roots []*x509.Certificate) (info, error
 func (t *Token) verify(body []byte) ([]byte, error) {
 	var cm corev1.ConfigMap
 	if err := json.Unmarshal(body, &cm); err != nil || cm.Kind != "ConfigMap" || cm.Name != tokenapi.ConfigMapClusterInfo {
-		return nil, lasting(failure(NotKube, "", "the answer is no ConfigMap cluster-info: is this an API server of Kubernetes?"))
+		return nil, lasting(failure(NotKube, "", "the answer is not ConfigMap cluster-info: is this a Kubernetes API server?"))
 	}
 	content, ok := cm.Data[tokenapi.KubeConfigKey]
 	if !ok {
@@ -119,21 +115,20 @@ func (t *Token) verify(body []byte) ([]byte, error) {
 	signature, ok := cm.Data[tokenapi.JWSSignatureKeyPrefix+t.ID]
 	if !ok {
 		return nil, unsigned(failure(UnknownToken, "", "cluster-info is not signed with token %s: "+
-			"the token has expired, is unknown, or may not sign; `slipway token create --print-join-command` on a control plane makes a new one", t.ID))
+			"the token has expired, is unknown, or lacks the usage \"signing\"; `slipway token create --print-join-command` on a control plane creates a new one", t.ID))
 	}
 	wanted, err := jws.ComputeDetachedSignature(content, t.ID, t.Secret)
 	if err != nil {
-		return nil, errors.Errorf("token %s cannot be used to verify a signature", t.ID) // the cause may quote the secret
+		return nil, errors.Errorf("token %s cannot be used to verify a signature", t.ID) // the cause may contain the secret
 	}
 	if !hmac.Equal([]byte(wanted), []byte(signature)) {
-		return nil, lasting(failure(BadSignature, "", "the signature of cluster-info does not fit the token with ID %s: "+
+		return nil, lasting(failure(BadSignature, "", "the signature of cluster-info does not match the token with ID %s: "+
 			"its secret is mistyped, or cluster-info was tampered with", t.ID))
 	}
 	return []byte(content), nil
 }
 
-// explain adds what the untrusted answer knows of the clock where a
-// certificate's dates are what failed.
+// explain adds the clock difference, which the untrusted answer shows, to an error about a certificate's dates.
 func (t *Token) explain(err error, first info) error {
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
@@ -154,6 +149,6 @@ func (t *Token) clock(a info) error {
 	if skew <= clockLimit {
 		return nil
 	}
-	return failure(ClockApart, t.where(), "this host's clock is %s %s the server's: certificates would not be valid; set the clock, for example with chrony or systemd-timesyncd, and try again",
+	return failure(ClockApart, t.where(), "this host's clock is %s %s the server's, so certificates would not be valid; set the clock, for example with chrony or systemd-timesyncd, and try again",
 		skew.Round(time.Second), ahead)
 }

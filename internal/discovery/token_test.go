@@ -38,32 +38,32 @@ func TestHostileJoin(t *testing.T) {
 		kind Kind
 		says string
 	}{
-		{"wrong pin", nil, func(*fake) []string { return []string{"sha256:" + strings.Repeat("0", 64)} }, WrongPin, "no certificate of cluster-info has a hash that was given"},
+		{"wrong pin", nil, func(*fake) []string { return []string{"sha256:" + strings.Repeat("0", 64)} }, WrongPin, "no certificate in cluster-info has one of the given hashes"},
 		{"pin of the server's own certificate", nil, func(f *fake) []string { return []string{f.leaf.pin()} }, WrongPin, "another cluster"},
-		{"tampered cluster-info", func(_ *testing.T, f *fake) { f.info = strings.Replace(f.info, "192.0.2.1", "192.0.2.6", 1) }, nil, BadSignature, "does not fit the token with ID abcdef"},
+		{"tampered cluster-info", func(_ *testing.T, f *fake) { f.info = strings.Replace(f.info, "192.0.2.1", "192.0.2.6", 1) }, nil, BadSignature, "does not match the token with ID abcdef"},
 		{"tampered signature", func(_ *testing.T, f *fake) { f.signature = f.signature[:len(f.signature)-4] + "AAAA" }, nil, BadSignature, "tampered"},
 		{"signature of another secret", func(t *testing.T, f *fake) { f.sign(t, otherSecret) }, nil, BadSignature, "its secret is mistyped"},
 		{"empty signature", func(_ *testing.T, f *fake) {
 			f.answer = respond(200, `{"kind":"ConfigMap","metadata":{"name":"cluster-info"},"data":{"kubeconfig":"a","jws-kubeconfig-abcdef":""}}`)
-		}, nil, BadSignature, "does not fit"},
+		}, nil, BadSignature, "does not match"},
 		{"signature replayed from another cluster", func(t *testing.T, f *fake) {
 			f.signature = newFake(t).signature
-		}, nil, BadSignature, "does not fit"},
+		}, nil, BadSignature, "does not match"},
 		{"signature of another token under this ID", func(_ *testing.T, f *fake) {
 			f.signature = "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFhYWFhYSJ9..aaaa"
-		}, nil, BadSignature, "does not fit"},
-		{"signature with algorithm none", func(_ *testing.T, f *fake) { f.signature = "eyJhbGciOiJub25lIn0.." }, nil, BadSignature, "does not fit"},
-		{"unknown token", func(_ *testing.T, f *fake) { f.signature = "" }, nil, UnknownToken, "the token has expired, is unknown, or may not sign"},
+		}, nil, BadSignature, "does not match"},
+		{"signature with algorithm none", func(_ *testing.T, f *fake) { f.signature = "eyJhbGciOiJub25lIn0.." }, nil, BadSignature, "does not match"},
+		{"unknown token", func(_ *testing.T, f *fake) { f.signature = "" }, nil, UnknownToken, "the token has expired, is unknown, or lacks the usage"},
 		{"two clusters", func(t *testing.T, f *fake) {
 			f.describe(t, "https://192.0.2.1:6443", f.ca.pem(), "https://192.0.2.6:6443", f.ca.pem())
-		}, nil, ManyClusters, "describes 2 clusters instead of one"},
-		{"no cluster", func(t *testing.T, f *fake) { f.describe(t) }, nil, ManyClusters, "describes 0 clusters"},
-		{"server without TLS", func(t *testing.T, f *fake) { f.describe(t, "http://192.0.2.1:6443", f.ca.pem()) }, nil, Malformed, "no https URL"},
-		{"server with a password", func(t *testing.T, f *fake) { f.describe(t, "https://a:b@192.0.2.1", f.ca.pem()) }, nil, Malformed, "no https URL"},
+		}, nil, ManyClusters, "has 2 clusters instead of one"},
+		{"no cluster", func(t *testing.T, f *fake) { f.describe(t) }, nil, ManyClusters, "has 0 clusters"},
+		{"server without TLS", func(t *testing.T, f *fake) { f.describe(t, "http://192.0.2.1:6443", f.ca.pem()) }, nil, Malformed, "not an https URL"},
+		{"server with a password", func(t *testing.T, f *fake) { f.describe(t, "https://a:b@192.0.2.1", f.ca.pem()) }, nil, Malformed, "not an https URL"},
 		{"no CA", func(t *testing.T, f *fake) { f.describe(t, "https://192.0.2.1:6443", "") }, nil, Malformed, "has no certificate-authority-data"},
 		{"a key beside the CA", func(t *testing.T, f *fake) {
 			f.describe(t, "https://192.0.2.1:6443", f.ca.pem()+"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
-		}, nil, Malformed, "something else than certificates"},
+		}, nil, Malformed, "something other than certificates"},
 		{"malformed CA", func(t *testing.T, f *fake) {
 			f.describe(t, "https://192.0.2.1:6443", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 		}, nil, Malformed, "certificate 1 is malformed"},
@@ -74,8 +74,8 @@ func TestHostileJoin(t *testing.T) {
 		{"no key kubeconfig", func(_ *testing.T, f *fake) {
 			f.answer = respond(200, `{"kind":"ConfigMap","metadata":{"name":"cluster-info"}}`)
 		}, nil, Malformed, `has no key "kubeconfig"`},
-		{"another object", func(_ *testing.T, f *fake) { f.answer = respond(200, `{"kind":"Secret"}`) }, nil, NotKube, "no ConfigMap cluster-info"},
-		{"garbage", func(_ *testing.T, f *fake) { f.answer = respond(200, "<html>") }, nil, NotKube, "is this an API server"},
+		{"another object", func(_ *testing.T, f *fake) { f.answer = respond(200, `{"kind":"Secret"}`) }, nil, NotKube, "not ConfigMap cluster-info"},
+		{"garbage", func(_ *testing.T, f *fake) { f.answer = respond(200, "<html>") }, nil, NotKube, "is this a Kubernetes API server"},
 		{"endless answer", func(_ *testing.T, f *fake) { f.answer = respond(200, strings.Repeat("a", 2<<20)) }, nil, NotKube, "longer than 1 MiB"},
 		{"redirect", func(_ *testing.T, f *fake) {
 			f.answer = func(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +83,7 @@ func TestHostileJoin(t *testing.T) {
 			}
 		}, nil, NotKube, "302 Found"},
 		{"no TLS", func(_ *testing.T, f *fake) { f.plain = true }, nil, NotKube, "does not speak TLS"},
-		{"401", func(_ *testing.T, f *fake) { f.answer = respond(401, "") }, nil, Forbidden, "401 Unauthorized: it must let anonymous users"},
+		{"401", func(_ *testing.T, f *fake) { f.answer = respond(401, "") }, nil, Forbidden, "401 Unauthorized: anonymous users must be allowed"},
 		{"403", func(_ *testing.T, f *fake) { f.answer = respond(403, "") }, nil, Forbidden, "403 Forbidden"},
 		{"404", func(_ *testing.T, f *fake) { f.answer = respond(404, "") }, nil, NoInfo, "no ConfigMap kube-public/cluster-info"},
 		{"500", func(_ *testing.T, f *fake) { f.answer = respond(500, "") }, nil, Unreachable, "500 Internal Server Error"},
@@ -104,12 +104,12 @@ func TestHostileJoin(t *testing.T) {
 		}, nil, Unreachable, "no answer within"},
 		{"certificate of another CA", func(t *testing.T, f *fake) {
 			f.leaf = authority{}.sign(t, asCA).sign(t, asServer)
-		}, nil, WrongServer, "not signed by a certificate that is trusted"},
+		}, nil, WrongServer, "not signed by a trusted certificate"},
 		{"certificate of an unpinned CA beside the right one", func(t *testing.T, f *fake) {
 			other := authority{}.sign(t, func(c *x509.Certificate) { asCA(c); c.Subject.CommonName = "other" })
 			f.leaf = other.sign(t, asServer)
 			f.describe(t, "https://192.0.2.1:6443", f.ca.pem()+other.pem())
-		}, nil, WrongServer, "not signed by a certificate that is trusted"},
+		}, nil, WrongServer, "not signed by a trusted certificate"},
 		{"certificate of another name", func(t *testing.T, f *fake) {
 			f.leaf = f.ca.sign(t, func(c *x509.Certificate) { c.DNSNames = []string{"example.org"} })
 		}, nil, WrongServer, "apiServer.certSANs"},
@@ -129,7 +129,7 @@ func TestHostileJoin(t *testing.T) {
 				}
 				f.tell(w)
 			}
-		}, nil, Changed, "not the same over the trusted connection"},
+		}, nil, Changed, "different over the trusted connection"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

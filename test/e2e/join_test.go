@@ -148,7 +148,7 @@ func (m machine) refusesWrongPin(args []string) {
 	wrong := slices.Clone(args)
 	wrong[slices.Index(wrong, "--discovery-token-ca-cert-hash")+1] = "sha256:" + strings.Repeat("0", 64)
 	out, err := m.try(append([]string{"slipway", "join"}, wrong...)...)
-	if err == nil || !strings.Contains(out, "no certificate of cluster-info has a hash that was given") {
+	if err == nil || !strings.Contains(out, "no certificate in cluster-info has one of the given hashes") {
 		m.Errorf("a wrong pin: %v\n%s", err, out)
 	}
 	if after := m.everything(); after != before {
