@@ -4,11 +4,13 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -19,7 +21,7 @@ func runtimeReady(socket string) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		info, err := h.RuntimeInfo(ctx, socket)
 		if err != nil {
-			return fail("the container runtime does not answer: %v", err).remedy(startRuntime)
+			return fail("the container runtime does not answer: %v", err).remedy("%s", cmp.Or(fault.Remedy(err), startRuntime))
 		}
 		if !info.Ready {
 			return fail("the container runtime %s %s is not ready: %s", info.Name, info.Version, info.Reason).remedy("see its log")

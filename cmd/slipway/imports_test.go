@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"internal/lazyregexp": {},
 	"internal/config":     {"internal/lazyregexp"},
 	"internal/ui":         {"internal/fault"},
-	"internal/host":       {"internal/redact"},
+	"internal/host":       {"internal/fault", "internal/redact"},
 	"internal/cluster":    {"internal/retry"},
 	"internal/discovery":  {"internal/retry"},
 	"internal/etcd":       {"internal/retry"},

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
@@ -32,7 +33,7 @@ func (r *Real) Hostname() (string, error) {
 	}
 	name = strings.ToLower(strings.TrimSpace(name))
 	if name == "" {
-		return "", errors.New("this host has no name; set one with `hostnamectl hostname NAME`")
+		return "", fault.New("this host has no name", "set one with `hostnamectl hostname NAME`")
 	}
 	return name, nil
 }

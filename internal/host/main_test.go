@@ -20,6 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // childEnv names what this binary does instead of testing, when a test starts
@@ -299,4 +301,12 @@ func TestLockInAnEmptyRoot(t *testing.T) {
 	if _, err := NewAt(root).Lock(); !errors.As(err, &locked) || locked.Path != filepath.Join(root, "run/slipway.lock") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// told is an error with its remedy, as a user reads it.
+func told(err error) string {
+	if remedy := fault.Remedy(err); remedy != "" {
+		return err.Error() + "; " + remedy
+	}
+	return err.Error()
 }

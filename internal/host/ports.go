@@ -13,6 +13,8 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // Process is a running process as /proc shows it.
@@ -32,7 +34,7 @@ func (r *Real) PortFree(port int) error {
 	case errors.Is(err, unix.EADDRINUSE):
 		return errors.Wrapf(unix.EADDRINUSE, "port %d is in use%s", port, r.heldBy(port))
 	case errors.Is(err, unix.EACCES):
-		return errors.Wrapf(unix.EACCES, "port %d cannot be checked; run as root", port)
+		return fault.WithRemedy(errors.Wrapf(unix.EACCES, "port %d cannot be checked", port), "run the command as root")
 	}
 	return errors.Wrapf(err, "port %d", port)
 }

@@ -21,7 +21,8 @@ import (
 type RuntimeError struct {
 	Socket string // as the caller gave it
 	Op     string // such as "pull image X"
-	Reason string // what happened and, where known, what to do
+	Reason string // what happened
+	Fix    string // what to do about it, empty if unknown
 	Err    error
 }
 
@@ -31,47 +32,49 @@ func (e *RuntimeError) Error() string {
 
 func (e *RuntimeError) Unwrap() error { return e.Err }
 
+// Remedy says what to do, see package fault.
+func (e *RuntimeError) Remedy() string { return e.Fix }
+
 func criFailure(socket, op string, err error) error {
 	if status.Code(err) == codes.DeadlineExceeded {
 		err = stderrors.Join(context.DeadlineExceeded, err) // gRPC has its own error
 	}
-	return &RuntimeError{Socket: socket, Op: op, Reason: criReason(socket, err), Err: err}
+	reason, fix := criReason(socket, err)
+	return &RuntimeError{Socket: socket, Op: op, Reason: reason, Fix: fix, Err: err}
 }
 
-func criReason(socket string, err error) string {
+func criReason(socket string, err error) (reason, fix string) {
 	answer := status.Convert(err)
 	switch answer.Code() {
 	case codes.Unimplemented:
-		return "it does not serve the CRI v1 API (" + answer.Message() + "). " +
-			"containerd serves it unless disabled_plugins in /etc/containerd/config.toml names its CRI plugin " +
-			"(\"cri\" or \"io.containerd.grpc.v1.cri\"), as some packages ship it: " +
-			"remove it there and run `systemctl restart containerd`. " +
-			"containerd before 1.6 and CRI-O before 1.20 are too old"
+		return "it does not serve the CRI v1 API (" + answer.Message() + ")",
+			"if disabled_plugins in /etc/containerd/config.toml has \"cri\" or \"io.containerd.grpc.v1.cri\", as in some packages, " +
+				"remove it and run `systemctl restart containerd`; containerd before 1.6 and CRI-O before 1.20 are too old"
 	case codes.Unavailable:
 		return socketTrouble(socketPath(socket), answer.Message())
 	case codes.DeadlineExceeded:
-		return "it did not answer in time; check that it is healthy, for example with `systemctl status containerd`"
+		return "it did not answer in time", "check that it is healthy, for example with `systemctl status containerd`"
 	case codes.Canceled:
-		return "interrupted"
+		return "interrupted", ""
 	default:
-		return answer.Message()
+		return answer.Message(), ""
 	}
 }
 
 // socketTrouble says why a runtime cannot be reached, more precisely than gRPC.
-func socketTrouble(path, message string) string {
+func socketTrouble(path, message string) (reason, fix string) {
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	switch {
 	case err == nil:
 		conn.Close()
-		return "a program accepts connections there but does not speak CRI (" + message + "); is this the right socket?"
+		return "a program accepts connections there but does not speak CRI (" + message + ")", "name the right socket (criSocket, --cri-socket)"
 	case errors.Is(err, fs.ErrNotExist):
-		return "the socket does not exist; install and start a runtime, or name the right socket (criSocket, --cri-socket)"
+		return "the socket does not exist", "install and start a runtime, or name the right socket (criSocket, --cri-socket)"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the socket exists but nothing listens on it; start the runtime, for example with `systemctl start containerd`"
+		return "the socket exists but nothing listens on it", "start the runtime, for example with `systemctl start containerd`"
 	case errors.Is(err, fs.ErrPermission):
-		return "this user may not use the socket; run as root"
+		return "this user may not use the socket", "run the command as root"
 	default:
-		return message
+		return message, ""
 	}
 }

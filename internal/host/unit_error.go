@@ -6,7 +6,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	godbus "github.com/godbus/dbus/v5"
 	"github.com/pkg/errors"
@@ -30,11 +29,15 @@ var ErrNoSystemd = errors.New("no init system was found (" + bootedDir + " is mi
 type BusError struct{ Err error }
 
 func (e *BusError) Error() string {
-	return fmt.Sprintf("cannot reach systemd over D-Bus: %v: "+
-		"Slipway needs systemd as this host's init; check with `systemctl status`, and run as root", e.Err)
+	return fmt.Sprintf("cannot reach systemd over D-Bus: %v", e.Err)
 }
 
 func (e *BusError) Unwrap() error { return e.Err }
+
+// Remedy says what to do, see package fault.
+func (e *BusError) Remedy() string {
+	return "Slipway needs systemd as this host's init: check it with `systemctl status`, and run the command as root"
+}
 
 // UnitError is a request about a unit that systemd did not fulfil.
 type UnitError struct {
@@ -48,27 +51,34 @@ type UnitError struct {
 func (e *UnitError) Unwrap() error { return e.Err }
 
 func (e *UnitError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s: ", e.Job, e.Unit)
+	reason, _ := e.explain()
+	return fmt.Sprintf("%s %s: %s", e.Job, e.Unit, reason)
+}
+
+// Remedy says what to do, see package fault.
+func (e *UnitError) Remedy() string {
+	_, fix := e.explain()
+	return fix
+}
+
+func (e *UnitError) explain() (reason, fix string) {
 	switch e.Result {
 	case ResultNotFound:
-		b.WriteString("systemd does not know this unit; install the package that contains it")
+		return "systemd does not know this unit", "install the package that contains it"
 	case ResultMasked:
-		fmt.Fprintf(&b, "the unit is masked; allow it with `systemctl unmask %s`", e.Unit)
+		return "the unit is masked", fmt.Sprintf("unmask it: `systemctl unmask %s`", e.Unit)
 	case ResultDenied:
-		b.WriteString("systemd refused; run as root")
+		return "systemd refused", "run the command as root"
 	case ResultUnknown:
-		fmt.Fprintf(&b, "the job did not finish in time (%v); see `systemctl status %s`", e.Err, e.Unit)
+		return fmt.Sprintf("the job did not finish in time (%v)", e.Err), fmt.Sprintf("see `systemctl status %s`", e.Unit)
 	case ResultRefused:
-		fmt.Fprintf(&b, "systemd refused: %v; see `systemctl status %s`", e.Err, e.Unit)
+		return fmt.Sprintf("systemd refused: %v", e.Err), fmt.Sprintf("see `systemctl status %s`", e.Unit)
 	case "canceled":
-		b.WriteString("another job replaced it, so another program starts or stops this unit: see `systemctl list-jobs`")
+		return "another job replaced it, so another program starts or stops this unit", "see `systemctl list-jobs`"
 	case "dependency":
-		b.WriteString("a unit that it depends on failed; see `systemctl --failed`")
-	default:
-		fmt.Fprintf(&b, "the job ended with result %q%s; see `journalctl -u %s`", e.Result, e.State.evidence(), e.Unit)
+		return "a unit that it depends on failed", "see `systemctl --failed`"
 	}
-	return b.String()
+	return fmt.Sprintf("the job ended with result %q%s", e.Result, e.State.evidence()), fmt.Sprintf("see `journalctl -u %s`", e.Unit)
 }
 
 // evidence returns a unit's state in parentheses.

@@ -13,6 +13,8 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 const (
@@ -274,10 +276,10 @@ func (p properties) time(name string) time.Time {
 // busFailure explains the error of a call that is not about one unit.
 func busFailure(what string, err error) error {
 	if e := (godbus.Error{}); errors.As(err, &e) && resultOf(e.Name) == ResultDenied {
-		return errors.Wrapf(err, "%s: systemd refused; run as root", what)
+		return fault.WithRemedy(errors.Wrapf(err, "%s: systemd refused", what), "run the command as root")
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errors.Wrapf(err, "%s: systemd does not answer; see `systemctl status`", what)
+		return fault.WithRemedy(errors.Wrapf(err, "%s: systemd does not answer", what), "see `systemctl status`")
 	}
 	return errors.Wrap(err, what)
 }

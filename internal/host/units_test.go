@@ -200,7 +200,7 @@ func TestUnitJobResults(t *testing.T) {
 	for result, want := range map[string]string{
 		"failed":     "start kubelet.service: the job ended with result \"failed\" (unit is activating, result exit-code); see `journalctl -u kubelet.service`",
 		"timeout":    "start kubelet.service: the job ended with result \"timeout\" (unit is activating, result exit-code); see `journalctl -u kubelet.service`",
-		"canceled":   "start kubelet.service: another job replaced it, so another program starts or stops this unit: see `systemctl list-jobs`",
+		"canceled":   "start kubelet.service: another job replaced it, so another program starts or stops this unit; see `systemctl list-jobs`",
 		"dependency": "start kubelet.service: a unit that it depends on failed; see `systemctl --failed`",
 		"":           "start kubelet.service: the job did not finish in time (context deadline exceeded); see `systemctl status kubelet.service`",
 	} {
@@ -211,7 +211,7 @@ func TestUnitJobResults(t *testing.T) {
 			defer cancel()
 			err := newReal(t).StartUnit(ctx, "kubelet")
 			var typed *UnitError
-			if !errors.As(err, &typed) || err.Error() != want {
+			if !errors.As(err, &typed) || told(err) != want {
 				t.Errorf("error\n%v, want\n%s", err, want)
 			}
 		})
@@ -221,9 +221,9 @@ func TestUnitJobResults(t *testing.T) {
 func TestUnitRefusals(t *testing.T) {
 	for name, test := range map[string]struct{ result, want string }{
 		"org.freedesktop.systemd1.NoSuchUnit":                         {ResultNotFound, "systemd does not know this unit; install the package that contains it"},
-		"org.freedesktop.systemd1.UnitMasked":                         {ResultMasked, "the unit is masked; allow it with `systemctl unmask kubelet.service`"},
-		"org.freedesktop.DBus.Error.AccessDenied":                     {ResultDenied, "systemd refused; run as root"},
-		"org.freedesktop.DBus.Error.InteractiveAuthorizationRequired": {ResultDenied, "systemd refused; run as root"},
+		"org.freedesktop.systemd1.UnitMasked":                         {ResultMasked, "the unit is masked; unmask it: `systemctl unmask kubelet.service`"},
+		"org.freedesktop.DBus.Error.AccessDenied":                     {ResultDenied, "systemd refused; run the command as root"},
+		"org.freedesktop.DBus.Error.InteractiveAuthorizationRequired": {ResultDenied, "systemd refused; run the command as root"},
 		"org.freedesktop.systemd1.TransactionIsDestructive":           {ResultRefused, "systemd refused: reason; see `systemctl status kubelet.service`"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -236,12 +236,12 @@ func TestUnitRefusals(t *testing.T) {
 			} {
 				var typed *UnitError
 				want := job + " kubelet.service: " + test.want
-				if !errors.As(err, &typed) || typed.Result != test.result || err.Error() != want {
+				if !errors.As(err, &typed) || typed.Result != test.result || told(err) != want {
 					t.Errorf("error\n%v, want\n%s", err, want)
 				}
 			}
 			err := r.ReloadUnits(t.Context())
-			if err == nil || strings.Contains(err.Error(), "run as root") != (test.result == ResultDenied) {
+			if err == nil || strings.Contains(told(err), "run the command as root") != (test.result == ResultDenied) {
 				t.Errorf("reload: error %v", err)
 			}
 		})
@@ -259,7 +259,7 @@ func TestNoBus(t *testing.T) {
 	for _, err := range []error{unitErr, r.StartUnit(ctx, "kubelet"), r.StopUnit(ctx, "kubelet"), r.EnableUnit(ctx, "kubelet"), r.ReloadUnits(ctx)} {
 		var typed *BusError
 		if !errors.As(err, &typed) || !strings.HasPrefix(err.Error(), "cannot reach systemd over D-Bus: dial unix ") ||
-			!strings.HasSuffix(err.Error(), "Slipway needs systemd as this host's init; check with `systemctl status`, and run as root") {
+			!strings.HasSuffix(err.Error(), "Slipway needs systemd as this host's init; check with `systemctl status`, and run the command as root") {
 			t.Errorf("error %v", err)
 		}
 	}
