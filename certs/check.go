@@ -31,7 +31,7 @@ func Check(spec Spec, n *config.Node, pair Pair, issuers []*x509.Certificate, no
 	}
 	cert := path.Join(n.Paths.PKI, spec.CertFile())
 	key := path.Join(n.Paths.PKI, spec.KeyFile())
-	failure := &Error{Spec: spec, Faults: faults, Where: cert}
+	failure := &Error{Faults: faults, Where: cert}
 	switch {
 	case spec.IsCA():
 		failure.Advice = fmt.Sprintf("Put the right CA in %s and %s. A CA that is there is never replaced: "+

@@ -36,7 +36,6 @@ type Fault struct {
 // Error is everything wrong with a certificate that exists already, and what
 // mends it. Wrapping keeps it reachable with errors.As.
 type Error struct {
-	Spec   Spec
 	Faults []Fault
 	// Where names the file or files at fault.
 	Where string

@@ -23,13 +23,14 @@ func TestSpecOrder(t *testing.T) {
 		got = append(got, spec.Name)
 	}
 	want := strings.Fields("ca apiserver apiserver-kubelet-client front-proxy-ca front-proxy-client " +
-		"etcd-ca etcd-server etcd-peer etcd-healthcheck-client apiserver-etcd-client")
+		"etcd-ca etcd-server etcd-peer etcd-healthcheck-client apiserver-etcd-client " +
+		"admin.conf super-admin.conf kubelet.conf controller-manager.conf scheduler.conf")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// What was observed of the peer where the reference has no case.
+// TestSANs holds what kubeadm was observed to do where the reference has no case.
 func TestSANs(t *testing.T) {
 	cluster := "kubernetes kubernetes.default kubernetes.default.svc kubernetes.default.svc.cluster.local"
 	tests := []struct {

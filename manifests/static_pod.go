@@ -20,11 +20,20 @@ import (
 
 // Names of the static Pods, of their containers and of their files.
 const (
-	EtcdName              = "etcd"
-	APIServerName         = "kube-apiserver"
-	ControllerManagerName = "kube-controller-manager"
-	SchedulerName         = "kube-scheduler"
+	EtcdName              = config.EtcdComponent
+	APIServerName         = config.APIServerComponent
+	ControllerManagerName = config.ControllerManagerComponent
+	SchedulerName         = config.SchedulerComponent
 )
+
+// Components returns the static Pods of control plane node n, in the order in which they are restarted.
+func Components(n *config.Node) []string {
+	list := []string{EtcdName, APIServerName, ControllerManagerName, SchedulerName}
+	if n.Cluster.Etcd.External != nil {
+		return list[1:]
+	}
+	return list
+}
 
 const (
 	probePort = "probe-port"

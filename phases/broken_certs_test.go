@@ -210,7 +210,7 @@ func TestBrokenServiceAccountKey(t *testing.T) {
 	s := newStage(t, initDocument+clusterDocument)
 	s.put(t, saKey, "no key")
 	want := saKey + ": the file is not in PEM form. Put the right key there, or delete it and run the phase again."
-	if err := ensureServiceAccountKeys(s.Env, nil); message(err) != want {
+	if err := s.pki().EnsureServiceAccountKeys(nil); message(err) != want {
 		t.Errorf("error %q, want %q", message(err), want)
 	}
 }

@@ -10,12 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pkg/errors"
-
-	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -27,7 +23,7 @@ import (
 // server, the kubelet may still get any settings; and where the cluster keeps
 // this very configuration, what differs was edited, and stays.
 func differences(env *Env, stored stored) []string {
-	found := append(certificatesDiffer(env), kubeconfigsDiffer(env)...)
+	found := env.pki().Faults()
 	if !thisnode.IsControlPlane(env.Host) || stored.same {
 		return found
 	}
@@ -66,62 +62,6 @@ func kubeletDiffers(env *Env) []string {
 			faults = append(faults, err.Error())
 		case have != nil && string(have) != string(f.Data):
 			faults = append(faults, fmt.Sprintf("%s differs from what this configuration makes: %s; %s", f.Path, ownership.LineDifference(have, f.Data), startOver))
-		}
-	}
-	return faults
-}
-
-// certificatesDiffer tells what is wrong with the certificates that are there,
-// for this configuration.
-func certificatesDiffer(env *Env) []string {
-	var faults []string
-	for _, spec := range certs.Specs(env.Config) {
-		if err := certificateFits(env, spec); err != nil {
-			faults = append(faults, err.Error())
-		}
-	}
-	return faults
-}
-
-func certificateFits(env *Env, spec certs.Spec) error {
-	store := pairStore{env}
-	cert, key, err := store.read(spec)
-	if err != nil || cert == nil {
-		return err
-	}
-	certPath, keyPath := store.paths(spec)
-	pair, err := certs.ParsePair(cert, key)
-	if err != nil {
-		return errors.Wrapf(err, "%s and %s", certPath, keyPath)
-	}
-	if spec.IsCA() {
-		return certs.Check(spec, env.Config, pair, nil, env.Host.Now())
-	}
-	ca, err := store.ca(spec)
-	if err != nil {
-		return err
-	}
-	return certs.Check(spec, env.Config, pair, ca.Bundle(), env.Host.Now())
-}
-
-// kubeconfigsDiffer leaves out a server of the administrator's own, which the
-// phase kubeconfig warns of.
-func kubeconfigsDiffer(env *Env) []string {
-	var faults []string
-	for _, spec := range kubeconfig.Specs(env.Config) {
-		ca, err := pairStore{env}.ca(spec.Certificate())
-		if err != nil {
-			return nil // the certificates' own fault
-		}
-		data, err := host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubeconfigs, spec.File))
-		if err == nil && data != nil {
-			err = kubeconfig.Check(data, spec, env.Config, ca.Bundle(), env.Host.Now())
-		}
-		var known *certs.Error
-		switch {
-		case err == nil, errors.As(err, &known) && known.Only(kubeconfig.WrongServer):
-		default:
-			faults = append(faults, err.Error())
 		}
 	}
 	return faults

@@ -21,7 +21,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/renewal"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 const pkiDir = "/etc/kubernetes/pki/"
@@ -46,12 +48,13 @@ func (s *stage) cert(t *testing.T, path string) *x509.Certificate {
 func TestRenewAll(t *testing.T) {
 	s := controlPlaneStage(t)
 	before := map[string]string{}
-	for _, r := range renewable(s.Env) {
-		before[r.path(s.Env)] = s.get(t, r.path(s.Env))
+	for _, row := range renewal.Rows() {
+		path := s.pki().Files(row)[0]
+		before[path] = s.get(t, path)
 	}
 	ca, kubelet := s.get(t, pkiDir+"ca.crt"), s.get(t, "/etc/kubernetes/kubelet.conf")
-	if len(before) != len(Renewables()) {
-		t.Errorf("%d files for %d names", len(before), len(Renewables()))
+	if len(before) != 11 {
+		t.Errorf("%d files", len(before))
 	}
 	later := time.Now().Add(100 * 24 * time.Hour)
 	s.host.now = later
@@ -131,12 +134,10 @@ func TestRenewSideBySide(t *testing.T) {
 	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
 	for range 10 {
 		s.play(t, Renew(RenewOptions{})...)
-		for _, r := range renewable(s.Env) {
-			cert, key := s.get(t, r.path(s.Env)), ""
-			if r.file == "" {
-				_, keyPath := pairStore{s.Env}.paths(r.spec)
-				key = s.get(t, keyPath)
-			} else {
+		for _, row := range renewal.Rows() {
+			files := s.pki().Files(row)
+			cert, key := s.get(t, files[0]), s.get(t, files[len(files)-1])
+			if row.Kubeconfig != "" {
 				auth := struct {
 					Users []struct{ User map[string][]byte }
 				}{}
@@ -147,7 +148,7 @@ func TestRenewSideBySide(t *testing.T) {
 				cert, key = string(user["client-certificate-data"]), string(user["client-key-data"])
 			}
 			if _, err := tls.X509KeyPair([]byte(cert), []byte(key)); err != nil {
-				t.Fatalf("%s: %v", r.spec.Name, err)
+				t.Fatalf("%s: %v", row.Name, err)
 			}
 		}
 	}
@@ -222,7 +223,7 @@ func TestRenewAllWithoutCAKey(t *testing.T) {
 	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver now") || strings.Contains(text, "Copies of admin.conf") {
 		t.Errorf("the advice is not about what was renewed:\n%s", text)
 	}
-	leaves, authorities, err := Expirations(s.Env)
+	leaves, authorities, err := renewal.Expirations(s.pki())
 	if err != nil || len(leaves) != 11 || len(authorities) != 3 || !authorities[0].External || authorities[1].External {
 		t.Errorf("%+v %+v %v", leaves, authorities, err)
 	}
@@ -251,7 +252,7 @@ func TestRestartJustWhatChanged(t *testing.T) {
 	s.play(t, localEtcd(), controlPlane())
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
 	h := &runtimeHost{stubHost: s.host, running: map[string]time.Time{}}
-	for _, c := range components(s.Config) {
+	for _, c := range manifests.Components(s.Config) {
 		h.running[c] = time.Now()
 	}
 	s.Host = h

@@ -19,7 +19,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/renewal"
 )
 
 // expirationInfo has the form that the peer's users parse.
@@ -61,7 +62,7 @@ func newCheckExpiration(g *globals) *cobra.Command {
 			}
 			real := host.New()
 			defer real.Close()
-			leaves, authorities, err := phases.Expirations(&phases.Env{Config: node, Host: real, UI: newUI(g)})
+			leaves, authorities, err := renewal.Expirations(pki.Store{Config: node, Host: real, UI: newUI(g)})
 			if err != nil {
 				return err
 			}
@@ -85,7 +86,7 @@ func newCheckExpiration(g *globals) *cobra.Command {
 	return cmd
 }
 
-func certificateInfos(list []phases.Expiration, now time.Time) []certificateInfo {
+func certificateInfos(list []renewal.Expiration, now time.Time) []certificateInfo {
 	out := make([]certificateInfo, len(list))
 	for i, e := range list {
 		out[i] = certificateInfo{Name: e.Name, External: e.External, CAName: e.CA, Missing: e.Missing}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
 func newGenerateCSR(g *globals) *cobra.Command {
@@ -24,7 +24,7 @@ func newGenerateCSR(g *globals) *cobra.Command {
 			}
 			real := host.New()
 			defer real.Close()
-			return phases.GenerateCSRs(&phases.Env{Config: node, Host: real, UI: newUI(g)})
+			return pki.Store{Config: node, Host: real, UI: newUI(g)}.GenerateCSRs()
 		},
 	}
 	o.bind(cmd, "")

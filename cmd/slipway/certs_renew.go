@@ -8,6 +8,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/renewal"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -21,8 +22,8 @@ func newRenew(g *globals) *cobra.Command {
 		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(renewCommand(g, "all", "Renew every certificate that is there, but for the CAs", phases.RenewOptions{}))
-	for _, r := range phases.Renewables() {
-		cmd.AddCommand(renewCommand(g, r.Name, r.Summary, phases.RenewOptions{Name: r.Name}))
+	for _, r := range renewal.Rows() {
+		cmd.AddCommand(renewCommand(g, r.Name, "Renew the "+r.Summary, phases.RenewOptions{Name: r.Name}))
 	}
 	return cmd
 }

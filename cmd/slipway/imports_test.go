@@ -27,21 +27,24 @@ var mayImport = map[string][]string{
 	"internal/discovery":  {},
 	"internal/etcd":       {},
 	"certs":               {"internal/config"},
-	"manifests":           {"internal/config"},
+	"manifests":           {"internal/config", "certs"},
 	"kubeletconfig":       {"internal/config"},
 	"internal/kubeconfig": {"internal/config", "certs"},
 	"preflight":           {"internal/config", "internal/host"},
 	"internal/redact":     {},
 	"internal/thisnode":   {"internal/config", "internal/host", "internal/kubeconfig", "certs", "kubeletconfig", "manifests", "preflight"},
 	"internal/ownership":  {"internal/cluster", "internal/config", "internal/host", "internal/redact", "internal/thisnode", "internal/ui", "manifests"},
+	"internal/accounts":   {"internal/config", "internal/host", "internal/ui", "manifests"},
+	"internal/pki":        {"internal/config", "internal/host", "internal/kubeconfig", "internal/thisnode", "internal/ui", "certs", "manifests"},
+	"internal/renewal":    {"internal/pki", "certs", "manifests"},
 	"internal/diagnose":   {"certs", "internal/host", "internal/kubeconfig", "internal/redact"},
 	"internal/bundle":     {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	"phases": {
 		"certs", "internal/cluster", "internal/config", "internal/diagnose", "internal/discovery", "internal/etcd", "internal/host",
-		"internal/background", "internal/kubeconfig", "internal/ownership", "internal/redact", "internal/thisnode", "internal/ui", "internal/workflow",
+		"internal/accounts", "internal/background", "internal/kubeconfig", "internal/ownership", "internal/pki", "internal/redact", "internal/renewal", "internal/thisnode", "internal/ui", "internal/workflow",
 		"kubeletconfig", "manifests", "preflight",
 	},
-	"cmd/slipway": {"internal/bundle", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/host", "internal/redact", "internal/thisnode", "internal/ui", "phases"},
+	"cmd/slipway": {"internal/bundle", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/host", "internal/pki", "internal/redact", "internal/renewal", "internal/thisnode", "internal/ui", "phases"},
 }
 
 // onlyIn bans an import outside of the packages that it names.

@@ -93,7 +93,7 @@ func newCA(t *testing.T, n *config.Node) certs.Pair {
 func find(t *testing.T, n *config.Node, name string) Spec {
 	t.Helper()
 	specs := Specs(n)
-	at := slices.IndexFunc(specs, func(s Spec) bool { return s.Name == name })
+	at := slices.IndexFunc(specs, func(s Spec) bool { return s.File() == name })
 	if at < 0 {
 		t.Fatalf("there is no row %q", name)
 	}
@@ -102,7 +102,7 @@ func find(t *testing.T, n *config.Node, name string) Spec {
 
 func build(t *testing.T, spec Spec, n *config.Node, ca certs.Pair) []byte {
 	t.Helper()
-	data, err := Build(spec, n, ca.Bundle(), newPair(t, spec.Certificate(), n, ca))
+	data, err := Build(spec, n, ca.Bundle(), newPair(t, spec.Certificate, n, ca))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func load(t *testing.T, data []byte) (clientcmdapi.Cluster, clientcmdapi.AuthInf
 	return *file.Clusters[context.Cluster], *file.AuthInfos[context.AuthInfo], file
 }
 
-// The peer's kubeconfig files of each reference case, row by row.
+// TestGolden compares the kubeconfig files with kubeadm's of each reference case.
 func TestGolden(t *testing.T) {
 	for _, name := range []string{"default", "podcidr", "external-etcd", "dualstack"} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestGolden(t *testing.T) {
 			slices.Sort(rows)
 			header, _, _ := strings.Cut(string(want), "\n")
 			if diff := cmp.Diff(string(want), header+"\n"+strings.Join(rows, "")); diff != "" {
-				t.Errorf("kubeconfig files differ (-peer +ours):\n%s", diff)
+				t.Errorf("kubeconfig files differ (-kubeadm +ours):\n%s", diff)
 			}
 		})
 	}
@@ -156,7 +156,7 @@ func row(t *testing.T, spec Spec, data []byte) string {
 		t.Fatal(err)
 	}
 	context := file.Contexts[file.CurrentContext]
-	return fmt.Sprintf("kubernetes/%s\t%s\t%s\t%s\t%s\t%s\t%s\n", spec.File, context.Cluster, cluster.Server,
+	return fmt.Sprintf("kubernetes/%s\t%s\t%s\t%s\t%s\t%s\t%s\n", spec.File(), context.Cluster, cluster.Server,
 		context.AuthInfo, file.CurrentContext, pair.Cert.Subject.CommonName,
 		strings.Join(pair.Cert.Subject.Organization, ","))
 }
@@ -183,11 +183,11 @@ func TestServers(t *testing.T) {
 			tt.setup(n)
 			for _, spec := range Specs(n) {
 				want := tt.local
-				if strings.HasSuffix(spec.Name, "admin") {
+				if strings.HasSuffix(spec.File(), "admin.conf") {
 					want = tt.cluster
 				}
 				if spec.Server != want {
-					t.Errorf("%s: server is %s, not %s", spec.Name, spec.Server, want)
+					t.Errorf("%s: server is %s, not %s", spec.File(), spec.Server, want)
 				}
 			}
 		})
@@ -198,7 +198,7 @@ func TestServers(t *testing.T) {
 func TestForm(t *testing.T) {
 	n := newNode("cp-1")
 	n.Cluster.ClusterName = "blue"
-	spec := find(t, n, "kubelet")
+	spec := find(t, n, "kubelet.conf")
 	lines := strings.Split(string(build(t, spec, n, newCA(t, n))), "\n")
 	for i, line := range lines {
 		if before, _, found := strings.Cut(line, "-data: "); found {
@@ -233,7 +233,7 @@ func TestBundle(t *testing.T) {
 	n := newNode("cp-1")
 	ca, old := newCA(t, n), newCA(t, n)
 	ca.More = []*x509.Certificate{old.Cert}
-	cluster, _, _ := load(t, build(t, find(t, n, "admin"), n, ca))
+	cluster, _, _ := load(t, build(t, find(t, n, "admin.conf"), n, ca))
 	if diff := cmp.Diff(certs.EncodeCerts(ca.Cert, old.Cert), cluster.CertificateAuthorityData); diff != "" {
 		t.Errorf("the file does not hold the bundle:\n%s", diff)
 	}
@@ -241,7 +241,7 @@ func TestBundle(t *testing.T) {
 
 func TestBuildWithToken(t *testing.T) {
 	n := newNode("cp-1")
-	data, err := BuildWithToken(Spec{CommonName: "foo", Server: "https://x:6443"}, n, newCA(t, n).Bundle(),
+	data, err := BuildWithToken(Spec{Certificate: certs.Spec{CommonName: "foo"}, Server: "https://x:6443"}, n, newCA(t, n).Bundle(),
 		config.NewSecret("abcdef.0123456789abcdef"))
 	if err != nil {
 		t.Fatal(err)
@@ -278,6 +278,6 @@ func TestClusterInfo(t *testing.T) {
 	at := slices.IndexFunc(lines, func(s string) bool { return strings.Contains(s, "certificate-authority-data: ") })
 	lines[at] = "    certificate-authority-data: <base64 ca.crt>"
 	if diff := cmp.Diff(object.Data["kubeconfig"], strings.Join(lines, "\n")); diff != "" {
-		t.Errorf("kubeconfig (-peer +ours):\n%s", diff)
+		t.Errorf("kubeconfig (-kubeadm +ours):\n%s", diff)
 	}
 }

@@ -36,9 +36,9 @@ func TestCheckAcceptsOwn(t *testing.T) {
 func TestCheck(t *testing.T) {
 	n := newNode("cp-1")
 	ca, otherCA := newCA(t, n), newCA(t, n)
-	admin := find(t, n, "admin")
-	right := newPair(t, admin.Certificate(), n, ca)
-	stranger := newPair(t, find(t, n, "scheduler").Certificate(), n, ca)
+	admin := find(t, n, "admin.conf")
+	right := newPair(t, admin.Certificate, n, ca)
+	stranger := newPair(t, find(t, n, "scheduler.conf").Certificate, n, ca)
 	strangerKey, err := certs.EncodeKey(stranger.Key)
 	if err != nil {
 		t.Fatal(err)
@@ -136,8 +136,8 @@ func TestCheckExpired(t *testing.T) {
 	ca := newCA(t, n)
 	late := now.Add(8761 * time.Hour)
 	for name, advice := range map[string]string{
-		"admin":   "Run `slipway certs renew admin.conf`.",
-		"kubelet": "Delete it and run `slipway init phase kubeconfig kubelet`", // certs renew does not know it
+		"admin.conf":   "Run `slipway certs renew admin.conf`.",
+		"kubelet.conf": "Delete it and run `slipway init phase kubeconfig kubelet`", // certs renew does not know it
 	} {
 		spec := find(t, n, name)
 		err := Check(build(t, spec, n, ca), spec, n, ca.Bundle(), late)
@@ -150,8 +150,8 @@ func TestCheckExpired(t *testing.T) {
 func TestCheckOtherNode(t *testing.T) {
 	n, other := newNode("cp-1"), newNode("cp-2")
 	ca := newCA(t, n)
-	spec := find(t, n, "kubelet")
-	err := Check(build(t, find(t, other, "kubelet"), other, ca), spec, n, ca.Bundle(), now)
+	spec := find(t, n, "kubelet.conf")
+	err := Check(build(t, find(t, other, "kubelet.conf"), other, ca), spec, n, ca.Bundle(), now)
 	wantFaults(t, err, []certs.Kind{certs.WrongSubject}, `the common name is "system:node:cp-2", not "system:node:cp-1"`)
 }
 
@@ -172,7 +172,7 @@ func TestMalformed(t *testing.T) {
 	n := newNode("cp-1")
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			wantFaults(t, Check([]byte(tt.data), find(t, n, "admin"), n, nil, now), []certs.Kind{Malformed}, tt.want)
+			wantFaults(t, Check([]byte(tt.data), find(t, n, "admin.conf"), n, nil, now), []certs.Kind{Malformed}, tt.want)
 			if _, _, err := RotatableKubelet([]byte(tt.data), pemPath); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("RotatableKubelet: got %v, want %q", err, tt.want)
 			}
@@ -183,7 +183,7 @@ func TestMalformed(t *testing.T) {
 func TestRotatableKubelet(t *testing.T) {
 	n := newNode("cp-1")
 	ca := newCA(t, n)
-	spec := find(t, n, "kubelet")
+	spec := find(t, n, "kubelet.conf")
 	data := build(t, spec, n, ca)
 	rotatable, changed, err := RotatableKubelet(data, pemPath)
 	if err != nil || !changed {
