@@ -196,7 +196,7 @@ func TestBootstrapTokenWritesWhatNodesNeed(t *testing.T) {
 
 func TestBootstrapTokenNeedsTheCA(t *testing.T) {
 	s := newStage(t, initDocument+clusterDocument)
-	const want = "/etc/kubernetes/pki/ca.crt is needed and does not exist: for a new cluster, `slipway init phase certs ca` makes it; for one that exists, copy it and its key from a control plane"
+	const want = "/etc/kubernetes/pki/ca.crt does not exist, but is needed; for a new cluster, run `slipway init phase certs ca`; for an existing one, copy it and its key from a control plane"
 	if err := runBootstrapToken(t.Context(), s.Env); message(err) != want {
 		t.Errorf("error %q, want %q", message(err), want)
 	}

@@ -82,10 +82,10 @@ const (
 	putCA             = "A CA is never replaced"
 	keepsCA           = "Put the right CA in " + caCrt + " and " + caKey
 	noLink, noFolder  = " is a symlink where a regular file should be", " is a folder where a regular file should be"
-	narrowedLine      = " did not have mode 0600: it has now"
+	narrowedLine      = " to 0600: only root can read it now"
 	emptyCert, noKey  = "the certificate: the file is empty. ", "the private key: the file is empty. "
-	cutOff            = "the file holds 1 PEM blocks, of which 1 are cut off or garbled. Delete "
-	deleteServiceKeys = "without sa.key delete both and run the phase again"
+	cutOff            = "PEM blocks that are truncated or damaged: 1 of 1. Delete "
+	deleteServiceKeys = "If you do not have the private key, delete both and run the phase again"
 )
 
 var breakages = []breakage{
@@ -96,16 +96,16 @@ var breakages = []breakage{
 	{"key of another certificate", copied(pkiDir+"front-proxy-client.key", key),
 		crt + ": the private key belongs to another certificate. Delete " + crt + " and " + key + makeAgain, "", []string{crt, key}},
 	{"certificate of another row", copied(pkiDir+"front-proxy-client.crt", crt), crt + ": 4 faults:", "", []string{crt, key}},
-	{"certificate without its key", removed(key), crt + " is there without its key " + key + "; put the key there, or delete the certificate", "", []string{crt}},
-	{"key without its certificate", removed(crt), "", crt + " does not exist, so there is nothing to renew; `slipway init phase certs apiserver` makes it", nil},
-	{"key in the certificate's file", copied(key, crt), "the file holds a private key as well", "Delete it" + makeAgain, []string{crt, key}},
+	{"certificate without its key", removed(key), crt + " exists without its key " + key + "; put the key there, or delete the certificate", "", []string{crt}},
+	{"key without its certificate", removed(crt), "", crt + " does not exist, so there is nothing to renew; `slipway init phase certs apiserver` creates it", nil},
+	{"key in the certificate's file", copied(key, crt), "the file also holds a private key", "Delete it" + makeAgain, []string{crt, key}},
 	{"wide key", widened(key), "", "", nil},
 	{"link to the key", linked(key, false), key + noLink, key + noLink, []string{key, crt}},
 	{"dangling link for the key", linked(key, true), key + noLink, key + noLink, []string{key, crt}},
 	{"link to the certificate", linked(crt, false), "", crt + noLink, nil},
 	{"dangling link for the certificate", linked(crt, true), crt + noLink, crt + noLink, []string{crt}},
 	{"folder for the key", folder(key), key + noFolder, key + noFolder, []string{key, crt}},
-	{"CA that is no CA", copied(crt, caCrt), "not the certificate of a CA: the basic constraints lack CA:TRUE", keepsCA, nil},
+	{"CA that is no CA", copied(crt, caCrt), "not a CA certificate: the basic constraints lack CA:TRUE", keepsCA, nil},
 	{"another CA's certificate", copied(pkiDir+"etcd/ca.crt", caCrt), "the private key belongs to another certificate. " + keepsCA, keepsCA, nil},
 	{"another CA's key", copied(pkiDir+"etcd/ca.key", caKey), "the private key belongs to another certificate. " + keepsCA, keepsCA, nil},
 	{"empty CA", empty(caCrt), caCrt + " and " + caKey + ": " + emptyCert + "Put the right CA there", putCA, nil},
@@ -115,7 +115,7 @@ var breakages = []breakage{
 	{"link to the CA's key", linked(caKey, false), caKey + noLink, "", nil},
 	{"dangling link for the CA's key", linked(caKey, true), caKey + noLink, caKey + noLink, nil},
 	{"CA without its key", removed(caKey), "", "`slipway certs generate-csr", nil},
-	{"CA's key without the CA", removed(caCrt), "trusts another CA than the cluster's. Delete it", caCrt + " is needed and does not exist", nil},
+	{"CA's key without the CA", removed(caCrt), "trusts another CA than the cluster's. Delete it", caCrt + " does not exist, but is needed", nil},
 	{"empty sa.key", empty(saKey), saKey + " and " + saPub + ": " + noKey, "", []string{saKey, saPub}},
 	{"no key in sa.pub", copied(crt, saPub), deleteServiceKeys, "", []string{saPub}},
 	{"sa.key of another pair", copied(caKey, saKey), "delete the file of the public key", "", []string{saPub}},

@@ -71,7 +71,7 @@ func TestRenewAll(t *testing.T) {
 		t.Errorf("apiserver.crt ends at %s", got)
 	}
 	s.play(t, certificates(), kubeconfigs()) // each renewed file is one that init keeps
-	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver, kube-controller-manager, kube-scheduler now") {
+	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver, kube-controller-manager, kube-scheduler to use the renewed") {
 		t.Errorf("no advice to restart:\n%s", text)
 	}
 }
@@ -181,9 +181,9 @@ func TestRenewAsItWas(t *testing.T) {
 func TestRenewRefusals(t *testing.T) {
 	for _, c := range []struct{ name, remove, want string }{
 		{"apiserver", pkiDir + "ca.key", `apiserver: the key of its CA "ca" is not on this host`},
-		{"apiserver", pkiDir + "apiserver.crt", pkiDir + "apiserver.crt does not exist, so there is nothing to renew; `slipway init phase certs apiserver` makes it"},
-		{"super-admin.conf", "/etc/kubernetes/super-admin.conf", "`slipway init phase kubeconfig super-admin` makes it"},
-		{"etcd-peer", pkiDir + "etcd/ca.crt", pkiDir + "etcd/ca.crt is needed and does not exist"},
+		{"apiserver", pkiDir + "apiserver.crt", pkiDir + "apiserver.crt does not exist, so there is nothing to renew; `slipway init phase certs apiserver` creates it"},
+		{"super-admin.conf", "/etc/kubernetes/super-admin.conf", "`slipway init phase kubeconfig super-admin` creates it"},
+		{"etcd-peer", pkiDir + "etcd/ca.crt", pkiDir + "etcd/ca.crt does not exist, but is needed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := controlPlaneStage(t)
@@ -202,7 +202,7 @@ func TestRenewAllOfNothing(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		s := newStage(t, initDocument+clusterDocument)
 		err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: restart}), Options{})
-		const want = "there is no certificate to renew in /etc/kubernetes/pki, nor a kubeconfig in /etc/kubernetes"
+		const want = "there is no certificate to renew in /etc/kubernetes/pki, nor a kubeconfig file in /etc/kubernetes"
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(s.said.String(), "does not exist") {
 			t.Errorf("restart %v: %v, want %s; said:\n%s", restart, err, want, s.said.String())
 		}
@@ -220,7 +220,7 @@ func TestRenewAllWithoutCAKey(t *testing.T) {
 	if s.get(t, pkiDir+"etcd/peer.crt") == old || !strings.Contains(s.said.String(), "slipway certs generate-csr") {
 		t.Errorf("said:\n%s", s.said.String())
 	}
-	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver now") || strings.Contains(text, "Copies of admin.conf") {
+	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver to use the renewed") || strings.Contains(text, "copies of admin.conf") {
 		t.Errorf("the advice is not about what was renewed:\n%s", text)
 	}
 	leaves, authorities, err := renewal.Expirations(s.pki())
