@@ -73,7 +73,7 @@ var table = []row{
 		Usages: both, UsedBy: config.EtcdComponent,
 	}, on: nameEtcdServer},
 	{Spec: Spec{
-		Name: "etcd-peer", File: "etcd/peer", CA: EtcdCA, Summary: "certificate that etcd members show each other",
+		Name: "etcd-peer", File: "etcd/peer", CA: EtcdCA, Summary: "peer certificate of etcd",
 		Usages: both, UsedBy: config.EtcdComponent,
 	}, on: nameEtcdPeer},
 	{Spec: Spec{

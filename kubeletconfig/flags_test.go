@@ -64,7 +64,7 @@ func TestFlagsEnvRefuses(t *testing.T) {
 	for _, value := range []string{"a\nb", "a\rb", "a\tb", "a\x00b", "a\x7fb", "a\xffb"} {
 		n := config.Node{KubeletExtraArgs: []config.Arg{{Name: "node-labels", Value: value}}}
 		_, err := FlagsEnv(&n)
-		want := `nodeRegistration.kubeletExtraArgs: the flag "--node-labels" holds a line break or another control character; systemd cannot pass it on`
+		want := `nodeRegistration.kubeletExtraArgs: the flag "--node-labels" contains a line break or another control character, which systemd cannot pass to the kubelet`
 		if err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %q", value, err, want)
 		}

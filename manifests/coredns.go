@@ -18,14 +18,13 @@ import (
 
 const (
 	coreDNSName = "coredns"
-	// CorefileMap is the ConfigMap of CoreDNS' settings.
+	// CorefileMap is the name of the ConfigMap with the settings of CoreDNS.
 	CorefileMap = coreDNSName
-	// dnsName is older than CoreDNS; Pods and tools know the Service by it.
+	// dnsName is the name of the Service. It is older than CoreDNS; Pods and tools rely on it.
 	dnsName = "kube-dns"
 )
 
-// CoreDNS is the addon that resolves the cluster's names. Patches of the
-// target corednsdeployment are applied to its Deployment.
+// CoreDNS returns the DNS add-on. Patches of the target corednsdeployment apply to its Deployment.
 func CoreDNS(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	deployment, err := patchedDeployment(coreDNSDeployment(n), patches)
 	if err != nil {
@@ -57,9 +56,8 @@ func patchedDeployment(d *appsv1.Deployment, patches config.PatchSet) (*appsv1.D
 	return out, yaml.Unmarshal(data, out)
 }
 
-// corefile configures CoreDNS: https://coredns.io/manual/toc/#configuration
-// Answers for the cluster's own domain are not cached, for they change with
-// every Pod.
+// corefile configures CoreDNS: https://coredns.io/manual/toc/#configuration. It does not cache answers for the domain of
+// the cluster, because they change with every Pod.
 func corefile(domain string) string {
 	return `.:53 {
     errors
@@ -150,7 +148,7 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 	}
 }
 
-// apart asks the scheduler to put Pods that share a label on different nodes.
+// apart asks the scheduler to spread Pods with the same label over nodes.
 func apart(label, value string) *corev1.Affinity {
 	same := []metav1.LabelSelectorRequirement{{Key: label, Operator: metav1.LabelSelectorOpIn, Values: []string{value}}}
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{

@@ -203,7 +203,7 @@ func flatten(out map[string]string, path string, node any) {
 	}
 }
 
-// serverFills tells whether the API server sets a field to this value where
+// serverFills reports whether the API server sets a field to this value where
 // nobody does.
 func serverFills(obj Object, field, value string) bool {
 	const pod = `/spec/template/spec`

@@ -48,7 +48,7 @@ func load(t *testing.T, input []byte) *config.Node {
 	return n
 }
 
-// debian is a host with the folders that Debian keeps CAs in.
+// debian is a host with the directories in which Debian keeps CAs.
 func debian() HostView {
 	return HostView{CertDirs: []string{"/etc/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates"}}
 }
@@ -157,8 +157,8 @@ func TestEtcdEndpoint(t *testing.T) {
 	}
 }
 
-// A folder is mounted although another's name begins like its own; kubeadm
-// leaves it out, and its API server cannot read the certificate.
+// TestExternalEtcdSiblings: a directory is mounted although the name of another is a prefix of its own. kubeadm leaves it
+// out, so that its API server cannot read the certificate.
 func TestExternalEtcdSiblings(t *testing.T) {
 	n := load(t, read(t, golden, "node/external-etcd/input.yaml"))
 	n.Cluster.Etcd.External.CAFile = "/opt/etcd/ca.crt"

@@ -41,7 +41,7 @@ func unlessControlPlane(env *Env) string {
 // itself.
 func joinCertificates() Phase {
 	p := certificates()
-	p.Summary = "Generate this node's own certificates, keeping those that are there and right"
+	p.Summary = "Generate missing certificates of this node, and check existing ones"
 	p.Flags = discoveryFlags("apiserver-advertise-address", "control-plane", "node-name")
 	p.Children = slices.DeleteFunc(p.Children, func(c Phase) bool { return !onJoin("certs " + c.Name) })
 	return asOne(p)

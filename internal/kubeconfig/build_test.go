@@ -194,7 +194,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// The file's very form is the peer's: the same fields in the same order.
+// The form of the file is kubeadm's: the same fields in the same order.
 func TestForm(t *testing.T) {
 	n := newNode("cp-1")
 	n.Cluster.ClusterName = "blue"

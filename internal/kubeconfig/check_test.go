@@ -159,15 +159,15 @@ func TestMalformed(t *testing.T) {
 	const head = "apiVersion: v1\nkind: Config\n"
 	const context = "contexts:\n- name: a\n  context: {cluster: c, user: u}\n"
 	tests := []struct{ name, data, want string }{
-		{"empty", "", "the file is not a kubeconfig: apiVersion v1 and kind Config are expected"},
+		{"empty", "", "the file is not a kubeconfig: expected apiVersion v1 and kind Config"},
 		{"not YAML", "hunter2: [", "the file is not a kubeconfig in YAML form"},
 		{"not an object", "hunter2", "the file is not a kubeconfig in YAML form"},
 		{"bad base64", head + "users:\n- name: u\n  user: {client-key-data: hunter2}\n", "the file is not a kubeconfig in YAML form"},
-		{"another kind", "apiVersion: v1\nkind: Pod\n", `not "v1" and "Pod"`},
+		{"another kind", "apiVersion: v1\nkind: Pod\n", `got "v1" and "Pod"`},
 		{"no current context", head + context, "the kubeconfig has no current-context"},
-		{"no such context", head + context + "current-context: b\n", `the kubeconfig has no context "b"`},
-		{"no such cluster", head + context + "current-context: a\n", `the kubeconfig has no cluster "c"`},
-		{"no such user", head + context + "current-context: a\nclusters: [{name: c}]\n", `the kubeconfig has no user "u"`},
+		{"no such context", head + context + "current-context: b\n", `the current-context of the kubeconfig, "b", does not exist`},
+		{"no such cluster", head + context + "current-context: a\n", `the current context of the kubeconfig names cluster "c", which`},
+		{"no such user", head + context + "current-context: a\nclusters: [{name: c}]\n", `the current context of the kubeconfig names user "u", which`},
 	}
 	n := newNode("cp-1")
 	for _, tt := range tests {
