@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -23,6 +24,11 @@ type Shared struct {
 	// key was given to download its key with. What the CA signs for this node must then be brought here, see
 	// https://kubernetes.io/docs/setup/best-practices/certificates/.
 	Elsewhere []string
+}
+
+// IsShared reports whether the file at path is one that all control planes share.
+func IsShared(n *config.Node, path string) bool {
+	return slices.Contains(slices.Collect(maps.Values(manifests.SharedFiles(n))), path)
 }
 
 // MissingShared looks for the files that all control planes share.
