@@ -166,9 +166,7 @@ func coreDNSContainer(n *config.Node) corev1.Container {
 	port := func(name string, number int32, protocol corev1.Protocol) corev1.ContainerPort {
 		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: protocol}
 	}
-	get := func(path, port string) corev1.ProbeHandler {
-		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(port), Scheme: corev1.URISchemeHTTP}}
-	}
+	liveness, readiness := coreDNSProbes()
 	return corev1.Container{
 		Name:            coreDNSName,
 		Image:           n.Image(coreDNSName),
@@ -189,14 +187,8 @@ func coreDNSContainer(n *config.Node) corev1.Container {
 			port("liveness-probe", 8080, corev1.ProtocolTCP),
 			port("readiness-probe", 8181, corev1.ProtocolTCP),
 		},
-		LivenessProbe: &corev1.Probe{
-			ProbeHandler:        get("/health", "liveness-probe"),
-			InitialDelaySeconds: 60,
-			TimeoutSeconds:      5,
-			SuccessThreshold:    1,
-			FailureThreshold:    5,
-		},
-		ReadinessProbe: &corev1.Probe{ProbeHandler: get("/ready", "readiness-probe")},
+		LivenessProbe:  liveness,
+		ReadinessProbe: readiness,
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false),
 			Capabilities: &corev1.Capabilities{
@@ -206,4 +198,17 @@ func coreDNSContainer(n *config.Node) corev1.Container {
 			ReadOnlyRootFilesystem: ptr.To(true),
 		},
 	}
+}
+
+func coreDNSProbes() (liveness, readiness *corev1.Probe) {
+	get := func(path, port string) corev1.ProbeHandler {
+		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(port), Scheme: corev1.URISchemeHTTP}}
+	}
+	return &corev1.Probe{
+		ProbeHandler:        get("/health", "liveness-probe"),
+		InitialDelaySeconds: 60,
+		TimeoutSeconds:      5,
+		SuccessThreshold:    1,
+		FailureThreshold:    5,
+	}, &corev1.Probe{ProbeHandler: get("/ready", "readiness-probe")}
 }

@@ -62,6 +62,34 @@ type staticPod struct {
 
 // pod returns the Pod. The caller chooses the order of mounts; volumes are sorted by name.
 func (s staticPod) pod() *corev1.Pod {
+	security := &corev1.PodSecurityContext{
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if s.user != nil {
+		security.RunAsUser = ptr.To(s.user.UID)
+		security.RunAsGroup = ptr.To(s.user.GID)
+		security.SupplementalGroups = s.groups
+	}
+	return &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        s.name,
+			Namespace:   metav1.NamespaceSystem,
+			Labels:      map[string]string{"component": s.name, "tier": "control-plane"},
+			Annotations: s.annotations,
+		},
+		Spec: corev1.PodSpec{
+			Containers:        []corev1.Container{s.container()},
+			HostNetwork:       true,
+			PriorityClassName: "system-node-critical",
+			Priority:          ptr.To(criticalPriority),
+			SecurityContext:   security,
+			Volumes:           volumes(s.mounts),
+		},
+	}
+}
+
+func (s staticPod) container() corev1.Container {
 	c := corev1.Container{
 		Name:            s.name,
 		Image:           s.image,
@@ -77,32 +105,10 @@ func (s staticPod) pod() *corev1.Pod {
 	for _, m := range s.mounts {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: m.name, MountPath: m.path, ReadOnly: m.readOnly})
 	}
-	security := &corev1.PodSecurityContext{
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
 	if s.user != nil {
-		security.RunAsUser = ptr.To(s.user.UID)
-		security.RunAsGroup = ptr.To(s.user.GID)
-		security.SupplementalGroups = s.groups
 		c.SecurityContext = unprivileged(s.bindsPort)
 	}
-	return &corev1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        s.name,
-			Namespace:   metav1.NamespaceSystem,
-			Labels:      map[string]string{"component": s.name, "tier": "control-plane"},
-			Annotations: s.annotations,
-		},
-		Spec: corev1.PodSpec{
-			Containers:        []corev1.Container{c},
-			HostNetwork:       true,
-			PriorityClassName: "system-node-critical",
-			Priority:          ptr.To(criticalPriority),
-			SecurityContext:   security,
-			Volumes:           volumes(s.mounts),
-		},
-	}
+	return c
 }
 
 // commandLine returns flags: the defaults sorted by name, without those that extra sets, then extra as it is. A name can
