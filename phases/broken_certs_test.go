@@ -11,16 +11,15 @@ import (
 	"testing"
 )
 
-// breakage is what somebody or something else has done to the files of a
-// control plane.
+// breakage is damage to the files of a control plane.
 type breakage struct {
 	name string
 	do   func(t *testing.T, s *stage)
-	// init is what the phases certs and kubeconfig say, renew what renewals of
-	// apiserver and admin.conf do; empty where they succeed.
+	// init is the error of the phases certs and kubeconfig, renew that of renewing apiserver and admin.conf; empty if they
+	// succeed.
 	init, renew string
-	// mend are the files to remove, as init advises, so that it then succeeds.
-	mend []string
+	// remove are the files that init advises to remove, so that it then succeeds.
+	remove []string
 }
 
 func empty(path string) func(*testing.T, *stage) {
@@ -130,8 +129,8 @@ var breakages = []breakage{
 	{"kubeconfig of another user", copied("/etc/kubernetes/scheduler.conf", conf), makeConfAgain, "", []string{conf}},
 }
 
-// TestBrokenCertificates: what is found broken is named with the way to mend
-// it, which then does; nothing broken is taken for good.
+// TestBrokenCertificates: an error names what is broken and says how to fix it, and that works. Nothing broken is
+// accepted.
 func TestBrokenCertificates(t *testing.T) {
 	whole := controlPlaneStage(t) // of which the rows have copies
 	for _, b := range breakages {
@@ -153,10 +152,10 @@ func TestBrokenCertificates(t *testing.T) {
 				fatal(t, again())
 				noneWide(t, s)
 			}
-			for _, path := range b.mend {
+			for _, path := range b.remove {
 				fatal(t, os.RemoveAll(filepath.Join(s.root, path)))
 			}
-			if b.mend != nil {
+			if b.remove != nil {
 				says(t, "init after what it advised", again(), "")
 			}
 		})
@@ -202,15 +201,5 @@ func noneWide(t *testing.T, s *stage) {
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}
-	}
-}
-
-// TestBrokenServiceAccountKey without its public half, too.
-func TestBrokenServiceAccountKey(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
-	s.put(t, saKey, "no key")
-	want := saKey + ": the file is not in PEM form. Put the right key there, or delete it and run the phase again."
-	if err := s.pki().EnsureServiceAccountKeys(nil); message(err) != want {
-		t.Errorf("error %q, want %q", message(err), want)
 	}
 }
