@@ -197,12 +197,6 @@ func (c *cleanup) removeCertificates() {
 	}
 }
 
-// removeAccounts removes the users, then the groups, of a rootless control plane.
-func (c *cleanup) removeAccounts(context.Context) {
-	c.did(c.accounts().RemoveUsers())
-	c.did(c.accounts().RemoveGroups())
-}
-
 // removeLeftovers removes what runs left that were killed while they wrote one
 // of these files.
 func (c *cleanup) removeLeftovers(dir string, names []string) {

@@ -159,7 +159,7 @@ func hostView(env *Env) (manifests.HostView, error) {
 	return view, err
 }
 
-// externalCA reports whether the CA of the cluster is on this host without its key.
+// externalCA reports whether the cluster's CA is here without its key.
 func externalCA(env *Env) (bool, error) {
 	row, _ := certs.Find(env.Config, certs.CA)
 	cert, key, err := env.pki().Read(row)

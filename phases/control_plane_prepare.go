@@ -41,7 +41,7 @@ func unlessControlPlane(env *Env) string {
 // itself.
 func joinCertificates() Phase {
 	p := certificates()
-	p.Summary = "Generate missing certificates of this node, and check existing ones"
+	p.Summary = "Generate this node's own certificates, keeping those that are there and right"
 	p.Flags = discoveryFlags("apiserver-advertise-address", "control-plane", "node-name")
 	p.Children = slices.DeleteFunc(p.Children, func(c Phase) bool { return !onJoin("certs " + c.Name) })
 	return asOne(p)
@@ -57,11 +57,6 @@ func joinKubeconfigs() Phase {
 
 // joinStaticPods lets the API server start while etcd catches up. The others
 // would only take processors away from both.
-// onJoin reports whether a joining control plane runs a phase of init that issues a certificate.
-func onJoin(phase string) bool {
-	return slices.ContainsFunc(certs.Table(), func(row certs.Spec) bool { return row.Phase() == phase && row.OnJoin() })
-}
-
 func joinStaticPods() Phase {
 	p := controlPlane()
 	p.Flags = []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane", "dry-run", "patches"}
@@ -82,4 +77,9 @@ func asOne(p Phase) Phase {
 		p.Children[i].Flags, p.Children[i].Needs = nil, nil
 	}
 	return p
+}
+
+// onJoin reports whether a joining control plane runs a phase of init that issues a certificate.
+func onJoin(phase string) bool {
+	return slices.ContainsFunc(certs.Table(), func(row certs.Spec) bool { return row.Phase() == phase && row.OnJoin() })
 }

@@ -27,22 +27,23 @@ import (
 func downloadCerts() Phase {
 	return Phase{
 		Name:    "download-certs",
-		Summary: "Download the certificates and keys that all control planes share",
+		Summary: "Bring the certificates and keys that all control planes share",
 		Flags:   discoveryFlags("certificate-key", "control-plane"),
 		Run:     runDownloadCerts,
 	}
 }
 
-// runDownloadCerts writes the files that all control planes share and this host lacks. Discovery has downloaded them,
-// encrypted. It writes nothing unless all of them belong to this cluster.
+// runDownloadCerts writes what is missing here of the files that all control
+// planes share. Discovery has brought them, encrypted. Nothing is written
+// unless all of it fits this cluster.
 func runDownloadCerts(_ context.Context, env *Env) error {
 	shared, err := env.pki().MissingShared()
 	if err != nil {
 		return err
 	}
 	if keys := shared.Elsewhere; len(keys) > 0 {
-		env.UI.Warnf("not on this host, so they are assumed to be kept elsewhere: %s. The kubelet requests its certificate from the cluster: if no controller manager "+
-			"has the key of the CA, copy kubelet.conf to this host, too", strings.Join(keys, ", "))
+		env.UI.Warnf("not on this host, so taken to be kept elsewhere: %s. The kubelet asks the cluster for its certificate: where no controller manager "+
+			"has the key of the CA, kubelet.conf must be here, too", strings.Join(keys, ", "))
 	}
 	if err := env.pki().CheckJoin(); err != nil {
 		return err
@@ -59,7 +60,7 @@ func runDownloadCerts(_ context.Context, env *Env) error {
 			return err
 		}
 		if err := checkEtcdClient(missing, files); err != nil {
-			return errors.Wrapf(err, "the client certificate for the external etcd in Secret %s is invalid; upload the certificates again", certsSecret)
+			return errors.Wrap(err, "what an external etcd is shown, in Secret kube-system/kubeadm-certs, is not right: upload the certificates again")
 		}
 		if err := writeDownloaded(env, missing, files); err != nil {
 			return err
@@ -68,13 +69,13 @@ func runDownloadCerts(_ context.Context, env *Env) error {
 	return checkShared(env)
 }
 
-// downloaded decrypts the missing files.
+// downloaded decrypts what the cluster shares.
 func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, error) {
 	paths := strings.Join(slices.Sorted(maps.Values(missing)), ", ")
 	if n.Join == nil || n.Join.Shared == nil {
-		return nil, errors.Errorf("this host lacks %s, and Secret %s, which should contain them, does not exist: it is deleted after two hours; run `init phase upload-certs --upload-certs` on a control plane, and join with the new certificate key", paths, certsSecret)
+		return nil, errors.Errorf("this host lacks %s, and Secret kube-system/kubeadm-certs, which would have them, does not exist: it lasts two hours; `init phase upload-certs --upload-certs` on a control plane makes it again, with a new certificate key", paths)
 	}
-	// Other entries are of no use here: they are of an earlier version, or of another etcd.
+	// Other entries are nobody's here: an earlier layout, or another etcd.
 	wanted := maps.Clone(n.Join.Shared)
 	maps.DeleteFunc(wanted, func(key string, data []byte) bool { return missing[key] == "" || len(data) == 0 })
 	files, err := manifests.DecryptCerts(wanted, n.CertificateKey)
@@ -88,16 +89,17 @@ func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, e
 		}
 	}
 	if len(absent) > 0 {
-		return nil, errors.Errorf("this host lacks %s, but Secret %s has no %s; upload the certificates again "+
-			"(`init phase upload-certs --upload-certs` on a control plane), or, if a key is kept elsewhere, copy all files to this node and join without a certificate key",
-			paths, certsSecret, strings.Join(absent, ", "))
+		return nil, errors.Errorf("Secret %s has no %s, and neither has this host (%s): upload the certificates again "+
+			"(`init phase upload-certs --upload-certs` on a control plane), or, where a key is kept elsewhere, bring this node all files and join without a certificate key",
+			certsSecret, strings.Join(absent, ", "), paths)
 	}
 	return files, nil
 }
 
 const certsSecret = "kube-system/kubeadm-certs"
 
-// addPresent adds the shared files that this host has, so that pairs can be checked if it has one half of them.
+// addPresent adds to files those of the shared files that are here, so that
+// pairs can be checked of which this host has one half.
 func addPresent(env *Env, missing map[string]string, files map[string][]byte) error {
 	for key, path := range manifests.SharedFiles(env.Config) {
 		if missing[key] != "" {
@@ -112,8 +114,9 @@ func addPresent(env *Env, missing map[string]string, files map[string][]byte) er
 	return nil
 }
 
-// checkDownloaded refuses pairs that do not belong together, and a CA other than the one that discovery verified. Pairs
-// that this host had before are checked where they are used.
+// checkDownloaded refuses pairs that do not fit, and a CA that is not the one
+// that this node trusts since its discovery. Pairs that were here are checked
+// where they are used.
 func checkDownloaded(env *Env, missing map[string]string, files map[string][]byte) error {
 	for _, spec := range certs.Specs(env.Config) {
 		crt, key := spec.Name+".crt", spec.Name+".key"
@@ -139,24 +142,25 @@ func checkDownloaded(env *Env, missing map[string]string, files map[string][]byt
 	}
 	list, err := certs.ParseCerts(files["ca.crt"])
 	if err == nil && !thisnode.SharesCA(list, env.Config) {
-		return errors.Errorf("ca.crt in Secret %s is not the CA that this node discovered and verified, so it belongs to another cluster; upload the certificates again", certsSecret)
+		return errors.Errorf("ca.crt in Secret %s is not the CA that this node found and verified: somebody has uploaded another cluster's; upload the certificates again", certsSecret)
 	}
 	return err
 }
 
-// notRight says which of the two files of a pair to replace.
+// notRight says where the two files of a pair are from.
 func notRight(missing map[string]string, first, second string) string {
 	if missing[first] != "" && missing[second] != "" {
-		return first + " and " + second + " in Secret " + certsSecret + " are invalid; upload the certificates again"
+		return first + " and " + second + " in Secret " + certsSecret + " are not right: upload the certificates again"
 	}
 	if missing[first] == "" {
 		first, second = second, first
 	}
-	return first + " in Secret " + certsSecret + " does not match " + second + " on this host; remove that file, or upload the certificates again"
+	return first + " in Secret " + certsSecret + " does not fit " + second + " on this host: remove that file, or upload the certificates again"
 }
 
-// checkEtcdClient checks the files for an external etcd before they are written. The Secret could hold something else
-// under their names, such as a key under the name of a certificate, which everyone could read.
+// checkEtcdClient checks those files for an external etcd that are to be
+// written. What the Secret holds under their names may be something else, a key
+// under the name of a certificate, which everybody may read.
 func checkEtcdClient(missing map[string]string, files map[string][]byte) error {
 	const ca, crt, key = "external-etcd-ca.crt", "external-etcd.crt", "external-etcd.key"
 	for _, name := range []string{ca, crt} {
@@ -193,29 +197,31 @@ func writeDownloaded(env *Env, missing map[string]string, files map[string][]byt
 	return nil
 }
 
-// checkShared checks the shared files: this node must not generate any of them.
+// checkShared holds the shared files, wherever they are from, against the
+// table: none of them may be made anew here.
 func checkShared(env *Env) error {
-	store := env.pki()
-	for _, row := range certs.Specs(env.Config) {
-		if !row.IsCA() {
+	for _, spec := range certs.Specs(env.Config) {
+		if !spec.IsCA() {
 			continue
 		}
-		cert, key, err := store.Read(row)
+		store := env.pki()
+		cert, key, err := store.Read(spec)
 		if err != nil {
 			return err
 		}
-		if err := store.Check(row, cert, key); err != nil {
+		if err := store.Check(spec, cert, key); err != nil {
 			return err
 		}
 		list, err := certs.ParseCerts(cert)
-		if err == nil && row.Name == certs.CA && !thisnode.SharesCA(list, env.Config) {
-			return errors.Errorf("%s belongs to another cluster; reset this host first, or move the file away", store.Files(row)[0])
+		if err == nil && spec.Name == certs.CA && !thisnode.SharesCA(list, env.Config) {
+			return errors.Errorf("%s is of another cluster; reset this host first, or move it away", store.Files(spec)[0])
 		}
 	}
-	return store.EnsureServiceAccountKeys(nil)
+	return env.pki().EnsureServiceAccountKeys(nil)
 }
 
-// sharedCertificates reads the Secret that a control plane has uploaded; nil if it does not exist.
+// sharedCertificates reads the Secret that control planes upload for others;
+// nil where there is none.
 func sharedCertificates(ctx context.Context, api cluster.Cluster) (map[string][]byte, error) {
 	secret := &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},

@@ -56,7 +56,7 @@ func TestJoinExternalCA(t *testing.T) {
 			if diff := cmp.Diff(before, s.files(t)); tt.err != "" && diff != "" {
 				t.Errorf("something was written (-before +after):\n%s", diff)
 			}
-			warned := strings.Contains(s.said.String(), "[WARNING] not on this host, so they are assumed to be kept elsewhere: "+keys[0])
+			warned := strings.Contains(s.said.String(), "[WARNING] not on this host, so taken to be kept elsewhere: "+keys[0])
 			for _, path := range keys {
 				if _, err := os.Stat(filepath.Join(s.root, path)); (err == nil) != (tt.key != "") {
 					t.Errorf("%s: %v", path, err)

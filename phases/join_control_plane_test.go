@@ -265,7 +265,7 @@ func (s *planeStage) sharedExternal(t *testing.T) map[string][]byte {
 	return files
 }
 
-// TestJoinExternalEtcd: the client certificate for an external etcd comes with the rest, to
+// TestJoinExternalEtcd: what an external etcd is shown comes with the rest, to
 // where the cluster's configuration has it. There is no etcd to join.
 func TestJoinExternalEtcd(t *testing.T) {
 	s := newPlaneStage(t, storedExternal)
@@ -346,11 +346,11 @@ func TestDownloadRefuses(t *testing.T) {
 		{"another key", strings.Repeat("ef", 32), func(*planeStage) {}, "was not encrypted with this certificate key"},
 		{"no Secret", someKey, func(s *planeStage) {
 			_ = s.api().EnsureAbsent(t.Context(), &corev1.Secret{ObjectMeta: s.secret.ObjectMeta})
-		}, "Secret kube-system/kubeadm-certs, which should contain them, does not exist: it is deleted after two hours"},
+		}, "Secret kube-system/kubeadm-certs, which would have them, does not exist: it lasts two hours"},
 		{"another cluster's CA", someKey, other(t, func(f map[string][]byte) {
 			f["ca.crt"], f["ca.key"] = f["etcd-ca.crt"], f["etcd-ca.key"]
-		}), "is not the CA that this node discovered and verified"},
-		{"a CA that is garbage", someKey, other(t, func(f map[string][]byte) { f["ca.crt"] = []byte("x") }), "ca.crt and ca.key in Secret kube-system/kubeadm-certs are invalid"},
+		}), "is not the CA that this node found and verified"},
+		{"a CA that is garbage", someKey, other(t, func(f map[string][]byte) { f["ca.crt"] = []byte("x") }), "ca.crt and ca.key in Secret kube-system/kubeadm-certs are not right"},
 		{"a file is missing", someKey, other(t, func(f map[string][]byte) { delete(f, "sa.key") }), "Secret kube-system/kubeadm-certs has no sa.key"},
 		{"an empty file", someKey, other(t, func(f map[string][]byte) { f["etcd-ca.key"] = nil }), "Secret kube-system/kubeadm-certs has no etcd-ca.key"},
 		{"a key of another CA", someKey, other(t, func(f map[string][]byte) { f["ca.key"] = f["etcd-ca.key"] }), "ca.crt and ca.key in Secret kube-system/kubeadm-certs"},
@@ -389,10 +389,10 @@ func TestDownloadFromAnOddSecret(t *testing.T) {
 		{name: "pairs that were brought here", absent: []string{"front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "sa.pub"},
 			here: []string{"front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "sa.pub"}},
 		{name: "half of a pair was brought here", absent: []string{"etcd-ca.crt"}, here: []string{"etcd-ca.crt"}},
-		{name: "half of another pair was brought here", absent: []string{"etcd-ca.crt"}, err: "etcd-ca.key in Secret kube-system/kubeadm-certs does not match etcd-ca.crt on this host",
+		{name: "half of another pair was brought here", absent: []string{"etcd-ca.crt"}, err: "etcd-ca.key in Secret kube-system/kubeadm-certs does not fit etcd-ca.crt on this host",
 			spoil: func(s *planeStage, t *testing.T) { s.put(t, pki+"etcd/ca.crt", string(s.shared["ca.crt"])) }},
 		{name: "much is missing", absent: []string{"sa.pub", "ca.key", "etcd-ca.crt"},
-			err: "Secret kube-system/kubeadm-certs has no ca.key, etcd-ca.crt, sa.pub;"},
+			err: "Secret kube-system/kubeadm-certs has no ca.key, etcd-ca.crt, sa.pub, and neither has this host"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -23,7 +23,10 @@ import (
 // server, the kubelet may still get any settings; and where the cluster keeps
 // this very configuration, what differs was edited, and stays.
 func differences(env *Env, stored stored) []string {
-	found := env.pki().Faults()
+	var found []string
+	for _, err := range env.pki().Faults() {
+		found = append(found, err.Error())
+	}
 	if !thisnode.IsControlPlane(env.Host) || stored.same {
 		return found
 	}

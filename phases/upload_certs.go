@@ -23,7 +23,7 @@ import (
 func uploadCerts() Phase {
 	return Phase{
 		Name:    "upload-certs",
-		Summary: "Upload the certificates that control planes share, encrypted, for two hours",
+		Summary: "Share the control plane's certificates, encrypted, for two hours",
 		Flags:   []string{"certificate-key", "config", "dry-run", "kubeconfig", "skip-certificate-key-print", "upload-certs"},
 		Run:     runUploadCerts,
 		Skip: func(env *Env) string {
@@ -35,18 +35,18 @@ func uploadCerts() Phase {
 	}
 }
 
-// runUploadCerts always writes the Secret kube-system/kubeadm-certs, so that its two hours start again: that is what the
-// flag asks for.
+// runUploadCerts writes Secret kube-system/kubeadm-certs anew, which begins
+// its two hours anew as well: that is what the flag asks for.
 func runUploadCerts(ctx context.Context, env *Env) error {
 	files, shared := map[string][]byte{}, manifests.SharedFiles(env.Config)
 	for _, key := range slices.Sorted(maps.Keys(shared)) {
 		data, err := env.Host.ReadFile(shared[key])
 		if errors.Is(err, fs.ErrNotExist) {
-			return errors.Wrap(err, "not all files that control planes share are on this host; if the key of a CA "+
-				"is kept elsewhere, copy the files to the other nodes yourself, and leave out --upload-certs")
+			return errors.Wrap(err, "what is to be shared with other control planes is not all here; with a CA whose key "+
+				"is kept elsewhere, bring the other nodes their files yourself and leave out --upload-certs")
 		}
 		if err != nil {
-			return errors.Wrap(err, "reading the files that control planes share")
+			return errors.Wrap(err, "what is to be shared with other control planes")
 		}
 		files[key] = data
 	}
@@ -54,20 +54,20 @@ func runUploadCerts(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	env.UI.Printf("Uploading the shared certificates to Secret kube-system/kubeadm-certs")
+	env.UI.Printf("Sharing the control plane's certificates in Secret kube-system/kubeadm-certs")
 	if err := uploadEncrypted(ctx, env, encrypted); err != nil {
 		return err
 	}
 	if !env.Config.SkipCertificateKeyPrint {
-		env.UI.Printf("To download and decrypt them, use this certificate key:")
+		env.UI.Printf("The certificates can be downloaded and decrypted with this certificate key:")
 		env.UI.Result(env.Config.CertificateKey.Reveal())
 		env.UI.Outcome(ui.Outcome{CertificateKey: env.Config.CertificateKey})
 	}
 	return nil
 }
 
-// uploadEncrypted makes a token that expires after two hours the owner of the Secret: the controller manager deletes the
-// token, and with it the Secret.
+// uploadEncrypted writes the Secret below a token that expires after two
+// hours: the controller manager removes the token, and with it the Secret.
 func uploadEncrypted(ctx context.Context, env *Env, encrypted map[string][]byte) error {
 	_, secret := config.NewToken()
 	owner := manifests.BootstrapTokenSecret(
@@ -81,12 +81,13 @@ func uploadEncrypted(ctx context.Context, env *Env, encrypted map[string][]byte)
 		return err
 	}
 	if !found {
-		return errors.Errorf("Secret kube-system/%s disappeared right after it was written: something else deletes it; run the phase again", owner.Name)
+		return errors.Errorf("Secret kube-system/%s, just written, is gone: something else deletes it; run the phase again", owner.Name)
 	}
 	return env.keeper().Ensure(ctx, append(manifests.CertsRBAC(), manifests.CertsSecret(encrypted, stored))...)
 }
 
-// ownerID is the same for the same certificate key, so that another upload renews the owner instead of adding one.
+// ownerID is the same for the same certificate key, so that uploading again
+// renews the owner instead of leaving a second one.
 func ownerID(key config.Secret) string {
 	sum := sha256.Sum256([]byte(key.Reveal()))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:6]

@@ -102,8 +102,8 @@ func (forgetful) Get(context.Context, cluster.Object) (bool, error) { return fal
 
 func TestUploadCertsFaults(t *testing.T) {
 	s := uploadStage(t, initDocument+clusterDocument)
-	const missing = "not all files that control planes share are on this host; if the key of a CA is kept elsewhere, " +
-		"copy the files to the other nodes yourself, and leave out --upload-certs: open "
+	const missing = "what is to be shared with other control planes is not all here; with a CA whose key is kept elsewhere, " +
+		"bring the other nodes their files yourself and leave out --upload-certs: open "
 	// The first in the order of the alphabet is named, every time.
 	if err := runUploadCerts(t.Context(), s.Env); !strings.HasPrefix(message(err), missing) || !strings.Contains(message(err), "pki/ca.crt") {
 		t.Errorf("without files: %q", message(err))
@@ -111,7 +111,7 @@ func TestUploadCertsFaults(t *testing.T) {
 	s.play(t, certificates())
 	s.Cluster = forgetful{s.api}
 	err := runUploadCerts(t.Context(), s.Env)
-	if want := " disappeared right after it was written: something else deletes it; run the phase again"; !strings.HasSuffix(message(err), want) {
+	if want := ", just written, is gone: something else deletes it; run the phase again"; !strings.HasSuffix(message(err), want) {
 		t.Errorf("error %q, want %q", message(err), want)
 	}
 	s.Cluster = s.api

@@ -11,17 +11,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// Faults returns what is wrong with the certificates and kubeconfig files that exist, one text for each. It changes
+// Faults returns what is wrong with the certificates and kubeconfig files that exist, one error for each. It changes
 // nothing. Another server in a kubeconfig file is not wrong: Ensure warns of it.
-func (s Store) Faults() []string {
-	var faults []string
+func (s Store) Faults() []error {
+	var faults []error
 	for _, row := range certs.Specs(s.Config) {
 		check := s.checkPair
 		if row.Kubeconfig != "" {
 			check = s.checkKubeconfig
 		}
 		if err := check(row); err != nil {
-			faults = append(faults, err.Error())
+			faults = append(faults, err)
 		}
 	}
 	return faults

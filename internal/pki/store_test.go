@@ -108,7 +108,7 @@ func TestFaults(t *testing.T) {
 	}
 	d.put(t, pkiDir+"apiserver.key", d.get(t, pkiDir+"etcd/server.key"))
 	d.put(t, "/etc/kubernetes/scheduler.conf", d.get(t, "/etc/kubernetes/admin.conf"))
-	faults := strings.Join(d.Faults(), "\n")
+	faults := fmt.Sprint(d.Faults())
 	for _, want := range []string{pkiDir + "apiserver.crt: the private key belongs to another certificate", "/etc/kubernetes/scheduler.conf: "} {
 		if !strings.Contains(faults, want) {
 			t.Errorf("no %q in\n%s", want, faults)

@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import "context"
+
+// removeAccounts removes the users, then the groups, of a rootless control plane.
+func (c *cleanup) removeAccounts(context.Context) {
+	c.did(c.accounts().RemoveUsers())
+	c.did(c.accounts().RemoveGroups())
+}
