@@ -69,7 +69,7 @@ func runDownloadCerts(_ context.Context, env *Env) error {
 	return checkShared(env)
 }
 
-// downloaded decrypts what the cluster shares.
+// downloaded decrypts the files that the cluster shares.
 func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, error) {
 	paths := strings.Join(slices.Sorted(maps.Values(missing)), ", ")
 	if n.Join == nil || n.Join.Shared == nil {
