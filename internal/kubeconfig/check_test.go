@@ -21,7 +21,7 @@ const pemPath = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 func TestCheckAcceptsOwn(t *testing.T) {
 	n := newNode("cp-1")
 	ca, old := newCA(t, n), newCA(t, n)
-	for _, spec := range Specs(n) {
+	for _, spec := range allSpecs(n) {
 		data := build(t, spec, n, ca)
 		if err := Check(data, spec, n, ca.Bundle(), now); err != nil {
 			t.Error(err)
@@ -217,7 +217,7 @@ func FuzzRotatableKubelet(f *testing.F) {
 		"clusters: [{name: c}]\nusers:\n- name: u\n  user: {client-key-data: aGk=}\n"))
 	f.Add([]byte("a: &a [*a]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, spec := range Specs(n) {
+		for _, spec := range allSpecs(n) {
 			_ = Check(data, spec, n, nil, now)
 		}
 		rotatable, _, err := RotatableKubelet(data, pemPath)

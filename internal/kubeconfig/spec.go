@@ -21,17 +21,6 @@ type Spec struct {
 // File is the name of the file below the directory of kubeconfig files.
 func (s Spec) File() string { return s.Certificate.Kubeconfig }
 
-// Specs returns the kubeconfig files of control plane node n.
-func Specs(n *config.Node) []Spec {
-	var list []Spec
-	for _, row := range certs.Specs(n) {
-		if row.Kubeconfig != "" {
-			list = append(list, SpecOf(n, row))
-		}
-	}
-	return list
-}
-
 // SpecOf returns the kubeconfig file that a row of the certificate table lives in. People reach the API at the endpoint
 // of the cluster. The node's components use the API server of their own node, so that during an upgrade none of them
 // talks to an older one.
