@@ -41,8 +41,8 @@ func TestCheckAcceptsOwn(t *testing.T) {
 	}
 }
 
-// Each leaf here is somebody else's work on the way to the row "apiserver" or
-// "etcd-server" or "front-proxy-client".
+// TestCheck checks leaves that somebody else could have issued for the rows "apiserver", "etcd-server" and
+// "front-proxy-client".
 func TestCheck(t *testing.T) {
 	n := newNode("cp-1", "192.168.99.11")
 	key := mustKey(config.ECDSAP256)
@@ -221,7 +221,7 @@ func TestCheckCA(t *testing.T) {
 	}
 }
 
-// A CA that may only vouch for other names and usages than are needed.
+// A CA whose constraints do not allow the names and usages that are needed.
 func TestCheckConstraints(t *testing.T) {
 	n := newNode("cp-1", "192.168.99.11")
 	key := mustKey(config.ECDSAP256)
@@ -269,7 +269,7 @@ func TestWeakRSA(t *testing.T) {
 	}
 }
 
-// The words that people read, for each piece of advice.
+// TestErrorText holds the full text of each piece of advice.
 func TestErrorText(t *testing.T) {
 	n := newNode("cp-1", "192.168.99.11")
 	pairs := issueAll(t, n, rsaKey())

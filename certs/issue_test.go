@@ -79,7 +79,7 @@ func TestNewKeyUnknown(t *testing.T) {
 	}
 }
 
-// A chain that any verifier takes, and the fields that RFC 5280 asks for.
+// The chain verifies, and the certificates have the fields that RFC 5280 requires.
 func TestIssue(t *testing.T) {
 	n := newNode("cp-1", "192.168.99.11")
 	pairs := issueAll(t, n, rsaKey())
@@ -125,7 +125,7 @@ func TestValidity(t *testing.T) {
 	if got, want := pairs[CA].Cert.NotAfter, now.Add(90*time.Minute); !got.Equal(want) {
 		t.Errorf("the CA is valid until %v, not %v", got, want)
 	}
-	// It would be worth nothing without its CA.
+	// It is useless without its CA.
 	if got, want := pairs["apiserver"].Cert.NotAfter, pairs[CA].Cert.NotAfter; !got.Equal(want) {
 		t.Errorf("the leaf is valid until %v, its CA until %v", got, want)
 	}
@@ -167,8 +167,7 @@ func TestIssueRefuses(t *testing.T) {
 	}
 }
 
-// The value that `openssl x509 -pubkey | openssl pkey -pubin -outform der |
-// sha256sum` prints, as the documentation of join has it.
+// The value is what `openssl x509 -pubkey | openssl pkey -pubin -outform der | sha256sum` prints, as documented for join.
 func TestPublicKeyPin(t *testing.T) {
 	list, err := ParseCerts([]byte(pinCert))
 	if err != nil {

@@ -39,7 +39,7 @@ func TestParsePair(t *testing.T) {
 	}
 	cert := EncodeCerts(issueAll(t, n, ec)[CA].Cert)
 	other := EncodeCerts(issueAll(t, n, rsaKey())[CA].Cert)
-	// OpenSSL writes the curve's parameters first.
+	// OpenSSL writes the parameters of the curve first.
 	params := pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7}})
 
 	tests := []struct {

@@ -42,7 +42,7 @@ func FuzzKubeadmCerts(f *testing.F) {
 			opened, err := DecryptCerts(read.Data, certificateKey)
 			discreet(t, certificateKey.Reveal(), err)
 			for name := range opened {
-				// Nobody but EncryptCerts has sealed anything with this key.
+				// Only EncryptCerts has sealed anything with this key.
 				if !slices.ContainsFunc(known, func(k []byte) bool { return bytes.Equal(k, read.Data[name]) }) {
 					t.Errorf("%s is opened", name)
 				}

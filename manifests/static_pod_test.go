@@ -29,7 +29,7 @@ func read(t *testing.T, elem ...string) []byte {
 	return data
 }
 
-// load makes the desired state of a host called vm from a file's text.
+// load returns the desired state of a host called vm from the text of a file.
 func load(t *testing.T, input []byte) *config.Node {
 	t.Helper()
 	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "input.yaml", Data: input}, config.InitFlags{}, config.Options{
@@ -53,8 +53,8 @@ func debian() HostView {
 	return HostView{CertDirs: []string{"/etc/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates"}}
 }
 
-// TestGolden holds every static Pod byte by byte: the four cases of the
-// reference, and in testdata what kubeadm 1.36.3 writes for stranger inputs.
+// TestGolden compares every static Pod byte by byte: the four cases of the reference, and in testdata what kubeadm 1.36.3
+// writes for unusual inputs.
 func TestGolden(t *testing.T) {
 	proxied := debian()
 	proxied.ProxyEnv = ProxyEnv([]string{"HTTP_PROXY=http://p:1", "https_proxy=http://q:2", "no_proxy=a,b", "NO_PROXY=c",
@@ -127,7 +127,7 @@ func TestEtcdJoins(t *testing.T) {
 	}
 }
 
-// What etcd offers its metrics at is where the probes ask, if it is a URL.
+// The probes use the URL of the metrics of etcd, if it is valid.
 func TestEtcdEndpoint(t *testing.T) {
 	for _, tt := range []struct {
 		urls   []string
@@ -230,7 +230,7 @@ func TestOwnerships(t *testing.T) {
 	}
 }
 
-// The configuration is read-only: making Pods from it changes nothing in it.
+// The configuration is read-only: building Pods from it does not change it.
 func TestConfigurationIsNotChanged(t *testing.T) {
 	input := read(t, "testdata/extra-args/input.yaml")
 	n, before := load(t, input), load(t, input)

@@ -24,7 +24,7 @@ const (
 	groupBefore  = "root:x:0:\n+\nplugdev:x:998:someone" // NIS's line; no newline at the end
 )
 
-// gave notes to whom something is given: a test need not be root.
+// gave records who got what, so that a test need not be root.
 func (h *stubHost) gave(path string, owner host.Owner) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +65,7 @@ func (h *stubHost) LockAccounts() (func(), error) {
 	return func() {}, h.job("lock accounts")
 }
 
-// ownUser is whose a test's files are.
+// ownUser owns the files of a test.
 var ownUser = host.Owner{UID: os.Getuid(), GID: os.Getgid()}
 
 func rootlessStage(t *testing.T) *stage {
@@ -103,7 +103,7 @@ func TestRootlessAccounts(t *testing.T) {
 		t.Errorf("the scheduler does not run as its user:\n%s", scheduler)
 	}
 
-	// Numbers stay, and nothing is written again.
+	// The second run keeps the numbers and writes nothing.
 	before, jobs := stamps(t, s.root), len(s.host.jobs)
 	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
 	if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" {

@@ -47,7 +47,7 @@ func goldenNode(t *testing.T, name string) *config.Node {
 	return n
 }
 
-// newNode is a node with the static defaults, but keys that are made quickly.
+// newNode is a node with the static defaults, except for keys that are generated quickly.
 func newNode(name string) *config.Node {
 	return &config.Node{
 		ControlPlane:     true,
@@ -65,8 +65,7 @@ func newNode(name string) *config.Node {
 	}
 }
 
-// newPair issues a certificate with a key of its own; without an issuer it is
-// the cluster's CA.
+// newPair issues a certificate with a new key; without an issuer it is the CA of the cluster.
 func newPair(t *testing.T, spec certs.Spec, n *config.Node, ca certs.Pair) certs.Pair {
 	t.Helper()
 	key, err := certs.NewKey(n.Cluster.EncryptionAlgorithm, rand.Reader)
@@ -120,7 +119,7 @@ func build(t *testing.T, spec Spec, n *config.Node, ca certs.Pair) []byte {
 	return data
 }
 
-// load reads a file with the parser that all clients use.
+// load reads a file with client-go's parser.
 func load(t *testing.T, data []byte) (clientcmdapi.Cluster, clientcmdapi.AuthInfo, *clientcmdapi.Config) {
 	t.Helper()
 	file, err := clientcmd.Load(data)
@@ -263,7 +262,7 @@ func TestBuildWithToken(t *testing.T) {
 	}
 }
 
-// The ConfigMap kube-public/cluster-info, letter by letter.
+// The ConfigMap kube-public/cluster-info, byte by byte.
 func TestClusterInfo(t *testing.T) {
 	golden, err := os.ReadFile(filepath.Join(goldenDir, "cluster", "kube-public_configmap_cluster-info.yaml"))
 	if err != nil {

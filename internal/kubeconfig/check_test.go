@@ -26,7 +26,7 @@ func TestCheckAcceptsOwn(t *testing.T) {
 		if err := Check(data, spec, n, ca.Bundle(), now); err != nil {
 			t.Error(err)
 		}
-		// In the midst of a rotation the cluster trusts both CAs.
+		// During a rotation the cluster trusts both CAs.
 		if err := Check(data, spec, n, append(old.Bundle(), ca.Cert), now); err != nil {
 			t.Error(err)
 		}
@@ -210,7 +210,7 @@ func TestRotatableKubelet(t *testing.T) {
 	}
 }
 
-// Whatever the file holds: no panic, and what comes out can be read again.
+// For any file there is no panic, and the result can be read again.
 func FuzzRotatableKubelet(f *testing.F) {
 	n := newNode("cp-1")
 	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts:\n- name: a\n  context: {cluster: c, user: u}\n" +
