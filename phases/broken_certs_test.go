@@ -58,7 +58,7 @@ func widened(path string) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) { fatal(t, os.Chmod(filepath.Join(s.root, path), 0o644)) }
 }
 
-func folder(path string) func(*testing.T, *stage) {
+func directory(path string) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) {
 		removed(path)(t, s)
 		fatal(t, os.Mkdir(filepath.Join(s.root, path), 0o755))
@@ -80,7 +80,7 @@ const (
 	makeConfAgain     = "Delete it and run `slipway init phase kubeconfig admin`"
 	putCA             = "A CA is never replaced"
 	keepsCA           = "Put the right CA in " + caCrt + " and " + caKey
-	noLink, noFolder  = " is a symlink where a regular file should be", " is a folder where a regular file should be"
+	noLink, noFile    = " is a symlink where a regular file should be", " is a folder where a regular file should be"
 	narrowedLine      = " to 0600: only root can read it now"
 	emptyCert, noKey  = "the certificate: the file is empty. ", "the private key: the file is empty. "
 	cutOff            = "PEM blocks that are truncated or damaged: 1 of 1. Delete "
@@ -103,7 +103,7 @@ var breakages = []breakage{
 	{"dangling link for the key", linked(key, true), key + noLink, key + noLink, []string{key, crt}},
 	{"link to the certificate", linked(crt, false), "", crt + noLink, nil},
 	{"dangling link for the certificate", linked(crt, true), crt + noLink, crt + noLink, []string{crt}},
-	{"folder for the key", folder(key), key + noFolder, key + noFolder, []string{key, crt}},
+	{"directory for the key", directory(key), key + noFile, key + noFile, []string{key, crt}},
 	{"CA that is no CA", copied(crt, caCrt), "not a CA certificate: the basic constraints lack CA:TRUE", keepsCA, nil},
 	{"another CA's certificate", copied(pkiDir+"etcd/ca.crt", caCrt), "the private key belongs to another certificate. " + keepsCA, keepsCA, nil},
 	{"another CA's key", copied(pkiDir+"etcd/ca.key", caKey), "the private key belongs to another certificate. " + keepsCA, keepsCA, nil},

@@ -220,7 +220,7 @@ func TestMendKubelet(t *testing.T) {
 	}
 }
 
-// cutHost is a stage's host on which a run ends at one step of mending.
+// cutHost is a stage's host on which a run ends at one step of renewing kubelet.conf.
 type cutHost struct {
 	*stubHost
 	at string
@@ -247,7 +247,7 @@ func TestMendKubeletIsCutOff(t *testing.T) {
 	for _, tt := range []struct{ name, documents, at, pem string }{
 		{"before the expired certificate is removed", initDocument + shortWaits + clusterDocument, "remove", kubeletPEM},
 		{"before the kubelet is restarted", initDocument + shortWaits + clusterDocument, "restart", kubeletPEM},
-		{"with another folder", withKubeletFlags("{name: cert-dir, value: /other/pki}"), "remove", otherPEM},
+		{"with another directory", withKubeletFlags("{name: cert-dir, value: /other/pki}"), "remove", otherPEM},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStage(t, tt.documents)

@@ -61,8 +61,8 @@ func (r Renewal) Renew(name string) error {
 		return err
 	}
 	if old == nil {
-		return r.refuse(errors.Errorf("%s does not exist, so there is nothing to renew; `%s init phase %s` creates it",
-			r.Store.Files(row)[0], r.Store.UI.Program(), row.Phase()))
+		return r.refuse(errors.Errorf("%s does not exist, so there is nothing to renew; `slipway init phase %s` creates it",
+			r.Store.Files(row)[0], row.Phase()))
 	}
 	ca, err := r.Store.CA(row.CA)
 	if err != nil {
@@ -70,8 +70,8 @@ func (r Renewal) Renew(name string) error {
 	}
 	if ca.Key == nil {
 		return r.refuse(errors.Errorf("%s: the key of its CA %q is not on this host, so the owner of the CA must sign it: "+
-			"`%s certs generate-csr --cert-dir DIR --kubeconfig-dir DIR` writes a new key and a signing request into an empty directory",
-			name, row.CA, r.Store.UI.Program()))
+			"`slipway certs generate-csr --cert-dir DIR --kubeconfig-dir DIR` writes a new key and a signing request into an empty directory",
+			name, row.CA))
 	}
 	return r.replace(row, old, ca)
 }
