@@ -21,9 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Check holds a certificate that exists already against its row. issuers are
-// the certificates of its CA's file; none for a CA, which may be any CA that
-// the user gives, self-signed or not. All faults are found, in one *Error.
+// Check checks an existing certificate against its row. issuers are the certificates in the file of its CA; none for a
+// CA, which can be any CA that the user provides, self-signed or not. The error is an *Error with all faults.
 func Check(spec Spec, n *config.Node, pair Pair, issuers []*x509.Certificate, now time.Time) error {
 	faults := Faults(spec, pair, issuers, now)
 	if len(faults) == 0 {
@@ -31,22 +30,21 @@ func Check(spec Spec, n *config.Node, pair Pair, issuers []*x509.Certificate, no
 	}
 	cert := path.Join(n.Paths.PKI, spec.CertFile())
 	key := path.Join(n.Paths.PKI, spec.KeyFile())
-	failure := &Error{Spec: spec, Faults: faults, Where: cert}
+	failure := &Error{Faults: faults, Where: cert}
 	switch {
 	case spec.IsCA():
-		failure.Advice = fmt.Sprintf("Put the right CA in %s and %s. A CA that is there is never replaced: "+
-			"all that it signed would be worthless.", cert, key)
+		failure.Advice = fmt.Sprintf("Put the right CA in %s and %s. A CA is never replaced, "+
+			"because that would invalidate everything it has signed.", cert, key)
 	case failure.Only(Expired):
 		failure.Advice = fmt.Sprintf("Run `slipway certs renew %s`.", spec.Name)
 	default:
-		failure.Advice = fmt.Sprintf("Delete %s and %s and run `slipway init phase certs %s` with the same "+
-			"configuration, or put the right files there.", cert, key, spec.Name)
+		failure.Advice = fmt.Sprintf("Delete %s and %s and run `slipway init phase %s` with the same "+
+			"configuration, or put the right files there.", cert, key, spec.Phase())
 	}
 	return failure
 }
 
-// Faults is Check for a certificate wherever it is kept: what is wrong with it,
-// without the advice.
+// Faults is Check without the advice, for a certificate in any file.
 func Faults(spec Spec, pair Pair, issuers []*x509.Certificate, now time.Time) []Fault {
 	var f faults
 	f.checkKey(pair)
@@ -93,15 +91,14 @@ func (f *faults) checkTime(cert *x509.Certificate, now time.Time) {
 
 func (f *faults) checkCA(cert *x509.Certificate) {
 	if !cert.BasicConstraintsValid || !cert.IsCA {
-		f.add(NotCA, "not the certificate of a CA: the basic constraints lack CA:TRUE")
+		f.add(NotCA, "not a CA certificate: the basic constraints lack CA:TRUE")
 	}
 	if cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0 {
-		f.add(NotCA, "the key usage does not allow to sign certificates")
+		f.add(NotCA, "the key usage does not allow signing certificates")
 	}
 }
 
-// checkUsages takes a certificate without a usage extension for one without
-// restrictions (RFC 5280, section 4.2.1.12).
+// checkUsages treats a certificate without a usage extension as unrestricted (RFC 5280, section 4.2.1.12).
 func (f *faults) checkUsages(spec Spec, cert *x509.Certificate) {
 	if cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
 		f.add(WrongUsage, "the key usage lacks digital signature, which TLS needs")
@@ -125,7 +122,7 @@ var usageNames = map[x509.ExtKeyUsage]string{
 func (f *faults) checkSANs(spec Spec, cert *x509.Certificate) {
 	var missing []string
 	for _, name := range spec.DNSNames {
-		// A wildcard is itself no host name: it has to be there literally.
+		// VerifyHostname does not accept a wildcard as a host name, so look for it literally.
 		if !containsFold(cert.DNSNames, name) && cert.VerifyHostname(name) != nil {
 			missing = append(missing, name)
 		}
@@ -140,8 +137,8 @@ func (f *faults) checkSANs(spec Spec, cert *x509.Certificate) {
 	}
 }
 
-// checkSubject applies to clients: the subject is who they are to the server.
-// The group system:masters may do everything, as whoever.
+// checkSubject applies to clients, which the server identifies by their subject. The group system:masters is allowed
+// everything, with any name.
 func (f *faults) checkSubject(spec Spec, cert *x509.Certificate) {
 	if slices.Contains(spec.Usages, x509.ExtKeyUsageServerAuth) ||
 		slices.Contains(cert.Subject.Organization, "system:masters") {
@@ -158,7 +155,7 @@ func (f *faults) checkSubject(spec Spec, cert *x509.Certificate) {
 }
 
 func (f *faults) checkIssuer(spec Spec, cert *x509.Certificate, issuers []*x509.Certificate) {
-	refusal := errors.New("there is no certificate of that CA")
+	refusal := errors.New("the CA has no certificate")
 	for _, issuer := range issuers {
 		if refusal = cert.CheckSignatureFrom(issuer); refusal == nil {
 			f.checkConstraints(spec, cert, issuer)
@@ -168,8 +165,8 @@ func (f *faults) checkIssuer(spec Spec, cert *x509.Certificate, issuers []*x509.
 	f.add(WrongIssuer, "not signed by its CA %q: %v (issuer %q)", spec.CA, refusal, cert.Issuer)
 }
 
-// checkConstraints asks what else a verifier asks (RFC 5280, section 6), at a
-// time when both certificates are valid: checkTime has its own word.
+// checkConstraints checks what else a verifier would (RFC 5280, section 6), at a time when both certificates are valid;
+// checkTime checks the dates.
 func (f *faults) checkConstraints(spec Spec, cert, issuer *x509.Certificate) {
 	roots := x509.NewCertPool()
 	roots.AddCert(issuer)
@@ -192,9 +189,8 @@ func (f *faults) checkConstraints(spec Spec, cert, issuer *x509.Certificate) {
 	}
 }
 
-// CheckServiceAccountPair checks that the public key file lets the API server
-// verify the tokens that it signs with the private key. A file of several
-// public keys is fine: tokens of earlier keys may still be in use.
+// CheckServiceAccountPair checks that the API server can verify, with the public key file, the tokens that it signs with
+// the private key. The file can have several public keys: tokens of earlier keys may still be in use.
 func CheckServiceAccountPair(key, pub []byte) error {
 	signer, err := ParseKey(key)
 	if err != nil {
@@ -204,7 +200,7 @@ func CheckServiceAccountPair(key, pub []byte) error {
 		return errors.Errorf("the private key: %s", weakness)
 	}
 	if _, ok := signer.Public().(ed25519.PublicKey); ok {
-		return errors.New("the private key: service account tokens are signed with RSA or ECDSA only")
+		return errors.New("the private key: service account tokens can be signed with RSA or ECDSA only")
 	}
 	list, err := ParsePublicKeys(pub)
 	if err != nil {
@@ -216,11 +212,11 @@ func CheckServiceAccountPair(key, pub []byte) error {
 		}
 	}
 	return errors.New("the public key does not belong to the private key; " +
-		"delete the file of the public key and it will be made again from the private key")
+		"delete the file of the public key, then it is derived from the private key again")
 }
 
-// weakKey says why no component should use a key; empty for a good one. The
-// bounds are those of NIST SP 800-57 and of Go's TLS.
+// weakKey says why components should not use a key; empty for a good one. The limits are those of NIST SP 800-57 and of
+// Go's TLS.
 func weakKey(public crypto.PublicKey) string {
 	switch key := public.(type) {
 	case *rsa.PublicKey:
@@ -229,11 +225,11 @@ func weakKey(public crypto.PublicKey) string {
 		}
 	case *ecdsa.PublicKey:
 		if key.Curve == elliptic.P224() {
-			return "the ECDSA key is on P-224, which TLS does not know; use P-256 or P-384"
+			return "the ECDSA key uses curve P-224, which TLS does not support; use P-256 or P-384"
 		}
 	case ed25519.PublicKey:
 	default:
-		return "the key is of a kind that is not supported; use RSA or ECDSA"
+		return "the type of the key is not supported; use RSA or ECDSA"
 	}
 	return ""
 }

@@ -41,8 +41,8 @@ func TestCheckAcceptsOwn(t *testing.T) {
 	}
 }
 
-// Each leaf here is somebody else's work on the way to the row "apiserver" or
-// "etcd-server" or "front-proxy-client".
+// TestCheck checks leaves that somebody else could have issued for the rows "apiserver", "etcd-server" and
+// "front-proxy-client".
 func TestCheck(t *testing.T) {
 	n := newNode("cp-1", "192.168.99.11")
 	key := mustKey(config.ECDSAP256)
@@ -89,14 +89,14 @@ func TestCheck(t *testing.T) {
 		{"other key", setup{pair: func(p *Pair) { p.Key = otherRSAKey() }}, []Kind{KeyMismatch},
 			"the private key belongs to another certificate"},
 		{"weak key", setup{key: weak, pair: func(p *Pair) { p.Key = weak }}, []Kind{WeakKey},
-			"the ECDSA key is on P-224, which TLS does not know"},
+			"the ECDSA key uses curve P-224, which TLS does not support"},
 		{"future", setup{now: now.Add(-time.Hour)}, []Kind{NotYetValid},
 			"not valid before 2026-03-14T15:04:26Z, and this host's clock says 2026-03-14T14:09:26Z"},
 		{"expired", setup{now: now.Add(8761 * time.Hour)}, []Kind{Expired},
 			"expired at 2027-03-14T15:09:26Z, and this host's clock says 2027-03-14T16:09:26Z"},
 		{"other CA", setup{issuers: []*x509.Certificate{otherCA}}, []Kind{WrongIssuer},
 			`not signed by its CA "ca": x509: ECDSA verification failure`},
-		{"no CA", setup{issuers: []*x509.Certificate{}}, []Kind{WrongIssuer}, "there is no certificate of that CA"},
+		{"no CA", setup{issuers: []*x509.Certificate{}}, []Kind{WrongIssuer}, "the CA has no certificate"},
 		{"a client only", setup{edit: func(c *x509.Certificate) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 		}}, []Kind{WrongUsage}, "the extended key usage lacks server authentication"},
@@ -193,11 +193,11 @@ func TestCheckCA(t *testing.T) {
 		}, now, nil, ""},
 		{"without key usage", func(c *x509.Certificate) { c.KeyUsage = 0 }, now, nil, ""},
 		{"a leaf", func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, 0 }, now, []Kind{NotCA},
-			"not the certificate of a CA: the basic constraints lack CA:TRUE"},
+			"not a CA certificate: the basic constraints lack CA:TRUE"},
 		{"no constraints", func(c *x509.Certificate) { c.BasicConstraintsValid, c.IsCA = false, false; c.KeyUsage = 0 },
 			now, []Kind{NotCA}, "lack CA:TRUE"},
 		{"may not sign", func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature }, now,
-			[]Kind{NotCA}, "the key usage does not allow to sign certificates"},
+			[]Kind{NotCA}, "the key usage does not allow signing certificates"},
 		{"expired", nil, now.Add(87601 * time.Hour), []Kind{Expired}, "expired at 2036-03-11T15:09:26Z"},
 		{"future", nil, now.Add(-time.Hour), []Kind{NotYetValid}, "not valid before"},
 	}
@@ -221,7 +221,7 @@ func TestCheckCA(t *testing.T) {
 	}
 }
 
-// A CA that may only vouch for other names and usages than are needed.
+// A CA whose constraints do not allow the names and usages that are needed.
 func TestCheckConstraints(t *testing.T) {
 	n := newNode("cp-1", "192.168.99.11")
 	key := mustKey(config.ECDSAP256)
@@ -269,7 +269,7 @@ func TestWeakRSA(t *testing.T) {
 	}
 }
 
-// The words that people read, for each piece of advice.
+// TestErrorText holds the full text of each piece of advice.
 func TestErrorText(t *testing.T) {
 	n := newNode("cp-1", "192.168.99.11")
 	pairs := issueAll(t, n, rsaKey())
@@ -298,7 +298,7 @@ func TestErrorText(t *testing.T) {
 	err = Check(ca, n, Pair{Cert: pairs[EtcdCA].Cert, Key: otherRSAKey()}, nil, now)
 	want = "/etc/kubernetes/pki/etcd/ca.crt: the private key belongs to another certificate. " +
 		"Put the right CA in /etc/kubernetes/pki/etcd/ca.crt and /etc/kubernetes/pki/etcd/ca.key. " +
-		"A CA that is there is never replaced: all that it signed would be worthless."
+		"A CA is never replaced, because that would invalidate everything it has signed."
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

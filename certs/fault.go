@@ -9,22 +9,21 @@ import (
 	"strings"
 )
 
-// Kind says what is wrong with a certificate, for those who decide what to do
-// about it.
+// Kind is the kind of a fault, for code that decides what to do about it.
 type Kind string
 
 // The kinds of faults.
 const (
 	KeyMismatch  Kind = "key mismatch"  // the key file belongs to another certificate
-	WeakKey      Kind = "weak key"      // RSA below 2048 bits, or a curve that TLS does not know
-	NotYetValid  Kind = "not yet valid" // the validity begins later than now
+	WeakKey      Kind = "weak key"      // RSA below 2048 bits, or a curve that TLS does not support
+	NotYetValid  Kind = "not yet valid" // the validity begins in the future
 	Expired      Kind = "expired"       // the validity is over
-	NotCA        Kind = "not a CA"      // a CA that may not sign certificates
+	NotCA        Kind = "not a CA"      // a CA that is not allowed to sign certificates
 	WrongIssuer  Kind = "wrong issuer"  // a leaf that its CA did not sign
-	Restricted   Kind = "restricted"    // the CA's constraints forbid the leaf
-	WrongUsage   Kind = "wrong usage"   // a leaf that may not serve or may not be a client
-	MissingSAN   Kind = "missing SAN"   // a name or address by which others connect is not covered
-	WrongSubject Kind = "wrong subject" // a client that would be taken for somebody else
+	Restricted   Kind = "restricted"    // the constraints of the CA forbid the leaf
+	WrongUsage   Kind = "wrong usage"   // a leaf that is not allowed to be a server or a client
+	MissingSAN   Kind = "missing SAN"   // a name or address that others connect to is missing
+	WrongSubject Kind = "wrong subject" // a client that the server would take for another
 )
 
 // Fault is one thing wrong with a certificate.
@@ -33,18 +32,16 @@ type Fault struct {
 	Detail string
 }
 
-// Error is everything wrong with a certificate that exists already, and what
-// mends it. Wrapping keeps it reachable with errors.As.
+// Error is everything that is wrong with an existing certificate, and what to do about it.
 type Error struct {
-	Spec   Spec
 	Faults []Fault
-	// Where names the file or files at fault.
+	// Where is the path of the file.
 	Where string
-	// Advice is what to do about it: one or more whole sentences.
+	// Advice is what to do about it, in complete sentences.
 	Advice string
 }
 
-// Error lists each fault on a line of its own when there are several.
+// Error lists several faults on a line each.
 func (e *Error) Error() string {
 	if len(e.Faults) == 1 {
 		return fmt.Sprintf("%s: %s. %s", e.Where, e.Faults[0].Detail, e.Advice)
@@ -58,8 +55,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Only tells whether every fault is of one of the kinds, so that a caller may
-// take some of them for a warning.
+// Only reports whether every fault is of one of the kinds. Callers treat some kinds as a warning.
 func (e *Error) Only(kinds ...Kind) bool {
 	for _, fault := range e.Faults {
 		if !slices.Contains(kinds, fault.Kind) {

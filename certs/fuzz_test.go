@@ -17,9 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// FuzzParsePair: whatever the files hold, there is no panic, no error that
-// holds something of the key, and what is accepted can be written and read
-// again as it was.
+// FuzzParsePair: for any content of the files there is no panic, no error quotes the key, and what is accepted can be
+// written and read again unchanged.
 func FuzzParsePair(f *testing.F) {
 	n := newNode("cp-1", "192.168.99.11")
 	pairs := map[string]Pair{}
@@ -77,8 +76,7 @@ func FuzzParsePair(f *testing.F) {
 	})
 }
 
-// keepsToItself fails if an error holds a line of the file of a key, or what
-// the line encodes.
+// keepsToItself fails if an error quotes a line of a key file, or what the line encodes.
 func keepsToItself(t *testing.T, key []byte, err error) {
 	t.Helper()
 	if err == nil {

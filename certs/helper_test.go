@@ -22,10 +22,10 @@ import (
 const goldenDir = "../testdata/golden/node"
 
 var (
-	// now is any fixed moment.
+	// now is an arbitrary fixed time.
 	now = time.Date(2026, time.March, 14, 15, 9, 26, 0, time.UTC)
 
-	// Making RSA keys is slow, so the tests share two.
+	// Generating RSA keys is slow, so the tests share two.
 	rsaKey      = sync.OnceValue(func() crypto.Signer { return mustKey(config.RSA2048) })
 	otherRSAKey = sync.OnceValue(func() crypto.Signer { return mustKey(config.RSA2048) })
 )

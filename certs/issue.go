@@ -22,22 +22,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// backdate is how long before its issue a certificate begins to be valid, for
-// the nodes whose clock is behind.
+// backdate is how long before its issue a certificate becomes valid, for nodes whose clocks are behind.
 const backdate = 5 * time.Minute
 
 // Pair is a certificate and its private key.
 type Pair struct {
 	Cert *x509.Certificate
-	// Key is nil where the key is kept elsewhere, as with an external CA.
+	// Key is nil if it is kept elsewhere, as that of an external CA.
 	Key crypto.Signer
-	// More are the certificates that follow Cert in its file. A CA file has
-	// some while the cluster moves from one CA to another: Cert is the one
-	// that signs, all are trusted.
+	// More are the certificates that follow Cert in its file. While a cluster moves from one CA to another, the file of
+	// the CA has several: Cert signs, and all are trusted.
 	More []*x509.Certificate
 }
 
-// Bundle is every certificate of the file, Cert first; none for no pair.
+// Bundle returns every certificate of the file, Cert first; none for the zero Pair.
 func (p Pair) Bundle() []*x509.Certificate {
 	if p.Cert == nil {
 		return nil
@@ -45,8 +43,8 @@ func (p Pair) Bundle() []*x509.Certificate {
 	return append([]*x509.Certificate{p.Cert}, p.More...)
 }
 
-// NewKey generates a private key. Go's key generation draws from the system's
-// secure source and heeds random only under GODEBUG=cryptocustomrand=1.
+// NewKey generates a private key. Go uses the system's secure source for that, and random only with
+// GODEBUG=cryptocustomrand=1.
 func NewKey(algorithm config.EncryptionAlgorithm, random io.Reader) (crypto.Signer, error) {
 	switch algorithm {
 	case config.RSA2048:
@@ -60,11 +58,10 @@ func NewKey(algorithm config.EncryptionAlgorithm, random io.Reader) (crypto.Sign
 	case config.ECDSAP384:
 		return ecdsa.GenerateKey(elliptic.P384(), random)
 	}
-	return nil, errors.Errorf("encryptionAlgorithm %q is not known", algorithm)
+	return nil, errors.Errorf("unknown encryptionAlgorithm %q", algorithm)
 }
 
-// NewCA returns the certificate of a CA that signs itself with key, valid for
-// the configuration's caCertificateValidityPeriod.
+// NewCA returns a CA certificate signed with its own key, valid for the caCertificateValidityPeriod of the configuration.
 func NewCA(spec Spec, n *config.Node, key crypto.Signer, now time.Time, random io.Reader) (*x509.Certificate, error) {
 	template, err := newTemplate(spec, key.Public(), now, n.Cluster.CACertificateValidityPeriod.Duration, random)
 	if err != nil {
@@ -75,16 +72,15 @@ func NewCA(spec Spec, n *config.Node, key crypto.Signer, now time.Time, random i
 	return sign(spec, template, template, key.Public(), key, random)
 }
 
-// Issue returns the certificate of a leaf, signed by ca, valid for the
-// configuration's certificateValidityPeriod, but no longer than its CA. A CA
-// without its key, or that is not valid now, is an error.
+// Issue returns a leaf certificate signed by ca, valid for the certificateValidityPeriod of the configuration, but no
+// longer than its CA. A CA that has no key or is not valid now is an error.
 func Issue(spec Spec, n *config.Node, ca Pair, key crypto.Signer, now time.Time, random io.Reader) (*x509.Certificate, error) {
 	if ca.Key == nil {
-		return nil, errors.Errorf("certificate %s: there is no private key of its CA %q to sign with; "+
-			"have the owner of the CA issue it", spec.Name, spec.CA)
+		return nil, errors.Errorf("certificate %s: the private key of its CA %q is not on this host; "+
+			"have the owner of the CA sign it", spec.Name, spec.CA)
 	}
 	if now.Before(ca.Cert.NotBefore) || now.After(ca.Cert.NotAfter) {
-		return nil, errors.Errorf("certificate %s: its CA %q is valid from %s to %s only, and it is %s now",
+		return nil, errors.Errorf("certificate %s: its CA %q is valid from %s to %s, but it is %s now",
 			spec.Name, spec.CA, stamp(ca.Cert.NotBefore), stamp(ca.Cert.NotAfter), stamp(now))
 	}
 	template, err := newTemplate(spec, key.Public(), now, n.Cluster.CertificateValidityPeriod.Duration, random)
@@ -97,9 +93,8 @@ func Issue(spec Spec, n *config.Node, ca Pair, key crypto.Signer, now time.Time,
 	return sign(spec, template, ca.Cert, key.Public(), ca.Key, random)
 }
 
-// PublicKeyPin is the fingerprint of a CA's public key, in the form that
-// --discovery-token-ca-cert-hash takes: "sha256:" and the hex SHA-256 of the
-// certificate's SubjectPublicKeyInfo.
+// PublicKeyPin returns the fingerprint of a CA's public key as --discovery-token-ca-cert-hash takes it: "sha256:" and the
+// SHA-256 of the SubjectPublicKeyInfo in hexadecimal.
 func PublicKeyPin(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -114,7 +109,7 @@ func newTemplate(
 	}
 	usage := x509.KeyUsageDigitalSignature
 	if _, ok := public.(*rsa.PublicKey); ok {
-		// Only RSA can encipher keys (RFC 8813, section 3).
+		// Only RSA keys can encipher keys (RFC 8813, section 3).
 		usage |= x509.KeyUsageKeyEncipherment
 	}
 	ips := make([]net.IP, 0, len(spec.IPs))
@@ -145,8 +140,8 @@ func sign(
 	return cert, errors.Wrapf(err, "certificate %s", spec.Name)
 }
 
-// newSerial returns a positive number of 16 octets, 126 bits of it random:
-// RFC 5280 allows 20 octets, public CAs must use 64 random bits.
+// newSerial returns a positive number of 16 octets, 126 bits of it random. RFC 5280 allows 20 octets; public CAs must use
+// at least 64 random bits.
 func newSerial(random io.Reader) (*big.Int, error) {
 	var octets [16]byte
 	if _, err := io.ReadFull(random, octets[:]); err != nil {
@@ -156,5 +151,5 @@ func newSerial(random io.Reader) (*big.Int, error) {
 	return new(big.Int).SetBytes(octets[:]), nil
 }
 
-// stamp writes a moment the way people compare it.
+// stamp formats a time in UTC.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -74,12 +74,12 @@ func bits(cert *x509.Certificate) int {
 
 func TestNewKeyUnknown(t *testing.T) {
 	_, err := NewKey("DSA-1024", rand.Reader)
-	if err == nil || !strings.Contains(err.Error(), `encryptionAlgorithm "DSA-1024" is not known`) {
+	if err == nil || !strings.Contains(err.Error(), `unknown encryptionAlgorithm "DSA-1024"`) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A chain that any verifier takes, and the fields that RFC 5280 asks for.
+// The chain verifies, and the certificates have the fields that RFC 5280 requires.
 func TestIssue(t *testing.T) {
 	n := newNode("cp-1", "192.168.99.11")
 	pairs := issueAll(t, n, rsaKey())
@@ -125,7 +125,7 @@ func TestValidity(t *testing.T) {
 	if got, want := pairs[CA].Cert.NotAfter, now.Add(90*time.Minute); !got.Equal(want) {
 		t.Errorf("the CA is valid until %v, not %v", got, want)
 	}
-	// It would be worth nothing without its CA.
+	// It is useless without its CA.
 	if got, want := pairs["apiserver"].Cert.NotAfter, pairs[CA].Cert.NotAfter; !got.Equal(want) {
 		t.Errorf("the leaf is valid until %v, its CA until %v", got, want)
 	}
@@ -148,9 +148,9 @@ func TestIssueRefuses(t *testing.T) {
 		now  time.Time
 		want string
 	}{
-		{"external CA", keyless, now, `certificate apiserver: there is no private key of its CA "ca" to sign with`},
-		{"expired CA", ca, now.Add(87601 * time.Hour), "is valid from 2026-03-14T15:04:26Z to 2036-03-11T15:09:26Z only"},
-		{"future CA", ca, now.Add(-time.Hour), "and it is 2026-03-14T14:09:26Z now"},
+		{"external CA", keyless, now, `certificate apiserver: the private key of its CA "ca" is not on this host`},
+		{"expired CA", ca, now.Add(87601 * time.Hour), "is valid from 2026-03-14T15:04:26Z to 2036-03-11T15:09:26Z, but"},
+		{"future CA", ca, now.Add(-time.Hour), "but it is 2026-03-14T14:09:26Z now"},
 		{"key of another CA", Pair{Cert: ca.Cert, Key: otherRSAKey()}, now, "signing certificate apiserver: "},
 	}
 	for _, tt := range tests {
@@ -167,8 +167,7 @@ func TestIssueRefuses(t *testing.T) {
 	}
 }
 
-// The value that `openssl x509 -pubkey | openssl pkey -pubin -outform der |
-// sha256sum` prints, as the documentation of join has it.
+// The value is what `openssl x509 -pubkey | openssl pkey -pubin -outform der | sha256sum` prints, as documented for join.
 func TestPublicKeyPin(t *testing.T) {
 	list, err := ParseCerts([]byte(pinCert))
 	if err != nil {

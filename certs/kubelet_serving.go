@@ -14,18 +14,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// KubeletServingAlgorithm is that of the keys that a kubelet makes for its own
-// certificates, whatever the cluster's other keys are.
+// KubeletServingAlgorithm is the algorithm of the keys that a kubelet generates for its own certificates, independent of
+// the cluster's other keys.
 const KubeletServingAlgorithm = config.ECDSAP256
 
-// kubeletServingLifetime is what the kubelet gives to the certificate that it
-// signs itself.
+// kubeletServingLifetime is the lifetime of the certificate that a kubelet signs itself.
 const kubeletServingLifetime = 365 * 24 * time.Hour
 
-// KubeletServing returns the certificate that a kubelet shows to its clients
-// until it is told of another, for the name of its node. As the one that it
-// would make itself it is vouched for by nobody but its own key, see
-// https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/
+// KubeletServing returns a self-signed serving certificate for the name of a node, like the one that its kubelet would
+// generate, see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/
 func KubeletServing(node string, key crypto.Signer, now time.Time, random io.Reader) (*x509.Certificate, error) {
 	spec := Spec{Name: "kubelet-serving", CommonName: node, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	if ip, err := netip.ParseAddr(node); err == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Types of PEM blocks (RFC 7468, and before it OpenSSL's).
+// Types of PEM blocks (RFC 7468 and OpenSSL).
 const (
 	blockCertificate  = "CERTIFICATE"
 	blockRSAKey       = "RSA PRIVATE KEY"
@@ -35,8 +35,7 @@ func EncodeCerts(list ...*x509.Certificate) []byte {
 	return out
 }
 
-// EncodeKey returns a private key as PEM, in the form that OpenSSL has always
-// used for its kind, or as PKCS #8 where there is none.
+// EncodeKey returns a private key as PEM, in the traditional form of OpenSSL for its type, or else as PKCS #8.
 func EncodeKey(key crypto.Signer) ([]byte, error) {
 	block := &pem.Block{}
 	var err error
@@ -65,8 +64,8 @@ func EncodePublicKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: blockPublicKey, Bytes: der}), nil
 }
 
-// ParsePair reads a certificate file and a key file. A nil key means that the
-// key is kept elsewhere. Whether the two belong together is Check's question.
+// ParsePair reads a certificate file and a key file. The key is nil if it is kept elsewhere. Check reports whether the
+// two belong together.
 func ParsePair(cert, key []byte) (Pair, error) {
 	bundle, err := ParseCerts(cert)
 	if err != nil {
@@ -80,24 +79,22 @@ func ParsePair(cert, key []byte) (Pair, error) {
 	return pair, errors.Wrap(err, "the private key")
 }
 
-// ParseCerts reads the certificates of a PEM file, at least one. Errors hold
-// nothing of the file's content.
+// ParseCerts reads the certificates of a PEM file, at least one. Errors do not quote the file.
 func ParseCerts(data []byte) ([]*x509.Certificate, error) {
 	blocks, err := readPEM(data)
 	if err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(blocks, func(b *pem.Block) bool { return strings.HasSuffix(b.Type, blockKey) }) {
-		// Certificates are readable by everyone and go into ConfigMaps.
-		return nil, errors.New("the file holds a private key as well; a certificate file is public: " +
-			"take the key out, and consider it known to others")
+		// Certificates are public: everyone can read them, also in ConfigMaps.
+		return nil, errors.New("the file also holds a private key, but a certificate file is public: " +
+			"remove the key, and assume that others know it")
 	}
 	return certificatesIn(blocks)
 }
 
-// ParseChain reads the certificates of a PEM file that may hold their key, too,
-// such as the one that a kubelet rotates: its own certificate first, then those
-// of the CAs in between.
+// ParseChain reads the certificates of a PEM file that can also hold their key, such as the one that a kubelet rotates:
+// first its own certificate, then those of intermediate CAs.
 func ParseChain(data []byte) ([]*x509.Certificate, error) {
 	blocks, err := readPEM(data)
 	if err != nil {
@@ -124,8 +121,7 @@ func certificatesIn(blocks []*pem.Block) ([]*x509.Certificate, error) {
 	return list, nil
 }
 
-// ParseKey reads the one private key of a PEM file: PKCS #1, SEC 1 or PKCS #8,
-// not encrypted. Errors hold nothing of the file's content.
+// ParseKey reads the private key of a PEM file: PKCS #1, SEC 1 or PKCS #8, not encrypted. Errors do not quote the file.
 func ParseKey(data []byte) (crypto.Signer, error) {
 	blocks, err := readPEM(data)
 	if err != nil {
@@ -137,7 +133,7 @@ func ParseKey(data []byte) (crypto.Signer, error) {
 			continue
 		}
 		if found != nil {
-			return nil, errors.New("the file holds more than one private key; leave only the one in use")
+			return nil, errors.New("the file holds more than one private key; keep only the one in use")
 		}
 		found = block
 	}
@@ -145,13 +141,13 @@ func ParseKey(data []byte) (crypto.Signer, error) {
 		return nil, errors.New("the file holds no private key in PEM form")
 	}
 	if found.Type == "ENCRYPTED "+blockKey || found.Headers["DEK-Info"] != "" {
-		return nil, errors.New("the key is encrypted with a passphrase, which no component of the " +
-			"control plane can ask for; store it decrypted, readable by root only")
+		return nil, errors.New("the key is encrypted with a passphrase, which the components of the " +
+			"control plane cannot ask for; store it decrypted, readable by root only")
 	}
 	return decodeKey(found)
 }
 
-// decodeKey leaves out what the decoders say: it may quote a secret number.
+// decodeKey drops the errors of the decoders, which may quote a part of the key.
 func decodeKey(block *pem.Block) (crypto.Signer, error) {
 	var key any
 	var err error
@@ -163,10 +159,10 @@ func decodeKey(block *pem.Block) (crypto.Signer, error) {
 	case blockKey:
 		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
 	default:
-		return nil, errors.New("the key is of a kind that is not supported; use RSA or ECDSA (P-256, P-384)")
+		return nil, errors.New("the type of the key is not supported; use RSA or ECDSA (P-256, P-384)")
 	}
 	if err != nil {
-		return nil, errors.Errorf("the block %q is damaged or of a kind that is not supported", block.Type)
+		return nil, errors.Errorf("the block %q is damaged, or its type is not supported", block.Type)
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
@@ -204,9 +200,8 @@ func ParsePublicKeys(data []byte) ([]crypto.PublicKey, error) {
 	return list, nil
 }
 
-// readPEM returns every block of a PEM file. Text around blocks is allowed
-// (RFC 7468, section 2), a block that is cut off or garbled is not: dropping
-// it silently could, for example, drop a CA that is still in use.
+// readPEM returns every block of a PEM file. Text around blocks is allowed (RFC 7468, section 2), a truncated or damaged
+// block is not: ignoring it could drop a CA that is still in use.
 func readPEM(data []byte) ([]*pem.Block, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, errors.New("the file is empty")
@@ -224,14 +219,12 @@ func readPEM(data []byte) ([]*pem.Block, error) {
 	case begun == 0:
 		return nil, errors.New("the file is not in PEM form")
 	case len(blocks) != begun:
-		return nil, errors.Errorf("the file holds %d PEM blocks, of which %d are cut off or garbled",
-			begun, begun-len(blocks))
+		return nil, errors.Errorf("PEM blocks that are truncated or damaged: %d of %d", begun-len(blocks), begun)
 	}
 	return blocks, nil
 }
 
-// FirstCert reads the first certificate of a PEM file that may hold a private
-// key as well, as the kubelet keeps its own.
+// FirstCert reads the first certificate of a PEM file that can also hold a private key, like the kubelet's.
 func FirstCert(data []byte) (*x509.Certificate, error) {
 	chain, err := ParseChain(data)
 	if err != nil {

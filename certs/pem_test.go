@@ -39,7 +39,7 @@ func TestParsePair(t *testing.T) {
 	}
 	cert := EncodeCerts(issueAll(t, n, ec)[CA].Cert)
 	other := EncodeCerts(issueAll(t, n, rsaKey())[CA].Cert)
-	// OpenSSL writes the curve's parameters first.
+	// OpenSSL writes the parameters of the curve first.
 	params := pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7}})
 
 	tests := []struct {
@@ -94,11 +94,11 @@ func TestParsePairRefuses(t *testing.T) {
 		{"empty certificate", []byte(" \n"), nil, "the certificate: the file is empty"},
 		{"garbage", []byte("hunter2"), nil, "the certificate: the file is not in PEM form"},
 		{"DER", issueAll(t, n, key)[CA].Cert.Raw, nil, "the certificate: the file is not in PEM form"},
-		{"cut off", cert[:len(cert)-20], nil, "the certificate: the file holds 1 PEM blocks, of which 1 are cut off or garbled"},
-		{"second cut off", slices.Concat(cert, cert[:100]), nil, "2 PEM blocks, of which 1 are cut off or garbled"},
+		{"cut off", cert[:len(cert)-20], nil, "the certificate: PEM blocks that are truncated or damaged: 1 of 1"},
+		{"second cut off", slices.Concat(cert, cert[:100]), nil, "PEM blocks that are truncated or damaged: 1 of 2"},
 		{"malformed", block("CERTIFICATE", "hunter2"), nil, "the certificate: certificate 1 of the file is malformed"},
-		{"key in its place", keyPEM, nil, "the file holds a private key as well"},
-		{"with key", slices.Concat(cert, keyPEM), nil, "the file holds a private key as well"},
+		{"key in its place", keyPEM, nil, "the file also holds a private key"},
+		{"with key", slices.Concat(cert, keyPEM), nil, "the file also holds a private key"},
 		{"no certificate", block("X509 CRL", "hunter2"), nil, "the certificate: the file holds no certificate in PEM form"},
 		{"empty key", cert, []byte{}, "the private key: the file is empty"},
 		{"garbled key", cert, []byte("hunter2"), "the private key: the file is not in PEM form"},
@@ -109,7 +109,7 @@ func TestParsePairRefuses(t *testing.T) {
 		{"malformed PKCS #8", cert, block("PRIVATE KEY", "hunter2"), `the block "PRIVATE KEY" is damaged`},
 		{"encrypted PKCS #8", cert, block("ENCRYPTED PRIVATE KEY", "hunter2"), "the key is encrypted with a passphrase"},
 		{"encrypted by OpenSSL", cert, legacy, "the key is encrypted with a passphrase"},
-		{"DSA", cert, block("DSA PRIVATE KEY", "hunter2"), "the key is of a kind that is not supported"},
+		{"DSA", cert, block("DSA PRIVATE KEY", "hunter2"), "the type of the key is not supported"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestCheckServiceAccountPair(t *testing.T) {
 		{"damaged", encodeKey(t, ec), []byte("-----BEGIN PUBLIC KEY-----\naGk=\n-----END PUBLIC KEY-----\n"),
 			"the public key: public key 1 of the file is malformed"},
 		{"no private key", nil, public(ec), "the private key: the file is empty"},
-		{"Ed25519", encodeKey(t, ed), public(ed), "service account tokens are signed with RSA or ECDSA only"},
+		{"Ed25519", encodeKey(t, ed), public(ed), "service account tokens can be signed with RSA or ECDSA only"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -21,9 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Renewal is the row by which a certificate is renewed: what the old one says,
-// and what its row says beyond that. So a name that was given by hand is kept,
-// and one that the configuration has now is added.
+// Renewal returns the row to renew a certificate with: what the old one says, plus what its row adds. So a name that was
+// added by hand is kept, and one that is new in the configuration is added.
 func Renewal(spec Spec, old *x509.Certificate) Spec {
 	spec.CommonName, spec.Organization = old.Subject.CommonName, old.Subject.Organization
 	s := sans{names: slices.Clone(spec.DNSNames), ips: slices.Clone(spec.IPs)}
@@ -44,8 +43,7 @@ func Renewal(spec Spec, old *x509.Certificate) Spec {
 	return spec
 }
 
-// AlgorithmOf is what NewKey takes to make another key like this one; empty
-// for a kind that it does not make.
+// AlgorithmOf returns the algorithm with which NewKey generates a key like this one; empty if it cannot.
 func AlgorithmOf(public crypto.PublicKey) config.EncryptionAlgorithm {
 	switch key := public.(type) {
 	case *rsa.PublicKey:
@@ -65,9 +63,8 @@ func AlgorithmOf(public crypto.PublicKey) config.EncryptionAlgorithm {
 	return ""
 }
 
-// Request returns a certificate signing request (RFC 2986) for the owner of an
-// external CA, as PEM. The usages are the owner's to add; the row's name tells
-// which: https://kubernetes.io/docs/setup/best-practices/certificates/
+// Request returns a certificate signing request (RFC 2986) for the owner of an external CA, as PEM. It does not contain
+// the usages: the owner adds them, see https://kubernetes.io/docs/setup/best-practices/certificates/
 func Request(spec Spec, key crypto.Signer, random io.Reader) ([]byte, error) {
 	ips := make([]net.IP, 0, len(spec.IPs))
 	for _, ip := range spec.IPs {

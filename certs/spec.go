@@ -1,11 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs is the certificate table of a node, and how its rows are
-// issued, encoded and checked. Everything here is bytes in, bytes out: the
-// clock and the source of randomness are arguments.
-//
-// The rows follow https://kubernetes.io/docs/setup/best-practices/certificates/.
+// Package certs holds the certificate table (table.go), and issues, encodes and checks what is in it. It does no I/O:
+// the clock and the source of randomness are arguments.
 package certs
 
 import (
@@ -17,104 +14,100 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Names of the rows that others refer to. They are also the names of the
-// phases and the arguments of `certs renew`.
-const (
-	CA           = "ca"
-	FrontProxyCA = "front-proxy-ca"
-	EtcdCA       = "etcd-ca"
-)
-
-// Spec is a row of the certificate table: what one certificate shall be.
+// Spec is a row of the certificate table.
 type Spec struct {
-	// Name is unique: "ca", "apiserver", "etcd-server".
+	// Name is unique: "ca", "apiserver", "admin.conf". It is also the argument of `certs renew`.
 	Name string
-	// File is the path below the PKI folder without extension: "etcd/server".
-	// Empty for a certificate that lives inside a kubeconfig file.
+	// Summary says in a few words what the certificate is for: "client certificate for etcd health checks".
+	Summary string
+	// File is the path below the PKI directory without extension: "etcd/server". Empty for a certificate that lives in
+	// a kubeconfig file.
 	File string
-	// CA is the Name of the issuing row. A CA, which signs itself, has none.
+	// Kubeconfig is the name of the kubeconfig file that holds the certificate and its key; empty if File is set.
+	Kubeconfig string
+	// CA is the Name of the issuing row; empty for a CA, which signs itself.
 	CA string
+	// UsedBy is the component that reads the private key: in a rootless control plane the key belongs to its user, and
+	// it restarts once the certificate is renewed. Empty if no component does.
+	UsedBy string
+	// FirstOnly marks what only the first control plane of a cluster has.
+	FirstOnly bool
 
 	CommonName   string
 	Organization []string
-	// DNSNames and IPs are the subject alternative names: the names in order
-	// of the alphabet, the addresses in order of their sources.
+	// DNSNames and IPs are the subject alternative names: DNS names in alphabetical order, addresses in order of their
+	// sources.
 	DNSNames []string
 	IPs      []netip.Addr
 	// Usages are the extended key usages. A CA has none.
 	Usages []x509.ExtKeyUsage
 }
 
-// IsCA tells whether the row is a certificate authority.
+// IsCA reports whether the row is a certificate authority.
 func (s Spec) IsCA() bool { return s.CA == "" }
 
-// CertFile is the certificate's path below the PKI folder.
+// Renewable reports whether `certs renew` renews the certificate. CAs are never replaced, and the kubelet renews its
+// own certificate.
+func (s Spec) Renewable() bool { return !s.IsCA() && s.UsedBy != config.KubeletComponent }
+
+// OnJoin reports whether a control plane that joins issues the certificate for itself. It shares the CAs with the
+// others, and the CSR API of the cluster signs its kubelet's certificate.
+func (s Spec) OnJoin() bool { return s.Renewable() && !s.FirstOnly }
+
+// Phase is the phase of init that issues the certificate, as `init phase` takes it: "certs apiserver",
+// "kubeconfig admin".
+func (s Spec) Phase() string {
+	if s.Kubeconfig != "" {
+		return "kubeconfig " + strings.TrimSuffix(s.Kubeconfig, ".conf")
+	}
+	return "certs " + s.Name
+}
+
+// CertFile is the path of the certificate below the PKI directory.
 func (s Spec) CertFile() string { return s.File + ".crt" }
 
-// KeyFile is the private key's path below the PKI folder.
+// KeyFile is the path of the private key below the PKI directory.
 func (s Spec) KeyFile() string { return s.File + ".key" }
 
-// Specs returns the rows that the control plane node n needs, each CA before
-// its leaves. With an external etcd there are no rows for etcd: its owner
-// issues the API server's client certificate.
+// Table returns every row, without what depends on a node: common names and alternative names may be missing. Each CA
+// comes before what it signs.
+func Table() []Spec {
+	rows := make([]Spec, len(table))
+	for i, r := range table {
+		rows[i] = r.Spec
+	}
+	return rows
+}
+
+// Specs returns the rows of control plane node n, each CA before what it signs. With an external etcd there are no rows
+// for etcd: its operator issues the API server's client certificate.
 func Specs(n *config.Node) []Spec {
-	server := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	client := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	both := slices.Concat(server, client)
-
-	apiserver := apiserverSANs(n)
-	specs := []Spec{
-		{Name: CA, File: "ca", CommonName: "kubernetes", DNSNames: []string{"kubernetes"}},
-		{
-			Name: "apiserver", File: "apiserver", CA: CA, CommonName: "kube-apiserver",
-			DNSNames: apiserver.names, IPs: apiserver.ips, Usages: server,
-		},
-		{
-			Name: "apiserver-kubelet-client", File: "apiserver-kubelet-client", CA: CA,
-			CommonName: "kube-apiserver-kubelet-client", Usages: client,
-		},
-		{Name: FrontProxyCA, File: "front-proxy-ca", CommonName: "front-proxy-ca", DNSNames: []string{"front-proxy-ca"}},
-		{
-			Name: "front-proxy-client", File: "front-proxy-client", CA: FrontProxyCA,
-			CommonName: "front-proxy-client", Usages: client,
-		},
+	var rows []Spec
+	for _, r := range table {
+		if n.Cluster.Etcd.External != nil && (r.Name == EtcdCA || r.CA == EtcdCA) {
+			continue
+		}
+		if r.on != nil {
+			r.on(&r.Spec, n)
+		}
+		rows = append(rows, r.Spec)
 	}
-	if n.Cluster.Etcd.External != nil {
-		return specs
-	}
-	etcdServer, etcdPeer := etcdSANs(n, localEtcd(n).ServerCertSANs), etcdSANs(n, localEtcd(n).PeerCertSANs)
-	return append(specs,
-		Spec{Name: EtcdCA, File: "etcd/ca", CommonName: "etcd-ca", DNSNames: []string{"etcd-ca"}},
-		Spec{
-			Name: "etcd-server", File: "etcd/server", CA: EtcdCA, CommonName: n.Name,
-			DNSNames: etcdServer.names, IPs: etcdServer.ips, Usages: both,
-		},
-		Spec{
-			Name: "etcd-peer", File: "etcd/peer", CA: EtcdCA, CommonName: n.Name,
-			DNSNames: etcdPeer.names, IPs: etcdPeer.ips, Usages: both,
-		},
-		Spec{
-			Name: "etcd-healthcheck-client", File: "etcd/healthcheck-client", CA: EtcdCA,
-			CommonName: "kube-etcd-healthcheck-client", Usages: client,
-		},
-		Spec{
-			Name: "apiserver-etcd-client", File: "apiserver-etcd-client", CA: EtcdCA,
-			CommonName: "kube-apiserver-etcd-client", Usages: client,
-		},
-	)
+	return rows
 }
 
-func localEtcd(n *config.Node) config.LocalEtcd {
-	if n.Cluster.Etcd.Local == nil {
-		return config.LocalEtcd{}
+// Find returns the row of a name; found is false if node n has no such certificate.
+func Find(n *config.Node, name string) (s Spec, found bool) {
+	rows := Specs(n)
+	i := slices.IndexFunc(rows, func(s Spec) bool { return s.Name == name })
+	if i < 0 {
+		return Spec{}, false
 	}
-	return *n.Cluster.Etcd.Local
+	return rows[i], true
 }
 
-// apiserverSANs are the names by which Pods, nodes and people reach the API
-// server: the Service default/kubernetes, this node, the cluster's endpoint,
-// and what the user adds.
-func apiserverSANs(n *config.Node) sans {
+// nameAPIServer adds the names by which Pods, nodes and people reach the API server: the Service default/kubernetes,
+// this node, the cluster's endpoint, and what the user adds.
+func nameAPIServer(spec *Spec, n *config.Node) {
 	var s sans
 	s.add(n.Name, "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 		"kubernetes.default.svc."+n.Cluster.Networking.DNSDomain)
@@ -124,20 +117,30 @@ func apiserverSANs(n *config.Node) sans {
 		s.add(host)
 	}
 	s.add(n.Cluster.APIServer.CertSANs...)
-	slices.Sort(s.names)
-	return s
+	s.setOn(spec)
 }
 
-// etcdSANs are the names by which members and clients reach this node's etcd.
-func etcdSANs(n *config.Node, extra []string) sans {
+func nameEtcdServer(spec *Spec, n *config.Node) { nameEtcd(spec, n, localEtcd(n).ServerCertSANs) }
+
+func nameEtcdPeer(spec *Spec, n *config.Node) { nameEtcd(spec, n, localEtcd(n).PeerCertSANs) }
+
+// nameEtcd adds the names by which members and clients reach this node's etcd.
+func nameEtcd(spec *Spec, n *config.Node, extra []string) {
 	var s sans
 	s.add(n.Name, "localhost")
 	s.addIP(n.AdvertiseAddress)
 	s.addIP(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 	s.addIP(netip.IPv6Loopback())
 	s.add(extra...)
-	slices.Sort(s.names)
-	return s
+	spec.CommonName = n.Name
+	s.setOn(spec)
+}
+
+func localEtcd(n *config.Node) config.LocalEtcd {
+	if n.Cluster.Etcd.Local == nil {
+		return config.LocalEtcd{}
+	}
+	return *n.Cluster.Etcd.Local
 }
 
 // sans collects subject alternative names without duplicates.
@@ -146,8 +149,8 @@ type sans struct {
 	ips   []netip.Addr
 }
 
-// add sorts each of list into addresses and names. DNS names are compared
-// without case (RFC 4343), so they are kept in lower case.
+// add sorts list into addresses and names. DNS names are compared without case (RFC 4343), so they are kept in lower
+// case.
 func (s *sans) add(list ...string) {
 	for _, text := range list {
 		if ip, err := netip.ParseAddr(text); err == nil {
@@ -162,9 +165,15 @@ func (s *sans) add(list ...string) {
 }
 
 func (s *sans) addIP(ip netip.Addr) {
-	// An IPv4 address in IPv6 clothes is one and the same in a certificate.
+	// A certificate does not distinguish an IPv4 address from the same one mapped to IPv6.
 	ip = ip.Unmap().WithZone("")
 	if !slices.Contains(s.ips, ip) {
 		s.ips = append(s.ips, ip)
 	}
+}
+
+// setOn puts the names into a row, sorted.
+func (s *sans) setOn(spec *Spec) {
+	slices.Sort(s.names)
+	spec.DNSNames, spec.IPs = s.names, s.ips
 }

@@ -13,6 +13,53 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
+// TestTable holds what the users of the table rely on.
+func TestTable(t *testing.T) {
+	names := map[string]bool{}
+	for _, row := range Table() {
+		if names[row.Name] || row.Summary == "" || (row.File == "") == (row.Kubeconfig == "") || row.CA != "" && !names[row.CA] {
+			t.Errorf("%+v", row)
+		}
+		names[row.Name] = true
+		if row.IsCA() && (row.Renewable() || row.OnJoin() || row.Kubeconfig != "") {
+			t.Errorf("%s is a CA, but would be replaced", row.Name)
+		}
+	}
+	var onJoin, renewable []string
+	for _, row := range Table() {
+		if row.Renewable() {
+			renewable = append(renewable, row.Name)
+		}
+		if row.OnJoin() {
+			onJoin = append(onJoin, row.Phase())
+		}
+	}
+	if diff := cmp.Diff([]string{
+		"certs apiserver", "certs apiserver-kubelet-client", "certs front-proxy-client", "certs etcd-server", "certs etcd-peer",
+		"certs etcd-healthcheck-client", "certs apiserver-etcd-client",
+		"kubeconfig admin", "kubeconfig controller-manager", "kubeconfig scheduler",
+	}, onJoin); diff != "" {
+		t.Errorf("a joining control plane (-want +got):\n%s", diff)
+	}
+	if len(renewable) != len(onJoin)+1 || !slices.Contains(renewable, "super-admin.conf") || slices.Contains(renewable, Kubelet) {
+		t.Errorf("renewable: %v", renewable)
+	}
+}
+
+// TestExternalEtcd: its operator has the certificates.
+func TestExternalEtcd(t *testing.T) {
+	n := newNode("cp-1", "192.168.99.11")
+	n.Cluster.Etcd.External = &config.ExternalEtcd{}
+	for _, row := range Specs(n) {
+		if strings.Contains(row.Name, "etcd") {
+			t.Errorf("there is %s", row.Name)
+		}
+	}
+	if _, found := Find(n, APIServerEtcdClient); found {
+		t.Error("found the client certificate for etcd")
+	}
+}
+
 func TestSpecOrder(t *testing.T) {
 	n := newNode("cp-1", "192.168.99.11")
 	var got []string
@@ -23,13 +70,14 @@ func TestSpecOrder(t *testing.T) {
 		got = append(got, spec.Name)
 	}
 	want := strings.Fields("ca apiserver apiserver-kubelet-client front-proxy-ca front-proxy-client " +
-		"etcd-ca etcd-server etcd-peer etcd-healthcheck-client apiserver-etcd-client")
+		"etcd-ca etcd-server etcd-peer etcd-healthcheck-client apiserver-etcd-client " +
+		"admin.conf super-admin.conf kubelet.conf controller-manager.conf scheduler.conf")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// What was observed of the peer where the reference has no case.
+// TestSANs holds what kubeadm was observed to do where the reference has no case.
 func TestSANs(t *testing.T) {
 	cluster := "kubernetes kubernetes.default kubernetes.default.svc kubernetes.default.svc.cluster.local"
 	tests := []struct {

@@ -16,25 +16,23 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// FlagsEnv makes kubeadm-flags.env, an EnvironmentFile of systemd's whose one
-// variable the kubelet's unit puts on the command line. What the kubelet gets
-// is exactly Flags, whatever the values hold: spaces, quotes, backslashes. A
-// control character is an error, for no EnvironmentFile can hold every one.
+// FlagsEnv returns kubeadm-flags.env, a systemd EnvironmentFile with one variable, which the kubelet's unit puts on the
+// command line. The kubelet gets exactly Flags, also with spaces, quotes and backslashes in them. A control character is
+// an error, because an EnvironmentFile cannot contain all of them.
 func FlagsEnv(n *config.Node) ([]byte, error) {
 	words := Flags(n)
 	for i, w := range words {
 		if !utf8.ValidString(w) || strings.ContainsFunc(w, unicode.IsControl) {
 			name, _, _ := strings.Cut(w, "=")
-			return nil, errors.Errorf("nodeRegistration.kubeletExtraArgs: the flag %q holds a line break or another control character; systemd cannot pass it on", name)
+			return nil, errors.Errorf("nodeRegistration.kubeletExtraArgs: the flag %q contains a line break or another control character, which systemd cannot pass to the kubelet", name)
 		}
 		words[i] = quoteWord(w)
 	}
 	return []byte(`KUBELET_KUBEADM_ARGS="` + escapeValue.Replace(strings.Join(words, " ")) + "\"\n"), nil
 }
 
-// Flags are what the kubelet's command line must say about this node: what
-// follows from the configuration, by name, then the user's extra flags in
-// their order. An extra flag replaces a following one of the same name.
+// Flags returns the kubelet's flags for this node: those that follow from the configuration, sorted by name, then the
+// user's extra flags in their order. An extra flag replaces one of the same name that follows from the configuration.
 func Flags(n *config.Node) []string {
 	var flags []config.Arg
 	add := func(name, value string) {
@@ -49,8 +47,8 @@ func Flags(n *config.Node) []string {
 	if !n.NodeLocalCRISocket() {
 		add("container-runtime-endpoint", n.CRISocket)
 	}
-	// A control plane node is tainted through the API, for its kubelet starts
-	// before there is one. A worker must never be without its taints.
+	// A control plane node gets its taints through the API, because its kubelet starts before there is an API server. A
+	// worker must never be without its taints.
 	if !n.ControlPlane && len(n.Taints) > 0 {
 		add("register-with-taints", taintList(n.Taints))
 	}
@@ -70,9 +68,8 @@ func taintList(taints []corev1.Taint) string {
 	return strings.Join(out, ",")
 }
 
-// quoteWord protects a word of the variable's value from being split or
-// changed where the unit says $KUBELET_KUBEADM_ARGS: systemd.service(5),
-// section "Command lines". Most words need nothing.
+// quoteWord quotes a word of the variable's value, so that systemd does not split or change it where the unit says
+// $KUBELET_KUBEADM_ARGS: systemd.service(5), section "Command lines". Most words need no quotes.
 func quoteWord(w string) string {
 	if !strings.ContainsAny(w, " '\"\\") {
 		return w
@@ -82,7 +79,6 @@ func quoteWord(w string) string {
 
 var (
 	escapeWord = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-	// escapeValue is for a value in double quotes: systemd.exec(5),
-	// EnvironmentFile=. Neither $ nor % means anything there.
+	// escapeValue is for a value in double quotes, where $ and % have no meaning: systemd.exec(5), EnvironmentFile=.
 	escapeValue = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 )

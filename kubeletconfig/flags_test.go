@@ -64,7 +64,7 @@ func TestFlagsEnvRefuses(t *testing.T) {
 	for _, value := range []string{"a\nb", "a\rb", "a\tb", "a\x00b", "a\x7fb", "a\xffb"} {
 		n := config.Node{KubeletExtraArgs: []config.Arg{{Name: "node-labels", Value: value}}}
 		_, err := FlagsEnv(&n)
-		want := `nodeRegistration.kubeletExtraArgs: the flag "--node-labels" holds a line break or another control character; systemd cannot pass it on`
+		want := `nodeRegistration.kubeletExtraArgs: the flag "--node-labels" contains a line break or another control character, which systemd cannot pass to the kubelet`
 		if err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %q", value, err, want)
 		}
@@ -100,9 +100,8 @@ func asSystemd(t *testing.T, file string) []string {
 	return splitWords(value)
 }
 
-// environmentFile follows systemd.exec(5): lines NAME=VALUE; in a value in
-// double quotes a backslash protects one of "\`$ and is itself elsewhere; a
-// line that begins with # or ; is a comment.
+// environmentFile follows systemd.exec(5): lines NAME=VALUE; in a value in double quotes a backslash escapes one of "\`$
+// and is literal otherwise; a line that begins with # or ; is a comment.
 func environmentFile(t *testing.T, file string) map[string]string {
 	out := map[string]string{}
 	rest := file
@@ -138,9 +137,8 @@ func environmentFile(t *testing.T, file string) map[string]string {
 	return out
 }
 
-// splitWords follows systemd.service(5), "Command lines", for a variable that
-// stands alone: words end at white space; quotes of either kind are taken off,
-// and a backslash protects the character behind it, inside quotes as well.
+// splitWords follows systemd.service(5), "Command lines", for a variable that is a word of its own: words end at white
+// space, quotes of both kinds are removed, and a backslash escapes the next character, inside quotes as well.
 func splitWords(value string) []string {
 	var words []string
 	var word strings.Builder

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeletconfig makes the files that the kubelet reads at its start:
-// configuration in, bytes out. Their place is /var/lib/kubelet.
+// Package kubeletconfig builds the files in /var/lib/kubelet that the kubelet reads when it starts: configuration in,
+// bytes out.
 package kubeletconfig
 
 import (
@@ -15,11 +15,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// New returns an empty document of the type of ConfigYAML, to patch it with.
+// New returns an empty document of the type of ConfigYAML, which patches are applied to.
 func New() *kubelet.KubeletConfiguration { return &kubelet.KubeletConfiguration{} }
 
-// ConfigYAML makes config.yaml: the cluster's KubeletConfiguration with this
-// node's own settings merged over it.
+// ConfigYAML returns config.yaml: the cluster's KubeletConfiguration with the settings of this node merged over it.
 func ConfigYAML(n *config.Node) ([]byte, error) {
 	cfg := n.Kubelet.DeepCopy()
 	if n.NodeLocalCRISocket() {
@@ -29,9 +28,8 @@ func ConfigYAML(n *config.Node) ([]byte, error) {
 	return data, errors.Wrap(err, "cannot encode the KubeletConfiguration")
 }
 
-// InstanceConfigYAML makes instance-config.yaml: the settings that are this
-// node's own, kept apart so that an upgrade can merge them over the cluster's
-// anew. There is no such file without the feature gate NodeLocalCRISocket.
+// InstanceConfigYAML returns instance-config.yaml: the settings of this node, in a file of their own so that an upgrade can
+// merge them over those of the cluster again. Without the feature gate NodeLocalCRISocket there is no such file.
 func InstanceConfigYAML(n *config.Node) []byte {
 	return fmt.Appendf(nil, "containerRuntimeEndpoint: %q\n", n.CRISocket)
 }

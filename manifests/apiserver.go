@@ -13,12 +13,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// AdvertiseAnnotation on the API server's Pod tells other tools where this
-// node's API server is found, as host:port.
+// AdvertiseAnnotation is the annotation of the API server's Pod with the address of this node's API server, as host:port.
 const AdvertiseAnnotation = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
 
-// APIServer makes the static Pod of the API server. Its probes ask the
-// configured address and port, whatever extraArgs say.
+// APIServer returns the static Pod of the API server. Its probes use the configured address and port, even if extraArgs
+// set others.
 func APIServer(n *config.Node, v HostView) *corev1.Pod {
 	extra := n.Cluster.APIServer
 	mounts := certMounts(n, v)
@@ -71,7 +70,7 @@ func apiServerArgs(n *config.Node) []config.Arg {
 		{Name: "tls-cert-file", Value: pki("apiserver.crt")},
 		{Name: "tls-private-key-file", Value: pki("apiserver.key")},
 	}
-	// The API server refuses a mode next to a file that holds the modes.
+	// The API server refuses modes together with a configuration file of the modes.
 	if _, file := lastArg(n.Cluster.APIServer.ExtraArgs, "authorization-config"); !file {
 		args = append(args, config.Arg{Name: "authorization-mode", Value: "Node,RBAC"})
 	}

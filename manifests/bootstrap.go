@@ -20,10 +20,8 @@ import (
 
 const clusterInfoName = "cluster-info"
 
-// BootstrapRBAC is what nodes that come with a bootstrap token may do: read
-// nodes and cluster-info, ask for a client certificate and get it; and what
-// nodes may do later: renew that certificate. It also lets the API server use
-// the API of kubelets.
+// BootstrapRBAC lets nodes that join with a bootstrap token read Nodes and cluster-info and get a client certificate, and
+// lets nodes renew that certificate later. It also lets the API server use the API of kubelets.
 func BootstrapRBAC(*config.Node) []Object {
 	const signing = "system:certificates.k8s.io:certificatesigningrequests:"
 	objs := []Object{
@@ -38,9 +36,8 @@ func BootstrapRBAC(*config.Node) []Object {
 		"configmaps", clusterInfoName, user(anonymousUser))...)
 }
 
-// BootstrapTokenSecret keeps a token in the API. One with a TTL expires that
-// long after now; one without any never does:
-// https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
+// BootstrapTokenSecret returns the Secret of a bootstrap token. With a TTL, it expires that long after now; without one, it
+// never does: https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
 func BootstrapTokenSecret(t config.Token, now time.Time) *corev1.Secret {
 	data := map[string][]byte{
 		tokenapi.BootstrapTokenIDKey:     []byte(t.ID),
@@ -70,8 +67,8 @@ func BootstrapTokenSecret(t config.Token, now time.Time) *corev1.Secret {
 	}
 }
 
-// TokenOf is the reverse of BootstrapTokenSecret: the token that a Secret's
-// data holds, usages and groups sorted. The error holds nothing of the secret.
+// TokenOf reverses BootstrapTokenSecret: it returns the token in the data of a Secret, with sorted usages and groups.
+// Errors do not quote the secret.
 func TokenOf(data map[string][]byte) (config.Token, error) {
 	t := config.Token{
 		ID:          string(data[tokenapi.BootstrapTokenIDKey]),
@@ -79,12 +76,12 @@ func TokenOf(data map[string][]byte) (config.Token, error) {
 		Description: string(data[tokenapi.BootstrapTokenDescriptionKey]),
 	}
 	if !config.IsToken(t.ID + "." + t.Secret.Reveal()) {
-		return t, errors.Errorf("its %s and %s are not those of a token", tokenapi.BootstrapTokenIDKey, tokenapi.BootstrapTokenSecretKey)
+		return t, errors.Errorf("its %s and %s are not a valid token", tokenapi.BootstrapTokenIDKey, tokenapi.BootstrapTokenSecretKey)
 	}
 	if text := string(data[tokenapi.BootstrapTokenExpirationKey]); text != "" {
 		var err error
 		if t.Expires, err = time.Parse(time.RFC3339, text); err != nil {
-			return t, errors.Errorf("its %s is no time such as 2030-01-31T12:00:00Z", tokenapi.BootstrapTokenExpirationKey)
+			return t, errors.Errorf("its %s is not a valid time (expected something like 2030-01-31T12:00:00Z)", tokenapi.BootstrapTokenExpirationKey)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
@@ -101,9 +98,8 @@ func TokenOf(data map[string][]byte) (config.Token, error) {
 	return t, nil
 }
 
-// TokenServes tells whether a token Secret's data does at a moment all that t
-// asks for: it has the usages and groups, and has not expired. One that is
-// told to never expire must not expire.
+// TokenServes reports whether the token in the data of a Secret is as good as t at the given time: it has all usages and
+// groups, and has not expired. If t never expires, neither may the token.
 func TokenServes(data map[string][]byte, t config.Token, at time.Time) bool {
 	for _, usage := range t.Usages {
 		if string(data[tokenapi.BootstrapTokenUsagePrefix+usage]) != "true" {

@@ -15,13 +15,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// configHashAnnotation marks a component's configuration that nobody wrote,
-// so that an upgrade may generate it anew; it holds the SHA-256 of the data:
+// configHashAnnotation marks a component's configuration that was generated, so that an upgrade can generate it again. Its
+// value is the SHA-256 of the data:
 // https://kubernetes.io/docs/reference/labels-annotations-taints/#component-config-hash
 const configHashAnnotation = "kubeadm.kubernetes.io/component-config.hash"
 
-// KubeadmConfig keeps the ClusterConfiguration for nodes that join, and lets
-// them read it.
+// KubeadmConfig stores the ClusterConfiguration, and lets nodes that join read it.
 func KubeadmConfig(n *config.Node) ([]Object, error) {
 	data, err := n.KubeadmConfigYAML()
 	if err != nil {
@@ -32,8 +31,7 @@ func KubeadmConfig(n *config.Node) ([]Object, error) {
 		"configmaps", cm.Name, group(NodeTokenGroup), group(nodesGroup))...), nil
 }
 
-// KubeletConfig keeps the KubeletConfiguration of all nodes, and lets them
-// read it.
+// KubeletConfig stores the KubeletConfiguration of all nodes, and lets them read it.
 func KubeletConfig(n *config.Node) ([]Object, error) {
 	data, err := n.KubeletYAML()
 	if err != nil {
@@ -45,9 +43,8 @@ func KubeletConfig(n *config.Node) ([]Object, error) {
 		"configmaps", cm.Name, group(nodesGroup), group(NodeTokenGroup))...), nil
 }
 
-// ClusterInfo publishes how the cluster is reached and which CA it has:
-// kubeconfig is a kubeconfig file without users. The controller manager signs
-// it with each bootstrap token. See BootstrapRBAC for who may read it.
+// ClusterInfo publishes the address and the CA of the cluster: kubeconfig is a kubeconfig file without users. The
+// controller manager signs it with each bootstrap token. BootstrapRBAC says who can read it.
 func ClusterInfo(kubeconfig []byte) Object {
 	return configMap(metav1.NamespacePublic, clusterInfoName, map[string]string{"kubeconfig": string(kubeconfig)})
 }
@@ -60,8 +57,7 @@ func configMap(namespace, name string, data map[string]string) *corev1.ConfigMap
 	}
 }
 
-// markGenerated annotates a component's configuration unless the user wrote
-// it.
+// markGenerated annotates a component's configuration, unless it comes from the user.
 func markGenerated(cm *corev1.ConfigMap, given bool) {
 	if given {
 		return

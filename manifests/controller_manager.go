@@ -13,8 +13,7 @@ import (
 
 const controllerManagerPort = 10257
 
-// ControllerManager makes the static Pod of the controller manager. Without
-// the CA's key it signs nothing.
+// ControllerManager returns the static Pod of the controller manager. Without the key of the CA it signs no certificates.
 func ControllerManager(n *config.Node, v HostView) *corev1.Pod {
 	extra := n.Cluster.ControllerManager
 	probe := loopbackEndpoint(extra.ExtraArgs)
@@ -68,9 +67,8 @@ func controllerManagerArgs(n *config.Node, v HostView) []config.Arg {
 	return args
 }
 
-// loopbackEndpoint is where a component answers that listens on 127.0.0.1
-// unless its extraArgs name another address. An unspecified one means that it
-// listens on the Pod's own as well.
+// loopbackEndpoint returns the health endpoint of a component that listens on 127.0.0.1, unless its extraArgs set another
+// address. With an unspecified address (0.0.0.0 or ::) it also listens on the address of the Pod.
 func loopbackEndpoint(extra []config.Arg) endpoint {
 	bind, given := lastArg(extra, "bind-address")
 	switch {

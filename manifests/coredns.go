@@ -18,14 +18,13 @@ import (
 
 const (
 	coreDNSName = "coredns"
-	// CorefileMap is the ConfigMap of CoreDNS' settings.
+	// CorefileMap is the name of the ConfigMap with the settings of CoreDNS.
 	CorefileMap = coreDNSName
-	// dnsName is older than CoreDNS; Pods and tools know the Service by it.
+	// dnsName is the name of the Service. It is older than CoreDNS; Pods and tools rely on it.
 	dnsName = "kube-dns"
 )
 
-// CoreDNS is the addon that resolves the cluster's names. Patches of the
-// target corednsdeployment are applied to its Deployment.
+// CoreDNS returns the DNS add-on. Patches of the target corednsdeployment apply to its Deployment.
 func CoreDNS(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	deployment, err := patchedDeployment(coreDNSDeployment(n), patches)
 	if err != nil {
@@ -57,9 +56,8 @@ func patchedDeployment(d *appsv1.Deployment, patches config.PatchSet) (*appsv1.D
 	return out, yaml.Unmarshal(data, out)
 }
 
-// corefile configures CoreDNS: https://coredns.io/manual/toc/#configuration
-// Answers for the cluster's own domain are not cached, for they change with
-// every Pod.
+// corefile configures CoreDNS: https://coredns.io/manual/toc/#configuration. It does not cache answers for the domain of
+// the cluster, because they change with every Pod.
 func corefile(domain string) string {
 	return `.:53 {
     errors
@@ -150,7 +148,7 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 	}
 }
 
-// apart asks the scheduler to put Pods that share a label on different nodes.
+// apart asks the scheduler to spread Pods with the same label over nodes.
 func apart(label, value string) *corev1.Affinity {
 	same := []metav1.LabelSelectorRequirement{{Key: label, Operator: metav1.LabelSelectorOpIn, Values: []string{value}}}
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
@@ -168,9 +166,7 @@ func coreDNSContainer(n *config.Node) corev1.Container {
 	port := func(name string, number int32, protocol corev1.Protocol) corev1.ContainerPort {
 		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: protocol}
 	}
-	get := func(path, port string) corev1.ProbeHandler {
-		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(port), Scheme: corev1.URISchemeHTTP}}
-	}
+	liveness, readiness := coreDNSProbes()
 	return corev1.Container{
 		Name:            coreDNSName,
 		Image:           n.Image(coreDNSName),
@@ -191,14 +187,8 @@ func coreDNSContainer(n *config.Node) corev1.Container {
 			port("liveness-probe", 8080, corev1.ProtocolTCP),
 			port("readiness-probe", 8181, corev1.ProtocolTCP),
 		},
-		LivenessProbe: &corev1.Probe{
-			ProbeHandler:        get("/health", "liveness-probe"),
-			InitialDelaySeconds: 60,
-			TimeoutSeconds:      5,
-			SuccessThreshold:    1,
-			FailureThreshold:    5,
-		},
-		ReadinessProbe: &corev1.Probe{ProbeHandler: get("/ready", "readiness-probe")},
+		LivenessProbe:  liveness,
+		ReadinessProbe: readiness,
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false),
 			Capabilities: &corev1.Capabilities{
@@ -208,4 +198,17 @@ func coreDNSContainer(n *config.Node) corev1.Container {
 			ReadOnlyRootFilesystem: ptr.To(true),
 		},
 	}
+}
+
+func coreDNSProbes() (liveness, readiness *corev1.Probe) {
+	get := func(path, port string) corev1.ProbeHandler {
+		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(port), Scheme: corev1.URISchemeHTTP}}
+	}
+	return &corev1.Probe{
+		ProbeHandler:        get("/health", "liveness-probe"),
+		InitialDelaySeconds: 60,
+		TimeoutSeconds:      5,
+		SuccessThreshold:    1,
+		FailureThreshold:    5,
+	}, &corev1.Probe{ProbeHandler: get("/ready", "readiness-probe")}
 }

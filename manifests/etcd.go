@@ -25,13 +25,12 @@ const (
 // Member is a member of an etcd cluster.
 type Member struct {
 	Name string
-	// PeerURL is where the other members find it: https://192.0.2.1:2380.
+	// PeerURL is the URL for other members: https://192.0.2.1:2380.
 	PeerURL string
 }
 
-// Etcd makes the static Pod of a local etcd. Without members it starts a
-// cluster of its own; otherwise it joins the one whose members, itself among
-// them, are given.
+// Etcd returns the static Pod of a local etcd. Without members it starts a new cluster; otherwise it joins the cluster with
+// these members, itself included.
 func Etcd(n *config.Node, v HostView, members []Member) *corev1.Pod {
 	local := n.Cluster.Etcd.Local
 	probe, port := etcdEndpoint(n)
@@ -100,8 +99,7 @@ func initialCluster(n *config.Node, members []Member) string {
 	return strings.Join(all, ",")
 }
 
-// etcdEndpoint is where etcd answers questions about its health: the first
-// address that it offers its metrics at.
+// etcdEndpoint returns the health endpoint of etcd: the first address of its metrics.
 func etcdEndpoint(n *config.Node) (endpoint, int32) {
 	e, port := endpoint{loopback(n), corev1.URISchemeHTTP}, int32(etcdMetricsPort)
 	list, _ := lastArg(n.Cluster.Etcd.Local.ExtraArgs, "listen-metrics-urls")
@@ -122,7 +120,7 @@ func etcdEndpoint(n *config.Node) (endpoint, int32) {
 	return e, port
 }
 
-// loopback is this host to itself, in the family of its own address.
+// loopback returns the loopback address in the IP family of the node.
 func loopback(n *config.Node) string {
 	if n.AdvertiseAddress.Is6() {
 		return "::1"

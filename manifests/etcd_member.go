@@ -12,8 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// EtcdURLsAnnotation is where the Pod of a local etcd tells its client URLs,
-// separated by commas.
+// EtcdURLsAnnotation is the annotation of an etcd Pod with its client URLs, separated by commas.
 const EtcdURLsAnnotation = "kubeadm.kubernetes.io/etcd.advertise-client-urls"
 
 // LocalMember is a member of etcd as its static Pod describes it.
@@ -22,14 +21,13 @@ type LocalMember struct {
 	PeerURL    string
 	ClientURLs []string
 	DataDir    string
-	// WALDir is where its write-ahead log is, if not below DataDir.
+	// WALDir is the directory of its write-ahead log, if that is not below DataDir.
 	WALDir string
-	// Initial are the members that it was started with, itself among them.
+	// Initial are the members that it was started with, itself included.
 	Initial []Member
 }
 
-// ReadEtcd reads the arguments of a static Pod of etcd; found is false for a
-// Pod that does not say where its peers find it.
+// ReadEtcd reads the arguments of a static Pod of etcd; found is false if they contain no peer URL.
 func ReadEtcd(pod *corev1.Pod) (m LocalMember, found bool) {
 	if len(pod.Spec.Containers) == 0 {
 		return m, false
@@ -65,9 +63,8 @@ func readInitialCluster(value string) []Member {
 	return all
 }
 
-// Endpoints lists the client URLs of this member and of those that it was
-// started with, this one last: it may not have a vote yet. A peer is taken to
-// serve its clients at the usual port.
+// Endpoints returns the client URLs of the members that this one was started with, and then its own, because it may not
+// have a vote yet. It assumes that the others use the default client port.
 func (m LocalMember) Endpoints() []string {
 	var urls []string
 	for _, peer := range m.Initial {
@@ -79,8 +76,8 @@ func (m LocalMember) Endpoints() []string {
 	return append(urls, m.ClientURLs...)
 }
 
-// PeerURL is where the other members find an etcd at address.
+// PeerURL returns the peer URL of the etcd at an address.
 func PeerURL(address string) string { return etcdURL(address, etcdPeerPort) }
 
-// EtcdLocalURL is where an etcd of n serves its clients on this host.
+// EtcdLocalURL returns the client URL of n's etcd on this host.
 func EtcdLocalURL(n *config.Node) string { return etcdURL(loopback(n), etcdClientPort) }

@@ -17,8 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// FuzzKubeadmCerts: of a Secret kubeadm-certs, whoever wrote it, only what the
-// certificate key has sealed is taken, whole, and no refusal holds the key.
+// FuzzKubeadmCerts: from any Secret kubeadm-certs, only what the certificate key has sealed is accepted, and no error
+// contains the key.
 func FuzzKubeadmCerts(f *testing.F) {
 	files := map[string][]byte{"ca.crt": []byte("a"), "ca.key": {}, "sa.pub": bytes.Repeat([]byte("x"), 5000)}
 	// The engine's processes must agree on the seed.
@@ -42,7 +42,7 @@ func FuzzKubeadmCerts(f *testing.F) {
 			opened, err := DecryptCerts(read.Data, certificateKey)
 			discreet(t, certificateKey.Reveal(), err)
 			for name := range opened {
-				// Nobody but EncryptCerts has sealed anything with this key.
+				// Only EncryptCerts has sealed anything with this key.
 				if !slices.ContainsFunc(known, func(k []byte) bool { return bytes.Equal(k, read.Data[name]) }) {
 					t.Errorf("%s is opened", name)
 				}

@@ -12,21 +12,19 @@ import (
 
 // HostView is what a static Pod depends on beyond the configuration.
 type HostView struct {
-	// CertDirs are those of CertDirs() that are folders on the host.
+	// CertDirs are those of CertDirs() that exist on the host.
 	CertDirs []string
-	// ExternalCA tells that the cluster's CA is there without its key, so
-	// that the controller manager cannot sign.
+	// ExternalCA reports that the CA of the cluster is on the host without its key, so that the controller manager cannot
+	// sign.
 	ExternalCA bool
-	// ProxyEnv is what ProxyEnv() finds in the host's environment.
+	// ProxyEnv is the result of ProxyEnv() for the environment of the host.
 	ProxyEnv []corev1.EnvVar
-	// Users are the accounts of a rootless control plane, nil where the
-	// control plane runs as root. See Rootless.
+	// Users are the accounts of a rootless control plane; nil if it runs as root. See Rootless.
 	Users *Users
 }
 
-// CertDirs lists the folders in which distributions keep CA certificates,
-// besides /etc/ssl/certs. Some are what links in /etc/ssl/certs point into, so
-// each that exists must be there in a container that trusts the host's CAs.
+// CertDirs returns the directories in which distributions keep CA certificates, in addition to /etc/ssl/certs. Links in
+// /etc/ssl/certs can point into them, so a container that trusts the CAs of the host needs each one that exists.
 func CertDirs() []string {
 	return []string{
 		"/etc/ca-certificates",
@@ -37,8 +35,8 @@ func CertDirs() []string {
 	}
 }
 
-// ProxyEnv picks from environ (NAME=VALUE, as os.Environ has it) the variables
-// that name proxies and are not empty: those that end in _proxy in any case.
+// ProxyEnv returns the variables of environ (NAME=VALUE, as from os.Environ) that name proxies and are not empty: those that
+// end in _proxy, in upper or lower case.
 func ProxyEnv(environ []string) []corev1.EnvVar {
 	var out []corev1.EnvVar
 	for _, pair := range environ {

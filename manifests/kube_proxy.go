@@ -19,8 +19,7 @@ const (
 	kubeProxyDir  = "/var/lib/kube-proxy"
 )
 
-// KubeProxy is the addon that makes Services work on every node. Nodes that
-// join may read its ConfigMap.
+// KubeProxy returns the add-on that implements Services on every node. Nodes that join can read its ConfigMap.
 func KubeProxy(n *config.Node) ([]Object, error) {
 	data, err := n.KubeProxyYAML()
 	if err != nil {
@@ -40,7 +39,7 @@ func KubeProxy(n *config.Node) ([]Object, error) {
 	return append(objs, cm, kubeProxyDaemonSet(n)), nil
 }
 
-// kubeProxyKubeconfig identifies kube-proxy by its service account.
+// kubeProxyKubeconfig authenticates kube-proxy with its service account.
 func kubeProxyKubeconfig(server string) string {
 	return `apiVersion: v1
 kind: Config

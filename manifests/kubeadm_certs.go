@@ -18,33 +18,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
 const (
-	// CertsTTL is how long the shared certificates stay in the API.
+	// CertsTTL is how long the API keeps the shared certificates.
 	CertsTTL = 2 * time.Hour
 
 	certsName         = "kubeadm-certs"
 	certificateKeyLen = 32
 )
 
-// SharedFiles lists what a second control plane node needs of the first: the
-// path of each file by its key in the Secret kube-system/kubeadm-certs.
+// SharedFiles returns the files that all control planes of a cluster share: the path of each by its key in the Secret
+// kube-system/kubeadm-certs.
 func SharedFiles(n *config.Node) map[string]string {
 	pki := func(file string) string { return path.Join(n.Paths.PKI, file) }
 	files := map[string]string{
-		"ca.crt":             pki("ca.crt"),
-		"ca.key":             pki("ca.key"),
-		"front-proxy-ca.crt": pki("front-proxy-ca.crt"),
-		"front-proxy-ca.key": pki("front-proxy-ca.key"),
-		"sa.key":             pki("sa.key"),
-		"sa.pub":             pki("sa.pub"),
+		certs.ServiceAccountKey:       pki(certs.ServiceAccountKey),
+		certs.ServiceAccountPublicKey: pki(certs.ServiceAccountPublicKey),
+	}
+	for _, row := range certs.Specs(n) {
+		if row.IsCA() {
+			files[row.Name+".crt"], files[row.Name+".key"] = pki(row.CertFile()), pki(row.KeyFile())
+		}
 	}
 	e := n.Cluster.Etcd.External
 	if e == nil {
-		files["etcd-ca.crt"] = pki("etcd/ca.crt")
-		files["etcd-ca.key"] = pki("etcd/ca.key")
 		return files
 	}
 	external := map[string]string{
@@ -58,16 +58,14 @@ func SharedFiles(n *config.Node) map[string]string {
 	return files
 }
 
-// CertsOwner is the token that the shared certificates belong to. It lets
-// nobody in; it is there to expire, and the Secret goes with it. Its ID and
-// secret are the caller's, random.
+// CertsOwner is the token that owns the Secret with the shared certificates. It grants nothing: its only purpose is to
+// expire, so that the Secret is deleted with it. The caller chooses its ID and a random secret.
 func CertsOwner(id string, secret config.Secret) config.Token {
 	return config.Token{ID: id, Secret: secret, TTL: CertsTTL, Description: "Proxy for managing TTL for the kubeadm-certs secret"}
 }
 
-// CertsSecret holds the shared certificates, encrypted. The owner is the
-// Secret of CertsOwner as the API has it: the garbage collector goes by its
-// UID, and removes at once what names an owner without one.
+// CertsSecret holds the shared certificates, encrypted. owner is the Secret of CertsOwner as the API returns it: the
+// garbage collector goes by its UID, and at once deletes an object whose owner reference has none.
 func CertsSecret(encrypted map[string][]byte, owner *corev1.Secret) *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
@@ -84,13 +82,13 @@ func CertsSecret(encrypted map[string][]byte, owner *corev1.Secret) *corev1.Secr
 	}
 }
 
-// CertsRBAC lets nodes that come with a bootstrap token read CertsSecret.
+// CertsRBAC lets nodes that join with a bootstrap token read CertsSecret.
 func CertsRBAC() []Object {
 	return readable(metav1.NamespaceSystem, "kubeadm:kubeadm-certs", "secrets", certsName, group(NodeTokenGroup))
 }
 
-// EncryptCerts encrypts each value with AES-256-GCM under the certificate key
-// (32 bytes as hex): a nonce of 12 bytes from random, then ciphertext and tag.
+// EncryptCerts encrypts each value with AES-256-GCM and the certificate key (32 bytes in hexadecimal): 12 bytes of nonce
+// from random, then the ciphertext and its tag.
 func EncryptCerts(files map[string][]byte, key config.Secret, random io.Reader) (map[string][]byte, error) {
 	aead, err := certsCipher(key)
 	if err != nil {
@@ -107,8 +105,7 @@ func EncryptCerts(files map[string][]byte, key config.Secret, random io.Reader) 
 	return out, nil
 }
 
-// DecryptCerts is the reverse of EncryptCerts. The error names the first value
-// that the key does not open.
+// DecryptCerts reverses EncryptCerts. The error names the first value that the key does not decrypt.
 func DecryptCerts(encrypted map[string][]byte, key config.Secret) (map[string][]byte, error) {
 	aead, err := certsCipher(key)
 	if err != nil {
@@ -130,7 +127,7 @@ func DecryptCerts(encrypted map[string][]byte, key config.Secret) (map[string][]
 	return out, nil
 }
 
-// certsCipher never repeats the key in an error.
+// certsCipher returns errors that do not contain the key.
 func certsCipher(key config.Secret) (cipher.AEAD, error) {
 	raw, err := hex.DecodeString(key.Reveal())
 	if err != nil || len(raw) != certificateKeyLen {

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests makes the static Pods of a control plane and the objects
-// that init leaves in the API: configuration in, typed objects out. It does no
-// I/O; what depends on the host comes in as a HostView, the clock and the
+// Package manifests builds the static Pods of a control plane and the objects that init creates in the API:
+// configuration in, typed objects out. It does no I/O: what depends on the host comes in as a HostView, the clock and the
 // source of randomness as arguments.
 package manifests
 
@@ -23,15 +22,14 @@ type Object interface {
 	metav1.Object
 }
 
-// Encode writes obj as YAML, the way it stands in a manifest file.
+// Encode returns obj as YAML, as in a manifest file.
 func Encode(obj runtime.Object) ([]byte, error) {
 	data, err := yaml.Marshal(obj)
 	return data, errors.Wrapf(err, "cannot encode %s", obj.GetObjectKind().GroupVersionKind().Kind)
 }
 
-// Print writes objs as one stream of YAML documents, for people and for
-// `kubectl apply`. It leaves out status, which is the server's, and the mark
-// of generated configurations: what a user applies is the user's own.
+// Print returns objs as a stream of YAML documents, for people and for `kubectl apply`. It leaves out the status, which
+// belongs to the server, and the mark of generated configurations: what a user applies is the user's.
 func Print(objs []Object) ([]byte, error) {
 	var out bytes.Buffer
 	for _, obj := range objs {
@@ -45,8 +43,7 @@ func Print(objs []Object) ([]byte, error) {
 		delete(annotations, configHashAnnotation)
 		u.SetAnnotations(annotations)
 		if u.GetKind() == "Service" {
-			// An update of a Service must name the version that it
-			// replaces; 0 stands for any.
+			// An update of a Service must name the version that it replaces; 0 matches any.
 			u.SetResourceVersion("0")
 		}
 		data, err := yaml.Marshal(fields)
@@ -59,9 +56,8 @@ func Print(objs []Object) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Stages parts objs into those that workloads refer to (accounts, ConfigMaps,
-// Roles) and the workloads themselves. Within a stage no object needs another,
-// so each may be written side by side.
+// Stages splits objs into those that workloads refer to (accounts, ConfigMaps, Roles) and the workloads. The objects of a
+// stage do not depend on each other, so they can be written side by side.
 func Stages(objs []Object) (before, workloads []Object) {
 	for _, obj := range objs {
 		switch obj.GetObjectKind().GroupVersionKind().Kind {

@@ -23,8 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// TestPrintGolden holds what --print-manifest prints against the reference,
-// object by object and in its order.
+// TestPrintGolden compares what --print-manifest prints with the reference, object by object and in the same order.
 func TestPrintGolden(t *testing.T) {
 	for _, name := range []string{"default", "podcidr", "external-etcd", "dualstack"} {
 		n := load(t, read(t, golden, "node", name, "input.yaml"))
@@ -77,8 +76,7 @@ func documents(stream []byte) []string {
 	return out
 }
 
-// retyped reads doc strictly as an object of like's type and writes it again,
-// so that only what it means is compared.
+// retyped reads doc strictly as an object of like's type and writes it again, so that only the meaning is compared.
 func retyped(t *testing.T, doc string, like Object) string {
 	t.Helper()
 	obj := reflect.New(reflect.TypeOf(like).Elem()).Interface()
@@ -92,8 +90,8 @@ func retyped(t *testing.T, doc string, like Object) string {
 	return string(data)
 }
 
-// TestClusterGolden holds every object of a cluster against the reference: all
-// that is set here is there, and nothing else is, but what the server fills in.
+// TestClusterGolden compares every object of a cluster with the reference: the reference has every field that is set here,
+// and no others but those that the server fills in.
 func TestClusterGolden(t *testing.T) {
 	n := load(t, read(t, "testdata/cluster.yaml"))
 	objs := clusterObjects(t, n)
@@ -137,8 +135,8 @@ func TestClusterGolden(t *testing.T) {
 	}
 }
 
-// clusterObjects are all that init leaves in the API. What only a run can know
-// (a kubeconfig with a CA, ciphertext) is taken from the reference.
+// clusterObjects are all objects that init creates. What only a run can know (a kubeconfig with a CA, ciphertext) comes
+// from the reference.
 func clusterObjects(t *testing.T, n *config.Node) []Object {
 	t.Helper()
 	objs := slices.Concat(coreDNS(t, n), kubeProxy(t, n), BootstrapRBAC(n), CertsRBAC())
@@ -183,8 +181,8 @@ func decoded(t *testing.T, data []byte) any {
 	return out
 }
 
-// flatten writes the leaves of a tree by their paths. Empty structs say
-// nothing; the values of a Secret are what no two runs have in common.
+// flatten returns the leaves of a tree by their paths, without empty structs and the values of a Secret, which differ in
+// every run.
 func flatten(out map[string]string, path string, node any) {
 	switch v := node.(type) {
 	case map[string]any:
@@ -203,8 +201,7 @@ func flatten(out map[string]string, path string, node any) {
 	}
 }
 
-// serverFills tells whether the API server sets a field to this value where
-// nobody does.
+// serverFills reports whether the API server sets a field to this value by default.
 func serverFills(obj Object, field, value string) bool {
 	const pod = `/spec/template/spec`
 	for _, row := range []struct{ kind, field, value string }{
@@ -245,7 +242,7 @@ func serverFills(obj Object, field, value string) bool {
 	return false
 }
 
-// What the server fills in is not a way around the comparison.
+// Defaults of the server must not weaken the comparison.
 func TestServerFills(t *testing.T) {
 	deployment := coreDNS(t, load(t, read(t, "testdata/cluster.yaml")))[0]
 	for field, value := range map[string]string{
@@ -259,8 +256,7 @@ func TestServerFills(t *testing.T) {
 	}
 }
 
-// A configuration that nobody wrote is marked with its hash; kubeadm's own
-// marks for the same content are these.
+// A generated configuration is marked with its hash; these are kubeadm's marks for the same content.
 func TestGeneratedMark(t *testing.T) {
 	n := load(t, read(t, golden, "node/default/input.yaml"))
 	n.Hostname, n.Name = "cp-1", "cp-1"

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Groups and users whose rights init gives.
+// Groups and users that init grants permissions to.
 const (
-	// NodeTokenGroup is the group of those who come with a bootstrap token.
+	// NodeTokenGroup is the group of clients that authenticate with a bootstrap token.
 	NodeTokenGroup = "system:bootstrappers:kubeadm:default-node-token"
 
 	nodesGroup        = "system:nodes"
@@ -19,14 +19,12 @@ const (
 	kubeletClientUser = "kube-apiserver-kubelet-client"
 )
 
-// KubeletAPIAdmin lets the API server's client certificate use the API of
-// kubelets.
+// KubeletAPIAdmin lets the client certificate of the API server use the API of kubelets.
 func KubeletAPIAdmin() Object {
 	return clusterBinding("kubeadm:apiserver-kubelet-client", "system:kubelet-api-admin", user(kubeletClientUser))
 }
 
-// readable lets subjects read one object of a namespace: a Role and its
-// RoleBinding.
+// readable returns a Role and RoleBinding that let subjects read one object of a namespace.
 func readable(namespace, role, resource, name string, subjects ...rbacv1.Subject) []Object {
 	meta := metav1.ObjectMeta{Name: role, Namespace: namespace}
 	return []Object{
@@ -70,7 +68,7 @@ func rbacType(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// group and user leave their API group to the server, which knows only one.
+// group and user leave out their API group: the server sets the only possible one.
 func group(name string) rbacv1.Subject { return rbacv1.Subject{Kind: rbacv1.GroupKind, Name: name} }
 
 func user(name string) rbacv1.Subject { return rbacv1.Subject{Kind: rbacv1.UserKind, Name: name} }

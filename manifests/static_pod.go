@@ -18,24 +18,33 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Names of the static Pods, of their containers and of their files.
+// Names of the static Pods, their containers and their files.
 const (
-	EtcdName              = "etcd"
-	APIServerName         = "kube-apiserver"
-	ControllerManagerName = "kube-controller-manager"
-	SchedulerName         = "kube-scheduler"
+	EtcdName              = config.EtcdComponent
+	APIServerName         = config.APIServerComponent
+	ControllerManagerName = config.ControllerManagerComponent
+	SchedulerName         = config.SchedulerComponent
 )
+
+// Components returns the static Pods of control plane node n, in the order in which they are restarted.
+func Components(n *config.Node) []string {
+	list := []string{EtcdName, APIServerName, ControllerManagerName, SchedulerName}
+	if n.Cluster.Etcd.External != nil {
+		return list[1:]
+	}
+	return list
+}
 
 const (
 	probePort = "probe-port"
-	// probePeriod is how often the kubelet asks a component that starts.
+	// probePeriod is how often the kubelet probes a component that starts.
 	probePeriod = 10 * time.Second
-	// criticalPriority is the value of system-node-critical. A static Pod
-	// carries it itself, for there may be no API to ask.
+	// criticalPriority is the value of system-node-critical. A static Pod sets it itself, because there may be no API
+	// server to look it up.
 	criticalPriority int32 = 2000001000
 )
 
-// staticPod is what tells one control plane Pod from another.
+// staticPod is what differs between the Pods of the control plane.
 type staticPod struct {
 	name        string
 	annotations map[string]string
@@ -51,9 +60,36 @@ type staticPod struct {
 	bindsPort   bool // needs a port below 1024 without being root
 }
 
-// pod makes the Pod. Etcd lists its mounts in another order than its volumes,
-// so the order of mounts is the caller's and that of volumes is by name.
+// pod returns the Pod. The caller chooses the order of mounts; volumes are sorted by name.
 func (s staticPod) pod() *corev1.Pod {
+	security := &corev1.PodSecurityContext{
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if s.user != nil {
+		security.RunAsUser = ptr.To(s.user.UID)
+		security.RunAsGroup = ptr.To(s.user.GID)
+		security.SupplementalGroups = s.groups
+	}
+	return &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        s.name,
+			Namespace:   metav1.NamespaceSystem,
+			Labels:      map[string]string{"component": s.name, "tier": "control-plane"},
+			Annotations: s.annotations,
+		},
+		Spec: corev1.PodSpec{
+			Containers:        []corev1.Container{s.container()},
+			HostNetwork:       true,
+			PriorityClassName: "system-node-critical",
+			Priority:          ptr.To(criticalPriority),
+			SecurityContext:   security,
+			Volumes:           volumes(s.mounts),
+		},
+	}
+}
+
+func (s staticPod) container() corev1.Container {
 	c := corev1.Container{
 		Name:            s.name,
 		Image:           s.image,
@@ -69,36 +105,14 @@ func (s staticPod) pod() *corev1.Pod {
 	for _, m := range s.mounts {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: m.name, MountPath: m.path, ReadOnly: m.readOnly})
 	}
-	security := &corev1.PodSecurityContext{
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
 	if s.user != nil {
-		security.RunAsUser = ptr.To(s.user.UID)
-		security.RunAsGroup = ptr.To(s.user.GID)
-		security.SupplementalGroups = s.groups
 		c.SecurityContext = unprivileged(s.bindsPort)
 	}
-	return &corev1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        s.name,
-			Namespace:   metav1.NamespaceSystem,
-			Labels:      map[string]string{"component": s.name, "tier": "control-plane"},
-			Annotations: s.annotations,
-		},
-		Spec: corev1.PodSpec{
-			Containers:        []corev1.Container{c},
-			HostNetwork:       true,
-			PriorityClassName: "system-node-critical",
-			Priority:          ptr.To(criticalPriority),
-			SecurityContext:   security,
-			Volumes:           volumes(s.mounts),
-		},
-	}
+	return c
 }
 
-// commandLine writes args as flags: the defaults by name, without those that
-// extra gives, then extra as it is. A name may repeat in extra.
+// commandLine returns flags: the defaults sorted by name, without those that extra sets, then extra as it is. A name can
+// occur several times in extra.
 func commandLine(defaults, extra []config.Arg) []string {
 	slices.SortStableFunc(defaults, func(a, b config.Arg) int { return cmp.Compare(a.Name, b.Name) })
 	var out []string
@@ -115,7 +129,7 @@ func commandLine(defaults, extra []config.Arg) []string {
 
 func flag(a config.Arg) string { return "--" + a.Name + "=" + a.Value }
 
-// lastArg returns the value that counts where a name repeats.
+// lastArg returns the value that takes effect if a name occurs several times.
 func lastArg(args []config.Arg, name string) (value string, given bool) {
 	for _, a := range args {
 		if a.Name == name {
@@ -125,8 +139,7 @@ func lastArg(args []config.Arg, name string) (value string, given bool) {
 	return value, given
 }
 
-// environment joins the host's proxies with what the user asks for, sorted by
-// name; the last of a name counts.
+// environment merges the proxies of the host with the user's variables, sorted by name; the last one of a name wins.
 func environment(proxies []corev1.EnvVar, extra []config.EnvVar) []corev1.EnvVar {
 	byName := map[string]corev1.EnvVar{}
 	for _, e := range proxies {
@@ -150,24 +163,22 @@ func requests(cpu string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 }
 
-// probes are the questions that the kubelet asks a container.
+// probes are the kubelet's probes of a container.
 type probes struct{ liveness, readiness, startup *corev1.Probe }
 
-// endpoint is where a component answers questions about its health. An empty
-// host is the Pod's own address.
+// endpoint is a health endpoint of a component. An empty host means the address of the Pod.
 type endpoint struct {
 	host   string
 	scheme corev1.URIScheme
 }
 
-// livenessProbe gives a component 80 s to answer before it is restarted.
+// livenessProbe restarts a component that does not answer for 80 s.
 func (e endpoint) livenessProbe(path string) *corev1.Probe { return e.probe(path, 8, 10, 10) }
 
-// readinessProbe asks every second.
+// readinessProbe probes every second.
 func (e endpoint) readinessProbe(path string) *corev1.Probe { return e.probe(path, 3, 0, 1) }
 
-// startupProbe gives a component the time that init waits for it, in whole
-// periods.
+// startupProbe gives a component as long to start as init waits for it, in whole periods.
 func (e endpoint) startupProbe(path string, timeout time.Duration) *corev1.Probe {
 	periods := (timeout + probePeriod - 1) / probePeriod
 	return e.probe(path, int32(periods), 10, int32(probePeriod/time.Second))

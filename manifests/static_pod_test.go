@@ -29,7 +29,7 @@ func read(t *testing.T, elem ...string) []byte {
 	return data
 }
 
-// load makes the desired state of a host called vm from a file's text.
+// load returns the desired state of a host called vm from the text of a file.
 func load(t *testing.T, input []byte) *config.Node {
 	t.Helper()
 	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "input.yaml", Data: input}, config.Flags{}, config.Options{
@@ -48,13 +48,13 @@ func load(t *testing.T, input []byte) *config.Node {
 	return n
 }
 
-// debian is a host with the folders that Debian keeps CAs in.
+// debian is a host with the directories in which Debian keeps CAs.
 func debian() HostView {
 	return HostView{CertDirs: []string{"/etc/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates"}}
 }
 
-// TestGolden holds every static Pod byte by byte: the four cases of the
-// reference, and in testdata what kubeadm 1.36.3 writes for stranger inputs.
+// TestGolden compares every static Pod byte by byte: the four cases of the reference, and in testdata what kubeadm 1.36.3
+// writes for unusual inputs.
 func TestGolden(t *testing.T) {
 	proxied := debian()
 	proxied.ProxyEnv = ProxyEnv([]string{"HTTP_PROXY=http://p:1", "https_proxy=http://q:2", "no_proxy=a,b", "NO_PROXY=c",
@@ -127,7 +127,7 @@ func TestEtcdJoins(t *testing.T) {
 	}
 }
 
-// What etcd offers its metrics at is where the probes ask, if it is a URL.
+// The probes use the URL of the metrics of etcd, if it is valid.
 func TestEtcdEndpoint(t *testing.T) {
 	for _, tt := range []struct {
 		urls   []string
@@ -157,8 +157,8 @@ func TestEtcdEndpoint(t *testing.T) {
 	}
 }
 
-// A folder is mounted although another's name begins like its own; kubeadm
-// leaves it out, and its API server cannot read the certificate.
+// TestExternalEtcdSiblings: a directory is mounted although the name of another is a prefix of its own. kubeadm leaves it
+// out, so that its API server cannot read the certificate.
 func TestExternalEtcdSiblings(t *testing.T) {
 	n := load(t, read(t, golden, "node/external-etcd/input.yaml"))
 	n.Cluster.Etcd.External.CAFile = "/opt/etcd/ca.crt"
@@ -221,13 +221,16 @@ func TestOwnerships(t *testing.T) {
 		for _, o := range Ownerships(load(t, read(t, golden, "node", name, "input.yaml"))) {
 			got = append(got, fmt.Sprintf("%s %s:%s %04o %v %v", o.Path, o.User, o.Group, o.Mode, o.Components, o.Tree))
 		}
-		if diff := cmp.Diff(slices.Concat(always, more), got); diff != "" {
+		want := slices.Concat(always, more)
+		slices.Sort(want)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 	}
 }
 
-// The configuration is read-only: making Pods from it changes nothing in it.
+// The configuration is read-only: building Pods from it does not change it.
 func TestConfigurationIsNotChanged(t *testing.T) {
 	input := read(t, "testdata/extra-args/input.yaml")
 	n, before := load(t, input), load(t, input)

@@ -18,35 +18,34 @@ import (
 
 const systemCertDir = "/etc/ssl/certs"
 
-// mount is a path of the host inside a static Pod.
+// mount is a path of the host in a static Pod.
 type mount struct {
 	name, hostPath, path string
 	readOnly             bool
 	kind                 corev1.HostPathType
 }
 
-// folder mounts a folder of the host at its own path.
-func folder(name, dir string) mount {
+// directory mounts a directory of the host at the same path.
+func directory(name, dir string) mount {
 	return mount{name, dir, dir, true, corev1.HostPathDirectoryOrCreate}
 }
 
-// kubeconfig mounts a component's kubeconfig file at its own path.
+// kubeconfig mounts a component's kubeconfig file at the same path.
 func kubeconfig(n *config.Node, file string) mount {
 	p := path.Join(n.Paths.Kubernetes, file)
 	return mount{"kubeconfig", p, p, true, corev1.HostPathFileOrCreate}
 }
 
-// certMounts mounts the cluster's certificates and the host's CAs.
+// certMounts mounts the certificates of the cluster and the CAs of the host.
 func certMounts(n *config.Node, v HostView) []mount {
-	out := []mount{folder("k8s-certs", n.Paths.PKI), folder("ca-certs", systemCertDir)}
+	out := []mount{directory("k8s-certs", n.Paths.PKI), directory("ca-certs", systemCertDir)}
 	for _, dir := range v.CertDirs {
-		out = append(out, folder(strings.ReplaceAll(dir[1:], "/", "-"), dir))
+		out = append(out, directory(strings.ReplaceAll(dir[1:], "/", "-"), dir))
 	}
 	return out
 }
 
-// externalEtcdMounts mounts the folders of the client certificate for an
-// external etcd, except where mounts has them already.
+// externalEtcdMounts mounts the directories of the client certificate for an external etcd, unless mounts contains them.
 func externalEtcdMounts(n *config.Node, mounts []mount) []mount {
 	external := n.Cluster.Etcd.External
 	if external == nil {
@@ -63,19 +62,18 @@ func externalEtcdMounts(n *config.Node, mounts []mount) []mount {
 	for _, dir := range dirs {
 		held := func(m mount) bool { return within(dir, m.hostPath) }
 		if !slices.ContainsFunc(mounts, held) && !slices.ContainsFunc(out, held) {
-			out = append(out, folder(fmt.Sprintf("etcd-certs-%d", len(out)), dir))
+			out = append(out, directory(fmt.Sprintf("etcd-certs-%d", len(out)), dir))
 		}
 	}
 	return out
 }
 
-// within tells whether dir is parent or lies in it.
+// within reports whether dir is parent or below it.
 func within(dir, parent string) bool {
 	return dir == parent || strings.HasPrefix(dir, strings.TrimSuffix(parent, "/")+"/")
 }
 
-// withExtra adds the user's mounts, of which one replaces another of the same
-// name, and sorts by name.
+// withExtra adds the user's mounts, which replace others of the same name, and sorts by name.
 func withExtra(mounts []mount, extra []config.HostPathMount) []mount {
 	for _, e := range extra {
 		m := mount{e.Name, e.HostPath, e.MountPath, e.ReadOnly, e.PathType}

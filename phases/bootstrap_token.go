@@ -53,7 +53,7 @@ func runBootstrapToken(ctx context.Context, env *Env) error {
 }
 
 // clusterCA reads the CA that the whole cluster trusts.
-func clusterCA(env *Env) (certs.Pair, error) { return pairStore{env}.ca(certs.Spec{CA: certs.CA}) }
+func clusterCA(env *Env) (certs.Pair, error) { return env.pki().CA(certs.CA) }
 
 // tokenSecrets returns the tokens that the API lacks. One that is there with
 // the same secret keeps its time, and one that an earlier run generated serves

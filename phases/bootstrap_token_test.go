@@ -85,7 +85,7 @@ func TestBootstrapTokens(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStage(t, initDocument+tt.document+clusterDocument)
-			s.play(t, certificate("ca", "", ""))
+			s.play(t, certsCA())
 			if tt.before != nil {
 				tt.before(t, s)
 			}
@@ -114,7 +114,7 @@ func TestBootstrapTokens(t *testing.T) {
 // TestTokenJustWrittenIsNotSearchedFor: a list waits for the API server's cache.
 func TestTokenJustWrittenIsNotSearchedFor(t *testing.T) {
 	s := newStage(t, initDocument+explicitToken+clusterDocument)
-	s.play(t, certificate("ca", "", ""), bootstrapToken())
+	s.play(t, certsCA(), bootstrapToken())
 	s.Cluster = noLists{s.api}
 	s.play(t, showJoinCommand())
 	if !strings.Contains(s.results.String(), "--token abcdef.0123456789abcdef") {
@@ -130,7 +130,7 @@ func TestShortTokens(t *testing.T) {
 	soon := time.Now().Add(20 * time.Minute).UTC().Format(time.RFC3339)
 	for life, later := range map[string]time.Duration{"ttl: 30m0s": 14 * time.Minute, "ttl: 1h0m0s": 29 * time.Minute, "expires: " + soon: 19 * time.Minute} {
 		s := newStage(t, initDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, "+life+"}]\n"+clusterDocument)
-		s.play(t, certificate("ca", "", ""), bootstrapToken(), showJoinCommand())
+		s.play(t, certsCA(), bootstrapToken(), showJoinCommand())
 		made := len(s.done)
 		s.host.now = time.Now().Add(later)
 		s.play(t, bootstrapToken(), showJoinCommand())
@@ -147,7 +147,7 @@ func TestShortTokens(t *testing.T) {
 // shown as if it were good.
 func TestJoinCommandWithoutToken(t *testing.T) {
 	s := newStage(t, initDocument+explicitToken+clusterDocument)
-	s.play(t, certificate("ca", "", ""), showJoinCommand())
+	s.play(t, certsCA(), showJoinCommand())
 	if want := "[WARNING] bootstrap token abcdef is not in the cluster"; !strings.Contains(s.said.String(), want) {
 		t.Errorf("it says %q, want %q", s.said.String(), want)
 	}
@@ -164,7 +164,7 @@ func (noLists) Secrets(context.Context, string, string) ([]corev1.Secret, error)
 // configuration has expired, and must not create it again each time.
 func TestExpiredTokenIsLeftOut(t *testing.T) {
 	s := newStage(t, initDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, expires: 2020-01-01T00:00:00Z}]\n"+clusterDocument)
-	s.play(t, certificate("ca", "", ""), bootstrapToken())
+	s.play(t, certsCA(), bootstrapToken())
 	if did := strings.Join(s.done, "\n"); strings.Contains(did, "bootstrap-token-abcdef") || !strings.Contains(did, "ensure ConfigMap cluster-info") {
 		t.Errorf("did %v", s.done)
 	}
@@ -175,7 +175,7 @@ func TestExpiredTokenIsLeftOut(t *testing.T) {
 
 func TestBootstrapTokenWritesWhatNodesNeed(t *testing.T) {
 	s := newStage(t, initDocument+clusterDocument)
-	s.play(t, certificate("ca", "", ""), bootstrapToken())
+	s.play(t, certsCA(), bootstrapToken())
 	want := []string{
 		"ensure ClusterRoleBinding kubeadm:cluster-admins",
 		"ensure Secret bootstrap-token-abcdef",
@@ -196,7 +196,7 @@ func TestBootstrapTokenWritesWhatNodesNeed(t *testing.T) {
 
 func TestBootstrapTokenNeedsTheCA(t *testing.T) {
 	s := newStage(t, initDocument+clusterDocument)
-	const want = "/etc/kubernetes/pki/ca.crt is needed and does not exist: for a new cluster, `slipway init phase certs ca` makes it; for one that exists, copy it and its key from a control plane"
+	const want = "/etc/kubernetes/pki/ca.crt does not exist, but is needed; for a new cluster, run `slipway init phase certs ca`; for an existing one, copy it and its key from a control plane"
 	if err := runBootstrapToken(t.Context(), s.Env); message(err) != want {
 		t.Errorf("error %q, want %q", message(err), want)
 	}
@@ -206,7 +206,7 @@ func TestJoinCommandWithholds(t *testing.T) {
 	s := newStage(t, initDocument+clusterDocument)
 	s.Config.UploadCerts = true
 	s.Config.CertificateKey = config.NewSecret(strings.Repeat("ab", 32))
-	s.play(t, certificate("ca", "", ""), showJoinCommand())
+	s.play(t, certsCA(), showJoinCommand())
 	if got := s.results.String(); strings.Contains(got, "--control-plane") {
 		t.Errorf("without a controlPlaneEndpoint, no other control plane can join, and it says %s", got)
 	}

@@ -11,16 +11,15 @@ import (
 	"testing"
 )
 
-// breakage is what somebody or something else has done to the files of a
-// control plane.
+// breakage is damage to the files of a control plane.
 type breakage struct {
 	name string
 	do   func(t *testing.T, s *stage)
-	// init is what the phases certs and kubeconfig say, renew what renewals of
-	// apiserver and admin.conf do; empty where they succeed.
+	// init is the error of the phases certs and kubeconfig, renew that of renewing apiserver and admin.conf; empty if they
+	// succeed.
 	init, renew string
-	// mend are the files to remove, as init advises, so that it then succeeds.
-	mend []string
+	// remove are the files that init advises to remove, so that it then succeeds.
+	remove []string
 }
 
 func empty(path string) func(*testing.T, *stage) {
@@ -59,7 +58,7 @@ func widened(path string) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) { fatal(t, os.Chmod(filepath.Join(s.root, path), 0o644)) }
 }
 
-func folder(path string) func(*testing.T, *stage) {
+func directory(path string) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) {
 		removed(path)(t, s)
 		fatal(t, os.Mkdir(filepath.Join(s.root, path), 0o755))
@@ -81,11 +80,11 @@ const (
 	makeConfAgain     = "Delete it and run `slipway init phase kubeconfig admin`"
 	putCA             = "A CA is never replaced"
 	keepsCA           = "Put the right CA in " + caCrt + " and " + caKey
-	noLink, noFolder  = " is a symlink where a regular file should be", " is a directory where a regular file should be"
-	narrowedLine      = " did not have mode 0600: it has now"
+	noLink, noFile    = " is a symlink where a regular file should be", " is a directory where a regular file should be"
+	narrowedLine      = " to 0600: only root can read it now"
 	emptyCert, noKey  = "the certificate: the file is empty. ", "the private key: the file is empty. "
-	cutOff            = "the file holds 1 PEM blocks, of which 1 are cut off or garbled. Delete "
-	deleteServiceKeys = "without sa.key delete both and run the phase again"
+	cutOff            = "PEM blocks that are truncated or damaged: 1 of 1. Delete "
+	deleteServiceKeys = "If you do not have the private key, delete both and run the phase again"
 )
 
 var breakages = []breakage{
@@ -96,16 +95,16 @@ var breakages = []breakage{
 	{"key of another certificate", copied(pkiDir+"front-proxy-client.key", key),
 		crt + ": the private key belongs to another certificate. Delete " + crt + " and " + key + makeAgain, "", []string{crt, key}},
 	{"certificate of another row", copied(pkiDir+"front-proxy-client.crt", crt), crt + ": 4 faults:", "", []string{crt, key}},
-	{"certificate without its key", removed(key), crt + " is there without its key " + key + "; put the key there, or delete the certificate", "", []string{crt}},
-	{"key without its certificate", removed(crt), "", crt + " does not exist, so there is nothing to renew; `slipway init phase certs apiserver` makes it", nil},
-	{"key in the certificate's file", copied(key, crt), "the file holds a private key as well", "Delete it" + makeAgain, []string{crt, key}},
+	{"certificate without its key", removed(key), crt + " exists without its key " + key + "; put the key there, or delete the certificate", "", []string{crt}},
+	{"key without its certificate", removed(crt), "", crt + " does not exist, so there is nothing to renew; `slipway init phase certs apiserver` creates it", nil},
+	{"key in the certificate's file", copied(key, crt), "the file also holds a private key", "Delete it" + makeAgain, []string{crt, key}},
 	{"wide key", widened(key), "", "", nil},
 	{"link to the key", linked(key, false), key + noLink, key + noLink, []string{key, crt}},
 	{"dangling link for the key", linked(key, true), key + noLink, key + noLink, []string{key, crt}},
 	{"link to the certificate", linked(crt, false), "", crt + noLink, nil},
 	{"dangling link for the certificate", linked(crt, true), crt + noLink, crt + noLink, []string{crt}},
-	{"folder for the key", folder(key), key + noFolder, key + noFolder, []string{key, crt}},
-	{"CA that is no CA", copied(crt, caCrt), "not the certificate of a CA: the basic constraints lack CA:TRUE", keepsCA, nil},
+	{"directory for the key", directory(key), key + noFile, key + noFile, []string{key, crt}},
+	{"CA that is no CA", copied(crt, caCrt), "not a CA certificate: the basic constraints lack CA:TRUE", keepsCA, nil},
 	{"another CA's certificate", copied(pkiDir+"etcd/ca.crt", caCrt), "the private key belongs to another certificate. " + keepsCA, keepsCA, nil},
 	{"another CA's key", copied(pkiDir+"etcd/ca.key", caKey), "the private key belongs to another certificate. " + keepsCA, keepsCA, nil},
 	{"empty CA", empty(caCrt), caCrt + " and " + caKey + ": " + emptyCert + "Put the right CA there", putCA, nil},
@@ -115,7 +114,7 @@ var breakages = []breakage{
 	{"link to the CA's key", linked(caKey, false), caKey + noLink, "", nil},
 	{"dangling link for the CA's key", linked(caKey, true), caKey + noLink, caKey + noLink, nil},
 	{"CA without its key", removed(caKey), "", "`slipway certs generate-csr", nil},
-	{"CA's key without the CA", removed(caCrt), "trusts another CA than the cluster's. Delete it", caCrt + " is needed and does not exist", nil},
+	{"CA's key without the CA", removed(caCrt), "trusts another CA than the cluster's. Delete it", caCrt + " does not exist, but is needed", nil},
 	{"empty sa.key", empty(saKey), saKey + " and " + saPub + ": " + noKey, "", []string{saKey, saPub}},
 	{"no key in sa.pub", copied(crt, saPub), deleteServiceKeys, "", []string{saPub}},
 	{"sa.key of another pair", copied(caKey, saKey), "delete the file of the public key", "", []string{saPub}},
@@ -130,8 +129,8 @@ var breakages = []breakage{
 	{"kubeconfig of another user", copied("/etc/kubernetes/scheduler.conf", conf), makeConfAgain, "", []string{conf}},
 }
 
-// TestBrokenCertificates: what is found broken is named with the way to mend
-// it, which then does; nothing broken is taken for good.
+// TestBrokenCertificates: an error names what is broken and says how to fix it, and that works. Nothing broken is
+// accepted.
 func TestBrokenCertificates(t *testing.T) {
 	whole := controlPlaneStage(t) // of which the rows have copies
 	for _, b := range breakages {
@@ -153,10 +152,10 @@ func TestBrokenCertificates(t *testing.T) {
 				fatal(t, again())
 				noneWide(t, s)
 			}
-			for _, path := range b.mend {
+			for _, path := range b.remove {
 				fatal(t, os.RemoveAll(filepath.Join(s.root, path)))
 			}
-			if b.mend != nil {
+			if b.remove != nil {
 				says(t, "init after what it advised", again(), "")
 			}
 		})
@@ -202,15 +201,5 @@ func noneWide(t *testing.T, s *stage) {
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}
-	}
-}
-
-// TestBrokenServiceAccountKey without its public half, too.
-func TestBrokenServiceAccountKey(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
-	s.put(t, saKey, "no key")
-	want := saKey + ": the file is not in PEM form. Put the right key there, or delete it and run the phase again."
-	if err := ensureServiceAccountKeys(s.Env, nil); message(err) != want {
-		t.Errorf("error %q, want %q", message(err), want)
 	}
 }

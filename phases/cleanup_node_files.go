@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -24,16 +25,26 @@ import (
 // etcdVolume is the volume of etcd's static Pod that holds its data.
 const etcdVolume = "etcd-data"
 
-// kubeconfigFiles are the kubeconfig files that init, join and the kubelet write.
-var kubeconfigFiles = []string{
-	"admin.conf", "super-admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "controller-manager.conf", "scheduler.conf",
+// kubeconfigFiles returns the names of the kubeconfig files that init, join and the kubelet write.
+func kubeconfigFiles() []string {
+	var names []string
+	for _, row := range certs.Table() {
+		if row.Kubeconfig != "" {
+			names = append(names, row.Kubeconfig)
+		}
+	}
+	return append(names, "bootstrap-kubelet.conf")
 }
 
-// certificateFiles are the certificates and keys of a control plane, without extension, those of the CAs and the
-// service accounts' key among them.
-var certificateFiles = []string{
-	"ca", "apiserver", "apiserver-kubelet-client", "front-proxy-ca", "front-proxy-client", "apiserver-etcd-client",
-	"etcd/ca", "etcd/server", "etcd/peer", "etcd/healthcheck-client", "sa",
+// certificateFiles returns what a control plane has in its PKI directory, as paths without extension.
+func certificateFiles() []string {
+	var names []string
+	for _, row := range certs.Table() {
+		if row.File != "" {
+			names = append(names, row.File)
+		}
+	}
+	return append(names, certs.ServiceAccount)
 }
 
 // pluginDirectories are created by the kubelet and the controller manager, the innermost first. Other files in them
@@ -138,10 +149,11 @@ func (c *cleanup) removeDirectories(context.Context) {
 	} else {
 		c.removeCertificates()
 	}
-	for _, name := range kubeconfigFiles {
+	names := kubeconfigFiles()
+	for _, name := range names {
 		c.removeFile(filepath.Join(p.Kubernetes, name))
 	}
-	c.removeLeftovers(p.Kubernetes, kubeconfigFiles)
+	c.removeLeftovers(p.Kubernetes, names)
 	if c.Config.Reset.CleanupTmpDir {
 		c.removeTree(filepath.Join(p.Kubernetes, "tmp"))
 	}
@@ -170,7 +182,7 @@ func (c *cleanup) removeManifests() {
 func (c *cleanup) removeCertificates() {
 	pki := c.Config.Paths.PKI
 	names := map[string][]string{}
-	for _, file := range certificateFiles {
+	for _, file := range certificateFiles() {
 		for _, ext := range []string{".crt", ".key", ".pub"} {
 			path := filepath.Join(pki, file+ext)
 			c.removeFile(path)

@@ -69,7 +69,7 @@ func staticPod(name, component, summary string, flags []string) Phase {
 // writeStaticPod writes the manifest of a component, which the kubelet finds by itself. members are those that an
 // etcd joins, see manifests.Etcd.
 func writeStaticPod(env *Env, component string, members []manifests.Member) error {
-	if err := ensureAccounts(env); err != nil {
+	if err := env.accounts().Ensure(); err != nil {
 		return err
 	}
 	view, err := hostView(env)
@@ -83,7 +83,7 @@ func writeStaticPod(env *Env, component string, members []manifests.Member) erro
 	if err := ensureDataDir(env, component); err != nil {
 		return err
 	}
-	if err := applyOwnerships(env, component); err != nil {
+	if err := env.accounts().Give(component); err != nil {
 		return err
 	}
 	if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
@@ -145,7 +145,7 @@ func newStaticPod(n *config.Node, component string, view manifests.HostView, mem
 
 // hostView reads what the static Pods depend on beyond the configuration.
 func hostView(env *Env) (manifests.HostView, error) {
-	users, err := rootlessNumbers(env)
+	users, err := env.accounts().Numbers()
 	if err != nil {
 		return manifests.HostView{}, err
 	}
@@ -161,7 +161,7 @@ func hostView(env *Env) (manifests.HostView, error) {
 
 // externalCA reports whether the cluster's CA is here without its key.
 func externalCA(env *Env) (bool, error) {
-	spec, _ := specOf(env.Config, certs.CA)
-	cert, key, err := pairStore{env}.read(spec)
+	row, _ := certs.Find(env.Config, certs.CA)
+	cert, key, err := env.pki().Read(row)
 	return cert != nil && key == nil, err
 }

@@ -5,7 +5,8 @@ package phases
 
 import (
 	"slices"
-	"strings"
+
+	"github.com/slipway-k8s/slipway/certs"
 )
 
 const prepare = "control-plane-prepare"
@@ -40,7 +41,7 @@ func joinCertificates() Phase {
 	p := certificates()
 	p.Summary = "Generate this node's own certificates, keeping valid ones"
 	p.Flags = discoveryFlags("apiserver-advertise-address", "control-plane", "node-name")
-	p.Children = slices.DeleteFunc(p.Children, func(c Phase) bool { return c.Name == "sa" || strings.HasSuffix(c.Name, "ca") })
+	p.Children = slices.DeleteFunc(p.Children, func(c Phase) bool { return !onJoin("certs " + c.Name) })
 	return asOne(p)
 }
 
@@ -48,7 +49,7 @@ func joinKubeconfigs() Phase {
 	p := kubeconfigs()
 	p.Summary = "Write the kubeconfig files of the components and the administrator"
 	p.Flags = discoveryFlags("certificate-key", "control-plane")
-	p.Children = slices.DeleteFunc(p.Children, func(c Phase) bool { return c.Name == "kubelet" || c.Name == "super-admin" })
+	p.Children = slices.DeleteFunc(p.Children, func(c Phase) bool { return !onJoin("kubeconfig " + c.Name) })
 	return asOne(p)
 }
 
@@ -74,4 +75,9 @@ func asOne(p Phase) Phase {
 		p.Children[i].Flags, p.Children[i].Needs = nil, nil
 	}
 	return p
+}
+
+// onJoin reports whether a joining control plane runs a phase of init that issues a certificate.
+func onJoin(phase string) bool {
+	return slices.ContainsFunc(certs.Table(), func(row certs.Spec) bool { return row.Phase() == phase && row.OnJoin() })
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/discovery"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -72,8 +73,8 @@ func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n 
 	if n.Cluster.ControlPlaneEndpoint == "" {
 		return errors.Errorf("the cluster has no controlPlaneEndpoint, an address that leads to all of its control planes, so it cannot have another one; if there is such an address and the certificates are valid for it, add it to %s", config.ClusterSource)
 	}
-	missing, err := missingShared(d.Host, n)
-	if err != nil || len(missing) == 0 || n.CertificateKey.IsZero() {
+	shared, err := pki.Store{Host: d.Host, Config: n, UI: d.UI}.MissingShared()
+	if err != nil || len(shared.Missing) == 0 || n.CertificateKey.IsZero() {
 		return err
 	}
 	n.Join.Shared, err = sharedCertificates(ctx, api)
@@ -177,7 +178,7 @@ func (d *Discovery) ask(ctx context.Context, how *config.Discovery, limit string
 // bootstrapKubeconfig lets the kubelet ask for its certificate with a token:
 // https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/
 func bootstrapKubeconfig(found discovery.Cluster, token string) ([]byte, error) {
-	spec := kubeconfig.Spec{CommonName: "tls-bootstrap-token-user", Server: found.Server}
+	spec := kubeconfig.Spec{Certificate: certs.Spec{CommonName: "tls-bootstrap-token-user"}, Server: found.Server}
 	named := &config.Node{Cluster: config.ClusterConfiguration{ClusterName: "kubernetes"}}
 	return kubeconfig.BuildWithToken(spec, named, found.CA, config.NewSecret(token))
 }

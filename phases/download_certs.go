@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -37,18 +36,18 @@ func downloadCerts() Phase {
 // runDownloadCerts writes the files that all control planes share and that are missing here. Discovery has fetched
 // them, encrypted. Nothing is written unless all of it fits this cluster.
 func runDownloadCerts(_ context.Context, env *Env) error {
-	missing, err := missingShared(env.Host, env.Config)
+	shared, err := env.pki().MissingShared()
 	if err != nil {
 		return err
 	}
-	if keys := leaveElsewhere(env.Config, missing); len(keys) > 0 {
+	if keys := shared.Elsewhere; len(keys) > 0 {
 		env.UI.Warnf("not on this host, so assumed to be kept elsewhere: %s. The kubelet asks the cluster for its certificate: if no controller manager "+
 			"has the key of the CA, kubelet.conf must be on this host, too", strings.Join(keys, ", "))
 	}
-	if err := lacksNothing(env); err != nil {
+	if err := env.pki().CheckJoin(); err != nil {
 		return err
 	}
-	if len(missing) > 0 {
+	if missing := shared.Missing; len(missing) > 0 {
 		files, err := downloaded(env.Config, missing)
 		if err != nil {
 			return err
@@ -67,20 +66,6 @@ func runDownloadCerts(_ context.Context, env *Env) error {
 		}
 	}
 	return checkShared(env)
-}
-
-// missingShared returns the paths of the shared files that this host lacks, by their keys in the Secret.
-func missingShared(h host.Host, n *config.Node) (map[string]string, error) {
-	missing := map[string]string{}
-	for key, path := range manifests.SharedFiles(n) {
-		switch _, err := h.Lstat(path); {
-		case errors.Is(err, fs.ErrNotExist):
-			missing[key] = path
-		case err != nil:
-			return nil, err
-		}
-	}
-	return missing, nil
 }
 
 // downloaded decrypts the files that the cluster shares.
@@ -144,9 +129,10 @@ func checkDownloaded(env *Env, missing map[string]string, files map[string][]byt
 			return errors.Wrap(err, notRight(missing, crt, key))
 		}
 	}
-	if missing["sa.key"] != "" || missing["sa.pub"] != "" {
-		if err := certs.CheckServiceAccountPair(files["sa.key"], files["sa.pub"]); err != nil {
-			return errors.Wrap(err, notRight(missing, "sa.key", "sa.pub"))
+	const key, pub = certs.ServiceAccountKey, certs.ServiceAccountPublicKey
+	if missing[key] != "" || missing[pub] != "" {
+		if err := certs.CheckServiceAccountPair(files[key], files[pub]); err != nil {
+			return errors.Wrap(err, notRight(missing, key, pub))
 		}
 	}
 	if missing["ca.crt"] == "" {
@@ -215,21 +201,20 @@ func checkShared(env *Env) error {
 		if !spec.IsCA() {
 			continue
 		}
-		store := pairStore{env}
-		cert, key, err := store.read(spec)
+		store := env.pki()
+		cert, key, err := store.Read(spec)
 		if err != nil {
 			return err
 		}
-		if err := store.check(spec, cert, key); err != nil {
+		if err := store.Check(spec, cert, key); err != nil {
 			return err
 		}
 		list, err := certs.ParseCerts(cert)
 		if err == nil && spec.Name == certs.CA && !thisnode.SharesCA(list, env.Config) {
-			path, _ := store.paths(spec)
-			return errors.Errorf("%s is of another cluster; reset this host first, or move it away", path)
+			return errors.Errorf("%s is of another cluster; reset this host first, or move it away", store.Files(spec)[0])
 		}
 	}
-	return ensureServiceAccountKeys(env, nil)
+	return env.pki().EnsureServiceAccountKeys(nil)
 }
 
 // sharedCertificates reads the Secret that control planes upload for others; nil if there is none.

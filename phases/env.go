@@ -6,15 +6,16 @@ package phases
 
 import (
 	"context"
-	"crypto"
 	"runtime"
 
+	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/background"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/workflow"
 )
@@ -48,6 +49,14 @@ func (e *Env) keeper() ownership.Keeper {
 	return ownership.Keeper{Host: e.Host, Cluster: e.Cluster, UI: e.UI, Config: e.Config, Again: e.Again}
 }
 
+// pki is the certificates, keys and kubeconfig files of this host.
+func (e *Env) pki() pki.Store { return pki.Store{Host: e.Host, Config: e.Config, UI: e.UI} }
+
+// accounts are those of a rootless control plane on this host.
+func (e *Env) accounts() accounts.Rootless {
+	return accounts.Rootless{Host: e.Host, Config: e.Config, UI: e.UI}
+}
+
 // Phase is a step of one of the workflows.
 type Phase = workflow.Phase[*Env]
 
@@ -68,11 +77,4 @@ func Run(ctx context.Context, env *Env, phases []Phase, opts Options) error {
 	return workflow.Run(ctx, env, phases, workflow.Options[*Env]{
 		Skip: opts.Skip, Serial: opts.Serial, NewKey: newKeyInBackground, Keys: processors,
 	})
-}
-
-// newKeyInBackground generates a key with a low priority: what earlier keys have made possible, such as the start of
-// the kubelet and of containers, goes first.
-func newKeyInBackground(env *Env) (key crypto.Signer, err error) {
-	background.Do(func() { key, err = newKey(env) })
-	return key, err
 }

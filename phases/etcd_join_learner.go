@@ -74,13 +74,12 @@ func restartLearner(ctx context.Context, env *Env) {
 
 // etcdClientProbe asks etcd on its client port, where it accepts no connection before it serves.
 func etcdClientProbe(env *Env) (host.Probe, error) {
-	spec, _ := specOf(env.Config, "apiserver-etcd-client")
-	store := pairStore{env}
-	cert, key, err := store.read(spec)
+	row, _ := certs.Find(env.Config, certs.APIServerEtcdClient)
+	cert, key, err := env.pki().Read(row)
 	if err != nil {
 		return host.Probe{}, err
 	}
-	ca, err := store.ca(spec)
+	ca, err := env.pki().CA(row.CA)
 	return host.Probe{URL: manifests.EtcdLocalURL(env.Config) + "/health", CA: certs.EncodeCerts(ca.Bundle()...), ClientCert: cert, ClientKey: key}, err
 }
 

@@ -300,8 +300,8 @@ func TestJoinExternalEtcd(t *testing.T) {
 // its kind.
 func TestDownloadRefusesForExternalEtcd(t *testing.T) {
 	for _, tt := range []struct{ name, from, want string }{
-		{"external-etcd-ca.crt", "ca.key", "external-etcd-ca.crt: the file holds a private key as well"},
-		{"external-etcd.crt", "sa.key", "external-etcd.crt: the file holds a private key as well"},
+		{"external-etcd-ca.crt", "ca.key", "external-etcd-ca.crt: the file also holds a private key"},
+		{"external-etcd.crt", "sa.key", "external-etcd.crt: the file also holds a private key"},
 		{"external-etcd.crt", "ca.crt", "external-etcd.crt and external-etcd.key: "},
 		{"external-etcd.key", "ca.key", "external-etcd.crt and external-etcd.key: "},
 	} {

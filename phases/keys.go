@@ -5,16 +5,14 @@ package phases
 
 import (
 	"crypto"
-	"crypto/rand"
 	"io/fs"
 
 	"github.com/pkg/errors"
 
-	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/background"
 )
 
-// unlessThere tells that a new key is needed where none of the files is there:
-// whether one that is there is what it should be is for the phase to say.
+// unlessThere reports that a new key is needed if none of the files exists. If one does, the phase checks it.
 func unlessThere(files func(env *Env) []string) func(env *Env) bool {
 	return func(env *Env) bool {
 		for _, path := range files(env) {
@@ -26,16 +24,9 @@ func unlessThere(files func(env *Env) []string) func(env *Env) bool {
 	}
 }
 
-// newKey generates a private key as the configuration wants it.
-func newKey(env *Env) (crypto.Signer, error) {
-	return certs.NewKey(env.Config.Cluster.EncryptionAlgorithm, rand.Reader)
-}
-
-// orNewKey is the key that was generated for a phase, or one that is generated
-// now.
-func orNewKey(env *Env, key crypto.Signer) (crypto.Signer, error) {
-	if key != nil {
-		return key, nil
-	}
-	return newKey(env)
+// newKeyInBackground generates a key with a low priority: what earlier keys have made possible, such as the start of
+// the kubelet and of containers, goes first.
+func newKeyInBackground(env *Env) (key crypto.Signer, err error) {
+	background.Do(func() { key, err = env.pki().NewKey() })
+	return key, err
 }

@@ -52,7 +52,7 @@ func TestKubeletFinalize(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStage(t, initDocument+shortWaits+clusterDocument)
-			s.play(t, certificate("ca", "", ""), kubeconfigs())
+			s.play(t, certsCA(), kubeconfigs())
 			before := s.get(t, kubeletConf)
 			if tt.make != nil {
 				tt.make(t, s)
@@ -102,7 +102,7 @@ func TestKubeletFinalizeFaults(t *testing.T) {
 // TestKubeletFinalizeWithoutInit: the user is asked for the restart.
 func TestKubeletFinalizeWithoutInit(t *testing.T) {
 	s := newStage(t, initDocument+shortWaits+clusterDocument)
-	s.play(t, certificate("ca", "", ""), kubeconfigs())
+	s.play(t, certsCA(), kubeconfigs())
 	s.rotated(t, kubeletPEM, "cp-1", time.Now().Add(time.Hour))
 	s.host.fail = map[string]error{"restart kubelet.service": host.ErrNoSystemd}
 	s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, host.ErrNoSystemd }
@@ -132,7 +132,7 @@ func TestKubeletFinalizeHeedsFlags(t *testing.T) {
 			s, _ := waitStage(t, tt.documents)
 			s.Config.Timeouts.TLSBootstrap = 150 * time.Millisecond
 			s.put(t, "/patches/kubeletconfiguration.yaml", tt.patch)
-			s.play(t, certificate("ca", "", ""), kubeconfigs(), kubeletStart())
+			s.play(t, certsCA(), kubeconfigs(), kubeletStart())
 			s.host.jobs = nil
 			if tt.pem != "" {
 				s.rotated(t, tt.pem, "cp-1", time.Now().Add(time.Hour))

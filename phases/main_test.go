@@ -170,3 +170,6 @@ func (h *stubHost) Now() time.Time {
 	}
 	return h.now
 }
+
+// certsCA is the phase certs/ca, the first of the table.
+func certsCA() Phase { return certificates().Children[0] }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
@@ -41,7 +42,7 @@ func generate(t *testing.T, seed uint64) variant {
 	v.generateEtcd(c, some)
 	if r.IntN(3) == 0 && os.Geteuid() == 0 { // who else cannot give files away
 		c.FeatureGates = map[string]bool{"RootlessControlPlane": true}
-		v.files[passwdFile], v.files[groupFile] = passwdBefore, groupBefore
+		v.files[accounts.PasswdFile], v.files[accounts.GroupFile] = passwdBefore, groupBefore
 	}
 	if some() {
 		v.skip = [][]string{{"addon"}, {"addon/coredns"}, {"addon/kube-proxy"}, {"kubelet-finalize"}, {"bootstrap-token", "show-join-command"}, {"preflight"}}[r.IntN(6)]

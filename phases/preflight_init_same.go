@@ -10,13 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pkg/errors"
-
-	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -27,7 +23,10 @@ import (
 // kubelet may still get any settings. If the cluster keeps exactly this configuration, what differs was edited, and
 // stays.
 func differences(env *Env, stored stored) []fault.Fault {
-	found := append(certificatesDiffer(env), kubeconfigsDiffer(env)...)
+	var found []fault.Fault
+	for _, err := range env.pki().Faults() {
+		found = append(found, fault.Of(err))
+	}
 	if !thisnode.IsControlPlane(env.Host) || stored.same {
 		return found
 	}
@@ -64,60 +63,6 @@ func kubeletDiffers(env *Env) []fault.Fault {
 				Message: fmt.Sprintf("%s differs from what this configuration makes: %s", f.Path, ownership.LineDifference(have, f.Data)),
 				Remedy:  preflight.KeepOrReset,
 			})
-		}
-	}
-	return faults
-}
-
-// certificatesDiffer says what is wrong with the existing certificates for this configuration.
-func certificatesDiffer(env *Env) []fault.Fault {
-	var faults []fault.Fault
-	for _, spec := range certs.Specs(env.Config) {
-		if err := certificateFits(env, spec); err != nil {
-			faults = append(faults, fault.Of(err))
-		}
-	}
-	return faults
-}
-
-func certificateFits(env *Env, spec certs.Spec) error {
-	store := pairStore{env}
-	cert, key, err := store.read(spec)
-	if err != nil || cert == nil {
-		return err
-	}
-	certPath, keyPath := store.paths(spec)
-	pair, err := certs.ParsePair(cert, key)
-	if err != nil {
-		return errors.Wrapf(err, "%s and %s", certPath, keyPath)
-	}
-	if spec.IsCA() {
-		return certs.Check(spec, env.Config, pair, nil, env.Host.Now())
-	}
-	ca, err := store.ca(spec)
-	if err != nil {
-		return err
-	}
-	return certs.Check(spec, env.Config, pair, ca.Bundle(), env.Host.Now())
-}
-
-// kubeconfigsDiffer accepts a server of the administrator's own; the phase kubeconfig warns of it.
-func kubeconfigsDiffer(env *Env) []fault.Fault {
-	var faults []fault.Fault
-	for _, spec := range kubeconfig.Specs(env.Config) {
-		ca, err := pairStore{env}.ca(spec.Certificate())
-		if err != nil {
-			return nil // the certificates' own fault
-		}
-		data, err := host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubeconfigs, spec.File))
-		if err == nil && data != nil {
-			err = kubeconfig.Check(data, spec, env.Config, ca.Bundle(), env.Host.Now())
-		}
-		var known *certs.Error
-		switch {
-		case err == nil, errors.As(err, &known) && known.Only(kubeconfig.WrongServer):
-		default:
-			faults = append(faults, fault.Of(err))
 		}
 	}
 	return faults

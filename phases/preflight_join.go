@@ -40,7 +40,7 @@ func runPreflightJoin(ctx context.Context, env *Env) error {
 	if !env.Config.ControlPlane {
 		return nil
 	}
-	if err := lacksNothing(env); err != nil {
+	if err := env.pki().CheckJoin(); err != nil {
 		return err
 	}
 	return pullImages(ctx, env)

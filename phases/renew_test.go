@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +20,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/renewal"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 const pkiDir = "/etc/kubernetes/pki/"
@@ -46,12 +47,13 @@ func (s *stage) cert(t *testing.T, path string) *x509.Certificate {
 func TestRenewAll(t *testing.T) {
 	s := controlPlaneStage(t)
 	before := map[string]string{}
-	for _, r := range renewable(s.Env) {
-		before[r.path(s.Env)] = s.get(t, r.path(s.Env))
+	for _, row := range renewal.Rows() {
+		path := s.pki().Files(row)[0]
+		before[path] = s.get(t, path)
 	}
 	ca, kubelet := s.get(t, pkiDir+"ca.crt"), s.get(t, "/etc/kubernetes/kubelet.conf")
-	if len(before) != len(Renewables()) {
-		t.Errorf("%d files for %d names", len(before), len(Renewables()))
+	if len(before) != 11 {
+		t.Errorf("%d files", len(before))
 	}
 	later := time.Now().Add(100 * 24 * time.Hour)
 	s.host.now = later
@@ -68,15 +70,14 @@ func TestRenewAll(t *testing.T) {
 		t.Errorf("apiserver.crt ends at %s", got)
 	}
 	s.play(t, certificates(), kubeconfigs()) // each renewed file is one that init keeps
-	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver, kube-controller-manager, kube-scheduler now") {
+	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver, kube-controller-manager, kube-scheduler to use the renewed") {
 		t.Errorf("no advice to restart:\n%s", text)
 	}
 }
 
-// On a rootless control plane each new file belongs to its component from its
-// first byte on, also where nothing but the static Pods tells of the gate: the
-// cluster may be down. No other file is touched: it may be replaced just now,
-// beside this one.
+// TestRenewRootless: in a rootless control plane each new file belongs to its component from its first byte on, even if
+// only the static Pods show that the gate is on, because the cluster may be down. No other file is touched: another phase
+// may be replacing it.
 func TestRenewRootless(t *testing.T) {
 	s := rootlessStage(t)
 	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
@@ -100,43 +101,16 @@ func TestRenewRootless(t *testing.T) {
 	}
 }
 
-// TestRenewKeepsOwner of a private file where no static Pod says whose it must
-// be. What others could read is root's afterwards.
-func TestRenewKeepsOwner(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give files away")
-	}
-	s := controlPlaneStage(t)
-	s.Host = s.host.folderHost
-	for mode, want := range map[fs.FileMode]host.Owner{0o600: {UID: 997, GID: 996}, 0o640: {}} {
-		path := filepath.Join(s.root, pkiDir, "apiserver.key")
-		if err := errors.Join(os.Chown(path, 997, 996), os.Chmod(path, mode)); err != nil {
-			t.Fatal(err)
-		}
-		s.play(t, Renew(RenewOptions{Name: "apiserver"})...)
-		info, err := os.Lstat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, _ := host.OwnerIn(info); got != want || info.Mode() != 0o600 {
-			t.Errorf("with mode %04o it was, it is %v's with %v now, want %v", mode, got, info.Mode(), want)
-		}
-	}
-}
-
-// TestRenewSideBySide: each certificate has its key, however the renewals of the
-// others come in between.
+// TestRenewSideBySide: each certificate has its key, no matter in which order the renewals run.
 func TestRenewSideBySide(t *testing.T) {
 	s := rootlessStage(t)
 	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
 	for range 10 {
 		s.play(t, Renew(RenewOptions{})...)
-		for _, r := range renewable(s.Env) {
-			cert, key := s.get(t, r.path(s.Env)), ""
-			if r.file == "" {
-				_, keyPath := pairStore{s.Env}.paths(r.spec)
-				key = s.get(t, keyPath)
-			} else {
+		for _, row := range renewal.Rows() {
+			files := s.pki().Files(row)
+			cert, key := s.get(t, files[0]), s.get(t, files[len(files)-1])
+			if row.Kubeconfig != "" {
 				auth := struct {
 					Users []struct{ User map[string][]byte }
 				}{}
@@ -147,53 +121,9 @@ func TestRenewSideBySide(t *testing.T) {
 				cert, key = string(user["client-certificate-data"]), string(user["client-key-data"])
 			}
 			if _, err := tls.X509KeyPair([]byte(cert), []byte(key)); err != nil {
-				t.Fatalf("%s: %v", r.spec.Name, err)
+				t.Fatalf("%s: %v", row.Name, err)
 			}
 		}
-	}
-}
-
-func TestRenewKeepsServerOfKubeconfig(t *testing.T) {
-	s := controlPlaneStage(t)
-	path := "/etc/kubernetes/admin.conf"
-	s.put(t, path, strings.Replace(s.get(t, path), "192.0.2.11:6443", "lb.example:443", 1))
-	s.play(t, Renew(RenewOptions{Name: "admin.conf"})...)
-	if url, _, err := kubeconfig.Server([]byte(s.get(t, path))); err != nil || url != "https://lb.example:443" {
-		t.Errorf("the server is %s, %v", url, err)
-	}
-}
-
-// TestRenewAsItWas renews without knowing the configuration.
-func TestRenewAsItWas(t *testing.T) {
-	s := controlPlaneStage(t)
-	old := s.cert(t, pkiDir+"apiserver.crt")
-	stranger := *s.Config
-	stranger.Name, stranger.Cluster.EncryptionAlgorithm = "elsewhere", "RSA-2048"
-	s.Config = &stranger
-	s.play(t, Renew(RenewOptions{Name: "apiserver", AsItWas: true})...)
-	got := s.cert(t, pkiDir+"apiserver.crt")
-	if strings.Join(got.DNSNames, " ") != strings.Join(old.DNSNames, " ") || got.PublicKeyAlgorithm != x509.ECDSA {
-		t.Errorf("names %v, key %s", got.DNSNames, got.PublicKeyAlgorithm)
-	}
-}
-
-func TestRenewRefusals(t *testing.T) {
-	for _, c := range []struct{ name, remove, want string }{
-		{"apiserver", pkiDir + "ca.key", `apiserver: the key of its CA "ca" is not on this host`},
-		{"apiserver", pkiDir + "apiserver.crt", pkiDir + "apiserver.crt does not exist, so there is nothing to renew; `slipway init phase certs apiserver` makes it"},
-		{"super-admin.conf", "/etc/kubernetes/super-admin.conf", "`slipway init phase kubeconfig super-admin` makes it"},
-		{"etcd-peer", pkiDir + "etcd/ca.crt", pkiDir + "etcd/ca.crt is needed and does not exist"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := controlPlaneStage(t)
-			if err := os.Remove(filepath.Join(s.root, c.remove)); err != nil {
-				t.Fatal(err)
-			}
-			err := Run(t.Context(), s.Env, Renew(RenewOptions{Name: c.name}), Options{})
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %s", err, c.want)
-			}
-		})
 	}
 }
 
@@ -201,14 +131,14 @@ func TestRenewAllOfNothing(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		s := newStage(t, initDocument+clusterDocument)
 		err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: restart}), Options{})
-		const want = "there is no certificate to renew in /etc/kubernetes/pki, nor a kubeconfig in /etc/kubernetes"
+		const want = "there is no certificate to renew in /etc/kubernetes/pki, nor a kubeconfig file in /etc/kubernetes"
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(s.said.String(), "does not exist") {
 			t.Errorf("restart %v: %v, want %s; said:\n%s", restart, err, want, s.said.String())
 		}
 	}
 }
 
-// TestRenewAllWithoutCAKey renews what it can, and warns of the rest.
+// TestRenewAllWithoutCAKey renews what it can, and warns about the rest.
 func TestRenewAllWithoutCAKey(t *testing.T) {
 	s := controlPlaneStage(t)
 	old := s.get(t, pkiDir+"etcd/peer.crt")
@@ -219,12 +149,8 @@ func TestRenewAllWithoutCAKey(t *testing.T) {
 	if s.get(t, pkiDir+"etcd/peer.crt") == old || !strings.Contains(s.said.String(), "slipway certs generate-csr") {
 		t.Errorf("said:\n%s", s.said.String())
 	}
-	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver now") || strings.Contains(text, "Copies of admin.conf") {
+	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver to use the renewed") || strings.Contains(text, "copies of admin.conf") {
 		t.Errorf("the advice is not about what was renewed:\n%s", text)
-	}
-	leaves, authorities, err := Expirations(s.Env)
-	if err != nil || len(leaves) != 11 || len(authorities) != 3 || !authorities[0].External || authorities[1].External {
-		t.Errorf("%+v %+v %v", leaves, authorities, err)
 	}
 }
 
@@ -251,7 +177,7 @@ func TestRestartJustWhatChanged(t *testing.T) {
 	s.play(t, localEtcd(), controlPlane())
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
 	h := &runtimeHost{stubHost: s.host, running: map[string]time.Time{}}
-	for _, c := range components(s.Config) {
+	for _, c := range manifests.Components(s.Config) {
 		h.running[c] = time.Now()
 	}
 	s.Host = h
@@ -294,7 +220,7 @@ func TestMendKubelet(t *testing.T) {
 	}
 }
 
-// cutHost is a stage's host on which a run ends at one step of mending.
+// cutHost is a stage's host on which a run ends at one step of renewing kubelet.conf.
 type cutHost struct {
 	*stubHost
 	at string
@@ -321,7 +247,7 @@ func TestMendKubeletIsCutOff(t *testing.T) {
 	for _, tt := range []struct{ name, documents, at, pem string }{
 		{"before the expired certificate is removed", initDocument + shortWaits + clusterDocument, "remove", kubeletPEM},
 		{"before the kubelet is restarted", initDocument + shortWaits + clusterDocument, "restart", kubeletPEM},
-		{"with another folder", withKubeletFlags("{name: cert-dir, value: /other/pki}"), "remove", otherPEM},
+		{"with another directory", withKubeletFlags("{name: cert-dir, value: /other/pki}"), "remove", otherPEM},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStage(t, tt.documents)

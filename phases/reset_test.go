@@ -394,7 +394,7 @@ func TestResetTakesALogApart(t *testing.T) {
 func TestResetRemovesAccounts(t *testing.T) {
 	s := newResetScene(t)
 	s.Config.Cluster.FeatureGates = map[string]bool{"RootlessControlPlane": true}
-	if err := ensureAccounts(s.Env); err != nil {
+	if err := s.accounts().Ensure(); err != nil {
 		t.Fatal(err)
 	}
 	if data, _ := os.ReadFile(s.root + "/etc/group"); !strings.Contains(string(data), "kubeadm-") {

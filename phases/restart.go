@@ -39,7 +39,7 @@ func restartPhases() []Phase {
 // restartChanged goes by the times of the files, so that the same command
 // finishes a run that was cut off.
 func restartChanged(ctx context.Context, env *Env) error {
-	for _, component := range components(env.Config) {
+	for _, component := range manifests.Components(env.Config) {
 		err := restartComponent(ctx, env, component)
 		var kept *quorumError
 		if errors.As(err, &kept) { // the others do not depend on it
@@ -104,11 +104,11 @@ func awaitRestarted(ctx context.Context, env *Env, component string, changed tim
 // credentialsChanged is when the newest of the component's files was written.
 func credentialsChanged(env *Env, component string) (time.Time, error) {
 	var newest time.Time
-	for _, r := range renewable(env) {
-		if !slices.Contains(usersOf(r.spec.Name), component) {
+	for _, row := range certs.Specs(env.Config) {
+		if !row.Renewable() || row.UsedBy != component {
 			continue
 		}
-		info, err := env.Host.Lstat(r.path(env))
+		info, err := env.Host.Lstat(env.pki().Files(row)[0])
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
@@ -120,15 +120,6 @@ func credentialsChanged(env *Env, component string) (time.Time, error) {
 	return newest, nil
 }
 
-func usersOf(name string) []string {
-	for _, r := range Renewables() {
-		if r.Name == name {
-			return r.users
-		}
-	}
-	return nil
-}
-
 // mendKubelet gives a kubelet whose client certificate has expired a new one,
 // which it exchanges for one of its own as soon as the API answers:
 // https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert
@@ -136,15 +127,15 @@ func usersOf(name string) []string {
 // A run that is cut off leaves a kubelet.conf that is good, and a kubelet that
 // has not read it, or that finds its expired certificate.
 func mendKubelet(ctx context.Context, env *Env) error {
-	spec := kubeconfigSpec(env, "kubelet")
-	r := renewal{spec: spec.Certificate(), file: spec.File}
-	old, err := r.current(env)
+	row, _ := certs.Find(env.Config, certs.Kubelet)
+	path := env.pki().Files(row)[0]
+	old, err := env.pki().Current(row)
 	if err != nil || old == nil {
 		return err
 	}
 	expired := !env.Host.Now().Before(old.NotAfter)
 	if expired {
-		if err := replaceKubeletCertificate(env, r, old); err != nil {
+		if err := replaceKubeletCertificate(env, row, old); err != nil {
 			return err
 		}
 	}
@@ -155,36 +146,36 @@ func mendKubelet(ctx context.Context, env *Env) error {
 			return err
 		}
 	}
-	stale, err := kubeletIsStale(ctx, env, r.path(env))
+	stale, err := kubeletIsStale(ctx, env, path)
 	if err != nil || !expired && !stale {
 		return err
 	}
-	env.UI.Printf("Restarting the kubelet, so that it reads %s", r.path(env))
+	env.UI.Printf("Restarting the kubelet, so that it reads %s", path)
 	if err := restartKubelet(ctx, env); err != nil {
 		return err
 	}
 	return waitKubelet(ctx, env)
 }
 
-func replaceKubeletCertificate(env *Env, r renewal, old *x509.Certificate) error {
-	ca, err := pairStore{env}.ca(r.spec)
+func replaceKubeletCertificate(env *Env, row certs.Spec, old *x509.Certificate) error {
+	ca, err := env.pki().CA(row.CA)
 	if err != nil {
 		return err
 	}
 	if ca.Key == nil {
 		return errors.Errorf("%s: its certificate has expired, and the key of the CA is not on this host; "+
-			"have the CA's owner sign a new one, and restart the kubelet", r.path(env))
+			"have the CA's owner sign a new one, and restart the kubelet", env.pki().Files(row)[0])
 	}
-	key, err := newKey(env)
+	key, err := env.pki().NewKey()
 	if err != nil {
 		return err
 	}
-	cert, err := certs.Issue(certs.Renewal(r.spec, old), env.Config, ca, key, env.Host.Now(), rand.Reader)
+	cert, err := certs.Issue(certs.Renewal(row, old), env.Config, ca, key, env.Host.Now(), rand.Reader)
 	if err != nil {
 		return err
 	}
 	env.UI.Printf("The kubelet's client certificate has expired: giving it a new one")
-	return r.write(env, certs.Pair{Cert: cert, Key: key})
+	return env.pki().Replace(row, certs.Pair{Cert: cert, Key: key})
 }
 
 // hasExpired tells of a certificate of the kubelet's; a file that holds none is

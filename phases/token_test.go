@@ -60,7 +60,7 @@ func TestTokenOf(t *testing.T) {
 		t.Errorf("%+v %v", got, err)
 	}
 	data["expiration"] = []byte("tomorrow")
-	if _, err := manifests.TokenOf(data); err == nil || !strings.Contains(err.Error(), "its expiration is no time") {
+	if _, err := manifests.TokenOf(data); err == nil || !strings.Contains(err.Error(), "its expiration is not a valid time") {
 		t.Error(err)
 	}
 }

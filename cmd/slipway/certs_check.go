@@ -14,7 +14,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/renewal"
 )
 
 type checkExpirationOptions struct {
@@ -60,7 +61,7 @@ func newCheckExpiration(g *globals) *cobra.Command {
 func expirations(g *globals, node *config.Node) (*expirationInfo, error) {
 	real := host.New()
 	defer real.Close()
-	leaves, authorities, err := phases.Expirations(&phases.Env{Config: node, Host: real, UI: newUI(g)})
+	leaves, authorities, err := renewal.Expirations(pki.Store{Config: node, Host: real, UI: newUI(g)})
 	if err != nil {
 		return nil, err
 	}

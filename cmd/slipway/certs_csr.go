@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
 func newGenerateCSR(g *globals) *cobra.Command {
@@ -23,7 +23,7 @@ func newGenerateCSR(g *globals) *cobra.Command {
 			}
 			real := host.New()
 			defer real.Close()
-			return phases.GenerateCSRs(&phases.Env{Config: node, Host: real, UI: newUI(g)})
+			return pki.Store{Config: node, Host: real, UI: newUI(g)}.GenerateCSRs()
 		},
 	}
 	o.Bind(cmd.Flags(), "certs generate-csr")

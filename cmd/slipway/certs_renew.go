@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/renewal"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -20,8 +21,8 @@ func newRenew(g *globals) *cobra.Command {
 		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(renewCommand(g, "all", "Renew all existing certificates except the CAs", phases.RenewOptions{}))
-	for _, r := range phases.Renewables() {
-		cmd.AddCommand(renewCommand(g, r.Name, r.Summary, phases.RenewOptions{Name: r.Name}))
+	for _, r := range renewal.Rows() {
+		cmd.AddCommand(renewCommand(g, r.Name, "Renew the "+r.Summary, phases.RenewOptions{Name: r.Name}))
 	}
 	return cmd
 }

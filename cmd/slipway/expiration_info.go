@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/internal/renewal"
 )
 
 // expirationInfo has the fields that kubeadm prints, for scripts that parse them.
@@ -39,7 +39,7 @@ type certificateInfo struct {
 // DeepCopyObject makes it an object for the printers.
 func (i *expirationInfo) DeepCopyObject() runtime.Object { return new(*i) }
 
-func certificateInfos(list []phases.Expiration, now time.Time) []certificateInfo {
+func certificateInfos(list []renewal.Expiration, now time.Time) []certificateInfo {
 	out := make([]certificateInfo, len(list))
 	for i, e := range list {
 		out[i] = certificateInfo{Name: e.Name, External: e.External, CAName: e.CA, Missing: e.Missing}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
 func newKubeconfig(g *globals) *cobra.Command {
@@ -25,7 +25,7 @@ func newKubeconfig(g *globals) *cobra.Command {
 }
 
 func newKubeconfigUser(g *globals) *cobra.Command {
-	var user phases.User
+	var user pki.User
 	var token string
 	o := &certOptions{offline: true}
 	cmd := &cobra.Command{
@@ -43,7 +43,7 @@ func newKubeconfigUser(g *globals) *cobra.Command {
 			real := host.New()
 			defer real.Close()
 			user.Token = config.NewSecret(token)
-			data, err := phases.UserKubeconfig(&phases.Env{Config: node, Host: real, UI: newUI(g)}, user)
+			data, err := pki.Store{Config: node, Host: real, UI: newUI(g)}.UserKubeconfig(user)
 			if err != nil {
 				return err
 			}

@@ -6,11 +6,11 @@ package main
 import (
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
 // assumed marks in a plan what depends on a cluster that was not asked.
@@ -37,10 +37,9 @@ func fromCluster(what string) string { return "<from the cluster: " + what + ">"
 // source is what in the cluster determines a file, or "" if this node's own configuration does.
 func (a *assumed) source(file string) string {
 	p := a.node.Paths
-	shared := []string{"ca.crt", "front-proxy-ca.crt", "etcd/ca.crt", "sa.pub"}
-	below, isPKI := strings.CutPrefix(file, p.PKI+"/")
+	isPKI := strings.HasPrefix(file, p.PKI+"/")
 	switch {
-	case isPKI && slices.Contains(shared, below) && a.node.ControlPlane:
+	case a.node.ControlPlane && pki.IsShared(a.node, file):
 		return "Secret kube-system/kubeadm-certs"
 	case file == a.node.Join.CAPath:
 		return "its CA"

@@ -33,7 +33,7 @@ func (n *Node) Image(component string) string {
 		}
 	case "pause":
 		tag = pauseTag
-	case "etcd":
+	case EtcdComponent:
 		tag = etcdTag
 		if local := c.Etcd.Local; local != nil {
 			repository, tag = cmp.Or(local.ImageRepository, repository), cmp.Or(local.ImageTag, tag)
@@ -45,7 +45,7 @@ func (n *Node) Image(component string) string {
 // Images returns the full names of all images that this control plane needs, in the order of `config images
 // list`.
 func (n *Node) Images() []string {
-	components := []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+	components := []string{APIServerComponent, ControllerManagerComponent, SchedulerComponent}
 	if !n.Cluster.Proxy.Disabled {
 		components = append(components, "kube-proxy")
 	}
@@ -54,7 +54,7 @@ func (n *Node) Images() []string {
 	}
 	components = append(components, "pause")
 	if n.Cluster.Etcd.External == nil {
-		components = append(components, "etcd")
+		components = append(components, EtcdComponent)
 	}
 	images := make([]string, len(components))
 	for i, c := range components {

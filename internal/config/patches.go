@@ -29,7 +29,7 @@ const (
 )
 
 func patchTargets() []string {
-	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", PatchKubelet, PatchCoreDNS}
+	return []string{EtcdComponent, APIServerComponent, ControllerManagerComponent, SchedulerComponent, PatchKubelet, PatchCoreDNS}
 }
 
 func patchKinds() []string { return []string{patchStrategic, patchMerge, patchJSON} }

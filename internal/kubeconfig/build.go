@@ -15,12 +15,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Build returns the file of a row: ca is all that the client trusts, client
-// the certificate and key that it shows.
+// Build returns a kubeconfig file whose user trusts ca and authenticates with client.
 func Build(spec Spec, n *config.Node, ca []*x509.Certificate, client certs.Pair) ([]byte, error) {
 	key, err := certs.EncodeKey(client.Key)
 	if err != nil {
-		return nil, errors.Wrap(err, spec.File)
+		return nil, errors.Wrap(err, spec.File())
 	}
 	return encode(single(spec, n, ca, api.AuthInfo{
 		ClientCertificateData: certs.EncodeCerts(client.Cert),
@@ -28,13 +27,12 @@ func Build(spec Spec, n *config.Node, ca []*x509.Certificate, client certs.Pair)
 	}))
 }
 
-// BuildWithToken is Build for a client that shows a token.
+// BuildWithToken is Build for a user who authenticates with a token.
 func BuildWithToken(spec Spec, n *config.Node, ca []*x509.Certificate, token config.Secret) ([]byte, error) {
 	return encode(single(spec, n, ca, api.AuthInfo{Token: token.Reveal()}))
 }
 
-// ClusterInfo returns the kubeconfig of the ConfigMap kube-public/cluster-info:
-// where the cluster is and whom to trust, for anybody, without a user.
+// ClusterInfo returns the kubeconfig of the ConfigMap kube-public/cluster-info: the server and its CAs, without a user.
 func ClusterInfo(server string, ca []*x509.Certificate) ([]byte, error) {
 	return encode(api.Config{
 		APIVersion: "v1",
@@ -43,17 +41,17 @@ func ClusterInfo(server string, ca []*x509.Certificate) ([]byte, error) {
 	})
 }
 
-// single has one cluster, one user and one context, named as everybody in the
-// field expects them: USER@CLUSTER.
+// single has one cluster, one user and one context with the customary name USER@CLUSTER.
 func single(spec Spec, n *config.Node, ca []*x509.Certificate, user api.AuthInfo) api.Config {
 	cluster := n.Cluster.ClusterName
-	context := spec.CommonName + "@" + cluster
+	name := spec.Certificate.CommonName
+	context := name + "@" + cluster
 	return api.Config{
 		APIVersion:     "v1",
 		Kind:           "Config",
 		Clusters:       []api.NamedCluster{{Name: cluster, Cluster: clusterOf(spec.Server, ca)}},
-		AuthInfos:      []api.NamedAuthInfo{{Name: spec.CommonName, AuthInfo: user}},
-		Contexts:       []api.NamedContext{{Name: context, Context: api.Context{Cluster: cluster, AuthInfo: spec.CommonName}}},
+		AuthInfos:      []api.NamedAuthInfo{{Name: name, AuthInfo: user}},
+		Contexts:       []api.NamedContext{{Name: context, Context: api.Context{Cluster: cluster, AuthInfo: name}}},
 		CurrentContext: context,
 	}
 }
@@ -67,9 +65,8 @@ func encode(file api.Config) ([]byte, error) {
 	return data, errors.Wrap(err, "encoding a kubeconfig file")
 }
 
-// RotatableKubelet makes kubelet.conf use the file in which the kubelet keeps
-// its current client certificate and key, and drops the embedded ones, which
-// nobody renews. A file that does so already comes back as it is.
+// RotatableKubelet makes kubelet.conf use the file in which the kubelet keeps its current client certificate and key,
+// instead of the embedded ones, which nothing renews. It returns a file that already does so unchanged.
 func RotatableKubelet(data []byte, pemPath string) (rotatable []byte, changed bool, err error) {
 	file, err := parse(data)
 	if err != nil {
@@ -86,8 +83,7 @@ func RotatableKubelet(data []byte, pemPath string) (rotatable []byte, changed bo
 	return rotatable, err == nil, err
 }
 
-// Renewed returns a kubeconfig file whose user shows another certificate and
-// key; everything else stays as it is.
+// Renewed returns the kubeconfig file with another client certificate and key; everything else stays.
 func Renewed(data []byte, client certs.Pair) ([]byte, error) {
 	file, err := parse(data)
 	if err != nil {
@@ -103,8 +99,7 @@ func Renewed(data []byte, client certs.Pair) ([]byte, error) {
 	return encode(file.Config)
 }
 
-// AtServer returns a kubeconfig file that leads to another server of the same
-// cluster.
+// AtServer returns the kubeconfig file with another server of the same cluster.
 func AtServer(data []byte, server string) ([]byte, error) {
 	file, err := parse(data)
 	if err != nil {
@@ -114,12 +109,12 @@ func AtServer(data []byte, server string) ([]byte, error) {
 	return encode(file.Config)
 }
 
-// BuildForRequest is Build before the certificate is there: the file holds the
-// key, and gets the certificate and the CA from whoever signs the request.
+// BuildForRequest is Build before the certificate exists: the file holds the key only. The certificate and the CA are
+// added once the signing request is signed.
 func BuildForRequest(spec Spec, n *config.Node, key crypto.Signer) ([]byte, error) {
 	data, err := certs.EncodeKey(key)
 	if err != nil {
-		return nil, errors.Wrap(err, spec.File)
+		return nil, errors.Wrap(err, spec.File())
 	}
 	return encode(single(spec, n, nil, api.AuthInfo{ClientKeyData: data}))
 }

@@ -47,7 +47,7 @@ func goldenNode(t *testing.T, name string) *config.Node {
 	return n
 }
 
-// newNode is a node with the static defaults, but keys that are made quickly.
+// newNode is a node with the static defaults, except for keys that are generated quickly.
 func newNode(name string) *config.Node {
 	return &config.Node{
 		ControlPlane:     true,
@@ -65,8 +65,7 @@ func newNode(name string) *config.Node {
 	}
 }
 
-// newPair issues a certificate with a key of its own; without an issuer it is
-// the cluster's CA.
+// newPair issues a certificate with a new key; without an issuer it is the CA of the cluster.
 func newPair(t *testing.T, spec certs.Spec, n *config.Node, ca certs.Pair) certs.Pair {
 	t.Helper()
 	key, err := certs.NewKey(n.Cluster.EncryptionAlgorithm, rand.Reader)
@@ -90,10 +89,21 @@ func newCA(t *testing.T, n *config.Node) certs.Pair {
 	return newPair(t, certs.Specs(n)[0], n, certs.Pair{})
 }
 
+// allSpecs returns the kubeconfig files of a control plane node.
+func allSpecs(n *config.Node) []Spec {
+	var list []Spec
+	for _, row := range certs.Specs(n) {
+		if row.Kubeconfig != "" {
+			list = append(list, SpecOf(n, row))
+		}
+	}
+	return list
+}
+
 func find(t *testing.T, n *config.Node, name string) Spec {
 	t.Helper()
-	specs := Specs(n)
-	at := slices.IndexFunc(specs, func(s Spec) bool { return s.Name == name })
+	specs := allSpecs(n)
+	at := slices.IndexFunc(specs, func(s Spec) bool { return s.File() == name })
 	if at < 0 {
 		t.Fatalf("there is no row %q", name)
 	}
@@ -102,14 +112,14 @@ func find(t *testing.T, n *config.Node, name string) Spec {
 
 func build(t *testing.T, spec Spec, n *config.Node, ca certs.Pair) []byte {
 	t.Helper()
-	data, err := Build(spec, n, ca.Bundle(), newPair(t, spec.Certificate(), n, ca))
+	data, err := Build(spec, n, ca.Bundle(), newPair(t, spec.Certificate, n, ca))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
 }
 
-// load reads a file with the parser that all clients use.
+// load reads a file with client-go's parser.
 func load(t *testing.T, data []byte) (clientcmdapi.Cluster, clientcmdapi.AuthInfo, *clientcmdapi.Config) {
 	t.Helper()
 	file, err := clientcmd.Load(data)
@@ -123,7 +133,7 @@ func load(t *testing.T, data []byte) (clientcmdapi.Cluster, clientcmdapi.AuthInf
 	return *file.Clusters[context.Cluster], *file.AuthInfos[context.AuthInfo], file
 }
 
-// The peer's kubeconfig files of each reference case, row by row.
+// TestGolden compares the kubeconfig files with kubeadm's of each reference case.
 func TestGolden(t *testing.T) {
 	for _, name := range []string{"default", "podcidr", "external-etcd", "dualstack"} {
 		t.Run(name, func(t *testing.T) {
@@ -135,13 +145,13 @@ func TestGolden(t *testing.T) {
 			n.Cluster.EncryptionAlgorithm = config.ECDSAP256
 			ca := newCA(t, n)
 			var rows []string
-			for _, spec := range Specs(n) {
+			for _, spec := range allSpecs(n) {
 				rows = append(rows, row(t, spec, build(t, spec, n, ca)))
 			}
 			slices.Sort(rows)
 			header, _, _ := strings.Cut(string(want), "\n")
 			if diff := cmp.Diff(string(want), header+"\n"+strings.Join(rows, "")); diff != "" {
-				t.Errorf("kubeconfig files differ (-peer +ours):\n%s", diff)
+				t.Errorf("kubeconfig files differ (-kubeadm +ours):\n%s", diff)
 			}
 		})
 	}
@@ -156,7 +166,7 @@ func row(t *testing.T, spec Spec, data []byte) string {
 		t.Fatal(err)
 	}
 	context := file.Contexts[file.CurrentContext]
-	return fmt.Sprintf("kubernetes/%s\t%s\t%s\t%s\t%s\t%s\t%s\n", spec.File, context.Cluster, cluster.Server,
+	return fmt.Sprintf("kubernetes/%s\t%s\t%s\t%s\t%s\t%s\t%s\n", spec.File(), context.Cluster, cluster.Server,
 		context.AuthInfo, file.CurrentContext, pair.Cert.Subject.CommonName,
 		strings.Join(pair.Cert.Subject.Organization, ","))
 }
@@ -181,24 +191,24 @@ func TestServers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode("cp-1")
 			tt.setup(n)
-			for _, spec := range Specs(n) {
+			for _, spec := range allSpecs(n) {
 				want := tt.local
-				if strings.HasSuffix(spec.Name, "admin") {
+				if strings.HasSuffix(spec.File(), "admin.conf") {
 					want = tt.cluster
 				}
 				if spec.Server != want {
-					t.Errorf("%s: server is %s, not %s", spec.Name, spec.Server, want)
+					t.Errorf("%s: server is %s, not %s", spec.File(), spec.Server, want)
 				}
 			}
 		})
 	}
 }
 
-// The file's very form is the peer's: the same fields in the same order.
+// The form of the file is kubeadm's: the same fields in the same order.
 func TestForm(t *testing.T) {
 	n := newNode("cp-1")
 	n.Cluster.ClusterName = "blue"
-	spec := find(t, n, "kubelet")
+	spec := find(t, n, "kubelet.conf")
 	lines := strings.Split(string(build(t, spec, n, newCA(t, n))), "\n")
 	for i, line := range lines {
 		if before, _, found := strings.Cut(line, "-data: "); found {
@@ -233,7 +243,7 @@ func TestBundle(t *testing.T) {
 	n := newNode("cp-1")
 	ca, old := newCA(t, n), newCA(t, n)
 	ca.More = []*x509.Certificate{old.Cert}
-	cluster, _, _ := load(t, build(t, find(t, n, "admin"), n, ca))
+	cluster, _, _ := load(t, build(t, find(t, n, "admin.conf"), n, ca))
 	if diff := cmp.Diff(certs.EncodeCerts(ca.Cert, old.Cert), cluster.CertificateAuthorityData); diff != "" {
 		t.Errorf("the file does not hold the bundle:\n%s", diff)
 	}
@@ -241,7 +251,7 @@ func TestBundle(t *testing.T) {
 
 func TestBuildWithToken(t *testing.T) {
 	n := newNode("cp-1")
-	data, err := BuildWithToken(Spec{CommonName: "foo", Server: "https://x:6443"}, n, newCA(t, n).Bundle(),
+	data, err := BuildWithToken(Spec{Certificate: certs.Spec{CommonName: "foo"}, Server: "https://x:6443"}, n, newCA(t, n).Bundle(),
 		config.NewSecret("abcdef.0123456789abcdef"))
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +262,7 @@ func TestBuildWithToken(t *testing.T) {
 	}
 }
 
-// The ConfigMap kube-public/cluster-info, letter by letter.
+// The ConfigMap kube-public/cluster-info, byte by byte.
 func TestClusterInfo(t *testing.T) {
 	golden, err := os.ReadFile(filepath.Join(goldenDir, "cluster", "kube-public_configmap_cluster-info.yaml"))
 	if err != nil {
@@ -278,6 +288,6 @@ func TestClusterInfo(t *testing.T) {
 	at := slices.IndexFunc(lines, func(s string) bool { return strings.Contains(s, "certificate-authority-data: ") })
 	lines[at] = "    certificate-authority-data: <base64 ca.crt>"
 	if diff := cmp.Diff(object.Data["kubeconfig"], strings.Join(lines, "\n")); diff != "" {
-		t.Errorf("kubeconfig (-peer +ours):\n%s", diff)
+		t.Errorf("kubeconfig (-kubeadm +ours):\n%s", diff)
 	}
 }

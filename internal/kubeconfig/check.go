@@ -16,8 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// The kinds of faults that a kubeconfig file has beyond those of its client
-// certificate.
+// The kinds of faults that a kubeconfig file can have, in addition to those of its client certificate.
 const (
 	Malformed     certs.Kind = "malformed"
 	WrongServer   certs.Kind = "wrong server" // kubeadm warns of this and keeps the file
@@ -25,22 +24,20 @@ const (
 	NoCredentials certs.Kind = "no credentials"
 )
 
-// Check holds a kubeconfig file that exists already against its row; ca is
-// what the cluster's CA file holds. Credentials and CAs that the file only
-// points at, as kubelet.conf does once the kubelet rotates its certificate,
-// are not looked into. All faults are found, in one *certs.Error.
+// Check checks an existing kubeconfig file; ca is the content of the cluster's CA file. It does not check credentials
+// and CAs in other files that the file refers to, as kubelet.conf does once the kubelet rotates its certificate. The
+// error is a *certs.Error with all faults.
 func Check(data []byte, spec Spec, n *config.Node, ca []*x509.Certificate, now time.Time) error {
 	faults := check(data, spec, ca, now)
 	if len(faults) == 0 {
 		return nil
 	}
-	file := path.Join(n.Paths.Kubeconfigs, spec.File)
-	failure := &certs.Error{Spec: spec.Certificate(), Faults: faults, Where: file}
-	if failure.Only(certs.Expired) && spec.Name != "kubelet" {
-		failure.Advice = fmt.Sprintf("Run `slipway certs renew %s`.", spec.File)
+	failure := &certs.Error{Faults: faults, Where: path.Join(n.Paths.Kubeconfigs, spec.File())}
+	if failure.Only(certs.Expired) && spec.Certificate.Renewable() {
+		failure.Advice = fmt.Sprintf("Run `slipway certs renew %s`.", spec.Certificate.Name)
 	} else {
-		failure.Advice = fmt.Sprintf("Delete it and run `slipway init phase kubeconfig %s` with the same configuration, "+
-			"or put the right file there.", spec.Name)
+		failure.Advice = fmt.Sprintf("Delete it and run `slipway init phase %s` with the same configuration, "+
+			"or put the right file there.", spec.Certificate.Phase())
 	}
 	return failure
 }
@@ -89,20 +86,20 @@ func checkUser(user api.AuthInfo, spec Spec, ca []*x509.Certificate, now time.Ti
 	case len(cert) == 0:
 		return nil
 	case len(key) == 0:
-		key = nil // it is in a file
+		key = nil // it is in another file
 	}
 	pair, err := certs.ParsePair(cert, key)
 	if err != nil {
 		return []certs.Fault{{Kind: Malformed, Detail: "client credentials: " + err.Error()}}
 	}
-	faults := certs.Faults(spec.Certificate(), pair, ca, now)
+	faults := certs.Faults(spec.Certificate, pair, ca, now)
 	for i := range faults {
 		faults[i].Detail = "client certificate: " + faults[i].Detail
 	}
 	return faults
 }
 
-// hasCredentials tells of those that are kept outside of the file.
+// hasCredentials reports whether the user has credentials outside of the file.
 func hasCredentials(user api.AuthInfo) bool {
 	return user.ClientCertificate != "" || user.Token != "" || user.TokenFile != "" ||
 		user.Exec != nil || user.AuthProvider != nil

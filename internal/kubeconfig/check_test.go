@@ -21,12 +21,12 @@ const pemPath = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 func TestCheckAcceptsOwn(t *testing.T) {
 	n := newNode("cp-1")
 	ca, old := newCA(t, n), newCA(t, n)
-	for _, spec := range Specs(n) {
+	for _, spec := range allSpecs(n) {
 		data := build(t, spec, n, ca)
 		if err := Check(data, spec, n, ca.Bundle(), now); err != nil {
 			t.Error(err)
 		}
-		// In the midst of a rotation the cluster trusts both CAs.
+		// During a rotation the cluster trusts both CAs.
 		if err := Check(data, spec, n, append(old.Bundle(), ca.Cert), now); err != nil {
 			t.Error(err)
 		}
@@ -36,9 +36,9 @@ func TestCheckAcceptsOwn(t *testing.T) {
 func TestCheck(t *testing.T) {
 	n := newNode("cp-1")
 	ca, otherCA := newCA(t, n), newCA(t, n)
-	admin := find(t, n, "admin")
-	right := newPair(t, admin.Certificate(), n, ca)
-	stranger := newPair(t, find(t, n, "scheduler").Certificate(), n, ca)
+	admin := find(t, n, "admin.conf")
+	right := newPair(t, admin.Certificate, n, ca)
+	stranger := newPair(t, find(t, n, "scheduler.conf").Certificate, n, ca)
 	strangerKey, err := certs.EncodeKey(stranger.Key)
 	if err != nil {
 		t.Fatal(err)
@@ -136,8 +136,8 @@ func TestCheckExpired(t *testing.T) {
 	ca := newCA(t, n)
 	late := now.Add(8761 * time.Hour)
 	for name, advice := range map[string]string{
-		"admin":   "Run `slipway certs renew admin.conf`.",
-		"kubelet": "Delete it and run `slipway init phase kubeconfig kubelet`", // certs renew does not know it
+		"admin.conf":   "Run `slipway certs renew admin.conf`.",
+		"kubelet.conf": "Delete it and run `slipway init phase kubeconfig kubelet`", // certs renew does not know it
 	} {
 		spec := find(t, n, name)
 		err := Check(build(t, spec, n, ca), spec, n, ca.Bundle(), late)
@@ -150,8 +150,8 @@ func TestCheckExpired(t *testing.T) {
 func TestCheckOtherNode(t *testing.T) {
 	n, other := newNode("cp-1"), newNode("cp-2")
 	ca := newCA(t, n)
-	spec := find(t, n, "kubelet")
-	err := Check(build(t, find(t, other, "kubelet"), other, ca), spec, n, ca.Bundle(), now)
+	spec := find(t, n, "kubelet.conf")
+	err := Check(build(t, find(t, other, "kubelet.conf"), other, ca), spec, n, ca.Bundle(), now)
 	wantFaults(t, err, []certs.Kind{certs.WrongSubject}, `the common name is "system:node:cp-2", not "system:node:cp-1"`)
 }
 
@@ -159,20 +159,20 @@ func TestMalformed(t *testing.T) {
 	const head = "apiVersion: v1\nkind: Config\n"
 	const context = "contexts:\n- name: a\n  context: {cluster: c, user: u}\n"
 	tests := []struct{ name, data, want string }{
-		{"empty", "", "the file is not a kubeconfig: apiVersion v1 and kind Config are expected"},
+		{"empty", "", "the file is not a kubeconfig: expected apiVersion v1 and kind Config"},
 		{"not YAML", "hunter2: [", "the file is not a kubeconfig in YAML form"},
 		{"not an object", "hunter2", "the file is not a kubeconfig in YAML form"},
 		{"bad base64", head + "users:\n- name: u\n  user: {client-key-data: hunter2}\n", "the file is not a kubeconfig in YAML form"},
-		{"another kind", "apiVersion: v1\nkind: Pod\n", `not "v1" and "Pod"`},
+		{"another kind", "apiVersion: v1\nkind: Pod\n", `got "v1" and "Pod"`},
 		{"no current context", head + context, "the kubeconfig has no current-context"},
-		{"no such context", head + context + "current-context: b\n", `the kubeconfig has no context "b"`},
-		{"no such cluster", head + context + "current-context: a\n", `the kubeconfig has no cluster "c"`},
-		{"no such user", head + context + "current-context: a\nclusters: [{name: c}]\n", `the kubeconfig has no user "u"`},
+		{"no such context", head + context + "current-context: b\n", `the current-context of the kubeconfig, "b", does not exist`},
+		{"no such cluster", head + context + "current-context: a\n", `the current context of the kubeconfig names cluster "c", which`},
+		{"no such user", head + context + "current-context: a\nclusters: [{name: c}]\n", `the current context of the kubeconfig names user "u", which`},
 	}
 	n := newNode("cp-1")
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			wantFaults(t, Check([]byte(tt.data), find(t, n, "admin"), n, nil, now), []certs.Kind{Malformed}, tt.want)
+			wantFaults(t, Check([]byte(tt.data), find(t, n, "admin.conf"), n, nil, now), []certs.Kind{Malformed}, tt.want)
 			if _, _, err := RotatableKubelet([]byte(tt.data), pemPath); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("RotatableKubelet: got %v, want %q", err, tt.want)
 			}
@@ -183,7 +183,7 @@ func TestMalformed(t *testing.T) {
 func TestRotatableKubelet(t *testing.T) {
 	n := newNode("cp-1")
 	ca := newCA(t, n)
-	spec := find(t, n, "kubelet")
+	spec := find(t, n, "kubelet.conf")
 	data := build(t, spec, n, ca)
 	rotatable, changed, err := RotatableKubelet(data, pemPath)
 	if err != nil || !changed {
@@ -210,14 +210,14 @@ func TestRotatableKubelet(t *testing.T) {
 	}
 }
 
-// Whatever the file holds: no panic, and what comes out can be read again.
+// For any file there is no panic, and the result can be read again.
 func FuzzRotatableKubelet(f *testing.F) {
 	n := newNode("cp-1")
 	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts:\n- name: a\n  context: {cluster: c, user: u}\n" +
 		"clusters: [{name: c}]\nusers:\n- name: u\n  user: {client-key-data: aGk=}\n"))
 	f.Add([]byte("a: &a [*a]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, spec := range Specs(n) {
+		for _, spec := range allSpecs(n) {
 			_ = Check(data, spec, n, nil, now)
 		}
 		rotatable, _, err := RotatableKubelet(data, pemPath)

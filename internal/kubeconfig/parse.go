@@ -14,22 +14,21 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 )
 
-// parsed is a kubeconfig file whose current context leads to a cluster and a
-// user, which are at these places of its lists.
+// parsed is a kubeconfig file, and the indexes of the cluster and the user of its current context.
 type parsed struct {
 	api.Config
 	cluster, user int
 }
 
-// parse reads a kubeconfig file. Errors hold nothing of its content but names.
+// parse reads a kubeconfig file. Errors quote only names from it.
 func parse(data []byte) (*parsed, error) {
 	file := &parsed{}
 	if err := yaml.Unmarshal(data, &file.Config); err != nil {
-		// What the decoder says may quote a key.
+		// The error of the decoder may quote a key.
 		return nil, errors.New("the file is not a kubeconfig in YAML form")
 	}
 	if file.Kind != "Config" || file.APIVersion != "v1" {
-		return nil, errors.Errorf("the file is not a kubeconfig: apiVersion v1 and kind Config are expected, not %q and %q",
+		return nil, errors.Errorf("the file is not a kubeconfig: expected apiVersion v1 and kind Config, got %q and %q",
 			file.APIVersion, file.Kind)
 	}
 	if file.CurrentContext == "" {
@@ -37,27 +36,26 @@ func parse(data []byte) (*parsed, error) {
 	}
 	at := slices.IndexFunc(file.Contexts, func(c api.NamedContext) bool { return c.Name == file.CurrentContext })
 	if at < 0 {
-		return nil, errors.Errorf("the kubeconfig has no context %q, which is its current-context", file.CurrentContext)
+		return nil, errors.Errorf("the current-context of the kubeconfig, %q, does not exist in it", file.CurrentContext)
 	}
 	context := file.Contexts[at].Context
 	file.cluster = slices.IndexFunc(file.Clusters, func(c api.NamedCluster) bool { return c.Name == context.Cluster })
 	file.user = slices.IndexFunc(file.AuthInfos, func(u api.NamedAuthInfo) bool { return u.Name == context.AuthInfo })
 	if file.cluster < 0 {
-		return nil, errors.Errorf("the kubeconfig has no cluster %q, which its current context names", context.Cluster)
+		return nil, errors.Errorf("the current context of the kubeconfig names cluster %q, which does not exist in it", context.Cluster)
 	}
 	if file.user < 0 {
-		return nil, errors.Errorf("the kubeconfig has no user %q, which its current context names", context.AuthInfo)
+		return nil, errors.Errorf("the current context of the kubeconfig names user %q, which does not exist in it", context.AuthInfo)
 	}
 	return file, nil
 }
 
-// Server returns what a kubeconfig file or the ConfigMap kube-public/cluster-info
-// says of the cluster: the API's URL and the CAs to trust. A file without
-// contexts has one cluster.
+// Server returns the URL of the API and the CAs to trust from a kubeconfig file or from the ConfigMap
+// kube-public/cluster-info. A file without a current context must have exactly one cluster.
 func Server(data []byte) (url string, ca []*x509.Certificate, err error) {
 	var file api.Config
 	if err := yaml.Unmarshal(data, &file); err != nil {
-		return "", nil, errors.New("not a kubeconfig in YAML form") // what the decoder says may quote a key
+		return "", nil, errors.New("not a kubeconfig in YAML form") // the error of the decoder may quote a key
 	}
 	at := 0
 	if file.CurrentContext != "" {
@@ -67,7 +65,7 @@ func Server(data []byte) (url string, ca []*x509.Certificate, err error) {
 		}
 		at = p.cluster
 	} else if len(file.Clusters) != 1 {
-		return "", nil, errors.Errorf("names %d clusters and no current one; there must be exactly one", len(file.Clusters))
+		return "", nil, errors.Errorf("has %d clusters and no current context; expected exactly one cluster", len(file.Clusters))
 	}
 	cluster := file.Clusters[at].Cluster
 	if ca, err = certs.ParseCerts(cluster.CertificateAuthorityData); err != nil {
@@ -76,8 +74,7 @@ func Server(data []byte) (url string, ca []*x509.Certificate, err error) {
 	return cluster.Server, ca, nil
 }
 
-// ClientCertificate returns the certificate that the file's user shows, as
-// PEM, or the path of the file that holds it.
+// ClientCertificate returns the client certificate of the file's user as PEM, or the path of the file with it.
 func ClientCertificate(data []byte) (cert []byte, file string, err error) {
 	p, err := parse(data)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 func TestServerFaults(t *testing.T) {
 	for _, c := range []struct{ data, want string }{
 		{"token: [SECRET", "not a kubeconfig in YAML form"},
-		{"apiVersion: v1\nkind: Config\n", "names 0 clusters and no current one; there must be exactly one"},
-		{"clusters: [{name: a}, {name: b}]", "names 2 clusters and no current one"},
-		{"apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: a}]", `the kubeconfig has no context "x"`},
+		{"apiVersion: v1\nkind: Config\n", "has 0 clusters and no current context; expected exactly one cluster"},
+		{"clusters: [{name: a}, {name: b}]", "has 2 clusters and no current context"},
+		{"apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: a}]", `the current-context of the kubeconfig, "x", does not exist in it`},
 		{"clusters: [{name: a, cluster: {server: 'https://x'}}]", "certificate-authority-data: the file is empty"},
 	} {
 		if _, _, err := Server([]byte(c.data)); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "SECRET") {

@@ -1,68 +1,33 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeconfig is the table of a node's kubeconfig files, and how its
-// rows are written and checked: bytes in, bytes out.
-//
-// The rows follow https://kubernetes.io/docs/setup/best-practices/certificates/.
+// Package kubeconfig writes, reads and checks a node's kubeconfig files. It does no I/O. What each file holds is a row
+// of the certificate table, certs.Table.
 package kubeconfig
 
 import (
-	"crypto/x509"
-
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Spec is a row of the table: who a kubeconfig file speaks for, and to whom.
+// Spec describes a kubeconfig file: who it authenticates, and to which server.
 type Spec struct {
-	// Name is the phase: "admin", "super-admin", "kubelet".
-	Name string
-	// File is the name below the folder of kubeconfig files. It is also the
-	// argument of `certs renew`.
-	File string
-	// CommonName and Organization are the user and groups that the API server
-	// sees.
-	CommonName   string
-	Organization []string
+	// Certificate is the row of the client certificate. Its common name is also the name of the user in the file.
+	Certificate certs.Spec
 	// Server is the URL of the API.
 	Server string
 }
 
-// Specs returns the rows of a control plane node. People reach the API by the
-// cluster's endpoint; the node's own components keep to its own API server,
-// so that during an upgrade none talks to an older one.
-func Specs(n *config.Node) []Spec {
-	cluster, local := "https://"+n.Endpoint(), "https://"+n.LocalEndpoint()
-	return []Spec{
-		{
-			Name: "admin", File: "admin.conf", Server: cluster,
-			CommonName: "kubernetes-admin", Organization: []string{"kubeadm:cluster-admins"},
-		},
-		{
-			Name: "super-admin", File: "super-admin.conf", Server: cluster,
-			CommonName: "kubernetes-super-admin", Organization: []string{"system:masters"},
-		},
-		{
-			Name: "kubelet", File: "kubelet.conf", Server: local,
-			CommonName: "system:node:" + n.Name, Organization: []string{"system:nodes"},
-		},
-		{
-			Name: "controller-manager", File: "controller-manager.conf", Server: local,
-			CommonName: "system:kube-controller-manager",
-		},
-		{
-			Name: "scheduler", File: "scheduler.conf", Server: local,
-			CommonName: "system:kube-scheduler",
-		},
-	}
-}
+// File is the name of the file below the directory of kubeconfig files.
+func (s Spec) File() string { return s.Certificate.Kubeconfig }
 
-// Certificate is the client certificate that the file holds.
-func (s Spec) Certificate() certs.Spec {
-	return certs.Spec{
-		Name: s.File, CA: certs.CA,
-		CommonName: s.CommonName, Organization: s.Organization,
-		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+// SpecOf returns the kubeconfig file that a row of the certificate table lives in. People reach the API at the endpoint
+// of the cluster. The node's components use the API server of their own node, so that during an upgrade none of them
+// talks to an older one.
+func SpecOf(n *config.Node, row certs.Spec) Spec {
+	server := n.Endpoint()
+	if row.UsedBy != "" {
+		server = n.LocalEndpoint()
 	}
+	return Spec{Certificate: row, Server: "https://" + server}
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
 // exempt are the rules that certificates of a cluster do not follow, and why.
@@ -122,10 +121,6 @@ func load(t *testing.T, document string, algorithm config.EncryptionAlgorithm) *
 func issue(t *testing.T, n *config.Node, key crypto.Signer) map[string]*x509.Certificate {
 	t.Helper()
 	now := time.Now()
-	list := certs.Specs(n)
-	for _, spec := range kubeconfig.Specs(n) {
-		list = append(list, spec.Certificate())
-	}
 	issued, authorities := map[string]*x509.Certificate{}, map[string]certs.Pair{}
 	keep := func(row string, cert *x509.Certificate, err error) {
 		if err != nil {
@@ -133,7 +128,7 @@ func issue(t *testing.T, n *config.Node, key crypto.Signer) map[string]*x509.Cer
 		}
 		issued[row] = cert
 	}
-	for _, spec := range list {
+	for _, spec := range certs.Specs(n) {
 		if spec.IsCA() {
 			cert, err := certs.NewCA(spec, n, key, now, rand.Reader)
 			keep(spec.Name, cert, err)

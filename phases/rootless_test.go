@@ -4,7 +4,6 @@
 package phases
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/manifests"
 )
 
 const (
@@ -25,7 +24,7 @@ const (
 	groupBefore  = "root:x:0:\n+\nplugdev:x:998:someone" // NIS's line; no newline at the end
 )
 
-// gave notes to whom something is given: a test need not be root.
+// gave records who got what, so that a test need not be root.
 func (h *stubHost) gave(path string, owner host.Owner) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,14 +65,14 @@ func (h *stubHost) LockAccounts() (func(), error) {
 	return func() {}, h.job("lock accounts")
 }
 
-// ownUser is whose a test's files are.
+// ownUser owns the files of a test.
 var ownUser = host.Owner{UID: os.Getuid(), GID: os.Getgid()}
 
 func rootlessStage(t *testing.T) *stage {
 	t.Helper()
 	s := newStage(t, initDocument+rootless)
-	s.put(t, passwdFile, passwdBefore)
-	s.put(t, groupFile, groupBefore)
+	s.put(t, accounts.PasswdFile, passwdBefore)
+	s.put(t, accounts.GroupFile, groupBefore)
 	return s
 }
 
@@ -94,17 +93,17 @@ func TestRootlessAccounts(t *testing.T) {
 		"kubeadm-ks:x:995:kubeadm-ks",
 		"kubeadm-sa-key-readers:x:994:kubeadm-kas,kubeadm-kcm",
 	}, "\n") + "\n"
-	if diff := cmp.Diff(wantPasswd, s.get(t, passwdFile)); diff != "" {
+	if diff := cmp.Diff(wantPasswd, s.get(t, accounts.PasswdFile)); diff != "" {
 		t.Errorf("passwd (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(wantGroup, s.get(t, groupFile)); diff != "" {
+	if diff := cmp.Diff(wantGroup, s.get(t, accounts.GroupFile)); diff != "" {
 		t.Errorf("group (-want +got):\n%s", diff)
 	}
 	if scheduler := s.get(t, "/etc/kubernetes/manifests/kube-scheduler.yaml"); !strings.Contains(scheduler, "runAsUser: 995") {
 		t.Errorf("the scheduler does not run as its user:\n%s", scheduler)
 	}
 
-	// Numbers stay, and nothing is written again.
+	// The second run keeps the numbers and writes nothing.
 	before, jobs := stamps(t, s.root), len(s.host.jobs)
 	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
 	if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" {
@@ -148,90 +147,11 @@ func TestRootlessOwnerships(t *testing.T) {
 	}
 }
 
-// TestRootlessTree says what keeps its owner, and what fails.
-func TestRootlessTree(t *testing.T) {
-	s := rootlessStage(t)
-	s.host.kept = []string{"/var/lib/etcd/link"}
-	s.play(t, localEtcd())
-	if want := "/var/lib/etcd/link: neither regular files nor directories of the same mount"; !strings.Contains(s.said.String(), want) {
-		t.Errorf("said\n%s", s.said.String())
-	}
-	s.host.fail = map[string]error{"chown /var/lib/etcd": fs.ErrPermission}
-	if err := applyOwnerships(s.Env, manifests.EtcdName); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("error %v", err)
-	}
-}
-
-// TestAccountsAreLocked: what another program adds right before the lock is
-// taken stays, when they are added and when they are removed.
-func TestAccountsAreLocked(t *testing.T) {
-	s := rootlessStage(t)
-	const theirs = "them:x:998:998::/:/bin/sh\n"
-	adds := func(path, line string) func() { return func() { s.put(t, path, s.get(t, path)+line) } }
-	s.host.locked = adds(passwdFile, theirs)
-	if err := ensureAccounts(s.Env); err != nil {
-		t.Fatal(err)
-	}
-	text := s.get(t, passwdFile)
-	if !strings.Contains(text, theirs) || !strings.Contains(text, "kubeadm-etcd:x:997:") {
-		t.Errorf("passwd:\n%s", text)
-	}
-	s.host.locked = nil
-	if err := ensureAccounts(s.Env); err != nil {
-		t.Fatal(err)
-	}
-	if locks := slices.DeleteFunc(slices.Clone(s.host.jobs), func(j string) bool { return j != "lock accounts" }); len(locks) != 1 {
-		t.Errorf("%d locks: accounts that are there need none", len(locks))
-	}
-
-	const more = "more:x:1001:1001::/:/bin/sh\n"
-	s.host.locked = adds(passwdFile, more)
-	c := &cleanup{Env: s.Env}
-	c.removeAccounts(t.Context())
-	if text := s.get(t, passwdFile); !strings.Contains(text, theirs) || !strings.Contains(text, more) || strings.Contains(text, "kubeadm-") {
-		t.Errorf("passwd after the removal:\n%s", text)
-	}
-	s.host.locked, s.host.fail = nil, map[string]error{"lock accounts": errors.New("held")}
-	if err := ensureAccounts(s.Env); message(err) != "held" || strings.Contains(s.get(t, passwdFile), "kubeadm-") {
-		t.Errorf("without the lock: error %v", err)
-	}
-}
-
-// An external CA has no key here, which nobody can be given.
+// TestRootlessLeavesOutWhatIsMissing: the key of an external CA is not on the host.
 func TestRootlessLeavesOutWhatIsMissing(t *testing.T) {
 	s := rootlessStage(t)
 	s.play(t, controlPlane())
 	if len(s.host.owned) > 0 {
 		t.Errorf("gave away %v", s.host.owned)
-	}
-}
-
-func TestAccountsFaults(t *testing.T) {
-	full := passwdBefore
-	for id := minSystemID; id <= maxSystemID; id++ {
-		full += fmt.Sprintf("u%d:x:%d:1::/:/bin/false\n", id, id)
-	}
-	for name, test := range map[string]struct{ passwd, want string }{
-		"no number":  {"root:x:zero:0::/:/bin/sh\n", `/etc/passwd: the account "root" has no number in its third field; fix the file first`},
-		"no place":   {full, `/etc/passwd: no number from 100 to 999 is free for the system account "kubeadm-etcd"`},
-		"no account": {"", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := rootlessStage(t)
-			s.put(t, passwdFile, test.passwd)
-			if got := message(ensureAccounts(s.Env)); got != test.want {
-				t.Errorf("error %q, want %q", got, test.want)
-			}
-		})
-	}
-}
-
-func TestNoAccountsWithoutTheGate(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument) // it has neither file
-	if err := ensureAccounts(s.Env); err != nil {
-		t.Error(err)
-	}
-	if err := applyOwnerships(s.Env, manifests.APIServerName); err != nil || len(s.host.owned) > 0 {
-		t.Errorf("gave away %v, error %v", s.host.owned, err)
 	}
 }

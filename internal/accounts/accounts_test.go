@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package accounts
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+const (
+	passwdBefore = "root:x:0:0:root:/root:/bin/bash\ndaemon:x:999:1:daemon:/:/usr/sbin/nologin\n"
+	groupBefore  = "root:x:0:\n+\nplugdev:x:998:someone" // an entry of NIS; no newline at the end
+)
+
+// testHost is a directory in which a test need not be root to give files away.
+type testHost struct {
+	*host.Real
+	root  string
+	owned []string // what was given to whom
+	kept  []string // by GiveTree
+	fail  error    // of GiveTree
+	// locked is called as soon as the accounts are locked.
+	locked   func()
+	locks    int
+	noLock   error
+	released int
+}
+
+func (h *testHost) Give(path string, owner host.Owner, _ fs.FileMode) error {
+	if _, err := h.Lstat(path); err != nil {
+		return err
+	}
+	h.owned = append(h.owned, fmt.Sprintf("%s %d:%d", path, owner.UID, owner.GID))
+	return nil
+}
+
+func (h *testHost) GiveTree(string, host.Owner) ([]string, error) { return h.kept, h.fail }
+
+func (h *testHost) LockAccounts() (func(), error) {
+	h.locks++
+	if h.locked != nil {
+		h.locked()
+	}
+	return func() { h.released++ }, h.noLock
+}
+
+func (h *testHost) put(t *testing.T, path, text string) {
+	t.Helper()
+	path = filepath.Join(h.root, path)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *testHost) get(t *testing.T, path string) string {
+	t.Helper()
+	data, err := h.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// newRootless returns the accounts of a rootless control plane, and what is said.
+func newRootless(t *testing.T) (Rootless, *testHost, *bytes.Buffer) {
+	t.Helper()
+	root, said := t.TempDir(), &bytes.Buffer{}
+	h := &testHost{Real: host.NewAt(root), root: root}
+	h.put(t, PasswdFile, passwdBefore)
+	h.put(t, GroupFile, groupBefore)
+	n := &config.Node{Paths: config.Paths{PKI: "/etc/kubernetes/pki", Kubernetes: "/etc/kubernetes"}}
+	n.Cluster.Networking.ServiceSubnet = "10.96.0.0/12"
+	n.Cluster.FeatureGates = map[string]bool{"RootlessControlPlane": true}
+	n.Cluster.Etcd.Local = &config.LocalEtcd{DataDir: "/var/lib/etcd"}
+	return Rootless{Host: h, Config: n, UI: ui.NewLines(said, said)}, h, said
+}
+
+func TestEnsureAndRemove(t *testing.T) {
+	r, h, said := newRootless(t)
+	before, err := r.Numbers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time changes nothing
+		if err := r.Ensure(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantPasswd := passwdBefore + strings.Join([]string{
+		"kubeadm-etcd:x:998:999::/nonexistent:/bin/false",
+		"kubeadm-kas:x:997:997::/nonexistent:/bin/false",
+		"kubeadm-kcm:x:996:996::/nonexistent:/bin/false",
+		"kubeadm-ks:x:995:995::/nonexistent:/bin/false",
+	}, "\n") + "\n"
+	wantGroup := groupBefore + "\n" + strings.Join([]string{
+		"kubeadm-etcd:x:999:kubeadm-etcd",
+		"kubeadm-kas:x:997:kubeadm-kas",
+		"kubeadm-kcm:x:996:kubeadm-kcm",
+		"kubeadm-ks:x:995:kubeadm-ks",
+		"kubeadm-sa-key-readers:x:994:kubeadm-kas,kubeadm-kcm",
+	}, "\n") + "\n"
+	if diff := cmp.Diff(wantPasswd, h.get(t, PasswdFile)) + cmp.Diff(wantGroup, h.get(t, GroupFile)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if h.locks != 1 || h.released != 1 || strings.Count(said.String(), "Adding") != 2 {
+		t.Errorf("%d locks, %d released; said:\n%s", h.locks, h.released, said)
+	}
+	after, err := r.Numbers()
+	if diff := cmp.Diff(before, after); err != nil || diff != "" {
+		t.Errorf("the numbers were not those that Ensure gave: %v\n%s", err, diff)
+	}
+
+	const theirs = "kubeadm-ks:x:995:995::/home/ks:/bin/sh\n"
+	h.put(t, PasswdFile, passwdBefore+theirs)
+	for _, remove := range []func() (bool, error){r.RemoveUsers, r.RemoveGroups} {
+		if changed, err := remove(); err != nil || changed != (strings.Contains(said.String(), "Removed")) {
+			t.Errorf("changed %v, error %v", changed, err)
+		}
+	}
+	if diff := cmp.Diff(passwdBefore+theirs, h.get(t, PasswdFile)) + cmp.Diff(groupBefore+"\n", h.get(t, GroupFile)); diff != "" {
+		t.Errorf("after the removal (-want +got):\n%s", diff)
+	}
+}
+
+// TestLocked: what another program adds right before the lock is taken stays, when accounts are added and when they are
+// removed.
+func TestLocked(t *testing.T) {
+	r, h, _ := newRootless(t)
+	adds := func(line string) func() { return func() { h.put(t, PasswdFile, h.get(t, PasswdFile)+line) } }
+	const theirs, more = "them:x:998:998::/:/bin/sh\n", "more:x:1001:1001::/:/bin/sh\n"
+	h.locked = adds(theirs)
+	if err := r.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	if text := h.get(t, PasswdFile); !strings.Contains(text, theirs) || !strings.Contains(text, "kubeadm-etcd:x:997:") {
+		t.Errorf("passwd:\n%s", text)
+	}
+	h.locked = adds(more)
+	if changed, err := r.RemoveUsers(); !changed || err != nil {
+		t.Fatalf("changed %v, error %v", changed, err)
+	}
+	if text := h.get(t, PasswdFile); text != passwdBefore+theirs+more {
+		t.Errorf("passwd after the removal:\n%s", text)
+	}
+	h.locked, h.noLock = nil, errors.New("held")
+	if err := r.Ensure(); !errors.Is(err, h.noLock) || strings.Contains(h.get(t, PasswdFile), "kubeadm-") {
+		t.Errorf("without the lock: error %v", err)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	full := passwdBefore
+	for id := minSystemID; id <= maxSystemID; id++ {
+		full += fmt.Sprintf("u%d:x:%d:1::/:/bin/false\n", id, id)
+	}
+	for name, test := range map[string]struct{ passwd, want string }{
+		"no number":  {"root:x:zero:0::/:/bin/sh\n", `/etc/passwd: the account "root" has no number in its third field; fix the file first`},
+		"no place":   {full, `/etc/passwd: no number from 100 to 999 is free for the system account "kubeadm-etcd"`},
+		"no account": {"", "<nil>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, h, _ := newRootless(t)
+			h.put(t, PasswdFile, test.passwd)
+			if got := fmt.Sprint(r.Ensure()); got != test.want {
+				t.Errorf("error %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestGive says what keeps its owner, skips what is missing, and fails if etcd's data cannot be given.
+func TestGive(t *testing.T) {
+	r, h, said := newRootless(t)
+	h.put(t, "/etc/kubernetes/pki/etcd/peer.key", "x")
+	h.kept = []string{"/var/lib/etcd/link"}
+	if err := r.Give(manifests.EtcdName); err != nil || strings.Join(h.owned, " ") != "/etc/kubernetes/pki/etcd/peer.key 998:999" {
+		t.Errorf("gave %v, error %v", h.owned, err)
+	}
+	if want := "/var/lib/etcd/link: neither regular files nor directories of the same mount"; !strings.Contains(said.String(), want) {
+		t.Errorf("said\n%s", said)
+	}
+	h.fail = fs.ErrPermission
+	if err := r.Give(manifests.EtcdName); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWithoutTheGate(t *testing.T) {
+	r, h, _ := newRootless(t)
+	r.Config.Cluster.FeatureGates = nil
+	users, err := r.Numbers()
+	if err := errors.Join(err, r.Ensure(), r.Give(manifests.APIServerName)); err != nil || users != nil || h.locks > 0 || len(h.owned) > 0 {
+		t.Errorf("users %v, gave away %v, error %v", users, h.owned, err)
+	}
+}

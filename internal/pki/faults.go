@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+)
+
+// Faults returns what is wrong with the certificates and kubeconfig files that exist, one error for each. It changes
+// nothing. Another server in a kubeconfig file is not wrong: Ensure warns of it.
+func (s Store) Faults() []error {
+	var faults []error
+	for _, row := range certs.Specs(s.Config) {
+		check := s.checkPair
+		if row.Kubeconfig != "" {
+			check = s.checkKubeconfig
+		}
+		if err := check(row); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return faults
+}
+
+func (s Store) checkPair(row certs.Spec) error {
+	cert, key, err := s.Read(row)
+	if err != nil || cert == nil {
+		return err
+	}
+	pair, err := certs.ParsePair(cert, key)
+	if err != nil {
+		certPath, keyPath := s.paths(row)
+		return errors.Wrapf(err, "%s and %s", certPath, keyPath)
+	}
+	if row.IsCA() {
+		return certs.Check(row, s.Config, pair, nil, s.Host.Now())
+	}
+	ca, err := s.CA(row.CA)
+	if err != nil {
+		return err
+	}
+	return certs.Check(row, s.Config, pair, ca.Bundle(), s.Host.Now())
+}
+
+func (s Store) checkKubeconfig(row certs.Spec) error {
+	ca, err := s.CA(row.CA)
+	if err != nil {
+		return nil // checkPair reports the CA
+	}
+	data, err := host.ReadIfExists(s.Host, s.Files(row)[0])
+	if err != nil || data == nil {
+		return err
+	}
+	err = kubeconfig.Check(data, kubeconfig.SpecOf(s.Config, row), s.Config, ca.Bundle(), s.Host.Now())
+	var faults *certs.Error
+	if errors.As(err, &faults) && faults.Only(kubeconfig.WrongServer) {
+		return nil
+	}
+	return err
+}

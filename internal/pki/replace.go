@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"crypto/x509"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+)
+
+// Current returns the certificate that a row has now, nil if it does not exist. The row is not that of a CA.
+func (s Store) Current(row certs.Spec) (*x509.Certificate, error) {
+	path := s.Files(row)[0]
+	data, err := host.ReadIfExists(s.Host, path)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	if row.Kubeconfig != "" {
+		var file string
+		data, file, err = kubeconfig.ClientCertificate(data)
+		if err == nil && file != "" {
+			data, err = s.Host.ReadFile(file)
+		}
+		if err != nil {
+			return nil, unreadable(row, path, err)
+		}
+	}
+	cert, err := certs.FirstCert(data)
+	if err != nil {
+		return nil, unreadable(row, path, err)
+	}
+	return cert, nil
+}
+
+func unreadable(row certs.Spec, path string, err error) error {
+	return errors.Errorf("%s: %v. Delete it and run `slipway init phase %s` with the same configuration, or put the right file there.",
+		path, err, row.Phase())
+}
+
+// Replace puts another certificate and key in the place of those of a row. The rest of a kubeconfig file stays.
+func (s Store) Replace(row certs.Spec, pair certs.Pair) error {
+	if row.Kubeconfig == "" {
+		return s.writePair(row, pair)
+	}
+	path := s.Files(row)[0]
+	data, err := s.Host.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if data, err = kubeconfig.Renewed(data, pair); err != nil {
+		return errors.Wrap(err, path)
+	}
+	return s.writePrivate(path, data)
+}

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"crypto"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// ServiceAccountFiles returns the paths of the key pair that signs service account tokens: the private key, then the
+// public one.
+func (s Store) ServiceAccountFiles() []string {
+	dir := s.Config.Paths.PKI
+	return []string{filepath.Join(dir, certs.ServiceAccountKey), filepath.Join(dir, certs.ServiceAccountPublicKey)}
+}
+
+// EnsureServiceAccountKeys is Ensure for the key pair that signs service account tokens. A missing public key is derived
+// from the private one.
+func (s Store) EnsureServiceAccountKeys(spare crypto.Signer) error {
+	paths := s.ServiceAccountFiles()
+	keyPath, pubPath := paths[0], paths[1]
+	key, err := host.ReadIfExists(s.Host, keyPath)
+	if err != nil {
+		return err
+	}
+	pub, err := host.ReadIfExists(s.Host, pubPath)
+	if err != nil {
+		return err
+	}
+	switch {
+	case key != nil && pub != nil:
+		return s.keepServiceAccountKeys(keyPath, pubPath, key, pub)
+	case key == nil && pub != nil:
+		return errors.Errorf("%s exists without its private key %s; put the key there, or delete the public one and run the phase again",
+			pubPath, keyPath)
+	}
+	return s.writeServiceAccountKeys(keyPath, pubPath, key, spare)
+}
+
+func (s Store) keepServiceAccountKeys(keyPath, pubPath string, key, pub []byte) error {
+	if err := certs.CheckServiceAccountPair(key, pub); err != nil {
+		return errors.Errorf("%s and %s: %v. Put the right files there. If you do not have the private key, delete both and run the phase again: "+
+			"the tokens of all service accounts must then be issued again.", keyPath, pubPath, err)
+	}
+	s.UI.Printf("Keeping the key pair %q", certs.ServiceAccount)
+	return s.narrowMode(keyPath, key)
+}
+
+func (s Store) writeServiceAccountKeys(keyPath, pubPath string, keyPEM []byte, spare crypto.Signer) error {
+	key, err := s.keyFor(keyPath, keyPEM, spare)
+	if err != nil {
+		return err
+	}
+	s.UI.Printf("Generating the key pair %q", certs.ServiceAccount)
+	if keyPEM, err = certs.EncodeKey(key); err != nil {
+		return err
+	}
+	pub, err := certs.EncodePublicKey(key)
+	if err != nil {
+		return err
+	}
+	if err := s.Host.EnsureDir(s.Config.Paths.PKI, 0o755); err != nil {
+		return err
+	}
+	if _, err := s.Host.WriteSecret(keyPath, keyPEM); err != nil {
+		return err
+	}
+	_, err = s.Host.WriteFile(pubPath, pub, 0o600)
+	return err
+}

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// Shared are the files that all control planes share and that this host does not have.
+type Shared struct {
+	// Missing are the paths of the files to download, by their keys in the Secret kube-system/kubeadm-certs.
+	Missing map[string]string
+	// Elsewhere are the paths of CA keys that are kept elsewhere: the certificate of the CA is here, and no certificate
+	// key was given to download its key with. What the CA signs for this node must then be brought here, see
+	// https://kubernetes.io/docs/setup/best-practices/certificates/.
+	Elsewhere []string
+}
+
+// IsShared reports whether the file at path is one that all control planes share.
+func IsShared(n *config.Node, path string) bool {
+	return slices.Contains(slices.Collect(maps.Values(manifests.SharedFiles(n))), path)
+}
+
+// MissingShared looks for the files that all control planes share.
+func (s Store) MissingShared() (Shared, error) {
+	shared := Shared{Missing: map[string]string{}}
+	for key, path := range manifests.SharedFiles(s.Config) {
+		missing, err := s.missing(path)
+		if err != nil {
+			return Shared{}, err
+		}
+		if len(missing) > 0 {
+			shared.Missing[key] = path
+		}
+	}
+	if !s.Config.CertificateKey.IsZero() { // an earlier download may have been interrupted
+		return shared, nil
+	}
+	for _, row := range certs.Specs(s.Config) {
+		key, absent := shared.Missing[row.Name+".key"]
+		if row.IsCA() && absent && shared.Missing[row.Name+".crt"] == "" {
+			shared.Elsewhere = append(shared.Elsewhere, key)
+			delete(shared.Missing, row.Name+".key")
+		}
+	}
+	return shared, nil
+}
+
+// CheckJoin reports, all at once, the files that a control plane that joins lacks and cannot get: without a certificate
+// key it downloads nothing, and without the key of a CA it cannot issue what that CA signs.
+func (s Store) CheckJoin() error {
+	if !s.Config.CertificateKey.IsZero() {
+		return nil
+	}
+	shared, err := s.MissingShared()
+	if err != nil {
+		return err
+	}
+	signed, err := s.missingSigned(shared.Elsewhere)
+	if err != nil {
+		return err
+	}
+	var lacks []string
+	if len(shared.Missing) > 0 {
+		lacks = append(lacks, "files that all control planes share: "+strings.Join(slices.Sorted(maps.Values(shared.Missing)), ", ")+
+			"; give the certificate key with which they were uploaded (--certificate-key), or copy them from a control plane")
+	}
+	if len(signed) > 0 {
+		lacks = append(lacks, "files that are signed with keys that are not here ("+strings.Join(shared.Elsewhere, ", ")+"): "+strings.Join(signed, ", ")+
+			"; give the certificate key, copy these keys from a control plane, or have their owner sign what is missing")
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	return errors.Errorf("this host lacks %s", strings.Join(lacks, ". It also lacks "))
+}
+
+// missingSigned returns the files that this host does not have and that a control plane that joins would sign with one
+// of these CA keys.
+func (s Store) missingSigned(keys []string) ([]string, error) {
+	elsewhere := map[string]bool{}
+	var wanted []string
+	for _, row := range certs.Specs(s.Config) { // each CA comes before what it signs
+		switch {
+		case row.IsCA():
+			_, key := s.paths(row)
+			elsewhere[row.Name] = slices.Contains(keys, key)
+		case row.OnJoin() && elsewhere[row.CA]:
+			wanted = append(wanted, s.Files(row)...)
+		}
+	}
+	return s.missing(wanted...)
+}
+
+// missing returns the paths that do not exist.
+func (s Store) missing(paths ...string) ([]string, error) {
+	var missing []string
+	for _, path := range paths {
+		switch _, err := s.Host.Lstat(path); {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, path)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return missing, nil
+}

@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pki reads, checks, issues and writes the certificates, keys and kubeconfig files of this host. What they
+// contain is described by the rows of the certificate table, certs.Table.
+package pki
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/ui"
+)
+
+// Store is the PKI directory and the kubeconfig files of a node on this host.
+type Store struct {
+	Host   host.Host
+	Config *config.Node
+	UI     ui.UI
+}
+
+// Files returns the paths of a row: the certificate and its key, or the kubeconfig file with both.
+func (s Store) Files(row certs.Spec) []string {
+	if row.Kubeconfig != "" {
+		return []string{filepath.Join(s.Config.Paths.Kubeconfigs, row.Kubeconfig)}
+	}
+	cert, key := s.paths(row)
+	return []string{cert, key}
+}
+
+func (s Store) paths(row certs.Spec) (cert, key string) {
+	dir := s.Config.Paths.PKI
+	return filepath.Join(dir, row.CertFile()), filepath.Join(dir, row.KeyFile())
+}
+
+// Read returns the files of a row in the PKI directory as PEM, nil for one that does not exist.
+func (s Store) Read(row certs.Spec) (cert, key []byte, err error) {
+	certPath, keyPath := s.paths(row)
+	if cert, err = host.ReadIfExists(s.Host, certPath); err != nil {
+		return nil, nil, err
+	}
+	key, err = host.ReadIfExists(s.Host, keyPath)
+	return cert, key, err
+}
+
+// CA returns the pair of a CA, by the name of its row. The key is nil if it is not on this host. A CA that is missing or
+// cannot sign is an error.
+func (s Store) CA(name string) (certs.Pair, error) {
+	row, _ := certs.Find(s.Config, name)
+	cert, key, err := s.Read(row)
+	if err != nil {
+		return certs.Pair{}, err
+	}
+	if certPath, _ := s.paths(row); cert == nil {
+		return certs.Pair{}, errors.Errorf("%s does not exist, but is needed; for a new cluster, run `slipway init phase %s`; "+
+			"for an existing one, copy it and its key from a control plane", certPath, row.Phase())
+	}
+	pair, err := s.parse(row, cert, key)
+	if err != nil {
+		return certs.Pair{}, err
+	}
+	return pair, certs.Check(row, s.Config, pair, nil, s.Host.Now())
+}
+
+// Ensure keeps the certificate of a row if it is right, refuses it if it is wrong, and issues it if it is missing. spare
+// is a new key to use if the row needs one; nil to generate it.
+func (s Store) Ensure(row certs.Spec, spare crypto.Signer) error {
+	if row.Kubeconfig != "" {
+		return s.ensureKubeconfig(kubeconfig.SpecOf(s.Config, row), spare)
+	}
+	cert, key, err := s.Read(row)
+	switch {
+	case err != nil:
+		return err
+	case cert != nil:
+		if err := s.Check(row, cert, key); err != nil {
+			return err
+		}
+		s.UI.Printf("Keeping the certificate and key %q", row.File)
+		return nil
+	}
+	return s.issuePair(row, key, spare)
+}
+
+// Check checks an existing certificate and key, as Read returns them, against their row, and narrows the mode of the
+// key. Only the key of a CA may be nil: it can be kept elsewhere.
+func (s Store) Check(row certs.Spec, cert, key []byte) error {
+	certPath, keyPath := s.paths(row)
+	if key == nil && !row.IsCA() {
+		return errors.Errorf("%s exists without its key %s; put the key there, or delete the certificate and run the phase again",
+			certPath, keyPath)
+	}
+	pair, err := s.parse(row, cert, key)
+	if err != nil {
+		return err
+	}
+	if key != nil {
+		if err := s.narrowMode(keyPath, key); err != nil {
+			return err
+		}
+	}
+	var issuers []*x509.Certificate
+	if !row.IsCA() {
+		ca, err := s.CA(row.CA)
+		if err != nil {
+			return err
+		}
+		issuers = ca.Bundle()
+	}
+	return certs.Check(row, s.Config, pair, issuers, s.Host.Now())
+}
+
+// parse adds to an error what to do about it.
+func (s Store) parse(row certs.Spec, cert, key []byte) (certs.Pair, error) {
+	pair, err := certs.ParsePair(cert, key)
+	if err == nil {
+		return pair, nil
+	}
+	certPath, keyPath := s.paths(row)
+	if row.IsCA() {
+		return pair, errors.Errorf("%s and %s: %v. Put the right CA there, from a backup or another control plane. "+
+			"A CA is never replaced, because that would invalidate everything it has signed.", certPath, keyPath, err)
+	}
+	return pair, errors.Errorf("%s and %s: %v. Delete both and run `slipway init phase %s` with the same configuration, "+
+		"or put the right files there.", certPath, keyPath, err, row.Phase())
+}
+
+// issuePair issues a certificate for the key that exists or for a new one.
+func (s Store) issuePair(row certs.Spec, keyPEM []byte, spare crypto.Signer) error {
+	_, keyPath := s.paths(row)
+	key, err := s.keyFor(keyPath, keyPEM, spare)
+	if err != nil {
+		return err
+	}
+	var cert *x509.Certificate
+	if row.IsCA() {
+		cert, err = certs.NewCA(row, s.Config, key, s.Host.Now(), rand.Reader)
+	} else {
+		var ca certs.Pair
+		if ca, err = s.CA(row.CA); err != nil {
+			return err
+		}
+		cert, err = certs.Issue(row, s.Config, ca, key, s.Host.Now(), rand.Reader)
+	}
+	if err != nil {
+		return err
+	}
+	s.UI.Printf("Generating the certificate and key %q", row.File)
+	return s.writePair(row, certs.Pair{Cert: cert, Key: key})
+}
+
+// NewKey generates a private key of the kind that the configuration asks for.
+func (s Store) NewKey() (crypto.Signer, error) {
+	return certs.NewKey(s.Config.Cluster.EncryptionAlgorithm, rand.Reader)
+}
+
+// orNewKey returns spare, or a new key if there is none.
+func (s Store) orNewKey(spare crypto.Signer) (crypto.Signer, error) {
+	if spare != nil {
+		return spare, nil
+	}
+	return s.NewKey()
+}
+
+// keyFor returns the key that a file holds, or a new one if there is no file.
+func (s Store) keyFor(path string, keyPEM []byte, spare crypto.Signer) (crypto.Signer, error) {
+	if keyPEM == nil {
+		return s.orNewKey(spare)
+	}
+	key, err := certs.ParseKey(keyPEM)
+	if err != nil {
+		return nil, errors.Errorf("%s: %v. Put the right key there, or delete it and run the phase again.", path, err)
+	}
+	return key, nil
+}
+
+// writePair writes the key first: if the run is interrupted in between, the next one issues a certificate for that key.
+func (s Store) writePair(row certs.Spec, pair certs.Pair) error {
+	certPath, keyPath := s.paths(row)
+	keyPEM, err := certs.EncodeKey(pair.Key)
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{s.Config.Paths.PKI, filepath.Dir(certPath)} {
+		if err := s.Host.EnsureDir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := s.writePrivate(keyPath, keyPEM); err != nil {
+		return err
+	}
+	_, err = s.Host.WriteFile(certPath, certs.EncodeCerts(pair.Cert), 0o644)
+	return err
+}

@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/ui"
+)
+
+const pkiDir = "/etc/kubernetes/pki/"
+
+const document = `
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {advertiseAddress: 192.0.2.11}
+nodeRegistration: {name: cp-1}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.3
+encryptionAlgorithm: ECDSA-P256
+`
+
+// directory is a host in a temporary directory, and what is said.
+type directory struct {
+	Store
+	root string
+	said *bytes.Buffer
+}
+
+func newDirectory(t *testing.T) directory {
+	t.Helper()
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(document)}, config.Flags{}, config.Options{
+		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := directory{root: t.TempDir(), said: &bytes.Buffer{}}
+	d.Store = Store{Host: host.NewAt(d.root), Config: n, UI: ui.NewLines(d.said, d.said)}
+	return d
+}
+
+// fill issues every row.
+func (d directory) fill(t *testing.T) {
+	t.Helper()
+	for _, row := range certs.Specs(d.Config) {
+		if err := d.Ensure(row, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (d directory) find(t *testing.T, name string) certs.Spec {
+	t.Helper()
+	row, found := certs.Find(d.Config, name)
+	if !found {
+		t.Fatalf("no row %q", name)
+	}
+	return row
+}
+
+func (d directory) get(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(d.root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func (d directory) put(t *testing.T, path, text string) {
+	t.Helper()
+	path = filepath.Join(d.root, path)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFaults: what Ensure has issued is right, now and when it is ensured again. Another server is not a fault.
+func TestFaults(t *testing.T) {
+	d := newDirectory(t)
+	if faults := d.Faults(); faults != nil {
+		t.Errorf("without files: %v", faults)
+	}
+	d.fill(t)
+	d.put(t, "/etc/kubernetes/admin.conf", strings.Replace(d.get(t, "/etc/kubernetes/admin.conf"), "192.0.2.11:6443", "lb.example:443", 1))
+	if faults := d.Faults(); faults != nil {
+		t.Errorf("of right files: %v", faults)
+	}
+	d.fill(t)
+	if said := d.said.String(); !strings.Contains(said, `the server is "https://lb.example:443"`) || !strings.Contains(said, "Keeping the certificate and key \"etcd/ca\"") {
+		t.Errorf("said:\n%s", said)
+	}
+	d.put(t, pkiDir+"apiserver.key", d.get(t, pkiDir+"etcd/server.key"))
+	d.put(t, "/etc/kubernetes/scheduler.conf", d.get(t, "/etc/kubernetes/admin.conf"))
+	faults := fmt.Sprint(d.Faults())
+	for _, want := range []string{pkiDir + "apiserver.crt: the private key belongs to another certificate", "/etc/kubernetes/scheduler.conf: "} {
+		if !strings.Contains(faults, want) {
+			t.Errorf("no %q in\n%s", want, faults)
+		}
+	}
+}
+
+// TestReplaceKeepsOwner of a private file if no static Pod says who must own it. A file that others could read belongs to
+// root afterwards.
+func TestReplaceKeepsOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	d := newDirectory(t)
+	d.fill(t)
+	row := d.find(t, certs.APIServer)
+	for mode, want := range map[fs.FileMode]host.Owner{0o600: {UID: 997, GID: 996}, 0o640: {}} {
+		path := filepath.Join(d.root, pkiDir, "apiserver.key")
+		if err := errors.Join(os.Chown(path, 997, 996), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		old, err := d.Current(row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := d.NewKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Replace(row, certs.Pair{Cert: old, Key: key}); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := host.OwnerIn(info); got != want || info.Mode() != 0o600 {
+			t.Errorf("mode %04o before: now owner %v and mode %v, want owner %v", mode, got, info.Mode(), want)
+		}
+	}
+}
+
+func TestServiceAccountKeys(t *testing.T) {
+	d := newDirectory(t)
+	if err := d.EnsureServiceAccountKeys(nil); err != nil {
+		t.Fatal(err)
+	}
+	pub := d.get(t, pkiDir+"sa.pub")
+	if err := os.Remove(filepath.Join(d.root, pkiDir, "sa.pub")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.EnsureServiceAccountKeys(nil); err != nil || d.get(t, pkiDir+"sa.pub") != pub {
+		t.Errorf("sa.pub was not derived from sa.key: %v", err)
+	}
+	// Without the public key, too, a broken private key is not replaced.
+	if err := os.Remove(filepath.Join(d.root, pkiDir, "sa.pub")); err != nil {
+		t.Fatal(err)
+	}
+	d.put(t, pkiDir+"sa.key", "no key")
+	const want = pkiDir + "sa.key: the file is not in PEM form. Put the right key there, or delete it and run the phase again."
+	if err := d.EnsureServiceAccountKeys(nil); fmt.Sprint(err) != want {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
+// TestGenerateCSRs writes a key and a request for each leaf, and nothing if one of the files exists.
+func TestGenerateCSRs(t *testing.T) {
+	d := newDirectory(t)
+	d.put(t, "/etc/kubernetes/scheduler.conf.csr", "in use")
+	if err := d.GenerateCSRs(); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "scheduler.conf.csr") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(d.root, pkiDir)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("something was written: %v", err)
+	}
+	if err := os.Remove(filepath.Join(d.root, "/etc/kubernetes/scheduler.conf.csr")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.GenerateCSRs(); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range certs.Specs(d.Config) {
+		files := d.Files(row)
+		key := files[len(files)-1]
+		_, err := os.Stat(filepath.Join(d.root, key))
+		if row.IsCA() != errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	if !strings.Contains(d.get(t, pkiDir+"etcd/peer.csr"), "CERTIFICATE REQUEST") {
+		t.Error("etcd/peer.csr is not a request")
+	}
+}
+
+// TestUserKubeconfig: a certificate ends with its CA at the latest.
+func TestUserKubeconfig(t *testing.T) {
+	d := newDirectory(t)
+	d.fill(t)
+	data, err := d.UserKubeconfig(User{Name: "me", Groups: []string{"a"}, Validity: 100 * 365 * 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, _, err := kubeconfig.ClientCertificate(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := certs.FirstCert(cert)
+	if err != nil || leaf.Subject.CommonName != "me" || strings.Join(leaf.Subject.Organization, " ") != "a" || !strings.Contains(d.said.String(), "expires together with its CA") {
+		t.Errorf("%v, error %v; said:\n%s", leaf.Subject, err, d.said)
+	}
+	if _, err := d.UserKubeconfig(User{Name: "me"}); err == nil {
+		t.Error("a validity of nothing was accepted")
+	}
+}

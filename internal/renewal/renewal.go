@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package renewal renews the certificates of a control plane node, and reports when they expire.
+package renewal
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/x509"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// Rows returns what `certs renew` can renew on some node, sorted by name.
+func Rows() []certs.Spec { return sorted(certs.Table(), certs.Spec.Renewable) }
+
+// sorted returns the rows that want accepts, sorted by name.
+func sorted(rows []certs.Spec, want func(certs.Spec) bool) []certs.Spec {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(row certs.Spec) bool { return !want(row) })
+	slices.SortFunc(rows, func(a, b certs.Spec) int { return cmp.Compare(a.Name, b.Name) })
+	return rows
+}
+
+// Renewal gives certificates new keys, and has them signed by the same CAs.
+type Renewal struct {
+	Store pki.Store
+	// Name is that of one of Rows; empty to renew every certificate that exists.
+	Name string
+	// AsItWas uses only what each certificate says, because the configuration of the node is not known.
+	AsItWas bool
+}
+
+// CheckAny returns an error if there is nothing to renew: on a worker, or if the wrong directory was named.
+func (r Renewal) CheckAny() error {
+	for _, row := range sorted(certs.Specs(r.Store.Config), certs.Spec.Renewable) {
+		if cert, err := r.Store.Current(row); cert != nil || err != nil {
+			return err
+		}
+	}
+	paths := r.Store.Config.Paths
+	return errors.Errorf("there is no certificate to renew in %s, nor a kubeconfig file in %s; run this on a control plane, or name its directory with --cert-dir",
+		paths.PKI, paths.Kubeconfigs)
+}
+
+// Renew renews one certificate. If all are renewed, it skips one that is missing or whose CA key is kept elsewhere, and
+// warns. One that was asked for by name is an error then.
+func (r Renewal) Renew(name string) error {
+	row, found := certs.Find(r.Store.Config, name)
+	if !found {
+		return r.refuse(errors.Errorf("%s: with an external etcd, this node has no such certificate", name))
+	}
+	old, err := r.Store.Current(row)
+	if err != nil {
+		return err
+	}
+	if old == nil {
+		return r.refuse(errors.Errorf("%s does not exist, so there is nothing to renew; `slipway init phase %s` creates it",
+			r.Store.Files(row)[0], row.Phase()))
+	}
+	ca, err := r.Store.CA(row.CA)
+	if err != nil {
+		return err
+	}
+	if ca.Key == nil {
+		return r.refuse(errors.Errorf("%s: the key of its CA %q is not on this host, so the owner of the CA must sign it: "+
+			"`slipway certs generate-csr --cert-dir DIR --kubeconfig-dir DIR` writes a new key and a signing request into an empty directory",
+			name, row.CA))
+	}
+	return r.replace(row, old, ca)
+}
+
+// refuse turns an error into a warning if all certificates are renewed.
+func (r Renewal) refuse(err error) error {
+	if r.Name != "" {
+		return err
+	}
+	r.Store.UI.Warnf("%v", err)
+	return nil
+}
+
+func (r Renewal) replace(row certs.Spec, old *x509.Certificate, ca certs.Pair) error {
+	n := r.Store.Config
+	algorithm := n.Cluster.EncryptionAlgorithm
+	if r.AsItWas {
+		row.DNSNames, row.IPs = nil, nil
+		algorithm = certs.AlgorithmOf(old.PublicKey)
+	}
+	key, err := certs.NewKey(algorithm, rand.Reader)
+	if err != nil {
+		return err
+	}
+	cert, err := certs.Issue(certs.Renewal(row, old), n, ca, key, r.Store.Host.Now(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	if err := r.Store.Replace(row, certs.Pair{Cert: cert, Key: key}); err != nil {
+		return err
+	}
+	r.Store.UI.Nextf("Renewed %s: valid until %s", row.Name, cert.NotAfter.Format("2006-01-02 15:04 MST"))
+	return nil
+}
+
+// Advise names the components to restart so that they use what was renewed.
+func (r Renewal) Advise() error {
+	renewed, users := map[string]bool{}, map[string]bool{}
+	for _, row := range sorted(certs.Specs(r.Store.Config), certs.Spec.Renewable) {
+		if (r.Name == "" || r.Name == row.Name) && r.canRenew(row) {
+			renewed[row.Name], users[row.UsedBy] = true, true
+		}
+	}
+	restart := slices.DeleteFunc(manifests.Components(r.Store.Config), func(component string) bool { return !users[component] })
+	if len(restart) > 0 {
+		r.Store.UI.Nextf("Restart %s to use the renewed certificates; with --restart, this command does it", strings.Join(restart, ", "))
+	}
+	if renewed[certs.Admin] {
+		r.Store.UI.Nextf("Replace copies of admin.conf, such as ~/.kube/config")
+	}
+	return nil
+}
+
+// canRenew reports whether Renew does not refuse a row.
+func (r Renewal) canRenew(row certs.Spec) bool {
+	cert, err := r.Store.Current(row)
+	if err != nil || cert == nil {
+		return false
+	}
+	ca, err := r.Store.CA(row.CA)
+	return err == nil && ca.Key != nil
+}

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package renewal
+
+import (
+	"bytes"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/ui"
+)
+
+const (
+	pkiDir    = "/etc/kubernetes/pki/"
+	adminConf = "/etc/kubernetes/admin.conf"
+
+	document = `
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {advertiseAddress: 192.0.2.11}
+nodeRegistration: {name: cp-1}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.3
+encryptionAlgorithm: ECDSA-P256
+`
+)
+
+// controlPlane has the certificates and kubeconfig files of a control plane in a temporary directory.
+type controlPlane struct {
+	pki.Store
+	root string
+	said bytes.Buffer
+}
+
+func newControlPlane(t *testing.T) *controlPlane {
+	t.Helper()
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(document)}, config.Flags{}, config.Options{
+		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &controlPlane{root: t.TempDir()}
+	c.Store = pki.Store{Host: host.NewAt(c.root), Config: n, UI: ui.NewLines(&c.said, &c.said)}
+	for _, row := range certs.Specs(n) {
+		if err := c.Ensure(row, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func (c *controlPlane) get(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func (c *controlPlane) remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(c.root, path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *controlPlane) apiserver(t *testing.T) *x509.Certificate {
+	t.Helper()
+	cert, err := certs.FirstCert(c.get(t, pkiDir+"apiserver.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+func TestKeepsServerOfKubeconfig(t *testing.T) {
+	c := newControlPlane(t)
+	file := bytes.Replace(c.get(t, adminConf), []byte("192.0.2.11:6443"), []byte("lb.example:443"), 1)
+	if err := os.WriteFile(filepath.Join(c.root, adminConf), file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Renewal{Store: c.Store, Name: certs.Admin}).Renew(certs.Admin); err != nil {
+		t.Fatal(err)
+	}
+	renewed := c.get(t, adminConf)
+	if url, _, err := kubeconfig.Server(renewed); err != nil || url != "https://lb.example:443" || bytes.Equal(renewed, file) {
+		t.Errorf("the server is %s, %v", url, err)
+	}
+}
+
+// TestAsItWas renews without knowing the configuration.
+func TestAsItWas(t *testing.T) {
+	c := newControlPlane(t)
+	old := c.apiserver(t)
+	unknown := *c.Config
+	unknown.Name, unknown.Cluster.EncryptionAlgorithm = "elsewhere", config.RSA2048
+	c.Config = &unknown
+	if err := (Renewal{Store: c.Store, Name: certs.APIServer, AsItWas: true}).Renew(certs.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	got := c.apiserver(t)
+	if strings.Join(got.DNSNames, " ") != strings.Join(old.DNSNames, " ") || got.PublicKeyAlgorithm != x509.ECDSA || got.Equal(old) {
+		t.Errorf("names %v, key %s", got.DNSNames, got.PublicKeyAlgorithm)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, tt := range []struct {
+		name, remove, want string
+		all                bool // an error also when all are renewed
+	}{
+		{"apiserver", pkiDir + "ca.key", `apiserver: the key of its CA "ca" is not on this host`, false},
+		{"apiserver", pkiDir + "apiserver.crt", pkiDir + "apiserver.crt does not exist, so there is nothing to renew; `slipway init phase certs apiserver` creates it", false},
+		{"super-admin.conf", "/etc/kubernetes/super-admin.conf", "`slipway init phase kubeconfig super-admin` creates it", false},
+		{"etcd-peer", pkiDir + "etcd/ca.crt", pkiDir + "etcd/ca.crt does not exist, but is needed", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newControlPlane(t)
+			c.remove(t, tt.remove)
+			if err := (Renewal{Store: c.Store, Name: tt.name}).Renew(tt.name); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+			err := Renewal{Store: c.Store}.Renew(tt.name)
+			if (err != nil) != tt.all || !tt.all && !strings.Contains(c.said.String(), tt.want) {
+				t.Errorf("when all are renewed: %v; said:\n%s", err, c.said.String())
+			}
+		})
+	}
+}
+
+func TestExpirations(t *testing.T) {
+	c := newControlPlane(t)
+	c.remove(t, pkiDir+"etcd/ca.key")
+	c.remove(t, pkiDir+"apiserver.crt")
+	leaves, authorities, err := Expirations(c.Store)
+	if err != nil || len(leaves) != 11 || len(authorities) != 3 {
+		t.Fatalf("%+v %+v %v", leaves, authorities, err)
+	}
+	for _, e := range append(leaves, authorities...) {
+		external := e.Name == certs.EtcdCA || e.CA == certs.EtcdCA
+		missing := e.Name == certs.APIServer
+		if e.External != external || e.Missing != missing || e.NotAfter.Before(time.Now()) != missing {
+			t.Errorf("%+v", e)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(c.root, pkiDir, "ca.crt"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Expirations(c.Store); err == nil || !strings.HasPrefix(err.Error(), pkiDir+"ca.crt: ") {
+		t.Errorf("of a broken file: %v", err)
+	}
+}
