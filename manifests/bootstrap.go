@@ -18,8 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-const clusterInfoName = "cluster-info"
-
 // BootstrapRBAC is what nodes that come with a bootstrap token may do: read
 // nodes and cluster-info, ask for a client certificate and get it; and what
 // nodes may do later: renew that certificate. It also lets the API server use

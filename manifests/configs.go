@@ -45,13 +45,6 @@ func KubeletConfig(n *config.Node) ([]Object, error) {
 		"configmaps", cm.Name, group(nodesGroup), group(NodeTokenGroup))...), nil
 }
 
-// ClusterInfo publishes how the cluster is reached and which CA it has:
-// kubeconfig is a kubeconfig file without users. The controller manager signs
-// it with each bootstrap token. See BootstrapRBAC for who may read it.
-func ClusterInfo(kubeconfig []byte) Object {
-	return configMap(metav1.NamespacePublic, clusterInfoName, map[string]string{"kubeconfig": string(kubeconfig)})
-}
-
 func configMap(namespace, name string, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},

@@ -121,7 +121,7 @@ func fieldsYAML(fields map[string]any) string {
 	if err != nil {
 		return err.Error()
 	}
-	return withoutCertificates(string(data))
+	return withoutRandom(string(data))
 }
 
 // unified is the difference in the form that diff -u gives and patch takes.

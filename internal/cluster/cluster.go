@@ -43,6 +43,11 @@ type Cluster interface {
 	// Compare tells what Ensure would change, and changes nothing. What is
 	// immutable is compared like the rest.
 	Compare(ctx context.Context, obj Object) (Difference, error)
+	// Update reads obj, whose name and namespace are set, and writes it back if
+	// change, which alters it in place, reports that it did. When somebody else
+	// writes the object in between, both are done again, so no write is lost.
+	// found is false where there is no such object: then nothing is written.
+	Update(ctx context.Context, obj Object, change func() (changed bool, err error)) (found bool, err error)
 	// EnsureAbsent deletes the object; a missing one is no error.
 	EnsureAbsent(ctx context.Context, obj Object) error
 	// Get fills obj, whose name and namespace are set. found is false where

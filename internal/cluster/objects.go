@@ -66,8 +66,8 @@ func (c *conn) create(ctx context.Context, w wanted) error {
 
 // replace writes an object that was read before. It carries the resource
 // version that it was read with, so that nobody's write is lost.
-func (c *conn) replace(ctx context.Context, r ref, fields map[string]any) error {
-	_, err := c.do(ctx, request{method: http.MethodPut, path: r.path(), contentType: contentJSON, body: fields})
+func (c *conn) replace(ctx context.Context, r ref, object any) error {
+	_, err := c.do(ctx, request{method: http.MethodPut, path: r.path(), contentType: contentJSON, body: object})
 	if isNotFound(err) {
 		err = notYetError{err}
 	}
