@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -232,15 +233,35 @@ func TestRenewAllWithoutCAKey(t *testing.T) {
 type runtimeHost struct {
 	*stubHost
 	running map[string]time.Time
+	crashed []string // these do not run until the kubelet is restarted
 	stopped []string
+	grace   map[string]time.Duration
+	removed []string
 }
 
 func (h *runtimeHost) Containers(_ context.Context, _, _, name string) ([]host.Container, error) {
+	if slices.Contains(h.crashed, name) {
+		return nil, nil
+	}
 	return []host.Container{{ID: name, Created: h.running[name]}}, nil
 }
 
-func (h *runtimeHost) StopContainer(_ context.Context, _, id string, _ time.Duration) error {
+func (h *runtimeHost) RemoveExited(_ context.Context, _, _, name string) error {
+	h.removed = append(h.removed, name)
+	return errors.New("the runtime is busy") // which only costs time
+}
+
+func (h *runtimeHost) RestartUnit(ctx context.Context, name string) error {
+	for _, component := range h.crashed {
+		h.running[component] = time.Now().Add(time.Second)
+	}
+	h.crashed = nil
+	return h.stubHost.RestartUnit(ctx, name)
+}
+
+func (h *runtimeHost) StopContainer(_ context.Context, _, id string, grace time.Duration) error {
 	h.stopped = append(h.stopped, id)
+	h.grace[id] = grace
 	h.running[id] = time.Now().Add(time.Second)
 	return nil
 }
@@ -249,7 +270,7 @@ func TestRestartJustWhatChanged(t *testing.T) {
 	s := controlPlaneStage(t)
 	s.play(t, localEtcd(), controlPlane())
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
-	h := &runtimeHost{stubHost: s.host, running: map[string]time.Time{}}
+	h := &runtimeHost{stubHost: s.host, running: map[string]time.Time{}, grace: map[string]time.Duration{}}
 	for _, c := range components(s.Config) {
 		h.running[c] = time.Now()
 	}

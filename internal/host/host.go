@@ -120,6 +120,10 @@ type Runtime interface {
 	// StopContainer asks a container to end, and kills it after grace. The
 	// kubelet starts that of a static Pod again.
 	StopContainer(ctx context.Context, socket, id string, grace time.Duration) error
+	// RemoveExited removes the containers of a name in Pods of a namespace that
+	// have ended. The kubelet delays a restart (CrashLoopBackOff) by what it
+	// finds of the containers before: where it finds none, it does not delay.
+	RemoveExited(ctx context.Context, socket, namespace, name string) error
 }
 
 // Container is a running container.

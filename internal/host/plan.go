@@ -188,6 +188,11 @@ func (o *overlay) StopContainer(context.Context, string, string, time.Duration) 
 	return errors.New("a dry run stops no container")
 }
 
+// RemoveExited implements Runtime. Nothing that is planned removes one.
+func (o *overlay) RemoveExited(context.Context, string, string, string) error {
+	return errors.New("a dry run removes no container")
+}
+
 // Probe implements Facts.
 func (o *overlay) Probe(context.Context, Probe) error { return nil }
 
