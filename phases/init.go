@@ -5,11 +5,11 @@ package phases
 
 // Init makes this host the first node of a new cluster.
 //
-// The phases stand in the order in which they are listed, shown and planned.
-// What each needs makes the kubelet boot while most of the keys are generated,
-// etcd elect itself and the API server start while the last ones are, and the
-// other components while the API server writes its default roles. The last
-// phases talk to the API side by side.
+// The phases are listed, shown and planned in this order. They run as soon as
+// what they need is there: the kubelet boots while most keys are generated, and
+// etcd elects its leader and the API server starts while the last ones are. The
+// controller manager and the scheduler start when the API server knows their
+// rights, and while they do, the last phases write to the API side by side.
 func Init() []Phase {
 	return []Phase{
 		preflightInit(),
@@ -19,12 +19,12 @@ func Init() []Phase {
 		localEtcd().needing("kubelet-start", "certs/etcd-server", "certs/etcd-peer"),
 		controlPlane().needing("etcd"),
 		waitControlPlane().needing("control-plane/apiserver", "kubeconfig"),
-		uploadConfig().needing("wait-control-plane"),
-		uploadCerts().needing("wait-control-plane"),
-		markControlPlane().needing("wait-control-plane"),
-		bootstrapToken().needing("wait-control-plane"),
-		kubeletFinalize().needing("wait-control-plane"),
-		addon().needing("wait-control-plane"),
-		showJoinCommand().needing("upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon"),
+		uploadConfig().needing("wait-control-plane/health"),
+		uploadCerts().needing("wait-control-plane/health"),
+		markControlPlane().needing("wait-control-plane/health"),
+		bootstrapToken().needing("wait-control-plane/health"),
+		kubeletFinalize().needing("wait-control-plane/health"),
+		addon().needing("wait-control-plane/health"),
+		showJoinCommand().needing("wait-control-plane", "upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon"),
 	}
 }

@@ -458,7 +458,7 @@ func TestCancelledRunStartsNothing(t *testing.T) {
 	}
 }
 
-func TestInitHasThePeersPhases(t *testing.T) {
+func TestInitHasKubeadmsPhases(t *testing.T) {
 	want := strings.Fields(`preflight
 		certs certs/ca certs/apiserver certs/apiserver-kubelet-client certs/front-proxy-ca certs/front-proxy-client
 		certs/etcd-ca certs/etcd-server certs/etcd-peer certs/etcd-healthcheck-client certs/apiserver-etcd-client certs/sa
@@ -466,7 +466,7 @@ func TestInitHasThePeersPhases(t *testing.T) {
 		kubelet-start
 		etcd etcd/local
 		control-plane control-plane/apiserver control-plane/controller-manager control-plane/scheduler
-		wait-control-plane wait-control-plane/api-server wait-control-plane/health
+		wait-control-plane wait-control-plane/api-server wait-control-plane/health wait-control-plane/controllers
 		upload-config upload-config/kubeadm upload-config/kubelet
 		upload-certs mark-control-plane bootstrap-token
 		kubelet-finalize kubelet-finalize/enable-client-cert-rotation
