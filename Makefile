@@ -68,7 +68,7 @@ e2e: build ## run the suite on real clusters (root; builds the lab at first)
 		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e -count=1 -timeout=60m -parallel=3 || status=$$?; \
 	sed -n 's/: 2 runs, 1 failures$$/ (failed once, then passed)/; t flaky; d; :flaky; s/^/FLAKY: /p' "$$reruns"; exit $$status
 
-bench: build ## compare with the peer: Slipway, peer, ratio
+bench: build ## compare with kubeadm: Slipway, kubeadm, ratio
 	@$(LAB) build
 	go run ./test/bench
 

@@ -18,8 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-const clusterInfoName = "cluster-info"
-
 // BootstrapRBAC lets nodes that join with a bootstrap token read Nodes and cluster-info and get a client certificate, and
 // lets nodes renew that certificate later. It also lets the API server use the API of kubelets.
 func BootstrapRBAC(*config.Node) []Object {

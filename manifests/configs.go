@@ -43,12 +43,6 @@ func KubeletConfig(n *config.Node) ([]Object, error) {
 		"configmaps", cm.Name, group(nodesGroup), group(NodeTokenGroup))...), nil
 }
 
-// ClusterInfo publishes the address and the CA of the cluster: kubeconfig is a kubeconfig file without users. The
-// controller manager signs it with each bootstrap token. BootstrapRBAC says who can read it.
-func ClusterInfo(kubeconfig []byte) Object {
-	return configMap(metav1.NamespacePublic, clusterInfoName, map[string]string{"kubeconfig": string(kubeconfig)})
-}
-
 func configMap(namespace, name string, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cluster-bootstrap/token/jws"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -54,7 +55,7 @@ func TestBootstrapTokens(t *testing.T) {
 		says           string
 	}{
 		{name: "a new one", written: true, join: "abcdef.0123456789abcdef", says: "Creating bootstrap token abcdef"},
-		{name: "that of an earlier run serves", join: "zzzzzz.zzzzzzzzzzzzzzzz", says: "Bootstrap token zzzzzz is there already",
+		{name: "that of an earlier run serves", join: "zzzzzz.zzzzzzzzzzzzzzzz", says: "Bootstrap token zzzzzz already exists",
 			before: func(t *testing.T, s *stage) { withToken(t, s, earlier(s)) }},
 		{name: "that of an earlier run will not live long enough", written: true, join: "abcdef.0123456789abcdef", says: "Creating",
 			before: func(t *testing.T, s *stage) {
@@ -73,7 +74,7 @@ func TestBootstrapTokens(t *testing.T) {
 				token.Usages = []string{"signing"}
 				withToken(t, s, token)
 			}},
-		{name: "the user's own is kept", document: explicitToken, join: "abcdef.0123456789abcdef", says: "Bootstrap token abcdef is there already",
+		{name: "the user's own is kept", document: explicitToken, join: "abcdef.0123456789abcdef", says: "Bootstrap token abcdef already exists",
 			before: func(t *testing.T, s *stage) { withToken(t, s, s.Config.BootstrapTokens[0]) }},
 		{name: "the user's own with another secret is replaced", document: explicitToken, written: true, join: "abcdef.0123456789abcdef", says: "Creating",
 			before: func(t *testing.T, s *stage) {
@@ -148,7 +149,7 @@ func TestShortTokens(t *testing.T) {
 func TestJoinCommandWithoutToken(t *testing.T) {
 	s := newStage(t, initDocument+explicitToken+clusterDocument)
 	s.play(t, certsCA(), showJoinCommand())
-	if want := "[WARNING] bootstrap token abcdef is not in the cluster"; !strings.Contains(s.said.String(), want) {
+	if want := "[WARNING] bootstrap token abcdef is missing from the cluster"; !strings.Contains(s.said.String(), want) {
 		t.Errorf("it says %q, want %q", s.said.String(), want)
 	}
 }
@@ -168,7 +169,7 @@ func TestExpiredTokenIsLeftOut(t *testing.T) {
 	if did := strings.Join(s.done, "\n"); strings.Contains(did, "bootstrap-token-abcdef") || !strings.Contains(did, "ensure ConfigMap cluster-info") {
 		t.Errorf("did %v", s.done)
 	}
-	if want := "bootstrap token abcdef is left out: it expired at 2020-01-01T00:00:00Z"; !strings.Contains(s.said.String(), want) {
+	if want := "bootstrap token abcdef was skipped because it expired at 2020-01-01T00:00:00Z"; !strings.Contains(s.said.String(), want) {
 		t.Errorf("said %q, want %q", s.said.String(), want)
 	}
 }
@@ -222,5 +223,81 @@ func TestJoinCommandWithholds(t *testing.T) {
 		if strings.Contains(s.said.String(), "0123456789abcdef") || strings.Contains(s.said.String(), "abababab") {
 			t.Errorf("progress holds a secret: %s", s.said.String())
 		}
+	}
+}
+
+// infoNow is cluster-info in the API. Each signature in it must be what the controller manager's signer computes.
+func infoNow(t *testing.T, s *stage) map[string]string {
+	t.Helper()
+	cm := manifests.ClusterInfo(nil)
+	if found, err := s.api.Get(t.Context(), cm); err != nil || !found {
+		t.Fatalf("found %v, error %v", found, err)
+	}
+	return cm.Data
+}
+
+// signs reports whether the data of cluster-info has a token's signature.
+func signs(data map[string]string, id, secret string) bool {
+	return jws.DetachedTokenIsValid(data["jws-kubeconfig-"+id], data["kubeconfig"], id, secret)
+}
+
+// TestClusterInfoIsSigned by the phase with every token that may sign: nobody has to wait for the controller manager,
+// which then has nothing to change. What it or another tool has signed stays.
+func TestClusterInfoIsSigned(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		s := newStage(t, initDocument+explicitToken+clusterDocument)
+		s.play(t, certsCA())
+		withToken(t, s, config.Token{ID: "kubeadm", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}}) // not of the form
+		withToken(t, s, config.Token{ID: "theirs", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}})
+		withToken(t, s, config.Token{ID: "noneof", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"authentication"}})
+		withToken(t, s, config.Token{ID: "passed", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"},
+			Expires: time.Now().Add(-time.Minute)})
+		s.Again = again
+		s.play(t, bootstrapToken())
+		data := infoNow(t, s)
+		if len(data) != 3 || !signs(data, "abcdef", "0123456789abcdef") || !signs(data, "theirs", "0123456789abcdef") {
+			t.Errorf("again %v: cluster-info has %q", again, data)
+		}
+
+		data["jws-kubeconfig-abcdef"], data["jws-kubeconfig-others"] = "wrong", "kept"
+		cm := manifests.ClusterInfo(nil)
+		cm.Data = data
+		if err := s.api.Ensure(t.Context(), cm); err != nil {
+			t.Fatal(err)
+		}
+		s.play(t, bootstrapToken())
+		if data := infoNow(t, s); !signs(data, "abcdef", "0123456789abcdef") || data["jws-kubeconfig-others"] != "kept" && again {
+			t.Errorf("again %v: the second time cluster-info has %q", again, data)
+		}
+	}
+}
+
+// TestEditedClusterInfoIsSigned as it is: init on a node that was one before keeps it.
+func TestEditedClusterInfoIsSigned(t *testing.T) {
+	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s.play(t, certificate("ca", "", ""))
+	if err := s.api.Ensure(t.Context(), manifests.ClusterInfo([]byte("edited"))); err != nil {
+		t.Fatal(err)
+	}
+	s.Again, s.done = true, nil
+	s.play(t, bootstrapToken())
+	if data := infoNow(t, s); data["kubeconfig"] != "edited" || !signs(data, "abcdef", "0123456789abcdef") {
+		t.Errorf("cluster-info has %q", data)
+	}
+	s.done = nil
+	s.play(t, bootstrapToken())
+	if len(s.done) > 0 {
+		t.Errorf("the second time it did %q", s.done)
+	}
+}
+
+// TestReplacedTokenSigns with its new secret, and not with both.
+func TestReplacedTokenSigns(t *testing.T) {
+	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s.play(t, certificate("ca", "", ""))
+	withToken(t, s, config.Token{ID: "abcdef", Secret: config.NewSecret("ffffffffffffffff"), Usages: []string{"signing"}})
+	s.play(t, bootstrapToken())
+	if data := infoNow(t, s); !signs(data, "abcdef", "0123456789abcdef") {
+		t.Errorf("cluster-info has %q", data)
 	}
 }

@@ -74,11 +74,15 @@ func awaitKubeletConf(ctx context.Context, env *Env) error {
 			group.Go(func() error { hasten(ctx, env); return nil })
 		}
 		group.Go(func() error {
+			began := env.Host.Now()
 			err := env.Host.AwaitFile(ctx, path, nil)
 			if err == nil && !keepsCertificate(env) {
 				err = env.Host.AwaitFile(ctx, pem, func(data []byte) error {
 					return thisnode.ClientCertificateCheck(env.Host, pem, thisnode.RegisteredName(env.Host, env.Config))(data)
 				})
+			}
+			if err == nil && !env.Config.ControlPlane && missing != nil && env.Host.Now().Sub(began) > patience {
+				hastenWorker(ctx, env)
 			}
 			return errors.WithMessage(err, failure)
 		})
@@ -194,6 +198,20 @@ func hasten(ctx context.Context, env *Env) {
 	err := restartUnregistered(ctx, env, "so that it asks this node's API server at once")
 	if err != nil && ctx.Err() == nil {
 		env.UI.Warnf("the kubelet may take a long time to register this node: %v", err)
+	}
+}
+
+// patience is how long a kubelet may wait for its certificate before it asks
+// for its Node and all else at intervals of seconds.
+const patience = 1500 * time.Millisecond
+
+// hastenWorker makes the kubelet register its node now that it has its
+// certificate. It was refused everything until then, and its intervals have grown
+// up to half a minute, as they do in a cluster whose controller manager has just
+// started. Only time is lost where this fails.
+func hastenWorker(ctx context.Context, env *Env) {
+	if err := restartUnregistered(ctx, env, "so that it registers its node now"); err != nil && ctx.Err() == nil {
+		env.UI.Warnf("the kubelet may take long to register this node: %v", err)
 	}
 }
 

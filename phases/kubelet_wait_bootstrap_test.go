@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,6 +58,53 @@ func TestControlPlaneKubeletIsHastened(t *testing.T) {
 				t.Error(err)
 			}
 			if restarted := slices.Contains(s.host.jobs, restart); restarted != tt.want {
+				t.Errorf("restarted: %v", restarted)
+			}
+		})
+	}
+}
+
+// lateHost is a host on which two seconds pass after each look at the clock.
+type lateHost struct {
+	*stubHost
+	looks atomic.Int64
+}
+
+func (h *lateHost) Now() time.Time {
+	return h.stubHost.Now().Add(time.Duration(h.looks.Add(1)) * 2 * time.Second)
+}
+
+// TestLateCertificateHastensWorker: by the time that a kubelet gets a certificate late, it asks for everything else only
+// every few seconds.
+func TestLateCertificateHastensWorker(t *testing.T) {
+	for name, tt := range map[string]struct{ plane, has, registered, want bool }{
+		"worker":                        {want: true},
+		"worker with a Node":            {registered: true},
+		"worker that had a certificate": {has: true},
+		"control plane that had one":    {plane: true, has: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newJoinStage(t)
+			s.host.probe = func(context.Context, host.Probe) error { return nil }
+			s.Config.ControlPlane, s.Cluster, s.Host = tt.plane, s.api, &lateHost{stubHost: s.host}
+			if tt.registered {
+				if err := s.api.Ensure(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Config.Name}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.has {
+				s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
+			}
+			waited := make(chan error, 1)
+			go func() { waited <- awaitKubeletConf(t.Context(), s.Env) }()
+			if !tt.has {
+				time.Sleep(2 * readyInterval)
+				s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
+			}
+			if err := <-waited; err != nil {
+				t.Error(err)
+			}
+			if restarted := slices.Contains(s.host.jobs, "restart kubelet.service"); restarted != tt.want {
 				t.Errorf("restarted: %v", restarted)
 			}
 		})

@@ -109,7 +109,10 @@ func written(req *http.Request, body []byte) string {
 	return "ensure " + filepath.Join(fmt.Sprint(obj["kind"]), namespace, fmt.Sprint(meta["name"])) + "\n" + encode(obj)
 }
 
-var caData = regexp.MustCompile(`certificate-authority-data: [A-Za-z0-9+/=]+`)
+var (
+	caData    = regexp.MustCompile(`certificate-authority-data: [A-Za-z0-9+/=]+`)
+	signature = regexp.MustCompile(`eyJ[\w-]+\.\.[\w-]+`) // of what has a CA in it
+)
 
 // encode is an object without what is secret, random, or not set.
 func encode(obj any) string {
@@ -142,7 +145,7 @@ func encode(obj any) string {
 	if err != nil {
 		panic(err)
 	}
-	return caData.ReplaceAllString(string(data), "a CA")
+	return signature.ReplaceAllString(caData.ReplaceAllString(string(data), "a CA"), "a signature")
 }
 
 // prune takes out what is not set.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,15 +160,35 @@ func TestRenewAllWithoutCAKey(t *testing.T) {
 type runtimeHost struct {
 	*stubHost
 	running map[string]time.Time
+	crashed []string // these do not run until the kubelet is restarted
 	stopped []string
+	grace   map[string]time.Duration
+	removed []string
 }
 
 func (h *runtimeHost) Containers(_ context.Context, _, _, name string) ([]host.Container, error) {
+	if slices.Contains(h.crashed, name) {
+		return nil, nil
+	}
 	return []host.Container{{ID: name, Created: h.running[name]}}, nil
 }
 
-func (h *runtimeHost) StopContainer(_ context.Context, _, id string, _ time.Duration) error {
+func (h *runtimeHost) RemoveExited(_ context.Context, _, _, name string) error {
+	h.removed = append(h.removed, name)
+	return errors.New("the runtime is busy") // which only costs time
+}
+
+func (h *runtimeHost) RestartUnit(ctx context.Context, name string) error {
+	for _, component := range h.crashed {
+		h.running[component] = time.Now().Add(time.Second)
+	}
+	h.crashed = nil
+	return h.stubHost.RestartUnit(ctx, name)
+}
+
+func (h *runtimeHost) StopContainer(_ context.Context, _, id string, grace time.Duration) error {
 	h.stopped = append(h.stopped, id)
+	h.grace[id] = grace
 	h.running[id] = time.Now().Add(time.Second)
 	return nil
 }
@@ -176,7 +197,7 @@ func TestRestartJustWhatChanged(t *testing.T) {
 	s := controlPlaneStage(t)
 	s.play(t, localEtcd(), controlPlane())
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
-	h := &runtimeHost{stubHost: s.host, running: map[string]time.Time{}}
+	h := &runtimeHost{stubHost: s.host, running: map[string]time.Time{}, grace: map[string]time.Duration{}}
 	for _, c := range manifests.Components(s.Config) {
 		h.running[c] = time.Now()
 	}
@@ -196,12 +217,12 @@ func TestRestartJustWhatChanged(t *testing.T) {
 func TestMendKubelet(t *testing.T) {
 	s := controlPlaneStage(t)
 	before := s.get(t, "/etc/kubernetes/kubelet.conf")
-	if err := mendKubelet(t.Context(), s.Env); err != nil || s.get(t, "/etc/kubernetes/kubelet.conf") != before {
+	if err := repairKubelet(t.Context(), s.Env); err != nil || s.get(t, "/etc/kubernetes/kubelet.conf") != before {
 		t.Fatalf("a kubelet.conf that is valid has changed: %v", err)
 	}
 	s.host.now = time.Now().Add(2 * 365 * 24 * time.Hour)
 	s.put(t, kubeletPEM, "old")
-	if err := mendKubelet(t.Context(), s.Env); err != nil {
+	if err := repairKubelet(t.Context(), s.Env); err != nil {
 		t.Fatal(err)
 	}
 	data, _, err := kubeconfig.ClientCertificate([]byte(s.get(t, "/etc/kubernetes/kubelet.conf")))
@@ -263,11 +284,11 @@ func TestMendKubeletIsCutOff(t *testing.T) {
 				return host.UnitState{LoadState: "loaded", ActiveState: "active", ActiveSince: started}, nil
 			}
 			s.Host = &cutHost{s.host, tt.at}
-			if err := mendKubelet(t.Context(), s.Env); message(err) != "cut off" {
+			if err := repairKubelet(t.Context(), s.Env); message(err) != "cut off" {
 				t.Fatalf("the first run: %v", err)
 			}
 			s.Host, s.host.jobs = s.host, nil
-			if err := mendKubelet(t.Context(), s.Env); err != nil || strings.Join(s.host.jobs, " ") != "restart kubelet.service" {
+			if err := repairKubelet(t.Context(), s.Env); err != nil || strings.Join(s.host.jobs, " ") != "restart kubelet.service" {
 				t.Fatalf("the second run: %v, jobs %v", err, s.host.jobs)
 			}
 			if _, err := os.Stat(filepath.Join(s.root, tt.pem)); err == nil {
@@ -276,7 +297,7 @@ func TestMendKubeletIsCutOff(t *testing.T) {
 
 			started, s.host.jobs = time.Now().Add(time.Minute), nil
 			s.rotated(t, tt.pem, "cp-1", s.host.now.Add(time.Hour))
-			if err := mendKubelet(t.Context(), s.Env); err != nil || len(s.host.jobs) > 0 {
+			if err := repairKubelet(t.Context(), s.Env); err != nil || len(s.host.jobs) > 0 {
 				t.Errorf("a third run: %v, jobs %v", err, s.host.jobs)
 			}
 			if err := finishKubelet(t.Context(), s.Env); err != nil || !strings.Contains(s.get(t, kubeletConf), "client-certificate: "+tt.pem) {

@@ -9,9 +9,11 @@ import (
 	"crypto/x509"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
@@ -20,65 +22,142 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// stopGrace is how long a component may take to end: that of its static Pod,
-// by default (terminationGracePeriodSeconds).
+// stopGrace is how long a component may take to stop: as long as its static Pod
+// gives it by default (terminationGracePeriodSeconds).
 const stopGrace = 30 * time.Second
 
-// restartPhases bring into use what renew has written: a kubelet whose
-// certificate has expired gets one first, for it is the kubelet that starts
-// the components again.
+// apiServerGrace is how long an API server may take. It stops listening and
+// cleans up within half a second, then finishes the requests that it has, 99 %
+// of which take less than a second (the service level objective of Kubernetes).
+// After that only watches are left, which never end by themselves: without this
+// limit the API is away for all of stopGrace. Clients open them again.
+const apiServerGrace = 2 * time.Second
+
+// restartPhases put the renewed certificates to use. A kubelet whose certificate
+// has expired comes first, because the kubelet restarts the components.
 func restartPhases() []Phase {
 	return []Phase{
-		{Name: "kubelet", Summary: "Renew an expired kubelet.conf", Run: mendKubelet},
+		{Name: "kubelet", Summary: "Renew an expired kubelet.conf", Run: repairKubelet},
 		{Name: "restart", Summary: "Restart the components whose files have changed", Run: restartChanged},
-		{Name: "kubelet-finalize", Summary: "Let the kubelet rotate its certificate again", Run: finishKubelet},
-		{Name: "etcd", Summary: "Restart etcd if that had to wait for other members", Run: restartEtcdLate, Skip: unlessLocalEtcd},
+		{Name: "kubelet-finalize", Summary: "Let the kubelet rotate its certificate", Run: finishKubelet},
+		{Name: "etcd", Summary: "Restart etcd if it had to wait for other members", Run: restartEtcdLate, Skip: unlessLocalEtcd},
 	}
 }
 
-// restartChanged goes by the times of the files, so that the same command
-// finishes a run that was cut off.
+// restartChanged compares the times of files and containers, so that the same
+// command finishes a run that was interrupted.
+//
+// The API server stops before etcd. Each waits for the other when it stops: the
+// API server gives up its lease in etcd, and etcd waits seven seconds for the
+// API server's watches to end. Then both start together, and the API is away as
+// briefly as can be. What can do nothing without it is restarted after it.
 func restartChanged(ctx context.Context, env *Env) error {
-	for _, component := range manifests.Components(env.Config) {
-		err := restartComponent(ctx, env, component)
+	if err := endBackOff(ctx, env); err != nil {
+		return err
+	}
+	first := []string{manifests.APIServerName}
+	if unlessLocalEtcd(env) == "" {
 		var kept *quorumError
-		if errors.As(err, &kept) { // the others do not depend on it
-			env.UI.Warnf("etcd is not restarted yet: %v", err)
-			continue
+		switch _, err := mayStopEtcd(ctx, env); {
+		case errors.As(err, &kept): // the others do not depend on it
+			env.UI.Warnf("etcd was not restarted yet: %v", err)
+		case err != nil:
+			return err
+		default:
+			first = append(first, manifests.EtcdName)
 		}
+	}
+	if err := restartTogether(ctx, env, first...); err != nil {
+		return err
+	}
+	return restartTogether(ctx, env, manifests.ControllerManagerName, manifests.SchedulerName)
+}
+
+// endBackOff restarts a kubelet that delays the start of a component which
+// crashed, as one does with an expired certificate: by up to five minutes
+// (CrashLoopBackOff). Only a restart makes the kubelet forget that.
+func endBackOff(ctx context.Context, env *Env) error {
+	kubelet, err := env.Host.Unit(ctx, kubeletUnit)
+	switch {
+	case errors.Is(err, host.ErrNoSystemd):
+		return nil
+	case err != nil || kubelet.ActiveSince.IsZero():
+		return err
+	}
+	var crashed []string
+	for _, component := range manifests.Components(env.Config) {
+		running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func restartComponent(ctx context.Context, env *Env, component string) error {
-	stale, changed, err := staleContainers(ctx, env, component)
-	if err != nil {
-		return err
-	}
-	if component == manifests.EtcdName && len(stale) > 0 {
-		if err := awaitPeers(ctx, env); err != nil {
+		changed, err := credentialsChanged(env, component)
+		if err != nil {
 			return err
 		}
+		if len(running) == 0 && kubelet.ActiveSince.Before(changed) {
+			crashed = append(crashed, component)
+		}
 	}
-	for _, c := range stale {
-		env.UI.Printf("Restarting %s", component)
-		if err := env.Host.StopContainer(ctx, env.Config.CRISocket, c.ID, stopGrace); err != nil {
+	if len(crashed) == 0 {
+		return nil
+	}
+	env.UI.Printf("Restarting the kubelet, so that it starts %s without delay", strings.Join(crashed, ", "))
+	if err := restartKubelet(ctx, env); err != nil {
+		return err
+	}
+	return waitKubelet(ctx, env)
+}
+
+// restartTogether stops what is stale of the components, one after another,
+// and waits for all of them.
+func restartTogether(ctx context.Context, env *Env, components ...string) error {
+	changed := make([]time.Time, len(components))
+	for i, component := range components {
+		var err error
+		if changed[i], err = stopStale(ctx, env, component); err != nil {
 			return err
 		}
 	}
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
-	return watched(ctx, env, limit, nodeTarget(env.Config), component+" did not come back", func(ctx context.Context) error {
-		if err := awaitRestarted(ctx, env, component, changed); err != nil {
-			return err
+	failure := strings.Join(components, " and ") + " did not become healthy after the restart"
+	return watched(ctx, env, limit, nodeTarget(env.Config), failure, func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for i, component := range components {
+			group.Go(func() error {
+				if err := awaitRestarted(ctx, env, component, changed[i]); err != nil {
+					return err
+				}
+				return waitComponent(ctx, env, component)
+			})
 		}
-		return waitComponent(ctx, env, component)
+		return group.Wait()
 	})
 }
 
-// staleContainers are those of a component that were made before its files
+// stopStale stops the containers of a component that were created before its
+// files changed, and returns when that was.
+func stopStale(ctx context.Context, env *Env, component string) (changed time.Time, err error) {
+	stale, changed, err := staleContainers(ctx, env, component)
+	if err != nil {
+		return changed, err
+	}
+	grace := stopGrace
+	if component == manifests.APIServerName {
+		grace = apiServerGrace
+	}
+	for _, c := range stale {
+		env.UI.Printf("Restarting %s", component)
+		if err := env.Host.StopContainer(ctx, env.Config.CRISocket, c.ID, grace); err != nil {
+			return changed, err
+		}
+	}
+	// Also of a component that crashed with its old certificate. If this fails,
+	// the restart only takes longer.
+	_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
+	return changed, nil
+}
+
+// staleContainers are those of a component that were created before its files
 // changed.
 func staleContainers(ctx context.Context, env *Env, component string) (stale []host.Container, changed time.Time, err error) {
 	if changed, err = credentialsChanged(env, component); err != nil {
@@ -88,17 +167,18 @@ func staleContainers(ctx context.Context, env *Env, component string) (stale []h
 	return slices.DeleteFunc(running, func(c host.Container) bool { return !c.Created.Before(changed) }), changed, err
 }
 
-// awaitRestarted waits for a container that was made after its files changed.
+// awaitRestarted waits for a container that was created after the component's
+// files changed.
 func awaitRestarted(ctx context.Context, env *Env, component string, changed time.Time) error {
 	err := poll(ctx, func(ctx context.Context) error {
 		now, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 		fresh := slices.ContainsFunc(now, func(c host.Container) bool { return !c.Created.Before(changed) })
 		if err == nil && !fresh {
-			err = errors.New("it does not run")
+			err = errors.New("it is not running")
 		}
 		return err
 	})
-	return errors.Wrapf(err, "the kubelet has not started %s again; look at `journalctl -u kubelet` and in /var/log/pods", component)
+	return errors.Wrapf(err, "the kubelet has not restarted %s; see `journalctl -u kubelet` and /var/log/pods", component)
 }
 
 // credentialsChanged is when the newest of the component's files was written.
@@ -120,13 +200,13 @@ func credentialsChanged(env *Env, component string) (time.Time, error) {
 	return newest, nil
 }
 
-// mendKubelet gives a kubelet whose client certificate has expired a new one,
-// which it exchanges for one of its own as soon as the API answers:
+// repairKubelet gives a kubelet whose client certificate has expired a new one,
+// which it replaces by one that it requests as soon as the API answers:
 // https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert
 //
-// A run that is cut off leaves a kubelet.conf that is good, and a kubelet that
-// has not read it, or that finds its expired certificate.
-func mendKubelet(ctx context.Context, env *Env) error {
+// An interrupted run leaves a valid kubelet.conf, and a kubelet that has not read
+// it yet, or that still finds its expired certificate.
+func repairKubelet(ctx context.Context, env *Env) error {
 	row, _ := certs.Find(env.Config, certs.Kubelet)
 	path := env.pki().Files(row)[0]
 	old, err := env.pki().Current(row)
@@ -164,7 +244,7 @@ func replaceKubeletCertificate(env *Env, row certs.Spec, old *x509.Certificate) 
 	}
 	if ca.Key == nil {
 		return errors.Errorf("%s: its certificate has expired, and the key of the CA is not on this host; "+
-			"have the CA's owner sign a new one, and restart the kubelet", env.pki().Files(row)[0])
+			"have the owner of the CA sign a new one, then restart the kubelet", env.pki().Files(row)[0])
 	}
 	key, err := env.pki().NewKey()
 	if err != nil {
@@ -174,20 +254,20 @@ func replaceKubeletCertificate(env *Env, row certs.Spec, old *x509.Certificate) 
 	if err != nil {
 		return err
 	}
-	env.UI.Printf("The kubelet's client certificate has expired: giving it a new one")
+	env.UI.Printf("Replacing the kubelet's client certificate, which has expired")
 	return env.pki().Replace(row, certs.Pair{Cert: cert, Key: key})
 }
 
-// hasExpired tells of a certificate of the kubelet's; a file that holds none is
-// the kubelet's own matter.
+// hasExpired reports whether the kubelet's certificate at path has expired. A
+// file without a certificate is left to the kubelet.
 func hasExpired(env *Env, path string) bool {
 	data, err := env.Host.ReadFile(path)
 	var expired *thisnode.ExpiredError
 	return err == nil && errors.As(thisnode.ClientCertificateCheck(env.Host, path, "")(data), &expired)
 }
 
-// finishKubelet does nothing for a kubelet.conf that points at the kubelet's
-// own certificate already.
+// finishKubelet does nothing if kubelet.conf already refers to the certificate
+// that the kubelet rotates.
 func finishKubelet(ctx context.Context, env *Env) error {
 	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {

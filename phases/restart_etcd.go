@@ -17,39 +17,48 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// peersTime is how long the other members of etcd get to become healthy: they
-// may be restarting, or electing a leader.
+// peersTime is how long to wait for the other members of etcd to become healthy:
+// they may be restarting or electing a leader.
 const peersTime = 10 * time.Second
 
-// quorumError is why this node's member of etcd must go on running.
+// quorumError is the reason why this node's member of etcd must keep running.
 type quorumError struct{ err error }
 
 func (e *quorumError) Error() string { return e.err.Error() }
 func (e *quorumError) Unwrap() error { return e.err }
 
 // restartEtcdLate restarts an etcd that restartChanged had to leave running, or
-// ends with the reason why it still runs as before.
+// returns the reason why it still runs with its old certificates.
 func restartEtcdLate(ctx context.Context, env *Env) error {
-	stale, _, err := staleContainers(ctx, env, manifests.EtcdName)
-	if err != nil || len(stale) == 0 {
+	stale, err := mayStopEtcd(ctx, env)
+	var kept *quorumError
+	switch {
+	case errors.As(err, &kept):
+		return errors.Errorf("everything else is done, but etcd was not restarted: %v. "+
+			"Make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`), then run `slipway certs renew etcd-server --restart`",
+			err)
+	case err != nil || !stale:
 		return err
 	}
-	err = restartComponent(ctx, env, manifests.EtcdName)
-	var kept *quorumError
-	if errors.As(err, &kept) {
-		return errors.Errorf("everything else is done, but etcd was not restarted: %v. "+
-			"Make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are gone for good (`etcdctl member remove ID`), then run `slipway certs renew etcd-server --restart`",
-			err)
-	}
-	return err
+	return restartTogether(ctx, env, manifests.EtcdName)
 }
 
-// awaitPeers waits until the other members of etcd do without this node's. An
-// error is a *quorumError.
+// mayStopEtcd reports whether this node's etcd must be restarted. The error is a
+// *quorumError if it must, and the other members cannot do without it.
+func mayStopEtcd(ctx context.Context, env *Env) (stale bool, err error) {
+	containers, _, err := staleContainers(ctx, env, manifests.EtcdName)
+	if err != nil || len(containers) == 0 {
+		return false, err
+	}
+	return true, awaitPeers(ctx, env)
+}
+
+// awaitPeers waits until the other members of etcd can do without this node's.
+// An error is a *quorumError.
 func awaitPeers(ctx context.Context, env *Env) error {
 	member, found := etcdmember.Local(env.Host, env.Config)
 	if !found {
-		return &quorumError{errors.Errorf("%s does not say which member of etcd this node has", thisnode.StaticPodPath(env.Config, manifests.EtcdName))}
+		return &quorumError{errors.Errorf("%s does not name this node's etcd member", thisnode.StaticPodPath(env.Config, manifests.EtcdName))}
 	}
 	limit := min(peersTime, env.Config.Timeouts.EtcdAPICall)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
@@ -68,8 +77,8 @@ func awaitPeers(ctx context.Context, env *Env) error {
 }
 
 // othersSuffice reports which voters are not healthy, unless the others have a
-// quorum without the member at own. Where all others are healthy, it may be
-// restarted, although two or one cannot do without it meanwhile.
+// quorum without the member at own. If all others are healthy, it may be
+// restarted, although a cluster of one or two has no quorum meanwhile.
 func othersSuffice(all []etcd.Health, own string) error {
 	voters := slices.DeleteFunc(slices.Clone(all), func(m etcd.Health) bool { return m.Learner })
 	others, healthy := 0, 0
@@ -83,7 +92,7 @@ func othersSuffice(all []etcd.Health, own string) error {
 		}
 	}
 	if others == len(voters) {
-		return errors.Errorf("etcd has no voter at %s, which is the address of this node's member in its static Pod, so none of them is known to be this node's", own)
+		return errors.Errorf("etcd has no voting member at %s, the address in this node's static Pod, so it is not known which member is this node's", own)
 	}
 	quorum := len(voters)/2 + 1
 	if healthy == others || healthy >= quorum {

@@ -22,7 +22,7 @@ func restartStage(t *testing.T) (*stage, *runtimeHost) {
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
 	s.rotated(t, kubeletPEM, "cp-1", time.Now().Add(time.Hour))
 	s.play(t, kubeletFinalize())
-	h := &runtimeHost{stubHost: s.host, running: map[string]time.Time{}} // since ever
+	h := &runtimeHost{stubHost: s.host, running: map[string]time.Time{}, grace: map[string]time.Duration{}} // since ever
 	s.Host = h
 	return s, h
 }
@@ -47,7 +47,7 @@ func TestOthersSuffice(t *testing.T) {
 		"one that has no name yet":       {[]etcd.Health{own, member("", "https://b:2380", dead)}, "none works; https://b:2380 does not"},
 		"five, one dead":                 {[]etcd.Health{own, member("b", "b", dead), member("c", "c", nil), member("d", "d", nil), member("e", "e", nil)}, ""},
 		"a learner that is dead":         {[]etcd.Health{own, {Member: etcd.Member{Name: "b", Learner: true}, Err: dead}}, ""},
-		"which is this one is not known": {[]etcd.Health{member("a", "a", nil), member("b", "b", nil), member("c", "c", dead)}, "etcd has no voter at " + ownPeer},
+		"which is this one is not known": {[]etcd.Health{member("a", "a", nil), member("b", "b", nil), member("c", "c", dead)}, "etcd has no voting member at " + ownPeer},
 		"this one is ill":                {[]etcd.Health{member("cp-1", ownPeer, dead), member("b", "b", nil), member("c", "c", nil)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,6 +55,45 @@ func TestOthersSuffice(t *testing.T) {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestRestartOrder: the API server ends before etcd, which would wait for its watches; what needs the API comes last.
+// Nobody waits for watches of the API server, and the kubelet finds no earlier container whose end it would count.
+func TestRestartOrder(t *testing.T) {
+	s, h := restartStage(t)
+	s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
+	if err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: true}), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "kube-apiserver etcd kube-controller-manager kube-scheduler"
+	if got := strings.Join(h.stopped, " "); got != want {
+		t.Errorf("stopped %q, want %q", got, want)
+	}
+	if got := strings.Join(h.removed, " "); got != want {
+		t.Errorf("removed what was left of %q, want %q", got, want)
+	}
+	if h.grace["kube-apiserver"] != 2*time.Second || h.grace["etcd"] != 30*time.Second {
+		t.Errorf("grace periods %v", h.grace)
+	}
+}
+
+// TestRestartDoesNotWaitForBackOff of a component that crashed with its old certificate, and restarts no kubelet
+// that was started since.
+func TestRestartDoesNotWaitForBackOff(t *testing.T) {
+	for started, want := range map[time.Duration]string{-time.Hour: "restart kubelet.service", time.Hour: ""} {
+		s, h := restartStage(t)
+		s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
+		h.crashed, h.jobs = []string{"kube-apiserver"}, nil
+		h.unit = func() (host.UnitState, error) {
+			return host.UnitState{LoadState: "loaded", ActiveState: "active", ActiveSince: time.Now().Add(started)}, nil
+		}
+		if err := endBackOff(t.Context(), s.Env); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(h.jobs, " "); got != want {
+			t.Errorf("with a kubelet that started at %s: %q, want %q", started, got, want)
+		}
 	}
 }
 

@@ -21,8 +21,9 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// CreateTokens creates the configuration's bootstrap tokens. One whose ID is
-// taken is an error before anything is created.
+// CreateTokens creates the configuration's bootstrap tokens, and signs
+// cluster-info with them, so that nodes can join at once. If the ID of any token
+// is in use, that is an error and nothing is created.
 func CreateTokens(ctx context.Context, env *Env) error {
 	for _, token := range env.Config.BootstrapTokens {
 		found, err := env.Cluster.Get(ctx, tokenSecret(token.ID))
@@ -30,7 +31,7 @@ func CreateTokens(ctx context.Context, env *Env) error {
 			return err
 		}
 		if found {
-			return errors.Errorf("a bootstrap token with the ID %q exists already; choose another, or delete it first: `slipway token delete %s`",
+			return errors.Errorf("a bootstrap token with the ID %q already exists; choose another ID, or delete the token first: `slipway token delete %s`",
 				token.ID, token.ID)
 		}
 	}
@@ -39,7 +40,24 @@ func CreateTokens(ctx context.Context, env *Env) error {
 			return err
 		}
 	}
+	signWithCreated(ctx, env)
 	return nil
+}
+
+// signWithCreated only warns: the tokens are in the cluster and have to be
+// printed, and the controller manager signs, too.
+func signWithCreated(ctx context.Context, env *Env) {
+	if !slices.ContainsFunc(env.Config.BootstrapTokens, manifests.TokenSigns) {
+		return
+	}
+	found, err := signClusterInfo(ctx, env, env.Config.BootstrapTokens)
+	switch {
+	case err != nil:
+		env.UI.Warnf("could not sign ConfigMap kube-public/cluster-info, so nodes can join only once the controller manager has signed it: %v", err)
+	case !found:
+		env.UI.Warnf("ConfigMap kube-public/cluster-info is missing, so nodes cannot use the new tokens for discovery; " +
+			"`slipway init phase bootstrap-token` on a control plane creates it")
+	}
 }
 
 // tokenSecret names the Secret of a token.
@@ -50,8 +68,10 @@ func tokenSecret(id string) *corev1.Secret {
 	}
 }
 
-// DeleteTokens deletes bootstrap tokens by ID, and says so for each. It goes
-// on after one that is not there; that is an error in the end.
+// DeleteTokens deletes bootstrap tokens by ID, and says so for each. It
+// continues after a missing one and returns an error at the end. Signatures in
+// cluster-info are left to the controller manager: without its Secret a token
+// is of no use to join.
 func DeleteTokens(ctx context.Context, env *Env, ids []string) error {
 	var missing []string
 	for _, id := range ids {
@@ -69,7 +89,7 @@ func DeleteTokens(ctx context.Context, env *Env, ids []string) error {
 		env.UI.Result("bootstrap token \"" + id + "\" deleted")
 	}
 	if len(missing) > 0 {
-		return errors.Errorf("there is no bootstrap token with the ID %s; `slipway token list` shows those that are there",
+		return errors.Errorf("there is no bootstrap token with the ID %s; `slipway token list` lists those that exist",
 			strings.Join(missing, ", "))
 	}
 	return nil
@@ -78,7 +98,7 @@ func DeleteTokens(ctx context.Context, env *Env, ids []string) error {
 // ListTokens returns the cluster's bootstrap tokens, in order of their IDs,
 // usages sorted.
 func ListTokens(ctx context.Context, env *Env) ([]config.Token, error) {
-	secrets, err := env.Cluster.Secrets(ctx, metav1.NamespaceSystem, "type="+string(corev1.SecretTypeBootstrapToken))
+	secrets, err := bootstrapTokenSecrets(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +106,7 @@ func ListTokens(ctx context.Context, env *Env) ([]config.Token, error) {
 	for _, s := range secrets {
 		token, err := manifests.TokenOf(s.Data)
 		if err != nil {
-			env.UI.Warnf("Secret kube-system/%s is no bootstrap token: %v", s.Name, err)
+			env.UI.Warnf("Secret kube-system/%s is not a valid bootstrap token: %v", s.Name, err)
 			continue
 		}
 		list = append(list, token)
@@ -125,7 +145,7 @@ func clusterPins(ctx context.Context, env *Env, read func() ([]byte, error)) (en
 	}
 	u, err := url.Parse(server)
 	if err != nil || u.Host == "" {
-		return "", nil, errors.Errorf("%s: the server is no URL such as https://10.0.0.1:6443", source)
+		return "", nil, errors.Errorf("%s: the server is not a URL such as https://10.0.0.1:6443", source)
 	}
 	for _, cert := range ca {
 		pins = append(pins, certs.PublicKeyPin(cert))

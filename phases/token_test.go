@@ -4,14 +4,17 @@
 package phases
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -26,7 +29,7 @@ func TestTokensLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := CreateTokens(t.Context(), s.Env)
-	if err == nil || !strings.Contains(err.Error(), `a bootstrap token with the ID "abcdef" exists already`) || strings.Contains(err.Error(), "0123") {
+	if err == nil || !strings.Contains(err.Error(), `a bootstrap token with the ID "abcdef" already exists`) || strings.Contains(err.Error(), "0123") {
 		t.Errorf("a second one: %v", err)
 	}
 	broken := &corev1.Secret{
@@ -41,7 +44,7 @@ func TestTokensLife(t *testing.T) {
 		strings.Join(list[0].Usages, ",") != "authentication,signing" {
 		t.Errorf("%+v %v", list, err)
 	}
-	if said := s.said.String(); !strings.Contains(said, "bootstrap-token-broken is no bootstrap token") || strings.Contains(said, "SECRET") {
+	if said := s.said.String(); !strings.Contains(said, "bootstrap-token-broken is not a valid bootstrap token") || strings.Contains(said, "SECRET") {
 		t.Errorf("said %q", said)
 	}
 	if err := DeleteTokens(t.Context(), s.Env, []string{"nobody", "abcdef"}); err == nil || !strings.Contains(err.Error(), "with the ID nobody;") {
@@ -100,4 +103,50 @@ func TestJoinCommandFollowsClusterInfo(t *testing.T) {
 	if got := command("K"); got != "slipway join lb.example:443"+tail+" --control-plane --certificate-key K" {
 		t.Errorf("with cluster-info: %s", got)
 	}
+}
+
+// TestCreatedTokenSigns cluster-info as it is, or says why it cannot: the token is good either way.
+func TestCreatedTokenSigns(t *testing.T) {
+	for name, tt := range map[string]struct {
+		document string
+		before   []cluster.Object
+		refuse   bool
+		signed   bool
+		says     string
+	}{
+		"signed":          {document: tokenDocument, before: []cluster.Object{manifests.ClusterInfo([]byte("kubeconfig"))}, signed: true},
+		"not for signing": {document: "bootstrapTokens: [{token: abcdef.0123456789abcdef, usages: [authentication]}]\n", before: []cluster.Object{manifests.ClusterInfo([]byte("kubeconfig"))}},
+		"no cluster-info": {document: tokenDocument, says: "[WARNING] ConfigMap kube-public/cluster-info is missing"},
+		"forbidden": {document: tokenDocument, before: []cluster.Object{manifests.ClusterInfo([]byte("kubeconfig"))}, refuse: true,
+			says: "[WARNING] could not sign ConfigMap kube-public/cluster-info, so nodes can join only once the controller manager has signed it: forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, initDocument+tt.document+clusterDocument)
+			if err := s.api.Ensure(t.Context(), tt.before...); err != nil {
+				t.Fatal(err)
+			}
+			if tt.refuse {
+				s.Cluster = noUpdates{s.api}
+			}
+			if err := CreateTokens(t.Context(), s.Env); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.said.String(); !strings.Contains(got, tt.says) || tt.says == "" && got != "" {
+				t.Errorf("said %q, want %q", got, tt.says)
+			}
+			if len(tt.before) > 0 && signs(infoNow(t, s), "abcdef", "0123456789abcdef") != tt.signed {
+				t.Errorf("signed %v, want %v", !tt.signed, tt.signed)
+			}
+			if tokenNow(t, s, "abcdef") == "" {
+				t.Error("no token")
+			}
+		})
+	}
+}
+
+// noUpdates is an API that lets nobody change what is there.
+type noUpdates struct{ *cluster.Plan }
+
+func (noUpdates) Update(context.Context, cluster.Object, func() (bool, error)) (bool, error) {
+	return false, errors.New("forbidden")
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"io/fs"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -28,16 +29,16 @@ import (
 const pollInterval = 50 * time.Millisecond
 
 // headStart is how long the API server is left alone with the processors at
-// most, before what can do nothing without it starts, too. It answers three
-// seconds after its start on a machine of two slow ones.
-const headStart = 5 * time.Second
+// most, before the components start that can do nothing without it. It needs
+// three seconds on a machine with two slow processors.
+const headStart = 20 * time.Second
 
 // manifestTime is how long a static Pod may take to be written after the wait
 // has begun: the head start, and a disk that stalls.
 const manifestTime = 30 * time.Second
 
-// waitControlPlane watches over the whole control plane. Beside that, it tells
-// when the components that can do nothing without the API server shall start.
+// waitControlPlane watches over the whole control plane. Its first child says
+// when the components that can do nothing without the API server may start.
 func waitControlPlane() Phase {
 	return Phase{
 		Name:       "wait-control-plane",
@@ -47,14 +48,22 @@ func waitControlPlane() Phase {
 		SideBySide: true,
 		Children: []Phase{
 			{Name: "api-server", Summary: "Give the API server a head start", Run: runHeadStart},
-			{Name: "health", Summary: "Wait until every component is healthy", Run: runWaitHealth},
+			{Name: "health", Summary: "Wait until the kubelet and the API server are healthy", Run: runWaitHealth},
+			Phase{Name: "controllers", Summary: "Wait until the controller manager and the scheduler are healthy", Run: runWaitControllers}.
+				Needing("wait-control-plane/health"),
 		},
 	}
 }
 
-// runHeadStart ends as soon as the API server gives any answer: it begins to
-// serve seconds before it is healthy, as it writes its default roles first.
-// Why it gives none is for whoever watches to say.
+// runHeadStart ends once the API server knows the rights of its clients. It
+// begins to serve a second or more earlier, and forbids everything to everybody
+// until it has written its default roles and bindings; the one that lets anybody
+// read its health comes just before those of the controller manager and the
+// scheduler. Had they started earlier, they would have slowed this down, and
+// their first attempt to get their leases would have failed: the next one comes
+// two to four seconds later, and until then no node gets a certificate.
+//
+// Why the API server gives no answer is for runWaitHealth to say.
 func runHeadStart(ctx context.Context, env *Env) error {
 	probe, err := componentProbe(env, manifests.APIServerName)
 	if err != nil {
@@ -65,13 +74,13 @@ func runHeadStart(ctx context.Context, env *Env) error {
 	defer cancel()
 	err = poll(early, func(ctx context.Context) error {
 		err := env.Host.Probe(ctx, probe)
-		if status := (*host.ProbeError)(nil); errors.As(err, &status) {
+		if status := (*host.ProbeError)(nil); errors.As(err, &status) && status.Status != http.StatusForbidden {
 			return nil
 		}
 		return err
 	})
 	if err == nil {
-		env.UI.Printf("kube-apiserver answers after %.1fs", env.Host.Now().Sub(started).Seconds())
+		env.UI.Printf("kube-apiserver authorizes its clients after %.1fs", env.Host.Now().Sub(started).Seconds())
 	}
 	return context.Cause(ctx)
 }
@@ -80,11 +89,19 @@ func runWaitHealth(ctx context.Context, env *Env) error {
 	if err := waitKubelet(ctx, env); err != nil {
 		return err
 	}
+	env.UI.Printf("Waiting for the control plane, up to %s", env.Config.Timeouts.ControlPlaneComponentHealthCheck)
+	return waitComponents(ctx, env, manifests.APIServerName)
+}
+
+func runWaitControllers(ctx context.Context, env *Env) error {
+	return waitComponents(ctx, env, manifests.ControllerManagerName, manifests.SchedulerName)
+}
+
+func waitComponents(ctx context.Context, env *Env, components ...string) error {
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
-	env.UI.Printf("Waiting for the control plane, up to %s", limit)
 	return watched(ctx, env, limit, nodeTarget(env.Config), "the control plane did not become healthy", func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
+		for _, component := range components {
 			group.Go(func() error { return waitComponent(ctx, env, component) })
 		}
 		return group.Wait()
@@ -110,7 +127,7 @@ func waitKubelet(ctx context.Context, env *Env) error {
 	probe := host.Probe{URL: "http://" + net.JoinHostPort(address, strconv.Itoa(int(port))) + "/healthz"}
 	limit := env.Config.Timeouts.KubeletHealthCheck
 	env.UI.Printf("Waiting for the kubelet at %s, up to %s", probe.URL, limit)
-	const failure = "the kubelet is not healthy; `journalctl -u kubelet` tells why"
+	const failure = "the kubelet is not healthy; `journalctl -u kubelet` says why"
 	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
 		err := poll(ctx, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
 		return errors.WithMessage(err, failure)
@@ -133,16 +150,16 @@ func waitComponent(ctx context.Context, env *Env, component string) error {
 	return nil
 }
 
-// awaitedProbe is componentProbe of a static Pod that may be written only once
-// the API server has had its head start.
+// awaitedProbe is componentProbe for a static Pod that may be written only after
+// the API server's head start.
 func awaitedProbe(ctx context.Context, env *Env, component string) (host.Probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, manifestTime)
 	defer cancel()
 	missing := env.Host.AwaitFile(ctx, thisnode.StaticPodPath(env.Config, component), nil)
 	probe, err := componentProbe(env, component)
 	if missing == nil && errors.Is(err, fs.ErrNotExist) {
-		// A plan takes a file for there that it does not write, such as one of
-		// a phase that is left out, and for healthy whatever it asks.
+		// A plan takes a file for present that it does not write, such as one of
+		// a phase that is skipped, and whatever it asks for healthy.
 		return host.Probe{}, nil
 	}
 	return probe, err
@@ -156,7 +173,7 @@ func componentProbe(env *Env, component string) (host.Probe, error) {
 	}
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict(data, &pod); err != nil {
-		return host.Probe{}, errors.Wrapf(err, "%s is no Pod", path)
+		return host.Probe{}, errors.Wrapf(err, "%s is not a valid Pod", path)
 	}
 	if c := pod.Spec.Containers; len(c) > 0 {
 		if base, found := diagnose.ProbeBase(c[0]); found {

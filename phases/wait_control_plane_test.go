@@ -93,16 +93,16 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 		status    int
 	}{
 		"kubelet": {url: kubeletURL,
-			want: "health: the kubelet is not healthy; `journalctl -u kubelet` tells why: out of paper; gave up after "},
+			want: "health: the kubelet is not healthy; `journalctl -u kubelet` says why: out of paper; gave up after "},
 		"kubelet, and no bus": {url: kubeletURL, before: func(s *stage) {
 			s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, errors.New("no bus") }
-		}, want: "health: the kubelet is not healthy; `journalctl -u kubelet` tells why: out of paper; gave up after "},
+		}, want: "health: the kubelet is not healthy; `journalctl -u kubelet` says why: out of paper; gave up after "},
 		"kube-apiserver": {url: apiServerURL,
 			want: "health: kube-apiserver is not healthy at " + apiServerURL + "; look at its container's log in /var/log/pods: out of paper; gave up after "},
 		"kube-apiserver, which answers": {url: apiServerURL, status: 500,
 			want: "health: kube-apiserver is not healthy at " + apiServerURL + "; look at its container's log in /var/log/pods: GET " + apiServerURL + ": 500 Internal Server Error; gave up after "},
 		"kube-scheduler": {url: schedulerURL,
-			want: "health: kube-scheduler is not healthy at " + schedulerURL + "; look at its container's log in /var/log/pods: out of paper; gave up after "},
+			want: "controllers: kube-scheduler is not healthy at " + schedulerURL + "; look at its container's log in /var/log/pods: out of paper; gave up after "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, answers := waitStage(t, initDocument+shortWaits+clusterDocument)
@@ -125,7 +125,7 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 }
 
 // TestOthersWaitForTheAPIServer: what can do nothing without the API server
-// leaves the processors to it, until it gives any answer.
+// leaves the processors to it until it knows the rights of its clients.
 func TestOthersWaitForTheAPIServer(t *testing.T) {
 	s, answers := waitStage(t, initDocument+clusterDocument)
 	written := func() bool {
@@ -143,8 +143,10 @@ func TestOthersWaitForTheAPIServer(t *testing.T) {
 		switch asked++; {
 		case asked <= 3 && written():
 			t.Error("the scheduler did not wait")
-		case asked <= 3:
+		case asked <= 2:
 			return errors.New("connection refused")
+		case asked == 3:
+			return &host.ProbeError{URL: p.URL, Status: 403}
 		case !written():
 			return &host.ProbeError{URL: p.URL, Status: 500}
 		}
@@ -169,7 +171,7 @@ func TestWaitIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(100*time.Millisecond, func() { cancel(errors.New("interrupt signal received")) })
 	err := Run(ctx, s.Env, []Phase{waitControlPlane()}, Options{})
-	want := "phase wait-control-plane/health: kube-controller-manager is not healthy at " + controllerManagerURL +
+	want := "phase wait-control-plane/controllers: kube-controller-manager is not healthy at " + controllerManagerURL +
 		"; look at its container's log in /var/log/pods: not yet; gave up after "
 	if !strings.HasPrefix(message(err), want) || !strings.HasSuffix(message(err), ": interrupt signal received") {
 		t.Errorf("error\n%q, want\n%q", message(err), want)
@@ -201,8 +203,8 @@ func TestWaitFaultsOfManifests(t *testing.T) {
 	const path = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 	for name, test := range map[string]struct{ manifest, want string }{
 		"missing":   {"", "the static Pod that phase `control-plane scheduler` writes: open "},
-		"no YAML":   {"{", path + " is no Pod: "},
-		"no Pod":    {"replicas: 3", path + " is no Pod: "},
+		"no YAML":   {"{", path + " is not a valid Pod: "},
+		"no Pod":    {"replicas: 3", path + " is not a valid Pod: "},
 		"no probe":  {"spec: {containers: [{name: a}]}", path + ": the first container has no HTTP liveness probe to wait for"},
 		"exec only": {"spec: {containers: [{name: a, livenessProbe: {exec: {command: [x]}}}]}", path + ": the first container has no HTTP liveness probe to wait for"},
 	} {

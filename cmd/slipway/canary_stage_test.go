@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cluster-bootstrap/token/jws"
 	"k8s.io/klog/v2"
 
 	"github.com/slipway-k8s/slipway/test/fakeapi"
@@ -117,26 +116,12 @@ func (s *stage) build(t *testing.T) {
 	for _, phase := range []string{"upload-config all", "upload-certs --upload-certs", "bootstrap-token", "mark-control-plane", "addon all"} {
 		s.mustRun(t, append(strings.Fields("init phase "+phase), "--config", inputs+"/setup.yaml"))
 	}
-	s.sign(t)
 	s.objects = s.api.Objects()
 	s.files = snapshot(t)
 	for path, data := range s.files {
 		s.given = append(s.given, keyCanaries(path, data)...)
 		s.given = append(s.given, userCanaries(path, data)...)
 	}
-}
-
-// sign does for cluster-info what the controller manager does.
-func (s *stage) sign(t *testing.T) {
-	t.Helper()
-	const path = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
-	info := s.api.Objects()[path]
-	data := info["data"].(map[string]any)
-	id, secret, _ := strings.Cut(nodeToken, ".")
-	signature, err := jws.ComputeDetachedSignature(data["kubeconfig"].(string), id, secret)
-	must(t, err)
-	data["jws-kubeconfig-"+id] = signature
-	s.api.Put(path, info)
 }
 
 // reset makes the host as it was before any run; a fresh one has no files.

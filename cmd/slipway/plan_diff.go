@@ -119,7 +119,7 @@ func fieldsYAML(fields map[string]any) string {
 	if err != nil {
 		return err.Error()
 	}
-	return withoutCertificates(string(data))
+	return withoutRandom(string(data))
 }
 
 // unified is the difference in the form of diff -u, which patch reads.

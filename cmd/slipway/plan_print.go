@@ -115,7 +115,7 @@ func showObject(obj cluster.Object) (manifest json.RawMessage, text string) {
 	if err := enc.Encode(fields); err != nil {
 		return nil, err.Error()
 	}
-	masked := []byte(withoutCertificates(b.String()))
+	masked := []byte(withoutRandom(b.String()))
 	if data, err = yaml.JSONToYAML(masked); err != nil {
 		return nil, err.Error()
 	}
@@ -152,8 +152,14 @@ func addresses(c *x509.Certificate) []string {
 	return out
 }
 
-var certificateData = regexp.MustCompile(`(certificate-authority-data:) [A-Za-z0-9+/=]+`)
+var (
+	certificateData = regexp.MustCompile(`(certificate-authority-data:) [A-Za-z0-9+/=]+`)
+	// detachedJWS is a signature of cluster-info, which holds a certificate.
+	detachedJWS = regexp.MustCompile(`eyJ[\w-]+\.\.[\w-]+`)
+)
 
-func withoutCertificates(text string) string {
-	return certificateData.ReplaceAllString(text, "$1 <certificate of the cluster's CA>")
+// withoutRandom takes out what differs from plan to plan for the same input.
+func withoutRandom(text string) string {
+	text = certificateData.ReplaceAllString(text, "$1 <certificate of the cluster's CA>")
+	return detachedJWS.ReplaceAllString(text, "<signature of the kubeconfig with this token>")
 }

@@ -43,6 +43,11 @@ type Cluster interface {
 	// Compare returns what Ensure would change, and changes nothing. Immutable
 	// fields are compared like the others.
 	Compare(ctx context.Context, obj Object) (Difference, error)
+	// Update reads obj, whose name and namespace are set, and writes it back if
+	// change, which alters it in place, reports that it did. If another client
+	// writes the object in between, both are done again, so no write is lost.
+	// found is false if there is no such object: then nothing is written.
+	Update(ctx context.Context, obj Object, change func() (changed bool, err error)) (found bool, err error)
 	// EnsureAbsent deletes the object. It is not an error if it is missing.
 	EnsureAbsent(ctx context.Context, obj Object) error
 	// Get fills obj, whose name and namespace are set. found reports whether

@@ -87,7 +87,7 @@ func (c *conn) object(verb string, r ref) *rest.Request {
 }
 
 // send is do with a body.
-func (c *conn) send(ctx context.Context, r *rest.Request, contentType string, body map[string]any) error {
+func (c *conn) send(ctx context.Context, r *rest.Request, contentType string, body any) error {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return errors.Wrap(err, "encode")

@@ -62,8 +62,8 @@ func (c *conn) create(ctx context.Context, w wanted) error {
 
 // replace writes an object that was read before, with the resource version that
 // it had then, so that no other write is lost.
-func (c *conn) replace(ctx context.Context, r ref, fields map[string]any) error {
-	err := c.send(ctx, c.object(http.MethodPut, r), runtime.ContentTypeJSON, fields)
+func (c *conn) replace(ctx context.Context, r ref, object any) error {
+	err := c.send(ctx, c.object(http.MethodPut, r), runtime.ContentTypeJSON, object)
 	if isNotFound(err) {
 		err = notYetError{err}
 	}

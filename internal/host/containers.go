@@ -25,6 +25,16 @@ type Container struct {
 
 // Containers implements RuntimeReader.
 func (r *Real) Containers(ctx context.Context, socket, namespace, name string) ([]Container, error) {
+	found, err := r.containersIn(ctx, socket, namespace, name, cri.ContainerState_CONTAINER_RUNNING)
+	var list []Container
+	for _, c := range found {
+		list = append(list, Container{ID: c.GetId(), Created: time.Unix(0, c.GetCreatedAt())})
+	}
+	return list, err
+}
+
+// containersIn lists the containers of a name in a state.
+func (r *Real) containersIn(ctx context.Context, socket, namespace, name string, state cri.ContainerState) ([]*cri.Container, error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {
 		return nil, err
@@ -32,17 +42,33 @@ func (r *Real) Containers(ctx context.Context, socket, namespace, name string) (
 	ctx, cancel := context.WithTimeout(ctx, criAnswer)
 	defer cancel()
 	answer, err := cri.NewRuntimeServiceClient(conn).ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
-		State:         &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING},
+		State:         &cri.ContainerStateValue{State: state},
 		LabelSelector: map[string]string{containerNameLabel: name, podNamespaceLabel: namespace},
 	}})
 	if err != nil {
 		return nil, criFailure(socket, "list the containers of "+namespace+"/"+name, err)
 	}
-	var list []Container
-	for _, c := range answer.GetContainers() {
-		list = append(list, Container{ID: c.GetId(), Created: time.Unix(0, c.GetCreatedAt())})
+	return answer.GetContainers(), nil
+}
+
+// RemoveExited implements RuntimeWriter.
+func (r *Real) RemoveExited(ctx context.Context, socket, namespace, name string) error {
+	exited, err := r.containersIn(ctx, socket, namespace, name, cri.ContainerState_CONTAINER_EXITED)
+	if err != nil || len(exited) == 0 {
+		return err
 	}
-	return list, nil
+	conn, err := r.runtimes.get(socket)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	for _, c := range exited {
+		if _, err := cri.NewRuntimeServiceClient(conn).RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil {
+			return criFailure(socket, "remove container "+c.GetId(), err)
+		}
+	}
+	return nil
 }
 
 // StopContainer implements RuntimeWriter.

@@ -14,8 +14,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ListContainers has one container, if it is asked for in the kubelet's
-// labels and for running ones only.
+// ListContainers has one running container, and one that has exited, for those
+// who ask by the kubelet's labels and by state.
 func (f *fakeCRI) ListContainers(_ context.Context, r *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
 	want := map[string]string{"io.kubernetes.container.name": "etcd", "io.kubernetes.pod.namespace": "kube-system"}
 	for key, value := range r.GetFilter().GetLabelSelector() {
@@ -23,10 +23,21 @@ func (f *fakeCRI) ListContainers(_ context.Context, r *cri.ListContainersRequest
 			return &cri.ListContainersResponse{}, nil
 		}
 	}
-	if r.GetFilter().GetState().GetState() != cri.ContainerState_CONTAINER_RUNNING || len(r.GetFilter().GetLabelSelector()) != 2 {
+	if r.GetFilter().GetState() == nil || len(r.GetFilter().GetLabelSelector()) != 2 {
 		return nil, status.Error(codes.InvalidArgument, "the filter is too wide")
 	}
-	return &cri.ListContainersResponse{Containers: []*cri.Container{{Id: "c1", CreatedAt: time.Unix(7, 5).UnixNano()}}}, nil
+	id := "c1"
+	if r.GetFilter().GetState().GetState() == cri.ContainerState_CONTAINER_EXITED {
+		id = "c0"
+	}
+	return &cri.ListContainersResponse{Containers: []*cri.Container{{Id: id, CreatedAt: time.Unix(7, 5).UnixNano()}}}, nil
+}
+
+func (f *fakeCRI) RemoveContainer(_ context.Context, r *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+	if f.removed = append(f.removed, r.GetContainerId()); len(f.removed) > 1 {
+		return nil, status.Error(codes.Internal, "busy")
+	}
+	return &cri.RemoveContainerResponse{}, nil
 }
 
 func (f *fakeCRI) StopContainer(_ context.Context, r *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
@@ -53,5 +64,23 @@ func TestContainers(t *testing.T) {
 	err = real.StopContainer(t.Context(), socket, "gone", 30*time.Second)
 	if err == nil || !strings.Contains(err.Error(), "stop container gone") {
 		t.Errorf("one that is gone: %v", err)
+	}
+}
+
+func TestRemoveExited(t *testing.T) {
+	real := New()
+	t.Cleanup(real.Close)
+	f := &fakeCRI{}
+	socket := f.serve(t)
+	for _, namespace := range []string{"kube-system", "default"} {
+		if err := real.RemoveExited(t.Context(), socket, namespace, "etcd"); err != nil {
+			t.Errorf("%s: %v", namespace, err)
+		}
+	}
+	if got := strings.Join(f.removed, " "); got != "c0" {
+		t.Errorf("removed %q, want just the one that has exited", got)
+	}
+	if err := real.RemoveExited(t.Context(), socket, "kube-system", "etcd"); err == nil || !strings.Contains(err.Error(), "remove container c0") {
+		t.Errorf("error %v", err)
 	}
 }

@@ -26,6 +26,11 @@ func (o *overlay) StopContainer(context.Context, string, string, time.Duration) 
 	return errors.New("a dry run does not stop containers")
 }
 
+// RemoveExited implements RuntimeWriter. No planned step removes a container.
+func (o *overlay) RemoveExited(context.Context, string, string, string) error {
+	return errors.New("a dry run does not remove containers")
+}
+
 // RemovePods implements RuntimeWriter.
 func (o *overlay) RemovePods(_ context.Context, _ string, pods []Pod) ([]Pod, error) {
 	o.mu.Lock()

@@ -145,6 +145,12 @@ func (r *recorder) StopContainer(ctx context.Context, socket, id string, grace t
 	return r.writer.StopContainer(ctx, socket, id, grace)
 }
 
+// RemoveExited implements RuntimeWriter. What it removes has ended, so that is
+// not recorded either.
+func (r *recorder) RemoveExited(ctx context.Context, socket, namespace, name string) error {
+	return r.writer.RemoveExited(ctx, socket, namespace, name)
+}
+
 func (r *recorder) done(err error, a Action) error {
 	if err == nil {
 		r.record(a)

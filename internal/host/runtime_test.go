@@ -28,6 +28,7 @@ type fakeCRI struct {
 	status  *cri.StatusResponse
 	config  *cri.RuntimeConfigResponse // nil: the runtime does not know the question
 	answer  error                      // of Version and the image service
+	removed []string                   // containers
 	hanging bool
 
 	mu    sync.Mutex

@@ -89,6 +89,10 @@ type RuntimeWriter interface {
 	// StopContainer asks a container to exit, and kills it after grace. The
 	// kubelet restarts the containers of a static Pod.
 	StopContainer(ctx context.Context, socket, id string, grace time.Duration) error
+	// RemoveExited removes the exited containers of a name in Pods of a
+	// namespace. The kubelet delays a restart (CrashLoopBackOff) by the
+	// containers that it finds from before; if there are none, it does not.
+	RemoveExited(ctx context.Context, socket, namespace, name string) error
 	// RemovePods kills what runs in Pods, and removes them with their containers
 	// and their network, many side by side: first those with their own network,
 	// because the network plugin may need the others to remove it. A failure

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -25,8 +24,7 @@ const (
 	readyLimit = 2 * time.Minute
 )
 
-// joining is a cluster of one control plane, and two hosts that join it by
-// turns and leave again.
+// joining is a cluster of one control plane, and the hosts that join it.
 type joining struct {
 	first, worker, plane *nodes.Node
 	// command and planeCommand are the arguments of a join, from the address on.
@@ -74,24 +72,19 @@ func newJoining(ctx context.Context, lab *nodes.Lab, t *table) (*joining, error)
 	if j.planeCommand, err = j.joinCommand(ctx, "--control-plane"); err != nil {
 		return nil, err
 	}
-	// A signature takes seconds at first, whoever waits for it.
-	return j, j.await(ctx, "cluster-info to be signed", func() error {
-		data, err := j.first.Output(ctx, "kubectl", admin, "get", "configmap", "cluster-info", "--namespace=kube-public", "--output=jsonpath={.data}")
-		if err == nil && strings.Count(data, "jws-kubeconfig-") < 3 {
-			err = errors.New("it lacks signatures")
-		}
-		return err
+	// The controllers that sign certificates start last, whichever program waits for them.
+	return j, j.await(ctx, "the Pods to be Ready", func() error {
+		return j.ready(ctx, systemPods-1, "pods", "--namespace=kube-system")
 	})
 }
 
 // joinCommand makes a token and returns what follows "join" in its command.
 func (j *joining) joinCommand(ctx context.Context, more ...string) ([]string, error) {
 	text, err := j.first.Output(ctx, append([]string{programs[0], "token", "create", "--print-join-command"}, more...)...)
-	args := strings.Fields(strings.ReplaceAll(text, "\\\n", " "))
-	if at := slices.Index(args, "join"); err == nil && at >= 0 {
-		return append(args[at+1:], "--ignore-preflight-errors="+nodes.IgnorePreflightErrors), nil
+	if err != nil {
+		return nil, err
 	}
-	return nil, errors.Wrapf(err, "no join command in %q", text)
+	return joinArguments(text)
 }
 
 // await asks four times a second until ok.
@@ -186,8 +179,8 @@ func (j *joining) joinPlane(ctx context.Context, program string) error {
 	return j.leave(ctx, j.plane)
 }
 
-// leave makes a node's host what it was, with its etcd member removed. The
-// peer does that for both, so that each finds the same.
+// leave makes a node's host what it was before, with its etcd member removed.
+// kubeadm does that for both, so that each finds the same.
 func (j *joining) leave(ctx context.Context, n *nodes.Node) error {
 	if _, err := n.Combined(ctx, programs[1], "reset", "--force"); err != nil {
 		return err
@@ -201,7 +194,8 @@ func (j *joining) leave(ctx context.Context, n *nodes.Node) error {
 	return pause(ctx, settle)
 }
 
-// joinMany has no peer: its part of joining cannot be had without the rest.
+// joinMany is measured for Slipway alone: this part of kubeadm's join does not
+// run without the rest.
 func (j *joining) joinMany(ctx context.Context, rounds int) error {
 	const many = 20
 	after := func(flag string) string { return j.command[slices.Index(j.command, flag)+1] }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Bench compares Slipway with its peer. The two take turns on fresh nodes of
-// the same lab, so that whatever else the machine does meets both.
+// Bench compares Slipway with kubeadm. The two take turns on fresh nodes of the
+// same lab, so that whatever else the machine does affects both.
 package main
 
 import (
@@ -19,19 +19,19 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// programs are the two, by their names on a node.
+// programs are Slipway and kubeadm, by their names on a node.
 var programs = []string{"slipway", "kubeadm"}
 
 // sections are the parts of the comparison, each on nodes of its own.
 var sections = []struct {
 	name    string
 	measure func(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error
-}{{"init", measureInits}, {"join", measureJoins}}
+}{{"init", measureInits}, {"cluster", measureClusters}, {"join", measureJoins}}
 
 func main() {
 	joiners.Play() // does not return where this is the copy that a node runs
-	rounds := flag.Int("rounds", 5, "measurements of each program; the median counts")
-	only := flag.String("only", "", "measure just this `section`: init or join")
+	rounds := flag.Int("rounds", 5, "measurements of each program, of which the median counts")
+	only := flag.String("only", "", "measure just this `section`: init, cluster or join")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -84,7 +84,7 @@ func measureInits(ctx context.Context, lab *nodes.Lab, rounds int, t *table) err
 }
 
 // takeTurns lets the programs be measured one after another, round by round.
-// Who goes first changes, for the second finds warmer caches.
+// Which one goes first changes, because the second finds warmer caches.
 func takeTurns(rounds int, measure func(program string) error) error {
 	for round := range rounds {
 		for turn := range programs {

@@ -18,7 +18,7 @@ import (
 const exitEvent = 6
 
 // peakMemory runs a program and returns the most memory that it had at a time,
-// in MiB. It is read when the program is about to end: what wait4 tells counts
+// in MiB. It is read when the program is about to end: what wait4 reports includes
 // the memory of this program, too, which the other is forked from.
 func peakMemory(name string, args ...string) (float64, error) {
 	runtime.LockOSThread() // one thread has to do all the tracing

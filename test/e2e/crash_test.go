@@ -35,7 +35,7 @@ func (i instant) String() string { return fmt.Sprintf("%s after %q", i.delay, i.
 // initInstants are spread over init: 20 besides the one of the whole node.
 var initInstants = []instant{
 	{"[preflight] Checking this host", 0},
-	{"[preflight] Checking the images", 0},
+	{"[preflight] Pulling missing images", 0},
 	{`[certs] Generating the certificate and key "ca"`, 0},
 	{`[certs] Generating the certificate and key "ca"`, 40 * time.Millisecond},
 	{`[certs] Generating the certificate and key "etcd/ca"`, 0},
@@ -49,7 +49,7 @@ var initInstants = []instant{
 	{"[wait-control-plane] Waiting for the control plane", 200 * time.Millisecond},
 	{"[control-plane] Writing /etc/kubernetes/manifests/kube-scheduler.yaml", 500 * time.Millisecond},
 	{"[wait-control-plane] kube-apiserver is healthy", 0},
-	{"[upload-config] Keeping the ClusterConfiguration", 0},
+	{"[upload-config] Storing the ClusterConfiguration", 0},
 	{"[mark-control-plane] Marking node", 20 * time.Millisecond},
 	{"[bootstrap-token] Allowing nodes", 10 * time.Millisecond},
 	{"[addon] Installing CoreDNS", 20 * time.Millisecond},

@@ -10,19 +10,23 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/pkg/errors"
 )
 
 const pin = `--discovery-token-ca-cert-hash sha256:[0-9a-f]{64}`
 
-// TestToken creates, lists and deletes tokens, beside the peer.
+// TestToken creates, lists and deletes tokens, and compares the list with kubeadm's.
 func TestToken(t *testing.T) {
 	m := boot(t)
 	m.init(document("", podSubnet))
 	m.matches(`^abcdef\.0123456789abcdef\n$`, "token", "create", "abcdef.0123456789abcdef", "--ttl", "0", "--description", "for ever")
 	m.matches(`^slipway join 192\.168\.99\.11:6443 --token [a-z0-9]{6}\.[a-z0-9]{16} `+pin+`\n$`, "token", "create", "--print-join-command")
 	m.sameList()
+	m.signerAgrees()
 	m.sharesCerts()
-	m.refuses(`a bootstrap token with the ID "abcdef" exists already`, "token", "create", "abcdef.0123456789abcdef")
+	m.refuses(`a bootstrap token with the ID "abcdef" already exists`, "token", "create", "abcdef.0123456789abcdef")
 	m.refuses(`argument 1: is neither a token ID`, "token", "delete", "abcdef.0123")
 	m.matches(`"command": "token create",[^$]*"name": "bootstrap-token-fedcba"`, "token", "create", "fedcba.0123456789abcdef", "--dry-run", "-o", "json")
 	m.matches(`^Plan: 1 step\.[^$]*delete Secret kube-system/bootstrap-token-abcdef\n$`, "token", "delete", "abcdef", "--dry-run")
@@ -47,13 +51,46 @@ func (m machine) refuses(message string, args ...string) {
 	}
 }
 
-// sameList holds what scripts read of tokens against the peer's answer.
+// sameList holds what scripts read of tokens against kubeadm's answer.
 func (m machine) sameList() {
 	m.Helper()
 	for _, form := range []string{"json", "yaml", `jsonpath={.token} {.usages} {.groups} {.expires}{"\n"}`, `go-template={{.token}}{{"\n"}}`} {
 		got, want := m.must("slipway", "token", "list", "-o", form), m.must("kubeadm", "token", "list", "-o", form)
 		if got != want {
-			m.Errorf("token list -o %s:\n%s\nthe peer's:\n%s", form, got, want)
+			m.Errorf("token list -o %s:\n%s\nkubeadm's:\n%s", form, got, want)
+		}
+	}
+}
+
+// signerAgrees: the controller manager's signer, which signs with a token that Slipway did not create, finds nothing to
+// change in the signatures of Slipway.
+func (m machine) signerAgrees() {
+	m.Helper()
+	info := func() map[string]any {
+		return m.get("configmap", "cluster-info", "--namespace=kube-public", "--show-managed-fields")
+	}
+	ours, _ := info()["data"].(map[string]any)
+	if len(ours) < 4 { // the kubeconfig, and signatures with the tokens of init and of token create
+		m.Errorf("cluster-info has just %d signatures", len(ours)-1)
+	}
+	m.kubectl("create", "secret", "generic", "bootstrap-token-others", "--namespace=kube-system", "--type=bootstrap.kubernetes.io/token",
+		"--from-literal=token-id=others", "--from-literal=token-secret=0123456789abcdef", "--from-literal=usage-bootstrap-signing=true")
+	m.eventually("the signature of the controller manager", time.Minute, func() error {
+		if data, _ := info()["data"].(map[string]any); data["jws-kubeconfig-others"] == nil {
+			return errors.New("cluster-info is not signed with the other token")
+		}
+		return nil
+	})
+	metadata, _ := info()["metadata"].(map[string]any)
+	writers, _ := metadata["managedFields"].([]any)
+	for _, w := range writers {
+		writer, _ := w.(map[string]any)
+		fields, _ := writer["fieldsV1"].(map[string]any)
+		data, _ := fields["f:data"].(map[string]any)
+		for key := range ours {
+			if _, wrote := data["f:"+key]; wrote && writer["manager"] != "slipway" {
+				m.Errorf("%s was written again by %v", key, writer["manager"])
+			}
 		}
 	}
 }
