@@ -275,7 +275,7 @@ func TestClusterInfoIsSigned(t *testing.T) {
 // TestEditedClusterInfoIsSigned as it is: init on a node that was one before keeps it.
 func TestEditedClusterInfoIsSigned(t *testing.T) {
 	s := newStage(t, initDocument+explicitToken+clusterDocument)
-	s.play(t, certificate("ca", "", ""))
+	s.play(t, certsCA())
 	if err := s.api.Ensure(t.Context(), manifests.ClusterInfo([]byte("edited"))); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestEditedClusterInfoIsSigned(t *testing.T) {
 // TestReplacedTokenSigns with its new secret, and not with both.
 func TestReplacedTokenSigns(t *testing.T) {
 	s := newStage(t, initDocument+explicitToken+clusterDocument)
-	s.play(t, certificate("ca", "", ""))
+	s.play(t, certsCA())
 	withToken(t, s, config.Token{ID: "abcdef", Secret: config.NewSecret("ffffffffffffffff"), Usages: []string{"signing"}})
 	s.play(t, bootstrapToken())
 	if data := infoNow(t, s); !signs(data, "abcdef", "0123456789abcdef") {
