@@ -43,10 +43,6 @@ func nodeName(name string) func(context.Context, View) []Finding {
 	}
 }
 
-func notLookedUp(name string, err error) []Finding {
-	return skip("did not look up the name %q: %v", name, err)
-}
-
 // lookup also returns an error if the name has no address.
 func lookup(ctx context.Context, h View, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
