@@ -237,8 +237,8 @@ func infoNow(t *testing.T, s *stage) map[string]string {
 }
 
 // signs reports whether the data of cluster-info has a token's signature.
-func signs(data map[string]string, id, secret string) bool {
-	return jws.DetachedTokenIsValid(data["jws-kubeconfig-"+id], data["kubeconfig"], id, secret)
+func signs(data map[string]string, id string) bool {
+	return jws.DetachedTokenIsValid(data["jws-kubeconfig-"+id], data["kubeconfig"], id, "0123456789abcdef")
 }
 
 // TestClusterInfoIsSigned by the phase with every token that may sign: nobody has to wait for the controller manager,
@@ -255,7 +255,7 @@ func TestClusterInfoIsSigned(t *testing.T) {
 		s.Again = again
 		s.play(t, bootstrapToken())
 		data := infoNow(t, s)
-		if len(data) != 3 || !signs(data, "abcdef", "0123456789abcdef") || !signs(data, "theirs", "0123456789abcdef") {
+		if len(data) != 3 || !signs(data, "abcdef") || !signs(data, "theirs") {
 			t.Errorf("again %v: cluster-info has %q", again, data)
 		}
 
@@ -266,7 +266,7 @@ func TestClusterInfoIsSigned(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.play(t, bootstrapToken())
-		if data := infoNow(t, s); !signs(data, "abcdef", "0123456789abcdef") || data["jws-kubeconfig-others"] != "kept" && again {
+		if data := infoNow(t, s); !signs(data, "abcdef") || data["jws-kubeconfig-others"] != "kept" && again {
 			t.Errorf("again %v: the second time cluster-info has %q", again, data)
 		}
 	}
@@ -281,7 +281,7 @@ func TestEditedClusterInfoIsSigned(t *testing.T) {
 	}
 	s.Again, s.done = true, nil
 	s.play(t, bootstrapToken())
-	if data := infoNow(t, s); data["kubeconfig"] != "edited" || !signs(data, "abcdef", "0123456789abcdef") {
+	if data := infoNow(t, s); data["kubeconfig"] != "edited" || !signs(data, "abcdef") {
 		t.Errorf("cluster-info has %q", data)
 	}
 	s.done = nil
@@ -297,7 +297,7 @@ func TestReplacedTokenSigns(t *testing.T) {
 	s.play(t, certsCA())
 	withToken(t, s, config.Token{ID: "abcdef", Secret: config.NewSecret("ffffffffffffffff"), Usages: []string{"signing"}})
 	s.play(t, bootstrapToken())
-	if data := infoNow(t, s); !signs(data, "abcdef", "0123456789abcdef") {
+	if data := infoNow(t, s); !signs(data, "abcdef") {
 		t.Errorf("cluster-info has %q", data)
 	}
 }

@@ -106,7 +106,7 @@ func TestFaultsThatPass(t *testing.T) {
 			return r.Ensure(ctx, configMap("c", map[string]string{"k": "v"}))
 		}, 1},
 		{"read and update", http.MethodPut, configMap("c", map[string]string{"k": "old"}), func(r *Real) error {
-			return setKey(ctx, r, "c")
+			return setKey(ctx, r)
 		}, 1},
 		{"get", http.MethodGet, configMap("c", map[string]string{"k": "v"}), func(r *Real) error {
 			found, err := r.Get(ctx, configMap("c", nil))

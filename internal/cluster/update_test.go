@@ -16,9 +16,9 @@ import (
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
-// setKey updates a ConfigMap of kube-system, so that key k is v.
-func setKey(ctx context.Context, c Cluster, name string) error {
-	cm := configMap(name, nil)
+// setKey updates ConfigMap c of kube-system, so that key k is v.
+func setKey(ctx context.Context, c Cluster) error {
+	cm := configMap("c", nil)
 	found, err := c.Update(ctx, cm, func() (bool, error) {
 		changed := cm.Data["k"] != "v"
 		cm.Data["k"] = "v"
@@ -40,7 +40,7 @@ func TestUpdateKeepsWhatOthersWrite(t *testing.T) {
 	}}
 	r := a.client(t)
 	for range 2 { // the second time there is nothing to change
-		if err := setKey(t.Context(), r, "c"); err != nil {
+		if err := setKey(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,14 +78,14 @@ func TestPlanUpdates(t *testing.T) {
 	p := NewPlan(func(a Action) {
 		lines = append(lines, fmt.Sprint(a.Verb, " ", a.Name, " ", a.Object.(*corev1.ConfigMap).Data))
 	}, nil)
-	if err := setKey(t.Context(), p, "c"); err == nil {
+	if err := setKey(t.Context(), p); err == nil {
 		t.Error("one that is missing is updated")
 	}
 	if err := p.Ensure(t.Context(), configMap("c", map[string]string{"k": "old", "other": "x"})); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := setKey(t.Context(), p, "c"); err != nil {
+		if err := setKey(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}

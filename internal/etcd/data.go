@@ -42,7 +42,7 @@ func ReadData(head []byte) (Data, error) {
 			return d, nil
 		case known && err != nil:
 			d.Empty = false
-			return d, nil
+			return d, nil //nolint:nilerr // damage after the first record means that there is data
 		case err != nil:
 			return d, errors.Wrap(err, "it does not begin like a log of etcd")
 		}

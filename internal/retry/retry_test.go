@@ -90,7 +90,7 @@ func TestFinalErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls []time.Duration
-				if err := test.policy.Do(t.Context(), failing(10, errBusy, &calls)); err != errBusy || len(calls) != test.tries {
+				if err := test.policy.Do(t.Context(), failing(10, errBusy, &calls)); err != errBusy || len(calls) != test.tries { //nolint:errorlint // unwrapped on purpose
 					t.Errorf("%v after %d tries, want it as it is after %d", err, len(calls), test.tries)
 				}
 			})
@@ -114,7 +114,7 @@ func TestGivesUp(t *testing.T) {
 			return ctx.Err()
 		})
 		var gaveUp *Error
-		if !errors.As(err, &gaveUp) || gaveUp.Last != errBusy || !errors.Is(err, errBusy) || !errors.Is(err, cause) || tries != 4 {
+		if !errors.As(err, &gaveUp) || !errors.Is(gaveUp.Last, errBusy) || !errors.Is(err, errBusy) || !errors.Is(err, cause) || tries != 4 {
 			t.Fatalf("%v after %d tries", err, tries)
 		}
 		if want := "busy; gave up after 1s (tries: 4): the phase has 1s"; err.Error() != want {
