@@ -28,10 +28,9 @@ import (
 // pollInterval suits a probe of this host, which takes about a millisecond.
 const pollInterval = 50 * time.Millisecond
 
-// headStart is how long the API server is left alone with the processors at
-// most, before the components start that can do nothing without it. It needs
-// three seconds on a machine with two slow processors.
-const headStart = 20 * time.Second
+// headStart is how long at most the components that can do nothing without the API server wait for it, so that it has
+// the processors to itself. It needs three seconds on a machine with two slow processors.
+const headStart = 10 * time.Second
 
 // manifestTime is how long a static Pod may take to be written after the wait
 // has begun: the head start, and a disk that stalls.
