@@ -11,8 +11,6 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -217,15 +215,10 @@ func hastenWorker(ctx context.Context, env *Env) {
 
 // restartUnregistered restarts the kubelet unless the cluster has its Node.
 func restartUnregistered(ctx context.Context, env *Env, why string) error {
-	found, err := env.Cluster.Get(ctx, nodeObject(thisnode.RegisteredName(env.Host, env.Config)))
+	found, err := env.Cluster.Get(ctx, cluster.NewNode(thisnode.RegisteredName(env.Host, env.Config)))
 	if err != nil || found {
 		return err
 	}
 	env.UI.Printf("Restarting the kubelet, %s", why)
 	return restartKubelet(ctx, env)
-}
-
-// nodeObject is a Node to ask the API for.
-func nodeObject(name string) *corev1.Node {
-	return &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
 }

@@ -68,7 +68,7 @@ func marksKept(ctx context.Context, env *Env, mark cluster.Mark) (bool, error) {
 	if !env.Again {
 		return false, nil
 	}
-	node := nodeObject(env.Config.Name)
+	node := cluster.NewNode(env.Config.Name)
 	if _, err := env.Cluster.Get(ctx, node); err != nil {
 		return false, err
 	}
