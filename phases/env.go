@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/tokens"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/workflow"
 )
@@ -55,6 +56,11 @@ func (e *Env) pki() pki.Store { return pki.Store{Host: e.Host, Config: e.Config,
 // accounts are those of a rootless control plane on this host.
 func (e *Env) accounts() accounts.Rootless {
 	return accounts.Rootless{Host: e.Host, Config: e.Config, UI: e.UI}
+}
+
+// tokens are the cluster's bootstrap tokens.
+func (e *Env) tokens() tokens.Store {
+	return tokens.Store{Cluster: e.Cluster, UI: e.UI, Now: e.Host.Now}
 }
 
 // Phase is a step of one of the workflows.
