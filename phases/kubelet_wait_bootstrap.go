@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -66,7 +67,7 @@ func awaitKubeletConf(ctx context.Context, env *Env) error {
 	const failure = "the kubelet has no certificate; `journalctl -u kubelet` shows why, and `kubectl get csr` on a control plane whether it asked for one"
 	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
 	_, missing := env.Host.Lstat(pem)
-	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
+	return diagnose.Guard(ctx, env.Host, limit, env.kubeletTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		if env.Config.ControlPlane && missing != nil {
 			group.Go(func() error { hasten(ctx, env); return nil })
@@ -163,7 +164,7 @@ func awaitReport(ctx context.Context, env *Env, began time.Time) error {
 	}
 	failure := "node " + name + " has not reported to the cluster"
 	env.UI.Printf("Waiting for node %s to report to the cluster, up to %s", name, n.Timeouts.TLSBootstrap)
-	return watched(ctx, env, n.Timeouts.TLSBootstrap, kubeletTarget(n), failure, func(ctx context.Context) error {
+	return diagnose.Guard(ctx, env.Host, n.Timeouts.TLSBootstrap, env.kubeletTarget(), failure, func(ctx context.Context) error {
 		if n.Join != nil && n.Join.NodeGone {
 			if err := restartUnregistered(ctx, env, "because its Node was deleted, and it registers one only when it starts"); err != nil {
 				return err
