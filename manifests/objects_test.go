@@ -380,3 +380,16 @@ func TestTokenServes(t *testing.T) {
 		t.Error("an expiration that cannot be read counts as none")
 	}
 }
+
+func TestTokenOf(t *testing.T) {
+	want := config.Token{ID: "abcdef", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}, TTL: time.Hour}
+	data := BootstrapTokenSecret(want, time.Unix(0, 0)).Data
+	got, err := TokenOf(data)
+	if err != nil || got.Secret != want.Secret || !got.Expires.Equal(time.Unix(3600, 0)) || len(got.Groups) != 0 {
+		t.Errorf("%+v %v", got, err)
+	}
+	data["expiration"] = []byte("tomorrow")
+	if _, err := TokenOf(data); err == nil || !strings.Contains(err.Error(), "its expiration is not a valid time") {
+		t.Error(err)
+	}
+}

@@ -68,7 +68,7 @@ func printed(objects func(*Env) ([]manifests.Object, error)) func(*Env) ([]byte,
 }
 
 func coreDNSObjects(env *Env) ([]manifests.Object, error) {
-	patches, err := readPatches(env)
+	patches, err := env.patches()
 	if err != nil {
 		return nil, err
 	}

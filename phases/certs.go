@@ -6,7 +6,10 @@ package phases
 import (
 	"context"
 	"crypto"
+	"io/fs"
 	"strings"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
 )
@@ -70,5 +73,17 @@ func serviceAccountKeys() Phase {
 			return env.pki().EnsureServiceAccountKeys(key)
 		},
 		NeedsKey: unlessThere(func(env *Env) []string { return env.pki().ServiceAccountFiles() }),
+	}
+}
+
+// unlessThere reports that a new key is needed if none of the files exists. If one does, the phase checks it.
+func unlessThere(files func(env *Env) []string) func(env *Env) bool {
+	return func(env *Env) bool {
+		for _, path := range files(env) {
+			if _, err := env.Host.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+				return false
+			}
+		}
+		return true
 	}
 }

@@ -115,7 +115,7 @@ func staticPodYAML(env *Env, component string, view manifests.HostView, members 
 	if err != nil {
 		return nil, err
 	}
-	patches, err := readPatches(env)
+	patches, err := env.patches()
 	if err != nil {
 		return nil, err
 	}

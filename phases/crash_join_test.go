@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
@@ -56,7 +57,7 @@ func crashJoin(ctx context.Context, h runHost, endpoint string, say io.Writer) e
 	if limit := h.patience(); limit > 0 {
 		self.Timeouts.KubernetesAPICall.Duration = limit
 	}
-	d := &Discovery{Host: h, UI: ui.NewLines(say, io.Discard), Options: opts, Connect: connect}
+	d := &joining.Discovery{Host: h, UI: ui.NewLines(say, io.Discard), Options: opts, Connect: connect}
 	n, _, err := d.Node(ctx, self)
 	if err != nil {
 		return err

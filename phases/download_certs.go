@@ -13,11 +13,8 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -215,17 +212,4 @@ func checkShared(env *Env) error {
 		}
 	}
 	return env.pki().EnsureServiceAccountKeys(nil)
-}
-
-// sharedCertificates reads the Secret that control planes upload for others; nil if there is none.
-func sharedCertificates(ctx context.Context, api cluster.Cluster) (map[string][]byte, error) {
-	secret := &corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-certs", Namespace: metav1.NamespaceSystem},
-	}
-	found, err := api.Get(ctx, secret)
-	if err != nil || !found {
-		return nil, err
-	}
-	return secret.Data, nil
 }

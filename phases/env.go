@@ -6,16 +6,22 @@ package phases
 
 import (
 	"context"
+	"crypto"
+	"path/filepath"
 	"runtime"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/background"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/tokens"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/workflow"
 )
@@ -57,6 +63,26 @@ func (e *Env) accounts() accounts.Rootless {
 	return accounts.Rootless{Host: e.Host, Config: e.Config, UI: e.UI}
 }
 
+// tokens are the cluster's bootstrap tokens.
+func (e *Env) tokens() tokens.Store {
+	return tokens.Store{Cluster: e.Cluster, UI: e.UI, Now: e.Host.Now}
+}
+
+// kubeletTarget is what to look at on this node without the control plane, whose files may still be written.
+func (e *Env) kubeletTarget() diagnose.Target {
+	n := e.Config
+	return diagnose.Target{Socket: n.CRISocket, Kubelet: n.Paths.Kubelet, Kubeconfigs: n.Paths.Kubeconfigs}
+}
+
+// nodeTarget is the whole node.
+func (e *Env) nodeTarget() diagnose.Target {
+	t := e.kubeletTarget()
+	if e.Config.ControlPlane {
+		t.Manifests = e.Config.Paths.Manifests
+	}
+	return t
+}
+
 // Phase is a step of one of the workflows.
 type Phase = workflow.Phase[*Env]
 
@@ -77,4 +103,35 @@ func Run(ctx context.Context, env *Env, phases []Phase, opts Options) error {
 	return workflow.Run(ctx, env, phases, workflow.Options[*Env]{
 		Skip: opts.Skip, Serial: opts.Serial, NewKey: newKeyInBackground, Keys: processors,
 	})
+}
+
+// newKeyInBackground generates a key with a low priority: what earlier keys have made possible, such as the start of
+// the kubelet and of containers, goes first.
+func newKeyInBackground(env *Env) (key crypto.Signer, err error) {
+	background.Do(func() { key, err = env.pki().NewKey() })
+	return key, err
+}
+
+// patches reads the user's directory of patches, if there is one.
+func (e *Env) patches() (config.PatchSet, error) {
+	dir := e.Config.PatchesDir
+	if dir == "" {
+		return config.PatchSet{}, nil
+	}
+	entries, err := e.Host.ReadDir(dir)
+	if err != nil {
+		return config.PatchSet{}, errors.Wrap(err, "patches directory")
+	}
+	var files []config.PatchFile
+	for _, entry := range entries {
+		if entry.IsDir() {
+			continue
+		}
+		data, err := e.Host.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return config.PatchSet{}, err
+		}
+		files = append(files, config.PatchFile{Name: entry.Name(), Data: data})
+	}
+	return config.ParsePatches(files)
 }

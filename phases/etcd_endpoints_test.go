@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -84,11 +85,11 @@ func TestEtcdEndpointsOfAHangingAPI(t *testing.T) {
 	s := preparedPlane(t)
 	s.startedBefore(t, ".")
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), healthLimit)
+		ctx, cancel := context.WithTimeout(t.Context(), etcd.HealthTime)
 		defer cancel()
 		started := time.Now()
 		urls, err := etcdmember.Endpoints(s.host, hangingAPI{s.api()}, s.Config, s.UI)(ctx)
-		if err != nil || !slices.Contains(urls, "https://192.0.2.12:2379") || time.Since(started) > healthLimit/2 {
+		if err != nil || !slices.Contains(urls, "https://192.0.2.12:2379") || time.Since(started) > etcd.HealthTime/2 {
 			t.Errorf("%v, %v after %s", urls, err, time.Since(started))
 		}
 	})

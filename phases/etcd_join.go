@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -67,7 +68,7 @@ func startMember(ctx context.Context, env *Env, peer string, members []etcd.Memb
 	}
 	limit := env.Config.Timeouts.EtcdAPICall
 	env.UI.Printf("Waiting for this node's etcd to catch up, up to %s", limit)
-	err := watched(ctx, env, limit, nodeTarget(env.Config), "this node's etcd did not become a voting member", func(ctx context.Context) error {
+	err := diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), "this node's etcd did not become a voting member", func(ctx context.Context) error {
 		if added {
 			wakeLearner(ctx, env, peer)
 		}

@@ -29,7 +29,7 @@ import (
 func checkData(ctx context.Context, env *Env, peer string) error {
 	members, err := env.Etcd.Members(ctx)
 	if err != nil {
-		return withStanding(ctx, env, err)
+		return etcd.WithStanding(ctx, env.Etcd, err)
 	}
 	here, err := readEtcdData(env)
 	if err != nil {
@@ -172,7 +172,7 @@ func etcdWALDir(manifest []byte) string {
 // replaceMember removes a member whose data is lost, so that a new one can take its place. The others lose nothing as
 // long as they are a quorum without it.
 func replaceMember(ctx context.Context, env *Env, lost etcd.Member, why string) error {
-	all, err := health(ctx, env)
+	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func replaceMember(ctx context.Context, env *Env, lost etcd.Member, why string) 
 	}
 	if !lost.Learner && !etcd.QuorumWithout(all, lost.PeerURL) {
 		return errors.Errorf("etcd has a member %q at %s, but %s. It must be removed before it can join again, but the others have no quorum without it: %s. "+
-			"Start the members that are down or, if they are lost, restore etcd from a snapshot", name, lost.PeerURL, why, standing(all, lost.PeerURL))
+			"Start the members that are down or, if they are lost, restore etcd from a snapshot", name, lost.PeerURL, why, etcd.Standing(all, lost.PeerURL))
 	}
 	env.UI.Warnf("etcd has a member %q at %s, but %s. Removing it; this node joins again as a learner", name, lost.PeerURL, why)
 	ending, cancel := context.WithTimeout(ctx, undoTime)

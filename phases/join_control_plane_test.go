@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -105,7 +106,7 @@ func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Discovery{Host: s.host, UI: s.UI, Options: opts, Connect: func([]byte) cluster.Cluster { return s.api() }}
+	d := &joining.Discovery{Host: s.host, UI: s.UI, Options: opts, Connect: func([]byte) cluster.Cluster { return s.api() }}
 	n, _, err := d.Node(t.Context(), self)
 	if err == nil {
 		s.Config, s.Cluster, s.Etcd = n, s.api(), s.etcd

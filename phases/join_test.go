@@ -28,6 +28,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 )
 
 const (
@@ -104,7 +105,7 @@ func (s *joinStage) discover(t *testing.T) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Discovery{Host: s.host, UI: s.UI, Options: opts, Connect: func([]byte) cluster.Cluster { return s.api }}
+	d := &joining.Discovery{Host: s.host, UI: s.UI, Options: opts, Connect: func([]byte) cluster.Cluster { return s.api }}
 	n, warnings, err := d.Node(t.Context(), self)
 	if s.warned = warnings; err == nil {
 		s.Config = n
@@ -155,7 +156,7 @@ func TestJoin(t *testing.T) {
 		t.Error("bootstrap-kubelet.conf is still there")
 	}
 
-	if err := s.api.Ensure(t.Context(), nodeObject("worker-1")); err != nil {
+	if err := s.api.Ensure(t.Context(), cluster.NewNode("worker-1")); err != nil {
 		t.Fatal(err)
 	}
 	s.host.jobs = []string{"start kubelet.service"}
@@ -193,54 +194,6 @@ func TestJoinAfterTheNodeWasDeleted(t *testing.T) {
 	api.err = errors.New("Node worker-1 is not registered")
 	if err := runKubeletWaitBootstrap(t.Context(), s.Env); message(err) != "Node worker-1 is not registered" {
 		t.Errorf("error %q", message(err))
-	}
-}
-
-func TestDiscoveryRefuses(t *testing.T) {
-	node := func(name string, ready corev1.ConditionStatus) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
-	}
-	tests := []struct {
-		name   string
-		objs   []cluster.Object
-		before func(t *testing.T, s *joinStage)
-		want   string // the error, empty for none
-	}{
-		{name: "name of a node that is Ready", objs: []cluster.Object{node("worker-1", corev1.ConditionTrue)},
-			want: `the cluster already has a node "worker-1", which is Ready: join with another name`},
-		{name: "name of a node that is not Ready", objs: []cluster.Object{node("worker-1", corev1.ConditionFalse)}},
-		{name: "this node", objs: []cluster.Object{node("worker-1", corev1.ConditionTrue)},
-			before: func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour)) }},
-		{name: "this node, whose certificate has just expired", objs: []cluster.Object{node("worker-1", corev1.ConditionTrue)},
-			before: func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(-time.Second)) }},
-		{name: "configuration with a hostile path", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"certificatesDir: /etc/kubernetes/../../root\n")},
-			want: "ConfigMap kube-system/kubeadm-config:4: certificatesDir: "},
-		{name: "configuration with a field of a wrong type", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"clusterName: 1\n")},
-			want: "ConfigMap kube-system/kubeadm-config:4: clusterName: must be a string"},
-		{name: "a version that nodes cannot join", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", strings.Replace(storedConfig, "v1.36.3", "v1.30.14", 1))},
-			want: `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "v1.30.14" is not supported`},
-		{name: "configuration of another kind", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedNode)},
-			want: "ConfigMap kube-system/kubeadm-config:2: kind: must be ClusterConfiguration"},
-		{name: "no configuration", objs: []cluster.Object{storedMap("kubeadm-config", "x", "")},
-			want: "ConfigMap kube-system/kubeadm-config does not exist or has no ClusterConfiguration"},
-		{name: "no kubelet configuration", objs: []cluster.Object{storedMap("kubelet-config", "x", "")},
-			want: "ConfigMap kube-system/kubelet-config does not exist or has no key"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newJoinStage(t, tt.objs...)
-			if tt.before != nil {
-				tt.before(t, s)
-			}
-			err := s.discover(t)
-			if got := message(err); tt.want == "" && err != nil || !strings.HasPrefix(got, tt.want) {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-			if _, err := os.Stat(filepath.Join(s.root, "etc/kubernetes/pki")); err == nil || len(s.host.jobs) > 0 {
-				t.Errorf("something was done: %v", s.host.jobs)
-			}
-		})
 	}
 }
 

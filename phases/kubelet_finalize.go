@@ -8,6 +8,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -112,7 +113,7 @@ func awaitClientCertificate(ctx context.Context, env *Env, pem, name string) err
 	limit := env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's client certificate, up to %s", limit)
 	const failure = "the kubelet has no valid client certificate; `journalctl -u kubelet` shows why"
-	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
+	return diagnose.Guard(ctx, env.Host, limit, env.kubeletTarget(), failure, func(ctx context.Context) error {
 		return errors.WithMessage(env.Host.AwaitFile(ctx, pem, thisnode.ClientCertificateCheck(env.Host, pem, name)), failure)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
@@ -138,7 +139,7 @@ func explainedJob(ctx context.Context, env *Env, err error) error {
 	if unknown != nil || unit.LoadState == "loaded" && unit.UnitFileState != "masked" {
 		return err
 	}
-	return explained(ctx, env, env.Host.Now(), kubeletTarget(env.Config), err)
+	return diagnose.Explain(ctx, env.Host, env.Host.Now(), env.kubeletTarget(), err)
 }
 
 // ensureUnitIsCurrent makes systemd read the kubelet's unit as it is on disk: its drop-in may have just been
@@ -174,7 +175,7 @@ func kubeletConfigYAML(env *Env) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	patches, err := readPatches(env)
+	patches, err := env.patches()
 	if err != nil {
 		return nil, err
 	}

@@ -11,11 +11,10 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -68,7 +67,7 @@ func awaitKubeletConf(ctx context.Context, env *Env) error {
 	const failure = "the kubelet has no certificate; `journalctl -u kubelet` shows why, and `kubectl get csr` on a control plane whether it asked for one"
 	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
 	_, missing := env.Host.Lstat(pem)
-	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
+	return diagnose.Guard(ctx, env.Host, limit, env.kubeletTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		if env.Config.ControlPlane && missing != nil {
 			group.Go(func() error { hasten(ctx, env); return nil })
@@ -165,7 +164,7 @@ func awaitReport(ctx context.Context, env *Env, began time.Time) error {
 	}
 	failure := "node " + name + " has not reported to the cluster"
 	env.UI.Printf("Waiting for node %s to report to the cluster, up to %s", name, n.Timeouts.TLSBootstrap)
-	return watched(ctx, env, n.Timeouts.TLSBootstrap, kubeletTarget(n), failure, func(ctx context.Context) error {
+	return diagnose.Guard(ctx, env.Host, n.Timeouts.TLSBootstrap, env.kubeletTarget(), failure, func(ctx context.Context) error {
 		if n.Join != nil && n.Join.NodeGone {
 			if err := restartUnregistered(ctx, env, "because its Node was deleted, and it registers one only when it starts"); err != nil {
 				return err
@@ -217,15 +216,10 @@ func hastenWorker(ctx context.Context, env *Env) {
 
 // restartUnregistered restarts the kubelet unless the cluster has its Node.
 func restartUnregistered(ctx context.Context, env *Env, why string) error {
-	found, err := env.Cluster.Get(ctx, nodeObject(thisnode.RegisteredName(env.Host, env.Config)))
+	found, err := env.Cluster.Get(ctx, cluster.NewNode(thisnode.RegisteredName(env.Host, env.Config)))
 	if err != nil || found {
 		return err
 	}
 	env.UI.Printf("Restarting the kubelet, %s", why)
 	return restartKubelet(ctx, env)
-}
-
-// nodeObject is a Node to ask the API for.
-func nodeObject(name string) *corev1.Node {
-	return &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
 }

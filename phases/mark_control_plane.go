@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -46,7 +47,7 @@ func runMarkControlPlane(ctx context.Context, env *Env) error {
 	n := env.Config
 	env.UI.Printf("Marking node %s as a control plane, with %d taints", n.Name, len(n.Taints))
 	failure := "node " + n.Name + " cannot be marked"
-	return watched(ctx, env, n.Timeouts.KubeletHealthCheck, nodeTarget(n), failure, func(ctx context.Context) error {
+	return diagnose.Guard(ctx, env.Host, n.Timeouts.KubeletHealthCheck, env.nodeTarget(), failure, func(ctx context.Context) error {
 		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
 			return err
 		}
@@ -68,7 +69,7 @@ func marksKept(ctx context.Context, env *Env, mark cluster.Mark) (bool, error) {
 	if !env.Again {
 		return false, nil
 	}
-	node := nodeObject(env.Config.Name)
+	node := cluster.NewNode(env.Config.Name)
 	if _, err := env.Cluster.Get(ctx, node); err != nil {
 		return false, err
 	}

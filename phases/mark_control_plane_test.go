@@ -111,7 +111,7 @@ func TestMarkControlPlaneWhoseNodeWasDeleted(t *testing.T) {
 		s.Cluster = &unregistered{s.api, s.host}
 		s.Again = name != "first init"
 		if name == "only slow to be marked" {
-			fatal(t, s.api.Ensure(t.Context(), nodeObject("cp-1")))
+			fatal(t, s.api.Ensure(t.Context(), cluster.NewNode("cp-1")))
 		}
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

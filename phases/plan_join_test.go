@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 )
 
 // signingHost is a host whose kubelet has its certificate once it runs.
@@ -115,7 +116,7 @@ func assume(t *testing.T, h host.Host, flags config.Flags, name string) *config.
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Discovery{Host: h, UI: quietUI(), Options: opts, Connect: func([]byte) cluster.Cluster {
+	d := &joining.Discovery{Host: h, UI: quietUI(), Options: opts, Connect: func([]byte) cluster.Cluster {
 		t.Error("the cluster was asked")
 		return nil
 	}}

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -91,7 +92,7 @@ func storedCompares(ctx context.Context, env *Env) stored {
 	if err := env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"}); err != nil {
 		return stored{}
 	}
-	have, err := StoredConfiguration(ctx, env.Cluster)
+	have, err := joining.StoredConfiguration(ctx, env.Cluster)
 	if err != nil {
 		return stored{}
 	}

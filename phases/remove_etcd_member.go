@@ -132,7 +132,7 @@ func askMembers(ctx context.Context, env *Env) ([]etcd.Member, error) {
 // the data stays: the reset ends before it has deleted anything, unless it is forced. If no member answers, there is
 // none to wait for.
 func stayOrGo(ctx context.Context, env *Env, name, peerURL string, cause error) error {
-	all, err := health(ctx, env)
+	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -141,7 +141,7 @@ func stayOrGo(ctx context.Context, env *Env, name, peerURL string, cause error) 
 			"`etcdctl member list`, then `etcdctl member remove ID`", name, cause)
 		return nil //nolint:nilerr // the warning says it
 	}
-	why := fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, standing(all, peerURL), cause)
+	why := fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, etcd.Standing(all, peerURL), cause)
 	if !env.Config.Reset.Force {
 		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove those that are lost (`etcdctl member remove ID`), and run the same command again. "+
 			"--force deletes this member's data anyway; then the cluster may have to be restored from an etcd snapshot", why)

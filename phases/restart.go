@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -120,7 +121,7 @@ func restartTogether(ctx context.Context, env *Env, components ...string) error 
 	}
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
 	failure := strings.Join(components, " and ") + " did not become healthy after the restart"
-	return watched(ctx, env, limit, nodeTarget(env.Config), failure, func(ctx context.Context) error {
+	return diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for i, component := range components {
 			group.Go(func() error {

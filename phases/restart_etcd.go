@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/pkg/errors"
 
@@ -16,10 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
-
-// peersTime is how long to wait for the other members of etcd to become healthy:
-// they may be restarting or electing a leader.
-const peersTime = 10 * time.Second
 
 // quorumError is the reason why this node's member of etcd must keep running.
 type quorumError struct{ err error }
@@ -60,11 +55,11 @@ func awaitPeers(ctx context.Context, env *Env) error {
 	if !found {
 		return &quorumError{errors.Errorf("%s does not name this node's etcd member", thisnode.StaticPodPath(env.Config, manifests.EtcdName))}
 	}
-	limit := min(peersTime, env.Config.Timeouts.EtcdAPICall)
+	limit := min(etcd.HealthTime, env.Config.Timeouts.EtcdAPICall)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
 	defer cancel()
 	err := poll(ctx, func(ctx context.Context) error {
-		all, err := env.Etcd.Health(ctx)
+		all, err := etcd.AskHealth(ctx, env.Etcd)
 		if err != nil {
 			return err
 		}
@@ -98,5 +93,5 @@ func othersSuffice(all []etcd.Health, own string) error {
 	if healthy == others || healthy >= quorum {
 		return nil
 	}
-	return errors.Errorf("of the %d members with a vote, %d besides this one must be healthy: %s", len(voters), quorum, standing(voters, own))
+	return errors.Errorf("of the %d members with a vote, %d besides this one must be healthy: %s", len(voters), quorum, etcd.Standing(voters, own))
 }

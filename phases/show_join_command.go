@@ -6,8 +6,11 @@ package phases
 import (
 	"context"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/tokens"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -25,11 +28,11 @@ func showJoinCommand() Phase {
 
 func runShowJoinCommand(ctx context.Context, env *Env) error {
 	n := env.Config
-	facts, err := howToJoin(ctx, env)
+	command, err := howToJoin(ctx, env)
 	if err != nil {
 		return err
 	}
-	env.UI.Outcome(facts.outcome(n))
+	env.UI.Outcome(outcome(n, command))
 	env.UI.Nextf("Cluster %q is running, with its control plane on %s.", n.Cluster.ClusterName, n.Name)
 	env.UI.Nextf("To use it as root: `export KUBECONFIG=%s`", n.Paths.AdminKubeconfig)
 	if len(n.PodSubnets()) == 0 {
@@ -39,19 +42,19 @@ func runShowJoinCommand(ctx context.Context, env *Env) error {
 	}
 	env.UI.Nextf("  https://kubernetes.io/docs/concepts/cluster-administration/addons/")
 	if n.SkipTokenPrint {
-		facts.token = withheld
+		command.Token = withheld
 	}
-	join := facts.command(newLine)
+	worker := command.Text(newLine)
 	if sharesWithOthers(n) {
-		key := n.CertificateKey.Reveal()
+		command.CertificateKey = n.CertificateKey.Reveal()
 		if n.SkipCertificateKeyPrint {
-			key = withheld
+			command.CertificateKey = withheld
 		}
 		env.UI.Nextf("More control planes can join within two hours, with:")
-		env.UI.Result(controlPlaneCommand(join, newLine, key))
+		env.UI.Result(command.Text(newLine))
 	}
 	env.UI.Nextf("Workers can join with:")
-	env.UI.Result(join)
+	env.UI.Result(worker)
 	return nil
 }
 
@@ -64,60 +67,39 @@ func sharesWithOthers(n *config.Node) bool {
 // newLine continues a shell command on the next line.
 const newLine = " \\\n\t"
 
-// joinCommand begins the commands that are shown for copying. A program that was called by another name shows that one
-// instead: cmd/slipway/program_name.go.
-const joinCommand = "slipway join "
-
-// joinFacts are what the administrator of a joining node has to know.
-type joinFacts struct {
-	endpoint, token string
-	pins            []string
-}
-
-func howToJoin(ctx context.Context, env *Env) (joinFacts, error) {
-	token, err := joinToken(ctx, env)
-	if err != nil {
-		return joinFacts{}, err
+func howToJoin(ctx context.Context, env *Env) (tokens.JoinCommand, error) {
+	if len(env.Config.BootstrapTokens) == 0 {
+		return tokens.JoinCommand{}, errors.New("the configuration has no bootstrap token, so there is no join command to show")
 	}
-	ca, err := clusterCA(env)
+	token, err := env.tokens().ToJoinWith(ctx, env.Config.BootstrapTokens[0])
 	if err != nil {
-		return joinFacts{}, err
+		return tokens.JoinCommand{}, err
 	}
-	f := joinFacts{env.Config.Endpoint(), token.ID + "." + token.Secret.Reveal(), nil}
+	ca, err := env.pki().CA(certs.CA)
+	if err != nil {
+		return tokens.JoinCommand{}, err
+	}
+	command := tokens.JoinCommand{Endpoint: env.Config.Endpoint(), Token: token.ID + "." + token.Secret.Reveal()}
 	for _, cert := range ca.Bundle() {
-		f.pins = append(f.pins, certs.PublicKeyPin(cert))
+		command.Pins = append(command.Pins, certs.PublicKeyPin(cert))
 	}
-	return f, nil
+	return command, nil
 }
 
-// command is what a worker's administrator types.
-func (f joinFacts) command(separator string) string {
-	text := joinCommand + f.endpoint + " --token " + f.token
-	for _, pin := range f.pins {
-		text += separator + "--discovery-token-ca-cert-hash " + pin
-	}
-	return text
-}
-
-// controlPlaneCommand turns a worker's command into one for a control plane.
-func controlPlaneCommand(join, separator, key string) string {
-	return join + separator + "--control-plane --certificate-key " + key
-}
-
-// outcome is the same for programs. A command that lacks a secret is of no use
-// to them.
-func (f joinFacts) outcome(n *config.Node) ui.Outcome {
-	o := ui.Outcome{CACertHashes: f.pins}
-	join, showKey := f.command(" "), n.UploadCerts && !n.SkipCertificateKeyPrint
+// outcome is the same for programs. A command that lacks a secret is of no use to them.
+func outcome(n *config.Node, command tokens.JoinCommand) ui.Outcome {
+	o := ui.Outcome{CACertHashes: command.Pins}
+	showKey := n.UploadCerts && !n.SkipCertificateKeyPrint
 	if showKey {
 		o.CertificateKey = n.CertificateKey
 	}
 	if n.SkipTokenPrint {
 		return o
 	}
-	o.Token, o.JoinCommand = config.NewSecret(f.token), config.NewSecret(join)
+	o.Token, o.JoinCommand = config.NewSecret(command.Token), config.NewSecret(command.Text(" "))
 	if showKey && sharesWithOthers(n) {
-		o.ControlPlaneJoinCommand = config.NewSecret(controlPlaneCommand(join, " ", n.CertificateKey.Reveal()))
+		command.CertificateKey = n.CertificateKey.Reveal()
+		o.ControlPlaneJoinCommand = config.NewSecret(command.Text(" "))
 	}
 	return o
 }

@@ -25,7 +25,7 @@ func uploadCerts() Phase {
 		Name:    "upload-certs",
 		Summary: "Share the control plane's certificates, encrypted, for two hours",
 		Flags:   []string{"certificate-key", "config", "dry-run", "kubeconfig", "skip-certificate-key-print", "upload-certs"},
-		Run:     runUploadCerts,
+		Run:     UploadCerts,
 		Skip: func(env *Env) string {
 			if !env.Config.UploadCerts {
 				return "--upload-certs is not set"
@@ -35,9 +35,9 @@ func uploadCerts() Phase {
 	}
 }
 
-// runUploadCerts writes Secret kube-system/kubeadm-certs again, which restarts its two hours: that is what the flag
-// asks for.
-func runUploadCerts(ctx context.Context, env *Env) error {
+// UploadCerts is what the phase does; `token create` needs it without the phase. It writes Secret
+// kube-system/kubeadm-certs again, which restarts its two hours: that is what the flag asks for.
+func UploadCerts(ctx context.Context, env *Env) error {
 	files, shared := map[string][]byte{}, manifests.SharedFiles(env.Config)
 	for _, key := range slices.Sorted(maps.Keys(shared)) {
 		data, err := env.Host.ReadFile(shared[key])

@@ -105,18 +105,18 @@ func TestUploadCertsFaults(t *testing.T) {
 	const missing = "a file to share with other control planes is missing; if the key of a CA is kept elsewhere, " +
 		"copy the files to the other nodes yourself and leave out --upload-certs: open "
 	// The first in the order of the alphabet is named, every time.
-	if err := runUploadCerts(t.Context(), s.Env); !strings.HasPrefix(message(err), missing) || !strings.Contains(message(err), "pki/ca.crt") {
+	if err := UploadCerts(t.Context(), s.Env); !strings.HasPrefix(message(err), missing) || !strings.Contains(message(err), "pki/ca.crt") {
 		t.Errorf("without files: %q", message(err))
 	}
 	s.play(t, certificates())
 	s.Cluster = forgetful{s.api}
-	err := runUploadCerts(t.Context(), s.Env)
+	err := UploadCerts(t.Context(), s.Env)
 	if want := " was deleted right after it was written; find out what deletes it, and run the phase again"; !strings.HasSuffix(message(err), want) {
 		t.Errorf("error %q, want %q", message(err), want)
 	}
 	s.Cluster = s.api
 	s.Config.CertificateKey = config.NewSecret("hush")
-	err = runUploadCerts(t.Context(), s.Env)
+	err = UploadCerts(t.Context(), s.Env)
 	if want := "the certificate key must be 32 bytes, written as 64 hexadecimal digits"; message(err) != want {
 		t.Errorf("error %q, want %q", message(err), want)
 	}

@@ -98,7 +98,7 @@ func runWaitControllers(ctx context.Context, env *Env) error {
 
 func waitComponents(ctx context.Context, env *Env, components ...string) error {
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
-	return watched(ctx, env, limit, nodeTarget(env.Config), "the control plane did not become healthy", func(ctx context.Context) error {
+	return diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), "the control plane did not become healthy", func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, component := range components {
 			group.Go(func() error { return waitComponent(ctx, env, component) })
@@ -127,7 +127,7 @@ func waitKubelet(ctx context.Context, env *Env) error {
 	limit := env.Config.Timeouts.KubeletHealthCheck
 	env.UI.Printf("Waiting for the kubelet at %s, up to %s", probe.URL, limit)
 	const failure = "the kubelet is not healthy; `journalctl -u kubelet` says why"
-	return watched(ctx, env, limit, kubeletTarget(env.Config), failure, func(ctx context.Context) error {
+	return diagnose.Guard(ctx, env.Host, limit, env.kubeletTarget(), failure, func(ctx context.Context) error {
 		err := poll(ctx, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
 		return errors.WithMessage(err, failure)
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -60,9 +61,9 @@ func (p planning) discover(ctx context.Context, real *host.Real, self *config.Jo
 
 func (p planning) joined(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	if p.diff {
-		return phases.JoinedNode(ctx, administrator(real), self, opts)
+		return joining.JoinedNode(ctx, administrator(real), self, opts)
 	}
-	node, err := phases.AssumedControlPlane(self, opts)
+	node, err := joining.AssumedControlPlane(self, opts)
 	return node, nil, err
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -63,7 +64,7 @@ func (a acting) discover(ctx context.Context, real *host.Real, self *config.Join
 }
 
 func (acting) joined(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
-	return phases.JoinedNode(ctx, administrator(real), self, opts)
+	return joining.JoinedNode(ctx, administrator(real), self, opts)
 }
 
 func (a acting) parts(node *config.Node, real *host.Real) *parts {
@@ -157,7 +158,7 @@ func kubeconfigReader(real *host.Real, advice string) func(path string) ([]byte,
 }
 
 // newDiscovery gives the cluster at most limit to answer each request. It only reads, so plans may use it.
-func newDiscovery(real *host.Real, said ui.UI, limit time.Duration, opts config.Options) *phases.Discovery {
+func newDiscovery(real *host.Real, said ui.UI, limit time.Duration, opts config.Options) *joining.Discovery {
 	connect := func(kubeconfig []byte) cluster.Cluster {
 		return cluster.New(cluster.Options{
 			Kubeconfig: "of the joining node",
@@ -165,7 +166,7 @@ func newDiscovery(real *host.Real, said ui.UI, limit time.Duration, opts config.
 			Timeout:    limit,
 		})
 	}
-	return &phases.Discovery{Host: real, UI: said, Connect: connect, Options: opts}
+	return &joining.Discovery{Host: real, UI: said, Connect: connect, Options: opts}
 }
 
 // administrator is the API with the credentials of admin.conf, which earlier phases of a join have written. It is only

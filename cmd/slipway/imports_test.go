@@ -41,18 +41,23 @@ var mayImport = map[string][]string{
 	"internal/accounts":   {"internal/config", "internal/host", "internal/ui", "manifests"},
 	"internal/pki":        {"internal/config", "internal/host", "internal/kubeconfig", "internal/thisnode", "internal/ui", "certs", "manifests"},
 	"internal/renewal":    {"internal/pki", "certs", "manifests"},
-	"internal/diagnose":   {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact"},
-	"internal/support":    {"certs", "internal/diagnose", "internal/host", "internal/redact"},
+	"internal/joining": {
+		"certs", "manifests", "internal/cluster", "internal/config", "internal/discovery", "internal/host", "internal/kubeconfig",
+		"internal/pki", "internal/retry", "internal/thisnode", "internal/ui",
+	},
+	"internal/tokens":   {"certs", "manifests", "internal/cluster", "internal/config", "internal/kubeconfig", "internal/ui"},
+	"internal/diagnose": {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact"},
+	"internal/support":  {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	"phases": {
 		"certs", "kubeletconfig", "manifests", "preflight",
-		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/diagnose", "internal/discovery",
-		"internal/etcd", "internal/etcdmember", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership",
-		"internal/pki", "internal/redact", "internal/renewal", "internal/retry", "internal/thisnode", "internal/ui", "internal/workflow",
+		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/diagnose",
+		"internal/etcd", "internal/etcdmember", "internal/fault", "internal/host", "internal/joining", "internal/kubeconfig", "internal/ownership",
+		"internal/pki", "internal/renewal", "internal/retry", "internal/thisnode", "internal/tokens", "internal/ui", "internal/workflow",
 	},
 	"cmd/slipway": {
 		"phases", "preflight",
 		"internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/etcdmember", "internal/fault",
-		"internal/host", "internal/pki", "internal/redact", "internal/renewal", "internal/support", "internal/thisnode", "internal/ui",
+		"internal/host", "internal/joining", "internal/pki", "internal/redact", "internal/renewal", "internal/support", "internal/thisnode", "internal/tokens", "internal/ui",
 	},
 }
 

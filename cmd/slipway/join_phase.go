@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -56,7 +57,7 @@ func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) 
 	if self.ControlPlane != nil && slices.Contains(p.Flags, "control-plane") {
 		node, more, err = m.joined(cmd.Context(), in.host, self, in.options)
 	} else {
-		node, err = phases.StartedNode(in.host, self, in.options)
+		node, err = joining.StartedNode(in.host, self, in.options)
 	}
 	if err != nil {
 		return nil, err

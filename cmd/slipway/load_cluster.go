@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -24,7 +25,7 @@ const askTime = 5 * time.Second
 
 // nodeOfCluster is this control plane as the cluster's configuration and the files on this host describe it.
 func nodeOfCluster(ctx context.Context, env *phases.Env, key config.Secret) (*config.Node, []string, error) {
-	stored, err := phases.StoredConfiguration(ctx, env.Cluster)
+	stored, err := joining.StoredConfiguration(ctx, env.Cluster)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/internal/tokens"
 )
 
 func newToken(g *globals) *cobra.Command {
@@ -26,6 +26,11 @@ func newToken(g *globals) *cobra.Command {
 func tokenParts(cmd *cobra.Command, g *globals, tokens []config.Token, form string) (*parts, error) {
 	kubeconfig := kubeconfigOfUser(cmd)
 	return modeOfFlags(g, cmd).apiParts(config.APINode(kubeconfig.String(), tokens), kubeconfig, form, "token "+cmd.Name())
+}
+
+// tokensOf are the tokens of the cluster that a command works with.
+func tokensOf(p *parts) tokens.Store {
+	return tokens.Store{Cluster: p.env.Cluster, UI: p.env.UI, Now: p.env.Host.Now}
 }
 
 func newTokenDelete(g *globals) *cobra.Command {
@@ -46,7 +51,7 @@ func newTokenDelete(g *globals) *cobra.Command {
 				return err
 			}
 			defer p.close()
-			if err := phases.DeleteTokens(cmd.Context(), p.env, ids); err != nil {
+			if err := tokensOf(p).Delete(cmd.Context(), ids); err != nil {
 				return err
 			}
 			return p.show(func() error { return nil })

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/tokens"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -85,18 +86,18 @@ func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Se
 			return nil, err
 		}
 	}
-	if err := phases.CreateTokens(ctx, p.env); err != nil {
+	if err := tokensOf(p).Create(ctx, p.env.Config.BootstrapTokens); err != nil {
 		return nil, err
 	}
 	var made []*tokenObject
 	for _, t := range p.env.Config.BootstrapTokens {
 		m := newTokenObject(t, p.env.Host.Now())
 		if o.PrintJoinCommand {
-			var err error
-			if m.JoinCommand, err = phases.JoinCommand(ctx, p.env, t, key, kubeconfig.read); err != nil {
+			command, err := tokensOf(p).JoinCommand(ctx, t, key, tokens.Kubeconfig{Path: kubeconfig.String(), Read: kubeconfig.read})
+			if err != nil {
 				return nil, err
 			}
-			m.CertificateKey = key.Reveal()
+			m.JoinCommand, m.CertificateKey = command.Text(" "), command.CertificateKey
 		}
 		made = append(made, m)
 	}

@@ -7,8 +7,6 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-
-	"github.com/slipway-k8s/slipway/phases"
 )
 
 func newTokenList(g *globals) *cobra.Command {
@@ -23,7 +21,7 @@ func newTokenList(g *globals) *cobra.Command {
 				return err
 			}
 			defer p.close()
-			tokens, err := phases.ListTokens(cmd.Context(), p.env)
+			tokens, err := tokensOf(p).List(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -125,7 +125,7 @@ func (r *Real) deletionOf(ctx context.Context, what ref) (Difference, error) {
 // markingOf returns what MarkNode would do. A Node that is not registered yet
 // will be by then.
 func (r *Real) markingOf(ctx context.Context, name string, mark Mark) (Difference, error) {
-	live := newNode(name)
+	live := NewNode(name)
 	found, err := r.Get(ctx, live)
 	switch {
 	case err != nil:

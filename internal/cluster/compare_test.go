@@ -29,7 +29,7 @@ func secretNamed(name, value string) *corev1.Secret {
 func TestPlanCompared(t *testing.T) {
 	a := newAPI(t)
 	changed := configMap("changed", map[string]string{"ours": "old", "theirs": "kept"})
-	node := newNode("cp-1")
+	node := NewNode("cp-1")
 	node.Labels = map[string]string{"a": "b"}
 	for _, obj := range []Object{configMap("same", map[string]string{"k": "v"}), changed, secretNamed("known", "old"), node} {
 		a.put(t, obj)

@@ -20,7 +20,7 @@ import (
 // MarkNode implements Cluster. Labels, annotations, and taints of the same key
 // and effect that have another value get the value of mark.
 func (r *Real) MarkNode(ctx context.Context, name string, mark Mark) error {
-	node, err := refOf(newNode(name))
+	node, err := refOf(NewNode(name))
 	if err != nil {
 		return err
 	}
@@ -35,14 +35,15 @@ func (r *Real) MarkNode(ctx context.Context, name string, mark Mark) error {
 	}))
 }
 
-func newNode(name string) *corev1.Node {
+// NewNode returns the Node of a name, to ask the API for.
+func NewNode(name string) *corev1.Node {
 	n := &corev1.Node{}
 	n.APIVersion, n.Kind, n.Name = "v1", "Node", name
 	return n
 }
 
 func (c *conn) mark(ctx context.Context, node ref, mark Mark) error {
-	live := newNode(node.name)
+	live := NewNode(node.name)
 	found, err := c.fill(ctx, live)
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ const reportDelay = 200 * time.Millisecond
 // reported returns an error if the kubelet of a node has not reported after
 // since.
 func (c *conn) reported(ctx context.Context, name string, since time.Time) error {
-	node := newNode(name)
+	node := NewNode(name)
 	found, err := c.fill(ctx, node)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ func TestMarkNode(t *testing.T) {
 	if err := r.MarkNode(t.Context(), "n1", controlPlane); err != nil {
 		t.Fatal(err)
 	}
-	node := newNode("n1")
+	node := NewNode("n1")
 	if _, err := r.Get(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestAwaitReport(t *testing.T) {
 
 func TestMarkPatch(t *testing.T) {
 	node := func(change func(*corev1.Node)) *corev1.Node {
-		n := newNode("n1")
+		n := NewNode("n1")
 		n.ResourceVersion = "7"
 		n.Labels, n.Annotations, n.Spec.Taints = controlPlane.Labels, controlPlane.Annotations, slices.Clone(controlPlane.Taints)
 		change(n)

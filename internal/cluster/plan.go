@@ -214,7 +214,7 @@ func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) ([]
 
 // MarkNode implements Cluster.
 func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
-	node := newNode(name)
+	node := NewNode(name)
 	node.Labels, node.Annotations = maps.Clone(mark.Labels), maps.Clone(mark.Annotations)
 	node.Spec.Taints = slices.Clone(mark.Taints)
 	p.mu.Lock()

@@ -127,7 +127,7 @@ func TestFaultsThatPass(t *testing.T) {
 		{"delete", http.MethodDelete, configMap("c", nil), func(r *Real) error {
 			return r.EnsureAbsent(ctx, configMap("c", nil))
 		}, 1},
-		{"mark", http.MethodPatch, newNode("c"), func(r *Real) error {
+		{"mark", http.MethodPatch, NewNode("c"), func(r *Real) error {
 			return r.MarkNode(ctx, "c", Mark{Taints: []corev1.Taint{{Key: "k", Effect: "NoSchedule"}}})
 		}, 1},
 	}

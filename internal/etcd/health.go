@@ -4,9 +4,13 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"fmt"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/pkg/errors"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -65,4 +69,58 @@ func ask(ctx context.Context, m Member, trust *tls.Config) (answers bool, err er
 		return true, errors.New("it has no leader")
 	}
 	return true, nil
+}
+
+// HealthTime bounds a question for the health of all members: it is enough to ask them side by side, and before that an
+// API server that hangs. It is also how long to wait for members to become healthy: they may be restarting, or electing
+// a leader.
+const HealthTime = 10 * time.Second
+
+// AskHealth asks e for the health of its members, for at most HealthTime.
+func AskHealth(ctx context.Context, e Etcd) ([]Health, error) {
+	ctx, cancel := context.WithTimeout(ctx, HealthTime)
+	defer cancel()
+	return e.Health(ctx)
+}
+
+// WithStanding adds to an error of e which members work, if they can be asked.
+func WithStanding(ctx context.Context, e Etcd, err error) error {
+	all, failure := AskHealth(ctx, e)
+	if failure != nil || len(all) == 0 {
+		return err
+	}
+	return &standingError{err, Standing(all, "")}
+}
+
+// standingError is an error of etcd and which of its members work.
+type standingError struct {
+	err      error
+	standing string
+}
+
+func (e *standingError) Error() string { return e.err.Error() + "; of etcd's members, " + e.standing }
+func (e *standingError) Unwrap() error { return e.err }
+
+// Standing lists the members that work, and why each of the others does not. The one at peerURL is left out.
+func Standing(all []Health, peerURL string) string {
+	var working, others []string
+	for _, m := range all {
+		name := cmp.Or(m.Name, m.PeerURL)
+		switch {
+		case m.PeerURL == peerURL:
+		case m.Err == nil:
+			working = append(working, name)
+		default:
+			others = append(others, fmt.Sprintf("%s does not (%v)", name, m.Err))
+		}
+	}
+	switch len(working) {
+	case 0:
+		working = []string{"none works"}
+	case 1:
+		working[0] += " works"
+	default:
+		working = []string{strings.Join(working, ", ") + " work"}
+	}
+	return strings.Join(append(working, others...), "; ")
 }

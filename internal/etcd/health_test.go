@@ -66,3 +66,31 @@ func TestQuorumWithout(t *testing.T) {
 		}
 	}
 }
+
+func TestStanding(t *testing.T) {
+	down := errors.New("connection refused")
+	a, b, c := Health{Member: Member{Name: "a", PeerURL: peer("a")}}, Health{Member: Member{Name: "b"}}, Health{Member: Member{PeerURL: "https://c:2380"}, Err: down}
+	for want, all := range map[string][]Health{
+		"none works; https://c:2380 does not (connection refused)": {a, c},
+		"b works":    {a, b},
+		"b, b work":  {b, a, b},
+		"none works": {a},
+		"b works; https://c:2380 does not (connection refused)": {c, b},
+	} {
+		if got := Standing(all, peer("a")); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestWithStanding keeps the error, which callers test for, and adds nothing if nobody can be asked.
+func TestWithStanding(t *testing.T) {
+	cause := errors.New("no leader")
+	err := WithStanding(t.Context(), NewPlan(func(Action) {}, Member{Name: "a", PeerURL: peer("a")}), cause)
+	if !errors.Is(err, cause) || err.Error() != "no leader; of etcd's members, a works" {
+		t.Errorf("error %v", err)
+	}
+	if err := WithStanding(t.Context(), NewPlan(func(Action) {}), cause); err != cause {
+		t.Errorf("without members: %v", err)
+	}
+}

@@ -25,8 +25,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ui"
-	"github.com/slipway-k8s/slipway/phases"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
@@ -139,7 +139,7 @@ func (o Order) join(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	d := &phases.Discovery{
+	d := &joining.Discovery{
 		Host: host.New(), UI: ui.NewLines(io.Discard, io.Discard), Options: opts,
 		Connect: func(kubeconfig []byte) cluster.Cluster {
 			return cluster.New(cluster.Options{

@@ -1,60 +1,29 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package phases
+package joining
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/slipway-k8s/slipway/certs"
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
-
-func pinOf(p certs.Pair) string {
-	sum := sha256.Sum256(p.Cert.RawSubjectPublicKeyInfo)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// joinAgain loads the node from a command line by token, to an address where
-// nobody answers.
-func (s *joinStage) joinAgain(t *testing.T, change func(*config.Flags)) (*config.Node, error) {
-	t.Helper()
-	flags := config.Flags{Given: []string{"token", "node-name", "cri-socket", "discovery-token-ca-cert-hash"}, Endpoint: "127.0.0.1:1",
-		Token: someToken, CACertHashes: []string{pinOf(s.ca)}, NodeName: "worker-1", CRISocket: "unix:///run/containerd/containerd.sock"}
-	if change != nil {
-		change(&flags)
-	}
-	opts := config.Options{Facts: config.HostFacts{Hostname: "worker-1"}}
-	self, _, err := config.LoadJoin(nil, flags, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	self.Timeouts.Discovery.Duration = 50 * time.Millisecond
-	d := &Discovery{Host: s.host, UI: s.UI, Options: opts, Connect: func([]byte) cluster.Cluster { return s.api }}
-	n, _, err := d.Node(t.Context(), self)
-	return n, err
-}
 
 // TestMemberNeedsNoToken: a node of the cluster that it is told to join is
 // recognised by its own credentials. Whatever else is here leaves it to
 // discovery, which fails in this test.
 func TestMemberNeedsNoToken(t *testing.T) {
 	later := time.Now().Add(time.Hour)
-	joined := func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "worker-1", later) }
+	joined := func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, "worker-1", later) }
 	unpinned := func(endpoint string) func(*config.Flags) {
 		return func(f *config.Flags) {
 			f.Given = []string{"token", "node-name", "cri-socket", "discovery-token-unsafe-skip-ca-verification"}
@@ -67,23 +36,23 @@ func TestMemberNeedsNoToken(t *testing.T) {
 	}
 	tests := []struct {
 		name   string
-		before func(t *testing.T, s *joinStage)
+		before func(t *testing.T, s *stage)
 		change func(*config.Flags)
 		member bool
 	}{
 		{"member", joined, nil, true},
-		{"fresh host", func(*testing.T, *joinStage) {}, nil, false},
+		{"fresh host", func(*testing.T, *stage) {}, nil, false},
 		{"another name", joined, func(f *config.Flags) { f.NodeName = "worker-2" }, false},
-		{"another cluster", func(t *testing.T, s *joinStage) {
+		{"another cluster", func(t *testing.T, s *stage) {
 			s.bootstrapped(t, signed(t, certs.Pair{}, "kubernetes", later), "worker-1", later)
 		}, nil, false},
 		{"another pin", joined, func(f *config.Flags) { f.CACertHashes = []string{"sha256:" + strings.Repeat("0", 64)} }, false},
-		{"expired", func(t *testing.T, s *joinStage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(-time.Minute)) }, nil, false},
-		{"garbage", func(t *testing.T, s *joinStage) { s.put(t, "/etc/kubernetes/kubelet.conf", "x") }, nil, false},
+		{"expired", func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(-time.Minute)) }, nil, false},
+		{"garbage", func(t *testing.T, s *stage) { s.put(t, "/etc/kubernetes/kubelet.conf", "x") }, nil, false},
 		{"no pin, the same address", joined, unpinned("192.0.2.1:6443"), true},
 		{"no pin, another address", joined, unpinned("127.0.0.1:1"), false},
 		{"control plane without certificates", joined, asControlPlane, false},
-		{"control plane", func(t *testing.T, s *joinStage) {
+		{"control plane", func(t *testing.T, s *stage) {
 			joined(t, s)
 			s.put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", "")
 			shared := storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"controlPlaneEndpoint: 192.0.2.1:6443\n")
@@ -94,9 +63,9 @@ func TestMemberNeedsNoToken(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newJoinStage(t)
+			s := newStage(t)
 			tt.before(t, s)
-			n, err := s.joinAgain(t, tt.change)
+			n, err := s.join(t, tt.change)
 			if said := strings.Contains(s.said.String(), "has joined the cluster at https://192.0.2.1:6443 before"); said != tt.member || (err == nil) != tt.member {
 				t.Fatalf("member %v, %v", said, err)
 			}
@@ -110,7 +79,7 @@ func TestMemberNeedsNoToken(t *testing.T) {
 // TestMemberKeepsItsCAs: a CA that was added to ca.crt stays, as one of another
 // cluster alone would not.
 func TestMemberKeepsItsCAs(t *testing.T) {
-	s := newJoinStage(t)
+	s := newStage(t)
 	s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))
 	other := signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour))
 	for text, want := range map[string]string{
@@ -118,7 +87,7 @@ func TestMemberKeepsItsCAs(t *testing.T) {
 		string(certs.EncodeCerts(other.Cert)):            string(certs.EncodeCerts(s.ca.Cert)),
 	} {
 		s.put(t, "/etc/kubernetes/pki/ca.crt", text)
-		n, err := s.joinAgain(t, nil)
+		n, err := s.join(t, nil)
 		if err != nil || string(n.Join.CA) != want {
 			t.Errorf("%v, wants ca.crt to be\n%s", err, n.Join.CA)
 		}
@@ -127,64 +96,21 @@ func TestMemberKeepsItsCAs(t *testing.T) {
 
 // TestMemberByFile: a discovery file is read, but needs no credentials.
 func TestMemberByFile(t *testing.T) {
-	s := newJoinStage(t)
+	s := newStage(t)
 	withoutToken := func(f *config.Flags) {
-		*f = config.Flags{Given: []string{"discovery-file", "node-name", "cri-socket"}, DiscoveryFile: "/discovery.conf",
-			NodeName: f.NodeName, CRISocket: f.CRISocket}
+		byFile(f)
+		f.Given, f.TLSBootstrapToken = []string{"discovery-file", "node-name", "cri-socket"}, ""
 	}
-	if _, err := s.joinAgain(t, withoutToken); !strings.Contains(message(err), "the discovery file has no credentials") {
+	if _, err := s.join(t, withoutToken); !strings.Contains(message(err), "the discovery file has no credentials") {
 		t.Errorf("a fresh host: %v", err)
 	}
 	s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))
-	if _, err := s.joinAgain(t, withoutToken); err != nil {
+	if _, err := s.join(t, withoutToken); err != nil {
 		t.Errorf("a member: %v", err)
 	}
 	s.put(t, "/discovery.conf", s.kubeconfig(signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour)), ""))
-	if _, err := s.joinAgain(t, withoutToken); !strings.Contains(message(err), "the discovery file has no credentials") {
+	if _, err := s.join(t, withoutToken); !strings.Contains(message(err), "the discovery file has no credentials") {
 		t.Errorf("the file of another cluster: %v", err)
-	}
-}
-
-// unauthorized answers 401 until a token is known to it.
-type unauthorized struct {
-	cluster.Cluster
-	known func() bool
-}
-
-func (u unauthorized) Get(ctx context.Context, obj cluster.Object) (bool, error) {
-	if !u.known() {
-		return false, apierrors.NewUnauthorized("Unauthorized")
-	}
-	return u.Cluster.Get(ctx, obj)
-}
-
-// TestNewTokenIsAwaited: an API server hears of a new token a moment later.
-func TestNewTokenIsAwaited(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		after time.Duration
-		token string
-		want  string
-	}{
-		{"new", time.Second, someToken, ""},
-		{"unknown", time.Hour, someToken, "the API server does not accept the token with ID abcdef: it has expired"},
-		{"other credentials", time.Hour, "", "does not accept this node's credentials"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newJoinStage(t)
-			synctest.Test(t, func(t *testing.T) {
-				started := time.Now()
-				d := &Discovery{Host: s.host, UI: s.UI}
-				self := &config.JoinConfiguration{Discovery: config.Discovery{TLSBootstrapToken: tt.token}}
-				_, err := d.stored(t.Context(), unauthorized{s.api, func() bool { return time.Since(started) >= tt.after }}, self)
-				if got := message(err); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || strings.Contains(got, someToken) {
-					t.Errorf("got %q, want %q", got, tt.want)
-				}
-				if waited := time.Since(started); waited > 4*time.Second {
-					t.Errorf("waited %s", waited)
-				}
-			})
-		})
 	}
 }
 
@@ -220,12 +146,12 @@ func TestMemberWhoseServerIsDown(t *testing.T) {
 		{"another host's is down", other, map[string]error{other: down}, other},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newJoinStage(t)
+			s := newStage(t)
 			ready := map[string]error{}
 			for server, err := range tt.ready {
 				ready[server+"/readyz"] = err
 			}
-			d := &Discovery{Host: ownAddress{s.host, ready}, UI: s.UI}
+			d := &Discovery{Host: ownAddress{s.host, ready}, UI: s.ui}
 			data, err := kubeconfig.AtServer([]byte(s.kubeconfig(s.ca, someToken)), tt.server)
 			if err != nil {
 				t.Fatal(err)

@@ -1,10 +1,15 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package phases
+package tokens
 
 import (
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"strings"
 	"testing"
 	"time"
@@ -12,23 +17,43 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cluster-bootstrap/token/jws"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-const tokenDocument = `bootstrapTokens: [{token: abcdef.0123456789abcdef, ttl: 0s, description: mine}]
-`
+// stage is the tokens of an API that only records, and what was said.
+type stage struct {
+	Store
+	said, results bytes.Buffer
+}
 
-func TestTokensLife(t *testing.T) {
-	s := newStage(t, initDocument+tokenDocument+clusterDocument)
-	if err := CreateTokens(t.Context(), s.Env); err != nil {
+func newStage(t *testing.T, objs ...cluster.Object) *stage {
+	t.Helper()
+	s := &stage{}
+	s.Store = Store{Cluster: cluster.NewPlan(func(cluster.Action) {}, nil), UI: ui.NewLines(&s.said, &s.results), Now: time.Now}
+	if err := s.Cluster.Ensure(t.Context(), objs...); err != nil {
 		t.Fatal(err)
 	}
-	err := CreateTokens(t.Context(), s.Env)
+	return s
+}
+
+// mine is a token that never expires, with the given usages.
+func mine(usages ...string) []config.Token {
+	return []config.Token{{ID: "abcdef", Secret: config.NewSecret("0123456789abcdef"), Description: "mine", Usages: usages}}
+}
+
+func TestTokensLife(t *testing.T) {
+	s := newStage(t)
+	if err := s.Create(t.Context(), mine("signing", "authentication")); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Create(t.Context(), mine("signing"))
 	if err == nil || !strings.Contains(err.Error(), `a bootstrap token with the ID "abcdef" already exists`) || strings.Contains(err.Error(), "0123") {
 		t.Errorf("a second one: %v", err)
 	}
@@ -39,7 +64,7 @@ func TestTokensLife(t *testing.T) {
 	if err := s.Cluster.Ensure(t.Context(), broken); err != nil {
 		t.Fatal(err)
 	}
-	list, err := ListTokens(t.Context(), s.Env)
+	list, err := s.List(t.Context())
 	if err != nil || len(list) != 1 || list[0].ID != "abcdef" || list[0].Description != "mine" || !list[0].Expires.IsZero() ||
 		strings.Join(list[0].Usages, ",") != "authentication,signing" {
 		t.Errorf("%+v %v", list, err)
@@ -47,7 +72,7 @@ func TestTokensLife(t *testing.T) {
 	if said := s.said.String(); !strings.Contains(said, "bootstrap-token-broken is not a valid bootstrap token") || strings.Contains(said, "SECRET") {
 		t.Errorf("said %q", said)
 	}
-	if err := DeleteTokens(t.Context(), s.Env, []string{"nobody", "abcdef"}); err == nil || !strings.Contains(err.Error(), "with the ID nobody;") {
+	if err := s.Delete(t.Context(), []string{"nobody", "abcdef"}); err == nil || !strings.Contains(err.Error(), "with the ID nobody;") {
 		t.Error(err)
 	}
 	if got := s.results.String(); got != "bootstrap token \"abcdef\" deleted\n" {
@@ -55,45 +80,37 @@ func TestTokensLife(t *testing.T) {
 	}
 }
 
-func TestTokenOf(t *testing.T) {
-	want := config.Token{ID: "abcdef", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}, TTL: time.Hour}
-	data := manifests.BootstrapTokenSecret(want, time.Unix(0, 0)).Data
-	got, err := manifests.TokenOf(data)
-	if err != nil || got.Secret != want.Secret || !got.Expires.Equal(time.Unix(3600, 0)) || len(got.Groups) != 0 {
-		t.Errorf("%+v %v", got, err)
-	}
-	data["expiration"] = []byte("tomorrow")
-	if _, err := manifests.TokenOf(data); err == nil || !strings.Contains(err.Error(), "its expiration is not a valid time") {
-		t.Error(err)
-	}
-}
-
 // TestJoinCommandFollowsClusterInfo: it leads where the joining node is led,
 // and to the administrator's server only where there is no such place.
 func TestJoinCommandFollowsClusterInfo(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
-	s.play(t, certificates(), kubeconfigs())
-	ca, err := certs.ParseCerts([]byte(s.get(t, pkiDir+"ca.crt")))
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pin := certs.PublicKeyPin(ca[0])
-	token := config.Token{ID: "abcdef", Secret: config.NewSecret("0123456789abcdef")}
+	n := &config.Node{Cluster: config.ClusterConfiguration{CACertificateValidityPeriod: &metav1.Duration{Duration: time.Hour}}}
+	ca, err := certs.NewCA(certs.Spec{CommonName: "kubernetes"}, n, key, time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := kubeconfig.ClusterInfo("https://192.0.2.11:6443", []*x509.Certificate{ca})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStage(t)
+	pin := certs.PublicKeyPin(ca)
 	command := func(key string) string {
 		t.Helper()
-		text, err := JoinCommand(t.Context(), s.Env, token, config.NewSecret(key), func() ([]byte, error) {
-			return s.Host.ReadFile(s.Config.Paths.AdminKubeconfig)
-		})
+		c, err := s.JoinCommand(t.Context(), mine()[0], config.NewSecret(key), Kubeconfig{"admin.conf", func() ([]byte, error) { return admin, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return text
+		return c.Text(" ")
 	}
 	tail := " --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash " + pin
 	if got := command(""); got != "slipway join 192.0.2.11:6443"+tail {
 		t.Errorf("without cluster-info: %s", got)
 	}
-	info, err := kubeconfig.ClusterInfo("https://lb.example:443", ca)
+	info, err := kubeconfig.ClusterInfo("https://lb.example:443", []*x509.Certificate{ca})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,45 +124,49 @@ func TestJoinCommandFollowsClusterInfo(t *testing.T) {
 
 // TestCreatedTokenSigns cluster-info as it is, or says why it cannot: the token is good either way.
 func TestCreatedTokenSigns(t *testing.T) {
+	info := []cluster.Object{manifests.ClusterInfo([]byte("kubeconfig"))}
 	for name, tt := range map[string]struct {
-		document string
-		before   []cluster.Object
-		refuse   bool
-		signed   bool
-		says     string
+		usages string
+		before []cluster.Object
+		refuse bool
+		signed bool
+		says   string
 	}{
-		"signed":          {document: tokenDocument, before: []cluster.Object{manifests.ClusterInfo([]byte("kubeconfig"))}, signed: true},
-		"not for signing": {document: "bootstrapTokens: [{token: abcdef.0123456789abcdef, usages: [authentication]}]\n", before: []cluster.Object{manifests.ClusterInfo([]byte("kubeconfig"))}},
-		"no cluster-info": {document: tokenDocument, says: "[WARNING] ConfigMap kube-public/cluster-info is missing"},
-		"forbidden": {document: tokenDocument, before: []cluster.Object{manifests.ClusterInfo([]byte("kubeconfig"))}, refuse: true,
+		"signed":          {usages: "signing", before: info, signed: true},
+		"not for signing": {usages: "authentication", before: info},
+		"no cluster-info": {usages: "signing", says: "[WARNING] ConfigMap kube-public/cluster-info is missing"},
+		"forbidden": {usages: "signing", before: info, refuse: true,
 			says: "[WARNING] could not sign ConfigMap kube-public/cluster-info, so nodes can join only once the controller manager has signed it: forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t, initDocument+tt.document+clusterDocument)
-			if err := s.api.Ensure(t.Context(), tt.before...); err != nil {
-				t.Fatal(err)
-			}
+			s := newStage(t, tt.before...)
+			api := s.Cluster
 			if tt.refuse {
-				s.Cluster = noUpdates{s.api}
+				s.Cluster = noUpdates{api}
 			}
-			if err := CreateTokens(t.Context(), s.Env); err != nil {
+			if err := s.Create(t.Context(), mine(tt.usages)); err != nil {
 				t.Fatal(err)
 			}
 			if got := s.said.String(); !strings.Contains(got, tt.says) || tt.says == "" && got != "" {
 				t.Errorf("said %q, want %q", got, tt.says)
 			}
-			if len(tt.before) > 0 && signs(infoNow(t, s), "abcdef") != tt.signed {
-				t.Errorf("signed %v, want %v", !tt.signed, tt.signed)
+			now := manifests.ClusterInfo(nil)
+			if _, err := api.Get(t.Context(), now); err != nil {
+				t.Fatal(err)
 			}
-			if tokenNow(t, s, "abcdef") == "" {
-				t.Error("no token")
+			signature := now.Data["jws-kubeconfig-abcdef"]
+			if signed := jws.DetachedTokenIsValid(signature, "kubeconfig", "abcdef", "0123456789abcdef"); signed != tt.signed {
+				t.Errorf("signed %v, want %v", signed, tt.signed)
+			}
+			if found, err := api.Get(t.Context(), secretOf("abcdef")); err != nil || !found {
+				t.Errorf("no token: %v", err)
 			}
 		})
 	}
 }
 
 // noUpdates is an API that lets nobody change what is there.
-type noUpdates struct{ *cluster.Plan }
+type noUpdates struct{ cluster.Cluster }
 
 func (noUpdates) Update(context.Context, cluster.Object, func() (bool, error)) (bool, error) {
 	return false, errors.New("forbidden")

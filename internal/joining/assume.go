@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package phases
+package joining
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -18,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/discovery"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -38,7 +38,7 @@ func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration) 
 	if err != nil {
 		return nil, warnings, err
 	}
-	shared, err := d.standIns(ctx, n)
+	shared, err := d.standIns(n)
 	if err != nil {
 		return nil, warnings, err
 	}
@@ -95,13 +95,9 @@ func assumedCluster(endpoint string) []byte {
 
 // standIns returns the files that control planes share, by their keys in the Secret: those of this host, and
 // generated ones in place of the others.
-func (d *Discovery) standIns(ctx context.Context, n *config.Node) (map[string][]byte, error) {
+func (d *Discovery) standIns(n *config.Node) (map[string][]byte, error) {
 	scratch := host.NewOverlay(d.Host, func(host.Action) {})
-	make := certificates()
-	make.Children = slices.DeleteFunc(make.Children, func(p Phase) bool {
-		return p.Name != certs.CA && (!n.ControlPlane || p.Name != "sa" && !strings.HasSuffix(p.Name, "ca"))
-	})
-	if err := Run(ctx, &Env{Config: n, Host: scratch, UI: d.UI}, []Phase{make}, Options{Serial: true}); err != nil {
+	if err := fillIn(pki.Store{Host: scratch, Config: n, UI: d.UI}); err != nil {
 		return nil, errors.WithMessage(err, "without the cluster, a plan uses the files of this host")
 	}
 	files := map[string][]byte{}
@@ -113,6 +109,21 @@ func (d *Discovery) standIns(ctx context.Context, n *config.Node) (map[string][]
 		files[key] = data
 	}
 	return files, nil
+}
+
+// fillIn checks what is there of the shared files, and generates the rest. A worker needs the cluster's CA only.
+func fillIn(store pki.Store) error {
+	for _, row := range certs.Specs(store.Config) {
+		if row.Name == certs.CA || store.Config.ControlPlane && row.IsCA() {
+			if err := store.Ensure(row, nil); err != nil {
+				return err
+			}
+		}
+	}
+	if !store.Config.ControlPlane {
+		return nil
+	}
+	return store.EnsureServiceAccountKeys(nil)
 }
 
 // AssumedControlPlane is JoinedNode for a plan that does not ask the cluster.

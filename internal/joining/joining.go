@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package phases
+// Package joining finds out what a node is to be that joins a cluster, or has joined one: it finds and verifies the
+// cluster, reads the configuration that the cluster keeps, or assumes both for a plan that asks nobody. It changes
+// nothing. internal/discovery is the part of it that reads what strangers may have written.
+package joining
 
 import (
 	"context"
@@ -13,7 +16,6 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -83,13 +85,16 @@ func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n 
 
 // newTokenTime is how long an API server may take to learn of a token that was just created. It watches tokens, so
 // that this takes milliseconds.
-const newTokenTime = 3 * time.Second
+const (
+	newTokenTime  = 3 * time.Second
+	newTokenDelay = 200 * time.Millisecond // before the second request
+)
 
 // stored is the first request with the joining node's credentials.
 func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration) (stored []byte, err error) {
 	deadline := time.Now().Add(newTokenTime)
 	unknown := func(err error) bool { return apierrors.IsUnauthorized(err) && time.Now().Before(deadline) }
-	err = retry.Policy{First: 4 * pollInterval, Passes: unknown}.Do(ctx, func(ctx context.Context) (err error) {
+	err = retry.Policy{First: newTokenDelay, Passes: unknown}.Do(ctx, func(ctx context.Context) (err error) {
 		stored, err = StoredConfiguration(ctx, api)
 		return err
 	})
@@ -183,23 +188,11 @@ func bootstrapKubeconfig(found discovery.Cluster, token string) ([]byte, error) 
 	return kubeconfig.BuildWithToken(spec, named, found.CA, config.NewSecret(token))
 }
 
-// storedKubelet returns the KubeletConfiguration that the cluster keeps.
-func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
-	text, err := cluster.ConfigMapText(ctx, c, metav1.NamespaceSystem, "kubelet-config", "kubelet")
-	if err != nil {
-		return nil, err
-	}
-	if text != "" {
-		return []byte(text), nil
-	}
-	return nil, errors.Errorf("%s does not exist or has no key \"kubelet\"; `slipway init phase upload-config kubelet` on a control plane creates it", config.KubeletSource)
-}
-
 // nameIsFree refuses the name of a working node: two kubelets would fight over it. A node that is not Ready may be an
 // earlier installation of this host, and one whose expired certificate is here is this host. For a host that is a
 // member it records whether the cluster still has its Node.
 func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *config.Node) error {
-	registered := nodeObject(n.Name)
+	registered := cluster.NewNode(n.Name)
 	found, err := api.Get(ctx, registered)
 	if err != nil {
 		return err

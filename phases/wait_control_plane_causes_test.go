@@ -73,7 +73,7 @@ func TestWaitEndsOnceTheCauseIsKnown(t *testing.T) {
 			if got := causes(err); len(got) != 1 || got[0] != test.want || time.Since(started) > 30*time.Second {
 				t.Errorf("causes %v after %s: %v", got, time.Since(started), err)
 			}
-			if !strings.Contains(message(err), errCauseKnown.Error()) {
+			if !strings.Contains(message(err), "stopped waiting because the cause is known:") {
 				t.Errorf("error %q", message(err))
 			}
 		})

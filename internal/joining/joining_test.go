@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package joining
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+func TestDiscoveryRefuses(t *testing.T) {
+	node := func(name string, ready corev1.ConditionStatus) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
+	}
+	tests := []struct {
+		name   string
+		objs   []cluster.Object
+		before func(t *testing.T, s *stage)
+		want   string // the error, empty for none
+	}{
+		{name: "name of a node that is Ready", objs: []cluster.Object{node("worker-1", corev1.ConditionTrue)},
+			want: `the cluster already has a node "worker-1", which is Ready: join with another name`},
+		{name: "name of a node that is not Ready", objs: []cluster.Object{node("worker-1", corev1.ConditionFalse)}},
+		{name: "this node", objs: []cluster.Object{node("worker-1", corev1.ConditionTrue)},
+			before: func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour)) }},
+		{name: "this node, whose certificate has just expired", objs: []cluster.Object{node("worker-1", corev1.ConditionTrue)},
+			before: func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(-time.Second)) }},
+		{name: "configuration with a hostile path", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"certificatesDir: /etc/kubernetes/../../root\n")},
+			want: "ConfigMap kube-system/kubeadm-config:4: certificatesDir: "},
+		{name: "configuration with a field of a wrong type", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"clusterName: 1\n")},
+			want: "ConfigMap kube-system/kubeadm-config:4: clusterName: must be a string"},
+		{name: "a version that nodes cannot join", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", strings.Replace(storedConfig, "v1.36.3", "v1.30.14", 1))},
+			want: `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "v1.30.14" is not supported`},
+		{name: "configuration of another kind", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedNode)},
+			want: "ConfigMap kube-system/kubeadm-config:2: kind: must be ClusterConfiguration"},
+		{name: "no configuration", objs: []cluster.Object{storedMap("kubeadm-config", "x", "")},
+			want: "ConfigMap kube-system/kubeadm-config does not exist or has no ClusterConfiguration"},
+		{name: "no kubelet configuration", objs: []cluster.Object{storedMap("kubelet-config", "x", "")},
+			want: "ConfigMap kube-system/kubelet-config does not exist or has no key"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(t, tt.objs...)
+			if tt.before != nil {
+				tt.before(t, s)
+			}
+			_, err := s.join(t, byFile)
+			if got := message(err); tt.want == "" && err != nil || !strings.HasPrefix(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			if _, err := os.Stat(filepath.Join(s.root, "etc/kubernetes/pki")); err == nil {
+				t.Error("something was written")
+			}
+		})
+	}
+}
+
+// unauthorized answers 401 until a token is known to it.
+type unauthorized struct {
+	cluster.Cluster
+	known func() bool
+}
+
+func (u unauthorized) Get(ctx context.Context, obj cluster.Object) (bool, error) {
+	if !u.known() {
+		return false, apierrors.NewUnauthorized("Unauthorized")
+	}
+	return u.Cluster.Get(ctx, obj)
+}
+
+// TestNewTokenIsAwaited: an API server hears of a new token a moment later.
+func TestNewTokenIsAwaited(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after time.Duration
+		token string
+		want  string
+	}{
+		{"new", time.Second, someToken, ""},
+		{"unknown", time.Hour, someToken, "the API server does not accept the token with ID abcdef: it has expired"},
+		{"other credentials", time.Hour, "", "does not accept this node's credentials"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(t)
+			synctest.Test(t, func(t *testing.T) {
+				started := time.Now()
+				d := &Discovery{Host: s.host, UI: s.ui}
+				self := &config.JoinConfiguration{Discovery: config.Discovery{TLSBootstrapToken: tt.token}}
+				_, err := d.stored(t.Context(), unauthorized{s.api, func() bool { return time.Since(started) >= tt.after }}, self)
+				if got := message(err); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || strings.Contains(got, someToken) {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+				if waited := time.Since(started); waited > 4*time.Second {
+					t.Errorf("waited %s", waited)
+				}
+			})
+		})
+	}
+}

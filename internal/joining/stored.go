@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package joining
+
+import (
+	"context"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+// StoredConfiguration returns the ClusterConfiguration that the cluster keeps, as YAML.
+func StoredConfiguration(ctx context.Context, c cluster.Cluster) ([]byte, error) {
+	text, err := cluster.ConfigMapText(ctx, c, metav1.NamespaceSystem, "kubeadm-config", "ClusterConfiguration")
+	if err != nil {
+		return nil, err
+	}
+	if text == "" {
+		return nil, errors.Errorf("%s does not exist or has no ClusterConfiguration; `slipway init phase upload-config` creates it", config.ClusterSource)
+	}
+	return []byte(text), nil
+}
+
+// storedKubelet returns the KubeletConfiguration that the cluster keeps.
+func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
+	text, err := cluster.ConfigMapText(ctx, c, metav1.NamespaceSystem, "kubelet-config", "kubelet")
+	if err != nil {
+		return nil, err
+	}
+	if text != "" {
+		return []byte(text), nil
+	}
+	return nil, errors.Errorf("%s does not exist or has no key \"kubelet\"; `slipway init phase upload-config kubelet` on a control plane creates it", config.KubeletSource)
+}
+
+// sharedCertificates reads the Secret that control planes upload for others; nil if there is none.
+func sharedCertificates(ctx context.Context, api cluster.Cluster) (map[string][]byte, error) {
+	secret := &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-certs", Namespace: metav1.NamespaceSystem},
+	}
+	found, err := api.Get(ctx, secret)
+	if err != nil || !found {
+		return nil, err
+	}
+	return secret.Data, nil
+}

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tokens
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+)
+
+// JoinCommand is what the administrator of a joining node types.
+type JoinCommand struct {
+	Endpoint string // host:port of the API
+	Token    string
+	Pins     []string // of the cluster's CAs, sha256:HEX
+	// CertificateKey makes the node a control plane; empty for a worker.
+	CertificateKey string
+}
+
+// Text returns the command, with separator between the address, the pins and the rest. Programs that were called by
+// another name replace the first word: cmd/slipway/program_name.go.
+func (c JoinCommand) Text(separator string) string {
+	text := "slipway join " + c.Endpoint + " --token " + c.Token
+	for _, pin := range c.Pins {
+		text += separator + "--discovery-token-ca-cert-hash " + pin
+	}
+	if c.CertificateKey != "" {
+		text += separator + "--control-plane --certificate-key " + c.CertificateKey
+	}
+	return text
+}
+
+// Kubeconfig is the administrator's kubeconfig file.
+type Kubeconfig struct {
+	Path string
+	Read func() ([]byte, error)
+}
+
+// JoinCommand returns the command for joining with a token, and as a control plane if there is a certificate key. It
+// takes the cluster's address and CA from cluster-info, as the joining node does, or from the administrator's
+// kubeconfig if cluster-info is missing.
+func (s Store) JoinCommand(ctx context.Context, token config.Token, key config.Secret, admin Kubeconfig) (JoinCommand, error) {
+	data, source, err := s.clusterInfo(ctx, admin)
+	if err != nil {
+		return JoinCommand{}, err
+	}
+	server, ca, err := kubeconfig.Server(data)
+	if err != nil {
+		return JoinCommand{}, errors.Wrap(err, source)
+	}
+	u, err := url.Parse(server)
+	if err != nil || u.Host == "" {
+		return JoinCommand{}, errors.Errorf("%s: the server is not a URL such as https://10.0.0.1:6443", source)
+	}
+	c := JoinCommand{Endpoint: u.Host, Token: token.ID + "." + token.Secret.Reveal(), CertificateKey: key.Reveal()}
+	for _, cert := range ca {
+		c.Pins = append(c.Pins, certs.PublicKeyPin(cert))
+	}
+	return c, nil
+}
+
+func (s Store) clusterInfo(ctx context.Context, admin Kubeconfig) (data []byte, source string, err error) {
+	text, err := cluster.ConfigMapText(ctx, s.Cluster, metav1.NamespacePublic, "cluster-info", "kubeconfig")
+	if err != nil {
+		return nil, "", err
+	}
+	if text != "" {
+		return []byte(text), "ConfigMap kube-public/cluster-info", nil
+	}
+	s.UI.Warnf("ConfigMap kube-public/cluster-info, which joining nodes ask for, is missing: "+
+		"`slipway init phase bootstrap-token` makes it. The address is that of %s", admin.Path)
+	data, err = admin.Read()
+	return data, admin.Path, err
+}

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tokens
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	tokenapi "k8s.io/cluster-bootstrap/token/api"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// Missing returns the Secrets of the wanted tokens that the API lacks, and the tokens to sign cluster-info with once
+// these are created: all that may sign. A token that is there with the same secret keeps its lifetime, and one that an
+// earlier run generated serves in place of a newly generated one, so that the same command again changes nothing. A
+// token that has expired is left out with a warning.
+func (s Store) Missing(ctx context.Context, wanted []config.Token) (missing []manifests.Object, sign []config.Token, err error) {
+	secrets, err := s.secrets(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	sign = signers(secrets, s.Now())
+	for _, token := range wanted {
+		if expires := token.Expires; !expires.IsZero() && s.Now().After(expires) {
+			s.UI.Warnf("bootstrap token %s was skipped because it expired at %s; `slipway token create --print-join-command` creates one that nodes can join with",
+				token.ID, expires.UTC().Format(time.RFC3339))
+			continue
+		}
+		if usable := s.usable(secrets, token); usable.ID != "" {
+			s.UI.Printf("Bootstrap token %s already exists", usable.ID)
+			continue
+		}
+		s.UI.Printf("Creating bootstrap token %s", token.ID)
+		missing = append(missing, manifests.BootstrapTokenSecret(token, s.Now()))
+		replaced := func(t config.Token) bool { return t.ID == token.ID }
+		sign = append(slices.DeleteFunc(sign, replaced), token)
+	}
+	return missing, sign, nil
+}
+
+// signers are the tokens that the controller manager signs with at a moment: those with a valid Secret under their own
+// name that have not expired.
+func signers(secrets []corev1.Secret, at time.Time) []config.Token {
+	var list []config.Token
+	for _, secret := range secrets {
+		token, err := manifests.TokenOf(secret.Data)
+		named := secret.Name == tokenapi.BootstrapTokenSecretPrefix+token.ID
+		if err == nil && named && secret.DeletionTimestamp == nil && (token.Expires.IsZero() || token.Expires.After(at)) {
+			list = append(list, token)
+		}
+	}
+	return list
+}
+
+// enoughLife is how much longer a token of an earlier run must be valid to be worth printing in a join command: an hour,
+// or half of the lifetime asked for. A token with a fixed expiration time is good until then.
+func enoughLife(token config.Token) time.Duration {
+	if !token.Expires.IsZero() {
+		return 0
+	}
+	return min(time.Hour, token.TTL/2)
+}
+
+// usable returns the token among secrets that does what token asks for, or the zero Token.
+func (s Store) usable(secrets []corev1.Secret, token config.Token) config.Token {
+	for _, secret := range secrets {
+		if found, ok := s.serving(secret, token); ok {
+			return found
+		}
+	}
+	return config.Token{}
+}
+
+// serving is the token of a Secret, if it does what token asks for.
+func (s Store) serving(secret corev1.Secret, token config.Token) (found config.Token, ok bool) {
+	found = config.Token{ID: string(secret.Data[tokenapi.BootstrapTokenIDKey]),
+		Secret: config.NewSecret(string(secret.Data[tokenapi.BootstrapTokenSecretKey]))}
+	same := found.ID == token.ID && found.Secret == token.Secret
+	generated := token.Generated && string(secret.Data[tokenapi.BootstrapTokenDescriptionKey]) == token.Description
+	return found, (same || generated) && manifests.TokenServes(secret.Data, token, s.Now().Add(enoughLife(token)))
+}
+
+// ToJoinWith returns the token in the API that does what token asks for. It is read by name first, because a list waits
+// until the API server's cache has caught up with what was just written. If nobody can join with it, it is returned
+// with a warning.
+func (s Store) ToJoinWith(ctx context.Context, token config.Token) (config.Token, error) {
+	secret := manifests.BootstrapTokenSecret(token, s.Now())
+	found, err := s.Cluster.Get(ctx, secret)
+	if err != nil {
+		return config.Token{}, err
+	}
+	if found {
+		if own, ok := s.serving(*secret, token); ok {
+			return own, nil
+		}
+	}
+	secrets, err := s.secrets(ctx)
+	if err != nil {
+		return config.Token{}, err
+	}
+	if usable := s.usable(secrets, token); usable.ID != "" {
+		return usable, nil
+	}
+	s.UI.Warnf("bootstrap token %s is missing from the cluster or can no longer be used to join, so the join command will fail; "+
+		"`slipway token create --print-join-command` creates one that nodes can join with", token.ID)
+	return token, nil
+}

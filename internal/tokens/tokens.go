@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tokens creates, lists and deletes the bootstrap tokens of a cluster, signs cluster-info with them, and makes
+// the command by which a node joins with one:
+// https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
+package tokens
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	tokenapi "k8s.io/cluster-bootstrap/token/api"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// Store is the bootstrap tokens of a cluster.
+type Store struct {
+	Cluster cluster.Cluster
+	UI      ui.UI
+	// Now is the clock by which tokens expire.
+	Now func() time.Time
+}
+
+// Create creates tokens, and signs cluster-info with them, so that nodes can join at once. If the ID of any token is in
+// use, that is an error and nothing is created.
+func (s Store) Create(ctx context.Context, tokens []config.Token) error {
+	for _, token := range tokens {
+		found, err := s.Cluster.Get(ctx, secretOf(token.ID))
+		if err != nil {
+			return err
+		}
+		if found {
+			return errors.Errorf("a bootstrap token with the ID %q already exists; choose another ID, or delete the token first: `slipway token delete %s`",
+				token.ID, token.ID)
+		}
+	}
+	for _, token := range tokens {
+		if err := s.Cluster.Ensure(ctx, manifests.BootstrapTokenSecret(token, s.Now())); err != nil {
+			return err
+		}
+	}
+	s.signWithCreated(ctx, tokens)
+	return nil
+}
+
+// signWithCreated only warns: the tokens are in the cluster and have to be printed, and the controller manager signs,
+// too.
+func (s Store) signWithCreated(ctx context.Context, tokens []config.Token) {
+	if !slices.ContainsFunc(tokens, manifests.TokenSigns) {
+		return
+	}
+	found, err := s.SignClusterInfo(ctx, tokens)
+	switch {
+	case err != nil:
+		s.UI.Warnf("could not sign ConfigMap kube-public/cluster-info, so nodes can join only once the controller manager has signed it: %v", err)
+	case !found:
+		s.UI.Warnf("ConfigMap kube-public/cluster-info is missing, so nodes cannot use the new tokens for discovery; " +
+			"`slipway init phase bootstrap-token` on a control plane creates it")
+	}
+}
+
+// SignClusterInfo signs the ConfigMap cluster-info, as it is in the API, with tokens. The controller manager does this,
+// too, but only seconds after it has its lease, and new nodes would wait for it. found is false if the ConfigMap is
+// missing.
+func (s Store) SignClusterInfo(ctx context.Context, tokens []config.Token) (found bool, err error) {
+	info := manifests.ClusterInfo(nil)
+	return s.Cluster.Update(ctx, info, func() (bool, error) { return manifests.SignClusterInfo(info, tokens) })
+}
+
+// secretOf names the Secret of a token.
+func secretOf(id string) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Name: tokenapi.BootstrapTokenSecretPrefix + id, Namespace: metav1.NamespaceSystem},
+	}
+}
+
+// Delete deletes tokens by ID, and prints a result for each. It continues after a missing one and returns an error at
+// the end. Signatures in cluster-info are left to the controller manager: without its Secret a token cannot be used to
+// join.
+func (s Store) Delete(ctx context.Context, ids []string) error {
+	var missing []string
+	for _, id := range ids {
+		found, err := s.Cluster.Get(ctx, secretOf(id))
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			missing = append(missing, id)
+			continue
+		}
+		if err := s.Cluster.EnsureAbsent(ctx, secretOf(id)); err != nil {
+			return err
+		}
+		s.UI.Result("bootstrap token \"" + id + "\" deleted")
+	}
+	if len(missing) > 0 {
+		return errors.Errorf("there is no bootstrap token with the ID %s; `slipway token list` lists those that exist",
+			strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// List returns the cluster's tokens in order of their IDs, with sorted usages. It warns of Secrets that are not valid
+// tokens.
+func (s Store) List(ctx context.Context) ([]config.Token, error) {
+	secrets, err := s.secrets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []config.Token
+	for _, secret := range secrets {
+		token, err := manifests.TokenOf(secret.Data)
+		if err != nil {
+			s.UI.Warnf("Secret kube-system/%s is not a valid bootstrap token: %v", secret.Name, err)
+			continue
+		}
+		list = append(list, token)
+	}
+	slices.SortFunc(list, func(a, b config.Token) int { return strings.Compare(a.ID, b.ID) })
+	return list, nil
+}
+
+func (s Store) secrets(ctx context.Context) ([]corev1.Secret, error) {
+	return s.Cluster.Secrets(ctx, metav1.NamespaceSystem, "type="+string(corev1.SecretTypeBootstrapToken))
+}
