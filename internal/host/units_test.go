@@ -259,7 +259,7 @@ func TestNoBus(t *testing.T) {
 	for _, err := range []error{unitErr, r.StartUnit(ctx, "kubelet"), r.StopUnit(ctx, "kubelet"), r.EnableUnit(ctx, "kubelet"), r.ReloadUnits(ctx)} {
 		var typed *BusError
 		if !errors.As(err, &typed) || !strings.HasPrefix(err.Error(), "cannot reach systemd over D-Bus: dial unix ") ||
-			!strings.HasSuffix(err.Error(), "Slipway needs systemd as this host's init; check with `systemctl status`, and run the command as root") {
+			!strings.HasSuffix(told(err), "Slipway needs systemd as this host's init: check it with `systemctl status`, and run the command as root") {
 			t.Errorf("error %v", err)
 		}
 	}
