@@ -142,13 +142,9 @@ func stopStale(ctx context.Context, env *Env, component string) (changed time.Ti
 	if err != nil {
 		return changed, err
 	}
-	grace := stopGrace
-	if component == manifests.APIServerName {
-		grace = apiServerGrace
-	}
 	for _, c := range stale {
 		env.UI.Printf("Restarting %s", component)
-		if err := env.Host.StopContainer(ctx, env.Config.CRISocket, c.ID, grace); err != nil {
+		if err := env.Host.StopContainer(ctx, env.Config.CRISocket, c.ID, graceOf(env, component)); err != nil {
 			return changed, err
 		}
 	}
@@ -156,6 +152,21 @@ func stopStale(ctx context.Context, env *Env, component string) (changed time.Ti
 	// the restart only takes longer.
 	_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 	return changed, nil
+}
+
+// graceOf is how long a component may take to stop. An API server that was told
+// how to shut down (--shutdown-delay-duration and others), such as to serve
+// until load balancers send nothing more to it, has the time to do so:
+// https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/
+func graceOf(env *Env, component string) time.Duration {
+	if component != manifests.APIServerName {
+		return stopGrace
+	}
+	pod, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, component))
+	if err != nil || strings.Contains(string(pod), "--shutdown-") {
+		return stopGrace
+	}
+	return apiServerGrace
 }
 
 // staleContainers are those of a component that were created before its files

@@ -78,6 +78,26 @@ func TestRestartOrder(t *testing.T) {
 	}
 }
 
+// TestRestartLetsTheAPIServerDrain: one that was told to serve on after it was asked to stop is not killed meanwhile.
+func TestRestartLetsTheAPIServerDrain(t *testing.T) {
+	s, h := restartStage(t)
+	s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
+	const path = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+	const last = "    - --secure-port=6443\n"
+	before := s.get(t, path)
+	after := strings.Replace(before, last, last+"    - --shutdown-delay-duration=20s\n", 1)
+	if after == before {
+		t.Fatalf("no %q in\n%s", last, before)
+	}
+	s.put(t, path, after)
+	if err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: true}), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if h.grace["kube-apiserver"] != 30*time.Second {
+		t.Errorf("grace period %s", h.grace["kube-apiserver"])
+	}
+}
+
 // TestRestartDoesNotWaitForBackOff of a component that crashed with its old certificate, and restarts no kubelet
 // that was started since.
 func TestRestartDoesNotWaitForBackOff(t *testing.T) {
