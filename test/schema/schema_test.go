@@ -18,7 +18,7 @@ func TestWrongEvents(t *testing.T) {
 	type m = map[string]any
 	started := m{"time": "2026-01-01T00:00:00Z", "event": "run-started", "schema": "slipway.events/v1", "program": "slipway", "version": "v1", "command": "init"}
 	finished := m{"time": "2026-01-01T00:00:00.5Z", "event": "phase-finished", "phase": "certs/ca", "seconds": 0.5}
-	result := m{"time": "2026-01-01T00:00:00Z", "event": "result", "command": "init", "succeeded": true, "error": nil, "seconds": 1,
+	result := m{"time": "2026-01-01T00:00:00Z", "event": "result", "command": "init", "succeeded": true, "error": nil, "remedy": nil, "seconds": 1,
 		"node": "cp-1", "role": "control-plane", "endpoint": "192.0.2.1:6443", "caCertHashes": []any{}, "token": nil, "certificateKey": nil,
 		"joinCommand": nil, "controlPlaneJoinCommand": nil, "files": []any{m{"path": "/a", "change": "created"}}}
 	tests := []struct {
