@@ -90,7 +90,7 @@ func TestWithStanding(t *testing.T) {
 	if !errors.Is(err, cause) || err.Error() != "no leader; of etcd's members, a works" {
 		t.Errorf("error %v", err)
 	}
-	if err := WithStanding(t.Context(), NewPlan(func(Action) {}), cause); err != cause {
+	if err := WithStanding(t.Context(), NewPlan(func(Action) {}), cause); !errors.Is(err, cause) || err.Error() != cause.Error() {
 		t.Errorf("without members: %v", err)
 	}
 }

@@ -105,10 +105,10 @@ func (s *stage) kubeconfig(ca certs.Pair, user string) string {
 	return text
 }
 
-// bootstrapped does what the kubelet does once its certificate is signed.
-func (s *stage) bootstrapped(t *testing.T, ca certs.Pair, name string, until time.Time) {
+// bootstrapped does what the kubelet of worker-1 does once its certificate is signed.
+func (s *stage) bootstrapped(t *testing.T, ca certs.Pair, until time.Time) {
 	t.Helper()
-	cert := signed(t, ca, "system:node:"+name, until)
+	cert := signed(t, ca, "system:node:worker-1", until)
 	key, err := certs.EncodeKey(cert.Key)
 	if err != nil {
 		t.Fatal(err)

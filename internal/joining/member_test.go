@@ -23,7 +23,7 @@ import (
 // discovery, which fails in this test.
 func TestMemberNeedsNoToken(t *testing.T) {
 	later := time.Now().Add(time.Hour)
-	joined := func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, "worker-1", later) }
+	joined := func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, later) }
 	unpinned := func(endpoint string) func(*config.Flags) {
 		return func(f *config.Flags) {
 			f.Given = []string{"token", "node-name", "cri-socket", "discovery-token-unsafe-skip-ca-verification"}
@@ -44,10 +44,10 @@ func TestMemberNeedsNoToken(t *testing.T) {
 		{"fresh host", func(*testing.T, *stage) {}, nil, false},
 		{"another name", joined, func(f *config.Flags) { f.NodeName = "worker-2" }, false},
 		{"another cluster", func(t *testing.T, s *stage) {
-			s.bootstrapped(t, signed(t, certs.Pair{}, "kubernetes", later), "worker-1", later)
+			s.bootstrapped(t, signed(t, certs.Pair{}, "kubernetes", later), later)
 		}, nil, false},
 		{"another pin", joined, func(f *config.Flags) { f.CACertHashes = []string{"sha256:" + strings.Repeat("0", 64)} }, false},
-		{"expired", func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(-time.Minute)) }, nil, false},
+		{"expired", func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, time.Now().Add(-time.Minute)) }, nil, false},
 		{"garbage", func(t *testing.T, s *stage) { s.put(t, "/etc/kubernetes/kubelet.conf", "x") }, nil, false},
 		{"no pin, the same address", joined, unpinned("192.0.2.1:6443"), true},
 		{"no pin, another address", joined, unpinned("127.0.0.1:1"), false},
@@ -80,7 +80,7 @@ func TestMemberNeedsNoToken(t *testing.T) {
 // cluster alone would not.
 func TestMemberKeepsItsCAs(t *testing.T) {
 	s := newStage(t)
-	s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))
+	s.bootstrapped(t, s.ca, time.Now().Add(time.Hour))
 	other := signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour))
 	for text, want := range map[string]string{
 		string(certs.EncodeCerts(s.ca.Cert, other.Cert)): string(certs.EncodeCerts(s.ca.Cert, other.Cert)),
@@ -104,7 +104,7 @@ func TestMemberByFile(t *testing.T) {
 	if _, err := s.join(t, withoutToken); !strings.Contains(message(err), "the discovery file has no credentials") {
 		t.Errorf("a fresh host: %v", err)
 	}
-	s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))
+	s.bootstrapped(t, s.ca, time.Now().Add(time.Hour))
 	if _, err := s.join(t, withoutToken); err != nil {
 		t.Errorf("a member: %v", err)
 	}
