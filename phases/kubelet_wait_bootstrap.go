@@ -210,7 +210,7 @@ const patience = 1500 * time.Millisecond
 // started. Only time is lost where this fails.
 func hastenWorker(ctx context.Context, env *Env) {
 	if err := restartUnregistered(ctx, env, "so that it registers its node now"); err != nil && ctx.Err() == nil {
-		env.UI.Warnf("the kubelet may take long to register this node: %v", err)
+		env.UI.Warnf("the kubelet may take a long time to register this node: %v", err)
 	}
 }
 
