@@ -6,9 +6,9 @@ package phases
 // Init makes this host the first node of a new cluster.
 //
 // The phases are listed, shown and planned in this order. A run starts each as soon as what it needs is there: the
-// kubelet starts while most of the keys are generated, and etcd elects its leader and the API server starts while the
-// last ones are. The controller manager and the scheduler start when the API server knows their rights, and meanwhile the
-// last phases write to the API side by side.
+// kubelet starts while most of the keys are generated, etcd elects its leader and the API server starts while the
+// last ones are, and the other components start while the API server writes its default roles. The last phases write to
+// the API side by side.
 func Init() []Phase {
 	return []Phase{
 		preflightInit(),
@@ -18,12 +18,12 @@ func Init() []Phase {
 		localEtcd().Needing("kubelet-start", "certs/etcd-server", "certs/etcd-peer"),
 		controlPlane().Needing("etcd"),
 		waitControlPlane().Needing("control-plane/apiserver", "kubeconfig"),
-		uploadConfig().Needing("wait-control-plane/health"),
-		uploadCerts().Needing("wait-control-plane/health"),
-		markControlPlane().Needing("wait-control-plane/health"),
-		bootstrapToken().Needing("wait-control-plane/health"),
-		kubeletFinalize().Needing("wait-control-plane/health"),
-		addon().Needing("wait-control-plane/health"),
-		showJoinCommand().Needing("wait-control-plane", "upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon"),
+		uploadConfig().Needing("wait-control-plane"),
+		uploadCerts().Needing("wait-control-plane"),
+		markControlPlane().Needing("wait-control-plane"),
+		bootstrapToken().Needing("wait-control-plane"),
+		kubeletFinalize().Needing("wait-control-plane"),
+		addon().Needing("wait-control-plane"),
+		showJoinCommand().Needing("upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon"),
 	}
 }

@@ -65,7 +65,11 @@ func shown(data []byte) string {
 
 // intended takes an intent of the plan.
 func (r *record) intended(a cluster.Action) {
-	entry := fmt.Sprintf("%s %s", a.Verb, filepath.Join(a.Kind, a.Namespace, a.Name))
+	verb := a.Verb
+	if verb == cluster.VerbPrecreate { // the server does not know why
+		verb = cluster.VerbEnsure
+	}
+	entry := fmt.Sprintf("%s %s", verb, filepath.Join(a.Kind, a.Namespace, a.Name))
 	switch obj := a.Object.(type) {
 	case nil:
 	case *corev1.Node:

@@ -8,7 +8,6 @@ import (
 	"context"
 	"io/fs"
 	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
@@ -47,20 +47,15 @@ func waitControlPlane() Phase {
 		SideBySide: true,
 		Children: []Phase{
 			{Name: "api-server", Summary: "Give the API server a head start", Run: runHeadStart},
-			{Name: "health", Summary: "Wait until the kubelet and the API server are healthy", Run: runWaitHealth},
-			Phase{Name: "controllers", Summary: "Wait until the controller manager and the scheduler are healthy", Run: runWaitControllers}.
-				Needing("wait-control-plane/health"),
+			{Name: "health", Summary: "Wait until the kubelet and the control plane are healthy", Run: runWaitHealth},
 		},
 	}
 }
 
-// runHeadStart ends once the API server knows the rights of its clients. It
-// begins to serve a second or more earlier, and forbids everything to everybody
-// until it has written its default roles and bindings; the one that lets anybody
-// read its health comes just before those of the controller manager and the
-// scheduler. Had they started earlier, they would have slowed this down, and
-// their first attempt to get their leases would have failed: the next one comes
-// two to four seconds later, and until then no node gets a certificate.
+// runHeadStart ends as soon as the API server gives any answer. It begins to serve a second or more before it is
+// healthy, and forbids everything to almost everybody until it has written its default roles. What the components
+// wait for is created at once, so that they need not: without that, the first node gets its certificate about eight
+// seconds later.
 //
 // Why the API server gives no answer is for runWaitHealth to say.
 func runHeadStart(ctx context.Context, env *Env) error {
@@ -73,34 +68,43 @@ func runHeadStart(ctx context.Context, env *Env) error {
 	defer cancel()
 	err = poll(early, func(ctx context.Context) error {
 		err := env.Host.Probe(ctx, probe)
-		if status := (*host.ProbeError)(nil); errors.As(err, &status) && status.Status != http.StatusForbidden {
+		if status := (*host.ProbeError)(nil); errors.As(err, &status) {
 			return nil
 		}
 		return err
 	})
 	if err == nil {
-		env.UI.Printf("kube-apiserver authorizes its clients after %.1fs", env.Host.Now().Sub(started).Seconds())
+		env.UI.Printf("kube-apiserver answers after %.1fs", env.Host.Now().Sub(started).Seconds())
+		precreate(ctx, env)
 	}
 	return context.Cause(ctx)
+}
+
+// precreate does nothing in a cluster that was there before.
+func precreate(ctx context.Context, env *Env) {
+	if env.Again {
+		return
+	}
+	var objs []cluster.Object
+	for _, obj := range manifests.FirstStart(env.Config) {
+		objs = append(objs, obj)
+	}
+	ctx, cancel := context.WithTimeout(ctx, headStart)
+	defer cancel()
+	if err := env.Cluster.Precreate(ctx, objs...); err != nil {
+		env.UI.Printf("kube-controller-manager and kube-scheduler need a few seconds more to start: %v", err)
+	}
 }
 
 func runWaitHealth(ctx context.Context, env *Env) error {
 	if err := waitKubelet(ctx, env); err != nil {
 		return err
 	}
-	env.UI.Printf("Waiting for the control plane, up to %s", env.Config.Timeouts.ControlPlaneComponentHealthCheck)
-	return waitComponents(ctx, env, manifests.APIServerName)
-}
-
-func runWaitControllers(ctx context.Context, env *Env) error {
-	return waitComponents(ctx, env, manifests.ControllerManagerName, manifests.SchedulerName)
-}
-
-func waitComponents(ctx context.Context, env *Env, components ...string) error {
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
+	env.UI.Printf("Waiting for the control plane, up to %s", limit)
 	return diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), "the control plane did not become healthy", func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		for _, component := range components {
+		for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
 			group.Go(func() error { return waitComponent(ctx, env, component) })
 		}
 		return group.Wait()

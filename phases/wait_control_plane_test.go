@@ -102,7 +102,7 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 		"kube-apiserver, which answers": {url: apiServerURL, status: 500,
 			want: "health: kube-apiserver is not healthy at " + apiServerURL + "; look at its container's log in /var/log/pods: GET " + apiServerURL + ": 500 Internal Server Error; gave up after "},
 		"kube-scheduler": {url: schedulerURL,
-			want: "controllers: kube-scheduler is not healthy at " + schedulerURL + "; look at its container's log in /var/log/pods: out of paper; gave up after "},
+			want: "health: kube-scheduler is not healthy at " + schedulerURL + "; look at its container's log in /var/log/pods: out of paper; gave up after "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, answers := waitStage(t, initDocument+shortWaits+clusterDocument)
@@ -125,7 +125,8 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 }
 
 // TestOthersWaitForTheAPIServer: what can do nothing without the API server
-// leaves the processors to it until it knows the rights of its clients.
+// leaves the processors to it until it gives any answer. By then it has what
+// they need.
 func TestOthersWaitForTheAPIServer(t *testing.T) {
 	s, answers := waitStage(t, initDocument+clusterDocument)
 	written := func() bool {
@@ -143,18 +144,19 @@ func TestOthersWaitForTheAPIServer(t *testing.T) {
 		switch asked++; {
 		case asked <= 3 && written():
 			t.Error("the scheduler did not wait")
-		case asked <= 2:
+		case asked <= 3:
 			return errors.New("connection refused")
-		case asked == 3:
-			return &host.ProbeError{URL: p.URL, Status: 403}
 		case !written():
-			return &host.ProbeError{URL: p.URL, Status: 500}
+			return &host.ProbeError{URL: p.URL, Status: 403}
 		}
 		return nil
 	}
 	s.play(t, controlPlane(), waitControlPlane().Needing("control-plane/apiserver"))
 	if !written() || asked < 5 {
 		t.Errorf("asked %d times, written: %v", asked, written())
+	}
+	if len(s.done) < 30 || s.done[0] != "pre-create Role slipway:first-leases" || !slices.Contains(s.done, "pre-create ServiceAccount token-cleaner") {
+		t.Errorf("the API has %v", s.done)
 	}
 }
 
@@ -171,7 +173,7 @@ func TestWaitIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(100*time.Millisecond, func() { cancel(errors.New("interrupt signal received")) })
 	err := Run(ctx, s.Env, []Phase{waitControlPlane()}, Options{})
-	want := "phase wait-control-plane/controllers: kube-controller-manager is not healthy at " + controllerManagerURL +
+	want := "phase wait-control-plane/health: kube-controller-manager is not healthy at " + controllerManagerURL +
 		"; look at its container's log in /var/log/pods: not yet; gave up after "
 	if !strings.HasPrefix(message(err), want) || !strings.HasSuffix(message(err), ": interrupt signal received") {
 		t.Errorf("error\n%q, want\n%q", message(err), want)

@@ -154,6 +154,9 @@ func (p *plan) addCluster(a cluster.Action) {
 		s.Secret = a.Kind == "Secret"
 		s.Manifest, s.body = showObject(a.Object)
 	}
+	if a.Verb == cluster.VerbPrecreate {
+		s.body = "" // the cluster has its own idea of the rest
+	}
 	switch d := a.Difference; {
 	case d == nil:
 	case d.Err != nil:

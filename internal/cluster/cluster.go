@@ -40,6 +40,10 @@ type Cluster interface {
 	// exceptions: an existing Deployment, for example, keeps its replicas. An
 	// immutable field that differs is an error.
 	Ensure(ctx context.Context, objs ...Object) error
+	// Precreate creates those of the objects that are missing and leaves the
+	// others as they are. It uses super-admin.conf, whose group needs no RBAC, so
+	// it works on an API server that has not written its default roles yet.
+	Precreate(ctx context.Context, objs ...Object) error
 	// Compare returns what Ensure would change, and changes nothing. Immutable
 	// fields are compared like the others.
 	Compare(ctx context.Context, obj Object) (Difference, error)

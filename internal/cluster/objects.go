@@ -48,6 +48,18 @@ func (c *conn) ensure(ctx context.Context, p retry.Policy, w wanted) error {
 	return c.advise(err)
 }
 
+// createMissing creates w unless the API has an object of that name.
+func (c *conn) createMissing(ctx context.Context, p retry.Policy, w wanted) error {
+	err := p.Do(ctx, func(ctx context.Context) error {
+		err := c.create(ctx, w)
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+	return c.advise(err)
+}
+
 // mayExist reports whether a creation can have been refused because the object
 // exists. A Service with a fixed address, for example, is then invalid: the
 // address is taken, by itself.

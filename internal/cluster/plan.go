@@ -26,6 +26,9 @@ const (
 	VerbEnsure Verb = "ensure" // create, or update where it differs
 	VerbDelete Verb = "delete" // if it is there
 	VerbMark   Verb = "mark"   // add the object's labels, annotations, taints
+	// VerbPrecreate creates what the cluster would make itself a moment later,
+	// see Cluster.Precreate.
+	VerbPrecreate Verb = "pre-create"
 )
 
 // Action is one intent of a dry run.
@@ -89,17 +92,26 @@ func (p *Plan) Ensure(ctx context.Context, objs ...Object) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, obj := range objs {
-		r, err := refOf(obj)
+		r, written, err := p.write(obj)
 		if err != nil {
 			return err
 		}
-		written := copyOf(obj)
-		written.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(r.kind.apiVersion, r.kind.name))
-		p.put(r, written)
 		p.record(Action{Verb: VerbEnsure, Kind: r.kind.name, Namespace: r.namespace, Name: r.name, Object: redact(copyOf(written)),
 			Difference: p.compare(func(now *Real) (Difference, error) { return now.differenceOf(ctx, written) })})
 	}
 	return nil
+}
+
+// write makes reads see a copy of obj, with its kind.
+func (p *Plan) write(obj Object) (ref, Object, error) {
+	r, err := refOf(obj)
+	if err != nil {
+		return ref{}, nil, err
+	}
+	written := copyOf(obj)
+	written.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(r.kind.apiVersion, r.kind.name))
+	p.put(r, written)
+	return r, written, nil
 }
 
 func (p *Plan) put(r ref, obj Object) {
@@ -108,6 +120,20 @@ func (p *Plan) put(r ref, obj Object) {
 		p.order = append(p.order, key)
 	}
 	p.objects[key] = obj
+}
+
+// Precreate implements Cluster.
+func (p *Plan) Precreate(_ context.Context, objs ...Object) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, obj := range objs {
+		r, written, err := p.write(obj)
+		if err != nil {
+			return err
+		}
+		p.record(Action{Verb: VerbPrecreate, Kind: r.kind.name, Namespace: r.namespace, Name: r.name, Object: redact(copyOf(written))})
+	}
+	return nil
 }
 
 // EnsureAbsent implements Cluster.

@@ -29,7 +29,7 @@ func TestPlanRecordsInOrder(t *testing.T) {
 	p := NewPlan(func(a Action) { lines = append(lines, fmt.Sprint(a.Verb, " ", a.Kind, " ", a.Namespace, "/", a.Name)) }, nil)
 	ctx := t.Context()
 	for _, err := range []error{
-		p.Ready(ctx), p.EnsureAdmin(ctx), p.EnsureAdmin(ctx),
+		p.Precreate(ctx, configMap("z", nil)), p.Ready(ctx), p.EnsureAdmin(ctx), p.EnsureAdmin(ctx),
 		p.Ensure(ctx, configMap("b", nil), configMap("a", nil), tokenSecret("c")),
 		p.MarkNode(ctx, "n1", controlPlane),
 		p.AwaitReport(ctx, "n1", time.Now()), // changes nothing
@@ -40,6 +40,7 @@ func TestPlanRecordsInOrder(t *testing.T) {
 		}
 	}
 	want := []string{
+		"pre-create ConfigMap kube-system/z",
 		"wait  //readyz",
 		"ensure ClusterRoleBinding /kubeadm:cluster-admins",
 		"ensure ConfigMap kube-system/b",

@@ -132,6 +132,27 @@ func (r *Real) Ensure(ctx context.Context, objs ...Object) error {
 	return group.Wait()
 }
 
+// Precreate implements Cluster.
+func (r *Real) Precreate(ctx context.Context, objs ...Object) error {
+	super, err := r.dial(r.options.SuperAdmin)
+	if err != nil {
+		return err
+	}
+	defer super.client.Client.CloseIdleConnections() // it is not needed again
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(sideBySide)
+	for _, obj := range objs {
+		w, err := want(obj)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return super.createMissing(ctx, usual(), w) })
+	}
+	return group.Wait()
+}
+
 // EnsureAbsent implements Cluster.
 func (r *Real) EnsureAbsent(ctx context.Context, obj Object) error {
 	what, err := refOf(obj)

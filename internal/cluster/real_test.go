@@ -47,6 +47,25 @@ func TestEnsureTwiceWritesOnce(t *testing.T) {
 	}
 }
 
+// TestPrecreate uses the rights of super-admin.conf, since nobody else has any
+// yet, and leaves what exists as it is.
+func TestPrecreate(t *testing.T) {
+	a := newAPI(t)
+	a.authorizes(time.Hour)
+	a.faults[http.MethodPost] = []fakeapi.Fault{answers(404, "", `{"kind": "Status", "code": 404, "details": {"kind": "namespaces"}}`)}
+	a.put(t, configMap("there", map[string]string{"k": "theirs"}))
+	err := a.client(t).Precreate(t.Context(), configMap("there", map[string]string{"k": "ours"}), configMap("missing", nil))
+	there := a.Objects()["/api/v1/namespaces/kube-system/configmaps/there"]
+	if err != nil || !a.Has("/api/v1/namespaces/kube-system/configmaps/missing") || there["data"].(map[string]any)["k"] != "theirs" {
+		t.Errorf("%v; %v", err, there)
+	}
+	r := a.client(t)
+	r.options.SuperAdmin = filepath.Join(t.TempDir(), "missing.conf")
+	if err := r.Precreate(t.Context(), configMap("other", nil)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without super-admin.conf: %v", err)
+	}
+}
+
 // Others write into the same objects: signatures into cluster-info, the
 // server's own fields everywhere.
 func TestEnsureUpdatesOnlyItsOwnFields(t *testing.T) {

@@ -78,6 +78,7 @@ func TestInitReference(t *testing.T) {
 	m.init(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), "--upload-certs")
 	m.healthy(everything)
 	m.objectsEqualReference()
+	m.accountsEqualReference()
 }
 
 // printsJoinCommand holds what scripts read: the command alone on stdout.

@@ -50,6 +50,25 @@ func (m machine) objectsEqualReference() {
 	}
 }
 
+// accountsEqualReference holds the service accounts of a cluster against those
+// that the controller manager makes, and waits for the Role that init made until
+// the default ones were there to be gone.
+func (m machine) accountsEqualReference() {
+	m.Helper()
+	data, err := os.ReadFile(golden + "/kube-system-serviceaccounts.txt")
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.eventually("the accounts of kube-system", readyLimit, func() error {
+		names := m.kubectl("get", "serviceaccounts", "-n", "kube-system", "-o", `jsonpath={range .items[*]}{.metadata.name}{"\n"}{end}`)
+		roles := m.kubectl("get", "roles,rolebindings", "-n", "kube-system", "-o", "name")
+		if diff := cmp.Diff(string(data), names); diff != "" || strings.Contains(roles, "slipway:") {
+			return fmt.Errorf("service accounts (-want +got):\n%s\nroles and bindings:\n%s", diff, roles)
+		}
+		return nil
+	})
+}
+
 var embeddedCA = regexp.MustCompile(`certificate-authority-data: .*`)
 
 // comparable leaves out what the server fills in and what is random.
