@@ -44,9 +44,6 @@ func Flags(n *config.Node) []string {
 	if n.Name != n.Hostname {
 		add("hostname-override", n.Name)
 	}
-	if !n.NodeLocalCRISocket() {
-		add("container-runtime-endpoint", n.CRISocket)
-	}
 	// A control plane node gets its taints through the API, because its kubelet starts before there is an API server. A
 	// worker must never be without its taints.
 	if !n.ControlPlane && len(n.Taints) > 0 {

@@ -21,15 +21,13 @@ func New() *kubelet.KubeletConfiguration { return &kubelet.KubeletConfiguration{
 // ConfigYAML returns config.yaml: the cluster's KubeletConfiguration with the settings of this node merged over it.
 func ConfigYAML(n *config.Node) ([]byte, error) {
 	cfg := n.Kubelet.DeepCopy()
-	if n.NodeLocalCRISocket() {
-		cfg.ContainerRuntimeEndpoint = n.CRISocket
-	}
+	cfg.ContainerRuntimeEndpoint = n.CRISocket
 	data, err := yaml.Marshal(cfg)
 	return data, errors.Wrap(err, "cannot encode the KubeletConfiguration")
 }
 
 // InstanceConfigYAML returns instance-config.yaml: the settings of this node, in a file of their own so that an upgrade can
-// merge them over those of the cluster again. Without the feature gate NodeLocalCRISocket there is no such file.
+// merge them over those of the cluster again.
 func InstanceConfigYAML(n *config.Node) []byte {
 	return fmt.Appendf(nil, "containerRuntimeEndpoint: %q\n", n.CRISocket)
 }

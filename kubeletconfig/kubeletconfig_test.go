@@ -66,7 +66,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// The node's own settings win over the cluster's, and only with the gate.
+// The node's own settings win over the cluster's.
 func TestConfigYAMLEndpoint(t *testing.T) {
 	const input = `
 apiVersion: kubeadm.k8s.io/v1beta4
@@ -78,30 +78,21 @@ bootstrapTokens: [{token: abcdef.0123456789abcdef}]
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix:///run/b.sock
----
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-featureGates: {NodeLocalCRISocket: `
-	for gate, want := range map[string]string{"true": "unix:///run/a.sock", "false": "unix:///run/b.sock"} {
-		n := load(t, input+gate+"}\n")
-		data, err := ConfigYAML(n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		patches, err := config.ParsePatches([]config.PatchFile{{
-			Name: "kubeletconfiguration0.yaml", Data: []byte("maxPods: 7")},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err = patches.Apply(config.PatchKubelet, data, New())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range []string{"containerRuntimeEndpoint: " + want, "maxPods: 7", "kind: KubeletConfiguration"} {
-			if !containsLine(string(data), line) {
-				t.Errorf("gate %s: no line %q in\n%s", gate, line, data)
-			}
+`
+	data, err := ConfigYAML(load(t, input))
+	if err != nil {
+		t.Fatal(err)
+	}
+	patches, err := config.ParsePatches([]config.PatchFile{{Name: "kubeletconfiguration0.yaml", Data: []byte("maxPods: 7")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err = patches.Apply(config.PatchKubelet, data, New()); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"containerRuntimeEndpoint: unix:///run/a.sock", "maxPods: 7", "kind: KubeletConfiguration"} {
+		if !containsLine(string(data), line) {
+			t.Errorf("no line %q in\n%s", line, data)
 		}
 	}
 }

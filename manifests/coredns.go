@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 )
@@ -26,7 +25,7 @@ const (
 
 // CoreDNS returns the DNS add-on. Patches of the target corednsdeployment apply to its Deployment.
 func CoreDNS(n *config.Node, patches config.PatchSet) ([]Object, error) {
-	deployment, err := patchedDeployment(coreDNSDeployment(n), patches)
+	deployment, err := patched(coreDNSDeployment(n), &appsv1.Deployment{}, patches, config.PatchCoreDNS)
 	if err != nil {
 		return nil, err
 	}
@@ -41,19 +40,6 @@ func CoreDNS(n *config.Node, patches config.PatchSet) ([]Object, error) {
 		clusterBinding("system:coredns", "system:coredns", account(coreDNSName)),
 		serviceAccount(coreDNSName),
 	}, nil
-}
-
-func patchedDeployment(d *appsv1.Deployment, patches config.PatchSet) (*appsv1.Deployment, error) {
-	data, err := Encode(d)
-	if err != nil {
-		return nil, err
-	}
-	data, err = patches.Apply(config.PatchCoreDNS, data, &appsv1.Deployment{})
-	if err != nil {
-		return nil, err
-	}
-	out := &appsv1.Deployment{}
-	return out, yaml.Unmarshal(data, out)
 }
 
 // corefile configures CoreDNS: https://coredns.io/manual/toc/#configuration. It does not cache answers for the domain of

@@ -19,8 +19,13 @@ const (
 	kubeProxyDir  = "/var/lib/kube-proxy"
 )
 
-// KubeProxy returns the add-on that implements Services on every node. Nodes that join can read its ConfigMap.
-func KubeProxy(n *config.Node) ([]Object, error) {
+// KubeProxy returns the add-on that implements Services on every node. Nodes that join can read its ConfigMap. Patches of
+// the target kubeproxydaemonset apply to its DaemonSet.
+func KubeProxy(n *config.Node, patches config.PatchSet) ([]Object, error) {
+	daemonSet, err := patched(kubeProxyDaemonSet(n), &appsv1.DaemonSet{}, patches, config.PatchKubeProxy)
+	if err != nil {
+		return nil, err
+	}
 	data, err := n.KubeProxyYAML()
 	if err != nil {
 		return nil, err
@@ -36,7 +41,7 @@ func KubeProxy(n *config.Node) ([]Object, error) {
 		clusterBinding("kubeadm:node-proxier", "system:node-proxier", account(kubeProxyName)),
 	}
 	objs = append(objs, readable(metav1.NamespaceSystem, kubeProxyName, "configmaps", kubeProxyName, group(NodeTokenGroup))...)
-	return append(objs, cm, kubeProxyDaemonSet(n)), nil
+	return append(objs, cm, daemonSet), nil
 }
 
 // kubeProxyKubeconfig authenticates kube-proxy with its service account.

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
 )
 
 // Object is any typed object of the API with its apiVersion and kind set.
@@ -26,6 +28,19 @@ type Object interface {
 func Encode(obj runtime.Object) ([]byte, error) {
 	data, err := yaml.Marshal(obj)
 	return data, errors.Wrapf(err, "cannot encode %s", obj.GetObjectKind().GroupVersionKind().Kind)
+}
+
+// patched applies the patches of a target to obj, and returns the result in into.
+func patched[T Object](obj Object, into T, patches config.PatchSet, target string) (T, error) {
+	data, err := Encode(obj)
+	if err != nil {
+		return into, err
+	}
+	var empty T
+	if data, err = patches.Apply(target, data, empty); err != nil {
+		return into, err
+	}
+	return into, errors.Wrapf(yaml.Unmarshal(data, into), "cannot decode the patched %s", target)
 }
 
 // Print returns objs as a stream of YAML documents, for people and for `kubectl apply`. It leaves out the status, which

@@ -59,7 +59,7 @@ func coreDNS(t *testing.T, n *config.Node) []Object {
 
 func kubeProxy(t *testing.T, n *config.Node) []Object {
 	t.Helper()
-	objs, err := KubeProxy(n)
+	objs, err := KubeProxy(n, config.PatchSet{})
 	if err != nil {
 		t.Fatal(err)
 	}

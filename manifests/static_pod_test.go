@@ -53,7 +53,7 @@ func debian() HostView {
 	return HostView{CertDirs: []string{"/etc/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates"}}
 }
 
-// TestGolden compares every static Pod byte by byte: the four cases of the reference, and in testdata what kubeadm 1.36.3
+// TestGolden compares every static Pod byte by byte: the four cases of the reference, and in testdata what kubeadm 1.37.2
 // writes for unusual inputs.
 func TestGolden(t *testing.T) {
 	proxied := debian()

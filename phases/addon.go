@@ -75,7 +75,13 @@ func coreDNSObjects(env *Env) ([]manifests.Object, error) {
 	return manifests.CoreDNS(env.Config, patches)
 }
 
-func kubeProxyObjects(env *Env) ([]manifests.Object, error) { return manifests.KubeProxy(env.Config) }
+func kubeProxyObjects(env *Env) ([]manifests.Object, error) {
+	patches, err := env.patches()
+	if err != nil {
+		return nil, err
+	}
+	return manifests.KubeProxy(env.Config, patches)
+}
 
 // runAddon installs an add-on. In a cluster that has it, init creates what is missing; the phase's own command
 // replaces what was edited, and says so.

@@ -226,5 +226,5 @@ func (h *lastingHost) Environ() []string                 { return nil }
 func (h *lastingHost) LookPath(n string) (string, error) { return "/usr/bin/" + n, nil }
 
 func (h *lastingHost) ProgramVersion(context.Context, string) (string, error) {
-	return "Kubernetes v1.36.3", nil
+	return "Kubernetes v1.37.2", nil
 }

@@ -47,7 +47,7 @@ timeouts: {kubernetesAPICall: 30s, kubeletHealthCheck: 30s, controlPlaneComponen
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
-kubernetesVersion: v1.36.3
+kubernetesVersion: v1.37.2
 encryptionAlgorithm: ECDSA-P256
 networking: {podSubnet: 10.244.0.0/16}
 apiServer: {certSANs: [127.0.0.1]}

@@ -162,12 +162,14 @@ func kubeletFiles(env *Env) ([]ownership.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []ownership.File{{Path: filepath.Join(n.Paths.Kubelet, "kubeadm-flags.env"), Data: flags, Mode: 0o600}}
-	if n.NodeLocalCRISocket() {
-		instance := filepath.Join(n.Paths.Kubelet, "instance-config.yaml")
-		files = append(files, ownership.File{Path: instance, Data: kubeletconfig.InstanceConfigYAML(n), Mode: 0o600})
+	file := func(name string, data []byte) ownership.File {
+		return ownership.File{Path: filepath.Join(n.Paths.Kubelet, name), Data: data, Mode: 0o600}
 	}
-	return append(files, ownership.File{Path: filepath.Join(n.Paths.Kubelet, "config.yaml"), Data: cfg, Mode: 0o600}), nil
+	return []ownership.File{
+		file("kubeadm-flags.env", flags),
+		file("instance-config.yaml", kubeletconfig.InstanceConfigYAML(n)),
+		file("config.yaml", cfg),
+	}, nil
 }
 
 func kubeletConfigYAML(env *Env) ([]byte, error) {

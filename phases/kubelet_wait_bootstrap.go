@@ -50,11 +50,6 @@ func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 	if err := env.Host.Remove(thisnode.BootstrapConf(n)); err != nil {
 		return err
 	}
-	if !n.NodeLocalCRISocket() {
-		if err := env.Cluster.MarkNode(ctx, thisnode.RegisteredName(env.Host, env.Config), cluster.Mark{Annotations: map[string]string{annotationCRISocket: n.CRISocket}}); err != nil {
-			return err
-		}
-	}
 	env.UI.Nextf("Node %s has joined the cluster; `kubectl get nodes` on a control plane shows it", thisnode.RegisteredName(env.Host, env.Config))
 	return nil
 }

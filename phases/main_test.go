@@ -65,7 +65,7 @@ nodeRegistration: {name: cp-1, criSocket: "unix:///run/containerd/containerd.soc
 	clusterDocument = `---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
-kubernetesVersion: v1.36.3
+kubernetesVersion: v1.37.2
 encryptionAlgorithm: ECDSA-P256
 `
 )

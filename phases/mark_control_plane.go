@@ -26,10 +26,6 @@ const (
 	labelExcludeFromLBs = "node.kubernetes.io/exclude-from-external-load-balancers"
 )
 
-// annotationCRISocket names the node's runtime socket for other tools. It is not needed if the kubelet's instance
-// configuration has it.
-const annotationCRISocket = "kubeadm.alpha.kubernetes.io/cri-socket"
-
 func markControlPlane() Phase {
 	return Phase{
 		Name:    "mark-control-plane",

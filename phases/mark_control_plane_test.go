@@ -123,19 +123,3 @@ func TestMarkControlPlaneWhoseNodeWasDeleted(t *testing.T) {
 		})
 	}
 }
-
-// Where the kubelet's own configuration does not name the runtime, the Node
-// does.
-func TestUploadConfigNamesTheRuntime(t *testing.T) {
-	for gate, want := range map[string]map[string]string{
-		"true": nil, "false": {"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/containerd/containerd.sock"},
-	} {
-		s := newStage(t, initDocument+clusterDocument+"featureGates: {NodeLocalCRISocket: "+gate+"}\n")
-		api := &marked{Plan: s.api}
-		s.Cluster = api
-		s.play(t, uploadConfig())
-		if diff := cmp.Diff(want, api.mark.Annotations); diff != "" {
-			t.Errorf("gate %s (-want +got):\n%s", gate, diff)
-		}
-	}
-}

@@ -87,7 +87,7 @@ func (v *variant) generateInit(c *config.InitConfiguration, r *rand.Rand, some f
 }
 
 func (v *variant) generateCluster(c *config.ClusterConfiguration, r *rand.Rand, some func() bool) {
-	c.KubernetesVersion = "v1.36.3"
+	c.KubernetesVersion = "v1.37.2"
 	c.EncryptionAlgorithm = []config.EncryptionAlgorithm{config.ECDSAP384, config.ECDSAP256}[min(1, r.IntN(8))]
 	c.APIServer.CertSANs = []string{"127.0.0.1"} // where the test's API is
 	if some() {
@@ -105,9 +105,6 @@ func (v *variant) generateCluster(c *config.ClusterConfiguration, r *rand.Rand, 
 	}
 	if some() {
 		c.ClusterName, c.Networking.DNSDomain = "one", "one.example"
-	}
-	if some() {
-		c.FeatureGates = map[string]bool{"NodeLocalCRISocket": false}
 	}
 	if r.IntN(3) == 0 {
 		c.CertificatesDir = "/etc/kubernetes/own"

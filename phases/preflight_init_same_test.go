@@ -64,7 +64,7 @@ apiVersion: kubeadm.k8s.io/v1beta4
 encryptionAlgorithm: "ECDSA-P256"
 futureField: {a: 1}
 featureGates: {EtcdLearnerMode: true}
-kubernetesVersion: v1.36.3
+kubernetesVersion: v1.37.2
 `)); err != nil {
 		t.Fatal(err)
 	}

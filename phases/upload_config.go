@@ -6,7 +6,6 @@ package phases
 import (
 	"context"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -45,13 +44,5 @@ func runUploadKubeletConfig(ctx context.Context, env *Env) error {
 	if err := env.keeper().KeepUnknown(ctx, objs); err != nil {
 		return err
 	}
-	if err := env.keeper().EnsureMissing(ctx, "init phase upload-config kubelet", objs...); err != nil {
-		return err
-	}
-	if env.Config.NodeLocalCRISocket() {
-		return nil
-	}
-	return env.Cluster.MarkNode(ctx, env.Config.Name, cluster.Mark{
-		Annotations: map[string]string{annotationCRISocket: env.Config.CRISocket},
-	})
+	return env.keeper().EnsureMissing(ctx, "init phase upload-config kubelet", objs...)
 }

@@ -155,19 +155,19 @@ func versionRows() []row {
 		{"KubernetesVersion", "newer", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.37.0" },
 			[]string{"[WARNING KubernetesVersion]: Kubernetes 1.37.0 is newer than this program, which was made for 1.36\n  use a release of this program for Kubernetes 1.37"}},
 		{"KubernetesVersion", "none", func(s scene) { s.node.Cluster.KubernetesVersion = "stable" },
-			[]string{"[ERROR KubernetesVersion]: invalid Kubernetes version \"stable\" (expected something like v1.36.3)\n  set kubernetesVersion or --kubernetes-version"}},
+			[]string{"[ERROR KubernetesVersion]: invalid Kubernetes version \"stable\" (expected something like v1.37.2)\n  set kubernetesVersion or --kubernetes-version"}},
 		{"KubeletVersion", "newer patch", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.36.9" }, nil},
 		{"KubeletVersion", "oldest", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.33.0" }, nil},
 		{"KubeletVersion", "newer", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.35.4" },
-			[]string{"[ERROR KubeletVersion]: the kubelet (v1.36.3) is newer than the control plane (v1.35.4), which is not supported\n  install kubelet 1.35, or choose a newer control plane with --kubernetes-version"}},
+			[]string{"[ERROR KubeletVersion]: the kubelet (v1.37.2) is newer than the control plane (v1.35.4), which is not supported\n  install kubelet 1.35, or choose a newer control plane with --kubernetes-version"}},
 		{"KubeletVersion", "too old", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.32.9" },
 			[]string{"[ERROR KubeletVersion]: the kubelet (v1.32.9) is older than 1.33, the oldest supported version\n  install kubelet 1.36"}},
 		{"KubeletVersion", "missing", func(s scene) { delete(s.programs, "kubelet") },
-			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: kubelet: not found\n  install kubelet v1.36.3"}},
+			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: kubelet: not found\n  install kubelet v1.37.2"}},
 		{"KubeletVersion", "broken", func(s scene) { s.unknown["version"] = errors.New("killed") },
-			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: killed\n  install kubelet v1.36.3"}},
+			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: killed\n  install kubelet v1.37.2"}},
 		{"KubeletVersion", "garbage", func(s scene) { s.programs["kubelet"] = "Kubernetes vgarbage" },
-			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: could not parse \"vgarbage\" as version\n  install kubelet v1.36.3"}},
+			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: could not parse \"vgarbage\" as version\n  install kubelet v1.37.2"}},
 	}
 }
 
@@ -228,8 +228,8 @@ func fileRows() []row {
 			[]string{"/etc/kubernetes/manifests/kube-apiserver.yaml is in place"}},
 		{apiFile, "another argument and image", func(s scene) {
 			s.wants("kube-apiserver")
-			s.earlier("kube-apiserver", "--secure-port=6443", "--secure-port=8443", "v1.36.3", "v1.36.1")
-		}, []string{"[ERROR " + apiFile + "]: " + there + "its image is registry.k8s.io/kube-apiserver:v1.36.1 instead of registry.k8s.io/kube-apiserver:v1.36.3; only there: --secure-port=8443; only in this configuration: --secure-port=6443" + remedy}},
+			s.earlier("kube-apiserver", "--secure-port=6443", "--secure-port=8443", "v1.37.2", "v1.36.1")
+		}, []string{"[ERROR " + apiFile + "]: " + there + "its image is registry.k8s.io/kube-apiserver:v1.36.1 instead of registry.k8s.io/kube-apiserver:v1.37.2; only there: --secure-port=8443; only in this configuration: --secure-port=6443" + remedy}},
 		{apiFile, "an argument more, one less", func(s scene) {
 			s.wants("kube-apiserver")
 			s.earlier("kube-apiserver", "    - --allow-privileged=true\n", "    - --v=4\n")

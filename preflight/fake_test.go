@@ -65,7 +65,7 @@ func healthy() *fakeHost {
 		cpus:     2,
 		memory:   2 << 30,
 		kernel:   "6.12.1-amd64",
-		programs: map[string]string{"losetup": "", "mount": "", "cp": "", "kubelet": "Kubernetes v1.36.3"},
+		programs: map[string]string{"losetup": "", "mount": "", "cp": "", "kubelet": "Kubernetes v1.37.2"},
 		routes:   []host.Route{{Destination: netip.MustParsePrefix("192.0.2.0/24"), Interface: "eth0"}},
 		held:     map[int]host.Process{},
 		names:    map[string]string{"node-1": "192.0.2.10"},
@@ -241,7 +241,7 @@ func controlPlaneNode() *config.Node {
 		ImagePullPolicy:  "IfNotPresent",
 		ImagePullSerial:  true,
 	}
-	n.Cluster.KubernetesVersion = "v1.36.3"
+	n.Cluster.KubernetesVersion = "v1.37.2"
 	n.Cluster.Networking.ServiceSubnet = "10.96.0.0/12"
 	n.Cluster.Networking.PodSubnet = "10.244.0.0/16"
 	n.Cluster.Etcd.Local = &config.LocalEtcd{DataDir: "/var/lib/etcd"}

@@ -27,7 +27,7 @@ certificateKey: ` + certificateKey + `
 ` + shortTimeouts + `---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
-kubernetesVersion: v1.36.3
+kubernetesVersion: v1.37.2
 encryptionAlgorithm: ECDSA-P256
 apiServer: {extraEnvs: [{name: A, value: ` + variable + `}]}
 `
@@ -64,7 +64,7 @@ var badConfigs = []string{
 	strings.ReplaceAll(canaryInit, certificateKey, certificateKey+"0"),
 	strings.ReplaceAll(canaryInit, nodeToken, nodeToken+"0") + "networking: {serviceSubnet: " + nodeToken + ", dnsDomain: " + certificateKey + "}\n",
 	strings.ReplaceAll(canaryInit, "kind: ClusterConfiguration", "kind: "+nodeToken),
-	strings.ReplaceAll(canaryInit, "kubernetesVersion: v1.36.3", "kubernetesVersion: "+nodeToken+"\ncontrolPlaneEndpoint: "+nodeToken+"\nfeatureGates: {"+nodeToken+": true}"),
+	strings.ReplaceAll(canaryInit, "kubernetesVersion: v1.37.2", "kubernetesVersion: "+nodeToken+"\ncontrolPlaneEndpoint: "+nodeToken+"\nfeatureGates: {"+nodeToken+": true}"),
 	canaryInit + "apiServer: {extraArgs: [{name: " + nodeToken + ", value: [" + certificateKey + "]}]}\ncertificatesDir: " + nodeToken + "\nimageRepository: " + nodeToken + "x y\n",
 	canaryInit + "&" + nodeToken + " *" + nodeToken + ": %" + nodeToken + "\n\t" + certificateKey,
 	strings.ReplaceAll(canaryJoin, stageServer, discoveryToken) + "skipPhases: [" + nodeToken + "]\ncaCertPath: " + nodeToken + "\n",

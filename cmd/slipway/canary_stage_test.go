@@ -93,7 +93,7 @@ func newStage(t *testing.T) *stage {
 		LinkIndex: lo.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)},
 	}))
 	for _, program := range []string{"kubelet", "journalctl", "iptables-legacy-save", "iptables-legacy-restore", "ip6tables-legacy-save", "ip6tables-legacy-restore", "iptables-save", "iptables-restore", "systemctl", "sh", "crictl"} {
-		put(t, "/tmp/bin/"+program, "#!/bin/sh\n{ echo \"$0\" \"$@\"; /usr/bin/env; } >>"+children+"\necho Kubernetes v1.36.3\n", 0o755)
+		put(t, "/tmp/bin/"+program, "#!/bin/sh\n{ echo \"$0\" \"$@\"; /usr/bin/env; } >>"+children+"\necho Kubernetes v1.37.2\n", 0o755)
 	}
 	putInputs(t)
 	s := &stage{given: fixedCanaries()}

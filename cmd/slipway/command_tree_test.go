@@ -20,7 +20,7 @@ var later = []string{"upgrade"}
 
 // chosen are the defaults that differ from kubeadm's on purpose; the README lists them.
 var chosen = map[string]string{
-	"kubernetes-version": "v1.36.3", // kubeadm asks the network for stable-1
+	"kubernetes-version": "v1.37.2", // kubeadm asks the network for stable-1
 }
 
 // TestCommandTree compares the commands and flags with kubeadm's.

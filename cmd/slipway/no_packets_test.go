@@ -119,7 +119,7 @@ func planInputs(t *testing.T) {
 	const registration = "nodeRegistration: {name: cp-1, criSocket: \"unix:///run/x.sock\"}\n"
 	initial := head + "InitConfiguration\n" + registration + "---\n" + head + "ClusterConfiguration\n"
 	for name, cluster := range map[string]string{
-		"local":    "kubernetesVersion: v1.36.3\n",
+		"local":    "kubernetesVersion: v1.37.2\n",
 		"external": "etcd: {external: {endpoints: [\"http://" + remoteEtcd + ":2379\"]}}\n",
 		"name":     "controlPlaneEndpoint: lb.example.org:6443\n",
 		"label":    "kubernetesVersion: stable-1\n",

@@ -16,6 +16,9 @@ import (
 const (
 	kubeProxyKubeconfig = "/var/lib/kube-proxy/kubeconfig.conf"
 	kubeletHealthzPort  = 10248
+	// firstWithProxyMode is the first minor version for which kubeadm writes out kube-proxy's mode, because the default
+	// will change.
+	firstWithProxyMode = 36
 )
 
 // defaultKubelet fills in the cluster's KubeletConfiguration. It keeps what the user set, except
@@ -63,6 +66,9 @@ func defaultKubeProxy(p *kubeproxy.KubeProxyConfiguration, c *ClusterConfigurati
 		any = "::"
 	}
 	p.BindAddress = cmp.Or(p.BindAddress, any)
+	if minorOf(c.KubernetesVersion) >= firstWithProxyMode {
+		p.Mode = cmp.Or(p.Mode, "iptables")
+	}
 	p.ClusterCIDR = cmp.Or(p.ClusterCIDR, c.Networking.PodSubnet)
 	p.ClientConnection.Kubeconfig = cmp.Or(p.ClientConnection.Kubeconfig, kubeProxyKubeconfig)
 }

@@ -81,10 +81,3 @@ func nthAddress(p netip.Prefix, n int) netip.Addr {
 	}
 	return a
 }
-
-// NodeLocalCRISocket reports whether the runtime's socket is configured in the kubelet's instance
-// configuration instead of an annotation of the Node: a feature gate that is on by default.
-func (n *Node) NodeLocalCRISocket() bool {
-	on, set := n.Cluster.FeatureGates["NodeLocalCRISocket"]
-	return on || !set
-}

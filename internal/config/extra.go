@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -56,7 +57,7 @@ func retireGates(kind string, known any) []string {
 	}
 	var out []string
 	for _, name := range keysOf(gates) {
-		if !currentGate(name) {
+		if !slices.Contains(featureGateNames(), name) {
 			delete(gates, name)
 			out = append(out, printable(name))
 		}

@@ -5,11 +5,11 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
-// gateECDSA generates ECDSA P-256 keys; encryptionAlgorithm has replaced it.
+// gateECDSA is a retired gate of stored configurations: the cluster's keys are ECDSA P-256. encryptionAlgorithm has
+// replaced it.
 const gateECDSA = "PublicKeysECDSA"
 
 // featureGate is a gate with its default.
@@ -19,13 +19,9 @@ type featureGate struct {
 	remarks string
 }
 
-// featureGates are those of kubeadm 1.36. NodeLocalCRISocket stores the runtime's socket in a file on the
-// node instead of an annotation of the Node object; RootlessControlPlane runs the control plane's containers
-// as non-root users.
+// featureGates are those of kubeadm 1.37. RootlessControlPlane runs the control plane's containers as non-root users.
 func featureGates() []featureGate {
 	return []featureGate{
-		{"NodeLocalCRISocket", true, ""},
-		{gateECDSA, false, ", deprecated"},
 		{"RootlessControlPlane", false, ", alpha"},
 	}
 }
@@ -33,11 +29,6 @@ func featureGates() []featureGate {
 // retiredGates are gates that kubeadm 1.37 no longer has, but that older clusters still name.
 func retiredGates() []string {
 	return []string{"ControlPlaneKubeletLocalMode", "EtcdLearnerMode", "NodeLocalCRISocket", gateECDSA, "WaitForAllControlPlaneComponents"}
-}
-
-// currentGate reports whether a gate is known and not retired.
-func currentGate(name string) bool {
-	return slices.Contains(featureGateNames(), name) && !slices.Contains(retiredGates(), name)
 }
 
 func featureGateNames() []string {

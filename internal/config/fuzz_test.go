@@ -99,10 +99,10 @@ func FuzzLoad(f *testing.F) {
 func FuzzLoadCluster(f *testing.F) {
 	kubelet, kubeProxy := stored(f, "kubelet-config", "kubelet"), stored(f, "kube-proxy", "config.conf")
 	f.Add(stored(f, "kubeadm-config", "ClusterConfiguration"), kubelet, kubeProxy)
-	f.Add([]byte(storedHead+"kubernetesVersion: v1.36.3\n"), []byte(nil), []byte(nil))
-	f.Add([]byte(storedHead+"kubernetesVersion: 1.36.3\ncertificatesDir: /a/../b\netcd: {local: {dataDir: /c/}}\ncontrolPlaneEndpoint: '[fd00::1]'\n"), []byte("a: &a [*a]"), kubeProxy)
-	f.Add([]byte(storedHead+"kubernetesVersion: v1.36.3\nkubernetesVersion: "+someToken+"\n"), kubelet, []byte("{}"))
-	f.Add([]byte(storedHead+"kubernetesVersion: v1.36.3\nnew: &a {b: [1, 2.50, 2026-01-01]}\nfeatureGates: {New: true}\netcd: {local: {dataDir: /c, new: *a}}\n"), append(kubelet, "new: {a: b}\n"...), append(kubeProxy, "\nnew: 1\n"...))
+	f.Add([]byte(storedHead+"kubernetesVersion: v1.37.2\n"), []byte(nil), []byte(nil))
+	f.Add([]byte(storedHead+"kubernetesVersion: 1.37.2\ncertificatesDir: /a/../b\netcd: {local: {dataDir: /c/}}\ncontrolPlaneEndpoint: '[fd00::1]'\n"), []byte("a: &a [*a]"), kubeProxy)
+	f.Add([]byte(storedHead+"kubernetesVersion: v1.37.2\nkubernetesVersion: "+someToken+"\n"), kubelet, []byte("{}"))
+	f.Add([]byte(storedHead+"kubernetesVersion: v1.37.2\nnew: &a {b: [1, 2.50, 2026-01-01]}\nfeatureGates: {New: true}\netcd: {local: {dataDir: /c, new: *a}}\n"), append(kubelet, "new: {a: b}\n"...), append(kubeProxy, "\nnew: 1\n"...))
 	f.Fuzz(func(t *testing.T, cluster, kubelet, kubeProxy []byte) {
 		defer within(t, 10*time.Second)()
 		self := &JoinConfiguration{ControlPlane: &JoinControlPlane{}}

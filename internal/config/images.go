@@ -8,14 +8,38 @@ import (
 	"strings"
 )
 
-// Image versions for Kubernetes 1.35 and 1.36.
-const (
-	DefaultKubernetesVersion = "v1.36.3"
+// DefaultKubernetesVersion is the newest release when this program was built.
+const DefaultKubernetesVersion = "v1.37.2"
 
-	etcdTag    = "3.6.8-0"
-	coreDNSTag = "v1.14.2"
-	pauseTag   = "3.10.2"
-)
+const pauseTag = "3.10.2"
+
+// release names the other images of a control plane of one minor version of Kubernetes 1.
+type release struct {
+	minor         int
+	etcd, coreDNS string
+}
+
+// releases are the supported minor versions, oldest first, with the images that kubeadm 1.36 (1.35) and 1.37 (the others)
+// choose for them.
+func releases() []release {
+	return []release{
+		{35, "3.6.8-0", "v1.14.2"},
+		{36, "3.7.0-0", "v1.14.6"},
+		{37, "3.7.0-0", "v1.14.6"},
+	}
+}
+
+// release returns that of this cluster's version. One that is not supported is treated as the nearest that is.
+func (c *ClusterConfiguration) release() release {
+	all := releases()
+	minor := minorOf(c.KubernetesVersion)
+	for _, r := range all {
+		if r.minor >= minor {
+			return r
+		}
+	}
+	return all[len(all)-1]
+}
 
 // Image returns the full name of a component's image: kube-apiserver, kube-controller-manager,
 // kube-scheduler, kube-proxy, coredns, pause or etcd.
@@ -26,7 +50,7 @@ func (n *Node) Image(component string) string {
 	tag := strings.ReplaceAll(c.KubernetesVersion, "+", "_")
 	switch component {
 	case "coredns":
-		repository, tag = cmp.Or(c.DNS.ImageRepository, repository), cmp.Or(c.DNS.ImageTag, coreDNSTag)
+		repository, tag = cmp.Or(c.DNS.ImageRepository, repository), cmp.Or(c.DNS.ImageTag, c.release().coreDNS)
 		// Only registry.k8s.io has CoreDNS one level deeper, and only an explicit repository overrides that.
 		if c.DNS.ImageRepository == "" && repository == DefaultImageRepository {
 			repository += "/coredns"
@@ -34,7 +58,7 @@ func (n *Node) Image(component string) string {
 	case "pause":
 		tag = pauseTag
 	case EtcdComponent:
-		tag = etcdTag
+		tag = c.release().etcd
 		if local := c.Etcd.Local; local != nil {
 			repository, tag = cmp.Or(local.ImageRepository, repository), cmp.Or(local.ImageTag, tag)
 		}

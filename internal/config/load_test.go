@@ -216,7 +216,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 --node-name: "a_b" must consist of a-z, 0-9, - and ., and each part must begin and end with a letter or digit; this is the node's name, which defaults to the hostname
 f.yaml:3: bogus: unknown field
 f.yaml:7: networking.dnsDomain: "A" must be lower case
-f.yaml:8: kubernetesVersion: "v1" is not a version such as v1.36.3 or a label such as stable-1`
+f.yaml:8: kubernetesVersion: "v1" is not a version such as v1.37.2 or a label such as stable-1`
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

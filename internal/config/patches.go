@@ -17,8 +17,9 @@ import (
 
 // Patch targets that are not static Pods; those are named like their Pods.
 const (
-	PatchKubelet = "kubeletconfiguration"
-	PatchCoreDNS = "corednsdeployment"
+	PatchKubelet   = "kubeletconfiguration"
+	PatchCoreDNS   = "corednsdeployment"
+	PatchKubeProxy = "kubeproxydaemonset"
 )
 
 // The types of patches, as in their file names.
@@ -29,7 +30,7 @@ const (
 )
 
 func patchTargets() []string {
-	return []string{EtcdComponent, APIServerComponent, ControllerManagerComponent, SchedulerComponent, PatchKubelet, PatchCoreDNS}
+	return []string{EtcdComponent, APIServerComponent, ControllerManagerComponent, SchedulerComponent, PatchKubelet, PatchCoreDNS, PatchKubeProxy}
 }
 
 func patchKinds() []string { return []string{patchStrategic, patchMerge, patchJSON} }

@@ -22,7 +22,7 @@ const (
 	exampleAddress  = "1.2.3.4"
 	exampleNode     = "node"
 	exampleEndpoint = "kube-apiserver:6443"
-	exampleVersion  = "1.36.0"
+	exampleVersion  = "1.37.0"
 )
 
 // KubeadmConfigYAML returns the ClusterConfiguration as stored in the ConfigMap kube-system/kubeadm-config.

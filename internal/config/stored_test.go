@@ -111,7 +111,7 @@ func TestStoredVersionFault(t *testing.T) {
 // TestKeep: what is not known stays where the new document has a place for it,
 // and replaces nothing that the new one says.
 func TestKeep(t *testing.T) {
-	stored := storedHead + `kubernetesVersion: v1.36.3
+	stored := storedHead + `kubernetesVersion: v1.37.2
 clusterName: old
 day: 2026-01-31
 etcd: {local: {dataDir: /var/lib/etcd, future: 1}}
@@ -173,7 +173,7 @@ featureGates:
 
 // TestManyUnknownFields: a warning stays short, however many unknown fields there are.
 func TestManyUnknownFields(t *testing.T) {
-	text := storedHead + "kubernetesVersion: v1.36.3\n"
+	text := storedHead + "kubernetesVersion: v1.37.2\n"
 	for range 1000 {
 		text += "x" + strings.Repeat("y", strings.Count(text, "\n")) + ": 1\n"
 	}

@@ -74,9 +74,6 @@ func (d *documents) checkFeatureGates() {
 			d.faultf(kindCluster, joinPath("featureGates", printable(name)), "unknown feature gate %q; expected one of %s%s", printable(name), strings.Join(names, ", "), didYouMean(name, names))
 		}
 	}
-	if d.cluster.FeatureGates[gateECDSA] {
-		d.warnf(kindCluster, "featureGates."+gateECDSA, "is deprecated; set encryptionAlgorithm to %s", ECDSAP256)
-	}
 }
 
 func (d *documents) checkSANs(at string, names []string) {

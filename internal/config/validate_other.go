@@ -148,6 +148,9 @@ func (d *documents) checkComponents() {
 		if p.Mode != "" && !slices.Contains(modes, string(p.Mode)) {
 			d.faultf(kindKubeProxy, "mode", "%q is unknown; expected one of %s%s", printable(string(p.Mode)), strings.Join(modes, ", "), didYouMean(string(p.Mode), modes))
 		}
+		if p.Mode == "ipvs" {
+			d.warnf(kindKubeProxy, "mode", "Kubernetes will remove ipvs; move to nftables")
+		}
 		if _, err := netip.ParseAddr(p.BindAddress); p.BindAddress != "" && err != nil {
 			d.faultf(kindKubeProxy, "bindAddress", "%q is not an IP address", printable(p.BindAddress))
 		}

@@ -16,7 +16,7 @@ func TestDataDirIsEtcdsOwn(t *testing.T) {
 		"/": false, "/etc": false, "/etc/": false, "/var/lib": false, "/var/lib/kubelet": false, "/usr": false, "/usr/local/etcd": false,
 		"/proc/1": false, "/etc/kubernetes": false, "/tmp": false, "/lib/x": false,
 	} {
-		stored := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.3\netcd: {local: {dataDir: " + dir + "}}\n"
+		stored := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.37.2\netcd: {local: {dataDir: " + dir + "}}\n"
 		_, _, err := LoadCluster([]byte(stored), nil, nil, nil, Options{Facts: HostFacts{Hostname: "a"}})
 		refused := err != nil && strings.Contains(err.Error(), "etcd.local.dataDir: \""+dir+"\" belongs to the system")
 		if refused == allowed {

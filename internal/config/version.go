@@ -17,12 +17,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// The minor versions of Kubernetes 1 that are supported.
-const (
-	oldestMinor = 35
-	newestMinor = 36
-)
-
 var (
 	exactVersion = lazyregexp.New(`^v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 	versionLabel = lazyregexp.New(`^(release/)?((stable|latest)(-\d{1,4}(\.\d{1,4})?)?)$`)
@@ -98,8 +92,20 @@ func versionFault(version string) string {
 	}
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])
-	if major == 1 && minor >= oldestMinor && minor <= newestMinor {
+	supported := releases()
+	oldest, newest := supported[0].minor, supported[len(supported)-1].minor
+	if major == 1 && minor >= oldest && minor <= newest {
 		return ""
 	}
-	return fmt.Sprintf("is not supported; this program sets up Kubernetes 1.%d and 1.%d", oldestMinor, newestMinor)
+	return fmt.Sprintf("is not supported; this program sets up Kubernetes 1.%d to 1.%d", oldest, newest)
+}
+
+// minorOf returns the minor version of an exact version such as v1.37.2, and 0 for anything else.
+func minorOf(version string) int {
+	m := exactVersion().FindStringSubmatch(version)
+	if m == nil {
+		return 0
+	}
+	minor, _ := strconv.Atoi(m[2])
+	return minor
 }

@@ -17,19 +17,19 @@ import (
 func TestVersion(t *testing.T) {
 	labels := map[string]string{"stable-1": "v1.36.9", "stable-1.35": "v1.35.4", "latest": "v1.37.0-alpha.1"}
 	for _, tt := range []struct{ given, want string }{
-		{"v1.36.3", "v1.36.3"},
+		{"v1.37.2", "v1.37.2"},
 		{"1.35.0", "v1.35.0"},
 		{"v1.36.0-rc.0", "v1.36.0-rc.0"},
 		{"stable-1", "v1.36.9"},
 		{"release/stable-1.35", "v1.35.4"},
-		{"stable-1.36", "v1.36.3 warning: f.yaml:6: kubernetesVersion: cannot resolve \"stable-1.36\", using v1.36.3: no way out"},
+		{"stable-1.36", "v1.37.2 warning: f.yaml:6: kubernetesVersion: cannot resolve \"stable-1.36\", using v1.37.2: no way out"},
 		{"latest", `f.yaml:6: kubernetesVersion: "latest" resolves to v1.37.0-alpha.1, which is not supported; this program sets up Kubernetes 1.35 and 1.36`},
 		{"v1.34.9", `f.yaml:6: kubernetesVersion: "v1.34.9" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
 		{"v1.37.0", `f.yaml:6: kubernetesVersion: "v1.37.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
 		{"v2.36.0", `f.yaml:6: kubernetesVersion: "v2.36.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
-		{"ci/latest", "f.yaml:6: kubernetesVersion: CI builds are not supported; use a release such as v1.36.3"},
-		{"v1.36", `f.yaml:6: kubernetesVersion: "v1.36" is not a version such as v1.36.3 or a label such as stable-1`},
-		{"../../etc", `f.yaml:6: kubernetesVersion: "../../etc" is not a version such as v1.36.3 or a label such as stable-1`},
+		{"ci/latest", "f.yaml:6: kubernetesVersion: CI builds are not supported; use a release such as v1.37.2"},
+		{"v1.36", `f.yaml:6: kubernetesVersion: "v1.36" is not a version such as v1.37.2 or a label such as stable-1`},
+		{"../../etc", `f.yaml:6: kubernetesVersion: "../../etc" is not a version such as v1.37.2 or a label such as stable-1`},
 	} {
 		t.Run(tt.given, func(t *testing.T) {
 			opts := testOptions()
@@ -74,8 +74,8 @@ func TestVersionOfAPlan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := `cannot resolve "stable-1.36", using v1.36.3`
-		if n.Cluster.KubernetesVersion != "v1.36.3" || !strings.Contains(strings.Join(warnings, "\n"), want) {
+		want := `cannot resolve "stable-1.36", using v1.37.2`
+		if n.Cluster.KubernetesVersion != "v1.37.2" || !strings.Contains(strings.Join(warnings, "\n"), want) {
 			t.Errorf("version %s, warnings %q", n.Cluster.KubernetesVersion, warnings)
 		}
 	}

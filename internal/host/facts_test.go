@@ -106,8 +106,8 @@ func TestProgramVersion(t *testing.T) {
 		put(t, path, "#!/bin/sh\n"+text+"\n", 0o755)
 		return path
 	}
-	out, err := New().ProgramVersion(t.Context(), program("good", `echo " Kubernetes v1.36.3 $1 $LC_ALL$HUSH"; echo noise >&2`))
-	if want := "Kubernetes v1.36.3 --version C"; out != want || err != nil {
+	out, err := New().ProgramVersion(t.Context(), program("good", `echo " Kubernetes v1.37.2 $1 $LC_ALL$HUSH"; echo noise >&2`))
+	if want := "Kubernetes v1.37.2 --version C"; out != want || err != nil {
 		t.Errorf("got %q, error %v; want %q", out, err, want)
 	}
 	bad := program("bad", "echo no such flag >&2; echo more >&2; exit 3")

@@ -42,7 +42,7 @@ func TestDiscoveryRefuses(t *testing.T) {
 			want: "ConfigMap kube-system/kubeadm-config:4: certificatesDir: "},
 		{name: "configuration with a field of a wrong type", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"clusterName: 1\n")},
 			want: "ConfigMap kube-system/kubeadm-config:4: clusterName: must be a string"},
-		{name: "a version that nodes cannot join", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", strings.Replace(storedConfig, "v1.36.3", "v1.30.14", 1))},
+		{name: "a version that nodes cannot join", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", strings.Replace(storedConfig, "v1.37.2", "v1.30.14", 1))},
 			want: `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "v1.30.14" is not supported`},
 		{name: "configuration of another kind", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedNode)},
 			want: "ConfigMap kube-system/kubeadm-config:2: kind: must be ClusterConfiguration"},

@@ -31,7 +31,7 @@ nodeRegistration: {name: cp-1}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
-kubernetesVersion: v1.36.3
+kubernetesVersion: v1.37.2
 encryptionAlgorithm: ECDSA-P256
 `
 

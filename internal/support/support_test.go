@@ -138,7 +138,7 @@ func (s *stage) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
 }
 
 func (s *stage) ProgramVersion(context.Context, string) (string, error) {
-	return "Kubernetes v1.36.3", nil
+	return "Kubernetes v1.37.2", nil
 }
 func (s *stage) LookupHost(context.Context, string) ([]netip.Addr, error) { return nil, nil }
 func (s *stage) Routes() ([]host.Route, error) {
@@ -266,7 +266,7 @@ func TestBundleHoldsWhatMatters(t *testing.T) {
 		"diagnosis.json":                    `"cause": "bad-flag"`,
 		"containers.txt":                    "container " + strings.Repeat("a", 64),
 		"logs/000_kube-system__etcd.log":    "unknown flag: ",
-		"host/facts.txt":                    "kubelet: Kubernetes v1.36.3",
+		"host/facts.txt":                    "kubelet: Kubernetes v1.37.2",
 		"host/network.txt":                  "192.0.2.0/24 dev eth0",
 		"host/disks.txt":                    "MiB free",
 		"host/hosts":                        "192.0.2.1 a",

@@ -104,7 +104,7 @@ func load(t *testing.T, document string, algorithm config.EncryptionAlgorithm) *
 	t.Helper()
 	text := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {advertiseAddress: 192.0.2.11}\n" +
 		"nodeRegistration: {name: cp-1, criSocket: 'unix:///run/containerd/containerd.sock'}\n---\n" +
-		"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.3\n" +
+		"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.37.2\n" +
 		"encryptionAlgorithm: " + string(algorithm) + "\n" + document
 	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(text)}, config.Flags{}, config.Options{
 		Facts:    config.HostFacts{Hostname: "cp-1"},

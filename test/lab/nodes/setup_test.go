@@ -80,9 +80,9 @@ func TestCgroupDropIn(t *testing.T) {
 
 func TestInitConfig(t *testing.T) {
 	n := &Node{state: state{Name: "cp-1", Index: 11, PodSubnets: []string{"10.244.0.0/16", "fd00:10:244::/56"}}}
-	got := n.InitConfig("v1.36.3", "192.168.99.11:6443")
+	got := n.InitConfig("v1.37.2", "192.168.99.11:6443")
 	for _, want := range []string{
-		"advertiseAddress: 192.168.99.11\n", "kubernetesVersion: v1.36.3\n",
+		"advertiseAddress: 192.168.99.11\n", "kubernetesVersion: v1.37.2\n",
 		"podSubnet: 10.244.0.0/16,fd00:10:244::/56\n", "controlPlaneEndpoint: 192.168.99.11:6443\n", "failCgroupV1: false\n",
 	} {
 		if !strings.Contains(got, want) {

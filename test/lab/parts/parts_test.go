@@ -35,11 +35,11 @@ func TestRequiredVersion(t *testing.T) {
 }
 
 func TestLinkerFlags(t *testing.T) {
-	if got := linkerFlags("etcd", "v1.36.3"); got != "-s -w" {
+	if got := linkerFlags("etcd", "v1.37.2"); got != "-s -w" {
 		t.Errorf("etcd: %q", got)
 	}
-	got := linkerFlags(kubernetes, "v1.36.3")
-	for _, want := range []string{"gitVersion=v1.36.3 ", "gitMajor=1 ", "gitMinor=36 ", "gitTreeState=clean"} {
+	got := linkerFlags(kubernetes, "v1.37.2")
+	for _, want := range []string{"gitVersion=v1.37.2 ", "gitMajor=1 ", "gitMinor=36 ", "gitTreeState=clean"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in %q", want, got)
 		}
