@@ -266,7 +266,7 @@ func TestGeneratedMark(t *testing.T) {
 	}
 	const (
 		kubeletHash = "sha256:26488e9fc7c5cb5fdda9996cda2e6651a9af5febce07ea02de11bd3ef3f49e9c"
-		proxyHash   = "sha256:29cb23c2505d369816ca76375d27f17a9ad026e458c2728e8e9f1eaebd235525"
+		proxyHash   = "sha256:74a9acb745afb2aa5e89474839e8f118ab19bfb541e82c69e32829cd41f74015"
 	)
 	if got := kubelet[0].GetAnnotations()[configHashAnnotation]; got != kubeletHash {
 		t.Errorf("kubelet-config: %s", got)

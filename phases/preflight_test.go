@@ -43,7 +43,7 @@ func (h *pulling) PullImage(_ context.Context, _, image string) error {
 	return h.pullErr
 }
 
-const etcdImage = "registry.k8s.io/etcd:3.6.8-0"
+const etcdImage = "registry.k8s.io/etcd:3.7.0-0"
 
 func preflightStage(t *testing.T, ignore string) (*stage, *pulling) {
 	t.Helper()

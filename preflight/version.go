@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// kubeletSkew is how many minor versions a kubelet may be behind:
+// kubeletSkew is how many minor versions a kubelet may be older than its control plane:
 // https://kubernetes.io/releases/version-skew-policy/
 const kubeletSkew = 3
 
@@ -51,8 +51,8 @@ func kubeletVersion(controlPlane string) func(context.Context, View) []Finding {
 			return fail("the kubelet (v%s) is newer than the control plane (v%s), which is not supported", have, want).
 				remedy("install kubelet %s, or choose a newer control plane with --kubernetes-version", minor(want))
 		}
-		if oldest := newest().OffsetMinor(-kubeletSkew); minor(have).LessThan(minor(oldest)) {
-			return fail("the kubelet (v%s) is older than %s, the oldest supported version", have, minor(oldest)).
+		if oldest := want.OffsetMinor(-kubeletSkew); minor(have).LessThan(minor(oldest)) {
+			return fail("the kubelet (v%s) is older than %s, the oldest for a control plane of %s", have, minor(oldest), minor(want)).
 				remedy("install kubelet %s", minor(want))
 		}
 		return nil

@@ -92,7 +92,7 @@ func allFlags() Flags {
 		},
 		APIServerAdvertiseAddress: "10.0.0.9", APIServerBindPort: 7443, APIServerCertExtraSANs: []string{"api.example"},
 		CertDir: "/pki", CertificateKey: strings.Repeat("ab", 32), ControlPlaneEndpoint: "api.example", CRISocket: "unix:///run/crio/crio.sock",
-		DryRun: true, FeatureGates: "RootlessControlPlane=true, NodeLocalCRISocket=false", IgnorePreflightErrors: []string{"Swap", "NumCPU", "swap"},
+		DryRun: true, FeatureGates: "RootlessControlPlane=true", IgnorePreflightErrors: []string{"Swap", "NumCPU", "swap"},
 		ImageRepository: "registry.example/k8s", Kubeconfig: "/admin.conf", KubeconfigDir: "/kube", KubernetesVersion: "1.35.2",
 		NodeName: "CP-9", Patches: "patches", PodNetworkCIDR: "172.16.0.0/16", ServiceCIDR: "172.17.0.0/16", ServiceDNSDomain: "k8s.example",
 		SkipCertificateKeyPrint: true, SkipPhases: []string{"addon"}, SkipTokenPrint: true, Token: "bbbbbb.0123456789abcdef",
@@ -107,7 +107,7 @@ func TestLoadInitFlags(t *testing.T) {
 		n.Cluster.KubernetesVersion, n.Name, n.PatchesDir, n.Cluster.Networking, n.SkipCertificateKeyPrint, n.SkipPhases,
 		n.SkipTokenPrint, n.BootstrapTokens[0].ID, n.BootstrapTokens[0].TTL, n.BootstrapTokens[0].Generated, n.UploadCerts, n.Kubelet.ClusterDNS)
 	want := fmt.Sprintln("10.0.0.9 7443 [api.example] {/etc/kubernetes /etc/kubernetes/manifests /pki /kube /var/lib/kubelet /admin.conf}", strings.Repeat("ab", 32),
-		"api.example:7443 unix:///run/crio/crio.sock true map[NodeLocalCRISocket:false RootlessControlPlane:true] [swap numcpu] registry.example/k8s",
+		"api.example:7443 unix:///run/crio/crio.sock true map[RootlessControlPlane:true] [swap numcpu] registry.example/k8s",
 		"v1.35.2 cp-9 patches {172.17.0.0/16 172.16.0.0/16 k8s.example} true [addon]",
 		"true bbbbbb 0s false true [172.17.0.10]")
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -183,7 +183,7 @@ func TestBadFlags(t *testing.T) {
 		{"feature-gates", func(f *Flags) { f.FeatureGates = "Rootles=true" }, "unknown feature gate"},
 		{"ignore-preflight-errors", func(f *Flags) { f.IgnorePreflightErrors = []string{"all", "Swap"} }, "lists other checks besides"},
 		{"image-repository", func(f *Flags) { f.ImageRepository = "a b" }, `"a b" is not a registry`},
-		{"kubernetes-version", func(f *Flags) { f.KubernetesVersion = "v1.34.0" }, `"v1.34.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
+		{"kubernetes-version", func(f *Flags) { f.KubernetesVersion = "v1.34.0" }, `"v1.34.0" is not supported; this program sets up Kubernetes 1.35 to 1.37`},
 		{"node-name", func(f *Flags) { f.NodeName = "a_b" }, `"a_b" must consist`},
 		{"patches", func(f *Flags) { f.Patches = "a\nb" }, "contains a control character"},
 		{"pod-network-cidr", func(f *Flags) { f.PodNetworkCIDR = "10.96.0.0/16" }, "10.96.0.0/16 overlaps networking.serviceSubnet"},
@@ -323,9 +323,12 @@ func TestTooLarge(t *testing.T) {
 
 func TestImages(t *testing.T) {
 	for _, tt := range []struct{ name, cluster, component, want string }{
-		{"plain", "", "coredns", "registry.k8s.io/coredns/coredns:v1.14.2"},
-		{"custom registry", "imageRepository: r.example/k8s", "coredns", "r.example/k8s/coredns:v1.14.2"},
-		{"custom registry, etcd", "imageRepository: r.example/k8s", "etcd", "r.example/k8s/etcd:3.6.8-0"},
+		{"plain", "", "coredns", "registry.k8s.io/coredns/coredns:v1.14.6"},
+		{"custom registry", "imageRepository: r.example/k8s", "coredns", "r.example/k8s/coredns:v1.14.6"},
+		{"custom registry, etcd", "imageRepository: r.example/k8s", "etcd", "r.example/k8s/etcd:3.7.0-0"},
+		{"1.36, etcd", "kubernetesVersion: v1.36.4", "etcd", "registry.k8s.io/etcd:3.7.0-0"},
+		{"1.35, etcd", "kubernetesVersion: v1.35.8", "etcd", "registry.k8s.io/etcd:3.6.8-0"},
+		{"1.35, coredns", "kubernetesVersion: v1.35.8", "coredns", "registry.k8s.io/coredns/coredns:v1.14.2"},
 		{"dns registry and tag", "dns: {imageRepository: r.example/dns, imageTag: v1}", "coredns", "r.example/dns/coredns:v1"},
 		{"dns tag", "dns: {imageTag: v1}", "coredns", "registry.k8s.io/coredns/coredns:v1"},
 		{"etcd registry and tag", "etcd: {local: {imageRepository: r.example, imageTag: v9}}", "etcd", "r.example/etcd:v9"},

@@ -7,7 +7,6 @@ import (
 	"context"
 
 	"github.com/pkg/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
 )
@@ -17,7 +16,7 @@ import (
 func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
 	d := read(&src)
 	m := migration{
-		init: d.init != nil || d.cluster != nil, healthCheck: d.healthCheckSet(),
+		init: d.init != nil || d.cluster != nil,
 		kubelet: copyOf(d.kubelet), kubeProxy: copyOf(d.kubeProxy),
 	}
 	d.complete(ctx, opts)
@@ -36,20 +35,15 @@ func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, e
 
 // migration is what a file had before it was completed.
 type migration struct {
-	// init and healthCheck report whether it had a document of init, and a limit for the control plane's health check.
-	init, healthCheck bool
-	kubelet           *kubelet.KubeletConfiguration
-	kubeProxy         *kubeproxy.KubeProxyConfiguration
+	init      bool // it had a document of init
+	kubelet   *kubelet.KubeletConfiguration
+	kubeProxy *kubeproxy.KubeProxyConfiguration
 }
 
 // prepareInit takes out what the host that uses the file should determine, and names the generated tokens.
 func (m migration) prepareInit(d *documents, opts Options) error {
 	if d.placeholder {
 		d.init.LocalAPIEndpoint.AdvertiseAddress = ""
-	}
-	if !m.healthCheck {
-		// kubeadm writes 0s here, which both it and Slipway read as the default.
-		d.init.Timeouts.ControlPlaneComponentHealthCheck = &metav1.Duration{}
 	}
 	return d.nameTokens(opts)
 }
@@ -76,15 +70,6 @@ func (m migration) documents(d *documents) []any {
 		out = append(out, m.kubeProxy)
 	}
 	return out
-}
-
-// healthCheckSet reports whether the file sets the control plane's health check timeout.
-func (d *documents) healthCheckSet() bool {
-	if d.init == nil || d.init.Timeouts == nil {
-		return d.healthCheck != nil
-	}
-	limit := d.init.Timeouts.ControlPlaneComponentHealthCheck
-	return d.healthCheck != nil || limit != nil && limit.Duration != 0
 }
 
 func copyOf[T any](p *T) *T {

@@ -168,7 +168,7 @@ func TestParsePatchesFaults(t *testing.T) {
 		t.Fatal("no error")
 	}
 	const (
-		targets = "the name of a patch must begin with its target: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubeletconfiguration, corednsdeployment"
+		targets = "the name of a patch must begin with its target: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubeletconfiguration, corednsdeployment, kubeproxydaemonset"
 		kinds   = "the type of a patch, after the plus sign in its name, must be one of strategic, merge, json"
 		ending  = `the name of a patch must end in ".yaml" or ".json"`
 	)

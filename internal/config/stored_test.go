@@ -62,11 +62,11 @@ func TestLoadStoredVersions(t *testing.T) {
 			// A field of 1.32 and newer that every document of theirs has.
 			sameText(t, kubelet, []byte(strings.Replace(string(must(n.KubeletYAML())), "crashLoopBackOff: {}\n", "", 1-strings.Count(string(kubelet), "crashLoopBackOff"))))
 			_, _, err = LoadCluster(cluster, kubelet, kubeProxy, self, testOptions())
-			if supported := slices.Contains([]string{"1.35", "1.36"}, dir.Name()); (err == nil) != supported {
+			if supported := slices.Contains([]string{"1.35", "1.36", "1.37"}, dir.Name()); (err == nil) != supported {
 				t.Errorf("error of joining: %v", err)
 			}
 			var faults Faults
-			if err != nil && (!errors.As(err, &faults) || len(faults) != 1 || !strings.Contains(err.Error(), `is not supported; this program sets up Kubernetes 1.35 and 1.36: join with kubeadm of the cluster's version, or bring`)) {
+			if err != nil && (!errors.As(err, &faults) || len(faults) != 1 || !strings.Contains(err.Error(), `is not supported; this program sets up Kubernetes 1.35 to 1.37: join with kubeadm of the cluster's version, or bring`)) {
 				t.Errorf("error of joining: %v", err)
 			}
 		})

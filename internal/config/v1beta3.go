@@ -115,9 +115,6 @@ func (d *documents) addV1beta3(dec *decoder, node *yaml.Node, kind string) {
 		old := decodeNew[v1beta3Cluster](dec, node)
 		d.cluster = clusterFromV1beta3(dec, old)
 		d.healthCheck = old.APIServer.TimeoutForControlPlane
-		if d.healthCheck == nil {
-			d.healthCheck = &metav1.Duration{Duration: defaultLimits().ControlPlaneComponentHealthCheck}
-		}
 	case kindJoin:
 		d.join = joinFromV1beta3(dec, decodeNew[v1beta3Join](dec, node))
 	}

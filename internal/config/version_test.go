@@ -15,7 +15,7 @@ import (
 )
 
 func TestVersion(t *testing.T) {
-	labels := map[string]string{"stable-1": "v1.36.9", "stable-1.35": "v1.35.4", "latest": "v1.37.0-alpha.1"}
+	labels := map[string]string{"stable-1": "v1.36.9", "stable-1.35": "v1.35.4", "latest": "v1.38.0-alpha.1"}
 	for _, tt := range []struct{ given, want string }{
 		{"v1.37.2", "v1.37.2"},
 		{"1.35.0", "v1.35.0"},
@@ -23,10 +23,10 @@ func TestVersion(t *testing.T) {
 		{"stable-1", "v1.36.9"},
 		{"release/stable-1.35", "v1.35.4"},
 		{"stable-1.36", "v1.37.2 warning: f.yaml:6: kubernetesVersion: cannot resolve \"stable-1.36\", using v1.37.2: no way out"},
-		{"latest", `f.yaml:6: kubernetesVersion: "latest" resolves to v1.37.0-alpha.1, which is not supported; this program sets up Kubernetes 1.35 and 1.36`},
-		{"v1.34.9", `f.yaml:6: kubernetesVersion: "v1.34.9" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
-		{"v1.37.0", `f.yaml:6: kubernetesVersion: "v1.37.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
-		{"v2.36.0", `f.yaml:6: kubernetesVersion: "v2.36.0" is not supported; this program sets up Kubernetes 1.35 and 1.36`},
+		{"latest", `f.yaml:6: kubernetesVersion: "latest" resolves to v1.38.0-alpha.1, which is not supported; this program sets up Kubernetes 1.35 to 1.37`},
+		{"v1.34.9", `f.yaml:6: kubernetesVersion: "v1.34.9" is not supported; this program sets up Kubernetes 1.35 to 1.37`},
+		{"v1.38.0", `f.yaml:6: kubernetesVersion: "v1.38.0" is not supported; this program sets up Kubernetes 1.35 to 1.37`},
+		{"v2.36.0", `f.yaml:6: kubernetesVersion: "v2.36.0" is not supported; this program sets up Kubernetes 1.35 to 1.37`},
 		{"ci/latest", "f.yaml:6: kubernetesVersion: CI builds are not supported; use a release such as v1.37.2"},
 		{"v1.36", `f.yaml:6: kubernetesVersion: "v1.36" is not a version such as v1.37.2 or a label such as stable-1`},
 		{"../../etc", `f.yaml:6: kubernetesVersion: "../../etc" is not a version such as v1.37.2 or a label such as stable-1`},
