@@ -96,13 +96,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 			flags.PrintDefaults()
 		}
 		name := flags.String("name", "slipway", "which lab; each has a network and nodes of its own")
+		kubernetes := flags.String("kubernetes", "", "minor version of what new nodes run, such as 1.36; default the newest")
 		run := c.setUp(flags)
 		if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
 			return err
 		} else if err != nil {
 			return errUsage
 		}
-		lab, err := nodes.Open(nodes.Options{Name: *name, Log: stderr})
+		lab, err := nodes.Open(nodes.Options{Name: *name, Kubernetes: *kubernetes, Log: stderr})
 		if err != nil {
 			return err
 		}

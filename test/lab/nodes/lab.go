@@ -7,6 +7,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -32,11 +33,15 @@ const defaultDir = "/var/cache/slipway-lab"
 
 // Options of a lab. The zero value is the lab that a contributor uses by hand.
 type Options struct {
-	Name    string    // tells labs apart; default "slipway"
-	Dir     string    // keeps parts and nodes; default SLIPWAY_LAB_DIR or /var/cache/slipway-lab
-	Source  string    // the project's directory; default: found from the working directory upwards
-	Slipway string    // the program under test; default bin/slipway in Source
-	Log     io.Writer // progress for people; default none
+	Name    string // tells labs apart; default "slipway"
+	Dir     string // keeps parts and nodes; default SLIPWAY_LAB_DIR or /var/cache/slipway-lab
+	Source  string // the project's directory; default: found from the working directory upwards
+	Slipway string // the program under test; default bin/slipway in Source
+	// Kubernetes is the minor version of new nodes; default the newest. Older are
+	// those that NodeSpec may name besides.
+	Kubernetes string
+	Older      []string
+	Log        io.Writer // progress for people; default none
 }
 
 // Lab is a group of nodes on one network of their own.
@@ -123,9 +128,13 @@ func (l *Lab) Build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	older := l.options.Older
+	if l.options.Kubernetes != "" {
+		older = append([]string{l.options.Kubernetes}, older...)
+	}
 	l.parts, err = parts.Build(ctx, parts.Options{
 		Components: filepath.Join(l.options.Source, "test", "lab", "components"),
-		Dir:        l.options.Dir, Log: l.options.Log, InUse: inUse,
+		Dir:        l.options.Dir, Log: l.options.Log, InUse: inUse, Older: older,
 	})
 	return err
 }
@@ -148,15 +157,29 @@ func (l *Lab) layersInUse() ([]string, error) {
 // Name is the lab's name.
 func (l *Lab) Name() string { return l.options.Name }
 
-// KubernetesVersion is that of the nodes' components, such as v1.36.3. It is
-// known once Build has run.
-func (l *Lab) KubernetesVersion() string {
+// KubernetesVersion is that of new nodes, such as v1.37.2. It is known once Build
+// has run.
+func (l *Lab) KubernetesVersion() string { return l.VersionOf("") }
+
+// VersionOf is the version of a release that the lab has built, such as v1.36.4
+// for "1.36"; "" is that of new nodes.
+func (l *Lab) VersionOf(release string) string {
+	r, _ := l.release(release)
+	return r.Versions.Kubernetes
+}
+
+// release is one that Build has made; "" is that of new nodes.
+func (l *Lab) release(name string) (parts.Release, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.parts == nil {
-		return ""
+		return parts.Release{}, errors.New("the lab has not been built")
 	}
-	return l.parts.Versions.Kubernetes
+	r, ok := l.parts.Releases[cmp.Or(name, l.options.Kubernetes, l.parts.Default)]
+	if !ok {
+		return r, errors.Errorf("the lab was not built with Kubernetes %q", name)
+	}
+	return r, nil
 }
 
 // Nodes are all nodes of the lab, running or not, sorted by name.
@@ -188,16 +211,22 @@ func dirNames(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Program is the path, on this machine, of a program that nodes have. Build
-// must have run.
+// Program is the path, on this machine, of a program that nodes of the default
+// release have. Build must have run.
 func (l *Lab) Program(name string) (string, error) {
 	if name == "slipway" {
 		return l.options.Slipway, nil
 	}
-	for _, dir := range []string{"usr/local/bin", "usr/bin"} {
-		path := filepath.Join(l.parts.Layers[0], dir, name)
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
+	release, err := l.release("")
+	if err != nil {
+		return "", err
+	}
+	for _, layer := range release.Layers {
+		for _, dir := range []string{"usr/local/bin", "usr/bin"} {
+			path := filepath.Join(layer, dir, name)
+			if _, err := os.Stat(path); err == nil {
+				return path, nil
+			}
 		}
 	}
 	return "", errors.Errorf("the nodes have no program %q", name)

@@ -25,6 +25,7 @@ type NodeSpec struct {
 	Name       string   // also its host name; cp-N and worker-N have fixed addresses
 	IP         string   // an address in 192.168.99.11-99; default by name
 	PodSubnets []string // of the whole cluster; default DefaultPodSubnet
+	Kubernetes string   // the minor version of its programs; default the newest
 }
 
 // Node is one node of a lab. Its methods may be used side by side.
@@ -101,7 +102,11 @@ func (l *Lab) create(spec NodeSpec) (*Node, error) {
 
 // newState chooses what the specification leaves open.
 func (l *Lab) newState(spec NodeSpec) (state, error) {
-	s := state{Name: spec.Name, PodSubnets: spec.PodSubnets, Layers: l.parts.Layers}
+	release, err := l.release(spec.Kubernetes)
+	if err != nil {
+		return state{}, err
+	}
+	s := state{Name: spec.Name, PodSubnets: spec.PodSubnets, Layers: release.Layers}
 	if len(s.PodSubnets) == 0 {
 		s.PodSubnets = []string{DefaultPodSubnet}
 	}

@@ -15,14 +15,43 @@ import (
 // program is one that the lab builds from a component module; the module's
 // go.mod pins its version.
 type program struct {
-	component string // directory below test/lab/components
+	component string // directory below test/lab/components, without what release.dir adds
 	pkg       string // import path
 	name      string // of the executable
 }
 
-// kubernetes is the component whose version goes into its programs, because
-// nothing in the module itself says it.
-const kubernetes = "kubernetes"
+// Components of which each release has its own version. That of kubernetes goes
+// into its programs, because nothing in the module itself says it.
+const (
+	kubernetes = "kubernetes"
+	etcd       = "etcd"
+	coredns    = "coredns"
+)
+
+// release is a version of Kubernetes, with the etcd and CoreDNS that its kubeadm
+// chooses. The first is the default; each is called by its minor version.
+type release struct {
+	name string
+	// older are the endings of the directories of older components.
+	older map[string]string
+}
+
+var releases = []release{
+	{"1.37", nil},
+	{"1.36", map[string]string{kubernetes: "-1.36", etcd: "-3.6", coredns: "-1.14.2"}},
+}
+
+// dir is the directory of a component below test/lab/components.
+func (r release) dir(component string) string { return component + r.older[component] }
+
+func releaseNamed(name string) (release, error) {
+	for _, r := range releases {
+		if r.name == name {
+			return r, nil
+		}
+	}
+	return release{}, errors.Errorf("the lab has no Kubernetes %q", name)
+}
 
 // programs in the order of building: the API server takes longest and shares
 // most packages with the others.
@@ -34,9 +63,9 @@ var programs = []program{
 	{kubernetes, "k8s.io/kubernetes/cmd/kube-proxy", "kube-proxy"},
 	{kubernetes, "k8s.io/kubernetes/cmd/kubectl", "kubectl"},
 	{kubernetes, "k8s.io/kubernetes/cmd/kubeadm", "kubeadm"},
-	{"etcd", "go.etcd.io/etcd/server/v3", "etcd"},
-	{"etcd", "go.etcd.io/etcd/etcdctl/v3", "etcdctl"},
-	{"coredns", "github.com/coredns/coredns", "coredns"},
+	{etcd, "go.etcd.io/etcd/server/v3", "etcd"},
+	{etcd, "go.etcd.io/etcd/etcdctl/v3", "etcdctl"},
+	{coredns, "github.com/coredns/coredns", "coredns"},
 	{"containerd", "github.com/containerd/containerd/v2/cmd/containerd", "containerd"},
 	{"containerd", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2", "containerd-shim-runc-v2"},
 	{"containerd", "github.com/containerd/containerd/v2/cmd/ctr", "ctr"},
@@ -49,7 +78,12 @@ var programs = []program{
 	{"probe", ".", "probe"},
 }
 
-// onNode tells where a program that runs on a node itself is installed; the
+// ofRelease reports whether each release has its own version of the program.
+func (p program) ofRelease() bool {
+	return p.component == kubernetes || p.component == etcd || p.component == coredns
+}
+
+// onNode says where a program that runs on a node itself is installed; the
 // others run from images only.
 var onNode = map[string]string{
 	"kubelet":                 "usr/bin/kubelet",
@@ -73,22 +107,22 @@ type Versions struct {
 }
 
 // readVersions takes the versions from the component modules' go.mod files.
-func readVersions(components string) (Versions, error) {
+func readVersions(components string, r release) (Versions, error) {
 	var v Versions
 	for _, row := range []struct {
 		component, module string
 		into              *string
 	}{
 		{kubernetes, "k8s.io/kubernetes", &v.Kubernetes},
-		{"etcd", "go.etcd.io/etcd/server/v3", &v.Etcd},
-		{"coredns", "github.com/coredns/coredns", &v.CoreDNS},
+		{etcd, "go.etcd.io/etcd/server/v3", &v.Etcd},
+		{coredns, "github.com/coredns/coredns", &v.CoreDNS},
 	} {
-		data, err := os.ReadFile(filepath.Join(components, row.component, "go.mod"))
+		data, err := os.ReadFile(filepath.Join(components, r.dir(row.component), "go.mod"))
 		if err != nil {
 			return v, errors.Wrap(err, "cannot read a component's versions")
 		}
 		if *row.into, err = requiredVersion(string(data), row.module); err != nil {
-			return v, errors.Wrapf(err, "component %s", row.component)
+			return v, errors.Wrapf(err, "component %s", r.dir(row.component))
 		}
 	}
 	return v, nil

@@ -24,32 +24,43 @@ const (
 	ProbeImage = "slipway.test/probe:1"
 )
 
-// imageTable lists all images, named as a control plane of the given versions
-// asks for them.
+// imageTable lists all images, named as a control plane of each release asks
+// for them.
 func (b *builder) imageTable(base string) ([]image, error) {
-	const registry = "registry.k8s.io/"
-	ofProgram := func(name string) image {
-		return image{name: registry + name + ":" + b.versions.Kubernetes, files: b.binaries("usr/local/bin/", name)}
-	}
-	proxy := ofProgram("kube-proxy")
 	tools, err := packetTools(base)
 	if err != nil {
 		return nil, err
 	}
+	common := b.releases[0]
+	table := []image{
+		{name: pauseImage, files: common.binaries("", "pause"), entrypoint: []string{"/pause"}},
+		{name: ProbeImage, files: common.binaries("", "probe"), entrypoint: []string{"/probe"}},
+	}
+	for _, r := range b.releases {
+		table = append(table, r.images(tools)...)
+	}
+	return table, nil
+}
+
+// images are those of a release. kube-proxy's also has tools.
+func (r *built) images(tools []imageFile) []image {
+	const registry = "registry.k8s.io/"
+	ofProgram := func(name string) image {
+		return image{name: registry + name + ":" + r.versions.Kubernetes, files: r.binaries("usr/local/bin/", name)}
+	}
+	proxy := ofProgram("kube-proxy")
 	proxy.files = append(proxy.files, tools...)
 	return []image{
 		ofProgram("kube-apiserver"), ofProgram("kube-controller-manager"), ofProgram("kube-scheduler"), proxy,
-		{name: registry + "etcd:" + strings.TrimPrefix(b.versions.Etcd, "v") + "-0", files: b.binaries("usr/local/bin/", "etcd", "etcdctl")},
-		{name: registry + "coredns/coredns:" + b.versions.CoreDNS, files: b.binaries("", "coredns"), entrypoint: []string{"/coredns"}},
-		{name: pauseImage, files: b.binaries("", "pause"), entrypoint: []string{"/pause"}},
-		{name: ProbeImage, files: b.binaries("", "probe"), entrypoint: []string{"/probe"}},
-	}, nil
+		{name: registry + "etcd:" + strings.TrimPrefix(r.versions.Etcd, "v") + "-0", files: r.binaries("usr/local/bin/", "etcd", "etcdctl")},
+		{name: registry + "coredns/coredns:" + r.versions.CoreDNS, files: r.binaries("", "coredns"), entrypoint: []string{"/coredns"}},
+	}
 }
 
-func (b *builder) binaries(directory string, names ...string) []imageFile {
+func (r *built) binaries(directory string, names ...string) []imageFile {
 	var files []imageFile
 	for _, name := range names {
-		files = append(files, imageFile{path: directory + name, source: b.programs[name]})
+		files = append(files, imageFile{path: directory + name, source: r.programs[name]})
 	}
 	return files
 }
@@ -94,7 +105,7 @@ func (b *builder) images(ctx context.Context, base string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := stamp("images", fmt.Sprint(table), b.programs["containerd"])
+	name := stamp("images", fmt.Sprint(table), b.releases[0].programs["containerd"])
 	return b.part(name, "making and unpacking the images", func(dir string) error {
 		archive := filepath.Join(dir, "images.tar")
 		if err := writeImages(archive, dir, table); err != nil {
@@ -134,7 +145,7 @@ func (b *builder) unpack(ctx context.Context, archive, dir string) error {
 		return errors.Wrap(err, "cannot write containerd's configuration")
 	}
 	var said strings.Builder
-	daemon := exec.Command(b.programs["containerd"], "--config", config, "--root", filepath.Join(dir, "root"),
+	daemon := exec.Command(b.releases[0].programs["containerd"], "--config", config, "--root", filepath.Join(dir, "root"),
 		"--state", state, "--address", socket)
 	daemon.Stdout, daemon.Stderr = &said, &said
 	if err := startApart(daemon); err != nil {
@@ -142,7 +153,7 @@ func (b *builder) unpack(ctx context.Context, archive, dir string) error {
 	}
 	err = waitForFile(ctx, socket)
 	if err == nil {
-		_, err = output(ctx, "", nil, b.programs["ctr"], "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
+		_, err = output(ctx, "", nil, b.releases[0].programs["ctr"], "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
 	}
 	stopped := stop(daemon)
 	if err == nil {

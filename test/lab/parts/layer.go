@@ -52,9 +52,9 @@ var layerDirs = map[string]os.FileMode{
 	"etc/lab":         0o755,
 }
 
-// layer makes the upper layer of the nodes' root: configuration and programs.
-// Programs are hard links, so it costs no space.
-func (b *builder) layer() (string, error) {
+// commonLayer makes the layer of the nodes' root that all releases share:
+// configuration and programs. Programs are hard links, so it costs no space.
+func (b *builder) commonLayer() (string, error) {
 	files, err := fs.Sub(layerFiles, "layer")
 	if err != nil {
 		return "", errors.Wrap(err, "cannot read the node's files")
@@ -63,16 +63,42 @@ func (b *builder) layer() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	inputs := []string{hash, fmt.Sprint(layerLinks, layerDirs, onNode)}
-	for _, name := range slices.Sorted(maps.Keys(onNode)) {
-		inputs = append(inputs, b.programs[name])
-	}
+	installed := b.releases[0].installed(false)
+	inputs := append([]string{hash, fmt.Sprint(layerLinks, layerDirs)}, pairs(installed)...)
 	return b.part(stamp("layer", inputs...), "laying out the nodes' files", func(dir string) error {
-		return b.fillLayer(dir, files)
+		return fillLayer(dir, files, installed)
 	})
 }
 
-func (b *builder) fillLayer(dir string, files fs.FS) error {
+// releaseLayer makes the layer above it, with the programs of one release.
+func (b *builder) releaseLayer(r *built) (string, error) {
+	installed := r.installed(true)
+	doing := "laying out the programs of Kubernetes " + r.name
+	return b.part(stamp("release", pairs(installed)...), doing, func(dir string) error { return linkPrograms(dir, installed) })
+}
+
+// installed are the programs on a node, either those of the release or the
+// common ones: where they are on a node, and where on this machine.
+func (r *built) installed(ofRelease bool) map[string]string {
+	found := map[string]string{}
+	for _, p := range programs {
+		if place, ok := onNode[p.name]; ok && p.ofRelease() == ofRelease {
+			found[place] = r.programs[p.name]
+		}
+	}
+	return found
+}
+
+// pairs are the keys and values of m, in order.
+func pairs(m map[string]string) []string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, key, m[key])
+	}
+	return list
+}
+
+func fillLayer(dir string, files fs.FS, installed map[string]string) error {
 	if err := os.CopyFS(dir, files); err != nil {
 		return errors.Wrap(err, "cannot copy the node's files")
 	}
@@ -81,10 +107,8 @@ func (b *builder) fillLayer(dir string, files fs.FS) error {
 			return err
 		}
 	}
-	for program, name := range onNode {
-		if err := place(dir, name, func(path string) error { return os.Link(b.programs[program], path) }); err != nil {
-			return err
-		}
+	if err := linkPrograms(dir, installed); err != nil {
+		return err
 	}
 	for name, mode := range layerDirs {
 		if err := place(dir, name, func(path string) error { return os.MkdirAll(path, mode) }); err != nil {
@@ -92,6 +116,16 @@ func (b *builder) fillLayer(dir string, files fs.FS) error {
 		}
 		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
 			return errors.Wrap(err, "cannot set a directory's mode")
+		}
+	}
+	return nil
+}
+
+// linkPrograms makes a hard link for each program.
+func linkPrograms(dir string, installed map[string]string) error {
+	for name, program := range installed {
+		if err := place(dir, name, func(path string) error { return os.Link(program, path) }); err != nil {
+			return err
 		}
 	}
 	return nil

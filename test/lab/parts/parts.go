@@ -9,11 +9,11 @@ package parts
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,13 +33,20 @@ type Options struct {
 	Dir        string    // directory that keeps what was made
 	Log        io.Writer // progress, for people
 	InUse      []string  // paths below Dir that must not be swept away
+	Older      []string  // minor versions of Kubernetes to build beside the default
 }
 
 // Parts are the directories that a node consists of. They never change.
 type Parts struct {
-	Layers     []string // of the root file system, the topmost first
-	Containerd string   // a containerd root that holds all images
-	Versions   Versions
+	Releases   map[string]Release // by minor version of Kubernetes
+	Default    string             // the newest of them
+	Containerd string             // a containerd root that holds the images of all of them
+}
+
+// Release is what differs between nodes of different versions.
+type Release struct {
+	Layers   []string // of the root file system, the topmost first
+	Versions Versions
 }
 
 // builder is one run of Build.
@@ -47,23 +54,37 @@ type builder struct {
 	Options
 	store
 	log      *progress.Log
-	versions Versions
 	made     map[string]bool // names of what this run needs
-	programs map[string]string
+	releases []*built
+}
+
+// built is a release with what has been made for it.
+type built struct {
+	release
+	versions Versions
+	programs map[string]string // all that its nodes and images have, the common ones too
 }
 
 // Build makes what is missing, in a few minutes at first and in no time later.
 // It may be interrupted and run again.
 func Build(ctx context.Context, o Options) (*Parts, error) {
 	b := &builder{Options: o, log: progress.New(o.Log), store: store{dir: filepath.Join(o.Dir, "parts")},
-		made: map[string]bool{}, programs: map[string]string{}}
+		made: map[string]bool{}}
 	unlock, err := filelock.Take(b.path(".lock"), func() { b.log.Printf("waiting for another run that is building …") })
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if b.versions, err = readVersions(o.Components); err != nil {
-		return nil, err
+	for _, name := range slices.Compact(append([]string{releases[0].name}, o.Older...)) {
+		r, err := releaseNamed(name)
+		if err != nil {
+			return nil, err
+		}
+		versions, err := readVersions(o.Components, r)
+		if err != nil {
+			return nil, err
+		}
+		b.releases = append(b.releases, &built{release: r, versions: versions, programs: map[string]string{}})
 	}
 	if err := b.hostPackages(ctx); err != nil {
 		return nil, err
@@ -80,21 +101,30 @@ func (b *builder) all(ctx context.Context) (*Parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer, err := b.layer()
+	common, err := b.commonLayer()
 	if err != nil {
 		return nil, err
+	}
+	p := &Parts{Releases: map[string]Release{}, Default: releases[0].name}
+	for _, r := range b.releases {
+		own, err := b.releaseLayer(r)
+		if err != nil {
+			return nil, err
+		}
+		p.Releases[r.name] = Release{Layers: []string{own, common, base}, Versions: r.versions}
 	}
 	containerd, err := b.images(ctx, base)
 	if err != nil {
 		return nil, err
 	}
+	p.Containerd = filepath.Join(containerd, "root")
 	for _, path := range b.InUse {
 		b.made[filepath.Base(path)] = true
 	}
 	if err := b.sweep(b.made, unused); err != nil {
 		return nil, err
 	}
-	return &Parts{Layers: []string{layer, base}, Containerd: filepath.Join(containerd, "root"), Versions: b.versions}, nil
+	return p, nil
 }
 
 // part makes the named thing if it is missing, as a step that people see.
@@ -110,32 +140,42 @@ func (b *builder) part(name, doing string, make func(dir string) error) (string,
 // buildPrograms builds every program that is not there, one after another: each
 // build uses all processors by itself.
 func (b *builder) buildPrograms(ctx context.Context) error {
-	hashes := map[string]string{}
 	version, err := output(ctx, "", nil, "go", "env", "GOVERSION")
 	if err != nil {
 		return err
 	}
-	for i, p := range programs {
-		dir := filepath.Join(b.Components, p.component)
-		if hashes[p.component] == "" {
-			if hashes[p.component], err = treeHash(os.DirFS(dir), isGoSource); err != nil {
+	for i, r := range b.releases {
+		for _, p := range programs {
+			if !p.ofRelease() && i > 0 {
+				r.programs[p.name] = b.releases[0].programs[p.name]
+				continue
+			}
+			if r.programs[p.name], err = b.program(ctx, p, r, strings.TrimSpace(version)); err != nil {
 				return err
 			}
 		}
-		flags := linkerFlags(p.component, b.versions.Kubernetes)
-		name := stamp("program-"+p.name, hashes[p.component], p.pkg, flags, strings.TrimSpace(version))
-		doing := fmt.Sprintf("building %s (%d of %d)", p.name, i+1, len(programs))
-		made, err := b.part(name, doing, func(out string) error {
-			_, err := output(ctx, dir, []string{"CGO_ENABLED=0", "GOWORK=off"}, "go", "build", "-trimpath",
-				"-o", filepath.Join(out, p.name), "-ldflags", flags, p.pkg)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		b.programs[p.name] = filepath.Join(made, p.name)
 	}
 	return nil
+}
+
+// program builds a program as a release has it, and returns its path.
+func (b *builder) program(ctx context.Context, p program, r *built, goVersion string) (string, error) {
+	dir := filepath.Join(b.Components, r.dir(p.component))
+	hash, err := treeHash(os.DirFS(dir), isGoSource)
+	if err != nil {
+		return "", err
+	}
+	doing := "building " + p.name
+	if p.ofRelease() {
+		doing += " for Kubernetes " + r.name
+	}
+	flags := linkerFlags(p.component, r.versions.Kubernetes)
+	made, err := b.part(stamp("program-"+p.name, hash, p.pkg, flags, goVersion), doing, func(out string) error {
+		_, err := output(ctx, dir, []string{"CGO_ENABLED=0", "GOWORK=off"}, "go", "build", "-trimpath",
+			"-o", filepath.Join(out, p.name), "-ldflags", flags, p.pkg)
+		return err
+	})
+	return filepath.Join(made, p.name), err
 }
 
 func isGoSource(name string) bool {

@@ -39,7 +39,7 @@ func TestLinkerFlags(t *testing.T) {
 		t.Errorf("etcd: %q", got)
 	}
 	got := linkerFlags(kubernetes, "v1.37.2")
-	for _, want := range []string{"gitVersion=v1.37.2 ", "gitMajor=1 ", "gitMinor=36 ", "gitTreeState=clean"} {
+	for _, want := range []string{"gitVersion=v1.37.2 ", "gitMajor=1 ", "gitMinor=37 ", "gitTreeState=clean"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in %q", want, got)
 		}
@@ -54,7 +54,13 @@ func TestProgramsAreTools(t *testing.T) {
 			tools[p.component] = append(tools[p.component], p.pkg)
 		}
 	}
-	for component, want := range tools {
+	dirs := map[string][]string{}
+	for _, r := range releases {
+		for component, want := range tools {
+			dirs[r.dir(component)] = want
+		}
+	}
+	for component, want := range dirs {
 		cmd := exec.Command("go", "mod", "edit", "-json")
 		cmd.Dir = filepath.Join("..", "components", component)
 		out, err := cmd.Output()
