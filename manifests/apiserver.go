@@ -71,7 +71,7 @@ func apiServerArgs(n *config.Node) []config.Arg {
 		{Name: "tls-private-key-file", Value: pki("apiserver.key")},
 	}
 	// The API server refuses modes together with a configuration file of the modes.
-	if _, file := lastArg(n.Cluster.APIServer.ExtraArgs, "authorization-config"); !file {
+	if _, file := config.LastArg(n.Cluster.APIServer.ExtraArgs, "authorization-config"); !file {
 		args = append(args, config.Arg{Name: "authorization-mode", Value: "Node,RBAC"})
 	}
 	return append(args, etcdClientArgs(n)...)

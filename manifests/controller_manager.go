@@ -70,7 +70,7 @@ func controllerManagerArgs(n *config.Node, v HostView) []config.Arg {
 // loopbackEndpoint returns the health endpoint of a component that listens on 127.0.0.1, unless its extraArgs set another
 // address. With an unspecified address (0.0.0.0 or ::) it also listens on the address of the Pod.
 func loopbackEndpoint(extra []config.Arg) endpoint {
-	bind, given := lastArg(extra, "bind-address")
+	bind, given := config.LastArg(extra, "bind-address")
 	switch {
 	case !given:
 		bind = "127.0.0.1"

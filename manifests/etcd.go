@@ -102,7 +102,7 @@ func initialCluster(n *config.Node, members []Member) string {
 // etcdEndpoint returns the health endpoint of etcd: the first address of its metrics.
 func etcdEndpoint(n *config.Node) (endpoint, int32) {
 	e, port := endpoint{loopback(n), corev1.URISchemeHTTP}, int32(etcdMetricsPort)
-	list, _ := lastArg(n.Cluster.Etcd.Local.ExtraArgs, "listen-metrics-urls")
+	list, _ := config.LastArg(n.Cluster.Etcd.Local.ExtraArgs, "listen-metrics-urls")
 	first, _, _ := strings.Cut(list, ",")
 	u, err := url.Parse(first)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {

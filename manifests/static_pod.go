@@ -117,7 +117,7 @@ func commandLine(defaults, extra []config.Arg) []string {
 	slices.SortStableFunc(defaults, func(a, b config.Arg) int { return cmp.Compare(a.Name, b.Name) })
 	var out []string
 	for _, a := range defaults {
-		if _, given := lastArg(extra, a.Name); !given {
+		if _, given := config.LastArg(extra, a.Name); !given {
 			out = append(out, flag(a))
 		}
 	}
@@ -128,16 +128,6 @@ func commandLine(defaults, extra []config.Arg) []string {
 }
 
 func flag(a config.Arg) string { return "--" + a.Name + "=" + a.Value }
-
-// lastArg returns the value that takes effect if a name occurs several times.
-func lastArg(args []config.Arg, name string) (value string, given bool) {
-	for _, a := range args {
-		if a.Name == name {
-			value, given = a.Value, true
-		}
-	}
-	return value, given
-}
 
 // environment merges the proxies of the host with the user's variables, sorted by name; the last one of a name wins.
 func environment(proxies []corev1.EnvVar, extra []config.EnvVar) []corev1.EnvVar {

@@ -206,7 +206,7 @@ func (h *lastingHost) PortHolder(port int) (host.Process, bool) {
 	return host.Process{PID: kubeletPID, Name: name}, true
 }
 
-func (h *lastingHost) PortFree(port int) error {
+func (h *lastingHost) PortFree(_ string, port int) error {
 	if p, held := h.PortHolder(port); held {
 		return fmt.Errorf("port %d is held by %s", port, p.Name)
 	}

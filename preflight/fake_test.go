@@ -9,9 +9,11 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,6 +39,7 @@ type fakeHost struct {
 	runtime    host.RuntimeInfo
 	noRuntime  bool
 	uid, cpus  int
+	listened   []string // what PortFree was asked for
 	memory     uint64
 	swap       []string
 	kernel     string
@@ -197,7 +200,8 @@ func (h *fakeHost) ProgramVersion(_ context.Context, path string) (string, error
 	return h.programs[strings.TrimPrefix(path, "/usr/bin/")], h.unknown["version"]
 }
 
-func (h *fakeHost) PortFree(port int) error {
+func (h *fakeHost) PortFree(address string, port int) error {
+	h.listened = append(h.listened, net.JoinHostPort(address, strconv.Itoa(port)))
 	if _, held := h.held[port]; held {
 		return errors.Wrapf(syscall.EADDRINUSE, "port %d is in use", port)
 	}

@@ -50,7 +50,9 @@ func controlPlane(n *config.Node) []Check {
 		{Name: "Mem", Run: memory, Asks: "at least 1700 MiB of memory"},
 		{Name: "KubernetesVersion", Run: kubernetesVersion(n.Cluster.KubernetesVersion), Asks: "not newer than this program supports"},
 		{Name: "Firewalld", Run: firewalld(n), Asks: "firewalld is not running; where it is, its ports have to be opened (warning)"},
-	}, ports(n, portUse{int(n.BindPort), apiServer}, portUse{10259, scheduler}, portUse{10257, controllerManager})...)
+	}, ports(n, portUse{bindAddress(n.Cluster.APIServer.ControlPlaneComponent, ""), int(n.BindPort), apiServer},
+		portUse{bindAddress(n.Cluster.Scheduler, loopback), 10259, scheduler},
+		portUse{bindAddress(n.Cluster.ControllerManager, loopback), 10257, controllerManager})...)
 }
 
 // node lists the checks of every node, whatever its role.
@@ -75,13 +77,13 @@ func node(n *config.Node) []Check {
 		{Name: "DiskSpace-runtime", Run: runtimeSpace(n), Asks: "500 MiB (error), 2 GiB (warning) and 5000 inodes free where the runtime keeps images, and more than the kubelet evicts at (warning)"},
 		{Name: "MTU", Run: mtu(n), Asks: "the MTU of the default route's interface fits IPv6 and the other interfaces (warning)"},
 	}
-	return slices.Concat(checks, forwarding(n), ports(n, portUse{kubeletPort(n), kubelet}))
+	return slices.Concat(checks, forwarding(n), ports(n, portUse{n.Kubelet.Address, kubeletPort(n), kubelet}))
 }
 
 func localEtcd(n *config.Node) []Check {
 	dir := n.Cluster.Etcd.Local.DataDir
 	return append(
-		ports(n, portUse{2379, etcd}, portUse{2380, etcd}),
+		ports(n, portUse{n.AdvertiseAddress.String(), 2379, etcd}, portUse{n.AdvertiseAddress.String(), 2380, etcd}),
 		Check{Name: "DirAvailable-" + dashed(dir), Run: etcdData(n, dir), Asks: "etcd's directory is empty, or holds the data of this node's etcd"},
 		Check{Name: "EtcdDisk", Run: etcdDisk(dir), Asks: "fdatasync after a write of 2300 bytes takes at most 10 ms at the 99th percentile of a hundred, measured for half a second at most (warning)"},
 		Check{Name: "DiskSpace-etcd", Run: space(n, dir, etcdNeed()), Asks: "200 MiB (error), 2 GiB (warning) and 5000 inodes free for etcd's directory"})
@@ -120,6 +122,18 @@ func ports(n *config.Node, uses ...portUse) []Check {
 		checks = append(checks, Check{Name: fmt.Sprintf("Port-%d", u.port), Run: portFree(n, u), Asks: "the port is free, or held by this node's " + u.program})
 	}
 	return checks
+}
+
+// loopback is where the scheduler and the controller manager listen by default.
+const loopback = "127.0.0.1"
+
+// bindAddress is where a component listens: at preset, unless its extra arguments say
+// otherwise.
+func bindAddress(c config.ControlPlaneComponent, preset string) string {
+	if address, given := config.LastArg(c.ExtraArgs, "bind-address"); given {
+		return address
+	}
+	return preset
 }
 
 func kubeletPort(n *config.Node) int {

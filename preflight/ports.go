@@ -6,19 +6,23 @@ package preflight
 import (
 	"context"
 	"io/fs"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// portUse is a TCP port and the program that will listen on it.
+// portUse is a TCP port and the program that will listen on it, on one address or,
+// with an empty one, on all of them.
 type portUse struct {
+	address string
 	port    int
 	program string
 }
@@ -51,9 +55,17 @@ func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
 // lookAtPort returns the findings for a port at this instant, and whether a foreign
 // process seems to hold it.
 func lookAtPort(ctx context.Context, n *config.Node, h View, u portUse) (findings []Finding, foreign bool) {
-	err := h.PortFree(u.port)
-	if err == nil {
+	address := u.address
+	if a, err := netip.ParseAddr(address); err != nil || a.IsUnspecified() {
+		address = "" // also for both families
+	}
+	err := h.PortFree(address, u.port)
+	switch {
+	case err == nil:
 		return nil, false
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return fail("%s cannot listen on port %d of %s, which is not an address of this host", u.program, u.port, address).
+			remedy("choose another address (localAPIEndpoint.advertiseAddress, --apiserver-advertise-address, or the component's bind-address)"), false
 	}
 	holder, found := h.PortHolder(u.port)
 	switch {

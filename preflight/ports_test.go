@@ -5,12 +5,14 @@ package preflight
 
 import (
 	"context"
+	"net"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -31,7 +33,7 @@ func next[T any](values *[]T) T {
 	return v
 }
 
-func (h *changingHost) PortFree(int) error {
+func (h *changingHost) PortFree(string, int) error {
 	if next(&h.held) {
 		return errors.Wrap(unix.EADDRINUSE, "port 10250 is in use")
 	}
@@ -68,10 +70,27 @@ func TestPortOfAKubeletThatIsRestarted(t *testing.T) {
 			s := newScene(t)
 			s.earlier("kube-apiserver")
 			tt.host.fakeHost = s.fakeHost
-			got := portFree(s.node, portUse{10250, kubelet})(t.Context(), &tt.host)
+			got := portFree(s.node, portUse{"", 10250, kubelet})(t.Context(), &tt.host)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestPortsOfAddresses: a port that another program has on another address does
+// not matter.
+func TestPortsOfAddresses(t *testing.T) {
+	s := newScene(t)
+	c := &s.node.Cluster
+	c.APIServer.ExtraArgs = []config.Arg{{Name: "bind-address", Value: "192.0.2.11"}}
+	c.Scheduler.ExtraArgs = []config.Arg{{Name: "bind-address", Value: "::"}}
+	for _, port := range []string{"6443", "10259", "10257", "10250", "2379", "2380"} {
+		s.found("Port-" + port)
+	}
+	own := s.node.AdvertiseAddress.String()
+	want := []string{"192.0.2.11:6443", ":10259", "127.0.0.1:10257", ":10250", net.JoinHostPort(own, "2379"), net.JoinHostPort(own, "2380")}
+	if diff := cmp.Diff(want, s.listened); diff != "" {
+		t.Error(diff)
 	}
 }

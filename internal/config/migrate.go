@@ -16,7 +16,7 @@ import (
 func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
 	d := read(&src)
 	m := migration{
-		init: d.init != nil || d.cluster != nil,
+		init:    d.init != nil || d.cluster != nil,
 		kubelet: copyOf(d.kubelet), kubeProxy: copyOf(d.kubeProxy),
 	}
 	d.complete(ctx, opts)

@@ -138,7 +138,7 @@ func (d *documents) checkServiceSize(n network) {
 // checkPodSize checks that the controller manager can divide a Pod network into one network per node.
 func (d *documents) checkPodSize(n network) {
 	d.checkUsable(n)
-	if value, _ := lastArg(d.cluster.ControllerManager.ExtraArgs, "allocate-node-cidrs"); value == "false" {
+	if value, _ := LastArg(d.cluster.ControllerManager.ExtraArgs, "allocate-node-cidrs"); value == "false" {
 		return
 	}
 	mask, flag := d.nodeMask(n.prefix.Addr().Is6())
@@ -157,7 +157,7 @@ func (d *documents) nodeMask(ipv6 bool) (mask int, flag string) {
 		mask, flag = 64, "node-cidr-mask-size-ipv6"
 	}
 	for _, name := range []string{"node-cidr-mask-size", flag} {
-		if value, ok := lastArg(d.cluster.ControllerManager.ExtraArgs, name); ok {
+		if value, ok := LastArg(d.cluster.ControllerManager.ExtraArgs, name); ok {
 			if n, err := strconv.Atoi(value); err == nil {
 				mask = n
 			}
@@ -166,8 +166,8 @@ func (d *documents) nodeMask(ipv6 bool) (mask int, flag string) {
 	return mask, flag
 }
 
-// lastArg returns the value of an argument; components use the last one if a name repeats.
-func lastArg(args []Arg, name string) (value string, ok bool) {
+// LastArg returns the value of an argument; components use the last one if a name repeats.
+func LastArg(args []Arg, name string) (value string, ok bool) {
 	for _, a := range args {
 		if a.Name == name {
 			value, ok = a.Value, true

@@ -25,8 +25,8 @@ type Process struct {
 }
 
 // PortFree implements NetworkReader.
-func (r *Real) PortFree(port int) error {
-	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+func (r *Real) PortFree(address string, port int) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 	if err == nil {
 		return l.Close()
 	}

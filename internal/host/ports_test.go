@@ -21,18 +21,34 @@ func TestPortFree(t *testing.T) {
 			t.Fatal(err)
 		}
 		port := l.Addr().(*net.TCPAddr).Port
-		err = New().PortFree(port)
+		err = New().PortFree("", port)
 		want := fmt.Sprintf("port %d is in use by %s (pid %d): address already in use", port, programName(os.Getpid()), os.Getpid())
 		if err == nil || err.Error() != want || !errors.Is(err, unix.EADDRINUSE) {
 			t.Errorf("error\n%v, want\n%s", err, want)
 		}
 		l.Close()
-		if err := New().PortFree(port); err != nil {
+		if err := New().PortFree("", port); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := New().PortFree(70000); err == nil {
+	if err := New().PortFree("", 70000); err == nil {
 		t.Error("port 70000 is free")
+	}
+}
+
+// A port of one address is free while another program has the same of another.
+func TestPortFreeOnOneAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	if err := New().PortFree("127.0.0.2", port); err != nil {
+		t.Error(err)
+	}
+	if err := New().PortFree("127.0.0.1", port); !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("error %v", err)
 	}
 }
 

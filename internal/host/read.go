@@ -119,9 +119,10 @@ type NetworkReader interface {
 	// Routes lists the destinations in the main routing table, without the
 	// default routes.
 	Routes() ([]Route, error)
-	// PortFree tries to listen on a TCP port of all addresses. If another
-	// process listens there, the error names it where it can be seen.
-	PortFree(port int) error
+	// PortFree tries to listen on a TCP port of an address; empty means all of
+	// them. If another process listens there, the error names it where it can be
+	// seen.
+	PortFree(address string, port int) error
 	// PortHolder returns the process that listens on a TCP port of this host;
 	// found is false if there is none or this user may not see it.
 	PortHolder(port int) (p Process, found bool)
