@@ -47,11 +47,11 @@ func serviceRows() []row {
 		{"ContainerRuntimeVersion", "no answer", func(s scene) { s.noRuntime = true },
 			[]string{"[ERROR ContainerRuntimeVersion]: cannot read the container runtime's version: it does not answer at unix:///run/containerd/containerd.sock\n  start it, or name its socket with --cri-socket"}},
 		{"ContainerRuntimeVersion", "old containerd", func(s scene) { s.runtime.Version = "1.7.24" },
-			[]string{"[WARNING ContainerRuntimeVersion]: containerd 1.7.24 cannot report its cgroup driver to the kubelet, which Kubernetes 1.37 will require\n  update the container runtime to containerd 2.0, CRI-O 1.28 or later"}},
+			[]string{"[WARNING ContainerRuntimeVersion]: containerd 1.7.24 cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that\n  update the container runtime to containerd 2.0, CRI-O 1.28 or later"}},
 		{"ContainerRuntimeVersion", "old containerd of another mind", func(s scene) { s.runtime.Version, s.runtime.CgroupDriver = "1.7.24", "cgroupfs" },
 			[]string{"[ERROR ContainerRuntimeVersion]: containerd 1.7.24 uses the cgroup driver cgroupfs, but the kubelet would use systemd\n  set the same driver in both, or update the container runtime to containerd 2.0, CRI-O 1.28 or later"}},
 		{"ContainerRuntimeVersion", "old CRI-O", func(s scene) { s.runtime = host.RuntimeInfo{Name: "cri-o", Version: "1.27.0", Ready: true} },
-			[]string{"[WARNING ContainerRuntimeVersion]: cri-o 1.27.0 cannot report its cgroup driver to the kubelet, which Kubernetes 1.37 will require\n  update the container runtime to containerd 2.0, CRI-O 1.28 or later"}},
+			[]string{"[WARNING ContainerRuntimeVersion]: cri-o 1.27.0 cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that\n  update the container runtime to containerd 2.0, CRI-O 1.28 or later"}},
 		{"ContainerRuntimeVersion", "another driver that the kubelet will follow", func(s scene) { s.runtime.CgroupDriver = "cgroupfs" }, nil},
 	}
 }

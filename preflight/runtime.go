@@ -46,7 +46,7 @@ func runtimeVersion(n *config.Node) func(context.Context, View) []Finding {
 			return fail("%s %s uses the cgroup driver %s, but the kubelet would use %s", info.Name, info.Version, info.CgroupDriver, want).
 				remedy("set the same driver in both, or " + updateRuntime)
 		}
-		return warn("%s %s cannot report its cgroup driver to the kubelet, which Kubernetes 1.37 will require", info.Name, info.Version).
+		return warn("%s %s cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that", info.Name, info.Version).
 			remedy(updateRuntime)
 	}
 }
