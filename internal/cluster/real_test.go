@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
@@ -214,8 +215,8 @@ func TestFaultsThatDoNotPass(t *testing.T) {
 				t.Fatal("no error")
 			}
 			for _, want := range tt.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v\nlacks %q", err, want)
+				if got := fault.Of(err).String(); !strings.Contains(got, want) {
+					t.Errorf("%s\nlacks %q", got, want)
 				}
 			}
 			posts := slices.DeleteFunc(a.seen(), func(r string) bool { return !strings.HasPrefix(r, "POST") })

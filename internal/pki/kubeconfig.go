@@ -10,6 +10,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
@@ -36,7 +37,7 @@ func (s Store) keepKubeconfig(spec kubeconfig.Spec, path string, data []byte, ca
 	var faults *certs.Error
 	switch {
 	case errors.As(err, &faults) && faults.Only(kubeconfig.WrongServer):
-		s.UI.Warnf("%v", err)
+		s.UI.Warn(err.Error(), fault.Remedy(err))
 	case err != nil:
 		return err
 	}

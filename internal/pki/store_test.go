@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -103,13 +104,17 @@ func TestFaults(t *testing.T) {
 		t.Errorf("of right files: %v", faults)
 	}
 	d.fill(t)
-	if said := d.said.String(); !strings.Contains(said, `the server is "https://lb.example:443"`) || !strings.Contains(said, "Keeping the certificate and key \"etcd/ca\"") {
+	if said := d.said.String(); !strings.Contains(said, `the server is "https://lb.example:443", not "https://192.0.2.11:6443"`+"\n[WARNING]   delete /etc/kubernetes/admin.conf and run ") || !strings.Contains(said, "Keeping the certificate and key \"etcd/ca\"") {
 		t.Errorf("said:\n%s", said)
 	}
 	d.put(t, pkiDir+"apiserver.key", d.get(t, pkiDir+"etcd/server.key"))
 	d.put(t, "/etc/kubernetes/scheduler.conf", d.get(t, "/etc/kubernetes/admin.conf"))
-	faults := fmt.Sprint(d.Faults())
-	for _, want := range []string{pkiDir + "apiserver.crt: the private key belongs to another certificate", "/etc/kubernetes/scheduler.conf: "} {
+	var faults string
+	for _, err := range d.Faults() {
+		faults += fault.Of(err).String() + "\n"
+	}
+	for _, want := range []string{pkiDir + "apiserver.crt: the private key belongs to another certificate\n  delete " + pkiDir + "apiserver.crt and ",
+		"/etc/kubernetes/scheduler.conf: ", "\n  delete /etc/kubernetes/scheduler.conf and run `slipway init phase kubeconfig scheduler`"} {
 		if !strings.Contains(faults, want) {
 			t.Errorf("no %q in\n%s", want, faults)
 		}
@@ -168,8 +173,8 @@ func TestServiceAccountKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.put(t, pkiDir+"sa.key", "no key")
-	const want = pkiDir + "sa.key: the file is not in PEM form. Put the right key there, or delete it and run the phase again."
-	if err := d.EnsureServiceAccountKeys(nil); fmt.Sprint(err) != want {
+	want := fault.Fault{Message: pkiDir + "sa.key: the file is not in PEM form", Remedy: "put the right key there, or delete it and run the phase again"}
+	if err := d.EnsureServiceAccountKeys(nil); err == nil || fault.Of(err) != want {
 		t.Errorf("error %v, want %q", err, want)
 	}
 }

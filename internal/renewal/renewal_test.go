@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/pki"
@@ -120,22 +121,23 @@ func TestAsItWas(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for _, tt := range []struct {
-		name, remove, want string
-		all                bool // an error also when all are renewed
+		name, remove, want, remedy string
+		all                        bool // an error also when all are renewed
 	}{
-		{"apiserver", pkiDir + "ca.key", `apiserver: the key of its CA "ca" is not on this host`, false},
-		{"apiserver", pkiDir + "apiserver.crt", pkiDir + "apiserver.crt does not exist, so there is nothing to renew; `slipway init phase certs apiserver` creates it", false},
-		{"super-admin.conf", "/etc/kubernetes/super-admin.conf", "`slipway init phase kubeconfig super-admin` creates it", false},
-		{"etcd-peer", pkiDir + "etcd/ca.crt", pkiDir + "etcd/ca.crt does not exist, but is needed", true},
+		{"apiserver", pkiDir + "ca.key", `apiserver: the key of its CA "ca" is not on this host`, "run `slipway certs generate-csr ", false},
+		{"apiserver", pkiDir + "apiserver.crt", pkiDir + "apiserver.crt does not exist, so there is nothing to renew", "create it with `slipway init phase certs apiserver`", false},
+		{"super-admin.conf", "/etc/kubernetes/super-admin.conf", "there is nothing to renew", "create it with `slipway init phase kubeconfig super-admin`", false},
+		{"etcd-peer", pkiDir + "etcd/ca.crt", pkiDir + "etcd/ca.crt does not exist, but is needed", "for a new cluster, run `slipway init phase certs etcd-ca`; ", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newControlPlane(t)
 			c.remove(t, tt.remove)
-			if err := (Renewal{Store: c.Store, Name: tt.name}).Renew(tt.name); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v, want %s", err, tt.want)
+			if err := (Renewal{Store: c.Store, Name: tt.name}).Renew(tt.name); err == nil || !strings.Contains(err.Error(), tt.want) ||
+				!strings.HasPrefix(fault.Remedy(err), tt.remedy) {
+				t.Errorf("%v, remedy %q; want %s, remedy %s", err, fault.Remedy(err), tt.want, tt.remedy)
 			}
 			err := Renewal{Store: c.Store}.Renew(tt.name)
-			if (err != nil) != tt.all || !tt.all && !strings.Contains(c.said.String(), tt.want) {
+			if (err != nil) != tt.all || !tt.all && !(strings.Contains(c.said.String(), tt.want) && strings.Contains(c.said.String(), "\n[WARNING]   "+tt.remedy)) {
 				t.Errorf("when all are renewed: %v; said:\n%s", err, c.said.String())
 			}
 		})
