@@ -59,11 +59,12 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 	if want := []string{"ensure Deployment coredns"}; !slices.Equal(s.done, want) {
 		t.Errorf("did %q, want %q", s.done, want)
 	}
-	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile.",
-		"keeping ConfigMap kube-system/kube-proxy, which differs from what this configuration makes: data.config.conf.",
-		"`slipway init phase addon kube-proxy` writes it",
-		"keeping ConfigMap kube-system/kubelet-config, which differs from what this configuration makes: data.kubelet.",
-		"keeping Node cp-1, which differs from what this configuration makes: without label node.kubernetes.io/exclude-from-external-load-balancers, taint node-role.kubernetes.io/control-plane:NoSchedule. `slipway init phase mark-control-plane` adds it")
+	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile\n",
+		"keeping ConfigMap kube-system/kube-proxy, which differs from what this configuration makes: data.config.conf\n",
+		"to replace it, run `slipway init phase addon kube-proxy`\n",
+		"keeping ConfigMap kube-system/kubelet-config, which differs from what this configuration makes: data.kubelet\n",
+		"keeping Node cp-1, which differs from what this configuration makes: without label node.kubernetes.io/exclude-from-external-load-balancers, taint node-role.kubernetes.io/control-plane:NoSchedule\n",
+		"[WARNING]   to add it, run `slipway init phase mark-control-plane`\n")
 	for name, key := range edited {
 		if got := systemConfigMap(t, s, name).Data[key]; got != "edited" {
 			t.Errorf("ConfigMap %s was written again:\n%s", name, got)
@@ -85,7 +86,7 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 			t.Errorf("ConfigMap %s after the phase's own command:\n%s", name, got)
 		}
 	}
-	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile.",
+	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile\n",
 		"replacing edited fields of ConfigMap kube-system/kube-proxy: data.config.conf")
 	if len(api.mark.Taints) != 1 {
 		t.Errorf("the phase's own command set the taints %v", api.mark.Taints)

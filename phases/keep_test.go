@@ -73,8 +73,8 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 		t.Errorf("something was done: %v\n%s", s.host.jobs[jobs:], diff)
 	}
 	s.saidOnce(t, "keeping "+apiServerManifest+", which differs from what this configuration makes: only there: # --encryption-provider-config",
-		"keeping "+kubeletSettingsIn+", which differs from what this configuration makes: only there: maxPods: 17. The same `slipway init` with --diff shows it all; `slipway init phase kubelet-start` writes it",
-		"keeping "+kubeletFlagsIn+", which differs", "`slipway init phase control-plane apiserver` writes it")
+		"keeping "+kubeletSettingsIn+", which differs from what this configuration makes: only there: maxPods: 17\n[kubelet-start] [WARNING]   to see the whole difference, run the same `slipway init` with --diff; to replace it, run `slipway init phase kubelet-start`",
+		"keeping "+kubeletFlagsIn+", which differs", "to replace it, run `slipway init phase control-plane apiserver`")
 	if strings.Contains(s.said.String(), "0123456789abcdef") {
 		t.Errorf("a secret was said:\n%s", s.said.String())
 	}
@@ -126,7 +126,7 @@ func TestJoinKeepsEditedFiles(t *testing.T) {
 				t.Error("an edited file was reverted")
 			}
 			s.saidOnce(t, "keeping "+kubeletSettingsIn, "keeping "+kubeletFlagsIn+", which differs from what this configuration makes: only there: KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"",
-				"only there: maxPods: 18. The same `slipway join` with --diff shows it all; `slipway join phase kubelet-start` writes it")
+				"only there: maxPods: 18\n[kubelet-start] [WARNING]   to see the whole difference, run the same `slipway join` with --diff; to replace it, run `slipway join phase kubelet-start`")
 		})
 	}
 }
@@ -180,6 +180,6 @@ func TestJoinedControlPlaneKeepsManifests(t *testing.T) {
 	if s.get(t, apiServerManifest) != before {
 		t.Error("the edited manifest was reverted")
 	}
-	s.saidOnce(t, "keeping "+apiServerManifest+", which differs from what this configuration makes: only there: # --encryption-provider-config=/etc/enc.yaml. "+
-		"The same `slipway join` with --diff shows it all; `slipway join phase control-plane-prepare control-plane` writes it")
+	s.saidOnce(t, "keeping "+apiServerManifest+", which differs from what this configuration makes: only there: # --encryption-provider-config=/etc/enc.yaml\n",
+		"[WARNING]   to see the whole difference, run the same `slipway join` with --diff; to replace it, run `slipway join phase control-plane-prepare control-plane`\n")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 func kubeletWaitBootstrap() Phase {
@@ -196,7 +197,7 @@ func hasten(ctx context.Context, env *Env) {
 	}
 	err := restartUnregistered(ctx, env, "so that it asks this node's API server at once")
 	if err != nil && ctx.Err() == nil {
-		env.UI.Warnf("the kubelet may take a long time to register this node: %v", err)
+		ui.WarnError(env.UI, errors.WithMessage(err, "the kubelet may take a long time to register this node"))
 	}
 }
 
@@ -210,7 +211,7 @@ const patience = 1500 * time.Millisecond
 // started. Only time is lost where this fails.
 func hastenWorker(ctx context.Context, env *Env) {
 	if err := restartUnregistered(ctx, env, "so that it registers its node now"); err != nil && ctx.Err() == nil {
-		env.UI.Warnf("the kubelet may take a long time to register this node: %v", err)
+		ui.WarnError(env.UI, errors.WithMessage(err, "the kubelet may take a long time to register this node"))
 	}
 }
 

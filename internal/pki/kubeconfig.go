@@ -10,9 +10,9 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 func (s Store) ensureKubeconfig(spec kubeconfig.Spec, spare crypto.Signer) error {
@@ -37,7 +37,7 @@ func (s Store) keepKubeconfig(spec kubeconfig.Spec, path string, data []byte, ca
 	var faults *certs.Error
 	switch {
 	case errors.As(err, &faults) && faults.Only(kubeconfig.WrongServer):
-		s.UI.Warn(err.Error(), fault.Remedy(err))
+		ui.WarnError(s.UI, err)
 	case err != nil:
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -82,7 +83,7 @@ func (r Renewal) refuse(err error) error {
 	if r.Name != "" {
 		return err
 	}
-	r.Store.UI.Warn(err.Error(), fault.Remedy(err))
+	ui.WarnError(r.Store.UI, err)
 	return nil
 }
 

@@ -16,8 +16,10 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cluster-bootstrap/token/jws"
+	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -25,6 +27,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
 // stage is the tokens of an API that only records, and what was said.
@@ -162,6 +165,38 @@ func TestCreatedTokenSigns(t *testing.T) {
 				t.Errorf("no token: %v", err)
 			}
 		})
+	}
+}
+
+// TestImmutableClusterInfo cannot be signed by anybody: the API server refuses to change it. The token is good all the
+// same.
+func TestImmutableClusterInfo(t *testing.T) {
+	s := newStage(t)
+	api := fakeapi.New(nil)
+	defer api.Close()
+	info := manifests.ClusterInfo([]byte("kubeconfig"))
+	info.Immutable = ptr.To(true)
+	const path = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
+	api.Put(path, info)
+	admin, err := kubeconfig.ClusterInfo(api.URL, []*x509.Certificate{api.Certificate()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Cluster = cluster.New(cluster.Options{Kubeconfig: "admin.conf", ReadFile: func(string) ([]byte, error) { return admin, nil }, Timeout: time.Minute})
+	if err := s.Create(t.Context(), mine("signing")); err != nil {
+		t.Fatal(err)
+	}
+	const want = "[WARNING] ConfigMap kube-public/cluster-info is immutable, so it cannot be signed, and nodes cannot use all of the tokens for discovery\n" +
+		"[WARNING]   let nodes join with --discovery-file, or delete this ConfigMap and run `slipway init phase bootstrap-token` on a control plane, which creates it again\n"
+	if got := s.said.String(); got != want {
+		t.Errorf("said %q, want %q", got, want)
+	}
+	if !api.Has("/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef") {
+		t.Error("no token")
+	}
+	_, err = s.Cluster.Update(t.Context(), info, func() (bool, error) { info.Data["a"] = "b"; return true, nil })
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("the server lets it be changed: %v", err)
 	}
 }
 
