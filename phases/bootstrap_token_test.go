@@ -13,9 +13,11 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cluster-bootstrap/token/jws"
+	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -197,9 +199,10 @@ func TestBootstrapTokenWritesWhatNodesNeed(t *testing.T) {
 
 func TestBootstrapTokenNeedsTheCA(t *testing.T) {
 	s := newStage(t, initDocument+clusterDocument)
-	const want = "/etc/kubernetes/pki/ca.crt does not exist, but is needed; for a new cluster, run `slipway init phase certs ca`; for an existing one, copy it and its key from a control plane"
-	if err := runBootstrapToken(t.Context(), s.Env); message(err) != want {
-		t.Errorf("error %q, want %q", message(err), want)
+	want := fault.Fault{Message: "/etc/kubernetes/pki/ca.crt does not exist, but is needed",
+		Remedy: "for a new cluster, run `slipway init phase certs ca`; for an existing one, copy it and its key from a control plane"}
+	if err := runBootstrapToken(t.Context(), s.Env); err == nil || fault.Of(err) != want {
+		t.Errorf("error %v, want %q", err, want)
 	}
 }
 
@@ -289,6 +292,23 @@ func TestEditedClusterInfoIsSigned(t *testing.T) {
 	if len(s.done) > 0 {
 		t.Errorf("the second time it did %q", s.done)
 	}
+}
+
+// TestImmutableClusterInfo cannot be signed: init on a node that was one before says so and goes on.
+func TestImmutableClusterInfo(t *testing.T) {
+	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s.play(t, certsCA(), bootstrapToken())
+	info := manifests.ClusterInfo([]byte(infoNow(t, s)["kubeconfig"]))
+	info.Immutable = ptr.To(true)
+	fatal(t, s.api.EnsureAbsent(t.Context(), info))
+	fatal(t, s.api.Ensure(t.Context(), info))
+	s.Again, s.done = true, nil
+	s.play(t, bootstrapToken())
+	if data := infoNow(t, s); len(data) != 1 || len(s.done) > 0 {
+		t.Errorf("did %q, cluster-info has %q", s.done, data)
+	}
+	s.saidOnce(t, "[WARNING] ConfigMap kube-public/cluster-info is immutable, so it cannot be signed",
+		"[WARNING]   let nodes join with --discovery-file, or delete this ConfigMap and run `slipway init phase bootstrap-token`")
 }
 
 // TestReplacedTokenSigns with its new secret, and not with both.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -80,7 +81,7 @@ func TestKubeletFinalize(t *testing.T) {
 			}
 			s.host.now = later.Add(time.Hour)
 			err = runEnableClientCertRotation(t.Context(), s.Env)
-			if !strings.HasPrefix(message(err), kubeletPEM+": the client certificate expired on ") || !strings.Contains(message(err), "certs renew all --restart") {
+			if !strings.HasPrefix(message(err), kubeletPEM+": the client certificate expired on ") || !strings.Contains(fault.Remedy(err), "certs renew all --restart") {
 				t.Errorf("when it has expired: %q", message(err))
 			}
 		})
@@ -107,7 +108,7 @@ func TestKubeletFinalizeWithoutInit(t *testing.T) {
 	s.host.fail = map[string]error{"restart kubelet.service": host.ErrNoSystemd}
 	s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, host.ErrNoSystemd }
 	s.play(t, kubeletFinalize())
-	if said := s.said.String(); !strings.Contains(said, "restart the kubelet some other way") || !strings.Contains(s.get(t, kubeletConf), kubeletPEM) {
+	if said := s.said.String(); !strings.Contains(said, "the kubelet is not restarted\n[kubelet-finalize] [WARNING]   restart it some other way now\n") || !strings.Contains(s.get(t, kubeletConf), kubeletPEM) {
 		t.Errorf("said:\n%s", said)
 	}
 	s.play(t, kubeletFinalize())

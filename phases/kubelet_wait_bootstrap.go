@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -130,8 +131,8 @@ func unknownIssuer(env *Env) error {
 	if _, err = chain[0].Verify(options); err == nil {
 		return nil
 	}
-	return errors.Errorf("no CA that this node knows has issued %s (issuer %q): if it is from another cluster, "+
-		"delete it, restart the kubelet, and run the same command again", path, chain[0].Issuer.CommonName)
+	return fault.New(fmt.Sprintf("no CA that this node knows has issued %s (issuer %q)", path, chain[0].Issuer.CommonName),
+		"if it is from another cluster, delete it, restart the kubelet, and run the same command again")
 }
 
 // clusterCAs are the cluster's CAs as this node knows them: those in kubelet.conf and, while a CA is being replaced,

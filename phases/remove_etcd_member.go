@@ -191,8 +191,8 @@ func leaveAddedMember(ctx context.Context, env *Env, peerURL string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		env.UI.Warnf("cannot tell whether etcd has a member for this host, at %s: %v. If other members remain, look there: "+
-			"`etcdctl member list`, then `etcdctl member remove ID`", peerURL, err)
+		env.UI.Warn(errors.WithMessagef(err, "cannot tell whether etcd has a member for this host, at %s", peerURL).Error(),
+			"if other members remain, look there with `etcdctl member list`, and remove it with `etcdctl member remove ID`")
 		return nil
 	}
 	for _, m := range members {

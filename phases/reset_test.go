@@ -314,7 +314,7 @@ func TestResetGoesOn(t *testing.T) {
 		},
 		"no runtime": {
 			spoil: func(s *resetScene) { s.host.podsErr = dead },
-			warns: "Pods may still be running, because the container runtime does not answer: connection refused. Start it and run the same command again, with --cri-socket=unix:///run/x.sock",
+			warns: "Pods may still be running, because the container runtime does not answer: connection refused\n[cleanup-node] [WARNING]   start it; then run the same command again, with --cri-socket=unix:///run/x.sock",
 			left:  []string{fakePods + "/coredns-1/", fakePods + "/etcd-cp-1/"},
 		},
 		"no systemd": {
