@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 		"certs", "manifests", "internal/cluster", "internal/config", "internal/discovery", "internal/fault", "internal/host", "internal/kubeconfig",
 		"internal/pki", "internal/retry", "internal/thisnode", "internal/ui",
 	},
-	"internal/tokens":   {"certs", "manifests", "internal/cluster", "internal/config", "internal/kubeconfig", "internal/ui"},
+	"internal/tokens":   {"certs", "manifests", "internal/cluster", "internal/config", "internal/fault", "internal/kubeconfig", "internal/ui"},
 	"internal/diagnose": {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact"},
 	"internal/support":  {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	"phases": {

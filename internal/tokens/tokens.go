@@ -20,6 +20,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -41,8 +42,8 @@ func (s Store) Create(ctx context.Context, tokens []config.Token) error {
 			return err
 		}
 		if found {
-			return errors.Errorf("a bootstrap token with the ID %q already exists; choose another ID, or delete the token first: `slipway token delete %s`",
-				token.ID, token.ID)
+			return fault.New("a bootstrap token with the ID \""+token.ID+"\" already exists",
+				"choose another ID, or delete the token first with `slipway token delete "+token.ID+"`")
 		}
 	}
 	for _, token := range tokens {
@@ -116,8 +117,7 @@ func (s Store) Delete(ctx context.Context, ids []string) error {
 		s.UI.Result("bootstrap token \"" + id + "\" deleted")
 	}
 	if len(missing) > 0 {
-		return errors.Errorf("there is no bootstrap token with the ID %s; `slipway token list` lists those that exist",
-			strings.Join(missing, ", "))
+		return fault.New("there is no bootstrap token with the ID "+strings.Join(missing, ", "), "run `slipway token list` to see those that exist")
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -75,7 +76,7 @@ func TestTokensLife(t *testing.T) {
 	if said := s.said.String(); !strings.Contains(said, "bootstrap-token-broken is not a valid bootstrap token") || strings.Contains(said, "SECRET") {
 		t.Errorf("said %q", said)
 	}
-	if err := s.Delete(t.Context(), []string{"nobody", "abcdef"}); err == nil || !strings.Contains(err.Error(), "with the ID nobody;") {
+	if err := s.Delete(t.Context(), []string{"nobody", "abcdef"}); err == nil || !strings.Contains(err.Error(), "with the ID nobody") || fault.Remedy(err) != "run `slipway token list` to see those that exist" {
 		t.Error(err)
 	}
 	if got := s.results.String(); got != "bootstrap token \"abcdef\" deleted\n" {
