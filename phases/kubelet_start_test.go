@@ -50,7 +50,7 @@ func TestKubeletStart(t *testing.T) {
 		{name: "a file cannot be written", want: []string{stop, "write config.yaml", start}, fail: "write config.yaml", err: "job refused", says: "the kubelet is running again",
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
 		{name: "no init system", want: []string{stop, "write config.yaml"}, fail: stop, cause: host.ErrNoSystemd,
-			says:   "no init system was found (/run/systemd/system is missing): the kubelet is neither stopped nor started\n[kubelet-start] [WARNING]   start it some other way once its files are written\n",
+			says:   "no init system was found (/run/systemd/system is missing): the kubelet is neither stopped nor started\n[WARNING]   start it some other way once its files are written\n",
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
 		{name: "no init system, and nothing to write", says: "no init system was found",
 			before: func(_ *testing.T, s *stage) {

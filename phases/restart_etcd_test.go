@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -132,7 +133,7 @@ func TestRestartLeavesEtcdRunning(t *testing.T) {
 	err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: true}), Options{})
 	const want = "phase etcd: everything else is done, but etcd was not restarted"
 	if got := message(err); !strings.HasPrefix(got, want) || !strings.Contains(got, "cp-2 does not (connection refused)") ||
-		!strings.Contains(got, "`slipway certs renew etcd-server --restart`") {
+		!strings.Contains(fault.Remedy(err), "`slipway certs renew etcd-server --restart`") {
 		t.Errorf("error %q", got)
 	}
 	if got := strings.Join(h.stopped, " "); got != "kube-apiserver kube-controller-manager kube-scheduler" {
