@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // edited are ConfigMaps that administrators change, by name and key.
@@ -42,7 +43,7 @@ func (s *stage) edit(t *testing.T) {
 // writes what its configuration says, but for an edited Corefile. Both say so,
 // once for each object.
 func TestAgainKeepsWhatWasEdited(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	workflow := []Phase{uploadConfig(), markControlPlane(), addon()}
 	s.play(t, workflow...)
 	s.edit(t)
@@ -94,7 +95,7 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 
 // TestAgainFinishes: what a run that was cut off has not made is made.
 func TestAgainFinishes(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Again = true
 	api := &marked{Plan: s.api}
 	for _, phase := range []Phase{uploadConfig(), markControlPlane(), addon()} {

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const explicitToken = "bootstrapTokens: [{token: abcdef.0123456789abcdef}]\n"
@@ -85,7 +86,7 @@ func TestBootstrapTokens(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStage(t, initDocument+tt.document+clusterDocument)
+			s := newStage(t, fixture.InitDocument+tt.document+fixture.ClusterDocument)
 			s.play(t, certsCA())
 			if tt.before != nil {
 				tt.before(t, s)
@@ -114,7 +115,7 @@ func TestBootstrapTokens(t *testing.T) {
 
 // TestTokenJustWrittenIsNotSearchedFor: a list waits for the API server's cache.
 func TestTokenJustWrittenIsNotSearchedFor(t *testing.T) {
-	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA(), bootstrapToken())
 	s.Cluster = noLists{s.api}
 	s.play(t, showJoinCommand())
@@ -130,7 +131,7 @@ func TestTokenJustWrittenIsNotSearchedFor(t *testing.T) {
 func TestShortTokens(t *testing.T) {
 	soon := time.Now().Add(20 * time.Minute).UTC().Format(time.RFC3339)
 	for life, later := range map[string]time.Duration{"ttl: 30m0s": 14 * time.Minute, "ttl: 1h0m0s": 29 * time.Minute, "expires: " + soon: 19 * time.Minute} {
-		s := newStage(t, initDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, "+life+"}]\n"+clusterDocument)
+		s := newStage(t, fixture.InitDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, "+life+"}]\n"+fixture.ClusterDocument)
 		s.play(t, certsCA(), bootstrapToken(), showJoinCommand())
 		made := len(s.done)
 		s.host.now = time.Now().Add(later)
@@ -147,7 +148,7 @@ func TestShortTokens(t *testing.T) {
 // TestJoinCommandWithoutToken: a command that fails on every worker is not
 // shown as if it were good.
 func TestJoinCommandWithoutToken(t *testing.T) {
-	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA(), showJoinCommand())
 	if want := "[WARNING] bootstrap token abcdef is missing from the cluster"; !strings.Contains(s.said.String(), want) {
 		t.Errorf("it says %q, want %q", s.said.String(), want)
@@ -164,7 +165,7 @@ func (noLists) Secrets(context.Context, string, string) ([]corev1.Secret, error)
 // TestExpiredTokenIsLeftOut: the same init is run again when the token of its
 // configuration has expired, and must not create it again each time.
 func TestExpiredTokenIsLeftOut(t *testing.T) {
-	s := newStage(t, initDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, expires: 2020-01-01T00:00:00Z}]\n"+clusterDocument)
+	s := newStage(t, fixture.InitDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, expires: 2020-01-01T00:00:00Z}]\n"+fixture.ClusterDocument)
 	s.play(t, certsCA(), bootstrapToken())
 	if did := strings.Join(s.done, "\n"); strings.Contains(did, "bootstrap-token-abcdef") || !strings.Contains(did, "ensure ConfigMap cluster-info") {
 		t.Errorf("did %v", s.done)
@@ -175,7 +176,7 @@ func TestExpiredTokenIsLeftOut(t *testing.T) {
 }
 
 func TestBootstrapTokenWritesWhatNodesNeed(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, certsCA(), bootstrapToken())
 	want := []string{
 		"ensure ClusterRoleBinding kubeadm:cluster-admins",
@@ -196,7 +197,7 @@ func TestBootstrapTokenWritesWhatNodesNeed(t *testing.T) {
 }
 
 func TestBootstrapTokenNeedsTheCA(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	const want = "/etc/kubernetes/pki/ca.crt does not exist, but is needed; for a new cluster, run `slipway init phase certs ca`; for an existing one, copy it and its key from a control plane"
 	if err := runBootstrapToken(t.Context(), s.Env); message(err) != want {
 		t.Errorf("error %q, want %q", message(err), want)
@@ -204,7 +205,7 @@ func TestBootstrapTokenNeedsTheCA(t *testing.T) {
 }
 
 func TestJoinCommandWithholds(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.UploadCerts = true
 	s.Config.CertificateKey = config.NewSecret(strings.Repeat("ab", 32))
 	s.play(t, certsCA(), showJoinCommand())
@@ -245,7 +246,7 @@ func signs(data map[string]string, id string) bool {
 // which then has nothing to change. What it or another tool has signed stays.
 func TestClusterInfoIsSigned(t *testing.T) {
 	for _, again := range []bool{false, true} {
-		s := newStage(t, initDocument+explicitToken+clusterDocument)
+		s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 		s.play(t, certsCA())
 		withToken(t, s, config.Token{ID: "kubeadm", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}}) // not of the form
 		withToken(t, s, config.Token{ID: "theirs", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}})
@@ -274,7 +275,7 @@ func TestClusterInfoIsSigned(t *testing.T) {
 
 // TestEditedClusterInfoIsSigned as it is: init on a node that was one before keeps it.
 func TestEditedClusterInfoIsSigned(t *testing.T) {
-	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA())
 	if err := s.api.Ensure(t.Context(), manifests.ClusterInfo([]byte("edited"))); err != nil {
 		t.Fatal(err)
@@ -293,7 +294,7 @@ func TestEditedClusterInfoIsSigned(t *testing.T) {
 
 // TestReplacedTokenSigns with its new secret, and not with both.
 func TestReplacedTokenSigns(t *testing.T) {
-	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA())
 	withToken(t, s, config.Token{ID: "abcdef", Secret: config.NewSecret("ffffffffffffffff"), Usages: []string{"signing"}})
 	s.play(t, bootstrapToken())

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // breakage is damage to the files of a control plane.
@@ -172,7 +174,7 @@ func says(t *testing.T, who string, err error, want string) {
 // copyOfStage has the same files on another host.
 func copyOfStage(t *testing.T, from *stage) *stage {
 	t.Helper()
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	fatal(t, filepath.WalkDir(filepath.Join(from.root, "/etc/kubernetes"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

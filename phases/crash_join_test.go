@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 var crashingJoin = crashing{name: "join", prepare: prepareJoin, run: crashJoin, reads: "/var/lib/kubelet/config.yaml"}
@@ -29,7 +30,7 @@ var crashingJoin = crashing{name: "join", prepare: prepareJoin, run: crashJoin, 
 func prepareJoin(t *testing.T, s *scene) error {
 	s.api = fakeapi.New(nil)
 	for _, cm := range []*corev1.ConfigMap{
-		storedMap("kubeadm-config", "ClusterConfiguration", storedConfig), storedMap("kubelet-config", "kubelet", storedNode),
+		fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", fixture.ClusterConfiguration), fixture.ConfigMap("kubelet-config", "kubelet", fixture.KubeletConfiguration),
 	} {
 		s.api.Put("/api/v1/namespaces/kube-system/configmaps/"+cm.Name, cm)
 	}

@@ -17,9 +17,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const golden = "../testdata/golden/node"
@@ -68,24 +68,6 @@ func newFolderHost(t *testing.T) (*folderHost, string) {
 	return &folderHost{Real: host.NewAt(root)}, root
 }
 
-// loadNode reads a configuration file as `init --config` does on a host called vm.
-func loadNode(t *testing.T, path string) *config.Node {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: path, Data: data}, config.Flags{}, config.Options{
-		Facts:             config.HostFacts{Hostname: "vm"},
-		NewToken:          func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
-		NewCertificateKey: func() (string, error) { return strings.Repeat("0", 64), nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // filePhases are those of init that write files.
 func filePhases() []Phase {
 	return []Phase{certificates(), kubeconfigs(), localEtcd(), controlPlane(), kubeletStart()}
@@ -101,7 +83,7 @@ func TestGoldenFiles(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.Name(), func(t *testing.T) {
 			h, root := newFolderHost(t)
-			env := &Env{Config: loadNode(t, filepath.Join(golden, c.Name(), "input.yaml")), Host: h, UI: quietUI()}
+			env := &Env{Config: fixture.GoldenNode(t, filepath.Join(golden, c.Name(), "input.yaml")), Host: h, UI: quietUI()}
 			if err := Run(t.Context(), env, filePhases(), Options{}); err != nil {
 				t.Fatal(err)
 			}

@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 var someKey = strings.Repeat("cd", 32)
@@ -41,7 +42,7 @@ type planeStage struct {
 
 func newPlaneStage(t *testing.T, stored string) *planeStage {
 	t.Helper()
-	s := &planeStage{joinStage: newJoinStage(t), first: newStage(t, initDocument+clusterDocument), etcd: &members{}, shared: map[string][]byte{}}
+	s := &planeStage{joinStage: newJoinStage(t), first: newStage(t, fixture.InitDocument+fixture.ClusterDocument), etcd: &members{}, shared: map[string][]byte{}}
 	s.first.play(t, certificates())
 	for key, path := range manifests.SharedFiles(s.first.Config) {
 		s.shared[key] = []byte(s.first.get(t, path))
@@ -50,10 +51,10 @@ func newPlaneStage(t *testing.T, stored string) *planeStage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ca = certs.Pair{Cert: ca}
-	s.put(t, "/discovery.conf", s.kubeconfig(s.ca, ""))
+	s.ca = fixture.Pair{Cert: ca}
+	s.put(t, "/discovery.conf", fixture.Kubeconfig(s.ca, ""))
 	s.share(t, s.shared)
-	s.store(t, storedMap("kubeadm-config", "ClusterConfiguration", stored))
+	s.store(t, fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", stored))
 	s.etcd.list = []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}}
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
 	return s
@@ -70,7 +71,7 @@ func preparedPlane(t *testing.T) *planeStage {
 	return s
 }
 
-const storedPlane = storedConfig + "controlPlaneEndpoint: api.example.org:6443\nencryptionAlgorithm: ECDSA-P256\n"
+const storedPlane = fixture.ClusterConfiguration + "controlPlaneEndpoint: api.example.org:6443\nencryptionAlgorithm: ECDSA-P256\n"
 
 func (s *planeStage) store(t *testing.T, obj cluster.Object) {
 	t.Helper()
@@ -97,7 +98,7 @@ func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-2"}}
 	flags := config.Flags{Given: []string{"control-plane", "discovery-file", "tls-bootstrap-token", "node-name", "cri-socket", "apiserver-advertise-address"},
-		ControlPlane: true, DiscoveryFile: "/discovery.conf", TLSBootstrapToken: someToken, NodeName: "cp-2",
+		ControlPlane: true, DiscoveryFile: "/discovery.conf", TLSBootstrapToken: fixture.Token, NodeName: "cp-2",
 		CRISocket: "unix:///run/containerd/containerd.sock", APIServerAdvertiseAddress: "192.0.2.12"}
 	if key != "" {
 		flags.Given, flags.CertificateKey = append(flags.Given, "certificate-key"), key
@@ -433,7 +434,7 @@ func TestDownloadFromAnOddSecret(t *testing.T) {
 }
 
 func TestControlPlaneNeedsEndpoint(t *testing.T) {
-	s := newPlaneStage(t, storedConfig)
+	s := newPlaneStage(t, fixture.ClusterConfiguration)
 	if got := message(s.discoverPlane(t, someKey)); !strings.Contains(got, "the cluster has no controlPlaneEndpoint") {
 		t.Errorf("got %q", got)
 	}

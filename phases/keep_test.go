@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const (
@@ -45,7 +46,7 @@ const apiServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 // for each file and without a secret, and changes nothing; a phase's own command
 // writes what the configuration says.
 func TestInitKeepsEditedFiles(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
 	s.play(t, filePhases()...)
 	s.play(t, uploadConfig())
@@ -93,7 +94,7 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 // TestInitRefusesWhatItCannotTell: as long as the API server does not say what
 // the configuration was, a file that differs may be of another one.
 func TestInitRefusesWhatItCannotTell(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, filePhases()...)
 	s.append(t, kubeletSettingsIn, "maxPods: 17\n")
 	s.host.probe = func(context.Context, host.Probe) error { return &host.ProbeError{} }
@@ -171,7 +172,7 @@ func TestJoinedControlPlaneKeepsManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.bootstrapped(t, ca, "cp-2", time.Now().Add(time.Hour))
+	s.bootstrapped(t, fixture.Pair{Cert: ca.Cert, Key: ca.Key}, "cp-2", time.Now().Add(time.Hour))
 	s.append(t, apiServerManifest, "# --encryption-provider-config=/etc/enc.yaml\n")
 	before := s.get(t, apiServerManifest)
 	s.Again = thisnode.HasBegun(s.host, s.Config)

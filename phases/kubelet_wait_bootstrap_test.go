@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // TestControlPlaneKubeletIsHastened: a kubelet that was refused by its own API
@@ -40,27 +40,32 @@ func TestControlPlaneKubeletIsHastened(t *testing.T) {
 			s.host.probe = func(context.Context, host.Probe) error { return nil }
 			s.Config.ControlPlane = tt.plane
 			if tt.registered {
-				if err := s.api.Ensure(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Config.Name}}); err != nil {
-					t.Fatal(err)
-				}
+				fatal(t, s.api.Ensure(t.Context(), cluster.NewNode(s.Config.Name)))
 			}
 			s.Cluster = s.api
-			if tt.has {
-				s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
-			}
-			waited := make(chan error, 1)
-			go func() { waited <- awaitKubeletConf(t.Context(), s.Env) }()
-			if !tt.has {
-				time.Sleep(2 * readyInterval)
-				s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
-			}
-			if err := <-waited; err != nil {
-				t.Error(err)
-			}
+			s.waitsForCertificate(t, tt.has)
 			if restarted := slices.Contains(s.host.jobs, restart); restarted != tt.want {
 				t.Errorf("restarted: %v", restarted)
 			}
 		})
+	}
+}
+
+// waitsForCertificate runs the wait for the kubelet's certificate. Unless the kubelet has one before, it gets it during
+// the wait.
+func (s *joinStage) waitsForCertificate(t *testing.T, has bool) {
+	t.Helper()
+	if has {
+		s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- awaitKubeletConf(t.Context(), s.Env) }()
+	if !has {
+		time.Sleep(2 * readyInterval)
+		s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
+	}
+	if err := <-waited; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -88,22 +93,9 @@ func TestLateCertificateHastensWorker(t *testing.T) {
 			s.host.probe = func(context.Context, host.Probe) error { return nil }
 			s.Config.ControlPlane, s.Cluster, s.Host = tt.plane, s.api, &lateHost{stubHost: s.host}
 			if tt.registered {
-				if err := s.api.Ensure(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Config.Name}}); err != nil {
-					t.Fatal(err)
-				}
+				fatal(t, s.api.Ensure(t.Context(), cluster.NewNode(s.Config.Name)))
 			}
-			if tt.has {
-				s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
-			}
-			waited := make(chan error, 1)
-			go func() { waited <- awaitKubeletConf(t.Context(), s.Env) }()
-			if !tt.has {
-				time.Sleep(2 * readyInterval)
-				s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
-			}
-			if err := <-waited; err != nil {
-				t.Error(err)
-			}
+			s.waitsForCertificate(t, tt.has)
 			if restarted := slices.Contains(s.host.jobs, "restart kubelet.service"); restarted != tt.want {
 				t.Errorf("restarted: %v", restarted)
 			}
@@ -131,7 +123,7 @@ func TestWaitBootstrapHeedsCertDir(t *testing.T) {
 	s.Config.Timeouts.TLSBootstrap = 150 * time.Millisecond
 	s.Config.KubeletExtraArgs = []config.Arg{{Name: "cert-dir", Value: "/other/pki"}}
 	const pem = "/other/pki/kubelet-client-current.pem"
-	s.put(t, kubeletConf, s.kubeconfig(s.ca, "client-certificate: "+pem))
+	s.put(t, kubeletConf, fixture.Kubeconfig(s.ca, "client-certificate: "+pem))
 	if err := awaitKubeletConf(t.Context(), s.Env); !strings.Contains(message(err), pem+" does not exist yet") {
 		t.Errorf("error %q", message(err))
 	}
@@ -139,7 +131,7 @@ func TestWaitBootstrapHeedsCertDir(t *testing.T) {
 	if err := awaitKubeletConf(t.Context(), s.Env); !strings.Contains(message(err), pem+": the client certificate expired on ") {
 		t.Errorf("of an earlier join: %q", message(err))
 	}
-	s.put(t, pem, string(certs.EncodeCerts(signed(t, s.ca, "system:node:cp-1", time.Now().Add(time.Hour)).Cert)))
+	s.put(t, pem, string(certs.EncodeCerts(fixture.Signed(t, s.ca, "system:node:cp-1", time.Now().Add(time.Hour)).Cert)))
 	if err := awaitKubeletConf(t.Context(), s.Env); err != nil {
 		t.Error(err)
 	}
@@ -176,9 +168,9 @@ func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 			s.rotated(t, "/other/pki/kubelet-client-current.pem", "cp-1", later)
 		}, ""},
 		{"a CA that replaces the old one", nil, func(t *testing.T, s *joinStage) {
-			next := signed(t, certs.Pair{}, "kubernetes", later)
+			next := fixture.Signed(t, fixture.Pair{}, "kubernetes", later)
 			s.put(t, "/etc/kubernetes/pki/ca.crt", string(certs.EncodeCerts(s.ca.Cert, next.Cert)))
-			s.put(t, kubeletPEM, string(certs.EncodeCerts(signed(t, next, "system:node:cp-1", later).Cert)))
+			s.put(t, kubeletPEM, string(certs.EncodeCerts(fixture.Signed(t, next, "system:node:cp-1", later).Cert)))
 			s.Config.Join = &config.Join{CAPath: "/etc/kubernetes/pki/ca.crt"}
 		}, ""},
 	} {
@@ -188,7 +180,7 @@ func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 			if tt.want != "" {
 				s.Config.Timeouts.TLSBootstrap = 150 * time.Millisecond
 			}
-			s.put(t, kubeletConf, s.kubeconfig(s.ca, "client-certificate: "+kubeletPEM))
+			s.put(t, kubeletConf, fixture.Kubeconfig(s.ca, "client-certificate: "+kubeletPEM))
 			tt.make(t, s)
 			err := awaitKubeletConf(t.Context(), s.Env)
 			if tt.want == "" && err != nil || !strings.Contains(message(err), tt.want) {
@@ -205,8 +197,8 @@ func TestWaitBootstrapWithoutRotation(t *testing.T) {
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
 	s.Config.Timeouts.TLSBootstrap = 10 * time.Second
 	s.put(t, "/var/lib/kubelet/config.yaml", "rotateCertificates: false")
-	cert := certs.EncodeCerts(signed(t, s.ca, "system:node:cp-1", time.Now().Add(time.Hour)).Cert)
-	s.put(t, kubeletConf, s.kubeconfig(s.ca, "client-certificate-data: "+base64.StdEncoding.EncodeToString(cert)))
+	cert := certs.EncodeCerts(fixture.Signed(t, s.ca, "system:node:cp-1", time.Now().Add(time.Hour)).Cert)
+	s.put(t, kubeletConf, fixture.Kubeconfig(s.ca, "client-certificate-data: "+base64.StdEncoding.EncodeToString(cert)))
 	if err := awaitKubeletConf(t.Context(), s.Env); err != nil {
 		t.Error(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 func TestMain(m *testing.M) {
@@ -47,49 +47,20 @@ func newStage(t *testing.T, documents string) *stage {
 	s.api = cluster.NewPlan(func(a cluster.Action) {
 		s.done = append(s.done, strings.Join(strings.Fields(string(a.Verb)+" "+a.Kind+" "+a.Name), " "))
 	}, nil)
-	file := filepath.Join(t.TempDir(), "init.yaml")
-	if err := os.WriteFile(file, []byte(documents), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.Env = &Env{Config: loadNode(t, file), Host: s.host, Cluster: s.api, UI: ui.NewLines(&s.said, &s.results)}
+	s.Env = &Env{Config: fixture.Node(t, documents), Host: s.host, Cluster: s.api, UI: ui.NewLines(&s.said, &s.results)}
 	return s
 }
-
-const (
-	initDocument = `
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: InitConfiguration
-localAPIEndpoint: {advertiseAddress: 192.0.2.11}
-nodeRegistration: {name: cp-1, criSocket: "unix:///run/containerd/containerd.sock"}
-`
-	clusterDocument = `---
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-kubernetesVersion: v1.36.3
-encryptionAlgorithm: ECDSA-P256
-`
-)
 
 // put writes a file of the stage's host.
 func (s *stage) put(t *testing.T, path, text string) {
 	t.Helper()
-	path = filepath.Join(s.root, path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	fixture.Put(t, s.root, path, text)
 }
 
 // get reads a file of the stage's host.
 func (s *stage) get(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(s.root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
+	return fixture.Get(t, s.root, path)
 }
 
 // play runs phases, which must succeed.

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // marked is an API that keeps how a node was marked, and whose report was
@@ -57,7 +58,7 @@ func TestMarkControlPlane(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {advertiseAddress: 192.0.2.11}\n"+
-				"nodeRegistration: {name: cp-1"+test.taints+"}\n"+clusterDocument)
+				"nodeRegistration: {name: cp-1"+test.taints+"}\n"+fixture.ClusterDocument)
 			api := &marked{Plan: s.api}
 			s.Cluster = api
 			s.play(t, markControlPlane())
@@ -81,7 +82,7 @@ func noEmpty(taints []corev1.Taint) []string {
 }
 
 func TestMarkControlPlaneFails(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Cluster = &marked{Plan: s.api, err: errors.New("Node cp-1 is not registered")}
 	err := Run(t.Context(), s.Env, []Phase{markControlPlane()}, Options{})
 	if want := "phase mark-control-plane: Node cp-1 is not registered"; message(err) != want {
@@ -107,7 +108,7 @@ func (u *unregistered) MarkNode(ctx context.Context, _ string, _ cluster.Mark) e
 // its Node again, one that is restarted does. In a first init it is only slow.
 func TestMarkControlPlaneWhoseNodeWasDeleted(t *testing.T) {
 	for name, want := range map[string]int{"deleted": 1, "only slow to be marked": 0, "first init": 0} {
-		s := newStage(t, initDocument+clusterDocument)
+		s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 		s.Cluster = &unregistered{s.api, s.host}
 		s.Again = name != "first init"
 		if name == "only slow to be marked" {
@@ -130,7 +131,7 @@ func TestUploadConfigNamesTheRuntime(t *testing.T) {
 	for gate, want := range map[string]map[string]string{
 		"true": nil, "false": {"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/containerd/containerd.sock"},
 	} {
-		s := newStage(t, initDocument+clusterDocument+"featureGates: {NodeLocalCRISocket: "+gate+"}\n")
+		s := newStage(t, fixture.InitDocument+fixture.ClusterDocument+"featureGates: {NodeLocalCRISocket: "+gate+"}\n")
 		api := &marked{Plan: s.api}
 		s.Cluster = api
 		s.play(t, uploadConfig())

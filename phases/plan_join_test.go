@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // signingHost is a host whose kubelet has its certificate once it runs.
@@ -133,7 +134,7 @@ func assume(t *testing.T, h host.Host, flags config.Flags, name string) *config.
 // byToken are flags of a join whose cluster is not there.
 func byToken(name string, more config.Flags) config.Flags {
 	more.Given = append(more.Given, "token", "discovery-token-unsafe-skip-ca-verification", "node-name", "cri-socket")
-	more.Endpoint, more.Token, more.SkipCAVerification = "192.0.2.1:6443", someToken, true
+	more.Endpoint, more.Token, more.SkipCAVerification = "192.0.2.1:6443", fixture.Token, true
 	more.NodeName, more.CRISocket = name, "unix:///run/containerd/containerd.sock"
 	return more
 }

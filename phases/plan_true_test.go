@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
+	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/schema"
 )
 
@@ -250,7 +251,7 @@ func TestUntruePlansAreFound(t *testing.T) {
 			return onlyInRun(env, func() error { return env.Host.RestartUnit(context.Background(), kubeletUnit) })
 		},
 		"an object": func(_ *theatre, env *Env) error {
-			return onlyInRun(env, func() error { return env.Cluster.Ensure(context.Background(), storedMap("more", "a", "b")) })
+			return onlyInRun(env, func() error { return env.Cluster.Ensure(context.Background(), fixture.ConfigMap("more", "a", "b")) })
 		},
 		"a mark": func(_ *theatre, env *Env) error {
 			return onlyInRun(env, func() error {

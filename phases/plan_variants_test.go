@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // variant is a configuration and the host that it meets.
@@ -42,7 +43,7 @@ func generate(t *testing.T, seed uint64) variant {
 	v.generateEtcd(c, some)
 	if r.IntN(3) == 0 && os.Geteuid() == 0 { // who else cannot give files away
 		c.FeatureGates = map[string]bool{"RootlessControlPlane": true}
-		v.files[accounts.PasswdFile], v.files[accounts.GroupFile] = passwdBefore, groupBefore
+		v.files[accounts.PasswdFile], v.files[accounts.GroupFile] = fixture.Passwd, fixture.Group
 	}
 	if some() {
 		v.skip = [][]string{{"addon"}, {"addon/coredns"}, {"addon/kube-proxy"}, {"kubelet-finalize"}, {"bootstrap-token", "show-join-command"}, {"preflight"}}[r.IntN(6)]

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // pulling is a host with a container runtime that has all images but one.
@@ -47,7 +48,7 @@ const etcdImage = "registry.k8s.io/etcd:3.6.8-0"
 
 func preflightStage(t *testing.T, ignore string) (*stage, *pulling) {
 	t.Helper()
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.IgnorePreflightErrors = strings.Fields(ignore)
 	h := &pulling{stubHost: s.host, lacks: etcdImage}
 	h.uid = 1000

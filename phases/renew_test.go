@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/renewal"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const pkiDir = "/etc/kubernetes/pki/"
@@ -31,7 +32,7 @@ const pkiDir = "/etc/kubernetes/pki/"
 // controlPlaneStage has the certificates and kubeconfigs of a control plane.
 func controlPlaneStage(t *testing.T) *stage {
 	t.Helper()
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, certificates(), kubeconfigs())
 	return s
 }
@@ -130,7 +131,7 @@ func TestRenewSideBySide(t *testing.T) {
 
 func TestRenewAllOfNothing(t *testing.T) {
 	for _, restart := range []bool{false, true} {
-		s := newStage(t, initDocument+clusterDocument)
+		s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 		err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: restart}), Options{})
 		const want = "there is no certificate to renew in /etc/kubernetes/pki, nor a kubeconfig file in /etc/kubernetes"
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(s.said.String(), "does not exist") {
@@ -266,8 +267,8 @@ func (h *cutHost) RestartUnit(ctx context.Context, name string) error {
 func TestMendKubeletIsCutOff(t *testing.T) {
 	const otherPEM = "/other/pki/kubelet-client-current.pem"
 	for _, tt := range []struct{ name, documents, at, pem string }{
-		{"before the expired certificate is removed", initDocument + shortWaits + clusterDocument, "remove", kubeletPEM},
-		{"before the kubelet is restarted", initDocument + shortWaits + clusterDocument, "restart", kubeletPEM},
+		{"before the expired certificate is removed", fixture.InitDocument + shortWaits + fixture.ClusterDocument, "remove", kubeletPEM},
+		{"before the kubelet is restarted", fixture.InitDocument + shortWaits + fixture.ClusterDocument, "restart", kubeletPEM},
 		{"with another directory", withKubeletFlags("{name: cert-dir, value: /other/pki}"), "remove", otherPEM},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,14 +15,10 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-const (
-	rootless = clusterDocument + "featureGates: {RootlessControlPlane: true}\n"
-
-	passwdBefore = "root:x:0:0:root:/root:/bin/bash\ndaemon:x:999:1:daemon:/:/usr/sbin/nologin\n"
-	groupBefore  = "root:x:0:\n+\nplugdev:x:998:someone" // NIS's line; no newline at the end
-)
+const rootless = fixture.ClusterDocument + "featureGates: {RootlessControlPlane: true}\n"
 
 // gave records who got what, so that a test need not be root.
 func (h *stubHost) gave(path string, owner host.Owner) {
@@ -70,9 +66,9 @@ var ownUser = host.Owner{UID: os.Getuid(), GID: os.Getgid()}
 
 func rootlessStage(t *testing.T) *stage {
 	t.Helper()
-	s := newStage(t, initDocument+rootless)
-	s.put(t, accounts.PasswdFile, passwdBefore)
-	s.put(t, accounts.GroupFile, groupBefore)
+	s := newStage(t, fixture.InitDocument+rootless)
+	s.put(t, accounts.PasswdFile, fixture.Passwd)
+	s.put(t, accounts.GroupFile, fixture.Group)
 	return s
 }
 
@@ -80,23 +76,10 @@ func TestRootlessAccounts(t *testing.T) {
 	s := rootlessStage(t)
 	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
 
-	wantPasswd := passwdBefore + strings.Join([]string{
-		"kubeadm-etcd:x:998:999::/nonexistent:/bin/false",
-		"kubeadm-kas:x:997:997::/nonexistent:/bin/false",
-		"kubeadm-kcm:x:996:996::/nonexistent:/bin/false",
-		"kubeadm-ks:x:995:995::/nonexistent:/bin/false",
-	}, "\n") + "\n"
-	wantGroup := groupBefore + "\n" + strings.Join([]string{
-		"kubeadm-etcd:x:999:kubeadm-etcd",
-		"kubeadm-kas:x:997:kubeadm-kas",
-		"kubeadm-kcm:x:996:kubeadm-kcm",
-		"kubeadm-ks:x:995:kubeadm-ks",
-		"kubeadm-sa-key-readers:x:994:kubeadm-kas,kubeadm-kcm",
-	}, "\n") + "\n"
-	if diff := cmp.Diff(wantPasswd, s.get(t, accounts.PasswdFile)); diff != "" {
+	if diff := cmp.Diff(fixture.RootlessPasswd, s.get(t, accounts.PasswdFile)); diff != "" {
 		t.Errorf("passwd (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(wantGroup, s.get(t, accounts.GroupFile)); diff != "" {
+	if diff := cmp.Diff(fixture.RootlessGroup, s.get(t, accounts.GroupFile)); diff != "" {
 		t.Errorf("group (-want +got):\n%s", diff)
 	}
 	if scheduler := s.get(t, "/etc/kubernetes/manifests/kube-scheduler.yaml"); !strings.Contains(scheduler, "runAsUser: 995") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // TestResultOfInit: it is enough for driving join, but for what the user wants
@@ -35,7 +36,7 @@ func TestResultOfInit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStage(t, initDocument+"bootstrapTokens: [{token: "+token+"}]\ncertificateKey: "+key+"\n"+clusterDocument)
+			s := newStage(t, fixture.InitDocument+"bootstrapTokens: [{token: "+token+"}]\ncertificateKey: "+key+"\n"+fixture.ClusterDocument)
 			var out bytes.Buffer
 			events := ui.NewEvents("slipway", "v1", "init", &out)
 			s.UI, s.Config.UploadCerts = events, tt.upload

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // What a diagnosis asks of a host in a directory: nothing is wrong but for what
@@ -64,7 +65,7 @@ func TestWaitEndsOnceTheCauseIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, answers := waitStage(t, initDocument+clusterDocument)
+			s, answers := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			answers.broken[kubeletURL] = errors.New("connection refused")
 			s.host.unit = func() (host.UnitState, error) { return test.unit, nil }
 			s.host.journal = test.journal
@@ -83,7 +84,7 @@ func TestWaitEndsOnceTheCauseIsKnown(t *testing.T) {
 // A start that is slow, and all that is said meanwhile, ends no wait.
 func TestWaitGoesOnWhileTheCauseMayPass(t *testing.T) {
 	t.Parallel()
-	s, answers := waitStage(t, initDocument+strings.ReplaceAll(shortWaits, "150ms", "2500ms")+clusterDocument)
+	s, answers := waitStage(t, fixture.InitDocument+strings.ReplaceAll(shortWaits, "150ms", "2500ms")+fixture.ClusterDocument)
 	answers.broken[kubeletURL] = errors.New("out of paper")
 	s.host.unit = func() (host.UnitState, error) {
 		return host.UnitState{LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart"}, nil
@@ -100,7 +101,7 @@ func TestWaitGoesOnWhileTheCauseMayPass(t *testing.T) {
 }
 
 func TestUnitThatCannotStartIsExplained(t *testing.T) {
-	s, _ := waitStage(t, initDocument+clusterDocument)
+	s, _ := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.host.unit = func() (host.UnitState, error) {
 		return host.UnitState{LoadState: "masked", ActiveState: "inactive"}, nil
 	}

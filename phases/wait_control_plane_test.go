@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // shortWaits are timeouts that a test can sit out.
@@ -54,7 +55,7 @@ func waitStage(t *testing.T, documents string) (*stage, *probes) {
 // The endpoints are those of the static Pods as they are on disk, extra
 // arguments and patches heeded.
 func TestWaitAsksWhatTheManifestsName(t *testing.T) {
-	s, answers := waitStage(t, initDocument+"patches: {directory: /patches}\n"+clusterDocument+
+	s, answers := waitStage(t, fixture.InitDocument+"patches: {directory: /patches}\n"+fixture.ClusterDocument+
 		"scheduler: {extraArgs: [{name: bind-address, value: 10.1.2.3}, {name: secure-port, value: '20259'}]}\n")
 	s.put(t, "/patches/kube-apiserver0+json.yaml",
 		"[{op: replace, path: /spec/containers/0/livenessProbe/httpGet/host, value: 10.9.9.9}]")
@@ -78,7 +79,7 @@ spec:
 }
 
 func TestWaitWithoutKubeletHealthz(t *testing.T) {
-	s, answers := waitStage(t, initDocument+clusterDocument+
+	s, answers := waitStage(t, fixture.InitDocument+fixture.ClusterDocument+
 		"---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhealthzPort: 0\n")
 	s.play(t, controlPlane(), waitControlPlane().Needing("control-plane/apiserver"))
 	if slices.Contains(answers.asked, kubeletURL) || len(answers.asked) != 3 {
@@ -105,7 +106,7 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 			want: "health: kube-scheduler is not healthy at " + schedulerURL + "; look at its container's log in /var/log/pods: out of paper; gave up after "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, answers := waitStage(t, initDocument+shortWaits+clusterDocument)
+			s, answers := waitStage(t, fixture.InitDocument+shortWaits+fixture.ClusterDocument)
 			s.host.jobs = []string{"start kubelet.service"}
 			s.play(t, controlPlane())
 			answers.broken[test.url] = errors.New("out of paper")
@@ -128,7 +129,7 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 // leaves the processors to it until it gives any answer. By then it has what
 // they need.
 func TestOthersWaitForTheAPIServer(t *testing.T) {
-	s, answers := waitStage(t, initDocument+clusterDocument)
+	s, answers := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	written := func() bool {
 		_, err := s.Host.Lstat("/etc/kubernetes/manifests/kube-scheduler.yaml")
 		return err == nil
@@ -167,7 +168,7 @@ func errOf(p *probes, url string) error {
 }
 
 func TestWaitIsInterrupted(t *testing.T) {
-	s, answers := waitStage(t, initDocument+clusterDocument)
+	s, answers := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, controlPlane())
 	answers.broken[controllerManagerURL] = errors.New("not yet")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -183,7 +184,7 @@ func TestWaitIsInterrupted(t *testing.T) {
 // A static Pod that nobody writes fails a run. A plan waits for nothing that it
 // cannot bring about, and looks at no kubelet and no runtime.
 func TestWaitForAMissingManifest(t *testing.T) {
-	s, answers := waitStage(t, initDocument+shortWaits+clusterDocument)
+	s, answers := waitStage(t, fixture.InitDocument+shortWaits+fixture.ClusterDocument)
 	s.put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{livenessProbe: {httpGet: {host: 192.0.2.11, port: 6443, path: /livez}}}]}")
 	err := Run(t.Context(), s.Env, []Phase{waitControlPlane()}, Options{})
 	if !strings.Contains(message(err), "the static Pod that phase `control-plane ") {
@@ -211,7 +212,7 @@ func TestWaitFaultsOfManifests(t *testing.T) {
 		"exec only": {"spec: {containers: [{name: a, livenessProbe: {exec: {command: [x]}}}]}", path + ": the first container has no HTTP liveness probe to wait for"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := waitStage(t, initDocument+clusterDocument)
+			s, _ := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			if test.manifest != "" {
 				s.put(t, path, test.manifest)
 			}

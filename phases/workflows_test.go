@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/workflow"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // TestNeedsExist makes sure that the workflows name phases that there are, and
@@ -37,7 +38,7 @@ func TestNeedsExist(t *testing.T) {
 		}
 		walk(list)
 		for _, role := range []bool{false, true} {
-			n := loadNode(t, "../testdata/golden/node/default/input.yaml")
+			n := fixture.GoldenNode(t, "../testdata/golden/node/default/input.yaml")
 			n.ControlPlane, n.Join, n.Reset = role, &config.Join{}, &config.Reset{}
 			if err := Run(t.Context(), &Env{Config: n, UI: quietUI()}, idle(list), Options{}); err != nil {
 				t.Errorf("%s, control plane %v: %v", name, role, err)
@@ -105,7 +106,7 @@ func TestKeysOfInit(t *testing.T) {
 		}
 		return numberedKey{number: made}, nil
 	}
-	env := &Env{Config: loadNode(t, "../testdata/golden/node/default/input.yaml"), UI: quietUI()}
+	env := &Env{Config: fixture.GoldenNode(t, "../testdata/golden/node/default/input.yaml"), UI: quietUI()}
 	if err := workflow.Run(t.Context(), env, list, workflow.Options[*Env]{NewKey: newKey, Keys: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -70,11 +70,16 @@ func verbs(list []Action) []string {
 }
 
 func TestRecorderDirs(t *testing.T) {
-	dir := prepare(t)
 	list, record := records()
-	r := NewRecorder(New(), record)
+	makesDirs(t, NewRecorder(New(), record), list)
+}
+
+// makesDirs makes the same directories twice, and checks that h records each change once.
+func makesDirs(t *testing.T, h Host, list *[]Action) {
+	t.Helper()
+	dir := prepare(t)
 	for range 2 {
-		if err := errors.Join(r.EnsureDir(dir+"/a/b", 0o700), r.EnsureDir(dir+"/etc/pki", 0o700)); err != nil {
+		if err := errors.Join(h.EnsureDir(dir+"/a/b", 0o700), h.EnsureDir(dir+"/etc/pki", 0o700)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,25 +15,13 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const pkiDir = "/etc/kubernetes/pki/"
-
-const document = `
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: InitConfiguration
-localAPIEndpoint: {advertiseAddress: 192.0.2.11}
-nodeRegistration: {name: cp-1}
----
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-kubernetesVersion: v1.36.3
-encryptionAlgorithm: ECDSA-P256
-`
 
 // directory is a host in a temporary directory, and what is said.
 type directory struct {
@@ -44,12 +32,7 @@ type directory struct {
 
 func newDirectory(t *testing.T) directory {
 	t.Helper()
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(document)}, config.Flags{}, config.Options{
-		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument)
 	d := directory{root: t.TempDir(), said: &bytes.Buffer{}}
 	d.Store = Store{Host: host.NewAt(d.root), Config: n, UI: ui.NewLines(d.said, d.said)}
 	return d
@@ -76,19 +59,12 @@ func (d directory) find(t *testing.T, name string) certs.Spec {
 
 func (d directory) get(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(d.root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
+	return fixture.Get(t, d.root, path)
 }
 
 func (d directory) put(t *testing.T, path, text string) {
 	t.Helper()
-	path = filepath.Join(d.root, path)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	fixture.Put(t, d.root, path, text)
 }
 
 // TestFaults: what Ensure has issued is right, now and when it is ensured again. Another server is not a fault.
