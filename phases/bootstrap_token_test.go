@@ -22,7 +22,7 @@ import (
 
 const explicitToken = "bootstrapTokens: [{token: abcdef.0123456789abcdef}]\n"
 
-// withToken puts a token into the API, as an earlier run or a person did.
+// withToken puts a token into the API, as an earlier run or a user would.
 func withToken(t *testing.T, s *stage, token config.Token) {
 	t.Helper()
 	if err := s.api.Ensure(t.Context(), manifests.BootstrapTokenSecret(token, s.host.Now())); err != nil {
@@ -31,7 +31,7 @@ func withToken(t *testing.T, s *stage, token config.Token) {
 	s.done = nil
 }
 
-// tokenNow is a token's secret in the API.
+// tokenNow is a token's secret as the API has it.
 func tokenNow(t *testing.T, s *stage, id string) string {
 	t.Helper()
 	secret := &corev1.Secret{}
@@ -43,7 +43,7 @@ func tokenNow(t *testing.T, s *stage, id string) string {
 }
 
 func TestBootstrapTokens(t *testing.T) {
-	earlier := func(s *stage) config.Token { // what a run without a token of the user's own leaves
+	earlier := func(s *stage) config.Token { // left by a run without a token of the user's own
 		token := s.Config.BootstrapTokens[0]
 		token.ID, token.Secret = "zzzzzz", config.NewSecret("zzzzzzzzzzzzzzzz")
 		return token
@@ -113,7 +113,7 @@ func TestBootstrapTokens(t *testing.T) {
 	}
 }
 
-// TestTokenJustWrittenIsNotSearchedFor: a list waits for the API server's cache.
+// TestTokenJustWrittenIsNotSearchedFor: a list would wait for the API server's cache.
 func TestTokenJustWrittenIsNotSearchedFor(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA(), bootstrapToken())
@@ -127,7 +127,7 @@ func TestTokenJustWrittenIsNotSearchedFor(t *testing.T) {
 	}
 }
 
-// TestShortTokens serve as long as they were meant to.
+// TestShortTokens live as long as configured.
 func TestShortTokens(t *testing.T) {
 	soon := time.Now().Add(20 * time.Minute).UTC().Format(time.RFC3339)
 	for life, later := range map[string]time.Duration{"ttl: 30m0s": 14 * time.Minute, "ttl: 1h0m0s": 29 * time.Minute, "expires: " + soon: 19 * time.Minute} {
@@ -140,13 +140,12 @@ func TestShortTokens(t *testing.T) {
 			t.Errorf("%s: it says %q", life, s.said.String())
 		}
 		if again := strings.Join(s.done[made:], "\n"); strings.Contains(again, "bootstrap-token-abcdef") {
-			t.Errorf("%s: after %s it was made again", life, later)
+			t.Errorf("%s: after %s it was created again", life, later)
 		}
 	}
 }
 
-// TestJoinCommandWithoutToken: a command that fails on every worker is not
-// shown as if it were good.
+// TestJoinCommandWithoutToken: a join command that would fail on every worker is not shown as if it worked.
 func TestJoinCommandWithoutToken(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA(), showJoinCommand())
@@ -155,15 +154,15 @@ func TestJoinCommandWithoutToken(t *testing.T) {
 	}
 }
 
-// noLists is an API that only answers what is asked by name.
+// noLists is an API that answers only requests for single objects.
 type noLists struct{ *cluster.Plan }
 
 func (noLists) Secrets(context.Context, string, string) ([]corev1.Secret, error) {
 	return nil, errors.New("Secrets were listed")
 }
 
-// TestExpiredTokenIsLeftOut: the same init is run again when the token of its
-// configuration has expired, and must not create it again each time.
+// TestExpiredTokenIsLeftOut: an init that runs again after the token of its configuration has expired must not create
+// that token each time.
 func TestExpiredTokenIsLeftOut(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, expires: 2020-01-01T00:00:00Z}]\n"+fixture.ClusterDocument)
 	s.play(t, certsCA(), bootstrapToken())
@@ -210,7 +209,7 @@ func TestJoinCommandWithholds(t *testing.T) {
 	s.Config.CertificateKey = config.NewSecret(strings.Repeat("ab", 32))
 	s.play(t, certsCA(), showJoinCommand())
 	if got := s.results.String(); strings.Contains(got, "--control-plane") {
-		t.Errorf("without a controlPlaneEndpoint, no other control plane can join, and it says %s", got)
+		t.Errorf("no other control plane can join without a controlPlaneEndpoint, but the result says %s", got)
 	}
 	s.Config.Cluster.ControlPlaneEndpoint = "api.example.org"
 	for _, withheld := range []bool{false, true} {
@@ -227,7 +226,8 @@ func TestJoinCommandWithholds(t *testing.T) {
 	}
 }
 
-// infoNow is cluster-info in the API. Each signature in it must be what the controller manager's signer computes.
+// infoNow is cluster-info as the API has it. It checks that each signature in it is the one that the controller
+// manager's signer computes.
 func infoNow(t *testing.T, s *stage) map[string]string {
 	t.Helper()
 	cm := manifests.ClusterInfo(nil)
@@ -242,13 +242,13 @@ func signs(data map[string]string, id string) bool {
 	return jws.DetachedTokenIsValid(data["jws-kubeconfig-"+id], data["kubeconfig"], id, "0123456789abcdef")
 }
 
-// TestClusterInfoIsSigned by the phase with every token that may sign: nobody has to wait for the controller manager,
-// which then has nothing to change. What it or another tool has signed stays.
+// TestClusterInfoIsSigned with every token that may sign: nobody has to wait for the controller manager, and it finds
+// nothing to change. Signatures from it or another tool stay.
 func TestClusterInfoIsSigned(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 		s.play(t, certsCA())
-		withToken(t, s, config.Token{ID: "kubeadm", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}}) // not of the form
+		withToken(t, s, config.Token{ID: "kubeadm", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}}) // not in the form of a token
 		withToken(t, s, config.Token{ID: "theirs", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}})
 		withToken(t, s, config.Token{ID: "noneof", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"authentication"}})
 		withToken(t, s, config.Token{ID: "passed", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"},
@@ -273,7 +273,7 @@ func TestClusterInfoIsSigned(t *testing.T) {
 	}
 }
 
-// TestEditedClusterInfoIsSigned as it is: init on a node that was one before keeps it.
+// TestEditedClusterInfoIsSigned as it is: init keeps the edits on a host that was already a node.
 func TestEditedClusterInfoIsSigned(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA())
@@ -292,7 +292,7 @@ func TestEditedClusterInfoIsSigned(t *testing.T) {
 	}
 }
 
-// TestReplacedTokenSigns with its new secret, and not with both.
+// TestReplacedTokenSigns only with its new secret.
 func TestReplacedTokenSigns(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA())

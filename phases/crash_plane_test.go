@@ -28,8 +28,8 @@ import (
 
 var crashingPlane = crashing{name: "join-control-plane", prepare: preparePlane, run: crashJoin, reads: "/var/lib/kubelet/config.yaml"}
 
-// preparePlane makes a cluster of one control plane that shares its
-// certificates, and what the second one's kubelet writes.
+// preparePlane creates a cluster of one control plane that shares its certificates, and sets what the kubelet of the
+// second one writes.
 func preparePlane(t *testing.T, s *scene) error {
 	first := newStage(t, crashDocuments)
 	first.play(t, certificates())
@@ -59,7 +59,7 @@ func preparePlane(t *testing.T, s *scene) error {
 		os.MkdirAll(s.root+"/var/fake/etcd", 0o755), os.WriteFile(s.root+"/join.yaml", []byte(crashPlaneDocument), 0o600))
 }
 
-// reportingNode is a Node whose kubelet goes on reporting.
+// reportingNode is a Node whose kubelet keeps reporting.
 func reportingNode(name string) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name},
 		"status": map[string]any{"conditions": []any{map[string]any{
@@ -67,8 +67,8 @@ func reportingNode(name string) map[string]any {
 		}}}}
 }
 
-// kubeletOf writes the file to discover the cluster by, and says what the
-// kubelet of a node makes once the cluster has signed its certificate.
+// kubeletOf writes the discovery file, and sets what the kubelet of a node writes once the cluster has signed its
+// certificate.
 func (s *scene) kubeletOf(t *testing.T, node string, ca []byte) error {
 	signer := fixture.Signed(t, fixture.Pair{}, "kubernetes", time.Now().Add(time.Hour)) // as while a CA is replaced
 	ca = slices.Concat(ca, certs.EncodeCerts(signer.Cert))
@@ -93,8 +93,7 @@ controlPlane:
   certificateKey: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 `
 
-// lastingMembers is the membership of an etcd with one other member, kept as
-// files of the host: see lastingHost.
+// lastingMembers is the membership of an etcd with one other member, stored in files of the host: see lastingHost.
 type lastingMembers struct {
 	etcd.Etcd
 	host *lastingHost
@@ -119,7 +118,7 @@ func (m lastingMembers) Join(ctx context.Context, _, _ string) ([]etcd.Member, b
 	return list, added && err == nil, err
 }
 
-// Promote works once the member runs.
+// Promote succeeds once the member runs.
 func (m lastingMembers) Promote(context.Context, string) error {
 	if !m.host.has(kubeletActive) || !m.host.has("/etc/kubernetes/manifests/etcd.yaml") {
 		return errors.New("the learner does not run")

@@ -24,7 +24,7 @@ import (
 
 const golden = "../testdata/golden/node"
 
-// folderHost is a host in a directory, with a systemd that always agrees.
+// folderHost is a host in a directory, whose systemd accepts every order.
 type folderHost struct {
 	*host.Real
 	jobs    []string
@@ -53,10 +53,10 @@ func (h *folderHost) job(text string) error {
 
 func (h *folderHost) Environ() []string { return nil }
 
-// Probe finds the kubelet healthy.
+// Probe reports the kubelet as healthy.
 func (h *folderHost) Probe(context.Context, host.Probe) error { return nil }
 
-// newFolderHost has the directories of CA certificates that the reference's host had.
+// newFolderHost has the directories for CA certificates that the reference host had.
 func newFolderHost(t *testing.T) (*folderHost, string) {
 	t.Helper()
 	root := t.TempDir()
@@ -68,13 +68,13 @@ func newFolderHost(t *testing.T) (*folderHost, string) {
 	return &folderHost{Real: host.NewAt(root)}, root
 }
 
-// filePhases are those of init that write files.
+// filePhases are the phases of init that write files.
 func filePhases() []Phase {
 	return []Phase{certificates(), kubeconfigs(), localEtcd(), controlPlane(), kubeletStart()}
 }
 
-// TestGoldenFiles holds what init writes against the reference, file by file:
-// content, and modes with the differences that the reference itself names.
+// TestGoldenFiles compares what init writes with the reference, file by file: contents, and modes with the differences
+// that the reference lists.
 func TestGoldenFiles(t *testing.T) {
 	cases, err := os.ReadDir(golden)
 	if err != nil || len(cases) < 4 {
@@ -103,7 +103,7 @@ func quietUI() ui.UI {
 	return ui.NewLines(&out, &out)
 }
 
-// onHost is where a path of the reference is on the host.
+// onHost is the path on the host for a path of the reference.
 func onHost(path string) string {
 	path = strings.TrimPrefix(path, "/")
 	if rest, ok := strings.CutPrefix(path, "kubelet/"); ok {
@@ -140,7 +140,7 @@ func compareContents(t *testing.T, want, root string) {
 	}
 }
 
-// compareModes wants just the files of the table, with their modes.
+// compareModes checks that the files are exactly those of the table, with their modes.
 func compareModes(t *testing.T, table, root string) {
 	t.Helper()
 	f, err := os.Open(table)
@@ -148,7 +148,7 @@ func compareModes(t *testing.T, table, root string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	// What the kubelet makes at its first start, where it does not find it.
+	// What the kubelet creates at its first start if it is missing.
 	want := []string{"/var/lib/kubelet/pki drwxr-xr-x", "/var/lib/kubelet/pki/kubelet.crt -rw-r--r--", "/var/lib/kubelet/pki/kubelet.key -rw-------"}
 	for rows := bufio.NewScanner(f); rows.Scan(); {
 		path, mode, _ := strings.Cut(rows.Text(), "\t")
@@ -163,7 +163,7 @@ func compareModes(t *testing.T, table, root string) {
 	}
 }
 
-// listing is every file and directory of ours below root.
+// listing lists our files and directories below root.
 func listing(t *testing.T, root string) []string {
 	t.Helper()
 	var got []string
@@ -186,8 +186,7 @@ func listing(t *testing.T, root string) []string {
 	return got
 }
 
-// runAgainChangesNothing runs the same phases once more and looks at contents,
-// modes and times.
+// runAgainChangesNothing runs the same phases once more and compares contents, modes and times.
 func runAgainChangesNothing(t *testing.T, env *Env, h *folderHost, root string) {
 	t.Helper()
 	before, jobs := stamps(t, root), len(h.jobs)

@@ -30,12 +30,11 @@ import (
 
 var someKey = strings.Repeat("cd", 32)
 
-// planeStage is a host that is to become the second control plane, and what
-// the first has left in the API.
+// planeStage is a host that will become the second control plane, and what the first one left in the API.
 type planeStage struct {
 	*joinStage
 	first  *stage
-	shared map[string][]byte // what the first shares, in plain
+	shared map[string][]byte // what the first shares, unencrypted
 	secret *corev1.Secret
 	etcd   *members
 }
@@ -60,7 +59,7 @@ func newPlaneStage(t *testing.T, stored string) *planeStage {
 	return s
 }
 
-// preparedPlane has found its cluster, and has all files that it starts with.
+// preparedPlane has discovered its cluster, and has all the files that it starts with.
 func preparedPlane(t *testing.T) *planeStage {
 	t.Helper()
 	s := newPlaneStage(t, storedPlane)
@@ -115,8 +114,8 @@ func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 	return err
 }
 
-// members is the membership of an etcd. fail answers in its place, by method;
-// those that are down are so by name.
+// members is the membership of an etcd. fail has the errors to return, by method; down has the members that are down,
+// by name.
 type members struct {
 	list []etcd.Member
 	down map[string]error
@@ -177,8 +176,8 @@ func (m *members) Leave(_ context.Context, peer string) (bool, error) {
 	return i >= 0, m.fail["leave"]
 }
 
-// joinPlane are the phases of join but for preflight, which looks at the real
-// host, and the waits for what a kubelet would start.
+// joinPlane are the phases of join, without preflight, which checks the real host, and without the waits for what a
+// kubelet would start.
 func joinPlane() []Phase {
 	return slices.DeleteFunc(Join(), func(p Phase) bool {
 		return slices.Contains([]string{"preflight", "kubelet-wait-bootstrap", "wait-control-plane"}, p.Name)
@@ -201,8 +200,8 @@ func (s *planeStage) files(t *testing.T) map[string]string {
 	return all
 }
 
-// TestJoinControlPlane: this node gets the shared files as they are, and its own
-// certificates, an etcd that joins the first, and does nothing when asked again.
+// TestJoinControlPlane: this node gets the shared files unchanged, its own certificates, and an etcd that joins the
+// first one. A second join does nothing.
 func TestJoinControlPlane(t *testing.T) {
 	s := newPlaneStage(t, storedPlane)
 	if err := s.discoverPlane(t, someKey); err != nil {
@@ -222,7 +221,7 @@ func TestJoinControlPlane(t *testing.T) {
 		}
 	}
 	if conf := s.get(t, "/etc/kubernetes/bootstrap-kubelet.conf"); !strings.Contains(conf, "server: https://192.0.2.12:6443") {
-		t.Errorf("the kubelet is not led to the API server beside it:\n%s", conf)
+		t.Errorf("the kubelet does not use the API server on its own host:\n%s", conf)
 	}
 	if want := []string{"join https://192.0.2.12:2380", "promote https://192.0.2.12:2380"}; !cmp.Equal(s.etcd.did, want) {
 		t.Errorf("etcd: %v", s.etcd.did)
@@ -254,8 +253,7 @@ const (
     keyFile: ` + externalEtcdFolder + "/client.key\n"
 )
 
-// sharedExternal is what the first control plane shares when its etcd is
-// external.
+// sharedExternal is what the first control plane shares when etcd is external.
 func (s *planeStage) sharedExternal(t *testing.T) map[string][]byte {
 	t.Helper()
 	files := maps.Clone(s.shared)
@@ -267,8 +265,8 @@ func (s *planeStage) sharedExternal(t *testing.T) map[string][]byte {
 	return files
 }
 
-// TestJoinExternalEtcd: what an external etcd is shown comes with the rest, to
-// where the cluster's configuration has it. There is no etcd to join.
+// TestJoinExternalEtcd: the client certificate for an external etcd comes with the rest, and goes where the cluster's
+// configuration has it. There is no etcd to join.
 func TestJoinExternalEtcd(t *testing.T) {
 	s := newPlaneStage(t, storedExternal)
 	files := s.sharedExternal(t)
@@ -293,13 +291,12 @@ func TestJoinExternalEtcd(t *testing.T) {
 	}
 	for _, absent := range []string{"manifests/etcd.yaml", "pki/etcd", "pki/apiserver-etcd-client.crt"} {
 		if _, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes", absent)); err == nil {
-			t.Errorf("there is %s", absent)
+			t.Errorf("%s exists", absent)
 		}
 	}
 }
 
-// TestDownloadRefusesForExternalEtcd: what is shared under a name must be of
-// its kind.
+// TestDownloadRefusesForExternalEtcd: what is shared under a name must be of the right kind.
 func TestDownloadRefusesForExternalEtcd(t *testing.T) {
 	for _, tt := range []struct{ name, from, want string }{
 		{"external-etcd-ca.crt", "ca.key", "external-etcd-ca.crt: the file also holds a private key"},
@@ -327,7 +324,7 @@ func TestDownloadRefusesForExternalEtcd(t *testing.T) {
 	}
 }
 
-// TestDownloadRefuses: nothing is written unless all of it is right.
+// TestDownloadRefuses: nothing is written unless everything is right.
 func TestDownloadRefuses(t *testing.T) {
 	other := func(t *testing.T, change func(files map[string][]byte)) func(*planeStage) {
 		return func(s *planeStage) {
@@ -376,7 +373,7 @@ func TestDownloadRefuses(t *testing.T) {
 	}
 }
 
-// TestDownloadFromAnOddSecret: of the Secret only what this host lacks counts.
+// TestDownloadFromAnOddSecret: only those parts of the Secret matter that this host lacks.
 func TestDownloadFromAnOddSecret(t *testing.T) {
 	const pki = "/etc/kubernetes/pki/"
 	tests := []struct {
@@ -426,7 +423,7 @@ func TestDownloadFromAnOddSecret(t *testing.T) {
 			}
 			for key, path := range paths {
 				if s.get(t, path) != string(s.shared[key]) {
-					t.Errorf("%s is not what is shared", path)
+					t.Errorf("%s is not the shared file", path)
 				}
 			}
 		})
@@ -440,7 +437,7 @@ func TestControlPlaneNeedsEndpoint(t *testing.T) {
 	}
 }
 
-// endingHost has a container that ends after it was seen some times.
+// endingHost has a container that ends after it was seen a few times.
 type endingHost struct {
 	*stubHost
 	left int
@@ -454,8 +451,7 @@ func (h *endingHost) Containers(context.Context, string, string, string) ([]host
 	return []host.Container{{ID: "etcd"}}, nil
 }
 
-// TestEtcdJoinUndoes: what this run has added and cannot finish it takes away
-// again; what an earlier one has added stays.
+// TestEtcdJoinUndoes: a run that cannot finish removes the member that it added. One that an earlier run added stays.
 func TestEtcdJoinUndoes(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"
 	late := errors.New("it has not caught up")
@@ -491,7 +487,7 @@ func TestEtcdJoinUndoes(t *testing.T) {
 				}
 			}
 			if strings.Contains(got, "could not be undone") && strings.Contains(got, "was taken out") {
-				t.Errorf("%q says both", got)
+				t.Errorf("%q gives both reasons", got)
 			}
 			_, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes/manifests/etcd.yaml"))
 			if strings.Contains(got, "was taken out") && s.etcd.fail != nil && h.left != 0 {
@@ -511,8 +507,7 @@ func (h keepingHost) RemoveTree(string) (host.Removal, error) {
 	return host.Removal{}, errors.New("device or resource busy")
 }
 
-// TestEtcdJoinLeavesData: the same command does not go on from the data of a
-// member that has left.
+// TestEtcdJoinLeavesData: the same command does not continue with the data of a member that has left.
 func TestEtcdJoinLeavesData(t *testing.T) {
 	s := preparedPlane(t)
 	s.etcd.fail = map[string]error{"promote": errors.New("it has not caught up")}
@@ -524,8 +519,8 @@ func TestEtcdJoinLeavesData(t *testing.T) {
 	}
 }
 
-// TestEtcdJoinIsCutOff leaves a member that was added and not started, as a
-// power failure does; the same command starts it.
+// TestEtcdJoinIsCutOff leaves a member that was added but not started, as a power failure does. The same command
+// starts it.
 func TestEtcdJoinIsCutOff(t *testing.T) {
 	s := newPlaneStage(t, storedPlane)
 	if err := s.discoverPlane(t, someKey); err != nil {
@@ -538,6 +533,6 @@ func TestEtcdJoinIsCutOff(t *testing.T) {
 		t.Error("the learner has no vote yet")
 	}
 	if pod := s.get(t, "/etc/kubernetes/manifests/etcd.yaml"); !strings.Contains(pod, "--initial-cluster-state=existing") {
-		t.Error("etcd begins a cluster of its own")
+		t.Error("etcd would start a cluster of its own")
 	}
 }

@@ -23,8 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// joinStage is a host that is to join a cluster by a discovery file, and what
-// that cluster's API holds.
+// joinStage is a host that will join a cluster by a discovery file, and what that cluster's API has.
 type joinStage struct {
 	*stage
 	ca     fixture.Pair
@@ -107,12 +106,12 @@ func TestJoin(t *testing.T) {
 		t.Errorf("the second join did %v", s.host.jobs[1:])
 	}
 	if strings.Contains(s.said.String(), fixture.Token) {
-		t.Errorf("the token was said: %s", s.said.String())
+		t.Errorf("the output has the token: %s", s.said.String())
 	}
 }
 
-// TestJoinAfterTheNodeWasDeleted: a kubelet that runs does not register its
-// Node again, so it is restarted, and its Node waited for.
+// TestJoinAfterTheNodeWasDeleted: a running kubelet does not register its Node again, so join restarts it and waits
+// for the Node.
 func TestJoinAfterTheNodeWasDeleted(t *testing.T) {
 	s := newJoinStage(t)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
@@ -136,8 +135,7 @@ func TestJoinAfterTheNodeWasDeleted(t *testing.T) {
 	}
 }
 
-// TestLeftovers: what an earlier join to this cluster left is no fault, what
-// is from elsewhere is.
+// TestLeftovers: files of an earlier join to this cluster are accepted, files of another cluster are not.
 func TestLeftovers(t *testing.T) {
 	later, earlier := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
 	tests := []struct {
@@ -185,7 +183,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestWaitBootstrapGivesUp: a kubelet that cannot run is not waited for.
+// TestWaitBootstrapGivesUp: join does not wait for a kubelet that cannot run.
 func TestWaitBootstrapGivesUp(t *testing.T) {
 	s := newJoinStage(t)
 	if err := s.discover(t); err != nil {

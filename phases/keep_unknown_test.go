@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestUploadKeepsUnknown: what other versions and people have put into the
-// cluster's configuration survives that it is written again.
+// TestUploadKeepsUnknown: fields that other versions or users added to the cluster's configuration survive a new
+// upload.
 func TestUploadKeepsUnknown(t *testing.T) {
 	for _, tt := range []struct {
 		name, key string
@@ -53,7 +53,7 @@ func TestUploadKeepsUnknown(t *testing.T) {
 					t.Errorf("lacks %q:\n%s", want, text)
 				}
 			}
-			broken := strings.HasPrefix(tt.stored, "broken") // which the first run has replaced
+			broken := strings.HasPrefix(tt.stored, "broken") // the first run replaced it
 			if said := s.said.String(); strings.Contains(said, tt.says) == broken || strings.Count(said, "[WARNING] ConfigMap kube-system/"+tt.name+": fields") > 1 {
 				t.Errorf("said:\n%s", said)
 			}
@@ -61,8 +61,8 @@ func TestUploadKeepsUnknown(t *testing.T) {
 	}
 }
 
-// TestJoinOldCluster: a worker joins a cluster whose configuration holds what
-// this version does not know, and its kubelet gets all of its settings.
+// TestJoinOldCluster: a worker joins a cluster whose configuration has fields that this version does not know. Its
+// kubelet gets all of its settings.
 func TestJoinOldCluster(t *testing.T) {
 	for name, head := range map[string]string{"v1beta4": fixture.ClusterConfiguration, "v1beta3": strings.Replace(fixture.ClusterConfiguration, "v1beta4", "v1beta3", 1)} {
 		t.Run(name, func(t *testing.T) {

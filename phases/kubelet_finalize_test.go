@@ -20,7 +20,7 @@ const (
 	kubeletPEM  = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 )
 
-// rotatedPEM is a client certificate that the kubelet of a node has got.
+// rotatedPEM is a client certificate that a kubelet got for its node.
 func rotatedPEM(t *testing.T, node string, until time.Time) string {
 	t.Helper()
 	return string(certs.EncodeCerts(fixture.Signed(t, fixture.Pair{}, "system:node:"+node, until).Cert))
@@ -100,7 +100,7 @@ func TestKubeletFinalizeFaults(t *testing.T) {
 	}
 }
 
-// TestKubeletFinalizeWithoutInit: the user is asked for the restart.
+// TestKubeletFinalizeWithoutInit asks the user to restart the kubelet.
 func TestKubeletFinalizeWithoutInit(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+shortWaits+fixture.ClusterDocument)
 	s.play(t, certsCA(), kubeconfigs())
@@ -117,8 +117,8 @@ func TestKubeletFinalizeWithoutInit(t *testing.T) {
 	}
 }
 
-// TestKubeletFinalizeHeedsFlags: the directory of certificates is the last one
-// that a flag names, and where nothing rotates them nothing is waited for.
+// TestKubeletFinalizeHeedsFlags: the last flag that names a certificate directory counts. If nothing rotates the
+// certificates, nothing is waited for.
 func TestKubeletFinalizeHeedsFlags(t *testing.T) {
 	const patched = fixture.InitDocument + "patches: {directory: /patches}\n" + fixture.ClusterDocument
 	const off, on = "{name: rotate-certificates, value: 'false'}", "{name: rotate-certificates, value: 'true'}"

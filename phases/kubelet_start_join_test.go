@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestJoinKeepsCAs: a file of CAs that holds more than discovery has vouched
-// for, as while a CA is being replaced, stays as it is.
+// TestJoinKeepsCAs: a CA file with more CAs than discovery has verified, as during the replacement of a CA, stays as
+// it is.
 func TestJoinKeepsCAs(t *testing.T) {
 	const path = "/etc/kubernetes/pki/ca.crt"
 	later := time.Now().Add(time.Hour)
@@ -57,8 +57,8 @@ func TestJoinKeepsCAs(t *testing.T) {
 	}
 }
 
-// TestJoinControlPlaneKeepsCAs: ca.crt is what all control planes share, also
-// where discovery has vouched for another part of it.
+// TestJoinControlPlaneKeepsCAs: ca.crt is what all control planes share, even if discovery has verified another part
+// of it.
 func TestJoinControlPlaneKeepsCAs(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	next, gone := fixture.Signed(t, fixture.Pair{}, "kubernetes", later), fixture.Signed(t, fixture.Pair{}, "kubernetes", later)

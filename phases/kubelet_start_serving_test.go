@@ -32,7 +32,7 @@ func TestServingPair(t *testing.T) {
 	}
 }
 
-// isServingPair looks at the pair as the kubelet's clients do.
+// isServingPair checks the pair as the kubelet's clients do.
 func (s *stage) isServingPair(t *testing.T) {
 	t.Helper()
 	pair, err := certs.ParsePair([]byte(s.get(t, servingCert)), []byte(s.get(t, servingKeyFile)))
@@ -68,7 +68,7 @@ func TestServingPairIsTheKubeletsOwnMatter(t *testing.T) {
 			s := newStage(t, documents)
 			s.play(t, kubeletStart())
 			if _, err := s.Host.Lstat(filepath.Dir(servingCert)); err == nil {
-				t.Error("there is a directory of certificates")
+				t.Error("there is a certificate directory")
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestServingPairThatIsThere(t *testing.T) {
 		s.put(t, servingKeyFile, "and its key")
 		s.play(t, kubeletStart())
 		if s.get(t, servingCert) != "the kubelet's own" || s.get(t, servingKeyFile) != "and its key" {
-			t.Error("it did not stay")
+			t.Error("the pair was replaced")
 		}
 	})
 	t.Run("the key of a run that was cut off", func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestServingPairThatIsThere(t *testing.T) {
 		s.play(t, kubeletStart())
 		s.isServingPair(t)
 		if s.get(t, servingKeyFile) != string(keyPEM) {
-			t.Error("there is another key")
+			t.Error("the key was replaced")
 		}
 	})
 	for name, tt := range map[string]struct{ path, want string }{

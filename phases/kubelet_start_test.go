@@ -22,7 +22,7 @@ func TestKubeletStart(t *testing.T) {
 		name   string
 		before func(t *testing.T, s *stage) // after a first run
 		fail   string
-		cause  error // of fail, if it is not just refused
+		cause  error // of fail, if other than a plain refusal
 		want   []string
 		says   string
 		err    string

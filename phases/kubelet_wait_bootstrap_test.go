@@ -21,9 +21,9 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestControlPlaneKubeletIsHastened: a kubelet that was refused by its own API
-// server while that started is restarted once it is ready, also where it has its
-// certificate; one whose node is registered is not, nor is a worker's.
+// TestControlPlaneKubeletIsHastened: a kubelet that its own API server refused while that server started is restarted
+// once the server is ready, unless it had its certificate before or its node is registered. The kubelet of a worker is
+// not restarted.
 func TestControlPlaneKubeletIsHastened(t *testing.T) {
 	const restart = "restart kubelet.service"
 	for _, tt := range []struct {
@@ -79,8 +79,8 @@ func (h *lateHost) Now() time.Time {
 	return h.stubHost.Now().Add(time.Duration(h.looks.Add(1)) * 2 * time.Second)
 }
 
-// TestLateCertificateHastensWorker: by the time that a kubelet gets a certificate late, it asks for everything else only
-// every few seconds.
+// TestLateCertificateHastensWorker: a kubelet that gets its certificate late retries everything else only every few
+// seconds by then.
 func TestLateCertificateHastensWorker(t *testing.T) {
 	for name, tt := range map[string]struct{ plane, has, registered, want bool }{
 		"worker":                        {want: true},
@@ -103,8 +103,7 @@ func TestLateCertificateHastensWorker(t *testing.T) {
 	}
 }
 
-// TestHasteningEndsWithTheWait: an API server that never is ready keeps nobody
-// longer than what is waited for.
+// TestHasteningEndsWithTheWait: an API server that never becomes ready does not make the wait longer.
 func TestHasteningEndsWithTheWait(t *testing.T) {
 	s := newJoinStage(t)
 	s.host.probe = func(context.Context, host.Probe) error { return errors.New("refused") }
@@ -115,8 +114,7 @@ func TestHasteningEndsWithTheWait(t *testing.T) {
 	}
 }
 
-// TestWaitBootstrapHeedsCertDir: the kubelet writes its certificate where its
-// flag says, over one that has expired.
+// TestWaitBootstrapHeedsCertDir: the kubelet writes its certificate to the directory of its flag, over an expired one.
 func TestWaitBootstrapHeedsCertDir(t *testing.T) {
 	s := newJoinStage(t)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
@@ -137,8 +135,8 @@ func TestWaitBootstrapHeedsCertDir(t *testing.T) {
 	}
 }
 
-// TestWaitBootstrapIsNotDeceived: only a certificate for the name that the
-// kubelet registers by ends the wait. Who may sign it, API servers know.
+// TestWaitBootstrapIsNotDeceived: the wait ends only with a certificate for the name that the kubelet registers. Only
+// API servers know who may sign it.
 func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	for _, tt := range []struct {
@@ -190,8 +188,7 @@ func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 	}
 }
 
-// TestWaitBootstrapWithoutRotation: such a kubelet never copies the certificate
-// that kubelet.conf came with.
+// TestWaitBootstrapWithoutRotation: a kubelet without rotation never copies the certificate in kubelet.conf to a file.
 func TestWaitBootstrapWithoutRotation(t *testing.T) {
 	s := newJoinStage(t)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
@@ -204,8 +201,7 @@ func TestWaitBootstrapWithoutRotation(t *testing.T) {
 	}
 }
 
-// TestBootstrapCredentialsStayUntilTheKubeletReports: a certificate alone does
-// not make a node.
+// TestBootstrapCredentialsStayUntilTheKubeletReports: a certificate alone does not mean that the node has joined.
 func TestBootstrapCredentialsStayUntilTheKubeletReports(t *testing.T) {
 	s := newJoinStage(t)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
@@ -230,8 +226,8 @@ func TestBootstrapCredentialsStayUntilTheKubeletReports(t *testing.T) {
 	}
 }
 
-// TestKubeletThatDoesNotRegister: an administrator creates its Node, perhaps
-// later, so its report is not waited for.
+// TestKubeletThatDoesNotRegister: an administrator creates its Node, maybe later, so join does not wait for its
+// report.
 func TestKubeletThatDoesNotRegister(t *testing.T) {
 	s := newJoinStage(t)
 	api := &marked{Plan: s.api, err: errors.New("not registered")}

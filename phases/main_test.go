@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// stage is what a test of single phases plays on: a host in a directory whose
-// answers the test decides, an API that only records, and what was said.
+// stage is what tests of single phases run on: a host in a directory whose answers the test sets, an API that only
+// records, and the output.
 type stage struct {
 	*Env
 	host    *stubHost
@@ -38,8 +38,7 @@ type stage struct {
 	results bytes.Buffer
 }
 
-// newStage loads the documents as `init --config` does. Keys are of the kind
-// that is made quickly.
+// newStage loads the documents as `init --config` does.
 func newStage(t *testing.T, documents string) *stage {
 	t.Helper()
 	h, root := newFolderHost(t)
@@ -71,8 +70,7 @@ func (s *stage) play(t *testing.T, workflow ...Phase) {
 	}
 }
 
-// stubHost is a folderHost whose answers a test decides; a nil function leaves
-// them as they are.
+// stubHost is a folderHost whose answers a test sets. A nil function leaves the answer of folderHost.
 type stubHost struct {
 	*folderHost
 	unit  func() (host.UnitState, error)

@@ -18,8 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// marked is an API that keeps how a node was marked, and whose report was
-// waited for.
+// marked is an API that records how a node was marked, and whose report was waited for.
 type marked struct {
 	*cluster.Plan
 	name     string
@@ -72,7 +71,7 @@ func TestMarkControlPlane(t *testing.T) {
 	}
 }
 
-// noEmpty takes an empty list for none.
+// noEmpty turns an empty list into nil.
 func noEmpty(taints []corev1.Taint) []string {
 	var out []string
 	for _, taint := range taints {
@@ -90,7 +89,7 @@ func TestMarkControlPlaneFails(t *testing.T) {
 	}
 }
 
-// unregistered is an API whose Node comes once the kubelet was restarted.
+// unregistered is an API whose Node appears once the kubelet was restarted.
 type unregistered struct {
 	*cluster.Plan
 	host *stubHost
@@ -104,8 +103,8 @@ func (u *unregistered) MarkNode(ctx context.Context, _ string, _ cluster.Mark) e
 	return context.Cause(ctx)
 }
 
-// TestMarkControlPlaneWhoseNodeWasDeleted: a kubelet that runs does not register
-// its Node again, one that is restarted does. In a first init it is only slow.
+// TestMarkControlPlaneWhoseNodeWasDeleted: a running kubelet does not register its Node again, a restarted one does.
+// In a first init it is only slow.
 func TestMarkControlPlaneWhoseNodeWasDeleted(t *testing.T) {
 	for name, want := range map[string]int{"deleted": 1, "only slow to be marked": 0, "first init": 0} {
 		s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
@@ -125,8 +124,7 @@ func TestMarkControlPlaneWhoseNodeWasDeleted(t *testing.T) {
 	}
 }
 
-// Where the kubelet's own configuration does not name the runtime, the Node
-// does.
+// If the kubelet's own configuration does not name the runtime, the Node does.
 func TestUploadConfigNamesTheRuntime(t *testing.T) {
 	for gate, want := range map[string]map[string]string{
 		"true": nil, "false": {"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/containerd/containerd.sock"},

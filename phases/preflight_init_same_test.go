@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestDifferences runs init's file phases, and then asks with another
-// configuration: what differs is named, and nothing is written.
+// TestDifferences runs init's file phases and then preflight with another configuration: the differences are named,
+// and nothing is written.
 func TestDifferences(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
@@ -53,8 +53,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestDifferencesOfOldClusters: what only newer or older versions know, and the
-// order and form of the text, are not another configuration.
+// TestDifferencesOfOldClusters: fields that only newer or older versions know, and the order and form of the text, do
+// not make another configuration.
 func TestDifferencesOfOldClusters(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
@@ -74,7 +74,7 @@ kubernetesVersion: v1.36.3
 	}
 }
 
-// Before there is a control plane, only what is kept must fit.
+// Before there is a control plane, only the files that are kept must match.
 func TestDifferencesAtFirst(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, certificates(), kubeconfigs(), kubeletStart())
@@ -92,7 +92,7 @@ func TestDifferencesAtFirst(t *testing.T) {
 	}
 }
 
-// TestLineDifference: that something secret differs is all that is said of it.
+// TestLineDifference: of a secret, the output says only that it differs.
 func TestLineDifference(t *testing.T) {
 	for _, tt := range []struct{ have, wanted, want string }{
 		{"a\nb\n", "a\nc\n", "only there: b; only in this configuration: c"},

@@ -20,7 +20,7 @@ import (
 
 const rootless = fixture.ClusterDocument + "featureGates: {RootlessControlPlane: true}\n"
 
-// gave records who got what, so that a test need not be root.
+// gave records who got what, so that a test does not need root.
 func (h *stubHost) gave(path string, owner host.Owner) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

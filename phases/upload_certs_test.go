@@ -59,8 +59,8 @@ func TestUploadCerts(t *testing.T) {
 	}
 }
 
-// The owner expires and takes the certificates with it. Uploading again with
-// the same key renews it; another key has another owner.
+// The owner expires, and the certificates with it. Uploading again with the same key renews it. Another key has
+// another owner.
 func TestUploadCertsOwner(t *testing.T) {
 	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.SkipCertificateKeyPrint = true
@@ -88,7 +88,7 @@ func TestUploadCertsOwner(t *testing.T) {
 	}
 	for _, token := range tokens {
 		if token.Data["usage-bootstrap-authentication"] != nil || token.Data["expiration"] == nil {
-			t.Errorf("%s lets in, or never expires", token.Name)
+			t.Errorf("%s can authenticate, or never expires", token.Name)
 		}
 	}
 	if s.results.Len() > 0 {
@@ -96,7 +96,7 @@ func TestUploadCertsOwner(t *testing.T) {
 	}
 }
 
-// forgetful is an API in which somebody deletes what is written.
+// forgetful is an API in which somebody deletes whatever is written.
 type forgetful struct{ *cluster.Plan }
 
 func (forgetful) Get(context.Context, cluster.Object) (bool, error) { return false, nil }
@@ -105,7 +105,7 @@ func TestUploadCertsFaults(t *testing.T) {
 	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	const missing = "a file to share with other control planes is missing; if the key of a CA is kept elsewhere, " +
 		"copy the files to the other nodes yourself and leave out --upload-certs: open "
-	// The first in the order of the alphabet is named, every time.
+	// The error always names the first one in alphabetical order.
 	if err := UploadCerts(t.Context(), s.Env); !strings.HasPrefix(message(err), missing) || !strings.Contains(message(err), "pki/ca.crt") {
 		t.Errorf("without files: %q", message(err))
 	}
@@ -122,7 +122,7 @@ func TestUploadCertsFaults(t *testing.T) {
 		t.Errorf("error %q, want %q", message(err), want)
 	}
 	if s.results.Len() > 0 {
-		t.Errorf("a key is printed that nothing was encrypted with: %q", s.results.String())
+		t.Errorf("printed a key with which nothing was encrypted: %q", s.results.String())
 	}
 }
 

@@ -15,8 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// What a diagnosis asks of a host in a directory: nothing is wrong but for what
-// the journal says.
+// The answers of a host in a directory to a diagnosis: nothing is wrong except what the journal says.
 func (h *folderHost) Journal(context.Context, string, time.Time, int) ([]host.JournalEntry, error) {
 	return h.journal, nil
 }
@@ -29,7 +28,7 @@ func (h *folderHost) ContainerStates(context.Context, string, string) ([]host.Co
 	return nil, nil
 }
 
-// ended is a line of systemd about a kubelet that ended, with what that said.
+// ended is a line of systemd about a kubelet that exited, with the kubelet's last message.
 func ended(words string) []host.JournalEntry {
 	return []host.JournalEntry{
 		{Time: time.Now(), Program: "kubelet", Message: words},
@@ -70,7 +69,7 @@ func TestWaitEndsOnceTheCauseIsKnown(t *testing.T) {
 			s.host.unit = func() (host.UnitState, error) { return test.unit, nil }
 			s.host.journal = test.journal
 			started := time.Now()
-			err := test.wait(t.Context(), s.Env) // whose own limits are minutes
+			err := test.wait(t.Context(), s.Env) // its own limits are minutes
 			if got := causes(err); len(got) != 1 || got[0] != test.want || time.Since(started) > 30*time.Second {
 				t.Errorf("causes %v after %s: %v", got, time.Since(started), err)
 			}
@@ -81,7 +80,7 @@ func TestWaitEndsOnceTheCauseIsKnown(t *testing.T) {
 	}
 }
 
-// A start that is slow, and all that is said meanwhile, ends no wait.
+// Neither a slow start nor the messages during it end the wait.
 func TestWaitGoesOnWhileTheCauseMayPass(t *testing.T) {
 	t.Parallel()
 	s, answers := waitStage(t, fixture.InitDocument+strings.ReplaceAll(shortWaits, "150ms", "2500ms")+fixture.ClusterDocument)

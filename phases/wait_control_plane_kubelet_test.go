@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// withKubeletFlags are the documents of a node whose kubelet gets flags.
+// withKubeletFlags has the documents of a node whose kubelet gets flags.
 func withKubeletFlags(flags string) string {
 	return strings.Replace(fixture.InitDocument, "{name: cp-1,", "{name: cp-1, kubeletExtraArgs: ["+flags+"],", 1) + fixture.ClusterDocument
 }
@@ -56,7 +56,7 @@ func TestKubeletIsWaitedForWhereItAnswers(t *testing.T) {
 	}
 }
 
-// TestAdministratorsFlagsCount: the packages' unit puts them last.
+// TestAdministratorsFlagsCount: the unit of the packages puts them last.
 func TestAdministratorsFlagsCount(t *testing.T) {
 	s := newStage(t, withKubeletFlags("{name: healthz-port, value: '10301'}, {name: rotate-certificates, value: 'false'}"))
 	s.put(t, "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", "[Service]\nEnvironment=\"A=--rotate-certificates\"\n")

@@ -18,10 +18,10 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// shortWaits are timeouts that a test can sit out.
+// shortWaits are timeouts that are short enough for a test.
 const shortWaits = "timeouts: {kubeletHealthCheck: 150ms, controlPlaneComponentHealthCheck: 150ms, tlsBootstrap: 150ms}\n"
 
-// probes answers by URL: nil for all but those in broken.
+// probes answers by URL: nil for all except those in broken.
 type probes struct {
 	mu     sync.Mutex
 	asked  []string
@@ -52,8 +52,7 @@ func waitStage(t *testing.T, documents string) (*stage, *probes) {
 	return s, answers
 }
 
-// The endpoints are those of the static Pods as they are on disk, extra
-// arguments and patches heeded.
+// The endpoints are those of the static Pods on disk, including extra arguments and patches.
 func TestWaitAsksWhatTheManifestsName(t *testing.T) {
 	s, answers := waitStage(t, fixture.InitDocument+"patches: {directory: /patches}\n"+fixture.ClusterDocument+
 		"scheduler: {extraArgs: [{name: bind-address, value: 10.1.2.3}, {name: secure-port, value: '20259'}]}\n")
@@ -125,9 +124,8 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 	}
 }
 
-// TestOthersWaitForTheAPIServer: what can do nothing without the API server
-// leaves the processors to it until it gives any answer. By then it has what
-// they need.
+// TestOthersWaitForTheAPIServer: components that can do nothing without the API server leave the processors to it
+// until it gives any answer. By then it has what they need.
 func TestOthersWaitForTheAPIServer(t *testing.T) {
 	s, answers := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	written := func() bool {
@@ -181,8 +179,8 @@ func TestWaitIsInterrupted(t *testing.T) {
 	}
 }
 
-// A static Pod that nobody writes fails a run. A plan waits for nothing that it
-// cannot bring about, and looks at no kubelet and no runtime.
+// A static Pod that nobody writes makes a run fail. A plan waits for nothing that it cannot cause, and asks neither
+// the kubelet nor the runtime.
 func TestWaitForAMissingManifest(t *testing.T) {
 	s, answers := waitStage(t, fixture.InitDocument+shortWaits+fixture.ClusterDocument)
 	s.put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{livenessProbe: {httpGet: {host: 192.0.2.11, port: 6443, path: /livez}}}]}")
@@ -192,7 +190,7 @@ func TestWaitForAMissingManifest(t *testing.T) {
 	}
 	answers.asked = nil
 	s.host.unit = func() (host.UnitState, error) {
-		t.Error("a plan asks for the kubelet")
+		t.Error("a plan asks the kubelet")
 		return host.UnitState{}, nil
 	}
 	plan := *s.Env

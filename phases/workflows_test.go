@@ -20,8 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestNeedsExist makes sure that the workflows name phases that there are, and
-// none waits for itself.
+// TestNeedsExist checks that the phases that the workflows name exist, and that none waits for itself.
 func TestNeedsExist(t *testing.T) {
 	for name, list := range map[string][]Phase{"init": Init(), "join": Join(), "reset": Reset()} {
 		known := workflow.Paths(list)
@@ -58,7 +57,7 @@ func idle(list []Phase) []Phase {
 	return list
 }
 
-// numberedKey tells keys apart by the order in which they were generated.
+// numberedKey distinguishes keys by the order in which they were generated.
 type numberedKey struct {
 	crypto.Signer
 	number int
@@ -79,9 +78,8 @@ func keyed(parent string, p Phase, report func(path string, key crypto.Signer)) 
 	return p
 }
 
-// TestKeysOfInit go first to what the kubelet needs for its start, then to
-// etcd, which has to elect itself, then to the API server; the kubeconfigs of
-// clients that only ask the API server can wait.
+// TestKeysOfInit: the first keys go to what the kubelet needs to start, the next to etcd, which has to elect a leader,
+// then to the API server. The kubeconfig files of clients that only use the API server can wait.
 func TestKeysOfInit(t *testing.T) {
 	var mu sync.Mutex
 	made, number := 0, map[string]int{}
