@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestTable holds what the users of the table rely on.
+// TestTable checks what the users of the table rely on.
 func TestTable(t *testing.T) {
 	names := map[string]bool{}
 	for _, row := range Table() {
@@ -47,13 +47,13 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestExternalEtcd: its operator has the certificates.
+// TestExternalEtcd: the operator of etcd has the certificates.
 func TestExternalEtcd(t *testing.T) {
 	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	n.Cluster.Etcd.External = &config.ExternalEtcd{}
 	for _, row := range Specs(n) {
 		if strings.Contains(row.Name, "etcd") {
-			t.Errorf("there is %s", row.Name)
+			t.Errorf("the table has %s", row.Name)
 		}
 	}
 	if _, found := Find(n, APIServerEtcdClient); found {
@@ -78,7 +78,7 @@ func TestSpecOrder(t *testing.T) {
 	}
 }
 
-// TestSANs holds what kubeadm was observed to do where the reference has no case.
+// TestSANs checks observed behaviour of kubeadm that the reference does not cover.
 func TestSANs(t *testing.T) {
 	cluster := "kubernetes kubernetes.default kubernetes.default.svc kubernetes.default.svc.cluster.local"
 	tests := []struct {

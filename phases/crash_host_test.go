@@ -146,7 +146,7 @@ func willMake(root, path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// Probe reports components as healthy once the kubelet has their static Pods.
+// Probe finds everything healthy once the kubelet runs.
 func (h *lastingHost) Probe(_ context.Context, p host.Probe) error {
 	if !h.has(kubeletActive) {
 		return errors.New("connection refused")

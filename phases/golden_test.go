@@ -24,14 +24,14 @@ import (
 
 const golden = "../testdata/golden/node"
 
-// folderHost is a host in a directory, whose systemd accepts every order.
-type folderHost struct {
+// dirHost is a host in a directory, whose systemd accepts every order.
+type dirHost struct {
 	*host.Real
 	jobs    []string
 	journal []host.JournalEntry // the kubelet's
 }
 
-func (h *folderHost) Unit(context.Context, string) (host.UnitState, error) {
+func (h *dirHost) Unit(context.Context, string) (host.UnitState, error) {
 	state := host.UnitState{LoadState: "loaded", ActiveState: "inactive"}
 	if len(h.jobs) > 0 && h.jobs[len(h.jobs)-1] == "start kubelet.service" {
 		state.ActiveState = "active"
@@ -39,25 +39,25 @@ func (h *folderHost) Unit(context.Context, string) (host.UnitState, error) {
 	return state, nil
 }
 
-func (h *folderHost) ReloadUnits(context.Context) error { return h.job("reload") }
-func (h *folderHost) EnableUnit(_ context.Context, name string) error {
+func (h *dirHost) ReloadUnits(context.Context) error { return h.job("reload") }
+func (h *dirHost) EnableUnit(_ context.Context, name string) error {
 	return h.job("enable " + name)
 }
-func (h *folderHost) StartUnit(_ context.Context, name string) error { return h.job("start " + name) }
-func (h *folderHost) StopUnit(_ context.Context, name string) error  { return h.job("stop " + name) }
+func (h *dirHost) StartUnit(_ context.Context, name string) error { return h.job("start " + name) }
+func (h *dirHost) StopUnit(_ context.Context, name string) error  { return h.job("stop " + name) }
 
-func (h *folderHost) job(text string) error {
+func (h *dirHost) job(text string) error {
 	h.jobs = append(h.jobs, text)
 	return nil
 }
 
-func (h *folderHost) Environ() []string { return nil }
+func (h *dirHost) Environ() []string { return nil }
 
 // Probe reports the kubelet as healthy.
-func (h *folderHost) Probe(context.Context, host.Probe) error { return nil }
+func (h *dirHost) Probe(context.Context, host.Probe) error { return nil }
 
-// newFolderHost has the directories for CA certificates that the reference host had.
-func newFolderHost(t *testing.T) (*folderHost, string) {
+// newDirHost has the directories for CA certificates that the reference host had.
+func newDirHost(t *testing.T) (*dirHost, string) {
 	t.Helper()
 	root := t.TempDir()
 	for _, dir := range []string{"/etc/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates", "/etc/kubernetes", "/var/lib"} {
@@ -65,7 +65,7 @@ func newFolderHost(t *testing.T) (*folderHost, string) {
 			t.Fatal(err)
 		}
 	}
-	return &folderHost{Real: host.NewAt(root)}, root
+	return &dirHost{Real: host.NewAt(root)}, root
 }
 
 // filePhases are the phases of init that write files.
@@ -82,7 +82,7 @@ func TestGoldenFiles(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.Name(), func(t *testing.T) {
-			h, root := newFolderHost(t)
+			h, root := newDirHost(t)
 			env := &Env{Config: fixture.GoldenNode(t, filepath.Join(golden, c.Name(), "input.yaml")), Host: h, UI: quietUI()}
 			if err := Run(t.Context(), env, filePhases(), Options{}); err != nil {
 				t.Fatal(err)
@@ -187,7 +187,7 @@ func listing(t *testing.T, root string) []string {
 }
 
 // runAgainChangesNothing runs the same phases once more and compares contents, modes and times.
-func runAgainChangesNothing(t *testing.T, env *Env, h *folderHost, root string) {
+func runAgainChangesNothing(t *testing.T, env *Env, h *dirHost, root string) {
 	t.Helper()
 	before, jobs := stamps(t, root), len(h.jobs)
 	time.Sleep(10 * time.Millisecond) // more than the clock tick of file times

@@ -244,13 +244,13 @@ func TestJoinControlPlane(t *testing.T) {
 }
 
 const (
-	externalEtcdFolder = "/etc/external-etcd"
+	externalEtcdDir = "/etc/external-etcd"
 	storedExternal     = storedPlane + `etcd:
   external:
     endpoints: ["https://192.0.2.50:2379"]
-    caFile: ` + externalEtcdFolder + `/ca.crt
-    certFile: ` + externalEtcdFolder + `/client.crt
-    keyFile: ` + externalEtcdFolder + "/client.key\n"
+    caFile: ` + externalEtcdDir + `/ca.crt
+    certFile: ` + externalEtcdDir + `/client.crt
+    keyFile: ` + externalEtcdDir + "/client.key\n"
 )
 
 // sharedExternal is what the first control plane shares when etcd is external.
@@ -281,8 +281,8 @@ func TestJoinExternalEtcd(t *testing.T) {
 	}{
 		"/ca.crt": {"external-etcd-ca.crt", 0o644}, "/client.crt": {"external-etcd.crt", 0o644}, "/client.key": {"external-etcd.key", 0o600},
 	} {
-		info, err := os.Stat(filepath.Join(s.root, externalEtcdFolder, path))
-		if err != nil || info.Mode() != want.mode || s.get(t, externalEtcdFolder+path) != string(files[want.key]) {
+		info, err := os.Stat(filepath.Join(s.root, externalEtcdDir, path))
+		if err != nil || info.Mode() != want.mode || s.get(t, externalEtcdDir+path) != string(files[want.key]) {
 			t.Errorf("%s: %v, %v", path, info, err)
 		}
 	}
@@ -315,7 +315,7 @@ func TestDownloadRefusesForExternalEtcd(t *testing.T) {
 			if got := message(runDownloadCerts(t.Context(), s.Env)); !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			for _, dir := range []string{"/etc/kubernetes/pki", externalEtcdFolder} {
+			for _, dir := range []string{"/etc/kubernetes/pki", externalEtcdDir} {
 				if _, err := os.Stat(filepath.Join(s.root, dir)); err == nil {
 					t.Errorf("something was written to %s", dir)
 				}

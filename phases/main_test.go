@@ -41,8 +41,8 @@ type stage struct {
 // newStage loads the documents as `init --config` does.
 func newStage(t *testing.T, documents string) *stage {
 	t.Helper()
-	h, root := newFolderHost(t)
-	s := &stage{host: &stubHost{folderHost: h}, root: root}
+	h, root := newDirHost(t)
+	s := &stage{host: &stubHost{dirHost: h}, root: root}
 	s.api = cluster.NewPlan(func(a cluster.Action) {
 		s.done = append(s.done, strings.Join(strings.Fields(string(a.Verb)+" "+a.Kind+" "+a.Name), " "))
 	}, nil)
@@ -70,9 +70,9 @@ func (s *stage) play(t *testing.T, workflow ...Phase) {
 	}
 }
 
-// stubHost is a folderHost whose answers a test sets. A nil function leaves the answer of folderHost.
+// stubHost is a dirHost whose answers a test sets. A nil function leaves the answer of dirHost.
 type stubHost struct {
-	*folderHost
+	*dirHost
 	unit  func() (host.UnitState, error)
 	probe func(ctx context.Context, p host.Probe) error
 	uid   int
@@ -117,7 +117,7 @@ func (h *stubHost) job(text string) error {
 }
 
 func (h *stubHost) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
-	changed, err := h.folderHost.WriteFile(path, data, mode)
+	changed, err := h.dirHost.WriteFile(path, data, mode)
 	if changed {
 		return true, h.job("write " + filepath.Base(path))
 	}
@@ -126,7 +126,7 @@ func (h *stubHost) WriteFile(path string, data []byte, mode fs.FileMode) (bool, 
 
 func (h *stubHost) Probe(ctx context.Context, p host.Probe) error {
 	if h.probe == nil {
-		return h.folderHost.Probe(ctx, p)
+		return h.dirHost.Probe(ctx, p)
 	}
 	return h.probe(ctx, p)
 }

@@ -321,7 +321,7 @@ func TestThisNode(t *testing.T) {
 	if got := thisnode.Current(s.host).NodeRegistration.CRISocket; got != "unix:///run/x.sock" {
 		t.Errorf("socket %q", got)
 	}
-	empty, _ := newFolderHost(t)
+	empty, _ := newDirHost(t)
 	if got := thisnode.Current(empty); got.NodeRegistration.Name != "" || got.ControlPlane.LocalAPIEndpoint.BindPort != 0 {
 		t.Errorf("of an empty host: %+v", got)
 	}

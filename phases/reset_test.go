@@ -358,7 +358,7 @@ func TestResetGoesOn(t *testing.T) {
 }
 
 // Directories that the user chose keep files that do not belong to a control plane.
-func TestResetOfChosenFolders(t *testing.T) {
+func TestResetOfChosenDirectories(t *testing.T) {
 	s := newResetScene(t, map[string]string{
 		"/etc/kubernetes/manifests/etcd.yaml": strings.ReplaceAll(etcdPod, "DIR", "/srv/etcd"),
 		"/srv/etcd/member/snap/db":            "", "/srv/tls/ca.key": "", "/srv/tls/etcd/peer.crt": "", "/srv/tls/.sa.key.slipway-ABCDEFGH": "",

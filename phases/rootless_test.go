@@ -37,7 +37,7 @@ func (h *stubHost) WriteOwned(path string, data []byte, mode fs.FileMode, owner 
 
 // Give implements host.Owners.
 func (h *stubHost) Give(path string, owner host.Owner, mode fs.FileMode) error {
-	err := h.folderHost.Give(path, ownUser, mode)
+	err := h.dirHost.Give(path, ownUser, mode)
 	if err == nil {
 		h.gave(path, owner)
 	}
@@ -46,7 +46,7 @@ func (h *stubHost) Give(path string, owner host.Owner, mode fs.FileMode) error {
 
 // GiveTree implements host.Owners.
 func (h *stubHost) GiveTree(path string, owner host.Owner) ([]string, error) {
-	if _, err := h.folderHost.GiveTree(path, ownUser); err != nil {
+	if _, err := h.dirHost.GiveTree(path, ownUser); err != nil {
 		return nil, err
 	}
 	h.gave(path, owner)

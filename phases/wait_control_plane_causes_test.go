@@ -16,15 +16,15 @@ import (
 )
 
 // The answers of a host in a directory to a diagnosis: nothing is wrong except what the journal says.
-func (h *folderHost) Journal(context.Context, string, time.Time, int) ([]host.JournalEntry, error) {
+func (h *dirHost) Journal(context.Context, string, time.Time, int) ([]host.JournalEntry, error) {
 	return h.journal, nil
 }
 
-func (h *folderHost) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
+func (h *dirHost) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
 	return host.RuntimeInfo{Ready: true}, nil
 }
 
-func (h *folderHost) ContainerStates(context.Context, string, string) ([]host.ContainerState, error) {
+func (h *dirHost) ContainerStates(context.Context, string, string) ([]host.ContainerState, error) {
 	return nil, nil
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// testHost is a directory in which a test need not be root to give files away.
+// testHost is a host in a directory. Tests do not need root to change the owners of its files.
 type testHost struct {
 	*host.Real
 	root  string
@@ -62,7 +62,7 @@ func (h *testHost) get(t *testing.T, path string) string {
 	return fixture.Get(t, h.root, path)
 }
 
-// newRootless returns the accounts of a rootless control plane, and what is said.
+// newRootless returns the accounts of a rootless control plane, and the output.
 func newRootless(t *testing.T) (Rootless, *testHost, *bytes.Buffer) {
 	t.Helper()
 	root, said := t.TempDir(), &bytes.Buffer{}
@@ -95,7 +95,7 @@ func TestEnsureAndRemove(t *testing.T) {
 	}
 	after, err := r.Numbers()
 	if diff := cmp.Diff(before, after); err != nil || diff != "" {
-		t.Errorf("the numbers were not those that Ensure gave: %v\n%s", err, diff)
+		t.Errorf("Numbers differ from those that Ensure used: %v\n%s", err, diff)
 	}
 
 	const theirs = "kubeadm-ks:x:995:995::/home/ks:/bin/sh\n"
@@ -110,8 +110,8 @@ func TestEnsureAndRemove(t *testing.T) {
 	}
 }
 
-// TestLocked: what another program adds right before the lock is taken stays, when accounts are added and when they are
-// removed.
+// TestLocked: lines that another program adds right before the lock is taken stay, both when accounts are added and
+// when they are removed.
 func TestLocked(t *testing.T) {
 	r, h, _ := newRootless(t)
 	adds := func(line string) func() { return func() { h.put(t, PasswdFile, h.get(t, PasswdFile)+line) } }
@@ -156,7 +156,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestGive says what keeps its owner, skips what is missing, and fails if etcd's data cannot be given.
+// TestGive names what keeps its owner, skips what is missing, and fails if the owner of etcd's data cannot be changed.
 func TestGive(t *testing.T) {
 	r, h, said := newRootless(t)
 	h.put(t, "/etc/kubernetes/pki/etcd/peer.key", "x")

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestAssumeSharesWhatIsHere: a plan for a control plane has all files that control planes share, those of this host
-// among them, and nothing is written. A file that could not be used in a run cannot be used in a plan.
+// TestAssumeSharesWhatIsHere: a plan for a control plane has all files that control planes share, including those of
+// this host, and writes nothing. A file that a run could not use cannot be used in a plan either.
 func TestAssumeSharesWhatIsHere(t *testing.T) {
 	s := newStage(t)
 	key := strings.Repeat("cd", 32)

@@ -69,7 +69,7 @@ func TestDiscoveryRefuses(t *testing.T) {
 	}
 }
 
-// unauthorized answers 401 until a token is known to it.
+// unauthorized answers 401 until it knows the token.
 type unauthorized struct {
 	cluster.Cluster
 	known func() bool
@@ -82,7 +82,7 @@ func (u unauthorized) Get(ctx context.Context, obj cluster.Object) (bool, error)
 	return u.Cluster.Get(ctx, obj)
 }
 
-// TestNewTokenIsAwaited: an API server hears of a new token a moment later.
+// TestNewTokenIsAwaited: an API server learns of a new token a moment later.
 func TestNewTokenIsAwaited(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

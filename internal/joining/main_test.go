@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stage is a host in a directory that is to join, and what its cluster's API holds.
+// stage is a host in a directory that will join a cluster, and what the cluster's API has.
 type stage struct {
 	host *host.Real
 	root string
@@ -49,7 +49,8 @@ func (s *stage) bootstrapped(t *testing.T, ca fixture.Pair, until time.Time) {
 	fixture.BootstrapKubelet(t, s.root, ca, "worker-1", until)
 }
 
-// join loads the node from a command line, by token and to an address where nobody answers unless change says otherwise.
+// join loads the node from a command line: by token, and from an address where nobody answers, unless change says
+// otherwise.
 func (s *stage) join(t *testing.T, change func(*config.Flags)) (*config.Node, error) {
 	t.Helper()
 	flags := config.Flags{Given: []string{"token", "node-name", "cri-socket", "discovery-token-ca-cert-hash"}, Endpoint: "127.0.0.1:1",
@@ -68,7 +69,7 @@ func (s *stage) join(t *testing.T, change func(*config.Flags)) (*config.Node, er
 	return n, err
 }
 
-// byFile is a command line with a discovery file, which is there.
+// byFile turns a command line into one with the discovery file.
 func byFile(f *config.Flags) {
 	*f = fixture.DiscoveryFlags(f.NodeName)
 }

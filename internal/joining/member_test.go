@@ -19,9 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestMemberNeedsNoToken: a node of the cluster that it is told to join is
-// recognised by its own credentials. Whatever else is here leaves it to
-// discovery, which fails in this test.
+// TestMemberNeedsNoToken: a node that is already in the cluster is recognized by its own credentials. Otherwise
+// discovery is used, which fails in this test.
 func TestMemberNeedsNoToken(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	joined := func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, later) }
@@ -77,8 +76,7 @@ func TestMemberNeedsNoToken(t *testing.T) {
 	}
 }
 
-// TestMemberKeepsItsCAs: a CA that was added to ca.crt stays, as one of another
-// cluster alone would not.
+// TestMemberKeepsItsCAs: a CA that was added to ca.crt stays. The CA of another cluster alone would not.
 func TestMemberKeepsItsCAs(t *testing.T) {
 	s := newStage(t)
 	s.bootstrapped(t, s.ca, time.Now().Add(time.Hour))
@@ -115,7 +113,7 @@ func TestMemberByFile(t *testing.T) {
 	}
 }
 
-// ownAddress is a host that has one address, and sees some servers ready.
+// ownAddress is a host that has one address, and finds some servers ready.
 type ownAddress struct {
 	host.Host
 	ready map[string]error
@@ -127,8 +125,7 @@ func (ownAddress) Addresses() ([]netip.Addr, error) {
 
 func (h ownAddress) Probe(_ context.Context, p host.Probe) error { return h.ready[p.URL] }
 
-// TestMemberWhoseServerIsDown asks another API server where this host's own one
-// does not work, and that one does.
+// TestMemberWhoseServerIsDown asks another API server if this host's own one does not work and the other one does.
 func TestMemberWhoseServerIsDown(t *testing.T) {
 	const own, other, elsewhere = "https://192.0.2.11:6443", "https://192.0.2.12:6443", "https://api.example.org:6443"
 	down := errors.New("connection refused")

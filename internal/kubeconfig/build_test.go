@@ -36,7 +36,7 @@ func newNode(name string) *config.Node {
 	return n
 }
 
-// newPair issues a certificate with a new key; without an issuer it is the CA of the cluster.
+// newPair issues a certificate with a new key. Without an issuer it is the CA of the cluster.
 func newPair(t *testing.T, spec certs.Spec, n *config.Node, ca certs.Pair) certs.Pair {
 	t.Helper()
 	key, err := certs.NewKey(n.Cluster.EncryptionAlgorithm, rand.Reader)

@@ -23,7 +23,7 @@ import (
 
 const pkiDir = "/etc/kubernetes/pki/"
 
-// directory is a host in a temporary directory, and what is said.
+// directory is a host in a temporary directory, and the output.
 type directory struct {
 	Store
 	root string
@@ -67,7 +67,7 @@ func (d directory) put(t *testing.T, path, text string) {
 	fixture.Put(t, d.root, path, text)
 }
 
-// TestFaults: what Ensure has issued is right, now and when it is ensured again. Another server is not a fault.
+// TestFaults: what Ensure issued has no faults, now and when it is ensured again. Another server is not a fault.
 func TestFaults(t *testing.T) {
 	d := newDirectory(t)
 	if faults := d.Faults(); faults != nil {
@@ -76,7 +76,7 @@ func TestFaults(t *testing.T) {
 	d.fill(t)
 	d.put(t, "/etc/kubernetes/admin.conf", strings.Replace(d.get(t, "/etc/kubernetes/admin.conf"), "192.0.2.11:6443", "lb.example:443", 1))
 	if faults := d.Faults(); faults != nil {
-		t.Errorf("of right files: %v", faults)
+		t.Errorf("of correct files: %v", faults)
 	}
 	d.fill(t)
 	if said := d.said.String(); !strings.Contains(said, `the server is "https://lb.example:443"`) || !strings.Contains(said, "Keeping the certificate and key \"etcd/ca\"") {
@@ -92,8 +92,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestReplaceKeepsOwner of a private file if no static Pod says who must own it. A file that others could read belongs to
-// root afterwards.
+// TestReplaceKeepsOwner of a private file if no static Pod says who must own it. A file that others could read belongs
+// to root afterwards.
 func TestReplaceKeepsOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away")
@@ -139,7 +139,7 @@ func TestServiceAccountKeys(t *testing.T) {
 	if err := d.EnsureServiceAccountKeys(nil); err != nil || d.get(t, pkiDir+"sa.pub") != pub {
 		t.Errorf("sa.pub was not derived from sa.key: %v", err)
 	}
-	// Without the public key, too, a broken private key is not replaced.
+	// Without the public key, a broken private key is not replaced either.
 	if err := os.Remove(filepath.Join(d.root, pkiDir, "sa.pub")); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestGenerateCSRs(t *testing.T) {
 	}
 }
 
-// TestUserKubeconfig: a certificate ends with its CA at the latest.
+// TestUserKubeconfig: a certificate expires no later than its CA.
 func TestUserKubeconfig(t *testing.T) {
 	d := newDirectory(t)
 	d.fill(t)
@@ -196,6 +196,6 @@ func TestUserKubeconfig(t *testing.T) {
 		t.Errorf("%v, error %v; said:\n%s", leaf.Subject, err, d.said)
 	}
 	if _, err := d.UserKubeconfig(User{Name: "me"}); err == nil {
-		t.Error("a validity of nothing was accepted")
+		t.Error("a validity of zero was accepted")
 	}
 }

@@ -101,7 +101,7 @@ func TestAsItWas(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		name, remove, want string
-		all                bool // an error also when all are renewed
+		all                bool // also an error if all are renewed
 	}{
 		{"apiserver", pkiDir + "ca.key", `apiserver: the key of its CA "ca" is not on this host`, false},
 		{"apiserver", pkiDir + "apiserver.crt", pkiDir + "apiserver.crt does not exist, so there is nothing to renew; `slipway init phase certs apiserver` creates it", false},
