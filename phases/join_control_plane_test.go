@@ -245,7 +245,7 @@ func TestJoinControlPlane(t *testing.T) {
 
 const (
 	externalEtcdDir = "/etc/external-etcd"
-	storedExternal     = storedPlane + `etcd:
+	storedExternal  = storedPlane + `etcd:
   external:
     endpoints: ["https://192.0.2.50:2379"]
     caFile: ` + externalEtcdDir + `/ca.crt
