@@ -22,10 +22,11 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 func TestCheckAcceptsOwn(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	n.Cluster.APIServer.CertSANs = []string{"*.wild.example", "Alpha.example", "fd00::7"}
 	for _, key := range []config.EncryptionAlgorithm{config.ECDSAP256, config.ECDSAP384} {
 		pairs := issueAll(t, n, mustKey(key))
@@ -45,7 +46,7 @@ func TestCheckAcceptsOwn(t *testing.T) {
 // TestCheck checks leaves that somebody else could have issued for the rows "apiserver", "etcd-server" and
 // "front-proxy-client".
 func TestCheck(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	key := mustKey(config.ECDSAP256)
 	pairs := issueAll(t, n, key)
 	otherCA, err := NewCA(Specs(n)[0], n, mustKey(config.ECDSAP256), now, rand.Reader)
@@ -179,7 +180,7 @@ func wantFaults(t *testing.T, err error, kinds []Kind, detail string) {
 }
 
 func TestCheckCA(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	spec := find(t, n, CA)
 	key := mustKey(config.ECDSAP256)
 	tests := []struct {
@@ -224,7 +225,7 @@ func TestCheckCA(t *testing.T) {
 
 // A CA whose constraints do not allow the names and usages that are needed.
 func TestCheckConstraints(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	key := mustKey(config.ECDSAP256)
 	tests := []struct {
 		name string
@@ -272,7 +273,7 @@ func TestWeakRSA(t *testing.T) {
 
 // TestErrorText holds the full text of each error and remedy.
 func TestErrorText(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	pairs := issueAll(t, n, rsaKey())
 	leaf, ca := find(t, n, "etcd-server"), find(t, n, EtcdCA)
 	late := now.Add(8761 * time.Hour)

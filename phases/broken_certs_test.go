@@ -11,16 +11,17 @@ import (
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // breakage is damage to the files of a control plane.
 type breakage struct {
 	name string
 	do   func(t *testing.T, s *stage)
-	// init is the error of the phases certs and kubeconfig, renew that of renewing apiserver and admin.conf; empty if they
-	// succeed.
+	// init is the error of the phases certs and kubeconfig, renew that of renewing apiserver and admin.conf. Empty
+	// means success.
 	init, renew string
-	// remove are the files that init advises to remove, so that it then succeeds.
+	// remove are the files that init advises to remove. Then it succeeds.
 	remove []string
 }
 
@@ -28,7 +29,7 @@ func empty(path string) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) { s.put(t, path, "") }
 }
 
-// copied puts one file in the place of another.
+// copied copies one file over another.
 func copied(from, to string) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) { s.put(t, to, s.get(t, from)) }
 }
@@ -44,7 +45,7 @@ func removed(path string) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) { fatal(t, os.Remove(filepath.Join(s.root, path))) }
 }
 
-// linked puts the file elsewhere, or nowhere, and a link in its place.
+// linked moves the file elsewhere, or deletes it, and puts a link in its place.
 func linked(path string, dangling bool) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) {
 		at := filepath.Join(s.root, path)
@@ -131,10 +132,10 @@ var breakages = []breakage{
 	{"kubeconfig of another user", copied("/etc/kubernetes/scheduler.conf", conf), makeConfAgain, "", []string{conf}},
 }
 
-// TestBrokenCertificates: an error names what is broken and says how to fix it, and that works. Nothing broken is
+// TestBrokenCertificates: an error names what is broken and says how to fix it, and that fix works. No damage is
 // accepted.
 func TestBrokenCertificates(t *testing.T) {
-	whole := controlPlaneStage(t) // of which the rows have copies
+	whole := controlPlaneStage(t) // each row gets a copy of it
 	for _, b := range breakages {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
@@ -149,7 +150,7 @@ func TestBrokenCertificates(t *testing.T) {
 			says(t, "init", again(), b.init)
 			if strings.HasPrefix(b.name, "wide ") {
 				if lines := s.said.String(); strings.Count(lines, narrowedLine) != 1 {
-					t.Errorf("the mode is not named:\n%s", lines)
+					t.Errorf("the output does not name the mode:\n%s", lines)
 				}
 				fatal(t, again())
 				noneWide(t, s)
@@ -177,7 +178,7 @@ func says(t *testing.T, who string, err error, want string) {
 // copyOfStage has the same files on another host.
 func copyOfStage(t *testing.T, from *stage) *stage {
 	t.Helper()
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	fatal(t, filepath.WalkDir(filepath.Join(from.root, "/etc/kubernetes"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ package phases
 import (
 	"cmp"
 	"context"
+	stderrors "errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -98,7 +99,7 @@ func (c *cleanup) failure() error {
 	if len(c.failed) == 0 {
 		return nil
 	}
-	return errors.WithMessage(joined(c.failed), "not everything could be removed; fix the problem and run the same command again")
+	return errors.WithMessage(stderrors.Join(c.failed...), "not everything could be removed; fix the problem and run the same command again")
 }
 
 func (c *cleanup) stopKubelet(ctx context.Context) {

@@ -36,7 +36,7 @@ func (a *api) authorizes(delay time.Duration) {
 	}
 }
 
-// TestAdminBindingGolden holds the binding against the reference.
+// TestAdminBindingGolden compares the binding with the reference.
 func TestAdminBindingGolden(t *testing.T) {
 	data, err := os.ReadFile("../../testdata/golden/cluster/clusterrolebinding_kubeadm-cluster-admins.yaml")
 	if err != nil {
@@ -61,7 +61,7 @@ func TestEnsureAdmin(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The authorizer has heard of it by now: nobody may meet a 403.
+		// The authorizer knows the binding by now: nobody may get a 403.
 		if err := r.Ensure(t.Context(), configMap("c", nil)); err != nil {
 			t.Error(err)
 		}

@@ -50,7 +50,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// Nothing listens until the API server's container is up.
+// Nothing listens until the API server's container runs.
 func TestReadyWhileNothingListens(t *testing.T) {
 	a := newAPI(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -96,7 +96,7 @@ func TestUntilSettled(t *testing.T) {
 		t.Error("still waiting")
 	}
 	if !p.Passes(noAnswerError{errors.New("refused")}) || !p.Passes(lasting) {
-		t.Error("an error between two does not restart the count")
+		t.Error("an error in between does not restart the count")
 	}
 }
 

@@ -150,7 +150,7 @@ func TestCheckExpired(t *testing.T) {
 	}
 }
 
-// The kubeconfig files of other nodes must not be taken for this one's.
+// The kubeconfig files of other nodes must not be taken for those of this one.
 func TestCheckOtherNode(t *testing.T) {
 	n, other := newNode("cp-1"), newNode("cp-2")
 	ca := newCA(t, n)
@@ -214,7 +214,7 @@ func TestRotatableKubelet(t *testing.T) {
 	}
 }
 
-// For any file there is no panic, and the result can be read again.
+// No file causes a panic, and every result can be read again.
 func FuzzRotatableKubelet(f *testing.F) {
 	n := newNode("cp-1")
 	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts:\n- name: a\n  context: {cluster: c, user: u}\n" +

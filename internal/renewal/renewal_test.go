@@ -19,23 +19,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const (
 	pkiDir    = "/etc/kubernetes/pki/"
 	adminConf = "/etc/kubernetes/admin.conf"
-
-	document = `
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: InitConfiguration
-localAPIEndpoint: {advertiseAddress: 192.0.2.11}
-nodeRegistration: {name: cp-1}
----
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-kubernetesVersion: v1.36.3
-encryptionAlgorithm: ECDSA-P256
-`
 )
 
 // controlPlane has the certificates and kubeconfig files of a control plane in a temporary directory.
@@ -47,12 +36,7 @@ type controlPlane struct {
 
 func newControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(document)}, config.Flags{}, config.Options{
-		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument)
 	c := &controlPlane{root: t.TempDir()}
 	c.Store = pki.Store{Host: host.NewAt(c.root), Config: n, UI: ui.NewLines(&c.said, &c.said)}
 	for _, row := range certs.Specs(n) {
@@ -65,11 +49,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 
 func (c *controlPlane) get(t *testing.T, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(c.root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return []byte(fixture.Get(t, c.root, path))
 }
 
 func (c *controlPlane) remove(t *testing.T, path string) {

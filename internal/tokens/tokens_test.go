@@ -31,7 +31,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
-// stage is the tokens of an API that only records, and what was said.
+// stage has the tokens of an API that only records, and the output.
 type stage struct {
 	Store
 	said, results bytes.Buffer
@@ -84,8 +84,8 @@ func TestTokensLife(t *testing.T) {
 	}
 }
 
-// TestJoinCommandFollowsClusterInfo: it leads where the joining node is led,
-// and to the administrator's server only where there is no such place.
+// TestJoinCommandFollowsClusterInfo: the join command names the server in cluster-info, and the administrator's server
+// only if there is none.
 func TestJoinCommandFollowsClusterInfo(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -126,7 +126,7 @@ func TestJoinCommandFollowsClusterInfo(t *testing.T) {
 	}
 }
 
-// TestCreatedTokenSigns cluster-info as it is, or says why it cannot: the token is good either way.
+// TestCreatedTokenSigns cluster-info as it is, or reports why it cannot: the token is valid either way.
 func TestCreatedTokenSigns(t *testing.T) {
 	info := []cluster.Object{manifests.ClusterInfo([]byte("kubeconfig"))}
 	for name, tt := range map[string]struct {
@@ -201,7 +201,7 @@ func TestImmutableClusterInfo(t *testing.T) {
 	}
 }
 
-// noUpdates is an API that lets nobody change what is there.
+// noUpdates is an API that refuses all changes to existing objects.
 type noUpdates struct{ cluster.Cluster }
 
 func (noUpdates) Update(context.Context, cluster.Object, func() (bool, error)) (bool, error) {
