@@ -33,18 +33,18 @@ func Check(spec Spec, n *config.Node, pair Pair, issuers []*x509.Certificate, no
 	failure := &Error{Faults: faults, Where: cert}
 	switch {
 	case spec.IsCA():
-		failure.Advice = fmt.Sprintf("Put the right CA in %s and %s. A CA is never replaced, "+
-			"because that would invalidate everything it has signed.", cert, key)
+		failure.Fix = fmt.Sprintf("put the right CA in %s and %s, from a backup or another control plane: a CA is never replaced, "+
+			"because that would invalidate everything it has signed", cert, key)
 	case failure.Only(Expired):
-		failure.Advice = fmt.Sprintf("Run `slipway certs renew %s`.", spec.Name)
+		failure.Fix = fmt.Sprintf("run `slipway certs renew %s`", spec.Name)
 	default:
-		failure.Advice = fmt.Sprintf("Delete %s and %s and run `slipway init phase %s` with the same "+
-			"configuration, or put the right files there.", cert, key, spec.Phase())
+		failure.Fix = fmt.Sprintf("delete %s and %s and run `slipway init phase %s` with the same "+
+			"configuration, or put the right files there", cert, key, spec.Phase())
 	}
 	return failure
 }
 
-// Faults is Check without the advice, for a certificate in any file.
+// Faults is Check without the remedy, for a certificate in any file.
 func Faults(spec Spec, pair Pair, issuers []*x509.Certificate, now time.Time) []Fault {
 	var f faults
 	f.checkKey(pair)

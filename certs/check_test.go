@@ -21,10 +21,12 @@ import (
 	pkgerrors "github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 func TestCheckAcceptsOwn(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	n.Cluster.APIServer.CertSANs = []string{"*.wild.example", "Alpha.example", "fd00::7"}
 	for _, key := range []config.EncryptionAlgorithm{config.ECDSAP256, config.ECDSAP384} {
 		pairs := issueAll(t, n, mustKey(key))
@@ -44,7 +46,7 @@ func TestCheckAcceptsOwn(t *testing.T) {
 // TestCheck checks leaves that somebody else could have issued for the rows "apiserver", "etcd-server" and
 // "front-proxy-client".
 func TestCheck(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	key := mustKey(config.ECDSAP256)
 	pairs := issueAll(t, n, key)
 	otherCA, err := NewCA(Specs(n)[0], n, mustKey(config.ECDSAP256), now, rand.Reader)
@@ -178,7 +180,7 @@ func wantFaults(t *testing.T, err error, kinds []Kind, detail string) {
 }
 
 func TestCheckCA(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	spec := find(t, n, CA)
 	key := mustKey(config.ECDSAP256)
 	tests := []struct {
@@ -223,7 +225,7 @@ func TestCheckCA(t *testing.T) {
 
 // A CA whose constraints do not allow the names and usages that are needed.
 func TestCheckConstraints(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	key := mustKey(config.ECDSAP256)
 	tests := []struct {
 		name string
@@ -269,42 +271,45 @@ func TestWeakRSA(t *testing.T) {
 	}
 }
 
-// TestErrorText holds the full text of each piece of advice.
+// TestErrorText holds the full text of each error and remedy.
 func TestErrorText(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	pairs := issueAll(t, n, rsaKey())
 	leaf, ca := find(t, n, "etcd-server"), find(t, n, EtcdCA)
 	late := now.Add(8761 * time.Hour)
 
 	err := Check(leaf, n, pairs[leaf.Name], pairs[EtcdCA].Bundle(), late)
 	want := "/etc/kubernetes/pki/etcd/server.crt: expired at 2027-03-14T15:09:26Z, and this host's clock says " +
-		"2027-03-14T16:09:26Z. Run `slipway certs renew etcd-server`."
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
+		"2027-03-14T16:09:26Z"
+	wantFault(t, err, want, "run `slipway certs renew etcd-server`")
 
 	moved := leaf
 	moved.IPs = append(slices.Clone(leaf.IPs), netip.MustParseAddr("10.1.1.1"))
 	err = Check(moved, n, pairs[leaf.Name], pairs[EtcdCA].Bundle(), late)
 	want = "/etc/kubernetes/pki/etcd/server.crt: 2 faults:\n" +
 		"  - expired at 2027-03-14T15:09:26Z, and this host's clock says 2027-03-14T16:09:26Z\n" +
-		"  - not valid for 10.1.1.1\n" +
-		"Delete /etc/kubernetes/pki/etcd/server.crt and /etc/kubernetes/pki/etcd/server.key and run " +
-		"`slipway init phase certs etcd-server` with the same configuration, or put the right files there."
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
+		"  - not valid for 10.1.1.1"
+	wantFault(t, err, want, "delete /etc/kubernetes/pki/etcd/server.crt and /etc/kubernetes/pki/etcd/server.key and run "+
+		"`slipway init phase certs etcd-server` with the same configuration, or put the right files there")
 
 	err = Check(ca, n, Pair{Cert: pairs[EtcdCA].Cert, Key: otherRSAKey()}, nil, now)
-	want = "/etc/kubernetes/pki/etcd/ca.crt: the private key belongs to another certificate. " +
-		"Put the right CA in /etc/kubernetes/pki/etcd/ca.crt and /etc/kubernetes/pki/etcd/ca.key. " +
-		"A CA is never replaced, because that would invalidate everything it has signed."
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
+	wantFault(t, err, "/etc/kubernetes/pki/etcd/ca.crt: the private key belongs to another certificate",
+		"put the right CA in /etc/kubernetes/pki/etcd/ca.crt and /etc/kubernetes/pki/etcd/ca.key, from a backup or another control plane: "+
+			"a CA is never replaced, because that would invalidate everything it has signed")
 	var failure *Error
 	if !errors.As(pkgerrors.Wrap(err, "phase"), &failure) || !failure.Only(KeyMismatch, Expired) || failure.Only(Expired) {
 		t.Errorf("the kinds cannot be told from %v", err)
+	}
+}
+
+func wantFault(t *testing.T, err error, message, remedy string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want %q", message)
+		return
+	}
+	if got, want := fault.Of(pkgerrors.Wrap(err, "phase")), (fault.Fault{Message: "phase: " + message, Remedy: remedy}); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

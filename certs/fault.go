@@ -37,21 +37,23 @@ type Error struct {
 	Faults []Fault
 	// Where is the path of the file.
 	Where string
-	// Advice is what to do about it, in complete sentences.
-	Advice string
+	// Fix is what to do about it, in the imperative.
+	Fix string
 }
+
+// Remedy says what to do, see package fault.
+func (e *Error) Remedy() string { return e.Fix }
 
 // Error lists several faults on a line each.
 func (e *Error) Error() string {
 	if len(e.Faults) == 1 {
-		return fmt.Sprintf("%s: %s. %s", e.Where, e.Faults[0].Detail, e.Advice)
+		return fmt.Sprintf("%s: %s", e.Where, e.Faults[0].Detail)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d faults:\n", e.Where, len(e.Faults))
+	fmt.Fprintf(&b, "%s: %d faults:", e.Where, len(e.Faults))
 	for _, fault := range e.Faults {
-		fmt.Fprintf(&b, "  - %s\n", fault.Detail)
+		fmt.Fprintf(&b, "\n  - %s", fault.Detail)
 	}
-	b.WriteString(e.Advice)
 	return b.String()
 }
 

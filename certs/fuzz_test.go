@@ -15,12 +15,13 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// FuzzParsePair: for any content of the files there is no panic, no error quotes the key, and what is accepted can be
-// written and read again unchanged.
+// FuzzParsePair: no content of the files causes a panic, no error quotes the key, and what is accepted can be written
+// and read again unchanged.
 func FuzzParsePair(f *testing.F) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	pairs := map[string]Pair{}
 	for _, algorithm := range []config.EncryptionAlgorithm{config.ECDSAP256, config.ECDSAP384, config.RSA2048} {
 		key := mustKey(algorithm)

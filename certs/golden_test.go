@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // TestGolden compares the certificates with kubeadm's of each reference case.
@@ -27,7 +29,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n := goldenNode(t, name)
+			n := fixture.GoldenNode(t, filepath.Join(goldenDir, name, "input.yaml"))
 			pairs := issueAll(t, n, rsaKey())
 			var rows []string
 			for _, spec := range Specs(n) {

@@ -7,14 +7,9 @@ import (
 	"crypto"
 	"crypto/rand"
 	"crypto/x509"
-	"net/netip"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 )
@@ -36,41 +31,6 @@ func mustKey(algorithm config.EncryptionAlgorithm) crypto.Signer {
 		panic(err)
 	}
 	return key
-}
-
-// goldenNode is the node of a reference case.
-func goldenNode(t *testing.T, name string) *config.Node {
-	t.Helper()
-	path := filepath.Join(goldenDir, name, "input.yaml")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: path, Data: data}, config.Flags{}, config.Options{
-		Facts: config.HostFacts{Hostname: "vm"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// newNode is a node with the static defaults.
-func newNode(name, address string) *config.Node {
-	return &config.Node{
-		ControlPlane:     true,
-		Name:             name,
-		AdvertiseAddress: netip.MustParseAddr(address),
-		BindPort:         6443,
-		Cluster: config.ClusterConfiguration{
-			ClusterName:                 "kubernetes",
-			EncryptionAlgorithm:         config.RSA2048,
-			Networking:                  config.Networking{ServiceSubnet: "10.96.0.0/12", DNSDomain: "cluster.local"},
-			CertificateValidityPeriod:   &metav1.Duration{Duration: 8760 * time.Hour},
-			CACertificateValidityPeriod: &metav1.Duration{Duration: 87600 * time.Hour},
-		},
-		Paths: config.Paths{PKI: "/etc/kubernetes/pki", Kubeconfigs: "/etc/kubernetes"},
-	}
 }
 
 // find returns the row of a name.

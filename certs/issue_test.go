@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 func TestAlgorithms(t *testing.T) {
@@ -38,7 +39,7 @@ func TestAlgorithms(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(string(tt.algorithm), func(t *testing.T) {
 			t.Parallel()
-			n := newNode("cp-1", "192.168.99.11")
+			n := fixture.DefaultNode("cp-1", "192.168.99.11")
 			key, err := NewKey(tt.algorithm, rand.Reader)
 			if err != nil {
 				t.Fatal(err)
@@ -81,7 +82,7 @@ func TestNewKeyUnknown(t *testing.T) {
 
 // The chain verifies, and the certificates have the fields that RFC 5280 requires.
 func TestIssue(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	pairs := issueAll(t, n, rsaKey())
 	serials := map[string]bool{}
 	for _, spec := range Specs(n) {
@@ -118,7 +119,7 @@ func TestIssue(t *testing.T) {
 }
 
 func TestValidity(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	n.Cluster.CertificateValidityPeriod = &metav1.Duration{Duration: 2 * time.Hour}
 	n.Cluster.CACertificateValidityPeriod = &metav1.Duration{Duration: 90 * time.Minute}
 	pairs := issueAll(t, n, rsaKey())
@@ -138,7 +139,7 @@ func TestValidity(t *testing.T) {
 }
 
 func TestIssueRefuses(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	spec := find(t, n, "apiserver")
 	ca := issueAll(t, n, rsaKey())[CA]
 	keyless := Pair{Cert: ca.Cert}

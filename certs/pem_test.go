@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 func encodeKey(t testing.TB, key crypto.Signer) []byte {
@@ -27,7 +28,7 @@ func encodeKey(t testing.TB, key crypto.Signer) []byte {
 }
 
 func TestParsePair(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	ec := mustKey(config.ECDSAP256)
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -75,7 +76,7 @@ func TestParsePair(t *testing.T) {
 }
 
 func TestParsePairRefuses(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	key := mustKey(config.ECDSAP256)
 	keyPEM := encodeKey(t, key)
 	cert := EncodeCerts(issueAll(t, n, key)[CA].Cert)

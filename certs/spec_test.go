@@ -11,9 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestTable holds what the users of the table rely on.
+// TestTable checks what the users of the table rely on.
 func TestTable(t *testing.T) {
 	names := map[string]bool{}
 	for _, row := range Table() {
@@ -46,13 +47,13 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestExternalEtcd: its operator has the certificates.
+// TestExternalEtcd: the operator of etcd has the certificates.
 func TestExternalEtcd(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	n.Cluster.Etcd.External = &config.ExternalEtcd{}
 	for _, row := range Specs(n) {
 		if strings.Contains(row.Name, "etcd") {
-			t.Errorf("there is %s", row.Name)
+			t.Errorf("the table has %s", row.Name)
 		}
 	}
 	if _, found := Find(n, APIServerEtcdClient); found {
@@ -61,7 +62,7 @@ func TestExternalEtcd(t *testing.T) {
 }
 
 func TestSpecOrder(t *testing.T) {
-	n := newNode("cp-1", "192.168.99.11")
+	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	var got []string
 	for _, spec := range Specs(n) {
 		if !spec.IsCA() && !slices.Contains(got, spec.CA) {
@@ -77,7 +78,7 @@ func TestSpecOrder(t *testing.T) {
 	}
 }
 
-// TestSANs holds what kubeadm was observed to do where the reference has no case.
+// TestSANs checks observed behaviour of kubeadm that the reference does not cover.
 func TestSANs(t *testing.T) {
 	cluster := "kubernetes kubernetes.default kubernetes.default.svc kubernetes.default.svc.cluster.local"
 	tests := []struct {
@@ -89,7 +90,7 @@ func TestSANs(t *testing.T) {
 	}{{
 		name: "IPv6 only", spec: "apiserver",
 		setup: func(n *config.Node) {
-			*n = *newNode("cp-1", "fd00::11")
+			*n = *fixture.DefaultNode("cp-1", "fd00::11")
 			n.Cluster.Networking = config.Networking{ServiceSubnet: "fd00:10:96::/112", DNSDomain: "my.dom"}
 			n.Cluster.ControlPlaneEndpoint = "[fd00::99]:7443"
 		},
@@ -97,7 +98,7 @@ func TestSANs(t *testing.T) {
 		ips:   "fd00:10:96::1 fd00::11 fd00::99",
 	}, {
 		name: "etcd, IPv6 only", spec: "etcd-server",
-		setup: func(n *config.Node) { *n = *newNode("cp-1", "fd00::11") },
+		setup: func(n *config.Node) { *n = *fixture.DefaultNode("cp-1", "fd00::11") },
 		names: "cp-1 localhost", ips: "fd00::11 127.0.0.1 ::1",
 	}, {
 		name: "dual stack with IPv6 first", spec: "apiserver",
@@ -145,7 +146,7 @@ func TestSANs(t *testing.T) {
 	}}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			n := newNode("cp-1", "192.168.99.11")
+			n := fixture.DefaultNode("cp-1", "192.168.99.11")
 			tt.setup(n)
 			spec := find(t, n, tt.spec)
 			var ips []string
@@ -163,7 +164,7 @@ func TestSANs(t *testing.T) {
 }
 
 func TestEtcdSubject(t *testing.T) {
-	n := newNode("cp-7", "192.168.99.11")
+	n := fixture.DefaultNode("cp-7", "192.168.99.11")
 	for _, name := range []string{"etcd-server", "etcd-peer"} {
 		if got := find(t, n, name).CommonName; got != "cp-7" {
 			t.Errorf("the common name of %s is %q, not the node's name", name, got)

@@ -105,7 +105,7 @@ func TestClusterGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			fields := decoded(t, data).(map[string]any)
-			delete(fields, "status") // the server does not take it from us
+			delete(fields, "status") // the server ignores it
 			flatten(got, "", fields)
 			for _, field := range slices.Sorted(maps.Keys(got)) {
 				if _, there := want[field]; !there {
@@ -127,7 +127,7 @@ func TestClusterGolden(t *testing.T) {
 	}
 	for _, e := range entries {
 		if e.Name() == "clusterrolebinding_kubeadm-cluster-admins.yaml" {
-			continue // internal/cluster makes that one, and holds it against the same file
+			continue // internal/cluster makes that one, and compares it with the same file
 		}
 		if !slices.ContainsFunc(objs, func(o Object) bool { return fileName(o) == e.Name() }) {
 			t.Errorf("nothing makes %s", e.Name())
@@ -377,7 +377,7 @@ func TestTokenServes(t *testing.T) {
 		}
 	}
 	if TokenServes(map[string][]byte{"expiration": []byte("tomorrow")}, config.Token{TTL: 1}, now) {
-		t.Error("an expiration that cannot be read counts as none")
+		t.Error("an invalid expiration counts as none")
 	}
 }
 

@@ -157,8 +157,8 @@ func TestEtcdEndpoint(t *testing.T) {
 	}
 }
 
-// TestExternalEtcdSiblings: a directory is mounted although the name of another is a prefix of its own. kubeadm leaves it
-// out, so that its API server cannot read the certificate.
+// TestExternalEtcdSiblings: a directory is mounted even if its name starts with the name of another one. kubeadm does
+// not mount it, so its API server cannot read the certificate.
 func TestExternalEtcdSiblings(t *testing.T) {
 	n := load(t, read(t, golden, "node/external-etcd/input.yaml"))
 	n.Cluster.Etcd.External.CAFile = "/opt/etcd/ca.crt"

@@ -121,7 +121,7 @@ func replaceable(ctx context.Context, env *Env, objs []manifests.Object) ([]mani
 		_, settings := obj.(*corev1.ConfigMap)
 		switch d := found[i]; {
 		case d.Change == cluster.Update && settings && obj.GetName() == manifests.CorefileMap:
-			env.keeper().SayKept(obj, d, "to get Slipway's, delete it (`kubectl -n kube-system delete configmap coredns`) and run this command again")
+			env.keeper().SayKept(obj, d, "to replace it, delete it (`kubectl -n kube-system delete configmap coredns`) and run this command again")
 			continue
 		case d.Change == cluster.Update:
 			env.UI.Warnf("replacing edited fields of %s %s: %s", obj.GetObjectKind().GroupVersionKind().Kind,

@@ -16,12 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// edited are ConfigMaps that administrators change, by name and key.
+// edited are ConfigMaps that administrators edit, by name and key.
 var edited = map[string]string{"coredns": "Corefile", "kube-proxy": "config.conf", "kubelet-config": "kubelet"}
 
-// edit changes what the first run left in the API, and deletes CoreDNS' workload.
+// edit changes what the first run left in the API, and deletes the workload of CoreDNS.
 func (s *stage) edit(t *testing.T) {
 	t.Helper()
 	for name, key := range edited {
@@ -37,12 +38,11 @@ func (s *stage) edit(t *testing.T) {
 	}
 }
 
-// TestAgainKeepsWhatWasEdited: init on a control plane that works undoes nothing
-// that an administrator did, and makes what is missing. A phase's own command
-// writes what its configuration says, but for an edited Corefile. Both say so,
-// once for each object.
+// TestAgainKeepsWhatWasEdited: init on a working control plane undoes nothing that an administrator did, and creates
+// what is missing. The command of a single phase writes its configuration, except for an edited Corefile. Both report
+// this once for each object.
 func TestAgainKeepsWhatWasEdited(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	workflow := []Phase{uploadConfig(), markControlPlane(), addon()}
 	s.play(t, workflow...)
 	s.edit(t)
@@ -59,22 +59,23 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 	if want := []string{"ensure Deployment coredns"}; !slices.Equal(s.done, want) {
 		t.Errorf("did %q, want %q", s.done, want)
 	}
-	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile.",
-		"keeping ConfigMap kube-system/kube-proxy, which differs from what this configuration makes: data.config.conf.",
-		"`slipway init phase addon kube-proxy` writes it",
-		"keeping ConfigMap kube-system/kubelet-config, which differs from what this configuration makes: data.kubelet.",
-		"keeping Node cp-1, which differs from what this configuration makes: without label node.kubernetes.io/exclude-from-external-load-balancers, taint node-role.kubernetes.io/control-plane:NoSchedule. `slipway init phase mark-control-plane` adds it")
+	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile\n",
+		"keeping ConfigMap kube-system/kube-proxy, which differs from what this configuration makes: data.config.conf\n",
+		"to replace it, run `slipway init phase addon kube-proxy`\n",
+		"keeping ConfigMap kube-system/kubelet-config, which differs from what this configuration makes: data.kubelet\n",
+		"keeping Node cp-1, which differs from what this configuration makes: without label node.kubernetes.io/exclude-from-external-load-balancers, taint node-role.kubernetes.io/control-plane:NoSchedule\n",
+		"[WARNING]   to add it, run `slipway init phase mark-control-plane`\n")
 	for name, key := range edited {
 		if got := systemConfigMap(t, s, name).Data[key]; got != "edited" {
 			t.Errorf("ConfigMap %s was written again:\n%s", name, got)
 		}
 	}
 	if len(api.mark.Taints) > 0 {
-		t.Errorf("taints that were taken off are back: %v", api.mark.Taints)
+		t.Errorf("removed taints are back: %v", api.mark.Taints)
 	}
 
 	if len(api.mark.Labels) > 0 {
-		t.Errorf("labels that were taken off are back: %v", api.mark.Labels)
+		t.Errorf("removed labels are back: %v", api.mark.Labels)
 	}
 
 	s.Again = false
@@ -85,20 +86,20 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 			t.Errorf("ConfigMap %s after the phase's own command:\n%s", name, got)
 		}
 	}
-	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile.",
+	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile\n",
 		"replacing edited fields of ConfigMap kube-system/kube-proxy: data.config.conf")
 	if len(api.mark.Taints) != 1 {
 		t.Errorf("the phase's own command set the taints %v", api.mark.Taints)
 	}
 }
 
-// TestAgainFinishes: what a run that was cut off has not made is made.
+// TestAgainFinishes: init creates what an interrupted run did not create.
 func TestAgainFinishes(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Again = true
 	api := &marked{Plan: s.api}
 	for _, phase := range []Phase{uploadConfig(), markControlPlane(), addon()} {
-		s.Cluster = &unbound{marked: api} // whichever comes first
+		s.Cluster = &unbound{marked: api} // whichever phase comes first
 		s.play(t, phase)
 	}
 	for name, key := range edited {
@@ -111,7 +112,7 @@ func TestAgainFinishes(t *testing.T) {
 	}
 }
 
-// saidOnce wants each text once in what was said.
+// saidOnce checks that each text was printed exactly once.
 func (s *stage) saidOnce(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -121,8 +122,7 @@ func (s *stage) saidOnce(t *testing.T, texts ...string) {
 	}
 }
 
-// unbound is an API that administrators may ask nothing before they have got
-// their role.
+// unbound is an API that refuses administrators everything until they have their role.
 type unbound struct {
 	*marked
 	bound atomic.Bool

@@ -13,15 +13,18 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cluster-bootstrap/token/jws"
+	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const explicitToken = "bootstrapTokens: [{token: abcdef.0123456789abcdef}]\n"
 
-// withToken puts a token into the API, as an earlier run or a person did.
+// withToken puts a token into the API, as an earlier run or a user would.
 func withToken(t *testing.T, s *stage, token config.Token) {
 	t.Helper()
 	if err := s.api.Ensure(t.Context(), manifests.BootstrapTokenSecret(token, s.host.Now())); err != nil {
@@ -30,7 +33,7 @@ func withToken(t *testing.T, s *stage, token config.Token) {
 	s.done = nil
 }
 
-// tokenNow is a token's secret in the API.
+// tokenNow is a token's secret as the API has it.
 func tokenNow(t *testing.T, s *stage, id string) string {
 	t.Helper()
 	secret := &corev1.Secret{}
@@ -42,7 +45,7 @@ func tokenNow(t *testing.T, s *stage, id string) string {
 }
 
 func TestBootstrapTokens(t *testing.T) {
-	earlier := func(s *stage) config.Token { // what a run without a token of the user's own leaves
+	earlier := func(s *stage) config.Token { // left by a run without a token of the user's own
 		token := s.Config.BootstrapTokens[0]
 		token.ID, token.Secret = "zzzzzz", config.NewSecret("zzzzzzzzzzzzzzzz")
 		return token
@@ -85,7 +88,7 @@ func TestBootstrapTokens(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStage(t, initDocument+tt.document+clusterDocument)
+			s := newStage(t, fixture.InitDocument+tt.document+fixture.ClusterDocument)
 			s.play(t, certsCA())
 			if tt.before != nil {
 				tt.before(t, s)
@@ -112,9 +115,9 @@ func TestBootstrapTokens(t *testing.T) {
 	}
 }
 
-// TestTokenJustWrittenIsNotSearchedFor: a list waits for the API server's cache.
+// TestTokenJustWrittenIsNotSearchedFor: a list would wait for the API server's cache.
 func TestTokenJustWrittenIsNotSearchedFor(t *testing.T) {
-	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA(), bootstrapToken())
 	s.Cluster = noLists{s.api}
 	s.play(t, showJoinCommand())
@@ -126,11 +129,11 @@ func TestTokenJustWrittenIsNotSearchedFor(t *testing.T) {
 	}
 }
 
-// TestShortTokens serve as long as they were meant to.
+// TestShortTokens live as long as configured.
 func TestShortTokens(t *testing.T) {
 	soon := time.Now().Add(20 * time.Minute).UTC().Format(time.RFC3339)
 	for life, later := range map[string]time.Duration{"ttl: 30m0s": 14 * time.Minute, "ttl: 1h0m0s": 29 * time.Minute, "expires: " + soon: 19 * time.Minute} {
-		s := newStage(t, initDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, "+life+"}]\n"+clusterDocument)
+		s := newStage(t, fixture.InitDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, "+life+"}]\n"+fixture.ClusterDocument)
 		s.play(t, certsCA(), bootstrapToken(), showJoinCommand())
 		made := len(s.done)
 		s.host.now = time.Now().Add(later)
@@ -139,32 +142,31 @@ func TestShortTokens(t *testing.T) {
 			t.Errorf("%s: it says %q", life, s.said.String())
 		}
 		if again := strings.Join(s.done[made:], "\n"); strings.Contains(again, "bootstrap-token-abcdef") {
-			t.Errorf("%s: after %s it was made again", life, later)
+			t.Errorf("%s: after %s it was created again", life, later)
 		}
 	}
 }
 
-// TestJoinCommandWithoutToken: a command that fails on every worker is not
-// shown as if it were good.
+// TestJoinCommandWithoutToken: a join command that would fail on every worker is not shown as if it worked.
 func TestJoinCommandWithoutToken(t *testing.T) {
-	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA(), showJoinCommand())
 	if want := "[WARNING] bootstrap token abcdef is missing from the cluster"; !strings.Contains(s.said.String(), want) {
 		t.Errorf("it says %q, want %q", s.said.String(), want)
 	}
 }
 
-// noLists is an API that only answers what is asked by name.
+// noLists is an API that answers only requests for single objects.
 type noLists struct{ *cluster.Plan }
 
 func (noLists) Secrets(context.Context, string, string) ([]corev1.Secret, error) {
 	return nil, errors.New("Secrets were listed")
 }
 
-// TestExpiredTokenIsLeftOut: the same init is run again when the token of its
-// configuration has expired, and must not create it again each time.
+// TestExpiredTokenIsLeftOut: an init that runs again after the token of its configuration has expired must not create
+// that token each time.
 func TestExpiredTokenIsLeftOut(t *testing.T) {
-	s := newStage(t, initDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, expires: 2020-01-01T00:00:00Z}]\n"+clusterDocument)
+	s := newStage(t, fixture.InitDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, expires: 2020-01-01T00:00:00Z}]\n"+fixture.ClusterDocument)
 	s.play(t, certsCA(), bootstrapToken())
 	if did := strings.Join(s.done, "\n"); strings.Contains(did, "bootstrap-token-abcdef") || !strings.Contains(did, "ensure ConfigMap cluster-info") {
 		t.Errorf("did %v", s.done)
@@ -175,7 +177,7 @@ func TestExpiredTokenIsLeftOut(t *testing.T) {
 }
 
 func TestBootstrapTokenWritesWhatNodesNeed(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, certsCA(), bootstrapToken())
 	want := []string{
 		"ensure ClusterRoleBinding kubeadm:cluster-admins",
@@ -196,20 +198,21 @@ func TestBootstrapTokenWritesWhatNodesNeed(t *testing.T) {
 }
 
 func TestBootstrapTokenNeedsTheCA(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
-	const want = "/etc/kubernetes/pki/ca.crt does not exist, but is needed; for a new cluster, run `slipway init phase certs ca`; for an existing one, copy it and its key from a control plane"
-	if err := runBootstrapToken(t.Context(), s.Env); message(err) != want {
-		t.Errorf("error %q, want %q", message(err), want)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	want := fault.Fault{Message: "/etc/kubernetes/pki/ca.crt does not exist, but is needed",
+		Remedy: "for a new cluster, run `slipway init phase certs ca`; for an existing one, copy it and its key from a control plane"}
+	if err := runBootstrapToken(t.Context(), s.Env); err == nil || fault.Of(err) != want {
+		t.Errorf("error %v, want %q", err, want)
 	}
 }
 
 func TestJoinCommandWithholds(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.UploadCerts = true
 	s.Config.CertificateKey = config.NewSecret(strings.Repeat("ab", 32))
 	s.play(t, certsCA(), showJoinCommand())
 	if got := s.results.String(); strings.Contains(got, "--control-plane") {
-		t.Errorf("without a controlPlaneEndpoint, no other control plane can join, and it says %s", got)
+		t.Errorf("no other control plane can join without a controlPlaneEndpoint, but the result says %s", got)
 	}
 	s.Config.Cluster.ControlPlaneEndpoint = "api.example.org"
 	for _, withheld := range []bool{false, true} {
@@ -226,7 +229,8 @@ func TestJoinCommandWithholds(t *testing.T) {
 	}
 }
 
-// infoNow is cluster-info in the API. Each signature in it must be what the controller manager's signer computes.
+// infoNow is cluster-info as the API has it. It checks that each signature in it is the one that the controller
+// manager's signer computes.
 func infoNow(t *testing.T, s *stage) map[string]string {
 	t.Helper()
 	cm := manifests.ClusterInfo(nil)
@@ -241,13 +245,13 @@ func signs(data map[string]string, id string) bool {
 	return jws.DetachedTokenIsValid(data["jws-kubeconfig-"+id], data["kubeconfig"], id, "0123456789abcdef")
 }
 
-// TestClusterInfoIsSigned by the phase with every token that may sign: nobody has to wait for the controller manager,
-// which then has nothing to change. What it or another tool has signed stays.
+// TestClusterInfoIsSigned with every token that may sign: nobody has to wait for the controller manager, and it finds
+// nothing to change. Signatures from it or another tool stay.
 func TestClusterInfoIsSigned(t *testing.T) {
 	for _, again := range []bool{false, true} {
-		s := newStage(t, initDocument+explicitToken+clusterDocument)
+		s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 		s.play(t, certsCA())
-		withToken(t, s, config.Token{ID: "kubeadm", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}}) // not of the form
+		withToken(t, s, config.Token{ID: "kubeadm", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}}) // not in the form of a token
 		withToken(t, s, config.Token{ID: "theirs", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}})
 		withToken(t, s, config.Token{ID: "noneof", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"authentication"}})
 		withToken(t, s, config.Token{ID: "passed", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"},
@@ -272,9 +276,9 @@ func TestClusterInfoIsSigned(t *testing.T) {
 	}
 }
 
-// TestEditedClusterInfoIsSigned as it is: init on a node that was one before keeps it.
+// TestEditedClusterInfoIsSigned as it is: init keeps the edits on a host that was already a node.
 func TestEditedClusterInfoIsSigned(t *testing.T) {
-	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA())
 	if err := s.api.Ensure(t.Context(), manifests.ClusterInfo([]byte("edited"))); err != nil {
 		t.Fatal(err)
@@ -291,9 +295,26 @@ func TestEditedClusterInfoIsSigned(t *testing.T) {
 	}
 }
 
-// TestReplacedTokenSigns with its new secret, and not with both.
+// TestImmutableClusterInfo cannot be signed: init on a node that was one before says so and goes on.
+func TestImmutableClusterInfo(t *testing.T) {
+	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
+	s.play(t, certsCA(), bootstrapToken())
+	info := manifests.ClusterInfo([]byte(infoNow(t, s)["kubeconfig"]))
+	info.Immutable = ptr.To(true)
+	fatal(t, s.api.EnsureAbsent(t.Context(), info))
+	fatal(t, s.api.Ensure(t.Context(), info))
+	s.Again, s.done = true, nil
+	s.play(t, bootstrapToken())
+	if data := infoNow(t, s); len(data) != 1 || len(s.done) > 0 {
+		t.Errorf("did %q, cluster-info has %q", s.done, data)
+	}
+	s.saidOnce(t, "[WARNING] ConfigMap kube-public/cluster-info is immutable, so it cannot be signed",
+		"[WARNING]   let nodes join with --discovery-file, or delete this ConfigMap and run `slipway init phase bootstrap-token`")
+}
+
+// TestReplacedTokenSigns only with its new secret.
 func TestReplacedTokenSigns(t *testing.T) {
-	s := newStage(t, initDocument+explicitToken+clusterDocument)
+	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA())
 	withToken(t, s, config.Token{ID: "abcdef", Secret: config.NewSecret("ffffffffffffffff"), Usages: []string{"signing"}})
 	s.play(t, bootstrapToken())

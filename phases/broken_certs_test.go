@@ -9,16 +9,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // breakage is damage to the files of a control plane.
 type breakage struct {
 	name string
 	do   func(t *testing.T, s *stage)
-	// init is the error of the phases certs and kubeconfig, renew that of renewing apiserver and admin.conf; empty if they
-	// succeed.
+	// init is the error of the phases certs and kubeconfig, renew that of renewing apiserver and admin.conf. Empty
+	// means success.
 	init, renew string
-	// remove are the files that init advises to remove, so that it then succeeds.
+	// remove are the files that init advises to remove. Then it succeeds.
 	remove []string
 }
 
@@ -26,7 +29,7 @@ func empty(path string) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) { s.put(t, path, "") }
 }
 
-// copied puts one file in the place of another.
+// copied copies one file over another.
 func copied(from, to string) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) { s.put(t, to, s.get(t, from)) }
 }
@@ -42,7 +45,7 @@ func removed(path string) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) { fatal(t, os.Remove(filepath.Join(s.root, path))) }
 }
 
-// linked puts the file elsewhere, or nowhere, and a link in its place.
+// linked moves the file elsewhere, or deletes it, and puts a link in its place.
 func linked(path string, dangling bool) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) {
 		at := filepath.Join(s.root, path)
@@ -77,27 +80,27 @@ const (
 	caCrt, caKey      = pkiDir + "ca.crt", pkiDir + "ca.key"
 	saKey, saPub      = pkiDir + "sa.key", pkiDir + "sa.pub"
 	makeAgain         = " and run `slipway init phase certs apiserver`"
-	makeConfAgain     = "Delete it and run `slipway init phase kubeconfig admin`"
-	putCA             = "A CA is never replaced"
-	keepsCA           = "Put the right CA in " + caCrt + " and " + caKey
+	makeConfAgain     = "\n  delete " + conf + " and run `slipway init phase kubeconfig admin`"
+	putCA             = "a CA is never replaced"
+	keepsCA           = "\n  put the right CA in " + caCrt + " and " + caKey
 	noLink, noFile    = " is a symlink where a regular file should be", " is a directory where a regular file should be"
 	narrowedLine      = " to 0600: only root can read it now"
-	emptyCert, noKey  = "the certificate: the file is empty. ", "the private key: the file is empty. "
-	cutOff            = "PEM blocks that are truncated or damaged: 1 of 1. Delete "
-	deleteServiceKeys = "If you do not have the private key, delete both and run the phase again"
+	emptyCert, noKey  = "the certificate: the file is empty\n  ", "the private key: the file is empty\n  "
+	cutOff            = "PEM blocks that are truncated or damaged: 1 of 1\n  delete "
+	deleteServiceKeys = "if you do not have the private key, delete both and run the phase again"
 )
 
 var breakages = []breakage{
-	{"empty key", empty(key), noKey + "Delete both" + makeAgain, "", []string{crt, key}},
-	{"empty certificate", empty(crt), emptyCert + "Delete both" + makeAgain, crt + ": the file is empty. Delete it" + makeAgain, []string{crt, key}},
+	{"empty key", empty(key), noKey + "delete both" + makeAgain, "", []string{crt, key}},
+	{"empty certificate", empty(crt), emptyCert + "delete both" + makeAgain, crt + ": the file is empty\n  delete " + crt + makeAgain, []string{crt, key}},
 	{"key cut off", cut(key), "the private key: " + cutOff + "both" + makeAgain, "", []string{crt, key}},
-	{"certificate cut off", cut(crt), "the certificate: " + cutOff + "both" + makeAgain, crt + ": " + cutOff + "it" + makeAgain, []string{crt, key}},
+	{"certificate cut off", cut(crt), "the certificate: " + cutOff + "both" + makeAgain, crt + ": " + cutOff + crt + makeAgain, []string{crt, key}},
 	{"key of another certificate", copied(pkiDir+"front-proxy-client.key", key),
-		crt + ": the private key belongs to another certificate. Delete " + crt + " and " + key + makeAgain, "", []string{crt, key}},
+		crt + ": the private key belongs to another certificate\n  delete " + crt + " and " + key + makeAgain, "", []string{crt, key}},
 	{"certificate of another row", copied(pkiDir+"front-proxy-client.crt", crt), crt + ": 4 faults:", "", []string{crt, key}},
-	{"certificate without its key", removed(key), crt + " exists without its key " + key + "; put the key there, or delete the certificate", "", []string{crt}},
-	{"key without its certificate", removed(crt), "", crt + " does not exist, so there is nothing to renew; `slipway init phase certs apiserver` creates it", nil},
-	{"key in the certificate's file", copied(key, crt), "the file also holds a private key", "Delete it" + makeAgain, []string{crt, key}},
+	{"certificate without its key", removed(key), crt + " exists without its key " + key + "\n  put the key there, or delete the certificate", "", []string{crt}},
+	{"key without its certificate", removed(crt), "", crt + " does not exist, so there is nothing to renew\n  create it with `slipway init phase certs apiserver`", nil},
+	{"key in the certificate's file", copied(key, crt), "the file also holds a private key", "delete " + crt + makeAgain, []string{crt, key}},
 	{"wide key", widened(key), "", "", nil},
 	{"link to the key", linked(key, false), key + noLink, key + noLink, []string{key, crt}},
 	{"dangling link for the key", linked(key, true), key + noLink, key + noLink, []string{key, crt}},
@@ -105,16 +108,16 @@ var breakages = []breakage{
 	{"dangling link for the certificate", linked(crt, true), crt + noLink, crt + noLink, []string{crt}},
 	{"directory for the key", directory(key), key + noFile, key + noFile, []string{key, crt}},
 	{"CA that is no CA", copied(crt, caCrt), "not a CA certificate: the basic constraints lack CA:TRUE", keepsCA, nil},
-	{"another CA's certificate", copied(pkiDir+"etcd/ca.crt", caCrt), "the private key belongs to another certificate. " + keepsCA, keepsCA, nil},
-	{"another CA's key", copied(pkiDir+"etcd/ca.key", caKey), "the private key belongs to another certificate. " + keepsCA, keepsCA, nil},
-	{"empty CA", empty(caCrt), caCrt + " and " + caKey + ": " + emptyCert + "Put the right CA there", putCA, nil},
-	{"empty key of the CA", empty(caKey), caCrt + " and " + caKey + ": " + noKey + "Put the right CA there", putCA, nil},
-	{"CA cut off", cut(caCrt), "Put the right CA there", putCA, nil},
+	{"another CA's certificate", copied(pkiDir+"etcd/ca.crt", caCrt), "the private key belongs to another certificate" + keepsCA, keepsCA, nil},
+	{"another CA's key", copied(pkiDir+"etcd/ca.key", caKey), "the private key belongs to another certificate" + keepsCA, keepsCA, nil},
+	{"empty CA", empty(caCrt), caCrt + " and " + caKey + ": " + emptyCert + "put the right CA there", putCA, nil},
+	{"empty key of the CA", empty(caKey), caCrt + " and " + caKey + ": " + noKey + "put the right CA there", putCA, nil},
+	{"CA cut off", cut(caCrt), "put the right CA there", putCA, nil},
 	{"wide key of the CA", widened(caKey), "", "", nil},
 	{"link to the CA's key", linked(caKey, false), caKey + noLink, "", nil},
 	{"dangling link for the CA's key", linked(caKey, true), caKey + noLink, caKey + noLink, nil},
 	{"CA without its key", removed(caKey), "", "`slipway certs generate-csr", nil},
-	{"CA's key without the CA", removed(caCrt), "trusts another CA than the cluster's. Delete it", caCrt + " does not exist, but is needed", nil},
+	{"CA's key without the CA", removed(caCrt), "trusts another CA than the cluster's\n  delete /etc/kubernetes/", caCrt + " does not exist, but is needed", nil},
 	{"empty sa.key", empty(saKey), saKey + " and " + saPub + ": " + noKey, "", []string{saKey, saPub}},
 	{"no key in sa.pub", copied(crt, saPub), deleteServiceKeys, "", []string{saPub}},
 	{"sa.key of another pair", copied(caKey, saKey), "delete the file of the public key", "", []string{saPub}},
@@ -129,10 +132,10 @@ var breakages = []breakage{
 	{"kubeconfig of another user", copied("/etc/kubernetes/scheduler.conf", conf), makeConfAgain, "", []string{conf}},
 }
 
-// TestBrokenCertificates: an error names what is broken and says how to fix it, and that works. Nothing broken is
+// TestBrokenCertificates: an error names what is broken and says how to fix it, and that fix works. No damage is
 // accepted.
 func TestBrokenCertificates(t *testing.T) {
-	whole := controlPlaneStage(t) // of which the rows have copies
+	whole := controlPlaneStage(t) // each row gets a copy of it
 	for _, b := range breakages {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +150,7 @@ func TestBrokenCertificates(t *testing.T) {
 			says(t, "init", again(), b.init)
 			if strings.HasPrefix(b.name, "wide ") {
 				if lines := s.said.String(); strings.Count(lines, narrowedLine) != 1 {
-					t.Errorf("the mode is not named:\n%s", lines)
+					t.Errorf("the output does not name the mode:\n%s", lines)
 				}
 				fatal(t, again())
 				noneWide(t, s)
@@ -164,15 +167,18 @@ func TestBrokenCertificates(t *testing.T) {
 
 func says(t *testing.T, who string, err error, want string) {
 	t.Helper()
-	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-		t.Errorf("%s says %v\nwant %q", who, err, want)
+	if err == nil && want == "" {
+		return
+	}
+	if err == nil || want == "" || !strings.Contains(fault.Of(err).String(), want) {
+		t.Errorf("%s says %v\n  %s\nwant %q", who, err, fault.Remedy(err), want)
 	}
 }
 
 // copyOfStage has the same files on another host.
 func copyOfStage(t *testing.T, from *stage) *stage {
 	t.Helper()
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	fatal(t, filepath.WalkDir(filepath.Join(from.root, "/etc/kubernetes"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

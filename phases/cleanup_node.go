@@ -6,6 +6,7 @@ package phases
 import (
 	"cmp"
 	"context"
+	stderrors "errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -66,9 +68,11 @@ type cleanup struct {
 	dataLeft bool
 }
 
-func (c *cleanup) warnf(format string, args ...any) {
+func (c *cleanup) warnf(format string, args ...any) { c.warn(fmt.Sprintf(format, args...), "") }
+
+func (c *cleanup) warn(message, remedy string) {
 	c.warned = true
-	c.UI.Warnf(format, args...)
+	c.UI.Warn(message, remedy)
 }
 
 // did records whether a step has changed anything, or why it failed.
@@ -95,7 +99,7 @@ func (c *cleanup) failure() error {
 	if len(c.failed) == 0 {
 		return nil
 	}
-	return errors.WithMessage(joined(c.failed), "not everything could be removed; fix the problem and run the same command again")
+	return errors.WithMessage(stderrors.Join(c.failed...), "not everything could be removed; fix the problem and run the same command again")
 }
 
 func (c *cleanup) stopKubelet(ctx context.Context) {
@@ -110,11 +114,11 @@ func (c *cleanup) stopKubelet(ctx context.Context) {
 		err = c.Host.StopUnit(limited, kubeletUnit)
 	}
 	if errors.Is(err, host.ErrNoSystemd) {
-		c.warnf("%v: the kubelet may still be running and may restart what is removed here; stop it some other way", err)
+		c.warn(err.Error()+": the kubelet may still be running and may restart what is removed here", "stop it some other way")
 		return
 	}
 	if err != nil {
-		c.warnf("the kubelet may still be running and may restart what is removed here: %v", err)
+		c.warn("the kubelet may still be running and may restart what is removed here: "+err.Error(), fault.Remedy(err))
 		return
 	}
 	// A kubelet that only waits for its configuration, as packages start it, does not make this host a node.
@@ -127,7 +131,8 @@ func (c *cleanup) removePods(ctx context.Context) {
 	defer cancel()
 	pods, err := c.Host.Pods(limited, socket)
 	if err != nil {
-		c.warnf("Pods may still be running, because the container runtime does not answer: %v. Start it and run the same command again, with --cri-socket=%s", err, socket)
+		c.warn("Pods may still be running, because the container runtime does not answer: "+err.Error(),
+			cmp.Or(fault.Remedy(err), "start it")+"; then run the same command again, with --cri-socket="+socket)
 		return
 	}
 	if len(pods) == 0 {
@@ -140,7 +145,7 @@ func (c *cleanup) removePods(ctx context.Context) {
 	removed, err := c.Host.RemovePods(ctx, socket, pods)
 	c.changed = c.changed || len(removed) > 0
 	if err != nil {
-		c.warnf("%d of %d Pods could not be removed: %v. Run the same command again, with --cri-socket=%s", len(pods)-len(removed), len(pods), err, socket)
+		c.warn(fmt.Sprintf("%d of %d Pods could not be removed: %v", len(pods)-len(removed), len(pods), err), "run the same command again, with --cri-socket="+socket)
 	}
 }
 

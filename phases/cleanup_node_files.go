@@ -5,7 +5,6 @@ package phases
 
 import (
 	"context"
-	stderrors "errors"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -220,5 +219,3 @@ func ignoreForbidden(err error) error {
 	}
 	return err
 }
-
-func joined(errs []error) error { return stderrors.Join(errs...) }

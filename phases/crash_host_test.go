@@ -18,17 +18,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// lastingHost is a host in a directory whose systemd, kubelet and container
-// runtime keep their state in that directory, too: a process that comes later
-// finds what one that was killed has brought about. Each order to them is one
-// change of a file.
+// lastingHost is a host in a directory. Its systemd, kubelet and container runtime keep their state in that directory
+// as well, so that a later process finds what a killed one did. Each order to them changes one file.
 type lastingHost struct {
 	*host.Real
 	root  string
 	limit time.Duration
 	skip  []string // phases
 
-	kubelet sync.Mutex // there is one, however many wait for its files
+	kubelet sync.Mutex // there is only one kubelet, however many runs wait for its files
 }
 
 func (h *lastingHost) patience() time.Duration { return h.limit }
@@ -38,7 +36,7 @@ func newLastingHost(root string) *lastingHost {
 	return &lastingHost{Real: host.NewAt(root), root: root}
 }
 
-// The state of what is not files, by directory below the root.
+// State other than files, by directory below the root.
 const (
 	kubeletActive  = "/var/fake/kubelet.service/active"
 	kubeletEnabled = "/var/fake/kubelet.service/enabled"
@@ -46,7 +44,7 @@ const (
 	kubeletPID     = 77
 )
 
-// furnish makes a root directory of a host that is fit for a node.
+// furnish makes a root directory of a host that can become a node.
 func furnish(root string) error {
 	for _, dir := range []string{"/etc/ssl/certs", "/var/lib", "/run", filepath.Dir(kubeletActive), images, "/proc/sys/net/ipv4"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
@@ -95,10 +93,10 @@ func (h *lastingHost) RestartUnit(context.Context, string) error {
 	if !h.has(kubeletActive) {
 		return h.note(kubeletActive)
 	}
-	return h.note(fmt.Sprintf("%s/%d", kubeletActive, time.Now().UnixNano())) // which also changes the directory's time
+	return h.note(fmt.Sprintf("%s/%d", kubeletActive, time.Now().UnixNano())) // the time changes the directory as well
 }
 
-// AwaitFile lets the kubelet, if it runs, write what it is to make.
+// AwaitFile lets the kubelet, if it runs, write its files.
 func (h *lastingHost) AwaitFile(ctx context.Context, path string, fits func([]byte) error) error {
 	if h.has(kubeletActive) {
 		if err := h.makeFiles(); err != nil {
@@ -108,7 +106,7 @@ func (h *lastingHost) AwaitFile(ctx context.Context, path string, fits func([]by
 	return h.Real.AwaitFile(ctx, path, fits)
 }
 
-// makeFiles writes below /var first: certificates before what names them.
+// makeFiles writes the files below /var first: certificates before the files that name them.
 func (h *lastingHost) makeFiles() error {
 	h.kubelet.Lock()
 	defer h.kubelet.Unlock()
@@ -139,7 +137,7 @@ func (h *lastingHost) makeFiles() error {
 	return nil
 }
 
-// willMake says what the kubelet writes once it runs.
+// willMake sets what the kubelet writes once it runs.
 func willMake(root, path, text string) error {
 	path = filepath.Join(root, "/var/fake/made", path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -148,7 +146,7 @@ func willMake(root, path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// Probe finds healthy what the kubelet has been given to run.
+// Probe finds everything healthy once the kubelet runs.
 func (h *lastingHost) Probe(_ context.Context, p host.Probe) error {
 	if !h.has(kubeletActive) {
 		return errors.New("connection refused")
@@ -176,7 +174,7 @@ func (h *lastingHost) PullImage(_ context.Context, _, image string) error {
 	return h.note(imageMark(image))
 }
 
-// What a diagnosis asks finds nothing wrong.
+// A diagnosis finds nothing wrong.
 func (h *lastingHost) Journal(context.Context, string, time.Time, int) ([]host.JournalEntry, error) {
 	return nil, nil
 }
@@ -213,7 +211,7 @@ func (h *lastingHost) PortFree(_ string, port int) error {
 	return nil
 }
 
-// SyncTimes needs no second of every run.
+// SyncTimes does nothing, because it would cost each run a second.
 func (h *lastingHost) SyncTimes(context.Context, string) ([]time.Duration, error) {
 	return []time.Duration{time.Millisecond}, nil
 }

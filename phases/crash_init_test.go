@@ -53,7 +53,7 @@ networking: {podSubnet: 10.244.0.0/16}
 apiServer: {certSANs: [127.0.0.1]}
 `
 
-// crashInit is what the command init does.
+// crashInit does what the command init does.
 func crashInit(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
 	random := func(n int) string { return strings.ToLower(rand.Text()[:n]) }
 	flags := config.Flags{Given: []string{"upload-certs"}, UploadCerts: true}
@@ -67,9 +67,8 @@ func crashInit(ctx context.Context, h runHost, endpoint string, say io.Writer) e
 	return crashRun(ctx, n, h, endpoint, say, Init())
 }
 
-// ownAPI is the API server of a control plane in a root directory: it shows the
-// certificate that is there, and lets the administrators in once they are
-// bound. Then it asks spoil.
+// ownAPI is the API server of a control plane in a root directory. It uses the certificate that is there, and admits
+// the administrators once they are bound. Then it asks spoil.
 func ownAPI(root string, spoil func(r *http.Request) fakeapi.Fault) *fakeapi.Server {
 	certificate := func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		pki := filepath.Join(root, "/etc/kubernetes/pki")

@@ -20,16 +20,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 var crashingJoin = crashing{name: "join", prepare: prepareJoin, run: crashJoin, reads: "/var/lib/kubelet/config.yaml"}
 
-// prepareJoin makes a cluster to join by a discovery file, and what its
-// kubelet writes once that cluster has signed its certificate.
+// prepareJoin creates a cluster to join by a discovery file, and sets what the kubelet writes once that cluster has
+// signed its certificate.
 func prepareJoin(t *testing.T, s *scene) error {
 	s.api = fakeapi.New(nil)
 	for _, cm := range []*corev1.ConfigMap{
-		storedMap("kubeadm-config", "ClusterConfiguration", storedConfig), storedMap("kubelet-config", "kubelet", storedNode),
+		fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", fixture.ClusterConfiguration), fixture.ConfigMap("kubelet-config", "kubelet", fixture.KubeletConfiguration),
 	} {
 		s.api.Put("/api/v1/namespaces/kube-system/configmaps/"+cm.Name, cm)
 	}
@@ -39,7 +40,7 @@ func prepareJoin(t *testing.T, s *scene) error {
 	return errors.Join(s.kubeletOf(t, "worker-1", ca), os.WriteFile(s.root+"/join.yaml", []byte(crashJoinDocument), 0o600))
 }
 
-// crashJoin is what the command join does.
+// crashJoin does what the command join does.
 func crashJoin(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
 	opts := config.Options{Facts: config.HostFacts{Hostname: "host"}}
 	documents, err := h.ReadFile("/join.yaml")
@@ -65,8 +66,8 @@ func crashJoin(ctx context.Context, h runHost, endpoint string, say io.Writer) e
 	return crashRun(ctx, n, h, endpoint, say, Join())
 }
 
-// embedded puts the files that a kubeconfig names, into
-// it. client-go watches files for as long as the process lives.
+// embedded inserts the files that a kubeconfig names into it: client-go would watch files for as long as the process
+// lives.
 func embedded(h host.Host, kubeconfig []byte) ([]byte, error) {
 	cfg, err := clientcmd.Load(kubeconfig)
 	if err != nil {

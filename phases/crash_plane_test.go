@@ -23,12 +23,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 var crashingPlane = crashing{name: "join-control-plane", prepare: preparePlane, run: crashJoin, reads: "/var/lib/kubelet/config.yaml"}
 
-// preparePlane makes a cluster of one control plane that shares its
-// certificates, and what the second one's kubelet writes.
+// preparePlane creates a cluster of one control plane that shares its certificates, and sets what the kubelet of the
+// second one writes.
 func preparePlane(t *testing.T, s *scene) error {
 	first := newStage(t, crashDocuments)
 	first.play(t, certificates())
@@ -47,8 +48,8 @@ func preparePlane(t *testing.T, s *scene) error {
 	s.api = fakeapi.New(&tls.Config{Certificates: []tls.Certificate{server}})
 	s.api.Spoil = s.spoil
 	for path, obj := range map[string]any{
-		"configmaps/kubeadm-config": storedMap("kubeadm-config", "ClusterConfiguration", storedPlane),
-		"configmaps/kubelet-config": storedMap("kubelet-config", "kubelet", storedNode),
+		"configmaps/kubeadm-config": fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", storedPlane),
+		"configmaps/kubelet-config": fixture.ConfigMap("kubelet-config", "kubelet", fixture.KubeletConfiguration),
 		"secrets/kubeadm-certs":     &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-certs", Namespace: "kube-system"}, Data: data},
 	} {
 		s.api.Put("/api/v1/namespaces/kube-system/"+path, obj)
@@ -58,7 +59,7 @@ func preparePlane(t *testing.T, s *scene) error {
 		os.MkdirAll(s.root+"/var/fake/etcd", 0o755), os.WriteFile(s.root+"/join.yaml", []byte(crashPlaneDocument), 0o600))
 }
 
-// reportingNode is a Node whose kubelet goes on reporting.
+// reportingNode is a Node whose kubelet keeps reporting.
 func reportingNode(name string) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name},
 		"status": map[string]any{"conditions": []any{map[string]any{
@@ -66,10 +67,10 @@ func reportingNode(name string) map[string]any {
 		}}}}
 }
 
-// kubeletOf writes the file to discover the cluster by, and says what the
-// kubelet of a node makes once the cluster has signed its certificate.
+// kubeletOf writes the discovery file, and sets what the kubelet of a node writes once the cluster has signed its
+// certificate.
 func (s *scene) kubeletOf(t *testing.T, node string, ca []byte) error {
-	signer := signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour)) // as while a CA is replaced
+	signer := fixture.Signed(t, fixture.Pair{}, "kubernetes", time.Now().Add(time.Hour)) // as while a CA is replaced
 	ca = slices.Concat(ca, certs.EncodeCerts(signer.Cert))
 	file := func(user string) string {
 		return fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -78,10 +79,10 @@ func (s *scene) kubeletOf(t *testing.T, node string, ca []byte) error {
 			s.api.URL, base64.StdEncoding.EncodeToString(ca), user)
 	}
 	const client = "/var/lib/kubelet/pki/kubelet-client-current.pem"
-	kubelet := signed(t, signer, "system:node:"+node, time.Now().Add(time.Hour))
+	kubelet := fixture.Signed(t, signer, "system:node:"+node, time.Now().Add(time.Hour))
 	key, err := certs.EncodeKey(kubelet.Key)
 	return errors.Join(err,
-		os.WriteFile(s.root+"/discovery.conf", []byte(file(`"token": "`+someToken+`"`)), 0o600),
+		os.WriteFile(s.root+"/discovery.conf", []byte(file(`"token": "`+fixture.Token+`"`)), 0o600),
 		willMake(s.root, client, string(certs.EncodeCerts(kubelet.Cert))+string(key)),
 		willMake(s.root, "/etc/kubernetes/kubelet.conf", file(fmt.Sprintf(`"client-certificate": %q, "client-key": %q`, client, client))))
 }
@@ -92,8 +93,7 @@ controlPlane:
   certificateKey: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 `
 
-// lastingMembers is the membership of an etcd with one other member, kept as
-// files of the host: see lastingHost.
+// lastingMembers is the membership of an etcd with one other member, stored in files of the host: see lastingHost.
 type lastingMembers struct {
 	etcd.Etcd
 	host *lastingHost
@@ -118,7 +118,7 @@ func (m lastingMembers) Join(ctx context.Context, _, _ string) ([]etcd.Member, b
 	return list, added && err == nil, err
 }
 
-// Promote works once the member runs.
+// Promote succeeds once the member runs.
 func (m lastingMembers) Promote(context.Context, string) error {
 	if !m.host.has(kubeletActive) || !m.host.has("/etc/kubernetes/manifests/etcd.yaml") {
 		return errors.New("the learner does not run")

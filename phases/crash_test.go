@@ -37,26 +37,25 @@ import (
 	"github.com/slipway-k8s/slipway/test/kill"
 )
 
-// crashEnv says to this binary that it is to be a run and not a test: the
-// workflow's name, the root directory, and the API's host:port.
+// crashEnv tells this binary to be a run instead of a test. It has the workflow's name, the root directory, and the
+// API's host:port.
 const crashEnv = "SLIPWAY_PHASES_TEST_RUN"
 
 // crashing is a workflow that is killed at each of its steps.
 type crashing struct {
 	name string
-	// prepare makes the API, and what the host has beyond a fresh one.
+	// prepare creates the API, and what the host has beyond a fresh one.
 	prepare func(t *testing.T, s *scene) error
 	run     func(ctx context.Context, h runHost, endpoint string, say io.Writer) error
-	// reads is a file that the kubelet reads at its start only.
+	// reads is a file that the kubelet reads only when it starts.
 	reads string
-	// renews are writes that another run does again, as it was asked to.
+	// renews are writes that another run repeats, as requested.
 	renews []string
 }
 
 var crashes = []crashing{crashingInit, crashingJoin, crashingPlane}
 
-// killable are all workflows. reset goes on where the others end with an error,
-// so faults are tried on it apart.
+// killable are all workflows. reset goes on where the others fail, so TestResetFaults tests its faults.
 var killable = append([]crashing{crashingReset}, crashes...)
 
 // runIfAsked is for TestMain.
@@ -73,15 +72,14 @@ func runIfAsked() {
 	}
 }
 
-// runHost is a host that a whole run can take for its own.
+// runHost is a host on which a whole run can work.
 type runHost interface {
 	host.Host
 	Lock() (end func(), err error)
 	Close()
-	// patience is how long the run waits for others; 0 for as long as the
-	// configuration says.
+	// patience limits how long the run waits for others. 0 means the limits of the configuration.
 	patience() time.Duration
-	// skipped are phases to leave out.
+	// skipped are phases to skip.
 	skipped() []string
 	members() etcd.Etcd
 }
@@ -98,7 +96,7 @@ func crashRun(ctx context.Context, n *config.Node, h runHost, endpoint string, s
 	}
 	options := cluster.Options{Kubeconfig: n.Paths.AdminKubeconfig, SuperAdmin: filepath.Join(n.Paths.Kubernetes, "super-admin.conf"),
 		ReadFile: h.ReadFile, Endpoint: endpoint, Timeout: n.Timeouts.KubernetesAPICall}
-	if !n.ControlPlane { // it has the kubelet's rights only
+	if !n.ControlPlane { // it has only the kubelet's rights
 		options.Kubeconfig, options.Endpoint = thisnode.KubeletConf(n), ""
 		options.ReadFile = func(path string) ([]byte, error) {
 			data, err := h.ReadFile(path)
@@ -111,7 +109,7 @@ func crashRun(ctx context.Context, n *config.Node, h runHost, endpoint string, s
 	return Run(ctx, &Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.members(), UI: ui.NewLines(say, io.Discard)}, workflow, Options{Skip: h.skipped()})
 }
 
-// scene is a fresh host and what it is to be killed at.
+// scene is a fresh host, and where to kill a run on it.
 type scene struct {
 	crashing
 	root string
@@ -136,7 +134,7 @@ func newScene(t *testing.T, c crashing) *scene {
 	return s
 }
 
-// inMemory is a directory that costs no time to sync, if there is one.
+// inMemory is a directory on which syncing costs no time, if there is one.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "slipway-test-")
@@ -153,8 +151,7 @@ func (s *scene) close() {
 	_ = os.RemoveAll(s.root)
 }
 
-// spoil kills the run after a request that changes something was done, before
-// it has the answer.
+// spoil kills the run after a request that changed something, before the run gets the answer.
 func (s *scene) spoil(r *http.Request) fakeapi.Fault {
 	if r.Method == http.MethodGet {
 		return nil
@@ -172,21 +169,19 @@ func (s *scene) spoil(r *http.Request) fakeapi.Fault {
 	}
 }
 
-// visible leaves out what happens to a file before it has its name. The suite
-// tries that, see crash_files_test.go in test/e2e.
+// visible omits what happens to a file before it has its name. crash_files_test.go in test/e2e tests that.
 func visible(s kill.Step) bool {
 	return !slices.Contains([]string{"openat", "write", "fchmod"}, s.Call)
 }
 
-// process runs the workflow as a process of its own, which is killed before
-// its change number at, or as spoil says.
+// process runs the workflow as a separate process. It is killed before change number at, or when spoil decides.
 func (s *scene) process(t *testing.T, at int) kill.Run {
 	t.Helper()
 	var said bytes.Buffer
 	cmd := s.command(&said)
 	run := kill.Run{At: at, Count: visible, Below: []string{s.root + "/etc", s.root + "/var"}}
 	var err error
-	if s.after > 0 { // the API does it, so that there is nothing to trace
+	if s.after > 0 { // the API kills the run, so nothing is traced
 		err = s.untraced(cmd, &run)
 	} else {
 		err = run.Do(cmd)
@@ -202,7 +197,7 @@ func (s *scene) process(t *testing.T, at int) kill.Run {
 	return run
 }
 
-// command is the workflow as a process of its own.
+// command returns the command that runs the workflow as a separate process.
 func (s *scene) command(say io.Writer) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", s.name)
 	cmd.Env = append(os.Environ(), crashEnv+"="+strings.Join([]string{s.name, s.root, s.api.Listener.Addr().String()}, " "))
@@ -220,7 +215,7 @@ func (s *scene) untraced(cmd *exec.Cmd, run *kill.Run) error {
 	if err != nil {
 		return err
 	}
-	_ = cmd.Wait() // its status is looked at
+	_ = cmd.Wait() // the caller checks its status
 	run.Status = cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return nil
 }
@@ -233,7 +228,7 @@ func (s *scene) again(ctx context.Context) (string, error) {
 	return s.on(ctx, newLastingHost(s.root))
 }
 
-// on runs the workflow on a host, as a part of this process.
+// on runs the workflow on a host, within this process.
 func (s *scene) on(ctx context.Context, h runHost) (string, error) {
 	for {
 		var said bytes.Buffer
@@ -242,15 +237,13 @@ func (s *scene) on(ctx context.Context, h runHost) (string, error) {
 		if !errors.As(err, &locked) {
 			return said.String(), err
 		}
-		// A process that another test starts has the lock's descriptor, too,
-		// until it becomes its program.
+		// A process that another test starts also holds the lock's descriptor until it executes its program.
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// TestCrash kills a run at every step by which it changes a file, gives an
-// order to systemd or to the container runtime, or writes to the API. The same
-// run again must finish, and leave what an undisturbed one leaves; a third
+// TestCrash kills a run at every step at which it changes a file, gives an order to systemd or to the container
+// runtime, or writes to the API. The same run must then finish with the result of an undisturbed run. A third run
 // changes nothing.
 func TestCrash(t *testing.T) {
 	for _, c := range killable {
@@ -273,13 +266,13 @@ func TestCrash(t *testing.T) {
 			_ = group.Wait()
 			t.Logf("killed before each of %d changes of files and units, and after each of %d writes to the API", whole.Changes, calls)
 			if whole.Changes < 10 {
-				t.Error("these are too few to be true")
+				t.Error("too few steps to be plausible")
 			}
 		})
 	}
 }
 
-// crashAt kills one run and looks at the next ones.
+// crashAt kills one run and checks the next ones.
 func crashAt(t *testing.T, want *scene, at, after int) {
 	c := want.crashing
 	s := newScene(t, c)
@@ -287,7 +280,7 @@ func crashAt(t *testing.T, want *scene, at, after int) {
 	s.after = after
 	killed := s.process(t, at)
 	if !killed.Status.Signaled() {
-		return // side by side, steps may be fewer this time
+		return // phases run side by side, so a run may take fewer steps
 	}
 	where := fmt.Sprintf("killed after write %d to the API", after)
 	if at > 0 {
@@ -302,7 +295,7 @@ func crashAt(t *testing.T, want *scene, at, after int) {
 	}
 }
 
-// stamps are the modes and times of all files but the lock.
+// stamps lists the modes and times of all files except the lock.
 func (s *scene) stamps(t *testing.T) map[string]string {
 	all := stamps(t, s.root)
 	maps.DeleteFunc(all, func(path, _ string) bool { return strings.HasPrefix(path, "/run/") })
@@ -311,8 +304,7 @@ func (s *scene) stamps(t *testing.T) map[string]string {
 
 var randomID = regexp.MustCompile(`bootstrap-token-[a-z0-9]{6}`)
 
-// left is what a run has left on the host and in the API, but for what is
-// random.
+// left is what a run left on the host and in the API, without what is random.
 func (s *scene) left(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}

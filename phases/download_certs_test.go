@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestJoinExternalCA: a control plane that has all that its CAs sign needs none
-// of their keys. What is absent and would have to be signed is named.
+// TestJoinExternalCA: a control plane that has every certificate needs none of the CA keys. Where a certificate is
+// missing and would have to be signed, the error names it.
 func TestJoinExternalCA(t *testing.T) {
 	const signed = "this host lacks files that are signed with keys that are not here (/etc/kubernetes/pki/ca.key, /etc/kubernetes/pki/front-proxy-ca.key, /etc/kubernetes/pki/etcd/ca.key)"
 	tests := []struct{ name, absent, key, err string }{

@@ -23,10 +23,10 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// etcdLog is a file that an etcd has once it has run.
+// etcdLog is a file that exists once etcd has run.
 const etcdLog = "/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal"
 
-// logOf is the beginning of the log of a member. With entries, it has got some.
+// logOf is the start of a member's log. With entries, the member has received some.
 func logOf(member, cluster uint64, entries bool) string {
 	var sum uint32
 	record := func(kind uint64, data []byte) string {
@@ -44,8 +44,8 @@ func logOf(member, cluster uint64, entries bool) string {
 	return text + strings.Repeat("\x00", 64)
 }
 
-// TestEtcdJoinHoldsAgainstData: a member is started with its own data only. One
-// that has lost them makes room for a new one; what is of another is refused.
+// TestEtcdJoinHoldsAgainstData: a member is started only with its own data. One that lost its data makes room for a
+// new one, and the data of another member is refused.
 func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"
 	const join, promote, leave = "join " + peer, "promote " + peer, "leave " + peer
@@ -153,8 +153,7 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 	}
 }
 
-// startedBefore writes the static Pod of an etcd that an earlier run has
-// started, with its data in a directory.
+// startedBefore writes the static Pod of an etcd that an earlier run started, with its data in a directory.
 func (s *planeStage) startedBefore(t *testing.T, dir string) {
 	t.Helper()
 	if err := writeStaticPod(s.Env, manifests.EtcdName, []manifests.Member{{Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}}); err != nil {
@@ -166,8 +165,8 @@ func (s *planeStage) startedBefore(t *testing.T, dir string) {
 	}
 }
 
-// TestEtcdJoinOfARemadeHost: a member that has lost its data is out before
-// there is a static Pod to start it, wherever the run is cut off.
+// TestEtcdJoinOfARemadeHost: a member that lost its data is removed before there is a static Pod to start it, wherever
+// the run is interrupted.
 func TestEtcdJoinOfARemadeHost(t *testing.T) {
 	s := newPlaneStage(t, storedPlane)
 	if err := s.discoverPlane(t, someKey); err != nil {
@@ -181,7 +180,7 @@ func TestEtcdJoinOfARemadeHost(t *testing.T) {
 			t.Fatalf("it went on when killed at %s", cut)
 		}
 		if _, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes/manifests/etcd.yaml")); err == nil {
-			t.Errorf("killed at %s, it leaves an etcd without data that starts", cut)
+			t.Errorf("killed at %s, the run left an etcd without data that would start", cut)
 		}
 	}
 	s.etcd.fail = nil
@@ -190,12 +189,12 @@ func TestEtcdJoinOfARemadeHost(t *testing.T) {
 		t.Errorf("members %v", got)
 	}
 	if pod := s.get(t, "/etc/kubernetes/manifests/etcd.yaml"); !strings.Contains(pod, "--initial-cluster-state=existing") {
-		t.Error("etcd begins a cluster of its own")
+		t.Error("etcd would start a cluster of its own")
 	}
 }
 
-// TestEtcdLogOnItsOwnDisk: a patch mounts the log's directory from anywhere on
-// the host, and there the log is looked for.
+// TestEtcdLogOnItsOwnDisk: a patch may mount the log's directory from anywhere on the host. The log is looked up
+// there.
 func TestEtcdLogOnItsOwnDisk(t *testing.T) {
 	const pod = `apiVersion: v1
 kind: Pod

@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
-// apiFaults are what a request may meet. Those that pass must not end a run.
+// apiFaults are faults that a request may meet. The temporary ones must not end a run.
 var apiFaults = []struct {
 	name   string
 	fault  fakeapi.Fault
@@ -37,9 +37,8 @@ var apiFaults = []struct {
 	{"done, and the answer lost", fakeapi.LoseAnswer, true},
 }
 
-// TestAPIFaults lets each request of a run meet each fault once. What passes,
-// the run gets over; what does not, it reports in time, and the same run again
-// finishes as if nothing had been.
+// TestAPIFaults lets each request of a run meet each fault once. The run survives temporary faults and reports the
+// others in time. The same run again finishes as if nothing had happened.
 func TestAPIFaults(t *testing.T) {
 	for _, c := range crashes {
 		t.Run(c.name, func(t *testing.T) {
@@ -72,7 +71,7 @@ type nthRequest struct {
 	what  string // the request
 }
 
-// over comes before what the server does by itself.
+// over overrides what the server would do by itself.
 func (n *nthRequest) over(s *scene) {
 	s.api.SpoilFirst(func(r *http.Request) fakeapi.Fault {
 		n.mu.Lock()
@@ -91,7 +90,7 @@ func apiFaultAt(t *testing.T, want *scene, at int, name string, fault fakeapi.Fa
 	nth := &nthRequest{at: at, fault: fault}
 	nth.over(s)
 	h := newLastingHost(s.root)
-	if want.name == "init" { // whose calls come after its files
+	if want.name == "init" { // it calls the API after writing its files
 		copyTree(t, want.root+"/etc", s.root+"/etc")
 		copyTree(t, want.root+"/var", s.root+"/var")
 		h.skip = []string{"preflight", "certs", "kubeconfig", "kubelet-start", "etcd", "control-plane", "wait-control-plane"}
@@ -139,7 +138,7 @@ func copyTree(t *testing.T, from, to string) {
 	}
 }
 
-// TestTwoRuns: a run that finds another one at work says at once which one.
+// TestTwoRuns: a run that finds another one at work reports at once which one it is.
 func TestTwoRuns(t *testing.T) {
 	s := newScene(t, crashingInit)
 	defer s.close()

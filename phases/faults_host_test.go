@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/intact"
 )
 
-// faultyHost refuses one of the orders that it is given.
+// faultyHost refuses one of its orders.
 type faultyHost struct {
 	*lastingHost
 	mu    sync.Mutex
@@ -29,13 +29,13 @@ type faultyHost struct {
 	at    int    // which order, from 1; or
 	named string // the first of this name
 	what  string // the order that it was
-	hang  bool   // it is not refused, but not fulfilled until its time is over
+	hang  bool   // the order hangs until its time is over
 }
 
-// diskFaults are what a disk may say to a write, in turn.
+// diskFaults are the errors of a disk on write, in turn.
 var diskFaults = []error{syscall.EIO, syscall.ENOSPC, syscall.EROFS}
 
-// fault is the error of this order, if it is the one.
+// fault is the error if this is the order to refuse.
 func (h *faultyHost) fault(order string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,8 +111,8 @@ func (h *faultyHost) PullImage(ctx context.Context, socket, image string) error 
 	return h.lastingHost.PullImage(ctx, socket, image)
 }
 
-// TestHostFaults refuses each order to the host once. The run says so, leaves
-// no partial file, and the same run again finishes as if nothing had been.
+// TestHostFaults refuses each order to the host once. The run reports that and leaves no partial file. The same run
+// again finishes as if nothing had happened.
 func TestHostFaults(t *testing.T) {
 	for _, c := range crashes {
 		t.Run(c.name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func refusedAt(t *testing.T, want *scene, at int) {
 	defer s.close()
 	h := &faultyHost{lastingHost: newLastingHost(s.root), at: at}
 	said, err := s.on(t.Context(), h)
-	pulled := strings.HasPrefix(h.what, "pull ") // that is tried again
+	pulled := strings.HasPrefix(h.what, "pull ") // pulls are retried
 	if h.what == "" || pulled && err == nil {
 		return
 	}
@@ -150,7 +150,7 @@ func refusedAt(t *testing.T, want *scene, at int) {
 	s.finishesAs(t, want, h.what+", refused")
 }
 
-// finishesAs runs once more, and compares with an undisturbed run.
+// finishesAs runs once more, and compares the result with an undisturbed run.
 func (s *scene) finishesAs(t *testing.T, want *scene, where string) {
 	if said, err := s.again(t.Context()); err != nil {
 		t.Errorf("%s: the second run failed: %v\n%s", where, err, said)
@@ -176,8 +176,7 @@ func noPartialFile(t *testing.T, where, root string) {
 	}
 }
 
-// TestHungUnits: a systemd that does not fulfil an order is given up within
-// the configuration's time.
+// TestHungUnits: a run stops waiting for a systemd that does not carry out an order, within the configured time.
 func TestHungUnits(t *testing.T) {
 	for _, c := range crashes {
 		want := newScene(t, c)

@@ -17,21 +17,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const golden = "../testdata/golden/node"
 
-// folderHost is a host in a directory, with a systemd that always agrees.
-type folderHost struct {
+// dirHost is a host in a directory, whose systemd accepts every order.
+type dirHost struct {
 	*host.Real
 	jobs    []string
 	journal []host.JournalEntry // the kubelet's
 }
 
-func (h *folderHost) Unit(context.Context, string) (host.UnitState, error) {
+func (h *dirHost) Unit(context.Context, string) (host.UnitState, error) {
 	state := host.UnitState{LoadState: "loaded", ActiveState: "inactive"}
 	if len(h.jobs) > 0 && h.jobs[len(h.jobs)-1] == "start kubelet.service" {
 		state.ActiveState = "active"
@@ -39,25 +39,25 @@ func (h *folderHost) Unit(context.Context, string) (host.UnitState, error) {
 	return state, nil
 }
 
-func (h *folderHost) ReloadUnits(context.Context) error { return h.job("reload") }
-func (h *folderHost) EnableUnit(_ context.Context, name string) error {
+func (h *dirHost) ReloadUnits(context.Context) error { return h.job("reload") }
+func (h *dirHost) EnableUnit(_ context.Context, name string) error {
 	return h.job("enable " + name)
 }
-func (h *folderHost) StartUnit(_ context.Context, name string) error { return h.job("start " + name) }
-func (h *folderHost) StopUnit(_ context.Context, name string) error  { return h.job("stop " + name) }
+func (h *dirHost) StartUnit(_ context.Context, name string) error { return h.job("start " + name) }
+func (h *dirHost) StopUnit(_ context.Context, name string) error  { return h.job("stop " + name) }
 
-func (h *folderHost) job(text string) error {
+func (h *dirHost) job(text string) error {
 	h.jobs = append(h.jobs, text)
 	return nil
 }
 
-func (h *folderHost) Environ() []string { return nil }
+func (h *dirHost) Environ() []string { return nil }
 
-// Probe finds the kubelet healthy.
-func (h *folderHost) Probe(context.Context, host.Probe) error { return nil }
+// Probe reports the kubelet as healthy.
+func (h *dirHost) Probe(context.Context, host.Probe) error { return nil }
 
-// newFolderHost has the directories of CA certificates that the reference's host had.
-func newFolderHost(t *testing.T) (*folderHost, string) {
+// newDirHost has the directories for CA certificates that the reference host had.
+func newDirHost(t *testing.T) (*dirHost, string) {
 	t.Helper()
 	root := t.TempDir()
 	for _, dir := range []string{"/etc/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates", "/etc/kubernetes", "/var/lib"} {
@@ -65,34 +65,16 @@ func newFolderHost(t *testing.T) (*folderHost, string) {
 			t.Fatal(err)
 		}
 	}
-	return &folderHost{Real: host.NewAt(root)}, root
+	return &dirHost{Real: host.NewAt(root)}, root
 }
 
-// loadNode reads a configuration file as `init --config` does on a host called vm.
-func loadNode(t *testing.T, path string) *config.Node {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: path, Data: data}, config.Flags{}, config.Options{
-		Facts:             config.HostFacts{Hostname: "vm"},
-		NewToken:          func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
-		NewCertificateKey: func() (string, error) { return strings.Repeat("0", 64), nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// filePhases are those of init that write files.
+// filePhases are the phases of init that write files.
 func filePhases() []Phase {
 	return []Phase{certificates(), kubeconfigs(), localEtcd(), controlPlane(), kubeletStart()}
 }
 
-// TestGoldenFiles holds what init writes against the reference, file by file:
-// content, and modes with the differences that the reference itself names.
+// TestGoldenFiles compares what init writes with the reference, file by file: contents, and modes with the differences
+// that the reference lists.
 func TestGoldenFiles(t *testing.T) {
 	cases, err := os.ReadDir(golden)
 	if err != nil || len(cases) < 4 {
@@ -100,8 +82,8 @@ func TestGoldenFiles(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.Name(), func(t *testing.T) {
-			h, root := newFolderHost(t)
-			env := &Env{Config: loadNode(t, filepath.Join(golden, c.Name(), "input.yaml")), Host: h, UI: quietUI()}
+			h, root := newDirHost(t)
+			env := &Env{Config: fixture.GoldenNode(t, filepath.Join(golden, c.Name(), "input.yaml")), Host: h, UI: quietUI()}
 			if err := Run(t.Context(), env, filePhases(), Options{}); err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +103,7 @@ func quietUI() ui.UI {
 	return ui.NewLines(&out, &out)
 }
 
-// onHost is where a path of the reference is on the host.
+// onHost is the path on the host for a path of the reference.
 func onHost(path string) string {
 	path = strings.TrimPrefix(path, "/")
 	if rest, ok := strings.CutPrefix(path, "kubelet/"); ok {
@@ -158,7 +140,7 @@ func compareContents(t *testing.T, want, root string) {
 	}
 }
 
-// compareModes wants just the files of the table, with their modes.
+// compareModes checks that the files are exactly those of the table, with their modes.
 func compareModes(t *testing.T, table, root string) {
 	t.Helper()
 	f, err := os.Open(table)
@@ -166,7 +148,7 @@ func compareModes(t *testing.T, table, root string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	// What the kubelet makes at its first start, where it does not find it.
+	// What the kubelet creates at its first start if it is missing.
 	want := []string{"/var/lib/kubelet/pki drwxr-xr-x", "/var/lib/kubelet/pki/kubelet.crt -rw-r--r--", "/var/lib/kubelet/pki/kubelet.key -rw-------"}
 	for rows := bufio.NewScanner(f); rows.Scan(); {
 		path, mode, _ := strings.Cut(rows.Text(), "\t")
@@ -181,7 +163,7 @@ func compareModes(t *testing.T, table, root string) {
 	}
 }
 
-// listing is every file and directory of ours below root.
+// listing lists our files and directories below root.
 func listing(t *testing.T, root string) []string {
 	t.Helper()
 	var got []string
@@ -204,9 +186,8 @@ func listing(t *testing.T, root string) []string {
 	return got
 }
 
-// runAgainChangesNothing runs the same phases once more and looks at contents,
-// modes and times.
-func runAgainChangesNothing(t *testing.T, env *Env, h *folderHost, root string) {
+// runAgainChangesNothing runs the same phases once more and compares contents, modes and times.
+func runAgainChangesNothing(t *testing.T, env *Env, h *dirHost, root string) {
 	t.Helper()
 	before, jobs := stamps(t, root), len(h.jobs)
 	time.Sleep(10 * time.Millisecond) // more than the clock tick of file times

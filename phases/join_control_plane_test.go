@@ -25,23 +25,23 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 var someKey = strings.Repeat("cd", 32)
 
-// planeStage is a host that is to become the second control plane, and what
-// the first has left in the API.
+// planeStage is a host that will become the second control plane, and what the first one left in the API.
 type planeStage struct {
 	*joinStage
 	first  *stage
-	shared map[string][]byte // what the first shares, in plain
+	shared map[string][]byte // what the first shares, unencrypted
 	secret *corev1.Secret
 	etcd   *members
 }
 
 func newPlaneStage(t *testing.T, stored string) *planeStage {
 	t.Helper()
-	s := &planeStage{joinStage: newJoinStage(t), first: newStage(t, initDocument+clusterDocument), etcd: &members{}, shared: map[string][]byte{}}
+	s := &planeStage{joinStage: newJoinStage(t), first: newStage(t, fixture.InitDocument+fixture.ClusterDocument), etcd: &members{}, shared: map[string][]byte{}}
 	s.first.play(t, certificates())
 	for key, path := range manifests.SharedFiles(s.first.Config) {
 		s.shared[key] = []byte(s.first.get(t, path))
@@ -50,16 +50,16 @@ func newPlaneStage(t *testing.T, stored string) *planeStage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ca = certs.Pair{Cert: ca}
-	s.put(t, "/discovery.conf", s.kubeconfig(s.ca, ""))
+	s.ca = fixture.Pair{Cert: ca}
+	s.put(t, "/discovery.conf", fixture.Kubeconfig(s.ca, ""))
 	s.share(t, s.shared)
-	s.store(t, storedMap("kubeadm-config", "ClusterConfiguration", stored))
+	s.store(t, fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", stored))
 	s.etcd.list = []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}}
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
 	return s
 }
 
-// preparedPlane has found its cluster, and has all files that it starts with.
+// preparedPlane has discovered its cluster, and has all the files that it starts with.
 func preparedPlane(t *testing.T) *planeStage {
 	t.Helper()
 	s := newPlaneStage(t, storedPlane)
@@ -70,7 +70,7 @@ func preparedPlane(t *testing.T) *planeStage {
 	return s
 }
 
-const storedPlane = storedConfig + "controlPlaneEndpoint: api.example.org:6443\nencryptionAlgorithm: ECDSA-P256\n"
+const storedPlane = fixture.ClusterConfiguration + "controlPlaneEndpoint: api.example.org:6443\nencryptionAlgorithm: ECDSA-P256\n"
 
 func (s *planeStage) store(t *testing.T, obj cluster.Object) {
 	t.Helper()
@@ -97,7 +97,7 @@ func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-2"}}
 	flags := config.Flags{Given: []string{"control-plane", "discovery-file", "tls-bootstrap-token", "node-name", "cri-socket", "apiserver-advertise-address"},
-		ControlPlane: true, DiscoveryFile: "/discovery.conf", TLSBootstrapToken: someToken, NodeName: "cp-2",
+		ControlPlane: true, DiscoveryFile: "/discovery.conf", TLSBootstrapToken: fixture.Token, NodeName: "cp-2",
 		CRISocket: "unix:///run/containerd/containerd.sock", APIServerAdvertiseAddress: "192.0.2.12"}
 	if key != "" {
 		flags.Given, flags.CertificateKey = append(flags.Given, "certificate-key"), key
@@ -114,8 +114,8 @@ func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 	return err
 }
 
-// members is the membership of an etcd. fail answers in its place, by method;
-// those that are down are so by name.
+// members is the membership of an etcd. fail has the errors to return, by method; down has the members that are down,
+// by name.
 type members struct {
 	list []etcd.Member
 	down map[string]error
@@ -176,8 +176,8 @@ func (m *members) Leave(_ context.Context, peer string) (bool, error) {
 	return i >= 0, m.fail["leave"]
 }
 
-// joinPlane are the phases of join but for preflight, which looks at the real
-// host, and the waits for what a kubelet would start.
+// joinPlane are the phases of join, without preflight, which checks the real host, and without the waits for what a
+// kubelet would start.
 func joinPlane() []Phase {
 	return slices.DeleteFunc(Join(), func(p Phase) bool {
 		return slices.Contains([]string{"preflight", "kubelet-wait-bootstrap", "wait-control-plane"}, p.Name)
@@ -200,8 +200,8 @@ func (s *planeStage) files(t *testing.T) map[string]string {
 	return all
 }
 
-// TestJoinControlPlane: this node gets the shared files as they are, and its own
-// certificates, an etcd that joins the first, and does nothing when asked again.
+// TestJoinControlPlane: this node gets the shared files unchanged, its own certificates, and an etcd that joins the
+// first one. A second join does nothing.
 func TestJoinControlPlane(t *testing.T) {
 	s := newPlaneStage(t, storedPlane)
 	if err := s.discoverPlane(t, someKey); err != nil {
@@ -221,7 +221,7 @@ func TestJoinControlPlane(t *testing.T) {
 		}
 	}
 	if conf := s.get(t, "/etc/kubernetes/bootstrap-kubelet.conf"); !strings.Contains(conf, "server: https://192.0.2.12:6443") {
-		t.Errorf("the kubelet is not led to the API server beside it:\n%s", conf)
+		t.Errorf("the kubelet does not use the API server on its own host:\n%s", conf)
 	}
 	if want := []string{"join https://192.0.2.12:2380", "promote https://192.0.2.12:2380"}; !cmp.Equal(s.etcd.did, want) {
 		t.Errorf("etcd: %v", s.etcd.did)
@@ -244,17 +244,16 @@ func TestJoinControlPlane(t *testing.T) {
 }
 
 const (
-	externalEtcdFolder = "/etc/external-etcd"
-	storedExternal     = storedPlane + `etcd:
+	externalEtcdDir = "/etc/external-etcd"
+	storedExternal  = storedPlane + `etcd:
   external:
     endpoints: ["https://192.0.2.50:2379"]
-    caFile: ` + externalEtcdFolder + `/ca.crt
-    certFile: ` + externalEtcdFolder + `/client.crt
-    keyFile: ` + externalEtcdFolder + "/client.key\n"
+    caFile: ` + externalEtcdDir + `/ca.crt
+    certFile: ` + externalEtcdDir + `/client.crt
+    keyFile: ` + externalEtcdDir + "/client.key\n"
 )
 
-// sharedExternal is what the first control plane shares when its etcd is
-// external.
+// sharedExternal is what the first control plane shares when etcd is external.
 func (s *planeStage) sharedExternal(t *testing.T) map[string][]byte {
 	t.Helper()
 	files := maps.Clone(s.shared)
@@ -266,8 +265,8 @@ func (s *planeStage) sharedExternal(t *testing.T) map[string][]byte {
 	return files
 }
 
-// TestJoinExternalEtcd: what an external etcd is shown comes with the rest, to
-// where the cluster's configuration has it. There is no etcd to join.
+// TestJoinExternalEtcd: the client certificate for an external etcd comes with the rest, and goes where the cluster's
+// configuration has it. There is no etcd to join.
 func TestJoinExternalEtcd(t *testing.T) {
 	s := newPlaneStage(t, storedExternal)
 	files := s.sharedExternal(t)
@@ -282,8 +281,8 @@ func TestJoinExternalEtcd(t *testing.T) {
 	}{
 		"/ca.crt": {"external-etcd-ca.crt", 0o644}, "/client.crt": {"external-etcd.crt", 0o644}, "/client.key": {"external-etcd.key", 0o600},
 	} {
-		info, err := os.Stat(filepath.Join(s.root, externalEtcdFolder, path))
-		if err != nil || info.Mode() != want.mode || s.get(t, externalEtcdFolder+path) != string(files[want.key]) {
+		info, err := os.Stat(filepath.Join(s.root, externalEtcdDir, path))
+		if err != nil || info.Mode() != want.mode || s.get(t, externalEtcdDir+path) != string(files[want.key]) {
 			t.Errorf("%s: %v, %v", path, info, err)
 		}
 	}
@@ -292,13 +291,12 @@ func TestJoinExternalEtcd(t *testing.T) {
 	}
 	for _, absent := range []string{"manifests/etcd.yaml", "pki/etcd", "pki/apiserver-etcd-client.crt"} {
 		if _, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes", absent)); err == nil {
-			t.Errorf("there is %s", absent)
+			t.Errorf("%s exists", absent)
 		}
 	}
 }
 
-// TestDownloadRefusesForExternalEtcd: what is shared under a name must be of
-// its kind.
+// TestDownloadRefusesForExternalEtcd: what is shared under a name must be of the right kind.
 func TestDownloadRefusesForExternalEtcd(t *testing.T) {
 	for _, tt := range []struct{ name, from, want string }{
 		{"external-etcd-ca.crt", "ca.key", "external-etcd-ca.crt: the file also holds a private key"},
@@ -317,7 +315,7 @@ func TestDownloadRefusesForExternalEtcd(t *testing.T) {
 			if got := message(runDownloadCerts(t.Context(), s.Env)); !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			for _, dir := range []string{"/etc/kubernetes/pki", externalEtcdFolder} {
+			for _, dir := range []string{"/etc/kubernetes/pki", externalEtcdDir} {
 				if _, err := os.Stat(filepath.Join(s.root, dir)); err == nil {
 					t.Errorf("something was written to %s", dir)
 				}
@@ -326,7 +324,7 @@ func TestDownloadRefusesForExternalEtcd(t *testing.T) {
 	}
 }
 
-// TestDownloadRefuses: nothing is written unless all of it is right.
+// TestDownloadRefuses: nothing is written unless everything is right.
 func TestDownloadRefuses(t *testing.T) {
 	other := func(t *testing.T, change func(files map[string][]byte)) func(*planeStage) {
 		return func(s *planeStage) {
@@ -375,7 +373,7 @@ func TestDownloadRefuses(t *testing.T) {
 	}
 }
 
-// TestDownloadFromAnOddSecret: of the Secret only what this host lacks counts.
+// TestDownloadFromAnOddSecret: only those parts of the Secret matter that this host lacks.
 func TestDownloadFromAnOddSecret(t *testing.T) {
 	const pki = "/etc/kubernetes/pki/"
 	tests := []struct {
@@ -425,7 +423,7 @@ func TestDownloadFromAnOddSecret(t *testing.T) {
 			}
 			for key, path := range paths {
 				if s.get(t, path) != string(s.shared[key]) {
-					t.Errorf("%s is not what is shared", path)
+					t.Errorf("%s is not the shared file", path)
 				}
 			}
 		})
@@ -433,13 +431,13 @@ func TestDownloadFromAnOddSecret(t *testing.T) {
 }
 
 func TestControlPlaneNeedsEndpoint(t *testing.T) {
-	s := newPlaneStage(t, storedConfig)
+	s := newPlaneStage(t, fixture.ClusterConfiguration)
 	if got := message(s.discoverPlane(t, someKey)); !strings.Contains(got, "the cluster has no controlPlaneEndpoint") {
 		t.Errorf("got %q", got)
 	}
 }
 
-// endingHost has a container that ends after it was seen some times.
+// endingHost has a container that ends after it was seen a few times.
 type endingHost struct {
 	*stubHost
 	left int
@@ -453,8 +451,7 @@ func (h *endingHost) Containers(context.Context, string, string, string) ([]host
 	return []host.Container{{ID: "etcd"}}, nil
 }
 
-// TestEtcdJoinUndoes: what this run has added and cannot finish it takes away
-// again; what an earlier one has added stays.
+// TestEtcdJoinUndoes: a run that cannot finish removes the member that it added. One that an earlier run added stays.
 func TestEtcdJoinUndoes(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"
 	late := errors.New("it has not caught up")
@@ -490,7 +487,7 @@ func TestEtcdJoinUndoes(t *testing.T) {
 				}
 			}
 			if strings.Contains(got, "could not be undone") && strings.Contains(got, "was taken out") {
-				t.Errorf("%q says both", got)
+				t.Errorf("%q gives both reasons", got)
 			}
 			_, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes/manifests/etcd.yaml"))
 			if strings.Contains(got, "was taken out") && s.etcd.fail != nil && h.left != 0 {
@@ -510,8 +507,7 @@ func (h keepingHost) RemoveTree(string) (host.Removal, error) {
 	return host.Removal{}, errors.New("device or resource busy")
 }
 
-// TestEtcdJoinLeavesData: the same command does not go on from the data of a
-// member that has left.
+// TestEtcdJoinLeavesData: the same command does not continue with the data of a member that has left.
 func TestEtcdJoinLeavesData(t *testing.T) {
 	s := preparedPlane(t)
 	s.etcd.fail = map[string]error{"promote": errors.New("it has not caught up")}
@@ -523,8 +519,8 @@ func TestEtcdJoinLeavesData(t *testing.T) {
 	}
 }
 
-// TestEtcdJoinIsCutOff leaves a member that was added and not started, as a
-// power failure does; the same command starts it.
+// TestEtcdJoinIsCutOff leaves a member that was added but not started, as a power failure does. The same command
+// starts it.
 func TestEtcdJoinIsCutOff(t *testing.T) {
 	s := newPlaneStage(t, storedPlane)
 	if err := s.discoverPlane(t, someKey); err != nil {
@@ -537,6 +533,6 @@ func TestEtcdJoinIsCutOff(t *testing.T) {
 		t.Error("the learner has no vote yet")
 	}
 	if pod := s.get(t, "/etc/kubernetes/manifests/etcd.yaml"); !strings.Contains(pod, "--initial-cluster-state=existing") {
-		t.Error("etcd begins a cluster of its own")
+		t.Error("etcd would start a cluster of its own")
 	}
 }

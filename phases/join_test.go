@@ -5,15 +5,8 @@ package phases
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/base64"
 	"errors"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,87 +14,36 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-const (
-	someToken    = "abcdef.0123456789abcdef"
-	storedConfig = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.37.2\n"
-	storedNode   = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 17\n"
-)
-
-// signed makes a certificate by ca, or one that signs itself for a zero ca.
-func signed(t *testing.T, ca certs.Pair, name string, until time.Time) certs.Pair {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: until, BasicConstraintsValid: true, IsCA: ca.Cert == nil}
-	parent, signer := template, any(key)
-	if ca.Cert != nil {
-		parent, signer = ca.Cert, any(ca.Key)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return certs.Pair{Cert: cert, Key: key}
-}
-
-// joinStage is a host that is to join a cluster by a discovery file, and what
-// that cluster's API holds.
+// joinStage is a host that will join a cluster by a discovery file, and what that cluster's API has.
 type joinStage struct {
 	*stage
-	ca     certs.Pair
+	ca     fixture.Pair
 	api    *cluster.Plan
 	warned []string // by the discovery
 }
 
 func newJoinStage(t *testing.T, objs ...cluster.Object) *joinStage {
 	t.Helper()
-	s := &joinStage{stage: newStage(t, initDocument+clusterDocument), ca: signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour))}
-	s.api = cluster.NewPlan(func(cluster.Action) {}, nil)
-	maps := []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig), storedMap("kubelet-config", "kubelet", storedNode)}
-	if err := s.api.Ensure(t.Context(), append(maps, objs...)...); err != nil {
-		t.Fatal(err)
-	}
-	s.put(t, "/discovery.conf", s.kubeconfig(s.ca, ""))
+	s := &joinStage{stage: newStage(t, fixture.InitDocument+fixture.ClusterDocument), ca: fixture.Signed(t, fixture.Pair{}, "kubernetes", time.Now().Add(time.Hour))}
+	s.api = fixture.API(t, objs...)
+	s.put(t, "/discovery.conf", fixture.Kubeconfig(s.ca, ""))
 	return s
-}
-
-func storedMap(name, key, text string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-system"}, Data: map[string]string{key: text}}
-}
-
-// kubeconfig is a file of a cluster, with what user says below "user:".
-func (s *joinStage) kubeconfig(ca certs.Pair, user string) string {
-	text := "apiVersion: v1\nkind: Config\nclusters:\n- name: a\n  cluster:\n    server: https://192.0.2.1:6443\n    certificate-authority-data: " +
-		base64.StdEncoding.EncodeToString(certs.EncodeCerts(ca.Cert)) + "\n"
-	if user != "" {
-		text += "contexts: [{name: c, context: {cluster: a, user: u}}]\ncurrent-context: c\nusers:\n- name: u\n  user: {" + user + "}\n"
-	}
-	return text
 }
 
 // discover loads the desired state of the node.
 func (s *joinStage) discover(t *testing.T) error {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: "worker-1"}}
-	self, _, err := config.LoadJoin(nil, config.Flags{Given: []string{"discovery-file", "tls-bootstrap-token", "node-name", "cri-socket"},
-		DiscoveryFile: "/discovery.conf", TLSBootstrapToken: someToken, NodeName: "worker-1", CRISocket: "unix:///run/containerd/containerd.sock"}, opts)
+	self, _, err := config.LoadJoin(nil, fixture.DiscoveryFlags("worker-1"), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,13 +56,9 @@ func (s *joinStage) discover(t *testing.T) error {
 }
 
 // bootstrapped does what the kubelet does once its certificate is signed.
-func (s *joinStage) bootstrapped(t *testing.T, ca certs.Pair, name string, until time.Time) {
+func (s *joinStage) bootstrapped(t *testing.T, ca fixture.Pair, name string, until time.Time) {
 	t.Helper()
-	cert := signed(t, ca, "system:node:"+name, until)
-	key, err := certs.EncodeKey(cert.Key)
-	fatal(t, err)
-	s.put(t, "/var/lib/kubelet/pki/kubelet-client-current.pem", string(certs.EncodeCerts(cert.Cert))+string(key))
-	s.put(t, "/etc/kubernetes/kubelet.conf", s.kubeconfig(ca, "client-certificate: /var/lib/kubelet/pki/kubelet-client-current.pem"))
+	fixture.BootstrapKubelet(t, s.root, ca, name, until)
 }
 
 func TestJoin(t *testing.T) {
@@ -143,7 +81,7 @@ func TestJoin(t *testing.T) {
 	if got := s.get(t, "/etc/kubernetes/pki/ca.crt"); got != string(certs.EncodeCerts(s.ca.Cert)) {
 		t.Errorf("ca.crt is\n%s", got)
 	}
-	if conf := s.get(t, "/etc/kubernetes/bootstrap-kubelet.conf"); !strings.Contains(conf, "token: "+someToken) {
+	if conf := s.get(t, "/etc/kubernetes/bootstrap-kubelet.conf"); !strings.Contains(conf, "token: "+fixture.Token) {
 		t.Errorf("bootstrap-kubelet.conf is\n%s", conf)
 	}
 	if cfg := s.get(t, "/var/lib/kubelet/config.yaml"); !strings.Contains(cfg, "maxPods: 17") || !strings.Contains(cfg, "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock") {
@@ -167,13 +105,13 @@ func TestJoin(t *testing.T) {
 	if len(s.host.jobs) != 1 {
 		t.Errorf("the second join did %v", s.host.jobs[1:])
 	}
-	if strings.Contains(s.said.String(), someToken) {
-		t.Errorf("the token was said: %s", s.said.String())
+	if strings.Contains(s.said.String(), fixture.Token) {
+		t.Errorf("the output has the token: %s", s.said.String())
 	}
 }
 
-// TestJoinAfterTheNodeWasDeleted: a kubelet that runs does not register its
-// Node again, so it is restarted, and its Node waited for.
+// TestJoinAfterTheNodeWasDeleted: a running kubelet does not register its Node again, so join restarts it and waits
+// for the Node.
 func TestJoinAfterTheNodeWasDeleted(t *testing.T) {
 	s := newJoinStage(t)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
@@ -197,30 +135,29 @@ func TestJoinAfterTheNodeWasDeleted(t *testing.T) {
 	}
 }
 
-// TestLeftovers: what an earlier join to this cluster left is no fault, what
-// is from elsewhere is.
+// TestLeftovers: files of an earlier join to this cluster are accepted, files of another cluster are not.
 func TestLeftovers(t *testing.T) {
 	later, earlier := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
 	tests := []struct {
 		name string
-		make func(t *testing.T, s *joinStage, other certs.Pair)
+		make func(t *testing.T, s *joinStage, other fixture.Pair)
 		want map[string]string // file: part of the reason
 	}{
-		{"nothing", func(*testing.T, *joinStage, certs.Pair) {}, map[string]string{}},
-		{"ours", func(t *testing.T, s *joinStage, _ certs.Pair) {
+		{"nothing", func(*testing.T, *joinStage, fixture.Pair) {}, map[string]string{}},
+		{"ours", func(t *testing.T, s *joinStage, _ fixture.Pair) {
 			s.bootstrapped(t, s.ca, "worker-1", later)
 			s.put(t, "/etc/kubernetes/pki/ca.crt", string(certs.EncodeCerts(s.ca.Cert)))
-			s.put(t, "/etc/kubernetes/bootstrap-kubelet.conf", s.kubeconfig(s.ca, "token: abc"))
+			s.put(t, "/etc/kubernetes/bootstrap-kubelet.conf", fixture.Kubeconfig(s.ca, "token: abc"))
 		}, map[string]string{}},
-		{"ours, expired", func(t *testing.T, s *joinStage, _ certs.Pair) { s.bootstrapped(t, s.ca, "worker-1", earlier) }, map[string]string{}},
-		{"another name", func(t *testing.T, s *joinStage, _ certs.Pair) { s.bootstrapped(t, s.ca, "worker-9", later) },
+		{"ours, expired", func(t *testing.T, s *joinStage, _ fixture.Pair) { s.bootstrapped(t, s.ca, "worker-1", earlier) }, map[string]string{}},
+		{"another name", func(t *testing.T, s *joinStage, _ fixture.Pair) { s.bootstrapped(t, s.ca, "worker-9", later) },
 			map[string]string{"kubelet.conf": `is of node "worker-9", not "worker-1"`}},
-		{"another cluster", func(t *testing.T, s *joinStage, other certs.Pair) {
+		{"another cluster", func(t *testing.T, s *joinStage, other fixture.Pair) {
 			s.bootstrapped(t, other, "worker-1", later)
 			s.put(t, "/etc/kubernetes/pki/ca.crt", string(certs.EncodeCerts(other.Cert)))
-			s.put(t, "/etc/kubernetes/bootstrap-kubelet.conf", s.kubeconfig(other, "token: abc"))
+			s.put(t, "/etc/kubernetes/bootstrap-kubelet.conf", fixture.Kubeconfig(other, "token: abc"))
 		}, map[string]string{"kubelet.conf": "another cluster", "ca.crt": "another cluster", "bootstrap-kubelet.conf": "another cluster"}},
-		{"garbage", func(t *testing.T, s *joinStage, _ certs.Pair) {
+		{"garbage", func(t *testing.T, s *joinStage, _ fixture.Pair) {
 			s.put(t, "/etc/kubernetes/pki/ca.crt", "x")
 			s.put(t, "/etc/kubernetes/kubelet.conf", "x")
 		}, map[string]string{"kubelet.conf": "kubeconfig", "ca.crt": "PEM"}},
@@ -231,7 +168,7 @@ func TestLeftovers(t *testing.T) {
 			if err := s.discover(t); err != nil {
 				t.Fatal(err)
 			}
-			tt.make(t, s, signed(t, certs.Pair{}, "kubernetes", later))
+			tt.make(t, s, fixture.Signed(t, fixture.Pair{}, "kubernetes", later))
 			for _, l := range leftovers(s.Env) {
 				data, err := s.host.ReadFile(l.Path)
 				if err != nil {
@@ -246,7 +183,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestWaitBootstrapGivesUp: a kubelet that cannot run is not waited for.
+// TestWaitBootstrapGivesUp: join does not wait for a kubelet that cannot run.
 func TestWaitBootstrapGivesUp(t *testing.T) {
 	s := newJoinStage(t)
 	if err := s.discover(t); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const (
@@ -40,12 +41,11 @@ func (s *stage) append(t *testing.T, path, text string) {
 
 const apiServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
-// TestInitKeepsEditedFiles: where the cluster keeps the configuration that is
-// asked for, what differs on the host was edited. The same init says so, once
-// for each file and without a secret, and changes nothing; a phase's own command
-// writes what the configuration says.
+// TestInitKeepsEditedFiles: if the cluster already has the requested configuration, a file that differs was edited.
+// The same init reports this once for each file, without secrets, and changes nothing. The command of a single phase
+// writes the configuration.
 func TestInitKeepsEditedFiles(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
 	s.play(t, filePhases()...)
 	s.play(t, uploadConfig())
@@ -56,7 +56,7 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 
 	stored := storedCompares(t.Context(), s.Env)
 	if found := differences(s.Env, stored); !stored.same || len(found) > 0 {
-		t.Fatalf("the edits are refused: %v %q", stored, found)
+		t.Fatalf("init refuses the edits: %v %q", stored, found)
 	}
 	wanted, err := wantedManifests(s.Env)
 	if err != nil {
@@ -64,7 +64,7 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 	}
 	acceptEdited(s.Env, wanted)
 	if !strings.Contains(string(wanted[apiServerManifest]), "encryption-provider-config") {
-		t.Error("the edited manifest is refused")
+		t.Error("init refuses the edited manifest")
 	}
 	s.Again = true
 	s.said.Reset()
@@ -73,10 +73,10 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 		t.Errorf("something was done: %v\n%s", s.host.jobs[jobs:], diff)
 	}
 	s.saidOnce(t, "keeping "+apiServerManifest+", which differs from what this configuration makes: only there: # --encryption-provider-config",
-		"keeping "+kubeletSettingsIn+", which differs from what this configuration makes: only there: maxPods: 17. The same `slipway init` with --diff shows it all; `slipway init phase kubelet-start` writes it",
-		"keeping "+kubeletFlagsIn+", which differs", "`slipway init phase control-plane apiserver` writes it")
+		"keeping "+kubeletSettingsIn+", which differs from what this configuration makes: only there: maxPods: 17\n[kubelet-start] [WARNING]   to see the whole difference, run the same `slipway init` with --diff; to replace it, run `slipway init phase kubelet-start`",
+		"keeping "+kubeletFlagsIn+", which differs", "to replace it, run `slipway init phase control-plane apiserver`")
 	if strings.Contains(s.said.String(), "0123456789abcdef") {
-		t.Errorf("a secret was said:\n%s", s.said.String())
+		t.Errorf("the output has a secret:\n%s", s.said.String())
 	}
 
 	s.Again = false
@@ -85,15 +85,15 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 	s.saidOnce(t, "Writing "+apiServerManifest+" over another: only there: # --encryption", "Writing "+kubeletSettingsIn+" over another: only there: maxPods: 17")
 	for _, path := range []string{apiServerManifest, kubeletSettingsIn, kubeletFlagsIn} {
 		if text := s.get(t, path); strings.Contains(text, "17") || strings.Contains(text, "a=b") || strings.Contains(text, "encryption") {
-			t.Errorf("%s was not written by the phase's own command:\n%s", path, text)
+			t.Errorf("the phase's own command did not write %s:\n%s", path, text)
 		}
 	}
 }
 
-// TestInitRefusesWhatItCannotTell: as long as the API server does not say what
-// the configuration was, a file that differs may be of another one.
+// TestInitRefusesWhatItCannotTell: while the API server does not answer, a file that differs may belong to another
+// configuration.
 func TestInitRefusesWhatItCannotTell(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, filePhases()...)
 	s.append(t, kubeletSettingsIn, "maxPods: 17\n")
 	s.host.probe = func(context.Context, host.Probe) error { return &host.ProbeError{} }
@@ -104,9 +104,8 @@ func TestInitRefusesWhatItCannotTell(t *testing.T) {
 	}
 }
 
-// TestJoinKeepsEditedFiles: a node that has joined keeps its files, also where
-// its certificate has expired since. One that has only begun to join keeps what
-// was edited, and gets other settings where nothing was.
+// TestJoinKeepsEditedFiles: a node that has joined keeps its files, even after its certificate has expired. A node
+// that has only begun to join keeps what was edited, and gets the other settings.
 func TestJoinKeepsEditedFiles(t *testing.T) {
 	for name, until := range map[string]time.Duration{"a member": time.Hour, "with an expired certificate": -time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +116,7 @@ func TestJoinKeepsEditedFiles(t *testing.T) {
 			s.put(t, kubeletFlagsIn, "KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"\n")
 			settings, flags := s.get(t, kubeletSettingsIn), s.get(t, kubeletFlagsIn)
 			if !thisnode.HasBegun(s.host, s.Config) {
-				t.Fatal("it is not known that the host was a node")
+				t.Fatal("the host is not recognized as a node")
 			}
 			s.Again = true
 			s.said.Reset()
@@ -126,12 +125,12 @@ func TestJoinKeepsEditedFiles(t *testing.T) {
 				t.Error("an edited file was reverted")
 			}
 			s.saidOnce(t, "keeping "+kubeletSettingsIn, "keeping "+kubeletFlagsIn+", which differs from what this configuration makes: only there: KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"",
-				"only there: maxPods: 18. The same `slipway join` with --diff shows it all; `slipway join phase kubelet-start` writes it")
+				"only there: maxPods: 18\n[kubelet-start] [WARNING]   to see the whole difference, run the same `slipway join` with --diff; to replace it, run `slipway join phase kubelet-start`")
 		})
 	}
 }
 
-// joined makes the host a node, with a certificate until then.
+// joined makes the host a node whose certificate is valid until the given time.
 func (s *joinStage) joined(t *testing.T, until time.Time) {
 	t.Helper()
 	if err := s.discover(t); err != nil {
@@ -153,7 +152,7 @@ func TestHalfJoinedKeepsEdits(t *testing.T) {
 	s.put(t, kubeletFlagsIn, "KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"\n") // edited
 	s.Config.Kubelet.MaxPods = 19                                              // other settings
 	if s.Again = thisnode.HasBegun(s.host, s.Config); !s.Again {
-		t.Fatal("it is not known that the host has begun to join")
+		t.Fatal("the host is not recognized as one that has begun to join")
 	}
 	s.play(t, kubeletStartJoin())
 	if text := s.get(t, kubeletFlagsIn); !strings.Contains(text, "--node-ip=192.0.2.9") {
@@ -171,7 +170,7 @@ func TestJoinedControlPlaneKeepsManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.bootstrapped(t, ca, "cp-2", time.Now().Add(time.Hour))
+	s.bootstrapped(t, fixture.Pair{Cert: ca.Cert, Key: ca.Key}, "cp-2", time.Now().Add(time.Hour))
 	s.append(t, apiServerManifest, "# --encryption-provider-config=/etc/enc.yaml\n")
 	before := s.get(t, apiServerManifest)
 	s.Again = thisnode.HasBegun(s.host, s.Config)
@@ -180,6 +179,6 @@ func TestJoinedControlPlaneKeepsManifests(t *testing.T) {
 	if s.get(t, apiServerManifest) != before {
 		t.Error("the edited manifest was reverted")
 	}
-	s.saidOnce(t, "keeping "+apiServerManifest+", which differs from what this configuration makes: only there: # --encryption-provider-config=/etc/enc.yaml. "+
-		"The same `slipway join` with --diff shows it all; `slipway join phase control-plane-prepare control-plane` writes it")
+	s.saidOnce(t, "keeping "+apiServerManifest+", which differs from what this configuration makes: only there: # --encryption-provider-config=/etc/enc.yaml\n",
+		"[WARNING]   to see the whole difference, run the same `slipway join` with --diff; to replace it, run `slipway join phase control-plane-prepare control-plane`\n")
 }

@@ -10,10 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestUploadKeepsUnknown: what other versions and people have put into the
-// cluster's configuration survives that it is written again.
+// TestUploadKeepsUnknown: fields that other versions or users added to the cluster's configuration survive a new
+// upload.
 func TestUploadKeepsUnknown(t *testing.T) {
 	for _, tt := range []struct {
 		name, key string
@@ -22,10 +23,10 @@ func TestUploadKeepsUnknown(t *testing.T) {
 		keeps     []string
 		says      string
 	}{
-		{"kubeadm-config", "ClusterConfiguration", uploadConfig(), storedConfig + "apiServer: {timeoutForControlPlane: 4m0s}\nclusterName: old\nfutureField: {a: [1, 'x: y']}\nfeatureGates: {EtcdLearnerMode: true}\n",
+		{"kubeadm-config", "ClusterConfiguration", uploadConfig(), fixture.ClusterConfiguration + "apiServer: {timeoutForControlPlane: 4m0s}\nclusterName: old\nfutureField: {a: [1, 'x: y']}\nfeatureGates: {EtcdLearnerMode: true}\n",
 			[]string{"clusterName: kubernetes\n", "futureField:\n  a:\n  - 1\n  - 'x: y'\n", "apiServer:\n  timeoutForControlPlane: 4m0s\n", "featureGates:\n  EtcdLearnerMode: true\n"},
 			"[WARNING] ConfigMap kube-system/kubeadm-config: keeping fields that are unknown to this version: apiServer.timeoutForControlPlane, futureField"},
-		{"kubelet-config", "kubelet", uploadConfig(), storedNode + "futureField: 1\nlogging: {futureField: 12345678901234567890}\n",
+		{"kubelet-config", "kubelet", uploadConfig(), fixture.KubeletConfiguration + "futureField: 1\nlogging: {futureField: 12345678901234567890}\n",
 			[]string{"\nfutureField: 1\n", "  futureField: 12345678901234567890\n"},
 			"[WARNING] ConfigMap kube-system/kubelet-config: keeping fields that are unknown to this version: futureField, logging.futureField"},
 		{"kube-proxy", "config.conf", addon(), "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nipvs: {futureField: a}\n",
@@ -35,8 +36,8 @@ func TestUploadKeepsUnknown(t *testing.T) {
 			"[WARNING] the present value cannot be read and is replaced: ConfigMap kube-system/kubelet-config:"},
 	} {
 		t.Run(tt.name+" "+tt.says, func(t *testing.T) {
-			s := newStage(t, initDocument+clusterDocument)
-			if err := s.Cluster.Ensure(t.Context(), storedMap(tt.name, tt.key, tt.stored)); err != nil {
+			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			if err := s.Cluster.Ensure(t.Context(), fixture.ConfigMap(tt.name, tt.key, tt.stored)); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 {
@@ -52,7 +53,7 @@ func TestUploadKeepsUnknown(t *testing.T) {
 					t.Errorf("lacks %q:\n%s", want, text)
 				}
 			}
-			broken := strings.HasPrefix(tt.stored, "broken") // which the first run has replaced
+			broken := strings.HasPrefix(tt.stored, "broken") // the first run replaced it
 			if said := s.said.String(); strings.Contains(said, tt.says) == broken || strings.Count(said, "[WARNING] ConfigMap kube-system/"+tt.name+": fields") > 1 {
 				t.Errorf("said:\n%s", said)
 			}
@@ -60,14 +61,14 @@ func TestUploadKeepsUnknown(t *testing.T) {
 	}
 }
 
-// TestJoinOldCluster: a worker joins a cluster whose configuration holds what
-// this version does not know, and its kubelet gets all of its settings.
+// TestJoinOldCluster: a worker joins a cluster whose configuration has fields that this version does not know. Its
+// kubelet gets all of its settings.
 func TestJoinOldCluster(t *testing.T) {
-	for name, head := range map[string]string{"v1beta4": storedConfig, "v1beta3": strings.Replace(storedConfig, "v1beta4", "v1beta3", 1)} {
+	for name, head := range map[string]string{"v1beta4": fixture.ClusterConfiguration, "v1beta3": strings.Replace(fixture.ClusterConfiguration, "v1beta4", "v1beta3", 1)} {
 		t.Run(name, func(t *testing.T) {
 			s := newJoinStage(t,
-				storedMap("kubeadm-config", "ClusterConfiguration", head+"useHyperKubeImage: true\nfeatureGates: {EtcdLearnerMode: true, PublicKeysECDSA: false}\n"),
-				cluster.Object(storedMap("kubelet-config", "kubelet", storedNode+"futureField: {a: true}\n")))
+				fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", head+"useHyperKubeImage: true\nfeatureGates: {EtcdLearnerMode: true, PublicKeysECDSA: false}\n"),
+				cluster.Object(fixture.ConfigMap("kubelet-config", "kubelet", fixture.KubeletConfiguration+"futureField: {a: true}\n")))
 			if err := s.discover(t); err != nil {
 				t.Fatal(err)
 			}

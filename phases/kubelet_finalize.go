@@ -9,6 +9,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -56,7 +57,7 @@ func runEnableClientCertRotation(ctx context.Context, env *Env) error {
 	}
 	if !changed {
 		if err := thisnode.CheckCertificate(pem, shown, thisnode.NameIn(shown), env.Host.Now()); err != nil {
-			return errors.Errorf("%v, so the kubelet can no longer rotate it; `slipway certs renew all --restart` gives it a new one", err)
+			return fault.New(err.Error()+", so the kubelet can no longer rotate it", "run `slipway certs renew all --restart`, which gives it a new one")
 		}
 		return restartStaleKubelet(ctx, env, path)
 	}
@@ -77,7 +78,7 @@ func restartKubelet(ctx context.Context, env *Env) error {
 	defer cancel()
 	err := env.Host.RestartUnit(ctx, kubeletUnit)
 	if errors.Is(err, host.ErrNoSystemd) {
-		env.UI.Warnf("%v: restart the kubelet some other way now", err)
+		env.UI.Warn(err.Error()+": the kubelet is not restarted", "restart it some other way now")
 		return nil
 	}
 	return err
@@ -101,7 +102,8 @@ func kubeletIsStale(ctx context.Context, env *Env, path string) (bool, error) {
 	}
 	unit, err := env.Host.Unit(ctx, kubeletUnit)
 	if errors.Is(err, host.ErrNoSystemd) {
-		env.UI.Warnf("cannot tell whether the kubelet has read %s since it was changed: %v", path, err)
+		env.UI.Warn(errors.Wrapf(err, "cannot tell whether the kubelet has read %s since it was changed", path).Error(),
+			"restart it some other way if it started before that")
 		return false, nil
 	}
 	return err == nil && !unit.ActiveSince.IsZero() && unit.ActiveSince.Before(info.ModTime()), err

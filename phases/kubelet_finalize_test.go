@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const (
@@ -19,10 +21,10 @@ const (
 	kubeletPEM  = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 )
 
-// rotatedPEM is a client certificate that the kubelet of a node has got.
+// rotatedPEM is a client certificate that a kubelet got for its node.
 func rotatedPEM(t *testing.T, node string, until time.Time) string {
 	t.Helper()
-	return string(certs.EncodeCerts(signed(t, certs.Pair{}, "system:node:"+node, until).Cert))
+	return string(certs.EncodeCerts(fixture.Signed(t, fixture.Pair{}, "system:node:"+node, until).Cert))
 }
 
 // rotated writes a client certificate as the kubelet of a node does.
@@ -51,7 +53,7 @@ func TestKubeletFinalize(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStage(t, initDocument+shortWaits+clusterDocument)
+			s := newStage(t, fixture.InitDocument+shortWaits+fixture.ClusterDocument)
 			s.play(t, certsCA(), kubeconfigs())
 			before := s.get(t, kubeletConf)
 			if tt.make != nil {
@@ -80,7 +82,7 @@ func TestKubeletFinalize(t *testing.T) {
 			}
 			s.host.now = later.Add(time.Hour)
 			err = runEnableClientCertRotation(t.Context(), s.Env)
-			if !strings.HasPrefix(message(err), kubeletPEM+": the client certificate expired on ") || !strings.Contains(message(err), "certs renew all --restart") {
+			if !strings.HasPrefix(message(err), kubeletPEM+": the client certificate expired on ") || !strings.Contains(fault.Remedy(err), "certs renew all --restart") {
 				t.Errorf("when it has expired: %q", message(err))
 			}
 		})
@@ -88,7 +90,7 @@ func TestKubeletFinalize(t *testing.T) {
 }
 
 func TestKubeletFinalizeFaults(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	if err := runEnableClientCertRotation(t.Context(), s.Env); !strings.Contains(message(err), "kubelet.conf: no such file") {
 		t.Errorf("error %q", message(err))
 	}
@@ -99,15 +101,15 @@ func TestKubeletFinalizeFaults(t *testing.T) {
 	}
 }
 
-// TestKubeletFinalizeWithoutInit: the user is asked for the restart.
+// TestKubeletFinalizeWithoutInit asks the user to restart the kubelet.
 func TestKubeletFinalizeWithoutInit(t *testing.T) {
-	s := newStage(t, initDocument+shortWaits+clusterDocument)
+	s := newStage(t, fixture.InitDocument+shortWaits+fixture.ClusterDocument)
 	s.play(t, certsCA(), kubeconfigs())
 	s.rotated(t, kubeletPEM, "cp-1", time.Now().Add(time.Hour))
 	s.host.fail = map[string]error{"restart kubelet.service": host.ErrNoSystemd}
 	s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, host.ErrNoSystemd }
 	s.play(t, kubeletFinalize())
-	if said := s.said.String(); !strings.Contains(said, "restart the kubelet some other way") || !strings.Contains(s.get(t, kubeletConf), kubeletPEM) {
+	if said := s.said.String(); !strings.Contains(said, "the kubelet is not restarted\n[kubelet-finalize] [WARNING]   restart it some other way now\n") || !strings.Contains(s.get(t, kubeletConf), kubeletPEM) {
 		t.Errorf("said:\n%s", said)
 	}
 	s.play(t, kubeletFinalize())
@@ -116,10 +118,10 @@ func TestKubeletFinalizeWithoutInit(t *testing.T) {
 	}
 }
 
-// TestKubeletFinalizeHeedsFlags: the directory of certificates is the last one
-// that a flag names, and where nothing rotates them nothing is waited for.
+// TestKubeletFinalizeHeedsFlags: the last flag that names a certificate directory counts. If nothing rotates the
+// certificates, nothing is waited for.
 func TestKubeletFinalizeHeedsFlags(t *testing.T) {
-	const patched = initDocument + "patches: {directory: /patches}\n" + clusterDocument
+	const patched = fixture.InitDocument + "patches: {directory: /patches}\n" + fixture.ClusterDocument
 	const off, on = "{name: rotate-certificates, value: 'false'}", "{name: rotate-certificates, value: 'true'}"
 	for _, tt := range []struct{ name, documents, patch, pem string }{
 		{"another directory", withKubeletFlags("{name: cert-dir, value: /a}, {name: cert-dir, value: /other/pki}"), "", "/other/pki/kubelet-client-current.pem"},

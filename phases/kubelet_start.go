@@ -57,7 +57,7 @@ func ensureKubelet(ctx context.Context, env *Env, wanted []ownership.File) (star
 	if !errors.Is(err, host.ErrNoSystemd) {
 		return err == nil, err
 	}
-	env.UI.Warnf("%v: the kubelet is neither stopped nor started; start it some other way once its files are written", err)
+	env.UI.Warn(err.Error()+": the kubelet is neither stopped nor started", "start it some other way once its files are written")
 	return false, writeKubeletFiles(env, pending)
 }
 

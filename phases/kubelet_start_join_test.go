@@ -10,27 +10,28 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestJoinKeepsCAs: a file of CAs that holds more than discovery has vouched
-// for, as while a CA is being replaced, stays as it is.
+// TestJoinKeepsCAs: a CA file with more CAs than discovery has verified, as during the replacement of a CA, stays as
+// it is.
 func TestJoinKeepsCAs(t *testing.T) {
 	const path = "/etc/kubernetes/pki/ca.crt"
 	later := time.Now().Add(time.Hour)
-	oldCA, newCA := signed(t, certs.Pair{}, "kubernetes", later), signed(t, certs.Pair{}, "kubernetes", later)
+	oldCA, newCA := fixture.Signed(t, fixture.Pair{}, "kubernetes", later), fixture.Signed(t, fixture.Pair{}, "kubernetes", later)
 	both := string(certs.EncodeCerts(newCA.Cert, oldCA.Cert))
 	tests := []struct {
 		name        string
-		found, have []certs.Pair
+		found, have []fixture.Pair
 		want        string
 	}{
-		{"no file", []certs.Pair{oldCA}, nil, string(certs.EncodeCerts(oldCA.Cert))},
-		{"a file with one more", []certs.Pair{oldCA}, []certs.Pair{newCA, oldCA}, both},
-		{"in another order", []certs.Pair{oldCA, newCA}, []certs.Pair{newCA, oldCA}, both},
-		{"a file with one less", []certs.Pair{newCA, oldCA}, []certs.Pair{oldCA}, both},
-		{"a file of another", []certs.Pair{oldCA}, []certs.Pair{newCA}, string(certs.EncodeCerts(oldCA.Cert))},
+		{"no file", []fixture.Pair{oldCA}, nil, string(certs.EncodeCerts(oldCA.Cert))},
+		{"a file with one more", []fixture.Pair{oldCA}, []fixture.Pair{newCA, oldCA}, both},
+		{"in another order", []fixture.Pair{oldCA, newCA}, []fixture.Pair{newCA, oldCA}, both},
+		{"a file with one less", []fixture.Pair{newCA, oldCA}, []fixture.Pair{oldCA}, both},
+		{"a file of another", []fixture.Pair{oldCA}, []fixture.Pair{newCA}, string(certs.EncodeCerts(oldCA.Cert))},
 	}
-	encode := func(list []certs.Pair) (data []byte) {
+	encode := func(list []fixture.Pair) (data []byte) {
 		for _, p := range list {
 			data = append(data, certs.EncodeCerts(p.Cert)...)
 		}
@@ -56,12 +57,12 @@ func TestJoinKeepsCAs(t *testing.T) {
 	}
 }
 
-// TestJoinControlPlaneKeepsCAs: ca.crt is what all control planes share, also
-// where discovery has vouched for another part of it.
+// TestJoinControlPlaneKeepsCAs: ca.crt is what all control planes share, even if discovery has verified another part
+// of it.
 func TestJoinControlPlaneKeepsCAs(t *testing.T) {
 	later := time.Now().Add(time.Hour)
-	next, gone := signed(t, certs.Pair{}, "kubernetes", later), signed(t, certs.Pair{}, "kubernetes", later)
-	for name, found := range map[string][]certs.Pair{"less": nil, "one that is shared no more": {gone}} {
+	next, gone := fixture.Signed(t, fixture.Pair{}, "kubernetes", later), fixture.Signed(t, fixture.Pair{}, "kubernetes", later)
+	for name, found := range map[string][]fixture.Pair{"less": nil, "one that is shared no more": {gone}} {
 		t.Run(name, func(t *testing.T) {
 			s := newPlaneStage(t, storedPlane)
 			files := maps.Clone(s.shared)

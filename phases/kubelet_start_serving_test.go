@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 )
 
 func TestServingPair(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, kubeletStart())
 	s.isServingPair(t)
 	for path, want := range map[string]os.FileMode{servingCert: 0o644, servingKeyFile: 0o600} {
@@ -31,7 +32,7 @@ func TestServingPair(t *testing.T) {
 	}
 }
 
-// isServingPair looks at the pair as the kubelet's clients do.
+// isServingPair checks the pair as the kubelet's clients do.
 func (s *stage) isServingPair(t *testing.T) {
 	t.Helper()
 	pair, err := certs.ParsePair([]byte(s.get(t, servingCert)), []byte(s.get(t, servingKeyFile)))
@@ -56,8 +57,8 @@ func (s *stage) isServingPair(t *testing.T) {
 func TestServingPairIsTheKubeletsOwnMatter(t *testing.T) {
 	const kubelet = "---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	for name, documents := range map[string]string{
-		"asks the cluster":           initDocument + clusterDocument + kubelet + "serverTLSBootstrap: true\n",
-		"files in its settings":      initDocument + clusterDocument + kubelet + "tlsCertFile: /etc/tls/k.crt\ntlsPrivateKeyFile: /etc/tls/k.key\n",
+		"asks the cluster":           fixture.InitDocument + fixture.ClusterDocument + kubelet + "serverTLSBootstrap: true\n",
+		"files in its settings":      fixture.InitDocument + fixture.ClusterDocument + kubelet + "tlsCertFile: /etc/tls/k.crt\ntlsPrivateKeyFile: /etc/tls/k.key\n",
 		"another directory, by flag": withKubeletFlags("{name: cert-dir, value: /var/lib/k}"),
 		"files, by flag":             withKubeletFlags("{name: tls-cert-file, value: /etc/tls/k.crt}"),
 		"asks the cluster, by flag":  withKubeletFlags("{name: rotate-server-certificates, value: 'true'}"),
@@ -67,7 +68,7 @@ func TestServingPairIsTheKubeletsOwnMatter(t *testing.T) {
 			s := newStage(t, documents)
 			s.play(t, kubeletStart())
 			if _, err := s.Host.Lstat(filepath.Dir(servingCert)); err == nil {
-				t.Error("there is a directory of certificates")
+				t.Error("there is a certificate directory")
 			}
 		})
 	}
@@ -83,21 +84,21 @@ func TestServingPairThatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("whole", func(t *testing.T) {
-		s := newStage(t, initDocument+clusterDocument)
+		s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 		s.put(t, servingCert, "the kubelet's own")
 		s.put(t, servingKeyFile, "and its key")
 		s.play(t, kubeletStart())
 		if s.get(t, servingCert) != "the kubelet's own" || s.get(t, servingKeyFile) != "and its key" {
-			t.Error("it did not stay")
+			t.Error("the pair was replaced")
 		}
 	})
 	t.Run("the key of a run that was cut off", func(t *testing.T) {
-		s := newStage(t, initDocument+clusterDocument)
+		s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 		s.put(t, servingKeyFile, string(keyPEM))
 		s.play(t, kubeletStart())
 		s.isServingPair(t)
 		if s.get(t, servingKeyFile) != string(keyPEM) {
-			t.Error("there is another key")
+			t.Error("the key was replaced")
 		}
 	})
 	for name, tt := range map[string]struct{ path, want string }{
@@ -105,7 +106,7 @@ func TestServingPairThatIsThere(t *testing.T) {
 		"a key that is none":            {servingKeyFile, servingKeyFile + " has no certificate: put the right key there, or delete it: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t, initDocument+clusterDocument)
+			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			s.put(t, tt.path, "scribble")
 			err := runKubeletStart(t.Context(), s.Env)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 func TestKubeletStart(t *testing.T) {
@@ -21,7 +22,7 @@ func TestKubeletStart(t *testing.T) {
 		name   string
 		before func(t *testing.T, s *stage) // after a first run
 		fail   string
-		cause  error // of fail, if it is not just refused
+		cause  error // of fail, if other than a plain refusal
 		want   []string
 		says   string
 		err    string
@@ -50,7 +51,7 @@ func TestKubeletStart(t *testing.T) {
 		{name: "a file cannot be written", want: []string{stop, "write config.yaml", start}, fail: "write config.yaml", err: "job refused", says: "the kubelet is running again",
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
 		{name: "no init system", want: []string{stop, "write config.yaml"}, fail: stop, cause: host.ErrNoSystemd,
-			says:   "no init system was found (/run/systemd/system is missing): the kubelet is neither stopped nor started",
+			says:   "no init system was found (/run/systemd/system is missing): the kubelet is neither stopped nor started\n[WARNING]   start it some other way once its files are written\n",
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
 		{name: "no init system, and nothing to write", says: "no init system was found",
 			before: func(_ *testing.T, s *stage) {
@@ -65,7 +66,7 @@ func TestKubeletStart(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStage(t, initDocument+clusterDocument)
+			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			s.play(t, kubeletStart())
 			s.host.jobs = s.host.jobs[len(s.host.jobs)-1:] // "start": the stub's kubelet runs by that
 			s.said.Reset()
@@ -90,7 +91,7 @@ func TestKubeletStart(t *testing.T) {
 }
 
 func TestKubeletStartAnew(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, kubeletStart())
 	want := []string{"stop kubelet.service", "write kubeadm-flags.env", "write instance-config.yaml", "write config.yaml",
 		"write kubelet.crt", "reload", "start kubelet.service"}

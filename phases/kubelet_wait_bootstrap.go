@@ -15,9 +15,11 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 func kubeletWaitBootstrap() Phase {
@@ -124,8 +126,8 @@ func unknownIssuer(env *Env) error {
 	if _, err = chain[0].Verify(options); err == nil {
 		return nil
 	}
-	return errors.Errorf("no CA that this node knows has issued %s (issuer %q): if it is from another cluster, "+
-		"delete it, restart the kubelet, and run the same command again", path, chain[0].Issuer.CommonName)
+	return fault.New(fmt.Sprintf("no CA that this node knows has issued %s (issuer %q)", path, chain[0].Issuer.CommonName),
+		"if it is from another cluster, delete it, restart the kubelet, and run the same command again")
 }
 
 // clusterCAs are the cluster's CAs as this node knows them: those in kubelet.conf and, while a CA is being replaced,
@@ -191,7 +193,7 @@ func hasten(ctx context.Context, env *Env) {
 	}
 	err := restartUnregistered(ctx, env, "so that it asks this node's API server at once")
 	if err != nil && ctx.Err() == nil {
-		env.UI.Warnf("the kubelet may take a long time to register this node: %v", err)
+		ui.WarnError(env.UI, errors.WithMessage(err, "the kubelet may take a long time to register this node"))
 	}
 }
 
@@ -205,7 +207,7 @@ const patience = 1500 * time.Millisecond
 // started. Only time is lost where this fails.
 func hastenWorker(ctx context.Context, env *Env) {
 	if err := restartUnregistered(ctx, env, "so that it registers its node now"); err != nil && ctx.Err() == nil {
-		env.UI.Warnf("the kubelet may take a long time to register this node: %v", err)
+		ui.WarnError(env.UI, errors.WithMessage(err, "the kubelet may take a long time to register this node"))
 	}
 }
 

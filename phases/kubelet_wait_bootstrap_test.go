@@ -13,17 +13,17 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestControlPlaneKubeletIsHastened: a kubelet that was refused by its own API
-// server while that started is restarted once it is ready, also where it has its
-// certificate; one whose node is registered is not, nor is a worker's.
+// TestControlPlaneKubeletIsHastened: a kubelet that its own API server refused while that server started is restarted
+// once the server is ready, unless it had its certificate before or its node is registered. The kubelet of a worker is
+// not restarted.
 func TestControlPlaneKubeletIsHastened(t *testing.T) {
 	const restart = "restart kubelet.service"
 	for _, tt := range []struct {
@@ -40,27 +40,32 @@ func TestControlPlaneKubeletIsHastened(t *testing.T) {
 			s.host.probe = func(context.Context, host.Probe) error { return nil }
 			s.Config.ControlPlane = tt.plane
 			if tt.registered {
-				if err := s.api.Ensure(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Config.Name}}); err != nil {
-					t.Fatal(err)
-				}
+				fatal(t, s.api.Ensure(t.Context(), cluster.NewNode(s.Config.Name)))
 			}
 			s.Cluster = s.api
-			if tt.has {
-				s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
-			}
-			waited := make(chan error, 1)
-			go func() { waited <- awaitKubeletConf(t.Context(), s.Env) }()
-			if !tt.has {
-				time.Sleep(2 * readyInterval)
-				s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
-			}
-			if err := <-waited; err != nil {
-				t.Error(err)
-			}
+			s.waitsForCertificate(t, tt.has)
 			if restarted := slices.Contains(s.host.jobs, restart); restarted != tt.want {
 				t.Errorf("restarted: %v", restarted)
 			}
 		})
+	}
+}
+
+// waitsForCertificate runs the wait for the kubelet's certificate. Unless the kubelet has one before, it gets it during
+// the wait.
+func (s *joinStage) waitsForCertificate(t *testing.T, has bool) {
+	t.Helper()
+	if has {
+		s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- awaitKubeletConf(t.Context(), s.Env) }()
+	if !has {
+		time.Sleep(2 * readyInterval)
+		s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
+	}
+	if err := <-waited; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -74,8 +79,8 @@ func (h *lateHost) Now() time.Time {
 	return h.stubHost.Now().Add(time.Duration(h.looks.Add(1)) * 2 * time.Second)
 }
 
-// TestLateCertificateHastensWorker: by the time that a kubelet gets a certificate late, it asks for everything else only
-// every few seconds.
+// TestLateCertificateHastensWorker: a kubelet that gets its certificate late retries everything else only every few
+// seconds by then.
 func TestLateCertificateHastensWorker(t *testing.T) {
 	for name, tt := range map[string]struct{ plane, has, registered, want bool }{
 		"worker":                        {want: true},
@@ -88,22 +93,9 @@ func TestLateCertificateHastensWorker(t *testing.T) {
 			s.host.probe = func(context.Context, host.Probe) error { return nil }
 			s.Config.ControlPlane, s.Cluster, s.Host = tt.plane, s.api, &lateHost{stubHost: s.host}
 			if tt.registered {
-				if err := s.api.Ensure(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Config.Name}}); err != nil {
-					t.Fatal(err)
-				}
+				fatal(t, s.api.Ensure(t.Context(), cluster.NewNode(s.Config.Name)))
 			}
-			if tt.has {
-				s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
-			}
-			waited := make(chan error, 1)
-			go func() { waited <- awaitKubeletConf(t.Context(), s.Env) }()
-			if !tt.has {
-				time.Sleep(2 * readyInterval)
-				s.bootstrapped(t, s.ca, "cp-1", time.Now().Add(time.Hour))
-			}
-			if err := <-waited; err != nil {
-				t.Error(err)
-			}
+			s.waitsForCertificate(t, tt.has)
 			if restarted := slices.Contains(s.host.jobs, "restart kubelet.service"); restarted != tt.want {
 				t.Errorf("restarted: %v", restarted)
 			}
@@ -111,8 +103,7 @@ func TestLateCertificateHastensWorker(t *testing.T) {
 	}
 }
 
-// TestHasteningEndsWithTheWait: an API server that never is ready keeps nobody
-// longer than what is waited for.
+// TestHasteningEndsWithTheWait: an API server that never becomes ready does not make the wait longer.
 func TestHasteningEndsWithTheWait(t *testing.T) {
 	s := newJoinStage(t)
 	s.host.probe = func(context.Context, host.Probe) error { return errors.New("refused") }
@@ -123,15 +114,14 @@ func TestHasteningEndsWithTheWait(t *testing.T) {
 	}
 }
 
-// TestWaitBootstrapHeedsCertDir: the kubelet writes its certificate where its
-// flag says, over one that has expired.
+// TestWaitBootstrapHeedsCertDir: the kubelet writes its certificate to the directory of its flag, over an expired one.
 func TestWaitBootstrapHeedsCertDir(t *testing.T) {
 	s := newJoinStage(t)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
 	s.Config.Timeouts.TLSBootstrap = 150 * time.Millisecond
 	s.Config.KubeletExtraArgs = []config.Arg{{Name: "cert-dir", Value: "/other/pki"}}
 	const pem = "/other/pki/kubelet-client-current.pem"
-	s.put(t, kubeletConf, s.kubeconfig(s.ca, "client-certificate: "+pem))
+	s.put(t, kubeletConf, fixture.Kubeconfig(s.ca, "client-certificate: "+pem))
 	if err := awaitKubeletConf(t.Context(), s.Env); !strings.Contains(message(err), pem+" does not exist yet") {
 		t.Errorf("error %q", message(err))
 	}
@@ -139,14 +129,14 @@ func TestWaitBootstrapHeedsCertDir(t *testing.T) {
 	if err := awaitKubeletConf(t.Context(), s.Env); !strings.Contains(message(err), pem+": the client certificate expired on ") {
 		t.Errorf("of an earlier join: %q", message(err))
 	}
-	s.put(t, pem, string(certs.EncodeCerts(signed(t, s.ca, "system:node:cp-1", time.Now().Add(time.Hour)).Cert)))
+	s.put(t, pem, string(certs.EncodeCerts(fixture.Signed(t, s.ca, "system:node:cp-1", time.Now().Add(time.Hour)).Cert)))
 	if err := awaitKubeletConf(t.Context(), s.Env); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestWaitBootstrapIsNotDeceived: only a certificate for the name that the
-// kubelet registers by ends the wait. Who may sign it, API servers know.
+// TestWaitBootstrapIsNotDeceived: the wait ends only with a certificate for the name that the kubelet registers. Only
+// API servers know who may sign it.
 func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	for _, tt := range []struct {
@@ -176,9 +166,9 @@ func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 			s.rotated(t, "/other/pki/kubelet-client-current.pem", "cp-1", later)
 		}, ""},
 		{"a CA that replaces the old one", nil, func(t *testing.T, s *joinStage) {
-			next := signed(t, certs.Pair{}, "kubernetes", later)
+			next := fixture.Signed(t, fixture.Pair{}, "kubernetes", later)
 			s.put(t, "/etc/kubernetes/pki/ca.crt", string(certs.EncodeCerts(s.ca.Cert, next.Cert)))
-			s.put(t, kubeletPEM, string(certs.EncodeCerts(signed(t, next, "system:node:cp-1", later).Cert)))
+			s.put(t, kubeletPEM, string(certs.EncodeCerts(fixture.Signed(t, next, "system:node:cp-1", later).Cert)))
 			s.Config.Join = &config.Join{CAPath: "/etc/kubernetes/pki/ca.crt"}
 		}, ""},
 	} {
@@ -188,7 +178,7 @@ func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 			if tt.want != "" {
 				s.Config.Timeouts.TLSBootstrap = 150 * time.Millisecond
 			}
-			s.put(t, kubeletConf, s.kubeconfig(s.ca, "client-certificate: "+kubeletPEM))
+			s.put(t, kubeletConf, fixture.Kubeconfig(s.ca, "client-certificate: "+kubeletPEM))
 			tt.make(t, s)
 			err := awaitKubeletConf(t.Context(), s.Env)
 			if tt.want == "" && err != nil || !strings.Contains(message(err), tt.want) {
@@ -198,22 +188,20 @@ func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 	}
 }
 
-// TestWaitBootstrapWithoutRotation: such a kubelet never copies the certificate
-// that kubelet.conf came with.
+// TestWaitBootstrapWithoutRotation: a kubelet without rotation never copies the certificate in kubelet.conf to a file.
 func TestWaitBootstrapWithoutRotation(t *testing.T) {
 	s := newJoinStage(t)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
 	s.Config.Timeouts.TLSBootstrap = 10 * time.Second
 	s.put(t, "/var/lib/kubelet/config.yaml", "rotateCertificates: false")
-	cert := certs.EncodeCerts(signed(t, s.ca, "system:node:cp-1", time.Now().Add(time.Hour)).Cert)
-	s.put(t, kubeletConf, s.kubeconfig(s.ca, "client-certificate-data: "+base64.StdEncoding.EncodeToString(cert)))
+	cert := certs.EncodeCerts(fixture.Signed(t, s.ca, "system:node:cp-1", time.Now().Add(time.Hour)).Cert)
+	s.put(t, kubeletConf, fixture.Kubeconfig(s.ca, "client-certificate-data: "+base64.StdEncoding.EncodeToString(cert)))
 	if err := awaitKubeletConf(t.Context(), s.Env); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestBootstrapCredentialsStayUntilTheKubeletReports: a certificate alone does
-// not make a node.
+// TestBootstrapCredentialsStayUntilTheKubeletReports: a certificate alone does not mean that the node has joined.
 func TestBootstrapCredentialsStayUntilTheKubeletReports(t *testing.T) {
 	s := newJoinStage(t)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
@@ -238,8 +226,8 @@ func TestBootstrapCredentialsStayUntilTheKubeletReports(t *testing.T) {
 	}
 }
 
-// TestKubeletThatDoesNotRegister: an administrator creates its Node, perhaps
-// later, so its report is not waited for.
+// TestKubeletThatDoesNotRegister: an administrator creates its Node, maybe later, so join does not wait for its
+// report.
 func TestKubeletThatDoesNotRegister(t *testing.T) {
 	s := newJoinStage(t)
 	api := &marked{Plan: s.api, err: errors.New("not registered")}

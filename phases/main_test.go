@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 func TestMain(m *testing.M) {
@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// stage is what a test of single phases plays on: a host in a directory whose
-// answers the test decides, an API that only records, and what was said.
+// stage is what tests of single phases run on: a host in a directory whose answers the test sets, an API that only
+// records, and the output.
 type stage struct {
 	*Env
 	host    *stubHost
@@ -38,58 +38,28 @@ type stage struct {
 	results bytes.Buffer
 }
 
-// newStage loads the documents as `init --config` does. Keys are of the kind
-// that is made quickly.
+// newStage loads the documents as `init --config` does.
 func newStage(t *testing.T, documents string) *stage {
 	t.Helper()
-	h, root := newFolderHost(t)
-	s := &stage{host: &stubHost{folderHost: h}, root: root}
+	h, root := newDirHost(t)
+	s := &stage{host: &stubHost{dirHost: h}, root: root}
 	s.api = cluster.NewPlan(func(a cluster.Action) {
 		s.done = append(s.done, strings.Join(strings.Fields(string(a.Verb)+" "+a.Kind+" "+a.Name), " "))
 	}, nil)
-	file := filepath.Join(t.TempDir(), "init.yaml")
-	if err := os.WriteFile(file, []byte(documents), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.Env = &Env{Config: loadNode(t, file), Host: s.host, Cluster: s.api, UI: ui.NewLines(&s.said, &s.results)}
+	s.Env = &Env{Config: fixture.Node(t, documents), Host: s.host, Cluster: s.api, UI: ui.NewLines(&s.said, &s.results)}
 	return s
 }
-
-const (
-	initDocument = `
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: InitConfiguration
-localAPIEndpoint: {advertiseAddress: 192.0.2.11}
-nodeRegistration: {name: cp-1, criSocket: "unix:///run/containerd/containerd.sock"}
-`
-	clusterDocument = `---
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-kubernetesVersion: v1.37.2
-encryptionAlgorithm: ECDSA-P256
-`
-)
 
 // put writes a file of the stage's host.
 func (s *stage) put(t *testing.T, path, text string) {
 	t.Helper()
-	path = filepath.Join(s.root, path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	fixture.Put(t, s.root, path, text)
 }
 
 // get reads a file of the stage's host.
 func (s *stage) get(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(s.root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
+	return fixture.Get(t, s.root, path)
 }
 
 // play runs phases, which must succeed.
@@ -100,10 +70,9 @@ func (s *stage) play(t *testing.T, workflow ...Phase) {
 	}
 }
 
-// stubHost is a folderHost whose answers a test decides; a nil function leaves
-// them as they are.
+// stubHost is a dirHost whose answers a test sets. A nil function leaves the answer of dirHost.
 type stubHost struct {
-	*folderHost
+	*dirHost
 	unit  func() (host.UnitState, error)
 	probe func(ctx context.Context, p host.Probe) error
 	uid   int
@@ -148,7 +117,7 @@ func (h *stubHost) job(text string) error {
 }
 
 func (h *stubHost) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
-	changed, err := h.folderHost.WriteFile(path, data, mode)
+	changed, err := h.dirHost.WriteFile(path, data, mode)
 	if changed {
 		return true, h.job("write " + filepath.Base(path))
 	}
@@ -157,7 +126,7 @@ func (h *stubHost) WriteFile(path string, data []byte, mode fs.FileMode) (bool, 
 
 func (h *stubHost) Probe(ctx context.Context, p host.Probe) error {
 	if h.probe == nil {
-		return h.folderHost.Probe(ctx, p)
+		return h.dirHost.Probe(ctx, p)
 	}
 	return h.probe(ctx, p)
 }

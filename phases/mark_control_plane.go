@@ -78,7 +78,7 @@ func marksKept(ctx context.Context, env *Env, mark cluster.Mark) (bool, error) {
 			writer = "join phase control-plane-join mark-control-plane"
 		}
 		ui.SayKept(env.UI, ui.Kept{Kind: "Node", Name: node.Name, Summary: "without " + strings.Join(lacks, ", "),
-			Advice: fmt.Sprintf("`slipway %s` adds it", writer), Ours: strings.Join(lacks, "\n") + "\n"})
+			Remedy: fmt.Sprintf("to add it, run `slipway %s`", writer), Ours: strings.Join(lacks, "\n") + "\n"})
 	}
 	return true, nil
 }

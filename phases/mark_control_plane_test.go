@@ -15,10 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// marked is an API that keeps how a node was marked, and whose report was
-// waited for.
+// marked is an API that records how a node was marked, and whose report was waited for.
 type marked struct {
 	*cluster.Plan
 	name     string
@@ -57,7 +57,7 @@ func TestMarkControlPlane(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {advertiseAddress: 192.0.2.11}\n"+
-				"nodeRegistration: {name: cp-1"+test.taints+"}\n"+clusterDocument)
+				"nodeRegistration: {name: cp-1"+test.taints+"}\n"+fixture.ClusterDocument)
 			api := &marked{Plan: s.api}
 			s.Cluster = api
 			s.play(t, markControlPlane())
@@ -71,7 +71,7 @@ func TestMarkControlPlane(t *testing.T) {
 	}
 }
 
-// noEmpty takes an empty list for none.
+// noEmpty turns an empty list into nil.
 func noEmpty(taints []corev1.Taint) []string {
 	var out []string
 	for _, taint := range taints {
@@ -81,7 +81,7 @@ func noEmpty(taints []corev1.Taint) []string {
 }
 
 func TestMarkControlPlaneFails(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Cluster = &marked{Plan: s.api, err: errors.New("Node cp-1 is not registered")}
 	err := Run(t.Context(), s.Env, []Phase{markControlPlane()}, Options{})
 	if want := "phase mark-control-plane: Node cp-1 is not registered"; message(err) != want {
@@ -89,7 +89,7 @@ func TestMarkControlPlaneFails(t *testing.T) {
 	}
 }
 
-// unregistered is an API whose Node comes once the kubelet was restarted.
+// unregistered is an API whose Node appears once the kubelet was restarted.
 type unregistered struct {
 	*cluster.Plan
 	host *stubHost
@@ -103,11 +103,11 @@ func (u *unregistered) MarkNode(ctx context.Context, _ string, _ cluster.Mark) e
 	return context.Cause(ctx)
 }
 
-// TestMarkControlPlaneWhoseNodeWasDeleted: a kubelet that runs does not register
-// its Node again, one that is restarted does. In a first init it is only slow.
+// TestMarkControlPlaneWhoseNodeWasDeleted: a running kubelet does not register its Node again, a restarted one does.
+// In a first init it is only slow.
 func TestMarkControlPlaneWhoseNodeWasDeleted(t *testing.T) {
 	for name, want := range map[string]int{"deleted": 1, "only slow to be marked": 0, "first init": 0} {
-		s := newStage(t, initDocument+clusterDocument)
+		s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 		s.Cluster = &unregistered{s.api, s.host}
 		s.Again = name != "first init"
 		if name == "only slow to be marked" {

@@ -18,9 +18,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// signingHost is a host whose kubelet has its certificate once it runs.
+// signingHost is a host whose kubelet gets its certificate once it runs.
 type signingHost struct {
 	*stubHost
 	sign func()
@@ -31,10 +32,10 @@ func (h *signingHost) StartUnit(ctx context.Context, name string) error {
 	return h.stubHost.StartUnit(ctx, name)
 }
 
-// onEtcd takes an action of the plan or of the membership.
+// onEtcd records an action of the plan or of the membership.
 func (r *record) onEtcd(a etcd.Action) { r.add(fmt.Sprintf("%s %s %s", a.Verb, a.Name, a.PeerURL)) }
 
-// tellingMembers is a membership that tells what it was made to change.
+// tellingMembers is a membership that reports its changes.
 type tellingMembers struct {
 	*members
 	record func(etcd.Action)
@@ -63,8 +64,7 @@ func (r *record) titles() []string {
 	return list
 }
 
-// joinPlay is a node that is to join, in two views: as its cluster has it, and
-// as it is assumed where nobody is asked.
+// joinPlay is a node that will join, in two views: as its cluster has it, and as it is assumed when nobody is asked.
 type joinPlay struct {
 	known, assumed *config.Node
 	host           host.Host
@@ -81,7 +81,7 @@ func (p *joinPlay) run(t *testing.T, n *config.Node, h host.Host, c cluster.Clus
 	}
 }
 
-// compare plans twice, joins, and holds the three against each other.
+// compare plans twice, joins, and compares the three.
 func (p *joinPlay) compare(t *testing.T) {
 	t.Helper()
 	plans := map[*config.Node]*record{p.known: {}, p.assumed: {}}
@@ -90,7 +90,7 @@ func (p *joinPlay) compare(t *testing.T) {
 	}
 	done := &record{}
 	p.run(t, p.known, host.NewRecorder(p.host, done.onHost), cluster.NewPlan(done.intended, p.live), tellingMembers{p.etcd, done.onEtcd}, done)
-	// Who else is a member of etcd, the plan cannot know.
+	// The plan cannot know the other members of etcd.
 	hidden := cmp.Transformer("", func(entry string) string {
 		if strings.Contains(entry, "--initial-cluster=") {
 			return strings.Split(entry, "\n")[0]
@@ -101,14 +101,14 @@ func (p *joinPlay) compare(t *testing.T) {
 		t.Errorf("the plan is not what the run did (-plan +run):\n%s", diff)
 	}
 	if diff := cmp.Diff(plans[p.assumed].titles(), done.titles()); diff != "" {
-		t.Errorf("the plan that asks nobody has other steps (-plan +run):\n%s", diff)
+		t.Errorf("the plan that asks nobody differs (-plan +run):\n%s", diff)
 	}
 	if len(done.entries) < 8 {
-		t.Errorf("%d entries only", len(done.entries))
+		t.Errorf("only %d entries", len(done.entries))
 	}
 }
 
-// assume is what a plan takes the node for that asks nobody.
+// assume returns the node that a plan assumes when it asks nobody.
 func assume(t *testing.T, h host.Host, flags config.Flags, name string) *config.Node {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: name}}
@@ -125,15 +125,15 @@ func assume(t *testing.T, h host.Host, flags config.Flags, name string) *config.
 		t.Fatal(err)
 	}
 	if !n.Join.Assumed {
-		t.Error("it does not tell that it is assumed")
+		t.Error("the plan does not say that it is assumed")
 	}
 	return n
 }
 
-// byToken are flags of a join whose cluster is not there.
+// byToken has the flags of a join whose cluster does not exist.
 func byToken(name string, more config.Flags) config.Flags {
 	more.Given = append(more.Given, "token", "discovery-token-unsafe-skip-ca-verification", "node-name", "cri-socket")
-	more.Endpoint, more.Token, more.SkipCAVerification = "192.0.2.1:6443", someToken, true
+	more.Endpoint, more.Token, more.SkipCAVerification = "192.0.2.1:6443", fixture.Token, true
 	more.NodeName, more.CRISocket = name, "unix:///run/containerd/containerd.sock"
 	return more
 }
@@ -174,7 +174,7 @@ func TestJoinPlanIsTrue(t *testing.T) {
 	})
 }
 
-// TestAssumeGoesByWhatIsHere: a member's plan has nothing to do.
+// TestAssumeGoesByWhatIsHere: the plan of a node that has joined has nothing to do.
 func TestAssumeGoesByWhatIsHere(t *testing.T) {
 	s := newJoinStage(t)
 	if err := s.discover(t); err != nil {

@@ -27,8 +27,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// record is what a run did, or would do, as text: one entry for each action,
-// and in a serial run one for each phase that began.
+// record is the text of what a run did or would do: one entry for each action, and in a serial run one for each phase
+// that began.
 type record struct {
 	mu      sync.Mutex
 	entries []string
@@ -41,7 +41,7 @@ func (r *record) add(entry string) {
 	r.entries = append(r.entries, entry)
 }
 
-// onHost takes an action of the overlay or of the recorder.
+// onHost records an action of the overlay or of the recorder.
 func (r *record) onHost(a host.Action) {
 	r.add(fmt.Sprintf("%s secret=%v created=%v\n%s", a, a.Secret, a.Created, shown(a.Data)))
 	r.mu.Lock()
@@ -63,7 +63,7 @@ func shown(data []byte) string {
 		cert.PublicKeyAlgorithm, cert.NotAfter.Sub(cert.NotBefore))
 }
 
-// intended takes an intent of the plan.
+// intended records an action that the plan intends.
 func (r *record) intended(a cluster.Action) {
 	verb := a.Verb
 	if verb == cluster.VerbPrecreate { // the server does not know why
@@ -80,8 +80,7 @@ func (r *record) intended(a cluster.Action) {
 	r.add(entry)
 }
 
-// witnessed is a fault that is none: it notes what the server has been made to
-// change.
+// witnessed makes no fault: it only records the changes that the server receives.
 func (r *record) witnessed(w http.ResponseWriter, req *http.Request, serve http.HandlerFunc) {
 	body, _ := io.ReadAll(req.Body)
 	req.Body = io.NopCloser(bytes.NewReader(body))
@@ -97,7 +96,7 @@ func (r *record) witnessed(w http.ResponseWriter, req *http.Request, serve http.
 	_, _ = w.Write(answer.Body.Bytes())
 }
 
-// written says a request in the words of intended.
+// written describes a request in the words of intended.
 func written(req *http.Request, body []byte) string {
 	var obj map[string]any
 	if err := json.Unmarshal(body, &obj); err != nil {
@@ -118,7 +117,7 @@ var (
 	signature = regexp.MustCompile(`eyJ[\w-]+\.\.[\w-]+`) // of what has a CA in it
 )
 
-// encode is an object without what is secret, random, or not set.
+// encode encodes an object without what is secret, random, or not set.
 func encode(obj any) string {
 	data, err := json.Marshal(obj)
 	if err != nil {
@@ -152,7 +151,7 @@ func encode(obj any) string {
 	return signature.ReplaceAllString(caData.ReplaceAllString(string(data), "a CA"), "a signature")
 }
 
-// prune takes out what is not set.
+// prune removes what is not set.
 func prune(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -175,8 +174,8 @@ func prune(value any) any {
 	return value
 }
 
-// inOrder are the entries of a serial run; what is done side by side within a
-// phase, pulls and objects, is sorted.
+// inOrder returns the entries of a serial run. Pulls and objects are sorted, because they are done side by side within
+// a phase.
 func (r *record) inOrder() []string {
 	list := slices.Clone(r.entries)
 	for from := 0; from < len(list); {
@@ -194,14 +193,14 @@ func sideBySide(entry string) bool {
 	return strings.HasPrefix(entry, "pull image") || strings.HasPrefix(entry, "ensure ")
 }
 
-// asSet are the entries of any run.
+// asSet returns the entries of any run.
 func (r *record) asSet() []string {
 	list := slices.DeleteFunc(slices.Clone(r.entries), func(e string) bool { return strings.HasPrefix(e, "phase ") })
 	slices.Sort(list)
 	return list
 }
 
-// predict says which files and directories there will be after the actions.
+// predict returns the files and directories that will exist after the actions.
 func (r *record) predict(before map[string]fs.FileMode) map[string]fs.FileMode {
 	after := map[string]fs.FileMode{}
 	for path, mode := range before {
@@ -222,7 +221,7 @@ func (r *record) predict(before map[string]fs.FileMode) map[string]fs.FileMode {
 	return after
 }
 
-// phaseUI notes which phases begin.
+// phaseUI records which phases begin.
 type phaseUI struct {
 	ui.UI
 	record *record

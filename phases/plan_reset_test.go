@@ -25,17 +25,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// remains is a host that was a node, or was about to become one, and how it is
-// asked to be none any more.
+// remains is a host that was a node, or was about to become one, and the flags with which it is reset.
 type remains struct {
 	flags config.Flags
 	files map[string]string // by path; directories end in a slash
 	links map[string]string
-	// mounts are file systems of their own, narrowed directories that were there
-	// before with a wider mode.
+	// mounts are separate file systems, narrowed the directories that existed before with a wider mode.
 	mounts, narrowed []string
 	pods             []host.Pod
-	// alone tells that etcd has no other member, or has not this one.
+	// alone means that etcd has no other member, or does not have this one.
 	alone bool
 }
 
@@ -45,13 +43,13 @@ func (s *remains) lay(files map[string]string) {
 	}
 }
 
-// generateRemains makes the same host for the same seed.
+// generateRemains generates the same host for the same seed.
 func generateRemains(seed uint64) *remains {
 	r := rand.New(rand.NewPCG(seed, 9))
 	some := func() bool { return r.IntN(2) == 0 }
 	s := &remains{files: map[string]string{}, links: map[string]string{}}
 	s.lay(usersOwn)
-	delete(s.files, "/proc/self/mountinfo") // there is a real one
+	delete(s.files, "/proc/self/mountinfo") // the host has a real one
 	s.pki(some)
 	switch r.IntN(5) {
 	case 0: // an init or a join that was cut off early
@@ -134,7 +132,7 @@ func (s *remains) etcd(some func() bool) {
 		dir = "/srv/etcd"
 	}
 	if left := some(); left && some() {
-		name = ".etcd.yaml" // its member has left in a run before this
+		name = ".etcd.yaml" // its member left in an earlier run
 	}
 	s.files["/etc/kubernetes/manifests/"+name] = strings.ReplaceAll(etcdPod, "DIR", dir)
 	s.files[dir+"/member/wal/0.wal"] = ""
@@ -143,7 +141,7 @@ func (s *remains) etcd(some func() bool) {
 	}
 }
 
-// volumes are mounts of the kubelet, which go, and of others, which stay.
+// volumes are mounts of the kubelet, which are removed, and of others, which stay.
 func (s *remains) volumes(some func() bool) {
 	if some() {
 		s.files["/var/lib/kubelet/pods/a/volumes/empty/data"] = ""
@@ -180,7 +178,7 @@ func (s *remains) places(some func() bool, r *rand.Rand) {
 	}
 }
 
-// oddities are what nobody should have put there.
+// oddities are things that nobody should have put there.
 func (s *remains) oddities(some func() bool) {
 	if some() {
 		s.files["/etc/kubernetes/scheduler.conf/file"] = "a directory"
@@ -197,7 +195,7 @@ func (s *remains) oddities(some func() bool) {
 	}
 }
 
-// build makes the host, in the root directory.
+// build creates the host in the root directory.
 func (s *remains) build(t *testing.T) {
 	t.Helper()
 	must := func(err error) {
@@ -229,8 +227,7 @@ func (s *remains) build(t *testing.T) {
 	}
 }
 
-// podHost is a resetHost whose runtime removes with a Pod what its network
-// plugin has made for it.
+// podHost is a resetHost. When its runtime removes a Pod, it also removes what the network plugin made for the Pod.
 type podHost struct {
 	*resetHost
 	pods []host.Pod
@@ -258,7 +255,7 @@ func (h podHost) RemovePods(ctx context.Context, socket string, pods []host.Pod)
 	return h.resetHost.RemovePods(ctx, socket, slices.Concat(own, shared))
 }
 
-// tellingEtcd tells which member has really left.
+// tellingEtcd reports which member has really left.
 type tellingEtcd struct {
 	lastingEtcd
 	record func(etcd.Action)
@@ -272,7 +269,7 @@ func (e tellingEtcd) Leave(ctx context.Context, peerURL string) (bool, error) {
 	return left, err
 }
 
-// warnUI notes warnings, too: what stays is a part of a plan.
+// warnUI also records warnings: a plan includes what stays.
 type warnUI struct {
 	ui.UI
 	record *record
@@ -288,7 +285,7 @@ func (w warnUI) Start(phase string) (ui.UI, func(error)) {
 	return warnUI{in, w.record}, end
 }
 
-// run resets a host, and returns what was done and how it ended.
+// run resets a host, and returns what was done and how the run ended.
 func (s *remains) run(t *testing.T, h host.Host, e func(*record) etcd.Etcd, on func(host.Host, *record) host.Host) (*record, host.Host, string) {
 	t.Helper()
 	r := &record{}
@@ -301,8 +298,7 @@ func (s *remains) run(t *testing.T, h host.Host, e func(*record) etcd.Etcd, on f
 	return r, h, fmt.Sprint(err)
 }
 
-// seen is what is on a host, as it shows itself: directories with a slash, files
-// that may be written again with their content.
+// seen lists what is on a host: directories with a slash, and the contents of files that may be written again.
 func seen(t *testing.T, h host.Host, dir string, all map[string]string) map[string]string {
 	t.Helper()
 	entries, err := h.ReadDir(dir)
@@ -329,10 +325,9 @@ func seen(t *testing.T, h host.Host, dir string, all map[string]string) map[stri
 	return all
 }
 
-// TestResetPlanIsTrue generates hosts, plans the reset of each, does it, and
-// holds the two against each other: step by step, warning by warning, and in
-// what is left. Each host is a process of its own in namespaces and a root
-// directory of its own, where it can have mounts.
+// TestResetPlanIsTrue generates hosts, plans the reset of each, runs it, and compares the two step by step and warning
+// by warning, and then what is left. Each host is a separate process with its own namespaces and root directory, where
+// it can mount file systems.
 func TestResetPlanIsTrue(t *testing.T) {
 	const variants = 32
 	const variable = "SLIPWAY_TEST_RESET_ROOT"
@@ -365,7 +360,7 @@ func TestResetPlanIsTrue(t *testing.T) {
 	}
 }
 
-// enter makes root this process's, with the kernel's files in it.
+// enter makes root the root directory of this process, with the kernel's files in it.
 func enter(t *testing.T, root string) {
 	t.Helper()
 	err := errors.Join(
@@ -401,14 +396,14 @@ func resetPlanIsTrue(t *testing.T, s *remains) {
 	done, _, ended := s.run(t, h, func(r *record) etcd.Etcd { return tellingEtcd{lastingEtcd{host: h}, r.onEtcd} },
 		func(h host.Host, r *record) host.Host { return host.NewRecorder(h, r.onHost) })
 	planned := plans[1].inOrder()
-	if s.alone { // which a plan, that asks nobody, cannot know
+	if s.alone { // a plan asks nobody, so it cannot know
 		planned = slices.DeleteFunc(planned, func(e string) bool { return strings.HasPrefix(e, string(etcd.Remove)) })
 	}
 	if diff := cmp.Diff(planned, done.inOrder()); diff != "" || ends != ended {
 		t.Errorf("the plan, which ends with %s, is not what the run did, which ended with %s (-plan +run):\n%s", ends, ended, diff)
 	}
 	if diff := cmp.Diff(seen(t, overlay, "/", map[string]string{}), seen(t, h, "/", map[string]string{})); diff != "" {
-		t.Errorf("what is left is not what was planned (-plan +run):\n%s", diff)
+		t.Errorf("the remaining files differ from the plan (-plan +run):\n%s", diff)
 	}
 	if len(s.narrowed) > 0 || ended != "<nil>" {
 		return
@@ -416,6 +411,6 @@ func resetPlanIsTrue(t *testing.T, s *remains) {
 	again, _, _ := s.run(t, h, func(r *record) etcd.Etcd { return etcd.NewPlan(r.onEtcd) },
 		func(h host.Host, r *record) host.Host { return host.NewOverlay(h, r.onHost) })
 	if len(again.host) > 0 {
-		t.Errorf("after the run there is still to do: %v", again.host)
+		t.Errorf("the run left work to do: %v", again.host)
 	}
 }

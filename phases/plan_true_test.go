@@ -24,18 +24,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
+	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/schema"
 )
 
-// theatre is a host and an API on which a variant is first planned and then
-// played.
+// theatre is a host and an API on which a variant is first planned and then run.
 type theatre struct {
 	variant
 	node   *config.Node
 	root   string
 	host   *lastingHost
 	api    *fakeapi.Server
-	record *record // of what the API was made to change
+	record *record // changes that the API received
 }
 
 func newTheatre(t *testing.T, v variant) *theatre {
@@ -78,7 +78,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// furnishPKI lets the API find certificates that are in another directory.
+// furnishPKI links certificates in another directory to where the API looks for them.
 func (p *theatre) furnishPKI(t *testing.T) {
 	t.Helper()
 	usual := filepath.Join(p.root, "/etc/kubernetes/pki")
@@ -102,7 +102,7 @@ func (p *theatre) plan(t *testing.T, workflow []Phase) *record {
 	return planned
 }
 
-// play is the run itself. What it tells programs must be as documented.
+// play is the run itself. Its events for programs must match the documentation.
 func (p *theatre) play(t *testing.T, workflow []Phase, serial bool) *record {
 	t.Helper()
 	done := p.record
@@ -123,7 +123,7 @@ func (p *theatre) play(t *testing.T, workflow []Phase, serial bool) *record {
 
 var eventsSchema = sync.OnceValues(schema.Events)
 
-// checkEvents holds what was said against the documented schema.
+// checkEvents checks the output against the documented schema.
 func checkEvents(t *testing.T, said []byte) {
 	t.Helper()
 	s, err := eventsSchema()
@@ -136,12 +136,11 @@ func checkEvents(t *testing.T, said []byte) {
 	}
 	before, _, _ := bytes.Cut(said, []byte(`"event":"result"`))
 	if bytes.Contains(before, []byte("0123456789abcdef")) || bytes.Contains(before, []byte("PRIVATE KEY")) {
-		t.Errorf("a secret is in an event that is no result:\n%s", before)
+		t.Errorf("an event other than the result has a secret:\n%s", before)
 	}
 }
 
-// tree lists the files and directories of the host, but for those that belong to
-// systemd, the kubelet and the runtime of the test.
+// tree lists the files and directories of the host, except those of the test's systemd, kubelet and runtime.
 func (p *theatre) tree(t *testing.T) map[string]fs.FileMode {
 	t.Helper()
 	found := map[string]fs.FileMode{}
@@ -166,8 +165,8 @@ func (p *theatre) tree(t *testing.T) map[string]fs.FileMode {
 	return found
 }
 
-// falsehoods tells where a plan and a run differ: action by action, and in
-// what the run has left on the host.
+// falsehoods returns the differences between a plan and its run: action by action, and in what the run left on the
+// host.
 func falsehoods(planned, done *record, before, after map[string]fs.FileMode, serial bool) string {
 	var text string
 	if serial {
@@ -178,8 +177,7 @@ func falsehoods(planned, done *record, before, after map[string]fs.FileMode, ser
 	return text + cmp.Diff(planned.predict(before), after)
 }
 
-// TestPlanIsTrue generates configurations and hosts, plans init for each, does
-// it, and holds the two against each other.
+// TestPlanIsTrue generates configurations and hosts, plans init for each, runs it, and compares the two.
 func TestPlanIsTrue(t *testing.T) {
 	const variants = 24
 	for seed := range uint64(variants) {
@@ -250,7 +248,7 @@ func TestUntruePlansAreFound(t *testing.T) {
 			return onlyInRun(env, func() error { return env.Host.RestartUnit(context.Background(), kubeletUnit) })
 		},
 		"an object": func(_ *theatre, env *Env) error {
-			return onlyInRun(env, func() error { return env.Cluster.Ensure(context.Background(), storedMap("more", "a", "b")) })
+			return onlyInRun(env, func() error { return env.Cluster.Ensure(context.Background(), fixture.ConfigMap("more", "a", "b")) })
 		},
 		"a mark": func(_ *theatre, env *Env) error {
 			return onlyInRun(env, func() error {

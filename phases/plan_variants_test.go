@@ -15,21 +15,22 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// variant is a configuration and the host that it meets.
+// variant is a configuration and the host that it is used on.
 type variant struct {
 	documents []byte
-	// files are on the host already, by path.
+	// files exist on the host already, by path.
 	files map[string]string
-	// done are phases that an earlier run has done.
+	// done are phases that an earlier run has completed.
 	done []Phase
 	skip []string
-	// pulled tells that the images are there, active that the kubelet runs.
+	// pulled means that the images are present, active that the kubelet runs.
 	pulled, active bool
 }
 
-// generate makes the same variant for the same seed.
+// generate generates the same variant for the same seed.
 func generate(t *testing.T, seed uint64) variant {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 4))
@@ -40,9 +41,9 @@ func generate(t *testing.T, seed uint64) variant {
 	v.generateInit(init, r, some)
 	v.generateCluster(c, r, some)
 	v.generateEtcd(c, some)
-	if r.IntN(3) == 0 && os.Geteuid() == 0 { // who else cannot give files away
+	if r.IntN(3) == 0 && os.Geteuid() == 0 { // only root can change owners
 		c.FeatureGates = map[string]bool{"RootlessControlPlane": true}
-		v.files[accounts.PasswdFile], v.files[accounts.GroupFile] = passwdBefore, groupBefore
+		v.files[accounts.PasswdFile], v.files[accounts.GroupFile] = fixture.Passwd, fixture.Group
 	}
 	if some() {
 		v.skip = [][]string{{"addon"}, {"addon/coredns"}, {"addon/kube-proxy"}, {"kubelet-finalize"}, {"bootstrap-token", "show-join-command"}, {"preflight"}}[r.IntN(6)]

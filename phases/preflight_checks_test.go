@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// The checks go by what the kubelet will read: a patch decides, too.
+// The checks use what the kubelet will read, including patches.
 func TestCheckInitGoesByThePatchedKubelet(t *testing.T) {
 	s, h := preflightStage(t, "")
 	h.uid = 0
@@ -36,7 +36,7 @@ func TestCheckInitGoesByThePatchedKubelet(t *testing.T) {
 	}
 }
 
-// Without a cluster, nobody can tell whose a file is: that is no error.
+// Without a cluster, nobody knows to which cluster a file belongs: that is not an error.
 func TestCheckJoinWithoutACluster(t *testing.T) {
 	s, _ := preflightStage(t, "")
 	s.Config.ControlPlane, s.Config.Join = false, &config.Join{CAPath: "/etc/kubernetes/pki/ca.crt"}

@@ -13,12 +13,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestDifferences runs init's file phases, and then asks with another
-// configuration: what differs is named, and nothing is written.
+// TestDifferences runs init's file phases and then preflight with another configuration: the differences are named,
+// and nothing is written.
 func TestDifferences(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
 	s.play(t, filePhases()...)
 	s.play(t, uploadConfig())
@@ -34,11 +35,11 @@ func TestDifferences(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			init := initDocument
+			init := fixture.InitDocument
 			if tt.init != "" {
 				init = strings.Replace(init, "name: cp-1", "name: "+tt.init, 1)
 			}
-			other := newStage(t, init+clusterDocument+tt.cluster)
+			other := newStage(t, init+fixture.ClusterDocument+tt.cluster)
 			env := &Env{Config: other.Config, Host: s.host, Cluster: s.api, UI: s.UI}
 			before, jobs := stamps(t, s.root), len(s.host.jobs)
 			got := faultText(differences(env, storedCompares(t.Context(), env)))
@@ -52,13 +53,13 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestDifferencesOfOldClusters: what only newer or older versions know, and the
-// order and form of the text, are not another configuration.
+// TestDifferencesOfOldClusters: fields that only newer or older versions know, and the order and form of the text, do
+// not make another configuration.
 func TestDifferencesOfOldClusters(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.host.probe = func(context.Context, host.Probe) error { return nil }
 	s.play(t, filePhases()...)
-	if err := s.Cluster.Ensure(t.Context(), storedMap("kubeadm-config", "ClusterConfiguration", `# edited by hand
+	if err := s.Cluster.Ensure(t.Context(), fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", `# edited by hand
 kind: ClusterConfiguration
 apiVersion: kubeadm.k8s.io/v1beta4
 encryptionAlgorithm: "ECDSA-P256"
@@ -73,16 +74,16 @@ kubernetesVersion: v1.37.2
 	}
 }
 
-// Before there is a control plane, only what is kept must fit.
+// Before there is a control plane, only the files that are kept must match.
 func TestDifferencesAtFirst(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, certificates(), kubeconfigs(), kubeletStart())
 	for documents, want := range map[string]string{
 		"apiServer: {certSANs: [api.example.org]}\n":   "api.example.org",
 		"networking: {podSubnet: 10.244.0.0/16}\n":     "",
 		"networking: {dnsDomain: other.example.org}\n": "other.example.org",
 	} {
-		other := newStage(t, initDocument+clusterDocument+documents)
+		other := newStage(t, fixture.InitDocument+fixture.ClusterDocument+documents)
 		other.Host = s.host
 		got := faultText(differences(other.Env, storedCompares(t.Context(), other.Env)))
 		if (want == "") != (got == "") || !strings.Contains(got, want) || strings.Contains(got, "kubelet/config.yaml") {
@@ -91,7 +92,7 @@ func TestDifferencesAtFirst(t *testing.T) {
 	}
 }
 
-// TestLineDifference: that something secret differs is all that is said of it.
+// TestLineDifference: of a secret, the output says only that it differs.
 func TestLineDifference(t *testing.T) {
 	for _, tt := range []struct{ have, wanted, want string }{
 		{"a\nb\n", "a\nc\n", "only there: b; only in this configuration: c"},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // pulling is a host with a container runtime that has all images but one.
@@ -47,7 +48,7 @@ const etcdImage = "registry.k8s.io/etcd:3.7.0-0"
 
 func preflightStage(t *testing.T, ignore string) (*stage, *pulling) {
 	t.Helper()
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.IgnorePreflightErrors = strings.Fields(ignore)
 	h := &pulling{stubHost: s.host, lacks: etcdImage}
 	h.uid = 1000
@@ -89,14 +90,14 @@ func TestPreflightNamesAnImageThatCannotBePulled(t *testing.T) {
 			t.Errorf("error %q, want %q", message(err), want)
 		}
 	}
-	// The command that only pulls has no check to ignore.
+	// The command that only pulls images has no check to ignore.
 	if got := message(PullImages(t.Context(), s.Env)); !strings.HasPrefix(got, etcdImage+": no such host\n  ") || strings.Contains(got, "ignore") {
 		t.Errorf("error %q", got)
 	}
 }
 
-// What the checks take for this tool's own is made up without a trace, where
-// the accounts of a rootless control plane are missing, too.
+// What the checks treat as this tool's own files is computed without a trace, even if the accounts of a rootless
+// control plane are missing.
 func TestPreflightWritesNothing(t *testing.T) {
 	s := rootlessStage(t)
 	s.Config.IgnorePreflightErrors = []string{"all"}

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -46,7 +47,7 @@ func runRemoveEtcdMember(ctx context.Context, env *Env) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return leaveWithoutPod(ctx, env)
 	case errors.Is(err, fs.ErrPermission):
-		env.UI.Warnf("cannot tell whether this node has an etcd member: %v", err)
+		ui.WarnError(env.UI, errors.WithMessage(err, "cannot tell whether this node has an etcd member"))
 		return nil
 	case err != nil:
 		return err
@@ -100,7 +101,7 @@ func memberHere(env *Env, members []etcd.Member, peerURL string) string {
 	}
 	here, err := readEtcdData(env)
 	if err != nil {
-		env.UI.Warnf("etcd has no member at %s, and cannot tell whether this host's member has another address: %v", peerURL, err)
+		ui.WarnError(env.UI, errors.WithMessagef(err, "etcd has no member at %s, and cannot tell whether this host's member has another address", peerURL))
 		return peerURL
 	}
 	for _, m := range members {
@@ -190,8 +191,8 @@ func leaveAddedMember(ctx context.Context, env *Env, peerURL string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		env.UI.Warnf("cannot tell whether etcd has a member for this host, at %s: %v. If other members remain, look there: "+
-			"`etcdctl member list`, then `etcdctl member remove ID`", peerURL, err)
+		env.UI.Warn(errors.WithMessagef(err, "cannot tell whether etcd has a member for this host, at %s", peerURL).Error(),
+			"if other members remain, look there with `etcdctl member list`, and remove it with `etcdctl member remove ID`")
 		return nil
 	}
 	for _, m := range members {

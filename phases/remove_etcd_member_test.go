@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 )
 
-// threeMembers are those of nodesOwn's etcd and two others.
+// threeMembers are the etcd of nodesOwn and two others.
 func threeMembers() []etcd.Member {
 	return []etcd.Member{
 		{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"},
@@ -24,9 +24,8 @@ func threeMembers() []etcd.Member {
 	}
 }
 
-// TestResetKeepsQuorum: a member that the others need stays with all that is
-// here, unless the reset is forced. One that nobody needs, or that nobody can be
-// asked about, goes.
+// TestResetKeepsQuorum: a member that the quorum needs stays, with everything on this host, unless the reset is
+// forced. A member that is not needed is removed, and so is one that nobody can be asked about.
 func TestResetKeepsQuorum(t *testing.T) {
 	down := errors.New("connection refused")
 	unhealthy := rpctypes.ErrUnhealthy
@@ -86,8 +85,8 @@ func TestResetKeepsQuorum(t *testing.T) {
 	}
 }
 
-// TestResetFindsItsMember at another address than its static Pod has, as after
-// `etcdctl member update`: by the ID in its log.
+// TestResetFindsItsMember by the ID in its log, if its address is no longer that of its static Pod, as after `etcdctl
+// member update`.
 func TestResetFindsItsMember(t *testing.T) {
 	const moved = "https://192.0.2.99:2380"
 	for log, want := range map[string][]string{logOf(1, 7, true): {"leave " + moved}, logOf(8, 7, true): {"leave https://192.0.2.11:2380"}, "torn": {"leave https://192.0.2.11:2380"}} {
@@ -105,8 +104,7 @@ func TestResetFindsItsMember(t *testing.T) {
 	}
 }
 
-// TestResetAfterAJoinThatWasKilled: a member that a join has added, and whose
-// static Pod it has not written, is taken out.
+// TestResetAfterAJoinThatWasKilled removes a member that a join added but whose static Pod it did not write.
 func TestResetAfterAJoinThatWasKilled(t *testing.T) {
 	const here = "https://192.0.2.11:2380"
 	apiServer := func(servers, address string) string {

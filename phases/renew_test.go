@@ -24,14 +24,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/renewal"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const pkiDir = "/etc/kubernetes/pki/"
 
-// controlPlaneStage has the certificates and kubeconfigs of a control plane.
+// controlPlaneStage has the certificates and kubeconfig files of a control plane.
 func controlPlaneStage(t *testing.T) *stage {
 	t.Helper()
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, certificates(), kubeconfigs())
 	return s
 }
@@ -61,7 +62,7 @@ func TestRenewAll(t *testing.T) {
 	s.play(t, Renew(RenewOptions{})...)
 	for path, old := range before {
 		if s.get(t, path) == old {
-			t.Errorf("%s is as it was", path)
+			t.Errorf("%s did not change", path)
 		}
 	}
 	if s.get(t, pkiDir+"ca.crt") != ca || s.get(t, "/etc/kubernetes/kubelet.conf") != kubelet {
@@ -76,9 +77,9 @@ func TestRenewAll(t *testing.T) {
 	}
 }
 
-// TestRenewRootless: in a rootless control plane each new file belongs to its component from its first byte on, even if
-// only the static Pods show that the gate is on, because the cluster may be down. No other file is touched: another phase
-// may be replacing it.
+// TestRenewRootless: in a rootless control plane each new file belongs to its component from its first byte on, even
+// if only the static Pods show that the gate is on, because the cluster may be down. Other files are not touched:
+// another phase may be replacing them.
 func TestRenewRootless(t *testing.T) {
 	s := rootlessStage(t)
 	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
@@ -102,7 +103,7 @@ func TestRenewRootless(t *testing.T) {
 	}
 }
 
-// TestRenewSideBySide: each certificate has its key, no matter in which order the renewals run.
+// TestRenewSideBySide: each certificate matches its key, in whatever order the renewals run.
 func TestRenewSideBySide(t *testing.T) {
 	s := rootlessStage(t)
 	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
@@ -130,7 +131,7 @@ func TestRenewSideBySide(t *testing.T) {
 
 func TestRenewAllOfNothing(t *testing.T) {
 	for _, restart := range []bool{false, true} {
-		s := newStage(t, initDocument+clusterDocument)
+		s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 		err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: restart}), Options{})
 		const want = "there is no certificate to renew in /etc/kubernetes/pki, nor a kubeconfig file in /etc/kubernetes"
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(s.said.String(), "does not exist") {
@@ -151,16 +152,15 @@ func TestRenewAllWithoutCAKey(t *testing.T) {
 		t.Errorf("said:\n%s", s.said.String())
 	}
 	if text := s.said.String(); !strings.Contains(text, "Restart etcd, kube-apiserver to use the renewed") || strings.Contains(text, "copies of admin.conf") {
-		t.Errorf("the advice is not about what was renewed:\n%s", text)
+		t.Errorf("the advice does not match what was renewed:\n%s", text)
 	}
 }
 
-// runtimeHost is a stage's host on which containers run, and start again at
-// once.
+// runtimeHost is a stage's host on which containers run, and start again at once.
 type runtimeHost struct {
 	*stubHost
 	running map[string]time.Time
-	crashed []string // these do not run until the kubelet is restarted
+	crashed []string // these start only after the kubelet is restarted
 	stopped []string
 	grace   map[string]time.Duration
 	removed []string
@@ -175,7 +175,7 @@ func (h *runtimeHost) Containers(_ context.Context, _, _, name string) ([]host.C
 
 func (h *runtimeHost) RemoveExited(_ context.Context, _, _, name string) error {
 	h.removed = append(h.removed, name)
-	return errors.New("the runtime is busy") // which only costs time
+	return errors.New("the runtime is busy") // this only costs time
 }
 
 func (h *runtimeHost) RestartUnit(ctx context.Context, name string) error {
@@ -241,7 +241,7 @@ func TestMendKubelet(t *testing.T) {
 	}
 }
 
-// cutHost is a stage's host on which a run ends at one step of renewing kubelet.conf.
+// cutHost is a stage's host on which a run is interrupted at one step of renewing kubelet.conf.
 type cutHost struct {
 	*stubHost
 	at string
@@ -261,13 +261,13 @@ func (h *cutHost) RestartUnit(ctx context.Context, name string) error {
 	return h.stubHost.RestartUnit(ctx, name)
 }
 
-// TestMendKubeletIsCutOff: the next run goes on wherever the first ended, and
-// does not take the certificate that has expired for the kubelet's new one.
+// TestMendKubeletIsCutOff: the next run continues wherever the first was interrupted, and does not take the expired
+// certificate for the kubelet's new one.
 func TestMendKubeletIsCutOff(t *testing.T) {
 	const otherPEM = "/other/pki/kubelet-client-current.pem"
 	for _, tt := range []struct{ name, documents, at, pem string }{
-		{"before the expired certificate is removed", initDocument + shortWaits + clusterDocument, "remove", kubeletPEM},
-		{"before the kubelet is restarted", initDocument + shortWaits + clusterDocument, "restart", kubeletPEM},
+		{"before the expired certificate is removed", fixture.InitDocument + shortWaits + fixture.ClusterDocument, "remove", kubeletPEM},
+		{"before the kubelet is restarted", fixture.InitDocument + shortWaits + fixture.ClusterDocument, "restart", kubeletPEM},
 		{"with another directory", withKubeletFlags("{name: cert-dir, value: /other/pki}"), "remove", otherPEM},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -316,12 +316,12 @@ func TestThisNode(t *testing.T) {
 		got.ControlPlane.LocalAPIEndpoint.BindPort != 6443 || got.NodeRegistration.CRISocket != "unix:///run/crio/crio.sock" {
 		t.Errorf("%+v", got)
 	}
-	// Its flag counts for more, as on nodes of kubeadm up to 1.35.
+	// The flag takes precedence, as on nodes of kubeadm up to 1.35.
 	s.put(t, "/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///run/x.sock\"\n")
 	if got := thisnode.Current(s.host).NodeRegistration.CRISocket; got != "unix:///run/x.sock" {
 		t.Errorf("socket %q", got)
 	}
-	empty, _ := newFolderHost(t)
+	empty, _ := newDirHost(t)
 	if got := thisnode.Current(empty); got.NodeRegistration.Name != "" || got.ControlPlane.LocalAPIEndpoint.BindPort != 0 {
 		t.Errorf("of an empty host: %+v", got)
 	}

@@ -19,7 +19,7 @@ import (
 
 var crashingReset = crashing{name: "reset", prepare: prepareReset, run: crashReset}
 
-// prepareReset makes a whole node.
+// prepareReset creates a complete node.
 func prepareReset(_ *testing.T, s *scene) error {
 	s.api = fakeapi.New(nil)
 	return errors.Join(lay(s.root, usersOwn), lay(s.root, nodesOwn), lay(s.root, networkOwn))
@@ -41,7 +41,7 @@ func crashReset(ctx context.Context, h runHost, _ string, say io.Writer) error {
 	return Run(ctx, &Env{Config: n, Host: on, Etcd: lastingEtcd{host: on}, UI: ui.NewLines(say, io.Discard)}, Reset(), Options{})
 }
 
-// faultyReset refuses what only reset asks for, too.
+// faultyReset also refuses orders that only reset gives.
 type faultyReset struct{ *faultyHost }
 
 func (h faultyReset) RemoveTree(path string) (host.Removal, error) {
@@ -58,8 +58,8 @@ func (h faultyReset) RemoveEmpty(path string) (bool, error) {
 	return h.faultyHost.RemoveEmpty(path)
 }
 
-// TestResetFaults refuses each order to the host once. The run says so, by an
-// error or a warning, and the same run again finishes as if nothing had been.
+// TestResetFaults refuses each order to the host once. The run reports that in an error or a warning, and the same run
+// again finishes as if nothing had happened.
 func TestResetFaults(t *testing.T) {
 	want := newScene(t, crashingReset)
 	defer want.close()
@@ -72,15 +72,15 @@ func TestResetFaults(t *testing.T) {
 		h := faultyReset{&faultyHost{lastingHost: newLastingHost(s.root), at: at}}
 		said, err := s.on(t.Context(), h)
 		if err == nil && !strings.Contains(said, "[WARNING]") {
-			t.Errorf("%s was refused, and the run says only:\n%s", h.what, said)
+			t.Errorf("%s was refused, but the run does not report it:\n%s", h.what, said)
 		}
 		noPartialFile(t, h.what, s.root+"/etc/kubernetes/manifests")
-		if h.what != "remove "+fakeMember { // what etcd refuses, nobody asks again
+		if h.what != "remove "+fakeMember { // a refusal of etcd is not retried
 			s.finishesAs(t, want, h.what+" refused")
 		}
 		s.close()
 	}
 	if count.count < 20 {
-		t.Errorf("%d orders are too few to be true", count.count)
+		t.Errorf("only %d orders, too few to be plausible", count.count)
 	}
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// resetHost is a lasting host whose runtime has Pods and whose kernel has
-// leftovers, each a directory of this name.
+// resetHost is a lasting host whose runtime has Pods and whose kernel has leftovers, each represented by a directory
+// of that name.
 type resetHost struct {
 	host.Host
 	unitErr, podsErr error
@@ -83,7 +83,7 @@ func (h *resetHost) names(dir string) []string {
 	return names
 }
 
-// lastingEtcd has one other member, unless err.
+// lastingEtcd has one other member, unless err is set.
 type lastingEtcd struct {
 	etcd.Etcd
 	host host.Host
@@ -104,7 +104,7 @@ func (e lastingEtcd) Leave(_ context.Context, peerURL string) (bool, error) {
 	return true, e.host.Remove(fakeMember)
 }
 
-// lay writes files below root; a name that ends in a slash is a directory.
+// lay writes files below root. A name that ends in a slash is a directory.
 func lay(root string, files map[string]string) error {
 	for name, text := range files {
 		path := filepath.Join(root, name)
@@ -124,8 +124,7 @@ func lay(root string, files map[string]string) error {
 	return nil
 }
 
-// usersOwn is what a host has that is none of reset's business, although it
-// stands beside what is.
+// usersOwn is what reset must not touch, although it is next to what reset removes.
 var usersOwn = map[string]string{
 	"/proc/self/mountinfo":                 "21 1 8:1 / / rw - ext4 /dev/sda rw\n",
 	"/etc/cni/net.d/10-pods.conflist":      `{"name": "pods", "plugins": [{"type": "bridge", "bridge": "br-pods"}]}`,
@@ -169,8 +168,7 @@ var networkOwn = map[string]string{
 	"/var/lib/cni/cache/results/pods-1-eth0": "{}",
 }
 
-// files lists what is below root, directories with a slash, but for what systemd
-// keeps for itself and the lock.
+// files lists what is below root, directories with a slash. It omits the lock and the state of the test's systemd.
 func files(t *testing.T, root string) []string {
 	t.Helper()
 	var all []string
@@ -191,7 +189,7 @@ func files(t *testing.T, root string) []string {
 	return all
 }
 
-// resetScene is a node in a directory, and what it was before.
+// resetScene is a node in a directory, and what the directory had before.
 type resetScene struct {
 	*Env
 	host   *resetHost
@@ -244,7 +242,7 @@ func TestResetLeavesNothing(t *testing.T) {
 	said := s.reset(t)
 	for _, line := range []string{`Member "cp-1" has left etcd`, "Stopping the kubelet", "Removing 2 Pods", "This host is no longer a node"} {
 		if !strings.Contains(said, line) {
-			t.Errorf("not said: %q in\n%s", line, said)
+			t.Errorf("no %q in\n%s", line, said)
 		}
 	}
 	if strings.Contains(said, "WARNING") {
@@ -256,8 +254,8 @@ func TestResetLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestResetTakesWhatOpensAnExternalEtcd: what a join has brought goes, wherever
-// it is; what the user has put there stays, as do the directories that were there.
+// TestResetTakesWhatOpensAnExternalEtcd: the files that a join brought are removed, wherever they are. Files that the
+// user put there stay, and so do directories that existed before.
 func TestResetTakesWhatOpensAnExternalEtcd(t *testing.T) {
 	s := newResetScene(t, map[string]string{"/etc/kubernetes/manifests/kube-apiserver.yaml": `spec: {containers: [{command: [kube-apiserver,
 --etcd-servers=https://192.0.2.5:2379, --etcd-cafile=/srv/tls/etcd.crt, --etcd-certfile=/etc/etcd/tls/client.crt, --etcd-keyfile=/etc/etcd/tls/client.key]}]}`,
@@ -289,8 +287,8 @@ func TestResetNetwork(t *testing.T) {
 			kept = append(kept, path)
 		}
 	}
-	if len(kept) != 8 { // the network's files and their directories
-		t.Errorf("without --network, of the network there is still %v", kept)
+	if len(kept) != 8 { // files and directories of the network
+		t.Errorf("without --network, these network files are left: %v", kept)
 	}
 	s.Config.Reset.Network = true
 	if said := s.reset(t); !strings.Contains(said, "Removing network interface br-pods") {
@@ -299,7 +297,7 @@ func TestResetNetwork(t *testing.T) {
 	s.isAsBefore(t)
 }
 
-// What cannot be reached is named, and does not stop it.
+// What cannot be reached is named, and does not stop the reset.
 func TestResetGoesOn(t *testing.T) {
 	dead := errors.New("connection refused")
 	cases := map[string]struct {
@@ -314,7 +312,7 @@ func TestResetGoesOn(t *testing.T) {
 		},
 		"no runtime": {
 			spoil: func(s *resetScene) { s.host.podsErr = dead },
-			warns: "Pods may still be running, because the container runtime does not answer: connection refused. Start it and run the same command again, with --cri-socket=unix:///run/x.sock",
+			warns: "Pods may still be running, because the container runtime does not answer: connection refused\n[cleanup-node] [WARNING]   start it; then run the same command again, with --cri-socket=unix:///run/x.sock",
 			left:  []string{fakePods + "/coredns-1/", fakePods + "/etcd-cp-1/"},
 		},
 		"no systemd": {
@@ -359,8 +357,8 @@ func TestResetGoesOn(t *testing.T) {
 	}
 }
 
-// Directories that the user chose keep what is not a control plane's.
-func TestResetOfChosenFolders(t *testing.T) {
+// Directories that the user chose keep files that do not belong to a control plane.
+func TestResetOfChosenDirectories(t *testing.T) {
 	s := newResetScene(t, map[string]string{
 		"/etc/kubernetes/manifests/etcd.yaml": strings.ReplaceAll(etcdPod, "DIR", "/srv/etcd"),
 		"/srv/etcd/member/snap/db":            "", "/srv/tls/ca.key": "", "/srv/tls/etcd/peer.crt": "", "/srv/tls/.sa.key.slipway-ABCDEFGH": "",
@@ -378,8 +376,8 @@ func TestResetOfChosenFolders(t *testing.T) {
 	s.isAsBefore(t, left...)
 }
 
-// TestResetTakesALogApart: where a patch has led etcd's log to another disk, the
-// next member would be refused because of it.
+// TestResetTakesALogApart: if a patch put etcd's log on another disk, the log must go as well, or the next member
+// would be refused because of it.
 func TestResetTakesALogApart(t *testing.T) {
 	pod := strings.ReplaceAll(etcdPod, "DIR", "/var/lib/etcd")
 	pod = strings.Replace(pod, `"--name=cp-1",`, `"--name=cp-1", "--wal-dir=/wal",`, 1)
@@ -408,7 +406,7 @@ func TestResetRemovesAccounts(t *testing.T) {
 	}
 }
 
-// A directory that somebody else has mounted stays, and is named.
+// A directory that somebody else mounted stays, and is named.
 func TestResetNamesMounts(t *testing.T) {
 	s := newResetScene(t)
 	s.Host = keptMount{s.host}
@@ -427,7 +425,7 @@ func (h keptMount) RemoveTree(path string) (host.Removal, error) {
 	return done, err
 }
 
-// What cannot be removed ends in an error that says so; the rest is gone.
+// If something cannot be removed, the reset ends with an error that says so; the rest is removed.
 func TestResetReportsFailures(t *testing.T) {
 	s := newResetScene(t)
 	s.Host = immutable{s.host}
@@ -448,8 +446,7 @@ func (h immutable) Remove(path string) error {
 	return h.Host.Remove(path)
 }
 
-// A run that is cut off at the etcd that hangs ends at once, and the next one
-// tries again.
+// A run that is interrupted while etcd hangs ends at once, and the next one tries again.
 func TestResetInterrupted(t *testing.T) {
 	s := newResetScene(t)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errors.New("interrupted"))

@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -61,7 +62,7 @@ func restartChanged(ctx context.Context, env *Env) error {
 		var kept *quorumError
 		switch _, err := mayStopEtcd(ctx, env); {
 		case errors.As(err, &kept): // the others do not depend on it
-			env.UI.Warnf("etcd was not restarted yet: %v", err)
+			ui.WarnError(env.UI, errors.WithMessage(err, "etcd was not restarted yet"))
 		case err != nil:
 			return err
 		default:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -29,9 +30,8 @@ func restartEtcdLate(ctx context.Context, env *Env) error {
 	var kept *quorumError
 	switch {
 	case errors.As(err, &kept):
-		return errors.Errorf("everything else is done, but etcd was not restarted: %v. "+
-			"Make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`), then run `slipway certs renew etcd-server --restart`",
-			err)
+		return fault.WithRemedy(errors.WithMessage(err, "everything else is done, but etcd was not restarted"),
+			"make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`), then run `slipway certs renew etcd-server --restart`")
 	case err != nil || !stale:
 		return err
 	}

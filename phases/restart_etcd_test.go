@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -27,7 +28,7 @@ func restartStage(t *testing.T) (*stage, *runtimeHost) {
 	return s, h
 }
 
-// ownPeer is where the etcd of the stage is found by other members.
+// ownPeer is the URL at which other members find the stage's etcd.
 const ownPeer = "https://192.0.2.11:2380"
 
 func TestOthersSuffice(t *testing.T) {
@@ -58,8 +59,8 @@ func TestOthersSuffice(t *testing.T) {
 	}
 }
 
-// TestRestartOrder: the API server ends before etcd, which would wait for its watches; what needs the API comes last.
-// Nobody waits for watches of the API server, and the kubelet finds no earlier container whose end it would count.
+// TestRestartOrder: the API server stops before etcd, which would wait for its watches. What needs the API comes last.
+// Nobody waits for watches of the API server, and the kubelet finds no earlier container to count as a crash.
 func TestRestartOrder(t *testing.T) {
 	s, h := restartStage(t)
 	s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
@@ -78,7 +79,8 @@ func TestRestartOrder(t *testing.T) {
 	}
 }
 
-// TestRestartLetsTheAPIServerDrain: one that was told to serve on after it was asked to stop is not killed meanwhile.
+// TestRestartLetsTheAPIServerDrain: an API server that is configured to keep serving after it is told to stop is not
+// killed before that time is over.
 func TestRestartLetsTheAPIServerDrain(t *testing.T) {
 	s, h := restartStage(t)
 	s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
@@ -98,7 +100,7 @@ func TestRestartLetsTheAPIServerDrain(t *testing.T) {
 	}
 }
 
-// TestRestartDoesNotWaitForBackOff of a component that crashed with its old certificate, and restarts no kubelet
+// TestRestartDoesNotWaitForBackOff of a component that crashed with its old certificate. It does not restart a kubelet
 // that was started since.
 func TestRestartDoesNotWaitForBackOff(t *testing.T) {
 	for started, want := range map[time.Duration]string{-time.Hour: "restart kubelet.service", time.Hour: ""} {
@@ -117,8 +119,8 @@ func TestRestartDoesNotWaitForBackOff(t *testing.T) {
 	}
 }
 
-// TestRestartLeavesEtcdRunning while its peers are not healthy; what does not
-// depend on it is restarted, and the run fails.
+// TestRestartLeavesEtcdRunning while its peers are not healthy. What does not depend on it is restarted, and the run
+// fails.
 func TestRestartLeavesEtcdRunning(t *testing.T) {
 	s, h := restartStage(t)
 	peers := &members{
@@ -132,7 +134,7 @@ func TestRestartLeavesEtcdRunning(t *testing.T) {
 	err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: true}), Options{})
 	const want = "phase etcd: everything else is done, but etcd was not restarted"
 	if got := message(err); !strings.HasPrefix(got, want) || !strings.Contains(got, "cp-2 does not (connection refused)") ||
-		!strings.Contains(got, "`slipway certs renew etcd-server --restart`") {
+		!strings.Contains(fault.Remedy(err), "`slipway certs renew etcd-server --restart`") {
 		t.Errorf("error %q", got)
 	}
 	if got := strings.Join(h.stopped, " "); got != "kube-apiserver kube-controller-manager kube-scheduler" {

@@ -15,16 +15,12 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-const (
-	rootless = clusterDocument + "featureGates: {RootlessControlPlane: true}\n"
+const rootless = fixture.ClusterDocument + "featureGates: {RootlessControlPlane: true}\n"
 
-	passwdBefore = "root:x:0:0:root:/root:/bin/bash\ndaemon:x:999:1:daemon:/:/usr/sbin/nologin\n"
-	groupBefore  = "root:x:0:\n+\nplugdev:x:998:someone" // NIS's line; no newline at the end
-)
-
-// gave records who got what, so that a test need not be root.
+// gave records who got what, so that a test does not need root.
 func (h *stubHost) gave(path string, owner host.Owner) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,7 +37,7 @@ func (h *stubHost) WriteOwned(path string, data []byte, mode fs.FileMode, owner 
 
 // Give implements host.Owners.
 func (h *stubHost) Give(path string, owner host.Owner, mode fs.FileMode) error {
-	err := h.folderHost.Give(path, ownUser, mode)
+	err := h.dirHost.Give(path, ownUser, mode)
 	if err == nil {
 		h.gave(path, owner)
 	}
@@ -50,7 +46,7 @@ func (h *stubHost) Give(path string, owner host.Owner, mode fs.FileMode) error {
 
 // GiveTree implements host.Owners.
 func (h *stubHost) GiveTree(path string, owner host.Owner) ([]string, error) {
-	if _, err := h.folderHost.GiveTree(path, ownUser); err != nil {
+	if _, err := h.dirHost.GiveTree(path, ownUser); err != nil {
 		return nil, err
 	}
 	h.gave(path, owner)
@@ -70,9 +66,9 @@ var ownUser = host.Owner{UID: os.Getuid(), GID: os.Getgid()}
 
 func rootlessStage(t *testing.T) *stage {
 	t.Helper()
-	s := newStage(t, initDocument+rootless)
-	s.put(t, accounts.PasswdFile, passwdBefore)
-	s.put(t, accounts.GroupFile, groupBefore)
+	s := newStage(t, fixture.InitDocument+rootless)
+	s.put(t, accounts.PasswdFile, fixture.Passwd)
+	s.put(t, accounts.GroupFile, fixture.Group)
 	return s
 }
 
@@ -80,23 +76,10 @@ func TestRootlessAccounts(t *testing.T) {
 	s := rootlessStage(t)
 	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
 
-	wantPasswd := passwdBefore + strings.Join([]string{
-		"kubeadm-etcd:x:998:999::/nonexistent:/bin/false",
-		"kubeadm-kas:x:997:997::/nonexistent:/bin/false",
-		"kubeadm-kcm:x:996:996::/nonexistent:/bin/false",
-		"kubeadm-ks:x:995:995::/nonexistent:/bin/false",
-	}, "\n") + "\n"
-	wantGroup := groupBefore + "\n" + strings.Join([]string{
-		"kubeadm-etcd:x:999:kubeadm-etcd",
-		"kubeadm-kas:x:997:kubeadm-kas",
-		"kubeadm-kcm:x:996:kubeadm-kcm",
-		"kubeadm-ks:x:995:kubeadm-ks",
-		"kubeadm-sa-key-readers:x:994:kubeadm-kas,kubeadm-kcm",
-	}, "\n") + "\n"
-	if diff := cmp.Diff(wantPasswd, s.get(t, accounts.PasswdFile)); diff != "" {
+	if diff := cmp.Diff(fixture.RootlessPasswd, s.get(t, accounts.PasswdFile)); diff != "" {
 		t.Errorf("passwd (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(wantGroup, s.get(t, accounts.GroupFile)); diff != "" {
+	if diff := cmp.Diff(fixture.RootlessGroup, s.get(t, accounts.GroupFile)); diff != "" {
 		t.Errorf("group (-want +got):\n%s", diff)
 	}
 	if scheduler := s.get(t, "/etc/kubernetes/manifests/kube-scheduler.yaml"); !strings.Contains(scheduler, "runAsUser: 995") {

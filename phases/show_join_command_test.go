@@ -14,10 +14,10 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestResultOfInit: it is enough for driving join, but for what the user wants
-// withheld.
+// TestResultOfInit: the result has everything that a join needs, except what the user wants withheld.
 func TestResultOfInit(t *testing.T) {
 	const token, key = "abcdef.0123456789abcdef", "abababababababababababababababababababababababababababababababab"
 	tests := []struct {
@@ -35,7 +35,7 @@ func TestResultOfInit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStage(t, initDocument+"bootstrapTokens: [{token: "+token+"}]\ncertificateKey: "+key+"\n"+clusterDocument)
+			s := newStage(t, fixture.InitDocument+"bootstrapTokens: [{token: "+token+"}]\ncertificateKey: "+key+"\n"+fixture.ClusterDocument)
 			var out bytes.Buffer
 			events := ui.NewEvents("slipway", "v1", "init", &out)
 			s.UI, s.Config.UploadCerts = events, tt.upload
@@ -48,7 +48,7 @@ func TestResultOfInit(t *testing.T) {
 			events.End(ui.Summary{Node: "cp-1"}, nil)
 			checkEvents(t, out.Bytes())
 			if strings.Contains(out.String()[:before], key) {
-				t.Error("the key is in an event that is no result")
+				t.Error("an event other than the result has the key")
 			}
 			pin := certs.PublicKeyPin(certOf(t, s))
 			join := "slipway join 192.0.2.11:6443 --token " + token + " --discovery-token-ca-cert-hash " + pin
@@ -71,7 +71,7 @@ func TestResultOfInit(t *testing.T) {
 	}
 }
 
-// given is a text, or null.
+// given returns a text, or null.
 func given(shown bool, text string) any {
 	if shown {
 		return text
@@ -79,7 +79,7 @@ func given(shown bool, text string) any {
 	return nil
 }
 
-// certOf is the cluster's CA.
+// certOf returns the cluster's CA.
 func certOf(t *testing.T, s *stage) *x509.Certificate {
 	t.Helper()
 	cert, err := certs.FirstCert([]byte(s.get(t, "/etc/kubernetes/pki/ca.crt")))

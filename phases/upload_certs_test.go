@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 func uploadStage(t *testing.T, documents string) *stage {
@@ -35,7 +36,7 @@ func sharedCerts(t *testing.T, s *stage) *corev1.Secret {
 }
 
 func TestUploadCerts(t *testing.T) {
-	s := uploadStage(t, initDocument+clusterDocument)
+	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, certificates(), uploadCerts())
 	secret := sharedCerts(t, s)
 	files, err := manifests.DecryptCerts(secret.Data, s.Config.CertificateKey)
@@ -58,10 +59,10 @@ func TestUploadCerts(t *testing.T) {
 	}
 }
 
-// The owner expires and takes the certificates with it. Uploading again with
-// the same key renews it; another key has another owner.
+// The owner expires, and the certificates with it. Uploading again with the same key renews it. Another key has
+// another owner.
 func TestUploadCertsOwner(t *testing.T) {
-	s := uploadStage(t, initDocument+clusterDocument)
+	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.SkipCertificateKeyPrint = true
 	s.play(t, certificates(), uploadCerts())
 	owner := func() string {
@@ -87,7 +88,7 @@ func TestUploadCertsOwner(t *testing.T) {
 	}
 	for _, token := range tokens {
 		if token.Data["usage-bootstrap-authentication"] != nil || token.Data["expiration"] == nil {
-			t.Errorf("%s lets in, or never expires", token.Name)
+			t.Errorf("%s can authenticate, or never expires", token.Name)
 		}
 	}
 	if s.results.Len() > 0 {
@@ -95,16 +96,16 @@ func TestUploadCertsOwner(t *testing.T) {
 	}
 }
 
-// forgetful is an API in which somebody deletes what is written.
+// forgetful is an API in which somebody deletes whatever is written.
 type forgetful struct{ *cluster.Plan }
 
 func (forgetful) Get(context.Context, cluster.Object) (bool, error) { return false, nil }
 
 func TestUploadCertsFaults(t *testing.T) {
-	s := uploadStage(t, initDocument+clusterDocument)
+	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	const missing = "a file to share with other control planes is missing; if the key of a CA is kept elsewhere, " +
 		"copy the files to the other nodes yourself and leave out --upload-certs: open "
-	// The first in the order of the alphabet is named, every time.
+	// The error always names the first one in alphabetical order.
 	if err := UploadCerts(t.Context(), s.Env); !strings.HasPrefix(message(err), missing) || !strings.Contains(message(err), "pki/ca.crt") {
 		t.Errorf("without files: %q", message(err))
 	}
@@ -121,12 +122,12 @@ func TestUploadCertsFaults(t *testing.T) {
 		t.Errorf("error %q, want %q", message(err), want)
 	}
 	if s.results.Len() > 0 {
-		t.Errorf("a key is printed that nothing was encrypted with: %q", s.results.String())
+		t.Errorf("printed a key with which nothing was encrypted: %q", s.results.String())
 	}
 }
 
 func TestUploadCertsOfExternalEtcd(t *testing.T) {
-	s := uploadStage(t, initDocument+clusterDocument+"etcd: {external: {endpoints: ['https://10.0.0.5:2379'], caFile: /e/ca, certFile: /e/crt, keyFile: /e/key}}\n")
+	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument+"etcd: {external: {endpoints: ['https://10.0.0.5:2379'], caFile: /e/ca, certFile: /e/crt, keyFile: /e/key}}\n")
 	for _, name := range []string{"ca", "crt", "key"} {
 		s.put(t, "/e/"+name, name)
 	}

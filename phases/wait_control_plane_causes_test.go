@@ -12,23 +12,23 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// What a diagnosis asks of a host in a directory: nothing is wrong but for what
-// the journal says.
-func (h *folderHost) Journal(context.Context, string, time.Time, int) ([]host.JournalEntry, error) {
+// The answers of a host in a directory to a diagnosis: nothing is wrong except what the journal says.
+func (h *dirHost) Journal(context.Context, string, time.Time, int) ([]host.JournalEntry, error) {
 	return h.journal, nil
 }
 
-func (h *folderHost) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
+func (h *dirHost) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
 	return host.RuntimeInfo{Ready: true}, nil
 }
 
-func (h *folderHost) ContainerStates(context.Context, string, string) ([]host.ContainerState, error) {
+func (h *dirHost) ContainerStates(context.Context, string, string) ([]host.ContainerState, error) {
 	return nil, nil
 }
 
-// ended is a line of systemd about a kubelet that ended, with what that said.
+// ended is a line of systemd about a kubelet that exited, with the kubelet's last message.
 func ended(words string) []host.JournalEntry {
 	return []host.JournalEntry{
 		{Time: time.Now(), Program: "kubelet", Message: words},
@@ -64,12 +64,12 @@ func TestWaitEndsOnceTheCauseIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, answers := waitStage(t, initDocument+clusterDocument)
+			s, answers := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			answers.broken[kubeletURL] = errors.New("connection refused")
 			s.host.unit = func() (host.UnitState, error) { return test.unit, nil }
 			s.host.journal = test.journal
 			started := time.Now()
-			err := test.wait(t.Context(), s.Env) // whose own limits are minutes
+			err := test.wait(t.Context(), s.Env) // its own limits are minutes
 			if got := causes(err); len(got) != 1 || got[0] != test.want || time.Since(started) > 30*time.Second {
 				t.Errorf("causes %v after %s: %v", got, time.Since(started), err)
 			}
@@ -80,10 +80,10 @@ func TestWaitEndsOnceTheCauseIsKnown(t *testing.T) {
 	}
 }
 
-// A start that is slow, and all that is said meanwhile, ends no wait.
+// Neither a slow start nor the messages during it end the wait.
 func TestWaitGoesOnWhileTheCauseMayPass(t *testing.T) {
 	t.Parallel()
-	s, answers := waitStage(t, initDocument+strings.ReplaceAll(shortWaits, "150ms", "2500ms")+clusterDocument)
+	s, answers := waitStage(t, fixture.InitDocument+strings.ReplaceAll(shortWaits, "150ms", "2500ms")+fixture.ClusterDocument)
 	answers.broken[kubeletURL] = errors.New("out of paper")
 	s.host.unit = func() (host.UnitState, error) {
 		return host.UnitState{LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart"}, nil
@@ -100,7 +100,7 @@ func TestWaitGoesOnWhileTheCauseMayPass(t *testing.T) {
 }
 
 func TestUnitThatCannotStartIsExplained(t *testing.T) {
-	s, _ := waitStage(t, initDocument+clusterDocument)
+	s, _ := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.host.unit = func() (host.UnitState, error) {
 		return host.UnitState{LoadState: "masked", ActiveState: "inactive"}, nil
 	}

@@ -10,19 +10,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// withKubeletFlags are the documents of a node whose kubelet gets flags.
+// withKubeletFlags has the documents of a node whose kubelet gets flags.
 func withKubeletFlags(flags string) string {
-	return strings.Replace(initDocument, "{name: cp-1,", "{name: cp-1, kubeletExtraArgs: ["+flags+"],", 1) + clusterDocument
+	return strings.Replace(fixture.InitDocument, "{name: cp-1,", "{name: cp-1, kubeletExtraArgs: ["+flags+"],", 1) + fixture.ClusterDocument
 }
 
 // TestKubeletIsWaitedForWhereItAnswers: patches and flags may move its health
 // endpoint.
 func TestKubeletIsWaitedForWhereItAnswers(t *testing.T) {
-	const patched = initDocument + "patches: {directory: /patches}\n" + clusterDocument
+	const patched = fixture.InitDocument + "patches: {directory: /patches}\n" + fixture.ClusterDocument
 	for _, tt := range []struct{ name, documents, patch, want string }{
-		{"as usual", initDocument + clusterDocument, "", kubeletURL},
+		{"as usual", fixture.InitDocument + fixture.ClusterDocument, "", kubeletURL},
 		{"patched port", patched, "healthzPort: 10300", "http://127.0.0.1:10300/healthz"},
 		{"patched address", patched, "healthzBindAddress: '::1'", "http://[::1]:10248/healthz"},
 		{"patched away", patched, "healthzPort: 0", ""},
@@ -55,7 +56,7 @@ func TestKubeletIsWaitedForWhereItAnswers(t *testing.T) {
 	}
 }
 
-// TestAdministratorsFlagsCount: the packages' unit puts them last.
+// TestAdministratorsFlagsCount: the unit of the packages puts them last.
 func TestAdministratorsFlagsCount(t *testing.T) {
 	s := newStage(t, withKubeletFlags("{name: healthz-port, value: '10301'}, {name: rotate-certificates, value: 'false'}"))
 	s.put(t, "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", "[Service]\nEnvironment=\"A=--rotate-certificates\"\n")
@@ -67,7 +68,7 @@ func TestAdministratorsFlagsCount(t *testing.T) {
 }
 
 func TestKubeletSettingsThatAreNone(t *testing.T) {
-	s := newStage(t, initDocument+clusterDocument)
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.put(t, "/var/lib/kubelet/config.yaml", "{")
 	if err := waitKubelet(t.Context(), s.Env); !strings.HasPrefix(message(err), "/var/lib/kubelet/config.yaml: not a KubeletConfiguration: ") {
 		t.Errorf("error %q", message(err))

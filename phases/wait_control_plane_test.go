@@ -15,12 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// shortWaits are timeouts that a test can sit out.
+// shortWaits are timeouts that are short enough for a test.
 const shortWaits = "timeouts: {kubeletHealthCheck: 150ms, controlPlaneComponentHealthCheck: 150ms, tlsBootstrap: 150ms}\n"
 
-// probes answers by URL: nil for all but those in broken.
+// probes answers by URL: nil for all except those in broken.
 type probes struct {
 	mu     sync.Mutex
 	asked  []string
@@ -51,10 +52,9 @@ func waitStage(t *testing.T, documents string) (*stage, *probes) {
 	return s, answers
 }
 
-// The endpoints are those of the static Pods as they are on disk, extra
-// arguments and patches heeded.
+// The endpoints are those of the static Pods on disk, including extra arguments and patches.
 func TestWaitAsksWhatTheManifestsName(t *testing.T) {
-	s, answers := waitStage(t, initDocument+"patches: {directory: /patches}\n"+clusterDocument+
+	s, answers := waitStage(t, fixture.InitDocument+"patches: {directory: /patches}\n"+fixture.ClusterDocument+
 		"scheduler: {extraArgs: [{name: bind-address, value: 10.1.2.3}, {name: secure-port, value: '20259'}]}\n")
 	s.put(t, "/patches/kube-apiserver0+json.yaml",
 		"[{op: replace, path: /spec/containers/0/livenessProbe/httpGet/host, value: 10.9.9.9}]")
@@ -78,7 +78,7 @@ spec:
 }
 
 func TestWaitWithoutKubeletHealthz(t *testing.T) {
-	s, answers := waitStage(t, initDocument+clusterDocument+
+	s, answers := waitStage(t, fixture.InitDocument+fixture.ClusterDocument+
 		"---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhealthzPort: 0\n")
 	s.play(t, controlPlane(), waitControlPlane().Needing("control-plane/apiserver"))
 	if slices.Contains(answers.asked, kubeletURL) || len(answers.asked) != 3 {
@@ -105,7 +105,7 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 			want: "health: kube-scheduler is not healthy at " + schedulerURL + "; look at its container's log in /var/log/pods: out of paper; gave up after "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, answers := waitStage(t, initDocument+shortWaits+clusterDocument)
+			s, answers := waitStage(t, fixture.InitDocument+shortWaits+fixture.ClusterDocument)
 			s.host.jobs = []string{"start kubelet.service"}
 			s.play(t, controlPlane())
 			answers.broken[test.url] = errors.New("out of paper")
@@ -124,11 +124,10 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 	}
 }
 
-// TestOthersWaitForTheAPIServer: what can do nothing without the API server
-// leaves the processors to it until it gives any answer. By then it has what
-// they need.
+// TestOthersWaitForTheAPIServer: components that can do nothing without the API server leave the processors to it
+// until it gives any answer. By then it has what they need.
 func TestOthersWaitForTheAPIServer(t *testing.T) {
-	s, answers := waitStage(t, initDocument+clusterDocument)
+	s, answers := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	written := func() bool {
 		_, err := s.Host.Lstat("/etc/kubernetes/manifests/kube-scheduler.yaml")
 		return err == nil
@@ -167,7 +166,7 @@ func errOf(p *probes, url string) error {
 }
 
 func TestWaitIsInterrupted(t *testing.T) {
-	s, answers := waitStage(t, initDocument+clusterDocument)
+	s, answers := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, controlPlane())
 	answers.broken[controllerManagerURL] = errors.New("not yet")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -180,10 +179,10 @@ func TestWaitIsInterrupted(t *testing.T) {
 	}
 }
 
-// A static Pod that nobody writes fails a run. A plan waits for nothing that it
-// cannot bring about, and looks at no kubelet and no runtime.
+// A static Pod that nobody writes makes a run fail. A plan waits for nothing that it cannot cause, and asks neither
+// the kubelet nor the runtime.
 func TestWaitForAMissingManifest(t *testing.T) {
-	s, answers := waitStage(t, initDocument+shortWaits+clusterDocument)
+	s, answers := waitStage(t, fixture.InitDocument+shortWaits+fixture.ClusterDocument)
 	s.put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{livenessProbe: {httpGet: {host: 192.0.2.11, port: 6443, path: /livez}}}]}")
 	err := Run(t.Context(), s.Env, []Phase{waitControlPlane()}, Options{})
 	if !strings.Contains(message(err), "the static Pod that phase `control-plane ") {
@@ -191,7 +190,7 @@ func TestWaitForAMissingManifest(t *testing.T) {
 	}
 	answers.asked = nil
 	s.host.unit = func() (host.UnitState, error) {
-		t.Error("a plan asks for the kubelet")
+		t.Error("a plan asks the kubelet")
 		return host.UnitState{}, nil
 	}
 	plan := *s.Env
@@ -211,7 +210,7 @@ func TestWaitFaultsOfManifests(t *testing.T) {
 		"exec only": {"spec: {containers: [{name: a, livenessProbe: {exec: {command: [x]}}}]}", path + ": the first container has no HTTP liveness probe to wait for"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := waitStage(t, initDocument+clusterDocument)
+			s, _ := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			if test.manifest != "" {
 				s.put(t, path, test.manifest)
 			}

@@ -17,10 +17,10 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/workflow"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestNeedsExist makes sure that the workflows name phases that there are, and
-// none waits for itself.
+// TestNeedsExist checks that the phases that the workflows name exist, and that none waits for itself.
 func TestNeedsExist(t *testing.T) {
 	for name, list := range map[string][]Phase{"init": Init(), "join": Join(), "reset": Reset()} {
 		known := workflow.Paths(list)
@@ -37,7 +37,7 @@ func TestNeedsExist(t *testing.T) {
 		}
 		walk(list)
 		for _, role := range []bool{false, true} {
-			n := loadNode(t, "../testdata/golden/node/default/input.yaml")
+			n := fixture.GoldenNode(t, "../testdata/golden/node/default/input.yaml")
 			n.ControlPlane, n.Join, n.Reset = role, &config.Join{}, &config.Reset{}
 			if err := Run(t.Context(), &Env{Config: n, UI: quietUI()}, idle(list), Options{}); err != nil {
 				t.Errorf("%s, control plane %v: %v", name, role, err)
@@ -57,7 +57,7 @@ func idle(list []Phase) []Phase {
 	return list
 }
 
-// numberedKey tells keys apart by the order in which they were generated.
+// numberedKey distinguishes keys by the order in which they were generated.
 type numberedKey struct {
 	crypto.Signer
 	number int
@@ -78,9 +78,8 @@ func keyed(parent string, p Phase, report func(path string, key crypto.Signer)) 
 	return p
 }
 
-// TestKeysOfInit go first to what the kubelet needs for its start, then to
-// etcd, which has to elect itself, then to the API server; the kubeconfigs of
-// clients that only ask the API server can wait.
+// TestKeysOfInit: the first keys go to what the kubelet needs to start, the next to etcd, which has to elect a leader,
+// then to the API server. The kubeconfig files of clients that only use the API server can wait.
 func TestKeysOfInit(t *testing.T) {
 	var mu sync.Mutex
 	made, number := 0, map[string]int{}
@@ -105,7 +104,7 @@ func TestKeysOfInit(t *testing.T) {
 		}
 		return numberedKey{number: made}, nil
 	}
-	env := &Env{Config: loadNode(t, "../testdata/golden/node/default/input.yaml"), UI: quietUI()}
+	env := &Env{Config: fixture.GoldenNode(t, "../testdata/golden/node/default/input.yaml"), UI: quietUI()}
 	if err := workflow.Run(t.Context(), env, list, workflow.Options[*Env]{NewKey: newKey, Keys: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// scene is a host, what is asked of it, and the static Pods that would be
-// written.
+// scene is a host, what is asked of it, and the static Pods that would be written.
 type scene struct {
 	*fakeHost
 	node      *config.Node
@@ -26,12 +25,12 @@ type scene struct {
 	t         *testing.T
 }
 
-// wants lets this run write the reference's manifest of a component.
+// wants makes this run write the reference's manifest of a component.
 func (s scene) wants(component string) {
 	s.manifests["/etc/kubernetes/manifests/"+component+".yaml"] = []byte(manifest(s.t, component))
 }
 
-// earlier leaves on the host what an earlier run wrote, with edits.
+// earlier puts on the host what an earlier run wrote, with edits.
 func (s scene) earlier(component string, edits ...string) {
 	s.put("/etc/kubernetes/manifests/"+component+".yaml", strings.NewReplacer(edits...).Replace(manifest(s.t, component)))
 }
@@ -297,8 +296,7 @@ func allRows() []row {
 		kernelRows(), diskRows(), spaceRows(), reachRows())
 }
 
-// TestEachCheckCanFail holds that no check was added without a row above that
-// shows what it complains about.
+// TestEachCheckCanFail: each check has a row above in which it fails.
 func TestEachCheckCanFail(t *testing.T) {
 	fails := map[string]bool{"ImagePull": true} // images_test.go
 	for _, r := range allRows() {

@@ -24,7 +24,7 @@ const (
 	tableEnd   = "<!-- end of the table -->\n"
 )
 
-// TestDocsListEveryCheck holds docs/preflight.md against the checks there are.
+// TestDocsListEveryCheck compares docs/preflight.md with the existing checks.
 func TestDocsListEveryCheck(t *testing.T) {
 	data, err := os.ReadFile(tablePath)
 	if err != nil {
@@ -70,7 +70,7 @@ func table(t *testing.T) string {
 		}
 		done = append(done, c.Name)
 		if c.Asks == "" {
-			t.Errorf("check %s does not say what it asks", c.Name)
+			t.Errorf("check %s does not say what it checks", c.Name)
 		}
 		fmt.Fprintf(&b, "| `%s` | %s |", c.Name, c.Asks)
 		for _, list := range byCommand {

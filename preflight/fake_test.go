@@ -26,9 +26,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// fakeHost is a host as values. What healthy returns passes every check.
+// fakeHost is a host made of values. What healthy returns passes every check.
 type fakeHost struct {
-	host.Reader // nil: for what no check asks
+	host.Reader // nil: panics if a check asks for something else
 	host.Remote
 
 	files      fstest.MapFS
@@ -49,7 +49,7 @@ type fakeHost struct {
 	names      map[string]string
 	proxy      func(url string) (string, error)
 	answers    map[string]string
-	unknown    map[string]error // what a fact cannot be told for
+	unknown    map[string]error // why a fact is unknown
 	space      map[string]host.Space
 	unwritable map[string]error
 	syncs      []time.Duration
@@ -150,10 +150,10 @@ func (h *fakeHost) RuntimeInfo(_ context.Context, socket string) (host.RuntimeIn
 	return h.runtime, nil
 }
 
-// Stat knows no links.
+// Stat does not follow links.
 func (h *fakeHost) Stat(path string) (fs.FileInfo, error) { return h.Lstat(path) }
 
-// Space is plenty unless the test says otherwise.
+// Space is plentiful unless the test says otherwise.
 func (h *fakeHost) Space(path string) (host.Space, error) {
 	if s, there := h.space[path]; there {
 		return s, h.unknown["space"]
@@ -234,7 +234,7 @@ func (h *fakeHost) Fetch(_ context.Context, p host.Probe) ([]byte, error) {
 	return []byte(answer), nil
 }
 
-// controlPlaneNode is what `init --pod-network-cidr 10.244.0.0/16` would ask for.
+// controlPlaneNode is the node of `init --pod-network-cidr 10.244.0.0/16`.
 func controlPlaneNode() *config.Node {
 	n := &config.Node{
 		ControlPlane:     true,

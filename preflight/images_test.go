@@ -19,7 +19,7 @@ import (
 type registry struct {
 	mu      sync.Mutex
 	present map[string]bool
-	broken  map[string][]error // what the pulls of an image end with, in turn
+	broken  map[string][]error // the results of the pulls of an image, in turn
 	pulls   []string
 	now     int
 	most    int

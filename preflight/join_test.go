@@ -22,7 +22,7 @@ func workerNode() *config.Node {
 	}
 }
 
-// TestJoinWorkerNames: --ignore-preflight-errors of existing scripts names these.
+// TestJoinWorkerNames: existing scripts use these names with --ignore-preflight-errors.
 func TestJoinWorkerNames(t *testing.T) {
 	var names []string
 	for _, c := range JoinWorker(workerNode(), []Leftover{{Path: "/etc/kubernetes/kubelet.conf"}, {Path: "/etc/kubernetes/pki/ca.crt"}}) {
@@ -106,7 +106,7 @@ func joiningControlPlane() *config.Node {
 	return n
 }
 
-// TestJoinControlPlaneNames: --ignore-preflight-errors of existing scripts names these.
+// TestJoinControlPlaneNames: existing scripts use these names with --ignore-preflight-errors.
 func TestJoinControlPlaneNames(t *testing.T) {
 	leftovers := []Leftover{{Path: "/etc/kubernetes/kubelet.conf"}}
 	all := names(JoinControlPlane(joiningControlPlane(), leftovers))
@@ -129,7 +129,7 @@ func TestJoinControlPlaneNames(t *testing.T) {
 	external.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}}
 	for _, name := range names(JoinControlPlane(external, leftovers)) {
 		if slices.Contains([]string{"Port-2379", "Port-2380", "DirAvailable--var-lib-etcd", "FileAvailable--etc-kubernetes-manifests-etcd.yaml"}, name) {
-			t.Errorf("check %s, and etcd is elsewhere", name)
+			t.Errorf("check %s, although etcd is external", name)
 		}
 	}
 }

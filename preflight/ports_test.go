@@ -16,8 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// changingHost is a host whose port and unit differ from look to look, as they
-// do while systemd restarts the kubelet.
+// changingHost is a host whose port and unit change between looks, as they do while systemd restarts the kubelet.
 type changingHost struct {
 	*fakeHost
 	held    []bool          // at each attempt to listen; the last one stays

@@ -150,7 +150,7 @@ func TestErrListsEveryFault(t *testing.T) {
 		t.Errorf("remedy %q, want %q", got, remedy)
 	}
 	if failed := (*FailedError)(nil); !errors.As(err, &failed) || len(failed.Findings) != 3 {
-		t.Error("the error does not give its findings")
+		t.Error("the error does not have its findings")
 	}
 	if err := (Report{Warnings: warn("w")}).Err(); err != nil {
 		t.Errorf("a warning became the error %v", err)

@@ -56,7 +56,8 @@ func (p planning) discover(ctx context.Context, real *host.Real, self *config.Jo
 	}
 	node, warnings, err := d.Node(ctx, self)
 	end(err)
-	return node, warnings, fault.WithRemedy(err, "without --diff, a plan needs no cluster")
+	const other = "without --diff, a plan needs no cluster"
+	return node, warnings, fault.WithRemedy(err, strings.TrimPrefix(fault.Remedy(err)+"; "+other, "; "))
 }
 
 func (p planning) joined(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {

@@ -161,7 +161,7 @@ func kubeconfigReader(real *host.Real, advice string) func(path string) ([]byte,
 func newDiscovery(real *host.Real, said ui.UI, limit time.Duration, opts config.Options) *joining.Discovery {
 	connect := func(kubeconfig []byte) cluster.Cluster {
 		return cluster.New(cluster.Options{
-			Kubeconfig: "of the joining node",
+			Kubeconfig: "the joining node's kubeconfig",
 			ReadFile:   func(string) ([]byte, error) { return kubeconfig, nil },
 			Timeout:    limit,
 		})

@@ -17,7 +17,7 @@ import (
 )
 
 var someKept = []ui.Kept{
-	{Path: "/etc/a", Summary: "only there: one", Advice: "`slipway init phase a` writes it", Now: "one\n", Ours: "two\n"},
+	{Path: "/etc/a", Summary: "only there: one", Remedy: "run `slipway init phase a` to write it", Now: "one\n", Ours: "two\n"},
 	{Kind: "ConfigMap", Namespace: "kube-system", Name: "c", Summary: "data.k", Now: "k: old\n", Ours: "k: new\n"},
 	{Kind: "Secret", Namespace: "kube-system", Name: "s", Summary: "values that are not shown"},
 }
@@ -63,7 +63,7 @@ func TestPlanKept(t *testing.T) {
 
 // TestKeptIsSaid: without --diff it is a warning, in the program's own name.
 func TestKeptIsSaid(t *testing.T) {
-	const want = "keeping /etc/a, which differs from what this configuration makes: only there: one. `kubeadm init phase a` writes it"
+	const want = "keeping /etc/a, which differs from what this configuration makes: only there: one\n[WARNING]   run `kubeadm init phase a` to write it"
 	var said bytes.Buffer
 	lines := namedUI{ui.NewLines(&said, io.Discard), "kubeadm"}
 	for _, u := range []ui.UI{lines, planUI{lines, &plan{}}} {

@@ -26,7 +26,7 @@ func (p planUI) Start(phase string) (ui.UI, func(error)) {
 // Kept is a step of a plan with --diff, and a warning otherwise.
 func (p planUI) Kept(k ui.Kept) {
 	if p.plan == nil || p.plan.now == nil {
-		p.Warnf("%s", k)
+		k.Warn(p.UI)
 		return
 	}
 	s := step{Action: "keep", Path: k.Path, Change: cluster.None, Diff: labelled(k.Title(), "asked for", k.Now, k.Ours), title: "keep " + k.Title()}

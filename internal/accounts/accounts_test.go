@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,14 +17,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-const (
-	passwdBefore = "root:x:0:0:root:/root:/bin/bash\ndaemon:x:999:1:daemon:/:/usr/sbin/nologin\n"
-	groupBefore  = "root:x:0:\n+\nplugdev:x:998:someone" // an entry of NIS; no newline at the end
-)
-
-// testHost is a directory in which a test need not be root to give files away.
+// testHost is a host in a directory. Tests do not need root to change the owners of its files.
 type testHost struct {
 	*host.Real
 	root  string
@@ -60,28 +54,21 @@ func (h *testHost) LockAccounts() (func(), error) {
 
 func (h *testHost) put(t *testing.T, path, text string) {
 	t.Helper()
-	path = filepath.Join(h.root, path)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	fixture.Put(t, h.root, path, text)
 }
 
 func (h *testHost) get(t *testing.T, path string) string {
 	t.Helper()
-	data, err := h.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
+	return fixture.Get(t, h.root, path)
 }
 
-// newRootless returns the accounts of a rootless control plane, and what is said.
+// newRootless returns the accounts of a rootless control plane, and the output.
 func newRootless(t *testing.T) (Rootless, *testHost, *bytes.Buffer) {
 	t.Helper()
 	root, said := t.TempDir(), &bytes.Buffer{}
 	h := &testHost{Real: host.NewAt(root), root: root}
-	h.put(t, PasswdFile, passwdBefore)
-	h.put(t, GroupFile, groupBefore)
+	h.put(t, PasswdFile, fixture.Passwd)
+	h.put(t, GroupFile, fixture.Group)
 	n := &config.Node{Paths: config.Paths{PKI: "/etc/kubernetes/pki", Kubernetes: "/etc/kubernetes"}}
 	n.Cluster.Networking.ServiceSubnet = "10.96.0.0/12"
 	n.Cluster.FeatureGates = map[string]bool{"RootlessControlPlane": true}
@@ -100,20 +87,7 @@ func TestEnsureAndRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wantPasswd := passwdBefore + strings.Join([]string{
-		"kubeadm-etcd:x:998:999::/nonexistent:/bin/false",
-		"kubeadm-kas:x:997:997::/nonexistent:/bin/false",
-		"kubeadm-kcm:x:996:996::/nonexistent:/bin/false",
-		"kubeadm-ks:x:995:995::/nonexistent:/bin/false",
-	}, "\n") + "\n"
-	wantGroup := groupBefore + "\n" + strings.Join([]string{
-		"kubeadm-etcd:x:999:kubeadm-etcd",
-		"kubeadm-kas:x:997:kubeadm-kas",
-		"kubeadm-kcm:x:996:kubeadm-kcm",
-		"kubeadm-ks:x:995:kubeadm-ks",
-		"kubeadm-sa-key-readers:x:994:kubeadm-kas,kubeadm-kcm",
-	}, "\n") + "\n"
-	if diff := cmp.Diff(wantPasswd, h.get(t, PasswdFile)) + cmp.Diff(wantGroup, h.get(t, GroupFile)); diff != "" {
+	if diff := cmp.Diff(fixture.RootlessPasswd, h.get(t, PasswdFile)) + cmp.Diff(fixture.RootlessGroup, h.get(t, GroupFile)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if h.locks != 1 || h.released != 1 || strings.Count(said.String(), "Adding") != 2 {
@@ -121,23 +95,23 @@ func TestEnsureAndRemove(t *testing.T) {
 	}
 	after, err := r.Numbers()
 	if diff := cmp.Diff(before, after); err != nil || diff != "" {
-		t.Errorf("the numbers were not those that Ensure gave: %v\n%s", err, diff)
+		t.Errorf("Numbers differ from those that Ensure used: %v\n%s", err, diff)
 	}
 
 	const theirs = "kubeadm-ks:x:995:995::/home/ks:/bin/sh\n"
-	h.put(t, PasswdFile, passwdBefore+theirs)
+	h.put(t, PasswdFile, fixture.Passwd+theirs)
 	for _, remove := range []func() (bool, error){r.RemoveUsers, r.RemoveGroups} {
 		if changed, err := remove(); err != nil || changed != (strings.Contains(said.String(), "Removed")) {
 			t.Errorf("changed %v, error %v", changed, err)
 		}
 	}
-	if diff := cmp.Diff(passwdBefore+theirs, h.get(t, PasswdFile)) + cmp.Diff(groupBefore+"\n", h.get(t, GroupFile)); diff != "" {
+	if diff := cmp.Diff(fixture.Passwd+theirs, h.get(t, PasswdFile)) + cmp.Diff(fixture.Group+"\n", h.get(t, GroupFile)); diff != "" {
 		t.Errorf("after the removal (-want +got):\n%s", diff)
 	}
 }
 
-// TestLocked: what another program adds right before the lock is taken stays, when accounts are added and when they are
-// removed.
+// TestLocked: lines that another program adds right before the lock is taken stay, both when accounts are added and
+// when they are removed.
 func TestLocked(t *testing.T) {
 	r, h, _ := newRootless(t)
 	adds := func(line string) func() { return func() { h.put(t, PasswdFile, h.get(t, PasswdFile)+line) } }
@@ -153,7 +127,7 @@ func TestLocked(t *testing.T) {
 	if changed, err := r.RemoveUsers(); !changed || err != nil {
 		t.Fatalf("changed %v, error %v", changed, err)
 	}
-	if text := h.get(t, PasswdFile); text != passwdBefore+theirs+more {
+	if text := h.get(t, PasswdFile); text != fixture.Passwd+theirs+more {
 		t.Errorf("passwd after the removal:\n%s", text)
 	}
 	h.locked, h.noLock = nil, errors.New("held")
@@ -163,7 +137,7 @@ func TestLocked(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	full := passwdBefore
+	full := fixture.Passwd
 	for id := minSystemID; id <= maxSystemID; id++ {
 		full += fmt.Sprintf("u%d:x:%d:1::/:/bin/false\n", id, id)
 	}
@@ -182,7 +156,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestGive says what keeps its owner, skips what is missing, and fails if etcd's data cannot be given.
+// TestGive names what keeps its owner, skips what is missing, and fails if the owner of etcd's data cannot be changed.
 func TestGive(t *testing.T) {
 	r, h, said := newRootless(t)
 	h.put(t, "/etc/kubernetes/pki/etcd/peer.key", "x")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestDo lowers the priority of the work, and of nothing else.
+// TestDo lowers only the priority of the work.
 func TestDo(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -11,6 +11,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // adminsGroup is the group of admin.conf's user. Unlike system:masters, which
@@ -70,8 +72,8 @@ func (r *Real) bindAdmins(ctx context.Context, admin *conn) error {
 	// super-admin.conf, an old one: it may be starting.
 	err = admin.ensure(ctx, orForbidden(policy(pollDelay), settleTime), binding)
 	if apierrors.IsForbidden(err) && noSuper != nil {
-		return errors.Wrapf(err, "%s, which could give %s its rights, is missing (make it with `slipway init phase kubeconfig super-admin`)",
-			r.options.SuperAdmin, r.options.Kubeconfig)
+		err = errors.Wrapf(err, "%s, which could give %s its rights, is missing", r.options.SuperAdmin, r.options.Kubeconfig)
+		return fault.WithRemedy(err, "make it with `slipway init phase kubeconfig super-admin`")
 	}
 	return err
 }

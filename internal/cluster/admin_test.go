@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
@@ -35,7 +36,7 @@ func (a *api) authorizes(delay time.Duration) {
 	}
 }
 
-// TestAdminBindingGolden holds the binding against the reference.
+// TestAdminBindingGolden compares the binding with the reference.
 func TestAdminBindingGolden(t *testing.T) {
 	data, err := os.ReadFile("../../testdata/golden/cluster/clusterrolebinding_kubeadm-cluster-admins.yaml")
 	if err != nil {
@@ -60,7 +61,7 @@ func TestEnsureAdmin(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The authorizer has heard of it by now: nobody may meet a 403.
+		// The authorizer knows the binding by now: nobody may get a 403.
 		if err := r.Ensure(t.Context(), configMap("c", nil)); err != nil {
 			t.Error(err)
 		}
@@ -102,8 +103,9 @@ func TestEnsureAdmin(t *testing.T) {
 		r.options.Timeout = 200 * time.Millisecond
 		err := r.EnsureAdmin(t.Context())
 		if err == nil || !strings.Contains(err.Error(), r.options.SuperAdmin+", which could give "+r.options.Kubeconfig+" its rights, is missing") ||
-			!strings.Contains(err.Error(), "create ClusterRoleBinding kubeadm:cluster-admins: ") {
-			t.Error(err)
+			!strings.Contains(err.Error(), "create ClusterRoleBinding kubeadm:cluster-admins: ") ||
+			fault.Remedy(err) != "make it with `slipway init phase kubeconfig super-admin`" {
+			t.Error(fault.Of(err))
 		}
 	})
 	t.Run("nobody may", func(t *testing.T) {
@@ -111,8 +113,9 @@ func TestEnsureAdmin(t *testing.T) {
 		a.hook = func(*http.Request, string) fakeapi.Fault { return fakeapi.Forbidden }
 		r := a.client(t)
 		err := r.EnsureAdmin(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "the user of "+r.options.SuperAdmin+" lacks this right") {
-			t.Error(err)
+		if err == nil || !strings.Contains(err.Error(), "the user of "+r.options.SuperAdmin+" lacks this right") ||
+			fault.Remedy(err) != "use the kubeconfig of a user who has it" {
+			t.Error(fault.Of(err))
 		}
 	})
 	t.Run("unreadable super-admin.conf", func(t *testing.T) {

@@ -11,28 +11,25 @@ import (
 
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// advised is an error with what to do about it, which is said last.
-type advised struct {
-	error
-	advice string
-}
-
-func (a advised) Error() string { return a.error.Error() + "; " + a.advice }
-
-func (a advised) Unwrap() error { return a.error }
-
-// advise adds what to do about an error that another try cannot fix.
+// advise says what is wrong about an error that another try cannot fix, where the error does not say it, and adds what to
+// do about it.
 func (c *conn) advise(err error) error {
-	advice := c.adviceFor(err)
-	if advice == "" {
-		return err
+	reason, remedy := c.adviceFor(err)
+	if reason != "" {
+		err = errors.WithMessage(err, reason)
 	}
-	return advised{err, advice}
+	if remedy != "" {
+		err = fault.WithRemedy(err, remedy)
+	}
+	return err
 }
 
-func (c *conn) adviceFor(err error) string {
+// adviceFor returns what an error means and what to do about it; either can be empty.
+func (c *conn) adviceFor(err error) (reason, remedy string) {
 	var authority x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
 	var hostname x509.HostnameError
@@ -40,29 +37,29 @@ func (c *conn) adviceFor(err error) string {
 	case apierrors.IsUnauthorized(err):
 		return c.adviseUnauthorized(time.Now())
 	case apierrors.IsForbidden(err):
-		return "the user of " + c.kubeconfig + " lacks this right"
+		return "the user of " + c.kubeconfig + " lacks this right", "use the kubeconfig of a user who has it"
 	case errors.As(err, &authority):
-		return "the server at " + c.host + " is not of the cluster that " + c.kubeconfig + " was made for, or the cluster's CA was replaced since: " +
-			"compare the CA in both, and make the kubeconfig again with `slipway init phase kubeconfig`"
+		return "", "compare the CA in " + c.kubeconfig + " with that of the server at " + c.host + ": if the cluster's CA was replaced, " +
+			"or the file is from another cluster, make it again with `slipway init phase kubeconfig`"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "check the clocks of this host and of " + c.host + ", and the certificates with `slipway certs check-expiration`"
+		return "", "check the clocks of this host and of " + c.host + ", and the certificates with `slipway certs check-expiration`"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nothing listens there: on a control plane, `slipway diagnose` shows what keeps the API server from running"
+		return "", "run `slipway diagnose` on the control plane: it shows what keeps the API server from running"
 	case errors.As(err, &hostname):
-		return "add the name or address to apiServer.certSANs, and renew the API server's certificate"
+		return "", "add the name or address to apiServer.certSANs, and renew the API server's certificate"
 	}
-	return ""
+	return "", ""
 }
 
-func (c *conn) adviseUnauthorized(now time.Time) string {
+func (c *conn) adviseUnauthorized(now time.Time) (reason, remedy string) {
 	block, _ := pem.Decode(c.clientCert)
 	if block != nil {
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err == nil && now.After(cert.NotAfter) {
-			return "the client certificate in " + c.kubeconfig + " expired on " + cert.NotAfter.UTC().Format(time.RFC3339) +
-				"; see `slipway certs check-expiration`, and renew it"
+			return "the client certificate in " + c.kubeconfig + " expired on " + cert.NotAfter.UTC().Format(time.RFC3339),
+				"renew it with `slipway certs renew all`; `slipway certs check-expiration` shows what else has expired"
 		}
 	}
-	return "the server does not accept the credentials in " + c.kubeconfig +
-		": are they of this cluster? `slipway certs check-expiration` shows whether they have expired"
+	return "the server does not accept the credentials in " + c.kubeconfig,
+		"check that they are from this cluster, and run `slipway certs check-expiration` to see whether they have expired"
 }

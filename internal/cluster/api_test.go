@@ -28,8 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// api is a server that notes what it is asked. Users are told apart by token:
-// admin and super.
+// api is a server that records its requests. It distinguishes users by token: admin and super.
 type api struct {
 	*fakeapi.Server
 
@@ -51,7 +50,7 @@ func answers(code int, header, body string) fakeapi.Fault {
 	}
 }
 
-// cutsAnswer does what was asked, and sends half of the answer.
+// cutsAnswer executes the request, and sends half of the answer.
 func cutsAnswer(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
 	rec := httptest.NewRecorder()
 	serve(rec, r)
@@ -86,7 +85,7 @@ func (a *api) spoil(r *http.Request) fakeapi.Fault {
 	return queue[0]
 }
 
-// put makes the server hold an object, as if somebody else had written it.
+// put stores an object in the server, as if somebody else had written it.
 func (a *api) put(t *testing.T, obj Object) {
 	t.Helper()
 	w, err := want(obj)
@@ -96,7 +95,7 @@ func (a *api) put(t *testing.T, obj Object) {
 	a.Put(pathOf(w.ref), w.fields)
 }
 
-// pathOf is where the API has an object.
+// pathOf is the path of an object in the API.
 func pathOf(r ref) string {
 	if r.kind.namespaced {
 		return r.kind.root() + "/namespaces/" + r.namespace + "/" + r.kind.plural + "/" + r.name

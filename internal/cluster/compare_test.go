@@ -24,8 +24,7 @@ func secretNamed(name, value string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, StringData: map[string]string{"k": value}}
 }
 
-// TestPlanCompared: each intent tells what it would change, and nothing is
-// written.
+// TestPlanCompared: each intent reports what it would change, and nothing is written.
 func TestPlanCompared(t *testing.T) {
 	a := newAPI(t)
 	changed := configMap("changed", map[string]string{"ours": "old", "theirs": "kept"})
@@ -80,8 +79,7 @@ func TestPlanCompared(t *testing.T) {
 	}
 }
 
-// TestPlanComparedWithNothing: after the first question without an answer no
-// more are asked.
+// TestPlanComparedWithNothing: after the first request without an answer, no more requests are made.
 func TestPlanComparedWithNothing(t *testing.T) {
 	a := newAPI(t)
 	a.faults["GET"] = slices.Repeat([]fakeapi.Fault{answers(403, "", "")}, 10)
@@ -101,8 +99,8 @@ func TestPlanComparedWithNothing(t *testing.T) {
 	}
 }
 
-// TestCompareNamesFields: what an operator edited is named by its path, and what
-// the server fills in or others may add is no difference.
+// TestCompareNamesFields: the edits of an operator are named by path. What the server fills in or others may add is
+// not a difference.
 func TestCompareNamesFields(t *testing.T) {
 	deployment := func(image, memory string) *appsv1.Deployment {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"}}
@@ -168,9 +166,8 @@ func TestCompareNamesFields(t *testing.T) {
 	}
 }
 
-// TestPlanReadsWhatItIsComparedWith: what the run has not written is read there.
-// A cluster that does not answer is taken for empty, and the next comparison
-// says why.
+// TestPlanReadsWhatItIsComparedWith: what the run has not written is read from the cluster. A cluster that does not
+// answer counts as empty, and the next comparison reports why.
 func TestPlanReadsWhatItIsComparedWith(t *testing.T) {
 	a := newAPI(t)
 	a.put(t, configMap("there", map[string]string{"k": "v"}))

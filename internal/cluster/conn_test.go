@@ -26,6 +26,7 @@ import (
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
@@ -49,7 +50,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// Nothing listens until the API server's container is up.
+// Nothing listens until the API server's container runs.
 func TestReadyWhileNothingListens(t *testing.T) {
 	a := newAPI(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -95,7 +96,7 @@ func TestUntilSettled(t *testing.T) {
 		t.Error("still waiting")
 	}
 	if !p.Passes(noAnswerError{errors.New("refused")}) || !p.Passes(lasting) {
-		t.Error("an error between two does not restart the count")
+		t.Error("an error in between does not restart the count")
 	}
 }
 
@@ -127,14 +128,15 @@ func TestWrongCertificates(t *testing.T) {
 		server tls.Certificate
 		host   string
 		ca     []byte
-		want   []string
+		text   string
+		remedy []string
 	}{
 		{"another CA", good, "127.0.0.1", otherPEM,
-			[]string{"is not of the cluster that ", "admin.conf", "slipway init phase kubeconfig"}},
+			"unknown authority", []string{"compare the CA in ", "admin.conf", "`slipway init phase kubeconfig`"}},
 		{"expired", old, "127.0.0.1", oldPEM,
-			[]string{"certificate has expired", "clocks", "slipway certs check-expiration"}},
+			"certificate has expired", []string{"check the clocks", "`slipway certs check-expiration`"}},
 		{"another name", good, "localhost", goodPEM,
-			[]string{"localhost", "apiServer.certSANs"}},
+			"localhost", []string{"apiServer.certSANs"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -149,9 +151,14 @@ func TestWrongCertificates(t *testing.T) {
 			if err == nil || errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("%v; it should fail at once", err)
 			}
-			for _, want := range append(tt.want, "create ConfigMap kube-system/c: ") {
+			for _, want := range []string{tt.text, "create ConfigMap kube-system/c: "} {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%v\nlacks %q", err, want)
+				}
+			}
+			for _, want := range tt.remedy {
+				if remedy := fault.Remedy(err); !strings.Contains(remedy, want) || strings.Contains(err.Error(), remedy) {
+					t.Errorf("remedy %q of %v\nlacks %q", remedy, err, want)
 				}
 			}
 		})
@@ -199,8 +206,10 @@ func TestStatusErrorKeepsRetryAfter(t *testing.T) {
 
 func TestRefusedAdvice(t *testing.T) {
 	gaveUp := &retry.Error{Last: noAnswerError{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, Cause: context.DeadlineExceeded}
-	if got := (&conn{}).advise(gaveUp).Error(); !strings.Contains(got, "`slipway diagnose` shows what keeps the API server from running") {
-		t.Error(got)
+	err := errors.Wrap((&conn{}).advise(gaveUp), "phase x")
+	const want = "run `slipway diagnose` on the control plane: it shows what keeps the API server from running"
+	if got := fault.Remedy(err); got != want || strings.Contains(err.Error(), "slipway") {
+		t.Errorf("remedy %q of %v", got, err)
 	}
 }
 
@@ -208,18 +217,19 @@ func TestUnauthorizedAdvice(t *testing.T) {
 	end := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	_, cert := selfSigned(t, end)
 	tests := []struct {
-		cert []byte
-		now  time.Time
-		want string
+		cert           []byte
+		now            time.Time
+		reason, remedy string
 	}{
-		{cert, end.Add(time.Hour), "the client certificate in admin.conf expired on 2026-01-02T03:04:05Z"},
-		{cert, end.Add(-time.Minute), "does not accept the credentials in admin.conf"},
-		{nil, end, "are they of this cluster?"},
+		{cert, end.Add(time.Hour), "the client certificate in admin.conf expired on 2026-01-02T03:04:05Z", "renew it with `slipway certs renew all`"},
+		{cert, end.Add(-time.Minute), "the server does not accept the credentials in admin.conf", "check that they are from this cluster"},
+		{nil, end, "the server does not accept the credentials in admin.conf", "check that they are from this cluster"},
 	}
 	for _, tt := range tests {
 		c := &conn{kubeconfig: "admin.conf", clientCert: tt.cert}
-		if got := c.adviseUnauthorized(tt.now); !strings.Contains(got, tt.want) {
-			t.Errorf("%s\nlacks %q", got, tt.want)
+		reason, remedy := c.adviseUnauthorized(tt.now)
+		if reason != tt.reason || !strings.HasPrefix(remedy, tt.remedy) {
+			t.Errorf("%q %q\nwant %q %q", reason, remedy, tt.reason, tt.remedy)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func TestChange(t *testing.T) {
 				return
 			}
 			if again, err := change(w, got); err != nil || again != nil {
-				t.Errorf("what was written differs still: %v, %v", again, err)
+				t.Errorf("what was written still differs: %v, %v", again, err)
 			}
 		})
 	}

@@ -31,8 +31,7 @@ func writeFile(t *testing.T, path, text string) string {
 	return path
 }
 
-// TestUserKubeconfig holds the order of kubectl's files, and that admin.conf is
-// the last resort.
+// TestUserKubeconfig: the files come in kubectl's order, with admin.conf last.
 func TestUserKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	a, b := writeFile(t, filepath.Join(dir, "a"), ""), writeFile(t, filepath.Join(dir, "b"), "")
@@ -56,8 +55,8 @@ func TestUserKubeconfig(t *testing.T) {
 	}
 }
 
-// TestHomeKubeconfig: clientcmd knows the home directory from the start of the
-// program, so the test changes what clientcmd knows.
+// TestHomeKubeconfig: clientcmd reads the home directory when the program starts, so the test changes clientcmd's
+// variable.
 func TestHomeKubeconfig(t *testing.T) {
 	before := clientcmd.RecommendedHomeFile
 	t.Cleanup(func() { clientcmd.RecommendedHomeFile = before })
@@ -84,8 +83,8 @@ const (
 	clusterFile = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://192.0.2.1:6443', certificate-authority: pki/ca.crt}}]\n"
 )
 
-// TestLoadKubeconfig merges a context from three files. What the first says
-// counts, and a path starts at the file that has it.
+// TestLoadKubeconfig merges a context from three files. The first file that has a value wins, and a path is relative
+// to its file.
 func TestLoadKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "c", "pki", "ca.crt"), "CA")
@@ -124,7 +123,7 @@ func TestLoadKubeconfigOnce(t *testing.T) {
 	}
 }
 
-// TestLoadKubeconfigFaults names the file, and nothing that is in it.
+// TestLoadKubeconfigFaults: errors name the file, and nothing of its contents.
 func TestLoadKubeconfigFaults(t *testing.T) {
 	dir := t.TempDir()
 	good := writeFile(t, filepath.Join(dir, "good"), contextFile)
@@ -148,12 +147,11 @@ func TestLoadKubeconfigFaults(t *testing.T) {
 		}
 	}
 	if _, err := LoadKubeconfig(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("a missing file must be known as such")
+		t.Error("a missing file must be recognizable")
 	}
 }
 
-// TestURLPasswords: no fault of a kubeconfig or of the connection repeats a
-// password that a URL holds.
+// TestURLPasswords: no error of a kubeconfig or of the connection repeats a password from a URL.
 func TestURLPasswords(t *testing.T) {
 	tests := []struct{ server, proxy, says string }{
 		{"https://u:hunter2@127.0.0.1:1", "", "connection refused"},
@@ -177,7 +175,7 @@ func TestURLPasswords(t *testing.T) {
 	}
 }
 
-// TestURLUser: what the server's URL holds is shown to the server.
+// TestURLUser: the server gets the user and password of its URL.
 func TestURLUser(t *testing.T) {
 	a := newAPI(t)
 	asked := make(chan string, 1)

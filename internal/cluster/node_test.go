@@ -75,8 +75,8 @@ func TestMarkNodeThatNeverRegisters(t *testing.T) {
 	}
 }
 
-// TestAwaitReport: what the kubelet said before the run began counts for
-// nothing, be it in its Node or its Lease.
+// TestAwaitReport: what the kubelet reported before the run began does not count, neither in its Node nor in its
+// Lease.
 func TestAwaitReport(t *testing.T) {
 	began := time.Now().Truncate(time.Microsecond)
 	earlier, later := began.Add(-time.Minute), began.Add(time.Minute)

@@ -53,12 +53,11 @@ func TestPlanRecordsInOrder(t *testing.T) {
 		t.Error(diff)
 	}
 	if err := p.Ensure(ctx, configMap("", nil)); err == nil {
-		t.Error("a plan takes what the API would not")
+		t.Error("a plan accepts what the API would refuse")
 	}
 }
 
-// A plan shows which keys a Secret gets, and nothing of their values; the run
-// itself reads back what it wrote.
+// A plan shows which keys a Secret gets, but none of their values. The run itself reads back what it wrote.
 func TestPlanHidesSecrets(t *testing.T) {
 	var actions []Action
 	p := NewPlan(func(a Action) { actions = append(actions, a) }, nil)
@@ -126,10 +125,10 @@ func TestPlanReads(t *testing.T) {
 				t.Error(found, err)
 			}
 			if found, err := p.Get(ctx, tokenSecret("gone")); found || err != nil {
-				t.Error("a deleted object is there", err)
+				t.Error("a deleted object still exists", err)
 			}
 			if _, err := p.Secrets(ctx, "kube-system", "nonsense"); err == nil {
-				t.Error("a broken selector is no error")
+				t.Error("an invalid selector is accepted")
 			}
 		})
 	}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
@@ -47,8 +48,8 @@ func TestEnsureTwiceWritesOnce(t *testing.T) {
 	}
 }
 
-// TestPrecreate uses the rights of super-admin.conf, since nobody else has any
-// yet, and leaves what exists as it is.
+// TestPrecreate uses the rights of super-admin.conf, because nobody else has any yet. It leaves existing objects as
+// they are.
 func TestPrecreate(t *testing.T) {
 	a := newAPI(t)
 	a.authorizes(time.Hour)
@@ -66,8 +67,7 @@ func TestPrecreate(t *testing.T) {
 	}
 }
 
-// Others write into the same objects: signatures into cluster-info, the
-// server's own fields everywhere.
+// Others write to the same objects: signatures to cluster-info, and the server its own fields everywhere.
 func TestEnsureUpdatesOnlyItsOwnFields(t *testing.T) {
 	a := newAPI(t)
 	live := configMap("cluster-info", map[string]string{"kubeconfig": "old", "jws-kubeconfig-abcdef": "signature"})
@@ -95,8 +95,7 @@ func TestEnsureUpdatesOnlyItsOwnFields(t *testing.T) {
 	}
 }
 
-// Each verb meets each fault once, and the call ends well, having done its
-// work exactly once.
+// Each verb meets each fault once. The call must still succeed, with its work done exactly once.
 func TestFaultsThatPass(t *testing.T) {
 	faults := map[string]fakeapi.Fault{
 		"409 conflict":          fakeapi.Conflict,
@@ -214,8 +213,8 @@ func TestFaultsThatDoNotPass(t *testing.T) {
 				t.Fatal("no error")
 			}
 			for _, want := range tt.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v\nlacks %q", err, want)
+				if got := fault.Of(err).String(); !strings.Contains(got, want) {
+					t.Errorf("%s\nlacks %q", got, want)
 				}
 			}
 			posts := slices.DeleteFunc(a.seen(), func(r string) bool { return !strings.HasPrefix(r, "POST") })
@@ -226,8 +225,7 @@ func TestFaultsThatDoNotPass(t *testing.T) {
 	}
 }
 
-// A page that a proxy answers with must not be taken for the API's word that
-// there is no such object.
+// An error page of a proxy must not be taken for the API's answer that an object does not exist.
 func TestGetBelievesOnlyTheAPI(t *testing.T) {
 	a := newAPI(t)
 	r := a.client(t)
@@ -247,7 +245,7 @@ func TestGetBelievesOnlyTheAPI(t *testing.T) {
 	}
 }
 
-// The API server makes its namespaces a moment after it begins to serve.
+// The API server creates its namespaces a moment after it begins to serve.
 func TestNamespaceThatIsNotThereYet(t *testing.T) {
 	const namespace = "/api/v1/namespaces/kube-system"
 	a := newAPI(t)
@@ -272,7 +270,7 @@ func TestNamespaceThatIsNotThereYet(t *testing.T) {
 	}
 }
 
-// A Service's fixed address is taken, by the Service itself.
+// A Service's fixed address is taken, by that same Service.
 func TestInvalidBecauseItIsThere(t *testing.T) {
 	service := func() *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns"},
@@ -290,8 +288,7 @@ func TestInvalidBecauseItIsThere(t *testing.T) {
 	}
 }
 
-// Somebody changes the object between reading and writing it, and somebody
-// deletes it.
+// Somebody changes or deletes the object between reading and writing it.
 func TestOthersWriteMeanwhile(t *testing.T) {
 	a := newAPI(t)
 	a.put(t, configMap("c", map[string]string{"k": "old"}))
@@ -339,7 +336,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// To wait longer than the budget allows is no use.
+// Waiting longer than the budget allows is useless.
 func TestRetryAfterBeyondTheBudget(t *testing.T) {
 	a := newAPI(t)
 	a.faults[http.MethodPost] = []fakeapi.Fault{answers(429, "Retry-After: 3600", "busy")}
@@ -365,8 +362,7 @@ func TestHangEndsWithTheBudget(t *testing.T) {
 	}
 }
 
-// One object that cannot be written ends the call; independent ones are
-// written side by side, but not all at once.
+// An object that cannot be written ends the call. Independent objects are written side by side, but not all at once.
 func TestSideBySide(t *testing.T) {
 	a := newAPI(t)
 	running, most := 0, 0
@@ -433,7 +429,7 @@ func TestKubeconfigTrouble(t *testing.T) {
 	}
 }
 
-// The load balancer that the kubeconfig names may not work yet.
+// The load balancer in the kubeconfig may not work yet.
 func TestEndpointOverride(t *testing.T) {
 	a := newAPI(t)
 	r := a.client(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
-// setKey updates ConfigMap c of kube-system, so that key k is v.
+// setKey sets key k of ConfigMap c in kube-system to v.
 func setKey(ctx context.Context, c Cluster) error {
 	cm := configMap("c", nil)
 	found, err := c.Update(ctx, cm, func() (bool, error) {
@@ -30,7 +30,7 @@ func setKey(ctx context.Context, c Cluster) error {
 	return err
 }
 
-// TestUpdateKeepsWhatOthersWrite between its reading and its writing.
+// TestUpdateKeepsWhatOthersWrite between reading and writing.
 func TestUpdateKeepsWhatOthersWrite(t *testing.T) {
 	a := newAPI(t)
 	a.put(t, configMap("c", map[string]string{"k": "old", "theirs": "1"}))
@@ -62,7 +62,7 @@ func TestUpdateWritesNothing(t *testing.T) {
 	r := a.client(t)
 	found, err := r.Update(t.Context(), configMap("missing", nil), func() (bool, error) { return true, nil })
 	if found || err != nil {
-		t.Errorf("one that is missing: found %v, error %v", found, err)
+		t.Errorf("missing object: found %v, error %v", found, err)
 	}
 	refused := errors.New("refused")
 	if _, err := r.Update(t.Context(), configMap("c", nil), func() (bool, error) { return true, refused }); !errors.Is(err, refused) {
@@ -79,7 +79,7 @@ func TestPlanUpdates(t *testing.T) {
 		lines = append(lines, fmt.Sprint(a.Verb, " ", a.Name, " ", a.Object.(*corev1.ConfigMap).Data))
 	}, nil)
 	if err := setKey(t.Context(), p); err == nil {
-		t.Error("one that is missing is updated")
+		t.Error("updated a missing object")
 	}
 	if err := p.Ensure(t.Context(), configMap("c", map[string]string{"k": "old", "other": "x"})); err != nil {
 		t.Fatal(err)

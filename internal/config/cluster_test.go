@@ -13,8 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// stored returns a value of a ConfigMap that kubeadm's init left in a
-// cluster.
+// stored returns a value of a ConfigMap that kubeadm's init left in a cluster.
 func stored(t testing.TB, name, key string) []byte {
 	t.Helper()
 	var cm corev1.ConfigMap
@@ -27,8 +26,8 @@ func stored(t testing.TB, name, key string) []byte {
 	return []byte(cm.Data[key])
 }
 
-// TestLoadClusterReference holds what is read from kubeadm's cluster against
-// what init makes of the same input: the same value.
+// TestLoadClusterReference compares what is read from kubeadm's cluster with what init makes of the same input: the
+// two must be equal.
 func TestLoadClusterReference(t *testing.T) {
 	self := &JoinConfiguration{ControlPlane: &JoinControlPlane{CertificateKey: strings.Repeat("0", 64)}}
 	n, warnings, err := LoadCluster(stored(t, "kubeadm-config", "ClusterConfiguration"),

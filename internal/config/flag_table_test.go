@@ -48,7 +48,7 @@ func TestFlagTable(t *testing.T) {
 	}
 }
 
-// TestImagesAndPreflightReadFlagsOfInit: these commands load a configuration as init and join do, by the rows of those.
+// TestImagesAndPreflightReadFlagsOfInit: these commands load a configuration as init and join do, with their rows.
 func TestImagesAndPreflightReadFlagsOfInit(t *testing.T) {
 	for command, as := range map[string]string{
 		"config images list": "init", "config images pull": "init", "preflight init": "init", "preflight join": "join",
@@ -61,7 +61,7 @@ func TestImagesAndPreflightReadFlagsOfInit(t *testing.T) {
 	}
 }
 
-// TestBindLeavesOutUnknownFlags: a wrong name in a phase is found by a test of the commands, and never at a user's run.
+// TestBindLeavesOutUnknownFlags: a test of the commands finds a wrong name in a phase, so that no user does.
 func TestBindLeavesOutUnknownFlags(t *testing.T) {
 	fs := pflag.NewFlagSet("phase", pflag.ContinueOnError)
 	new(Flags).BindPhase(fs, "init", []string{"no-such-flag", "discovery-file", "node-name", "kubeconfig-dir"})

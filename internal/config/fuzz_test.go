@@ -23,8 +23,8 @@ import (
 // secretShapes are what tokens and certificate keys look like.
 var secretShapes = regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}|[0-9a-fA-F]{64}`)
 
-// telling fails if what a loader says to people holds a token or a key of its
-// input, or a control character that moves a terminal's cursor.
+// telling fails if a loader's messages contain a token or a key from its input, or a control character that moves a
+// terminal's cursor.
 func telling(t *testing.T, input string, err error, warnings []string) {
 	t.Helper()
 	var faults Faults
@@ -47,9 +47,8 @@ func telling(t *testing.T, input string, err error, warnings []string) {
 	}
 }
 
-// within fails if a loader takes longer than anybody would wait for a file of
-// some kilobytes, whatever it holds. The fuzzing engine and a shared machine
-// make it slower than it is.
+// within fails if a loader takes unreasonably long for a file of a few kilobytes. The limit allows for the fuzzing
+// engine and a shared machine.
 func within(t *testing.T, limit time.Duration) func() {
 	started := time.Now()
 	return func() {
@@ -59,8 +58,8 @@ func within(t *testing.T, limit time.Duration) func() {
 	}
 }
 
-// FuzzLoad: whatever the file holds, loading neither panics nor fails in a
-// way that names no fault, and what migrates migrates again to the same.
+// FuzzLoad: for any file, loading neither panics nor fails without naming a fault. What can be migrated migrates to
+// the same again.
 func FuzzLoad(f *testing.F) {
 	files, err := filepath.Glob(configs + "/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -93,9 +92,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// FuzzLoadCluster: what a cluster keeps is input from outside. What is
-// accepted has plain absolute paths, is kept by the next upload as it is, and
-// makes the same node when it is read again.
+// FuzzLoadCluster: what a cluster stores is input from outside. An accepted configuration has plain absolute paths,
+// does not change in the next upload, and gives the same node when it is read again.
 func FuzzLoadCluster(f *testing.F) {
 	kubelet, kubeProxy := stored(f, "kubelet-config", "kubelet"), stored(f, "kube-proxy", "config.conf")
 	f.Add(stored(f, "kubeadm-config", "ClusterConfiguration"), kubelet, kubeProxy)
@@ -119,7 +117,7 @@ func FuzzLoadCluster(f *testing.F) {
 		first := must(n.KubeadmConfigYAML())
 		again, _, err := LoadCluster(first, must(n.KubeletYAML()), must(n.KubeProxyYAML()), self, testOptions())
 		if err != nil {
-			t.Fatalf("what is uploaded is refused: %v\n%s", err, first)
+			t.Fatalf("the upload is refused: %v\n%s", err, first)
 		}
 		if diff := cmp.Diff(n, again, cmp.AllowUnexported(Secret{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.FilterPath(given, cmp.Ignore())); diff != "" {
 			t.Errorf("read again:\n%s", diff)
@@ -127,15 +125,14 @@ func FuzzLoadCluster(f *testing.F) {
 	})
 }
 
-// given are the fields that say which documents there were, and what they had
-// besides.
+// given are the fields that record which documents there were, and what else was in them.
 func given(p cmp.Path) bool {
 	last := p.Last().String()
 	return last == ".KubeletGiven" || last == ".KubeProxyGiven" || last == ".Extras"
 }
 
-// FuzzNetworks: accepted networks are one of each family, do not overlap, and
-// hold the addresses that Slipway takes from them.
+// FuzzNetworks: accepted networks are one of each family, do not overlap, and contain the addresses that Slipway takes
+// from them.
 func FuzzNetworks(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"10.96.0.0/12", "10.244.0.0/16", "192.0.2.1"}, {"10.96.0.0/12,fd00:10:96::/112", "10.244.0.0/16,fd00:10:244::/56", ""},
@@ -174,20 +171,18 @@ func FuzzNetworks(f *testing.F) {
 	})
 }
 
-// sameAgain fails if what is uploaded of a node's cluster is not read back as
-// it was.
+// sameAgain fails if the upload of a node's cluster reads back differently.
 func sameAgain(t *testing.T, n *Node) {
 	t.Helper()
 	first := must(n.KubeadmConfigYAML())
 	again, _, err := LoadCluster(first, nil, nil, nil, testOptions())
 	if err != nil {
-		t.Fatalf("what is uploaded is refused: %v\n%s", err, first)
+		t.Fatalf("the upload is refused: %v\n%s", err, first)
 	}
 	sameText(t, first, must(again.KubeadmConfigYAML()))
 }
 
-// FuzzToken: a token is taken as it is or not at all, wherever it is given,
-// and no refusal repeats it.
+// FuzzToken: a token is accepted unchanged or refused, wherever it is given, and no error repeats it.
 func FuzzToken(f *testing.F) {
 	for _, seed := range []string{someToken, otherToken, "abcdef", "abcdef.0123456789ABCDEF", "abcdef.0123456789abcdef\n", "", ".", "abcdef.", "abcdef.0123456789abcdef.0123456789abcdef"} {
 		f.Add(seed)
@@ -201,13 +196,13 @@ func FuzzToken(f *testing.F) {
 		}, testOptions())
 		telling(t, token, joinErr, warnings)
 		for _, err := range []error{idErr, err, joinErr} {
-			// Shorter ones are part of some word of the message by chance.
+			// Shorter ones may be part of some word of the message by chance.
 			if err != nil && len(token) > 12 && strings.Contains(err.Error(), token) {
 				t.Errorf("%v holds the token", err)
 			}
 		}
 		if token == "" {
-			return // one is made up
+			return // one is generated
 		}
 		if err == nil != (joinErr == nil) || err == nil && (idErr != nil || list[0].ID != id || id+"."+list[0].Secret.Reveal() != token) {
 			t.Errorf("create %v, %v; join %v; ID %q, %v", list, err, joinErr, id, idErr)
@@ -215,7 +210,7 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// FuzzPin: a pin is the hash of a certificate's key and nothing else.
+// FuzzPin: only the hash of a certificate's key is a pin.
 func FuzzPin(f *testing.F) {
 	for _, seed := range []string{somePin, strings.ToUpper(somePin), "sha256:00", "sha512:" + somePin[7:], somePin + "\n", somePin[7:], ""} {
 		f.Add(seed)
@@ -233,8 +228,7 @@ func FuzzPin(f *testing.F) {
 	})
 }
 
-// FuzzHostPort: an accepted endpoint is one that every client can dial, and
-// stays what it is when it is written and read again.
+// FuzzHostPort: every client can dial an accepted endpoint, and it does not change when it is written and read again.
 func FuzzHostPort(f *testing.F) {
 	for _, seed := range []string{"cp.example.org", "cp.example.org:6443", "192.0.2.1:1", "fd00::1", "[fd00::1]", "[fd00::1]:6443", "a:", "a:0", "a:065", "[a]:1", "::1:80", "[::1", "https://a:1", "fe80::1%eth0", "[fe80::1%25eth0]:80", "a:+1", "]:1", "[[::1]]:1", "0000:::"} {
 		f.Add(seed)
@@ -260,7 +254,7 @@ func FuzzHostPort(f *testing.F) {
 	})
 }
 
-// dialable fails unless a client makes host and port of an endpoint.
+// dialable fails unless a client can split an endpoint into host and port.
 func dialable(t *testing.T, endpoint string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(endpoint)

@@ -114,8 +114,8 @@ func TestDefaultsGolden(t *testing.T) {
 	}
 }
 
-// TestKubeletGolden compares the cluster's KubeletConfiguration with the
-// reference's file on the node, which differs in the node's own socket.
+// TestKubeletGolden compares the cluster's KubeletConfiguration with the reference's file on the node, which differs
+// only in the node's own socket.
 func TestKubeletGolden(t *testing.T) {
 	for _, name := range cases(t) {
 		t.Run(name, func(t *testing.T) {

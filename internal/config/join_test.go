@@ -79,7 +79,7 @@ func TestLoadJoinFaults(t *testing.T) {
 	}
 }
 
-// The address beside a file is not used, as with kubeadm; the user is told.
+// With a file, the address is not used, as in kubeadm. The user gets a warning.
 func TestLoadJoinFileAndAddress(t *testing.T) {
 	file := &Source{Name: "j.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\n")}
 	_, warnings, err := LoadJoin(file, Flags{Given: []string{"config"}, Endpoint: "a:1"}, testOptions())
@@ -88,7 +88,7 @@ func TestLoadJoinFileAndAddress(t *testing.T) {
 	}
 }
 
-// Who gives a certificate key wants a control plane, and hears that this is none.
+// A user who gives a certificate key wants a control plane, and is told that this is not one.
 func TestLoadJoinFlagsOfControlPlane(t *testing.T) {
 	flags := Flags{Given: []string{"token", "discovery-token-ca-cert-hash", "certificate-key"}, Endpoint: "a:1",
 		Token: someToken, CACertHashes: []string{somePin}, CertificateKey: strings.Repeat("0", 64)}

@@ -124,8 +124,8 @@ func TestFlagsThatAreNotGivenDoNotCount(t *testing.T) {
 	}
 }
 
-// TestEmptyFolderIsTheDefault, and not the one that the command is called in.
-func TestEmptyFolderIsTheDefault(t *testing.T) {
+// TestEmptyDirectoryIsTheDefault, instead of the working directory of the command.
+func TestEmptyDirectoryIsTheDefault(t *testing.T) {
 	flags := Flags{Given: []string{"cert-dir", "kubeconfig-dir"}}
 	if got, want := mustLoad(t, nil, flags, testOptions()).Paths, mustLoad(t, nil, Flags{}, testOptions()).Paths; got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -208,7 +208,7 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// TestAllFaultsAtOnce: flags first, then the file by line.
+// TestAllFaultsAtOnce: all faults are reported together, flags first, then the file by line.
 func TestAllFaultsAtOnce(t *testing.T) {
 	flags := Flags{Given: []string{"node-name", "token"}, NodeName: "a_b"}
 	_, _, err := LoadInit(t.Context(), file("bogus: 1", "networking: {dnsDomain: A}\nkubernetesVersion: v1"), flags, testOptions())
@@ -270,8 +270,7 @@ func TestComponentDefaults(t *testing.T) {
 	}
 }
 
-// TestComponentsCarriedWhole: what the user wrote in a component's document
-// stays, defaults go around it.
+// TestComponentsCarriedWhole: a component's document keeps what the user wrote; defaults only fill gaps.
 func TestComponentsCarriedWhole(t *testing.T) {
 	src := file("", "")
 	src.Data = append(src.Data, `---
@@ -361,8 +360,8 @@ func TestOtherLoaders(t *testing.T) {
 	}
 }
 
-// TestFileForAnotherCommand: a file that says nothing to a command is a
-// mistake, and not a wish for the defaults; `reset` with them is another one.
+// TestFileForAnotherCommand: a file without a document for the command is a mistake, not a request for the defaults.
+// `reset` with documents of other commands is a mistake as well.
 func TestFileForAnotherCommand(t *testing.T) {
 	const head = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: "
 	loaders := map[string]func(*Source) error{
@@ -400,6 +399,6 @@ func TestFileForAnotherCommand(t *testing.T) {
 	}
 	broken := &Source{Name: "f.yaml", Data: []byte(head + "ResetConfig\n")}
 	if _, _, err := LoadReset(broken, Flags{}, testOptions()); err == nil || strings.Contains(err.Error(), "holds no") {
-		t.Errorf("of a kind that is misspelt: %v", err)
+		t.Errorf("of a misspelt kind: %v", err)
 	}
 }

@@ -136,7 +136,7 @@ func TestPatchesApplyErrors(t *testing.T) {
 	}
 }
 
-// All faults are found at once, each with its file and, mostly, line.
+// All faults are found at once, each with its file and, usually, its line.
 func TestParsePatchesFaults(t *testing.T) {
 	files := patchFiles(
 		"etcd+jsn.yaml", "{}",
@@ -216,7 +216,7 @@ func FuzzParsePatches(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			// What comes out can be patched again: it is whole.
+			// The result can be patched again: it is complete.
 			if _, err := set.Apply("etcd", got, &corev1.Pod{}); err != nil && name == "etcd+merge.yaml" {
 				t.Errorf("%s: %q: %v", name, data, err)
 			}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestMigrateMore holds what the reference does not: v1beta3, every kind, and
-// component configurations, which stay as they are.
+// TestMigrateMore covers what the reference does not: v1beta3, every kind, and component configurations, which do not
+// change.
 func TestMigrateMore(t *testing.T) {
 	for _, name := range []string{"valid-v1beta3", "valid-full", "valid-others", "valid-minimal"} {
 		t.Run(name, func(t *testing.T) {
@@ -42,8 +42,7 @@ func TestMigrateFaults(t *testing.T) {
 	}
 }
 
-// TestMigrateWithoutAddress: a placeholder does not get into a file that will
-// be used.
+// TestMigrateWithoutAddress: a file that will be used gets no placeholder.
 func TestMigrateWithoutAddress(t *testing.T) {
 	opts := testOptions()
 	opts.Facts = HostFacts{Hostname: "h"}

@@ -14,12 +14,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// storedVersions is what clusters of several versions keep.
+// storedVersions are the configurations that clusters of several versions store.
 const storedVersions = "../../testdata/stored"
 
-// TestLoadStoredVersions reads what clusters of 1.30 to 1.37 keep: commands that
-// go by the configuration work with all of them, and a node joins those of the
-// versions that it can be of.
+// TestLoadStoredVersions reads what clusters of 1.30 to 1.37 store: commands that read the configuration work with all
+// of them, and a node can join those of the supported versions.
 func TestLoadStoredVersions(t *testing.T) {
 	dirs, err := os.ReadDir(storedVersions)
 	if err != nil {
@@ -59,7 +58,7 @@ func TestLoadStoredVersions(t *testing.T) {
 					t.Errorf("lost %s:\n%s", gate, data)
 				}
 			}
-			// A field of 1.32 and newer that every document of theirs has.
+			// A field of 1.32 and newer that all their documents have.
 			sameText(t, kubelet, []byte(strings.Replace(string(must(n.KubeletYAML())), "crashLoopBackOff: {}\n", "", 1-strings.Count(string(kubelet), "crashLoopBackOff"))))
 			_, _, err = LoadCluster(cluster, kubelet, kubeProxy, self, testOptions())
 			if supported := slices.Contains([]string{"1.35", "1.36", "1.37"}, dir.Name()); (err == nil) != supported {
@@ -76,7 +75,7 @@ func TestLoadStoredVersions(t *testing.T) {
 	}
 }
 
-// storedGates are those feature gates of a configuration that 1.37 lacks.
+// storedGates are the feature gates of a configuration that 1.37 does not know.
 func storedGates(t *testing.T, doc []byte) []string {
 	t.Helper()
 	var c struct {
@@ -89,8 +88,7 @@ func storedGates(t *testing.T, doc []byte) []string {
 	return keysOf(c.FeatureGates)
 }
 
-// TestStoredVersionFault: the version says more than what else such a
-// configuration may have.
+// TestStoredVersionFault: of all faults in such a configuration, the version is reported.
 func TestStoredVersionFault(t *testing.T) {
 	for name, tt := range map[string]struct{ cluster, want string }{
 		"old, with values of wrong types": {storedHead + "kubernetesVersion: v1.29.0\nclusterName: 1\nnetworking: []\n", `"v1.29.0" is not supported`},
@@ -108,8 +106,7 @@ func TestStoredVersionFault(t *testing.T) {
 	}
 }
 
-// TestKeep: what is not known stays where the new document has a place for it,
-// and replaces nothing that the new one says.
+// TestKeep: unknown fields stay if the new document has a place for them, and replace nothing in it.
 func TestKeep(t *testing.T) {
 	stored := storedHead + `kubernetesVersion: v1.37.2
 clusterName: old

@@ -93,7 +93,7 @@ func TestTokenID(t *testing.T) {
 func TestNewToken(t *testing.T) {
 	id, secret := NewToken()
 	if !IsToken(id + "." + secret) {
-		t.Errorf("a new token of %d and %d characters has not the form of one", len(id), len(secret))
+		t.Errorf("a new token of %d and %d characters has the wrong form", len(id), len(secret))
 	}
 	if _, other := NewToken(); other == secret {
 		t.Error("two tokens have the same secret")

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestDataDirIsEtcdsOwn: a cluster's ConfigMap or a slip of the pen must not
-// close or empty a system directory.
+// TestDataDirIsEtcdsOwn: neither a cluster's ConfigMap nor a typo may make Slipway lock or empty a system directory.
 func TestDataDirIsEtcdsOwn(t *testing.T) {
 	for dir, allowed := range map[string]bool{
 		"/var/lib/etcd": true, "/data": true, "/etcd": true, "/mnt/disk/etcd": true, "/opt/etcd": true, "/srv/etcd": true, "/var/lib/other-etcd": true,

@@ -55,8 +55,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestVersionOfAPlan: a dry run asks nobody for a label, whether the flag or the
-// file asks for the plan, and says which version it plans with.
+// TestVersionOfAPlan: a dry run does not ask the network for a label, whether the flag or the file requests the plan,
+// and reports the version that it plans with.
 func TestVersionOfAPlan(t *testing.T) {
 	opts := testOptions()
 	opts.Resolve = func(context.Context, string) (string, error) {

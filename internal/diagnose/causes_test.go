@@ -18,13 +18,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// row is a way to break the fake host, and what must be found then: the name,
-// and a part of what is said.
+// row is a way to break the fake host, and what must be found then: the cause, and a part of its message.
 type row struct {
 	cause, name string
 	hurt        func(h *fakeHost)
-	want        string // nothing: that it is not found
-	// passes says that it must never end a wait.
+	want        string // empty: nothing is found
+	// passes means that the cause must never end a wait.
 	passes bool
 }
 
@@ -360,8 +359,7 @@ func etcdRows() []row {
 	}
 }
 
-// externalEtcd is a host whose API server has its etcd elsewhere, and ends
-// without it.
+// externalEtcd is a host whose API server uses an external etcd, and exits without it.
 func externalEtcd(answer error) func(h *fakeHost) {
 	return func(h *fakeHost) {
 		delete(h.files, manifests[1:]+"/etcd.yaml")
@@ -448,7 +446,7 @@ func allRows() []row {
 	return slices.Concat(kubeletRows(), runtimeRows(), podRows(), etcdRows(), networkRows(), certificateRows())
 }
 
-// TestEachCauseCanBeFound holds that no cause is without a row that shows it.
+// TestEachCauseCanBeFound: each cause has a row in which it is found.
 func TestEachCauseCanBeFound(t *testing.T) {
 	shown := map[string]bool{}
 	for _, r := range allRows() {

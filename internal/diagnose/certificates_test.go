@@ -55,7 +55,7 @@ func sign(template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) *x509.C
 	return cert
 }
 
-// leaf is a certificate of the CA that is valid from now on for so long.
+// leaf is a certificate of the CA, valid from now on for the given time.
 func (a authority) leaf(from time.Time, valid time.Duration, address string) (cert, key []byte) {
 	own := newKey()
 	c := sign(&x509.Certificate{
@@ -158,7 +158,7 @@ func certificateRows() []row {
 	}
 }
 
-// Without a wait, what is wrong counts also where nobody has complained yet.
+// Without a wait, a fault counts even if nothing has failed because of it yet.
 func TestDiagnosisLooksAhead(t *testing.T) {
 	ca := newCA("ours")
 	for want, hurt := range map[string]func(h *fakeHost){
@@ -179,7 +179,7 @@ func TestDiagnosisLooksAhead(t *testing.T) {
 	}
 }
 
-// Evidence comes from logs, which may hold anything.
+// Evidence comes from logs, which may contain anything.
 func TestFindingsHoldNoSecret(t *testing.T) {
 	h := healthy()
 	h.crashed("kube-apiserver", "Error: unknown flag: --x; token abcdef.0123456789abcdef, http://me:hunter2@192.0.2.9/ "+strings.Repeat("0123456789abcdef", 4))

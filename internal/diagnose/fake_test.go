@@ -19,12 +19,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// at is when the fake host is looked at.
+// at is the time of the fake host.
 var at = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// fakeHost is a node as values. What healthy returns has nothing wrong.
+// fakeHost is a node made of values. What healthy returns has nothing wrong.
 type fakeHost struct {
-	host.Reader // nil: for what no cause asks
+	host.Reader // nil: panics if a cause asks for something else
 	host.Remote
 
 	files     fstest.MapFS
@@ -88,8 +88,7 @@ func (h *fakeHost) pod(name string, args ...string) {
 	h.put(manifests+"/"+name+".yaml", b.String())
 }
 
-// container is one more of a static Pod, newer than those before, with what it
-// said.
+// container adds a container to a static Pod, newer than the ones before, with its log.
 func (h *fakeHost) container(name, state string, created time.Time, lines ...string) {
 	c := host.ContainerState{
 		ID: fmt.Sprintf("%s-%d", name, len(h.states)), Name: name, Pod: name + "-cp-1", State: state, Created: created,
@@ -111,7 +110,7 @@ func (h *fakeHost) container(name, state string, created time.Time, lines ...str
 	h.states = append([]host.ContainerState{c}, h.states...)
 }
 
-// crashed replaces a static Pod's container by one that has ended.
+// crashed replaces a static Pod's container with one that has exited.
 func (h *fakeHost) crashed(name string, lines ...string) {
 	var kept []host.ContainerState
 	for _, c := range h.states {
@@ -123,13 +122,13 @@ func (h *fakeHost) crashed(name string, lines ...string) {
 	h.container(name, "exited", at.Add(-3*time.Second), lines...)
 }
 
-// insisted is said twice, two seconds apart.
+// insisted logs a line twice, two seconds apart.
 func (h *fakeHost) insisted(line string) {
 	h.journal = append(h.journal, host.JournalEntry{Time: at.Add(-4 * time.Second), Program: "kubelet", Message: line})
 	h.said(line)
 }
 
-// saidBefore is said twice some time ago, and no more since.
+// saidBefore logs a line twice some time ago, and not since.
 func (h *fakeHost) saidBefore(line string) {
 	for _, ago := range []time.Duration{9500, 8300} {
 		h.journal = append(h.journal, host.JournalEntry{Time: at.Add(-ago * time.Millisecond), Program: "kubelet", Message: line})
@@ -143,7 +142,7 @@ func (h *fakeHost) said(lines ...string) {
 	}
 }
 
-// died is a kubelet that has ended, and what it said.
+// died is a kubelet that has exited, with its last message.
 func (h *fakeHost) died(line string) {
 	h.units[kubeletService] = host.UnitState{LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart", Result: "exit-code"}
 	if line != "" {
@@ -243,7 +242,7 @@ func (h *fakeHost) target(waiting bool) Target {
 	}
 }
 
-// names lists what a look finds.
+// names returns the causes that a look finds.
 func names(t *testing.T, h *fakeHost, waiting bool) []string {
 	t.Helper()
 	var list []string

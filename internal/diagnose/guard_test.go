@@ -13,8 +13,8 @@ import (
 	"github.com/pkg/errors"
 )
 
-// TestGuard: a wait ends with the cause once that is known, and with its own error once its time is up. A wait that
-// succeeds, or that fails by itself, is left as it is.
+// TestGuard: a wait ends with the cause as soon as it is known, or with its own error at the end of its time. A wait
+// that succeeds, or fails by itself, does not change.
 func TestGuard(t *testing.T) {
 	forever := func(ctx context.Context) error {
 		<-ctx.Done()

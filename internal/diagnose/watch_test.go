@@ -51,8 +51,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What a kubelet repeated before a wait began may have been fixed since: it
-// counts once it is said again.
+// What a kubelet repeated before a wait began may be fixed by now: it counts once it is logged again.
 func TestInsistedBeforeTheWait(t *testing.T) {
 	h := healthy()
 	h.insisted(`E1121 "x" err="cannot create certificate signing request: failed calling webhook \"guard.example.org\": refused"`)
@@ -66,8 +65,7 @@ func TestInsistedBeforeTheWait(t *testing.T) {
 	}
 }
 
-// A look that ran out of time has seen nothing: on a busy machine all answers
-// may be late.
+// A look that ran out of time finds nothing: on a busy machine all answers may be late.
 func TestLateLookCountsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -80,7 +78,7 @@ func TestLateLookCountsForNothing(t *testing.T) {
 	})
 }
 
-// lateHost answers what a runtime is asked when nobody waits for it any more.
+// lateHost answers requests to the runtime only when nobody waits for them any more.
 type lateHost struct{ *fakeHost }
 
 func (h *lateHost) RuntimeInfo(ctx context.Context, _ string) (host.RuntimeInfo, error) {
@@ -108,7 +106,7 @@ func TestJournalIsReadOnce(t *testing.T) {
 	}
 }
 
-// What an earlier process of the kubelet said does not count.
+// Log lines of an earlier kubelet process do not count.
 func TestBeginning(t *testing.T) {
 	for since, want := range map[time.Duration]time.Duration{-time.Hour: -10 * time.Second, -2 * time.Second: -2 * time.Second, time.Second: time.Second} {
 		h := healthy()
@@ -136,7 +134,7 @@ func TestInformative(t *testing.T) {
 	}
 }
 
-// TestFindingAsJSON: version 1 of the output knew the remedy as next.
+// TestFindingAsJSON: version 1 of the output has the remedy as next.
 func TestFindingAsJSON(t *testing.T) {
 	f := Finding{Cause: "swap", Subject: "kubelet", Fault: fault.Fault{Message: "swap is on", Remedy: "turn it off"}, Evidence: []string{"E1121"}}
 	got, err := json.Marshal(f)
@@ -149,7 +147,7 @@ func TestFindingAsJSON(t *testing.T) {
 	}
 }
 
-// TestRemedyOfAnError: an error's own remedy is not lost when causes are found.
+// TestRemedyOfAnError: an error keeps its own remedy when causes are found.
 func TestRemedyOfAnError(t *testing.T) {
 	found := []Finding{{Cause: "swap"}}
 	if got := fault.Remedy(errors.Wrap(&Error{Err: errors.New("no answer"), Findings: found}, "phase x")); got != "fix the problem and run the same command again" {

@@ -71,9 +71,8 @@ func TestByFile(t *testing.T) {
 	}
 }
 
-// TestByURL: the host's CAs must vouch for the server, and what it says may
-// not name files and programs of this host. Nothing that is said holds what is
-// secret in the URL.
+// TestByURL: one of the host's CAs must have issued the server's certificate, and the file from the server must not
+// name files or programs of this host. No output contains secrets of the URL.
 func TestByURL(t *testing.T) {
 	ca := base64.StdEncoding.EncodeToString([]byte(authority{}.sign(t, asCA).pem()))
 	document := func(user string) string {
@@ -83,7 +82,7 @@ func TestByURL(t *testing.T) {
 	tests := []struct {
 		name   string
 		answer func(http.ResponseWriter, *http.Request)
-		alien  bool // the server's CA is none of the host's
+		alien  bool // the host does not trust the server's CA
 		says   string
 	}{
 		{name: "right", answer: respond(200, document("token: abc"))},
@@ -119,14 +118,14 @@ func TestByURL(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.says)
 			}
 			if said := fmt.Sprint(told.String(), err); strings.Contains(said, "hunter2") || strings.Contains(said, "user:") {
-				t.Errorf("the URL's secrets are in %s", said)
+				t.Errorf("the output has the URL's secrets: %s", said)
 			}
 		})
 	}
 }
 
-// TestMalformedURL: what no parser understands is no file, either, whose path
-// an error would name.
+// TestMalformedURL: a URL that cannot be parsed is not taken for a file either, because an error would show it as a
+// path.
 func TestMalformedURL(t *testing.T) {
 	read := func(path string) ([]byte, error) {
 		return nil, &os.PathError{Op: "open", Path: path, Err: os.ErrNotExist}

@@ -20,9 +20,8 @@ import (
 	"k8s.io/cluster-bootstrap/token/jws"
 )
 
-// FuzzClusterInfo: whatever answers, only what the token has signed is read,
-// and of that only what names one https server and certificates to trust. No
-// refusal holds the token's secret.
+// FuzzClusterInfo: whatever answers, only what the token signed is read, and of that only one https server and
+// certificates to trust. No error contains the token's secret.
 func FuzzClusterInfo(f *testing.F) {
 	honest := newFake(f)
 	other := authority{}.sign(f, asCA)
@@ -40,7 +39,7 @@ func FuzzClusterInfo(f *testing.F) {
 		if err == nil && !signed(t, body, string(content)) {
 			t.Errorf("%q is not signed", content)
 		}
-		// What a signer that was taken over could say.
+		// What a compromised signer could send.
 		info := signedInfo(t, kubeconfig)
 		if content, err = token.verify(info); err != nil || string(content) != strings.ToValidUTF8(kubeconfig, "\ufffd") {
 			t.Fatalf("signed %q, got %q, %v", kubeconfig, content, err)
@@ -62,8 +61,8 @@ func FuzzClusterInfo(f *testing.F) {
 	})
 }
 
-// FuzzDiscoveryFile: a kubeconfig is used whole or not at all, and what comes
-// from a URL names no file or program of this host.
+// FuzzDiscoveryFile: a kubeconfig is used completely or not at all, and one from a URL names no file or program of
+// this host.
 func FuzzDiscoveryFile(f *testing.F) {
 	honest := newFake(f)
 	f.Add([]byte(honest.info))
@@ -97,7 +96,7 @@ func FuzzDiscoveryFile(f *testing.F) {
 	})
 }
 
-// usable fails unless a client can ask the server and knows whom to trust.
+// usable fails unless a client can reach the server and knows which CAs to trust.
 func usable(t *testing.T, found Cluster) {
 	t.Helper()
 	u, err := url.Parse(found.Server)
@@ -106,8 +105,7 @@ func usable(t *testing.T, found Cluster) {
 	}
 }
 
-// discreet fails if an error is one that a caller cannot tell apart, or holds
-// the secret.
+// discreet fails if an error is one that a caller cannot recognize, or if it contains the secret.
 func discreet(t *testing.T, err error, secret string) {
 	t.Helper()
 	if err == nil {

@@ -43,7 +43,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// sign makes a certificate below a, or a CA of its own for a zero authority.
+// sign issues a certificate of a, or a new CA for a zero authority.
 func (a authority) sign(t testing.TB, change func(*x509.Certificate)) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -86,11 +86,11 @@ func (a authority) pem() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
 }
 
-// fake is an API server as far as a discovery sees it; tests make it hostile.
+// fake is an API server as seen by a discovery. Tests make it hostile.
 type fake struct {
 	ca   authority
 	leaf authority
-	// info is the kubeconfig of cluster-info, signature what stands beside it.
+	// info is the kubeconfig of cluster-info, signature the signature beside it.
 	info, signature string
 	// answer replaces the whole answer if it is set.
 	answer func(w http.ResponseWriter, r *http.Request)
@@ -107,7 +107,7 @@ func newFake(t testing.TB) *fake {
 	return f
 }
 
-// describe makes cluster-info with one cluster for each pair of URL and CA.
+// describe builds cluster-info with one cluster for each pair of URL and CA.
 func (f *fake) describe(t testing.TB, pairs ...string) {
 	t.Helper()
 	var clusters []any
@@ -164,7 +164,7 @@ func (f *fake) body() []byte {
 	return b.Bytes()
 }
 
-// start serves and returns the address.
+// start starts the server and returns its address.
 func (f *fake) start(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(f)
@@ -181,7 +181,7 @@ func (f *fake) start(t *testing.T) string {
 	return address
 }
 
-// quick is pace for tests.
+// quick is the pace of tests.
 var quick = pace{first: time.Millisecond, slowest: 5 * time.Millisecond, settle: 20 * time.Millisecond, sign: 40 * time.Millisecond}
 
 func quiet(string, ...any) {}

@@ -27,7 +27,7 @@ func kubeconfigWith(cluster map[string]any) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "Config", "clusters": []any{map[string]any{"name": "", "cluster": cluster}}}
 }
 
-// TestHostileJoin: only what token and pin vouch for is trusted, whatever answers, and each failure has its own
+// TestHostileJoin: whatever answers, only what token and pin vouch for is trusted, and each failure has its own
 // message.
 func TestHostileJoin(t *testing.T) {
 	const otherSecret = "fedcba9876543210"
@@ -154,7 +154,7 @@ func TestHostileJoin(t *testing.T) {
 				t.Errorf("%q does not say where", err)
 			}
 			if strings.Contains(err.Error(), tokenSecret) || strings.Contains(err.Error(), otherSecret) {
-				t.Errorf("%q tells the token", err)
+				t.Errorf("%q contains the token", err)
 			}
 			if found.Server != "" || found.CA != nil {
 				t.Errorf("trusts %+v", found)
@@ -183,7 +183,7 @@ func TestJoinRefusedConnection(t *testing.T) {
 	}
 }
 
-// TestJoin: what passes, and which certificates are trusted then.
+// TestJoin: what succeeds, and which certificates are then trusted.
 func TestJoin(t *testing.T) {
 	tests := []struct {
 		name string

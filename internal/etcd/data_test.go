@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestReadData reads logs that etcd's own package has written (3.6.8, with small
-// files): of a member that has started and learned nothing, of one that has its
-// first entry, of one that got a snapshot, and the fourth file of a log.
+// TestReadData reads logs that etcd's own package wrote (3.6.8, with small files): of a member that started and
+// received nothing, of one that has its first entry, of one that got a snapshot, and the fourth file of a log.
 func TestReadData(t *testing.T) {
 	for name, empty := range map[string]bool{"empty": true, "started": false, "snapshot": false, "later": false} {
 		head, err := os.ReadFile("testdata/" + name + ".wal")
@@ -25,7 +24,7 @@ func TestReadData(t *testing.T) {
 	}
 }
 
-// TestReadDataThatGoesOn takes a record that goes beyond the head for one.
+// TestReadDataThatGoesOn accepts a record that extends beyond the head.
 func TestReadDataThatGoesOn(t *testing.T) {
 	head, err := os.ReadFile("testdata/started.wal")
 	if err != nil {
@@ -39,7 +38,7 @@ func TestReadDataThatGoesOn(t *testing.T) {
 	}
 }
 
-// TestReadDataOfSomethingElse never takes anything else for a log.
+// TestReadDataOfSomethingElse never takes other files for a log.
 func TestReadDataOfSomethingElse(t *testing.T) {
 	good, err := os.ReadFile("testdata/started.wal")
 	if err != nil {
@@ -60,8 +59,8 @@ func TestReadDataOfSomethingElse(t *testing.T) {
 	}
 }
 
-// TestReadDamagedData: a record that does not fit its checksum, as after a power
-// cut, leaves it known whose the log is, and never makes it another's.
+// TestReadDamagedData: with a record that does not match its checksum, as after a power cut, the owner of the log may
+// become unknown, but never another member.
 func TestReadDamagedData(t *testing.T) {
 	good, err := os.ReadFile("testdata/started.wal")
 	if err != nil {
@@ -84,7 +83,7 @@ func TestReadDamagedData(t *testing.T) {
 		}
 	}
 	if known == 0 {
-		t.Error("no damage left it known whose the log is")
+		t.Error("the owner of the log was never known after damage")
 	}
 }
 

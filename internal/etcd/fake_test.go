@@ -30,8 +30,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeCluster has etcd's rules of membership. Before it does what a call asks
-// for, fault may answer in its place; after, it may lose the answer.
+// fakeCluster follows etcd's rules of membership. fault may answer a call before it is executed, or lose its answer
+// afterwards.
 type fakeCluster struct {
 	pb.UnimplementedClusterServer
 	pb.UnimplementedMaintenanceServer
@@ -42,10 +42,9 @@ type fakeCluster struct {
 	leader  uint64
 	calls   []string
 	url     string // once it serves
-	// notReady is how many promotions are refused before a learner has caught
-	// up.
+	// notReady is how many promotions are refused because the learner has not caught up.
 	notReady int
-	// clients are the CAs of those that may ask; nil lets anybody.
+	// clients are the CAs of the clients that may ask. nil admits everybody.
 	clients *x509.CertPool
 	before  func(call string) error
 	after   func(call string) error
@@ -78,7 +77,7 @@ func (f *fakeCluster) MemberList(context.Context, *pb.MemberListRequest) (*pb.Me
 
 const fakeClusterID = 77
 
-// Status is that of the first member.
+// Status returns the status of the first member.
 func (f *fakeCluster) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	leave, err := f.enter("status")
 	defer leave()
@@ -145,10 +144,10 @@ func (f *fakeCluster) MemberRemove(_ context.Context, r *pb.MemberRemoveRequest)
 	return &pb.MemberRemoveResponse{}, f.end("remove")
 }
 
-// peer is where the member of a name is found by the others.
+// peer is the URL at which other members find the member of a name.
 func peer(name string) string { return "https://" + name + ".example:2380" }
 
-// voters makes a cluster of started members.
+// voters creates a cluster of started members.
 func voters(names ...string) *fakeCluster {
 	f := &fakeCluster{}
 	for i, name := range names {
@@ -157,8 +156,7 @@ func voters(names ...string) *fakeCluster {
 	return f
 }
 
-// serve lets the cluster answer at an address of its own, and returns what
-// reaches it; other endpoints come first.
+// serve lets the cluster answer at an address of its own, and returns a client for it, with other endpoints first.
 func (f *fakeCluster) serve(t *testing.T, timeout time.Duration, others ...string) *Real {
 	t.Helper()
 	dir := t.TempDir()
@@ -186,7 +184,7 @@ func (f *fakeCluster) serve(t *testing.T, timeout time.Duration, others ...strin
 	})
 }
 
-// certificate writes a pair that signs itself, for either side.
+// certificate writes a self-signed pair, for either side.
 func certificate(t *testing.T, dir string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestHealth asks each member by itself.
+// TestHealth asks each member separately.
 func TestHealth(t *testing.T) {
 	f := voters("a", "b", "c", "d", "e")
 	r := f.serve(t, 30*time.Second, silent(t))
@@ -83,7 +83,7 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestWithStanding keeps the error, which callers test for, and adds nothing if nobody can be asked.
+// TestWithStanding keeps the error, which callers test for, and adds nothing if there is nobody to ask.
 func TestWithStanding(t *testing.T) {
 	cause := errors.New("no leader")
 	err := WithStanding(t.Context(), NewPlan(func(Action) {}, Member{Name: "a", PeerURL: peer("a")}), cause)

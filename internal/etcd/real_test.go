@@ -31,7 +31,7 @@ func once(call string, err error) func(string) error {
 	}
 }
 
-// faults are errors that pass, as etcd or the way to it may give them once.
+// faults are temporary errors of etcd or of the way to it.
 var faults = map[string]error{
 	"no leader":           rpctypes.ErrGRPCNoLeader,
 	"leader changed":      rpctypes.ErrGRPCLeaderChanged,
@@ -45,11 +45,10 @@ var faults = map[string]error{
 	"stopped meanwhile":   rpctypes.ErrGRPCStopped,
 }
 
-// TestMembershipGrowsAndShrinks does each step with each fault before it is
-// done, and after: then its answer is lost. The outcome is the same, and
-// nothing is done twice.
+// TestMembershipGrowsAndShrinks makes each step fail with each fault, before it is executed and afterwards, when only
+// the answer is lost. The result is the same, and nothing is done twice.
 func TestMembershipGrowsAndShrinks(t *testing.T) {
-	var group sync.WaitGroup // each case waits more than it computes
+	var group sync.WaitGroup // each case waits most of its time
 	defer group.Wait()
 	for name, fault := range faults {
 		for _, call := range []string{"list", "add", "promote", "remove"} {
@@ -105,8 +104,7 @@ func liveOnce(t *testing.T, f *fakeCluster, r *Real) {
 	}
 }
 
-// TestSideBySide lets four members join at once; etcd takes one learner at a
-// time.
+// TestSideBySide lets four members join at once. etcd accepts one learner at a time.
 func TestSideBySide(t *testing.T) {
 	f := voters("a")
 	r := f.serve(t, 20*time.Second)
@@ -162,7 +160,7 @@ func join(url string) func(context.Context, *Real) error {
 	}
 }
 
-// stuck has a learner whose node has gone.
+// stuck has a learner whose node is gone.
 func stuck() *fakeCluster {
 	f := voters("a", "b")
 	f.members[1].IsLearner = true
@@ -177,7 +175,7 @@ func TestLastMemberStays(t *testing.T) {
 	}
 }
 
-// TestRefusesRemoval: whether a node's data may be deleted depends on it.
+// TestRefusesRemoval: this decides whether a node's data may be deleted.
 func TestRefusesRemoval(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault error
@@ -206,8 +204,7 @@ func TestRefusesRemoval(t *testing.T) {
 	}
 }
 
-// silent is an address that accepts connections and never answers, gone one
-// that refuses them.
+// silent is an address that accepts connections and never answers, gone one that refuses them.
 func silent(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -228,8 +225,8 @@ func gone(t *testing.T) string {
 	return "https://" + listener.Addr().String()
 }
 
-// TestEndpointsThatDoNotAnswer: several that hang cost no more than one. Asked
-// one after another, they would use up the time.
+// TestEndpointsThatDoNotAnswer: several that hang take no longer than one. Asked one after another, they would use up
+// the time.
 func TestEndpointsThatDoNotAnswer(t *testing.T) {
 	r := voters("a").serve(t, 3*answerTime, gone(t), silent(t), silent(t), silent(t), silent(t))
 	if members, err := r.Members(t.Context()); err != nil || len(members) != 1 || members[0].Cluster != fakeClusterID {
@@ -237,8 +234,8 @@ func TestEndpointsThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-// TestWrongCertificates does not wait for what cannot pass: a certificate that
-// one side does not trust. As long as another member may answer, it waits.
+// TestWrongCertificates does not wait for a certificate that one side will never trust. As long as another member may
+// answer, it waits.
 func TestWrongCertificates(t *testing.T) {
 	const limit = 30 * time.Second
 	strangers := voters("a")

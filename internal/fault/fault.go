@@ -7,7 +7,12 @@
 // programs.
 package fault
 
-import "github.com/pkg/errors"
+import (
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+)
 
 // Fault is something that is wrong. Neither part holds a secret.
 type Fault struct {
@@ -46,13 +51,24 @@ func WithRemedy(err error, remedy string) error {
 }
 
 // Remedy returns what to do about err, also if it was wrapped: the result of the outermost
-// error with a method Remedy() string, or nothing.
+// method Remedy() string. Of joined errors, it has the remedy of each, once. It is empty if
+// there is none.
 func Remedy(err error) string {
-	var with interface{ Remedy() string }
-	if !errors.As(err, &with) {
-		return ""
+	switch e := err.(type) { //nolint:errorlint // it unwraps by itself, because errors.As finds only one of joined errors
+	case interface{ Remedy() string }:
+		return e.Remedy()
+	case interface{ Unwrap() error }:
+		return Remedy(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var remedies []string
+		for _, part := range e.Unwrap() {
+			if remedy := Remedy(part); remedy != "" && !slices.Contains(remedies, remedy) {
+				remedies = append(remedies, remedy)
+			}
+		}
+		return strings.Join(remedies, "; ")
 	}
-	return with.Remedy()
+	return ""
 }
 
 // Of returns err as a Fault: its text, and what to do about it.

@@ -4,6 +4,7 @@
 package fault
 
 import (
+	stderrors "errors"
 	"testing"
 
 	"github.com/pkg/errors"
@@ -15,9 +16,11 @@ func TestRemedyIsFoundThroughWrapping(t *testing.T) {
 		err          error
 		text, remedy string
 	}{
-		"none":      {errors.New("swap is on"), "swap is on", ""},
-		"plain":     {err, "swap is on", "turn it off"},
-		"wrapped":   {errors.Wrap(err, "phase preflight"), "phase preflight: swap is on", "turn it off"},
+		"none":    {errors.New("swap is on"), "swap is on", ""},
+		"plain":   {err, "swap is on", "turn it off"},
+		"wrapped": {errors.Wrap(err, "phase preflight"), "phase preflight: swap is on", "turn it off"},
+		"joined": {stderrors.Join(err, errors.New("no answer"), errors.Wrap(New("a is full", "free some space"), "write"), err),
+			"swap is on\nno answer\nwrite: a is full\nswap is on", "turn it off; free some space"},
 		"outermost": {WithRemedy(errors.Wrap(err, "kubelet"), "read its log"), "kubelet: swap is on", "read its log"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAccounts locks the accounts as lckpwdf(3) does, with a lock of the
-// process.
+// childAccounts locks the accounts as lckpwdf(3) does, with a process lock.
 func childAccounts(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, "etc/.pwd.lock"), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -31,7 +30,7 @@ func childAccounts(dir string) error {
 	return err
 }
 
-// TestLockAccounts holds the lock against what useradd(8) does.
+// TestLockAccounts checks the lock against that of useradd(8).
 func TestLockAccounts(t *testing.T) {
 	dir := t.TempDir()
 	plant(t, dir, "etc/")

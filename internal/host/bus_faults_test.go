@@ -15,7 +15,7 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 )
 
-// asks is every question and order to systemd.
+// asks has every question and order to systemd.
 var asks = map[string]func(ctx context.Context, r *Real) error{
 	"unit":    func(ctx context.Context, r *Real) error { _, err := r.Unit(ctx, "kubelet"); return err },
 	"reload":  func(ctx context.Context, r *Real) error { return r.ReloadUnits(ctx) },
@@ -25,8 +25,7 @@ var asks = map[string]func(ctx context.Context, r *Real) error{
 	"restart": func(ctx context.Context, r *Real) error { return r.RestartUnit(ctx, "kubelet") },
 }
 
-// A systemd that accepts calls but does not answer them delays nobody longer than
-// the caller's deadline.
+// A systemd that accepts calls but does not answer them delays the caller no longer than its deadline.
 func TestSilentSystemd(t *testing.T) {
 	release := make(chan struct{})
 	f := &silentSystemd{release: release}
@@ -74,7 +73,7 @@ func (f *silentSystemd) RestartUnit(string, string) (godbus.ObjectPath, *godbus.
 	return "/", f.wait()
 }
 
-// Something else that listens on the bus's socket is not taken for systemd.
+// Another program that listens on the bus's socket is not taken for systemd.
 func TestNoBusButSomething(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)

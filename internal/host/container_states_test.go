@@ -15,8 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// podCRI has four containers of one name, the newest of which runs, and one
-// that goes while it is asked about.
+// podCRI has four containers of one name, the newest of which runs, and one that disappears while it is queried.
 type podCRI struct {
 	cri.UnimplementedRuntimeServiceServer
 }
@@ -83,8 +82,7 @@ func TestContainerStates(t *testing.T) {
 	}
 }
 
-// crowdedCRI has so many Pods that their list is longer than gRPC takes unless
-// it is told to.
+// crowdedCRI has so many Pods that their list exceeds gRPC's default size limit.
 type crowdedCRI struct {
 	cri.UnimplementedRuntimeServiceServer
 }

@@ -14,8 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ListContainers has one running container, and one that has exited, for those
-// who ask by the kubelet's labels and by state.
+// ListContainers has one running container and one that has exited, and filters by the kubelet's labels and by state.
 func (f *fakeCRI) ListContainers(_ context.Context, r *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
 	want := map[string]string{"io.kubernetes.container.name": "etcd", "io.kubernetes.pod.namespace": "kube-system"}
 	for key, value := range r.GetFilter().GetLabelSelector() {
@@ -78,7 +77,7 @@ func TestRemoveExited(t *testing.T) {
 		}
 	}
 	if got := strings.Join(f.removed, " "); got != "c0" {
-		t.Errorf("removed %q, want just the one that has exited", got)
+		t.Errorf("removed %q, want only the one that has exited", got)
 	}
 	if err := real.RemoveExited(t.Context(), socket, "kube-system", "etcd"); err == nil || !strings.Contains(err.Error(), "remove container c0") {
 		t.Errorf("error %v", err)

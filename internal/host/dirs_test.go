@@ -61,7 +61,7 @@ func TestEnsureDirParents(t *testing.T) {
 	if err := os.Symlink("real", filepath.Join(dir, "way")); err != nil {
 		t.Fatal(err)
 	}
-	// Side by side, as phases may do it. The way there leads over a symlink.
+	// Side by side, as phases may do it. The path leads through a symlink.
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -99,7 +99,7 @@ func TestEnsureDirRefuses(t *testing.T) {
 	}
 }
 
-// People move a directory to a bigger disk and leave a symlink in its place.
+// Users move a directory to a bigger disk and leave a symlink in its place.
 func TestDirsMayBeSymlinks(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "disk"), 0o700); err != nil {
@@ -114,7 +114,7 @@ func TestDirsMayBeSymlinks(t *testing.T) {
 	}
 	var actions []string
 	overlay := NewOverlay(New(), func(a Action) { actions = append(actions, a.String()) })
-	for _, h := range []Host{overlay, New()} { // the overlay changes nothing, so it is first
+	for _, h := range []Host{overlay, New()} { // the overlay comes first because it changes nothing
 		if err := h.EnsureDir(link, 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unchanged fails the test if what is in dir, or dir's own time, differs after
-// do.
+// unchanged fails the test if do changes the contents or the time of dir.
 func unchanged(t *testing.T, dir string, do func()) {
 	t.Helper()
 	old := time.Date(2020, 1, 2, 3, 4, 5, 678, time.UTC)
@@ -50,8 +49,7 @@ func contents(t *testing.T, dir string) string {
 	return filepath.Join(append(names, more...)...)
 }
 
-// A probe does what a write does, a rename among it, and nothing stays of it,
-// nor of one that was killed.
+// A probe does what a write does, including a rename. It leaves nothing behind, and removes what a killed probe left.
 func TestProbeWriteLeavesNothing(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "etc")
@@ -92,7 +90,7 @@ func TestProbeWriteFails(t *testing.T) {
 	if err := NewAt(root).ProbeWrite("/none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nothing: %v", err)
 	}
-	// A file system that takes no files, even from root.
+	// A file system that accepts no files, not even from root.
 	if err := New().ProbeWrite("/proc/self"); err == nil {
 		t.Error("a file was made in /proc")
 	}

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names lists a directory, temporary files among them.
+// names lists a directory, including temporary files.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -116,7 +116,7 @@ func TestWriteFileLeavesAlone(t *testing.T) {
 	}
 }
 
-// A wider key is not narrowed in place: who has it open would keep reading.
+// A key that others can read is not narrowed in place: a process that has it open would keep reading.
 func TestWriteSecretNarrows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca.key")
 	put(t, path, "key", 0o644)
@@ -145,7 +145,7 @@ func TestWriteFileReplacesHardLink(t *testing.T) {
 	}
 }
 
-// strange makes one thing of each kind that is not to be written through.
+// strange makes one thing of each kind that must not be written through.
 func strange(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	put(t, filepath.Join(dir, "victim"), "precious", 0o644)
@@ -228,8 +228,7 @@ func TestWriteFileSweeps(t *testing.T) {
 	}
 }
 
-// During the writes no file is ever seen with a mode wider than 0600, whatever the
-// umask, and never half a file.
+// During the writes nobody ever sees a file with a mode wider than 0600, whatever the umask, or half a file.
 func TestWriteSecretObserved(t *testing.T) {
 	setUmask(t, 0)
 	dir := t.TempDir()

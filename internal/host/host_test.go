@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// TestNothingIsInherited: what wraps a host says itself what it does about each
-// method of a Remote and a Writer. If it embedded one, a method that is added
-// later would act on the real host.
+// TestNothingIsInherited: a wrapper of a host implements each method of Remote and Writer itself. If it embedded one
+// of these, a method that is added later would act on the real host.
 func TestNothingIsInherited(t *testing.T) {
 	for _, wrapper := range []reflect.Type{reflect.TypeFor[overlay](), reflect.TypeFor[recorder]()} {
 		for i := range wrapper.NumField() {
@@ -28,7 +27,7 @@ func TestNothingIsInherited(t *testing.T) {
 		}
 	}
 	if base, _ := reflect.TypeFor[overlay]().FieldByName("base"); base.Type != reflect.TypeFor[Reader]() {
-		t.Errorf("the host of a dry run is made out of a %s: want a Reader", base.Type)
+		t.Errorf("the host of a dry run wraps a %s, want a Reader", base.Type)
 	}
 }
 
@@ -37,7 +36,7 @@ func hasMethod(t reflect.Type, name string) bool {
 	return found
 }
 
-// TestPartsAreSmall holds the parts of Host to a size that can be read at once.
+// TestPartsAreSmall limits the parts of Host to a size that can be read at once.
 func TestPartsAreSmall(t *testing.T) {
 	const most = 15
 	total := 0

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolated reports whether this process has its own namespaces, in which a test
-// may mount what it wants and change the network. If not, it runs the test in such
-// a process and returns false. It does not need root.
+// isolated reports whether this process has its own namespaces, in which a test may mount file systems and change the
+// network. If not, it runs the test in such a process and returns false. It does not need root.
 func isolated(t *testing.T) bool {
 	t.Helper()
 	const variable = "SLIPWAY_TEST_ISOLATED"

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeJournalctl puts a program of that name into PATH.
+// fakeJournalctl puts a fake journalctl into PATH.
 func fakeJournalctl(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()

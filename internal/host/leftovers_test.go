@@ -49,7 +49,7 @@ func TestLegacyRemoval(t *testing.T) {
 	}
 }
 
-// rules builds tables of nftables for a test.
+// rules builds nftables tables for a test.
 type rules struct {
 	*testing.T
 	conn *nftables.Conn
@@ -91,8 +91,7 @@ func (r rules) contents() map[string][]string {
 	return all
 }
 
-// Kubernetes' chains go, and with them the rules that lead there; whatever
-// else there is stays.
+// Kubernetes' chains are removed with the rules that lead to them. Everything else stays.
 func TestNftLeftovers(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -112,7 +111,7 @@ func TestNftLeftovers(t *testing.T) {
 	r.jump(input, "OTHER")
 	r.jump(&nftables.Chain{Name: "KUBE-SERVICES", Table: filter}, "KUBE-FORWARD")
 	r.jump(&nftables.Chain{Name: "MINE", Table: filter}, "KUBE-FORWARD")
-	// More chains than one message to the kernel takes.
+	// More chains than fit into one message to the kernel.
 	nat := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv6, Name: "nat"})
 	for i := range 3 * nftBatch / 2 {
 		r.chain(nat, "KUBE-SEP-"+strings.Repeat("X", i+1)[:min(i+1, 20)]+string(rune('A'+i%26))+string(rune('A'+i/26)), nil)
@@ -138,7 +137,7 @@ func TestNftLeftovers(t *testing.T) {
 		t.Fatalf("%v, found (-want +got):\n%s", err, diff)
 	}
 	for _, l := range found {
-		for range 2 { // as a run that was cut off does
+		for range 2 { // as after an interrupted run
 			if err := New().RemoveLeftover(t.Context(), l); err != nil {
 				t.Error(err)
 			}
@@ -209,7 +208,7 @@ func TestLinkLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range found {
-		for range 2 { // as a run that was cut off does
+		for range 2 { // as after an interrupted run
 			if err := New().RemoveLeftover(t.Context(), l); err != nil {
 				t.Error(err)
 			}
@@ -218,7 +217,7 @@ func TestLinkLeftovers(t *testing.T) {
 	left := linkNames(t)
 	for name, want := range map[string]bool{"cni0": false, "veth-cni0": false, "peer-cni0": false, "br0": true, "veth-br0": true, "peer-br0": true} {
 		if slices.Contains(left, name) != want {
-			t.Errorf("%s is there: %v; all: %v", name, !want, left)
+			t.Errorf("%s exists: %v; all: %v", name, !want, left)
 		}
 	}
 }

@@ -24,8 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// childEnv names what this binary does instead of testing, when a test starts
-// it as a process of its own.
+// childEnv names what this binary does instead of testing, if a test starts it as a separate process.
 const childEnv = "SLIPWAY_HOST_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -61,8 +60,7 @@ func childWrite(dir string) error {
 	}
 }
 
-// A run that is killed while writing leaves a whole file, and what else it
-// leaves the next one clears away.
+// A run that is killed while writing leaves a complete file. The next run removes whatever else it left.
 func TestWriteFileKilled(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ca.key")
@@ -97,7 +95,7 @@ func TestWriteFileKilled(t *testing.T) {
 	}
 }
 
-// childLimit writes more than it may: the write fails half-way.
+// childLimit writes more than its limit: the write fails half-way.
 func childLimit(dir string) error {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1000, Max: 1000}); err != nil {
 		return err
@@ -105,8 +103,7 @@ func childLimit(dir string) error {
 	return expectFailure(dir, unix.EFBIG, "file too large")
 }
 
-// childDisk runs in a mount namespace of its own and fills a small disk, then
-// makes it read-only.
+// childDisk runs in its own mount namespace and fills a small disk, then makes it read-only.
 func childDisk(dir string) error {
 	if err := unix.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
 		return err
@@ -153,7 +150,7 @@ func TestWriteFileDiskFull(t *testing.T) {
 	runApart(t, child(t, "disk", t.TempDir()), unix.CLONE_NEWNS)
 }
 
-// runApart runs cmd as root of namespaces of its own.
+// runApart runs cmd as root of its own namespaces.
 func runApart(t *testing.T, cmd *exec.Cmd, namespaces uintptr) {
 	t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
@@ -254,7 +251,7 @@ func TestLockStaleSignature(t *testing.T) {
 	}
 }
 
-// A process that has ended is not named by the arguments that it no longer has.
+// A process that has ended is not named by arguments that it no longer has.
 func TestLockHolderThatEnds(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "true")
 	stdout, err := cmd.StdoutPipe()
@@ -265,7 +262,7 @@ func TestLockHolderThatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Wait() }()
-	if _, err := io.ReadAll(stdout); err != nil { // until it has given up its files
+	if _, err := io.ReadAll(stdout); err != nil { // until it has closed its files
 		t.Fatal(err)
 	}
 	if got := commandOf(cmd.Process.Pid); got != "" {
@@ -303,7 +300,7 @@ func TestLockInAnEmptyRoot(t *testing.T) {
 	}
 }
 
-// told is an error with its remedy, as a user reads it.
+// told is an error with its remedy, as a user sees it.
 func told(err error) string {
 	if remedy := fault.Remedy(err); remedy != "" {
 		return err.Error() + "; " + remedy

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// topology is how a host may be connected. Addresses and routes are written as
-// `interface what`; a route's what is `destination [metric]`.
+// topology describes how a host is connected. Addresses and routes are written as `interface what`; for a route, what
+// is `destination [metric]`.
 type topology struct {
 	name      string
 	addresses []string
@@ -27,7 +27,7 @@ type topology struct {
 	leaves    string // the interface of the default route
 }
 
-// topologies were compared with what kubeadm chooses.
+// topologies were compared with kubeadm's choices.
 func topologies() []topology {
 	return []topology{
 		{name: "none", addresses: []string{"e0 10.0.0.1/24"}},
@@ -45,7 +45,7 @@ func TestDefaultAddress(t *testing.T) {
 	runApart(t, child(t, "network", ""), unix.CLONE_NEWNET)
 }
 
-// childNetwork runs in a network namespace of its own.
+// childNetwork runs in its own network namespace.
 func childNetwork(string) error {
 	var errs []error
 	for _, top := range topologies() {
@@ -189,7 +189,7 @@ func parseRoute(text string) (*netlink.Route, error) {
 	return route, nil
 }
 
-// tearDown removes the interfaces, and with them all but what loopback has.
+// tearDown removes the interfaces with their addresses and routes, and loopback's addresses.
 func (top topology) tearDown() {
 	for _, name := range []string{"e0", "e1"} {
 		if link, err := netlink.LinkByName(name); err == nil {

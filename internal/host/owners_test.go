@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// own is whose a test's files are.
+// own owns the files of a test.
 var own = Owner{os.Getuid(), os.Getgid()}
 
-// other is somebody else, where a test may give files away.
+// other is another user, if the test may change owners.
 func other() Owner {
 	if os.Geteuid() != 0 {
 		return own
@@ -56,7 +56,7 @@ func TestGive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if owner, mode := describe(t, path); owner != other() || mode != 0o640 {
-			t.Errorf("it is %v's, with mode %v", owner, mode)
+			t.Errorf("owner %v, mode %v", owner, mode)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestGive(t *testing.T) {
 func TestGiveWhatIsRight(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	put(t, path, "x", 0o600)
-	if err := os.Link(path, path+"2"); err != nil { // its owner is right: this gives nothing away
+	if err := os.Link(path, path+"2"); err != nil { // its owner is right, so nothing changes
 		t.Fatal(err)
 	}
 	before, _ := os.Lstat(path)
@@ -77,8 +77,7 @@ func TestGiveWhatIsRight(t *testing.T) {
 	}
 }
 
-// TestGiveRefuses what is not, for certain, the one file that was meant, in a
-// plan as well.
+// TestGiveRefuses everything that is not certainly the one intended file, in a plan as well.
 func TestGiveRefuses(t *testing.T) {
 	dir := t.TempDir()
 	strange(t, dir)
@@ -109,7 +108,7 @@ func TestGiveRefuses(t *testing.T) {
 	}
 }
 
-// TestWriteOwned: nobody else's file keeps its place, and no link is followed.
+// TestWriteOwned: a file of another user is replaced, and links are not followed.
 func TestWriteOwned(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
@@ -120,7 +119,7 @@ func TestWriteOwned(t *testing.T) {
 			t.Errorf("%d: changed %v, error %v", i, changed, err)
 		}
 		if got, mode := describe(t, path); got != owner || mode != 0o640 {
-			t.Errorf("%d: it is %v's, with mode %v", i, got, mode)
+			t.Errorf("%d: owner %v, mode %v", i, got, mode)
 		}
 	}
 	put(t, filepath.Join(dir, "victim"), "of root", 0o600)
@@ -135,7 +134,7 @@ func TestWriteOwned(t *testing.T) {
 	}
 }
 
-// TestGiveTree: what another user can have planted is not given away.
+// TestGiveTree: files that another user may have planted are not given away.
 func TestGiveTree(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
@@ -158,13 +157,13 @@ func TestGiveTree(t *testing.T) {
 		}
 	}
 
-	// It is complete, so what comes later is not looked at.
+	// The tree is complete, so it does not look at what comes later.
 	plant(t, dir, "data/later")
 	if kept, err := New().GiveTree(dir+"/data", other()); err != nil || kept != nil {
 		t.Errorf("the second time: kept %v, error %v", kept, err)
 	}
 	if got, _ := describe(t, dir+"/data/later"); got != own {
-		t.Errorf("a file of root's was given to %v", got)
+		t.Errorf("a root file was given to %v", got)
 	}
 }
 
@@ -180,8 +179,7 @@ func checkKept(t *testing.T, dir string, got []string, want ...string) {
 	}
 }
 
-// TestGiveTreeRefuses a hard link before the top belongs to the other user, who
-// could then go on planting.
+// TestGiveTreeRefuses a hard link before the top belongs to the other user, who could then plant more.
 func TestGiveTreeRefuses(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
@@ -219,8 +217,7 @@ func TestGiveTreeRefuses(t *testing.T) {
 	}
 }
 
-// TestGiveTreeStaysInItsMount leaves directories and files alone that are
-// mounted below.
+// TestGiveTreeStaysInItsMount: directories and files that are mounted below stay as they are.
 func TestGiveTreeStaysInItsMount(t *testing.T) {
 	asRoot(t)
 	if !isolated(t) {
@@ -242,8 +239,7 @@ func TestGiveTreeStaysInItsMount(t *testing.T) {
 	}
 }
 
-// TestLinksOfOthers are not followed, neither to give what they lead to away
-// nor to remove it.
+// TestLinksOfOthers are not followed, neither to change the owner of their target nor to remove it.
 func TestLinksOfOthers(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
@@ -266,7 +262,7 @@ func TestLinksOfOthers(t *testing.T) {
 		t.Errorf("the file was given to %v", got)
 	}
 	if err := r.Give(dir+"/ours/file", other(), 0o600); err != nil {
-		t.Errorf("through a link of root's: %v", err)
+		t.Errorf("through a link that root owns: %v", err)
 	}
 	plant(t, dir, "loop -> loop")
 	if err := r.Give(dir+"/loop/f", other(), 0o600); !errors.Is(err, unix.ELOOP) {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// cleanUp is a run as reset does it, on any host.
+// cleanUp does what reset does, on any host.
 func cleanUp(t *testing.T, h Host, dir string) {
 	t.Helper()
 	for _, name := range []string{"kubernetes/pki", "kubelet", "missing"} {
@@ -31,8 +31,7 @@ func cleanUp(t *testing.T, h Host, dir string) {
 	}
 }
 
-// The plan to clean up says what is then done, in the same words, and a plan
-// after it finds nothing.
+// The plan of a cleanup matches what is then done, in the same words, and a plan after it finds nothing.
 func TestPlanOfCleanup(t *testing.T) {
 	dir := t.TempDir()
 	plant(t, dir, "kubernetes/pki/ca.key", "kubernetes/pki/etcd/ca.key", "kubernetes/admin.conf", "full/file", "kubelet -> disk/kubelet", "disk/kubelet/config.yaml")
@@ -58,7 +57,7 @@ func TestPlanOfCleanup(t *testing.T) {
 	done, record := records()
 	cleanUp(t, NewRecorder(New(), record), dir)
 	if diff := cmp.Diff(*planned, *done); diff != "" {
-		t.Errorf("done otherwise than planned (-planned +done):\n%s", diff)
+		t.Errorf("the run differs from the plan (-planned +done):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"disk", "disk/kubelet", "full", "full/file", "kubelet"}, listed(t, dir)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
@@ -70,7 +69,7 @@ func TestPlanOfCleanup(t *testing.T) {
 	}
 }
 
-// A plan leaves out what is mounted, unless it unmounts that first.
+// A plan omits what is mounted, unless it unmounts that first.
 func TestPlanOfCleanupWithMounts(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -102,7 +101,7 @@ func TestPlanOfCleanupWithMounts(t *testing.T) {
 		}
 	}
 	h := New()
-	for range 2 { // as a run that was cut off does
+	for range 2 { // as after an interrupted run
 		if err := h.Unmount(volume, nil); err != nil {
 			t.Error(err)
 		}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// script is a run as phases do it, on any host.
+// script does what phases do, on any host.
 func script(h Host, dir string) error {
 	ctx := context.Background()
 	p := func(name string) string { return filepath.Join(dir, name) }
@@ -76,7 +76,7 @@ func TestOverlayOrder(t *testing.T) {
 		gave("/etc/pki"),
 		{Verb: Stop, Unit: "kubelet.service"},
 	}
-	if other() == own { // what is there is not given away then; what the plan writes is root's
+	if other() == own { // existing files keep their owner then; the plan's files belong to root
 		want = slices.DeleteFunc(want, func(a Action) bool { return a.Verb == Chown && a.Path == dir+"/etc/pki" })
 	}
 	if diff := cmp.Diff(want, *list); diff != "" {
@@ -90,12 +90,12 @@ func TestOverlayOrder(t *testing.T) {
 	}
 }
 
-// fakeUnits lets a test run where systemd is not.
+// fakeUnits lets a test run on a machine without systemd.
 type fakeUnits struct{ *Real }
 
 func (fakeUnits) StopUnit(context.Context, string) error { return nil }
 
-// What a plan says of files is what a real run does to them.
+// The files after a plan are those after a real run.
 func TestOverlayMatchesReal(t *testing.T) {
 	planned, done := prepare(t), prepare(t)
 	overlay := NewOverlay(New(), func(Action) {})
@@ -109,7 +109,7 @@ func TestOverlayMatchesReal(t *testing.T) {
 	if diff := cmp.Diff(tree(t, real, done), tree(t, overlay, planned)); diff != "" {
 		t.Errorf("real and planned (-real +planned):\n%s", diff)
 	}
-	// A second run finds all done.
+	// A second run finds everything done.
 	if err := script(NewOverlay(real, func(a Action) {
 		if a.Verb == Mkdir || a.Verb == Remove || a.Secret {
 			t.Errorf("a second run would %v", a)
@@ -119,7 +119,7 @@ func TestOverlayMatchesReal(t *testing.T) {
 	}
 }
 
-// tree describes a directory through a host's eyes.
+// tree describes a directory as a host shows it.
 func tree(t *testing.T, h Host, dir string) []string {
 	t.Helper()
 	var out []string
@@ -184,7 +184,7 @@ func TestOverlayReads(t *testing.T) {
 		t.Errorf("no directory: error %v", err)
 	}
 	if err := o.Remove(dir + "/var/lib"); !errors.Is(err, unix.ENOTEMPTY) {
-		t.Errorf("a directory with something in it: error %v", err)
+		t.Errorf("a directory that is not empty: error %v", err)
 	}
 	if err := errors.Join(o.Remove(dir+"/var/lib/etcd"), o.Remove(dir+"/var/lib"), o.Remove(dir+"/etc/gone")); err != nil {
 		t.Error(err)
@@ -198,25 +198,15 @@ func TestOverlayReads(t *testing.T) {
 }
 
 func TestOverlayDirs(t *testing.T) {
-	dir := prepare(t)
 	list, record := records()
 	o := NewOverlay(New(), record)
-	for range 2 {
-		if err := errors.Join(o.EnsureDir(dir+"/a/b", 0o700), o.EnsureDir(dir+"/etc/pki", 0o700), o.EnsureDir("/tmp", 0o755)); err != nil {
-			t.Fatal(err)
-		}
+	if err := o.EnsureDir("/tmp", 0o755); err != nil { // it exists, and keeps its mode
+		t.Fatal(err)
 	}
-	want := []Action{
-		{Verb: Mkdir, Path: dir + "/a", Mode: 0o755},
-		{Verb: Mkdir, Path: dir + "/a/b", Mode: 0o700},
-		{Verb: Chmod, Path: dir + "/etc/pki", Mode: 0o700},
-	}
-	if diff := cmp.Diff(want, *list); diff != "" {
-		t.Errorf("actions (-want +got):\n%s", diff)
-	}
+	makesDirs(t, o, list)
 }
 
-// No secret gets into an action, by whichever way it is written.
+// No secret gets into an action, however it is written.
 func TestOverlaySecrets(t *testing.T) {
 	dir := t.TempDir()
 	list, record := records()
@@ -252,7 +242,7 @@ func TestOverlaySecrets(t *testing.T) {
 	}
 }
 
-// faulty is a host where the named calls fail.
+// faulty is a host on which the named calls fail.
 type faulty struct {
 	Host
 	lstat, read, list, unit error
@@ -286,7 +276,7 @@ func (f faulty) Unit(ctx context.Context, name string) (UnitState, error) {
 	return UnitState{LoadState: "loaded", ActiveState: "failed", SubState: "failed", UnitFileState: "disabled", Result: "exit-code", MainPID: 7, Restarts: 3}, nil
 }
 
-// TestOverlayPartsOfFiles: the ends of what a run has written are read from there.
+// TestOverlayPartsOfFiles: the start and end of a file that the run wrote come from the plan.
 func TestOverlayPartsOfFiles(t *testing.T) {
 	dir := prepare(t)
 	_, record := records()
@@ -317,8 +307,7 @@ func TestOverlayPartsOfFiles(t *testing.T) {
 	}
 }
 
-// A dry run by a user who may not look goes on where it can, and where it
-// cannot says what to do.
+// A dry run by a user without the rights goes on where it can. Where it cannot, it says what to do.
 func TestOverlayForbidden(t *testing.T) {
 	dir := prepare(t)
 	list, record := records()

@@ -15,7 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// podRuntime has Pods by ID; failing counts down how often a stop fails.
+// podRuntime has Pods by ID. failing counts how often a stop still fails.
 type podRuntime struct {
 	fakeCRI
 	mu      sync.Mutex
@@ -84,7 +84,7 @@ func TestRemovePods(t *testing.T) {
 	if len(removed) != 4 {
 		t.Errorf("removed: %v", removed)
 	}
-	// Those with a network of their own come first; what failed is tried once more.
+	// Pods with their own network come first. A stop that failed is retried once.
 	if diff := cmp.Diff([]string{"dns", "proxy", "slow"}, f.stopped); diff != "" {
 		t.Errorf("stopped (-want +got):\n%s", diff)
 	}

@@ -74,7 +74,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestProbeResumes spares the server its signatures, where nothing is verified.
+// TestProbeResumes saves the server its signatures when nothing is verified.
 func TestProbeResumes(t *testing.T) {
 	var resumed []bool
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -93,7 +93,7 @@ func TestProbeResumes(t *testing.T) {
 	}
 }
 
-// A server whose certificate does not chain to the CA is not believed.
+// A server whose certificate the CA did not issue is not trusted.
 func TestProbeWrongCA(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(t.Output(), "", 0)

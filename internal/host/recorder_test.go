@@ -14,8 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// agreeable is a host whose systemd and runtime do as they are told, unless
-// refuse says otherwise.
+// agreeable is a host whose systemd and runtime carry out every order, unless refuse is set.
 type agreeable struct {
 	Host
 	refuse error
@@ -29,7 +28,7 @@ func (a agreeable) EnableUnit(context.Context, string) error        { return a.r
 func (a agreeable) ReloadUnits(context.Context) error               { return a.refuse }
 func (a agreeable) PullImage(_ context.Context, _, _ string) error  { return a.refuse }
 
-// TestRecorderSaysWhatThePlanSaid holds the two against each other.
+// TestRecorderSaysWhatThePlanSaid compares the two.
 func TestRecorderSaysWhatThePlanSaid(t *testing.T) {
 	dir := prepare(t)
 	base := agreeable{Host: New()}
@@ -42,7 +41,7 @@ func TestRecorderSaysWhatThePlanSaid(t *testing.T) {
 	if err := script(r, dir); err != nil {
 		t.Fatal(err)
 	}
-	if os.Getuid() != 0 { // what the plan writes is root's
+	if os.Getuid() != 0 { // the plan's files belong to root
 		for _, list := range []*[]Action{planned, did} {
 			*list = slices.DeleteFunc(*list, func(a Action) bool { return a.Verb == Chown })
 		}
@@ -54,8 +53,8 @@ func TestRecorderSaysWhatThePlanSaid(t *testing.T) {
 	if err := script(r, dir); err != nil {
 		t.Fatal(err)
 	}
-	*did = slices.DeleteFunc(*did, func(a Action) bool { return a.Verb == Chown }) // by root only
-	// The script writes a file twice, and systemd is told again.
+	*did = slices.DeleteFunc(*did, func(a Action) bool { return a.Verb == Chown }) // only by root
+	// The script writes one file twice, and gives systemd its orders again.
 	if diff := cmp.Diff([]string{"write", "write", "chmod", "stop unit"}, verbs(*did)); diff != "" {
 		t.Errorf("the second time (-want +got):\n%s", diff)
 	}
@@ -70,11 +69,16 @@ func verbs(list []Action) []string {
 }
 
 func TestRecorderDirs(t *testing.T) {
-	dir := prepare(t)
 	list, record := records()
-	r := NewRecorder(New(), record)
+	makesDirs(t, NewRecorder(New(), record), list)
+}
+
+// makesDirs makes the same directories twice, and checks that h records each change once.
+func makesDirs(t *testing.T, h Host, list *[]Action) {
+	t.Helper()
+	dir := prepare(t)
 	for range 2 {
-		if err := errors.Join(r.EnsureDir(dir+"/a/b", 0o700), r.EnsureDir(dir+"/etc/pki", 0o700)); err != nil {
+		if err := errors.Join(h.EnsureDir(dir+"/a/b", 0o700), h.EnsureDir(dir+"/etc/pki", 0o700)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,7 +113,7 @@ func TestRecorderOfFailures(t *testing.T) {
 	}
 }
 
-// TestRecorderSideBySide: a directory that two make at once was made once.
+// TestRecorderSideBySide: a directory that two goroutines make at once is recorded once.
 func TestRecorderSideBySide(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestUnchanged: a file is Slipway's until someone edits it, in place or by
-// putting another in its place.
+// TestUnchanged: a file is Slipway's until somebody edits it, in place or by replacing it.
 func TestUnchanged(t *testing.T) {
 	h := New()
 	t.Cleanup(h.Close)

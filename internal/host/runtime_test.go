@@ -26,7 +26,7 @@ type fakeCRI struct {
 	cri.UnimplementedRuntimeServiceServer
 	cri.UnimplementedImageServiceServer
 	status  *cri.StatusResponse
-	config  *cri.RuntimeConfigResponse // nil: the runtime does not know the question
+	config  *cri.RuntimeConfigResponse // nil: the runtime does not support the call
 	answer  error                      // of Version and the image service
 	removed []string                   // containers
 	hanging bool
@@ -104,7 +104,7 @@ func (f *fakeCRI) serve(t *testing.T) (socket string) {
 	return serveCRI(t, f, f)
 }
 
-// serveCRI serves a runtime whose connections f counts.
+// serveCRI serves a runtime and counts its connections in f.
 func serveCRI(t *testing.T, runtime cri.RuntimeServiceServer, f *fakeCRI) (socket string) {
 	t.Helper()
 	l, path := listenUnix(t)
@@ -310,7 +310,7 @@ func TestRuntimeUnreachable(t *testing.T) {
 	}
 }
 
-// A runtime that is started while Slipway runs is found.
+// A runtime that starts while Slipway runs is found.
 func TestRuntimeComesLater(t *testing.T) {
 	f := &fakeCRI{}
 	path := f.serve(t)

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plant makes files below dir; a name that ends in a slash is a directory, and
-// one with an arrow a symlink.
+// plant makes files below dir. A name that ends in a slash is a directory, one with an arrow a symlink.
 func plant(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -38,7 +37,7 @@ func plant(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// listed is what is below dir, relative to it.
+// listed lists what is below dir, relative to it.
 func listed(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
@@ -104,7 +103,7 @@ func TestRemoveTree(t *testing.T) {
 	}
 }
 
-// A directory without rights, sockets, pipes and devices go like anything else.
+// A directory without permissions, sockets, pipes and devices are removed like anything else.
 func TestRemoveTreeOfOddThings(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, "d/locked/inside/file")
@@ -126,7 +125,7 @@ func TestRemoveTreeOfOddThings(t *testing.T) {
 	}
 }
 
-// A Pod can make directories deeper than this process may hold open.
+// A Pod can make directories deeper than this process can keep open.
 func TestRemoveTreeOfGreatDepth(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, "d/x/")
@@ -164,7 +163,7 @@ func TestRemoveTreeOfGreatDepth(t *testing.T) {
 	}
 }
 
-// What another program turns into a symlink between two looks is not followed.
+// A directory that another program turns into a symlink between two looks is not followed.
 func TestRemoveTreeAgainstSymlinkRace(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, "precious/sub/file", "d/real/sub/file")
@@ -186,7 +185,7 @@ func TestRemoveTreeAgainstSymlinkRace(t *testing.T) {
 		}
 	}()
 	for range 100 {
-		_, _ = New().RemoveTree(d) // may fail: somebody writes there
+		_, _ = New().RemoveTree(d) // may fail: another goroutine writes there
 		_ = os.Mkdir(d, 0o755)
 	}
 	close(stop)
@@ -199,7 +198,7 @@ func TestRemoveTreeAgainstSymlinkRace(t *testing.T) {
 	}
 }
 
-// Mounts are not crossed, also those of the same file system, and of files.
+// Mounts are not crossed, even those of the same file system and of single files.
 func TestRemoveTreeCrossesNoMount(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -230,7 +229,7 @@ func set(list []string) map[string]bool {
 	return all
 }
 
-// A mount point is emptied and stays, but for what belongs to the file system.
+// A mount point is emptied but stays, and so does what belongs to the file system.
 func TestRemoveTreeOfMountPoint(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -253,8 +252,7 @@ func TestRemoveTreeOfMountPoint(t *testing.T) {
 	}
 }
 
-// A directory that was there before gets its mode back; one that EnsureDir has
-// made goes.
+// A directory that existed before gets its mode back. One that EnsureDir made is removed.
 func TestRemoveTreeGivesDirsBack(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, "found/")
@@ -284,7 +282,7 @@ func TestRemoveTreeGivesDirsBack(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(root, "found")); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	// Another reset knows whose it is, and another init what it is like now.
+	// Another reset knows that the directory existed before, and another init records its current mode.
 	if done, err := h.RemoveTree(filepath.Join(root, "found")); err != nil || done.Changed {
 		t.Errorf("once more: %+v %v", done, err)
 	}
@@ -302,8 +300,8 @@ func TestRemoveTreeGivesDirsBack(t *testing.T) {
 	}
 }
 
-// Only what this tool made where nothing was is its own, also when it has
-// changed it since; what somebody puts in its place is not.
+// Only what this tool made where nothing was is its own, even after the tool changed it. What somebody puts in its
+// place is not.
 func TestMade(t *testing.T) {
 	root := t.TempDir()
 	if err := unix.Setxattr(root, rememberedAs, []byte("x"), 0); err != nil {
@@ -337,7 +335,7 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// What cannot be removed is named, and the rest goes.
+// What cannot be removed is named, and the rest is removed.
 func TestRemoveTreeGoesOn(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may remove anything")
@@ -379,7 +377,7 @@ func TestLeftoverOf(t *testing.T) {
 	}
 }
 
-// What was a directory when it was looked at, and is a symlink when it is opened.
+// A directory that becomes a symlink between the look and the opening.
 func TestRemoveDirThatBecameASymlink(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, "precious/file", "d/name -> ../precious")

@@ -33,7 +33,7 @@ const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Con
 </busconfig>
 `
 
-// startBus runs a message bus of this test's own and makes it the system bus.
+// startBus runs a message bus for this test and makes it the system bus.
 func startBus(t *testing.T) (kill func()) {
 	t.Helper()
 	if _, err := exec.LookPath("dbus-daemon"); err != nil {
@@ -65,7 +65,7 @@ const (
 	manager     = "org.freedesktop.systemd1.Manager"
 )
 
-// fakeSystemd answers on a real bus as systemd does, so far as Units asks.
+// fakeSystemd answers on a real bus as systemd does, as far as Units asks.
 type fakeSystemd struct {
 	conn    *godbus.Conn
 	killBus func()
@@ -265,8 +265,7 @@ func TestNoBus(t *testing.T) {
 	}
 }
 
-// A host that does not run systemd says so. One that does, and whose D-Bus
-// fails, is another thing.
+// A host that does not run systemd is reported as such. One that does, but whose D-Bus fails, is an error.
 func TestNoSystemd(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -291,8 +290,7 @@ func TestNoSystemd(t *testing.T) {
 	}
 }
 
-// A bus that accepts and says nothing does not hold up anyone for longer than
-// the caller's deadline.
+// A bus that accepts connections but does not answer delays the caller no longer than its deadline.
 func TestSilentBus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -309,7 +307,7 @@ func TestSilentBus(t *testing.T) {
 	}
 }
 
-// A bus that goes away while a job runs ends the wait.
+// A bus that disappears while a job runs ends the wait.
 func TestBusLost(t *testing.T) {
 	f := &fakeSystemd{}
 	f.serve(t)

@@ -12,10 +12,11 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestAssumeSharesWhatIsHere: a plan for a control plane has all files that control planes share, those of this host
-// among them, and nothing is written. A file that could not be used in a run cannot be used in a plan.
+// TestAssumeSharesWhatIsHere: a plan for a control plane has all files that control planes share, including those of
+// this host, and writes nothing. A file that a run could not use cannot be used in a plan either.
 func TestAssumeSharesWhatIsHere(t *testing.T) {
 	s := newStage(t)
 	key := strings.Repeat("cd", 32)
@@ -23,7 +24,7 @@ func TestAssumeSharesWhatIsHere(t *testing.T) {
 		self, _, err := config.LoadJoin(nil, config.Flags{
 			Given: []string{"token", "discovery-token-unsafe-skip-ca-verification", "node-name", "cri-socket", "control-plane", "certificate-key",
 				"apiserver-advertise-address"},
-			Endpoint: "192.0.2.1:6443", Token: someToken, SkipCAVerification: true, NodeName: "cp-2", CRISocket: "unix:///run/containerd/containerd.sock",
+			Endpoint: "192.0.2.1:6443", Token: fixture.Token, SkipCAVerification: true, NodeName: "cp-2", CRISocket: "unix:///run/containerd/containerd.sock",
 			ControlPlane: true, CertificateKey: key, APIServerAdvertiseAddress: "192.0.2.12",
 		}, config.Options{})
 		if err != nil {

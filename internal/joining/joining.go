@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/discovery"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/pki"
@@ -99,18 +100,19 @@ func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *confi
 		return err
 	})
 	if apierrors.IsUnauthorized(err) && ctx.Err() == nil {
-		err = errors.Wrap(err, refused(self.Discovery.TLSBootstrapToken))
+		err = refused(err, self.Discovery.TLSBootstrapToken)
 	}
 	return stored, err
 }
 
-// refused says what to do if the API server does not accept the credentials.
-func refused(token string) string {
+// refused adds to err which credentials the API server does not accept, and what to do about it.
+func refused(err error, token string) error {
 	if id, _, given := strings.Cut(token, "."); given {
-		return "the API server does not accept the token with ID " + id + ": it has expired, is unknown, or lacks the usage \"authentication\"; " +
-			"`slipway token create --print-join-command` on a control plane creates a new one"
+		err = errors.Wrapf(err, "the API server does not accept the token with ID %s: it has expired, is unknown, or lacks the usage \"authentication\"", id)
+		return fault.WithRemedy(err, "create a new one with `slipway token create --print-join-command` on a control plane")
 	}
-	return "the API server does not accept this node's credentials, which are in the discovery file or in /etc/kubernetes/kubelet.conf"
+	err = errors.Wrap(err, "the API server does not accept this node's credentials")
+	return fault.WithRemedy(err, "check those in the discovery file or in /etc/kubernetes/kubelet.conf: they may have expired, or be from another cluster")
 }
 
 // find discovers the cluster within the configuration's time for that. A member needs no token.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 func TestDiscoveryRefuses(t *testing.T) {
@@ -38,17 +39,17 @@ func TestDiscoveryRefuses(t *testing.T) {
 			before: func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, time.Now().Add(time.Hour)) }},
 		{name: "this node, whose certificate has just expired", objs: []cluster.Object{node("worker-1", corev1.ConditionTrue)},
 			before: func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, time.Now().Add(-time.Second)) }},
-		{name: "configuration with a hostile path", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"certificatesDir: /etc/kubernetes/../../root\n")},
+		{name: "configuration with a hostile path", objs: []cluster.Object{fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", fixture.ClusterConfiguration+"certificatesDir: /etc/kubernetes/../../root\n")},
 			want: "ConfigMap kube-system/kubeadm-config:4: certificatesDir: "},
-		{name: "configuration with a field of a wrong type", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"clusterName: 1\n")},
+		{name: "configuration with a field of a wrong type", objs: []cluster.Object{fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", fixture.ClusterConfiguration+"clusterName: 1\n")},
 			want: "ConfigMap kube-system/kubeadm-config:4: clusterName: must be a string"},
-		{name: "a version that nodes cannot join", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", strings.Replace(storedConfig, "v1.37.2", "v1.30.14", 1))},
+		{name: "a version that nodes cannot join", objs: []cluster.Object{fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", strings.Replace(fixture.ClusterConfiguration, "v1.37.2", "v1.30.14", 1))},
 			want: `ConfigMap kube-system/kubeadm-config:3: kubernetesVersion: "v1.30.14" is not supported`},
-		{name: "configuration of another kind", objs: []cluster.Object{storedMap("kubeadm-config", "ClusterConfiguration", storedNode)},
+		{name: "configuration of another kind", objs: []cluster.Object{fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", fixture.KubeletConfiguration)},
 			want: "ConfigMap kube-system/kubeadm-config:2: kind: must be ClusterConfiguration"},
-		{name: "no configuration", objs: []cluster.Object{storedMap("kubeadm-config", "x", "")},
+		{name: "no configuration", objs: []cluster.Object{fixture.ConfigMap("kubeadm-config", "x", "")},
 			want: "ConfigMap kube-system/kubeadm-config does not exist or has no ClusterConfiguration"},
-		{name: "no kubelet configuration", objs: []cluster.Object{storedMap("kubelet-config", "x", "")},
+		{name: "no kubelet configuration", objs: []cluster.Object{fixture.ConfigMap("kubelet-config", "x", "")},
 			want: "ConfigMap kube-system/kubelet-config does not exist or has no key"},
 	}
 	for _, tt := range tests {
@@ -68,7 +69,7 @@ func TestDiscoveryRefuses(t *testing.T) {
 	}
 }
 
-// unauthorized answers 401 until a token is known to it.
+// unauthorized answers 401 until it knows the token.
 type unauthorized struct {
 	cluster.Cluster
 	known func() bool
@@ -81,7 +82,7 @@ func (u unauthorized) Get(ctx context.Context, obj cluster.Object) (bool, error)
 	return u.Cluster.Get(ctx, obj)
 }
 
-// TestNewTokenIsAwaited: an API server hears of a new token a moment later.
+// TestNewTokenIsAwaited: an API server learns of a new token a moment later.
 func TestNewTokenIsAwaited(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -89,8 +90,8 @@ func TestNewTokenIsAwaited(t *testing.T) {
 		token string
 		want  string
 	}{
-		{"new", time.Second, someToken, ""},
-		{"unknown", time.Hour, someToken, "the API server does not accept the token with ID abcdef: it has expired"},
+		{"new", time.Second, fixture.Token, ""},
+		{"unknown", time.Hour, fixture.Token, "the API server does not accept the token with ID abcdef: it has expired"},
 		{"other credentials", time.Hour, "", "does not accept this node's credentials"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,7 +101,7 @@ func TestNewTokenIsAwaited(t *testing.T) {
 				d := &Discovery{Host: s.host, UI: s.ui}
 				self := &config.JoinConfiguration{Discovery: config.Discovery{TLSBootstrapToken: tt.token}}
 				_, err := d.stored(t.Context(), unauthorized{s.api, func() bool { return time.Since(started) >= tt.after }}, self)
-				if got := message(err); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || strings.Contains(got, someToken) {
+				if got := message(err); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || strings.Contains(got, fixture.Token) {
 					t.Errorf("got %q, want %q", got, tt.want)
 				}
 				if waited := time.Since(started); waited > 4*time.Second {

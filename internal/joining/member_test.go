@@ -16,11 +16,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestMemberNeedsNoToken: a node of the cluster that it is told to join is
-// recognised by its own credentials. Whatever else is here leaves it to
-// discovery, which fails in this test.
+// TestMemberNeedsNoToken: a node that is already in the cluster is recognized by its own credentials. Otherwise
+// discovery is used, which fails in this test.
 func TestMemberNeedsNoToken(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	joined := func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, later) }
@@ -44,7 +44,7 @@ func TestMemberNeedsNoToken(t *testing.T) {
 		{"fresh host", func(*testing.T, *stage) {}, nil, false},
 		{"another name", joined, func(f *config.Flags) { f.NodeName = "worker-2" }, false},
 		{"another cluster", func(t *testing.T, s *stage) {
-			s.bootstrapped(t, signed(t, certs.Pair{}, "kubernetes", later), later)
+			s.bootstrapped(t, fixture.Signed(t, fixture.Pair{}, "kubernetes", later), later)
 		}, nil, false},
 		{"another pin", joined, func(f *config.Flags) { f.CACertHashes = []string{"sha256:" + strings.Repeat("0", 64)} }, false},
 		{"expired", func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, time.Now().Add(-time.Minute)) }, nil, false},
@@ -55,7 +55,7 @@ func TestMemberNeedsNoToken(t *testing.T) {
 		{"control plane", func(t *testing.T, s *stage) {
 			joined(t, s)
 			s.put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", "")
-			shared := storedMap("kubeadm-config", "ClusterConfiguration", storedConfig+"controlPlaneEndpoint: 192.0.2.1:6443\n")
+			shared := fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", fixture.ClusterConfiguration+"controlPlaneEndpoint: 192.0.2.1:6443\n")
 			if err := s.api.Ensure(t.Context(), shared); err != nil {
 				t.Fatal(err)
 			}
@@ -76,12 +76,11 @@ func TestMemberNeedsNoToken(t *testing.T) {
 	}
 }
 
-// TestMemberKeepsItsCAs: a CA that was added to ca.crt stays, as one of another
-// cluster alone would not.
+// TestMemberKeepsItsCAs: a CA that was added to ca.crt stays. The CA of another cluster alone would not.
 func TestMemberKeepsItsCAs(t *testing.T) {
 	s := newStage(t)
 	s.bootstrapped(t, s.ca, time.Now().Add(time.Hour))
-	other := signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour))
+	other := fixture.Signed(t, fixture.Pair{}, "kubernetes", time.Now().Add(time.Hour))
 	for text, want := range map[string]string{
 		string(certs.EncodeCerts(s.ca.Cert, other.Cert)): string(certs.EncodeCerts(s.ca.Cert, other.Cert)),
 		string(certs.EncodeCerts(other.Cert)):            string(certs.EncodeCerts(s.ca.Cert)),
@@ -108,13 +107,13 @@ func TestMemberByFile(t *testing.T) {
 	if _, err := s.join(t, withoutToken); err != nil {
 		t.Errorf("a member: %v", err)
 	}
-	s.put(t, "/discovery.conf", s.kubeconfig(signed(t, certs.Pair{}, "kubernetes", time.Now().Add(time.Hour)), ""))
+	s.put(t, "/discovery.conf", fixture.Kubeconfig(fixture.Signed(t, fixture.Pair{}, "kubernetes", time.Now().Add(time.Hour)), ""))
 	if _, err := s.join(t, withoutToken); !strings.Contains(message(err), "the discovery file has no credentials") {
 		t.Errorf("the file of another cluster: %v", err)
 	}
 }
 
-// ownAddress is a host that has one address, and sees some servers ready.
+// ownAddress is a host that has one address, and finds some servers ready.
 type ownAddress struct {
 	host.Host
 	ready map[string]error
@@ -126,8 +125,7 @@ func (ownAddress) Addresses() ([]netip.Addr, error) {
 
 func (h ownAddress) Probe(_ context.Context, p host.Probe) error { return h.ready[p.URL] }
 
-// TestMemberWhoseServerIsDown asks another API server where this host's own one
-// does not work, and that one does.
+// TestMemberWhoseServerIsDown asks another API server if this host's own one does not work and the other one does.
 func TestMemberWhoseServerIsDown(t *testing.T) {
 	const own, other, elsewhere = "https://192.0.2.11:6443", "https://192.0.2.12:6443", "https://api.example.org:6443"
 	down := errors.New("connection refused")
@@ -152,7 +150,7 @@ func TestMemberWhoseServerIsDown(t *testing.T) {
 				ready[server+"/readyz"] = err
 			}
 			d := &Discovery{Host: ownAddress{s.host, ready}, UI: s.ui}
-			data, err := kubeconfig.AtServer([]byte(s.kubeconfig(s.ca, someToken)), tt.server)
+			data, err := kubeconfig.AtServer([]byte(fixture.Kubeconfig(s.ca, fixture.Token)), tt.server)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,56 +16,27 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const goldenDir = "../../testdata/golden"
 
 var now = time.Date(2026, time.March, 14, 15, 9, 26, 0, time.UTC)
 
-// goldenNode is the node of a reference case.
-func goldenNode(t *testing.T, name string) *config.Node {
-	t.Helper()
-	path := filepath.Join(goldenDir, "node", name, "input.yaml")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: path, Data: data}, config.Flags{}, config.Options{
-		Facts: config.HostFacts{Hostname: "vm"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Cluster.EncryptionAlgorithm = config.ECDSAP256 // made quickly
+// newNode is a node with the static defaults, except for keys that are generated quickly.
+func newNode(name string) *config.Node {
+	n := fixture.DefaultNode(name, "192.168.99.11")
+	n.Cluster.EncryptionAlgorithm = config.ECDSAP256
 	return n
 }
 
-// newNode is a node with the static defaults, except for keys that are generated quickly.
-func newNode(name string) *config.Node {
-	return &config.Node{
-		ControlPlane:     true,
-		Name:             name,
-		AdvertiseAddress: netip.MustParseAddr("192.168.99.11"),
-		BindPort:         6443,
-		Cluster: config.ClusterConfiguration{
-			ClusterName:                 "kubernetes",
-			EncryptionAlgorithm:         config.ECDSAP256,
-			Networking:                  config.Networking{ServiceSubnet: "10.96.0.0/12", DNSDomain: "cluster.local"},
-			CertificateValidityPeriod:   &metav1.Duration{Duration: 8760 * time.Hour},
-			CACertificateValidityPeriod: &metav1.Duration{Duration: 87600 * time.Hour},
-		},
-		Paths: config.Paths{PKI: "/etc/kubernetes/pki", Kubeconfigs: "/etc/kubernetes"},
-	}
-}
-
-// newPair issues a certificate with a new key; without an issuer it is the CA of the cluster.
+// newPair issues a certificate with a new key. Without an issuer it is the CA of the cluster.
 func newPair(t *testing.T, spec certs.Spec, n *config.Node, ca certs.Pair) certs.Pair {
 	t.Helper()
 	key, err := certs.NewKey(n.Cluster.EncryptionAlgorithm, rand.Reader)
@@ -141,7 +112,8 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n := goldenNode(t, name)
+			n := fixture.GoldenNode(t, filepath.Join(goldenDir, "node", name, "input.yaml"))
+			n.Cluster.EncryptionAlgorithm = config.ECDSAP256 // generated quickly
 			n.Cluster.EncryptionAlgorithm = config.ECDSAP256
 			ca := newCA(t, n)
 			var rows []string

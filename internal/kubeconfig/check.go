@@ -34,10 +34,10 @@ func Check(data []byte, spec Spec, n *config.Node, ca []*x509.Certificate, now t
 	}
 	failure := &certs.Error{Faults: faults, Where: path.Join(n.Paths.Kubeconfigs, spec.File())}
 	if failure.Only(certs.Expired) && spec.Certificate.Renewable() {
-		failure.Advice = fmt.Sprintf("Run `slipway certs renew %s`.", spec.Certificate.Name)
+		failure.Fix = fmt.Sprintf("run `slipway certs renew %s`", spec.Certificate.Name)
 	} else {
-		failure.Advice = fmt.Sprintf("Delete it and run `slipway init phase %s` with the same configuration, "+
-			"or put the right file there.", spec.Certificate.Phase())
+		failure.Fix = fmt.Sprintf("delete %s and run `slipway init phase %s` with the same configuration, "+
+			"or put the right file there", failure.Where, spec.Certificate.Phase())
 	}
 	return failure
 }

@@ -96,7 +96,7 @@ func (k Keeper) keepFile(writer string, f File) (kept bool, err error) {
 	}
 	if len(differs) > 0 && !k.assumed() {
 		ui.SayKept(k.UI, ui.Kept{
-			Path: f.Path, Summary: strings.Join(differs, "; "), Advice: k.advice(fmt.Sprintf("`slipway %s` writes it", writer)),
+			Path: f.Path, Summary: strings.Join(differs, "; "), Remedy: k.remedy(rewrite(writer)),
 			Now: shown(have), Ours: shown(f.Data),
 		})
 	}

@@ -61,7 +61,7 @@ func (k Keeper) EnsureMissing(ctx context.Context, writer string, objs ...manife
 		case cluster.Create:
 			missing = append(missing, obj)
 		case cluster.Update:
-			k.SayKept(obj, found[i], fmt.Sprintf("`slipway %s` writes it", writer))
+			k.SayKept(obj, found[i], rewrite(writer))
 		}
 	}
 	return k.Ensure(ctx, missing...)
@@ -83,11 +83,11 @@ func (k Keeper) Compare(ctx context.Context, objs []manifests.Object) ([]cluster
 	return found, group.Wait()
 }
 
-// SayKept says that an object stays as it is, and in writes how to replace it.
-func (k Keeper) SayKept(obj manifests.Object, d cluster.Difference, writes string) {
+// SayKept says that an object stays as it is, and how to replace it.
+func (k Keeper) SayKept(obj manifests.Object, d cluster.Difference, replace string) {
 	ui.SayKept(k.UI, ui.Kept{
 		Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
-		Summary: FieldDifference(obj, d), Advice: k.advice(writes),
+		Summary: FieldDifference(obj, d), Remedy: k.remedy(replace),
 		Now: shownFields(d.Before), Ours: shownFields(d.After),
 	})
 }
@@ -116,10 +116,16 @@ func shownFields(fields map[string]any) string {
 	return shown(data)
 }
 
-func (k Keeper) advice(writes string) string {
+// rewrite says how to replace what is kept with what the configuration makes.
+func rewrite(writer string) string {
+	return fmt.Sprintf("to replace it, run `slipway %s`", writer)
+}
+
+// remedy says how to see the whole difference, and how to replace what is kept.
+func (k Keeper) remedy(replace string) string {
 	command := "init"
 	if k.Config.Join != nil {
 		command = "join"
 	}
-	return fmt.Sprintf("The same `slipway %s` with --diff shows it all; %s", command, writes)
+	return fmt.Sprintf("to see the whole difference, run the same `slipway %s` with --diff; %s", command, replace)
 }

@@ -32,10 +32,9 @@ func (s Store) checkPair(row certs.Spec) error {
 	if err != nil || cert == nil {
 		return err
 	}
-	pair, err := certs.ParsePair(cert, key)
+	pair, err := s.parse(row, cert, key)
 	if err != nil {
-		certPath, keyPath := s.paths(row)
-		return errors.Wrapf(err, "%s and %s", certPath, keyPath)
+		return err
 	}
 	if row.IsCA() {
 		return certs.Check(row, s.Config, pair, nil, s.Host.Now())

@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 func (s Store) ensureKubeconfig(spec kubeconfig.Spec, spare crypto.Signer) error {
@@ -36,7 +37,7 @@ func (s Store) keepKubeconfig(spec kubeconfig.Spec, path string, data []byte, ca
 	var faults *certs.Error
 	switch {
 	case errors.As(err, &faults) && faults.Only(kubeconfig.WrongServer):
-		s.UI.Warnf("%v", err)
+		ui.WarnError(s.UI, err)
 	case err != nil:
 		return err
 	}

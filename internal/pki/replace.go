@@ -5,10 +5,12 @@ package pki
 
 import (
 	"crypto/x509"
+	"fmt"
 
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
@@ -38,8 +40,8 @@ func (s Store) Current(row certs.Spec) (*x509.Certificate, error) {
 }
 
 func unreadable(row certs.Spec, path string, err error) error {
-	return errors.Errorf("%s: %v. Delete it and run `slipway init phase %s` with the same configuration, or put the right file there.",
-		path, err, row.Phase())
+	return fault.WithRemedy(errors.Wrap(err, path), fmt.Sprintf("delete %s and run `slipway init phase %s` with the same configuration, "+
+		"or put the right file there", path, row.Phase()))
 }
 
 // Replace puts another certificate and key in the place of those of a row. The rest of a kubeconfig file stays.

@@ -10,6 +10,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -37,16 +38,16 @@ func (s Store) EnsureServiceAccountKeys(spare crypto.Signer) error {
 	case key != nil && pub != nil:
 		return s.keepServiceAccountKeys(keyPath, pubPath, key, pub)
 	case key == nil && pub != nil:
-		return errors.Errorf("%s exists without its private key %s; put the key there, or delete the public one and run the phase again",
-			pubPath, keyPath)
+		return fault.New(pubPath+" exists without its private key "+keyPath,
+			"put the key there, or delete the public one and run the phase again")
 	}
 	return s.writeServiceAccountKeys(keyPath, pubPath, key, spare)
 }
 
 func (s Store) keepServiceAccountKeys(keyPath, pubPath string, key, pub []byte) error {
 	if err := certs.CheckServiceAccountPair(key, pub); err != nil {
-		return errors.Errorf("%s and %s: %v. Put the right files there. If you do not have the private key, delete both and run the phase again: "+
-			"the tokens of all service accounts must then be issued again.", keyPath, pubPath, err)
+		return fault.WithRemedy(errors.Wrapf(err, "%s and %s", keyPath, pubPath), "put the right files there; "+
+			"if you do not have the private key, delete both and run the phase again: the tokens of all service accounts must then be issued again")
 	}
 	s.UI.Printf("Keeping the key pair %q", certs.ServiceAccount)
 	return s.narrowMode(keyPath, key)

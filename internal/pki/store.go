@@ -9,12 +9,14 @@ import (
 	"crypto"
 	"crypto/rand"
 	"crypto/x509"
+	"fmt"
 	"path/filepath"
 
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -60,8 +62,8 @@ func (s Store) CA(name string) (certs.Pair, error) {
 		return certs.Pair{}, err
 	}
 	if certPath, _ := s.paths(row); cert == nil {
-		return certs.Pair{}, errors.Errorf("%s does not exist, but is needed; for a new cluster, run `slipway init phase %s`; "+
-			"for an existing one, copy it and its key from a control plane", certPath, row.Phase())
+		return certs.Pair{}, fault.New(certPath+" does not exist, but is needed", fmt.Sprintf("for a new cluster, run `slipway init phase %s`; "+
+			"for an existing one, copy it and its key from a control plane", row.Phase()))
 	}
 	pair, err := s.parse(row, cert, key)
 	if err != nil {
@@ -95,8 +97,8 @@ func (s Store) Ensure(row certs.Spec, spare crypto.Signer) error {
 func (s Store) Check(row certs.Spec, cert, key []byte) error {
 	certPath, keyPath := s.paths(row)
 	if key == nil && !row.IsCA() {
-		return errors.Errorf("%s exists without its key %s; put the key there, or delete the certificate and run the phase again",
-			certPath, keyPath)
+		return fault.New(fmt.Sprintf("%s exists without its key %s", certPath, keyPath),
+			"put the key there, or delete the certificate and run the phase again")
 	}
 	pair, err := s.parse(row, cert, key)
 	if err != nil {
@@ -125,12 +127,13 @@ func (s Store) parse(row certs.Spec, cert, key []byte) (certs.Pair, error) {
 		return pair, nil
 	}
 	certPath, keyPath := s.paths(row)
+	err = errors.Wrapf(err, "%s and %s", certPath, keyPath)
 	if row.IsCA() {
-		return pair, errors.Errorf("%s and %s: %v. Put the right CA there, from a backup or another control plane. "+
-			"A CA is never replaced, because that would invalidate everything it has signed.", certPath, keyPath, err)
+		return pair, fault.WithRemedy(err, "put the right CA there, from a backup or another control plane: a CA is never replaced, "+
+			"because that would invalidate everything it has signed")
 	}
-	return pair, errors.Errorf("%s and %s: %v. Delete both and run `slipway init phase %s` with the same configuration, "+
-		"or put the right files there.", certPath, keyPath, err, row.Phase())
+	return pair, fault.WithRemedy(err, fmt.Sprintf("delete both and run `slipway init phase %s` with the same configuration, "+
+		"or put the right files there", row.Phase()))
 }
 
 // issuePair issues a certificate for the key that exists or for a new one.
@@ -177,7 +180,7 @@ func (s Store) keyFor(path string, keyPEM []byte, spare crypto.Signer) (crypto.S
 	}
 	key, err := certs.ParseKey(keyPEM)
 	if err != nil {
-		return nil, errors.Errorf("%s: %v. Put the right key there, or delete it and run the phase again.", path, err)
+		return nil, fault.WithRemedy(errors.Wrap(err, path), "put the right key there, or delete it and run the phase again")
 	}
 	return key, nil
 }

@@ -6,7 +6,6 @@ package pki
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,27 +14,16 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
-	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const pkiDir = "/etc/kubernetes/pki/"
 
-const document = `
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: InitConfiguration
-localAPIEndpoint: {advertiseAddress: 192.0.2.11}
-nodeRegistration: {name: cp-1}
----
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-kubernetesVersion: v1.37.2
-encryptionAlgorithm: ECDSA-P256
-`
-
-// directory is a host in a temporary directory, and what is said.
+// directory is a host in a temporary directory, and the output.
 type directory struct {
 	Store
 	root string
@@ -44,12 +32,7 @@ type directory struct {
 
 func newDirectory(t *testing.T) directory {
 	t.Helper()
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(document)}, config.Flags{}, config.Options{
-		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument)
 	d := directory{root: t.TempDir(), said: &bytes.Buffer{}}
 	d.Store = Store{Host: host.NewAt(d.root), Config: n, UI: ui.NewLines(d.said, d.said)}
 	return d
@@ -76,22 +59,15 @@ func (d directory) find(t *testing.T, name string) certs.Spec {
 
 func (d directory) get(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(d.root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
+	return fixture.Get(t, d.root, path)
 }
 
 func (d directory) put(t *testing.T, path, text string) {
 	t.Helper()
-	path = filepath.Join(d.root, path)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	fixture.Put(t, d.root, path, text)
 }
 
-// TestFaults: what Ensure has issued is right, now and when it is ensured again. Another server is not a fault.
+// TestFaults: what Ensure issued has no faults, now and when it is ensured again. Another server is not a fault.
 func TestFaults(t *testing.T) {
 	d := newDirectory(t)
 	if faults := d.Faults(); faults != nil {
@@ -100,24 +76,28 @@ func TestFaults(t *testing.T) {
 	d.fill(t)
 	d.put(t, "/etc/kubernetes/admin.conf", strings.Replace(d.get(t, "/etc/kubernetes/admin.conf"), "192.0.2.11:6443", "lb.example:443", 1))
 	if faults := d.Faults(); faults != nil {
-		t.Errorf("of right files: %v", faults)
+		t.Errorf("of correct files: %v", faults)
 	}
 	d.fill(t)
-	if said := d.said.String(); !strings.Contains(said, `the server is "https://lb.example:443"`) || !strings.Contains(said, "Keeping the certificate and key \"etcd/ca\"") {
+	if said := d.said.String(); !strings.Contains(said, `the server is "https://lb.example:443", not "https://192.0.2.11:6443"`+"\n[WARNING]   delete /etc/kubernetes/admin.conf and run ") || !strings.Contains(said, "Keeping the certificate and key \"etcd/ca\"") {
 		t.Errorf("said:\n%s", said)
 	}
 	d.put(t, pkiDir+"apiserver.key", d.get(t, pkiDir+"etcd/server.key"))
 	d.put(t, "/etc/kubernetes/scheduler.conf", d.get(t, "/etc/kubernetes/admin.conf"))
-	faults := fmt.Sprint(d.Faults())
-	for _, want := range []string{pkiDir + "apiserver.crt: the private key belongs to another certificate", "/etc/kubernetes/scheduler.conf: "} {
+	var faults string
+	for _, err := range d.Faults() {
+		faults += fault.Of(err).String() + "\n"
+	}
+	for _, want := range []string{pkiDir + "apiserver.crt: the private key belongs to another certificate\n  delete " + pkiDir + "apiserver.crt and ",
+		"/etc/kubernetes/scheduler.conf: ", "\n  delete /etc/kubernetes/scheduler.conf and run `slipway init phase kubeconfig scheduler`"} {
 		if !strings.Contains(faults, want) {
 			t.Errorf("no %q in\n%s", want, faults)
 		}
 	}
 }
 
-// TestReplaceKeepsOwner of a private file if no static Pod says who must own it. A file that others could read belongs to
-// root afterwards.
+// TestReplaceKeepsOwner of a private file if no static Pod says who must own it. A file that others could read belongs
+// to root afterwards.
 func TestReplaceKeepsOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away")
@@ -163,13 +143,13 @@ func TestServiceAccountKeys(t *testing.T) {
 	if err := d.EnsureServiceAccountKeys(nil); err != nil || d.get(t, pkiDir+"sa.pub") != pub {
 		t.Errorf("sa.pub was not derived from sa.key: %v", err)
 	}
-	// Without the public key, too, a broken private key is not replaced.
+	// Without the public key, a broken private key is not replaced either.
 	if err := os.Remove(filepath.Join(d.root, pkiDir, "sa.pub")); err != nil {
 		t.Fatal(err)
 	}
 	d.put(t, pkiDir+"sa.key", "no key")
-	const want = pkiDir + "sa.key: the file is not in PEM form. Put the right key there, or delete it and run the phase again."
-	if err := d.EnsureServiceAccountKeys(nil); fmt.Sprint(err) != want {
+	want := fault.Fault{Message: pkiDir + "sa.key: the file is not in PEM form", Remedy: "put the right key there, or delete it and run the phase again"}
+	if err := d.EnsureServiceAccountKeys(nil); err == nil || fault.Of(err) != want {
 		t.Errorf("error %v, want %q", err, want)
 	}
 }
@@ -203,7 +183,7 @@ func TestGenerateCSRs(t *testing.T) {
 	}
 }
 
-// TestUserKubeconfig: a certificate ends with its CA at the latest.
+// TestUserKubeconfig: a certificate expires no later than its CA.
 func TestUserKubeconfig(t *testing.T) {
 	d := newDirectory(t)
 	d.fill(t)
@@ -220,6 +200,6 @@ func TestUserKubeconfig(t *testing.T) {
 		t.Errorf("%v, error %v; said:\n%s", leaf.Subject, err, d.said)
 	}
 	if _, err := d.UserKubeconfig(User{Name: "me"}); err == nil {
-		t.Error("a validity of nothing was accepted")
+		t.Error("a validity of zero was accepted")
 	}
 }

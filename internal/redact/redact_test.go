@@ -89,8 +89,7 @@ bootstrapTokens: [{token: abcdef.0123456789abcdef}]
 	}
 }
 
-// TestYAMLArguments: a secret may be the item behind its flag, and of a program
-// that gets credentials any argument may be one.
+// TestYAMLArguments: a secret may be the item after its flag. If a program gets credentials, any argument may be one.
 func TestYAMLArguments(t *testing.T) {
 	in := `spec:
   containers:
@@ -205,7 +204,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// FuzzText looks for text that keeps a secret, whatever stands around it.
+// FuzzText looks for surroundings in which a secret is shown.
 func FuzzText(f *testing.F) {
 	f.Add("token=", "&x")
 	f.Add("\"", "\\n")
@@ -222,8 +221,8 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// FuzzEnvironment looks for values that are shown because of what stands around
-// them. Text before them may turn the line into one that is not an assignment.
+// FuzzEnvironment looks for values that are shown because of the text around them. Text before them may turn the line
+// into one that is not an assignment.
 func FuzzEnvironment(f *testing.F) {
 	f.Add("PATH=/bin ", "\nB=c")
 	f.Add("# it's \\\n", "")

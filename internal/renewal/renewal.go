@@ -8,13 +8,16 @@ import (
 	"cmp"
 	"crypto/rand"
 	"crypto/x509"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -61,17 +64,16 @@ func (r Renewal) Renew(name string) error {
 		return err
 	}
 	if old == nil {
-		return r.refuse(errors.Errorf("%s does not exist, so there is nothing to renew; `slipway init phase %s` creates it",
-			r.Store.Files(row)[0], row.Phase()))
+		return r.refuse(fault.New(r.Store.Files(row)[0]+" does not exist, so there is nothing to renew",
+			"create it with `slipway init phase "+row.Phase()+"`"))
 	}
 	ca, err := r.Store.CA(row.CA)
 	if err != nil {
 		return err
 	}
 	if ca.Key == nil {
-		return r.refuse(errors.Errorf("%s: the key of its CA %q is not on this host, so the owner of the CA must sign it: "+
-			"`slipway certs generate-csr --cert-dir DIR --kubeconfig-dir DIR` writes a new key and a signing request into an empty directory",
-			name, row.CA))
+		return r.refuse(fault.New(fmt.Sprintf("%s: the key of its CA %q is not on this host, so the owner of the CA must sign it", name, row.CA),
+			"run `slipway certs generate-csr --cert-dir DIR --kubeconfig-dir DIR`, which writes a new key and a signing request into an empty directory"))
 	}
 	return r.replace(row, old, ca)
 }
@@ -81,7 +83,7 @@ func (r Renewal) refuse(err error) error {
 	if r.Name != "" {
 		return err
 	}
-	r.Store.UI.Warnf("%v", err)
+	ui.WarnError(r.Store.UI, err)
 	return nil
 }
 

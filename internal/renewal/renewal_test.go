@@ -14,27 +14,17 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const (
 	pkiDir    = "/etc/kubernetes/pki/"
 	adminConf = "/etc/kubernetes/admin.conf"
-
-	document = `
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: InitConfiguration
-localAPIEndpoint: {advertiseAddress: 192.0.2.11}
-nodeRegistration: {name: cp-1}
----
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-kubernetesVersion: v1.37.2
-encryptionAlgorithm: ECDSA-P256
-`
 )
 
 // controlPlane has the certificates and kubeconfig files of a control plane in a temporary directory.
@@ -46,12 +36,7 @@ type controlPlane struct {
 
 func newControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(document)}, config.Flags{}, config.Options{
-		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument)
 	c := &controlPlane{root: t.TempDir()}
 	c.Store = pki.Store{Host: host.NewAt(c.root), Config: n, UI: ui.NewLines(&c.said, &c.said)}
 	for _, row := range certs.Specs(n) {
@@ -64,11 +49,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 
 func (c *controlPlane) get(t *testing.T, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(c.root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return []byte(fixture.Get(t, c.root, path))
 }
 
 func (c *controlPlane) remove(t *testing.T, path string) {
@@ -120,23 +101,26 @@ func TestAsItWas(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for _, tt := range []struct {
-		name, remove, want string
-		all                bool // an error also when all are renewed
+		name, remove, want, remedy string
+		all                        bool // an error also when all are renewed
 	}{
-		{"apiserver", pkiDir + "ca.key", `apiserver: the key of its CA "ca" is not on this host`, false},
-		{"apiserver", pkiDir + "apiserver.crt", pkiDir + "apiserver.crt does not exist, so there is nothing to renew; `slipway init phase certs apiserver` creates it", false},
-		{"super-admin.conf", "/etc/kubernetes/super-admin.conf", "`slipway init phase kubeconfig super-admin` creates it", false},
-		{"etcd-peer", pkiDir + "etcd/ca.crt", pkiDir + "etcd/ca.crt does not exist, but is needed", true},
+		{"apiserver", pkiDir + "ca.key", `apiserver: the key of its CA "ca" is not on this host`, "run `slipway certs generate-csr ", false},
+		{"apiserver", pkiDir + "apiserver.crt", pkiDir + "apiserver.crt does not exist, so there is nothing to renew", "create it with `slipway init phase certs apiserver`", false},
+		{"super-admin.conf", "/etc/kubernetes/super-admin.conf", "there is nothing to renew", "create it with `slipway init phase kubeconfig super-admin`", false},
+		{"etcd-peer", pkiDir + "etcd/ca.crt", pkiDir + "etcd/ca.crt does not exist, but is needed", "for a new cluster, run `slipway init phase certs etcd-ca`; ", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newControlPlane(t)
 			c.remove(t, tt.remove)
-			if err := (Renewal{Store: c.Store, Name: tt.name}).Renew(tt.name); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v, want %s", err, tt.want)
+			if err := (Renewal{Store: c.Store, Name: tt.name}).Renew(tt.name); err == nil || !strings.Contains(err.Error(), tt.want) ||
+				!strings.HasPrefix(fault.Remedy(err), tt.remedy) {
+				t.Errorf("%v, remedy %q; want %s, remedy %s", err, fault.Remedy(err), tt.want, tt.remedy)
 			}
 			err := Renewal{Store: c.Store}.Renew(tt.name)
-			if (err != nil) != tt.all || !tt.all && !strings.Contains(c.said.String(), tt.want) {
-				t.Errorf("when all are renewed: %v; said:\n%s", err, c.said.String())
+			said := c.said.String()
+			warned := strings.Contains(said, tt.want) && strings.Contains(said, "\n[WARNING]   "+tt.remedy)
+			if (err != nil) != tt.all || !tt.all && !warned {
+				t.Errorf("when all are renewed: %v; said:\n%s", err, said)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 
 var errBusy = errors.New("busy")
 
-// failing fails the first times with err, and notes when it is called.
+// failing fails the first times with err, and records when it is called.
 func failing(times int, err error, calls *[]time.Duration) func(context.Context) error {
 	began := time.Now()
 	return func(context.Context) error {
@@ -98,8 +98,7 @@ func TestFinalErrors(t *testing.T) {
 	}
 }
 
-// TestGivesUp: the error has the last error of the try itself, not the one that
-// the end of the context gave it.
+// TestGivesUp: the error has the last error of the try itself, not the one caused by the end of the context.
 func TestGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := errors.New("the phase has 1s")
@@ -123,7 +122,7 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
-// TestEndedAlready tries once, and reports what that gave.
+// TestEndedAlready tries once, and returns that error.
 func TestEndedAlready(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -142,8 +141,7 @@ type lateContext struct{ context.Context }
 
 func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
 
-// TestDeadlineJustPassed: it is the context that ends the tries, so that its
-// cause is set.
+// TestDeadlineJustPassed: the context ends the tries, so that its cause is set.
 func TestDeadlineJustPassed(t *testing.T) {
 	var calls []time.Duration
 	if err := Every(time.Millisecond).Do(lateContext{t.Context()}, failing(2, errBusy, &calls)); err != nil || len(calls) != 3 {
@@ -151,7 +149,7 @@ func TestDeadlineJustPassed(t *testing.T) {
 	}
 }
 
-// TestAskedForTooLong does not wait for a time that is longer than the rest.
+// TestAskedForTooLong does not wait if the requested time is longer than what is left.
 func TestAskedForTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// random is a canary of n letters and digits, mixed as those of a token are.
+// random is a canary of n letters and digits, mixed as in a token.
 func (c canaries) random(place string, n int) string {
 	const letters = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 	b := []byte("aB3")
@@ -27,7 +27,7 @@ func (c canaries) random(place string, n int) string {
 	return c[place]
 }
 
-// upper is one of those letters and digits that AWS uses.
+// upper is one of the letters and digits that AWS uses.
 func (c canaries) upper(place string, n int) string {
 	b := make([]byte, n)
 	for i := range b {
@@ -43,8 +43,7 @@ func (c canaries) base64(place, text string) string {
 	return encoded
 }
 
-// kinds are texts with a secret in them, such as anybody may write or log
-// anywhere.
+// kinds are texts with a secret, as anybody may write or log them anywhere.
 var kinds = map[string]func(c canaries, place string) string{
 	"bootstrap token": func(c canaries, p string) string { return "token " + c.token(p) },
 	"certificate key": func(c canaries, p string) string { return "key " + c.hexKey(p) },
@@ -99,12 +98,11 @@ var kinds = map[string]func(c canaries, place string) string{
 	},
 }
 
-// opaque is a secret that looks like nothing at all. Only where values are
-// environment variables is it known to be one.
+// opaque is a secret without a recognizable form. It is known to be one only where values are environment variables.
 func opaque(c canaries, p string) string { return c.password(p) }
 
-// inFiles are the places in files: a line in front, one for each text, in which
-// %s is the text and %q is the text in double quotes.
+// inFiles are the places in files. Each line is repeated for each text: %s is the text and %q is the text in double
+// quotes.
 var inFiles = []struct {
 	path, before, line string
 	environment        bool // hides opaque texts, too
@@ -139,8 +137,7 @@ var inFiles = []struct {
 	{"/var/log/pods/a/a.log", "", "2026-11-21T09:00:0%d stderr F %s\n", false},
 }
 
-// TestBundleMatrix puts each kind of secret into each place that the bundle
-// reads.
+// TestBundleMatrix puts each kind of secret into each place that the bundle reads.
 func TestBundleMatrix(t *testing.T) {
 	root := t.TempDir()
 	c, s := canaries{}, &stage{Real: host.NewAt(root), root: root, all: true}
@@ -164,14 +161,14 @@ func TestBundleMatrix(t *testing.T) {
 	}
 	files := collect(t, s)
 	c.absent(t, files)
-	for _, place := range inFiles { // or nothing was looked at
+	for _, place := range inFiles { // or the test checked nothing
 		if !strings.Contains(place.path, "/pki/") && !taken(files, place.path) {
-			t.Errorf("what is in %s is not in the bundle", place.path)
+			t.Errorf("the bundle does not have %s", place.path)
 		}
 	}
 }
 
-// taken reports whether a file of this name is there, with something hidden.
+// taken reports whether the bundle has a file of this name, with something hidden.
 func taken(files map[string]string, path string) bool {
 	for name, text := range files {
 		if strings.HasSuffix(name, filepath.Base(path)) && strings.Contains(text, "[redacted]") {
@@ -181,7 +178,7 @@ func taken(files map[string]string, path string) bool {
 	return false
 }
 
-// each has the text of each kind, for one place.
+// each returns the text of each kind, for one place.
 func (c canaries) each(place string, withOpaque bool) []string {
 	var texts []string
 	for name, text := range kinds {
@@ -193,8 +190,8 @@ func (c canaries) each(place string, withOpaque bool) []string {
 	return texts
 }
 
-// quoted is text in double quotes, as the file's language has it. In a unit,
-// these stand in quotes already, or in those of a shell.
+// quoted is text in double quotes, in the language of the file. In a unit these are already inside quotes, or inside
+// those of a shell.
 func quoted(path, text string) string {
 	if strings.Contains(path, "systemd") {
 		return strings.NewReplacer(`"`, `\"`, `'`, `\'`, " ", `\x20`).Replace(text)

@@ -32,7 +32,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// canaries are unique values, by the place they are put in.
+// canaries are unique values, by the place where they are put.
 type canaries map[string]string
 
 // token, certificate key and password have the forms of the real ones.
@@ -57,8 +57,7 @@ func randomHex(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// pem returns a certificate and its key. Of the key, a line in the middle is
-// the canary.
+// pem returns a certificate and its key. A line in the middle of the key is the canary.
 func (c canaries) pem(place string) (cert, key string) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -81,14 +80,14 @@ func (c canaries) pem(place string) (cert, key string) {
 	return string(certs.EncodeCerts(leaf)), string(data)
 }
 
-// stage is a host whose files are in a directory, with secrets all over it.
+// stage is a host whose files are in a directory, with secrets everywhere.
 type stage struct {
 	*host.Real
 	root    string
 	journal []string
 	states  []host.ContainerState
-	dark    bool // nothing but files answers
-	all     bool // all namespaces are asked for
+	dark    bool // only files can be read
+	all     bool // the bundle has all namespaces
 }
 
 func (s *stage) put(t *testing.T, path, text string) {
@@ -232,7 +231,7 @@ func collect(t *testing.T, s *stage) map[string]string {
 func TestBundleHoldsNoSecret(t *testing.T) {
 	s, c := strew(t)
 	if len(c) < 30 {
-		t.Fatalf("%d secrets only", len(c))
+		t.Fatalf("only %d secrets", len(c))
 	}
 	for _, dark := range []bool{false, true} {
 		s.dark = dark

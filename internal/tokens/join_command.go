@@ -75,8 +75,8 @@ func (s Store) clusterInfo(ctx context.Context, admin Kubeconfig) (data []byte, 
 	if text != "" {
 		return []byte(text), "ConfigMap kube-public/cluster-info", nil
 	}
-	s.UI.Warnf("ConfigMap kube-public/cluster-info, which joining nodes ask for, is missing: "+
-		"`slipway init phase bootstrap-token` makes it. The address is that of %s", admin.Path)
+	s.UI.Warn("ConfigMap kube-public/cluster-info, which joining nodes ask for, is missing; the join command has the address in "+admin.Path,
+		"create it with `slipway init phase bootstrap-token`")
 	data, err = admin.Read()
 	return data, admin.Path, err
 }

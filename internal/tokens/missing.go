@@ -15,6 +15,9 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
+// createAnother is what to do about a token that nodes cannot join with.
+const createAnother = "create one that nodes can join with: `slipway token create --print-join-command`"
+
 // Missing returns the Secrets of the wanted tokens that the API lacks, and the tokens to sign cluster-info with once
 // these are created: all that may sign. A token that is there with the same secret keeps its lifetime, and one that an
 // earlier run generated serves in place of a newly generated one, so that the same command again changes nothing. A
@@ -27,8 +30,7 @@ func (s Store) Missing(ctx context.Context, wanted []config.Token) (missing []ma
 	sign = signers(secrets, s.Now())
 	for _, token := range wanted {
 		if expires := token.Expires; !expires.IsZero() && s.Now().After(expires) {
-			s.UI.Warnf("bootstrap token %s was skipped because it expired at %s; `slipway token create --print-join-command` creates one that nodes can join with",
-				token.ID, expires.UTC().Format(time.RFC3339))
+			s.UI.Warn("bootstrap token "+token.ID+" was skipped because it expired at "+expires.UTC().Format(time.RFC3339), createAnother)
 			continue
 		}
 		if usable := s.usable(secrets, token); usable.ID != "" {
@@ -106,7 +108,6 @@ func (s Store) ToJoinWith(ctx context.Context, token config.Token) (config.Token
 	if usable := s.usable(secrets, token); usable.ID != "" {
 		return usable, nil
 	}
-	s.UI.Warnf("bootstrap token %s is missing from the cluster or can no longer be used to join, so the join command will fail; "+
-		"`slipway token create --print-join-command` creates one that nodes can join with", token.ID)
+	s.UI.Warn("bootstrap token "+token.ID+" is missing from the cluster or can no longer be used to join, so the join command will fail", createAnother)
 	return token, nil
 }

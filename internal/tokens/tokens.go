@@ -16,9 +16,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	tokenapi "k8s.io/cluster-bootstrap/token/api"
+	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -40,8 +42,8 @@ func (s Store) Create(ctx context.Context, tokens []config.Token) error {
 			return err
 		}
 		if found {
-			return errors.Errorf("a bootstrap token with the ID %q already exists; choose another ID, or delete the token first: `slipway token delete %s`",
-				token.ID, token.ID)
+			return fault.New("a bootstrap token with the ID \""+token.ID+"\" already exists",
+				"choose another ID, or delete the token first with `slipway token delete "+token.ID+"`")
 		}
 	}
 	for _, token := range tokens {
@@ -62,19 +64,29 @@ func (s Store) signWithCreated(ctx context.Context, tokens []config.Token) {
 	found, err := s.SignClusterInfo(ctx, tokens)
 	switch {
 	case err != nil:
-		s.UI.Warnf("could not sign ConfigMap kube-public/cluster-info, so nodes can join only once the controller manager has signed it: %v", err)
+		ui.WarnError(s.UI, errors.WithMessage(err, "could not sign ConfigMap kube-public/cluster-info, so nodes can join only once the controller manager has signed it"))
 	case !found:
-		s.UI.Warnf("ConfigMap kube-public/cluster-info is missing, so nodes cannot use the new tokens for discovery; " +
-			"`slipway init phase bootstrap-token` on a control plane creates it")
+		s.UI.Warn("ConfigMap kube-public/cluster-info is missing, so nodes cannot use the new tokens for discovery",
+			"create it with `slipway init phase bootstrap-token` on a control plane")
 	}
 }
 
 // SignClusterInfo signs the ConfigMap cluster-info, as it is in the API, with tokens. The controller manager does this,
 // too, but only seconds after it has its lease, and new nodes would wait for it. found is false if the ConfigMap is
-// missing.
+// missing. If it is immutable, nobody can sign it: that is a warning, as nodes can still join in other ways.
 func (s Store) SignClusterInfo(ctx context.Context, tokens []config.Token) (found bool, err error) {
 	info := manifests.ClusterInfo(nil)
-	return s.Cluster.Update(ctx, info, func() (bool, error) { return manifests.SignClusterInfo(info, tokens) })
+	var unsigned bool
+	found, err = s.Cluster.Update(ctx, info, func() (bool, error) {
+		changed, err := manifests.SignClusterInfo(info, tokens)
+		unsigned = changed && ptr.Deref(info.Immutable, false)
+		return changed && !unsigned, err
+	})
+	if unsigned {
+		s.UI.Warn("ConfigMap kube-public/cluster-info is immutable, so it cannot be signed, and nodes cannot use all of the tokens for discovery",
+			"let nodes join with --discovery-file, or delete this ConfigMap and run `slipway init phase bootstrap-token` on a control plane, which creates it again")
+	}
+	return found, err
 }
 
 // secretOf names the Secret of a token.
@@ -105,8 +117,7 @@ func (s Store) Delete(ctx context.Context, ids []string) error {
 		s.UI.Result("bootstrap token \"" + id + "\" deleted")
 	}
 	if len(missing) > 0 {
-		return errors.Errorf("there is no bootstrap token with the ID %s; `slipway token list` lists those that exist",
-			strings.Join(missing, ", "))
+		return fault.New("there is no bootstrap token with the ID "+strings.Join(missing, ", "), "run `slipway token list` to see those that exist")
 	}
 	return nil
 }
@@ -122,7 +133,7 @@ func (s Store) List(ctx context.Context) ([]config.Token, error) {
 	for _, secret := range secrets {
 		token, err := manifests.TokenOf(secret.Data)
 		if err != nil {
-			s.UI.Warnf("Secret kube-system/%s is not a valid bootstrap token: %v", secret.Name, err)
+			ui.WarnError(s.UI, errors.WithMessagef(err, "Secret kube-system/%s is not a valid bootstrap token", secret.Name))
 			continue
 		}
 		list = append(list, token)

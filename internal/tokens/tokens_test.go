@@ -16,18 +16,22 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cluster-bootstrap/token/jws"
+	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
-// stage is the tokens of an API that only records, and what was said.
+// stage has the tokens of an API that only records, and the output.
 type stage struct {
 	Store
 	said, results bytes.Buffer
@@ -72,7 +76,7 @@ func TestTokensLife(t *testing.T) {
 	if said := s.said.String(); !strings.Contains(said, "bootstrap-token-broken is not a valid bootstrap token") || strings.Contains(said, "SECRET") {
 		t.Errorf("said %q", said)
 	}
-	if err := s.Delete(t.Context(), []string{"nobody", "abcdef"}); err == nil || !strings.Contains(err.Error(), "with the ID nobody;") {
+	if err := s.Delete(t.Context(), []string{"nobody", "abcdef"}); err == nil || !strings.Contains(err.Error(), "with the ID nobody") || fault.Remedy(err) != "run `slipway token list` to see those that exist" {
 		t.Error(err)
 	}
 	if got := s.results.String(); got != "bootstrap token \"abcdef\" deleted\n" {
@@ -80,8 +84,8 @@ func TestTokensLife(t *testing.T) {
 	}
 }
 
-// TestJoinCommandFollowsClusterInfo: it leads where the joining node is led,
-// and to the administrator's server only where there is no such place.
+// TestJoinCommandFollowsClusterInfo: the join command names the server in cluster-info, and the administrator's server
+// only if there is none.
 func TestJoinCommandFollowsClusterInfo(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -122,7 +126,7 @@ func TestJoinCommandFollowsClusterInfo(t *testing.T) {
 	}
 }
 
-// TestCreatedTokenSigns cluster-info as it is, or says why it cannot: the token is good either way.
+// TestCreatedTokenSigns cluster-info as it is, or reports why it cannot: the token is valid either way.
 func TestCreatedTokenSigns(t *testing.T) {
 	info := []cluster.Object{manifests.ClusterInfo([]byte("kubeconfig"))}
 	for name, tt := range map[string]struct {
@@ -165,7 +169,39 @@ func TestCreatedTokenSigns(t *testing.T) {
 	}
 }
 
-// noUpdates is an API that lets nobody change what is there.
+// TestImmutableClusterInfo cannot be signed by anybody: the API server refuses to change it. The token is good all the
+// same.
+func TestImmutableClusterInfo(t *testing.T) {
+	s := newStage(t)
+	api := fakeapi.New(nil)
+	defer api.Close()
+	info := manifests.ClusterInfo([]byte("kubeconfig"))
+	info.Immutable = ptr.To(true)
+	const path = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
+	api.Put(path, info)
+	admin, err := kubeconfig.ClusterInfo(api.URL, []*x509.Certificate{api.Certificate()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Cluster = cluster.New(cluster.Options{Kubeconfig: "admin.conf", ReadFile: func(string) ([]byte, error) { return admin, nil }, Timeout: time.Minute})
+	if err := s.Create(t.Context(), mine("signing")); err != nil {
+		t.Fatal(err)
+	}
+	const want = "[WARNING] ConfigMap kube-public/cluster-info is immutable, so it cannot be signed, and nodes cannot use all of the tokens for discovery\n" +
+		"[WARNING]   let nodes join with --discovery-file, or delete this ConfigMap and run `slipway init phase bootstrap-token` on a control plane, which creates it again\n"
+	if got := s.said.String(); got != want {
+		t.Errorf("said %q, want %q", got, want)
+	}
+	if !api.Has("/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef") {
+		t.Error("no token")
+	}
+	_, err = s.Cluster.Update(t.Context(), info, func() (bool, error) { info.Data["a"] = "b"; return true, nil })
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("the server lets it be changed: %v", err)
+	}
+}
+
+// noUpdates is an API that refuses all changes to existing objects.
 type noUpdates struct{ cluster.Cluster }
 
 func (noUpdates) Update(context.Context, cluster.Object, func() (bool, error)) (bool, error) {

@@ -39,7 +39,7 @@ func eventsOf(t *testing.T, out *bytes.Buffer) []map[string]any {
 	return list
 }
 
-// found is an error whose causes are known.
+// found is an error with known causes.
 type found struct{ error }
 
 func (found) Causes() any { return []string{"disk-full"} }
@@ -65,7 +65,7 @@ func TestEvents(t *testing.T) {
 	e.Skip("addon", "--skip-phases")
 	e.Outcome(Outcome{CertificateKey: secret("")})
 	if strings.Contains(out.String(), "canary") {
-		t.Errorf("a secret is in an event that is no result:\n%s", out.String())
+		t.Errorf("an event other than the result has a secret:\n%s", out.String())
 	}
 	e.End(Summary{Node: "cp-1", Endpoint: "192.0.2.1:6443", ControlPlane: true, Files: []File{{"/a", "created"}}}, errors.New("phase etcd: no space"))
 	type m = map[string]any
@@ -90,7 +90,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestResultOfARunThatCouldNotBegin has every field all the same.
+// TestResultOfARunThatCouldNotBegin has every field nevertheless.
 func TestResultOfARunThatCouldNotBegin(t *testing.T) {
 	var out bytes.Buffer
 	NewEvents("slipway", "v1", "join", &out).End(Summary{}, errors.New("bad input"))

@@ -15,8 +15,8 @@ type Kept struct {
 	Path, Kind, Namespace, Name string
 	// Summary says what differs, in one line.
 	Summary string
-	// Advice says how to see the whole difference, and how to get Slipway's.
-	Advice string
+	// Remedy says how to see the whole difference, and how to get Slipway's.
+	Remedy string
 	// Now and Ours are the complete texts to compare.
 	Now, Ours string
 }
@@ -29,8 +29,9 @@ func (k Kept) Title() string {
 	return k.Kind + " " + path.Join(k.Namespace, k.Name)
 }
 
-func (k Kept) String() string {
-	return fmt.Sprintf("keeping %s, which differs from what this configuration makes: %s. %s", k.Title(), k.Summary, k.Advice)
+// Warn warns of what is kept.
+func (k Kept) Warn(u UI) {
+	u.Warn(fmt.Sprintf("keeping %s, which differs from what this configuration makes: %s", k.Title(), k.Summary), k.Remedy)
 }
 
 // SayKept reports k to u: a plan shows it as a step, and every other UI warns.
@@ -39,5 +40,5 @@ func SayKept(u UI, k Kept) {
 		plan.Kept(k)
 		return
 	}
-	u.Warnf("%s", k)
+	k.Warn(u)
 }

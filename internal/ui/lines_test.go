@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // TestLines: what scripts read.
@@ -23,6 +26,7 @@ func TestLines(t *testing.T) {
 	end(nil)
 	u.Skip("addon", "--skip-phases")
 	u.Warn("swap is on", "")
+	WarnError(in, errors.Wrap(fault.New("no answer", "start it"), "ask"))
 	want := `[certs] Generating "ca"
 [certs] [WARNING] the clock is slow
 [certs] [WARNING] the clock is slow
@@ -30,6 +34,8 @@ func TestLines(t *testing.T) {
 [certs] Copy ca.crt
 [addon] skipped: --skip-phases
 [WARNING] swap is on
+[certs] [WARNING] ask: no answer
+[certs] [WARNING]   start it
 `
 	if diff := cmp.Diff(want, said.String()); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)

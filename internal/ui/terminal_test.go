@@ -34,15 +34,14 @@ func newDisplay(width, height int) *display {
 	return &display{Terminal: vt10x.New(vt10x.WithSize(width, height))}
 }
 
-// Write does what the kernel does for a terminal: a new line begins in the first
-// column.
+// Write does what the kernel does for a terminal: a new line starts in the first column.
 func (d *display) Write(p []byte) (int, error) {
 	d.written.Write(p)
 	_, err := d.Terminal.Write(bytes.ReplaceAll(p, []byte("\n"), []byte("\r\n")))
 	return len(p), err
 }
 
-// screen is what a person sees.
+// screen is what a user sees.
 func (d *display) screen() string {
 	lines := strings.Split(d.String(), "\n")
 	for i, l := range lines {
@@ -68,9 +67,8 @@ func newRun(t *testing.T, d *display) *Terminal {
 const joinCommand = "slipway join 192.0.2.11:6443 --token abcdef.0123456789abcdef \\\n" +
 	"\t--discovery-token-ca-cert-hash sha256:0c0258d70d6f72db5be4f2119287a7512a64f8e41ccbcbe16ce27407ba7b39e5"
 
-// begin plays the start of a run: phases that run side by side, some of them
-// with children, and the same warning twice. Nothing happens at the moment of a
-// tick, so that the order is always the same.
+// begin plays the start of a run: phases that run side by side, some of them with children, and the same warning
+// twice. Nothing happens at the time of a tick, so that the order is always the same.
 func begin(u *Terminal) (endCerts, endKubeconfig func(err error)) {
 	in, end := u.Start("preflight")
 	in.Printf("Checking this host")
@@ -186,7 +184,7 @@ func compare(t *testing.T, name, got string) {
 	}
 }
 
-// TestJoinCommandIsNotWrapped: it is written as it is, whatever the width.
+// TestJoinCommandIsNotWrapped: it is written as it is, however narrow the terminal.
 func TestJoinCommandIsNotWrapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisplay(40, 40)
@@ -197,8 +195,8 @@ func TestJoinCommandIsNotWrapped(t *testing.T) {
 	})
 }
 
-// TestTerminalWithoutABlock: what cannot move the cursor gets no escape
-// sequence, and the lines that stay are the same.
+// TestTerminalWithoutABlock: a terminal that cannot move the cursor gets no escape sequences, and the lines that stay
+// are the same.
 func TestTerminalWithoutABlock(t *testing.T) {
 	for _, term := range []string{"dumb", ""} {
 		synctest.Test(t, func(t *testing.T) {
@@ -215,7 +213,7 @@ func TestTerminalWithoutABlock(t *testing.T) {
 	}
 }
 
-// TestColors are for marks only, and can be switched off.
+// TestColors: only marks have colors, and they can be switched off.
 func TestColors(t *testing.T) {
 	for noColor, want := range map[string]string{"": " \x1b[32m✓\x1b[0m certs", "1": " ✓ certs"} {
 		d := newDisplay(80, 40)
@@ -232,8 +230,8 @@ func TestColors(t *testing.T) {
 	}
 }
 
-// TestMorePhasesThanLines: the cursor cannot go back to lines that have left the
-// screen, so the block is never higher than it.
+// TestMorePhasesThanLines: the cursor cannot go back to lines that have left the screen, so the block is never higher
+// than the screen.
 func TestMorePhasesThanLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisplay(80, 4)
@@ -281,8 +279,7 @@ func TestNarrowedWindow(t *testing.T) {
 	})
 }
 
-// TestResultOutsideOfAPhase is written at once, as it is: a command such as
-// `token generate` has nothing else to say.
+// TestResultOutsideOfAPhase is written at once, as it is: a command such as `token generate` prints nothing else.
 func TestResultOutsideOfAPhase(t *testing.T) {
 	d := newDisplay(80, 10)
 	var results bytes.Buffer

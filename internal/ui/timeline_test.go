@@ -15,8 +15,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// TestTimeline runs two phases below a third at the same time and a fourth
-// that fails.
+// TestTimeline runs two phases below a third at the same time, and a fourth that fails.
 func TestTimeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer

@@ -5,6 +5,8 @@
 // stderr, results on stdout, or events in place of both.
 package ui
 
+import "github.com/slipway-k8s/slipway/internal/fault"
+
 // UI is what a phase reports with. It can be used by phases that run side by
 // side.
 type UI interface {
@@ -33,3 +35,6 @@ type UI interface {
 	// People read the same in the text of Result.
 	Outcome(o Outcome)
 }
+
+// WarnError warns of an error: its text, and what to do about it.
+func WarnError(u UI, err error) { u.Warn(err.Error(), fault.Remedy(err)) }

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// journal makes phases that note that they ran.
+// journal makes phases that record that they ran.
 type journal struct {
 	mu  sync.Mutex
 	ran []string
@@ -137,8 +137,8 @@ func TestRunSideBySideEndsWhenTheFirstFails(t *testing.T) {
 	}
 }
 
-// TestRunKeepsToNeeds runs a workflow like init's many times, with phases that
-// take random times: nothing may begin before what it needs has ended.
+// TestRunKeepsToNeeds runs a workflow like init's many times, with phases that take random times: no phase may begin
+// before those that it needs have ended.
 func TestRunKeepsToNeeds(t *testing.T) {
 	var workflow []phase
 	var mu sync.Mutex
@@ -184,7 +184,7 @@ func TestRunKeepsToNeeds(t *testing.T) {
 	}
 }
 
-// TestRunSerialKeepsTheOrder is what makes a plan the same every time.
+// TestRunSerialKeepsTheOrder: this makes a plan the same every time.
 func TestRunSerialKeepsTheOrder(t *testing.T) {
 	j := &journal{}
 	workflow := []phase{j.phase("a", nil), {Name: "b", SideBySide: true, Children: []phase{j.phase("x", nil), j.phase("y", nil)}},
@@ -197,7 +197,7 @@ func TestRunSerialKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestRunNeedsWhatStandsLater in a serial run, too: what it needs comes first.
+// TestRunNeedsWhatStandsLater in a serial run as well: what it needs comes first.
 func TestRunNeedsWhatStandsLater(t *testing.T) {
 	j := &journal{}
 	workflow := []phase{{Name: "a", Children: []phase{j.phase("x", nil), j.phase("y", nil).Needing("b")}},
@@ -213,7 +213,7 @@ func TestRunNeedsWhatStandsLater(t *testing.T) {
 	}
 }
 
-// TestEachPhaseIsEndedOnce also where several children fail at once.
+// TestEachPhaseIsEndedOnce, even if several children fail at once.
 func TestEachPhaseIsEndedOnce(t *testing.T) {
 	together := make(chan struct{})
 	var waiting sync.WaitGroup
@@ -235,7 +235,7 @@ func TestEachPhaseIsEndedOnce(t *testing.T) {
 	}
 }
 
-// TestGroupsAreEndedWhereAnotherFails: what stands in them does not begin.
+// TestGroupsAreEndedWhereAnotherFails: the phases in them do not begin.
 func TestGroupsAreEndedWhereAnotherFails(t *testing.T) {
 	began, failed := make(chan struct{}), make(chan struct{})
 	spy := newEnv()
@@ -255,14 +255,14 @@ func TestGroupsAreEndedWhereAnotherFails(t *testing.T) {
 	}
 }
 
-// numberedKey tells keys apart by the order in which they were generated.
+// numberedKey distinguishes keys by the order in which they were generated.
 type numberedKey struct {
 	crypto.Signer
 	number int
 }
 
-// TestKeysAreGeneratedBeforeTheirPhasesTurn, and the first goes to the phase that
-// most others wait for. A phase that needs none gets none.
+// TestKeysAreGeneratedBeforeTheirPhasesTurn: the first key goes to the phase that most others wait for. A phase that
+// needs none gets none.
 func TestKeysAreGeneratedBeforeTheirPhasesTurn(t *testing.T) {
 	var mu sync.Mutex
 	made, got := 0, map[string]int{}
@@ -316,8 +316,7 @@ func TestKeysAreGeneratedBeforeTheirPhasesTurn(t *testing.T) {
 	}
 }
 
-// handed lists who would get the first key, the second, and so on, if all were
-// generated before anything else.
+// handed lists which phase would get the first key, the second, and so on, if all were generated before anything else.
 func handed(t *testing.T, workflow []phase) []string {
 	t.Helper()
 	s := &schedule[*env]{env: newEnv(), groups: map[string]*group{}}
@@ -339,8 +338,8 @@ func handed(t *testing.T, workflow []phase) []string {
 	return paths
 }
 
-// TestNoPhaseWaitsForAKeyInVain once a check has failed, and a phase that has
-// begun is ended. An error of the key maker is that of a phase.
+// TestNoPhaseWaitsForAKeyInVain once a check has failed. A phase that has begun ends. An error of the key maker is
+// reported like that of a phase.
 func TestNoPhaseWaitsForAKeyInVain(t *testing.T) {
 	began, forever := make(chan struct{}), make(chan struct{})
 	defer close(forever)
@@ -385,7 +384,7 @@ func TestSkippedPhasesSayWhy(t *testing.T) {
 	}
 }
 
-// TestPhasesThatWaitForEachOther are a mistake in a workflow, and named.
+// TestPhasesThatWaitForEachOther are a mistake in a workflow; the error names them.
 func TestPhasesThatWaitForEachOther(t *testing.T) {
 	j := &journal{}
 	err := Run(t.Context(), newEnv(), []phase{j.phase("a", nil).Needing("b"), j.phase("b", nil).Needing("a")}, options{})

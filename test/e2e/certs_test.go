@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestCerts lets every leaf certificate of a control plane expire, the
-// kubelet's too, and brings it back with one command.
+// TestCerts lets every leaf certificate of a control plane expire, including the kubelet's, and repairs it with one
+// command.
 func TestCerts(t *testing.T) {
 	m := boot(t)
 	m.init(document("", podSubnet+`
@@ -34,11 +34,11 @@ apiServer: {certSANs: [extra.example]}`))
 		t.Error(err)
 	}
 	if cert.PublicKeyAlgorithm != x509.ECDSA {
-		t.Errorf("the key became one of kind %s", cert.PublicKeyAlgorithm)
+		t.Errorf("the key is now of kind %s", cert.PublicKeyAlgorithm)
 	}
 }
 
-// usesUserKubeconfig makes a kubeconfig for a user and uses it.
+// usesUserKubeconfig creates a kubeconfig file for a user and uses it.
 func (m machine) usesUserKubeconfig() {
 	m.Helper()
 	m.write("/root/user.conf", m.must("slipway", "kubeconfig", "user", "--client-name", "somebody", "--org", "kubeadm:cluster-admins"))
@@ -47,8 +47,7 @@ func (m machine) usesUserKubeconfig() {
 	}
 }
 
-// renewsOneByName renews just the scheduler's certificate and restarts just
-// the scheduler.
+// renewsOneByName renews only the scheduler's certificate and restarts only the scheduler.
 func (m machine) renewsOneByName() {
 	m.Helper()
 	before := m.must("cat", "/etc/kubernetes/pki/apiserver.crt")
@@ -61,14 +60,14 @@ func (m machine) renewsOneByName() {
 	}
 }
 
-// expires waits until the certificates have expired, gives the kubelet one
-// that has expired with them, and makes sure that nothing works.
+// expires waits until the certificates have expired, gives the kubelet an expired one as well, and checks that nothing
+// works.
 func (m machine) expires() {
 	m.Helper()
 	m.must("systemctl", "stop", "kubelet")
 	const pki = "/etc/kubernetes/pki/"
 	until := m.certificate(pki + "apiserver.crt").NotAfter
-	// An expired certificate of its own, and the file of the kubelet with it.
+	// The kubelet gets an expired certificate of its own, with its kubeconfig file.
 	m.must("sh", "-c", "slipway kubeconfig user --client-name system:node:cp-1 --org system:nodes --validity-period 1s >/root/kubelet.conf")
 	m.must("sh", "-c", `for f in certificate key; do sed -n "s/.*client-$f-data: //p" /root/kubelet.conf | base64 -d; done >/root/kubelet.pem`)
 	m.must("sh", "-c", "rm /var/lib/kubelet/pki/kubelet-client-*.pem && cp /root/kubelet.pem /var/lib/kubelet/pki/kubelet-client-old.pem && "+

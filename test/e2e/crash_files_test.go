@@ -45,8 +45,8 @@ kubernetesVersion: v1.37.2
 encryptionAlgorithm: ECDSA-P256
 `
 
-// TestCrashAtEveryFileOperation kills both tools right before each system call
-// by which they change a file, and runs the same command again.
+// TestCrashAtEveryFileOperation kills slipway and kubeadm right before each system call that changes a file, and runs
+// the same command again.
 func TestCrashAtEveryFileOperation(t *testing.T) {
 	t.Parallel()
 	lab, err := nodes.Open(nodes.Options{Name: labPrefix + "files"})
@@ -76,26 +76,26 @@ func TestCrashAtEveryFileOperation(t *testing.T) {
 	t.Log(table)
 }
 
-// score counts what became of the runs that were killed.
+// score counts the killed runs, and how the second run ended.
 type score struct {
 	killed    int
-	recovered int // the second run succeeded, and left what an undisturbed run leaves
-	silent    int // the second run reported success over something broken
+	recovered int // the second run succeeded, with the result of an undisturbed run
+	silent    int // the second run reported success, but left something broken
 }
 
-// victim is a tool that works in directories that it takes for a host's root.
+// victim is a program that works in directories that it takes for a host's root.
 type victim struct {
 	*testing.T
 	program string
-	// strict is for Slipway: a failure is explained, a umask that hides
-	// everything is added, and a third run must change nothing.
+	// strict is for Slipway: it must explain a failure, it also runs under a umask that hides everything, and a third
+	// run must change nothing.
 	strict bool
 	dir    string
-	said   io.Writer // what a run says; nil for nowhere
+	said   io.Writer // gets the output of a run; nil discards it
 }
 
-// phase kills one phase at each of its changes. It begins with what the phases
-// before it have left, and leaves what it leaves undisturbed.
+// phase kills one phase at each of its changes. It starts from what the earlier phases left, and leaves what the phase
+// leaves when it is not disturbed.
 func (v victim) phase(i int, args []string) score {
 	v.Helper()
 	before, after := v.around(i)
@@ -131,19 +131,19 @@ func (v victim) phase(i int, args []string) score {
 	return s
 }
 
-// around are the root before phase i, and one like it for afterwards.
+// around returns the root before phase i, and a copy of it to run the phase on.
 func (v victim) around(i int) (before, after string) {
 	before, after = filepath.Join(v.dir, fmt.Sprint(i)), filepath.Join(v.dir, fmt.Sprint(i+1))
 	if i == 0 {
 		v.must(os.MkdirAll(filepath.Join(before, "etc"), 0o755))
-		v.must(os.Chmod(before, 0o755)) //nolint:gosec // a root directory is everybody's
+		v.must(os.Chmod(before, 0o755)) //nolint:gosec // everybody may read a root directory
 		v.must(os.WriteFile(filepath.Join(before, "etc/init.yaml"), []byte(crashConfig), 0o644))
 	}
 	v.copy(before, after)
 	return before, after
 }
 
-// killedAt kills one run and looks at what the next one makes of it.
+// killedAt kills one run and checks the result of the next one.
 func (v victim) killedAt(before, after string, args []string, at int) (recovered, silent bool) {
 	root := filepath.Join(v.dir, fmt.Sprintf("%s-%d", args[0], at))
 	v.copy(before, root)
@@ -185,7 +185,7 @@ func (v victim) must(err error) {
 	}
 }
 
-// copy makes a directory like another, modes and times included.
+// copy copies a directory with modes and times.
 func (v victim) copy(from, to string) {
 	v.must(exec.Command("cp", "--archive", from, to).Run())
 }
@@ -199,8 +199,8 @@ func (v victim) command(root string, args []string) *exec.Cmd {
 	return exec.Command(argv[0], argv[1:]...)
 }
 
-// run lets a phase run until its change number at, which fails with errno or
-// for which it is killed; to its end if at is 0.
+// run lets a phase run until change number at. That change fails with errno, or the phase is killed there. With at 0
+// the phase runs to its end.
 func (v victim) run(root string, args []string, at int, errno syscall.Errno) kill.Run {
 	run := kill.Run{Below: []string{filepath.Join(root, "etc"), filepath.Join(root, "var")}, At: at, Fail: errno}
 	cmd := v.command(root, args)
@@ -218,7 +218,7 @@ func (v victim) again(root string, args []string) (string, error) {
 	return string(out), err
 }
 
-// stamps are all files with their modes and times.
+// stamps lists all files with their modes and times.
 func (v victim) stamps(root string) []string {
 	var list []string
 	err := filepath.WalkDir(filepath.Join(root, "etc"), func(path string, d fs.DirEntry, err error) error {
@@ -237,8 +237,8 @@ func (v victim) stamps(root string) []string {
 	return list
 }
 
-// same compares a root with that of an undisturbed run: files, modes, and the
-// contents but for keys and what is signed with them.
+// same compares a root with that of an undisturbed run: files, modes and contents. It ignores the contents of keys and
+// of what they sign.
 func same(want, got string) error {
 	a, err := contents(want)
 	if err != nil {
@@ -279,8 +279,8 @@ func contents(root string) (map[string]string, error) {
 	return files, err
 }
 
-// durable holds a run's steps against power loss: what a name leads to is on
-// disk before the name is, and the name is when the run goes on.
+// durable checks a run's steps for power loss: data must be on disk before its name, and the name before the run goes
+// on.
 func durable(steps []kill.Step) (faults []string) {
 	for i, s := range steps {
 		if s.Call != "renameat" {

@@ -25,8 +25,7 @@ var joinInstants = []instant{
 	{"Waiting for the kubelet's certificate", 100 * time.Millisecond},
 }
 
-// TestCrashJoin kills the join of a control plane, and runs the same command
-// again. In between the node is reset.
+// TestCrashJoin kills the join of a control plane and runs the same command again. The node is reset in between.
 func TestCrashJoin(t *testing.T) {
 	for _, lane := range []struct {
 		name     string
@@ -41,14 +40,14 @@ func TestCrashJoin(t *testing.T) {
 			_, args := cp1.joinCommands()
 			for i, at := range lane.instants {
 				if !cp2.killedAt(at, nothingMore, append([]string{"slipway", "join"}, args...)...) {
-					t.Fatalf("it ended before %s", at)
+					t.Fatalf("the join finished before %s", at)
 				}
 				cp2.runs("slipway", "join", args)
 				cp1.hasVoters(cp1, cp2)
 				cp2.isControlPlaneLike(cp1)
 				cp2.thirdRunWritesNothing(append([]string{"slipway", "join"}, args...)...)
 				if t.Failed() {
-					t.Fatalf("killed %s", at)
+					t.Fatalf("failed after the kill %s", at)
 				}
 				if i == len(lane.instants)-1 {
 					break

@@ -24,7 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// instant is when a run is killed: some time after it has said something.
+// instant is when a run is killed: some time after it printed a line.
 type instant struct {
 	line  string // part of the line
 	delay time.Duration
@@ -32,7 +32,7 @@ type instant struct {
 
 func (i instant) String() string { return fmt.Sprintf("%s after %q", i.delay, i.line) }
 
-// initInstants are spread over init: 20 besides the one of the whole node.
+// initInstants are 20 instants spread over init. TestCrashNode has one more.
 var initInstants = []instant{
 	{"[preflight] Checking this host", 0},
 	{"[preflight] Pulling missing images", 0},
@@ -56,13 +56,13 @@ var initInstants = []instant{
 	{"[kubelet-finalize] Pointing", 0},
 }
 
-// TestCrashInit kills a real init, and runs the same command again. On a busy
-// machine a run may reach its end before it is killed, but few do.
+// TestCrashInit kills a real init and runs the same command again. On a busy machine a run may finish before it is
+// killed, but this must be rare.
 func TestCrashInit(t *testing.T) {
 	var late atomic.Int32
 	t.Cleanup(func() {
 		if late.Load() > 3 {
-			t.Errorf("%d of %d runs ended before they were killed", late.Load(), len(initInstants))
+			t.Errorf("%d of %d runs finished before they were killed", late.Load(), len(initInstants))
 		}
 	})
 	for i, at := range initInstants {
@@ -86,8 +86,8 @@ func TestCrashInit(t *testing.T) {
 	}
 }
 
-// TestCrashNode kills all of a node at once in the middle of init, boots it,
-// and runs the same command again; and then one with another configuration.
+// TestCrashNode kills a whole node in the middle of init, boots it, and runs the same command again; then it runs one
+// with another configuration.
 func TestCrashNode(t *testing.T) {
 	m := boot(t)
 	config := document("", podSubnet)
@@ -106,15 +106,15 @@ func TestCrashNode(t *testing.T) {
 	m.otherConfigurationIsRefused()
 }
 
-// otherConfigurationIsRefused asks for other networks, and holds that all that
-// differs is named, and nothing is changed.
+// otherConfigurationIsRefused asks for other networks, and checks that init names every difference and changes
+// nothing.
 func (m machine) otherConfigurationIsRefused() {
 	m.Helper()
 	before := m.state()
 	m.write("/root/other.yaml", document("", "networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.100.0.0/16}"))
 	out, err := m.try("slipway", "init", "--config", "/root/other.yaml")
 	if err == nil {
-		m.Errorf("it was not refused:\n%s", out)
+		m.Errorf("the other configuration was not refused:\n%s", out)
 	}
 	for _, want := range []string{
 		"kube-apiserver.yaml differs from what this configuration makes: only there: --service-cluster-ip-range=10.96.0.0/12",
@@ -122,16 +122,16 @@ func (m machine) otherConfigurationIsRefused() {
 		"/var/lib/kubelet/config.yaml differs from what this configuration makes", "/etc/kubernetes/pki/apiserver.crt",
 	} {
 		if !strings.Contains(out, want) {
-			m.Errorf("it does not say %q:\n%s", want, out)
+			m.Errorf("the refusal does not name %q:\n%s", want, out)
 		}
 	}
 	if diff := cmp.Diff(before, m.state()); diff != "" {
-		m.Errorf("it changed something (-before +after):\n%s", diff)
+		m.Errorf("the refused run changed something (-before +after):\n%s", diff)
 	}
 }
 
-// killedAt runs a command until an instant, and then calls end and kills it
-// with SIGKILL if it still lives. It reports whether that was before its end.
+// killedAt runs a command until an instant, calls end, and kills the command with SIGKILL if it still runs. It reports
+// whether the command was killed before it ended.
 func (m machine) killedAt(at instant, end func(context.Context) error, args ...string) bool {
 	m.Helper()
 	read, write := io.Pipe()
@@ -146,7 +146,7 @@ func (m machine) killedAt(at instant, end func(context.Context) error, args ...s
 	lines := bufio.NewScanner(io.TeeReader(read, &said))
 	for lines.Scan() && !strings.Contains(lines.Text(), at.line) {
 	}
-	go func() { _, _ = io.Copy(io.Discard, read) }() // it must not wait for this reader
+	go func() { _, _ = io.Copy(io.Discard, read) }() // so that the command never blocks on its output
 	time.Sleep(at.delay)
 	if err := end(ctx); err != nil {
 		m.Fatal(err)
@@ -159,8 +159,8 @@ func (m machine) killedAt(at instant, end func(context.Context) error, args ...s
 	return err != nil
 }
 
-// isWhole looks at the files without the product's help: modes as the
-// reference has them, no leftover, pairs that match.
+// isWhole checks the files without Slipway's help: modes as in the reference, no leftovers, and keys that match their
+// certificates.
 func (m machine) isWhole() {
 	m.Helper()
 	m.filesHaveReferenceModes()
@@ -175,11 +175,11 @@ func (m machine) isWhole() {
 		m.Error(err)
 	}
 	if out := m.must("find", "/etc/kubernetes", "/var/lib/kubelet", "-maxdepth", "3", "-name", ".*slipway-*"); out != "" {
-		m.Errorf("there are leftovers:\n%s", out)
+		m.Errorf("leftover files:\n%s", out)
 	}
 }
 
-// thirdRunWritesNothing holds the files' times and modes.
+// thirdRunWritesNothing compares the times and modes of the files before and after.
 func (m machine) thirdRunWritesNothing(args ...string) {
 	m.Helper()
 	files := []string{"find", "/etc/kubernetes", "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml",
@@ -191,5 +191,5 @@ func (m machine) thirdRunWritesNothing(args ...string) {
 	}
 }
 
-// nothingMore is for runs that are killed, and the node is not.
+// nothingMore is for runs where only the process is killed, not the node.
 func nothingMore(context.Context) error { return nil }

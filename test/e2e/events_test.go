@@ -22,7 +22,7 @@ type result struct {
 	Files                 []struct{ Path, Change string }
 }
 
-// tells runs slipway with -o json. Every event must be as the schema says.
+// tells runs slipway with -o json. Every event must match the schema.
 func (m machine) tells(args ...string) result {
 	m.Helper()
 	events, err := schema.Events()
@@ -41,7 +41,7 @@ func (m machine) tells(args ...string) result {
 	return r
 }
 
-// initForJoin makes a cluster, and of init's result what a worker needs.
+// initForJoin creates a cluster, and returns the join arguments of a worker, taken from init's result.
 func (m machine) initForJoin(config string) []string {
 	m.Helper()
 	m.write("/root/slipway.yaml", config)
@@ -52,7 +52,7 @@ func (m machine) initForJoin(config string) []string {
 	}
 	for _, path := range []string{"/etc/kubernetes/admin.conf", "/etc/kubernetes/manifests/etcd.yaml", "/var/lib/kubelet/config.yaml"} {
 		if !written(path) {
-			m.Errorf("%s is not among the files of the result", path)
+			m.Errorf("%s is missing from the files of the result", path)
 		}
 	}
 	m.hasTimeline("/root/run.json")
@@ -63,7 +63,7 @@ func (m machine) initForJoin(config string) []string {
 	return args
 }
 
-// hasTimeline looks for a phase that waits and the rows of what ran beside it.
+// hasTimeline checks that the timeline has a phase that waits and the rows of what ran beside it.
 func (m machine) hasTimeline(path string) {
 	m.Helper()
 	var trace struct {

@@ -13,14 +13,13 @@ import (
 	"time"
 )
 
-// externalPKI is where a control plane has what its API server shows to an
-// external etcd: not among the cluster's own certificates.
+// externalPKI is where a control plane keeps the client certificate for an external etcd: apart from the cluster's own
+// certificates.
 const externalPKI = "/etc/external-etcd"
 
-// TestInitExternalEtcd makes a cluster of two control planes whose etcd is on
-// its worker. The second brings nothing: what it shows to etcd is shared like
-// the cluster's own keys. It leaves nothing behind and takes nothing with it,
-// and serves without the first.
+// TestInitExternalEtcd creates a cluster of two control planes whose etcd runs on the worker. The second control plane
+// brings no files: it gets the etcd client certificate the same way as the cluster's own keys. When it leaves, it
+// leaves nothing behind and removes nothing that belongs to others. It also serves without the first.
 func TestInitExternalEtcd(t *testing.T) {
 	cp1 := boot(t)
 	cp2, w1 := cp1.another("cp-2"), cp1.another("worker-1")
@@ -45,7 +44,7 @@ etcd:
 	want.pods = []string{"coredns-", "kube-apiserver-", "kube-controller-manager-", "kube-proxy-", "kube-scheduler-"}
 	cp1.healthy(want)
 	if out, err := cp1.try("ls", "/etc/kubernetes/pki/etcd"); err == nil {
-		t.Errorf("there are certificates of a local etcd: %s", out)
+		t.Errorf("found certificates of a local etcd: %s", out)
 	}
 
 	worker, plane := cp1.joinCommands()
@@ -60,10 +59,10 @@ etcd:
 
 	data := w1.storedConfigMaps()
 	if out := cp2.reset(); !strings.Contains(out, "it keeps the cluster's data") {
-		t.Errorf("reset does not say what it leaves:\n%s", out)
+		t.Errorf("reset does not report what it leaves:\n%s", out)
 	}
 	if left := w1.storedConfigMaps(); left != data {
-		t.Errorf("etcd held\n%s\nand holds, after a control plane has left,\n%s", data, left)
+		t.Errorf("etcd held\n%s\nafter a control plane left it holds\n%s", data, left)
 	}
 	cp2.isAs(before, "/var/lib/cni")
 	cp1.kubectl("delete", "node", "cp-2")
@@ -73,8 +72,7 @@ etcd:
 	cp1.isLost(cp2)
 }
 
-// findsEtcdShut joins while a firewall keeps m from etcd: it says so, and the
-// same command finishes later.
+// findsEtcdShut joins while a firewall keeps m from etcd. The join reports that, and the same command finishes later.
 func (m machine) findsEtcdShut(plane []string) {
 	m.Helper()
 	rule := []string{"OUTPUT", "-p", "tcp", "--dport", "12379", "-j", "REJECT", "--reject-with", "tcp-reset"}
@@ -87,7 +85,7 @@ func (m machine) findsEtcdShut(plane []string) {
 	m.must(append([]string{"iptables", "-D"}, rule...)...)
 }
 
-// servesEtcd runs an etcd beside the node, with a CA of its own.
+// servesEtcd runs an etcd with its own CA beside the node.
 func (m machine) servesEtcd() {
 	m.Helper()
 	const pki = externalPKI + "/"

@@ -22,12 +22,11 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// diskErrors are what a disk answers, in turn.
+// diskErrors are the errors that the disk returns, in turn.
 var diskErrors = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS}
 
-// TestDiskFailsAtEveryFileOperation lets each system call by which Slipway
-// changes or syncs a file fail once. The run says so, leaves no partial file,
-// and the same command again finishes.
+// TestDiskFailsAtEveryFileOperation lets each system call with which Slipway changes or syncs a file fail once. The
+// run must report it and leave no partial file, and the same command must finish when run again.
 func TestDiskFailsAtEveryFileOperation(t *testing.T) {
 	t.Parallel()
 	if !kill.CanFail {
@@ -44,7 +43,7 @@ func TestDiskFailsAtEveryFileOperation(t *testing.T) {
 	v := victim{T: t, program: path, strict: true, dir: t.TempDir()}
 	for i, args := range filePhases {
 		before, after := v.around(i)
-		whole := v.run(after, args, 0, syscall.EIO) // which counts fsync, too
+		whole := v.run(after, args, 0, syscall.EIO) // counts fsync as well
 		if !whole.Status.Exited() || whole.Status.ExitStatus() != 0 {
 			t.Fatalf("%s: %v", args, whole.Status)
 		}
@@ -67,7 +66,7 @@ func (v victim) failedAt(before, after string, args []string, at int) {
 	errno := diskErrors[at%len(diskErrors)]
 	failed := v.run(root, args, at, errno)
 	if failed.Changes < at {
-		return // it took fewer steps this time
+		return // this run took fewer steps
 	}
 	where := fmt.Sprintf("%s, call %d fails with %q", args, at, errno)
 	if failed.Status.ExitStatus() != 1 || !strings.Contains(said.String(), errno.Error()) || strings.Contains(said.String(), "goroutine ") {

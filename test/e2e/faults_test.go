@@ -20,34 +20,33 @@ import (
 )
 
 const (
-	// namedWithin is how soon a wait must end with the cause's name, for this
-	// many faults at least. A machine that others keep busy may be late with
-	// some of them, but never by so much that a time limit has ended the wait.
+	// namedWithin is how soon a wait must end with the name of the cause, for at least inTime of the faults. A busy
+	// machine may be late with some, but never so late that a time limit ends the wait.
 	namedWithin = 15 * time.Second
 	inTime      = 12
 	latest      = time.Minute
 )
 
-// nodeFault is something that really goes wrong on a node.
+// nodeFault is something that goes wrong on a real node.
 type nodeFault struct {
 	name string
-	// cause is the name that it must get, message a part of what is said.
+	// cause is the name that slipway must give it, message a part of its output.
 	cause, message string
-	// break it, and repair it again: shell commands on the node.
+	// break it and repair it: shell commands on the node.
 	inject, repair string
 	// init and cluster are inner lines of the configuration; kubelet replaces
 	// what the KubeletConfiguration needs in the lab.
 	init, cluster, kubelet string
 	env                    []string
-	// before are phases that are run while nothing is wrong yet.
+	// before are phases to run before the fault is made.
 	before []string
-	// skip is a phase that is left out, besides preflight.
+	// skip is a phase to skip, besides preflight.
 	skip string
 }
 
 const (
 	withoutPreflight = "--skip-phases=preflight"
-	// certificatesThere keeps init from checking what inject has done.
+	// certificatesThere keeps init from checking what inject did.
 	certificatesThere = "--skip-phases=preflight,certs,kubeconfig"
 )
 
@@ -116,8 +115,8 @@ func nodeFaults() []nodeFault {
 			cluster: "etcd: {external: {endpoints: ['https://etcd.lab.invalid:2379'], caFile: /etc/kubernetes/pki/ca.crt, certFile: /etc/kubernetes/pki/apiserver-kubelet-client.crt, keyFile: /etc/kubernetes/pki/apiserver-kubelet-client.key}}",
 		},
 		{
-			// Health endpoints do not show it. An external etcd that does not exist keeps init waiting, and without the head
-			// start of the API server the controllers, whose logs show the proxy, start at once.
+			// Health endpoints do not show it. An external etcd that does not exist keeps init waiting, and without
+			// the head start of the API server the controllers, whose logs show the proxy, start at once.
 			name: "a proxy in the way", cause: "proxy", message: "NO_PROXY",
 			env:     []string{"HTTPS_PROXY=http://lab:secret@192.168.99.1:3128"},
 			skip:    "wait-control-plane/api-server",
@@ -130,11 +129,10 @@ func nodeFaults() []nodeFault {
 	}
 }
 
-// TestFaults breaks two nodes in many ways, one after another, and lets init run
-// into each: it must end with the cause's name soon after it began to wait. In
-// the end one of them becomes a control plane on a busy machine, which must not
-// be taken for a fault, and the other one joins it, at first in vain. It runs
-// before the tests that share the machine, as it measures times.
+// TestFaults breaks two nodes in many ways, one after another, and runs init into each fault: init must end with the
+// name of the cause soon after it starts to wait. Then one node becomes a control plane on a busy machine, which must
+// not be reported as a fault. The other one joins it; its first join fails. This test runs before those that share the
+// machine, because it measures times.
 func TestFaults(t *testing.T) {
 	m := bootAlone(t)
 	other := m.another("cp-2")
@@ -166,8 +164,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// slowStart makes a control plane while other programs keep the machine busy,
-// and returns the arguments of a join.
+// slowStart creates a control plane while other programs keep the machine busy, and returns the arguments of a join.
 func (m machine) slowStart() []string {
 	m.Helper()
 	const busy, busyPrograms = "busy-%d", 3
@@ -181,8 +178,8 @@ func (m machine) slowStart() []string {
 	return append(command[2:], "--ignore-preflight-errors="+nodes.IgnorePreflightErrors)
 }
 
-// diagnosedHealthy wants nothing to be found on a node that works. What was
-// repaired just now may still be in its logs.
+// diagnosedHealthy checks that no cause is found on a node that works. What was just repaired may still be in its
+// logs.
 func (m machine) diagnosedHealthy() {
 	m.Helper()
 	m.eventually("nothing to be found on "+m.node.Name(), 45*time.Second, func() error {
@@ -194,8 +191,7 @@ func (m machine) diagnosedHealthy() {
 	})
 }
 
-// bundleHoldsNoSecret looks into the bundle of a control plane for its keys and
-// for the token of the join.
+// bundleHoldsNoSecret searches the support bundle of a control plane for its keys and for the join token.
 func (m machine) bundleHoldsNoSecret(join []string) {
 	m.Helper()
 	m.must("slipway", "support-bundle", "--file=/root/bundle.tar.gz")
@@ -217,12 +213,12 @@ func (m machine) bundleHoldsNoSecret(join []string) {
 		}
 	}
 	if len(secrets) < 12 || !strings.Contains(text, "kube-apiserver") {
-		m.Errorf("%d secrets were looked for, in %d bytes", len(secrets), len(text))
+		m.Errorf("searched for %d secrets in %d bytes", len(secrets), len(text))
 	}
 	m.Logf("support bundle: %d bytes of text, %d secrets looked for", len(text), len(secrets))
 }
 
-// faultTable is what the suite prints.
+// faultTable is what the test prints.
 type faultTable struct {
 	mu     sync.Mutex
 	text   strings.Builder
@@ -231,7 +227,7 @@ type faultTable struct {
 	causes map[string]bool
 }
 
-// add judges a command that ran into a fault.
+// add checks a command that ran into a fault.
 func (f *faultTable) add(t *testing.T, fault nodeFault, took time.Duration, out string, err error) {
 	t.Helper()
 	named := "-"
@@ -253,12 +249,12 @@ func (f *faultTable) add(t *testing.T, fault nodeFault, took time.Duration, out 
 			fault.name, named, took.Seconds(), fault.cause, fault.message, latest, err, out)
 	}
 	if strings.Contains(out, "lab:secret") {
-		t.Errorf("%s: a password is shown:\n%s", fault.name, out)
+		t.Errorf("%s: the output shows a password:\n%s", fault.name, out)
 	}
 }
 
-// cannotJoin joins a cluster in which nobody may ask for a certificate before a
-// webhook has been asked that is not there, and then one without that.
+// cannotJoin joins a cluster in which a webhook that does not exist must be asked about every certificate request;
+// then it joins without that webhook.
 func (m machine) cannotJoin(cluster machine, args []string, table *faultTable) {
 	m.Helper()
 	cluster.write("/root/webhook.yaml", `apiVersion: admissionregistration.k8s.io/v1
@@ -279,8 +275,7 @@ webhooks:
 	m.must(append([]string{"slipway", "join"}, args...)...)
 }
 
-// runInto makes a fault, runs init, and takes the node back to where it was. It
-// returns the time from the beginning of the last wait to the end.
+// runInto makes a fault, runs init, and undoes both. It returns the time from the start of the last wait to the end.
 func (m machine) runInto(f nodeFault) (time.Duration, string, error) {
 	m.Helper()
 	config := document(f.init, podSubnet+"\n"+f.cluster)
@@ -308,8 +303,8 @@ func (m machine) runInto(f nodeFault) (time.Duration, string, error) {
 	return took, began.String(), err
 }
 
-// waitClock keeps what is written to it, and when it was last said that
-// something is started or waited for.
+// waitClock keeps what is written to it, and the time at which a line last reported that something is started or
+// waited for.
 type waitClock struct {
 	mu   sync.Mutex
 	text bytes.Buffer

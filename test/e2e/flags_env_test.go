@@ -16,9 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
 
-// TestFlagsEnv holds kubeadm-flags.env against the systemd of a node:
-// whatever the values hold, the process gets just those words. The unit tests'
-// model of systemd is checked by the same values here.
+// TestFlagsEnv checks kubeadm-flags.env with the systemd of a node: whatever the values are, the process gets exactly
+// these words. It also checks the unit tests' model of systemd with the same values.
 func TestFlagsEnv(t *testing.T) {
 	m := boot(t)
 	m.write("/run/systemd/system/words@.service", `[Service]
@@ -58,7 +57,7 @@ StandardOutput=truncate:/run/words/%i.out
 	}
 }
 
-// awkward is a value of what means something to systemd or a shell.
+// awkward is a value full of characters that mean something to systemd or a shell.
 func awkward(random *rand.Rand) string {
 	parts := []string{" ", "  ", "'", `"`, `\`, `\\`, "$", "$$", "${HOME}", "$HOME", "%", "%n", "%%", "#", ";", "=", "`", "\u00a0", "é", "a", "b=c", "\\n", "\\x41", "\\ ", "{}", "|", "&", "*", "~", "@", "-", "!", "+", ":"}
 	var b strings.Builder

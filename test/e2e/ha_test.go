@@ -16,13 +16,12 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// sharedEndpoint leads to every control plane: each node's hosts file has all
-// of their addresses under it, and clients take the next where one is down.
+// sharedEndpoint resolves to every control plane: each node's hosts file has all of their addresses, and clients try
+// the next one if one is down.
 const sharedEndpoint = "api.slipway.test"
 
-// TestHA makes a cluster of three control planes and two workers, one of them
-// joined by kubeadm; two control planes join at once. Any one of the three may
-// be lost. Each is reset and joins again.
+// TestHA creates a cluster of three control planes and two workers, one of them joined by kubeadm. Two control planes
+// join at the same time. Any one of the three may be lost. Each is reset and joins again.
 func TestHA(t *testing.T) {
 	cp1 := boot(t)
 	cp2, cp3, w1, w2 := cp1.another("cp-2"), cp1.another("cp-3"), cp1.another("worker-1"), cp1.another("worker-2")
@@ -69,8 +68,7 @@ func (m machine) knowsEndpoint(planes []machine) {
 	m.must("chmod", "0644", "/etc/hosts")
 }
 
-// joinCommands asks m for what joins a worker and a control plane: the
-// arguments after the program's name.
+// joinCommands asks m for the join arguments of a worker and of a control plane, without the program's name.
 func (m machine) joinCommands() (worker, plane []string) {
 	m.Helper()
 	ask := func(more ...string) []string {
@@ -81,7 +79,7 @@ func (m machine) joinCommands() (worker, plane []string) {
 	return ask(), ask("--control-plane")
 }
 
-// runs a command that has to succeed.
+// runs runs a command that must succeed.
 func (m machine) runs(program, command string, args []string) {
 	m.Helper()
 	started := time.Now()
@@ -91,19 +89,19 @@ func (m machine) runs(program, command string, args []string) {
 	m.Logf("%s %s on %s took %.1fs", program, command, m.node.Name(), time.Since(started).Seconds())
 }
 
-// etcdctl asks the etcd of m.
+// etcdctl runs etcdctl against the etcd of m.
 func (m machine) etcdctl(args ...string) (string, error) {
 	return m.etcdctlAt("https://localhost:2379", args...)
 }
 
-// etcdctlAt asks etcds as m may.
+// etcdctlAt runs etcdctl against other etcds, with the credentials of m.
 func (m machine) etcdctlAt(endpoints string, args ...string) (string, error) {
 	const pki = "/etc/kubernetes/pki/etcd/"
 	return m.try(append([]string{"etcdctl", "--endpoints=" + endpoints, "--cacert=" + pki + "ca.crt",
 		"--cert=" + pki + "peer.crt", "--key=" + pki + "peer.key"}, args...)...)
 }
 
-// hasVoters waits until etcd has just these members, each with a vote.
+// hasVoters waits until etcd has exactly these members, all of them voters.
 func (m machine) hasVoters(want ...machine) {
 	m.Helper()
 	var names []string
@@ -131,14 +129,14 @@ func (m machine) hasVoters(want ...machine) {
 	})
 }
 
-// isControlPlaneLike holds the files of a control plane that has joined
-// against those of the first, which has the reference's modes.
+// isControlPlaneLike compares the files of a control plane that joined with those of the first, which has the modes of
+// the reference.
 func (m machine) isControlPlaneLike(first machine) {
 	m.Helper()
 	list := func(n machine) []string {
 		out := n.must("find", "/etc/kubernetes", "-type", "f", "-printf", `%p %m\n`)
 		return slices.DeleteFunc(slices.Sorted(strings.SplitSeq(strings.TrimSpace(out), "\n")), func(s string) bool {
-			return strings.HasPrefix(s, "/etc/kubernetes/super-admin.conf ") // the first one's alone
+			return strings.HasPrefix(s, "/etc/kubernetes/super-admin.conf ") // only the first one has it
 		})
 	}
 	if got, want := list(m), list(first); !slices.Equal(got, want) {
@@ -168,8 +166,8 @@ func (m machine) canBeLost(other machine) {
 	})
 }
 
-// keepsEtcdRunning renews etcd's certificate while another member is lost: a
-// restart would cost the rest their quorum.
+// keepsEtcdRunning renews etcd's certificate while another member is down: a restart would cost the cluster its
+// quorum.
 func (m machine) keepsEtcdRunning(lost machine) {
 	m.Helper()
 	etcd := func() string { return m.must("pidof", "etcd") }
@@ -179,11 +177,11 @@ func (m machine) keepsEtcdRunning(lost machine) {
 		m.Errorf("renew --restart while %s is lost: %v\n%s", lost.node.Name(), err, out)
 	}
 	if after := etcd(); after != before {
-		m.Errorf("etcd was process %s and is %s", before, after)
+		m.Errorf("etcd was restarted: process %s, then %s", before, after)
 	}
 }
 
-// isLost cuts m's power. The API of another control plane still writes.
+// isLost cuts the power of m. The API of another control plane still accepts writes.
 func (m machine) isLost(other machine) {
 	m.Helper()
 	if err := m.node.Kill(m.Context()); err != nil {
@@ -218,7 +216,7 @@ func (m machine) leavesAndJoins(other machine, planes []machine) {
 	other.hasVoters(planes...)
 }
 
-// deletes the Node of another control plane, which is gone.
+// deletes deletes the Node of another control plane, which is gone.
 func (m machine) deletes(gone machine) {
 	m.Helper()
 	m.eventually("deleting node "+gone.node.Name(), readyLimit, func() error { // etcd may be electing a leader

@@ -15,7 +15,7 @@ import (
 
 const readyLimit = 2 * time.Minute
 
-// expectation says what a healthy cluster of a test consists of.
+// expectation describes the healthy cluster of a test.
 type expectation struct {
 	pods    []string // prefixes of the names of the Pods in kube-system
 	dnsName string   // of the probe's Service; empty where there is no DNS
@@ -26,9 +26,8 @@ var everything = expectation{
 	dnsName: "probe.default.svc.cluster.local",
 }
 
-// healthy fails the test unless the cluster of one node works: the node is
-// Ready, every Pod runs, a Service is found by its name and answers, and the
-// kubelet can renew its client certificate.
+// healthy fails the test unless the cluster of one node works: the node is Ready, every Pod runs, a Service is found
+// by name and answers, and the kubelet can renew its client certificate.
 func (m machine) healthy(want expectation) {
 	m.Helper()
 	name := m.node.Name()
@@ -47,7 +46,7 @@ func (m machine) healthy(want expectation) {
 	}
 }
 
-// podsRun waits until kube-system has just the Pods of these prefixes, all Ready.
+// podsRun waits until kube-system has exactly the Pods with these prefixes, all Ready.
 func (m machine) podsRun(prefixes []string) {
 	m.Helper()
 	m.eventually("every Pod Ready", readyLimit, func() error {
@@ -84,8 +83,8 @@ func (m machine) podsRun(prefixes []string) {
 	})
 }
 
-// rotatable makes sure that the kubelet reads the certificate that it renews,
-// and that the controller manager would approve the renewal.
+// rotatable checks that the kubelet reads the certificate that it renews, and that the controller manager would
+// approve the renewal.
 func (m machine) rotatable(node string) {
 	m.Helper()
 	const pem = "/var/lib/kubelet/pki/kubelet-client-current.pem"
@@ -102,8 +101,7 @@ func (m machine) rotatable(node string) {
 	}
 }
 
-// serviceAnswers starts a server and a client as Pods; the client finds the
-// server by its Service's name.
+// serviceAnswers starts a server and a client as Pods; the client finds the server by the name of its Service.
 func (m machine) serviceAnswers(name string) {
 	m.Helper()
 	m.write("/root/probe.yaml", strings.ReplaceAll(strings.ReplaceAll(probeManifest, "IMAGE", nodes.ProbeImage), "NAME", name))
@@ -119,7 +117,7 @@ func (m machine) serviceAnswers(name string) {
 	m.kubectl("delete", "-f", "/root/probe.yaml", "--wait=false", "--force", "--grace-period=0")
 }
 
-// probeManifest tolerates everything: the only node is a control plane.
+// probeManifest has Pods that tolerate every taint: the only node is a control plane.
 const probeManifest = `apiVersion: v1
 kind: Pod
 metadata: {name: server, namespace: default, labels: {app: probe}}

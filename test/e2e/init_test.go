@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// labSettings are what kubelet and kube-proxy need on a node of the lab, whose
-// kernel is shared and has cgroup v1.
+// labSettings are what kubelet and kube-proxy need on a lab node: it shares the host's kernel, which has cgroup v1.
 const labSettings = `---
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -26,8 +25,7 @@ kind: KubeProxyConfiguration
 conntrack: {maxPerCore: 0, min: null}
 `
 
-// document makes a configuration file from the inner lines of its two main
-// documents.
+// document builds a configuration file from the inner lines of its two main documents.
 func document(init, cluster string) string {
 	return fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -55,11 +53,11 @@ func TestInitDefault(t *testing.T) {
 	m.isAdministrated()
 	m.secondInitChangesNothing(config)
 	m.prints("", "get", "node", "cp-1", "-o", "jsonpath={.spec.taints}")
-	m.passesPreflight(config) // of a node, too
+	m.passesPreflight(config) // on a node, too
 }
 
-// isAdministrated does what administrators do to a cluster of one node: other
-// Pods may run there, and a zone of their own is in the cluster's DNS.
+// isAdministrated does what administrators do to a cluster of one node: it lets other Pods run there, and adds a zone
+// to the cluster's DNS.
 func (m machine) isAdministrated() {
 	m.Helper()
 	m.kubectl("taint", "node", "cp-1", "node-role.kubernetes.io/control-plane-")
@@ -72,7 +70,7 @@ func (m machine) isAdministrated() {
 	m.kubectl("patch", "configmap", "coredns", "-n", "kube-system", "--type=merge", "--patch", string(patch))
 }
 
-// TestInitReference makes the cluster that the reference was taken from.
+// TestInitReference creates the cluster that the reference data was taken from.
 func TestInitReference(t *testing.T) {
 	m := boot(t)
 	m.init(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), "--upload-certs")
@@ -81,7 +79,7 @@ func TestInitReference(t *testing.T) {
 	m.accountsEqualReference()
 }
 
-// printsJoinCommand holds what scripts read: the command alone on stdout.
+// printsJoinCommand checks what scripts read: stdout has the command and nothing else.
 func (m machine) printsJoinCommand(out string) {
 	m.Helper()
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -199,7 +197,7 @@ func TestInitExternalCA(t *testing.T) {
 	m.init(config)
 	m.healthy(everything)
 	if out, err := m.try("ls", "/etc/kubernetes/pki/ca.key"); err == nil {
-		t.Errorf("there is a key of the external CA: %s", out)
+		t.Errorf("found a key of the external CA: %s", out)
 	}
 }
 

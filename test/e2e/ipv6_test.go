@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// TestIPv6 makes a cluster of hosts that have no IPv4 address: two control
-// planes, one of which leaves again, and a worker. Of
-// addresses only the endpoint is given, and the networks of Pods and Services.
+// TestIPv6 creates a cluster of hosts without an IPv4 address: two control planes, one of which leaves again, and a
+// worker. The only addresses in the configuration are the endpoint and the networks of Pods and Services.
 func TestIPv6(t *testing.T) {
 	const pods = "fd00:10:244::/56"
 	cp1 := boot(t, pods)
@@ -43,7 +42,7 @@ controlPlaneEndpoint: "[fd00:99::11]:6443"`))
 	}
 }
 
-// hasOnlyIPv6 removes the host's IPv4 addresses, and writes the hosts file again.
+// hasOnlyIPv6 removes the host's IPv4 addresses and rewrites its hosts file.
 func (m machine) hasOnlyIPv6(all []machine) {
 	m.Helper()
 	hosts := "::1 localhost\n"

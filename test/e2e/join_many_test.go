@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/joiners"
 )
 
-// TestJoinMany lets 20 workers discover the cluster and bootstrap their TLS at
-// once, against one control plane.
+// TestJoinMany lets 20 workers discover the cluster and bootstrap their TLS at the same time, against one control
+// plane.
 func TestJoinMany(t *testing.T) {
 	m := boot(t)
 	args := strings.Fields(strings.ReplaceAll(m.init(document("", podSubnet)), "\\\n", " "))
@@ -36,6 +36,6 @@ func TestJoinMany(t *testing.T) {
 		len(report.Each), report.Wall, report.CPU, report.Requests)
 	signed := m.kubectl("get", "csr", "-o", `jsonpath={range .items[?(@.status.certificate)]}{.spec.username}{"\n"}{end}`)
 	if got := strings.Count(signed, "system:bootstrap:"); got < many {
-		t.Errorf("%d requests are signed, want %d", got, many)
+		t.Errorf("%d requests were signed, want %d", got, many)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// TestJoinWorkers grows a cluster of one control plane by three workers: one
-// by token, one by kubeadm, one by a discovery file.
+// TestJoinWorkers adds three workers to a cluster of one control plane: one by token, one with kubeadm, one by a
+// discovery file.
 func TestJoinWorkers(t *testing.T) {
 	m := boot(t)
 	args := m.initForJoin(document("", podSubnet))
@@ -37,7 +37,7 @@ func TestJoinWorkers(t *testing.T) {
 	for _, w := range []machine{w1, w3} {
 		w.rotatableKubelet()
 		if out, err := w.try("test", "-e", "/etc/kubernetes/bootstrap-kubelet.conf"); err == nil {
-			t.Errorf("%s: the credentials of the join are still there %s", w.node.Name(), out)
+			t.Errorf("%s: the join credentials still exist: %s", w.node.Name(), out)
 		}
 	}
 	w1.sameFilesAs(w2)
@@ -46,7 +46,7 @@ func TestJoinWorkers(t *testing.T) {
 	m.comesBack(w1, args)
 }
 
-// TestJoinPeer joins a worker to a cluster that kubeadm has made.
+// TestJoinPeer joins a worker to a cluster that kubeadm created.
 func TestJoinPeer(t *testing.T) {
 	m := boot(t)
 	m.write("/root/peer.yaml", document("", podSubnet))
@@ -60,7 +60,7 @@ func TestJoinPeer(t *testing.T) {
 	w.secondJoinChangesNothing(args)
 }
 
-// another boots one more node of m's lab, whose Pods get addresses of podSubnets.
+// another boots one more node in m's lab, whose Pods get addresses from podSubnets.
 func (m machine) another(name string, podSubnets ...string) machine {
 	m.Helper()
 	lab, err := nodes.Open(nodes.Options{Name: labName(m.T), Slipway: program})
@@ -74,7 +74,7 @@ func (m machine) another(name string, podSubnets ...string) machine {
 	return machine{m.T, node}
 }
 
-// join runs a join on w, and says how long it took until the node was there.
+// join runs a join on w, and returns how long it took until the node was registered.
 func (m machine) join(w machine, args ...string) {
 	m.Helper()
 	started := time.Now()
@@ -128,15 +128,14 @@ func (m machine) rotatableKubelet() {
 	}
 }
 
-// listing is what a join leaves, with modes.
+// listing lists the files that a join leaves, with modes.
 func (m machine) listing() string {
 	m.Helper()
 	return m.must("find", "/etc/kubernetes", "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml",
 		"/var/lib/kubelet/kubeadm-flags.env", "-printf", `%p %m\n`)
 }
 
-// everything lists the directories that a join writes to, which a fresh host may
-// lack.
+// everything lists the directories that a join writes to. A fresh host may not have them.
 func (m machine) everything() string {
 	out, _ := m.try("find", "/etc/kubernetes", "/var/lib/kubelet")
 	return out
@@ -176,8 +175,8 @@ func (m machine) planWritesNothing(args []string) {
 	}
 }
 
-// sameFilesAs compares with a node that kubeadm joined: the same files, the
-// modes but for what the README names.
+// sameFilesAs compares with a node that kubeadm joined: the same files, and the same modes except for the differences
+// in the README.
 func (m machine) sameFilesAs(peer machine) {
 	m.Helper()
 	want := strings.NewReplacer("config.yaml 644", "config.yaml 600", "kubeadm-flags.env 644", "kubeadm-flags.env 600").Replace(peer.listing())
@@ -193,8 +192,8 @@ func (m machine) sameFilesAs(peer machine) {
 	}
 }
 
-// secondJoinChangesNothing with a token that the cluster does not know any
-// more: it lives for a day, a node for years.
+// secondJoinChangesNothing joins with a token that the cluster no longer knows: a token lives for a day, a node for
+// years.
 func (m machine) secondJoinChangesNothing(args []string) {
 	m.Helper()
 	args = slices.Clone(args)
@@ -210,7 +209,7 @@ func (m machine) secondJoinChangesNothing(args []string) {
 	}
 }
 
-// comesBack deletes the Node of w, whose kubelet runs on, and joins it again.
+// comesBack deletes the Node of w while its kubelet runs, and joins it again.
 func (m machine) comesBack(w machine, args []string) {
 	m.Helper()
 	m.kubectl("delete", "node", w.node.Name())

@@ -10,10 +10,9 @@ import (
 	"slices"
 )
 
-// passesPreflight asks the node all that init would, and holds that nothing is
-// found but what is true of a lab's node: the kernel is shared and has cgroup
-// v1, there are routes to the Pods of other nodes, and other tests use the disk
-// meanwhile.
+// passesPreflight runs all checks of init on the node, and allows only findings that are true of a lab node: it shares
+// the host's kernel, which has cgroup v1, there are routes to the Pods of other nodes, and other tests use the disk at
+// the same time.
 func (m machine) passesPreflight(config string) {
 	m.Helper()
 	m.write("/root/slipway.yaml", config)
@@ -37,7 +36,7 @@ func (m machine) passesPreflight(config string) {
 			m.Logf("preflight: %s %s: %s", c.Result, c.Name, c.Message)
 		}
 		if c.Result != "ok" && !slices.Contains([]string{"SystemVerification", "PodSubnetRoutes", "EtcdDisk"}, c.Name) {
-			m.Errorf("preflight of a node that is fit: %s %s: %s", c.Result, c.Name, c.Message)
+			m.Errorf("preflight of a suitable node: %s %s: %s", c.Result, c.Name, c.Message)
 		}
 	}
 	m.Logf("preflight: %d checks in %.3f s, the slowest %s with %.3f s", len(found.Checks), found.Seconds, slowest.Name, slowest.Seconds)

@@ -21,8 +21,7 @@ import (
 
 const golden = "../../testdata/golden"
 
-// objectsEqualReference holds every object that init leaves in the API against
-// what the peer leaves.
+// objectsEqualReference compares every object that init leaves in the API with what kubeadm leaves.
 func (m machine) objectsEqualReference() {
 	m.Helper()
 	files, err := filepath.Glob(golden + "/cluster/*.yaml")
@@ -50,9 +49,8 @@ func (m machine) objectsEqualReference() {
 	}
 }
 
-// accountsEqualReference holds the service accounts of a cluster against those
-// that the controller manager makes, and waits for the Role that init made until
-// the default ones were there to be gone.
+// accountsEqualReference compares the service accounts of a cluster with those that the controller manager creates. It
+// also waits until the Role is gone that init creates for the time until the default roles exist.
 func (m machine) accountsEqualReference() {
 	m.Helper()
 	data, err := os.ReadFile(golden + "/kube-system-serviceaccounts.txt")
@@ -71,7 +69,7 @@ func (m machine) accountsEqualReference() {
 
 var embeddedCA = regexp.MustCompile(`certificate-authority-data: .*`)
 
-// comparable leaves out what the server fills in and what is random.
+// comparable drops what the server fills in and what is random.
 func comparable(obj map[string]any) map[string]any {
 	meta := obj["metadata"].(map[string]any)
 	for _, field := range []string{"creationTimestamp", "generation", "managedFields", "ownerReferences", "resourceVersion", "uid"} {
@@ -94,7 +92,7 @@ func comparable(obj map[string]any) map[string]any {
 	return obj
 }
 
-// filesHaveReferenceModes compares the modes of all files with the peer's.
+// filesHaveReferenceModes compares the modes of all files with those of kubeadm.
 func (m machine) filesHaveReferenceModes() {
 	m.Helper()
 	f, err := os.Open(golden + "/node/default/modes.tsv")
@@ -136,7 +134,7 @@ func (m machine) certificate(path string) *x509.Certificate {
 	return cert
 }
 
-// plan returns the titles of a dry run's steps that write files.
+// plan returns the titles of the steps of a dry run that write files.
 func (m machine) plan(config string, more ...string) []string {
 	m.Helper()
 	m.write("/root/slipway.yaml", config)
@@ -153,24 +151,24 @@ func (m machine) plan(config string, more ...string) []string {
 		writes = append(writes, found[1]+" "+found[2])
 	}
 	if len(writes) < 30 {
-		m.Errorf("the plan writes %d files only", len(writes))
+		m.Errorf("the plan writes only %d files", len(writes))
 	}
 	return writes
 }
 
-// keepsPlan makes sure that what the plan said is what is there.
+// keepsPlan checks that the files are those that the plan announced.
 func (m machine) keepsPlan(writes []string) {
 	m.Helper()
 	for _, w := range writes {
 		path, mode, _ := strings.Cut(w, " ")
 		if got := strings.TrimSpace(m.must("stat", "-c", "%a", path)); "0"+got != mode {
-			m.Errorf("%s has mode %s, and the plan said %s", path, got, mode)
+			m.Errorf("%s has mode %s, the plan said %s", path, got, mode)
 		}
 	}
 	listed := strings.Fields(m.must("find", "/etc/kubernetes", "-type", "f"))
 	for _, path := range listed {
 		if !strings.Contains(strings.Join(writes, "\n")+"\n", path+" ") {
-			m.Errorf("%s is there, and the plan did not say so", path)
+			m.Errorf("%s exists, but was not in the plan", path)
 		}
 	}
 }
@@ -185,8 +183,7 @@ func (m machine) secondInitChangesNothing(config string, more ...string) {
 	}
 }
 
-// settledState is the state once nothing else changes it: after init, the
-// controller manager still makes objects of its own.
+// settledState is the state once nothing else changes it: the controller manager still creates objects after init.
 func (m machine) settledState() []string {
 	m.Helper()
 	state := m.state()
@@ -201,8 +198,8 @@ func (m machine) settledState() []string {
 	return state
 }
 
-// state is everything that a second run must leave alone: files with mode,
-// time and content, when the kubelet started, and the objects' versions.
+// state is everything that a second run must not change: files with mode, time and content, the kubelet's start time,
+// and the versions of the objects.
 func (m machine) state() []string {
 	m.Helper()
 	var lines []string
@@ -213,7 +210,7 @@ func (m machine) state() []string {
 	add(m.must("systemctl", "show", "kubelet", "-p", "ActiveEnterTimestampMonotonic", "-p", "MainPID"))
 	for _, kind := range []string{"configmaps", "secrets", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "serviceaccounts", "daemonsets", "deployments", "services"} {
 		columns := "custom-columns=K:.kind,NS:.metadata.namespace,N:.metadata.name,V:.metadata.resourceVersion"
-		if kind == "daemonsets" || kind == "deployments" { // their status moves by itself
+		if kind == "daemonsets" || kind == "deployments" { // their status changes by itself
 			columns = strings.Replace(columns, "resourceVersion", "generation", 1)
 		}
 		add(m.kubectl("get", kind, "-A", "--no-headers", "-o", columns))

@@ -17,11 +17,11 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// TestReset makes a control plane, resets it in each of the ways it can be,
-// and makes it again. Each time the host's files are as they were before.
+// TestReset creates a control plane, resets it in each possible way, and creates it again. After each reset the host's
+// files are as they were before.
 func TestReset(t *testing.T) {
 	m := boot(t)
-	m.must("slipway", "reset", "--force") // of a host that is not a node
+	m.must("slipway", "reset", "--force") // on a host that is not a node
 	before := m.host()
 	config := document("", podSubnet)
 
@@ -46,12 +46,11 @@ func TestReset(t *testing.T) {
 	m.isAs(before, "/var/lib/cni")
 	m.hasNoPods()
 	if out := m.reset(); !strings.Contains(out, "Nothing to do") {
-		t.Errorf("a reset of a host that is no longer a node:\n%s", out)
+		t.Errorf("reset of a host that is no longer a node:\n%s", out)
 	}
 }
 
-// TestResetWorker joins a worker, resets it and joins it again. What it had
-// mounted from elsewhere is as it was.
+// TestResetWorker joins a worker, resets it and joins it again. What was mounted from elsewhere stays as it was.
 func TestResetWorker(t *testing.T) {
 	m := boot(t)
 	m.init(document("", podSubnet))
@@ -84,8 +83,8 @@ func TestResetWorker(t *testing.T) {
 	m.ready("worker-1")
 }
 
-// host lists the files of the host that are not of this boot, with type, mode
-// and owner; logs, the runtime's images and root's own left out.
+// host lists the host's files with type, mode and owner. It omits logs, files of this boot, the runtime's images and
+// root's own files.
 func (m machine) host() []string {
 	m.Helper()
 	const format = `%p %y %m %U:%G\n`
@@ -101,7 +100,7 @@ func (m machine) host() []string {
 	return slices.Sorted(strings.Lines(out))
 }
 
-// isAs compares the files with those of a time before, but for some directories.
+// isAs compares the files with those listed earlier, except in some directories.
 func (m machine) isAs(before []string, but ...string) {
 	m.Helper()
 	other := func(line string) bool {
@@ -110,16 +109,16 @@ func (m machine) isAs(before []string, but ...string) {
 	after := m.host()
 	for _, line := range after {
 		if !slices.Contains(before, line) && !other(line) {
-			m.Errorf("reset has left %s", line)
+			m.Errorf("reset left %s", line)
 		}
 	}
 	for _, line := range before {
 		if !slices.Contains(after, line) && !other(line) {
-			m.Errorf("reset has removed or changed %s", line)
+			m.Errorf("reset removed or changed %s", line)
 		}
 	}
 	for _, mount := range m.mounts() {
-		m.Errorf("reset has left mounted: %s", mount)
+		m.Errorf("reset left mounted: %s", mount)
 	}
 	if out, err := m.try("systemctl", "is-active", "kubelet"); err == nil {
 		m.Errorf("the kubelet is %s", out)
@@ -127,7 +126,7 @@ func (m machine) isAs(before []string, but ...string) {
 	m.must("systemctl", "is-enabled", "kubelet")
 }
 
-// mounts are what the kubelet has mounted.
+// mounts are the kubelet's mounts.
 func (m machine) mounts() []string {
 	m.Helper()
 	var found []string
@@ -142,7 +141,7 @@ func (m machine) mounts() []string {
 func (m machine) hasNoPods() {
 	m.Helper()
 	if out := m.must("ctr", "-n", "k8s.io", "containers", "ls", "-q"); strings.TrimSpace(out) != "" {
-		m.Errorf("containers are left: %s", out)
+		m.Errorf("containers left: %s", out)
 	}
 }
 
@@ -157,7 +156,7 @@ func (m machine) reset(more ...string) string {
 	return out
 }
 
-// hasNetwork waits until there are Pods with a network, and rules of kube-proxy.
+// hasNetwork waits until some Pods have a network, and kube-proxy has written its rules.
 func (m machine) hasNetwork() {
 	m.Helper()
 	m.eventually("Pods on the bridge, and kube-proxy's rules", readyLimit, func() error {
@@ -169,7 +168,7 @@ func (m machine) hasNetwork() {
 	})
 }
 
-// changesNothingUnless answers the question in other ways than this one.
+// changesNothingUnless answers the question in every way but the given one.
 func (m machine) changesNothingUnless(yes string) {
 	m.Helper()
 	before := m.host()
@@ -185,7 +184,7 @@ func (m machine) changesNothingUnless(yes string) {
 	}
 }
 
-// resetPlanIsTrue looks for the steps that people wait for, and for a change.
+// resetPlanIsTrue checks that the plan has the steps that users wait for, and that it changes nothing.
 func (m machine) resetPlanIsTrue() {
 	m.Helper()
 	before := m.host()
@@ -205,8 +204,7 @@ func (m machine) resetPlanIsTrue() {
 	}
 }
 
-// killedWhileResetting kills a reset at one instant after another; the last
-// one finishes.
+// killedWhileResetting kills resets after ever longer times, and then lets one finish.
 func (m machine) killedWhileResetting() {
 	m.Helper()
 	finished := 0
@@ -222,7 +220,7 @@ func (m machine) killedWhileResetting() {
 	m.reset()
 }
 
-// resetsThoughAllIsDead kills etcd and the API server, and stops the runtime.
+// resetsThoughAllIsDead kills etcd and the API server, stops the runtime, and resets.
 func (m machine) resetsThoughAllIsDead() {
 	m.Helper()
 	m.must("systemctl", "stop", "kubelet", "containerd")
@@ -239,15 +237,14 @@ func (m machine) resetsThoughAllIsDead() {
 		"[WARNING] Pods may still be running, because the container runtime does not answer",
 	} {
 		if !strings.Contains(out, warning) {
-			m.Errorf("reset does not say %q:\n%s", warning, out)
+			m.Errorf("reset does not report %q:\n%s", warning, out)
 		}
 	}
 	m.must("systemctl", "start", "containerd")
 }
 
-// mountsPrecious puts files of its own where reset removes things: below a
-// mount of the kubelet's kind, and below one that is not. The former belongs
-// to a Pod that runs: the kubelet sweeps away what is of a Pod unknown to it.
+// mountsPrecious puts files where reset removes things: below a mount of the kubelet's kind, and below one that is
+// not. The first mount belongs to a running Pod, because the kubelet removes what belongs to a Pod it does not know.
 func (m machine) mountsPrecious() []string {
 	m.Helper()
 	pod := strings.Fields(m.must("find", "/var/lib/kubelet/pods", "-mindepth", "1", "-maxdepth", "1"))[0]
@@ -261,7 +258,7 @@ func (m machine) mountsPrecious() []string {
 	return []string{"/srv/precious/file", "/var/lib/kubelet/mine/file", "/etc/kubernetes/pki/mine/file"}
 }
 
-// plantForeignNetwork makes rules and interfaces that resemble Kubernetes'.
+// plantForeignNetwork adds rules and interfaces that resemble those of Kubernetes.
 func (m machine) plantForeignNetwork() {
 	m.Helper()
 	for _, command := range foreignNetwork {
@@ -277,7 +274,7 @@ var foreignNetwork = []string{
 	"iptables-legacy -N MINE-LEGACY", "iptables-legacy -A INPUT -s 192.0.2.9 -j MINE-LEGACY",
 	"iptables-legacy -N KUBE-OLD", "iptables-legacy -A INPUT -m comment --comment portals -j KUBE-OLD", "iptables-legacy -A KUBE-OLD -j RETURN",
 	"nft add table inet mine", "nft add chain inet mine KUBE-MINE",
-	// At once: a kube-proxy that starts just now, in another mode, removes this table.
+	// At once: a kube-proxy that is just starting in another mode removes this table.
 	"nft add table ip kube-proxy ; add chain ip kube-proxy services",
 	"ip link add br9 type bridge", "ip link add v9 type veth peer name v9p", "ip link set v9 master br9",
 	"mkdir -p /var/lib/cni/networks/mine",
@@ -304,7 +301,7 @@ func (m machine) hasForeignNetworkOnly() {
 	links := m.must("ip", "-o", "link")
 	for name, want := range map[string]bool{"br9": true, "v9@": true, "cni0": false, "veth": false} {
 		if strings.Contains(links, ": "+name) != want {
-			m.Errorf("interface %s is there: %v\n%s", name, !want, links)
+			m.Errorf("interface %s exists: %v\n%s", name, !want, links)
 		}
 	}
 	m.must("rmdir", "/var/lib/cni/networks/mine")

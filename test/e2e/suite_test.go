@@ -23,13 +23,11 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// labPrefix begins the names of the labs of this suite: one a test, so that
-// tests run side by side and each node is cp-1 with the same address. Who runs
-// the suite twice at a time on a machine gives each run a prefix of its own.
+// labPrefix starts the names of this suite's labs. Each test has its own lab, so that tests run side by side and each
+// node is cp-1 with the same address. To run the suite twice at a time on one machine, give each run its own prefix.
 var labPrefix = cmp.Or(os.Getenv("SLIPWAY_E2E_PREFIX"), "e2e-")
 
-// program is the slipway under test: bin/slipway, or another build, such as an
-// older one that a test is to fail on.
+// program is the slipway under test: bin/slipway, or another build, such as an older one that a test should fail on.
 var program = os.Getenv("SLIPWAY_E2E_PROGRAM")
 
 func TestMain(m *testing.M) {
@@ -46,7 +44,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// prepare builds the parts of nodes and removes what an interrupted suite left.
+// prepare builds the node parts and removes what an interrupted run of the suite left.
 func prepare(ctx context.Context) error {
 	lab, err := nodes.Open(nodes.Options{Log: os.Stderr})
 	if err != nil {
@@ -74,26 +72,25 @@ func prepare(ctx context.Context) error {
 	return nil
 }
 
-// labName is short enough for a lab and tells the tests apart.
+// labName is short enough for a lab and differs between tests.
 func labName(t *testing.T) string {
 	return labPrefix + strings.ReplaceAll(strings.ToLower(strings.NewReplacer("TestInit", "", "TestTrust/", "").Replace(t.Name())), "/", "-")
 }
 
-// machine is one node with what tests ask of it.
+// machine is one node, with methods for what tests do on it.
 type machine struct {
 	*testing.T
 	node *nodes.Node
 }
 
-// boot starts a node like a freshly installed one, whose network plugin gives
-// Pods addresses of podSubnets.
+// boot starts a node like a freshly installed one. Its network plugin gives Pods addresses from podSubnets.
 func boot(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
 	t.Parallel()
 	return bootAlone(t, podSubnets...)
 }
 
-// bootAlone is boot for a test that other tests must not run beside.
+// bootAlone is boot for a test that must not run beside others.
 func bootAlone(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
 	started := time.Now()
@@ -118,8 +115,8 @@ func bootAlone(t *testing.T, podSubnets ...string) machine {
 	return m
 }
 
-// explain prints what one needs to see after a failure, and no more: where only
-// the end of a long log is kept, which has the failure itself.
+// explain prints what is needed to understand a failure and no more: some CI systems keep only the end of a long log,
+// and the failure itself must be in there.
 func (m machine) explain() {
 	for _, args := range [][]string{
 		{"systemctl", "is-active", "kubelet", "containerd"},
@@ -132,7 +129,7 @@ func (m machine) explain() {
 	}
 }
 
-// longLine is a line of which only the first part is worth reading.
+// longLine is a line of which only the start is worth reading.
 var longLine = regexp.MustCompile(`(?m)^(.{200}).+$`)
 
 // try runs a command on the node and returns all of its output.
@@ -144,7 +141,7 @@ func (m machine) try(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// must runs a command that has to succeed, and returns its standard output.
+// must runs a command that must succeed, and returns its standard output.
 func (m machine) must(args ...string) string {
 	m.Helper()
 	var out, errs bytes.Buffer
@@ -191,7 +188,7 @@ func (m machine) get(args ...string) map[string]any {
 	return obj
 }
 
-// eventually waits for a condition, asking it four times a second.
+// eventually waits for a condition, and checks it four times a second.
 func (m machine) eventually(what string, limit time.Duration, ok func() error) {
 	m.Helper()
 	deadline := time.Now().Add(limit)

@@ -34,7 +34,7 @@ func TestToken(t *testing.T) {
 	m.refuses(`there is no bootstrap token with the ID abcdef`, "token", "delete", "abcdef")
 }
 
-// matches runs slipway and holds its standard output against a pattern.
+// matches runs slipway and matches its standard output against a pattern.
 func (m machine) matches(pattern string, args ...string) {
 	m.Helper()
 	if out := m.must(append([]string{"slipway"}, args...)...); !regexp.MustCompile(pattern).MatchString(out) {
@@ -42,7 +42,7 @@ func (m machine) matches(pattern string, args ...string) {
 	}
 }
 
-// refuses runs slipway, which must fail, and never repeat a token's secret.
+// refuses runs slipway, which must fail without printing the secret of a token.
 func (m machine) refuses(message string, args ...string) {
 	m.Helper()
 	out, err := m.try(append([]string{"slipway"}, args...)...)
@@ -51,7 +51,7 @@ func (m machine) refuses(message string, args ...string) {
 	}
 }
 
-// sameList holds what scripts read of tokens against kubeadm's answer.
+// sameList compares the token lists that scripts read with those of kubeadm.
 func (m machine) sameList() {
 	m.Helper()
 	for _, form := range []string{"json", "yaml", `jsonpath={.token} {.usages} {.groups} {.expires}{"\n"}`, `go-template={{.token}}{{"\n"}}`} {
@@ -62,8 +62,8 @@ func (m machine) sameList() {
 	}
 }
 
-// signerAgrees: the controller manager's signer, which signs with a token that Slipway did not create, finds nothing to
-// change in the signatures of Slipway.
+// signerAgrees: the controller manager's signer, which signs with a token that Slipway did not create, finds nothing
+// to change in Slipway's signatures.
 func (m machine) signerAgrees() {
 	m.Helper()
 	info := func() map[string]any {
@@ -71,7 +71,7 @@ func (m machine) signerAgrees() {
 	}
 	ours, _ := info()["data"].(map[string]any)
 	if len(ours) < 4 { // the kubeconfig, and signatures with the tokens of init and of token create
-		m.Errorf("cluster-info has just %d signatures", len(ours)-1)
+		m.Errorf("cluster-info has only %d signatures", len(ours)-1)
 	}
 	m.kubectl("create", "secret", "generic", "bootstrap-token-others", "--namespace=kube-system", "--type=bootstrap.kubernetes.io/token",
 		"--from-literal=token-id=others", "--from-literal=token-secret=0123456789abcdef", "--from-literal=usage-bootstrap-signing=true")
@@ -95,8 +95,7 @@ func (m machine) signerAgrees() {
 	}
 }
 
-// sharesCerts prints the whole command of a control plane, whose key opens
-// what was uploaded.
+// sharesCerts prints the whole command for a control plane. The key in it decrypts what was uploaded.
 func (m machine) sharesCerts() {
 	m.Helper()
 	var made struct{ Token, JoinCommand, CertificateKey string }

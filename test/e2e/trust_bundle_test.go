@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Secrets of a shop that runs on the node: what they are called and look like
-// says nothing, but for the last ones.
+// Secrets of a shop that runs on the node. Except for the last ones, neither their names nor their looks give them
+// away.
 var shopSecrets = map[string]string{
 	"/etc/default/kubelet": `# SHOP="one-canary-a
 # one-canary-b"
@@ -37,8 +37,7 @@ ExecStartPre=-/bin/sh -c 'SHOP_G=fourteen-canary true'
 `,
 }
 
-// bundleIsSafe: what a support bundle takes by itself holds nobody's secrets,
-// and the logs of applications only when they are asked for.
+// bundleIsSafe: a support bundle has nobody's secrets by default, and has the logs of applications only on request.
 func bundleIsSafe(m machine) {
 	m.init(document("", podSubnet))
 	const logged = "logged-by-the-shop"
@@ -72,7 +71,7 @@ func (m machine) noCanary(text string) {
 	}
 }
 
-// runsShop runs an application that logs a word and ends.
+// runsShop runs an application that logs a word and exits.
 func (m machine) runsShop(logged string) {
 	m.Helper()
 	image := m.kubectl("get", "pod", "-n", "kube-system", "kube-scheduler-cp-1", "-o", "jsonpath={.spec.containers[0].image}")
@@ -80,7 +79,7 @@ func (m machine) runsShop(logged string) {
 spec: {nodeName: cp-1, hostNetwork: true, restartPolicy: Never, automountServiceAccountToken: false,
 containers: [{name: shop, image: %q, imagePullPolicy: IfNotPresent, command: [kube-scheduler, --%s]}]}}
 `, image, logged))
-	m.eventually("the shop to be made", time.Minute, func() error { // its service account comes first
+	m.eventually("the shop to be made", time.Minute, func() error { // its service account must exist first
 		out, err := m.try("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "apply", "-f", "/root/shop.yaml")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -96,7 +95,7 @@ containers: [{name: shop, image: %q, imagePullPolicy: IfNotPresent, command: [ku
 	})
 }
 
-// bundle is the text of all files of a support bundle.
+// bundle returns the text of all files of a support bundle.
 func (m machine) bundle(flags ...string) string {
 	m.Helper()
 	m.must(append([]string{"slipway", "support-bundle", "--file=/root/bundle.tar.gz"}, flags...)...)

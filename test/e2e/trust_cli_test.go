@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// answersAsKubeadm calls Slipway by a link named kubeadm, beside kubeadm: the
-// same version in the same form, and the same exit code where nothing was done.
+// answersAsKubeadm runs Slipway through a link named kubeadm, and compares it with kubeadm: the same version in the
+// same form, and the same exit codes where nothing is done.
 func answersAsKubeadm(m machine) {
 	const link = "/root/kubeadm"
 	m.must("ln", "-s", "/usr/local/bin/slipway", link)
@@ -35,7 +35,7 @@ func answersAsKubeadm(m machine) {
 	}
 }
 
-// exit says how a command line ended, and where it printed.
+// exit describes how a command line ended, and where it printed.
 func (m machine) exit(program, args string) string {
 	m.Helper()
 	out := m.must("sh", "-c", program+" "+args+" >/tmp/out 2>/tmp/err; echo exit $?; "+
@@ -43,7 +43,7 @@ func (m machine) exit(program, args string) string {
 	return strings.Join(strings.Fields(out), " ")
 }
 
-// ofBuild is what differs between two builds of the same version.
+// ofBuild matches what differs between two builds of the same version.
 var ofBuild = regexp.MustCompile(`(?i)((?:GitCommit|GitTreeState|BuildDate|GoVersion)"?: ?"?)[^",\n]*`)
 
 func sameBuild(version string) string { return ofBuild.ReplaceAllString(version, "$1") }

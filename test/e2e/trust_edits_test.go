@@ -12,9 +12,8 @@ import (
 	"strings"
 )
 
-// keepOperatorEdits: the files of three nodes and the objects of their cluster
-// are edited, and one object is deleted. The same init and the same joins say
-// what differs, make what is missing, and change nothing else.
+// keepOperatorEdits edits the files of three nodes and the objects of their cluster, and deletes one object. The same
+// init and the same joins report what differs, create what is missing, and change nothing else.
 func keepOperatorEdits(m machine) {
 	w, cp2 := m.another("worker-1"), m.another("cp-2")
 	planes, all := []machine{m, cp2}, []machine{m, cp2, w}
@@ -45,8 +44,8 @@ func keepOperatorEdits(m machine) {
 	m.replacesAddons()
 }
 
-// editFiles does what administrators do: a flag of the API server, a setting and
-// a flag of the kubelet. It returns once both run with that.
+// editFiles does what administrators do: it changes a flag of the API server, and a setting and a flag of the kubelet.
+// It returns once both run with the changes.
 func (m machine) editFiles() {
 	m.Helper()
 	m.must("sed", "-i", `$a registryPullQPS: 7`, "/var/lib/kubelet/config.yaml")
@@ -93,7 +92,7 @@ func (m machine) editKey(name, key, old, edited string) {
 	m.kubectl("patch", "-n", "kube-system", "configmap", name, "--patch", string(patch))
 }
 
-// editedObjects is what the cluster holds of what was edited.
+// editedObjects returns the edited objects as the cluster has them.
 func (m machine) editedObjects() string {
 	m.Helper()
 	return m.kubectl("get", "-n", "kube-system", "configmap", "coredns", "kube-proxy", "kubelet-config", "kubeadm-config",
@@ -102,7 +101,7 @@ func (m machine) editedObjects() string {
 		m.kubectl("get", "node", "cp-1", "-o", "jsonpath={.metadata.labels}{.spec.taints}")
 }
 
-// changesNothing runs a command again, which names the files that were edited.
+// changesNothing runs a command again, which must name the edited files.
 func (m machine) changesNothing(names string, command ...string) {
 	m.Helper()
 	look := func() string {
@@ -120,12 +119,12 @@ func (m machine) changesNothing(names string, command ...string) {
 	}
 	for name := range strings.FieldsSeq(names) {
 		if strings.Count(out, "keeping "+name+", which differs") != 1 {
-			m.Errorf("the same %s on %s does not say once that %s differs:\n%s", command[1], m.node.Name(), name, out)
+			m.Errorf("the same %s on %s does not report exactly once that %s differs:\n%s", command[1], m.node.Name(), name, out)
 		}
 	}
 }
 
-// showsEdits: a plan with --diff has the whole of the differences.
+// showsEdits checks that a plan with --diff has all the differences.
 func (m machine) showsEdits() {
 	m.Helper()
 	out := m.must("slipway", "init", "--config", "/root/slipway.yaml", "--diff")
@@ -138,8 +137,7 @@ func (m machine) showsEdits() {
 	}
 }
 
-// replacesAddons: the phases' own commands say what they replace, and keep the
-// Corefile, as kubeadm does.
+// replacesAddons: the commands of the phases report what they replace and keep the Corefile, as kubeadm does.
 func (m machine) replacesAddons() {
 	m.Helper()
 	out, err := m.try("slipway", "init", "phase", "addon", "all", "--config", "/root/slipway.yaml")

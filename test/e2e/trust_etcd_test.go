@@ -16,9 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// replacesLostVoter makes three control planes. A voter that has lost its data
-// comes back as a new member, first as a learner: whether its machine was
-// rebuilt, or the kubelet has started it on an empty disk.
+// replacesLostVoter creates three control planes. A voter that lost its data comes back as a new member, first as a
+// learner. Either its machine was rebuilt, or the kubelet started it on an empty disk.
 func replacesLostVoter(cp1 machine) {
 	cp2, cp3 := cp1.another("cp-2"), cp1.another("cp-3")
 	planes := []machine{cp1, cp2, cp3}
@@ -34,14 +33,14 @@ func replacesLostVoter(cp1 machine) {
 	planes[2].joinsAsNewMember(cp1, planes, "Removing it; this node joins again as a learner")
 }
 
-// keepsQuorumOnReset: a member that the others need is not reset.
+// keepsQuorumOnReset: a member that the quorum needs is not reset.
 func keepsQuorumOnReset(cp1 machine) {
 	planes := []machine{cp1, cp1.another("cp-2")}
 	cp1.makesPlanes(planes)
 	cp1.isNotReset(planes[1:])
 }
 
-// makesPlanes makes a cluster of control planes, m the first of them.
+// makesPlanes creates a cluster of control planes; m is the first.
 func (m machine) makesPlanes(planes []machine) {
 	m.Helper()
 	for _, p := range planes {
@@ -57,7 +56,7 @@ func (m machine) makesPlanes(planes []machine) {
 	m.hasVoters(planes...)
 }
 
-// etcdMember is a member as etcdctl shows it.
+// etcdMember is a member in etcdctl's output.
 type etcdMember struct {
 	ID      uint64 `json:"ID"`
 	Name    string `json:"name"`
@@ -83,7 +82,7 @@ func (m machine) etcdMembers() (map[string]etcdMember, error) {
 	return byName, nil
 }
 
-// joinsAsNewMember joins m, which etcd has a voter for and whose data is lost.
+// joinsAsNewMember joins m, which lost its data but is still a voter in etcd.
 func (m machine) joinsAsNewMember(other machine, planes []machine, says string) {
 	m.Helper()
 	name := m.node.Name()
@@ -99,7 +98,7 @@ func (m machine) joinsAsNewMember(other machine, planes []machine, says string) 
 	go func() {
 		defer close(ended)
 		for watching.Err() == nil {
-			now, _ := other.etcdMembers() // a leader may just be elected
+			now, _ := other.etcdMembers() // fails during a leader election
 			if e, there := now[name]; there && e.Learner {
 				learned.Store(true)
 			}
@@ -110,7 +109,7 @@ func (m machine) joinsAsNewMember(other machine, planes []machine, says string) 
 	stop()
 	<-ended
 	if err != nil || !strings.Contains(out, says) {
-		m.Errorf("join of %s, whose data was lost: %v\n%s", name, err, out)
+		m.Errorf("join of %s after it lost its data: %v\n%s", name, err, out)
 	}
 	other.hasVoters(planes...)
 	after, err := other.etcdMembers()
@@ -118,15 +117,15 @@ func (m machine) joinsAsNewMember(other machine, planes []machine, says string) 
 		m.Fatal(err)
 	}
 	if before[name].ID == after[name].ID {
-		m.Errorf("%s came back with an empty disk as member %x, as which it had voted", name, after[name].ID)
+		m.Errorf("%s came back with an empty disk as the former voter %x", name, after[name].ID)
 	}
 	if !learned.Load() {
-		m.Errorf("%s was a voter at once", name)
+		m.Errorf("%s became a voter at once", name)
 	}
 	other.haveTheSame(planes)
 }
 
-// haveTheSame compares what the etcds of all control planes hold at one revision.
+// haveTheSame compares the data of all control planes' etcds at one revision.
 func (m machine) haveTheSame(planes []machine) {
 	m.Helper()
 	var endpoints []string
@@ -155,7 +154,7 @@ func (m machine) haveTheSame(planes []machine) {
 	})
 }
 
-// commonRevision is the newest that all of these etcds have.
+// commonRevision is the newest revision that all of these etcds have.
 func (m machine) commonRevision(endpoints string) (int64, error) {
 	out, err := m.etcdctlAt(endpoints, "endpoint", "status", "--write-out=json")
 	if err != nil {
@@ -178,10 +177,9 @@ func (m machine) commonRevision(endpoints string) (int64, error) {
 	return revision, nil
 }
 
-// losesItsData gives m an empty disk for etcd, on which the kubelet starts it. It
-// gets no further: the others hold it to what it has forgotten. The API server
-// ends as well, as it does where a machine loses its power: while it only hangs,
-// the kubelet waits for it.
+// losesItsData gives m an empty disk for etcd, on which the kubelet starts it. The new etcd cannot become ready: the
+// others expect the data that it has forgotten. The API server ends as well, as after a power loss: if it only
+// hung, the kubelet would wait for it.
 func (m machine) losesItsData() {
 	m.Helper()
 	m.must("systemctl", "stop", "kubelet")
@@ -204,7 +202,7 @@ func (m machine) losesItsData() {
 	})
 }
 
-// isNotReset cuts the power of the others: m's data may be the only copy.
+// isNotReset cuts the power of the others: the data on m may be the only copy.
 func (m machine) isNotReset(others []machine) {
 	m.Helper()
 	for _, o := range others {
@@ -216,16 +214,16 @@ func (m machine) isNotReset(others []machine) {
 	var out strings.Builder
 	err := m.node.Exec(m.Context(), nodes.Cmd{Args: []string{"slipway", "reset"}, Stdin: strings.NewReader("y\n"), Stdout: &out, Stderr: &out})
 	if err == nil {
-		m.Errorf("a reset has deleted the last copy of etcd's data:\n%s", out.String())
+		m.Errorf("the reset deleted the last copy of etcd's data:\n%s", out.String())
 		return
 	}
 	for _, o := range others {
 		if !strings.Contains(out.String(), o.node.Name()+" does not (") {
-			m.Errorf("the reset does not say that %s is down:\n%s", o.node.Name(), out.String())
+			m.Errorf("the reset does not report that %s is down:\n%s", o.node.Name(), out.String())
 		}
 	}
 	if after := m.must("find", "/etc/kubernetes", "/var/lib/etcd", "-name", "*.wal", "-o", "-name", "db", "-o", "-path", "/etc/kubernetes/*"); after != before {
-		m.Errorf("a reset that was refused has left of\n%s\n only\n%s", before, after)
+		m.Errorf("the refused reset changed the files, before:\n%s\nafter:\n%s", before, after)
 	}
 	if out, err := m.try("slipway", "reset", "--force"); err != nil || !strings.Contains(out, "CONTINUING BECAUSE OF --FORCE") {
 		m.Errorf("reset --force: %v\n%s", err, out)

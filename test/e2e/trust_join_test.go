@@ -21,10 +21,8 @@ import (
 
 const kubeletClient = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
-// saysJoinedWhenItHas: a worker was switched off until its certificate had
-// expired. Nobody signs a new one, so its join fails and can be repeated. Once
-// somebody signs, it ends with a certificate that is valid and a node that
-// reports.
+// saysJoinedWhenItHas: a worker was switched off until its certificate expired. Nobody signs a new one, so its join
+// fails and can be repeated. Once somebody signs, the join succeeds with a valid certificate and a node that reports.
 func saysJoinedWhenItHas(m machine) {
 	args := m.initForJoin(document("", podSubnet))
 	w := m.another("worker-1")
@@ -59,8 +57,7 @@ timeouts: {tlsBootstrap: 8s}
 	m.ready(w.node.Name())
 }
 
-// expiredClient is a kubelet's client certificate of m's cluster that ended an
-// hour ago, with its key.
+// expiredClient returns a client certificate with its key for a kubelet of m's cluster. It expired an hour ago.
 func (m machine) expiredClient(node string) string {
 	m.Helper()
 	ca, err := tls.X509KeyPair([]byte(m.must("cat", "/etc/kubernetes/pki/ca.crt")), []byte(m.must("cat", "/etc/kubernetes/pki/ca.key")))

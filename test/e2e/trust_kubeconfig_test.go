@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// followsUserKubeconfig moves admin.conf away and finds the cluster by what the
-// user has: a list of files that make one context only together, and
-// ~/.kube/config. What the user says goes before admin.conf, too.
+// followsUserKubeconfig moves admin.conf away and finds the cluster with the user's settings: a list of files that
+// only together have a whole context, and ~/.kube/config. These also take precedence over admin.conf.
 func followsUserKubeconfig(m machine) {
 	m.init(document("", podSubnet))
 	const token = "abcdef.0123456789abcdef"
@@ -38,15 +37,14 @@ func followsUserKubeconfig(m machine) {
 	m.must("kubectl", "--kubeconfig", "/root/b", "config", "set-cluster", "kubernetes", "--server", "https://user:hunter2 x@192.0.2.1")
 	out, err := m.try(append(list, "token", "list")...)
 	if err == nil || !strings.Contains(out, "/root/a:/root/b") || strings.Contains(out, "hunter2") {
-		m.Errorf("with a server that is no URL in KUBECONFIG: %v, %s", err, out)
+		m.Errorf("with an invalid server URL in KUBECONFIG: %v, %s", err, out)
 	}
 	if out := m.must(append(list, "token", "list", "--kubeconfig", "/etc/kubernetes/admin.conf")...); !strings.Contains(out, token) {
-		m.Errorf("--kubeconfig does not go before KUBECONFIG: %q", out)
+		m.Errorf("--kubeconfig does not take precedence over KUBECONFIG: %q", out)
 	}
 }
 
-// splitKubeconfig makes of admin.conf one file with the context and the user,
-// and one with the cluster.
+// splitKubeconfig splits admin.conf into one file with the context and the user, and one with the cluster.
 func (m machine) splitKubeconfig(user, cluster string) {
 	m.Helper()
 	for path, without := range map[string][]string{user: {"clusters"}, cluster: {"users", "contexts", "current-context"}} {

@@ -7,13 +7,12 @@ package e2e
 
 import "strings"
 
-// worksWithoutSystemd hides the node's systemd from slipway, as in a container
-// in which an image is built.
+// worksWithoutSystemd hides the node's systemd from slipway, as in a container in which an image is built.
 func worksWithoutSystemd(m machine) {
 	const missing = "no init system was found"
 	m.write("/root/slipway.yaml", document("", podSubnet))
 
-	// A systemd that runs and cannot be asked stays an error.
+	// A systemd that runs but does not answer stays an error.
 	if out, err := m.hidden("mkdir -p /run/systemd/system && ", "init", "phase", "kubelet-start", "--config=/root/slipway.yaml"); err == nil ||
 		!strings.Contains(out, "cannot reach systemd over D-Bus") || strings.Contains(out, missing) {
 		m.Errorf("with a broken D-Bus: %v\n%s", err, out)
@@ -36,8 +35,7 @@ func worksWithoutSystemd(m machine) {
 	}
 }
 
-// hidden runs slipway in a mount namespace whose /run is empty but for what
-// prepare does.
+// hidden runs slipway in a mount namespace whose /run has only what prepare puts there.
 func (m machine) hidden(prepare string, args ...string) (string, error) {
 	return m.try("unshare", "--mount", "--propagation=private", "sh", "-c",
 		"mount -t tmpfs tmpfs /run && "+prepare+"exec slipway "+strings.Join(args, " "))

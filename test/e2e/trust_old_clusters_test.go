@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// joinsOldCluster makes a cluster's ConfigMaps look like those of one that has
-// seen other versions and an editor, and works with it.
+// joinsOldCluster makes a cluster's ConfigMaps look as if other versions and an editor had written them, and works
+// with that cluster.
 func joinsOldCluster(m machine) {
 	config := document("", podSubnet)
 	args := m.initForJoin(config)
@@ -34,17 +34,17 @@ func joinsOldCluster(m machine) {
 			m.Errorf("join does not warn once of %q:\n%s", want, out)
 		}
 	}
-	m.ready("worker-1") // so its kubelet takes the field that it does not know either
+	m.ready("worker-1") // so its kubelet accepts the unknown field, too
 
 	m.worksWithStored()
 	m.must("slipway", "init", "phase", "upload-config", "all", "--config", "/root/slipway.yaml")
 	for _, kept := range []string{"useHyperKubeImage: false", "two", "EtcdLearnerMode: true", "ControlPlaneKubeletLocalMode: true"} {
 		if text := m.storedText("kubeadm-config", "ClusterConfiguration"); !strings.Contains(text, kept) {
-			m.Errorf("upload-config has lost %q:\n%s", kept, text)
+			m.Errorf("upload-config lost %q:\n%s", kept, text)
 		}
 	}
 	if text := m.storedText("kubelet-config", "kubelet"); !strings.Contains(text, "futureField: 5") {
-		m.Errorf("upload-config has lost futureField:\n%s", text)
+		m.Errorf("upload-config lost futureField:\n%s", text)
 	}
 
 	m.editStored("kubeadm-config", "ClusterConfiguration", func(text string) string {
@@ -58,8 +58,8 @@ func joinsOldCluster(m machine) {
 	}
 }
 
-// worksWithStored runs what reads the cluster's configuration on a control
-// plane, which must not stand the defaults in for it.
+// worksWithStored runs the commands that read the cluster's configuration on a control plane. They must not use the
+// defaults instead.
 func (m machine) worksWithStored() {
 	m.Helper()
 	for _, args := range [][]string{

@@ -10,12 +10,10 @@ import (
 	"strings"
 )
 
-// rootlessDataDir is below the lab's mount of /var/lib/etcd, so that a hard
-// link can lead out of it.
+// rootlessDataDir is below the lab's mount of /var/lib/etcd, so that a hard link can point outside of it.
 const rootlessDataDir = "/var/lib/etcd/data"
 
-// rootlessReaders are the users of a rootless control plane, with the renewed
-// files that each has to read.
+// rootlessReaders are the users of a rootless control plane, with the renewed files that each must read.
 var rootlessReaders = map[string][]string{
 	"kubeadm-etcd": {"/etc/kubernetes/pki/etcd/server.key", "/etc/kubernetes/pki/etcd/peer.key"},
 	"kubeadm-kas": {"/etc/kubernetes/pki/apiserver.key", "/etc/kubernetes/pki/apiserver-kubelet-client.key",
@@ -24,9 +22,8 @@ var rootlessReaders = map[string][]string{
 	"kubeadm-ks":  {"/etc/kubernetes/scheduler.conf"},
 }
 
-// rootlessKeepsOwners: what another user plants in its directory gives no file
-// of root away, and renewed credentials fit and stay readable, with the API
-// down as well.
+// rootlessKeepsOwners: files that another user plants in its directory do not give away files of root. Renewed
+// credentials match and stay readable, even while the API is down.
 func rootlessKeepsOwners(m machine) {
 	m.init(document("", podSubnet+`
 encryptionAlgorithm: ECDSA-P256
@@ -37,7 +34,7 @@ etcd: {local: {dataDir: `+rootlessDataDir+`}}`))
 		m.must("slipway", "certs", "renew", "all")
 		m.credentialsFit()
 	}
-	// Of two at a time, one may be told that another run is changing the node.
+	// Of two at a time, one may report that another run is changing the node.
 	m.must("sh", "-c", "slipway certs renew all & slipway certs renew all; wait; true")
 	m.credentialsFit()
 	const apiIsCut = "OUTPUT -p tcp --dport 6443 -j REJECT --reject-with tcp-reset"
@@ -48,9 +45,8 @@ etcd: {local: {dataDir: `+rootlessDataDir+`}}`))
 	m.credentialsFit()
 }
 
-// keepsWhatIsPlanted puts links to what is root's where etcd's user could, and
-// writes etcd's static Pod again: once as it is, and once with a data directory
-// that still has to be given to etcd's user.
+// keepsWhatIsPlanted plants links to root's files where etcd's user could, and writes etcd's static Pod again: once
+// with the same data directory, and once with one that must first be given to etcd's user.
 func (m machine) keepsWhatIsPlanted() {
 	m.Helper()
 	const secret = "/var/lib/etcd/secret"
@@ -62,20 +58,19 @@ func (m machine) keepsWhatIsPlanted() {
 	m.must(again...)
 	m.must("chown", "root:root", rootlessDataDir)
 	if out, err := m.try(again...); err == nil || !strings.Contains(out, rootlessDataDir+"/hard") {
-		m.Errorf("a hard link to a file of root's is not refused: %v\n%s", err, out)
+		m.Errorf("a hard link to a root file is not refused: %v\n%s", err, out)
 	}
 	if got := m.must("stat", "-c", "%U", secret, secret+"/file"); got != "root\nroot\n" {
-		m.Errorf("what is root's has been given away: %q", got)
+		m.Errorf("root's files were given away: %q", got)
 	}
 	m.must("rm", rootlessDataDir+"/hard")
 	m.must(again...)
 	if got := m.must("stat", "-c", "%U", rootlessDataDir, rootlessDataDir+"/member", secret); got != "kubeadm-etcd\nkubeadm-etcd\nroot\n" {
-		m.Errorf("the data directory, what is in it, and what a link in it leads to belong to %q", got)
+		m.Errorf("owners of the data directory, of its contents and of a link target: %q", got)
 	}
 }
 
-// credentialsFit makes sure that each certificate has its key, and each
-// component can read its own.
+// credentialsFit checks that each certificate matches its key, and that each component can read its own files.
 func (m machine) credentialsFit() {
 	m.Helper()
 	const pki = "/etc/kubernetes/pki/"

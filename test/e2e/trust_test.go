@@ -7,9 +7,8 @@ package e2e
 
 import "testing"
 
-// promises are what Slipway does on nodes that are old, edited by hand or half
-// broken, each held on a real node. docs/what-slipway-keeps.md tells users of
-// them. With SLIPWAY_E2E_PROGRAM an older build can be held against them.
+// promises are what Slipway does on nodes that are old, edited by hand or half broken. Each is checked on a real node.
+// docs/what-slipway-keeps.md describes them for users. Set SLIPWAY_E2E_PROGRAM to check an older build.
 var promises = []struct {
 	name string
 	keep func(m machine)

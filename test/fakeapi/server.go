@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Server is the API. Make it with New; Close ends it.
@@ -150,6 +152,11 @@ func (s *Server) replace(w http.ResponseWriter, r *http.Request, body []byte) {
 	want, _ := obj["metadata"].(map[string]any)["resourceVersion"].(string)
 	if have := s.objects[at]["metadata"].(map[string]any)["resourceVersion"]; want != "" && want != have {
 		refuse(w, apierrors.NewConflict(resource(path.Dir(at)), name, errModified))
+		return
+	}
+	if live := s.objects[at]; live["immutable"] == true && !reflect.DeepEqual(live["data"], obj["data"]) {
+		forbidden := field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set")
+		refuse(w, apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, name, field.ErrorList{forbidden}))
 		return
 	}
 	s.keep(at, obj)

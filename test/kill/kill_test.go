@@ -74,7 +74,7 @@ func TestEachStep(t *testing.T) {
 	}
 }
 
-// left is what is there when the victim was killed before each change.
+// left is what exists if the victim is killed before each change.
 var left = [][]string{nil, {"a -rw------- 0"}, {"a -rw------- 4"}, {"a -rw-r--r-- 4"}, {"a2 -rw-r--r-- 4"}, {"a drwx------ 0", "a2 -rw-r--r-- 4"}}
 
 func checkSteps(t *testing.T, dir string, run Run) {

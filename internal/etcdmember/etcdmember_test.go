@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdmember
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+// stage is a control plane in a directory, whose etcd may have a static Pod there.
+type stage struct {
+	host *host.Real
+	root string
+	node *config.Node
+	said bytes.Buffer
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{root: t.TempDir(), node: fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument)}
+	s.host = host.NewAt(s.root)
+	return s
+}
+
+func (s *stage) endpoints(api cluster.Cluster) func(context.Context) ([]string, error) {
+	return Endpoints(s.host, api, s.node, ui.NewLines(&s.said, &s.said))
+}
+
+// startEtcd writes the static Pod of an etcd that has joined the etcd of cp-0.
+func (s *stage) startEtcd(t *testing.T) {
+	t.Helper()
+	pod, err := yaml.Marshal(manifests.Etcd(s.node, manifests.HostView{}, []manifests.Member{
+		{Name: "cp-0", PeerURL: "https://192.0.2.10:2380"}, {Name: "cp-1", PeerURL: "https://192.0.2.11:2380"},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.Put(t, s.root, thisnode.StaticPodPath(s.node, manifests.EtcdName), string(pod))
+}
+
+// pods is an API that has these Pods.
+type pods struct {
+	cluster.Cluster
+	list []corev1.Pod
+	err  error
+}
+
+func (a pods) Pods(context.Context, string, string) ([]corev1.Pod, error) { return a.list, a.err }
+
+// hanging is an API that never answers.
+type hanging struct{ cluster.Cluster }
+
+func (hanging) Pods(ctx context.Context, _, _ string) ([]corev1.Pod, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func etcdPod(name, urls string) corev1.Pod {
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Annotations: map[string]string{manifests.EtcdURLsAnnotation: urls}}}
+}
+
+// TestEndpoints finds the members by this host's static Pod and by the API.
+func TestEndpoints(t *testing.T) {
+	down := pods{err: errors.New("connection refused")}
+	one := pods{list: []corev1.Pod{etcdPod("etcd-cp-0", "https://192.0.2.10:2379")}}
+	for _, tt := range []struct {
+		name    string
+		api     pods
+		started bool
+		want    []string
+		err     string
+	}{
+		{"by the API", one, false, []string{"https://192.0.2.10:2379"}, ""},
+		{"the API is down", down, false, nil, "connection refused"},
+		{"no Pods", pods{}, false, nil, "the cluster has no etcd Pod on its control planes; is its etcd external?"},
+		{"by the static Pod", down, true, []string{"https://192.0.2.10:2379", "https://192.0.2.11:2379"}, ""},
+		{"by both", pods{list: []corev1.Pod{etcdPod("etcd-cp-2", "https://192.0.2.12:2379"), etcdPod("etcd-cp-0", "https://192.0.2.10:2379")}}, true,
+			[]string{"https://192.0.2.10:2379", "https://192.0.2.11:2379", "https://192.0.2.12:2379"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(t)
+			if tt.started {
+				s.startEtcd(t)
+			}
+			urls, err := s.endpoints(tt.api)(t.Context())
+			if !slices.Equal(urls, tt.want) || (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
+				t.Errorf("got %v, %v, want %v, %s", urls, err, tt.want, tt.err)
+			}
+		})
+	}
+}
+
+// TestEndpointsSkipInvalidURLs, with one warning each.
+func TestEndpointsSkipInvalidURLs(t *testing.T) {
+	s := newStage(t)
+	odd := []corev1.Pod{etcdPod("etcd-a", "http://192.0.2.11:2379"), etcdPod("etcd-b", "not a URL"), etcdPod("etcd-c", "")}
+	const first = `annotation kubeadm.kubernetes.io/etcd.advertise-client-urls of Pod kube-system/etcd-a: "http://192.0.2.11:2379" is not a client URL`
+	find := s.endpoints(pods{list: append(slices.Clone(odd), etcdPod("etcd-d", "https://192.0.2.14:2379, https://192.0.2.15:2379"))})
+	for range 2 {
+		if urls, err := find(t.Context()); err != nil || !slices.Equal(urls, []string{"https://192.0.2.14:2379", "https://192.0.2.15:2379"}) {
+			t.Errorf("got %v, %v", urls, err)
+		}
+	}
+	said := s.said.String()
+	for _, warning := range []string{first, `Pod kube-system/etcd-b: "not a URL"`} {
+		if strings.Count(said, warning) != 1 {
+			t.Errorf("want the warning %q once, got:\n%s", warning, said)
+		}
+	}
+	if _, err := s.endpoints(pods{list: odd})(t.Context()); err == nil || !strings.Contains(err.Error(), first) {
+		t.Errorf("without a valid URL: %v", err)
+	}
+}
+
+// TestEndpointsOfAHangingAPI: the members that this host knows are returned early enough to ask them.
+func TestEndpointsOfAHangingAPI(t *testing.T) {
+	s := newStage(t)
+	s.startEtcd(t)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), etcd.HealthTime)
+		defer cancel()
+		started := time.Now()
+		urls, err := s.endpoints(hanging{})(ctx)
+		if err != nil || !slices.Contains(urls, "https://192.0.2.11:2379") || time.Since(started) > etcd.HealthTime/2 {
+			t.Errorf("got %v, %v after %s", urls, err, time.Since(started))
+		}
+	})
+}
