@@ -15,6 +15,7 @@ import (
 
 func newConfigMigrate(g *globals) *cobra.Command {
 	var from, to string
+	var experimental bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Convert a configuration file to the latest API version, with defaults filled in",
@@ -24,6 +25,7 @@ func newConfigMigrate(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			in.options.Experimental = experimental
 			data, warnings, err := config.Migrate(cmd.Context(), *in.file, in.options)
 			if err != nil {
 				return err
@@ -38,7 +40,7 @@ func newConfigMigrate(g *globals) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&from, "old-config", "", "configuration `file` to convert, - for standard input")
 	cmd.Flags().StringVar(&to, "new-config", "", "`file` to write; standard output by default")
-	acceptAPIFlags(cmd, "allow-experimental-api")
+	bindExperimental(cmd, &experimental)
 	return cmd
 }
 

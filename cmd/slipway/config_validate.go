@@ -15,6 +15,7 @@ import (
 
 func newConfigValidate(g *globals) *cobra.Command {
 	var file string
+	var experimental bool
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Check a configuration file and report all errors in it",
@@ -24,7 +25,7 @@ func newConfigValidate(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			in.options.Now = time.Now
+			in.options.Now, in.options.Experimental = time.Now, experimental
 			warnings, err := config.Validate(cmd.Context(), *in.file, in.options)
 			if err != nil {
 				return err
@@ -36,7 +37,8 @@ func newConfigValidate(g *globals) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "configuration `file`, - for standard input")
-	acceptAPIFlags(cmd, "allow-deprecated-api", "allow-experimental-api")
+	cmd.Flags().Bool("allow-deprecated-api", false, "accepted, and not needed: deprecated versions of the API are always read")
+	bindExperimental(cmd, &experimental)
 	return cmd
 }
 
@@ -53,9 +55,6 @@ func requiredInput(ctx context.Context, g *globals, flag, path string) (*nodeInp
 	return in, nil
 }
 
-// acceptAPIFlags accepts flags of kubeadm that change nothing here: every known version of the API is read.
-func acceptAPIFlags(cmd *cobra.Command, names ...string) {
-	for _, name := range names {
-		cmd.Flags().Bool(name, false, "accepted, and not needed: every version that is known is read")
-	}
+func bindExperimental(cmd *cobra.Command, experimental *bool) {
+	cmd.Flags().BoolVar(experimental, "allow-experimental-api", false, "also read experimental versions of the API")
 }

@@ -172,7 +172,7 @@ func (d *documents) identifyStored(file, apiVersion, kind string, line int) bool
 func versionsOf(kind string) []string {
 	var list []string
 	for _, v := range knownVersions() {
-		if slices.Contains(v.kinds, kind) {
+		if v.apiVersion != apiV1 && slices.Contains(v.kinds, kind) {
 			list = append(list, v.apiVersion)
 		}
 	}

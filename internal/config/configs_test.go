@@ -32,7 +32,9 @@ func TestConfigs(t *testing.T) {
 	for _, file := range files {
 		name := filepath.Base(file)
 		t.Run(name, func(t *testing.T) {
-			warnings, err := Validate(t.Context(), Source{Name: name, Data: readFile(t, file)}, testOptions())
+			opts := testOptions()
+			opts.Experimental = strings.Contains(name, "-experimental-")
+			warnings, err := Validate(t.Context(), Source{Name: name, Data: readFile(t, file)}, opts)
 			var faults Faults
 			switch {
 			case err != nil && !errors.As(err, &faults):

@@ -59,6 +59,8 @@ type documents struct {
 
 	origins map[string]*origin // by kind
 
+	// experimental accepts experimental versions of the API.
+	experimental bool
 	// stored selects lenient reading of what a cluster stores; extras holds, by kind, what is unknown to this
 	// version.
 	stored bool
@@ -83,6 +85,7 @@ type knownVersion struct {
 func knownVersions() []knownVersion {
 	return []knownVersion{
 		{apiV1beta4, []string{kindInit, kindCluster, kindJoin, kindReset, kindUpgrade}},
+		{apiV1, []string{kindInit, kindCluster, kindJoin, kindReset, kindUpgrade}},
 		{apiV1beta3, []string{kindInit, kindCluster, kindJoin}},
 		{kubeletAPI, []string{kindKubelet}},
 		{kubeProxyAPI, []string{kindKubeProxy}},
@@ -93,6 +96,9 @@ func knownVersions() []knownVersion {
 func knownKinds() string {
 	var list []string
 	for _, v := range knownVersions() {
+		if v.apiVersion == apiV1 {
+			continue
+		}
 		list = append(list, fmt.Sprintf("%s (%s)", v.apiVersion, strings.Join(v.kinds, ", ")))
 	}
 	return strings.Join(list, ", ")
@@ -109,8 +115,11 @@ func kindsOf(apiVersion string) []string {
 }
 
 // read parses a file and decodes its documents strictly. src may be nil.
-func read(src *Source) *documents {
-	docs := &documents{origins: make(map[string]*origin)}
+func read(src *Source) *documents { return readAll(src, false) }
+
+// readAll also reads experimental versions of the API, if it is asked to.
+func readAll(src *Source, experimental bool) *documents {
+	docs := &documents{origins: make(map[string]*origin), experimental: experimental}
 	if src == nil {
 		return docs
 	}
@@ -148,6 +157,9 @@ func (d *documents) decode(dec *decoder, doc document, apiVersion, kind string) 
 		}
 		d.addV1beta3(dec, doc.root, kind)
 		return
+	}
+	if apiVersion == apiV1 {
+		d.takeMergeMethods(dec, doc.root, "")
 	}
 	switch kind {
 	case kindInit:
@@ -203,6 +215,9 @@ func (d *documents) identify(file string, doc document) (apiVersion, kind string
 		d.fault(Fault{File: file, Line: doc.line, Field: "apiVersion", Message: "is missing; the latest is " + apiV1beta4})
 	case kind == "":
 		d.fault(Fault{File: file, Line: doc.line, Field: "kind", Message: "is missing; expected one of " + knownKinds()})
+	case apiVersion == apiV1 && !d.experimental:
+		d.fault(Fault{File: file, Line: versionLine, Field: "apiVersion", Message: apiV1 +
+			" is experimental; only `slipway config migrate` and `slipway config validate` read it, with --allow-experimental-api"})
 	case slices.Contains(kindsOf(apiVersion), kind):
 		return apiVersion, kind, true
 	case tooOld(apiVersion):

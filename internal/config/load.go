@@ -44,6 +44,8 @@ type Options struct {
 	// AnyVersion accepts a cluster of any Kubernetes version, for commands that neither create nor add a node
 	// of that version.
 	AnyVersion bool
+	// Experimental accepts experimental versions of kubeadm's API, for Migrate and Validate.
+	Experimental bool
 }
 
 func (o Options) resolve(ctx context.Context, label string) (string, error) {

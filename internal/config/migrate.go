@@ -14,7 +14,7 @@ import (
 // Migrate converts a file to the latest API version with all defaults filled in, as `config migrate` does. Component
 // configurations are kept as they are.
 func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
-	d := read(&src)
+	d := readAll(&src, opts.Experimental)
 	m := migration{
 		init:    d.init != nil || d.cluster != nil,
 		kubelet: copyOf(d.kubelet), kubeProxy: copyOf(d.kubeProxy),

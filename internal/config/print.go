@@ -63,7 +63,7 @@ func marshal(docs ...any) ([]byte, error) {
 // Validate checks every document of a file as the command that uses it would, for `config validate`. Invalid
 // input is returned as Faults.
 func Validate(ctx context.Context, src Source, opts Options) (warnings []string, err error) {
-	d := read(&src)
+	d := readAll(&src, opts.Experimental)
 	if len(opts.Facts.Sockets) > 1 { // which one to take is for the command that uses the file
 		opts.Facts.Sockets = opts.Facts.Sockets[:1]
 	}

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// apiV1 has the fields of v1beta4, and on each extra argument how it is merged with the default of that name. It is
+// experimental: only Migrate and Validate read it, and only if asked to.
+const apiV1 = apiGroup + "/v1"
+
+// mergeField is that field. Its values: replace, the default, and those that add the value to the default's.
+const mergeField = "mergeMethod"
+
+func mergeMethods() []string { return []string{"append", "prepend", "replace"} }
+
+// takeMergeMethods checks and removes the merge methods of a document, because v1beta4 has none. A warning names
+// those that will be missed.
+func (d *documents) takeMergeMethods(dec *decoder, node *yaml.Node, path string) {
+	switch node.Kind {
+	case yaml.SequenceNode:
+		for i, item := range node.Content {
+			d.takeMergeMethods(dec, item, fmt.Sprintf("%s[%d]", path, i))
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			name, value := node.Content[i].Value, node.Content[i+1]
+			if name == "extraArgs" || name == "kubeletExtraArgs" {
+				d.takeMergeMethodsOf(dec, value, joinPath(path, name))
+			} else {
+				d.takeMergeMethods(dec, value, joinPath(path, name))
+			}
+		}
+	}
+}
+
+func (d *documents) takeMergeMethodsOf(dec *decoder, args *yaml.Node, path string) {
+	if args.Kind != yaml.SequenceNode {
+		return // the decoder says so
+	}
+	for i, arg := range args.Content {
+		at := slices.IndexFunc(arg.Content, func(n *yaml.Node) bool { return n.Value == mergeField })
+		if arg.Kind != yaml.MappingNode || at < 0 || at%2 != 0 {
+			continue
+		}
+		field, method := fmt.Sprintf("%s[%d].%s", path, i, mergeField), arg.Content[at+1]
+		arg.Content = slices.Delete(slices.Clone(arg.Content), at, at+2)
+		place := Fault{File: dec.file, Line: dec.line(method), Field: field}
+		switch known := mergeMethods(); {
+		case method.Kind != yaml.ScalarNode || !slices.Contains(known, method.Value):
+			dec.faultf(method, field, "must be one of append, prepend and replace%s", didYouMean(method.Value, known))
+		case method.Value != "replace":
+			place.Message = fmt.Sprintf("%s has no merge methods, so the value replaces the default instead of being added to it", apiV1beta4)
+			d.warn(place)
+		}
+	}
+}
