@@ -96,9 +96,10 @@ func cgroupDirs(all []hierarchy, name string) []string {
 	return dirs
 }
 
-// makeCgroup makes one cgroup directory with those above it.
+// makeCgroup makes one cgroup directory with those above it. Several nodes may
+// make the same one side by side.
 func makeCgroup(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
+	if filled(dir) {
 		return nil
 	}
 	parent := filepath.Dir(dir)
@@ -109,7 +110,7 @@ func makeCgroup(dir string) error {
 		return errors.Wrap(err, "cannot make a cgroup")
 	}
 	// A new cpuset is empty, and an empty one takes no process.
-	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+	for _, file := range cpusets {
 		value, err := os.ReadFile(filepath.Join(parent, file))
 		if err != nil {
 			continue // another controller's hierarchy
@@ -119,6 +120,23 @@ func makeCgroup(dir string) error {
 		}
 	}
 	return delegate(parent)
+}
+
+var cpusets = []string{"cpuset.cpus", "cpuset.mems"}
+
+// filled reports whether a cgroup is there and takes processes. With version 2, an
+// empty cpuset means that of the parent.
+func filled(dir string) bool {
+	if _, err := os.Stat(dir); err != nil {
+		return false
+	}
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.controllers")); err == nil {
+		return true
+	}
+	return !slices.ContainsFunc(cpusets, func(file string) bool {
+		value, err := os.ReadFile(filepath.Join(dir, file))
+		return err == nil && strings.TrimSpace(string(value)) == ""
+	})
 }
 
 // delegate hands all controllers of a version 2 cgroup down to its children.
