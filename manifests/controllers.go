@@ -32,13 +32,16 @@ var controllerAccounts = []string{
 //   - the right to their leases, which the API server grants with its default roles, a second or more after it has begun
 //     to serve. A component that asks too early tries again two to four seconds later.
 //   - the service accounts of the controllers. The controller manager creates them one after another, with three requests
-//     each, and allows itself 20 requests a second. One with other controllers or credentials makes them itself.
+//     each, and allows itself 20 requests a second.
+//
+// It is nothing for a controller manager with other controllers or credentials: it might make no such accounts, or have
+// no garbage collector for the Role.
 func FirstStart(n *config.Node) []Object {
-	objs := firstLeases()
 	custom := func(a config.Arg) bool { return a.Name == "controllers" || a.Name == "use-service-account-credentials" }
 	if slices.ContainsFunc(n.Cluster.ControllerManager.ExtraArgs, custom) {
-		return objs
+		return nil
 	}
+	objs := firstLeases()
 	for _, name := range controllerAccounts {
 		objs = append(objs, serviceAccount(name))
 	}

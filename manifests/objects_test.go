@@ -316,6 +316,33 @@ func TestCoreDNSPatched(t *testing.T) {
 	}
 }
 
+// TestFirstStart: a controller manager without a garbage collector would leave the Role in the cluster.
+func TestFirstStart(t *testing.T) {
+	n := load(t, read(t, golden, "node/default/input.yaml"))
+	objs := FirstStart(n)
+	for _, obj := range objs[:2] {
+		if owners := obj.GetOwnerReferences(); len(owners) != 1 || obj.GetName() != "slipway:first-leases" {
+			t.Errorf("%s has the owners %v", obj.GetName(), owners)
+		}
+	}
+	var names []string
+	for _, obj := range objs[2:] {
+		names = append(names, obj.GetName())
+	}
+	// These are others', and one that Kubernetes 1.35 does not have by default.
+	names = append(names, "coredns", "default", "kube-proxy", "device-taint-eviction-controller")
+	slices.Sort(names)
+	if diff := cmp.Diff(strings.Fields(string(read(t, golden, "kube-system-serviceaccounts.txt"))), names); diff != "" {
+		t.Errorf("service accounts (-kubeadm's cluster +got):\n%s", diff)
+	}
+	for _, name := range []string{"controllers", "use-service-account-credentials"} {
+		n.Cluster.ControllerManager.ExtraArgs = []config.Arg{{Name: name, Value: "x"}}
+		if objs := FirstStart(n); objs != nil {
+			t.Errorf("with --%s: %d objects", name, len(objs))
+		}
+	}
+}
+
 func TestBootstrapTokenSecret(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
 	usages, groups := []string{"signing", "authentication"}, []string{NodeTokenGroup, "system:bootstrappers:a"}

@@ -37,7 +37,8 @@ func peakMemory(name string, args ...string) (float64, error) {
 		return 0, err
 	}
 	for signal := 0; ; {
-		if err := syscall.PtraceCont(pid, signal); err != nil {
+		// ESRCH: another thread has ended the program meanwhile, as the next status says.
+		if err := syscall.PtraceCont(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return 0, err
 		}
 		if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil {
