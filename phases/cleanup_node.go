@@ -125,7 +125,19 @@ func (c *cleanup) stopKubelet(ctx context.Context) {
 	c.changed = unit.ActiveState == "active"
 }
 
+// removePods looks again after it has removed Pods: what the kubelet asked for last appears only when the runtime has
+// made it. What still comes then was not made by this host's kubelet.
 func (c *cleanup) removePods(ctx context.Context) {
+	const looks = 3
+	for range looks {
+		if !c.removeListedPods(ctx) {
+			return
+		}
+	}
+}
+
+// removeListedPods removes the Pods that the runtime lists, and reports whether there were any and all of them are gone.
+func (c *cleanup) removeListedPods(ctx context.Context) bool {
 	socket := c.Config.CRISocket
 	limited, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -133,10 +145,10 @@ func (c *cleanup) removePods(ctx context.Context) {
 	if err != nil {
 		c.warn("Pods may still be running, because the container runtime does not answer: "+err.Error(),
 			cmp.Or(fault.Remedy(err), "start it")+"; then run the same command again, with --cri-socket="+socket)
-		return
+		return false
 	}
 	if len(pods) == 0 {
-		return
+		return false
 	}
 	// Pods with a network of their own go first.
 	order := func(p host.Pod) string { return fmt.Sprintf("%t %s", p.HostNetwork, p) }
@@ -146,7 +158,9 @@ func (c *cleanup) removePods(ctx context.Context) {
 	c.changed = c.changed || len(removed) > 0
 	if err != nil {
 		c.warn(fmt.Sprintf("%d of %d Pods could not be removed: %v", len(pods)-len(removed), len(pods), err), "run the same command again, with --cri-socket="+socket)
+		return false
 	}
+	return true
 }
 
 // unmount unmounts the kubelet's volumes, which are below these two directories. Other mounts belong to someone else,

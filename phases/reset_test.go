@@ -30,6 +30,8 @@ import (
 type resetHost struct {
 	host.Host
 	unitErr, podsErr error
+	// late are Pods that appear when the others have been removed.
+	late []string
 }
 
 const (
@@ -57,6 +59,12 @@ func (h *resetHost) RemovePods(_ context.Context, _ string, pods []host.Pod) ([]
 			return nil, err
 		}
 	}
+	for _, name := range h.late {
+		if err := h.EnsureDir(filepath.Join(fakePods, name), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	h.late = nil
 	return pods, nil
 }
 
@@ -292,6 +300,16 @@ func TestResetNetwork(t *testing.T) {
 	}
 	s.Config.Reset.Network = true
 	if said := s.reset(t); !strings.Contains(said, "Removing network interface br-pods") {
+		t.Errorf("it says\n%s", said)
+	}
+	s.isAsBefore(t)
+}
+
+// The runtime may still be making a Pod when the kubelet stops.
+func TestResetRemovesLatePods(t *testing.T) {
+	s := newResetScene(t)
+	s.host.late = []string{"late"}
+	if said := s.reset(t); !strings.Contains(said, "Removing 1 Pods") {
 		t.Errorf("it says\n%s", said)
 	}
 	s.isAsBefore(t)

@@ -26,7 +26,7 @@ import (
 func NewOverlay(base Reader, record func(Action)) Host {
 	return &overlay{
 		base: base, RuntimeReader: base, SystemReader: base, NetworkReader: base, record: record,
-		nodes: map[string]*node{}, owners: map[string]Owner{}, units: map[string]unitPlan{}, unmounted: map[string]bool{},
+		nodes: map[string]*node{}, owners: map[string]Owner{}, units: map[string]unitPlan{}, unmounted: map[string]bool{}, removed: map[string]bool{},
 	}
 }
 
@@ -46,6 +46,7 @@ type overlay struct {
 	units  map[string]unitPlan
 
 	unmounted map[string]bool
+	removed   map[string]bool // Pods, by ID
 }
 
 // EffectiveUID implements SystemReader: a plan is of what root would do, and

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,9 +38,18 @@ func (o *overlay) RemovePods(_ context.Context, _ string, pods []Pod) ([]Pod, er
 	defer o.mu.Unlock()
 	for _, p := range pods {
 		o.record(Action{Verb: RemovePod, Name: p.String()})
+		o.removed[p.ID] = true
 		o.forgetNetwork(p)
 	}
 	return pods, nil
+}
+
+// Pods implements RuntimeReader.
+func (o *overlay) Pods(ctx context.Context, socket string) ([]Pod, error) {
+	pods, err := o.RuntimeReader.Pods(ctx, socket)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.DeleteFunc(pods, func(p Pod) bool { return o.removed[p.ID] }), err
 }
 
 // forgetNetwork plans the removal of the files that the runtime and the network

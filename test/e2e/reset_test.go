@@ -138,11 +138,16 @@ func (m machine) mounts() []string {
 	return found
 }
 
+// hasNoPods waits until the runtime has no container. It may still be taking back what the kubelet asked for last,
+// which CRI does not list.
 func (m machine) hasNoPods() {
 	m.Helper()
-	if out := m.must("ctr", "-n", "k8s.io", "containers", "ls", "-q"); strings.TrimSpace(out) != "" {
-		m.Errorf("containers left: %s", out)
-	}
+	m.eventually("no containers", readyLimit, func() error {
+		if out := m.must("ctr", "-n", "k8s.io", "containers", "ls", "-q"); strings.TrimSpace(out) != "" {
+			return errors.New("containers left: " + out)
+		}
+		return nil
+	})
 }
 
 func (m machine) reset(more ...string) string {
