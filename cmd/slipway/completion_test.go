@@ -28,7 +28,7 @@ func TestCompletion(t *testing.T) {
 		{"init --skip-phases certs,add", []string{"certs,addon", "certs,addon/kube-proxy"}, "certs", list},
 		{"init --ignore-preflight-errors ", []string{"Swap", "NumCPU", "all"}, "certs", list},
 		{"reset --ignore-preflight-errors Sw", []string{"Swap"}, "all", list},
-		{"config images list --feature-gates ", []string{"RootlessControlPlane=true", "NodeLocalCRISocket=false"}, "text", list},
+		{"config images list --feature-gates ", []string{"RootlessControlPlane=true"}, "text", list},
 		{"init -o ", []string{"text", "json", "yaml"}, "kyaml", list},
 		{"version -o ", []string{"short", "json", "yaml"}, "text", list},
 		{"token list --output ", []string{"text", "kyaml", "jsonpath="}, "short", list | cobra.ShellCompDirectiveNoSpace},

@@ -127,6 +127,9 @@ func (f *File) plain(err error) error {
 func current(where string, file api.Config) (api.Cluster, *api.AuthInfo, error) {
 	at := slices.IndexFunc(file.Contexts, func(c api.NamedContext) bool { return c.Name == file.CurrentContext })
 	if at < 0 {
+		if file.CurrentContext != "" {
+			return api.Cluster{}, nil, failure(Malformed, where, "the kubeconfig's current context %q is missing", file.CurrentContext)
+		}
 		if len(file.Clusters) != 1 {
 			return api.Cluster{}, nil, failure(ManyClusters, where, "the kubeconfig has %d clusters and no current context", len(file.Clusters))
 		}

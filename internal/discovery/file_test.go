@@ -39,6 +39,7 @@ func TestByFile(t *testing.T) {
 		{name: "CA in a file", file: "clusters:\n- name: a\n  cluster: {server: 'https://192.0.2.1:6443', certificate-authority: ca.crt}\n"},
 		{name: "two clusters", file: one + "- {name: b, cluster: {server: 'https://b'}}\n", says: "has 2 clusters"},
 		{name: "context leads nowhere", file: one + "contexts: [{name: c, context: {cluster: b}}]\ncurrent-context: c\n", says: "names a cluster that it does not define"},
+		{name: "context is missing", file: one + "current-context: c\n", says: `the kubeconfig's current context "c" is missing`},
 		{name: "no CA", file: "clusters: [{name: a, cluster: {server: 'https://b'}}]\n", says: "has no certificate-authority-data"},
 		{name: "a CA that is none", file: strings.Replace(one, data, base64.StdEncoding.EncodeToString([]byte("x")), 1), says: "no PEM certificate"},
 		{name: "malformed CA", file: strings.Replace(one, data, base64.StdEncoding.EncodeToString([]byte(someCert)), 1), says: "certificate 1 is malformed"},
