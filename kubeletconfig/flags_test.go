@@ -13,8 +13,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-const socket = "unix:///run/containerd/containerd.sock"
-
 func TestFlagsEnv(t *testing.T) {
 	arg := func(name, value string) config.Arg { return config.Arg{Name: name, Value: value} }
 	for _, tt := range []struct {
