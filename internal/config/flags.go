@@ -21,14 +21,18 @@ type Flags struct {
 	// Endpoint is the argument of join: host:port of an API server to discover.
 	Endpoint string
 
+	AllowExperimentalUpgrades bool
+	AllowPrereleases          bool
 	APIServerAdvertiseAddress string
 	APIServerBindPort         int32
 	APIServerCertExtraSANs    []string
 	CACertHashes              []string
 	CertDir                   string
 	CertificateKey            string
+	CertificateRenewal        bool
 	CleanupTmpDir             bool
 	ConfigFile                string
+	ContextLines              int32
 	ControlPlane              bool
 	ControlPlaneEndpoint      string
 	CRISocket                 string
@@ -37,6 +41,7 @@ type Flags struct {
 	DiscoveryToken            string
 	DryRun                    bool
 	EnableKubelet             bool
+	EtcdUpgrade               bool
 	FeatureGates              string // NAME=true,NAME=false
 	Force                     bool
 	Groups                    []string
@@ -49,6 +54,7 @@ type Flags struct {
 	NodeName                  string
 	Patches                   string
 	PodNetworkCIDR            string
+	PrintConfig               bool
 	PrintJoinCommand          bool
 	PrintManifest             bool
 	ServiceCIDR               string
@@ -64,6 +70,7 @@ type Flags struct {
 	TokenTTL    time.Duration
 	UploadCerts bool
 	Usages      []string
+	Yes         bool
 }
 
 // ValuesAnnotation is the annotation of a bound flag that lists the values for shell completion.
