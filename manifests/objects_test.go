@@ -329,8 +329,9 @@ func TestFirstStart(t *testing.T) {
 	for _, obj := range objs[2:] {
 		names = append(names, obj.GetName())
 	}
-	// These are others', and one that Kubernetes 1.35 does not have by default.
-	names = append(names, "coredns", "default", "kube-proxy", "device-taint-eviction-controller")
+	// These are others', and those that not every supported version has by default.
+	names = append(names, "coredns", "default", "kube-proxy", "device-taint-eviction-controller",
+		"kube-apiserver-serving-clustertrustbundle-publisher", "podcertificaterequestcleaner", "storage-version-migrator-controller")
 	slices.Sort(names)
 	if diff := cmp.Diff(strings.Fields(string(read(t, golden, "kube-system-serviceaccounts.txt"))), names); diff != "" {
 		t.Errorf("service accounts (-kubeadm's cluster +got):\n%s", diff)
