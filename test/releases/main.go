@@ -26,28 +26,35 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
 )
 
-const tableFile = "internal/releases/tables.tsv"
+const (
+	tableFile  = "internal/releases/tables.tsv"
+	factsDir   = "test/releases/facts"
+	components = "test/lab/components"
+)
 
 // modules are the releases in the order of the table's columns, and the component modules that pin them. Those of
 // the lab's own releases are compared by default.
 var modules = []struct {
-	minor, dir string
-	ofLab      bool
+	minor, kubernetes, etcd string
+	ofLab                   bool
 }{
-	{"1.34", "kubernetes-1.34", false},
-	{"1.35", "kubernetes-1.35", false},
-	{"1.36", "kubernetes-1.36", true},
-	{"1.37", "kubernetes", true},
+	{"1.34", "kubernetes-1.34", "etcd-3.6", false},
+	{"1.35", "kubernetes-1.35", "etcd-3.6", false},
+	{"1.36", "kubernetes-1.36", "etcd-3.6", true},
+	{"1.37", "kubernetes", "etcd", true},
 }
 
-// programs in the order in which rows name them.
+// programs in the order in which rows name them; etcd is that of the release.
 var programs = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"}
+
+const etcd = "etcd"
 
 func main() {
 	write := flag.Bool("write", false, "write the table instead of comparing it")
@@ -92,22 +99,20 @@ func run(ctx context.Context, root string, write bool, minors []string) error {
 
 // generate replaces a release's column with what its modules say.
 func (t *table) generate(ctx context.Context, root string, column int) error {
-	dir := filepath.Join(root, "test/lab/components", modules[column].dir)
-	version, hash, err := inputs(root, dir)
+	m := modules[column]
+	version, hash, err := inputs(root, column)
 	if err != nil {
 		return err
 	}
 	t.clear(column)
 	t.inputs[column] = [2]string{version, hash}
+	if err := t.collect(ctx, root, column, m.etcd, etcd, "etcd.go"); err != nil {
+		return err
+	}
 	for _, program := range programs {
-		facts, err := collect(ctx, root, dir, program)
-		if err != nil {
+		own := strings.ReplaceAll(program, "-", "_") + ".go"
+		if err := t.collect(ctx, root, column, m.kubernetes, program, "facts.go", own); err != nil {
 			return err
-		}
-		for kind, names := range facts {
-			for name, state := range names {
-				t.set(factKey{kind, name, program}, column, state)
-			}
 		}
 	}
 	return nil
@@ -115,46 +120,61 @@ func (t *table) generate(ctx context.Context, root string, column int) error {
 
 // collect runs the generator for a program. Its flags are those of the lab's builds, so that the packages that those
 // have compiled are used again.
-func collect(ctx context.Context, root, dir, program string) (map[string]map[string]string, error) {
-	facts, err := filepath.Abs(filepath.Join(root, "test/releases/facts"))
-	if err != nil {
-		return nil, err
+func (t *table) collect(ctx context.Context, root string, column int, component, program string, sources ...string) error {
+	argv := []string{"run", "-trimpath", "-ldflags", "-s -w"}
+	for _, source := range sources {
+		path, err := filepath.Abs(filepath.Join(root, factsDir, source))
+		if err != nil {
+			return err
+		}
+		argv = append(argv, path)
 	}
-	own := strings.ReplaceAll(program, "-", "_") + ".go"
-	cmd := exec.CommandContext(ctx, "go", "run", "-trimpath", "-ldflags", "-s -w", filepath.Join(facts, "facts.go"), filepath.Join(facts, own))
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	cmd := exec.CommandContext(ctx, "go", argv...)
+	cmd.Dir, cmd.Env = filepath.Join(root, components, component), append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, errors.Wrapf(err, "%s: %s", program, stderr.String())
+		return errors.Wrapf(err, "%s: %s", program, stderr.String())
 	}
 	var found map[string]map[string]string
-	return found, errors.Wrap(json.Unmarshal(out, &found), program)
+	if err := json.Unmarshal(out, &found); err != nil {
+		return errors.Wrap(err, program)
+	}
+	for kind, names := range found {
+		for name, state := range names {
+			t.set(factKey{kind, name, program}, column, state)
+		}
+	}
+	return nil
 }
 
-// inputs are the version of Kubernetes that a component module pins, and the hash of all that decides what the
-// generator says of it.
-func inputs(root, dir string) (version, hash string, err error) {
-	files, err := filepath.Glob(filepath.Join(root, "test/releases/facts/*.go"))
+// inputs are the version of Kubernetes that a column is about, and the hash of all that decides what the generator
+// says: its own source, and the requirements of the modules in which it runs.
+func inputs(root string, column int) (version, hash string, err error) {
+	files, err := filepath.Glob(filepath.Join(root, factsDir, "*.go"))
 	if err != nil {
 		return "", "", err
 	}
+	for _, component := range []string{modules[column].kubernetes, modules[column].etcd} {
+		dir := filepath.Join(root, components, component)
+		files = append(files, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum"))
+	}
 	sum := sha256.New()
-	for _, file := range append(files, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum")) {
+	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			return "", "", err
 		}
-		for line := range strings.Lines(string(data)) {
-			if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "k8s.io/kubernetes" && filepath.Base(file) == "go.mod" {
-				version = fields[1]
-			}
-		}
 		fmt.Fprintf(sum, "%s %d\n%s", filepath.Base(file), len(data), data)
+		if found := requiredKubernetes.FindSubmatch(data); found != nil {
+			version = string(found[1])
+		}
 	}
 	return version, hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
+
+var requiredKubernetes = regexp.MustCompile(`(?m)^\s+k8s\.io/kubernetes (v\S+)`)
 
 // firstDifference shows the first few lines that differ, or nothing.
 func firstDifference(old, now string) string {

@@ -6,7 +6,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -28,8 +27,8 @@ const (
 )
 
 const head = `# What each minor release of Kubernetes knows. Made by: go run ./test/releases -write
-# Each row: a kind of fact, its name, the programs that it is about (* is all of them), and its state in each of the releases
-# in the order of the rows "release", which name the module and the hash of what that part of the table was made from.
+# Each row: a kind of fact, its name, the programs that it is about (*: all but etcd), and its state in each of the releases,
+# in the order of the rows "release". These name the module, and the hash of what that part of the table was made from.
 # "-": does not exist; "=": as in the release before.
 `
 
@@ -127,15 +126,4 @@ func parse(text string) (*table, error) {
 		}
 	}
 	return t, nil
-}
-
-// releaseOf is the part of the table for one release, for tests.
-func (t *table) count(column int) map[string]int {
-	n := map[string]int{}
-	for key := range maps.Keys(t.facts) {
-		if t.facts[key][column] != absent {
-			n[key.kind]++
-		}
-	}
-	return n
 }
