@@ -22,6 +22,8 @@ var mayImport = map[string][]string{
 	"internal/workflow":   {},
 	"internal/fault":      {},
 	"internal/lazyregexp": {},
+	"internal/releases":   {},
+	"internal/breakages":  {"internal/config", "internal/fault", "internal/releases"},
 	"internal/config":     {"internal/lazyregexp"},
 	"internal/ui":         {"internal/fault"},
 	"internal/host":       {"internal/fault", "internal/redact"},

@@ -71,7 +71,8 @@ func (c *checker) requests() {
 		families, err := parser.TextToMetricFamilies(bytes.NewReader(m.Data))
 		if err != nil {
 			c.add(Finding{ID: "not-checked", Where: m.Where, Subject: "metrics", Fault: fault.Fault{
-				Message: fmt.Sprintf("%s: cannot read its metrics; requests for deprecated APIs were not checked: %v", m.Where, err)}})
+				Message: fmt.Sprintf("%s: cannot read its metrics; requests for deprecated APIs were not checked: %v", m.Where, err),
+				Remedy:  "look at them yourself: kubectl get --raw /metrics"}})
 			continue
 		}
 		family := families[requestedMetric]

@@ -68,12 +68,24 @@ func (c *checker) fileVersion(f File, value any) {
 		if apiVersion != "" && releases.EverHadDocument(f.Program, apiVersion, kind) && !c.release.HasDocument(f.Program, apiVersion, kind) {
 			c.add(Finding{ID: "config-file-version", Fatal: true, Where: f.Where, Subject: apiVersion + " " + kind, Fault: fault.Fault{
 				Message: fmt.Sprintf("%s: %s does not read a %s in %s", f.Where, c.programName(f.Program), kind, apiVersion),
-				Remedy:  "write it in a version that both releases read, such as " + strings.Join(c.release.Documents(f.Program, kind), " or ")}})
+				Remedy:  "write it as " + c.newerDocument(f.Program, kind)}})
 		}
 		for _, below := range object {
 			c.fileVersion(f, below)
 		}
 	}
+}
+
+// newerDocument is what to write a kind of configuration file as. One kind got another name with its version (#137379).
+func (c *checker) newerDocument(program, kind string) string {
+	if kind == "WebhookAdmission" {
+		kind += "Configuration"
+	}
+	versions := c.release.Documents(program, kind)
+	if len(versions) == 0 {
+		return "another kind: " + program + " has none of this name"
+	}
+	return kind + " in " + strings.Join(versions, " or ")
 }
 
 // documentsIn are the YAML documents in data.

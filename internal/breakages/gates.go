@@ -19,7 +19,7 @@ func (c *checker) gates(where, program string, set map[string]bool) {
 	if len(set) == 0 {
 		return
 	}
-	known := c.release.Gates(program)
+	known, refused := c.release.Gates(program), false
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		gate, ok := known[name]
 		f := Finding{Fatal: true, Where: where, Subject: name, Fault: fault.Fault{Remedy: "remove the gate"}}
@@ -35,8 +35,11 @@ func (c *checker) gates(where, program string, set map[string]bool) {
 			continue
 		}
 		c.add(f)
+		refused = true
 	}
-	c.neededGates(where, program, known, set)
+	if !refused { // as the programs: the others are only looked at then
+		c.neededGates(where, program, known, set)
+	}
 }
 
 func (c *checker) neededGates(where, program string, known map[string]releases.Gate, set map[string]bool) {

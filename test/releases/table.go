@@ -67,12 +67,18 @@ func (t *table) rows() []row {
 			continue
 		}
 		r := row{kind: key.kind, name: key.name, states: strings.Join(shorten(states), "\t")}
+		if key.program == etcd {
+			r.programs = etcd // never shares a row: * is all of Kubernetes' programs
+		}
 		byState[r] = append(byState[r], key.program)
 	}
 	var rows []row
 	for r, of := range byState {
-		r.programs = "*"
-		if len(of) < len(programs) {
+		switch {
+		case r.programs == etcd:
+		case len(of) == len(programs):
+			r.programs = "*"
+		default:
 			slices.SortFunc(of, func(a, b string) int { return slices.Index(programs, a) - slices.Index(programs, b) })
 			r.programs = strings.Join(of, ",")
 		}
