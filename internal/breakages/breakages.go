@@ -8,7 +8,6 @@ package breakages
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,6 +67,7 @@ type File struct {
 // checker collects the findings for one step to the next release.
 type checker struct {
 	Inputs
+	before  releases.Release // the one before it, as far as there is a table
 	release releases.Release
 	found   []Finding
 }
@@ -90,10 +90,13 @@ func Check(in Inputs) []Finding {
 			Remedy:  "read its release notes, or use a newer version of Slipway"}})
 		to = releases.Newest()
 	}
-	for c.release = range path(in.oldest(), to) {
+	c.before, _ = releases.Of(in.oldest())
+	for next, more := c.before.Next(); more && !next.After(to); next, more = next.Next() {
+		c.release = next
 		for _, step := range steps {
 			step(c)
 		}
+		c.before = next
 	}
 	slices.SortStableFunc(c.found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
 	return c.found
@@ -104,18 +107,6 @@ func rank(f Finding) int {
 		return 0
 	}
 	return 1
-}
-
-// path yields the releases after from up to to. If there is no table of from, it begins with the oldest.
-func path(from string, to releases.Release) iter.Seq[releases.Release] {
-	return func(yield func(releases.Release) bool) {
-		start, _ := releases.Of(from)
-		for next, more := start.Next(); more && !next.After(to); next, more = next.Next() {
-			if !yield(next) {
-				return
-			}
-		}
-	}
 }
 
 // oldest is the lowest minor release of the control plane and the kubelets.

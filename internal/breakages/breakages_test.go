@@ -168,6 +168,7 @@ func TestRows(t *testing.T) {
 			[]string{"api-managed-fields 1.37 warning: networking.k8s.io/v1beta1 ServiceCIDR helm"}},
 		{"workloads of the scheduler", "1.36", "1.37", Inputs{APIUse: []APIUse{{"Workload default/w", "scheduling.k8s.io/v1alpha2", "Workload", ""}}},
 			[]string{"api-stored 1.37 fatal: scheduling.k8s.io/v1alpha2 Workload"}},
+		{"an old trace of a client", "1.36", "1.37", Inputs{APIUse: []APIUse{{"Deployment x", "apps/v1beta1", "Deployment", "kubectl"}}}, nil},
 		{"a custom resource", "1.36", "1.37", Inputs{APIUse: []APIUse{{"Foo x", "example.com/v1alpha1", "Foo", ""}}}, nil},
 		{"requests for a removed version", "1.36", "1.37", Inputs{Metrics: metricsText("1.37")},
 			[]string{"api-requested 1.37 warning: networking.k8s.io/v1beta1/ipaddresses"}},

@@ -96,13 +96,16 @@ func (r Release) Next() (Release, bool) {
 	return Release{minors[r.column+1], r.column + 1}, true
 }
 
+// Known reports whether there is a table of the release.
+func (r Release) Known() bool { return r.column >= 0 && r.Minor != "" }
+
 // After reports whether r is a later release than other.
 func (r Release) After(other Release) bool { return r.column > other.column }
 
 // state of a fact in this release for a program; empty if the release does not have it.
 func (r Release) state(kind, program, name string) string {
 	for _, row := range parse().rows[fact{kind, name}] {
-		if row.of(program) && row.states[r.column] != "" {
+		if r.Known() && row.of(program) && row.states[r.column] != "" {
 			return row.states[r.column]
 		}
 	}

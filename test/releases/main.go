@@ -39,12 +39,15 @@ const (
 	components = "test/lab/components"
 )
 
-// modules are the releases in the order of the table's columns, and the component modules that pin them. Those of
-// the lab's own releases are compared by default.
-var modules = []struct {
+// module says in which component modules a release is pinned.
+type module struct {
 	minor, kubernetes, etcd string
 	ofLab                   bool
-}{
+}
+
+// modules are the releases in the order of the table's columns, and the component modules that pin them. Those of
+// the lab's own releases are compared by default.
+var modules = []module{
 	{"1.34", "kubernetes-1.34", "etcd-3.6", false},
 	{"1.35", "kubernetes-1.35", "etcd-3.6", false},
 	{"1.36", "kubernetes-1.36", "etcd-3.6", true},

@@ -120,14 +120,15 @@ func (f facts) fields(prefix string, t reflect.Type) {
 	}
 }
 
-// kinds adds the kinds of a scheme's external versions, in the versions that are wanted (all if nil), and returns the
-// versions that have a kind which this release serves. The state is "served", or "gone" if the API server only decodes
-// what is stored; and the kind's life as its Go types tell it: "deprecated", "removed", and "use", its replacement.
-func (f facts) kinds(fact string, scheme *runtime.Scheme, wanted func(schema.GroupVersion) bool) map[schema.GroupVersion]bool {
+// kinds adds the kinds of a scheme's external versions in the groups that are wanted (all if nil), and returns the versions
+// that have a kind which this release serves. The state is "served", or "gone" if the API server only decodes what is
+// stored, because the version is not offered or the kind's time is over; and the kind's life as its Go types tell it:
+// "deprecated", "removed", and "use", its replacement.
+func (f facts) kinds(fact string, scheme *runtime.Scheme, wanted func(group string) bool, offered func(schema.GroupVersion) bool) map[schema.GroupVersion]bool {
 	all, served := scheme.AllKnownTypes(), map[schema.GroupVersion]bool{}
 	for gvk, t := range all {
 		if gvk.Version == runtime.APIVersionInternal || strings.HasSuffix(gvk.Kind, "List") || strings.HasSuffix(gvk.Kind, "Options") ||
-			strings.HasSuffix(t.PkgPath(), "apis/meta/v1") || wanted != nil && !wanted(gvk.GroupVersion()) {
+			strings.HasSuffix(t.PkgPath(), "apis/meta/v1") || wanted != nil && !wanted(gvk.Group) {
 			continue
 		}
 		object := reflect.New(t).Interface()
@@ -137,7 +138,9 @@ func (f facts) kinds(fact string, scheme *runtime.Scheme, wanted func(schema.Gro
 		}
 		life := lifecycle(object)
 		state := "served"
-		if i := slices.IndexFunc(life, func(s string) bool { return strings.HasPrefix(s, "removed=") }); i >= 0 && !newer(life[i]) {
+		if !offered(gvk.GroupVersion()) {
+			state = "gone"
+		} else if i := slices.IndexFunc(life, func(s string) bool { return strings.HasPrefix(s, "removed=") }); i >= 0 && !newer(life[i]) {
 			state = "gone"
 		}
 		served[gvk.GroupVersion()] = served[gvk.GroupVersion()] || state == "served"
@@ -145,6 +148,9 @@ func (f facts) kinds(fact string, scheme *runtime.Scheme, wanted func(schema.Gro
 	}
 	return served
 }
+
+// every is for files, all of whose versions are read.
+func every(schema.GroupVersion) bool { return true }
 
 // newer reports whether a removal comes after the release whose packages these are.
 func newer(removed string) bool {

@@ -25,27 +25,27 @@ func collect(f facts) {
 		f.set("admission", name, onOff(!off.Has(name)))
 	}
 
-	versions := controlplane.DefaultAPIResourceConfigSource().GroupVersionConfigs
-	f.versions(legacyscheme.Scheme, func(gv schema.GroupVersion) (known, on bool) { on, known = versions[gv]; return known, on })
-	f.versions(apiextensions.Scheme, func(gv schema.GroupVersion) (known, on bool) { return gv.Group == "apiextensions.k8s.io", true })
-	f.versions(aggregator.Scheme, func(gv schema.GroupVersion) (known, on bool) { return gv.Group == "apiregistration.k8s.io", true })
+	on := controlplane.DefaultAPIResourceConfigSource().GroupVersionConfigs
+	f.versions(legacyscheme.Scheme, on, func(string) bool { return true })
+	f.versions(apiextensions.Scheme, nil, func(group string) bool { return group == "apiextensions.k8s.io" })
+	f.versions(aggregator.Scheme, nil, func(group string) bool { return group == "apiregistration.k8s.io" })
 
 	files := runtime.NewScheme()
 	install.Install(files)
 	webhooks.Install(files)
-	f.kinds("document", files, nil)
+	f.kinds("document", files, nil, every)
 }
 
-// versions adds the API versions that are known, and their kinds. A version is on or off by default, or "empty": known,
-// but nothing in it is served any more.
-func (f facts) versions(scheme *runtime.Scheme, of func(schema.GroupVersion) (known, on bool)) {
-	served := f.kinds("kind", scheme, func(gv schema.GroupVersion) bool { known, _ := of(gv); return known })
+// versions adds the API versions of some groups of a scheme, and their kinds. A version is on or off by default, or "empty":
+// the API server takes its name in --runtime-config, but serves nothing in it. Without a list, what is served is on.
+func (f facts) versions(scheme *runtime.Scheme, on map[schema.GroupVersion]bool, wanted func(group string) bool) {
+	served := f.kinds("kind", scheme, wanted, func(gv schema.GroupVersion) bool { _, offered := on[gv]; return offered || on == nil })
 	for _, gv := range scheme.PrioritizedVersionsAllGroups() {
-		known, on := of(gv)
 		switch {
-		case known && served[gv]:
-			f.set("version", gv.String(), onOff(on))
-		case known:
+		case !wanted(gv.Group):
+		case served[gv]:
+			f.set("version", gv.String(), onOff(on[gv] || on == nil))
+		default:
 			f.set("version", gv.String(), "empty")
 		}
 	}

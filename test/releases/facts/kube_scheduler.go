@@ -12,5 +12,5 @@ import (
 
 func collect(f facts) {
 	f.flags(app.NewSchedulerCommand().Flags())
-	f.kinds("document", scheme.Scheme, nil)
+	f.kinds("document", scheme.Scheme, nil, every)
 }

@@ -26,6 +26,6 @@ func collect(f facts) {
 	if err != nil {
 		panic(err)
 	}
-	f.kinds("document", files, nil)
+	f.kinds("document", files, nil, every)
 	f.fields("", reflect.TypeFor[v1beta1.KubeletConfiguration]())
 }
