@@ -25,6 +25,8 @@ type joinOptions struct{ config.Flags }
 // resetOptions are the flags of `reset` and its phases.
 type resetOptions struct{ config.Flags }
 
+type upgradeOptions struct{ config.Flags }
+
 // phaseFlags are the names of the flags of a phase: each phase takes --dry-run.
 func phaseFlags(names []string) []string {
 	if slices.Contains(names, "dry-run") {

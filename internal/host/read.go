@@ -71,6 +71,10 @@ type RuntimeReader interface {
 	// Containers lists the running containers with a name in Pods of a
 	// namespace, by the labels that the kubelet sets.
 	Containers(ctx context.Context, socket, namespace, name string) ([]Container, error)
+	// AwaitContainer waits for a running container with a name in a Pod of a
+	// namespace that accept returns true for. The error after the deadline says
+	// what was seen last.
+	AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(Container) bool) error
 	// ContainerStates lists the containers of a namespace's Pods, or of all Pods
 	// if namespace is empty: the newest two of each name, including those that
 	// have exited, the newest first.
