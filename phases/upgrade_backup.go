@@ -12,9 +12,12 @@ import (
 // backupTime is the form of the time in a backup's name, as kubeadm has it.
 const backupTime = "2006-01-02-15-04-05"
 
+// backupRoot is where upgrades keep what they replace.
+func backupRoot(env *Env) string { return filepath.Join(env.Config.Paths.Kubernetes, "tmp") }
+
 // backUpManifests keeps the manifests that are about to be replaced.
 func backUpManifests(env *Env, components []componentUpgrade) error {
-	dir := filepath.Join(env.Config.Paths.Kubernetes, "tmp", "kubeadm-backup-manifests-"+env.Host.Now().UTC().Format(backupTime))
+	dir := filepath.Join(backupRoot(env), "kubeadm-backup-manifests-"+env.Host.Now().UTC().Format(backupTime))
 	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
 		return err
 	}

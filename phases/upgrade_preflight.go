@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+func upgradePreflight(flags []string) Phase {
+	return Phase{
+		Name:    "preflight",
+		Summary: "Check that the upgrade can succeed, and pull its images",
+		Flags:   flags,
+		Run:     runUpgradePreflight,
+	}
+}
+
+func runUpgradePreflight(ctx context.Context, env *Env) error {
+	env.UI.Printf("Checking this node and its cluster")
+	checks := preflight.Upgrade(env.Config, upgradeQuestions(env))
+	if err := show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil || !env.Config.ControlPlane {
+		return err
+	}
+	return pullImages(ctx, env)
+}
+
+func upgradeQuestions(env *Env) []preflight.Question {
+	if !env.Config.ControlPlane {
+		return nil
+	}
+	list := []preflight.Question{
+		{Name: "StaticPodEdits", Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }},
+	}
+	if unlessLocalEtcd(env) == "" && env.Config.Upgrade.Etcd {
+		list = append(list, preflight.Question{Name: "EtcdQuorum", Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding { return etcdQuorum(ctx, env) }})
+	}
+	return list
+}
+
+// etcdQuorum finds what would stop etcd when this node's member restarts.
+func etcdQuorum(ctx context.Context, env *Env) []preflight.Finding {
+	if err := awaitPeers(ctx, env); err != nil {
+		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
+			Message: "this node's etcd cannot be restarted: " + err.Error(),
+			Remedy:  "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)",
+		}}}
+	}
+	return nil
+}
+
+// staticPodEdits finds what the upgrade would lose.
+func staticPodEdits(ctx context.Context, env *Env) []preflight.Finding {
+	view, err := hostView(env)
+	if err != nil {
+		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+	}
+	var found []preflight.Finding
+	for _, name := range upgradableComponents(env) {
+		edits, err := editsOf(env, name, view)
+		switch {
+		case err != nil:
+			found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Of(err)})
+		case edits != "":
+			found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
+				Message: fmt.Sprintf("the upgrade would lose edits of the static Pod of %s: %s", name, edits),
+				Remedy:  "keep them in a patch (--patches) or in extraArgs of the ClusterConfiguration; `slipway upgrade plan` prints the patch",
+			}})
+		}
+	}
+	return found
+}
