@@ -116,7 +116,7 @@ func putBack(ctx context.Context, env *Env, components []componentUpgrade, faile
 	if len(restored) == 0 {
 		return failed
 	}
-	env.UI.Warnf("%s did not come up; putting back what ran before: %v", namesOf(components), failed)
+	env.UI.Warnf("%s did not come up; putting back what ran before", namesOf(components))
 	for i := range restored {
 		restored[i].wanted = restored[i].before
 	}
