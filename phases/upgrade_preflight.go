@@ -34,6 +34,8 @@ func upgradeQuestions(env *Env) []preflight.Question {
 		return nil
 	}
 	list := []preflight.Question{
+		{Name: "KubernetesVersion", Asks: "the cluster may be upgraded to this version", Ask: func(ctx context.Context) []preflight.Finding { return versionRefusals(ctx, env) }},
+		{Name: "ControlPlaneNodesReady", Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return controlPlanesReady(ctx, env) }},
 		{Name: "StaticPodEdits", Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }},
 	}
 	if unlessLocalEtcd(env) == "" && env.Config.Upgrade.Etcd {

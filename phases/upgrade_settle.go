@@ -9,13 +9,12 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
-	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // settle waits until the other control planes can do without this one's attention: its API server is ready, its member of
-// etcd has a vote and follows the leader, and each of its components is healthy.
+// etcd has a vote and has applied what the leader had committed, and each of its components is healthy.
 func settle(ctx context.Context, env *Env) error {
 	limit := env.Config.Timeouts.UpgradeManifests
 	const failure = "this control plane is not ready after the upgrade"
@@ -26,7 +25,7 @@ func settle(ctx context.Context, env *Env) error {
 			}
 		}
 		if unlessLocalEtcd(env) == "" {
-			if err := poll(ctx, func(ctx context.Context) error { return isVoting(ctx, env) }); err != nil {
+			if err := caughtUp(ctx, env); err != nil {
 				return err
 			}
 		}
@@ -34,26 +33,11 @@ func settle(ctx context.Context, env *Env) error {
 	})
 }
 
-// isVoting returns why this node's member of etcd does not take part.
-func isVoting(ctx context.Context, env *Env) error {
+// caughtUp waits until this node's member of etcd takes part as before.
+func caughtUp(ctx context.Context, env *Env) error {
 	member, found := etcdmember.Local(env.Host, env.Config)
 	if !found {
 		return errors.New("the static Pod of etcd does not say which member it is")
 	}
-	all, err := etcd.AskHealth(ctx, env.Etcd)
-	if err != nil {
-		return err
-	}
-	for _, m := range all {
-		switch {
-		case m.PeerURL != member.PeerURL:
-		case m.Err != nil:
-			return m.Err
-		case m.Learner:
-			return errors.New("this node's member of etcd has no vote yet")
-		default:
-			return nil
-		}
-	}
-	return errors.Errorf("etcd has no member at %s, the address in this node's static Pod", member.PeerURL)
+	return env.Etcd.CaughtUp(ctx, member.PeerURL)
 }

@@ -14,10 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -52,6 +54,7 @@ func runWith(ctx context.Context, env *Env, components []componentUpgrade) error
 	for _, c := range components {
 		grace[c.name] = graceOf(env, c.name)
 	}
+	giveUpLead(ctx, env, components)
 	since := env.Host.Now()
 	for _, c := range components {
 		file := ownership.File{Path: thisnode.StaticPodPath(env.Config, c.name), Data: c.wanted, Mode: 0o600}
@@ -74,6 +77,21 @@ func runWith(ctx context.Context, env *Env, components []componentUpgrade) error
 		}
 		return group.Wait()
 	})
+}
+
+// giveUpLead makes another member of etcd the leader before this one stops, so that the cluster need not elect one.
+func giveUpLead(ctx context.Context, env *Env, components []componentUpgrade) {
+	member, found := etcdmember.Local(env.Host, env.Config)
+	if !found || !slices.ContainsFunc(components, func(c componentUpgrade) bool { return c.name == manifests.EtcdName }) {
+		return
+	}
+	moved, err := env.Etcd.MoveLeader(ctx, member.PeerURL)
+	switch {
+	case err != nil:
+		ui.WarnError(env.UI, errors.WithMessage(err, "etcd will elect another leader while this member restarts"))
+	case moved:
+		env.UI.Printf("Another member leads etcd now")
+	}
 }
 
 func stopComponents(ctx context.Context, env *Env, components []componentUpgrade, grace map[string]time.Duration) error {
