@@ -6,8 +6,12 @@ package phases
 import (
 	"context"
 	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -42,6 +46,51 @@ func upgradeQuestions(env *Env) []preflight.Question {
 		list = append(list, preflight.Question{Name: "EtcdQuorum", Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding { return etcdQuorum(ctx, env) }})
 	}
 	return list
+}
+
+// versionRefusals finds why the cluster may not be upgraded to the version. --force turns some of these errors into
+// warnings.
+func versionRefusals(ctx context.Context, env *Env) []preflight.Finding {
+	state, err := upgrading.Look(ctx, env.Cluster)
+	if err != nil {
+		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+	}
+	var found []preflight.Finding
+	for _, r := range upgrading.Refusals(env.Config.Upgrade, state.Nodes) {
+		severity := preflight.Error
+		if r.Forceable && env.Config.Upgrade.Force {
+			severity = preflight.Warning
+		}
+		found = append(found, preflight.Finding{Severity: severity, Fault: r.Fault})
+	}
+	return found
+}
+
+// controlPlanesReady finds control planes that are not Ready: while this one restarts, the others serve. This node may be
+// what an interrupted upgrade has left.
+func controlPlanesReady(ctx context.Context, env *Env) []preflight.Finding {
+	nodes, err := env.Cluster.Nodes(ctx)
+	if err != nil {
+		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+	}
+	var found []preflight.Finding
+	for i := range nodes {
+		_, controlPlane := nodes[i].Labels[labelControlPlane]
+		if !controlPlane || nodes[i].Name == env.Config.Name || isReady(&nodes[i]) {
+			continue
+		}
+		found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
+			Message: fmt.Sprintf("control plane node %s is not Ready", nodes[i].Name),
+			Remedy:  "`slipway diagnose` there says what is wrong; remove a node that will not come back (`kubectl delete node`)",
+		}})
+	}
+	return found
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // etcdQuorum finds what would stop etcd when this node's member restarts.
