@@ -117,6 +117,7 @@ func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 // members is the membership of an etcd. fail has the errors to return, by method; down has the members that are down,
 // by name.
 type members struct {
+	etcd.Etcd // what these phases do not call
 	list []etcd.Member
 	down map[string]error
 	fail map[string]error
