@@ -118,11 +118,11 @@ func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 // by name.
 type members struct {
 	etcd.Etcd // what these phases do not call
-	list []etcd.Member
-	down map[string]error
-	fail map[string]error
-	did  []string
-	name string // of the member that joins, once it runs
+	list      []etcd.Member
+	down      map[string]error
+	fail      map[string]error
+	did       []string
+	name      string // of the member that joins, once it runs
 }
 
 func (m *members) Members(context.Context) ([]etcd.Member, error) { return m.list, m.fail["list"] }
