@@ -163,10 +163,10 @@ func sweep(dir *os.File, name string) error {
 			continue
 		}
 		err := unix.Unlinkat(int(dir.Fd()), n, 0)
-		if err == unix.EISDIR {
+		if errors.Is(err, unix.EISDIR) {
 			err = (&treeRemoval{}).remove(filepath.Join(dir.Name(), n))
 		}
-		if err != nil && err != unix.ENOENT {
+		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return &fs.PathError{Op: "remove leftover", Path: n, Err: err}
 		}
 	}
