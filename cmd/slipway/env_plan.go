@@ -77,7 +77,11 @@ func (p planning) parts(node *config.Node, real *host.Real) *parts {
 		record.assumed = &assumed{node}
 	}
 	said := newPlanUI(p.g)
-	api := cluster.NewPlan(record.addCluster, nil)
+	var live cluster.Cluster
+	if node.Upgrade != nil { // what is there decides what an upgrade does
+		live = cluster.New(clusterOptions(node, real))
+	}
+	api := cluster.NewPlan(record.addCluster, live)
 	if p.diff {
 		record.now, record.warn = newPresent(real), said.Warnf
 		if now := presentCluster(node, real); now != nil {

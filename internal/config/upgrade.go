@@ -5,8 +5,13 @@ package config
 
 import (
 	"cmp"
+	"context"
+	"strings"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // Upgrade says how a node is upgraded.
@@ -42,8 +47,8 @@ type UpgradeSelf struct {
 }
 
 // LoadUpgrade reads a file (nil for none) and the command line for a command of upgrade, such as "upgrade apply".
-// version is its argument, empty for none; it takes precedence over the file. Invalid input is returned as Faults.
-func LoadUpgrade(src *Source, flags Flags, command, version string) (*UpgradeSelf, []string, error) {
+// version is its argument, empty for none; it takes precedence over the file. It may be a label, see Options.Resolve. Invalid input is returned as Faults.
+func LoadUpgrade(ctx context.Context, src *Source, flags Flags, command, version string, opts Options) (*UpgradeSelf, []string, error) {
 	d := read(src)
 	if err := d.require(src, kindUpgrade); err != nil {
 		return nil, nil, err
@@ -59,7 +64,30 @@ func LoadUpgrade(src *Source, flags Flags, command, version string) (*UpgradeSel
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
 	}
-	return d.upgrade.self(command, flags), d.warningTexts(), nil
+	s := d.upgrade.self(command, flags)
+	var err error
+	s.Version, err = opts.exactTarget(ctx, s.Version)
+	return s, d.warningTexts(), err
+}
+
+// exactTarget returns the version to upgrade to with a leading v. Unlike init, which has a default, an upgrade does not go
+// on with another version when a label cannot be resolved.
+func (o Options) exactTarget(ctx context.Context, version string) (string, error) {
+	m := versionLabel().FindStringSubmatch(version)
+	if m != nil {
+		resolved, err := o.resolve(ctx, m[2])
+		if err != nil {
+			return "", fault.WithRemedy(errors.WithMessagef(err, "cannot resolve %q", version), "name the version, such as "+DefaultKubernetesVersion)
+		}
+		if wrong := versionFault(resolved); wrong != "" {
+			return "", errors.Errorf("%q resolves to %s, which %s", version, resolved, wrong)
+		}
+		version = resolved
+	}
+	if version == "" {
+		return "", nil
+	}
+	return "v" + strings.TrimPrefix(version, "v"), nil
 }
 
 // self is the part of a command.
@@ -94,3 +122,14 @@ func (c *UpgradeConfiguration) self(command string, flags Flags) *UpgradeSelf {
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
+
+// StoredVersion returns the version in a stored ClusterConfiguration, with a leading v.
+func StoredVersion(clusterConfiguration []byte) (string, error) {
+	d := newStored()
+	d.addStored(ClusterSource, kindCluster, clusterConfiguration)
+	if err := d.err(); err != nil {
+		return "", err
+	}
+	d.checkStoredVersion()
+	return d.cluster.KubernetesVersion, d.err()
+}

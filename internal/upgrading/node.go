@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package upgrading says what a node is to be after an upgrade: from what its cluster stores, and what this host's files
+// say of it.
+package upgrading
+
+import (
+	"context"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// Node returns what this node is to be after the upgrade that self asks for. Without a version there, it is the one that
+// the cluster's configuration has.
+func Node(ctx context.Context, api cluster.Cluster, h host.Host, self *config.UpgradeSelf, opts config.Options) (*config.Node, []string, error) {
+	stored, err := joining.StoredConfiguration(ctx, api)
+	if err != nil {
+		return nil, nil, err
+	}
+	upgrade := self.Upgrade
+	if upgrade.From, err = config.StoredVersion(stored); err != nil {
+		return nil, nil, err
+	}
+	components, err := readComponents(ctx, api, upgrade.First)
+	if err != nil {
+		return nil, nil, err
+	}
+	opts.Version, opts.Placeholders = self.Version, true
+	n, warnings, err := config.LoadCluster(stored, components.kubelet, components.kubeProxy, current(h, self), opts)
+	if err != nil {
+		return nil, warnings, err
+	}
+	upgrade.Version = n.Cluster.KubernetesVersion
+	n.Upgrade, n.IgnorePreflightErrors = &upgrade, self.IgnorePreflightErrors
+	return n, warnings, nil
+}
+
+// current is this node as it is, with the settings of this run.
+func current(h host.Host, self *config.UpgradeSelf) *config.JoinConfiguration {
+	c := thisnode.Current(h)
+	if !thisnode.IsControlPlane(h) {
+		c.ControlPlane = nil
+	}
+	c.NodeRegistration.ImagePullPolicy, c.NodeRegistration.ImagePullSerial = self.ImagePullPolicy, self.ImagePullSerial
+	c.DryRun, c.SkipPhases, c.Patches, c.Timeouts = self.DryRun, self.SkipPhases, self.Patches, self.Timeouts
+	return c
+}
+
+// components are the stored configurations of the kubelets and of kube-proxy; nil for one that is to be generated.
+type components struct{ kubelet, kubeProxy []byte }
+
+// readComponents reads what the cluster stores. The first node generates again what an earlier version has generated,
+// with the defaults of the new one. The others take what it has stored: some defaults depend on the host.
+func readComponents(ctx context.Context, api cluster.Cluster, first bool) (c components, err error) {
+	if c.kubelet, err = readComponent(ctx, api, manifests.KubeletConfigMap, "kubelet", first); err != nil || !first {
+		return c, err // a worker may not read the other one, and needs only this
+	}
+	c.kubeProxy, err = readComponent(ctx, api, manifests.KubeProxyConfigMap, "config.conf", first)
+	return c, err
+}
+
+func readComponent(ctx context.Context, api cluster.Cluster, name, key string, regenerate bool) ([]byte, error) {
+	cm := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
+	}
+	found, err := api.Get(ctx, cm)
+	if err != nil || !found || regenerate && manifests.Generated(cm) {
+		return nil, errors.WithMessage(err, "the cluster's settings of a component")
+	}
+	return []byte(cm.Data[key]), nil
+}
