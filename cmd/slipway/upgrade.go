@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -100,7 +101,7 @@ func (u upgradeCommand) load(cmd *cobra.Command, g *globals, o *upgradeOptions, 
 	if err := in.needVersion(cmd); err != nil {
 		return nil, err
 	}
-	node, warnings, err := upgrading.Node(cmd.Context(), clusterOfNode(in.host, kubeconfigFlag(cmd)), in.host, in.self, in.options)
+	node, warnings, err := upgrading.Node(cmd.Context(), clusterOfNode(in.host, kubeconfigFlag(cmd), in.self.Timeouts.KubernetesAPICall.Duration), in.host, in.self, in.options)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +147,7 @@ func firstOf(args []string) string {
 }
 
 // clusterOfNode is the cluster of this node as its administrator sees it, or, on a worker, as its kubelet does.
-func clusterOfNode(real *host.Real, kubeconfig string) *cluster.Real {
+func clusterOfNode(real *host.Real, kubeconfig string, limit time.Duration) *cluster.Real {
 	if kubeconfig == "" {
 		kubeconfig = config.DefaultAdminKubeconfig
 		if !thisnode.IsControlPlane(real) {
@@ -156,7 +157,7 @@ func clusterOfNode(real *host.Real, kubeconfig string) *cluster.Real {
 	return cluster.New(cluster.Options{
 		Kubeconfig: kubeconfig,
 		ReadFile:   kubeconfigReader(real, "run this on a node of the cluster, or name a kubeconfig file with --kubeconfig"),
-		Timeout:    askTime,
+		Timeout:    limit,
 	})
 }
 

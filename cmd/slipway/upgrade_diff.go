@@ -41,7 +41,7 @@ func upgradeDiff(cmd *cobra.Command, g *globals, o *upgradeOptions, args []strin
 	if err := in.needVersion(cmd); err != nil {
 		return err
 	}
-	node, warnings, err := upgrading.Node(cmd.Context(), clusterOfNode(in.host, kubeconfigFlag(cmd)), in.host, in.self, in.options)
+	node, warnings, err := upgrading.Node(cmd.Context(), clusterOfNode(in.host, kubeconfigFlag(cmd), in.self.Timeouts.KubernetesAPICall.Duration), in.host, in.self, in.options)
 	if err != nil {
 		return err
 	}
