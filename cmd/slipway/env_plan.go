@@ -69,6 +69,12 @@ func (p planning) joined(ctx context.Context, real *host.Real, self *config.Join
 }
 
 func (p planning) parts(node *config.Node, real *host.Real) *parts {
+	parts, _ := p.recorded(node, real)
+	return parts
+}
+
+// recorded returns parts, and the plan that they record.
+func (p planning) recorded(node *config.Node, real *host.Real) (*parts, *plan) {
 	record := &plan{form: "text", node: node.Name}
 	if r := p.g.report; r != nil {
 		record.form, record.command = r.form, r.command
@@ -88,7 +94,7 @@ func (p planning) parts(node *config.Node, real *host.Real) *parts {
 			api.CompareWith(now)
 		}
 	}
-	return newPlanParts(p.g, node, real, record, api, planUI{said, record})
+	return newPlanParts(p.g, node, real, record, api, planUI{said, record}), record
 }
 
 // apiParts read from the cluster that the plan is for.

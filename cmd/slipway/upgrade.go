@@ -25,7 +25,7 @@ func newUpgrade(g *globals) *cobra.Command {
 		Short: "Upgrade a cluster to another version of Kubernetes",
 		RunE:  requireSubcommand,
 	}
-	cmd.AddCommand(newUpgradeApply(g), newUpgradeNode(g))
+	cmd.AddCommand(newUpgradeApply(g), newUpgradeNode(g), newUpgradePlan(g), newUpgradeDiff(g))
 	return cmd
 }
 
@@ -94,19 +94,14 @@ func (u upgradeCommand) phase(g *globals, p phases.Phase, use string, wrap wrapP
 
 // load reads what the cluster and this host say of the node, and makes the parts to work with.
 func (u upgradeCommand) load(cmd *cobra.Command, g *globals, o *upgradeOptions, args []string) (*parts, error) {
-	o.Given = given(cmd.Flags())
-	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.ConfigFile)
+	in, err := o.read(cmd, g, u.path(), args)
 	if err != nil {
 		return nil, err
 	}
-	self, warnings, err := config.LoadUpgrade(cmd.Context(), in.file, o.Flags, u.path(), firstOf(args), in.options)
-	if err != nil {
+	if err := in.needVersion(cmd); err != nil {
 		return nil, err
 	}
-	if self.First && self.Version == "" {
-		return nil, errors.Errorf("%s needs the version to upgrade to, such as %s", cmd.CommandPath(), config.DefaultKubernetesVersion)
-	}
-	node, more, err := upgrading.Node(cmd.Context(), clusterOfNode(in.host, kubeconfigFlag(cmd), self.Timeouts.KubernetesAPICall.Duration), in.host, self, in.options)
+	node, warnings, err := upgrading.Node(cmd.Context(), clusterOfNode(in.host, kubeconfigFlag(cmd), in.self.Timeouts.KubernetesAPICall.Duration), in.host, in.self, in.options)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +109,34 @@ func (u upgradeCommand) load(cmd *cobra.Command, g *globals, o *upgradeOptions, 
 		node.Paths.AdminKubeconfig = path
 	}
 	p := newParts(g, node, in.host)
-	warn(p.env.UI, append(warnings, more...))
+	warn(p.env.UI, append(in.warnings, warnings...))
 	return p, nil
+}
+
+// upgradeInput is what the command line and the configuration file say of an upgrade.
+type upgradeInput struct {
+	*nodeInput
+	self     *config.UpgradeSelf
+	warnings []string
+}
+
+// read reads the input of a command such as "upgrade apply".
+func (o *upgradeOptions) read(cmd *cobra.Command, g *globals, command string, args []string) (*upgradeInput, error) {
+	o.Given = given(cmd.Flags())
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.ConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	self, warnings, err := config.LoadUpgrade(cmd.Context(), in.file, o.Flags, command, firstOf(args), in.options)
+	return &upgradeInput{in, self, warnings}, err
+}
+
+// needVersion is an error if the cluster is to be upgraded, and nothing says to which version.
+func (in *upgradeInput) needVersion(cmd *cobra.Command) error {
+	if in.self.First && in.self.Version == "" {
+		return errors.Errorf("%s needs the version to upgrade to, such as %s", cmd.CommandPath(), config.DefaultKubernetesVersion)
+	}
+	return nil
 }
 
 func firstOf(args []string) string {

@@ -11,6 +11,9 @@ const (
 	upgradeDiff  = "upgrade diff"
 )
 
+// defaultContextLines is how many lines a diff shows around each difference.
+const defaultContextLines = 3
+
 // upgradeFlags are the flags of upgrade alone. One that several of its commands take sets the field in the part of
 // each; a command reads its own part.
 func upgradeFlags() []flagRow {
@@ -27,7 +30,7 @@ func upgradeFlags() []flagRow {
 			sets(kindUpgrade, "apply.certificateRenewal", func(d *documents, v bool) { d.upgrade.Apply.CertificateRenewal = &v }).
 			sets(kindUpgrade, "node.certificateRenewal", func(d *documents, v bool) { d.upgrade.Node.CertificateRenewal = &v }).
 			on(upgradeApply, upgradeNode),
-		number("context-lines", 3, "lines of context around each difference", func(f *Flags) *int32 { return &f.ContextLines }).shorthand("c").
+		number("context-lines", defaultContextLines, "lines of context around each difference", func(f *Flags) *int32 { return &f.ContextLines }).shorthand("c").
 			sets(kindUpgrade, "diff.contextLines", func(d *documents, v int32) { d.upgrade.Diff.DiffContextLines = int(v) }).
 			on(upgradeDiff),
 		switchOff("etcd-upgrade", "upgrade etcd", func(f *Flags) *bool { return &f.EtcdUpgrade }).

@@ -6,6 +6,7 @@ package config
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -56,7 +57,7 @@ func LoadUpgrade(ctx context.Context, src *Source, flags Flags, command, version
 	d.upgrade = cmp.Or(d.upgrade, &UpgradeConfiguration{})
 	flags.apply(d, command, src != nil, kindUpgrade)
 	d.ignore(kindInit, kindCluster, kindJoin, kindReset, kindKubelet, kindKubeProxy)
-	for _, field := range []*string{&d.upgrade.Apply.KubernetesVersion, &d.upgrade.Plan.KubernetesVersion, &d.upgrade.Diff.KubernetesVersion} {
+	if field := d.upgrade.version(command); field != nil {
 		*field = cmp.Or(version, *field)
 	}
 	defaultUpgrade(d.upgrade)
@@ -90,6 +91,19 @@ func (o Options) exactTarget(ctx context.Context, version string) (string, error
 	return "v" + strings.TrimPrefix(version, "v"), nil
 }
 
+// version is where a command's target is; nil for a command without one.
+func (c *UpgradeConfiguration) version(command string) *string {
+	switch command {
+	case upgradeApply:
+		return &c.Apply.KubernetesVersion
+	case upgradePlan:
+		return &c.Plan.KubernetesVersion
+	case upgradeDiff:
+		return &c.Diff.KubernetesVersion
+	}
+	return nil
+}
+
 // self is the part of a command.
 func (c *UpgradeConfiguration) self(command string, flags Flags) *UpgradeSelf {
 	s := &UpgradeSelf{Timeouts: c.Timeouts}
@@ -114,9 +128,13 @@ func (c *UpgradeConfiguration) self(command string, flags Flags) *UpgradeSelf {
 			Version: p.KubernetesVersion, First: true, Etcd: *p.EtcdUpgrade, Experimental: isTrue(p.AllowExperimentalUpgrades),
 			Prereleases: isTrue(p.AllowRCUpgrades), PrintConfig: isTrue(p.PrintConfig),
 		}
-		s.IgnorePreflightErrors = lowered(p.IgnorePreflightErrors)
+		s.IgnorePreflightErrors, s.Patches = lowered(p.IgnorePreflightErrors), c.Apply.Patches
 	case upgradeDiff:
-		s.Upgrade = Upgrade{Version: c.Diff.KubernetesVersion, First: true, ContextLines: c.Diff.DiffContextLines}
+		s.Upgrade = Upgrade{Version: c.Diff.KubernetesVersion, First: true, Etcd: *c.Apply.EtcdUpgrade, ContextLines: c.Diff.DiffContextLines}
+		if !slices.Contains(flags.Given, "context-lines") { // 0 in a file is no different from nothing
+			s.ContextLines = cmp.Or(s.ContextLines, defaultContextLines)
+		}
+		s.Patches = c.Apply.Patches
 	}
 	return s
 }

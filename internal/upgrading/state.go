@@ -27,7 +27,7 @@ type State struct {
 	// Stored is the ClusterConfiguration, as YAML. Configured is its version.
 	Stored     []byte
 	Configured string
-	// Nodes are sorted by name, Components by node and, within it, in the order of an upgrade's table.
+	// Nodes are sorted by name, Components in the order of tableOrder and by node.
 	Nodes              []NodeVersions
 	Components         []Component
 	KubeProxy, CoreDNS string
@@ -116,7 +116,7 @@ func (s *State) take(nodes []corev1.Node, pods []corev1.Pod) {
 		}
 	}
 	slices.SortFunc(s.Components, func(a, b Component) int {
-		return cmp.Or(slices.Index(tableOrder(), a.Name)-slices.Index(tableOrder(), b.Name), strings.Compare(a.Node, b.Node))
+		return cmp.Or(slices.Index(tableOrder(), a.Name)-slices.Index(tableOrder(), b.Name), cmp.Compare(a.Node, b.Node))
 	})
 	for i := range nodes {
 		node := &nodes[i]
