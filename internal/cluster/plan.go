@@ -212,6 +212,14 @@ func (p *Plan) Pods(ctx context.Context, namespace, labelSelector string) (pods 
 	return pods, err
 }
 
+// Nodes implements Cluster. A plan makes no Nodes.
+func (p *Plan) Nodes(ctx context.Context, labelSelector string) (nodes []corev1.Node, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err = p.reading(func(c Cluster) (err error) { nodes, err = c.Nodes(ctx, labelSelector); return err })
+	return nodes, err
+}
+
 // Secrets implements Cluster.
 func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error) {
 	selector, err := fields.ParseSelector(fieldSelector)

@@ -199,6 +199,13 @@ func (r *Real) Pods(ctx context.Context, namespace, labelSelector string) ([]cor
 	return list.Items, errors.WithMessagef(err, "list Pods of %s where %s", namespace, labelSelector)
 }
 
+// Nodes implements Cluster.
+func (r *Real) Nodes(ctx context.Context, labelSelector string) ([]corev1.Node, error) {
+	var list corev1.NodeList
+	err := r.list(ctx, "Node", "", "labelSelector", labelSelector, &list)
+	return list.Items, errors.WithMessagef(err, "list Nodes where %s", labelSelector)
+}
+
 // list fills answer with the objects of a kind of v1 that a selector matches.
 func (r *Real) list(ctx context.Context, name, namespace, selector, value string, answer any) error {
 	k, err := kindOf("v1", name)
