@@ -63,9 +63,12 @@ func onceUpgraded(name string, upgrade func(context.Context, *Env) error) func(c
 	}
 }
 
+// addonObjects makes the objects of an add-on.
+type addonObjects = func(*config.Node, config.PatchSet) ([]manifests.Object, error)
+
 // addonVersions are the objects of an add-on as the old version has them, and as the new one does with and without the
 // user's patches. They depend on the configuration alone, so they are the same on each control plane.
-func addonVersions(env *Env, objects func(*config.Node, config.PatchSet) ([]manifests.Object, error)) ([]cluster.Versions, error) {
+func addonVersions(env *Env, objects addonObjects) ([]cluster.Versions, error) {
 	patches, err := env.patches()
 	if err != nil {
 		return nil, err

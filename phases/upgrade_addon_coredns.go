@@ -77,12 +77,12 @@ func upgradeCorefile(ctx context.Context, env *Env, settings *cluster.Versions, 
 		return &unknownError{err}
 	}
 	old, is := settings.Old.(*corev1.ConfigMap), live.Data[manifests.CorefileKey]
-	old.Data[manifests.CorefileKey] = is
+	old.Data = live.Data
 	for _, version := range []cluster.Object{settings.New, settings.Plain} {
 		data := version.(*corev1.ConfigMap).Data
 		data[manifests.CorefileKey] = text
 		if text != is {
-			data[corefileBackup], old.Data[corefileBackup] = is, live.Data[corefileBackup]
+			data[corefileBackup] = is
 		}
 	}
 	if text != is {
@@ -128,9 +128,12 @@ func sayCoreDNSKept(env *Env, from, to string, unknown error) {
 			"to stay with another version, set dns.imageTag in ConfigMap kube-system/kubeadm-config")
 }
 
-// findVersions returns the element whose objects have type T.
+// findVersions returns the element whose objects have type T; nil if there is none.
 func findVersions[T cluster.Object](list []cluster.Versions) *cluster.Versions {
 	i := slices.IndexFunc(list, func(v cluster.Versions) bool { _, is := v.New.(T); return is })
+	if i < 0 {
+		return nil
+	}
 	return &list[i]
 }
 

@@ -13,14 +13,19 @@ import (
 	"github.com/pkg/errors"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// kubeProxyKey is the key of kube-proxy's settings in its ConfigMap.
-const kubeProxyKey = "config.conf"
+const (
+	// kubeProxyKey is the key of kube-proxy's settings in its ConfigMap.
+	kubeProxyKey = "config.conf"
+	// restartedFor is the annotation by which kube-proxy is restarted: the hash of the settings that it is restarted for.
+	restartedFor = "slipway/restarted-for-settings"
+)
 
 // upgradeKubeProxy upgrades kube-proxy. Settings that an earlier run has generated are generated again; others stay.
 func upgradeKubeProxy(ctx context.Context, env *Env) error {
@@ -39,6 +44,9 @@ func upgradeKubeProxy(ctx context.Context, env *Env) error {
 	}
 	env.UI.Printf("Upgrading kube-proxy to %s", podTemplate(daemonSet.New).Spec.Containers[0].Image)
 	if list, err = keepKubeProxySettings(ctx, env, list); err != nil {
+		return err
+	}
+	if err := restartForSettings(ctx, env, list); err != nil {
 		return err
 	}
 	return upgradeObjects(ctx, env, "addon kube-proxy", list)
@@ -73,6 +81,48 @@ func keepKubeProxySettings(ctx context.Context, env *Env, list []cluster.Version
 		env.UI.Printf("Keeping ConfigMap kube-system/%s, whose settings are yours", live.Name)
 	}
 	return slices.DeleteFunc(list, func(v cluster.Versions) bool { return v.New == settings.New }), nil
+}
+
+// restartForSettings makes kube-proxy restart if its settings change and its DaemonSet does not: it reads them only when it
+// starts. The annotation is written to the ConfigMap together with the settings, and then to the Pods' template, so a run
+// that is interrupted in between can be finished.
+func restartForSettings(ctx context.Context, env *Env, list []cluster.Versions) error {
+	settings, daemonSet := findVersions[*corev1.ConfigMap](list), findVersions[*appsv1.DaemonSet](list)
+	if settings == nil {
+		return nil
+	}
+	live, wanted := settings.New.DeepCopyObject().(*corev1.ConfigMap), settings.New.(*corev1.ConfigMap)
+	found, err := env.Cluster.Get(ctx, live)
+	if err != nil || !found {
+		return err
+	}
+	changes, err := wouldChange(ctx, env, *settings)
+	if err != nil {
+		return err
+	}
+	rollsOut, err := wouldChange(ctx, env, *daemonSet)
+	if err != nil {
+		return err
+	}
+	restart := live.Annotations[restartedFor]
+	if changes && !rollsOut {
+		restart = manifests.ConfigHash(wanted)
+		metav1.SetMetaDataAnnotation(&wanted.ObjectMeta, restartedFor, restart)
+	}
+	if restart != "" {
+		metav1.SetMetaDataAnnotation(&podTemplate(daemonSet.New).ObjectMeta, restartedFor, restart)
+	}
+	return nil
+}
+
+// wouldChange reports whether an upgrade would change an object that the cluster has.
+func wouldChange(ctx context.Context, env *Env, v cluster.Versions) (bool, error) {
+	live := v.New.DeepCopyObject().(cluster.Object)
+	found, err := env.Cluster.Get(ctx, live)
+	if err != nil || !found {
+		return false, err
+	}
+	return cluster.Merge(live, followImages(v, live))
 }
 
 // lackingDefaults returns the fields, as NAME: VALUE, that the defaults set and the settings do not.
