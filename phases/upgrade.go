@@ -3,8 +3,6 @@
 
 package phases
 
-import "context"
-
 // UpgradeApply brings a cluster to another version, beginning with this control plane: its own components, and what all
 // nodes share.
 func UpgradeApply() []Phase {
@@ -30,22 +28,6 @@ func UpgradeNode() []Phase {
 		upgradeAddon(),
 		postUpgrade([]string{"config", "dry-run", "kubeconfig"}),
 	}
-}
-
-func upgradePreflight(flags []string) Phase {
-	return Phase{
-		Name:    "preflight",
-		Summary: "Check that the upgrade can succeed, and pull its images",
-		Flags:   flags,
-		Run:     runUpgradePreflight,
-	}
-}
-
-func runUpgradePreflight(ctx context.Context, env *Env) error {
-	if !env.Config.ControlPlane {
-		return nil
-	}
-	return pullImages(ctx, env)
 }
 
 func upgradeUploadConfig(flags []string) Phase {

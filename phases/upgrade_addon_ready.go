@@ -25,13 +25,15 @@ func controlPlanesBehind(ctx context.Context, env *Env) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := env.Cluster.Nodes(ctx, labelControlPlane)
+	nodes, err := env.Cluster.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	servers := map[string]*corev1.Pod{}
 	for i := range nodes {
-		servers[nodes[i].Name] = nil
+		if _, controlPlane := nodes[i].Labels[labelControlPlane]; controlPlane {
+			servers[nodes[i].Name] = nil
+		}
 	}
 	for i := range pods {
 		servers[pods[i].Spec.NodeName] = &pods[i]

@@ -46,12 +46,14 @@ func (p *planes) Update(ctx context.Context, obj cluster.Object, change func() (
 	})
 }
 
-func (p *planes) Nodes(context.Context, string) ([]corev1.Node, error)       { return p.nodes, nil }
+func (p *planes) Nodes(context.Context) ([]corev1.Node, error)               { return p.nodes, nil }
 func (p *planes) Pods(context.Context, string, string) ([]corev1.Pod, error) { return p.pods, nil }
 
 // server adds a control plane whose API server has an image; without one, it has no Pod.
 func (p *planes) server(node, image string) {
-	p.nodes = append(p.nodes, *cluster.NewNode(node))
+	object := cluster.NewNode(node)
+	object.Labels = map[string]string{labelControlPlane: ""}
+	p.nodes = append(p.nodes, *object)
 	if image != "" {
 		p.pods = append(p.pods, corev1.Pod{Spec: corev1.PodSpec{
 			NodeName: node, Containers: []corev1.Container{{Name: "kube-apiserver", Image: image}},

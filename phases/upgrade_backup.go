@@ -4,26 +4,141 @@
 package phases
 
 import (
+	"context"
+	"io"
+	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// backupTime is the form of the time in a backup's name, as kubeadm has it.
-const backupTime = "2006-01-02-15-04-05"
+// The names of backups are kubeadm's, with the time of the upgrade. What one upgrade of a control plane replaces has one
+// time.
+const (
+	backupTime      = "2006-01-02-15-04-05"
+	manifestBackup  = "kubeadm-backup-manifests-"
+	etcdBackup      = "kubeadm-backup-etcd-"
+	kubeletBackup   = "kubeadm-kubelet-config-"
+	snapshotFile    = "snapshot.db"
+	snapshotsToKeep = 3
+)
 
-// backUpManifests keeps the manifests that are about to be replaced.
-func backUpManifests(env *Env, components []componentUpgrade) error {
-	dir := filepath.Join(env.Config.Paths.Kubernetes, "tmp", "kubeadm-backup-manifests-"+env.Host.Now().UTC().Format(backupTime))
-	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
-		return err
-	}
-	env.UI.Printf("Keeping the manifests of before in %s", dir)
+// backupRoot is where upgrades keep what they replace.
+func backupRoot(env *Env) string { return filepath.Join(env.Config.Paths.Kubernetes, "tmp") }
+
+// backUpControlPlane keeps the manifests that are about to be replaced, and a snapshot of etcd if that is one of them.
+func backUpControlPlane(ctx context.Context, env *Env, components []componentUpgrade) error {
+	stamp := env.Host.Now().UTC().Format(backupTime)
+	dir := filepath.Join(backupRoot(env), manifestBackup+stamp)
+	env.UI.Printf("Keeping the previous manifests in %s", dir)
 	for _, c := range components {
 		if c.before == nil {
 			continue
 		}
-		if _, err := (ownership.File{Path: filepath.Join(dir, c.name+".yaml"), Data: c.before, Mode: 0o600}).Write(env.Host); err != nil {
+		if err := backUp(env, dir, c.name+".yaml", c.before); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(components, func(c componentUpgrade) bool { return c.name == manifests.EtcdName }) {
+		return nil
+	}
+	if err := snapshotEtcd(ctx, env, filepath.Join(backupRoot(env), etcdBackup+stamp)); err != nil {
+		return errors.WithMessage(err, "etcd is not upgraded without a snapshot")
+	}
+	return pruneSnapshots(env)
+}
+
+func backUp(env *Env, dir, name string, data []byte) error {
+	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
+		return err
+	}
+	_, err := ownership.File{Path: filepath.Join(dir, name), Data: data, Mode: 0o600}.Write(env.Host)
+	return err
+}
+
+// snapshotEtcd writes a snapshot of this node's member, and reads it again to see that it is whole.
+func snapshotEtcd(ctx context.Context, env *Env, dir string) error {
+	member, found := etcdmember.Local(env.Host, env.Config)
+	if !found {
+		return errors.New("the static Pod of etcd does not say which member it is")
+	}
+	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, snapshotFile)
+	env.UI.Printf("Writing a snapshot of etcd to %s", path)
+	err := env.Host.WriteStream(path, func(w io.Writer) error {
+		_, err := env.Etcd.Snapshot(ctx, member.PeerURL, w)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	f, err := env.Host.Open(path)
+	if errors.Is(err, host.ErrNotInPlan) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := etcd.VerifySnapshot(f)
+	if err != nil {
+		return err
+	}
+	env.UI.Printf("The snapshot is whole: %d keys, revision %d, %d bytes", info.Keys, info.Revision, info.Size)
+	return nil
+}
+
+// pruneSnapshots removes all but the newest of the snapshots that upgrades have made.
+func pruneSnapshots(env *Env) error {
+	entries, err := env.Host.ReadDir(backupRoot(env))
+	if err != nil {
+		return err
+	}
+	var ours []string
+	for _, e := range entries {
+		dir := filepath.Join(backupRoot(env), e.Name())
+		if !strings.HasPrefix(e.Name(), etcdBackup) {
+			continue
+		}
+		// kubeadm's backups are copies of the data directory.
+		if _, err := env.Host.Lstat(filepath.Join(dir, snapshotFile)); err == nil {
+			ours = append(ours, dir)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	slices.Sort(ours) // by time
+	for _, dir := range ours[:max(len(ours)-snapshotsToKeep, 0)] {
+		env.UI.Printf("Removing the old snapshot in %s", dir)
+		if _, err := env.Host.RemoveTree(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// backUpKubelet keeps the kubelet's files that are about to be replaced.
+func backUpKubelet(env *Env, files []ownership.File) error {
+	dir := filepath.Join(backupRoot(env), kubeletBackup+env.Host.Now().UTC().Format(backupTime))
+	for _, f := range files {
+		data, err := host.ReadIfExists(env.Host, f.Path)
+		if err != nil {
+			return err
+		}
+		if data == nil {
+			continue
+		}
+		if err := backUp(env, dir, filepath.Base(f.Path), data); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,11 +52,21 @@ func runUpgradeControlPlane(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
+	if err := replaceComponents(ctx, env, components); err != nil {
+		return err
+	}
+	if err := settle(ctx, env); err != nil {
+		return err
+	}
+	return giveBack(ctx)
+}
+
+func replaceComponents(ctx context.Context, env *Env, components []componentUpgrade) error {
 	if len(components) == 0 {
 		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
-		return giveBack(ctx)
+		return nil
 	}
-	if err := backUpManifests(env, components); err != nil {
+	if err := backUpControlPlane(ctx, env, components); err != nil {
 		return err
 	}
 	first, then := split(components)
@@ -64,7 +75,7 @@ func runUpgradeControlPlane(ctx context.Context, env *Env) error {
 			return err
 		}
 	}
-	return giveBack(ctx)
+	return nil
 }
 
 // split separates what the API consists of from its clients.
@@ -86,10 +97,7 @@ func componentUpgrades(ctx context.Context, env *Env) ([]componentUpgrade, error
 		return nil, err
 	}
 	var list []componentUpgrade
-	for _, name := range manifests.Components(env.Config) {
-		if name == manifests.EtcdName && !env.Config.Upgrade.Etcd {
-			continue
-		}
+	for _, name := range upgradableComponents(env) {
 		c, err := newComponentUpgrade(ctx, env, name, view)
 		if err != nil {
 			return nil, err
@@ -99,6 +107,13 @@ func componentUpgrades(ctx context.Context, env *Env) ([]componentUpgrade, error
 		}
 	}
 	return list, nil
+}
+
+// upgradableComponents are those that this run may replace.
+func upgradableComponents(env *Env) []string {
+	return slices.DeleteFunc(manifests.Components(env.Config), func(name string) bool {
+		return name == manifests.EtcdName && !env.Config.Upgrade.Etcd
+	})
 }
 
 func newComponentUpgrade(ctx context.Context, env *Env, name string, view manifests.HostView) (c componentUpgrade, err error) {

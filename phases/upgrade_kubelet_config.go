@@ -6,6 +6,7 @@ package phases
 import (
 	"context"
 	"path/filepath"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -22,21 +23,49 @@ func upgradeKubeletConfig() Phase {
 	}
 }
 
+// runUpgradeKubeletConfig does not restart the kubelet, which is mostly replaced by a newer one next.
 func runUpgradeKubeletConfig(_ context.Context, env *Env) error {
-	dir := env.Config.Paths.Kubelet
-	instance := ownership.File{Path: filepath.Join(dir, "instance-config.yaml"), Data: kubeletconfig.InstanceConfigYAML(env.Config), Mode: 0o600}
-	there, err := host.ReadIfExists(env.Host, instance.Path)
-	if err != nil {
+	files, err := upgradedKubeletFiles(env)
+	if err == nil {
+		files, err = ownership.Differing(env.Host, files)
+	}
+	if err != nil || len(files) == 0 {
 		return err
 	}
-	if there != nil { // this node's own settings, which an operator may have extended
+	if err := backUpKubelet(env, files); err != nil {
+		return err
+	}
+	return env.keeper().Replace(files)
+}
+
+// upgradedKubeletFiles are what the kubelet reads when it starts the next time. The node's own settings stay as they are.
+func upgradedKubeletFiles(env *Env) ([]ownership.File, error) {
+	file := func(name string, data []byte) ownership.File {
+		return ownership.File{Path: filepath.Join(env.Config.Paths.Kubelet, name), Data: data, Mode: 0o600}
+	}
+	instance := file("instance-config.yaml", kubeletconfig.InstanceConfigYAML(env.Config))
+	flags := file("kubeadm-flags.env", nil)
+	there, err := host.ReadIfExists(env.Host, instance.Path)
+	if err != nil {
+		return nil, err
+	}
+	if there != nil {
 		instance.Data = there
 	}
 	data, err := upgradedKubeletConfig(env, instance.Data)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return env.keeper().Replace([]ownership.File{instance, {Path: filepath.Join(dir, "config.yaml"), Data: data, Mode: 0o600}})
+	files := []ownership.File{instance, file("config.yaml", data)}
+	if flags.Data, err = host.ReadIfExists(env.Host, flags.Path); err != nil || flags.Data == nil {
+		return files, err
+	}
+	var removed []string
+	if flags.Data, removed = kubeletconfig.WithoutLeftovers(flags.Data); len(removed) == 0 {
+		return files, nil
+	}
+	env.UI.Printf("Removing flags of older versions from %s: %s", flags.Path, strings.Join(removed, " "))
+	return append(files, flags), nil
 }
 
 // upgradedKubeletConfig returns config.yaml: the cluster's settings, this node's own over them, and then the user's patches.

@@ -3,7 +3,14 @@
 
 package phases
 
-import "context"
+import (
+	"context"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+)
+
+// socketAnnotation is where kubeadm kept the runtime's socket until 1.36. It is in instance-config.yaml since.
+const socketAnnotation = "kubeadm.alpha.kubernetes.io/cri-socket"
 
 func postUpgrade(flags []string) Phase {
 	return Phase{
@@ -14,7 +21,23 @@ func postUpgrade(flags []string) Phase {
 	}
 }
 
-func runPostUpgrade(_ context.Context, env *Env) error {
-	env.UI.Nextf("Upgrade the kubelet of this node to %s, if that is not done", env.Config.Cluster.KubernetesVersion)
+func runPostUpgrade(ctx context.Context, env *Env) error {
+	node := cluster.NewNode(env.Config.Name)
+	_, err := env.Cluster.Update(ctx, node, func() (bool, error) {
+		_, found := node.Annotations[socketAnnotation]
+		delete(node.Annotations, socketAnnotation)
+		return found, nil
+	})
+	if err != nil {
+		return err
+	}
+	version := env.Config.Cluster.KubernetesVersion
+	if env.Config.ControlPlane {
+		env.UI.Nextf("This control plane runs Kubernetes %s", version)
+	}
+	env.UI.Nextf("Install kubelet %s on this node, if it is older, and restart it: systemctl daemon-reload && systemctl restart kubelet", version)
+	if env.Config.Upgrade.First {
+		env.UI.Nextf("Then run `slipway upgrade node` on the other nodes, control planes first, one at a time")
+	}
 	return nil
 }

@@ -14,31 +14,48 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// swap makes components run with their new manifests, all at once.
-//
-// Left to itself, the kubelet takes 15 to 25 seconds: it waits for the old Pod to end, notices that two seconds later, and
-// tries again after ten. So the containers are stopped here, and then the kubelet is restarted: it starts what it finds at
-// once. An interruption at any point leaves a kubelet that runs, and that does the same by itself.
+// swap makes components run with their new manifests, all at once. Those that do not come up are put back.
 func swap(ctx context.Context, env *Env, components []componentUpgrade) error {
 	if len(components) == 0 {
 		return nil
 	}
+	env.UI.Printf("Upgrading %s", namesOf(components))
+	err := runWith(ctx, env, components)
+	if err == nil || ctx.Err() != nil { // the same command continues after an interruption
+		return err
+	}
+	return putBack(ctx, env, components, err)
+}
+
+func namesOf(components []componentUpgrade) string {
 	var names []string
 	for _, c := range components {
 		names = append(names, c.name)
 	}
-	env.UI.Printf("Upgrading %s", strings.Join(names, " and "))
-	since := env.Host.Now()
-	grace := map[string]time.Duration{}
+	return strings.Join(names, " and ")
+}
+
+// runWith writes the manifests and waits until the components run with them.
+//
+// Left to itself, the kubelet takes 15 to 25 seconds: it waits for the old Pod to end, notices that two seconds later, and
+// tries again after ten. So the containers are stopped here, and then the kubelet is restarted: it starts what it finds at
+// once. An interruption at any point leaves a kubelet that runs, and that does the same by itself.
+func runWith(ctx context.Context, env *Env, components []componentUpgrade) error {
+	grace := map[string]time.Duration{} // by the manifest that it runs with
 	for _, c := range components {
 		grace[c.name] = graceOf(env, c.name)
 	}
+	giveUpLead(ctx, env, components)
+	since := env.Host.Now()
 	for _, c := range components {
 		file := ownership.File{Path: thisnode.StaticPodPath(env.Config, c.name), Data: c.wanted, Mode: 0o600}
 		if _, err := file.Write(env.Host); err != nil {
@@ -52,7 +69,7 @@ func swap(ctx context.Context, env *Env, components []componentUpgrade) error {
 		return err
 	}
 	limit := env.Config.Timeouts.UpgradeManifests
-	failure := strings.Join(names, " and ") + " did not become healthy after the upgrade"
+	failure := namesOf(components) + " did not become healthy after the upgrade"
 	return diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, c := range components {
@@ -60,6 +77,21 @@ func swap(ctx context.Context, env *Env, components []componentUpgrade) error {
 		}
 		return group.Wait()
 	})
+}
+
+// giveUpLead makes another member of etcd the leader before this one stops, so that the cluster need not elect one.
+func giveUpLead(ctx context.Context, env *Env, components []componentUpgrade) {
+	member, found := etcdmember.Local(env.Host, env.Config)
+	if !found || !slices.ContainsFunc(components, func(c componentUpgrade) bool { return c.name == manifests.EtcdName }) {
+		return
+	}
+	moved, err := env.Etcd.MoveLeader(ctx, member.PeerURL)
+	switch {
+	case err != nil:
+		ui.WarnError(env.UI, errors.WithMessage(err, "etcd will elect another leader while this member restarts"))
+	case moved:
+		env.UI.Printf("Another member leads etcd now")
+	}
 }
 
 func stopComponents(ctx context.Context, env *Env, components []componentUpgrade, grace map[string]time.Duration) error {
@@ -73,22 +105,60 @@ func stopComponents(ctx context.Context, env *Env, components []componentUpgrade
 				return err
 			}
 		}
+		// The kubelet delays the start of a component that has crashed.
+		if err := env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// awaitUpgraded waits for a healthy container of the new manifest.
+// awaitUpgraded waits for a healthy container of the manifest that is there now.
 func awaitUpgraded(ctx context.Context, env *Env, c componentUpgrade, since time.Time) error {
-	image := env.Config.Image(c.name)
+	image := imageOf(c.wanted)
 	err := env.Host.AwaitContainer(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name, func(found host.Container) bool {
 		return !found.Created.Before(since) && (found.Image == "" || found.Image == image)
 	})
 	if err != nil {
-		return errors.Wrapf(err, "the kubelet has not started %s of %s; see `journalctl -u kubelet` and /var/log/pods", c.name, image)
-	}
-	if c.name == manifests.EtcdName {
-		// Without it, the API server is not healthy either.
-		return nil
+		return errors.Wrapf(err, "the kubelet has not started %s with image %s; see `journalctl -u kubelet` and /var/log/pods", c.name, image)
 	}
 	return waitComponent(ctx, env, c.name)
+}
+
+// putBack restores the manifests of components that did not come up. An etcd that has served with a newer version stays:
+// an older one may not be able to read its data any more. failed is why; it is returned with what was done about it.
+func putBack(ctx context.Context, env *Env, components []componentUpgrade, failed error) error {
+	restored := slices.DeleteFunc(slices.Clone(components), func(c componentUpgrade) bool {
+		return c.before == nil || c.name == manifests.EtcdName && imageOf(c.before) != imageOf(c.wanted) && isHealthy(ctx, env, c.name)
+	})
+	if len(restored) == 0 {
+		return failed
+	}
+	env.UI.Warnf("%s did not come up; putting back what ran before", namesOf(components))
+	for i := range restored {
+		restored[i].wanted = restored[i].before
+	}
+	said := "what ran before was put back: " + imagesOf(restored)
+	if len(restored) < len(components) {
+		said += "; etcd stays at its new version, because its data may no longer be readable for the old one"
+	}
+	if err := runWith(ctx, env, restored); err != nil {
+		return fault.WithRemedy(errors.WithMessagef(failed, "and putting back what ran before failed, too (%v)", err),
+			"the manifests of before are in "+backupRoot(env)+"; `slipway diagnose` says what is wrong")
+	}
+	return errors.WithMessage(failed, said)
+}
+
+// isHealthy reports whether a component answers now.
+func isHealthy(ctx context.Context, env *Env, component string) bool {
+	probe, err := componentProbe(env, component)
+	return err == nil && env.Host.Probe(ctx, probe) == nil
+}
+
+func imagesOf(components []componentUpgrade) string {
+	var images []string
+	for _, c := range components {
+		images = append(images, imageOf(c.wanted))
+	}
+	return strings.Join(images, ", ")
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -105,7 +106,7 @@ func (u upgradeCommand) load(cmd *cobra.Command, g *globals, o *upgradeOptions, 
 	if self.First && self.Version == "" {
 		return nil, errors.Errorf("%s needs the version to upgrade to, such as %s", cmd.CommandPath(), config.DefaultKubernetesVersion)
 	}
-	node, more, err := upgrading.Node(cmd.Context(), clusterOfNode(in.host, kubeconfigFlag(cmd)), in.host, self, in.options)
+	node, more, err := upgrading.Node(cmd.Context(), clusterOfNode(in.host, kubeconfigFlag(cmd), self.Timeouts.KubernetesAPICall.Duration), in.host, self, in.options)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func firstOf(args []string) string {
 }
 
 // clusterOfNode is the cluster of this node as its administrator sees it, or, on a worker, as its kubelet does.
-func clusterOfNode(real *host.Real, kubeconfig string) *cluster.Real {
+func clusterOfNode(real *host.Real, kubeconfig string, limit time.Duration) *cluster.Real {
 	if kubeconfig == "" {
 		kubeconfig = config.DefaultAdminKubeconfig
 		if !thisnode.IsControlPlane(real) {
@@ -135,7 +136,7 @@ func clusterOfNode(real *host.Real, kubeconfig string) *cluster.Real {
 	return cluster.New(cluster.Options{
 		Kubeconfig: kubeconfig,
 		ReadFile:   kubeconfigReader(real, "run this on a node of the cluster, or name a kubeconfig file with --kubeconfig"),
-		Timeout:    askTime,
+		Timeout:    limit,
 	})
 }
 

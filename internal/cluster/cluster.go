@@ -61,8 +61,8 @@ type Cluster interface {
 	Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error)
 	// Pods lists the Pods of a namespace that match a label selector.
 	Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error)
-	// Nodes lists the Nodes that match a label selector.
-	Nodes(ctx context.Context, labelSelector string) ([]corev1.Node, error)
+	// Nodes lists the Nodes, sorted by name.
+	Nodes(ctx context.Context) ([]corev1.Node, error)
 	// MarkNode waits for the Node and adds the labels, taints and annotations
 	// that it lacks. It never removes any.
 	MarkNode(ctx context.Context, name string, mark Mark) error

@@ -213,10 +213,10 @@ func (p *Plan) Pods(ctx context.Context, namespace, labelSelector string) (pods 
 }
 
 // Nodes implements Cluster. A plan makes no Nodes.
-func (p *Plan) Nodes(ctx context.Context, labelSelector string) (nodes []corev1.Node, err error) {
+func (p *Plan) Nodes(ctx context.Context) (nodes []corev1.Node, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err = p.reading(func(c Cluster) (err error) { nodes, err = c.Nodes(ctx, labelSelector); return err })
+	err = p.reading(func(c Cluster) (err error) { nodes, err = c.Nodes(ctx); return err })
 	return nodes, err
 }
 

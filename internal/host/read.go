@@ -7,6 +7,7 @@ import (
 	"context"
 	"io/fs"
 	"net/netip"
+	"os"
 	"time"
 )
 
@@ -18,6 +19,9 @@ type FileReader interface {
 	ReadHead(path string, limit int64) ([]byte, error)
 	// ReadTail returns at most the last limit bytes of a file.
 	ReadTail(path string, limit int64) ([]byte, error)
+	// Open opens a file for reading, or returns fs.ErrNotExist. A plan returns
+	// ErrNotInPlan for a file that it would write.
+	Open(path string) (*os.File, error)
 	// ReadDir lists a directory, sorted by name, or returns fs.ErrNotExist.
 	ReadDir(path string) ([]fs.DirEntry, error)
 	// Lstat describes path itself, without following a symlink.

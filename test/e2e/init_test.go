@@ -19,10 +19,15 @@ kind: KubeletConfiguration
 cgroupDriver: cgroupfs
 failCgroupV1: false
 failSwapOn: false
----
+` + fullDisk + `---
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 conntrack: {maxPerCore: 0, min: null}
+`
+
+// fullDisk lets Pods run, and images stay, however little space is left on the disk that all nodes share.
+const fullDisk = `imageGCHighThresholdPercent: 100
+evictionHard: {imagefs.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%"}
 `
 
 // document builds a configuration file from the inner lines of its two main documents.
@@ -73,7 +78,7 @@ func (m machine) isAdministrated() {
 // TestInitReference creates the cluster that the reference data was taken from.
 func TestInitReference(t *testing.T) {
 	m := boot(t)
-	m.init(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), "--upload-certs")
+	m.init(strings.Replace(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), fullDisk, "", 1), "--upload-certs")
 	m.healthy(everything)
 	m.objectsEqualReference()
 	m.accountsEqualReference()

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// editsOf says what an operator has changed in the static Pod of a component, and what the upgrade would not keep. It
+// compares the file with what this configuration would have made for the version that the node runs.
+func editsOf(env *Env, component string, view manifests.HostView) (string, error) {
+	path := thisnode.StaticPodPath(env.Config, component)
+	have, err := host.ReadIfExists(env.Host, path)
+	if err != nil || have == nil {
+		return "", err // the check StaticPodManifest reports it
+	}
+	wanted, err := staticPodYAML(env, component, view, membersOf(env, component))
+	if err != nil || manifests.SameStaticPod(have, wanted) {
+		return "", err
+	}
+	before, err := staticPodYAML(asBefore(env), component, view, membersOf(env, component))
+	if err != nil {
+		return "", err
+	}
+	if before, err = withTagOf(have, before); err != nil {
+		return "", errors.Wrap(err, path)
+	}
+	if manifests.SameStaticPod(have, before) {
+		return "", nil
+	}
+	return ownership.LineDifference(have, before), nil
+}
+
+// asBefore is the environment with the version that this control plane runs.
+func asBefore(env *Env) *Env {
+	before, node := *env, *env.Config
+	node.Cluster.KubernetesVersion = runningVersion(env)
+	before.Config = &node
+	return &before
+}
+
+// runningVersion is that of this node's API server, by its static Pod; by default that of the cluster's configuration.
+func runningVersion(env *Env) string {
+	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	if found && len(pod.Spec.Containers) > 0 {
+		if _, tag := splitImage(pod.Spec.Containers[0].Image); strings.HasPrefix(tag, "v") {
+			return strings.ReplaceAll(tag, "_", "+")
+		}
+	}
+	return env.Config.Upgrade.From
+}
+
+// withTagOf returns wanted with the image of have, if both are of the same repository: releases of kubeadm chose other
+// versions of etcd for the same version of Kubernetes.
+func withTagOf(have, wanted []byte) ([]byte, error) {
+	var a, b corev1.Pod
+	if err := yaml.Unmarshal(have, &a); err != nil {
+		return nil, errors.WithStack(err)
+	}
+	if err := yaml.Unmarshal(wanted, &b); err != nil {
+		return nil, errors.WithStack(err)
+	}
+	if len(a.Spec.Containers) == 0 || len(b.Spec.Containers) == 0 {
+		return wanted, nil
+	}
+	mine, _ := splitImage(a.Spec.Containers[0].Image)
+	ours, _ := splitImage(b.Spec.Containers[0].Image)
+	if mine != ours {
+		return wanted, nil
+	}
+	b.Spec.Containers[0].Image = a.Spec.Containers[0].Image
+	return yaml.Marshal(&b)
+}
+
+// imageOf is the image of a static Pod's first container; empty for a manifest that is broken.
+func imageOf(manifest []byte) string {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	return pod.Spec.Containers[0].Image
+}
+
+// splitImage separates the name of an image from its tag.
+func splitImage(image string) (name, tag string) {
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		return image[:i], image[i+1:]
+	}
+	return image, ""
+}
