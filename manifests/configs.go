@@ -62,15 +62,16 @@ func markGenerated(cm *corev1.ConfigMap, given bool) {
 	if given {
 		return
 	}
-	cm.Annotations = map[string]string{configHashAnnotation: configHash(cm)}
+	cm.Annotations = map[string]string{configHashAnnotation: ConfigHash(cm)}
 }
 
 // Generated reports whether a component's configuration is as init or an upgrade has generated it.
 func Generated(cm *corev1.ConfigMap) bool {
-	return cm.Annotations[configHashAnnotation] == configHash(cm)
+	return cm.Annotations[configHashAnnotation] == ConfigHash(cm)
 }
 
-func configHash(cm *corev1.ConfigMap) string {
+// ConfigHash returns the hash that marks a component's configuration as generated.
+func ConfigHash(cm *corev1.ConfigMap) string {
 	hash := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
 		hash.Write([]byte(cm.Data[key]))

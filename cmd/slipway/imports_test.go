@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"internal/ui":         {"internal/fault"},
 	"internal/host":       {"internal/fault", "internal/redact"},
 	"internal/cluster":    {"internal/fault", "internal/retry"},
+	"internal/corefile":   {},
 	"internal/discovery":  {"internal/retry"},
 	"internal/etcd":       {"internal/retry"},
 	"internal/retry":      {},
@@ -52,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/support":  {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	"phases": {
 		"certs", "kubeletconfig", "manifests", "preflight",
-		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/diagnose",
+		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/corefile", "internal/diagnose",
 		"internal/etcd", "internal/etcdmember", "internal/fault", "internal/host", "internal/joining", "internal/kubeconfig", "internal/ownership",
 		"internal/pki", "internal/renewal", "internal/retry", "internal/thisnode", "internal/tokens", "internal/ui", "internal/workflow",
 	},
