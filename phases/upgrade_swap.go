@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -50,20 +49,11 @@ func namesOf(components []componentUpgrade) string {
 // tries again after ten. So the containers are stopped here, and then the kubelet is restarted: it starts what it finds at
 // once. An interruption at any point leaves a kubelet that runs, and that does the same by itself.
 func runWith(ctx context.Context, env *Env, components []componentUpgrade) error {
-	grace := map[string]time.Duration{} // by the manifest that it runs with
-	for _, c := range components {
-		grace[c.name] = graceOf(env, c.name)
-	}
-	giveUpLead(ctx, env, components)
 	since := env.Host.Now()
-	for _, c := range components {
-		file := ownership.File{Path: thisnode.StaticPodPath(env.Config, c.name), Data: c.wanted, Mode: 0o600}
-		if _, err := file.Write(env.Host); err != nil {
+	for _, c := range slices.Backward(components) { // the API server before etcd
+		if err := replace(ctx, env, c); err != nil {
 			return err
 		}
-	}
-	if err := stopComponents(ctx, env, components, grace); err != nil {
-		return err
 	}
 	if err := restartKubelet(ctx, env); err != nil {
 		return err
@@ -79,38 +69,40 @@ func runWith(ctx context.Context, env *Env, components []componentUpgrade) error
 	})
 }
 
-// giveUpLead makes another member of etcd the leader before this one stops, so that the cluster need not elect one.
-func giveUpLead(ctx context.Context, env *Env, components []componentUpgrade) {
-	member, found := etcdmember.Local(env.Host, env.Config)
-	if !found || !slices.ContainsFunc(components, func(c componentUpgrade) bool { return c.name == manifests.EtcdName }) {
-		return
+// replace writes a component's manifest and stops the containers that were made from the one before. Whoever depends on it
+// has been stopped already.
+func replace(ctx context.Context, env *Env, c componentUpgrade) error {
+	prepareStop(ctx, env, c.name)
+	grace := graceOf(env, c.name) // by the manifest that it runs with
+	file := ownership.File{Path: thisnode.StaticPodPath(env.Config, c.name), Data: c.wanted, Mode: 0o600}
+	if _, err := file.Write(env.Host); err != nil {
+		return err
 	}
-	moved, err := env.Etcd.MoveLeader(ctx, member.PeerURL)
-	switch {
-	case err != nil:
-		ui.WarnError(env.UI, errors.WithMessage(err, "etcd will elect another leader while this member restarts"))
-	case moved:
-		env.UI.Printf("Another member leads etcd now")
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name)
+	if err != nil {
+		return err
 	}
+	for _, container := range running {
+		if err := env.Host.StopContainer(ctx, env.Config.CRISocket, container.ID, grace); err != nil {
+			return err
+		}
+	}
+	// The kubelet delays the start of a component that has crashed.
+	return env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name)
 }
 
-func stopComponents(ctx context.Context, env *Env, components []componentUpgrade, grace map[string]time.Duration) error {
-	for _, c := range slices.Backward(components) { // the API server before etcd
-		running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name)
-		if err != nil {
-			return err
-		}
-		for _, container := range running {
-			if err := env.Host.StopContainer(ctx, env.Config.CRISocket, container.ID, grace[c.name]); err != nil {
-				return err
-			}
-		}
-		// The kubelet delays the start of a component that has crashed.
-		if err := env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name); err != nil {
-			return err
-		}
+// giveUpLead makes another member of etcd the leader before this one stops, so that the cluster need not elect one. This
+// node's API server has stopped by then: its writes would fail while the leader changes.
+func giveUpLead(ctx context.Context, env *Env) error {
+	member, found := etcdmember.Local(env.Host, env.Config)
+	if !found {
+		return nil
 	}
-	return nil
+	moved, err := env.Etcd.MoveLeader(ctx, member.PeerURL)
+	if moved {
+		env.UI.Printf("Another member leads etcd now")
+	}
+	return err
 }
 
 // awaitUpgraded waits for a healthy container of the manifest that is there now.

@@ -46,6 +46,10 @@ type Etcd interface {
 	// leads, and has applied all that the leader had committed at the time of
 	// the call.
 	CaughtUp(ctx context.Context, peerURL string) error
+	// Withdraw deletes a key that its owner keeps writing, right after the owner's
+	// next write, so that it stays away until the one after that. withdrawn is
+	// false if there is no such key, or if it goes away by itself.
+	Withdraw(ctx context.Context, key string) (withdrawn bool, err error)
 	// Snapshot writes a snapshot of the database of the member at peerURL to w,
 	// with the checksum at its end that etcd adds, and returns its hash, size and
 	// version; VerifySnapshot finds the rest. It needs no quorum. The whole takes

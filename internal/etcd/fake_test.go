@@ -55,6 +55,7 @@ type fakeCluster struct {
 	// snapshot is sent in parts; cut ends the stream with an error after as many bytes, and stuck with nothing.
 	snapshot   []byte
 	cut, stuck int
+	keys       *fakeKeys
 	before     func(call string) error
 	after      func(call string) error
 }
@@ -193,6 +194,10 @@ func (f *fakeCluster) listen(t *testing.T, listener net.Listener, maintenance pb
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(f.tls)))
 	pb.RegisterClusterServer(server, f)
 	pb.RegisterMaintenanceServer(server, maintenance)
+	if f.keys != nil {
+		pb.RegisterKVServer(server, f.keys)
+		pb.RegisterWatchServer(server, f.keys)
+	}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	return "https://" + listener.Addr().String()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pkg/errors"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/util/version"
 )
 
 // MoveLeader implements Etcd.
@@ -39,16 +40,28 @@ func (r *Real) MoveLeader(ctx context.Context, peerURL string) (moved bool, err 
 	return moved && err == nil, errors.WithMessagef(err, "make another member than %s the leader of etcd", peerURL)
 }
 
-// successorOf returns the healthy voter that has applied most, apart from one
-// member.
+// successorOf returns the healthy voter, apart from one member, that takes over
+// best: one of the newest version, which need not stop again in the same
+// upgrade, and of these the one that has applied most.
 func successorOf(all []Health, id uint64) *Health {
 	var best *Health
 	for i, h := range all {
-		if h.Err == nil && !h.Learner && h.ID != id && (best == nil || h.Status.Applied > best.Status.Applied) {
+		if h.Err == nil && !h.Learner && h.ID != id && (best == nil || succeedsBetter(h.Status, best.Status)) {
 			best = &all[i]
 		}
 	}
 	return best
+}
+
+func succeedsBetter(a, b Status) bool {
+	if a.Version != b.Version {
+		va, err := version.ParseSemantic(a.Version)
+		vb, otherErr := version.ParseSemantic(b.Version)
+		if err == nil && otherErr == nil {
+			return vb.LessThan(va)
+		}
+	}
+	return a.Applied > b.Applied
 }
 
 // CaughtUp implements Etcd.

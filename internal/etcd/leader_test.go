@@ -37,7 +37,10 @@ func TestMoveLeader(t *testing.T) {
 		leader uint64 // afterwards
 	}{
 		"the one that has applied most takes over": {"a", func(*fakeCluster) {}, 3},
-		"another":                        {"a", func(f *fakeCluster) { f.status[2].RaftAppliedIndex = 99 }, 2},
+		"another": {"a", func(f *fakeCluster) { f.status[2].RaftAppliedIndex = 99 }, 2},
+		"the newest version": {"a", func(f *fakeCluster) {
+			f.status[1].Version, f.status[2].Version, f.status[3].Version = "3.6.8", "3.10.0", "3.7.0"
+		}, 2},
 		"a follower":                     {"b", func(*fakeCluster) {}, 1},
 		"not a member":                   {"z", func(*fakeCluster) {}, 1},
 		"without a learner":              {"a", func(f *fakeCluster) { f.members[2].IsLearner = true }, 2},

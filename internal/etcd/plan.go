@@ -91,6 +91,10 @@ func (p *Plan) MoveLeader(context.Context, string) (bool, error) { return false,
 // CaughtUp implements Etcd: what a run waits for has happened.
 func (p *Plan) CaughtUp(context.Context, string) error { return nil }
 
+// Withdraw implements Etcd: the owner soon writes the key again, so it is not
+// recorded.
+func (p *Plan) Withdraw(context.Context, string) (bool, error) { return false, nil }
+
 // Snapshot implements Etcd. The file that a snapshot is written to is the
 // host's, which records it.
 func (p *Plan) Snapshot(context.Context, string, io.Writer) (SnapshotInfo, error) {
