@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/renewal"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -164,14 +165,23 @@ func renewForUpgrade(env *Env) error {
 	if !env.Config.Upgrade.CertificateRenewal {
 		return nil
 	}
-	renew := renewal.Renewal{Store: env.pki()}
+	store := env.pki()
 	for _, row := range certs.Specs(env.Config) {
-		if !row.Renewable() || row.UsedBy == manifests.EtcdName && !env.Config.Upgrade.Etcd {
+		if !row.Renewable() || row.UsedBy == manifests.EtcdName && !env.Config.Upgrade.Etcd || neverHere(store, row) {
 			continue
 		}
-		if err := renew.Renew(row.Name); err != nil {
-			return errors.WithMessage(err, strings.Join(env.pki().Files(row), ", "))
+		if err := (renewal.Renewal{Store: store}).Renew(row.Name); err != nil {
+			return errors.WithMessage(err, strings.Join(store.Files(row), ", "))
 		}
 	}
 	return nil
+}
+
+// neverHere reports whether a certificate is missing because this is not the cluster's first control plane.
+func neverHere(store pki.Store, row certs.Spec) bool {
+	if !row.FirstOnly {
+		return false
+	}
+	current, err := store.Current(row)
+	return current == nil && err == nil
 }

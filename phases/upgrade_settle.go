@@ -20,7 +20,7 @@ func settle(ctx context.Context, env *Env) error {
 	const failure = "this control plane is not ready after the upgrade"
 	return diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
 		for _, component := range manifests.Components(env.Config) {
-			if err := waitComponent(ctx, env, component); err != nil {
+			if err := awaitHealthy(ctx, env, component); err != nil {
 				return err
 			}
 		}

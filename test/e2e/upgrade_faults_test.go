@@ -75,7 +75,9 @@ func TestUpgradeFails(t *testing.T) {
 		}
 	}
 	m.prints(before, "get", "pod", "-n", "kube-system", "kube-apiserver-cp-1", "-o", "jsonpath={.spec.containers[0].image}")
-	m.prints("v1.36", "get", "configmap", "-n", "kube-system", "kubeadm-config", "-o", `jsonpath={.data.ClusterConfiguration}`)
+	if stored := m.storedText("kubeadm-config", "ClusterConfiguration"); !strings.Contains(stored, "kubernetesVersion: v"+olderKubernetes) {
+		t.Errorf("the failed upgrade stored another version:\n%s", stored)
+	}
 	m.apply()
 	m.runsVersion(m.upgradesTo())
 	m.healthy(everything)

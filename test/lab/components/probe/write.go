@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -62,6 +63,10 @@ type writer struct {
 func (w *writer) step(ctx context.Context) {
 	started := time.Now()
 	err := w.patch(ctx)
+	for errors.As(err, new(askedToRetry)) && time.Since(started) < writeLimit && ctx.Err() == nil {
+		time.Sleep(time.Second)
+		err = w.patch(ctx)
+	}
 	if ctx.Err() != nil {
 		return
 	}
@@ -93,8 +98,16 @@ func (w *writer) patch(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %.200s", response.Status, answer)
+	if err != nil || response.StatusCode == http.StatusOK {
+		return err
+	}
+	err = fmt.Errorf("%s: %.200s", response.Status, answer)
+	if response.Header.Get("Retry-After") != "" {
+		return askedToRetry{err}
 	}
 	return err
 }
+
+// askedToRetry is the error of a server that did nothing, such as one that is about to stop, and says when to ask again.
+// Kubernetes' clients do so by themselves.
+type askedToRetry struct{ error }
