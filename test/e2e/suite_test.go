@@ -46,7 +46,7 @@ func run(m *testing.M) int {
 
 // prepare builds the node parts and removes what an interrupted run of the suite left.
 func prepare(ctx context.Context) error {
-	lab, err := nodes.Open(nodes.Options{Log: os.Stderr})
+	lab, err := nodes.Open(nodes.Options{Log: os.Stderr, Older: []string{olderKubernetes}})
 	if err != nil {
 		return err
 	}

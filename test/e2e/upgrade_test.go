@@ -21,7 +21,7 @@ const olderKubernetes = "1.36"
 func bootOlder(t *testing.T) machine {
 	t.Helper()
 	t.Parallel()
-	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program})
+	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program, Older: []string{olderKubernetes}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func bootOlder(t *testing.T) machine {
 // anotherOlder boots a node with older programs beside m.
 func (m machine) anotherOlder(name string) machine {
 	m.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: labName(m.T), Slipway: program})
+	lab, err := nodes.Open(nodes.Options{Name: labName(m.T), Slipway: program, Older: []string{olderKubernetes}})
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -88,11 +88,15 @@ func (m machine) installs() {
 	m.must("systemctl", "restart", "kubelet")
 }
 
-// runsVersion waits until every Pod of the control plane and kube-proxy, and the kubelet, have a version.
+// runsVersion waits until every Pod of the control planes and of kube-proxy, and the kubelets of nodes, have a version.
 func (m machine) runsVersion(version string, names ...string) {
 	m.Helper()
 	m.eventually("everything to run "+version, readyLimit, func() error {
-		images := m.kubectl("get", "pods", "-n", "kube-system", "-o", `jsonpath={range .items[*]}{.spec.nodeName} {.spec.containers[0].image}{"\n"}{end}`)
+		images, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "pods", "-n", "kube-system",
+			"-o", `jsonpath={range .items[*]}{.spec.nodeName} {.spec.containers[0].image}{"\n"}{end}`)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, images)
+		}
 		for line := range strings.Lines(images) {
 			_, image, _ := strings.Cut(strings.TrimSpace(line), "/kube-")
 			if image != "" && !strings.HasSuffix(image, ":"+version) {
@@ -100,8 +104,9 @@ func (m machine) runsVersion(version string, names ...string) {
 			}
 		}
 		for _, name := range names {
-			if got := m.kubectl("get", "node", name, "-o", "jsonpath={.status.nodeInfo.kubeletVersion}"); got != version {
-				return fmt.Errorf("the kubelet of %s has %s", name, got)
+			got, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "node", name, "-o", "jsonpath={.status.nodeInfo.kubeletVersion}")
+			if err != nil || got != version {
+				return fmt.Errorf("the kubelet of %s: %s: %w", name, got, err)
 			}
 		}
 		return nil
