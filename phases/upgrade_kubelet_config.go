@@ -61,11 +61,10 @@ func upgradedKubeletFiles(env *Env) ([]ownership.File, error) {
 		return files, err
 	}
 	var removed []string
-	if flags.Data, removed = kubeletconfig.WithoutLeftovers(flags.Data); len(removed) == 0 {
-		return files, nil
+	if flags.Data, removed = kubeletconfig.WithoutLeftovers(flags.Data); len(removed) > 0 {
+		env.UI.Printf("Removing flags of older versions from %s: %s", flags.Path, strings.Join(removed, " "))
 	}
-	env.UI.Printf("Removing flags of older versions from %s: %s", flags.Path, strings.Join(removed, " "))
-	return append(files, flags), nil
+	return append(files, flags), nil // also for its mode: kubeadm before 1.37 lets everybody read it
 }
 
 // upgradedKubeletConfig returns config.yaml: the cluster's settings, this node's own over them, and then the user's patches.

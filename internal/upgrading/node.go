@@ -23,6 +23,12 @@ import (
 // Node returns what this node is to be after the upgrade that self asks for. Without a version there, it is the one that
 // the cluster's configuration has.
 func Node(ctx context.Context, api cluster.Cluster, h host.Host, self *config.UpgradeSelf, opts config.Options) (*config.Node, []string, error) {
+	if thisnode.IsControlPlane(h) {
+		// An API server that starts refuses even administrators for a moment. That of an upgrade that was interrupted starts.
+		if err := api.Ready(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
 	stored, err := joining.StoredConfiguration(ctx, api)
 	if err != nil {
 		return nil, nil, err

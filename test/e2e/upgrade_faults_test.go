@@ -54,7 +54,7 @@ func TestUpgradeCrash(t *testing.T) {
 	m.runsVersion(m.upgradesTo(), "cp-1")
 	m.isWhole()
 	m.healthy(everything)
-	m.secondInitChangesNothing(document("", podSubnet))
+	m.initOnlyAddsToken(document("", podSubnet))
 }
 
 // TestUpgradeFails upgrades with an API server that does not start. etcd has been upgraded by then, and stays; the API
@@ -83,8 +83,8 @@ func TestUpgradeFails(t *testing.T) {
 	m.healthy(everything)
 }
 
-// TestUpgradeExternalEtcd upgrades a control plane whose etcd somebody else runs.
-func TestUpgradeExternalEtcd(t *testing.T) {
+// TestUpgradeExternal upgrades a control plane whose etcd somebody else runs.
+func TestUpgradeExternal(t *testing.T) {
 	m := bootOlder(t)
 	m.servesEtcd()
 	m.kubeadmInit(fmt.Sprintf(`%s
@@ -104,4 +104,3 @@ etcd:
 	want.pods = []string{"coredns-", "kube-apiserver-", "kube-controller-manager-", "kube-proxy-", "kube-scheduler-"}
 	m.healthy(want)
 }
-
