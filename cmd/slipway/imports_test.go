@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 		"phases", "preflight",
 		"internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/etcdmember", "internal/fault",
 		"internal/host", "internal/joining", "internal/pki", "internal/redact", "internal/renewal", "internal/support", "internal/thisnode", "internal/tokens", "internal/ui",
-		"internal/upgrading",
+		"internal/inventory", "internal/upgrading",
 	},
 }
 
