@@ -16,30 +16,42 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// editsOf says what an operator has changed in the static Pod of a component, and what the upgrade would not keep. It
-// compares the file with what this configuration would have made for the version that the node runs.
-func editsOf(env *Env, component string, view manifests.HostView) (string, error) {
+// editedPod is a static Pod that an operator has changed.
+type editedPod struct {
+	component string
+	have      []byte // the file
+	before    []byte // what this configuration makes for the version that the node runs
+	wanted    []byte // what the upgrade writes
+}
+
+// editsOf returns what an operator has changed in the static Pod of a component, and what the upgrade would not keep; nil
+// if there is nothing. It compares the file with what this configuration would have made for the version that the node
+// runs.
+func editsOf(env *Env, component string, view manifests.HostView) (*editedPod, error) {
 	path := thisnode.StaticPodPath(env.Config, component)
 	have, err := host.ReadIfExists(env.Host, path)
 	if err != nil || have == nil {
-		return "", err // the check StaticPodManifest reports it
+		return nil, err // the check StaticPodManifest reports it
 	}
 	wanted, err := staticPodYAML(env, component, view, membersOf(env, component))
 	if err != nil || manifests.SameStaticPod(have, wanted) {
-		return "", err
+		return nil, err
 	}
 	before, err := staticPodYAML(asBefore(env), component, view, membersOf(env, component))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if before, err = withTagOf(have, before); err != nil {
-		return "", errors.Wrap(err, path)
+		return nil, errors.Wrap(err, path)
 	}
 	if manifests.SameStaticPod(have, before) {
-		return "", nil
+		return nil, nil
 	}
-	return ownership.LineDifference(have, before), nil
+	return &editedPod{component, have, before, wanted}, nil
 }
+
+// String says what differs, in a line.
+func (e *editedPod) String() string { return ownership.LineDifference(e.have, e.before) }
 
 // asBefore is the environment with the version that this control plane runs.
 func asBefore(env *Env) *Env {

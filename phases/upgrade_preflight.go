@@ -26,21 +26,27 @@ func upgradePreflight(flags []string) Phase {
 
 func runUpgradePreflight(ctx context.Context, env *Env) error {
 	env.UI.Printf("Checking this node and its cluster")
-	checks := preflight.Upgrade(env.Config, upgradeQuestions(env))
+	checks := preflight.Upgrade(env.Config, append(upgradeQuestions(env), upgradeBreakages(ctx, env)...))
 	if err := show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil || !env.Config.ControlPlane {
 		return err
 	}
 	return pullImages(ctx, env)
 }
 
+// The names of checks that `upgrade plan` makes, too.
+const (
+	nodesReadyCheck = "ControlPlaneNodesReady"
+	editsCheck      = "StaticPodEdits"
+)
+
 func upgradeQuestions(env *Env) []preflight.Question {
 	if !env.Config.ControlPlane {
 		return nil
 	}
 	list := []preflight.Question{
-		{Name: "KubernetesVersion", Asks: "the cluster may be upgraded to this version", Ask: func(ctx context.Context) []preflight.Finding { return versionRefusals(ctx, env) }},
-		{Name: "ControlPlaneNodesReady", Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return controlPlanesReady(ctx, env) }},
-		{Name: "StaticPodEdits", Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }},
+		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(ctx context.Context) []preflight.Finding { return versionRefusals(ctx, env) }},
+		{Name: nodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return controlPlanesReady(ctx, env) }},
+		{Name: editsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }},
 	}
 	if unlessLocalEtcd(env) == "" && env.Config.Upgrade.Etcd {
 		list = append(list, preflight.Question{Name: "EtcdQuorum", Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding { return etcdQuorum(ctx, env) }})
@@ -55,15 +61,7 @@ func versionRefusals(ctx context.Context, env *Env) []preflight.Finding {
 	if err != nil {
 		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
 	}
-	var found []preflight.Finding
-	for _, r := range upgrading.Refusals(env.Config.Upgrade, state.Nodes) {
-		severity := preflight.Error
-		if r.Forceable && env.Config.Upgrade.Force {
-			severity = preflight.Warning
-		}
-		found = append(found, preflight.Finding{Severity: severity, Fault: r.Fault})
-	}
-	return found
+	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes).Ask(ctx)
 }
 
 // controlPlanesReady finds control planes that are not Ready: while this one restarts, the others serve. This node may be
@@ -73,10 +71,15 @@ func controlPlanesReady(ctx context.Context, env *Env) []preflight.Finding {
 	if err != nil {
 		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
 	}
+	return notReady(nodes, env.Config.Name)
+}
+
+// notReady finds control planes that are not Ready, but for one.
+func notReady(nodes []corev1.Node, except string) []preflight.Finding {
 	var found []preflight.Finding
 	for i := range nodes {
 		_, controlPlane := nodes[i].Labels[labelControlPlane]
-		if !controlPlane || nodes[i].Name == env.Config.Name || isReady(&nodes[i]) {
+		if !controlPlane || nodes[i].Name == except || isReady(&nodes[i]) {
 			continue
 		}
 		found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
@@ -116,7 +119,7 @@ func staticPodEdits(ctx context.Context, env *Env) []preflight.Finding {
 		switch {
 		case err != nil:
 			found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Of(err)})
-		case edits != "":
+		case edits != nil:
 			found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
 				Message: fmt.Sprintf("the upgrade would lose edits of the static Pod of %s: %s", name, edits),
 				Remedy:  "keep them in a patch (--patches) or in extraArgs of the ClusterConfiguration; `slipway upgrade plan` prints the patch",

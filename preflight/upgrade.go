@@ -18,16 +18,22 @@ type Question struct {
 	Ask        func(context.Context) []Finding
 }
 
+// Questions are checks that ask.
+func Questions(questions []Question) []Check {
+	var checks []Check
+	for _, q := range questions {
+		checks = append(checks, Check{Name: q.Name, Asks: q.Asks, Run: func(ctx context.Context, _ View) []Finding { return q.Ask(ctx) }})
+	}
+	return checks
+}
+
 // Upgrade lists the checks of a node before its upgrade.
 func Upgrade(n *config.Node, questions []Question) []Check {
 	checks := []Check{{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"}}
 	if n.ControlPlane {
 		checks = append(checks, Check{Name: "StaticPodManifest", Run: hasManifests(n), Asks: "the static Pods of this control plane are there"})
 	}
-	for _, q := range questions {
-		checks = append(checks, Check{Name: q.Name, Asks: q.Asks, Run: func(ctx context.Context, _ View) []Finding { return q.Ask(ctx) }})
-	}
-	return checks
+	return append(checks, Questions(questions)...)
 }
 
 func hasManifests(n *config.Node) func(context.Context, View) []Finding {

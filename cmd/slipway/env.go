@@ -90,6 +90,10 @@ func askForPlan(fs *pflag.FlagSet) error { return fs.Set("dry-run", "true") }
 // keepMode copies --dry-run to a configuration that was not loaded from the flags.
 func (o *joinOptions) keepMode(self *config.JoinConfiguration) { self.DryRun = o.DryRun }
 
+// keepMode copies --dry-run, or what the configuration file says instead, to a node that was made of the cluster's
+// configuration.
+func (in *upgradeInput) keepMode(node *config.Node) { node.DryRun = in.self.DryRun }
+
 // ignoreFilesMode makes a command without --dry-run act even if its configuration file asks `init` for a plan.
 func (o *initOptions) ignoreFilesMode(fs *pflag.FlagSet) {
 	if fs.Lookup("dry-run") == nil {

@@ -126,6 +126,9 @@ func clusterOptions(node *config.Node, real *host.Real) cluster.Options {
 
 // newEtcd is the etcd of the control planes. It accepts the client certificate of this node's API server.
 func newEtcd(node *config.Node, real *host.Real, api cluster.Cluster, said ui.UI) etcd.Etcd {
+	if external := node.Cluster.Etcd.External; external != nil {
+		return externalEtcd(external, real, node.Timeouts.EtcdAPICall)
+	}
 	pki := node.Paths.PKI
 	o := etcd.Options{
 		Endpoints: etcdmember.Endpoints(real, api, node, said),
@@ -144,6 +147,18 @@ func newEtcd(node *config.Node, real *host.Real, api cluster.Cluster, said ui.UI
 		o.CA, o.Cert, o.Key = external.CAFile, external.CertFile, external.KeyFile
 	}
 	return etcd.New(o)
+}
+
+// externalEtcd is one that is managed elsewhere. Slipway only asks for its health.
+func externalEtcd(e *config.ExternalEtcd, real *host.Real, limit time.Duration) etcd.Etcd {
+	return etcd.New(etcd.Options{
+		Endpoints: func(context.Context) ([]string, error) { return e.Endpoints, nil },
+		CA:        e.CAFile,
+		Cert:      e.CertFile,
+		Key:       e.KeyFile,
+		ReadFile:  real.ReadFile,
+		Timeout:   limit,
+	})
 }
 
 // localEndpoint is this node's own API server, which answers before a load balancer sends it any requests. With a

@@ -105,6 +105,7 @@ func (u upgradeCommand) load(cmd *cobra.Command, g *globals, o *upgradeOptions, 
 	if err != nil {
 		return nil, err
 	}
+	in.keepMode(node)
 	if path := kubeconfigFlag(cmd); path != "" {
 		node.Paths.AdminKubeconfig = path
 	}

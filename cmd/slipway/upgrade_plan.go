@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -16,10 +17,13 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/inventory"
+	"github.com/slipway-k8s/slipway/internal/redact"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 type upgradePlanOptions struct {
@@ -90,6 +94,11 @@ type upgradePlanner struct {
 	api   cluster.Cluster
 	diff  bool
 	state *upgrading.State
+	// here reports whether this is a control plane of the cluster, whose files may be read.
+	here bool
+	// there is what an upgrade can break. It is collected once for all versions.
+	there  *inventory.Inventory
+	warned []string // what has been said of the stored configuration
 }
 
 func (p *upgradePlanner) plan(ctx context.Context) (*upgrading.Plan, error) {
@@ -97,6 +106,7 @@ func (p *upgradePlanner) plan(ctx context.Context) (*upgrading.Plan, error) {
 	if p.state, err = upgrading.Look(ctx, p.api); err != nil {
 		return nil, err
 	}
+	p.here = p.isHere()
 	result := p.state.NewPlan(outputAPI)
 	for _, offer := range p.offers() {
 		u, err := p.upgrade(ctx, offer)
@@ -106,6 +116,15 @@ func (p *upgradePlanner) plan(ctx context.Context) (*upgrading.Plan, error) {
 		result.Upgrades = append(result.Upgrades, *u)
 	}
 	return result, nil
+}
+
+// isHere reports whether this host is a control plane of this cluster and the user may read its files.
+func (p *upgradePlanner) isHere() bool {
+	if !thisnode.IsControlPlane(p.in.host) || p.in.host.EffectiveUID() != 0 {
+		return false
+	}
+	name := thisnode.Current(p.in.host).NodeRegistration.Name
+	return slices.ContainsFunc(p.state.Nodes, func(n upgrading.NodeVersions) bool { return n.ControlPlane && n.Name == name })
 }
 
 // offers are the version that the user names, unless the cluster has it, or the ones that this program knows.
@@ -131,38 +150,90 @@ func (p *upgradePlanner) settings(target string) *config.Upgrade {
 }
 
 func (p *upgradePlanner) upgrade(ctx context.Context, offer upgrading.Offer) (*upgrading.Upgrade, error) {
-	settings := p.settings(offer.Version)
-	u, err := p.state.Upgrade(offer, upgrading.Route{Upgrade: *settings, Here: thisnode.Current(p.in.host).NodeRegistration.Name})
+	u, err := p.state.Upgrade(offer, upgrading.Route{Upgrade: *p.settings(offer.Version), Here: thisnode.Current(p.in.host).NodeRegistration.Name})
 	if err != nil {
 		return nil, err
 	}
-	u.AddReport(upgrading.SkewReport(ctx, settings, p.state.Nodes, p.in.host, p.in.self.IgnorePreflightErrors))
-	if !p.diff {
-		return u, nil
+	parts, record, err := p.parts(ctx, offer.Version)
+	if err != nil {
+		return nil, errors.WithMessagef(err, "an upgrade to %s", offer.Version)
 	}
-	u.Changes, err = p.changes(ctx, offer.Version)
-	return u, err
+	if p.there == nil {
+		if p.there, err = p.inventory(ctx, parts.env); err != nil {
+			return nil, err
+		}
+	}
+	checks := preflight.Questions(phases.PlanQuestions(ctx, parts.env, p.state, p.there, p.here))
+	u.AddReport(preflight.Run(ctx, checks, p.in.host, p.in.self.IgnorePreflightErrors))
+	if p.here {
+		if u.Patches, err = editPatches(parts.env); err != nil {
+			return nil, err
+		}
+	}
+	if p.diff {
+		u.Changes, err = p.changes(ctx, parts, record)
+	}
+	return u, errors.WithMessagef(err, "what an upgrade to %s changes", offer.Version)
+}
+
+// parts are those of a dry run of the upgrade. On another host than a control plane, they have only the
+// cluster's configuration.
+func (p *upgradePlanner) parts(ctx context.Context, target string) (*parts, *plan, error) {
+	if !p.here {
+		node, _, err := config.LoadCluster(p.state.Stored, nil, nil, nil, config.Options{Version: target, AnyVersion: true, Placeholders: true})
+		if err != nil {
+			return nil, nil, err
+		}
+		node.Upgrade = p.settings(target)
+		return &parts{env: &phases.Env{Config: node}}, nil, nil
+	}
+	self := *p.in.self
+	self.Version = target
+	node, warnings, err := upgrading.Node(ctx, p.api, p.in.host, &self, p.in.options)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, w := range warnings {
+		if !slices.Contains(p.warned, w) {
+			p.warned = append(p.warned, w)
+			p.said.Warn(w, "")
+		}
+	}
+	parts, record := planning{p.g, true}.recorded(node, p.in.host)
+	return parts, record, nil
+}
+
+// inventory collects what an upgrade can break. It only reads, so it asks etcd itself, and not that of the plan.
+func (p *upgradePlanner) inventory(ctx context.Context, env *phases.Env) (*inventory.Inventory, error) {
+	sources := inventory.Sources{API: p.api, State: p.state}
+	if !p.here {
+		return inventory.Collect(ctx, sources)
+	}
+	sources.Etcd = newEtcd(env.Config, p.in.host, p.api, p.said)
+	return phases.Inventory(ctx, env, p.state, sources)
+}
+
+// editPatches are the patches that keep the operator's edits, without the values of environment variables.
+func editPatches(env *phases.Env) ([]upgrading.PatchFile, error) {
+	files, err := phases.EditPatches(env)
+	var shown []upgrading.PatchFile
+	for _, f := range files {
+		shown = append(shown, upgrading.PatchFile{Name: f.Name, Content: redact.Document(string(f.Data))})
+	}
+	return shown, err
 }
 
 // changes are those that `upgrade apply` would make on this host and in the cluster. They need the files of a control
 // plane.
-func (p *upgradePlanner) changes(ctx context.Context, target string) ([]upgrading.Change, error) {
-	if !thisnode.IsControlPlane(p.in.host) || p.in.host.EffectiveUID() != 0 {
-		p.said.Warn("what changes is not shown: this host's files are needed for it", "run this as root on a control plane")
+func (p *upgradePlanner) changes(ctx context.Context, parts *parts, record *plan) ([]upgrading.Change, error) {
+	if !p.here {
+		p.said.Warn("what changes is not shown: the files of a control plane are needed for it", "run this as root on a control plane")
 		return nil, nil
 	}
-	self := *p.in.self
-	self.Version = target
-	self.CertificateRenewal = false // its keys are random
-	node, warnings, err := upgrading.Node(ctx, p.api, p.in.host, &self, p.in.options)
-	if err != nil {
-		return nil, err
-	}
-	warn(p.said, warnings)
-	parts, record := planning{p.g, true}.recorded(node, p.in.host)
+	parts.env.Config.Upgrade.CertificateRenewal = false // its keys are random
 	parts.env.UI = planUI{quiet{p.said}, record}
-	err = phases.Run(ctx, parts.env, phases.UpgradeApply(), phases.Options{Skip: []string{"preflight"}, Serial: true})
-	return changesOf(record, filepath.Join(node.Paths.Kubernetes, "tmp")), errors.WithMessagef(err, "what an upgrade to %s changes", target)
+	err := phases.Run(ctx, parts.env, phases.UpgradeApply(), phases.Options{Skip: []string{"preflight"}, Serial: true})
+	return changesOf(record, filepath.Join(parts.env.Config.Paths.Kubernetes, "tmp")), err
 }
 
 // changesOf are the changes in a plan that stay: not backups in tmp, nor the Lease of the run.

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -57,14 +58,12 @@ func printUpgrade(b *strings.Builder, u upgrading.Upgrade) {
 		c := rows[i]
 		return strings.Join([]string{c.Name, c.Node, c.Current, c.New}, "\t")
 	})
-	if len(u.Findings) > 0 {
-		b.WriteString("\nSolve these problems first:\n\n")
+	printFindings(b, u.Findings)
+	if len(u.Patches) > 0 {
+		b.WriteString("\nPatches that keep the edits of this host's static Pods; put them into a directory for --patches:\n")
 	}
-	for _, f := range u.Findings {
-		fmt.Fprintf(b, "  %s %s: %s\n", f.Level, f.Check, f.Message)
-		if f.Remedy != "" {
-			b.WriteString(indented("    ", f.Remedy))
-		}
+	for _, f := range u.Patches {
+		b.WriteString("\n  " + f.Name + "\n" + indented("    ", f.Content))
 	}
 	if len(u.Steps) > 0 {
 		b.WriteString("\nSteps, one after the other:\n")
@@ -77,6 +76,37 @@ func printUpgrade(b *strings.Builder, u upgrading.Upgrade) {
 	}
 	for _, c := range u.Changes {
 		b.WriteString("\n" + c.Name + "\n" + c.Diff)
+	}
+}
+
+// mostOfACheck is how many findings of one check are shown to people; programs get all.
+const mostOfACheck = 10
+
+// printFindings writes the findings of each level under a heading of their own, errors first.
+func printFindings(b *strings.Builder, found []upgrading.Finding) {
+	for _, part := range []struct{ level, heading string }{
+		{"error", "Fix these problems first"}, {"warning", "Warnings"}, {"unchecked", "Not checked"},
+	} {
+		shown := map[string]int{}
+		for _, f := range found {
+			if f.Level != part.level {
+				continue
+			}
+			if len(shown) == 0 {
+				b.WriteString("\n" + part.heading + ":\n\n")
+			}
+			if shown[f.Check]++; shown[f.Check] <= mostOfACheck {
+				fmt.Fprintf(b, "  %s: %s\n", f.Check, f.Message)
+				if f.Remedy != "" {
+					b.WriteString(indented("    ", f.Remedy))
+				}
+			}
+		}
+		for _, check := range slices.Sorted(maps.Keys(shown)) {
+			if left := shown[check] - mostOfACheck; left > 0 {
+				fmt.Fprintf(b, "  %s: and %d more; -o yaml shows them all\n", check, left)
+			}
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func (c *checker) requests() {
 		parser := expfmt.NewTextParser(model.LegacyValidation)
 		families, err := parser.TextToMetricFamilies(bytes.NewReader(m.Data))
 		if err != nil {
-			c.add(Finding{ID: "not-checked", Where: m.Where, Subject: "metrics", Fault: fault.Fault{
+			c.add(Finding{ID: NotChecked, Where: m.Where, Subject: "metrics", Fault: fault.Fault{
 				Message: fmt.Sprintf("%s: cannot read its metrics; requests for deprecated APIs were not checked: %v", m.Where, err),
 				Remedy:  "look at them yourself: kubectl get --raw /metrics"}})
 			continue

@@ -32,6 +32,9 @@ type Finding struct {
 	fault.Fault
 }
 
+// NotChecked is the ID of a finding about what could not be looked at.
+const NotChecked = "not-checked"
+
 // Inputs are what is examined. What is empty is not checked.
 type Inputs struct {
 	// From and To are the control plane's versions, such as v1.36.4 or 1.37. All minors between them are examined.
@@ -97,6 +100,10 @@ func Check(in Inputs) []Finding {
 			step(c)
 		}
 		c.before = next
+	}
+	if c.release.Minor == "" { // a new patch release: it breaks nothing, but what is in the way of an upgrade still is
+		c.release = to
+		c.objects()
 	}
 	slices.SortStableFunc(c.found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
 	return c.found

@@ -29,7 +29,7 @@ func (c *checker) etcd() {
 	for _, m := range c.Etcd {
 		running, err := version.ParseGeneric(m.Version)
 		if err != nil {
-			c.add(Finding{ID: "not-checked", Where: m.Where, Subject: "version", Fault: fault.Fault{
+			c.add(Finding{ID: NotChecked, Where: m.Where, Subject: "version", Fault: fault.Fault{
 				Message: fmt.Sprintf("%s: invalid version %q: its patch level was not checked", m.Where, m.Version),
 				Remedy:  "ask the member for its version: etcdctl endpoint status"}})
 			continue

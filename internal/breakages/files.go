@@ -49,7 +49,7 @@ func (c *checker) files() {
 	for _, f := range c.Files {
 		docs, err := documentsIn(f.Data)
 		if err != nil {
-			c.add(Finding{ID: "not-checked", Where: f.Where, Subject: "YAML", Fault: fault.Fault{
+			c.add(Finding{ID: NotChecked, Where: f.Where, Subject: "YAML", Fault: fault.Fault{
 				Message: fmt.Sprintf("%s: cannot be read, and was not checked: %v", f.Where, err), Remedy: "correct the file"}})
 			continue
 		}

@@ -142,7 +142,7 @@ func gatesIn(doc map[string]any) map[string]bool {
 func (c *checker) document(f File) (map[string]any, bool) {
 	doc := map[string]any{}
 	if err := yaml.Unmarshal(f.Data, &doc); err != nil {
-		c.add(Finding{ID: "not-checked", Where: f.Where, Subject: "YAML", Fault: fault.Fault{
+		c.add(Finding{ID: NotChecked, Where: f.Where, Subject: "YAML", Fault: fault.Fault{
 			Message: fmt.Sprintf("%s: cannot be read, and was not checked: %v", f.Where, err), Remedy: "correct the file"}})
 		return nil, false
 	}

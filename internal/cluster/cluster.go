@@ -7,6 +7,7 @@ package cluster
 
 import (
 	"context"
+	"io"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,6 +64,10 @@ type Cluster interface {
 	Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error)
 	// Nodes lists the Nodes, sorted by name.
 	Nodes(ctx context.Context) ([]corev1.Node, error)
+	// Read makes a GET request, and passes the answer to take while it arrives: it
+	// may be large. It is for what is only looked at, such as lists of kinds that
+	// no phase writes, discovery and metrics. take is called at most once.
+	Read(ctx context.Context, q Query, take func(io.Reader) error) error
 	// MarkNode waits for the Node and adds the labels, taints and annotations
 	// that it lacks. It never removes any.
 	MarkNode(ctx context.Context, name string, mark Mark) error

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -218,6 +219,18 @@ func (p *Plan) Nodes(ctx context.Context) (nodes []corev1.Node, err error) {
 	defer p.mu.Unlock()
 	err = p.reading(func(c Cluster) (err error) { nodes, err = c.Nodes(ctx); return err })
 	return nodes, err
+}
+
+// Read implements Cluster. It sees nothing of what this run has written.
+func (p *Plan) Read(ctx context.Context, q Query, take func(io.Reader) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	asked := false
+	err := p.reading(func(c Cluster) error { asked = true; return c.Read(ctx, q, take) })
+	if err == nil && (!asked || p.unread != nil) {
+		return errors.Errorf("get %s: a plan does not ask the cluster", q.Path)
+	}
+	return err
 }
 
 // Secrets implements Cluster.

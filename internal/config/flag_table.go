@@ -95,7 +95,7 @@ func nodeFlags() []flagRow {
 			sets(kindJoin, "patches.directory", func(d *documents, v string) { d.join.Patches = &Patches{Directory: v} }).
 			sets(kindUpgrade, "apply.patches.directory", func(d *documents, v string) { d.upgrade.Apply.Patches = &Patches{Directory: v} }).
 			sets(kindUpgrade, "node.patches.directory", func(d *documents, v string) { d.upgrade.Node.Patches = &Patches{Directory: v} }).
-			on("init", "join", "preflight init", "preflight join", upgradeApply, upgradeNode),
+			on("init", "join", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeDiff),
 	}
 }
 

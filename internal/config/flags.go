@@ -32,7 +32,7 @@ type Flags struct {
 	CertificateRenewal        bool
 	CleanupTmpDir             bool
 	ConfigFile                string
-	ContextLines              int32
+	ContextLines              int
 	ControlPlane              bool
 	ControlPlaneEndpoint      string
 	CRISocket                 string

@@ -3,6 +3,8 @@
 
 package config
 
+import "github.com/spf13/pflag"
+
 // The commands of upgrade, as the table of flags names them.
 const (
 	upgradeApply = "upgrade apply"
@@ -30,8 +32,8 @@ func upgradeFlags() []flagRow {
 			sets(kindUpgrade, "apply.certificateRenewal", func(d *documents, v bool) { d.upgrade.Apply.CertificateRenewal = &v }).
 			sets(kindUpgrade, "node.certificateRenewal", func(d *documents, v bool) { d.upgrade.Node.CertificateRenewal = &v }).
 			on(upgradeApply, upgradeNode),
-		number("context-lines", defaultContextLines, "lines of context around each difference", func(f *Flags) *int32 { return &f.ContextLines }).shorthand("c").
-			sets(kindUpgrade, "diff.contextLines", func(d *documents, v int32) { d.upgrade.Diff.DiffContextLines = int(v) }).
+		newRow((*pflag.FlagSet).IntVarP, "context-lines", defaultContextLines, "lines of context around each difference", func(f *Flags) *int { return &f.ContextLines }).shorthand("c").
+			sets(kindUpgrade, "diff.contextLines", func(d *documents, v int) { d.upgrade.Diff.DiffContextLines = v }).
 			on(upgradeDiff),
 		switchOff("etcd-upgrade", "upgrade etcd", func(f *Flags) *bool { return &f.EtcdUpgrade }).
 			sets(kindUpgrade, "apply.etcdUpgrade", func(d *documents, v bool) { d.upgrade.Apply.EtcdUpgrade = &v }).

@@ -182,6 +182,32 @@ func (r Release) Kind(apiVersion, kind string) (Kind, bool) {
 	return k, true
 }
 
+// Leaving are the kinds, each an apiVersion and a kind with a space between, that r or a later release serves and the
+// newest one does not, sorted.
+func (r Release) Leaving() []string {
+	var list []string
+	newest := Newest()
+	for key := range parse().rows {
+		apiVersion, kind, _ := strings.Cut(key.name, " ")
+		if key.kind != "kind" || newest.serves(apiVersion, kind) {
+			continue
+		}
+		for column := max(r.column, 0); column < newest.column; column++ {
+			if (Release{Minor: parse().minors[column], column: column}).serves(apiVersion, kind) {
+				list = append(list, key.name)
+				break
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (r Release) serves(apiVersion, kind string) bool {
+	k, known := r.Kind(apiVersion, kind)
+	return known && k.Served
+}
+
 // EverHadKind reports whether any release had a kind in an API version.
 func EverHadKind(apiVersion, kind string) bool {
 	return len(parse().rows[fact{"kind", apiVersion + " " + kind}]) > 0

@@ -58,7 +58,7 @@ func current(h host.Host, self *config.UpgradeSelf) *config.JoinConfiguration {
 		c.ControlPlane = nil
 	}
 	c.NodeRegistration.ImagePullPolicy, c.NodeRegistration.ImagePullSerial = self.ImagePullPolicy, self.ImagePullSerial
-	c.DryRun, c.SkipPhases, c.Patches, c.Timeouts = self.DryRun, self.SkipPhases, self.Patches, self.Timeouts
+	c.SkipPhases, c.Patches, c.Timeouts = self.SkipPhases, self.Patches, self.Timeouts
 	return c
 }
 

@@ -51,6 +51,15 @@ func Series(v *version.Version) string {
 	return fmt.Sprintf("version in the v%s series", minorOf(v))
 }
 
+// Oldest is the version that the oldest API server has; empty if it is not known.
+func (s *State) Oldest() string {
+	oldest, _ := s.span()
+	if oldest == nil {
+		return ""
+	}
+	return "v" + oldest.String()
+}
+
 // span returns the oldest and the newest version of the API servers, and of the cluster's configuration; nil if none
 // is known.
 func (s *State) span() (oldest, newest *version.Version) {

@@ -48,6 +48,8 @@ type Upgrade struct {
 	Version     string             `json:"version"`
 	Findings    []Finding          `json:"findings"`
 	Steps       []Step             `json:"steps"`
+	// Patches keep what somebody has edited in the static Pods of this host: files for the directory that --patches names.
+	Patches []PatchFile `json:"patches,omitempty"`
 	// Changes are those of `upgrade apply` on this host; nil if they were not asked for.
 	Changes []Change `json:"changes,omitempty"`
 }
@@ -73,6 +75,12 @@ type Finding struct {
 	Check       string `json:"check"`
 	Level       string `json:"level"`
 	fault.Fault `json:",inline"`
+}
+
+// PatchFile is a file of a directory of patches.
+type PatchFile struct {
+	Name    string `json:"fileName"`
+	Content string `json:"content"`
 }
 
 // Change is a file or an object that an upgrade changes, as a unified diff.
@@ -159,7 +167,7 @@ func (s *State) rows(desired *config.Node, etcd bool) []ComponentUpgrade {
 }
 
 // SkewCheck is the name of the check of Refusals.
-const SkewCheck = "VersionSkew"
+const SkewCheck = "KubernetesVersion"
 
 // AddReport adds what checks found.
 func (u *Upgrade) AddReport(r preflight.Report) {
@@ -174,13 +182,17 @@ func (u *Upgrade) AddFindings(found ...preflight.Finding) {
 	}
 }
 
-// SkewReport is Refusals as a check of preflight, which can be ignored.
-func SkewReport(ctx context.Context, u *config.Upgrade, nodes []NodeVersions, h preflight.View, ignore []string) preflight.Report {
-	return preflight.Run(ctx, []preflight.Check{{Name: SkewCheck, Run: func(context.Context, preflight.View) []preflight.Finding {
+// SkewQuestion is Refusals as a check of preflight, which can be ignored.
+func SkewQuestion(u *config.Upgrade, nodes []NodeVersions) preflight.Question {
+	return preflight.Question{Name: SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(context.Context) []preflight.Finding {
 		var found []preflight.Finding
 		for _, r := range Refusals(u, nodes) {
-			found = append(found, preflight.Finding{Severity: preflight.Error, Fault: r.Fault})
+			severity := preflight.Error
+			if r.Forceable && u.Force {
+				severity = preflight.Warning
+			}
+			found = append(found, preflight.Finding{Severity: severity, Fault: r.Fault})
 		}
 		return found
-	}}}, h, ignore)
+	}}
 }

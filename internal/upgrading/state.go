@@ -31,6 +31,9 @@ type State struct {
 	Nodes              []NodeVersions
 	Components         []Component
 	KubeProxy, CoreDNS string
+	// Pods are the static Pods of the control planes, and Hosts the Nodes.
+	Pods  []corev1.Pod
+	Hosts []corev1.Node
 	// KubeletConfig and KubeProxyConfig are the API versions of the stored configurations, such as v1beta1.
 	KubeletConfig, KubeProxyConfig string
 }
@@ -109,9 +112,11 @@ func tableOrder() []string {
 }
 
 func (s *State) take(nodes []corev1.Node, pods []corev1.Pod) {
+	s.Hosts = nodes
 	for _, pod := range pods {
 		name := pod.Labels["component"]
 		if slices.Contains(tableOrder(), name) && pod.Spec.NodeName != "" {
+			s.Pods = append(s.Pods, pod)
 			s.Components = append(s.Components, Component{Name: name, Node: pod.Spec.NodeName, Version: imageTag(pod.Spec, name)})
 		}
 	}

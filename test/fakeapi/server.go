@@ -38,6 +38,7 @@ type Server struct {
 	asking  sync.Mutex
 	mu      sync.Mutex
 	objects map[string]map[string]any // by path
+	answers map[string]string         // by path, see Answer
 	version int
 	writes  []string
 }
@@ -45,7 +46,7 @@ type Server struct {
 // New starts a server with the namespaces of a new cluster. A nil config means
 // a certificate of its own, see Certificate.
 func New(config *tls.Config) *Server {
-	s := &Server{objects: map[string]map[string]any{}}
+	s := &Server{objects: map[string]map[string]any{}, answers: map[string]string{}}
 	for _, ns := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
 		s.objects["/api/v1/namespaces/"+ns] = map[string]any{"metadata": map[string]any{"name": ns}}
 	}
@@ -94,12 +95,16 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	live, known := s.objects[r.URL.Path]
 	switch {
+	case s.answers[r.URL.Path] != "":
+		_, _ = io.WriteString(w, s.answers[r.URL.Path])
 	case r.URL.Path == "/readyz":
 		_, _ = io.WriteString(w, "ok")
 	case r.Method == http.MethodPost:
 		s.create(w, r.URL.Path, body)
 	case r.Method == http.MethodGet && r.URL.Query().Has("fieldSelector"):
 		s.list(w, r.URL.Path, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "type="))
+	case r.Method == http.MethodGet && (r.URL.Query().Has("labelSelector") || r.URL.Query().Has("limit")):
+		s.listPage(w, r)
 	case !known:
 		refuse(w, apierrors.NewNotFound(resource(path.Dir(r.URL.Path)), path.Base(r.URL.Path)))
 	case r.Method == http.MethodGet:
@@ -172,6 +177,13 @@ func (s *Server) list(w http.ResponseWriter, collection, typ string) {
 		}
 	}
 	send(w, http.StatusOK, map[string]any{"kind": "SecretList", "apiVersion": "v1", "items": items})
+}
+
+// Answer makes GET requests for a path return a text: for what is no object, such as /metrics and discovery.
+func (s *Server) Answer(at, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[at] = text
 }
 
 // keep stores an object with what a server fills in.

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/breakages"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/inventory"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// inventoryTime bounds collecting what an upgrade breaks.
+const inventoryTime = preflight.DefaultLimit
+
+// upgradeBreakages are checks of what `upgrade apply` breaks and of this control plane, one for each kind of finding.
+// `upgrade node` follows an upgrade that was checked then.
+func upgradeBreakages(ctx context.Context, env *Env) []preflight.Question {
+	if !env.Config.Upgrade.First {
+		return nil
+	}
+	state, err := upgrading.Look(ctx, env.Cluster)
+	if err != nil {
+		return nil // the check KubernetesVersion reports it
+	}
+	ctx, cancel := context.WithTimeout(ctx, inventoryTime)
+	defer cancel()
+	there, err := Inventory(ctx, env, state, inventory.Sources{API: env.Cluster, Etcd: env.Etcd})
+	if err != nil {
+		return asQuestions([]preflight.Finding{{Check: breakages.NotChecked, Severity: preflight.Warning, Fault: fault.Of(err)}})
+	}
+	found := slices.Concat(Breakages(env.Config, state, there), HostFindings(ctx, env, there))
+	for i := range found {
+		if found[i].Severity == preflight.Unasked {
+			found[i].Severity = preflight.Warning
+		}
+	}
+	return asQuestions(found)
+}
+
+// PlanQuestions are the checks of `upgrade plan`: what the upgrade of the cluster breaks, and, on a control plane, what
+// stands in its way there.
+func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there *inventory.Inventory, here bool) []preflight.Question {
+	n := env.Config
+	list := []preflight.Question{
+		upgrading.SkewQuestion(n.Upgrade, state.Nodes),
+		{Name: nodesReadyCheck, Ask: func(context.Context) []preflight.Finding { return notReady(state.Hosts, "") }},
+	}
+	found := Breakages(n, state, there)
+	if here {
+		list = append(list, preflight.Question{Name: editsCheck, Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }})
+		found = append(found, HostFindings(ctx, env, there)...)
+	}
+	return append(list, asQuestions(found)...)
+}
+
+// Inventory collects what an upgrade can break, from s and from this host, which is a control plane.
+func Inventory(ctx context.Context, env *Env, state *upgrading.State, s inventory.Sources) (*inventory.Inventory, error) {
+	list, err := UpgradedManifests(env)
+	if err != nil {
+		return nil, err
+	}
+	s.State, s.Here = state, &inventory.Here{Host: env.Host, Node: env.Config, Wanted: map[string][]byte{}}
+	for _, m := range list {
+		s.Here.Wanted[strings.TrimSuffix(filepath.Base(m.Path), ".yaml")] = m.After
+	}
+	return inventory.Collect(ctx, s)
+}
+
+// Breakages are what the upgrade of a cluster to n's version breaks, and what could not be looked at.
+func Breakages(n *config.Node, state *upgrading.State, there *inventory.Inventory) []preflight.Finding {
+	target := ""
+	if n.Upgrade.Etcd && n.Cluster.Etcd.External == nil {
+		target, _, _ = strings.Cut(upgrading.TagOf(n.Image(manifests.EtcdName)), "-")
+	}
+	var found []preflight.Finding
+	for _, b := range there.Check(state.Oldest(), n.Cluster.KubernetesVersion, target) {
+		f := preflight.Finding{Check: b.ID, Severity: preflight.Warning, Fault: b.Fault}
+		switch {
+		case b.Fatal:
+			f.Severity = preflight.Error
+		case b.ID == breakages.NotChecked:
+			f.Severity = preflight.Unasked
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// asQuestions makes a check of each kind of finding, so that it can be ignored by its name.
+func asQuestions(found []preflight.Finding) []preflight.Question {
+	var list []preflight.Question
+	for _, f := range found {
+		if slices.ContainsFunc(list, func(q preflight.Question) bool { return q.Name == f.Check }) {
+			continue
+		}
+		same := slices.DeleteFunc(slices.Clone(found), func(other preflight.Finding) bool { return other.Check != f.Check })
+		list = append(list, preflight.Question{Name: f.Check, Asks: "see docs/upgrade-breakages.md", Ask: func(context.Context) []preflight.Finding { return same }})
+	}
+	return list
+}
