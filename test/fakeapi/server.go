@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"maps"
@@ -24,6 +25,7 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -96,10 +98,12 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/readyz":
 		_, _ = io.WriteString(w, "ok")
+	case r.Method == http.MethodPost && path.Base(r.URL.Path) == "eviction":
+		s.evict(w, path.Dir(r.URL.Path), body)
 	case r.Method == http.MethodPost:
 		s.create(w, r.URL.Path, body)
 	case r.Method == http.MethodGet && r.URL.Query().Has("fieldSelector"):
-		s.list(w, r.URL.Path, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "type="))
+		s.list(w, r.URL.Path, r.URL.Query().Get("fieldSelector"))
 	case !known:
 		refuse(w, apierrors.NewNotFound(resource(path.Dir(r.URL.Path)), path.Base(r.URL.Path)))
 	case r.Method == http.MethodGet:
@@ -164,14 +168,43 @@ func (s *Server) replace(w http.ResponseWriter, r *http.Request, body []byte) {
 	send(w, http.StatusOK, obj)
 }
 
-func (s *Server) list(w http.ResponseWriter, collection, typ string) {
+// list answers with the objects of a collection, of all namespaces if it names none, whose field has a value. The selector
+// is FIELD=VALUE.
+func (s *Server) list(w http.ResponseWriter, collection, selector string) {
 	items := []any{}
+	name, value, _ := strings.Cut(selector, "=")
 	for _, at := range slices.Sorted(maps.Keys(s.objects)) {
-		if path.Dir(at) == collection && s.objects[at]["type"] == typ {
+		everywhere, _ := path.Match(path.Dir(collection)+"/namespaces/*/"+path.Base(collection)+"/*", at)
+		if path.Dir(at) != collection && !everywhere {
+			continue
+		}
+		if got, _, _ := unstructured.NestedString(s.objects[at], strings.Split(name, ".")...); got == value {
 			items = append(items, s.objects[at])
 		}
 	}
-	send(w, http.StatusOK, map[string]any{"kind": "SecretList", "apiVersion": "v1", "items": items})
+	send(w, http.StatusOK, map[string]any{"kind": "List", "apiVersion": "v1", "items": items})
+}
+
+// evict removes a Pod, if it has the UID that the eviction asks for.
+func (s *Server) evict(w http.ResponseWriter, at string, body []byte) {
+	obj, name, err := decode(body)
+	if err != nil {
+		refuse(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	wanted, _, _ := unstructured.NestedString(obj, "deleteOptions", "preconditions", "uid")
+	live := s.objects[at]
+	if live == nil {
+		refuse(w, apierrors.NewNotFound(resource("pods"), name))
+		return
+	}
+	if uid := live["metadata"].(map[string]any)["uid"]; wanted != "" && wanted != uid {
+		refuse(w, apierrors.NewConflict(resource("pods"), name, fmt.Errorf("the UID is %v, not %s", uid, wanted)))
+		return
+	}
+	delete(s.objects, at)
+	s.writes = append(s.writes, "POST "+at+"/eviction")
+	send(w, http.StatusCreated, obj)
 }
 
 // keep stores an object with what a server fills in.
