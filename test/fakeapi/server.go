@@ -26,6 +26,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -102,8 +103,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		s.evict(w, path.Dir(r.URL.Path), body)
 	case r.Method == http.MethodPost:
 		s.create(w, r.URL.Path, body)
-	case r.Method == http.MethodGet && r.URL.Query().Has("fieldSelector"):
-		s.list(w, r.URL.Path, r.URL.Query().Get("fieldSelector"))
+	case r.Method == http.MethodGet && (r.URL.Query().Has("fieldSelector") || r.URL.Query().Has("labelSelector")):
+		s.list(w, r)
 	case !known:
 		refuse(w, apierrors.NewNotFound(resource(path.Dir(r.URL.Path)), path.Base(r.URL.Path)))
 	case r.Method == http.MethodGet:
@@ -168,17 +169,24 @@ func (s *Server) replace(w http.ResponseWriter, r *http.Request, body []byte) {
 	send(w, http.StatusOK, obj)
 }
 
-// list answers with the objects of a collection, of all namespaces if it names none, whose field has a value. The selector
-// is FIELD=VALUE.
-func (s *Server) list(w http.ResponseWriter, collection, selector string) {
-	items := []any{}
-	name, value, _ := strings.Cut(selector, "=")
+// list answers with the objects of a collection, of all namespaces if it names none, that a selector matches. One for
+// fields is FIELD=VALUE.
+func (s *Server) list(w http.ResponseWriter, r *http.Request) {
+	items, collection := []any{}, r.URL.Path
+	selected, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	if err != nil {
+		refuse(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	name, value, byField := strings.Cut(r.URL.Query().Get("fieldSelector"), "=")
 	for _, at := range slices.Sorted(maps.Keys(s.objects)) {
 		everywhere, _ := path.Match(path.Dir(collection)+"/namespaces/*/"+path.Base(collection)+"/*", at)
 		if path.Dir(at) != collection && !everywhere {
 			continue
 		}
-		if got, _, _ := unstructured.NestedString(s.objects[at], strings.Split(name, ".")...); got == value {
+		got, _, _ := unstructured.NestedString(s.objects[at], strings.Split(name, ".")...)
+		has, _, _ := unstructured.NestedStringMap(s.objects[at], "metadata", "labels")
+		if (!byField || got == value) && selected.Matches(labels.Set(has)) {
 			items = append(items, s.objects[at])
 		}
 	}
