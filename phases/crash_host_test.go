@@ -146,12 +146,15 @@ func willMake(root, path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// Probe finds everything healthy once the kubelet runs.
+// Probe finds everything healthy once the kubelet runs. Where containers are simulated, it has started what was missing.
 func (h *lastingHost) Probe(_ context.Context, p host.Probe) error {
 	if !h.has(kubeletActive) {
 		return errors.New("connection refused")
 	}
-	return nil
+	if !h.has(fakeContainers) {
+		return nil
+	}
+	return h.startPods()
 }
 
 func (h *lastingHost) Fetch(ctx context.Context, p host.Probe) ([]byte, error) {

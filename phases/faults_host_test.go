@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -109,6 +110,33 @@ func (h *faultyHost) PullImage(ctx context.Context, socket, image string) error 
 		return &host.RuntimeError{Socket: socket, Op: "pull image " + image, Reason: err.Error(), Err: err}
 	}
 	return h.lastingHost.PullImage(ctx, socket, image)
+}
+
+// WriteStream fails in the middle.
+func (h *faultyHost) WriteStream(path string, fill func(io.Writer) error) error {
+	failure := h.fault("write " + path)
+	if failure == nil {
+		return h.lastingHost.WriteStream(path, fill)
+	}
+	return h.lastingHost.WriteStream(path, func(w io.Writer) error {
+		_, _ = io.WriteString(w, "half a snapshot")
+		return &fs.PathError{Op: "write", Path: path, Err: failure}
+	})
+}
+
+func (h *faultyHost) StopContainer(ctx context.Context, socket, id string, grace time.Duration) error {
+	name, _, _ := strings.Cut(id, "/")
+	if err := h.late(ctx, "stop container "+name); err != nil {
+		return &host.RuntimeError{Socket: socket, Op: "stop container " + name, Reason: err.Error(), Err: err}
+	}
+	return h.lastingHost.StopContainer(ctx, socket, id, grace)
+}
+
+func (h *faultyHost) RemoveExited(ctx context.Context, socket, namespace, name string) error {
+	if err := h.late(ctx, "remove exited "+name); err != nil {
+		return &host.RuntimeError{Socket: socket, Op: "remove containers of " + name, Reason: err.Error(), Err: err}
+	}
+	return h.lastingHost.RemoveExited(ctx, socket, namespace, name)
 }
 
 // TestHostFaults refuses each order to the host once. The run reports that and leaves no partial file. The same run

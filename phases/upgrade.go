@@ -23,10 +23,12 @@ func UpgradeApply() []Phase {
 func UpgradeNode() []Phase {
 	return []Phase{
 		upgradePreflight([]string{"config", "ignore-preflight-errors"}),
+		drain(),
 		upgradeControlPlane(),
 		upgradeKubeletConfig(),
 		upgradeAddon(),
 		postUpgrade([]string{"config", "dry-run", "kubeconfig"}),
+		uncordon(),
 	}
 }
 

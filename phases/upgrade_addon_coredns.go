@@ -76,20 +76,26 @@ func upgradeCorefile(ctx context.Context, env *Env, settings *cluster.Versions, 
 	if err != nil {
 		return &unknownError{err}
 	}
-	old, is := settings.Old.(*corev1.ConfigMap), live.Data[manifests.CorefileKey]
-	old.Data = live.Data
-	for _, version := range []cluster.Object{settings.New, settings.Plain} {
-		data := version.(*corev1.ConfigMap).Data
-		data[manifests.CorefileKey] = text
-		if text != is {
-			data[corefileBackup] = is
-		}
+	is := live.Data[manifests.CorefileKey]
+	setCorefile(settings, is, text)
+	if text == is {
+		return nil
 	}
-	if text != is {
-		env.UI.Printf("Migrating the Corefile to CoreDNS %s; the old one stays in the key %s of ConfigMap kube-system/%s",
-			to, corefileBackup, manifests.CorefileMap)
+	settings.New.(*corev1.ConfigMap).Data[corefileBackup] = is
+	settings.Plain.(*corev1.ConfigMap).Data[corefileBackup] = is
+	if backup, found := live.Data[corefileBackup]; found { // of an earlier migration, to be replaced
+		settings.Old.(*corev1.ConfigMap).Data[corefileBackup] = backup
 	}
+	env.UI.Printf("Migrating the Corefile to CoreDNS %s; the old one stays in the key %s of ConfigMap kube-system/%s",
+		to, corefileBackup, manifests.CorefileMap)
 	return nil
+}
+
+// setCorefile makes the versions of the ConfigMap replace one Corefile by another. Keys that others added stay.
+func setCorefile(settings *cluster.Versions, is, text string) {
+	settings.Old.(*corev1.ConfigMap).Data[manifests.CorefileKey] = is
+	settings.New.(*corev1.ConfigMap).Data[manifests.CorefileKey] = text
+	settings.Plain.(*corev1.ConfigMap).Data[manifests.CorefileKey] = text
 }
 
 // newCorefile returns the Corefile of the cluster for another version of CoreDNS. The default of an earlier release becomes

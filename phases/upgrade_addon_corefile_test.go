@@ -75,6 +75,33 @@ func TestUpgradeCorefile(t *testing.T) {
 	}
 }
 
+// TestUpgradeCorefileKeepsOtherKeys: a migration replaces the backup of an earlier one, and leaves alone what an operator
+// has added beside the Corefile.
+func TestUpgradeCorefileKeepsOtherKeys(t *testing.T) {
+	for name, option := range map[string]string{"migrated": "       transfer to 192.0.2.1\n", "stays": "       ttl 31\n"} {
+		t.Run(name, func(t *testing.T) {
+			s := newAddonStage(t, "")
+			d := s.deployment(t)
+			d.Spec.Template.Spec.Containers[0].Image = "registry.k8s.io/coredns/coredns:1.7.1"
+			s.edited(t, d)
+			text := s.corefile(t, "       ttl 30\n", option)
+			cm := systemConfigMap(t, s.stage, "coredns")
+			cm.Data["own.server"], cm.Data["Corefile-backup"] = "example.com {}\n", "an earlier one"
+			s.edited(t, cm)
+			wantDone, wantBackup := []string{wroteDNS}, "an earlier one"
+			if name == "migrated" {
+				wantDone, wantBackup = []string{wroteFile, wroteDNS}, text
+			}
+			s.play(t, upgradeAddon().Children[0])
+			s.checkDone(t, wantDone)
+			cm = systemConfigMap(t, s.stage, "coredns")
+			if cm.Data["own.server"] != "example.com {}\n" || cm.Data["Corefile-backup"] != wantBackup {
+				t.Errorf("the ConfigMap became %q", cm.Data)
+			}
+		})
+	}
+}
+
 // TestUpgradeCoreDNSElsewhere: the Corefile that matters is not where it can be checked.
 func TestUpgradeCoreDNSElsewhere(t *testing.T) {
 	s := newAddonStage(t, "")

@@ -6,7 +6,6 @@ package phases
 import (
 	"context"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,15 +33,18 @@ const (
 // backupRoot is where upgrades keep what they replace.
 func backupRoot(env *Env) string { return filepath.Join(env.Config.Paths.Kubernetes, "tmp") }
 
-// backUpControlPlane keeps the manifests that are about to be replaced, and a snapshot of etcd if that is one of them.
+// backUpControlPlane keeps the manifests that are about to be replaced, and a snapshot of etcd if that is one of them. What
+// an interrupted run has replaced already is in the backup of that run.
 func backUpControlPlane(ctx context.Context, env *Env, components []componentUpgrade) error {
 	stamp := env.Host.Now().UTC().Format(backupTime)
 	dir := filepath.Join(backupRoot(env), manifestBackup+stamp)
-	env.UI.Printf("Keeping the previous manifests in %s", dir)
-	for _, c := range components {
-		if c.before == nil {
-			continue
-		}
+	replaced := slices.DeleteFunc(slices.Clone(components), func(c componentUpgrade) bool {
+		return c.before == nil || manifests.SameStaticPod(c.before, c.wanted)
+	})
+	if len(replaced) > 0 {
+		env.UI.Printf("Keeping the previous manifests in %s", dir)
+	}
+	for _, c := range replaced {
 		if err := backUp(env, dir, c.name+".yaml", c.before); err != nil {
 			return err
 		}
@@ -98,7 +100,8 @@ func snapshotEtcd(ctx context.Context, env *Env, dir string) error {
 	return nil
 }
 
-// pruneSnapshots removes all but the newest of the snapshots that upgrades have made.
+// pruneSnapshots removes all but the newest of the snapshots that upgrades have made, and those that an interrupted run
+// has not completed.
 func pruneSnapshots(env *Env) error {
 	entries, err := env.Host.ReadDir(backupRoot(env))
 	if err != nil {
@@ -110,11 +113,16 @@ func pruneSnapshots(env *Env) error {
 		if !strings.HasPrefix(e.Name(), etcdBackup) {
 			continue
 		}
-		// kubeadm's backups are copies of the data directory.
-		if _, err := env.Host.Lstat(filepath.Join(dir, snapshotFile)); err == nil {
-			ours = append(ours, dir)
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		whole, partial, err := snapshotsIn(env, dir)
+		switch {
+		case err != nil:
 			return err
+		case whole:
+			ours = append(ours, dir)
+		case partial:
+			if _, err := env.Host.RemoveTree(dir); err != nil {
+				return err
+			}
 		}
 	}
 	slices.Sort(ours) // by time
@@ -125,6 +133,21 @@ func pruneSnapshots(env *Env) error {
 		}
 	}
 	return nil
+}
+
+// snapshotsIn reports what a directory of a backup has: a whole snapshot, or only what an interrupted run wrote of one.
+// kubeadm's backups, which are copies of the data directory, are neither.
+func snapshotsIn(env *Env, dir string) (whole, partial bool, err error) {
+	entries, err := env.Host.ReadDir(dir)
+	if err != nil {
+		return false, false, err
+	}
+	partial = true
+	for _, e := range entries {
+		whole = whole || e.Name() == snapshotFile
+		partial = partial && strings.HasPrefix(e.Name(), "."+snapshotFile+".")
+	}
+	return whole, partial, nil
 }
 
 // backUpKubelet keeps the kubelet's files that are about to be replaced.

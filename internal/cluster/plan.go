@@ -27,6 +27,7 @@ const (
 	VerbEnsure Verb = "ensure" // create, or update where it differs
 	VerbDelete Verb = "delete" // if it is there
 	VerbMark   Verb = "mark"   // add the object's labels, annotations, taints
+	VerbEvict  Verb = "evict"  // end a Pod, as disruption budgets allow
 	// VerbPrecreate creates what the cluster would make itself a moment later,
 	// see Cluster.Precreate.
 	VerbPrecreate Verb = "pre-create"

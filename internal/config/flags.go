@@ -39,6 +39,9 @@ type Flags struct {
 	Description               string
 	DiscoveryFile             string
 	DiscoveryToken            string
+	Drain                     bool
+	DrainForce                bool
+	DrainTimeout              time.Duration
 	DryRun                    bool
 	EnableKubelet             bool
 	EtcdUpgrade               bool

@@ -3,7 +3,11 @@
 
 package config
 
-import "github.com/spf13/pflag"
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
 
 // The commands of upgrade, as the table of flags names them.
 const (
@@ -12,6 +16,9 @@ const (
 	upgradePlan  = "upgrade plan"
 	upgradeDiff  = "upgrade diff"
 )
+
+// defaultDrainTimeout suits Pods that end in order and budgets that wait for their replacements.
+const defaultDrainTimeout = 5 * time.Minute
 
 // defaultContextLines is how many lines a diff shows around each difference.
 const defaultContextLines = 3
@@ -35,6 +42,12 @@ func upgradeFlags() []flagRow {
 		newRow((*pflag.FlagSet).IntVarP, "context-lines", defaultContextLines, "lines of context around each difference", func(f *Flags) *int { return &f.ContextLines }).shorthand("c").
 			sets(kindUpgrade, "diff.contextLines", func(d *documents, v int) { d.upgrade.Diff.DiffContextLines = v }).
 			on(upgradeDiff),
+		toggle("drain", "cordon this node and evict its Pods before it is upgraded, and uncordon it afterwards", func(f *Flags) *bool { return &f.Drain }).
+			on(upgradeNode),
+		toggle("drain-force", "evict Pods that no controller makes again, and lose the data in emptyDir volumes", func(f *Flags) *bool { return &f.DrainForce }).
+			on(upgradeNode),
+		duration("drain-timeout", defaultDrainTimeout, "time within which all Pods must be gone", func(f *Flags) *time.Duration { return &f.DrainTimeout }).
+			on(upgradeNode),
 		switchOff("etcd-upgrade", "upgrade etcd", func(f *Flags) *bool { return &f.EtcdUpgrade }).
 			sets(kindUpgrade, "apply.etcdUpgrade", func(d *documents, v bool) { d.upgrade.Apply.EtcdUpgrade = &v }).
 			sets(kindUpgrade, "node.etcdUpgrade", func(d *documents, v bool) { d.upgrade.Node.EtcdUpgrade = &v }).

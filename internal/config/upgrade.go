@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -30,10 +31,20 @@ type Upgrade struct {
 	Experimental, Prereleases bool
 	// Force continues where a version is refused. Yes, and Force, skip the confirmation.
 	Force, Yes bool
+	// Drain says how the node is drained before it is upgraded; nil if it is not.
+	Drain *Drain
 	// PrintConfig prints the configuration that the upgrade uses.
 	PrintConfig bool
 	// ContextLines is how many lines `upgrade diff` shows around each difference.
 	ContextLines int
+}
+
+// Drain says how a node is drained.
+type Drain struct {
+	// Timeout limits the time until all Pods are gone.
+	Timeout time.Duration
+	// Force evicts Pods even if something is lost with them.
+	Force bool
 }
 
 // UpgradeSelf is what an UpgradeConfiguration says of this node, beside how to upgrade it.
@@ -62,6 +73,7 @@ func LoadUpgrade(ctx context.Context, src *Source, flags Flags, command, version
 	}
 	defaultUpgrade(d.upgrade)
 	d.checkUpgrade()
+	flags.checkDrain(d)
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
 	}
@@ -119,7 +131,7 @@ func (c *UpgradeConfiguration) self(command string, flags Flags) *UpgradeSelf {
 		s.ImagePullPolicy, s.ImagePullSerial = a.ImagePullPolicy, a.ImagePullSerial
 	case upgradeNode:
 		n := &c.Node
-		s.Upgrade = Upgrade{CertificateRenewal: *n.CertificateRenewal, Etcd: *n.EtcdUpgrade}
+		s.Upgrade = Upgrade{CertificateRenewal: *n.CertificateRenewal, Etcd: *n.EtcdUpgrade, Drain: flags.drain()}
 		s.DryRun, s.SkipPhases, s.IgnorePreflightErrors, s.Patches = isTrue(n.DryRun), n.SkipPhases, lowered(n.IgnorePreflightErrors), n.Patches
 		s.ImagePullPolicy, s.ImagePullSerial = n.ImagePullPolicy, n.ImagePullSerial
 	case upgradePlan:
@@ -137,6 +149,26 @@ func (c *UpgradeConfiguration) self(command string, flags Flags) *UpgradeSelf {
 		s.Patches = c.Apply.Patches
 	}
 	return s
+}
+
+// drain is how to drain the node; nil if that is not asked for.
+func (f *Flags) drain() *Drain {
+	if !f.Drain {
+		return nil
+	}
+	return &Drain{Timeout: f.DrainTimeout, Force: f.DrainForce}
+}
+
+// checkDrain finds flags of a drain that make no sense.
+func (f *Flags) checkDrain(d *documents) {
+	for _, name := range []string{"drain-force", "drain-timeout"} {
+		if f.given(name) && !f.Drain {
+			d.fault(Fault{Field: "--" + name, Message: "needs --drain"})
+		}
+	}
+	if f.Drain && f.DrainTimeout <= 0 {
+		d.fault(Fault{Field: "--drain-timeout", Message: f.DrainTimeout.String() + " must be positive"})
+	}
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
