@@ -20,34 +20,42 @@ import (
 type editedPod struct {
 	component string
 	have      []byte // the file
-	before    []byte // what this configuration makes for the version that the node runs
+	before    []byte // what this configuration makes for the version that the node runs, without any patch
 	wanted    []byte // what the upgrade writes
 }
 
 // editsOf returns what an operator has changed in the static Pod of a component, and what the upgrade would not keep; nil
 // if there is nothing. It compares the file with what this configuration would have made for the version that the node
-// runs.
+// runs: with the patches, which may be those of then, and without, as they may be new.
 func editsOf(env *Env, component string, view manifests.HostView) (*editedPod, error) {
 	path := thisnode.StaticPodPath(env.Config, component)
 	have, err := host.ReadIfExists(env.Host, path)
 	if err != nil || have == nil {
 		return nil, err // the check StaticPodManifest reports it
 	}
-	wanted, err := staticPodYAML(env, component, view, membersOf(env, component))
+	members := membersOf(env, component)
+	wanted, err := staticPodYAML(env, component, view, members)
 	if err != nil || manifests.SameStaticPod(have, wanted) {
 		return nil, err
 	}
-	before, err := staticPodYAML(asBefore(env), component, view, membersOf(env, component))
+	before := asBefore(env)
+	patched, err := staticPodYAML(before, component, view, members)
 	if err != nil {
 		return nil, err
 	}
-	if before, err = withTagOf(have, before); err != nil {
-		return nil, errors.Wrap(err, path)
+	plain, err := manifests.Encode(newStaticPod(before.Config, component, view, members))
+	if err != nil {
+		return nil, err
 	}
-	if manifests.SameStaticPod(have, before) {
-		return nil, nil
+	for _, made := range []*[]byte{&patched, &plain} {
+		if *made, err = withTagOf(have, *made); err != nil {
+			return nil, errors.Wrap(err, path)
+		}
+		if manifests.SameStaticPod(have, *made) {
+			return nil, nil
+		}
 	}
-	return &editedPod{component, have, before, wanted}, nil
+	return &editedPod{component, have, plain, wanted}, nil
 }
 
 // String says what differs, in a line.

@@ -74,7 +74,7 @@ func prepare(ctx context.Context) error {
 
 // labName is short enough for a lab and differs between tests.
 func labName(t *testing.T) string {
-	return labPrefix + strings.ReplaceAll(strings.ToLower(strings.NewReplacer("TestInit", "", "TestTrust/", "").Replace(t.Name())), "/", "-")
+	return labPrefix + strings.ReplaceAll(strings.ToLower(strings.NewReplacer("TestInit", "", "TestTrust/", "", "Test", "").Replace(t.Name())), "/", "-")
 }
 
 // machine is one node, with methods for what tests do on it.

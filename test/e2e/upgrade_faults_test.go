@@ -65,7 +65,7 @@ func TestUpgradeFails(t *testing.T) {
 	m.must("mkdir", "/root/patches")
 	m.write("/root/patches/kube-apiserver0+json.yaml", "- {op: add, path: /spec/containers/0/command/-, value: --no-such-flag=1}\n")
 	before := m.kubectl("get", "pod", "-n", "kube-system", "kube-apiserver-cp-1", "-o", "jsonpath={.spec.containers[0].image}")
-	out, err := m.try("slipway", "upgrade", "apply", m.upgradesTo(), "--yes", "--patches=/root/patches")
+	out, err := m.try("slipway", "upgrade", "apply", m.upgradesTo(), "--yes", "--patches=/root/patches", "--ignore-preflight-errors=flag-removed")
 	if err == nil {
 		t.Fatalf("the upgrade succeeded:\n%s", out)
 	}
