@@ -136,7 +136,8 @@ func (m machine) isControlPlaneLike(first machine) {
 	list := func(n machine) []string {
 		out := n.must("find", "/etc/kubernetes", "-type", "f", "-printf", `%p %m\n`)
 		return slices.DeleteFunc(slices.Sorted(strings.SplitSeq(strings.TrimSpace(out), "\n")), func(s string) bool {
-			return strings.HasPrefix(s, "/etc/kubernetes/super-admin.conf ") // only the first one has it
+			// Only the first one has super-admin.conf, and backups differ.
+			return strings.HasPrefix(s, "/etc/kubernetes/super-admin.conf ") || strings.HasPrefix(s, "/etc/kubernetes/tmp/")
 		})
 	}
 	if got, want := list(m), list(first); !slices.Equal(got, want) {
