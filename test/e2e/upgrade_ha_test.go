@@ -64,11 +64,11 @@ func (m machine) startWriters(node string, planes []machine) writers {
 	for _, p := range planes {
 		urls[p.node.Name()] = "https://" + p.node.IP() + ":6443"
 	}
-	manifest := writersManifest
+	manifest := ""
 	w := writers{machine: m}
 	for name, url := range urls {
 		w.names = append(w.names, name)
-		manifest += strings.NewReplacer("NAME", name, "URL", url, "NODE", node, "IMAGE", nodes.ProbeImage).Replace(writerManifest)
+		manifest += nodes.WriterManifest("writer-"+name, node, url)
 	}
 	slices.Sort(w.names)
 	m.write("/root/writers.yaml", manifest)
@@ -112,32 +112,3 @@ func (w writers) succeedDuring(away machine, action func()) {
 		}
 	}
 }
-
-const writersManifest = `apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: writer, namespace: default}
-rules:
-- {apiGroups: [""], resources: [configmaps], verbs: [patch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: writer, namespace: default}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: writer}
-subjects: [{kind: ServiceAccount, name: default, namespace: default}]
-`
-
-const writerManifest = `---
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: writer-NAME, namespace: default}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: writer-NAME, namespace: default}
-spec:
-  terminationGracePeriodSeconds: 0
-  tolerations: [{operator: Exists}]
-  nodeName: NODE
-  containers:
-  - {name: writer, image: IMAGE, imagePullPolicy: Never, args: [write, "URL/api/v1/namespaces/default/configmaps/writer-NAME"]}
-`

@@ -57,6 +57,8 @@ type writer struct {
 	out            io.Writer
 	writes, failed int
 	slowest        time.Duration
+	gap            time.Duration // the longest between two writes that succeeded
+	succeeded      time.Time     // when the last one did
 	lastSaid       time.Time
 }
 
@@ -71,6 +73,12 @@ func (w *writer) step(ctx context.Context) {
 		return
 	}
 	w.writes++
+	if err == nil {
+		if gap := time.Since(w.succeeded); !w.succeeded.IsZero() && gap > w.gap {
+			w.gap = gap
+		}
+		w.succeeded = time.Now()
+	}
 	if took := time.Since(started); took > w.slowest {
 		w.slowest = took
 	}
@@ -80,7 +88,7 @@ func (w *writer) step(ctx context.Context) {
 	}
 	if time.Since(w.lastSaid) >= time.Second {
 		w.lastSaid = time.Now()
-		fmt.Fprintf(w.out, "writes %d failed %d slowest %s\n", w.writes, w.failed, w.slowest)
+		fmt.Fprintf(w.out, "writes %d failed %d slowest %s longest gap %s\n", w.writes, w.failed, w.slowest, w.gap)
 	}
 }
 
