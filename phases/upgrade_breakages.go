@@ -55,11 +55,26 @@ func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there 
 		{Name: nodesReadyCheck, Ask: func(context.Context) []preflight.Finding { return notReady(state.Hosts, "") }},
 	}
 	found := Breakages(n, state, there)
+	if unseen := otherControlPlanes(n, state, here); len(unseen) > 0 {
+		found = append(found, finding(breakages.NotChecked, preflight.Unasked, "run `slipway upgrade plan` there as root",
+			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))
+	}
 	if here {
 		list = append(list, preflight.Question{Name: editsCheck, Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }})
 		found = append(found, HostFindings(ctx, env, there)...)
 	}
 	return append(list, asQuestions(found)...)
+}
+
+// otherControlPlanes are those whose files cannot be read from here.
+func otherControlPlanes(n *config.Node, state *upgrading.State, here bool) []string {
+	var names []string
+	for _, node := range state.Nodes {
+		if node.ControlPlane && !(here && node.Name == n.Name) {
+			names = append(names, node.Name)
+		}
+	}
+	return names
 }
 
 // Inventory collects what an upgrade can break, from s and from this host, which is a control plane.
