@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -153,6 +154,10 @@ func (h equipped) ImagePresent(_ context.Context, _, image string) (bool, error)
 	return !strings.Contains(image, h.missing), nil
 }
 
+func (h equipped) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
+	return host.RuntimeInfo{CgroupDriver: "systemd"}, nil
+}
+
 func (h equipped) ImageDir(context.Context, string) (string, error) { return "/", nil }
 
 func (h equipped) Space(string) (host.Space, error) {
@@ -259,5 +264,37 @@ func TestCertificateFindings(t *testing.T) {
 		"apiserver-etcd-client, etcd-healthcheck-client, etcd-peer, etcd-server"}
 	if diff := cmp.Diff(want, inWords(certificateFindings(s.Env))); diff != "" {
 		t.Errorf("without a CA's key:\n%s", diff)
+	}
+}
+
+// TestKubeletBreakages: `upgrade node` checks the flags and the configuration with which its kubelet will be started, without
+// those that the upgrade removes.
+func TestKubeletBreakages(t *testing.T) {
+	s := oldPlane(t)
+	s.Config.Upgrade.First = false
+	s.Env.Host = equipped{s.host, "none", 50 << 30}
+	node := cluster.NewNode("cp-1")
+	node.Status.NodeInfo.KubeletVersion = "v1.34.9"
+	if err := s.api.Ensure(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	ask := func() []string {
+		var found []preflight.Finding
+		for _, q := range upgradeBreakages(t.Context(), s.Env) {
+			found = append(found, q.Ask(t.Context())...)
+		}
+		return inWords(found)
+	}
+	s.put(t, "/sys/fs/cgroup/cgroup.controllers", "cpu\n")
+	s.put(t, "/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.10 --v=2"`)
+	s.put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nfeatureGates: {SidecarContainers: true}\n") // written again
+	if got := ask(); len(got) > 0 {
+		t.Errorf("found %q", got)
+	}
+	s.put(t, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--boot-id-file=/x --feature-gates=SidecarContainers=true\n")
+	want := []string{"error flag-removed: kubelet on cp-1: kubelet 1.37 has no flag --boot-id-file",
+		"error gate-removed: kubelet on cp-1: kubelet 1.37 has no feature gate SidecarContainers"}
+	if diff := cmp.Diff(want, ask()); diff != "" {
+		t.Errorf("findings:\n%s", diff)
 	}
 }
