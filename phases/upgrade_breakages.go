@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/corefile"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
@@ -68,7 +67,7 @@ func kubeletBreakages(ctx context.Context, env *Env) []preflight.Question {
 
 // nextKubeletConfig is the kubelet's configuration on this host as the upgrade writes it.
 func nextKubeletConfig(env *Env) ([]byte, error) {
-	instance, err := host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubelet, "instance-config.yaml"))
+	instance, err := readKubeletFile(env, "instance-config.yaml")
 	if err != nil {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ func TestEditPatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := oldPlane(t)
 			row.edit(t, s)
-			files, err := EditPatches(s.Env)
+			files, err := EditPatches(t.Context(), s.Env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -296,5 +296,35 @@ func TestKubeletBreakages(t *testing.T) {
 		"error gate-removed: kubelet on cp-1: kubelet 1.37 has no feature gate SidecarContainers"}
 	if diff := cmp.Diff(want, ask()); diff != "" {
 		t.Errorf("findings:\n%s", diff)
+	}
+}
+
+// TestKubeletEdits: what the cluster or the node's own configuration says is no edit, and the patch keeps the others.
+func TestKubeletEdits(t *testing.T) {
+	s := oldPlane(t)
+	s.Config.Upgrade.First = false
+	cm := fixture.ConfigMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nmaxPods: 99\nregistryBurst: 3\n")
+	if err := s.api.Ensure(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	s.put(t, "/var/lib/kubelet/instance-config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///mine\n")
+	const shared = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\ncontainerRuntimeEndpoint: unix:///mine\nmaxPods: 99\n"
+	s.put(t, "/var/lib/kubelet/config.yaml", shared)
+	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
+		t.Errorf("found %q", inWords(found))
+	}
+	s.put(t, "/var/lib/kubelet/config.yaml", shared+"eventBurst: 7\nregistryBurst: 4\n")
+	want := []string{"warning KubeletConfigEdits: the upgrade would lose edits of /var/lib/kubelet/config.yaml: eventBurst, registryBurst"}
+	if diff := cmp.Diff(want, inWords(kubeletEditFindings(t.Context(), s.Env))); diff != "" {
+		t.Errorf("findings:\n%s", diff)
+	}
+	files, err := EditPatches(t.Context(), s.Env)
+	if err != nil || len(files) != 1 || files[0].Name != "kubeletconfiguration0+merge.yaml" {
+		t.Fatalf("%v, %v", files, err)
+	}
+	s.put(t, "/patches/"+files[0].Name, string(files[0].Data))
+	s.Config.PatchesDir = "/patches"
+	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
+		t.Errorf("with the patch: %q", inWords(found))
 	}
 }
