@@ -82,7 +82,7 @@ func nextKubeletConfig(env *Env) ([]byte, error) {
 func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there *inventory.Inventory, here bool) []preflight.Question {
 	n := env.Config
 	list := []preflight.Question{
-		upgrading.SkewQuestion(n.Upgrade, state.Nodes),
+		upgrading.SkewQuestion(n.Upgrade, state.Nodes, true),
 		{Name: nodesReadyCheck, Ask: func(context.Context) []preflight.Finding { return notReady(state.Hosts, "") }},
 	}
 	found := Breakages(n, state, there)

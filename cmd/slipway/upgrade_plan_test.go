@@ -132,6 +132,30 @@ func TestUpgradePlanFindings(t *testing.T) {
 	}
 }
 
+// TestUpgradePlanOverMinors: each step is listed, and what they solve is not reported. A kubelet that is newer is.
+func TestUpgradePlanOverMinors(t *testing.T) {
+	api, kubeconfig := plannedCluster(t)
+	config := api.Objects()["/api/v1/namespaces/kube-system/configmaps/kubeadm-config"]
+	data := config["data"].(map[string]any)
+	data["ClusterConfiguration"] = strings.ReplaceAll(data["ClusterConfiguration"].(string), "v1.36.3", "v1.35.1")
+	api.Put("/api/v1/namespaces/kube-system/configmaps/kubeadm-config", config)
+	server := api.Objects()["/api/v1/namespaces/kube-system/pods/kube-apiserver-n1"]
+	server["spec"] = map[string]any{"nodeName": "n1", "containers": []any{map[string]any{"name": "kube-apiserver", "image": "registry.k8s.io/kube-apiserver:v1.35.1"}}}
+	api.Put("/api/v1/namespaces/kube-system/pods/kube-apiserver-n1", server)
+	text := planOutput(t, "v1.37.2", "--kubeconfig", kubeconfig)
+	for _, want := range []string{"1. n1: control-plane v1.36.4\n", "2. n1: control-plane v1.37.2\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "KubernetesVersion: ") {
+		t.Error(text)
+	}
+	if text := planOutput(t, "v1.35.8", "--kubeconfig", kubeconfig); !strings.Contains(text, "  KubernetesVersion: the kubelet of n1, n2 (v1.36.3) is newer than v1.35.8") {
+		t.Error(text)
+	}
+}
+
 // TestUpgradePlanText has each part under its heading, in order.
 func TestUpgradePlanText(t *testing.T) {
 	_, kubeconfig := plannedCluster(t)
