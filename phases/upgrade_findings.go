@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ const soon = 30 * 24 * time.Hour
 
 // HostFindings are about this control plane and the members of etcd: what stands in the way of any upgrade.
 func HostFindings(ctx context.Context, env *Env, there *inventory.Inventory) []preflight.Finding {
-	return slices.Concat(certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(env, there.Members), snapshotSpace(env, there.Members))
+	return slices.Concat(kubeletEditFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(env, there.Members), snapshotSpace(env, there.Members))
 }
 
 func finding(check string, severity preflight.Severity, remedy, format string, args ...any) preflight.Finding {
@@ -38,6 +39,7 @@ func finding(check string, severity preflight.Severity, remedy, format string, a
 
 // The names of these checks.
 const (
+	kubeletEditsCheck = "KubeletConfigEdits"
 	certificatesCheck = "CertificateExpiration"
 	caKeyCheck        = "CertificateAuthorityKey"
 	strayCheck        = "StrayManifest"
@@ -48,6 +50,20 @@ const (
 	etcdSpaceCheck    = "EtcdSpace"
 	snapshotCheck     = "EtcdSnapshotSpace"
 )
+
+// kubeletEditFindings are about fields of the kubelet's configuration on this host that the upgrade writes with other values.
+func kubeletEditFindings(ctx context.Context, env *Env) []preflight.Finding {
+	lost, err := kubeletEdits(ctx, env)
+	switch {
+	case err != nil:
+		return []preflight.Finding{finding(kubeletEditsCheck, preflight.Unasked, "correct the file", "edits of the kubelet's configuration were not checked: %v", err)}
+	case len(lost) > 0:
+		return []preflight.Finding{finding(kubeletEditsCheck, preflight.Warning,
+			"keep them in a patch (--patches), which `slipway upgrade plan` prints; for all nodes, set them in ConfigMap kube-system/kubelet-config",
+			"the upgrade would lose edits of %s: %s", filepath.Join(env.Config.Paths.Kubelet, "config.yaml"), strings.Join(slices.Sorted(maps.Keys(lost)), ", "))}
+	}
+	return nil
+}
 
 // certificateFindings are about certificates that end soon and that the upgrade does not renew, and about CAs whose keys
 // are elsewhere, so that it cannot.

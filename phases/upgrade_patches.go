@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,9 +18,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// EditPatches are patches that keep what operators have edited in this control plane's static Pods, for the directory that
-// --patches names.
-func EditPatches(env *Env) ([]config.PatchFile, error) {
+// EditPatches are patches that keep what operators have edited in this control plane's static Pods and in its kubelet's
+// configuration, for the directory that --patches names.
+func EditPatches(ctx context.Context, env *Env) ([]config.PatchFile, error) {
 	view, err := hostView(env)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,12 @@ func EditPatches(env *Env) ([]config.PatchFile, error) {
 		}
 		files = append(files, made...)
 	}
-	return files, nil
+	lost, err := kubeletEdits(ctx, env)
+	if err != nil || len(lost) == 0 {
+		return files, nil //nolint:nilerr // the check of these edits reports it
+	}
+	data, err := yaml.Marshal(lost)
+	return append(files, config.PatchFile{Name: config.PatchKubelet + suffix + "+merge.yaml", Data: data}), errors.WithStack(err)
 }
 
 // patches are up to two files: the edits of the command line as a JSON patch, because a list without keys cannot be

@@ -61,7 +61,7 @@ func versionRefusals(ctx context.Context, env *Env) []preflight.Finding {
 	if err != nil {
 		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
 	}
-	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes).Ask(ctx)
+	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes, false).Ask(ctx)
 }
 
 // controlPlanesReady finds control planes that are not Ready: while this one restarts, the others serve. This node may be

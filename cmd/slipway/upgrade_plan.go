@@ -166,7 +166,7 @@ func (p *upgradePlanner) upgrade(ctx context.Context, offer upgrading.Offer) (*u
 	checks := preflight.Questions(phases.PlanQuestions(ctx, parts.env, p.state, p.there, p.here))
 	u.AddReport(preflight.Run(ctx, checks, p.in.host, p.in.self.IgnorePreflightErrors))
 	if p.here {
-		if u.Patches, err = editPatches(parts.env); err != nil {
+		if u.Patches, err = editPatches(ctx, parts.env); err != nil {
 			return nil, err
 		}
 	}
@@ -214,8 +214,8 @@ func (p *upgradePlanner) inventory(ctx context.Context, env *phases.Env) (*inven
 }
 
 // editPatches are the patches that keep the operator's edits, without the values of environment variables.
-func editPatches(env *phases.Env) ([]upgrading.PatchFile, error) {
-	files, err := phases.EditPatches(env)
+func editPatches(ctx context.Context, env *phases.Env) ([]upgrading.PatchFile, error) {
+	files, err := phases.EditPatches(ctx, env)
 	var shown []upgrading.PatchFile
 	for _, f := range files {
 		shown = append(shown, upgrading.PatchFile{Name: f.Name, Content: redact.Document(string(f.Data))})

@@ -60,7 +60,7 @@ func printUpgrade(b *strings.Builder, u upgrading.Upgrade) {
 	})
 	printFindings(b, u.Findings)
 	if len(u.Patches) > 0 {
-		b.WriteString("\nPatches that keep the edits of this host's static Pods; put them into a directory for --patches:\n")
+		b.WriteString("\nPatches that keep what has been edited on this host; put them into a directory for --patches:\n")
 	}
 	for _, f := range u.Patches {
 		b.WriteString("\n  " + f.Name + "\n" + indented("    ", f.Content))

@@ -24,28 +24,33 @@ func (c *collector) members(ctx context.Context) {
 	if c.desired.Cluster.Etcd.External != nil {
 		target = external
 	}
-	const remedy = "run `slipway upgrade plan` as root on a control plane, whose certificates etcd accepts"
-	if c.Etcd != nil {
-		health, err := c.Etcd.Health(ctx)
-		for _, m := range health {
-			where := "etcd member " + cmp.Or(m.Name, m.PeerURL)
-			if !m.Answers {
-				continue // the check of its health reports it
-			}
-			c.inputs.Etcd = append(c.inputs.Etcd, breakages.EtcdMember{Where: where, Version: m.Status.Version, Target: target})
-		}
-		c.Members = health
-		if err == nil {
-			return
-		}
-		c.gap("etcd", "health", "check etcd: `slipway diagnose` on its nodes says what is wrong", "etcd was not checked: %v", err)
+	if c.Etcd == nil {
+		c.gap("etcd", "health", "run `slipway upgrade plan` as root on a control plane, whose certificates etcd accepts",
+			"the health of etcd was not checked, because this host has no certificate for it")
 	} else {
-		c.gap("etcd", "health", remedy, "the health of etcd was not checked, because this host has no certificate for it")
+		c.askMembers(ctx, target)
+	}
+	if len(c.inputs.Etcd) > 0 || target == external {
+		return
 	}
 	for _, component := range c.State.Components {
 		if component.Name == manifests.EtcdName {
 			v, _, _ := strings.Cut(component.Version, "-") // of the image, from that of etcd
 			c.inputs.Etcd = append(c.inputs.Etcd, breakages.EtcdMember{Where: "etcd on " + component.Node, Version: v, Target: target})
+		}
+	}
+}
+
+// askMembers asks each member. The check of their health reports those that do not answer.
+func (c *collector) askMembers(ctx context.Context, target string) {
+	var err error
+	if c.Members, err = c.Etcd.Health(ctx); err != nil {
+		c.gap("etcd", "health", "check etcd: `slipway diagnose` on its nodes says what is wrong", "etcd was not checked: %v", err)
+	}
+	for _, m := range c.Members {
+		if m.Answers {
+			where := "etcd member " + cmp.Or(m.Name, m.PeerURL)
+			c.inputs.Etcd = append(c.inputs.Etcd, breakages.EtcdMember{Where: where, Version: m.Status.Version, Target: target})
 		}
 	}
 }

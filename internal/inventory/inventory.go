@@ -39,6 +39,15 @@ type Here struct {
 	Node *config.Node
 	// Wanted are the static Pods that the upgrade writes, by component.
 	Wanted map[string][]byte
+	// Kubelet is its configuration as the upgrade writes it; nil for the one that is there.
+	Kubelet []byte
+}
+
+// Check returns what an upgrade to Node's version breaks about this host's kubelet. n is what the API says of it.
+func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions) []breakages.Finding {
+	c := &collector{Sources: Sources{Here: h}}
+	c.inputs.Kubelets = []breakages.Kubelet{c.kubeletHere(ctx, n, nil)}
+	return c.Inventory.Check(n.Kubelet, h.Node.Cluster.KubernetesVersion, "")
 }
 
 // Inventory is what was found.

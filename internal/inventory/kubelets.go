@@ -115,8 +115,11 @@ func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, s
 	}
 	k.Args = append(k.Args, preflight.AdministratorsFlags(h)...)
 	own := map[string]any{}
-	path := filepath.Join(c.Here.Node.Paths.Kubelet, "config.yaml")
-	data, err := h.ReadFile(path)
+	path, data := filepath.Join(c.Here.Node.Paths.Kubelet, "config.yaml"), c.Here.Kubelet
+	err = nil
+	if data == nil {
+		data, err = h.ReadFile(path)
+	}
 	if err == nil {
 		err = yaml.Unmarshal(data, &own)
 	}

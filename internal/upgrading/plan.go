@@ -182,11 +182,15 @@ func (u *Upgrade) AddFindings(found ...preflight.Finding) {
 	}
 }
 
-// SkewQuestion is Refusals as a check of preflight, which can be ignored.
-func SkewQuestion(u *config.Upgrade, nodes []NodeVersions) preflight.Question {
+// SkewQuestion is Refusals as a check of preflight, which can be ignored. What several steps solve is left out for a plan,
+// which lists them.
+func SkewQuestion(u *config.Upgrade, nodes []NodeVersions, plan bool) preflight.Question {
 	return preflight.Question{Name: SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(context.Context) []preflight.Finding {
 		var found []preflight.Finding
 		for _, r := range Refusals(u, nodes) {
+			if plan && r.Stepwise {
+				continue
+			}
 			severity := preflight.Error
 			if r.Forceable && u.Force {
 				severity = preflight.Warning

@@ -31,6 +31,8 @@ type State struct {
 	Nodes              []NodeVersions
 	Components         []Component
 	KubeProxy, CoreDNS string
+	// Corefile is the configuration of CoreDNS, empty if it has none in its ConfigMap.
+	Corefile string
 	// Pods are the static Pods of the control planes, and Hosts the Nodes.
 	Pods  []corev1.Pod
 	Hosts []corev1.Node
@@ -62,6 +64,22 @@ func Look(ctx context.Context, api cluster.Cluster) (*State, error) {
 		s.KubeProxyConfig, err = storedAPI(ctx, api, manifests.KubeProxyConfigMap, "config.conf")
 		return err
 	})
+	s.addOns(ctx, api, ask)
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var err error
+	s.Configured, err = config.StoredVersion(s.Stored)
+	s.take(nodes, pods)
+	return s, err
+}
+
+// addOns asks for those of kubeadm.
+func (s *State) addOns(ctx context.Context, api cluster.Cluster, ask func(func() error)) {
+	ask(func() (err error) {
+		s.Corefile, err = cluster.ConfigMapText(ctx, api, metav1.NamespaceSystem, manifests.CorefileMap, manifests.CorefileKey)
+		return err
+	})
 	ask(func() error {
 		set := &appsv1.DaemonSet{TypeMeta: appsType("DaemonSet"), ObjectMeta: inKubeSystem("kube-proxy")}
 		found, err := api.Get(ctx, set)
@@ -78,13 +96,6 @@ func Look(ctx context.Context, api cluster.Cluster) (*State, error) {
 		}
 		return err
 	})
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	var err error
-	s.Configured, err = config.StoredVersion(s.Stored)
-	s.take(nodes, pods)
-	return s, err
 }
 
 func appsType(kind string) metav1.TypeMeta {

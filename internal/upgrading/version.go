@@ -37,6 +37,8 @@ type Refusal struct {
 	fault.Fault
 	// Forceable reports whether `upgrade apply --force` goes on in spite of it.
 	Forceable bool
+	// Stepwise reports whether several steps solve it, as State.Steps lists them.
+	Stepwise bool
 }
 
 // Refusals returns why a cluster may not be upgraded as u says: from u.From to u.Version, both exact versions. nodes are
@@ -96,7 +98,7 @@ func controlPlaneRefusals(u *config.Upgrade, target *version.Version, nodes []No
 	}
 	if oldest != nil && minorOf(oldest.OffsetMinor(controlPlaneSkew)).LessThan(minorOf(newest)) {
 		found = append(found, refuse("the API servers of this cluster are more than one minor version apart (%s and %s)", minorOf(oldest), minorOf(newest)).
-			remedy("first bring all control planes to one minor version"))
+			remedy("first bring all control planes to one minor version").stepwise())
 	}
 	return found
 }
@@ -108,7 +110,7 @@ func stepRefusal(u *config.Upgrade, target, have *version.Version, who string) *
 	switch {
 	case next.LessThan(minorOf(target)):
 		r = refuse("%s is more than one minor version above v%s, the version of %s", u.Version, have, who).
-			remedy("first upgrade all control planes to %s; `upgrade plan %s` lists each step", next, u.Version)
+			remedy("first upgrade all control planes to %s; `upgrade plan %s` lists each step", next, u.Version).stepwise()
 	case minorOf(target).LessThan(minorOf(have)):
 		r = refuse("%s is older than v%s, the version of %s, and a control plane cannot go back to an older minor version", u.Version, have, who).
 			remedy("choose %s or newer; `upgrade rollback` undoes an upgrade", minorOf(have))
@@ -131,7 +133,7 @@ func kubeletRefusals(u *config.Upgrade, target *version.Version, nodes []NodeVer
 				remedy("look at `kubectl get nodes -o wide`; delete the Node object of a host that is gone").force())
 		case minorOf(have).LessThan(oldest):
 			found = append(found, refuse("the kubelet of %s (v%s) is too old for a control plane of %s, which works with %s and newer", group.nodes, have, minorOf(target), oldest).
-				remedy("first upgrade it to %s or newer", oldest).force())
+				remedy("first upgrade it to %s or newer", oldest).force().stepwise())
 		case minorOf(target).LessThan(minorOf(have)):
 			found = append(found, refuse("the kubelet of %s (v%s) is newer than %s, and a kubelet must not be newer than its control plane", group.nodes, have, u.Version).
 				remedy("choose %s or newer, or install an older kubelet there", minorOf(have)).force())
@@ -172,6 +174,11 @@ func refuse(format string, args ...any) Refusal {
 
 func (r Refusal) remedy(format string, args ...any) Refusal {
 	r.Remedy = fmt.Sprintf(format, args...)
+	return r
+}
+
+func (r Refusal) stepwise() Refusal {
+	r.Stepwise = true
 	return r
 }
 
