@@ -51,8 +51,11 @@ func TestAPIFaults(t *testing.T) {
 			}
 			var group errgroup.Group
 			group.SetLimit(12) // some only wait
-			for _, f := range apiFaults {
+			for i, f := range apiFaults {
 				for at := 1; at <= count.seen; at++ {
+					if c.everyFault > 0 && (at+i)%c.everyFault != 0 {
+						continue
+					}
 					group.Go(func() error { apiFaultAt(t, want, at, f.name, f.fault, f.passes); return nil })
 				}
 			}
