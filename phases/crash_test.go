@@ -52,8 +52,8 @@ type crashing struct {
 	// renews are writes that another run repeats, as requested; rewrites reports which files it writes again.
 	renews   []string
 	rewrites func(path string) bool
-	// everyFault is n if only each n-th pair of a request and a fault of the API is tried, because a run has so many
-	// requests; 0 for all.
+	// everyFault is n if only each n-th pair of a request and a fault of the API is tried, because a run has many
+	// requests that are alike; 0 for all.
 	everyFault int
 }
 

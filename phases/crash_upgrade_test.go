@@ -46,10 +46,9 @@ var crashingApply = crashing{
 	run: func(ctx context.Context, h runHost, at string, say io.Writer) error {
 		return crashUpgrade(ctx, h, at, say, "apply")
 	},
-	reads:  "/etc/kubernetes/manifests/etcd.yaml",
-	renews: []string{leaseWrite},
-	// A request meets two or three of the faults, and each fault meets all kinds of requests.
-	everyFault: 3,
+	reads:      "/etc/kubernetes/manifests/etcd.yaml",
+	renews:     []string{leaseWrite},
+	everyFault: 7, // each request meets one of the faults
 	// Every upgrade renews the certificates.
 	rewrites: func(path string) bool {
 		return path == "/etc/kubernetes" || strings.HasPrefix(path, "/etc/kubernetes/pki") || filepath.Ext(path) == ".conf"
