@@ -29,11 +29,12 @@ test: build ## run everything: unit tests, then the suite on real clusters
 # detector would make them as many times longer, and sees no other code there.
 LONG := ^Test(Canary|Contention|PlansSendNothing|Crash|ResetFaults|APIFaults|HostFaults)$$
 
-unit: ## run the unit tests, with the race detector (which needs gcc), zlint over the certificates, etcd's own restore, and gitleaks' forms of tokens
+unit: ## run the unit tests, with the race detector (which needs gcc), zlint over the certificates, etcd's own restore, kubectl's choice of Pods to evict, and gitleaks' forms of tokens
 	CGO_ENABLED=1 go test -race -timeout=20m -skip='$(LONG)' ./...
 	set -o pipefail; go test -count=1 -timeout=20m -run='$(LONG)' -v ./cmd/slipway ./phases | grep -Ev '^( *--- PASS| *=== )'
 	cd test/zlint && go test -count=1 ./...
 	cd test/etcdutl && go test -count=1 ./...
+	cd test/drain && go test -count=1 ./...
 	cd test/gitleaks && go test -count=1 ./...
 
 fuzz: ## run every fuzz target for FUZZTIME (30s), two at a time
@@ -47,6 +48,7 @@ verify: ## check format, go.mod, vet, lint, dead code and goldens
 	go mod tidy -diff
 	cd test/zlint && go mod tidy -diff
 	cd test/etcdutl && go mod tidy -diff
+	cd test/drain && go mod tidy -diff
 	cd test/gitleaks && go mod tidy -diff
 	cd test/tools && go mod tidy -diff
 	go mod verify

@@ -52,6 +52,9 @@ type crashing struct {
 	// renews are writes that another run repeats, as requested; rewrites reports which files it writes again.
 	renews   []string
 	rewrites func(path string) bool
+	// everyFault is n if only each n-th pair of a request and a fault of the API is tried, because a run has many
+	// requests that are alike; 0 for all.
+	everyFault int
 }
 
 var crashes = []crashing{crashingInit, crashingJoin, crashingPlane, crashingApply, crashingNode}
@@ -96,7 +99,11 @@ func crashRun(ctx context.Context, n *config.Node, h runHost, endpoint string, s
 		n.Timeouts.KubernetesAPICall, n.Timeouts.KubeletHealthCheck = limit, limit
 	}
 	options := crashOptions(h, endpoint, n.ControlPlane, n.Paths.AdminKubeconfig, thisnode.KubeletConf(n), n.Timeouts.KubernetesAPICall)
-	return Run(ctx, &Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.members(), UI: ui.NewLines(say, io.Discard)}, workflow, Options{Skip: h.skipped()})
+	env := &Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.members(), UI: ui.NewLines(say, io.Discard)}
+	if planning, is := h.(*planningHost); is {
+		planning.plan(env)
+	}
+	return Run(ctx, env, workflow, Options{Skip: h.skipped()})
 }
 
 // crashOptions lead to the API of a scene with the credentials that a node has.

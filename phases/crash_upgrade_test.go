@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -44,8 +46,9 @@ var crashingApply = crashing{
 	run: func(ctx context.Context, h runHost, at string, say io.Writer) error {
 		return crashUpgrade(ctx, h, at, say, "apply")
 	},
-	reads:  "/etc/kubernetes/manifests/etcd.yaml",
-	renews: []string{leaseWrite},
+	reads:      "/etc/kubernetes/manifests/etcd.yaml",
+	renews:     []string{leaseWrite},
+	everyFault: 7, // each request meets one of the faults
 	// Every upgrade renews the certificates.
 	rewrites: func(path string) bool {
 		return path == "/etc/kubernetes" || strings.HasPrefix(path, "/etc/kubernetes/pki") || filepath.Ext(path) == ".conf"
@@ -353,4 +356,53 @@ func (m lastingMembers) Snapshot(_ context.Context, _ string, w io.Writer) (etcd
 	}
 	_, err = w.Write(data)
 	return etcd.SnapshotInfo{}, err
+}
+
+// TestUpgradePlanWritesNothing: a plan of an upgrade asks the cluster, and changes neither it nor the host. It has a step
+// for each object that the run writes.
+func TestUpgradePlanWritesNothing(t *testing.T) {
+	for _, c := range []crashing{crashingApply, crashingNode} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScene(t, c)
+			defer s.close()
+			files, before := s.stamps(t), len(s.api.Writes())
+			planned := &planningHost{lastingHost: newLastingHost(s.root), objects: map[string]bool{}}
+			if said, err := s.on(t.Context(), planned); err != nil {
+				t.Fatalf("%v\n%s", err, said)
+			}
+			if diff := gocmp.Diff(files, s.stamps(t)); diff != "" {
+				t.Errorf("the plan changed files:\n%s", diff)
+			}
+			if writes := s.api.Writes()[before:]; len(writes) > 0 {
+				t.Errorf("the plan wrote %q", writes)
+			}
+			if said, err := s.again(t.Context()); err != nil {
+				t.Fatalf("%v\n%s", err, said)
+			}
+			writes := s.api.Writes()[before:]
+			if len(writes) < 4 {
+				t.Errorf("the run wrote only %q", writes)
+			}
+			for _, write := range writes {
+				name := path.Base(strings.TrimSuffix(write, "/eviction"))
+				if !planned.objects[name] {
+					t.Errorf("%s is not in the plan, which has %q", write, slices.Sorted(maps.Keys(planned.objects)))
+				}
+			}
+		})
+	}
+}
+
+// planningHost makes crashRun plan.
+type planningHost struct {
+	*lastingHost
+	objects map[string]bool // by name
+}
+
+// plan replaces the parts of a run by those of a plan.
+func (h *planningHost) plan(env *Env) {
+	record := func(a cluster.Action) { h.objects[a.Name] = true }
+	env.Host = host.NewOverlay(h.lastingHost, func(host.Action) {})
+	env.Cluster = cluster.NewPlan(record, env.Cluster)
+	env.Etcd = etcd.NewPlan(func(etcd.Action) {}, etcd.Member{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"})
 }

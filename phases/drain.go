@@ -39,7 +39,7 @@ func drain() Phase {
 func uncordon() Phase {
 	return Phase{
 		Name:    "uncordon",
-		Summary: "Let Pods come back to this node, if phase drain cordoned it",
+		Summary: "Uncordon this node, if the phase drain has cordoned it",
 		Flags:   []string{"config", "dry-run", "kubeconfig"},
 		Run:     runUncordon,
 	}
@@ -93,20 +93,27 @@ func cordon(ctx context.Context, env *Env) error {
 	return nil
 }
 
+// runUncordon leaves a node cordoned that was drained by the phase's own command: there is more to do before it ends.
 func runUncordon(ctx context.Context, env *Env) error {
 	node := cluster.NewNode(env.Config.Name)
 	ours := false
 	_, err := env.Cluster.Update(ctx, node, func() (bool, error) {
-		if _, ours = node.Annotations[cordonedHere]; ours {
-			delete(node.Annotations, cordonedHere)
-			node.Spec.Unschedulable = false
+		if _, ours = node.Annotations[cordonedHere]; !ours || env.Config.Upgrade.Drain == nil {
+			return false, nil
 		}
-		return ours, nil
+		delete(node.Annotations, cordonedHere)
+		node.Spec.Unschedulable = false
+		return true, nil
 	})
-	if err == nil && ours {
+	switch {
+	case err != nil || !ours:
+		return err
+	case env.Config.Upgrade.Drain == nil:
+		env.UI.Nextf("Node %s is still cordoned; when it is ready for Pods: slipway upgrade node phase uncordon", node.Name)
+	default:
 		env.UI.Printf("Node %s is no longer cordoned", node.Name)
 	}
-	return err
+	return nil
 }
 
 // The waits between two tries to evict what is left. The first are short: most Pods end quickly.

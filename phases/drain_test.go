@@ -282,6 +282,20 @@ func TestCordon(t *testing.T) {
 	}
 }
 
+// TestCordonedByPhase: what the phase's own command has cordoned stays so in an upgrade without --drain.
+func TestCordonedByPhase(t *testing.T) {
+	s := newDrainStage(t)
+	s.play(t, drain())
+	asked := s.Config.Upgrade.Drain
+	s.Config.Upgrade.Drain = nil
+	s.play(t, drain(), uncordon())
+	s.checkCordoned(t, true, true)
+	s.saidOnce(t, "is still cordoned; when it is ready for Pods: slipway upgrade node phase uncordon")
+	s.Config.Upgrade.Drain = asked
+	s.play(t, uncordon())
+	s.checkCordoned(t, false, false)
+}
+
 // TestDrainIsNotDefault: without --drain, nothing is cordoned or evicted, as in kubeadm.
 func TestDrainIsNotDefault(t *testing.T) {
 	s := newDrainStage(t, podOf("a", "ReplicaSet"))

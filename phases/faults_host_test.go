@@ -174,6 +174,10 @@ func refusedAt(t *testing.T, want *scene, at int) {
 	if err == nil || !strings.Contains(err.Error(), cause.Error()) {
 		t.Errorf("%s, refused with %q: the run ended with %v\n%s", h.what, cause, err, said)
 	}
+	verb, path, _ := strings.Cut(h.what, " ")
+	if strings.HasPrefix(path, "/") && err != nil && !strings.Contains(err.Error(), path) {
+		t.Errorf("%s of %s, refused with %q: the error does not name the file: %v", verb, path, cause, err)
+	}
 	noPartialFile(t, h.what, s.root)
 	s.finishesAs(t, want, h.what+", refused")
 }

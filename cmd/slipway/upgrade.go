@@ -80,7 +80,7 @@ func (u upgradeCommand) phase(g *globals, p phases.Phase, use string, wrap wrapP
 		Short: p.Summary,
 		Args:  takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Drain = p.Name == "drain" // the phase's own command needs no flag to ask for it
+			o.Drain = p.Name == "drain" || p.Name == "uncordon" // their own commands need no flag to ask for it
 			parts, err := u.load(cmd, g, o, args)
 			if err != nil {
 				return err

@@ -62,12 +62,7 @@ type Cluster interface {
 	Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error)
 	// Pods lists the Pods of a namespace that match a label selector.
 	Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error)
-	// PodsOn lists the Pods of all namespaces that are bound to a node.
-	PodsOn(ctx context.Context, node string) ([]corev1.Pod, error)
-	// Evict asks for the end of a Pod, and does not wait for it. The API
-	// respects the disruption budgets: what keeps it from evicting the Pod for
-	// now is a *BlockedError. A Pod that is gone is not an error.
-	Evict(ctx context.Context, pod *corev1.Pod) error
+	Evictor
 	// Nodes lists the Nodes, sorted by name.
 	Nodes(ctx context.Context) ([]corev1.Node, error)
 	// Read makes a GET request, and passes the answer to take while it arrives: it

@@ -18,6 +18,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+// Evictor empties nodes.
+type Evictor interface {
+	// PodsOn lists the Pods of all namespaces that are bound to a node.
+	PodsOn(ctx context.Context, node string) ([]corev1.Pod, error)
+	// Evict asks for the end of a Pod, and does not wait for it. The API
+	// respects the disruption budgets: what keeps it from evicting the Pod for
+	// now is a *BlockedError. A Pod that is gone is not an error.
+	Evict(ctx context.Context, pod *corev1.Pod) error
+}
+
 // BlockedError says why the API does not evict a Pod now. It may do so later.
 type BlockedError struct {
 	// Pod is NAMESPACE/NAME, Reason the API's words. They name the disruption
@@ -27,14 +37,14 @@ type BlockedError struct {
 
 func (e *BlockedError) Error() string { return "Pod " + e.Pod + " cannot be evicted now: " + e.Reason }
 
-// PodsOn implements Cluster.
+// PodsOn implements Evictor.
 func (r *Real) PodsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := r.list(ctx, "Pod", metav1.NamespaceAll, "fieldSelector", fields.OneTermEqualSelector("spec.nodeName", node).String(), &list)
 	return list.Items, errors.WithMessagef(err, "list the Pods of node %s", node)
 }
 
-// Evict implements Cluster. Another Pod that has taken the name meanwhile
+// Evict implements Evictor. Another Pod that has taken the name meanwhile
 // stays.
 func (r *Real) Evict(ctx context.Context, pod *corev1.Pod) error {
 	what, err := refOf(pod)
@@ -84,7 +94,7 @@ func reasonOf(err error) string {
 	return strings.Join(said, "; ")
 }
 
-// PodsOn implements Cluster. A plan makes no Pods; those that it evicts are
+// PodsOn implements Evictor. A plan makes no Pods; those that it evicts are
 // gone at once.
 func (p *Plan) PodsOn(ctx context.Context, node string) (pods []corev1.Pod, err error) {
 	p.mu.Lock()
@@ -96,7 +106,7 @@ func (p *Plan) PodsOn(ctx context.Context, node string) (pods []corev1.Pod, err 
 	}), err
 }
 
-// Evict implements Cluster.
+// Evict implements Evictor.
 func (p *Plan) Evict(_ context.Context, pod *corev1.Pod) error {
 	r, err := refOf(pod)
 	if err != nil {

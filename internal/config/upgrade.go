@@ -166,7 +166,7 @@ func (f *Flags) checkDrain(d *documents) {
 			d.fault(Fault{Field: "--" + name, Message: "needs --drain"})
 		}
 	}
-	if f.Drain && f.DrainTimeout <= 0 {
+	if f.given("drain-timeout") && f.DrainTimeout <= 0 {
 		d.fault(Fault{Field: "--drain-timeout", Message: f.DrainTimeout.String() + " must be positive"})
 	}
 }
