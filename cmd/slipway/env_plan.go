@@ -84,7 +84,7 @@ func (p planning) recorded(node *config.Node, real *host.Real) (*parts, *plan) {
 	}
 	said := newPlanUI(p.g)
 	var live cluster.Cluster
-	if node.Upgrade != nil { // what is there decides what an upgrade does
+	if u := node.Upgrade; u != nil && !u.Offline { // what is there decides what an upgrade does
 		live = cluster.New(clusterOptions(node, real))
 	}
 	api := cluster.NewPlan(record.addCluster, live)
