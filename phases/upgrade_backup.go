@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -32,7 +34,8 @@ const snapshotsToKeep = 3
 // backupRoot is where upgrades keep what they replace.
 func backupRoot(env *Env) string { return filepath.Join(env.Config.Paths.Kubernetes, "tmp") }
 
-// backUpControlPlane keeps the manifests that are about to be replaced, and a snapshot of etcd if that is one of them.
+// backUpControlPlane keeps the manifests that are about to be replaced, and a snapshot of etcd with the manifest that it is
+// for: a newer API server may write what the one before cannot read.
 func backUpControlPlane(ctx context.Context, env *Env, components []componentUpgrade) error {
 	stamp := env.Host.Now().UTC().Format(upgrading.BackupTime)
 	dir := filepath.Join(backupRoot(env), upgrading.ManifestBackup+stamp)
@@ -44,19 +47,28 @@ func backUpControlPlane(ctx context.Context, env *Env, components []componentUpg
 	if err := backUpRecord(env, dir, record); err != nil {
 		return err
 	}
+	before := map[string][]byte{}
 	for _, c := range components {
-		if c.before == nil {
-			continue
-		}
-		if err := backUp(env, dir, c.name+".yaml", c.before); err != nil {
+		before[c.name] = c.before
+	}
+	if _, listed := before[manifests.EtcdName]; !listed && unlessLocalEtcd(env) == "" {
+		if before[manifests.EtcdName], err = host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName)); err != nil {
 			return err
 		}
 	}
-	if !slices.ContainsFunc(components, func(c componentUpgrade) bool { return c.name == manifests.EtcdName }) {
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if before[name] == nil {
+			continue
+		}
+		if err := backUp(env, dir, name+".yaml", before[name]); err != nil {
+			return err
+		}
+	}
+	if unlessLocalEtcd(env) != "" {
 		return nil
 	}
 	if err := snapshotEtcd(ctx, env, filepath.Join(backupRoot(env), upgrading.EtcdBackup+stamp)); err != nil {
-		return errors.WithMessage(err, "etcd is not upgraded without a snapshot")
+		return errors.WithMessage(err, "a control plane is not upgraded without a snapshot of etcd")
 	}
 	return pruneSnapshots(env)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -142,10 +144,21 @@ func (r *Rollback) unlessKubeProxy(env *Env) string {
 	return disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
 }
 
-// putBackKubeProxy: a kube-proxy must not be newer than its API server. CoreDNS may be, and its Corefile may have been
-// migrated, so it stays.
+// putBackKubeProxy: a kube-proxy must not be newer than its API server. Its settings stay, and so does CoreDNS, which may be
+// newer and whose Corefile may have been migrated.
 func (r *Rollback) putBackKubeProxy(ctx context.Context, env *Env) error {
-	return r.shared(ctx, env, "kube-proxy", upgradeKubeProxy)
+	return r.shared(ctx, env, "kube-proxy", func(ctx context.Context, env *Env) error {
+		list, err := addonVersions(env, manifests.KubeProxy)
+		if err != nil {
+			return err
+		}
+		daemonSet := findVersions[*appsv1.DaemonSet](list)
+		found, err := env.Cluster.Get(ctx, daemonSet.New.DeepCopyObject().(cluster.Object))
+		if err != nil || !found {
+			return err
+		}
+		return upgradeObjects(ctx, env, "addon kube-proxy", []cluster.Versions{*daemonSet})
+	})
 }
 
 // finish notes the end of the rollback: the next one is of a later upgrade.

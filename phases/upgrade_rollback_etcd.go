@@ -49,7 +49,7 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
 	}
 	manifest := r.before[manifests.EtcdName]
 	if manifest == nil {
-		return errors.New("the last upgrade of this node did not change its etcd, so there is no snapshot to restore; leave out --restore-etcd")
+		return errors.New("the backup has no static Pod of etcd, so etcd cannot be restored; leave out --restore-etcd")
 	}
 	var pod corev1.Pod
 	if err := yaml.Unmarshal(manifest, &pod); err != nil {
