@@ -53,7 +53,7 @@ type crashing struct {
 	renews []string
 }
 
-var crashes = []crashing{crashingInit, crashingJoin, crashingPlane}
+var crashes = []crashing{crashingInit, crashingJoin, crashingPlane, crashingRollback}
 
 // killable are all workflows. reset goes on where the others fail, so TestResetFaults tests its faults.
 var killable = append([]crashing{crashingReset}, crashes...)

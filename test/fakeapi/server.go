@@ -24,6 +24,8 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -99,7 +101,14 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost:
 		s.create(w, r.URL.Path, body)
 	case r.Method == http.MethodGet && r.URL.Query().Has("fieldSelector"):
-		s.list(w, r.URL.Path, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "type="))
+		wanted := strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "type=")
+		s.list(w, r.URL.Path, func(obj map[string]any) bool { return obj["type"] == wanted })
+	case r.Method == http.MethodGet && r.URL.Query().Has("labelSelector"):
+		wanted, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+		s.list(w, r.URL.Path, func(obj map[string]any) bool {
+			have, _, _ := unstructured.NestedStringMap(obj, "metadata", "labels")
+			return err == nil && wanted.Matches(labels.Set(have))
+		})
 	case !known:
 		refuse(w, apierrors.NewNotFound(resource(path.Dir(r.URL.Path)), path.Base(r.URL.Path)))
 	case r.Method == http.MethodGet:
@@ -164,10 +173,10 @@ func (s *Server) replace(w http.ResponseWriter, r *http.Request, body []byte) {
 	send(w, http.StatusOK, obj)
 }
 
-func (s *Server) list(w http.ResponseWriter, collection, typ string) {
+func (s *Server) list(w http.ResponseWriter, collection string, wanted func(map[string]any) bool) {
 	items := []any{}
 	for _, at := range slices.Sorted(maps.Keys(s.objects)) {
-		if path.Dir(at) == collection && s.objects[at]["type"] == typ {
+		if path.Dir(at) == collection && wanted(s.objects[at]) {
 			items = append(items, s.objects[at])
 		}
 	}

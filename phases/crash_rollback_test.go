@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// crashingRollback goes back from 1.37 to 1.36 with etcd's data.
+var crashingRollback = crashing{name: "upgrade-rollback", prepare: prepareRollback, run: crashRollback,
+	reads: "/var/lib/kubelet/config.yaml", renews: []string{"PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/slipway-upgrade"}}
+
+const (
+	rollbackBackups = "/etc/kubernetes/tmp/"
+	upgradeTime     = "2026-02-03-04-05-06"
+	oldVersion      = "v1.36.4"
+)
+
+const rollbackCluster = `
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.4
+encryptionAlgorithm: ECDSA-P256
+etcd: {local: {dataDir: /var/lib/etcd}}
+networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12, dnsDomain: cluster.local}
+`
+
+// prepareRollback makes a control plane of today's version, whose backup says that it was an older one.
+func prepareRollback(t *testing.T, s *scene) error {
+	s.api = ownAPI(s.root, nil)
+	if err := willMake(s.root, kubeletPEM, rotatedPEM(t, "cp-1", time.Now().Add(time.Hour))); err != nil {
+		return err
+	}
+	h := newLastingHost(s.root)
+	if err := crashInit(t.Context(), h, s.api.Listener.Addr().String(), io.Discard); err != nil {
+		return err
+	}
+	s.api.SpoilFirst(s.spoil)
+	record, err := yaml.Marshal(upgrading.Record{Node: "cp-1", To: config.DefaultKubernetesVersion, ClusterConfiguration: rollbackCluster})
+	if err != nil {
+		return err
+	}
+	snapshot, err := os.ReadFile("../internal/etcd/testdata/snapshot-3.6.db")
+	if err != nil {
+		return err
+	}
+	old := map[string]string{
+		upgrading.ManifestBackup + upgradeTime + "/upgrade.yaml": string(record),
+		upgrading.EtcdBackup + upgradeTime + "/snapshot.db":      string(snapshot),
+		upgrading.KubeletBackup + upgradeTime + "/upgrade.yaml":  string(record),
+	}
+	settings, err := os.ReadFile(s.root + "/var/lib/kubelet/config.yaml")
+	if err != nil {
+		return err
+	}
+	old[upgrading.KubeletBackup+upgradeTime+"/config.yaml"] = string(settings) + "maxPods: 99\n"
+	for _, component := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		manifest, err := os.ReadFile(s.root + "/etc/kubernetes/manifests/" + component + ".yaml")
+		if err != nil {
+			return err
+		}
+		before := olderManifest(string(manifest))
+		old[upgrading.ManifestBackup+upgradeTime+"/"+component+".yaml"] = before
+		if err := errors.Join(h.startsContainer(component), h.note(imageMark(imageOf([]byte(before))))); err != nil {
+			return err
+		}
+	}
+	for path, text := range old {
+		path = s.root + rollbackBackups + path
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.MkdirAll(s.root+"/var/lib/etcd/member/snap", 0o700), os.WriteFile(s.root+"/var/lib/etcd/member/snap/db", []byte("new"), 0o600))
+}
+
+// olderManifest is a static Pod as the older version has it.
+func olderManifest(manifest string) string {
+	if strings.Contains(manifest, "/etcd:") {
+		image := imageOf([]byte(manifest))
+		return strings.ReplaceAll(manifest, image, image[:strings.LastIndex(image, ":")]+":3.6.8-0")
+	}
+	return strings.ReplaceAll(manifest, config.DefaultKubernetesVersion, oldVersion)
+}
+
+// crashRollback does what the command does.
+func crashRollback(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+	h = frozenHost{h}
+	progress, err := upgrading.ReadProgress(h, rollbackBackups)
+	if err != nil {
+		return err
+	}
+	backup, err := upgrading.LastBackup(h, rollbackBackups, progress.Finished)
+	if err != nil {
+		return err
+	}
+	n, _, err := upgrading.NodeBefore(ctx, nil, h, backup, thisnode.Current(h), config.Options{})
+	if err != nil {
+		return err
+	}
+	env := &Env{Config: n, Host: h, Etcd: h.members(), UI: ui.NewLines(say, io.Discard)}
+	r, err := NewRollback(ctx, env, RollbackOptions{Backup: backup, Progress: progress, RestoreEtcd: true})
+	if err != nil {
+		return err
+	}
+	return crashRun(ctx, n, h, endpoint, say, r.Phases())
+}
+
+// frozenHost has always the same time, so that the names of what runs set aside can be compared.
+type frozenHost struct{ runHost }
+
+func (frozenHost) Now() time.Time { return time.Date(2026, 2, 4, 0, 0, 0, 0, time.UTC) }
+
+// Containers are directories of the host: see lastingHost. Their names have the component and its image.
+const fakeContainers = "/var/fake/containers/"
+
+func (h *lastingHost) startsContainer(component string) error {
+	manifest, err := os.ReadFile(h.root + "/etc/kubernetes/manifests/" + component + ".yaml")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(h.root+fakeContainers, 0o755); err != nil {
+		return err
+	}
+	return h.note(fakeContainers + component + "@" + url.PathEscape(imageOf(manifest)))
+}
+
+// Containers implements host.RuntimeReader.
+func (h *lastingHost) Containers(_ context.Context, _, _, name string) ([]host.Container, error) {
+	found, err := filepath.Glob(h.root + fakeContainers + name + "@*")
+	var list []host.Container
+	for _, path := range found {
+		_, escaped, _ := strings.Cut(filepath.Base(path), "@")
+		image, _ := url.PathUnescape(escaped)
+		info, failed := os.Stat(path)
+		if err = errors.Join(err, failed); err == nil {
+			list = append(list, host.Container{ID: filepath.Base(path), Image: image, Created: info.ModTime()})
+		}
+	}
+	return list, err
+}
+
+func (h *lastingHost) StopContainer(_ context.Context, _, id string, _ time.Duration) error {
+	return ignoreMissing(os.Remove(h.root + fakeContainers + id))
+}
+
+func (h *lastingHost) RemoveExited(context.Context, string, string, string) error { return nil }
+
+// AwaitContainer lets the kubelet, if it runs, replace the container of a static Pod whose image is another one.
+func (h *lastingHost) AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(host.Container) bool) error {
+	list, err := h.Containers(ctx, socket, namespace, name)
+	if err != nil {
+		return err
+	}
+	manifest, err := os.ReadFile(h.root + "/etc/kubernetes/manifests/" + name + ".yaml")
+	if err != nil || !h.has(kubeletActive) {
+		return errors.Join(err, errors.New("no kubelet starts it"))
+	}
+	for _, c := range list {
+		if c.Image == imageOf(manifest) && accept(c) {
+			return nil
+		}
+		if err := h.StopContainer(ctx, socket, c.ID, 0); err != nil {
+			return err
+		}
+	}
+	if name == manifests.EtcdName && !h.has("/var/lib/etcd/member") {
+		return errors.New("etcd would begin a cluster without data")
+	}
+	if err := h.startsContainer(name); err != nil {
+		return err
+	}
+	if list, err = h.Containers(ctx, socket, namespace, name); err == nil && (len(list) != 1 || !accept(list[0])) {
+		err = fmt.Errorf("%+v is not what the run waits for", list)
+	}
+	return err
+}
+
+// Health finds the one member healthy.
+func (m lastingMembers) Health(context.Context) ([]etcd.Health, error) {
+	return []etcd.Health{{Member: etcd.Member{Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}, Answers: true, Status: etcd.Status{Revision: 500}}}, nil
+}
+
+func (m lastingMembers) MoveLeader(context.Context, string) (bool, error) { return false, nil }
+func (m lastingMembers) CaughtUp(context.Context, string) error           { return nil }

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// rollbackInstants are instants of a rollback that restores etcd. A run that is killed at one is continued by the run
+// that is killed at the next.
+var rollbackInstants = []instant{
+	{"[control-plane] Restoring /etc/kubernetes/tmp/", 0},
+	{"[control-plane] Stopping the kubelet", 0},
+	{"[control-plane] Stopping the kubelet", time.Second},
+	{"[control-plane] Putting back etcd and kube-apiserver", 0},
+	{"[control-plane] etcd is healthy", 0},
+	{"[control-plane] Putting back kube-controller-manager", 0},
+	{"[control-plane] kube-scheduler is healthy", 0},
+}
+
+// TestUpgradeRollback goes back twice from the newest Kubernetes to the one before, in a cluster that kubeadm has made:
+// with etcd's data, in runs that are killed, and without.
+func TestUpgradeRollback(t *testing.T) {
+	m, old, newest := bootWithOldKubernetes(t)
+	m.write("/root/kubeadm.yaml", document("", podSubnet))
+	m.must("kubeadm", "init", "--config=/root/kubeadm.yaml")
+	m.hasNoRollback()
+	m.kubectl("create", "configmap", "kept")
+	m.upgradeTo(newest)
+	m.refusesRollbackUnasked()
+
+	m.kubectl("create", "configmap", "lost")
+	m.kubectl("delete", "configmap", "kept")
+	back := []string{"slipway", "upgrade", "rollback", "--restore-etcd", "--yes"}
+	for _, at := range rollbackInstants {
+		if !m.killedAt(at, nothingMore, back...) {
+			t.Errorf("it ended before %s", at)
+		}
+	}
+	started := time.Now()
+	m.must(back...)
+	t.Logf("the last run took %.1fs", time.Since(started).Seconds())
+	m.hasConfigMaps("kept")
+	m.runsImages(map[string]string{"etcd": "3.6.8-0", "kube-apiserver": old, "kube-controller-manager": old, "kube-scheduler": old})
+	m.healthy(everything) // new Pods run, so the watches of the controllers, the scheduler and the kubelet recovered
+	m.isWhole()
+	m.thirdRunWritesNothing(back...)
+	m.hasConfigMaps("kept")
+	m.keepsDataAside()
+
+	m.upgradeTo(newest)
+	m.kubectl("create", "configmap", "written")
+	back = []string{"slipway", "upgrade", "rollback", "--yes"}
+	if at := (instant{"[control-plane] Putting back kube-apiserver", 500 * time.Millisecond}); !m.killedAt(at, nothingMore, back...) {
+		t.Errorf("it ended before %s", at)
+	}
+	started = time.Now()
+	m.must(back...)
+	t.Logf("the last run without etcd took %.1fs", time.Since(started).Seconds())
+	m.hasConfigMaps("kept", "written")
+	m.runsImages(map[string]string{"etcd": "3.7.0-0", "kube-apiserver": old, "kube-controller-manager": old, "kube-scheduler": old})
+	if text := m.storedText("kubeadm-config", "ClusterConfiguration"); !strings.Contains(text, "kubernetesVersion: "+old+"\n") {
+		t.Errorf("the stored configuration is\n%s", text)
+	}
+	if image := m.kubectl("get", "daemonset", "kube-proxy", "-n", "kube-system", "-o", "jsonpath={.spec.template.spec.containers[0].image}"); !strings.HasSuffix(image, ":"+old) {
+		t.Errorf("kube-proxy has image %s", image)
+	}
+	m.thirdRunWritesNothing(back...)
+}
+
+// bootWithOldKubernetes starts a node whose programs, other than Slipway, are those of the Kubernetes before the newest. It
+// returns the versions of both.
+func bootWithOldKubernetes(t *testing.T) (m machine, old, newest string) {
+	t.Helper()
+	t.Parallel()
+	const minor = "1.36"
+	lab, err := nodes.Open(nodes.Options{Name: labPrefix + "rollback", Slipway: program, Older: []string{minor}})
+	if err == nil {
+		err = lab.Build(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := lab.StartNode(t.Context(), nodes.NodeSpec{Name: "cp-1", Kubernetes: minor})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = machine{t, node}
+	t.Cleanup(func() {
+		if t.Failed() {
+			m.explain()
+		}
+		if err := lab.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return m, lab.VersionOf(minor), lab.VersionOf("")
+}
+
+func (m machine) upgradeTo(version string) {
+	m.Helper()
+	started := time.Now()
+	m.must("slipway", "upgrade", "apply", version, "--yes")
+	m.Logf("upgrade apply took %.1fs", time.Since(started).Seconds())
+}
+
+// hasNoRollback: a node that was not upgraded cannot go back.
+func (m machine) hasNoRollback() {
+	m.Helper()
+	if out, err := m.try("slipway", "upgrade", "rollback", "--yes"); err == nil || !strings.Contains(out, "there is no backup of an upgrade") {
+		m.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// refusesRollbackUnasked: the question says what is lost, and no answer means no. A plan needs no answer.
+func (m machine) refusesRollbackUnasked() {
+	m.Helper()
+	out, err := m.try("sh", "-c", "slipway upgrade rollback --restore-etcd </dev/null")
+	if err == nil || !strings.Contains(out, "everything that was written to the cluster in between is lost") {
+		m.Errorf("%v:\n%s", err, out)
+	}
+	plan := m.must("slipway", "upgrade", "rollback", "--restore-etcd", "--dry-run")
+	for _, want := range []string{"rename /var/lib/etcd/member to /var/lib/etcd/member.before-rollback-", "rename /var/lib/etcd/member.new to /var/lib/etcd/member\n"} {
+		if !strings.Contains(plan, want) {
+			m.Errorf("the plan has no %q", want)
+		}
+	}
+	m.hasConfigMaps("kept")
+}
+
+// hasConfigMaps checks the names of the ConfigMaps in namespace default, beside the one that is always there.
+func (m machine) hasConfigMaps(want ...string) {
+	m.Helper()
+	got := strings.Fields(m.kubectl("get", "configmaps", "-o", "jsonpath={.items[*].metadata.name}"))
+	got = slices.DeleteFunc(got, func(name string) bool { return name == "kube-root-ca.crt" })
+	if !slices.Equal(got, want) {
+		m.Errorf("there are ConfigMaps %v, want %v", got, want)
+	}
+}
+
+// runsImages waits until the mirror Pods have these tags and are ready.
+func (m machine) runsImages(tags map[string]string) {
+	m.Helper()
+	m.eventually("the static Pods to run with their images", readyLimit, func() error {
+		for component, tag := range tags {
+			got := m.kubectl("get", "pod", component+"-cp-1", "-n", "kube-system", "-o",
+				`jsonpath={.status.containerStatuses[0].image} {.status.containerStatuses[0].ready}`)
+			if !strings.HasSuffix(got, ":"+tag+" true") {
+				return fmt.Errorf("%s: %s", component, got)
+			}
+		}
+		return nil
+	})
+}
+
+// keepsDataAside checks that the data that a restore has replaced is there once, and nothing unfinished.
+func (m machine) keepsDataAside() {
+	m.Helper()
+	names := strings.Fields(m.must("ls", "/var/lib/etcd"))
+	if len(names) != 2 || names[0] != "member" || !strings.HasPrefix(names[1], "member.before-rollback-") {
+		m.Errorf("/var/lib/etcd has %v", names)
+	}
+}
