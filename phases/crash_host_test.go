@@ -151,7 +151,7 @@ func (h *lastingHost) Probe(_ context.Context, p host.Probe) error {
 	if !h.has(kubeletActive) {
 		return errors.New("connection refused")
 	}
-	return nil
+	return h.startsContainers()
 }
 
 func (h *lastingHost) Fetch(ctx context.Context, p host.Probe) ([]byte, error) {

@@ -74,6 +74,10 @@ func prepareRollback(t *testing.T, s *scene) error {
 		return err
 	}
 	old[upgrading.KubeletBackup+upgradeTime+"/config.yaml"] = string(settings) + "maxPods: 99\n"
+	data := s.root + "/var/lib/etcd/member/snap"
+	if err := errors.Join(os.Mkdir(s.root+fakeContainers, 0o755), os.MkdirAll(data, 0o700), os.WriteFile(data+"/db", []byte("new"), 0o600)); err != nil {
+		return err
+	}
 	for _, component := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		manifest, err := os.ReadFile(s.root + "/etc/kubernetes/manifests/" + component + ".yaml")
 		if err != nil {
@@ -91,7 +95,7 @@ func prepareRollback(t *testing.T, s *scene) error {
 			return err
 		}
 	}
-	return errors.Join(os.MkdirAll(s.root+"/var/lib/etcd/member/snap", 0o700), os.WriteFile(s.root+"/var/lib/etcd/member/snap/db", []byte("new"), 0o600))
+	return nil
 }
 
 // olderManifest is a static Pod as the older version has it.
@@ -134,12 +138,28 @@ func (frozenHost) Now() time.Time { return time.Date(2026, 2, 4, 0, 0, 0, 0, tim
 // Containers are directories of the host: see lastingHost. Their names have the component and its image.
 const fakeContainers = "/var/fake/containers/"
 
+// startsContainers does what the kubelet does with the static Pods that no container runs, where a test looks at containers.
+func (h *lastingHost) startsContainers() error {
+	if !h.has(fakeContainers) {
+		return nil
+	}
+	found, err := filepath.Glob(h.root + "/etc/kubernetes/manifests/*.yaml")
+	for _, path := range found {
+		component := strings.TrimSuffix(filepath.Base(path), ".yaml")
+		running, failed := h.Containers(context.Background(), "", "", component)
+		if err = errors.Join(err, failed); err == nil && len(running) == 0 {
+			err = h.startsContainer(component)
+		}
+	}
+	return err
+}
+
 func (h *lastingHost) startsContainer(component string) error {
+	if component == manifests.EtcdName && !h.has("/var/lib/etcd/member") {
+		return errors.New("etcd would begin a cluster without data")
+	}
 	manifest, err := os.ReadFile(h.root + "/etc/kubernetes/manifests/" + component + ".yaml")
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(h.root+fakeContainers, 0o755); err != nil {
 		return err
 	}
 	return h.note(fakeContainers + component + "@" + url.PathEscape(imageOf(manifest)))
@@ -183,9 +203,6 @@ func (h *lastingHost) AwaitContainer(ctx context.Context, socket, namespace, nam
 		if err := h.StopContainer(ctx, socket, c.ID, 0); err != nil {
 			return err
 		}
-	}
-	if name == manifests.EtcdName && !h.has("/var/lib/etcd/member") {
-		return errors.New("etcd would begin a cluster without data")
 	}
 	if err := h.startsContainer(name); err != nil {
 		return err
