@@ -92,7 +92,7 @@ func crashRun(ctx context.Context, n *config.Node, h runHost, endpoint string, s
 	}
 	defer end()
 	if limit := h.patience(); limit > 0 {
-		n.Timeouts.KubernetesAPICall, n.Timeouts.KubeletHealthCheck = limit, limit
+		n.Timeouts.KubernetesAPICall, n.Timeouts.KubeletHealthCheck, n.Timeouts.UpgradeManifests = limit, limit, limit
 	}
 	options := cluster.Options{Kubeconfig: n.Paths.AdminKubeconfig, SuperAdmin: filepath.Join(n.Paths.Kubernetes, "super-admin.conf"),
 		ReadFile: h.ReadFile, Endpoint: endpoint, Timeout: n.Timeouts.KubernetesAPICall}

@@ -5,9 +5,11 @@ package phases
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -82,29 +84,35 @@ func (r *Rollback) components(ctx context.Context, env *Env) ([]componentUpgrade
 			env.UI.Printf("%s", r.whyEtcdStays(env))
 			continue
 		}
-		c, err := r.component(ctx, env, name)
+		c, right, err := r.component(ctx, env, name)
 		if err != nil {
 			return nil, err
 		}
-		if c.before == nil || !manifests.SameStaticPod(c.before, c.wanted) || len(c.stale) > 0 {
+		if !right {
 			list = append(list, c)
 		}
 	}
 	return list, nil
 }
 
-func (r *Rollback) component(ctx context.Context, env *Env, name string) (c componentUpgrade, err error) {
+// component reports whether a component runs with its manifest of before. One that does not run may have crashed in an
+// interrupted run: a swap makes the kubelet start it without delay.
+func (r *Rollback) component(ctx context.Context, env *Env, name string) (c componentUpgrade, right bool, err error) {
 	c.name, c.wanted = name, r.before[name]
 	path := thisnode.StaticPodPath(env.Config, name)
 	if c.before, err = host.ReadIfExists(env.Host, path); err != nil || c.before == nil {
-		return c, err
+		return c, false, err
 	}
 	info, err := env.Host.Lstat(path)
 	if err != nil {
-		return c, err
+		return c, false, err
 	}
-	c.stale, err = madeBefore(ctx, env, name, info.ModTime())
-	return c, err
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, name)
+	if err != nil {
+		return c, false, err
+	}
+	fresh := slices.ContainsFunc(running, func(c host.Container) bool { return !c.Created.Before(info.ModTime()) })
+	return c, fresh && manifests.SameStaticPod(c.before, c.wanted), nil
 }
 
 // keepsEtcd reports whether a component is an etcd that must stay at its newer minor version: once all members have run it,

@@ -268,7 +268,9 @@ func (r *Rollback) stopControlPlane(ctx context.Context, env *Env) error {
 	if err := env.Host.Remove(thisnode.StaticPodPath(env.Config, manifests.EtcdName)); err != nil {
 		return err
 	}
-	if err := env.Host.StopUnit(ctx, kubeletUnit); err != nil {
+	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
+	defer cancel()
+	if err := env.Host.StopUnit(limited, kubeletUnit); err != nil {
 		return err
 	}
 	var all []componentUpgrade
