@@ -110,24 +110,30 @@ func olderManifest(manifest string) string {
 // crashRollback does what the command does.
 func crashRollback(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
 	h = frozenHost{h}
-	progress, err := upgrading.ReadProgress(h, rollbackBackups)
-	if err != nil {
-		return err
-	}
-	backup, err := upgrading.LastBackup(h, rollbackBackups, progress.Finished)
-	if err != nil {
-		return err
-	}
-	n, _, err := upgrading.NodeBefore(ctx, nil, h, backup, thisnode.Current(h), config.Options{})
-	if err != nil {
-		return err
-	}
-	env := &Env{Config: n, Host: h, Etcd: h.members(), UI: ui.NewLines(say, io.Discard)}
-	r, err := NewRollback(ctx, env, RollbackOptions{Backup: backup, Progress: progress, RestoreEtcd: true})
+	r, n, err := newRollback(ctx, h, h.members(), true, say)
 	if err != nil {
 		return err
 	}
 	return crashRun(ctx, n, h, endpoint, say, r.Phases())
+}
+
+// newRollback makes a rollback of what a host has kept.
+func newRollback(ctx context.Context, h host.Host, members etcd.Etcd, restore bool, say io.Writer) (*Rollback, *config.Node, error) {
+	progress, err := upgrading.ReadProgress(h, rollbackBackups)
+	if err != nil {
+		return nil, nil, err
+	}
+	backup, err := upgrading.LastBackup(h, rollbackBackups, progress.Finished)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, _, err := upgrading.NodeBefore(ctx, nil, h, backup, thisnode.Current(h), config.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	env := &Env{Config: n, Host: h, Etcd: members, UI: ui.NewLines(say, io.Discard)}
+	r, err := NewRollback(ctx, env, RollbackOptions{Backup: backup, Progress: progress, RestoreEtcd: restore})
+	return r, n, err
 }
 
 // frozenHost has always the same time, so that the names of what runs set aside can be compared.

@@ -109,11 +109,11 @@ func (m machine) killedOften(back []string) {
 		}
 	}
 	for limit := 400 * time.Millisecond; ; limit *= 2 {
-		_, err := m.try(append([]string{"timeout", "--signal=KILL", fmt.Sprint(limit.Seconds())}, back...)...)
+		said, err := m.try(append([]string{"timeout", "--signal=KILL", fmt.Sprint(limit.Seconds())}, back...)...)
 		if err == nil {
 			return
 		}
-		m.Logf("killed after %s", limit)
+		m.Logf("killed after %s:\n%s", limit, said)
 		if limit > readyLimit {
 			m.Fatalf("it does not end: %v", err)
 		}
