@@ -33,15 +33,15 @@ type restore struct {
 	member   manifests.LocalMember
 	// data is the directory `member` on this host; fresh is where the new data is made.
 	data, fresh string
-	// revision is that of the keys now, 0 if etcd does not answer. gone are the members of the snapshot other than this
-	// node's.
+	// revision is that of the keys now, 0 if etcd does not answer. others are members that do
+	// not answer.
 	revision int64
 	others   []string
 }
 
 // prepareRestore finds out how to restore etcd, if that is asked for. A restore that has begun must be finished.
 func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
-	if r.Progress.Aside != "" && !r.RestoreEtcd {
+	if r.Progress.Aside != "" && !r.RestoreEtcd && r.Progress.Finished.IsZero() {
 		return fault.New("etcd's data is being restored from "+r.Progress.Snapshot+" by a run that was interrupted", "run the same command again, with --restore-etcd")
 	}
 	if !r.RestoreEtcd {
@@ -68,7 +68,8 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
 		return err
 	}
 	r.restore = o
-	if r.Progress.Restored {
+	if r.Progress.Aside != "" { // an interrupted run has asked, and may have stopped etcd
+		o.revision = r.Progress.Revision
 		return nil
 	}
 	if err := r.checkCluster(env); err != nil {
@@ -131,7 +132,7 @@ func fits(info etcd.SnapshotInfo, member, minor string) error {
 
 // checkCluster fails if this host's etcd has become a member of another cluster since the upgrade.
 func (r *Rollback) checkCluster(env *Env) error {
-	if r.Backup.EtcdCluster == "" || r.Progress.Aside != "" {
+	if r.Backup.EtcdCluster == "" {
 		return nil
 	}
 	now, err := readEtcdData(env)
@@ -236,7 +237,10 @@ func (r *Rollback) makeData(env *Env) error {
 	if err := o.giveAsBefore(env); err != nil {
 		return err
 	}
-	r.Progress.Snapshot, r.Progress.Aside = o.snapshot, o.data+".before-rollback-"+env.Host.Now().UTC().Format(upgrading.BackupTime)
+	if r.Progress.Aside == "" {
+		r.Progress.Aside = o.data + ".before-rollback-" + env.Host.Now().UTC().Format(upgrading.BackupTime)
+	}
+	r.Progress.Snapshot, r.Progress.Revision = o.snapshot, o.revision
 	return r.Progress.Write(env.Host, backupRoot(env))
 }
 

@@ -105,10 +105,9 @@ func stopComponents(ctx context.Context, env *Env, components []componentUpgrade
 				return err
 			}
 		}
-		// The kubelet delays the start of a component that has crashed.
-		if err := env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name); err != nil {
-			return err
-		}
+		// The kubelet delays the start of a component that has crashed. If this fails, as when the kubelet removes the same
+		// container, the start only takes longer.
+		_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name)
 	}
 	return nil
 }

@@ -72,9 +72,6 @@ func loadRollback(cmd *cobra.Command, g *globals, o *upgradeOptions) (*parts, *p
 	if path := kubeconfigFlag(cmd); path != "" {
 		node.Paths.AdminKubeconfig = path
 	}
-	reach, cancel := context.WithTimeout(cmd.Context(), askTime)
-	defer cancel()
-	node.Upgrade.Offline = api.Ready(reach) != nil
 	p := newParts(g, node, in.host)
 	warn(p.env.UI, warnings)
 	rollback, err := phases.NewRollback(cmd.Context(), p.env, phases.RollbackOptions{Backup: backup, Progress: progress, RestoreEtcd: o.RestoreEtcd})

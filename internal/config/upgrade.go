@@ -32,8 +32,6 @@ type Upgrade struct {
 	Force, Yes bool
 	// PrintConfig prints the configuration that the upgrade uses.
 	PrintConfig bool
-	// Offline says that the API did not answer when the run began.
-	Offline bool
 	// ContextLines is how many lines `upgrade diff` shows around each difference.
 	ContextLines int
 }

@@ -28,8 +28,10 @@ type Progress struct {
 	// Began is when the upgrade began that is rolled back.
 	Began time.Time `json:"began,omitzero"`
 	// Snapshot is the file that etcd's data is restored from, empty for a rollback that leaves etcd alone. Aside is where the
-	// data is that etcd had before. Restored says that the new data is in place.
+	// data is that etcd had before, and Revision its last revision, 0 if that is unknown. Restored says that the new data is in
+	// place.
 	Snapshot string `json:"snapshot,omitempty"`
+	Revision int64  `json:"revision,omitempty"`
 	Aside    string `json:"aside,omitempty"`
 	Restored bool   `json:"restored,omitempty"`
 	// Finished is the end of a rollback that is complete.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
@@ -40,6 +42,8 @@ func TestUpgradeRollback(t *testing.T) {
 
 	m.upgradeTo(newest)
 	m.kubectl("create", "configmap", "written")
+	m.breaksAPIServer()
+	m.must("slipway", "upgrade", "rollback", "--dry-run")
 	back = []string{"slipway", "upgrade", "rollback", "--yes"}
 	started := time.Now()
 	m.must(back...)
@@ -134,6 +138,18 @@ func (m machine) refusesRollbackUnasked() {
 		}
 	}
 	m.hasConfigMaps("kept")
+}
+
+// breaksAPIServer gives the API server a flag that it does not know, so that it does not start any more.
+func (m machine) breaksAPIServer() {
+	m.Helper()
+	m.must("sed", "-i", "s/--secure-port=/--no-such-flag=/", "/etc/kubernetes/manifests/kube-apiserver.yaml")
+	m.eventually("the API server to stop", readyLimit, func() error {
+		if _, err := m.try("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "--raw", "/readyz", "--request-timeout=2s"); err == nil {
+			return errors.New("it still answers")
+		}
+		return nil
+	})
 }
 
 // hasConfigMaps checks the names of the ConfigMaps in namespace default, beside the one that is always there.
