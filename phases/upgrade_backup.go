@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/joining"
@@ -130,15 +129,10 @@ func snapshotEtcd(ctx context.Context, env *Env, dir string) error {
 	if err != nil {
 		return err
 	}
-	f, err := env.Host.Open(path)
+	info, err := verifiedSnapshot(env, path)
 	if errors.Is(err, host.ErrNotInPlan) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := etcd.VerifySnapshot(f)
 	if err != nil {
 		return err
 	}

@@ -10,13 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pkg/errors"
-	"sigs.k8s.io/yaml"
-
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -33,8 +30,7 @@ type restore struct {
 	member   manifests.LocalMember
 	// data is the directory `member` on this host; fresh is where the new data is made.
 	data, fresh string
-	// revision is that of the keys now, 0 if etcd does not answer. others are members that do
-	// not answer.
+	// revision is that of the keys now, 0 if etcd does not answer. others are members that do not answer.
 	revision int64
 	others   []string
 }
@@ -76,58 +72,6 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
 		return err
 	}
 	return o.askMembers(ctx, env)
-}
-
-// chooseSnapshot takes the newest snapshot that fits, or the one that an earlier run has taken.
-func (r *Rollback) chooseSnapshot(env *Env, o *restore, minor string) error {
-	list := r.Backup.Snapshots
-	if r.Progress.Snapshot != "" {
-		list = []string{r.Progress.Snapshot}
-	}
-	if len(list) == 0 {
-		return fault.New("there is no snapshot of etcd of before the upgrade in "+backupRoot(env), "without --restore-etcd, the static Pods go back and etcd's data stays")
-	}
-	var refused []string
-	for _, path := range slices.Backward(list) {
-		info, err := verifiedSnapshot(env, path)
-		if err == nil {
-			err = fits(info, o.member.Name, minor)
-		}
-		if err == nil {
-			o.snapshot, o.info = path, info
-			return nil
-		}
-		refused = append(refused, fmt.Sprintf("%s: %v", path, err))
-	}
-	return errors.New("no snapshot of etcd fits: " + strings.Join(refused, "; "))
-}
-
-func verifiedSnapshot(env *Env, path string) (etcd.SnapshotInfo, error) {
-	f, err := env.Host.Open(path)
-	if err != nil {
-		return etcd.SnapshotInfo{}, err
-	}
-	defer f.Close()
-	return etcd.VerifySnapshot(f)
-}
-
-// fits fails if a snapshot is not one of this member's, or of a newer etcd than the one that is put back, which would not
-// start with it.
-func fits(info etcd.SnapshotInfo, member, minor string) error {
-	if !slices.Contains(info.Members, member) {
-		return errors.Errorf("it is of the members %s, and this node's is %s", strings.Join(info.Members, ", "), member)
-	}
-	if info.Version == "" || minor == "" {
-		return nil // before 3.6, or a tag of the user's
-	}
-	v, err := version.ParseGeneric(info.Version)
-	if err != nil {
-		return errors.Wrap(err, "its version")
-	}
-	if version.MustParseGeneric(minor + ".0").LessThan(version.MustParseGeneric(fmt.Sprintf("%d.%d.0", v.Major(), v.Minor()))) {
-		return errors.Errorf("it is of etcd %d.%d, and etcd %s does not start with it", v.Major(), v.Minor(), minor)
-	}
-	return nil
 }
 
 // checkCluster fails if this host's etcd has become a member of another cluster since the upgrade.
@@ -184,13 +128,6 @@ func (o *restore) loses() string {
 			" first, and join these nodes again afterwards."
 	}
 	return text
-}
-
-// taken is when the snapshot was taken.
-func (o *restore) taken() time.Time {
-	stamp := strings.TrimPrefix(filepath.Base(filepath.Dir(o.snapshot)), upgrading.EtcdBackup)
-	t, _ := time.Parse(upgrading.BackupTime, stamp) // that it is a time is how the snapshot was found
-	return t
 }
 
 // restoreData gives etcd the data of the snapshot. What takes long comes first, while everything runs; then etcd is
@@ -277,13 +214,12 @@ func (r *Rollback) stopControlPlane(ctx context.Context, env *Env) error {
 	if err := env.Host.StopUnit(limited, kubeletUnit); err != nil {
 		return err
 	}
-	var all []componentUpgrade
-	grace := map[string]time.Duration{}
-	for _, name := range manifests.Components(env.Config) {
-		all = append(all, componentUpgrade{name: name})
-		grace[name] = graceOf(env, name)
+	for _, component := range slices.Backward(manifests.Components(env.Config)) { // the API server before etcd
+		if err := stopContainers(ctx, env, component, graceOf(env, component)); err != nil {
+			return err
+		}
 	}
-	return stopComponents(ctx, env, all, grace)
+	return nil
 }
 
 // exchangeData puts the new data in the place of the old one, which stays beside it.

@@ -96,19 +96,26 @@ func giveUpLead(ctx context.Context, env *Env, components []componentUpgrade) {
 
 func stopComponents(ctx context.Context, env *Env, components []componentUpgrade, grace map[string]time.Duration) error {
 	for _, c := range slices.Backward(components) { // the API server before etcd
-		running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name)
-		if err != nil {
+		if err := stopContainers(ctx, env, c.name, grace[c.name]); err != nil {
 			return err
 		}
-		for _, container := range running {
-			if err := env.Host.StopContainer(ctx, env.Config.CRISocket, container.ID, grace[c.name]); err != nil {
-				return err
-			}
-		}
-		// The kubelet delays the start of a component that has crashed. If this fails, as when the kubelet removes the same
-		// container, the start only takes longer.
-		_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name)
 	}
+	return nil
+}
+
+func stopContainers(ctx context.Context, env *Env, component string, grace time.Duration) error {
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
+	if err != nil {
+		return err
+	}
+	for _, container := range running {
+		if err := env.Host.StopContainer(ctx, env.Config.CRISocket, container.ID, grace); err != nil {
+			return err
+		}
+	}
+	// The kubelet delays the start of a component that has crashed. If this fails, as when the kubelet removes the same
+	// container, the start only takes longer.
+	_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 	return nil
 }
 
