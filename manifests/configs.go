@@ -59,10 +59,14 @@ func configMap(namespace, name string, data map[string]string) *corev1.ConfigMap
 
 // markGenerated annotates a component's configuration, unless it comes from the user.
 func markGenerated(cm *corev1.ConfigMap, given bool) {
-	if given {
-		return
+	if !given {
+		MarkGenerated(cm)
 	}
-	cm.Annotations = map[string]string{configHashAnnotation: ConfigHash(cm)}
+}
+
+// MarkGenerated annotates a component's configuration as one that nobody has edited.
+func MarkGenerated(cm *corev1.ConfigMap) {
+	metav1.SetMetaDataAnnotation(&cm.ObjectMeta, configHashAnnotation, ConfigHash(cm))
 }
 
 // Generated reports whether a component's configuration is as init or an upgrade has generated it.

@@ -57,7 +57,7 @@ type crashing struct {
 	everyFault int
 }
 
-var crashes = []crashing{crashingInit, crashingJoin, crashingPlane, crashingApply, crashingNode}
+var crashes = []crashing{crashingInit, crashingJoin, crashingPlane, crashingApply, crashingNode, crashingRollback}
 
 // killable are all workflows. reset goes on where the others fail, so TestResetFaults tests its faults.
 var killable = append([]crashing{crashingReset}, crashes...)
@@ -96,7 +96,7 @@ func crashRun(ctx context.Context, n *config.Node, h runHost, endpoint string, s
 	}
 	defer end()
 	if limit := h.patience(); limit > 0 {
-		n.Timeouts.KubernetesAPICall, n.Timeouts.KubeletHealthCheck = limit, limit
+		n.Timeouts.KubernetesAPICall, n.Timeouts.KubeletHealthCheck, n.Timeouts.UpgradeManifests = limit, limit, limit
 	}
 	options := crashOptions(h, endpoint, n.ControlPlane, n.Paths.AdminKubeconfig, thisnode.KubeletConf(n), n.Timeouts.KubernetesAPICall)
 	env := &Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.members(), UI: ui.NewLines(say, io.Discard)}

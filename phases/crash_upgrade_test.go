@@ -285,6 +285,9 @@ func (h *lastingHost) startPod(path string) error {
 	if current || err != nil {
 		return err
 	}
+	if name == manifests.EtcdName && h.has(hasEtcdData) && !h.has("/var/lib/etcd/member") {
+		return errors.New("etcd would begin a cluster without data")
+	}
 	return os.MkdirAll(filepath.Join(h.root, fakeContainers, name, fmt.Sprintf("%d %s", time.Now().UnixNano(), strings.ReplaceAll(image, "/", "!"))), 0o755)
 }
 
@@ -327,7 +330,7 @@ func keptBefore(root string) (map[string]string, error) {
 	paths, err := filepath.Glob(root + "/etc/kubernetes/tmp/*/*.*")
 	for _, path := range paths { // by time
 		name := "kept " + filepath.Base(path)
-		if strings.Contains(name, ".slipway-") && !strings.Contains(path, etcdBackup) {
+		if strings.Contains(name, ".slipway-") && !strings.Contains(path, upgrading.EtcdBackup) {
 			continue // a killed run was about to write it; only snapshots are large
 		}
 		if _, older := kept[name]; older {
@@ -343,7 +346,7 @@ func keptBefore(root string) (map[string]string, error) {
 }
 
 func (m lastingMembers) Health(context.Context) ([]etcd.Health, error) {
-	return []etcd.Health{{Member: etcd.Member{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}, Answers: true}}, nil
+	return []etcd.Health{{Member: etcd.Member{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}, Answers: true, Status: etcd.Status{Revision: 500}}}, nil
 }
 
 func (m lastingMembers) MoveLeader(context.Context, string) (bool, error) { return false, nil }

@@ -18,9 +18,24 @@ import (
 )
 
 // controlPlanesBehind names the control planes whose API server does not have the version of the cluster's configuration
-// yet, each with what is known of it. Like kubeadm, it goes by the images of the API servers' Pods. This node's static Pod
-// says it before its mirror in the API does.
+// yet, each with what is known of it. Like kubeadm, it goes by the images of the API servers' Pods.
 func controlPlanesBehind(ctx context.Context, env *Env) ([]string, error) {
+	servers, err := apiServers(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	var behind []string
+	for _, node := range slices.Sorted(maps.Keys(servers)) {
+		if why := whyBehind(servers[node], env.Config.Cluster.KubernetesVersion); why != "" {
+			behind = append(behind, node+" ("+why+")")
+		}
+	}
+	return behind, nil
+}
+
+// apiServers are the Pods of the API servers by the names of their nodes, nil for one that is unknown. This node's static Pod
+// says it before its mirror in the API does.
+func apiServers(ctx context.Context, env *Env) (map[string]*corev1.Pod, error) {
 	pods, err := env.Cluster.Pods(ctx, metav1.NamespaceSystem, "component="+manifests.APIServerName)
 	if err != nil {
 		return nil, err
@@ -41,13 +56,7 @@ func controlPlanesBehind(ctx context.Context, env *Env) ([]string, error) {
 	if own, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName)); found {
 		servers[env.Config.Name] = own
 	}
-	var behind []string
-	for _, node := range slices.Sorted(maps.Keys(servers)) {
-		if why := whyBehind(servers[node], env.Config.Cluster.KubernetesVersion); why != "" {
-			behind = append(behind, node+" ("+why+")")
-		}
-	}
-	return behind, nil
+	return servers, nil
 }
 
 // whyBehind says why an API server does not count as one of the given version or a newer one; empty if it does.

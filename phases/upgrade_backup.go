@@ -6,56 +6,101 @@ package phases
 import (
 	"context"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
-	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// The names of backups are kubeadm's, with the time of the upgrade. What one upgrade of a control plane replaces has one
-// time.
-const (
-	backupTime      = "2006-01-02-15-04-05"
-	manifestBackup  = "kubeadm-backup-manifests-"
-	etcdBackup      = "kubeadm-backup-etcd-"
-	kubeletBackup   = "kubeadm-kubelet-config-"
-	snapshotFile    = "snapshot.db"
-	snapshotsToKeep = 3
-)
+// snapshotsToKeep is how many snapshots of etcd upgrades leave on this host.
+const snapshotsToKeep = 3
 
 // backupRoot is where upgrades keep what they replace.
 func backupRoot(env *Env) string { return filepath.Join(env.Config.Paths.Kubernetes, "tmp") }
 
-// backUpControlPlane keeps the manifests that are about to be replaced, and a snapshot of etcd if that is one of them. What
-// an interrupted run has replaced already is in the backup of that run.
+// backUpControlPlane keeps the manifests that are about to be replaced, and a snapshot of etcd with the manifest that it is
+// for: a newer API server may write what the one before cannot read. What an interrupted run has replaced already is in the
+// backup of that run.
 func backUpControlPlane(ctx context.Context, env *Env, components []componentUpgrade) error {
-	stamp := env.Host.Now().UTC().Format(backupTime)
-	dir := filepath.Join(backupRoot(env), manifestBackup+stamp)
-	replaced := slices.DeleteFunc(slices.Clone(components), func(c componentUpgrade) bool {
-		return c.before == nil || manifests.SameStaticPod(c.before, c.wanted)
-	})
-	if len(replaced) > 0 {
-		env.UI.Printf("Keeping the previous manifests in %s", dir)
+	stamp := env.Host.Now().UTC().Format(upgrading.BackupTime)
+	dir := filepath.Join(backupRoot(env), upgrading.ManifestBackup+stamp)
+	env.UI.Printf("Keeping the previous manifests in %s", dir)
+	record, err := controlPlaneRecord(ctx, env)
+	if err != nil {
+		return err
 	}
-	for _, c := range replaced {
-		if err := backUp(env, dir, c.name+".yaml", c.before); err != nil {
+	if err := backUpRecord(env, dir, record); err != nil {
+		return err
+	}
+	before := map[string][]byte{}
+	for _, c := range components {
+		before[c.name] = c.before
+	}
+	if _, listed := before[manifests.EtcdName]; !listed && unlessLocalEtcd(env) == "" {
+		if before[manifests.EtcdName], err = host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName)); err != nil {
 			return err
 		}
 	}
-	if !slices.ContainsFunc(components, func(c componentUpgrade) bool { return c.name == manifests.EtcdName }) {
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if before[name] == nil {
+			continue
+		}
+		if err := backUp(env, dir, name+".yaml", before[name]); err != nil {
+			return err
+		}
+	}
+	if unlessLocalEtcd(env) != "" {
 		return nil
 	}
-	if err := snapshotEtcd(ctx, env, filepath.Join(backupRoot(env), etcdBackup+stamp)); err != nil {
-		return errors.WithMessage(err, "etcd is not upgraded without a snapshot")
+	if err := snapshotEtcd(ctx, env, filepath.Join(backupRoot(env), upgrading.EtcdBackup+stamp)); err != nil {
+		return errors.WithMessage(err, "a control plane is not upgraded without a snapshot of etcd")
 	}
 	return pruneSnapshots(env)
+}
+
+// controlPlaneRecord is what a rollback needs to know of this upgrade, when the API may be down.
+func controlPlaneRecord(ctx context.Context, env *Env) (upgrading.Record, error) {
+	r := upgrading.Record{Node: env.Config.Name, To: env.Config.Cluster.KubernetesVersion}
+	stored, err := joining.StoredConfiguration(ctx, env.Cluster)
+	if err != nil {
+		return r, err
+	}
+	r.ClusterConfiguration = string(stored)
+	r.KubeletConfiguration, err = cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, manifests.KubeletConfigMap, "kubelet")
+	if err != nil || unlessLocalEtcd(env) != "" {
+		return r, err
+	}
+	// If this host's etcd has lost its data, the upgrade says so elsewhere.
+	if data, err := readEtcdData(env); err == nil && data.log != "" {
+		r.EtcdCluster = etcdID(data.Cluster)
+	}
+	return r, nil
+}
+
+// etcdID is an ID as etcd and its tools write it.
+func etcdID(id uint64) string { return strconv.FormatUint(id, 16) }
+
+// backUpRecord comes first: a backup without it counts as kubeadm's.
+func backUpRecord(env *Env, dir string, record upgrading.Record) error {
+	data, err := yaml.Marshal(record)
+	if err != nil {
+		return err
+	}
+	return backUp(env, dir, upgrading.RecordFile, data)
 }
 
 func backUp(env *Env, dir, name string, data []byte) error {
@@ -75,7 +120,7 @@ func snapshotEtcd(ctx context.Context, env *Env, dir string) error {
 	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
 		return err
 	}
-	path := filepath.Join(dir, snapshotFile)
+	path := filepath.Join(dir, upgrading.SnapshotFile)
 	env.UI.Printf("Writing a snapshot of etcd to %s", path)
 	err := env.Host.WriteStream(path, func(w io.Writer) error {
 		_, err := env.Etcd.Snapshot(ctx, member.PeerURL, w)
@@ -84,15 +129,10 @@ func snapshotEtcd(ctx context.Context, env *Env, dir string) error {
 	if err != nil {
 		return err
 	}
-	f, err := env.Host.Open(path)
+	info, err := verifiedSnapshot(env, path)
 	if errors.Is(err, host.ErrNotInPlan) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := etcd.VerifySnapshot(f)
 	if err != nil {
 		return err
 	}
@@ -110,7 +150,7 @@ func pruneSnapshots(env *Env) error {
 	var ours []string
 	for _, e := range entries {
 		dir := filepath.Join(backupRoot(env), e.Name())
-		if !strings.HasPrefix(e.Name(), etcdBackup) {
+		if !strings.HasPrefix(e.Name(), upgrading.EtcdBackup) {
 			continue
 		}
 		whole, partial, err := snapshotsIn(env, dir)
@@ -144,15 +184,18 @@ func snapshotsIn(env *Env, dir string) (whole, partial bool, err error) {
 	}
 	partial = true
 	for _, e := range entries {
-		whole = whole || e.Name() == snapshotFile
-		partial = partial && strings.HasPrefix(e.Name(), "."+snapshotFile+".")
+		whole = whole || e.Name() == upgrading.SnapshotFile
+		partial = partial && strings.HasPrefix(e.Name(), "."+upgrading.SnapshotFile+".")
 	}
 	return whole, partial, nil
 }
 
 // backUpKubelet keeps the kubelet's files that are about to be replaced.
 func backUpKubelet(env *Env, files []ownership.File) error {
-	dir := filepath.Join(backupRoot(env), kubeletBackup+env.Host.Now().UTC().Format(backupTime))
+	dir := filepath.Join(backupRoot(env), upgrading.KubeletBackup+env.Host.Now().UTC().Format(upgrading.BackupTime))
+	if err := backUpRecord(env, dir, upgrading.Record{Node: env.Config.Name, To: env.Config.Cluster.KubernetesVersion}); err != nil {
+		return err
+	}
 	for _, f := range files {
 		data, err := host.ReadIfExists(env.Host, f.Path)
 		if err != nil {

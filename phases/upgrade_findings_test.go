@@ -26,8 +26,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// oldPlane is a control plane of v1.36.4 that is to be upgraded to v1.37.2, as Slipway made it.
-func oldPlane(t *testing.T) *stage {
+// planeToExamine is a control plane of v1.36.4 that is to be upgraded to v1.37.2, as Slipway made it.
+func planeToExamine(t *testing.T) *stage {
 	t.Helper()
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.Upgrade = &config.Upgrade{From: "v1.36.4", Version: "v1.37.2", First: true, Etcd: true, CertificateRenewal: true}
@@ -101,7 +101,7 @@ func TestEditPatches(t *testing.T) {
 		}, []string{"kube-apiserver0+strategic.yaml"}, func(p corev1.Pod) bool { return p.Spec.Containers[0].Image == "example.com/kube-apiserver:v1.37.2" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := oldPlane(t)
+			s := planeToExamine(t)
 			row.edit(t, s)
 			files, err := EditPatches(t.Context(), s.Env)
 			if err != nil {
@@ -165,7 +165,7 @@ func (h equipped) Space(string) (host.Space, error) {
 }
 
 func TestHostFindings(t *testing.T) {
-	s := oldPlane(t)
+	s := planeToExamine(t)
 	// Nothing is wrong.
 	s.Env.Host = equipped{s.host, "none", 50 << 30}
 	healthy := func() []etcd.Health {
@@ -223,7 +223,7 @@ func inWords(found []preflight.Finding) []string {
 
 // TestStrayManifests: static Pods of the operator's are left alone.
 func TestStrayManifests(t *testing.T) {
-	s := oldPlane(t)
+	s := planeToExamine(t)
 	dir := "/etc/kubernetes/manifests/"
 	s.put(t, dir+"dns.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: dns}\n")
 	s.put(t, dir+".hidden", "x")
@@ -241,7 +241,7 @@ func TestStrayManifests(t *testing.T) {
 
 // TestCertificateFindings: what the upgrade renews is not worth a word.
 func TestCertificateFindings(t *testing.T) {
-	s := oldPlane(t)
+	s := planeToExamine(t)
 	s.play(t, certificates())
 	if found := certificateFindings(s.Env); len(found) > 0 {
 		t.Errorf("found %q", inWords(found))
@@ -270,7 +270,7 @@ func TestCertificateFindings(t *testing.T) {
 // TestKubeletBreakages: `upgrade node` checks the flags and the configuration with which its kubelet will be started, without
 // those that the upgrade removes.
 func TestKubeletBreakages(t *testing.T) {
-	s := oldPlane(t)
+	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
 	s.Env.Host = equipped{s.host, "none", 50 << 30}
 	node := cluster.NewNode("cp-1")
@@ -301,7 +301,7 @@ func TestKubeletBreakages(t *testing.T) {
 
 // TestKubeletEdits: what the cluster or the node's own configuration says is no edit, and the patch keeps the others.
 func TestKubeletEdits(t *testing.T) {
-	s := oldPlane(t)
+	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
 	cm := fixture.ConfigMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nmaxPods: 99\nregistryBurst: 3\n")
 	if err := s.api.Ensure(t.Context(), cm); err != nil {

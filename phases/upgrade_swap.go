@@ -78,17 +78,7 @@ func replace(ctx context.Context, env *Env, c componentUpgrade) error {
 	if _, err := file.Write(env.Host); err != nil {
 		return err
 	}
-	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name)
-	if err != nil {
-		return err
-	}
-	for _, container := range running {
-		if err := env.Host.StopContainer(ctx, env.Config.CRISocket, container.ID, grace); err != nil {
-			return err
-		}
-	}
-	// The kubelet delays the start of a component that has crashed.
-	return env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name)
+	return stopContainers(ctx, env, c.name, grace)
 }
 
 // giveUpLead makes another member of etcd the leader before this one stops, so that the cluster need not elect one. This
@@ -103,6 +93,22 @@ func giveUpLead(ctx context.Context, env *Env) error {
 		env.UI.Printf("Another member leads etcd now")
 	}
 	return err
+}
+
+func stopContainers(ctx context.Context, env *Env, component string, grace time.Duration) error {
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
+	if err != nil {
+		return err
+	}
+	for _, container := range running {
+		if err := env.Host.StopContainer(ctx, env.Config.CRISocket, container.ID, grace); err != nil {
+			return err
+		}
+	}
+	// The kubelet delays the start of a component that has crashed. If this fails, as when the kubelet removes the same
+	// container, the start only takes longer.
+	_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
+	return nil
 }
 
 // awaitUpgraded waits for a healthy container of the manifest that is there now.

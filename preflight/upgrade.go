@@ -29,11 +29,16 @@ func Questions(questions []Question) []Check {
 
 // Upgrade lists the checks of a node before its upgrade.
 func Upgrade(n *config.Node, questions []Question) []Check {
-	checks := []Check{{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"}}
+	checks := Rollback()
 	if n.ControlPlane {
 		checks = append(checks, Check{Name: "StaticPodManifest", Run: hasManifests(n), Asks: "the static Pods of this control plane are there"})
 	}
 	return append(checks, Questions(questions)...)
+}
+
+// Rollback lists the checks of a node before it goes back to what it was before an upgrade.
+func Rollback() []Check {
+	return []Check{{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"}}
 }
 
 func hasManifests(n *config.Node) func(context.Context, View) []Finding {

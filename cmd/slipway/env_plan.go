@@ -85,7 +85,7 @@ func (p planning) recorded(node *config.Node, real *host.Real) (*parts, *plan) {
 	said := newPlanUI(p.g)
 	var live cluster.Cluster
 	if node.Upgrade != nil { // what is there decides what an upgrade does
-		live = cluster.New(clusterOptions(node, real))
+		live = answering(cluster.New(clusterOptions(node, real)))
 	}
 	api := cluster.NewPlan(record.addCluster, live)
 	if p.diff {
@@ -95,6 +95,16 @@ func (p planning) recorded(node *config.Node, real *host.Real) (*parts, *plan) {
 		}
 	}
 	return newPlanParts(p.g, node, real, record, api, planUI{said, record}), record
+}
+
+// answering returns nil for a cluster that does not answer: people go back from an upgrade because of that.
+func answering(c cluster.Cluster) cluster.Cluster {
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	if c.Ready(ctx) != nil {
+		return nil
+	}
+	return c
 }
 
 // apiParts read from the cluster that the plan is for.

@@ -25,7 +25,7 @@ func newUpgrade(g *globals) *cobra.Command {
 		Short: "Upgrade a cluster to another version of Kubernetes",
 		RunE:  requireSubcommand,
 	}
-	cmd.AddCommand(newUpgradeApply(g), newUpgradeNode(g), newUpgradePlan(g), newUpgradeDiff(g))
+	cmd.AddCommand(newUpgradeApply(g), newUpgradeNode(g), newUpgradePlan(g), newUpgradeDiff(g), newUpgradeRollback(g))
 	return cmd
 }
 

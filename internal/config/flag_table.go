@@ -41,12 +41,12 @@ func commandFlags() []flagRow {
 			sets(kindReset, "dryRun", func(d *documents, v bool) { d.reset.DryRun = v }).
 			sets(kindUpgrade, "apply.dryRun", func(d *documents, v bool) { d.upgrade.Apply.DryRun = &v }).
 			sets(kindUpgrade, "node.dryRun", func(d *documents, v bool) { d.upgrade.Node.DryRun = &v }).
-			on("init", "reset", "token", upgradeApply, upgradeNode),
+			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback),
 		toggle("dry-run", "print what would be done, in order, without doing it or contacting the cluster (--diff contacts it)", dryRun).overConfig().
 			sets(kindJoin, "dryRun", func(d *documents, v bool) { d.join.DryRun = v }).
 			on("join"),
 		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` for access to the cluster", kubeconfig).
-			on("init phase", "config", upgradeApply, upgradeNode, upgradePlan, upgradeDiff),
+			on("init phase", "config", upgradeApply, upgradeNode, upgradePlan, upgradeDiff, upgradeRollback),
 		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` used to find the other etcd members", kubeconfig).on("reset"),
 		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` for access to the cluster; unless given, KUBECONFIG and ~/.kube/config are tried as well", kubeconfig).
 			on("certs check-expiration", "certs renew", "token"),

@@ -74,6 +74,7 @@ type Flags struct {
 	UploadCerts bool
 	Usages      []string
 	Yes         bool
+	RestoreEtcd bool
 }
 
 // ValuesAnnotation is the annotation of a bound flag that lists the values for shell completion.

@@ -15,6 +15,8 @@ const (
 	upgradeNode  = "upgrade node"
 	upgradePlan  = "upgrade plan"
 	upgradeDiff  = "upgrade diff"
+
+	upgradeRollback = "upgrade rollback"
 )
 
 // defaultDrainTimeout suits Pods that end in order and budgets that wait for their replacements.
@@ -60,6 +62,8 @@ func upgradeFlags() []flagRow {
 			sets(kindUpgrade, "apply.printConfig", func(d *documents, v bool) { d.upgrade.Apply.PrintConfig = &v }).
 			sets(kindUpgrade, "plan.printConfig", func(d *documents, v bool) { d.upgrade.Plan.PrintConfig = &v }).
 			on(upgradeApply, upgradePlan),
-		toggle("yes", "do not ask for confirmation", func(f *Flags) *bool { return &f.Yes }).shorthand("y").on(upgradeApply),
+		toggle("restore-etcd", "also restore the snapshot of etcd of before the upgrade: everything written since then is lost", func(f *Flags) *bool { return &f.RestoreEtcd }).
+			on(upgradeRollback),
+		toggle("yes", "do not ask for confirmation", func(f *Flags) *bool { return &f.Yes }).shorthand("y").on(upgradeApply, upgradeRollback),
 	}
 }
