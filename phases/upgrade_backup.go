@@ -103,11 +103,16 @@ func backUpRecord(env *Env, dir string, record upgrading.Record) error {
 	return backUp(env, dir, upgrading.RecordFile, data)
 }
 
+// backUp keeps a file, unless an interrupted run within the same second has kept an older one.
 func backUp(env *Env, dir, name string, data []byte) error {
 	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
 		return err
 	}
-	_, err := ownership.File{Path: filepath.Join(dir, name), Data: data, Mode: 0o600}.Write(env.Host)
+	path := filepath.Join(dir, name)
+	if kept, err := host.ReadIfExists(env.Host, path); err != nil || kept != nil {
+		return err
+	}
+	_, err := ownership.File{Path: path, Data: data, Mode: 0o600}.Write(env.Host)
 	return err
 }
 
