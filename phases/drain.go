@@ -109,7 +109,7 @@ func runUncordon(ctx context.Context, env *Env) error {
 	case err != nil || !ours:
 		return err
 	case env.Config.Upgrade.Drain == nil:
-		env.UI.Nextf("Node %s is still cordoned; when it is ready for Pods: slipway upgrade node phase uncordon", node.Name)
+		env.UI.Nextf("Node %s is still cordoned; when it is ready for Pods, run `slipway upgrade node phase uncordon`", node.Name)
 	default:
 		env.UI.Printf("Node %s is no longer cordoned", node.Name)
 	}

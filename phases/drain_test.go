@@ -290,7 +290,7 @@ func TestCordonedByPhase(t *testing.T) {
 	s.Config.Upgrade.Drain = nil
 	s.play(t, drain(), uncordon())
 	s.checkCordoned(t, true, true)
-	s.saidOnce(t, "is still cordoned; when it is ready for Pods: slipway upgrade node phase uncordon")
+	s.saidOnce(t, "is still cordoned; when it is ready for Pods, run `slipway upgrade node phase uncordon`")
 	s.Config.Upgrade.Drain = asked
 	s.play(t, uncordon())
 	s.checkCordoned(t, false, false)
