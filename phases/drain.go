@@ -109,7 +109,7 @@ func runUncordon(ctx context.Context, env *Env) error {
 	case err != nil || !ours:
 		return err
 	case env.Config.Upgrade.Drain == nil:
-		env.UI.Nextf("Node %s is still cordoned; when it is ready for Pods: slipway upgrade node phase uncordon", node.Name)
+		env.UI.Nextf("Node %s is still cordoned; when it is ready for Pods, run `slipway upgrade node phase uncordon`", node.Name)
 	default:
 		env.UI.Printf("Node %s is no longer cordoned", node.Name)
 	}
@@ -182,15 +182,15 @@ func (e *eviction) try(ctx context.Context) error {
 	return &podsLeftError{left}
 }
 
-// evict asks for the end of a Pod, unless it is ending, and returns why it may still be there.
+// evict asks for the end of a Pod, unless it is terminating, and returns why it may still be there.
 func (e *eviction) evict(ctx context.Context, pod *corev1.Pod) (why string, err error) {
 	if pod.DeletionTimestamp != nil {
-		return "is ending since " + pod.DeletionTimestamp.UTC().Format(time.RFC3339), nil
+		return "has been terminating since " + pod.DeletionTimestamp.UTC().Format(time.RFC3339), nil
 	}
 	err = e.env.Cluster.Evict(ctx, pod)
 	blocked := (*cluster.BlockedError)(nil)
 	if !errors.As(err, &blocked) {
-		return "was evicted just now", err
+		return "evicted just now", err
 	}
 	if e.said[pod.UID] != blocked.Reason {
 		e.said[pod.UID] = blocked.Reason

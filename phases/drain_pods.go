@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// podsToEvict returns the Pods that have to leave this node, those that are ending already among them. It is an error if
+// podsToEvict returns the Pods that have to leave this node, those that are terminating already among them. It is an error if
 // something would be lost with one of them and --drain-force is not given. The rules are those of `kubectl drain
 // --ignore-daemonsets` (test/drain compares them).
 func podsToEvict(ctx context.Context, env *Env) ([]corev1.Pod, error) {
@@ -40,7 +40,7 @@ func podsToEvict(ctx context.Context, env *Env) ([]corev1.Pod, error) {
 	}
 	return nil, fault.WithRemedy(
 		errors.Errorf("node %s is not drained, because these Pods would not come back as they are: %s", env.Config.Name, strings.Join(lost, "; ")),
-		"move them yourself, or lose them with --drain-force")
+		"move or delete them yourself, or evict them with --drain-force")
 }
 
 // staysOnNode reports whether an eviction makes no sense: the kubelet or the DaemonSet's controller starts the Pod again.
@@ -57,13 +57,13 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// losses are what an eviction would lose. A Pod that has ended, or is ending, loses nothing by it.
+// losses are what an eviction would lose. A Pod that has ended, or is terminating, loses nothing by it.
 func losses(pod *corev1.Pod) (why []string) {
 	if hasEnded(pod) || pod.DeletionTimestamp != nil {
 		return nil
 	}
 	if metav1.GetControllerOf(pod) == nil {
-		why = append(why, "no controller makes it again")
+		why = append(why, "no controller would recreate it")
 	}
 	if slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil }) {
 		why = append(why, "has data in an emptyDir volume")

@@ -133,10 +133,10 @@ func TestDrainPods(t *testing.T) {
 		"of a DaemonSet, ended":    {pod: finished(podOf("a", "DaemonSet")), evicts: true},
 		"static":                   {pod: static(podOf("a", "Node"))},
 		"static, with an emptyDir": {pod: static(withEmptyDir(podOf("a", "Node")))},
-		"without a controller":     {pod: podOf("a", ""), loses: "ns/a (no controller makes it again)"},
+		"without a controller":     {pod: podOf("a", ""), loses: "ns/a (no controller would recreate it)"},
 		"ended":                    {pod: finished(withEmptyDir(podOf("a", ""))), evicts: true},
 		"emptyDir":                 {pod: withEmptyDir(podOf("a", "ReplicaSet")), loses: "ns/a (has data in an emptyDir volume)"},
-		"both":                     {pod: withEmptyDir(podOf("a", "")), loses: "ns/a (no controller makes it again, has data in an emptyDir volume)"},
+		"both":                     {pod: withEmptyDir(podOf("a", "")), loses: "ns/a (no controller would recreate it, has data in an emptyDir volume)"},
 		"both, forced":             {pod: withEmptyDir(podOf("a", "")), force: true, evicts: true},
 		"a DaemonSet's, forced":    {pod: podOf("a", "DaemonSet"), force: true},
 		"a DaemonSet's emptyDir":   {pod: withEmptyDir(podOf("a", "DaemonSet"))},
@@ -187,7 +187,7 @@ func TestDrainDeadline(t *testing.T) {
 	s.api.blocked["a"] = func() string { return "budget web needs 2" }
 	s.api.stuck = []string{"b"}
 	err := s.drain(t)
-	const left = "Pods that are still there: ns/a (budget web needs 2); ns/b (is ending since 1970-01-01T00:00:00Z)"
+	const left = "Pods that are still there: ns/a (budget web needs 2); ns/b (has been terminating since 1970-01-01T00:00:00Z)"
 	if err == nil || !strings.Contains(err.Error(), "was not drained within 300ms; "+left) || !strings.Contains(fault.Remedy(err), "--drain-timeout") {
 		t.Fatalf("got %v, %q", err, fault.Remedy(err))
 	}
@@ -290,7 +290,7 @@ func TestCordonedByPhase(t *testing.T) {
 	s.Config.Upgrade.Drain = nil
 	s.play(t, drain(), uncordon())
 	s.checkCordoned(t, true, true)
-	s.saidOnce(t, "is still cordoned; when it is ready for Pods: slipway upgrade node phase uncordon")
+	s.saidOnce(t, "is still cordoned; when it is ready for Pods, run `slipway upgrade node phase uncordon`")
 	s.Config.Upgrade.Drain = asked
 	s.play(t, uncordon())
 	s.checkCordoned(t, false, false)

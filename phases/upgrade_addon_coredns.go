@@ -45,7 +45,9 @@ func upgradeCoreDNS(ctx context.Context, env *Env) error {
 		return err
 	}
 	from, to := coreDNSImage(live), coreDNSImage(upgraded)
-	env.UI.Printf("Upgrading CoreDNS to %s", to)
+	if from != to {
+		env.UI.Printf("Upgrading CoreDNS to %s", to)
+	}
 	if err := upgradeCorefile(ctx, env, settings, upgraded, from); err != nil {
 		unknown := (*unknownError)(nil)
 		if errors.As(err, &unknown) {
@@ -148,9 +150,12 @@ func sayMissing(env *Env, workload, phase string) {
 	env.UI.Printf("The cluster has no %s, and stays without it; `slipway init phase %s` would install it", workload, phase)
 }
 
-func coreDNSImage(d *appsv1.Deployment) string {
-	for _, c := range d.Spec.Template.Spec.Containers {
-		if c.Name == d.Name {
+func coreDNSImage(d *appsv1.Deployment) string { return imageIn(&d.Spec.Template, "coredns") }
+
+// imageIn is the image of a container; empty if there is none of that name.
+func imageIn(pod *corev1.PodTemplateSpec, container string) string {
+	for _, c := range pod.Spec.Containers {
+		if c.Name == container {
 			return c.Image
 		}
 	}

@@ -34,7 +34,8 @@ func upgradeKubeProxy(ctx context.Context, env *Env) error {
 		return err
 	}
 	daemonSet := findVersions[*appsv1.DaemonSet](list)
-	found, err := env.Cluster.Get(ctx, daemonSet.New.DeepCopyObject().(cluster.Object))
+	live := daemonSet.New.DeepCopyObject().(*appsv1.DaemonSet)
+	found, err := env.Cluster.Get(ctx, live)
 	if err != nil {
 		return err
 	}
@@ -42,7 +43,9 @@ func upgradeKubeProxy(ctx context.Context, env *Env) error {
 		sayMissing(env, "DaemonSet kube-system/kube-proxy", "addon kube-proxy")
 		return nil
 	}
-	env.UI.Printf("Upgrading kube-proxy to %s", podTemplate(daemonSet.New).Spec.Containers[0].Image)
+	if image := kubeProxyImage(daemonSet.New); image != kubeProxyImage(live) {
+		env.UI.Printf("Upgrading kube-proxy to %s", image)
+	}
 	if list, err = keepKubeProxySettings(ctx, env, list); err != nil {
 		return err
 	}
@@ -51,6 +54,8 @@ func upgradeKubeProxy(ctx context.Context, env *Env) error {
 	}
 	return upgradeObjects(ctx, env, "addon kube-proxy", list)
 }
+
+func kubeProxyImage(d cluster.Object) string { return imageIn(podTemplate(d), "kube-proxy") }
 
 // keepKubeProxySettings leaves out the ConfigMap if its settings are a user's: those that init was given, or that were
 // edited since. It says which defaults of a new cluster they lack.

@@ -124,10 +124,11 @@ func awaitUpgraded(ctx context.Context, env *Env, c componentUpgrade, since time
 }
 
 // putBack restores the manifests of components that did not come up. An etcd that has served with a newer version stays:
-// an older one may not be able to read its data any more. failed is why; it is returned with what was done about it.
+// an older one may not be able to read its data any more. What an interrupted run has replaced stays as well: what was
+// there before it is in the backup of that run. failed is why; it is returned with what was done about it.
 func putBack(ctx context.Context, env *Env, components []componentUpgrade, failed error) error {
 	restored := slices.DeleteFunc(slices.Clone(components), func(c componentUpgrade) bool {
-		return c.before == nil || c.name == manifests.EtcdName && imageOf(c.before) != imageOf(c.wanted) && isHealthy(ctx, env, c.name)
+		return c.before == nil || manifests.SameStaticPod(c.before, c.wanted) || c.name == manifests.EtcdName && imageOf(c.before) != imageOf(c.wanted) && isHealthy(ctx, env, c.name)
 	})
 	if len(restored) == 0 {
 		return failed

@@ -46,9 +46,9 @@ func upgradeFlags() []flagRow {
 			on(upgradeDiff),
 		toggle("drain", "cordon this node and evict its Pods before it is upgraded, and uncordon it afterwards", func(f *Flags) *bool { return &f.Drain }).
 			on(upgradeNode),
-		toggle("drain-force", "evict Pods that no controller makes again, and lose the data in emptyDir volumes", func(f *Flags) *bool { return &f.DrainForce }).
+		toggle("drain-force", "also evict Pods that no controller would recreate, and Pods with emptyDir volumes, whose data is lost", func(f *Flags) *bool { return &f.DrainForce }).
 			on(upgradeNode),
-		duration("drain-timeout", defaultDrainTimeout, "time within which all Pods must be gone", func(f *Flags) *time.Duration { return &f.DrainTimeout }).
+		duration("drain-timeout", defaultDrainTimeout, "how long to wait until all Pods are gone", func(f *Flags) *time.Duration { return &f.DrainTimeout }).
 			on(upgradeNode),
 		switchOff("etcd-upgrade", "upgrade etcd", func(f *Flags) *bool { return &f.EtcdUpgrade }).
 			sets(kindUpgrade, "apply.etcdUpgrade", func(d *documents, v bool) { d.upgrade.Apply.EtcdUpgrade = &v }).
