@@ -123,7 +123,7 @@ func newRollback(ctx context.Context, h host.Host, members etcd.Etcd, restore bo
 	if err != nil {
 		return nil, nil, err
 	}
-	backup, err := upgrading.LastBackup(h, rollbackBackups, progress.Finished)
+	backup, err := upgrading.LastBackup(h, rollbackBackups, progress)
 	if err != nil {
 		return nil, nil, err
 	}
