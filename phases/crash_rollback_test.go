@@ -110,6 +110,10 @@ func olderManifest(manifest string) string {
 // crashRollback does what the command does.
 func crashRollback(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
 	h = frozenHost{h}
+	_, pod := h.Lstat("/etc/kubernetes/manifests/etcd.yaml")
+	if _, data := h.Lstat("/var/lib/etcd/member"); pod == nil && data != nil {
+		return errors.New("had the node been booted now, etcd would have begun a cluster without data")
+	}
 	r, n, err := newRollback(ctx, h, h.members(), true, say)
 	if err != nil {
 		return err
