@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -230,3 +231,18 @@ func (m lastingMembers) Health(context.Context) ([]etcd.Health, error) {
 
 func (m lastingMembers) MoveLeader(context.Context, string) (bool, error) { return false, nil }
 func (m lastingMembers) CaughtUp(context.Context, string) error           { return nil }
+
+// WriteTree refuses what a restore writes.
+func (h *faultyHost) WriteTree(path string, fill func(dir string) error) error {
+	if err := h.fault("create directory " + path); err != nil {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: err}
+	}
+	return h.lastingHost.WriteTree(path, fill)
+}
+
+func (h *faultyHost) Rename(from, to string) (bool, error) {
+	if err := h.fault("rename " + from); err != nil {
+		return false, &fs.PathError{Op: "rename", Path: from, Err: err}
+	}
+	return h.lastingHost.Rename(from, to)
+}
