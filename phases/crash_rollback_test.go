@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,6 +113,10 @@ func olderManifest(manifest string) string {
 // crashRollback does what the command does.
 func crashRollback(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
 	h = frozenHost{h}
+	_, pod := h.Lstat("/etc/kubernetes/manifests/etcd.yaml")
+	if _, data := h.Lstat("/var/lib/etcd/member"); pod == nil && data != nil {
+		return errors.New("had the node been booted now, etcd would have begun a cluster without data")
+	}
 	r, n, err := newRollback(ctx, h, h.members(), true, say)
 	if err != nil {
 		return err
@@ -125,7 +130,7 @@ func newRollback(ctx context.Context, h host.Host, members etcd.Etcd, restore bo
 	if err != nil {
 		return nil, nil, err
 	}
-	backup, err := upgrading.LastBackup(h, rollbackBackups, progress.Finished)
+	backup, err := upgrading.LastBackup(h, rollbackBackups, progress)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,3 +147,18 @@ func newRollback(ctx context.Context, h host.Host, members etcd.Etcd, restore bo
 type frozenHost struct{ runHost }
 
 func (frozenHost) Now() time.Time { return time.Date(2026, 2, 4, 0, 0, 0, 0, time.UTC) }
+
+// WriteTree refuses what a restore writes.
+func (h *faultyHost) WriteTree(path string, fill func(dir string) error) error {
+	if err := h.fault("create directory " + path); err != nil {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: err}
+	}
+	return h.lastingHost.WriteTree(path, fill)
+}
+
+func (h *faultyHost) Rename(from, to string) (bool, error) {
+	if err := h.fault("rename " + from); err != nil {
+		return false, &fs.PathError{Op: "rename", Path: from, Err: err}
+	}
+	return h.lastingHost.Rename(from, to)
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -178,6 +179,7 @@ func (r *Rollback) makeData(env *Env) error {
 		r.Progress.Aside = o.data + ".before-rollback-" + env.Host.Now().UTC().Format(upgrading.BackupTime)
 	}
 	r.Progress.Snapshot, r.Progress.Revision = o.snapshot, o.revision
+	r.Progress.Finished = time.Time{} // of an earlier one, without etcd
 	return r.Progress.Write(env.Host, backupRoot(env))
 }
 

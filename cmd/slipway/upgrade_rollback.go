@@ -55,7 +55,7 @@ func loadRollback(cmd *cobra.Command, g *globals, o *upgradeOptions) (*parts, *p
 	if err != nil {
 		return nil, nil, err
 	}
-	backup, err := upgrading.LastBackup(in.host, root, progress.Finished)
+	backup, err := upgrading.LastBackup(in.host, root, progress)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -63,17 +63,14 @@ type backupDir struct {
 	record     Record // empty for one that kubeadm made
 }
 
-// LastBackup finds the backup of this node's last upgrade below root. After a rollback, upgrades from before it count only
-// if there is none since. It returns nil if there is no backup.
-func LastBackup(h host.Host, root string, rollback time.Time) (*Backup, error) {
+// LastBackup finds the backup of this node's last upgrade below root. If there was none since the last rollback, that is the
+// upgrade which it was of. It returns nil if there is no backup.
+func LastBackup(h host.Host, root string, rollback Progress) (*Backup, error) {
 	dirs, err := backupDirs(h, root)
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(dirs, func(d backupDir) bool { return d.made.After(rollback) }); i > 0 {
-		dirs = dirs[i:]
-	}
-	dirs = lastUpgrade(dirs)
+	dirs = lastUpgrade(since(dirs, rollback))
 	if len(dirs) == 0 {
 		return nil, nil
 	}
@@ -84,6 +81,15 @@ func LastBackup(h host.Host, root string, rollback time.Time) (*Backup, error) {
 		}
 	}
 	return b, b.readVersion(h)
+}
+
+// since returns the directories that were made after a rollback, or else those from the beginning of its upgrade on.
+func since(dirs []backupDir, rollback Progress) []backupDir {
+	after := slices.IndexFunc(dirs, func(d backupDir) bool { return d.made.After(rollback.Finished) })
+	if rollback.Finished.IsZero() || after < 0 {
+		after = slices.IndexFunc(dirs, func(d backupDir) bool { return !d.made.Before(rollback.Began) })
+	}
+	return dirs[max(after, 0):]
 }
 
 // backupDirs lists the directories of backups, the oldest first. What has no time in its name is not a backup.

@@ -45,6 +45,7 @@ func TestLastBackup(t *testing.T) {
 	for name, tt := range map[string]struct {
 		kept     []kept
 		rollback string // when the last one ended
+		of       string // when the upgrade began that it was of
 		want     string // version, files and their directories' times
 	}{
 		"none":                 {},
@@ -57,6 +58,10 @@ func TestLastBackup(t *testing.T) {
 		"the same again later": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.37.2"}}), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
 		"the same again, since a rollback": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.36.4"}}), rollback: "2026-02-02",
 			want: "v1.36.4: kube-apiserver@03-01; ; "},
+		"the same again, after its rollback": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.36.4"}}), rollback: "2026-03-02", of: "2026-03-01",
+			want: "v1.36.4: kube-apiserver@03-01; ; "},
+		"the same again, while it is rolled back": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.36.4"}}), of: "2026-03-01",
+			want: "v1.36.4: kube-apiserver@03-01; ; "},
 		"kubeadm's":        {kept: unrecorded(slices.Concat(first, second)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
 		"after kubeadm's":  {kept: slices.Concat(unrecorded(first), second), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
 		"before kubeadm's": {kept: slices.Concat(first, unrecorded(second)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
@@ -67,7 +72,9 @@ func TestLastBackup(t *testing.T) {
 			for _, k := range tt.kept {
 				write(t, filepath.Join(root, k.dir), k)
 			}
-			rollback, _ := time.Parse(time.DateOnly, tt.rollback)
+			var rollback Progress
+			rollback.Finished, _ = time.Parse(time.DateOnly, tt.rollback)
+			rollback.Began, _ = time.Parse(time.DateOnly, tt.of)
 			b, err := LastBackup(host.New(), root, rollback)
 			if err != nil {
 				t.Fatal(err)
