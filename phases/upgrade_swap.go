@@ -69,8 +69,8 @@ func runWith(ctx context.Context, env *Env, components []componentUpgrade) error
 	})
 }
 
-// replace writes a component's manifest and stops the containers that were made from the one before. Whoever depends on it
-// has been stopped already.
+// replace writes a component's manifest and stops the containers that were made from the one before. What depends on it has
+// been stopped already.
 func replace(ctx context.Context, env *Env, c componentUpgrade) error {
 	prepareStop(ctx, env, c.name)
 	grace := graceOf(env, c.name) // by the manifest that it runs with

@@ -132,7 +132,8 @@ func TestPhasesReport(t *testing.T) {
 // TestGroupsFail: a command that only groups others fails without a subcommand. kubeadm's `kubeconfig` and the program
 // itself do not fail.
 func TestGroupsFail(t *testing.T) {
-	runnable := []string{"slipway", "slipway kubeconfig", "slipway init", "slipway join", "slipway reset", "slipway preflight"}
+	runnable := []string{"slipway", "slipway kubeconfig", "slipway init", "slipway join", "slipway reset", "slipway preflight",
+		"slipway upgrade apply", "slipway upgrade node"}
 	groups := 0
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {

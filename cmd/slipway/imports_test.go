@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 		"certs", "manifests", "internal/cluster", "internal/config", "internal/discovery", "internal/fault", "internal/host", "internal/kubeconfig",
 		"internal/pki", "internal/retry", "internal/thisnode", "internal/ui",
 	},
-	"internal/upgrading": {"internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/joining", "internal/thisnode", "manifests", "preflight"},
+	"internal/upgrading": {"internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/joining", "internal/ownership", "internal/thisnode", "manifests", "preflight"},
 	"internal/inventory": {"internal/breakages", "internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/releases",
 		"internal/thisnode", "internal/upgrading", "kubeletconfig", "manifests", "preflight"},
 	"internal/tokens":   {"certs", "manifests", "internal/cluster", "internal/config", "internal/fault", "internal/kubeconfig", "internal/ui"},
