@@ -46,7 +46,9 @@ const (
 
 // furnish makes a root directory of a host that can become a node.
 func furnish(root string) error {
-	for _, dir := range []string{"/etc/ssl/certs", "/var/lib", "/run", filepath.Dir(kubeletActive), images, "/proc/sys/net/ipv4"} {
+	// As on a host with cgroup version 2.
+	const controllers = "/sys/fs/cgroup/cgroup.controllers"
+	for _, dir := range []string{"/etc/ssl/certs", "/var/lib", "/run", filepath.Dir(kubeletActive), images, "/proc/sys/net/ipv4", controllers} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return err
 		}

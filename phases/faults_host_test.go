@@ -132,13 +132,6 @@ func (h *faultyHost) StopContainer(ctx context.Context, socket, id string, grace
 	return h.lastingHost.StopContainer(ctx, socket, id, grace)
 }
 
-func (h *faultyHost) RemoveExited(ctx context.Context, socket, namespace, name string) error {
-	if err := h.late(ctx, "remove exited "+name); err != nil {
-		return &host.RuntimeError{Socket: socket, Op: "remove containers of " + name, Reason: err.Error(), Err: err}
-	}
-	return h.lastingHost.RemoveExited(ctx, socket, namespace, name)
-}
-
 // TestHostFaults refuses each order to the host once. The run reports that and leaves no partial file. The same run
 // again finishes as if nothing had happened.
 func TestHostFaults(t *testing.T) {
