@@ -91,7 +91,7 @@ func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there 
 			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))
 	}
 	if here {
-		list = append(list, preflight.Question{Name: editsCheck, Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }})
+		list = append(list, preflight.Question{Name: editsCheck, Ask: func(context.Context) []preflight.Finding { return staticPodEdits(env) }})
 		found = append(found, HostFindings(ctx, env, there)...)
 	}
 	return append(list, asQuestions(found)...)
@@ -101,7 +101,7 @@ func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there 
 func otherControlPlanes(n *config.Node, state *upgrading.State, here bool) []string {
 	var names []string
 	for _, node := range state.Nodes {
-		if node.ControlPlane && !(here && node.Name == n.Name) {
+		if node.ControlPlane && (!here || node.Name != n.Name) {
 			names = append(names, node.Name)
 		}
 	}

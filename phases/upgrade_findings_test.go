@@ -118,11 +118,11 @@ func TestEditPatches(t *testing.T) {
 			if names == nil {
 				return
 			}
-			if found := staticPodEdits(t.Context(), s.Env); len(found) != 1 {
+			if found := staticPodEdits(s.Env); len(found) != 1 {
 				t.Errorf("without the patches: %v", found)
 			}
 			s.Config.PatchesDir = "/patches"
-			if found := staticPodEdits(t.Context(), s.Env); len(found) != 0 {
+			if found := staticPodEdits(s.Env); len(found) != 0 {
 				t.Errorf("with the patches: %v", found)
 			}
 			list, err := UpgradedManifests(s.Env)
@@ -167,7 +167,7 @@ func (h equipped) Space(string) (host.Space, error) {
 func TestHostFindings(t *testing.T) {
 	s := planeToExamine(t)
 	// Nothing is wrong.
-	s.Env.Host = equipped{s.host, "none", 50 << 30}
+	s.Host = equipped{s.host, "none", 50 << 30}
 	healthy := func() []etcd.Health {
 		var all []etcd.Health
 		for i, name := range []string{"cp-1", "cp-2", "cp-3"} {
@@ -201,7 +201,7 @@ func TestHostFindings(t *testing.T) {
 			[]string{"warning EtcdSpace: etcd member cp-2 uses 2047 of the 2048 MiB that its database may have"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.Env.Host = row.host
+			s.Host = row.host
 			members := healthy()
 			row.change(members)
 			found := slices.Concat(imageFindings(t.Context(), s.Env), etcdFindings(s.Env, members), snapshotSpace(s.Env, members))
@@ -272,7 +272,7 @@ func TestCertificateFindings(t *testing.T) {
 func TestKubeletBreakages(t *testing.T) {
 	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
-	s.Env.Host = equipped{s.host, "none", 50 << 30}
+	s.Host = equipped{s.host, "none", 50 << 30}
 	node := cluster.NewNode("cp-1")
 	node.Status.NodeInfo.KubeletVersion = "v1.34.9"
 	if err := s.api.Ensure(t.Context(), node); err != nil {

@@ -19,7 +19,7 @@ func TestPutBackNothing(t *testing.T) {
 	manifest := []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, image: 'a:v2'}]}\n")
 	failed := errors.New("it does not come up")
 	err := putBack(t.Context(), s.Env, []componentUpgrade{{name: manifests.APIServerName, before: manifest, wanted: manifest}}, failed)
-	if err != failed || len(s.host.jobs) > 0 || s.said.Len() > 0 {
+	if !errors.Is(err, failed) || err.Error() != failed.Error() || len(s.host.jobs) > 0 || s.said.Len() > 0 {
 		t.Errorf("error %v, did %q, said %q", err, s.host.jobs, s.said.String())
 	}
 }

@@ -274,39 +274,3 @@ func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
 
 // AwaitReport implements Cluster: in a plan, no kubelet runs that could report.
 func (p *Plan) AwaitReport(context.Context, string, time.Time) error { return nil }
-
-// copyOf copies an object, a Secret as the server would keep it: with all of
-// its values in Data.
-func copyOf(obj Object) Object {
-	c := obj.DeepCopyObject().(Object)
-	s, ok := c.(*corev1.Secret)
-	if !ok || len(s.StringData) == 0 {
-		return c
-	}
-	if s.Data == nil {
-		s.Data = map[string][]byte{}
-	}
-	for key, value := range s.StringData {
-		s.Data[key] = []byte(value)
-	}
-	s.StringData = nil
-	return c
-}
-
-// redacted replaces a Secret's values in a plan. It does not show their length.
-const redacted = "<redacted>"
-
-// redact takes the values out of a copy of a Secret. The placeholders are in
-// StringData, where they can be read.
-func redact(obj Object) Object {
-	s, ok := obj.(*corev1.Secret)
-	if !ok {
-		return obj
-	}
-	s.StringData = map[string]string{}
-	for key := range s.Data {
-		s.StringData[key] = redacted
-	}
-	s.Data = nil
-	return s
-}

@@ -47,7 +47,7 @@ type Here struct {
 func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions) []breakages.Finding {
 	c := &collector{Sources: Sources{Here: h}}
 	c.inputs.Kubelets = []breakages.Kubelet{c.kubeletHere(ctx, n, nil)}
-	return c.Inventory.Check(n.Kubelet, h.Node.Cluster.KubernetesVersion, "")
+	return c.Check(n.Kubelet, h.Node.Cluster.KubernetesVersion, "")
 }
 
 // Inventory is what was found.

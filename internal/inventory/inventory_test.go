@@ -50,7 +50,7 @@ func newScene(t *testing.T, from, to string) *scene {
 	s.configMap("kube-proxy", "config.conf", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\n")
 	s.node("cp-1", "containerd://2.2.0", true)
 	s.node("w-1", "containerd://2.2.0", false)
-	s.configz("w-1", `{"maxPods": 110, "memoryThrottlingFactor": 0.9, "eventRecordQPS": 50, "failCgroupV1": false}`)
+	s.configz(`{"maxPods": 110, "memoryThrottlingFactor": 0.9, "eventRecordQPS": 50, "failCgroupV1": false}`)
 	s.metricsOf("w-1", "kubelet_cgroup_version 2")
 	for component, args := range map[string][]string{
 		"kube-apiserver": {"--profiling=false"}, "kube-controller-manager": {"--leader-elect=true"}, "kube-scheduler": nil, "etcd": {"--name=cp-1"},
@@ -114,8 +114,9 @@ func (s *scene) component(name string, args ...string) {
 	})
 }
 
-func (s *scene) configz(node, doc string) {
-	s.api.Answer("/api/v1/nodes/"+node+"/proxy/configz", `{"kubeletconfig": `+doc+`}`)
+// configz is what the kubelet of w-1 runs with.
+func (s *scene) configz(doc string) {
+	s.api.Answer("/api/v1/nodes/w-1/proxy/configz", `{"kubeletconfig": `+doc+`}`)
 }
 
 func (s *scene) metricsOf(node, text string) {
@@ -227,9 +228,9 @@ func TestBreakagesAreFound(t *testing.T) {
 			"gate-removed kube-scheduler on cp-1: kube-scheduler 1.37 has no feature gate SidecarContainers"},
 		"gates removed in 1.36": {"v1.34.9 v1.36.4", func(s *scene) {
 			s.configMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nfeatureGates: {MemoryManager: true}\n")
-			s.configz("w-1", `{"featureGates": {"MemoryManager": true}}`)
+			s.configz(`{"featureGates": {"MemoryManager": true}}`)
 		}, "gate-removed ConfigMap kube-system/kubelet-config: kubelet 1.36 has no feature gate MemoryManager"},
-		"gates locked in 1.36": {to36, func(s *scene) { s.configz("w-1", `{"featureGates": {"UserNamespacesSupport": false}}`) },
+		"gates locked in 1.36": {to36, func(s *scene) { s.configz(`{"featureGates": {"UserNamespacesSupport": false}}`) },
 			"gate-locked kubelet on w-1: in kubelet 1.36, feature gate UserNamespacesSupport is locked to true"},
 		"gates locked in 1.37": {to37, func(s *scene) {
 			fixture.Put(s.t, s.root, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nfeatureGates: {HostnameOverride: false}\n")
@@ -249,7 +250,7 @@ func TestBreakagesAreFound(t *testing.T) {
 		"an old runtime": {to37, func(s *scene) { s.node("w-1", "containerd://1.7.27", false) },
 			"runtime-config-call kubelet on w-1: the container runtime does not tell its cgroup driver"},
 		"memoryThrottlingFactor": {to37, func(s *scene) {
-			s.configz("w-1", `{"memoryThrottlingFactor": 0.8, "featureGates": {"MemoryQoS": false}}`)
+			s.configz(`{"memoryThrottlingFactor": 0.8, "featureGates": {"MemoryQoS": false}}`)
 		},
 			"memory-throttling kubelet on w-1: the kubelet 1.37 refuses memoryThrottlingFactor"},
 		"eventRecordQPS": {to37, func(s *scene) {

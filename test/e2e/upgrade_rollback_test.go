@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,19 +13,17 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-
-	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
 // TestUpgradeRollback goes back twice from the newest Kubernetes to the one before, in a cluster that kubeadm has made:
 // with etcd's data, in runs that are killed, and without.
 func TestUpgradeRollback(t *testing.T) {
-	m, old, newest := bootWithOldKubernetes(t)
-	m.write("/root/kubeadm.yaml", document("", podSubnet))
-	m.must("kubeadm", "init", "--config=/root/kubeadm.yaml")
+	m := bootOlder(t)
+	old := strings.TrimSpace(m.must("kubeadm", "version", "--output=short"))
+	m.kubeadmInit(podSubnet)
 	m.hasNoRollback()
 	m.kubectl("create", "configmap", "kept")
-	m.upgradeTo(newest)
+	m.apply()
 	m.refusesRollbackUnasked()
 
 	m.kubectl("create", "configmap", "lost")
@@ -40,7 +37,7 @@ func TestUpgradeRollback(t *testing.T) {
 	m.hasConfigMaps("kept")
 	m.keepsDataAside()
 
-	m.upgradeTo(newest)
+	m.apply()
 	m.kubectl("create", "configmap", "written")
 	m.breaksAPIServer()
 	m.must("slipway", "upgrade", "rollback", "--dry-run")
@@ -57,42 +54,6 @@ func TestUpgradeRollback(t *testing.T) {
 		t.Errorf("kube-proxy has image %s", image)
 	}
 	m.thirdRunWritesNothing(back...)
-}
-
-// bootWithOldKubernetes starts a node whose programs, other than Slipway, are those of the Kubernetes before the newest. It
-// returns the versions of both.
-func bootWithOldKubernetes(t *testing.T) (m machine, old, newest string) {
-	t.Helper()
-	t.Parallel()
-	const minor = "1.36"
-	lab, err := nodes.Open(nodes.Options{Name: labPrefix + "rollback", Slipway: program, Older: []string{minor}})
-	if err == nil {
-		err = lab.Build(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, err := lab.StartNode(t.Context(), nodes.NodeSpec{Name: "cp-1", Kubernetes: minor})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m = machine{t, node}
-	t.Cleanup(func() {
-		if t.Failed() {
-			m.explain()
-		}
-		if err := lab.Down(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return m, lab.VersionOf(minor), lab.VersionOf("")
-}
-
-func (m machine) upgradeTo(version string) {
-	m.Helper()
-	started := time.Now()
-	m.must("slipway", "upgrade", "apply", version, "--yes")
-	m.Logf("upgrade apply took %.1fs", time.Since(started).Seconds())
 }
 
 // hasNoRollback: a node that was not upgraded cannot go back.

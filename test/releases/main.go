@@ -75,7 +75,7 @@ func main() {
 func run(ctx context.Context, root string, write bool, minors []string) error {
 	path := filepath.Join(root, tableFile)
 	old, err := os.ReadFile(path)
-	if err != nil && !(write && os.IsNotExist(err)) {
+	if err != nil && (!write || !os.IsNotExist(err)) {
 		return err
 	}
 	t, err := parse(string(old))
