@@ -58,8 +58,20 @@ func current(h host.Host, self *config.UpgradeSelf) *config.JoinConfiguration {
 		c.ControlPlane = nil
 	}
 	c.NodeRegistration.ImagePullPolicy, c.NodeRegistration.ImagePullSerial = self.ImagePullPolicy, self.ImagePullSerial
-	c.SkipPhases, c.Patches, c.Timeouts = self.SkipPhases, self.Patches, self.Timeouts
+	c.SkipPhases, c.Patches, c.Timeouts = self.SkipPhases, self.Patches, keepPatience(h, self.Timeouts)
 	return c
+}
+
+// keepPatience returns the timeouts of this run. The startup probes of the static Pods follow one of them, which the cluster
+// does not store: unless the user gives it, it stays as it was when this node was made.
+func keepPatience(h host.Host, given *config.Timeouts) *config.Timeouts {
+	asMade := thisnode.StartupTime(h)
+	if asMade == 0 || given.ControlPlaneComponentHealthCheck.Duration != config.DefaultHealthCheckTimeout {
+		return given
+	}
+	kept := *given
+	kept.ControlPlaneComponentHealthCheck = &metav1.Duration{Duration: asMade}
+	return &kept
 }
 
 // components are the stored configurations of the kubelets and of kube-proxy; nil for one that is to be generated.
