@@ -150,10 +150,6 @@ func (p *upgradePlanner) settings(target string) *config.Upgrade {
 }
 
 func (p *upgradePlanner) upgrade(ctx context.Context, offer upgrading.Offer) (*upgrading.Upgrade, error) {
-	u, err := p.state.Upgrade(offer, upgrading.Route{Upgrade: *p.settings(offer.Version), Here: thisnode.Current(p.in.host).NodeRegistration.Name})
-	if err != nil {
-		return nil, err
-	}
 	parts, record, err := p.parts(ctx, offer.Version)
 	if err != nil {
 		return nil, errors.WithMessagef(err, "an upgrade to %s", offer.Version)
@@ -162,6 +158,11 @@ func (p *upgradePlanner) upgrade(ctx context.Context, offer upgrading.Offer) (*u
 		if p.there, err = p.inventory(ctx, parts.env); err != nil {
 			return nil, err
 		}
+	}
+	u, err := p.state.Upgrade(offer, upgrading.Route{Upgrade: *p.settings(offer.Version),
+		Here: thisnode.Current(p.in.host).NodeRegistration.Name, Leader: p.leader()})
+	if err != nil {
+		return nil, err
 	}
 	checks := preflight.Questions(phases.PlanQuestions(ctx, parts.env, p.state, p.there, p.here))
 	u.AddReport(preflight.Run(ctx, checks, p.in.host, p.in.self.IgnorePreflightErrors))
@@ -174,6 +175,16 @@ func (p *upgradePlanner) upgrade(ctx context.Context, offer upgrading.Offer) (*u
 		u.Changes, err = p.changes(ctx, parts, record)
 	}
 	return u, errors.WithMessagef(err, "what an upgrade to %s changes", offer.Version)
+}
+
+// leader is the node whose member leads etcd; empty if nobody could be asked. kubeadm and Slipway name members after nodes.
+func (p *upgradePlanner) leader() string {
+	for _, m := range p.there.Members {
+		if m.Leads() {
+			return m.Name
+		}
+	}
+	return ""
 }
 
 // parts are those of a dry run of the upgrade. On another host than a control plane, they have only the

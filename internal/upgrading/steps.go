@@ -36,6 +36,8 @@ type Route struct {
 	config.Upgrade
 	// Here is the name of the node on which the plan is made; empty if that is none of the cluster.
 	Here string
+	// Leader is the name of the node whose member leads etcd; empty if it is not known.
+	Leader string
 }
 
 // Steps returns how to bring the whole cluster to r.Version: one minor version after the other, all control planes before
@@ -106,9 +108,12 @@ func (p *planner) controlPlanes(to *version.Version) {
 	p.configured = "v" + to.String()
 }
 
-// rank puts this host first.
+// rank puts this host first, and etcd's leader last: then the lead moves once, to a member that need not restart any more.
 func (p *planner) rank(n *NodeVersions) int {
-	if n.Name == p.route.Here {
+	switch n.Name {
+	case p.route.Leader:
+		return 2
+	case p.route.Here:
 		return 0
 	}
 	return 1

@@ -83,6 +83,12 @@ w-1 kubelet v1.37.2 | slipway upgrade node
 cp-1 control-plane v1.36.4 | slipway upgrade apply v1.36.4
 cp-1 control-plane v1.37.9 | slipway upgrade apply v1.37.9
 `},
+		"etcd's leader comes last": {"v1.36.4", "cp-1=v1.36.4/v1.37.2 cp-2=v1.36.4/v1.37.2 cp-3=v1.36.4/v1.37.2",
+			Route{Upgrade: config.Upgrade{Version: "v1.37.2", Etcd: true}, Here: "cp-2", Leader: "cp-1"}, `
+cp-2 control-plane v1.37.2 | slipway upgrade apply v1.37.2
+cp-3 control-plane v1.37.2 | slipway upgrade node
+cp-1 control-plane v1.37.2 | slipway upgrade node
+`},
 		"nothing": {"v1.37.2", "cp-1=v1.37.2/v1.37.2", Route{Upgrade: config.Upgrade{Version: "v1.37.2", Etcd: true}}, "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
