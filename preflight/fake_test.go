@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/fstest"
@@ -28,6 +29,8 @@ import (
 
 // fakeHost is a host made of values. What healthy returns passes every check.
 type fakeHost struct {
+	mu sync.Mutex // of listened
+
 	host.Reader // nil: panics if a check asks for something else
 	host.Remote
 
@@ -201,7 +204,9 @@ func (h *fakeHost) ProgramVersion(_ context.Context, path string) (string, error
 }
 
 func (h *fakeHost) PortFree(address string, port int) error {
+	h.mu.Lock() // checks run side by side
 	h.listened = append(h.listened, net.JoinHostPort(address, strconv.Itoa(port)))
+	h.mu.Unlock()
 	if _, held := h.held[port]; held {
 		return errors.Wrapf(syscall.EADDRINUSE, "port %d is in use", port)
 	}
