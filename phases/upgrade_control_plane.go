@@ -170,7 +170,7 @@ func renewForUpgrade(env *Env) error {
 		if !row.Renewable() || row.UsedBy == manifests.EtcdName && !env.Config.Upgrade.Etcd || neverHere(store, row) {
 			continue
 		}
-		if err := (renewal.Renewal{Store: store}).Renew(row.Name); err != nil {
+		if err := (renewal.Renewal{Store: store, KeepKey: true}).Renew(row.Name); err != nil {
 			return errors.WithMessage(err, strings.Join(store.Files(row), ", "))
 		}
 	}

@@ -7,6 +7,7 @@ package upgrading
 
 import (
 	"context"
+	"syscall"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -26,7 +28,7 @@ func Node(ctx context.Context, api cluster.Cluster, h host.Host, self *config.Up
 	if thisnode.IsControlPlane(h) {
 		// An API server that starts refuses even administrators for a moment. That of an upgrade that was interrupted starts.
 		if err := api.Ready(ctx); err != nil {
-			return nil, nil, err
+			return nil, nil, adviseRollback(err)
 		}
 	}
 	stored, err := joining.StoredConfiguration(ctx, api)
@@ -49,6 +51,15 @@ func Node(ctx context.Context, api cluster.Cluster, h host.Host, self *config.Up
 	upgrade.Version = n.Cluster.KubernetesVersion
 	n.Upgrade, n.IgnorePreflightErrors = &upgrade, self.IgnorePreflightErrors
 	return n, warnings, nil
+}
+
+// adviseRollback says what to do about an API server that does not serve.
+func adviseRollback(err error) error {
+	if fault.Remedy(err) != "" && !errors.Is(err, syscall.ECONNREFUSED) {
+		return err // such as credentials that have expired
+	}
+	return fault.WithRemedy(err, "`slipway diagnose` says what is wrong with it; if an upgrade broke it, "+
+		"`slipway upgrade rollback` puts back what ran before")
 }
 
 // current is this node as it is, with the settings of this run.

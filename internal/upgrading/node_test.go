@@ -6,12 +6,16 @@ package upgrading
 import (
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -45,5 +49,16 @@ func TestKeepPatience(t *testing.T) {
 				t.Error("the user's value has changed")
 			}
 		})
+	}
+}
+
+// TestAdviseRollback: only an API server that does not serve may be the fault of an upgrade.
+func TestAdviseRollback(t *testing.T) {
+	refused := fault.WithRemedy(errors.Wrap(syscall.ECONNREFUSED, "not ready"), "start it")
+	expired := fault.WithRemedy(errors.New("unauthorized"), "renew it")
+	for err, want := range map[error]string{refused: "`slipway upgrade rollback`", errors.New("[-]etcd failed"): "`slipway upgrade rollback`", expired: "renew it"} {
+		if got := fault.Remedy(adviseRollback(err)); !strings.Contains(got, want) {
+			t.Errorf("%v: %q", err, got)
+		}
 	}
 }
