@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,6 +30,7 @@ type planes struct {
 	pods  []corev1.Pod
 	// left is how many changes are made before the run is interrupted; negative for all.
 	left int
+	mu   sync.Mutex // of left: both add-ons are upgraded side by side
 }
 
 var errInterrupted = errors.New("interrupted")
@@ -36,6 +38,8 @@ var errInterrupted = errors.New("interrupted")
 func (p *planes) Update(ctx context.Context, obj cluster.Object, change func() (bool, error)) (bool, error) {
 	return p.Plan.Update(ctx, obj, func() (bool, error) {
 		changed, err := change()
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		if changed && p.left == 0 {
 			return false, errInterrupted
 		}
