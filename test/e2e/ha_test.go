@@ -136,8 +136,7 @@ func (m machine) isControlPlaneLike(first machine) {
 	list := func(n machine) []string {
 		out := n.must("find", "/etc/kubernetes", "-type", "f", "-printf", `%p %m\n`)
 		return slices.DeleteFunc(slices.Sorted(strings.SplitSeq(strings.TrimSpace(out), "\n")), func(s string) bool {
-			// Only the first one has super-admin.conf, and backups differ.
-			return strings.HasPrefix(s, "/etc/kubernetes/super-admin.conf ") || strings.HasPrefix(s, "/etc/kubernetes/tmp/")
+			return strings.HasPrefix(s, "/etc/kubernetes/super-admin.conf ") // only the first one has it
 		})
 	}
 	if got, want := list(m), list(first); !slices.Equal(got, want) {
