@@ -16,6 +16,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
+// flagsVariable is the variable in kubeadm-flags.env.
+const flagsVariable = "KUBELET_KUBEADM_ARGS"
+
 // FlagsEnv returns kubeadm-flags.env, a systemd EnvironmentFile with one variable, which the kubelet's unit puts on the
 // command line. The kubelet gets exactly Flags, also with spaces, quotes and backslashes in them. A control character is
 // an error, because an EnvironmentFile cannot contain all of them.
@@ -28,7 +31,7 @@ func FlagsEnv(n *config.Node) ([]byte, error) {
 		}
 		words[i] = quoteWord(w)
 	}
-	return []byte(`KUBELET_KUBEADM_ARGS="` + escapeValue.Replace(strings.Join(words, " ")) + "\"\n"), nil
+	return []byte(flagsVariable + `="` + escapeValue.Replace(strings.Join(words, " ")) + "\"\n"), nil
 }
 
 // Flags returns the kubelet's flags for this node: those that follow from the configuration, sorted by name, then the

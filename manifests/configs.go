@@ -20,6 +20,12 @@ import (
 // https://kubernetes.io/docs/reference/labels-annotations-taints/#component-config-hash
 const configHashAnnotation = "kubeadm.kubernetes.io/component-config.hash"
 
+// The ConfigMaps of the components' settings, in namespace kube-system.
+const (
+	KubeletConfigMap   = "kubelet-config"
+	KubeProxyConfigMap = kubeProxyName
+)
+
 // KubeadmConfig stores the ClusterConfiguration, and lets nodes that join read it.
 func KubeadmConfig(n *config.Node) ([]Object, error) {
 	data, err := n.KubeadmConfigYAML()
@@ -37,7 +43,7 @@ func KubeletConfig(n *config.Node) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	cm := configMap(metav1.NamespaceSystem, "kubelet-config", map[string]string{"kubelet": string(data)})
+	cm := configMap(metav1.NamespaceSystem, KubeletConfigMap, map[string]string{"kubelet": string(data)})
 	markGenerated(cm, n.KubeletGiven)
 	return append([]Object{cm}, readable(metav1.NamespaceSystem, "kubeadm:kubelet-config",
 		"configmaps", cm.Name, group(nodesGroup), group(NodeTokenGroup))...), nil
@@ -53,12 +59,26 @@ func configMap(namespace, name string, data map[string]string) *corev1.ConfigMap
 
 // markGenerated annotates a component's configuration, unless it comes from the user.
 func markGenerated(cm *corev1.ConfigMap, given bool) {
-	if given {
-		return
+	if !given {
+		MarkGenerated(cm)
 	}
+}
+
+// MarkGenerated annotates a component's configuration as one that nobody has edited.
+func MarkGenerated(cm *corev1.ConfigMap) {
+	metav1.SetMetaDataAnnotation(&cm.ObjectMeta, configHashAnnotation, ConfigHash(cm))
+}
+
+// Generated reports whether a component's configuration is as init or an upgrade has generated it.
+func Generated(cm *corev1.ConfigMap) bool {
+	return cm.Annotations[configHashAnnotation] == ConfigHash(cm)
+}
+
+// ConfigHash returns the hash that marks a component's configuration as generated.
+func ConfigHash(cm *corev1.ConfigMap) string {
 	hash := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
 		hash.Write([]byte(cm.Data[key]))
 	}
-	cm.Annotations = map[string]string{configHashAnnotation: fmt.Sprintf("sha256:%x", hash.Sum(nil))}
+	return fmt.Sprintf("sha256:%x", hash.Sum(nil))
 }

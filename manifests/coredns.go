@@ -19,6 +19,8 @@ const (
 	coreDNSName = "coredns"
 	// CorefileMap is the name of the ConfigMap with the settings of CoreDNS.
 	CorefileMap = coreDNSName
+	// CorefileKey is the key of the Corefile in it.
+	CorefileKey = "Corefile"
 	// dnsName is the name of the Service. It is older than CoreDNS; Pods and tools rely on it.
 	dnsName = "kube-dns"
 )
@@ -32,7 +34,7 @@ func CoreDNS(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	watch := []string{"list", "watch"}
 	return []Object{
 		deployment,
-		configMap(metav1.NamespaceSystem, coreDNSName, map[string]string{"Corefile": corefile(n.Cluster.Networking.DNSDomain)}),
+		configMap(metav1.NamespaceSystem, coreDNSName, map[string]string{CorefileKey: corefile(n.Cluster.Networking.DNSDomain)}),
 		dnsService(n),
 		clusterRole("system:coredns",
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"endpoints", "services", "pods", "namespaces"}, Verbs: watch},
@@ -126,7 +128,7 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 					DNSPolicy:    corev1.DNSDefault,
 					Volumes: []corev1.Volume{{Name: "config-volume", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 						LocalObjectReference: corev1.LocalObjectReference{Name: coreDNSName},
-						Items:                []corev1.KeyToPath{{Key: "Corefile", Path: "Corefile"}},
+						Items:                []corev1.KeyToPath{{Key: CorefileKey, Path: CorefileKey}},
 					}}}},
 				},
 			},

@@ -25,6 +25,8 @@ type LocalMember struct {
 	WALDir string
 	// Initial are the members that it was started with, itself included.
 	Initial []Member
+	// Joined reports whether it was started as a member of a cluster that was there before.
+	Joined bool
 }
 
 // ReadEtcd reads the arguments of a static Pod of etcd; found is false if they contain no peer URL.
@@ -48,6 +50,8 @@ func ReadEtcd(pod *corev1.Pod) (m LocalMember, found bool) {
 			m.WALDir = value
 		case "initial-cluster":
 			m.Initial = readInitialCluster(value)
+		case "initial-cluster-state":
+			m.Joined = value == "existing"
 		}
 	}
 	return m, m.PeerURL != ""

@@ -90,7 +90,7 @@ const (
 	deleteServiceKeys = "if you do not have the private key, delete both and run the phase again"
 )
 
-var breakages = []breakage{
+var brokenCerts = []breakage{
 	{"empty key", empty(key), noKey + "delete both" + makeAgain, "", []string{crt, key}},
 	{"empty certificate", empty(crt), emptyCert + "delete both" + makeAgain, crt + ": the file is empty\n  delete " + crt + makeAgain, []string{crt, key}},
 	{"key cut off", cut(key), "the private key: " + cutOff + "both" + makeAgain, "", []string{crt, key}},
@@ -136,7 +136,7 @@ var breakages = []breakage{
 // accepted.
 func TestBrokenCertificates(t *testing.T) {
 	whole := controlPlaneStage(t) // each row gets a copy of it
-	for _, b := range breakages {
+	for _, b := range brokenCerts {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			s := copyOfStage(t, whole)

@@ -46,7 +46,9 @@ const (
 
 // furnish makes a root directory of a host that can become a node.
 func furnish(root string) error {
-	for _, dir := range []string{"/etc/ssl/certs", "/var/lib", "/run", filepath.Dir(kubeletActive), images, "/proc/sys/net/ipv4"} {
+	// As on a host with cgroup version 2.
+	const controllers = "/sys/fs/cgroup/cgroup.controllers"
+	for _, dir := range []string{"/etc/ssl/certs", "/var/lib", "/run", filepath.Dir(kubeletActive), images, "/proc/sys/net/ipv4", controllers} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return err
 		}
@@ -146,12 +148,15 @@ func willMake(root, path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// Probe finds everything healthy once the kubelet runs.
+// Probe finds everything healthy once the kubelet runs. Where containers are simulated, it has started what was missing.
 func (h *lastingHost) Probe(_ context.Context, p host.Probe) error {
 	if !h.has(kubeletActive) {
 		return errors.New("connection refused")
 	}
-	return nil
+	if !h.has(fakeContainers) {
+		return nil
+	}
+	return h.startPods()
 }
 
 func (h *lastingHost) Fetch(ctx context.Context, p host.Probe) ([]byte, error) {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,9 +56,13 @@ apiServer: {certSANs: [127.0.0.1]}
 
 // crashInit does what the command init does.
 func crashInit(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+	return initWith(ctx, h, endpoint, say, crashDocuments)
+}
+
+func initWith(ctx context.Context, h runHost, endpoint string, say io.Writer, documents string) error {
 	random := func(n int) string { return strings.ToLower(rand.Text()[:n]) }
 	flags := config.Flags{Given: []string{"upload-certs"}, UploadCerts: true}
-	n, _, err := config.LoadInit(ctx, &config.Source{Name: "init.yaml", Data: []byte(crashDocuments)}, flags, config.Options{
+	n, _, err := config.LoadInit(ctx, &config.Source{Name: "init.yaml", Data: []byte(documents)}, flags, config.Options{
 		Facts:    config.HostFacts{Hostname: "cp-1"},
 		NewToken: func() (string, string, error) { return random(6), random(16), nil },
 	})
@@ -70,10 +75,21 @@ func crashInit(ctx context.Context, h runHost, endpoint string, say io.Writer) e
 // ownAPI is the API server of a control plane in a root directory. It uses the certificate that is there, and admits
 // the administrators once they are bound. Then it asks spoil.
 func ownAPI(root string, spoil func(r *http.Request) fakeapi.Fault) *fakeapi.Server {
+	var mu sync.Mutex
+	var served *tls.Config
 	certificate := func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		pki := filepath.Join(root, "/etc/kubernetes/pki")
 		cert, err := tls.LoadX509KeyPair(filepath.Join(pki, "apiserver.crt"), filepath.Join(pki, "apiserver.key"))
-		return &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2"}}, err
+		if err != nil && served != nil { // like kube-apiserver, it serves with what it has until a new pair is complete
+			return served, nil
+		}
+		config := &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2"}}
+		if err == nil {
+			served = config
+		}
+		return config, err
 	}
 	s := fakeapi.New(&tls.Config{GetConfigForClient: certificate})
 	s.Put("/api/v1/nodes/cp-1", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "cp-1"}})

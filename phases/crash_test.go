@@ -49,11 +49,15 @@ type crashing struct {
 	run     func(ctx context.Context, h runHost, endpoint string, say io.Writer) error
 	// reads is a file that the kubelet reads only when it starts.
 	reads string
-	// renews are writes that another run repeats, as requested.
-	renews []string
+	// renews are writes that another run repeats, as requested; rewrites reports which files it writes again.
+	renews   []string
+	rewrites func(path string) bool
+	// everyFault is n if only each n-th pair of a request and a fault of the API is tried, because a run has many
+	// requests that are alike; 0 for all.
+	everyFault int
 }
 
-var crashes = []crashing{crashingInit, crashingJoin, crashingPlane}
+var crashes = []crashing{crashingInit, crashingJoin, crashingPlane, crashingApply, crashingNode, crashingRollback}
 
 // killable are all workflows. reset goes on where the others fail, so TestResetFaults tests its faults.
 var killable = append([]crashing{crashingReset}, crashes...)
@@ -92,21 +96,29 @@ func crashRun(ctx context.Context, n *config.Node, h runHost, endpoint string, s
 	}
 	defer end()
 	if limit := h.patience(); limit > 0 {
-		n.Timeouts.KubernetesAPICall, n.Timeouts.KubeletHealthCheck = limit, limit
+		n.Timeouts.KubernetesAPICall, n.Timeouts.KubeletHealthCheck, n.Timeouts.UpgradeManifests = limit, limit, limit
 	}
-	options := cluster.Options{Kubeconfig: n.Paths.AdminKubeconfig, SuperAdmin: filepath.Join(n.Paths.Kubernetes, "super-admin.conf"),
-		ReadFile: h.ReadFile, Endpoint: endpoint, Timeout: n.Timeouts.KubernetesAPICall}
-	if !n.ControlPlane { // it has only the kubelet's rights
-		options.Kubeconfig, options.Endpoint = thisnode.KubeletConf(n), ""
-		options.ReadFile = func(path string) ([]byte, error) {
-			data, err := h.ReadFile(path)
-			if err != nil {
-				return nil, err
-			}
-			return embedded(h, data)
+	options := crashOptions(h, endpoint, n.ControlPlane, n.Paths.AdminKubeconfig, thisnode.KubeletConf(n), n.Timeouts.KubernetesAPICall)
+	env := &Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.members(), UI: ui.NewLines(say, io.Discard)}
+	if planning, is := h.(*planningHost); is {
+		planning.plan(env)
+	}
+	return Run(ctx, env, workflow, Options{Skip: h.skipped()})
+}
+
+// crashOptions lead to the API of a scene with the credentials that a node has.
+func crashOptions(h runHost, endpoint string, controlPlane bool, admin, kubelet string, limit time.Duration) cluster.Options {
+	if controlPlane {
+		return cluster.Options{Kubeconfig: admin, SuperAdmin: "/etc/kubernetes/super-admin.conf", ReadFile: h.ReadFile, Endpoint: endpoint, Timeout: limit}
+	}
+	// It has only the kubelet's rights.
+	return cluster.Options{Kubeconfig: kubelet, Timeout: limit, ReadFile: func(path string) ([]byte, error) {
+		data, err := h.ReadFile(path)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return Run(ctx, &Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.members(), UI: ui.NewLines(say, io.Discard)}, workflow, Options{Skip: h.skipped()})
+		return embedded(h, data)
+	}}
 }
 
 // scene is a fresh host, and where to kill a run on it.
@@ -265,7 +277,7 @@ func TestCrash(t *testing.T) {
 			}
 			_ = group.Wait()
 			t.Logf("killed before each of %d changes of files and units, and after each of %d writes to the API", whole.Changes, calls)
-			if whole.Changes < 10 {
+			if whole.Changes+calls < 10 {
 				t.Error("too few steps to be plausible")
 			}
 		})
@@ -298,7 +310,9 @@ func crashAt(t *testing.T, want *scene, at, after int) {
 // stamps lists the modes and times of all files except the lock.
 func (s *scene) stamps(t *testing.T) map[string]string {
 	all := stamps(t, s.root)
-	maps.DeleteFunc(all, func(path, _ string) bool { return strings.HasPrefix(path, "/run/") })
+	maps.DeleteFunc(all, func(path, _ string) bool {
+		return strings.HasPrefix(path, "/run/") || s.rewrites != nil && s.rewrites(path)
+	})
 	return all
 }
 
@@ -324,6 +338,9 @@ func (s *scene) left(t *testing.T) map[string]string {
 		if err != nil || strings.HasPrefix(rel, "/run") || strings.HasPrefix(rel, "/proc") || strings.HasPrefix(rel, kubeletActive) && rel != kubeletActive {
 			return err
 		}
+		if d.IsDir() && (rel == fakeContainers || rel == "/etc/kubernetes/tmp") { // their names have times
+			return fs.SkipDir
+		}
 		info, err := d.Info()
 		if err != nil {
 			return err
@@ -339,6 +356,12 @@ func (s *scene) left(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	kept, err := keptBefore(s.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(all, kept)
+	maps.Copy(all, newLastingHost(s.root).runningPods())
 	running, _ := os.Stat(s.root + kubeletActive)
 	file, _ := os.Stat(s.root + s.reads)
 	all["the kubelet has read "+s.reads] = fmt.Sprint(running != nil && file != nil && !running.ModTime().Before(file.ModTime()))

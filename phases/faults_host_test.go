@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -111,6 +112,26 @@ func (h *faultyHost) PullImage(ctx context.Context, socket, image string) error 
 	return h.lastingHost.PullImage(ctx, socket, image)
 }
 
+// WriteStream fails in the middle.
+func (h *faultyHost) WriteStream(path string, fill func(io.Writer) error) error {
+	failure := h.fault("write " + path)
+	if failure == nil {
+		return h.lastingHost.WriteStream(path, fill)
+	}
+	return h.lastingHost.WriteStream(path, func(w io.Writer) error {
+		_, _ = io.WriteString(w, "half a snapshot")
+		return &fs.PathError{Op: "write", Path: path, Err: failure}
+	})
+}
+
+func (h *faultyHost) StopContainer(ctx context.Context, socket, id string, grace time.Duration) error {
+	name, _, _ := strings.Cut(id, "/")
+	if err := h.late(ctx, "stop container "+name); err != nil {
+		return &host.RuntimeError{Socket: socket, Op: "stop container " + name, Reason: err.Error(), Err: err}
+	}
+	return h.lastingHost.StopContainer(ctx, socket, id, grace)
+}
+
 // TestHostFaults refuses each order to the host once. The run reports that and leaves no partial file. The same run
 // again finishes as if nothing had happened.
 func TestHostFaults(t *testing.T) {
@@ -145,6 +166,10 @@ func refusedAt(t *testing.T, want *scene, at int) {
 	cause := diskFaults[at%len(diskFaults)]
 	if err == nil || !strings.Contains(err.Error(), cause.Error()) {
 		t.Errorf("%s, refused with %q: the run ended with %v\n%s", h.what, cause, err, said)
+	}
+	verb, path, _ := strings.Cut(h.what, " ")
+	if strings.HasPrefix(path, "/") && err != nil && !strings.Contains(err.Error(), path) {
+		t.Errorf("%s of %s, refused with %q: the error does not name the file: %v", verb, path, cause, err)
 	}
 	noPartialFile(t, h.what, s.root)
 	s.finishesAs(t, want, h.what+", refused")

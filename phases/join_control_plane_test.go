@@ -117,11 +117,12 @@ func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 // members is the membership of an etcd. fail has the errors to return, by method; down has the members that are down,
 // by name.
 type members struct {
-	list []etcd.Member
-	down map[string]error
-	fail map[string]error
-	did  []string
-	name string // of the member that joins, once it runs
+	etcd.Etcd // what these phases do not call
+	list      []etcd.Member
+	down      map[string]error
+	fail      map[string]error
+	did       []string
+	name      string // of the member that joins, once it runs
 }
 
 func (m *members) Members(context.Context) ([]etcd.Member, error) { return m.list, m.fail["list"] }

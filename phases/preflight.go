@@ -63,10 +63,15 @@ func wantedManifests(env *Env) (map[string][]byte, error) {
 func pullImages(ctx context.Context, env *Env) error {
 	n := env.Config
 	env.UI.Printf("Pulling missing images")
-	check := preflight.Images(n, n.Images(), env.Host, func(image, state string, took time.Duration) {
-		env.UI.Printf("%s: %s (%.1fs)", image, state, took.Seconds())
-	})
+	check := preflight.Images(n, n.Images(), env.Host, sayImage(env))
 	return show(env, preflight.Run(ctx, []preflight.Check{check}, env.Host, n.IgnorePreflightErrors))
+}
+
+// sayImage says what was done about an image.
+func sayImage(env *Env) func(image, state string, took time.Duration) {
+	return func(image, state string, took time.Duration) {
+		env.UI.Printf("%s: %s (%.1fs)", image, state, took.Seconds())
+	}
 }
 
 // PullImages is pullImages for `config images pull`, where no error is ignored.

@@ -173,6 +173,14 @@ func (h *runtimeHost) Containers(_ context.Context, _, _, name string) ([]host.C
 	return []host.Container{{ID: name, Created: h.running[name]}}, nil
 }
 
+func (h *runtimeHost) AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(host.Container) bool) error {
+	list, err := h.Containers(ctx, socket, namespace, name)
+	if err == nil && !slices.ContainsFunc(list, accept) {
+		err = errors.New("it is not running")
+	}
+	return err
+}
+
 func (h *runtimeHost) RemoveExited(_ context.Context, _, _, name string) error {
 	h.removed = append(h.removed, name)
 	return errors.New("the runtime is busy") // this only costs time

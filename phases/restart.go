@@ -183,14 +183,8 @@ func staleContainers(ctx context.Context, env *Env, component string) (stale []h
 // awaitRestarted waits for a container that was created after the component's
 // files changed.
 func awaitRestarted(ctx context.Context, env *Env, component string, changed time.Time) error {
-	err := poll(ctx, func(ctx context.Context) error {
-		now, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
-		fresh := slices.ContainsFunc(now, func(c host.Container) bool { return !c.Created.Before(changed) })
-		if err == nil && !fresh {
-			err = errors.New("it is not running")
-		}
-		return err
-	})
+	err := env.Host.AwaitContainer(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component,
+		func(c host.Container) bool { return !c.Created.Before(changed) })
 	return errors.Wrapf(err, "the kubelet has not restarted %s; see `journalctl -u kubelet` and /var/log/pods", component)
 }
 

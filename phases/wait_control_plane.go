@@ -141,16 +141,20 @@ func waitKubelet(ctx context.Context, env *Env) error {
 // for its liveness probe, so that extra arguments and patches are heeded.
 func waitComponent(ctx context.Context, env *Env, component string) error {
 	started := env.Host.Now()
+	if err := awaitHealthy(ctx, env, component); err != nil {
+		return err
+	}
+	env.UI.Printf("%s is healthy after %.1fs", component, env.Host.Now().Sub(started).Seconds())
+	return nil
+}
+
+func awaitHealthy(ctx context.Context, env *Env, component string) error {
 	probe, err := awaitedProbe(ctx, env, component)
 	if err != nil {
 		return err
 	}
 	err = poll(ctx, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
-	if err != nil {
-		return errors.Wrapf(err, "%s is not healthy at %s; look at its container's log in /var/log/pods", component, probe.URL)
-	}
-	env.UI.Printf("%s is healthy after %.1fs", component, env.Host.Now().Sub(started).Seconds())
-	return nil
+	return errors.Wrapf(err, "%s is not healthy at %s; look at its container's log in /var/log/pods", component, probe.URL)
 }
 
 // awaitedProbe is componentProbe for a static Pod that may be written only after

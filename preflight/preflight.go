@@ -77,7 +77,8 @@ type Check struct {
 }
 
 const (
-	defaultLimit = 10 * time.Second
+	// DefaultLimit is how long a check may take that has no limit of its own.
+	DefaultLimit = 10 * time.Second
 	// together is how many checks run at the same time. Most of them wait for
 	// the kernel, a program or the network.
 	together = 16
@@ -116,7 +117,7 @@ func Run(ctx context.Context, checks []Check, h View, ignore []string) Report {
 func (c Check) findings(ctx context.Context, h View) []Finding {
 	limit := c.Limit
 	if limit == 0 {
-		limit = defaultLimit
+		limit = DefaultLimit
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

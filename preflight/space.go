@@ -50,6 +50,15 @@ func space(n *config.Node, dir string, needs need) func(context.Context, View) [
 	return func(_ context.Context, h View) []Finding { return spaceOf(n, h, dir, needs) }
 }
 
+// ImageSpace checks the space for images, as the check DiskSpace-runtime of other commands does.
+func ImageSpace(ctx context.Context, n *config.Node, h View) []Finding {
+	found := runtimeSpace(n)(ctx, h)
+	for i := range found {
+		found[i].Check = "DiskSpace-runtime"
+	}
+	return found
+}
+
 // runtimeSpace asks the runtime where it keeps images. The check CRI reports one
 // that does not answer.
 func runtimeSpace(n *config.Node) func(context.Context, View) []Finding {

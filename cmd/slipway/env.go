@@ -88,7 +88,13 @@ func newParts(g *globals, node *config.Node, real *host.Real) *parts {
 func askForPlan(fs *pflag.FlagSet) error { return fs.Set("dry-run", "true") }
 
 // keepMode copies --dry-run to a configuration that was not loaded from the flags.
-func (o *joinOptions) keepMode(self *config.JoinConfiguration) { self.DryRun = o.DryRun }
+func (o *joinOptions) keepMode(self *config.JoinConfiguration) { keepMode(o.Flags, self) }
+
+func keepMode(flags config.Flags, self *config.JoinConfiguration) { self.DryRun = flags.DryRun }
+
+// keepMode copies --dry-run, or what the configuration file says instead, to a node that was made of the cluster's
+// configuration.
+func (in *upgradeInput) keepMode(node *config.Node) { node.DryRun = in.self.DryRun }
 
 // ignoreFilesMode makes a command without --dry-run act even if its configuration file asks `init` for a plan.
 func (o *initOptions) ignoreFilesMode(fs *pflag.FlagSet) {

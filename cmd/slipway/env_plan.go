@@ -69,6 +69,12 @@ func (p planning) joined(ctx context.Context, real *host.Real, self *config.Join
 }
 
 func (p planning) parts(node *config.Node, real *host.Real) *parts {
+	parts, _ := p.recorded(node, real)
+	return parts
+}
+
+// recorded returns parts, and the plan that they record.
+func (p planning) recorded(node *config.Node, real *host.Real) (*parts, *plan) {
 	record := &plan{form: "text", node: node.Name}
 	if r := p.g.report; r != nil {
 		record.form, record.command = r.form, r.command
@@ -77,14 +83,28 @@ func (p planning) parts(node *config.Node, real *host.Real) *parts {
 		record.assumed = &assumed{node}
 	}
 	said := newPlanUI(p.g)
-	api := cluster.NewPlan(record.addCluster, nil)
+	var live cluster.Cluster
+	if node.Upgrade != nil { // what is there decides what an upgrade does
+		live = answering(cluster.New(clusterOptions(node, real)))
+	}
+	api := cluster.NewPlan(record.addCluster, live)
 	if p.diff {
 		record.now, record.warn = newPresent(real), said.Warnf
 		if now := presentCluster(node, real); now != nil {
 			api.CompareWith(now)
 		}
 	}
-	return newPlanParts(p.g, node, real, record, api, planUI{said, record})
+	return newPlanParts(p.g, node, real, record, api, planUI{said, record}), record
+}
+
+// answering returns nil for a cluster that does not answer: people go back from an upgrade because of that.
+func answering(c cluster.Cluster) cluster.Cluster {
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	if c.Ready(ctx) != nil {
+		return nil
+	}
+	return c
 }
 
 // apiParts read from the cluster that the plan is for.

@@ -126,14 +126,38 @@ func clusterOptions(node *config.Node, real *host.Real) cluster.Options {
 
 // newEtcd is the etcd of the control planes. It accepts the client certificate of this node's API server.
 func newEtcd(node *config.Node, real *host.Real, api cluster.Cluster, said ui.UI) etcd.Etcd {
+	if external := node.Cluster.Etcd.External; external != nil {
+		return externalEtcd(external, real, node.Timeouts.EtcdAPICall)
+	}
 	pki := node.Paths.PKI
-	return etcd.New(etcd.Options{
+	o := etcd.Options{
 		Endpoints: etcdmember.Endpoints(real, api, node, said),
 		CA:        filepath.Join(pki, "etcd", "ca.crt"),
 		Cert:      filepath.Join(pki, "apiserver-etcd-client.crt"),
 		Key:       filepath.Join(pki, "apiserver-etcd-client.key"),
 		ReadFile:  real.ReadFile,
 		Timeout:   node.Timeouts.EtcdAPICall,
+	}
+	if node.Upgrade == nil {
+		return etcd.New(o)
+	}
+	o.Endpoints = etcdmember.OwnEndpoints(real, node) // while this node's API server is replaced
+	if external := node.Cluster.Etcd.External; external != nil {
+		o.Endpoints = func(context.Context) ([]string, error) { return external.Endpoints, nil }
+		o.CA, o.Cert, o.Key = external.CAFile, external.CertFile, external.KeyFile
+	}
+	return etcd.New(o)
+}
+
+// externalEtcd is one that is managed elsewhere. Slipway only asks for its health.
+func externalEtcd(e *config.ExternalEtcd, real *host.Real, limit time.Duration) etcd.Etcd {
+	return etcd.New(etcd.Options{
+		Endpoints: func(context.Context) ([]string, error) { return e.Endpoints, nil },
+		CA:        e.CAFile,
+		Cert:      e.CertFile,
+		Key:       e.KeyFile,
+		ReadFile:  real.ReadFile,
+		Timeout:   limit,
 	})
 }
 

@@ -25,6 +25,9 @@ type joinOptions struct{ config.Flags }
 // resetOptions are the flags of `reset` and its phases.
 type resetOptions struct{ config.Flags }
 
+// upgradeOptions are the flags of `upgrade` and its phases.
+type upgradeOptions struct{ config.Flags }
+
 // phaseFlags are the names of the flags of a phase: each phase takes --dry-run.
 func phaseFlags(names []string) []string {
 	if slices.Contains(names, "dry-run") {

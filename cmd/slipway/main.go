@@ -142,6 +142,7 @@ func wanted(args []string) []maker {
 		{"init", newInit},
 		{"join", newJoin},
 		{"reset", newReset},
+		{"upgrade", newUpgrade},
 		{"config", newConfig},
 		{"completion", newCompletion},
 		{"token", newToken},

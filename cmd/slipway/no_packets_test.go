@@ -27,9 +27,10 @@ const (
 )
 
 // asksByDesign reports whether a command's dry run reads the cluster that it does
-// not change: a plan for tokens is about the tokens that exist.
+// not change: a plan for tokens is about the tokens that exist, one for an upgrade
+// about what the cluster runs.
 func asksByDesign(command string) bool {
-	return strings.HasPrefix(command, "slipway token") && command != "slipway token generate"
+	return strings.HasPrefix(command, "slipway upgrade") || strings.HasPrefix(command, "slipway token") && command != "slipway token generate"
 }
 
 // TestPlansSendNothing runs every command that has --dry-run, as a process in a

@@ -40,7 +40,9 @@ type step struct {
 	// Action is one word: write, mkdir, start-unit, ensure, ...
 	Action string `json:"action"`
 	Path   string `json:"path,omitempty"`
-	Mode   string `json:"mode,omitempty"` // octal, four digits
+	// NewPath is what Path is renamed to.
+	NewPath string `json:"newPath,omitempty"`
+	Mode    string `json:"mode,omitempty"` // octal, four digits
 	// Owner is UID:GID, with -1 for one that does not change.
 	Owner  string     `json:"owner,omitempty"`
 	Unit   string     `json:"unit,omitempty"`
@@ -109,7 +111,7 @@ func (s step) isPull() bool { return s.Image != "" }
 func word[verb ~string](v verb) string { return strings.ReplaceAll(string(v), " ", "-") }
 
 func (p *plan) addHost(a host.Action) {
-	s := step{Action: word(a.Verb), Path: a.Path, Unit: a.Unit, Image: a.Image, Name: a.Name, Entries: a.Entries,
+	s := step{Action: word(a.Verb), Path: a.Path, NewPath: a.NewPath, Unit: a.Unit, Image: a.Image, Name: a.Name, Entries: a.Entries,
 		Secret: a.Secret, title: a.String()}
 	switch a.Verb {
 	case host.Write, host.Mkdir, host.Chmod:

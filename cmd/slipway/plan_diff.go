@@ -4,12 +4,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
 
-	"github.com/rogpeppe/go-internal/diff"
+	udiff "github.com/aymanbagabas/go-udiff"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -37,7 +36,7 @@ func (n *present) describe(s *step) {
 	case s.Unit != "":
 		n.describeUnit(s)
 	case s.Action == string(host.Write) && !s.Secret:
-		s.Diff = n.modes(s) + unified(s.Path, n.before(s.Path), s.Content)
+		s.Diff = n.modes(s) + planned(s.Path, n.before(s.Path), s.Content)
 		if s.Diff == "" && s.Change == cluster.Update {
 			s.Diff = notShown
 		}
@@ -105,9 +104,9 @@ func (s *step) compared(d *cluster.Difference) {
 	switch {
 	case s.Secret: // nothing but that it changes may be shown
 	case d.Change == cluster.Create:
-		s.Diff = unified(name, "", s.body)
+		s.Diff = planned(name, "", s.body)
 	case d.Change == cluster.Update:
-		if s.Diff = unified(name, fieldsYAML(d.Before), fieldsYAML(d.After)); s.Diff == "" {
+		if s.Diff = planned(name, fieldsYAML(d.Before), fieldsYAML(d.After)); s.Diff == "" {
 			s.Diff = notShown
 		}
 	}
@@ -122,11 +121,18 @@ func fieldsYAML(fields map[string]any) string {
 	return withoutRandom(string(data))
 }
 
-// unified is the difference in the form of diff -u, which patch reads.
-func unified(name, before, after string) string { return labelled(name, "planned", before, after) }
+// planned is what a plan changes in a file or an object.
+func planned(name, before, after string) string { return labelled(name, "planned", before, after) }
 
 func labelled(name, label, before, after string) string {
-	text := diff.Diff(name+"\tnow", []byte(before), name+"\t"+label, []byte(after))
-	_, text, _ = bytes.Cut(text, []byte("\n")) // the command that diff(1) would be
-	return string(text)
+	return unified(name+"\tnow", name+"\t"+label, before, after, udiff.DefaultContextLines)
+}
+
+// unified is the difference in the form of diff -u, which patch reads.
+func unified(from, to, before, after string, context int) string {
+	text, err := udiff.ToUnified(from, to, before, udiff.Lines(before, after), context)
+	if err != nil {
+		return err.Error() // edits that do not fit the text that they were made from
+	}
+	return text
 }

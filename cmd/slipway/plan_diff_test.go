@@ -153,14 +153,14 @@ const wantDiff = `Plan: 13 steps. Nothing has been done.
 7. write /key 0600: changes
     --- /key	now
     +++ /key	planned
-    @@ -1,1 +1,1 @@
+    @@ -1 +1 @@
     -(the current file holds a secret and is not shown)
     +none
 
 8. ensure ConfigMap kube-system/c: changes
     --- ConfigMap kube-system/c	now
     +++ ConfigMap kube-system/c	planned
-    @@ -1,1 +1,1 @@
+    @@ -1 +1 @@
     -data: old
     +data: new
 

@@ -30,14 +30,14 @@ func TestPlanKept(t *testing.T) {
 1. keep /etc/a: unchanged
     --- /etc/a	now
     +++ /etc/a	asked for
-    @@ -1,1 +1,1 @@
+    @@ -1 +1 @@
     -one
     +two
 
 2. keep ConfigMap kube-system/c: unchanged
     --- ConfigMap kube-system/c	now
     +++ ConfigMap kube-system/c	asked for
-    @@ -1,1 +1,1 @@
+    @@ -1 +1 @@
     -k: old
     +k: new
 

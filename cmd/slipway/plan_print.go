@@ -108,6 +108,11 @@ func showObject(obj cluster.Object) (manifest json.RawMessage, text string) {
 		return nil, err.Error()
 	}
 	delete(fields, "status")
+	if meta, ok := fields["metadata"].(map[string]any); ok { // of an object that was read to be changed
+		for _, field := range []string{"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"} {
+			delete(meta, field)
+		}
+	}
 	redact.Fields(fields)
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

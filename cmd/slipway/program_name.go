@@ -16,16 +16,17 @@ import (
 
 // Messages call this program slipway. A user who calls it by another name, such as a link named kubeadm, reads that
 // name instead: whatever leaves the program passes through shown, which replaces the name where it begins a command.
-// That is so in backquotes, `slipway token create`, and in the join command, which is printed for copying.
-// TestCommandsInMessages holds the form.
+// That is so in backquotes, `slipway token create`, and in commands that are printed for copying: to join, and the steps
+// of an upgrade. TestCommandsInMessages holds the form.
 const (
-	ownName = "`slipway "
-	ownJoin = "slipway join "
+	ownName    = "`slipway "
+	ownJoin    = "slipway join "
+	ownUpgrade = "slipway upgrade "
 )
 
 // renamed puts the name that the program was called by into a message.
 func renamed(program, text string) string {
-	return strings.NewReplacer(ownName, "`"+program+" ", ownJoin, program+" join ").Replace(text)
+	return strings.NewReplacer(ownName, "`"+program+" ", ownJoin, program+" join ", ownUpgrade, program+" upgrade ").Replace(text)
 }
 
 // shown is a message as the user sees it: with the program's name, and without passwords in URLs, which libraries

@@ -7,6 +7,7 @@ package cluster
 
 import (
 	"context"
+	"io"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,6 +62,13 @@ type Cluster interface {
 	Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error)
 	// Pods lists the Pods of a namespace that match a label selector.
 	Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error)
+	Evictor
+	// Nodes lists the Nodes, sorted by name.
+	Nodes(ctx context.Context) ([]corev1.Node, error)
+	// Read makes a GET request, and passes the answer to take while it arrives: it
+	// may be large. It is for what is only looked at, such as lists of kinds that
+	// no phase writes, discovery and metrics. take is called at most once.
+	Read(ctx context.Context, q Query, take func(io.Reader) error) error
 	// MarkNode waits for the Node and adds the labels, taints and annotations
 	// that it lacks. It never removes any.
 	MarkNode(ctx context.Context, name string, mark Mark) error

@@ -36,6 +36,8 @@ var kinds = []kind{
 	{"rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false},
 	{"rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false},
 	{"coordination.k8s.io/v1", "Lease", "leases", true},
+	{"discovery.k8s.io/v1", "EndpointSlice", "endpointslices", true},
+	{"v1", "Endpoints", "endpoints", true},
 	{"certificates.k8s.io/v1", "CertificateSigningRequest", "certificatesigningrequests", false},
 }
 

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -26,6 +27,7 @@ const (
 	VerbEnsure Verb = "ensure" // create, or update where it differs
 	VerbDelete Verb = "delete" // if it is there
 	VerbMark   Verb = "mark"   // add the object's labels, annotations, taints
+	VerbEvict  Verb = "evict"  // end a Pod, as disruption budgets allow
 	// VerbPrecreate creates what the cluster would make itself a moment later,
 	// see Cluster.Precreate.
 	VerbPrecreate Verb = "pre-create"
@@ -212,6 +214,26 @@ func (p *Plan) Pods(ctx context.Context, namespace, labelSelector string) (pods 
 	return pods, err
 }
 
+// Nodes implements Cluster. A plan makes no Nodes.
+func (p *Plan) Nodes(ctx context.Context) (nodes []corev1.Node, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err = p.reading(func(c Cluster) (err error) { nodes, err = c.Nodes(ctx); return err })
+	return nodes, err
+}
+
+// Read implements Cluster. It sees nothing of what this run has written.
+func (p *Plan) Read(ctx context.Context, q Query, take func(io.Reader) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	asked := false
+	err := p.reading(func(c Cluster) error { asked = true; return c.Read(ctx, q, take) })
+	if err == nil && (!asked || p.unread != nil) {
+		return errors.Errorf("get %s: a plan does not ask the cluster", q.Path)
+	}
+	return err
+}
+
 // Secrets implements Cluster.
 func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error) {
 	selector, err := fields.ParseSelector(fieldSelector)
@@ -252,39 +274,3 @@ func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
 
 // AwaitReport implements Cluster: in a plan, no kubelet runs that could report.
 func (p *Plan) AwaitReport(context.Context, string, time.Time) error { return nil }
-
-// copyOf copies an object, a Secret as the server would keep it: with all of
-// its values in Data.
-func copyOf(obj Object) Object {
-	c := obj.DeepCopyObject().(Object)
-	s, ok := c.(*corev1.Secret)
-	if !ok || len(s.StringData) == 0 {
-		return c
-	}
-	if s.Data == nil {
-		s.Data = map[string][]byte{}
-	}
-	for key, value := range s.StringData {
-		s.Data[key] = []byte(value)
-	}
-	s.StringData = nil
-	return c
-}
-
-// redacted replaces a Secret's values in a plan. It does not show their length.
-const redacted = "<redacted>"
-
-// redact takes the values out of a copy of a Secret. The placeholders are in
-// StringData, where they can be read.
-func redact(obj Object) Object {
-	s, ok := obj.(*corev1.Secret)
-	if !ok {
-		return obj
-	}
-	s.StringData = map[string]string{}
-	for key := range s.Data {
-		s.StringData[key] = redacted
-	}
-	s.Data = nil
-	return s
-}

@@ -7,6 +7,8 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -197,6 +199,14 @@ func (r *Real) Pods(ctx context.Context, namespace, labelSelector string) ([]cor
 	var list corev1.PodList
 	err := r.list(ctx, "Pod", namespace, "labelSelector", labelSelector, &list)
 	return list.Items, errors.WithMessagef(err, "list Pods of %s where %s", namespace, labelSelector)
+}
+
+// Nodes implements Cluster.
+func (r *Real) Nodes(ctx context.Context) ([]corev1.Node, error) {
+	var list corev1.NodeList
+	err := r.list(ctx, "Node", "", "labelSelector", "", &list)
+	slices.SortFunc(list.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items, errors.WithMessage(err, "list Nodes")
 }
 
 // list fills answer with the objects of a kind of v1 that a selector matches.

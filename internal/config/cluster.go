@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path"
@@ -33,6 +34,9 @@ const (
 func LoadCluster(clusterConfiguration, kubelet, kubeProxy []byte, self *JoinConfiguration, opts Options) (*Node, []string, error) {
 	d := newStored()
 	d.addStored(ClusterSource, kindCluster, clusterConfiguration)
+	if d.cluster != nil {
+		d.cluster.KubernetesVersion = cmp.Or(opts.Version, d.cluster.KubernetesVersion)
+	}
 	if err := d.unsupported(); err != nil && !opts.AnyVersion {
 		return nil, nil, err
 	}

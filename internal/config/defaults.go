@@ -179,10 +179,13 @@ func withPort(endpoint string, port int32) string {
 	return net.JoinHostPort(host, cmp.Or(text, strconv.Itoa(int(port))))
 }
 
+// DefaultHealthCheckTimeout is how long a component of the control plane may take to become healthy, and to start.
+const DefaultHealthCheckTimeout = 4 * time.Minute
+
 // defaultLimits are the timeouts of v1beta4.
 func defaultLimits() Limits {
 	return Limits{
-		ControlPlaneComponentHealthCheck: 4 * time.Minute,
+		ControlPlaneComponentHealthCheck: DefaultHealthCheckTimeout,
 		KubeletHealthCheck:               4 * time.Minute,
 		KubernetesAPICall:                time.Minute,
 		EtcdAPICall:                      2 * time.Minute,

@@ -4,10 +4,13 @@
 package config
 
 import (
+	"maps"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
+
+	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
 )
 
 // Values derived from a validated Node.
@@ -80,4 +83,16 @@ func nthAddress(p netip.Prefix, n int) netip.Addr {
 		a = a.Next()
 	}
 	return a
+}
+
+// GeneratedFor returns the node as an init of another version would have had it, with the settings of kube-proxy that are
+// generated when the user gives none.
+func (n *Node) GeneratedFor(version string) *Node {
+	out := *n
+	out.Cluster.KubernetesVersion = version
+	out.KubeProxy, out.KubeProxyGiven = kubeproxy.KubeProxyConfiguration{}, false
+	defaultKubeProxy(&out.KubeProxy, &out.Cluster, out.AdvertiseAddress)
+	out.Extras = maps.Clone(n.Extras)
+	delete(out.Extras, kindKubeProxy)
+	return &out
 }

@@ -64,6 +64,11 @@ func toggle(name, usage string, value func(*Flags) *bool) *typedRow[bool] {
 	return newRow((*pflag.FlagSet).BoolVarP, name, false, usage, value)
 }
 
+// switchOff is true unless given.
+func switchOff(name, usage string, value func(*Flags) *bool) *typedRow[bool] {
+	return newRow((*pflag.FlagSet).BoolVarP, name, true, usage, value)
+}
+
 // sets names a field that the flag sets. A flag that sets the same thing for several commands has a
 // field in the document of each.
 func (r *typedRow[T]) sets(kind, path string, set func(d *documents, value T)) *typedRow[T] {

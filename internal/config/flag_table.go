@@ -22,7 +22,7 @@ import (
 // directory, phases, checks.
 var flagTable = sync.OnceValue(func() []flagRow {
 	return slices.Concat(commandFlags(), nodeFlags(), apiServerFlags(), clusterFlags(), networkFlags(),
-		certificateFlags(), initTokenFlags(), joinFlags(), resetFlags(), tokenFlags())
+		certificateFlags(), initTokenFlags(), joinFlags(), resetFlags(), tokenFlags(), upgradeFlags())
 })
 
 // commandFlags say how a command runs and where it looks.
@@ -33,16 +33,20 @@ func commandFlags() []flagRow {
 	return []flagRow{
 		text("config", "", "configuration `file`; - reads standard input", config).
 			on("init", "join", "reset", "preflight init", "preflight join", "config images list", "config images pull", "config validate",
-				"certs check-expiration", "certs renew", "certs generate-csr", "kubeconfig user"),
+				"certs check-expiration", "certs renew", "certs generate-csr", "kubeconfig user",
+				upgradeApply, upgradeNode, upgradePlan, upgradeDiff),
 		text("config", "", "configuration `file` with the bootstrapTokens to create; - reads standard input", config).on("token create"),
 		toggle("dry-run", "print what would be done, in order, without doing it", dryRun).overConfig().
 			sets(kindInit, "dryRun", func(d *documents, v bool) { d.init.DryRun = v }).
 			sets(kindReset, "dryRun", func(d *documents, v bool) { d.reset.DryRun = v }).
-			on("init", "reset", "token"),
+			sets(kindUpgrade, "apply.dryRun", func(d *documents, v bool) { d.upgrade.Apply.DryRun = &v }).
+			sets(kindUpgrade, "node.dryRun", func(d *documents, v bool) { d.upgrade.Node.DryRun = &v }).
+			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback),
 		toggle("dry-run", "print what would be done, in order, without doing it or contacting the cluster (--diff contacts it)", dryRun).overConfig().
 			sets(kindJoin, "dryRun", func(d *documents, v bool) { d.join.DryRun = v }).
 			on("join"),
-		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` for access to the cluster", kubeconfig).on("init phase", "config"),
+		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` for access to the cluster", kubeconfig).
+			on("init phase", "config", upgradeApply, upgradeNode, upgradePlan, upgradeDiff, upgradeRollback),
 		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` used to find the other etcd members", kubeconfig).on("reset"),
 		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` for access to the cluster; unless given, KUBECONFIG and ~/.kube/config are tried as well", kubeconfig).
 			on("certs check-expiration", "certs renew", "token"),
@@ -51,7 +55,9 @@ func commandFlags() []flagRow {
 			sets(kindInit, "skipPhases", func(d *documents, v []string) { d.init.SkipPhases = v }).
 			sets(kindJoin, "skipPhases", func(d *documents, v []string) { d.join.SkipPhases = v }).
 			sets(kindReset, "skipPhases", func(d *documents, v []string) { d.reset.SkipPhases = v }).
-			on("init", "join", "reset"),
+			sets(kindUpgrade, "apply.skipPhases", func(d *documents, v []string) { d.upgrade.Apply.SkipPhases = v }).
+			sets(kindUpgrade, "node.skipPhases", func(d *documents, v []string) { d.upgrade.Node.SkipPhases = v }).
+			on("init", "join", "reset", upgradeApply, upgradeNode),
 	}
 }
 
@@ -73,7 +79,13 @@ func nodeFlags() []flagRow {
 			sets(kindReset, "ignorePreflightErrors", func(d *documents, v []string) {
 				d.reset.IgnorePreflightErrors = slices.Concat(d.reset.IgnorePreflightErrors, v)
 			}).
-			on("init", "join", "reset", "preflight init", "preflight join"),
+			sets(kindUpgrade, "apply.ignorePreflightErrors", func(d *documents, v []string) {
+				u := d.upgrade
+				u.Apply.IgnorePreflightErrors = slices.Concat(u.Apply.IgnorePreflightErrors, v)
+				u.Node.IgnorePreflightErrors = slices.Concat(u.Node.IgnorePreflightErrors, v)
+				u.Plan.IgnorePreflightErrors = slices.Concat(u.Plan.IgnorePreflightErrors, v)
+			}).
+			on("init", "join", "reset", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan),
 		text("node-name", "", "`name` of this node; defaults to the hostname", func(f *Flags) *string { return &f.NodeName }).overConfig().
 			sets(kindInit, "nodeRegistration.name", func(d *documents, v string) { d.init.NodeRegistration.Name = v }).
 			sets(kindJoin, "nodeRegistration.name", func(d *documents, v string) { d.join.NodeRegistration.Name = v }).
@@ -81,7 +93,9 @@ func nodeFlags() []flagRow {
 		text("patches", "", "`directory` of patches for generated files, named TARGET[SUFFIX][+TYPE].EXT", func(f *Flags) *string { return &f.Patches }).
 			sets(kindInit, "patches.directory", func(d *documents, v string) { d.init.Patches = &Patches{Directory: v} }).
 			sets(kindJoin, "patches.directory", func(d *documents, v string) { d.join.Patches = &Patches{Directory: v} }).
-			on("init", "join", "preflight init", "preflight join"),
+			sets(kindUpgrade, "apply.patches.directory", func(d *documents, v string) { d.upgrade.Apply.Patches = &Patches{Directory: v} }).
+			sets(kindUpgrade, "node.patches.directory", func(d *documents, v string) { d.upgrade.Node.Patches = &Patches{Directory: v} }).
+			on("init", "join", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeDiff),
 	}
 }
 

@@ -18,6 +18,8 @@ func TestFlagTable(t *testing.T) {
 		"join": {kindJoin}, "preflight join": {kindJoin}, "reset": {kindReset}, "token create": {kindInit},
 		"init phase": nil, "token": nil, "config": nil, "config validate": nil, "certs check-expiration": nil, "certs renew": nil,
 		"certs generate-csr": nil, "kubeconfig user": nil, "diagnose": nil, "support-bundle": nil,
+		upgradeApply: {kindUpgrade}, upgradeNode: {kindUpgrade}, upgradePlan: {kindUpgrade}, upgradeDiff: {kindUpgrade},
+		upgradeRollback: nil,
 	}
 	seen := make(map[string]bool)
 	for _, row := range flagTable() {

@@ -21,22 +21,30 @@ type Flags struct {
 	// Endpoint is the argument of join: host:port of an API server to discover.
 	Endpoint string
 
+	AllowExperimentalUpgrades bool
+	AllowPrereleases          bool
 	APIServerAdvertiseAddress string
 	APIServerBindPort         int32
 	APIServerCertExtraSANs    []string
 	CACertHashes              []string
 	CertDir                   string
 	CertificateKey            string
+	CertificateRenewal        bool
 	CleanupTmpDir             bool
 	ConfigFile                string
+	ContextLines              int
 	ControlPlane              bool
 	ControlPlaneEndpoint      string
 	CRISocket                 string
 	Description               string
 	DiscoveryFile             string
 	DiscoveryToken            string
+	Drain                     bool
+	DrainForce                bool
+	DrainTimeout              time.Duration
 	DryRun                    bool
 	EnableKubelet             bool
+	EtcdUpgrade               bool
 	FeatureGates              string // NAME=true,NAME=false
 	Force                     bool
 	Groups                    []string
@@ -49,6 +57,7 @@ type Flags struct {
 	NodeName                  string
 	Patches                   string
 	PodNetworkCIDR            string
+	PrintConfig               bool
 	PrintJoinCommand          bool
 	PrintManifest             bool
 	ServiceCIDR               string
@@ -64,6 +73,8 @@ type Flags struct {
 	TokenTTL    time.Duration
 	UploadCerts bool
 	Usages      []string
+	Yes         bool
+	RestoreEtcd bool
 }
 
 // ValuesAnnotation is the annotation of a bound flag that lists the values for shell completion.

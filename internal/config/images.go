@@ -5,6 +5,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 )
 
@@ -13,9 +14,10 @@ const DefaultKubernetesVersion = "v1.37.2"
 
 const pauseTag = "3.10.2"
 
-// release names the other images of a control plane of one minor version of Kubernetes 1.
+// release is a minor version of Kubernetes 1: its newest patch when this program was built, and the other images of a
+// control plane.
 type release struct {
-	minor         int
+	minor, patch  int
 	etcd, coreDNS string
 }
 
@@ -23,10 +25,21 @@ type release struct {
 // choose for them.
 func releases() []release {
 	return []release{
-		{35, "3.6.8-0", "v1.14.2"},
-		{36, "3.7.0-0", "v1.14.6"},
-		{37, "3.7.0-0", "v1.14.6"},
+		{35, 8, "3.6.8-0", "v1.14.2"},
+		{36, 4, "3.7.0-0", "v1.14.6"},
+		{37, 2, "3.7.0-0", "v1.14.6"},
 	}
+}
+
+// NewestPatch returns the newest patch of Kubernetes 1.minor when this program was built, such as v1.37.2, and "" for a
+// minor that it does not set up.
+func NewestPatch(minor int) string {
+	for _, r := range releases() {
+		if r.minor == minor {
+			return fmt.Sprintf("v1.%d.%d", r.minor, r.patch)
+		}
+	}
+	return ""
 }
 
 // release returns that of this cluster's version. One that is not supported is treated as the nearest that is.

@@ -44,6 +44,8 @@ type Options struct {
 	// AnyVersion accepts a cluster of any Kubernetes version, for commands that neither create nor add a node
 	// of that version.
 	AnyVersion bool
+	// Version replaces the stored version of the cluster: the one that an upgrade leads to.
+	Version string
 	// Experimental accepts experimental versions of kubeadm's API, for Migrate and Validate.
 	Experimental bool
 }

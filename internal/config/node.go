@@ -74,6 +74,8 @@ type Node struct {
 	Join *Join
 	// Reset holds the options of reset; nil for other commands.
 	Reset *Reset
+	// Upgrade holds the options of upgrade; nil for other commands.
+	Upgrade *Upgrade
 
 	Timeouts Limits
 	Paths    Paths

@@ -109,3 +109,14 @@ func TestFetchLabel(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestNewestPatch: the default is the newest patch of the newest minor version.
+func TestNewestPatch(t *testing.T) {
+	all := releases()
+	if got := NewestPatch(all[len(all)-1].minor); got != DefaultKubernetesVersion {
+		t.Errorf("newest release %s, default %s", got, DefaultKubernetesVersion)
+	}
+	if got := NewestPatch(all[0].minor - 1); got != "" {
+		t.Errorf("%s is not set up, but known", got)
+	}
+}

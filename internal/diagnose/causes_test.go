@@ -186,6 +186,9 @@ func podRows() []row {
 		}
 	}
 	return []row{
+		{"bad-flag", "a feature gate that is gone", func(h *fakeHost) {
+			h.crashed("kube-apiserver", `E1123 09:32:18 1 run.go:72] "command failed" err="unrecognized feature gate: SidecarContainers"`)
+		}, manifests + "/kube-apiserver.yaml", false},
 		{"bad-flag", "of a static Pod", func(h *fakeHost) { h.crashed("kube-apiserver", "Error: unknown flag: --nonsense") }, manifests + "/kube-apiserver.yaml", false},
 		{"bad-flag", "a wrong value", func(h *fakeHost) {
 			h.crashed("kube-apiserver", `Error: invalid argument "x" for "--v" flag: strconv`)

@@ -16,7 +16,8 @@ import (
 )
 
 var flagRefused = lazyregexp.New(`unknown (?:shorthand )?flag|flag provided but not defined|bad flag syntax|invalid argument ".*" for "|` +
-	`flag needs an argument|failed to parse kubelet flag|invalid value ".*" for flag|invalid boolean (?:value|flag)`)
+	`flag needs an argument|failed to parse kubelet flag|invalid value ".*" for flag|invalid boolean (?:value|flag)|` +
+	`unrecognized feature gate|cannot set feature gate|admission-plugins plugin ".*" is unknown|unknown api (?:groups|versions?)`)
 
 // badFlag looks at components that have ended: a flag that is not accepted ends a
 // program at once.

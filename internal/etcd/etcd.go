@@ -7,6 +7,7 @@ package etcd
 
 import (
 	"context"
+	"io"
 	"slices"
 )
 
@@ -36,6 +37,26 @@ type Etcd interface {
 	// seconds, sorted by peer URL. It changes nothing and needs no quorum: any
 	// member can list the others. It fails only if no member answers.
 	Health(ctx context.Context) ([]Health, error)
+	// MoveLeader makes sure that the member at peerURL does not lead the
+	// cluster, so that it can stop without an election. The healthy voter that
+	// has applied most takes over. If there is none, as with a single member,
+	// and if peerURL is not a member or does not lead, nothing happens.
+	MoveLeader(ctx context.Context, peerURL string) (moved bool, err error)
+	// CaughtUp waits until the member at peerURL is a voter, follows a leader or
+	// leads, and has applied all that the leader had committed at the time of
+	// the call.
+	CaughtUp(ctx context.Context, peerURL string) error
+	// Withdraw deletes a key that its owner keeps writing, right after the owner's
+	// next write, so that it stays away until the one after that. withdrawn is
+	// false if there is no such key, or if it goes away by itself.
+	Withdraw(ctx context.Context, key string) (withdrawn bool, err error)
+	// Snapshot writes a snapshot of the database of the member at peerURL to w,
+	// with the checksum at its end that etcd adds, and returns its hash, size and
+	// version; VerifySnapshot finds the rest. It needs no quorum. The whole takes
+	// as long as the database is large; only a member that sends nothing for the
+	// timeout of the other methods ends it. What w has got is no snapshot if
+	// there is an error: a broken stream is not tried again.
+	Snapshot(ctx context.Context, peerURL string, w io.Writer) (SnapshotInfo, error)
 }
 
 // Health is the health of one member.
@@ -46,6 +67,35 @@ type Health struct {
 	// Err is why it does not work: it cannot be reached, or has no leader. It is
 	// nil for a member that follows a leader or is one.
 	Err error
+	// Status is what it says of itself; empty unless it answers.
+	Status Status
+}
+
+// Status is what a member says of itself.
+type Status struct {
+	// Version is that of the program, such as 3.6.8. Storage is the oldest
+	// version that its data is for, such as 3.6.0; empty before 3.6 and for some
+	// seconds after the cluster was created.
+	Version, Storage string
+	// Leader is the ID of the member that it follows, its own if it leads, 0 for
+	// none.
+	Leader uint64
+	// Committed and Applied are the last entries of raft's log that it knows to
+	// be committed, and that it has applied. Revision is that of its keys.
+	Committed, Applied uint64
+	Revision           int64
+	// Size is that of its database file and InUse of what the file holds, in
+	// bytes. Quota is the most that Size may be; 0 if it does not say (before 3.6).
+	Size, InUse, Quota int64
+	// Alarms are the alarms of the whole cluster, as far as this member knows.
+	Alarms []Alarm
+}
+
+// Alarm is what a member has raised an alarm for. While there is one, etcd
+// refuses writes (NOSPACE) or everything (CORRUPT), on all members.
+type Alarm struct {
+	Member uint64 // its ID
+	Kind   string // NOSPACE, CORRUPT
 }
 
 // QuorumWithout reports whether the healthy voters, not counting the one at
@@ -76,6 +126,9 @@ type Member struct {
 	// Learner has no vote.
 	Learner bool
 }
+
+// Leads reports whether the member is the leader.
+func (h Health) Leads() bool { return h.Answers && h.Status.Leader == h.ID }
 
 func byPeer(members []Member, peerURL string) *Member {
 	i := slices.IndexFunc(members, func(m Member) bool { return m.PeerURL == peerURL })

@@ -25,7 +25,10 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,8 +49,15 @@ type fakeCluster struct {
 	notReady int
 	// clients are the CAs of the clients that may ask. nil admits everybody.
 	clients *x509.CertPool
-	before  func(call string) error
-	after   func(call string) error
+	tls     *tls.Config // of its servers
+	// status is what each member says of itself, by ID, if it has a server of its own.
+	status map[uint64]*pb.StatusResponse
+	// snapshot is sent in parts; cut ends the stream with an error after as many bytes, and stuck with nothing.
+	snapshot   []byte
+	cut, stuck int
+	keys       *fakeKeys
+	before     func(call string) error
+	after      func(call string) error
 }
 
 func (f *fakeCluster) enter(call string) (leave func(), err error) {
@@ -169,12 +179,8 @@ func (f *fakeCluster) serve(t *testing.T, timeout time.Duration, others ...strin
 	if f.clients != nil {
 		cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, f.clients
 	}
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(cfg)))
-	pb.RegisterClusterServer(server, f)
-	pb.RegisterMaintenanceServer(server, f)
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	f.url = "https://" + listener.Addr().String()
+	f.tls = cfg
+	f.url = f.listen(t, listener, f)
 	return New(Options{
 		Endpoints: func(context.Context) ([]string, error) {
 			return append(others, f.url), nil
@@ -182,6 +188,87 @@ func (f *fakeCluster) serve(t *testing.T, timeout time.Duration, others ...strin
 		CA: filepath.Join(dir, "crt"), Cert: filepath.Join(dir, "crt"), Key: filepath.Join(dir, "key"),
 		ReadFile: os.ReadFile, Timeout: timeout,
 	})
+}
+
+func (f *fakeCluster) listen(t *testing.T, listener net.Listener, maintenance pb.MaintenanceServer) (url string) {
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(f.tls)))
+	pb.RegisterClusterServer(server, f)
+	pb.RegisterMaintenanceServer(server, maintenance)
+	if f.keys != nil {
+		pb.RegisterKVServer(server, f.keys)
+		pb.RegisterWatchServer(server, f.keys)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return "https://" + listener.Addr().String()
+}
+
+// fakeMember is a member with an address of its own.
+type fakeMember struct {
+	*fakeCluster
+	id uint64
+}
+
+// serveMembers gives each member that has a status an address of its own. The first has served before.
+func (f *fakeCluster) serveMembers(t *testing.T) {
+	t.Helper()
+	for _, m := range f.members {
+		if f.status[m.ID] == nil {
+			continue
+		}
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.status[m.ID].Header = &pb.ResponseHeader{MemberId: m.ID, Revision: 42}
+		m.ClientURLs = []string{f.listen(t, listener, fakeMember{f, m.ID})}
+	}
+}
+
+func (f fakeMember) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	leave, err := f.enter("status")
+	defer leave()
+	if err != nil {
+		return nil, err
+	}
+	return proto.Clone(f.status[f.id]).(*pb.StatusResponse), nil
+}
+
+func (f fakeMember) MoveLeader(_ context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
+	leave, err := f.enter("move")
+	defer leave()
+	switch {
+	case err != nil:
+		return nil, err
+	case f.status[f.id].Leader != f.id:
+		return nil, rpctypes.ErrGRPCNotLeader
+	}
+	for _, s := range f.status {
+		s.Leader = r.TargetID
+	}
+	return &pb.MoveLeaderResponse{}, f.end("move")
+}
+
+func (f fakeMember) Snapshot(_ *pb.SnapshotRequest, to grpc.ServerStreamingServer[pb.SnapshotResponse]) error {
+	leave, err := f.enter("snapshot")
+	defer leave()
+	if err != nil {
+		return err
+	}
+	for sent := 0; sent < len(f.snapshot); sent += 1000 {
+		if f.cut > 0 && sent >= f.cut {
+			return status.Error(codes.Unavailable, "transport is closing")
+		}
+		if f.stuck > 0 && sent >= f.stuck {
+			<-to.Context().Done()
+			return to.Context().Err()
+		}
+		part := f.snapshot[sent:min(sent+1000, len(f.snapshot))]
+		if err := to.Send(&pb.SnapshotResponse{Blob: part, Version: "3.6.0", RemainingBytes: 1}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // certificate writes a self-signed pair, for either side.

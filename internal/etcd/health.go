@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/encoding/prototext"
 )
 
 // Health implements Etcd.
@@ -31,6 +33,11 @@ func (r *Real) Health(ctx context.Context) ([]Health, error) {
 	if err != nil {
 		return nil, errors.WithMessage(err, "list the members of etcd")
 	}
+	return r.askEach(ctx, members)
+}
+
+// askEach asks each member for its status, all side by side.
+func (r *Real) askEach(ctx context.Context, members []Member) ([]Health, error) {
 	trust, err := r.tls()
 	if err != nil {
 		return nil, err
@@ -39,36 +46,66 @@ func (r *Real) Health(ctx context.Context) ([]Health, error) {
 	var group sync.WaitGroup
 	for i, m := range members {
 		group.Go(func() {
-			health[i].Member = m
-			health[i].Answers, health[i].Err = ask(ctx, m, trust)
+			on, err := reach(ctx, m, trust)
+			defer on.close()
+			if err == nil && on.status.Leader == 0 {
+				err = errors.New("it has no leader")
+			}
+			health[i] = Health{Member: m, Answers: on.status != nil, Err: err}
+			if on.status.GetHeader().GetMemberId() == m.ID {
+				health[i].Status = statusOf(on.status)
+			}
 		})
 	}
 	group.Wait()
 	return health, nil
 }
 
-// ask returns why a member does not work, and whether it answers.
-func ask(ctx context.Context, m Member, trust *tls.Config) (answers bool, err error) {
+// connection is a connection to one member.
+type connection struct {
+	clients
+	client *clientv3.Client // the one that answered
+	status *pb.StatusResponse
+}
+
+// reach connects to a member at its own client URLs, and makes sure that it is that member. Whatever it returns has to
+// be closed.
+func reach(ctx context.Context, m Member, trust *tls.Config) (on connection, err error) {
 	if len(m.ClientURLs) == 0 {
-		return false, errors.New("it has not started yet")
+		return on, errors.New("it has not started yet")
 	}
-	all, err := connect(m.ClientURLs, trust)
-	if err != nil {
-		return false, err
+	if on.clients, err = connect(m.ClientURLs, trust); err != nil {
+		return on, err
 	}
-	defer all.close()
-	status, _, err := first(ctx, all, func(ctx context.Context, c *clientv3.Client) (*clientv3.StatusResponse, error) {
-		return c.Status(ctx, c.Endpoints()[0])
+	on.status, on.client, err = first(ctx, on.clients, func(ctx context.Context, c *clientv3.Client) (*pb.StatusResponse, error) {
+		status, err := c.Status(ctx, c.Endpoints()[0])
+		return (*pb.StatusResponse)(status), err
 	})
-	switch {
-	case err != nil:
-		return false, err
-	case status.Header.GetMemberId() != m.ID:
-		return true, errors.Errorf("member %x answers in its place", status.Header.GetMemberId())
-	case status.Leader == 0:
-		return true, errors.New("it has no leader")
+	if err == nil && on.status.GetHeader().GetMemberId() != m.ID {
+		err = errors.Errorf("member %x answers in its place", on.status.GetHeader().GetMemberId())
 	}
-	return true, nil
+	return on, err
+}
+
+func statusOf(s *pb.StatusResponse) Status {
+	return Status{
+		Version: s.GetVersion(), Storage: s.GetStorageVersion(), Leader: s.GetLeader(),
+		Committed: s.GetRaftIndex(), Applied: s.GetRaftAppliedIndex(), Revision: s.GetHeader().GetRevision(),
+		Size: s.GetDbSize(), InUse: s.GetDbSizeInUse(), Quota: s.GetDbSizeQuota(), Alarms: alarmsIn(s.GetErrors()),
+	}
+}
+
+// alarmsIn finds the alarms among the errors of a status. Each is an AlarmMember in protobuf's text format. (The request
+// for alarms would need a quorum.)
+func alarmsIn(texts []string) []Alarm {
+	var alarms []Alarm
+	for _, text := range texts {
+		var alarm pb.AlarmMember
+		if prototext.Unmarshal([]byte(text), &alarm) == nil && alarm.GetAlarm() != pb.AlarmType_NONE {
+			alarms = append(alarms, Alarm{alarm.GetMemberID(), alarm.GetAlarm().String()})
+		}
+	}
+	return alarms
 }
 
 // HealthTime bounds a question for the health of all members: it is enough to ask them side by side, and before that an

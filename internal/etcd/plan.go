@@ -5,6 +5,7 @@ package etcd
 
 import (
 	"context"
+	"io"
 	"slices"
 )
 
@@ -81,4 +82,21 @@ func (p *Plan) Health(context.Context) ([]Health, error) {
 		all = append(all, Health{Member: m})
 	}
 	return all, nil
+}
+
+// MoveLeader implements Etcd. A plan does not know who leads. Another leader
+// changes nothing that lasts, so it is not recorded.
+func (p *Plan) MoveLeader(context.Context, string) (bool, error) { return false, nil }
+
+// CaughtUp implements Etcd: what a run waits for has happened.
+func (p *Plan) CaughtUp(context.Context, string) error { return nil }
+
+// Withdraw implements Etcd: the owner soon writes the key again, so it is not
+// recorded.
+func (p *Plan) Withdraw(context.Context, string) (bool, error) { return false, nil }
+
+// Snapshot implements Etcd. The file that a snapshot is written to is the
+// host's, which records it.
+func (p *Plan) Snapshot(context.Context, string, io.Writer) (SnapshotInfo, error) {
+	return SnapshotInfo{}, nil
 }

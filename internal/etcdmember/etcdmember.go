@@ -29,6 +29,17 @@ import (
 // as after the loss of a quorum.
 const APILimit = 3 * time.Second
 
+// OwnEndpoints returns a function that finds the client URLs of this host's member of etcd. It needs no API server.
+func OwnEndpoints(h host.Host, n *config.Node) func(context.Context) ([]string, error) {
+	return func(context.Context) ([]string, error) {
+		member, found := Local(h, n)
+		if !found {
+			return nil, errors.New("the static Pod of etcd does not say which member it is")
+		}
+		return member.Endpoints(), nil
+	}
+}
+
 // Endpoints returns a function that finds the client URLs of etcd's members: those in the static Pod on this host, and
 // those of the Pods that the API has. A Pod with an invalid URL is left out, with one warning.
 func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(context.Context) ([]string, error) {

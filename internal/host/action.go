@@ -28,6 +28,7 @@ const (
 	Restart Verb = "restart unit"
 	Pull    Verb = "pull image"
 
+	Rename     Verb = "rename"
 	RemoveTree Verb = "remove directory" // with everything in it
 	Unmount    Verb = "unmount"
 	RemovePod  Verb = "remove Pod"
@@ -50,6 +51,8 @@ type Action struct {
 	Secret bool
 	// Name is a Pod, or a Leftover in the kernel's network configuration.
 	Name string
+	// NewPath is what Path is renamed to.
+	NewPath string
 	// Entries are the entries of a removed directory, directories with a slash. If
 	// a mount stays in it, they are what was beside the mount.
 	Entries []string
@@ -64,6 +67,8 @@ func (a Action) String() string {
 		return fmt.Sprintf("%s %s %04o", a.Verb, a.Path, a.Mode.Perm())
 	case Chown:
 		return fmt.Sprintf("%s %s %d:%d", a.Verb, a.Path, a.UID, a.GID)
+	case Rename:
+		return fmt.Sprintf("%s %s to %s", a.Verb, a.Path, a.NewPath)
 	default:
 		return strings.TrimSpace(fmt.Sprintf("%s %s", a.Verb, a.Path+a.Unit+a.Image+a.Name))
 	}

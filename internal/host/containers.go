@@ -5,8 +5,10 @@ package host
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/pkg/errors"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -21,6 +23,8 @@ const (
 type Container struct {
 	ID      string
 	Created time.Time
+	// Image is the image as the Pod names it, such as registry.k8s.io/etcd:3.7.0-0; empty if the runtime does not say.
+	Image string
 }
 
 // Containers implements RuntimeReader.
@@ -28,9 +32,30 @@ func (r *Real) Containers(ctx context.Context, socket, namespace, name string) (
 	found, err := r.containersIn(ctx, socket, namespace, name, cri.ContainerState_CONTAINER_RUNNING)
 	var list []Container
 	for _, c := range found {
-		list = append(list, Container{ID: c.GetId(), Created: time.Unix(0, c.GetCreatedAt())})
+		list = append(list, Container{ID: c.GetId(), Created: time.Unix(0, c.GetCreatedAt()), Image: c.GetImage().GetUserSpecifiedImage()})
 	}
 	return list, err
+}
+
+// containerInterval is how often AwaitContainer asks; the runtime answers within milliseconds.
+const containerInterval = 50 * time.Millisecond
+
+// AwaitContainer implements RuntimeReader.
+func (r *Real) AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(Container) bool) error {
+	for {
+		found, err := r.Containers(ctx, socket, namespace, name)
+		if err == nil && slices.ContainsFunc(found, accept) {
+			return nil
+		}
+		if err == nil {
+			err = errors.Errorf("container %s is not running", name)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(containerInterval):
+		}
+	}
 }
 
 // containersIn lists the containers of a name in a state.

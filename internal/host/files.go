@@ -83,15 +83,22 @@ func writeFile(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, 
 	if same || err != nil {
 		return false, err
 	}
-	_, err = os.Lstat(path)
-	ours := errors.Is(err, fs.ErrNotExist) || made(path)
-	temp, err := writeTemp(dir, name, func(f *os.File) error {
+	return replace(dir, name, func(f *os.File, ours bool) error {
 		if ours {
 			sum := sha256.Sum256(data)
 			claim(f, sum[:])
 		}
 		return fill(f, data, mode, owner)
 	})
+}
+
+// replace puts a file that write has filled and closed in the place of name. ours
+// says that Slipway made the file that was there, or that there was none.
+func replace(dir *os.File, name string, write func(f *os.File, ours bool) error) (changed bool, err error) {
+	path := filepath.Join(dir.Name(), name)
+	_, err = os.Lstat(path)
+	ours := errors.Is(err, fs.ErrNotExist) || made(path)
+	temp, err := writeTemp(dir, name, func(f *os.File) error { return write(f, ours) })
 	if err != nil {
 		return false, err
 	}
@@ -143,7 +150,8 @@ func LeftoverOf(entry string) (name string, found bool) {
 	return entry[1:i], true
 }
 
-// sweep removes the temporary files of earlier writes of name.
+// sweep removes what earlier writes of name have left: temporary files, and
+// directories of WriteTree.
 func sweep(dir *os.File, name string) error {
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
@@ -154,7 +162,11 @@ func sweep(dir *os.File, name string) error {
 		if !strings.HasPrefix(n, prefix) || len(n) != len(prefix)+tempRandomLen {
 			continue
 		}
-		if err := unix.Unlinkat(int(dir.Fd()), n, 0); err != nil && err != unix.ENOENT {
+		err := unix.Unlinkat(int(dir.Fd()), n, 0)
+		if errors.Is(err, unix.EISDIR) {
+			err = (&treeRemoval{}).remove(filepath.Join(dir.Name(), n))
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return &fs.PathError{Op: "remove leftover", Path: n, Err: err}
 		}
 	}
@@ -165,15 +177,9 @@ func sweep(dir *os.File, name string) error {
 // unless it is nil, this owner. Anything but a regular file is an error.
 func holds(dir *os.File, name string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
 	path := filepath.Join(dir.Name(), name)
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
+	info, err := replaceable(path)
+	if info == nil || err != nil {
 		return false, err
-	}
-	if !info.Mode().IsRegular() {
-		return false, &KindError{Path: path, Want: "regular file", Got: info.Mode()}
 	}
 	have, _ := OwnerIn(info)
 	if info.Mode() != mode || info.Size() != int64(len(data)) || owner != nil && have != *owner {
@@ -192,6 +198,21 @@ func holds(dir *os.File, name string, data []byte, mode fs.FileMode, owner *Owne
 		return false, err
 	}
 	return bytes.Equal(got, data), nil
+}
+
+// replaceable describes the regular file at path, or returns nil if there is
+// nothing. Anything else is a *KindError.
+func replaceable(path string) (fs.FileInfo, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, &KindError{Path: path, Want: "regular file", Got: info.Mode()}
+	}
+	return info, nil
 }
 
 // writeTemp creates a file next to name, complete and on disk, and returns its

@@ -23,6 +23,11 @@ type node struct {
 	mode    fs.FileMode // with fs.ModeDir for a directory
 	data    []byte
 	secret  bool
+	// from is where the content is in truth, if it was there before the plan and
+	// was moved.
+	from string
+	// unknown says that a plan does not know the content.
+	unknown bool
 }
 
 // node is its own fs.FileInfo.
@@ -45,11 +50,13 @@ func (o *overlay) readFile(path string) ([]byte, error) {
 	switch {
 	case o.gone(path):
 		return nil, missing(path)
-	case n == nil:
-		data, err := o.base.ReadFile(path)
+	case n == nil || n.from != "":
+		data, err := o.base.ReadFile(o.origin(path))
 		return data, unreadable(err)
 	case n.IsDir():
 		return nil, &fs.PathError{Op: "read", Path: path, Err: unix.EISDIR}
+	case n.unknown:
+		return nil, &fs.PathError{Op: "read", Path: path, Err: ErrNotInPlan}
 	}
 	return bytes.Clone(n.data), nil
 }
@@ -70,8 +77,8 @@ func (o *overlay) readPart(path string, ask func(string, int64) ([]byte, error),
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)
-	if o.nodes[path] == nil && !o.gone(path) {
-		data, err := ask(path, limit)
+	if n := o.nodes[path]; (n == nil || n.from != "") && !o.gone(path) {
+		data, err := ask(o.origin(path), limit)
 		return data, unreadable(err)
 	}
 	data, err := o.readFile(path)
@@ -108,7 +115,7 @@ func (o *overlay) lstat(path string) (fs.FileInfo, error) {
 	if n := o.nodes[path]; n != nil {
 		return o.owned(path, n), nil
 	}
-	info, err := o.base.Lstat(path)
+	info, err := o.base.Lstat(o.origin(path))
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +133,7 @@ func (o *overlay) stat(path string) (fs.FileInfo, error) {
 	if o.nodes[path] != nil || o.gone(path) {
 		return o.lstat(path)
 	}
-	info, err := o.base.Stat(path)
+	info, err := o.base.Stat(o.origin(path))
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +157,7 @@ func (o *overlay) readDir(path string) ([]fs.DirEntry, error) {
 	if o.gone(path) {
 		return nil, missing(path)
 	}
-	entries, err := o.base.ReadDir(path)
+	entries, err := o.base.ReadDir(o.origin(path))
 	if err != nil && (n == nil || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, unreadable(err)
 	}

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/pkg/errors"
 )
 
 // PullImage implements RuntimeWriter.
@@ -22,14 +20,17 @@ func (o *overlay) PullImage(_ context.Context, _, image string) error {
 	return nil
 }
 
-// StopContainer implements RuntimeWriter. No planned step stops a container.
-func (o *overlay) StopContainer(context.Context, string, string, time.Duration) error {
-	return errors.New("a dry run does not stop containers")
-}
+// StopContainer implements RuntimeWriter. It is no change by itself: the kubelet
+// starts the container again, from the same static Pod or another.
+func (o *overlay) StopContainer(context.Context, string, string, time.Duration) error { return nil }
 
-// RemoveExited implements RuntimeWriter. No planned step removes a container.
-func (o *overlay) RemoveExited(context.Context, string, string, string) error {
-	return errors.New("a dry run does not remove containers")
+// RemoveExited implements RuntimeWriter. The runtime forgets what had ended.
+func (o *overlay) RemoveExited(context.Context, string, string, string) error { return nil }
+
+// AwaitContainer implements RuntimeReader: a plan assumes that the kubelet has
+// started what it was given.
+func (o *overlay) AwaitContainer(context.Context, string, string, string, func(Container) bool) error {
+	return nil
 }
 
 // RemovePods implements RuntimeWriter.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"io/fs"
 	"net/netip"
+	"os"
 	"time"
 )
 
@@ -18,6 +19,9 @@ type FileReader interface {
 	ReadHead(path string, limit int64) ([]byte, error)
 	// ReadTail returns at most the last limit bytes of a file.
 	ReadTail(path string, limit int64) ([]byte, error)
+	// Open opens a file for reading, or returns fs.ErrNotExist. A plan returns
+	// ErrNotInPlan for a file that it would write.
+	Open(path string) (*os.File, error)
 	// ReadDir lists a directory, sorted by name, or returns fs.ErrNotExist.
 	ReadDir(path string) ([]fs.DirEntry, error)
 	// Lstat describes path itself, without following a symlink.
@@ -71,6 +75,10 @@ type RuntimeReader interface {
 	// Containers lists the running containers with a name in Pods of a
 	// namespace, by the labels that the kubelet sets.
 	Containers(ctx context.Context, socket, namespace, name string) ([]Container, error)
+	// AwaitContainer waits for a running container with a name in a Pod of a
+	// namespace that accept returns true for. The error after the deadline says
+	// what was seen last.
+	AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(Container) bool) error
 	// ContainerStates lists the containers of a namespace's Pods, or of all Pods
 	// if namespace is empty: the newest two of each name, including those that
 	// have exited, the newest first.

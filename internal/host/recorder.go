@@ -6,6 +6,7 @@ package host
 import (
 	"bytes"
 	"context"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"sync"
@@ -65,6 +66,29 @@ func (r *recorder) write(path string, data []byte, mode fs.FileMode, secret bool
 func (r *recorder) isMissing(path string) bool {
 	_, err := r.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)
+}
+
+// WriteStream implements FileWriter.
+func (r *recorder) WriteStream(path string, fill func(io.Writer) error) error {
+	_, err := r.write(path, nil, 0o600, true, func() (bool, error) {
+		err := r.writer.WriteStream(path, fill)
+		return err == nil, err
+	})
+	return err
+}
+
+// WriteTree implements FileWriter.
+func (r *recorder) WriteTree(path string, fill func(string) error) error {
+	return r.done(r.writer.WriteTree(path, fill), Action{Verb: Mkdir, Path: filepath.Clean(path), Mode: 0o700})
+}
+
+// Rename implements FileWriter.
+func (r *recorder) Rename(from, to string) (bool, error) {
+	changed, err := r.writer.Rename(from, to)
+	if changed {
+		r.record(Action{Verb: Rename, Path: filepath.Clean(from), NewPath: filepath.Clean(to)})
+	}
+	return changed, err
 }
 
 // EnsureDir implements FileWriter.

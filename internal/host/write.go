@@ -5,6 +5,7 @@ package host
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"time"
 )
@@ -24,6 +25,22 @@ type FileWriter interface {
 	// because a component runs as its own user, goes through WriteFile with a
 	// wider mode; a plan recognizes it by its content.
 	WriteSecret(path string, data []byte) (changed bool, err error)
+	// WriteStream is WriteSecret for a file that is too large for memory, such
+	// as a snapshot of a database: fill writes the content. An existing file is
+	// replaced, always; if fill or a write fails, it stays as it was. fill must
+	// not write to this host by other methods. A plan does not call fill.
+	WriteStream(path string, fill func(w io.Writer) error) error
+	// WriteTree makes a directory at path with all that fill puts into it. fill
+	// gets the path, for this process, of an empty directory with mode 0700,
+	// which becomes path once everything in it is on disk. A path that exists is
+	// an error (fs.ErrExist). A plan does not call fill, and knows nothing of what
+	// would be in the directory.
+	WriteTree(path string, fill func(dir string) error) error
+	// Rename moves a file or directory, durably, within one file system. It is
+	// an error (fs.ErrExist) if there is something at the new path; but if there is
+	// and nothing is at the old one, it has been moved already. Nothing at either
+	// path is an error (fs.ErrNotExist), and so is a mount point.
+	Rename(from, to string) (changed bool, err error)
 	// EnsureDir makes path a directory with mode, and its parents with 0755. An
 	// existing directory keeps its mode unless that is wider than mode; one with
 	// the sticky bit, such as /tmp, is shared on purpose and always keeps it. A

@@ -124,8 +124,13 @@ func rewrite(writer string) string {
 // remedy says how to see the whole difference, and how to replace what is kept.
 func (k Keeper) remedy(replace string) string {
 	command := "init"
-	if k.Config.Join != nil {
+	switch u := k.Config.Upgrade; {
+	case k.Config.Join != nil:
 		command = "join"
+	case u != nil && u.First:
+		command = "upgrade apply"
+	case u != nil:
+		command = "upgrade node"
 	}
 	return fmt.Sprintf("to see the whole difference, run the same `slipway %s` with --diff; %s", command, replace)
 }

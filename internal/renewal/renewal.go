@@ -6,6 +6,7 @@ package renewal
 
 import (
 	"cmp"
+	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -38,6 +40,10 @@ type Renewal struct {
 	Name string
 	// AsItWas uses only what each certificate says, because the configuration of the node is not known.
 	AsItWas bool
+	// KeepKey renews certificates that are files of their own with the keys that they have, so that at no moment a
+	// certificate and its key do not match: a component that starts then would end. A key of another algorithm than the
+	// configuration's is replaced all the same.
+	KeepKey bool
 }
 
 // CheckAny returns an error if there is nothing to renew: on a worker, or if the wrong directory was named.
@@ -94,7 +100,7 @@ func (r Renewal) replace(row certs.Spec, old *x509.Certificate, ca certs.Pair) e
 		row.DNSNames, row.IPs = nil, nil
 		algorithm = certs.AlgorithmOf(old.PublicKey)
 	}
-	key, err := certs.NewKey(algorithm, rand.Reader)
+	key, err := r.keyFor(row, algorithm)
 	if err != nil {
 		return err
 	}
@@ -107,6 +113,19 @@ func (r Renewal) replace(row certs.Spec, old *x509.Certificate, ca certs.Pair) e
 	}
 	r.Store.UI.Nextf("Renewed %s: valid until %s", row.Name, cert.NotAfter.Format("2006-01-02 15:04 MST"))
 	return nil
+}
+
+func (r Renewal) keyFor(row certs.Spec, algorithm config.EncryptionAlgorithm) (crypto.Signer, error) {
+	if r.KeepKey && row.Kubeconfig == "" {
+		_, data, err := r.Store.Read(row)
+		if err != nil {
+			return nil, err
+		}
+		if key, err := certs.ParseKey(data); err == nil && certs.AlgorithmOf(key.Public()) == algorithm {
+			return key, nil
+		}
+	}
+	return certs.NewKey(algorithm, rand.Reader)
 }
 
 // Advise names the components to restart so that they use what was renewed.

@@ -99,6 +99,31 @@ func TestAsItWas(t *testing.T) {
 	}
 }
 
+// TestKeepKey: a certificate of another algorithm gets another key.
+func TestKeepKey(t *testing.T) {
+	for name, keeps := range map[config.EncryptionAlgorithm]bool{config.ECDSAP256: true, config.RSA2048: false} {
+		t.Run(string(name), func(t *testing.T) {
+			c := newControlPlane(t)
+			cert, key := c.apiserver(t), c.get(t, pkiDir+"apiserver.key")
+			other := *c.Config
+			other.Cluster.EncryptionAlgorithm = name
+			c.Config = &other
+			if err := (Renewal{Store: c.Store, KeepKey: true}).Renew(certs.APIServer); err != nil {
+				t.Fatal(err)
+			}
+			if c.apiserver(t).Equal(cert) {
+				t.Error("the certificate was not renewed")
+			}
+			if kept := bytes.Equal(c.get(t, pkiDir+"apiserver.key"), key); kept != keeps {
+				t.Errorf("kept the key: %t", kept)
+			}
+			if faults := c.Store.Faults(); len(faults) > 0 {
+				t.Errorf("faults %v", faults)
+			}
+		})
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		name, remove, want, remedy string

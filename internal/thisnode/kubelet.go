@@ -134,15 +134,20 @@ func socketInFlags(h host.Host) string {
 	return socket
 }
 
-// flagsOnHost returns the flags in kubeadm-flags.env in the kubelet's directory, in order; none if it is missing. A value
-// that contains a space or a quote is not parsed correctly.
+// flagsOnHost returns the flags in kubeadm-flags.env in the kubelet's directory; none if it is missing.
 func flagsOnHost(h host.Host, dir string) []config.Arg {
 	data, err := h.ReadFile(filepath.Join(dir, "kubeadm-flags.env"))
 	if err != nil {
 		return nil
 	}
+	return ParseFlags(data)
+}
+
+// ParseFlags returns the flags in the content of kubeadm-flags.env, in order. A value that contains a space or a quote is
+// not parsed correctly.
+func ParseFlags(flagsEnv []byte) []config.Arg {
 	var flags []config.Arg
-	for word := range strings.FieldsSeq(strings.NewReplacer(`"`, " ", "'", " ").Replace(string(data))) {
+	for word := range strings.FieldsSeq(strings.NewReplacer(`"`, " ", "'", " ").Replace(string(flagsEnv))) {
 		if flag, found := strings.CutPrefix(word, "--"); found {
 			name, value, _ := strings.Cut(flag, "=")
 			flags = append(flags, config.Arg{Name: name, Value: value})

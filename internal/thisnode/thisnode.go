@@ -9,6 +9,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -63,6 +64,16 @@ func StaticPod(h host.Host, path string) (pod *corev1.Pod, found bool) {
 		return nil, false
 	}
 	return pod, true
+}
+
+// StartupTime is how long the kubelet gives this node's API server to start, by its static Pod; 0 if it does not say.
+func StartupTime(h host.Host) time.Duration {
+	pod, found := StaticPod(h, apiServerManifest)
+	if !found || len(pod.Spec.Containers) == 0 || pod.Spec.Containers[0].StartupProbe == nil {
+		return 0
+	}
+	probe := pod.Spec.Containers[0].StartupProbe
+	return time.Duration(probe.FailureThreshold*probe.PeriodSeconds) * time.Second
 }
 
 // advertised reads the address from the API server's static Pod.

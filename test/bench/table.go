@@ -29,6 +29,11 @@ const (
 	rowMany     = "20 joins at once, s"
 	rowManyCPU  = "  the API server's processor time, s"
 	rowManyAsks = "  the API server's requests"
+
+	rowPlan  = "upgrade plan, s"
+	rowApply = "upgrade apply, s"
+	rowGap   = "  the longest time without the API, s"
+	rowNode  = "upgrade node on a worker, s"
 )
 
 // rows are the table's lines in order.
@@ -39,6 +44,7 @@ var rows = []struct {
 	{rowInit, 0.60}, {rowCerts, 0.60}, {rowChecks, 0}, {rowVersion, 0.50}, {rowMemory, 0}, {rowSize, 0},
 	{rowInitJoin, 0.60}, {rowNodesReady, 0.65}, {rowPodsReady, 0.85}, {rowRenew, 0},
 	{rowWorker, 0.70}, {rowPlane, 0.50}, {rowMany, 0}, {rowManyCPU, 0}, {rowManyAsks, 0},
+	{rowPlan, 0}, {rowApply, 0.40}, {rowGap, 0.30}, {rowNode, 0.50},
 }
 
 // table gathers measurements by row and program.

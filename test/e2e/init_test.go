@@ -78,9 +78,7 @@ func (m machine) isAdministrated() {
 // TestInitReference creates the cluster that the reference data was taken from.
 func TestInitReference(t *testing.T) {
 	m := boot(t)
-	// The reference's kubelet configuration knows nothing of a full disk, so the kubelet is told by flags.
-	m.write("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--image-gc-high-threshold=100"+
-		" --eviction-hard=imagefs.available<0%,nodefs.available<0%,nodefs.inodesFree<0%\n")
+	m.hasFullDisk() // the reference has no settings for it
 	m.init(strings.Replace(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), fullDisk, "", 1), "--upload-certs")
 	m.healthy(everything)
 	m.objectsEqualReference()

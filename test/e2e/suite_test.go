@@ -46,7 +46,7 @@ func run(m *testing.M) int {
 
 // prepare builds the node parts and removes what an interrupted run of the suite left.
 func prepare(ctx context.Context) error {
-	lab, err := nodes.Open(nodes.Options{Log: os.Stderr})
+	lab, err := nodes.Open(nodes.Options{Log: os.Stderr, Older: []string{olderKubernetes}})
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func prepare(ctx context.Context) error {
 
 // labName is short enough for a lab and differs between tests.
 func labName(t *testing.T) string {
-	return labPrefix + strings.ReplaceAll(strings.ToLower(strings.NewReplacer("TestInit", "", "TestTrust/", "").Replace(t.Name())), "/", "-")
+	return labPrefix + strings.ReplaceAll(strings.ToLower(strings.NewReplacer("TestInit", "", "TestTrust/", "", "Test", "").Replace(t.Name())), "/", "-")
 }
 
 // machine is one node, with methods for what tests do on it.

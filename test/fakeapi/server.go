@@ -10,20 +10,20 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path"
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -38,6 +38,7 @@ type Server struct {
 	asking  sync.Mutex
 	mu      sync.Mutex
 	objects map[string]map[string]any // by path
+	answers map[string]string         // by path, see Answer
 	version int
 	writes  []string
 }
@@ -45,7 +46,7 @@ type Server struct {
 // New starts a server with the namespaces of a new cluster. A nil config means
 // a certificate of its own, see Certificate.
 func New(config *tls.Config) *Server {
-	s := &Server{objects: map[string]map[string]any{}}
+	s := &Server{objects: map[string]map[string]any{}, answers: map[string]string{}}
 	for _, ns := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
 		s.objects["/api/v1/namespaces/"+ns] = map[string]any{"metadata": map[string]any{"name": ns}}
 	}
@@ -94,12 +95,16 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	live, known := s.objects[r.URL.Path]
 	switch {
+	case s.answers[r.URL.Path] != "":
+		_, _ = io.WriteString(w, s.answers[r.URL.Path])
 	case r.URL.Path == "/readyz":
 		_, _ = io.WriteString(w, "ok")
+	case r.Method == http.MethodPost && path.Base(r.URL.Path) == "eviction":
+		s.evict(w, path.Dir(r.URL.Path), body)
 	case r.Method == http.MethodPost:
 		s.create(w, r.URL.Path, body)
-	case r.Method == http.MethodGet && r.URL.Query().Has("fieldSelector"):
-		s.list(w, r.URL.Path, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "type="))
+	case r.Method == http.MethodGet && isList(r.URL.Query()):
+		s.list(w, r)
 	case !known:
 		refuse(w, apierrors.NewNotFound(resource(path.Dir(r.URL.Path)), path.Base(r.URL.Path)))
 	case r.Method == http.MethodGet:
@@ -164,14 +169,33 @@ func (s *Server) replace(w http.ResponseWriter, r *http.Request, body []byte) {
 	send(w, http.StatusOK, obj)
 }
 
-func (s *Server) list(w http.ResponseWriter, collection, typ string) {
-	items := []any{}
-	for _, at := range slices.Sorted(maps.Keys(s.objects)) {
-		if path.Dir(at) == collection && s.objects[at]["type"] == typ {
-			items = append(items, s.objects[at])
-		}
+// evict removes a Pod, if it has the UID that the eviction asks for.
+func (s *Server) evict(w http.ResponseWriter, at string, body []byte) {
+	obj, name, err := decode(body)
+	if err != nil {
+		refuse(w, apierrors.NewBadRequest(err.Error()))
+		return
 	}
-	send(w, http.StatusOK, map[string]any{"kind": "SecretList", "apiVersion": "v1", "items": items})
+	wanted, _, _ := unstructured.NestedString(obj, "deleteOptions", "preconditions", "uid")
+	live := s.objects[at]
+	if live == nil {
+		refuse(w, apierrors.NewNotFound(resource("pods"), name))
+		return
+	}
+	if uid := live["metadata"].(map[string]any)["uid"]; wanted != "" && wanted != uid {
+		refuse(w, apierrors.NewConflict(resource("pods"), name, fmt.Errorf("the UID is %v, not %s", uid, wanted)))
+		return
+	}
+	delete(s.objects, at)
+	s.writes = append(s.writes, "POST "+at+"/eviction")
+	send(w, http.StatusCreated, obj)
+}
+
+// Answer makes GET requests for a path return a text: for what is no object, such as /metrics and discovery.
+func (s *Server) Answer(at, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[at] = text
 }
 
 // keep stores an object with what a server fills in.

@@ -107,6 +107,22 @@ func (n *Node) installSlipway() error {
 	return errors.Wrap(copyFile(n.lab.options.Slipway, target), "cannot copy the program under test")
 }
 
+// InstallKubernetes replaces the programs that a package manager would upgrade
+// by those of another minor release, empty for the newest. What runs goes on
+// with what it was started from.
+func (n *Node) InstallKubernetes(minor string) error {
+	for _, name := range []string{"kubeadm", "kubectl", "kubelet"} {
+		here, inNode, err := n.lab.program(minor, name)
+		if err != nil {
+			return err
+		}
+		if err := n.CopyIn(here, inNode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Down ends and removes all of the lab, whatever state it is in, and leaves
 // only the parts that every lab is made from. Nothing of other labs is touched.
 func (l *Lab) Down(ctx context.Context) error {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -217,17 +218,25 @@ func (l *Lab) Program(name string) (string, error) {
 	if name == "slipway" {
 		return l.options.Slipway, nil
 	}
-	release, err := l.release("")
+	path, _, err := l.program("", name)
+	return path, err
+}
+
+// program finds a program that nodes of a release have: its path on this
+// machine, and in a node.
+func (l *Lab) program(minor, name string) (here, inNode string, err error) {
+	release, err := l.release(minor)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	for _, layer := range release.Layers {
-		for _, dir := range []string{"usr/local/bin", "usr/bin"} {
-			path := filepath.Join(layer, dir, name)
-			if _, err := os.Stat(path); err == nil {
-				return path, nil
+		for _, dir := range []string{"/usr/local/bin", "/usr/bin"} {
+			inNode = path.Join(dir, name)
+			here = filepath.Join(layer, inNode)
+			if _, err := os.Stat(here); err == nil {
+				return here, inNode, nil
 			}
 		}
 	}
-	return "", errors.Errorf("the nodes have no program %q", name)
+	return "", "", errors.Errorf("the nodes have no program %q", name)
 }

@@ -68,28 +68,52 @@ type built struct {
 // Build makes what is missing, in a few minutes at first and in no time later.
 // It may be interrupted and run again.
 func Build(ctx context.Context, o Options) (*Parts, error) {
-	b := &builder{Options: o, log: progress.New(o.Log), store: store{dir: filepath.Join(o.Dir, "parts")},
-		made: map[string]bool{}}
-	unlock, err := filelock.Take(b.path(".lock"), func() { b.log.Printf("waiting for another run that is building …") })
+	b, unlock, err := newBuilder(o)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	for _, name := range slices.Compact(append([]string{releases[0].name}, o.Older...)) {
-		r, err := releaseNamed(name)
-		if err != nil {
-			return nil, err
-		}
-		versions, err := readVersions(o.Components, r)
-		if err != nil {
-			return nil, err
-		}
-		b.releases = append(b.releases, &built{release: r, versions: versions, programs: map[string]string{}})
-	}
 	if err := b.hostPackages(ctx); err != nil {
 		return nil, err
 	}
 	return b.all(ctx)
+}
+
+// Programs makes the programs alone, and returns their paths: by minor version
+// of Kubernetes, and by name.
+func Programs(ctx context.Context, o Options) (map[string]map[string]string, error) {
+	b, unlock, err := newBuilder(o)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := b.buildPrograms(ctx); err != nil {
+		return nil, err
+	}
+	paths := map[string]map[string]string{}
+	for _, r := range b.releases {
+		paths[r.name] = r.programs
+	}
+	return paths, nil
+}
+
+// newBuilder waits until no other run is building; unlock lets the next one begin.
+func newBuilder(o Options) (b *builder, unlock func(), err error) {
+	b = &builder{Options: o, log: progress.New(o.Log), store: store{dir: filepath.Join(o.Dir, "parts")},
+		made: map[string]bool{}}
+	for _, name := range slices.Compact(append([]string{releases[0].name}, o.Older...)) {
+		r, err := releaseNamed(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		versions, err := readVersions(o.Components, r)
+		if err != nil {
+			return nil, nil, err
+		}
+		b.releases = append(b.releases, &built{release: r, versions: versions, programs: map[string]string{}})
+	}
+	unlock, err = filelock.Take(b.path(".lock"), func() { b.log.Printf("waiting for another run that is building …") })
+	return b, unlock, err
 }
 
 // all makes every part in order; later ones contain earlier ones.

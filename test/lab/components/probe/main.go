@@ -6,6 +6,8 @@
 //	probe serve [ADDRESS]   answer HTTP with the host's name (default :8080)
 //	probe get URL           print what URL answers
 //	probe lookup NAME       print NAME's addresses, one a line
+//	probe write URL         patch the object at URL of the API 20 times a second, with the Pod's service account,
+//	                        until ended; print each write that fails, and every second how many there were
 //	probe sleep             wait to be ended
 package main
 
@@ -42,11 +44,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return get(ctx, args[1], out)
 	case len(args) == 2 && args[0] == "lookup":
 		return lookup(ctx, args[1], out)
+	case len(args) == 2 && args[0] == "write":
+		return write(ctx, args[1], out)
 	case len(args) == 1 && args[0] == "sleep":
 		<-ctx.Done()
 		return nil
 	}
-	return fmt.Errorf("usage: probe serve [ADDRESS] | get URL | lookup NAME | sleep")
+	return fmt.Errorf("usage: probe serve [ADDRESS] | get URL | lookup NAME | write URL | sleep")
 }
 
 func serve(ctx context.Context, address string) error {

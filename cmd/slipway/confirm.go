@@ -25,12 +25,15 @@ func confirmReset(ctx context.Context, g *globals, p *parts) error {
 	if p.env.Config.Reset.Force {
 		return nil
 	}
-	return p.confirm(func() error { return askBeforeReset(ctx, g) })
+	return p.confirm(func() error {
+		return askBefore(ctx, g, "This undoes what init or join did to this host: its Pods are stopped, and its certificates, settings\n"+
+			"and copy of the cluster's data are deleted.", "--force")
+	})
 }
 
-func askBeforeReset(ctx context.Context, g *globals) error {
-	fmt.Fprint(g.streams.err, "This undoes what init or join did to this host: its Pods are stopped, and its certificates, settings\n"+
-		"and copy of the cluster's data are deleted.\nAre you sure you want to proceed? [y/N]: ")
+// askBefore asks whether to go on with what text describes. skip is the flag that skips the question.
+func askBefore(ctx context.Context, g *globals, text, skip string) error {
+	fmt.Fprintf(g.streams.err, "%s\nAre you sure you want to proceed? [y/N]: ", text)
 	answer, err := readAnswer(ctx, g.streams.in)
 	if err != nil {
 		return err
@@ -39,7 +42,7 @@ func askBeforeReset(ctx context.Context, g *globals) error {
 		fmt.Fprintln(g.streams.err)
 	}
 	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
-		return errors.New("nothing was done because the answer was not y; --force skips the question")
+		return errors.Errorf("nothing was done because the answer was not y; %s skips the question", skip)
 	}
 	return nil
 }

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/redact"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+func newUpgradeDiff(g *globals) *cobra.Command {
+	o := &upgradeOptions{}
+	cmd := &cobra.Command{
+		Use:   "diff [VERSION]",
+		Short: "Show what an upgrade changes in this control plane's static Pods",
+		Long: "Show the difference between this control plane's static Pods and those that `upgrade apply VERSION` would write, " +
+			"as unified diffs. Nothing is changed.",
+		Args: takes(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return upgradeDiff(cmd, g, o, args) },
+	}
+	o.Bind(cmd.Flags(), "upgrade diff")
+	return cmd
+}
+
+func upgradeDiff(cmd *cobra.Command, g *globals, o *upgradeOptions, args []string) error {
+	in, err := o.read(cmd, g, "upgrade diff", args)
+	if err != nil {
+		return err
+	}
+	defer in.host.Close()
+	if !thisnode.IsControlPlane(in.host) {
+		return fault.New("this host is not a control plane: it has no static Pods to compare", "run this on a control plane")
+	}
+	if err := in.needVersion(cmd); err != nil {
+		return err
+	}
+	node, warnings, err := upgrading.Node(cmd.Context(), clusterOfNode(in.host, kubeconfigFlag(cmd), in.self.Timeouts.KubernetesAPICall.Duration), in.host, in.self, in.options)
+	if err != nil {
+		return err
+	}
+	p := planning{g: g}.parts(node, in.host)
+	warn(p.env.UI, append(in.warnings, warnings...))
+	list, err := phases.UpgradedManifests(p.env)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, m := range list {
+		b.WriteString(unified(m.Path, "new manifest", shownManifest(m.Before), shownManifest(m.After), in.self.ContextLines))
+	}
+	return g.result(b.String())
+}
+
+// shownManifest is a static Pod without the values of its environment variables.
+func shownManifest(data []byte) string { return redact.Document(string(data)) }

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/test/fakeapi"
+)
+
+// plannedCluster is the one that the reference was made of: a control plane n1 and a worker n2 of v1.36.3. It returns the
+// path of its kubeconfig file.
+func plannedCluster(t *testing.T) (*fakeapi.Server, string) {
+	t.Helper()
+	api := fakeapi.New(nil)
+	t.Cleanup(api.Close)
+	type object = map[string]any
+	system := "/api/v1/namespaces/kube-system/"
+	config := func(name, key, text string) {
+		api.Put(system+"configmaps/"+name, object{"metadata": object{"name": name, "namespace": "kube-system"}, "data": object{key: text}})
+	}
+	config("kubeadm-config", "ClusterConfiguration", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.3\n"+
+		"networking: {dnsDomain: cluster.local, serviceSubnet: 10.96.0.0/12}\n")
+	config("kubelet-config", "kubelet", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
+	config("kube-proxy", "config.conf", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: iptables\n")
+	for name, labels := range map[string]object{"n1": {"node-role.kubernetes.io/control-plane": ""}, "n2": {}} {
+		api.Put("/api/v1/nodes/"+name, object{"metadata": object{"name": name, "labels": labels},
+			"status": object{"nodeInfo": object{"kubeletVersion": "v1.36.3", "containerRuntimeVersion": "containerd://2.2.0"},
+				"conditions": []any{object{"type": "Ready", "status": "True"}}}})
+		api.Answer("/api/v1/nodes/"+name+"/proxy/configz", `{"kubeletconfig": {}}`)
+	}
+	image := func(name, tag string, args ...string) object {
+		return object{"nodeName": "n1", "containers": []any{object{"name": name, "image": "registry.k8s.io/" + name + ":" + tag, "command": args}}}
+	}
+	for name, tag := range map[string]string{"kube-apiserver": "v1.36.3", "kube-controller-manager": "v1.36.3", "kube-scheduler": "v1.36.3", "etcd": "3.6.8-0"} {
+		api.Put(system+"pods/"+name+"-n1", object{"metadata": object{"name": name + "-n1", "namespace": "kube-system",
+			"labels": object{"component": name, "tier": "control-plane"}}, "spec": image(name, tag, name, "--concurrent-service-syncs=1")})
+	}
+	api.Put("/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy", object{"metadata": object{"name": "kube-proxy"},
+		"spec": object{"template": object{"spec": image("kube-proxy", "v1.36.3")}}})
+	api.Put("/apis/apps/v1/namespaces/kube-system/deployments/coredns", object{"metadata": object{"name": "coredns"},
+		"spec": object{"template": object{"spec": image("coredns", "v1.14.2")}}})
+	api.Answer("/metrics", "up 1\n")
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	data, err := json.Marshal(object{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"contexts": []any{object{"name": "c", "context": object{"cluster": "k", "user": "u"}}},
+		"clusters": []any{object{"name": "k", "cluster": object{"server": api.URL, "insecure-skip-tls-verify": true}}},
+		"users":    []any{object{"name": "u", "user": object{"token": "t"}}}})
+	must(t, err)
+	must(t, os.WriteFile(path, data, 0o600))
+	return api, path
+}
+
+// planOutput runs `upgrade plan` on a host that is no node.
+func planOutput(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, said bytes.Buffer
+	if code := execute(t.Context(), "slipway", streams{out: &out, err: &said}, append([]string{"upgrade", "plan"}, args...)); code != 0 {
+		t.Fatalf("exit code %d: %s", code, said.String())
+	}
+	return out.String()
+}
+
+// TestUpgradePlanIsKubeadms: without what Slipway adds, the plan is the reference's.
+func TestUpgradePlanIsKubeadms(t *testing.T) {
+	reference, err := os.ReadFile("../../testdata/golden/upgrade/plan.yaml")
+	must(t, err)
+	var want, got map[string]any
+	must(t, yaml.Unmarshal(reference, &want))
+	for _, form := range []string{"yaml", "json"} {
+		api, kubeconfig := plannedCluster(t)
+		must(t, yaml.Unmarshal([]byte(planOutput(t, "v1.37.2", "-o", form, "--kubeconfig", kubeconfig)), &got))
+		for _, field := range []string{"clusterVersion", "nodes"} {
+			if got[field] == nil {
+				t.Errorf("no %s", field)
+			}
+			delete(got, field)
+		}
+		for _, u := range got["availableUpgrades"].([]any) {
+			for _, field := range []string{"version", "findings", "steps"} {
+				if u.(map[string]any)[field] == nil {
+					t.Errorf("no %s", field)
+				}
+				delete(u.(map[string]any), field)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-o %s, -kubeadm +slipway:\n%s", form, diff)
+		}
+		if writes := api.Writes(); len(writes) > 0 {
+			t.Errorf("wrote %q", writes)
+		}
+	}
+}
+
+// TestUpgradePlanFindings: what breaks, what cannot be seen from here, and that an error can be ignored by its name.
+func TestUpgradePlanFindings(t *testing.T) {
+	_, kubeconfig := plannedCluster(t)
+	levels := func(args ...string) []string {
+		var plan struct {
+			Upgrades []struct {
+				Findings []struct{ Check, Level, Message, Remedy string }
+			} `json:"availableUpgrades"`
+		}
+		must(t, json.Unmarshal([]byte(planOutput(t, append([]string{"v1.37.2", "-o", "json", "--kubeconfig", kubeconfig}, args...)...)), &plan))
+		var list []string
+		for _, f := range plan.Upgrades[0].Findings {
+			if f.Message == "" || f.Remedy == "" {
+				t.Errorf("incomplete: %+v", f)
+			}
+			if text := f.Level + " " + f.Check; !slices.Contains(list, text) {
+				list = append(list, text)
+			}
+		}
+		return list
+	}
+	if diff := cmp.Diff([]string{"error flag-removed", "warning etcd-patch", "unchecked not-checked"}, levels()); diff != "" {
+		t.Errorf("findings:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"warning flag-removed", "warning etcd-patch", "unchecked not-checked"}, levels("--ignore-preflight-errors=Flag-Removed")); diff != "" {
+		t.Errorf("ignored:\n%s", diff)
+	}
+}
+
+// TestUpgradePlanOverMinors: each step is listed, and what they solve is not reported. A kubelet that is newer is.
+func TestUpgradePlanOverMinors(t *testing.T) {
+	api, kubeconfig := plannedCluster(t)
+	config := api.Objects()["/api/v1/namespaces/kube-system/configmaps/kubeadm-config"]
+	data := config["data"].(map[string]any)
+	data["ClusterConfiguration"] = strings.ReplaceAll(data["ClusterConfiguration"].(string), "v1.36.3", "v1.35.1")
+	api.Put("/api/v1/namespaces/kube-system/configmaps/kubeadm-config", config)
+	server := api.Objects()["/api/v1/namespaces/kube-system/pods/kube-apiserver-n1"]
+	server["spec"] = map[string]any{"nodeName": "n1", "containers": []any{map[string]any{"name": "kube-apiserver", "image": "registry.k8s.io/kube-apiserver:v1.35.1"}}}
+	api.Put("/api/v1/namespaces/kube-system/pods/kube-apiserver-n1", server)
+	text := planOutput(t, "v1.37.2", "--kubeconfig", kubeconfig)
+	for _, want := range []string{"1. n1: control-plane v1.36.4\n", "2. n1: control-plane v1.37.2\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "KubernetesVersion: ") {
+		t.Error(text)
+	}
+	if text := planOutput(t, "v1.35.8", "--kubeconfig", kubeconfig); !strings.Contains(text, "  KubernetesVersion: the kubelet of n1, n2 (v1.36.3) is newer than v1.35.8") {
+		t.Error(text)
+	}
+}
+
+// TestUpgradePlanText has each part under its heading, in order.
+func TestUpgradePlanText(t *testing.T) {
+	_, kubeconfig := plannedCluster(t)
+	text := planOutput(t, "--kubeconfig", kubeconfig)
+	for _, part := range []string{
+		"Cluster version: v1.36.3\n", "n1     control-plane   v1.36.3      v1.36.3   containerd://2.2.0\n", "Upgrade to v1.36.4 (version in the v1.36 series):\n",
+		"Upgrade to v1.37.2 (stable version):\n", "kube-scheduler            n1     v1.36.3   v1.37.2\n", "\nFix these problems first:\n",
+		"\n  flag-removed: kube-apiserver on n1: kube-apiserver 1.37 has no flag --concurrent-service-syncs\n    remove it", "\nWarnings:\n", "\nNot checked:\n",
+		"\nSteps, one after the other:\n\n1. n1: control-plane v1.37.2\n     slipway upgrade apply v1.37.2\n", "\n3. n2: kubelet v1.37.2\n     slipway upgrade node\n",
+		"kubelet.config.k8s.io     v1beta1           v1beta1             no\n",
+	} {
+		_, rest, found := strings.Cut(text, part)
+		if !found {
+			t.Fatalf("%q is missing, or not in this place:\n%s", part, text)
+		}
+		text = rest
+	}
+}
+
+// TestUpgradePlanOfNothing: a cluster that has the version already.
+func TestUpgradePlanOfNothing(t *testing.T) {
+	_, kubeconfig := plannedCluster(t)
+	if text := planOutput(t, "v1.36.3", "--kubeconfig", kubeconfig); !strings.Contains(text, "\nThere is nothing to upgrade.\n") {
+		t.Error(text)
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package breakages
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/releases"
+)
+
+// APIUse says that an API version is in use: by objects that are stored in it, or by a client that writes in it.
+type APIUse struct {
+	Where      string // for people: Workload default/train
+	APIVersion string // as in the object: scheduling.k8s.io/v1alpha2
+	Kind       string
+	// Manager is the client that wrote in this version, from managedFields. It is empty if this is the version in which
+	// objects are stored.
+	Manager string
+}
+
+// apiUse finds API versions that the API server does not serve any more. Objects that are stored in a version that it
+// does not even read cannot be listed or deleted through it.
+func (c *checker) apiUse() {
+	for _, use := range c.APIUse {
+		if !releases.EverHadKind(use.APIVersion, use.Kind) {
+			continue // of a custom resource or an aggregated API server
+		}
+		if before, known := c.before.Kind(use.APIVersion, use.Kind); c.before.Known() && (!known || !before.Served && use.Manager != "") {
+			continue // an old trace: it was like this before the upgrade
+		}
+		kind, known := c.release.Kind(use.APIVersion, use.Kind)
+		f := Finding{Where: use.Where, Subject: use.APIVersion + " " + use.Kind}
+		switch {
+		case use.Manager == "" && !known:
+			f.ID, f.Fatal = "api-stored", true
+			f.Message = fmt.Sprintf("%s is stored in %s, which Kubernetes %s cannot read", use.Where, use.APIVersion, c.release.Minor)
+			f.Remedy = "delete the objects before the upgrade, and make them again in a newer version"
+		case use.Manager != "" && !kind.Served:
+			f.ID = "api-managed-fields"
+			f.Subject += " " + use.Manager
+			f.Message = fmt.Sprintf("%s: %s writes %s in %s, which Kubernetes %s does not serve", use.Where, use.Manager, use.Kind, use.APIVersion, c.release.Minor)
+			f.Remedy = "upgrade " + use.Manager + ", or change it to use " + orNewer(kind.Replacement)
+		default:
+			continue
+		}
+		c.add(f)
+	}
+}
+
+func orNewer(replacement string) string {
+	if replacement == "" {
+		return "a newer API version"
+	}
+	apiVersion, _, _ := strings.Cut(replacement, " ")
+	return apiVersion
+}
+
+// requestedMetric counts requests for deprecated APIs. It is empty after each start of the API server.
+const requestedMetric = "apiserver_requested_deprecated_apis"
+
+// requests finds in the metrics of the API servers what clients have asked for that this release does not serve.
+func (c *checker) requests() {
+	for _, m := range c.Metrics {
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(bytes.NewReader(m.Data))
+		if err != nil {
+			c.add(Finding{ID: NotChecked, Where: m.Where, Subject: "metrics", Fault: fault.Fault{
+				Message: fmt.Sprintf("%s: cannot read its metrics; requests for deprecated APIs were not checked: %v", m.Where, err),
+				Remedy:  "look at them yourself: kubectl get --raw /metrics"}})
+			continue
+		}
+		family := families[requestedMetric]
+		for _, metric := range family.GetMetric() {
+			c.request(m.Where, metric)
+		}
+	}
+}
+
+func (c *checker) request(where string, metric *dto.Metric) {
+	labels := map[string]string{}
+	for _, label := range metric.GetLabel() {
+		labels[label.GetName()] = label.GetValue()
+	}
+	removed := labels["removed_release"]
+	if metric.GetGauge().GetValue() == 0 || number(removed) == 0 || number(removed) > number(c.release.Minor) {
+		return
+	}
+	resource := strings.Join(slices.DeleteFunc([]string{labels["group"], labels["version"], labels["resource"], labels["subresource"]},
+		func(s string) bool { return s == "" }), "/")
+	c.add(Finding{ID: "api-requested", Where: where, Subject: resource, Fault: fault.Fault{
+		Message: fmt.Sprintf("%s: clients have requested %s, which Kubernetes %s does not serve", where, resource, removed),
+		Remedy:  "find them in the audit log (annotation k8s.io/removed-release), and upgrade or change them"}})
+}

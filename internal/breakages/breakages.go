@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package breakages finds what an upgrade of Kubernetes breaks, before anything is changed. It does no I/O: the caller
+// collects command lines, files and objects, and Check compares them with the tables of internal/releases, and with a
+// few rules that no table has. docs/upgrade-breakages.md lists what it finds.
+package breakages
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/releases"
+)
+
+// Finding is something that the upgrade breaks.
+type Finding struct {
+	// ID is the rule's name in docs/upgrade-breakages.md; it does not change between versions of Slipway.
+	ID string `json:"id"`
+	// Fatal is set if a component does not start, or if objects can no longer be read. Everything else is a warning.
+	Fatal bool `json:"fatal"`
+	// Release is the first minor release that breaks it, such as 1.37. Over several minors, it has to be put right before
+	// the step to this release.
+	Release string `json:"release"`
+	// Where it is, in the caller's words, and what it is about there, such as the name of a flag or a field.
+	Where   string `json:"where"`
+	Subject string `json:"subject"`
+	fault.Fault
+}
+
+// NotChecked is the ID of a finding about what could not be looked at.
+const NotChecked = "not-checked"
+
+// Inputs are what is examined. What is empty is not checked.
+type Inputs struct {
+	// From and To are the control plane's versions, such as v1.36.4 or 1.37. All minors between them are examined.
+	From, To string
+
+	Commands   []Command
+	Kubelets   []Kubelet
+	Proxies    []File // KubeProxyConfiguration
+	Files      []File // other configuration files that the programs' flags name
+	StaticPods []StaticPod
+	Etcd       []EtcdMember
+	APIUse     []APIUse
+	Metrics    []File // text of /metrics, one for each API server
+	Cluster    Objects
+}
+
+// Command is the command line of a program.
+type Command struct {
+	Where   string // for people: kube-apiserver on cp-1
+	Program string // one of internal/releases
+	Args    []config.Arg
+	// Mounts are the paths in the container at which the user's configuration mounts something.
+	Mounts []string
+}
+
+// File is a configuration file or another text.
+type File struct {
+	Where   string
+	Program string // that reads it
+	Data    []byte // YAML or JSON, several documents possible
+}
+
+// checker collects the findings for one step to the next release.
+type checker struct {
+	Inputs
+	before  releases.Release // the one before it, as far as there is a table
+	release releases.Release
+	found   []Finding
+}
+
+// steps are the checks for one release, in the order of their findings.
+var steps = []func(*checker){
+	(*checker).commands, (*checker).kubelets, (*checker).proxies, (*checker).files, (*checker).staticPods, (*checker).etcd,
+	(*checker).apiUse, (*checker).requests, (*checker).objects,
+}
+
+// Check examines everything for each release of the upgrade. What several releases break is found once, for the
+// first of them; fatal findings come first. A version that there is no table of is a finding, too.
+func Check(in Inputs) []Finding {
+	c := &checker{Inputs: in}
+	to, known := releases.Of(minorOf(in.To))
+	if !known {
+		c.release = releases.Release{Minor: minorOf(in.To)}
+		c.add(Finding{ID: "no-table", Where: "Kubernetes " + in.To, Fault: fault.Fault{
+			Message: "no table of Kubernetes " + c.release.Minor + ": what it removes was not checked",
+			Remedy:  "read its release notes, or use a newer version of Slipway"}})
+		to = releases.Newest()
+	}
+	c.before, _ = releases.Of(in.oldest())
+	for next, more := c.before.Next(); more && !next.After(to); next, more = next.Next() {
+		c.release = next
+		for _, step := range steps {
+			step(c)
+		}
+		c.before = next
+	}
+	if c.release.Minor == "" { // a new patch release: it breaks nothing, but what is in the way of an upgrade still is
+		c.release = to
+		c.objects()
+	}
+	slices.SortStableFunc(c.found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
+	return c.found
+}
+
+func rank(f Finding) int {
+	if f.Fatal {
+		return 0
+	}
+	return 1
+}
+
+// oldest is the lowest minor release of the control plane and the kubelets.
+func (in Inputs) oldest() string {
+	oldest := minorOf(in.From)
+	for _, k := range in.Kubelets {
+		if k.From != "" && number(minorOf(k.From)) < number(oldest) {
+			oldest = minorOf(k.From)
+		}
+	}
+	return oldest
+}
+
+// add keeps a finding, unless an earlier release breaks the same.
+func (c *checker) add(f Finding) {
+	f.Release = c.release.Minor
+	same := func(other Finding) bool {
+		return other.Where == f.Where && other.Subject == f.Subject && (other.Subject != "" || other.ID == f.ID)
+	}
+	if !slices.ContainsFunc(c.found, same) {
+		c.found = append(c.found, f)
+	}
+}
+
+// reaches reports whether this step is the one to the named release.
+func (c *checker) reaches(minor string) bool { return c.release.Minor == minor }
+
+// minorOf is the minor release of a version: 1.37 of v1.37.2.
+func minorOf(version string) string {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 2 {
+		return version
+	}
+	return parts[0] + "." + parts[1]
+}
+
+// number is the minor release's number: 37 of 1.37; 0 if it has none.
+func number(minor string) int {
+	_, digits, _ := strings.Cut(minor, ".")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return 0
+	}
+	return n
+}

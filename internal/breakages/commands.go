@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package breakages
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/releases"
+)
+
+// flagAdvice is what to do about a removed flag, if more is known than that it has gone. The numbers are pull requests
+// of kubernetes/kubernetes, where nothing else is said.
+var flagAdvice = map[string]string{
+	"concurrent-service-syncs":  "remove it: Services of type LoadBalancer belong to the cloud controller manager", // #138002
+	"pod-infra-container-image": "remove it, and set the sandbox image in the container runtime's configuration",   // #133779
+}
+
+// etcdGates are the feature gates that replaced flags of etcd, where the new name is not just the old one without
+// "experimental-" (etcd#19959).
+var etcdGates = map[string]string{
+	"experimental-stop-grpc-service-on-defrag":       "StopGRPCServiceOnDefrag",
+	"experimental-initial-corrupt-check":             "InitialCorruptCheck",
+	"experimental-compact-hash-check-enabled":        "CompactHashCheck",
+	"experimental-txn-mode-write-with-shared-buffer": "TxnModeWriteWithSharedBuffer",
+	"experimental-enable-lease-checkpoint":           "LeaseCheckpoint",
+	"experimental-enable-lease-checkpoint-persist":   "LeaseCheckpointPersist",
+}
+
+func (c *checker) commands() {
+	for _, command := range c.Commands {
+		c.flags(command.Where, command.Program, command.Args)
+		if command.Program != releases.Etcd {
+			c.gates(command.Where, command.Program, gatesOf(command.Args))
+		}
+		switch command.Program {
+		case releases.APIServer:
+			c.runtimeConfig(command)
+			c.admissionPlugins(command)
+		case releases.ControllerManager:
+			c.flexVolumes(command)
+		}
+	}
+}
+
+// flags finds the flags that the program does not have any more; it would not start.
+func (c *checker) flags(where, program string, args []config.Arg) {
+	for _, arg := range args {
+		if c.release.HasFlag(program, arg.Name) {
+			continue
+		}
+		f := Finding{ID: "flag-removed", Fatal: true, Where: where, Subject: "--" + arg.Name, Fault: fault.Fault{
+			Message: fmt.Sprintf("%s: %s has no flag --%s", where, c.programName(program), arg.Name),
+			Remedy:  c.replacement(program, arg)}}
+		if program == releases.Kubelet && arg.Name == "pod-infra-container-image" {
+			f.Remedy += "; the upgrade removes it from kubeadm-flags.env by itself"
+		}
+		c.add(f)
+	}
+}
+
+// programName is the program with the version that belongs to the release.
+func (c *checker) programName(program string) string {
+	if program == releases.Etcd {
+		return "the etcd of Kubernetes " + c.release.Minor
+	}
+	return program + " " + c.release.Minor
+}
+
+func (c *checker) replacement(program string, arg config.Arg) string {
+	name, experimental := strings.CutPrefix(arg.Name, "experimental-")
+	switch {
+	case flagAdvice[arg.Name] != "":
+		return flagAdvice[arg.Name]
+	case program == releases.Etcd && etcdGates[arg.Name] != "":
+		on := arg.Value == "" || arg.Value == "true"
+		return fmt.Sprintf("use --feature-gates=%s=%t instead", etcdGates[arg.Name], on)
+	case experimental && c.release.HasFlag(program, name):
+		return "use --" + name + " instead"
+	}
+	return "remove the flag"
+}
+
+// runtimeConfig finds API versions in --runtime-config that the API server does not know, which keeps it from
+// starting, or in which it serves nothing any more.
+func (c *checker) runtimeConfig(command Command) {
+	for _, arg := range command.Args {
+		if arg.Name != "runtime-config" {
+			continue
+		}
+		for _, item := range strings.Split(arg.Value, ",") {
+			key, value, _ := strings.Cut(strings.TrimSpace(item), "=")
+			parts := strings.Split(key, "/")
+			if len(parts) < 2 || parts[0] == "api" {
+				continue // api/all and the like, and v1
+			}
+			version := parts[0] + "/" + parts[1]
+			f := Finding{ID: "runtime-config", Where: command.Where, Subject: key}
+			f.Remedy = "move its users to another version, delete what is stored in it, and remove it from --runtime-config"
+			switch {
+			case !c.release.KnowsVersion(version):
+				f.Fatal = true
+				f.Message = fmt.Sprintf("%s: --runtime-config names %s, which Kubernetes %s does not have", command.Where, version, c.release.Minor)
+			case !c.release.ServesVersion(version) && value != "false":
+				f.Message = fmt.Sprintf("%s: --runtime-config names %s, in which Kubernetes %s serves nothing", command.Where, version, c.release.Minor)
+			default:
+				continue
+			}
+			c.add(f)
+		}
+	}
+}
+
+// admissionFlags name admission plugins.
+var admissionFlags = []string{"enable-admission-plugins", "disable-admission-plugins", "admission-control"}
+
+func (c *checker) admissionPlugins(command Command) {
+	for _, arg := range command.Args {
+		if !slices.Contains(admissionFlags, arg.Name) {
+			continue
+		}
+		for _, name := range strings.Split(arg.Value, ",") {
+			if name == "" || c.release.HasAdmissionPlugin(name) {
+				continue
+			}
+			c.add(Finding{ID: "admission-plugin-removed", Fatal: true, Where: command.Where, Subject: name, Fault: fault.Fault{
+				Message: fmt.Sprintf("%s: --%s names %s, which Kubernetes %s does not have", command.Where, arg.Name, name, c.release.Minor),
+				Remedy:  "remove the plugin from --" + arg.Name}})
+		}
+	}
+}
+
+// flexVolumes: from 1.36 on, the manifest of the controller manager mounts the directory of flex volumes no more (#136423).
+func (c *checker) flexVolumes(command Command) {
+	dir, set := config.LastArg(command.Args, "flex-volume-plugin-dir")
+	if !c.reaches("1.36") || !set || slices.Contains(command.Mounts, dir) {
+		return
+	}
+	c.add(Finding{ID: "flex-volume-mount", Where: command.Where, Subject: "--flex-volume-plugin-dir", Fault: fault.Fault{
+		Message: fmt.Sprintf("%s: the manifest for Kubernetes 1.36 does not mount %s, where its flex volume plugins are", command.Where, dir),
+		Remedy:  "add the directory to controllerManager.extraVolumes"}})
+}
+
+// gatesOf are the feature gates that a command line sets; the last one of a name counts. Gates of other components, such
+// as those of aggregated API servers, have their name and a colon in front.
+func gatesOf(args []config.Arg) map[string]bool {
+	gates := map[string]bool{}
+	for _, arg := range args {
+		if arg.Name != "feature-gates" {
+			continue
+		}
+		for _, item := range strings.Split(arg.Value, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(item), "=")
+			name = strings.TrimPrefix(name, "kube:")
+			if on, err := strconv.ParseBool(value); err == nil && !strings.Contains(name, ":") {
+				gates[name] = on
+			}
+		}
+	}
+	return gates
+}

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package breakages
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/pkg/errors"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/releases"
+)
+
+// proxies are checked as kube-proxy's configuration: its gates, its fields, and its mode (#139957).
+func (c *checker) proxies() {
+	for _, f := range c.Proxies {
+		doc, ok := c.document(f)
+		if !ok {
+			continue
+		}
+		c.fields(f.Where, releases.Proxy, "", doc)
+		c.gates(f.Where, releases.Proxy, gatesIn(doc))
+		if !c.reaches("1.37") {
+			continue
+		}
+		switch mode, _ := doc["mode"].(string); mode {
+		case "":
+			c.add(Finding{ID: "proxy-mode-empty", Where: f.Where, Subject: "mode", Fault: fault.Fault{
+				Message: f.Where + ": mode is empty, which means iptables; from Kubernetes 1.40 on it means nftables",
+				Remedy:  "set mode: iptables, or move to mode: nftables"}})
+		case "ipvs":
+			c.add(Finding{ID: "proxy-mode-ipvs", Where: f.Where, Subject: "mode", Fault: fault.Fault{
+				Message: f.Where + ": mode ipvs is deprecated",
+				Remedy:  "move to mode: nftables"}})
+		}
+	}
+}
+
+// files finds documents in an apiVersion that the program does not read any more; it would not start. A document can
+// contain others, as an AdmissionConfiguration does.
+func (c *checker) files() {
+	for _, f := range c.Files {
+		docs, err := documentsIn(f.Data)
+		if err != nil {
+			c.add(Finding{ID: NotChecked, Where: f.Where, Subject: "YAML", Fault: fault.Fault{
+				Message: fmt.Sprintf("%s: cannot be read, and was not checked: %v", f.Where, err), Remedy: "correct the file"}})
+			continue
+		}
+		for _, doc := range docs {
+			c.fileVersion(f, doc)
+		}
+	}
+}
+
+// fileVersion checks a value of a file, and all that it contains. Objects of other groups, such as those of admission
+// plugins outside of Kubernetes, are left alone: only what an earlier release read is expected of this one.
+func (c *checker) fileVersion(f File, value any) {
+	for _, object := range objectsIn(value) {
+		apiVersion, _ := object["apiVersion"].(string)
+		kind, _ := object["kind"].(string)
+		if apiVersion != "" && releases.EverHadDocument(f.Program, apiVersion, kind) && !c.release.HasDocument(f.Program, apiVersion, kind) {
+			c.add(Finding{ID: "config-file-version", Fatal: true, Where: f.Where, Subject: apiVersion + " " + kind, Fault: fault.Fault{
+				Message: fmt.Sprintf("%s: %s does not read a %s in %s", f.Where, c.programName(f.Program), kind, apiVersion),
+				Remedy:  "write it as " + c.newerDocument(f.Program, kind)}})
+		}
+		for _, below := range object {
+			c.fileVersion(f, below)
+		}
+	}
+}
+
+// newerDocument is what to write a kind of configuration file as. One kind got another name with its version (#137379).
+func (c *checker) newerDocument(program, kind string) string {
+	if kind == "WebhookAdmission" {
+		kind += "Configuration"
+	}
+	versions := c.release.Documents(program, kind)
+	if len(versions) == 0 {
+		return "another kind: " + program + " has none of this name"
+	}
+	return kind + " in " + strings.Join(versions, " or ")
+}
+
+// documentsIn are the YAML documents in data.
+func documentsIn(data []byte) ([]any, error) {
+	var docs []any
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		raw, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		var doc any
+		if err == nil {
+			err = yaml.Unmarshal(raw, &doc)
+		}
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, doc)
+	}
+}

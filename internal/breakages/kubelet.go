@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package breakages
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/releases"
+)
+
+// Kubelet is the kubelet of a node, as it will be started after the upgrade.
+type Kubelet struct {
+	Where  string // for people: kubelet on worker-1
+	From   string // its version, if it is not the control plane's
+	Args   []config.Arg
+	Config []byte // KubeletConfiguration, with the drop-ins of the node merged in
+	// CgroupV1 is set if the node has cgroup v1.
+	CgroupV1 bool
+	// OldRuntime is set if the container runtime lacks the CRI call RuntimeConfig, as containerd 1.7 does.
+	OldRuntime bool
+}
+
+// kubelets are checked from the step after their own release on.
+func (c *checker) kubelets() {
+	for _, k := range c.Kubelets {
+		from, known := releases.Of(minorOf(k.From))
+		if k.From != "" && known && !c.release.After(from) {
+			continue
+		}
+		c.flags(k.Where, releases.Kubelet, k.Args)
+		doc, ok := c.document(File{Where: k.Where, Data: k.Config})
+		if !ok {
+			continue
+		}
+		c.fields(k.Where, releases.Kubelet, "", doc)
+		set := gatesIn(doc)
+		maps.Copy(set, gatesOf(k.Args))
+		c.gates(k.Where, releases.Kubelet, set)
+		c.kubeletValues(k, doc, set)
+		c.kubeletHost(k, doc)
+	}
+}
+
+// kubeletValues are values whose meaning changes.
+func (c *checker) kubeletValues(k Kubelet, doc map[string]any, set map[string]bool) {
+	if !c.reaches("1.37") {
+		return
+	}
+	on := releases.Enabled(c.release.Gates(releases.Kubelet), set)["MemoryQoS"]
+	factor, hasFactor := doc["memoryThrottlingFactor"].(float64)
+	f := Finding{ID: "memory-throttling", Where: k.Where, Subject: "memoryThrottlingFactor"}
+	switch {
+	case hasFactor && !on && factor != 0.9:
+		f.Fatal = true
+		f.Message = k.Where + ": the kubelet 1.37 refuses memoryThrottlingFactor without feature gate MemoryQoS"
+		f.Remedy = "remove memoryThrottlingFactor from the kubelet's configuration"
+		c.add(f)
+	case hasFactor && on:
+		f.Message = fmt.Sprintf("%s: memoryThrottlingFactor %v takes effect, because MemoryQoS is on by default in 1.37: containers are "+
+			"slowed down before they reach their memory limit", k.Where, factor)
+		f.Remedy = "remove memoryThrottlingFactor from the kubelet's configuration, unless this is wanted"
+		c.add(f)
+	}
+	if qps, ok := doc["eventRecordQPS"].(float64); ok && qps == 0 { // #117119
+		c.add(Finding{ID: "event-qps", Where: k.Where, Subject: "eventRecordQPS", Fault: fault.Fault{
+			Message: k.Where + ": eventRecordQPS 0 no longer means 5 events a second, but no limit",
+			Remedy:  "set eventRecordQPS to the limit that is wanted; the default is 50"}})
+	}
+}
+
+// kubeletHost are what newer kubelets ask of a host.
+func (c *checker) kubeletHost(k Kubelet, doc map[string]any) {
+	if fails, set := doc["failCgroupV1"].(bool); c.reaches("1.35") && k.CgroupV1 && (fails || !set) { // #134744
+		c.add(Finding{ID: "cgroup-v1", Fatal: true, Where: k.Where, Subject: "failCgroupV1", Fault: fault.Fault{
+			Message: k.Where + ": the node has cgroup v1, with which the kubelet 1.35 does not start",
+			Remedy:  "move the node to cgroup v2, or set failCgroupV1: false in the kubelet's configuration"}})
+	}
+	if k.OldRuntime { // #139121
+		c.add(Finding{ID: "runtime-config-call", Where: k.Where, Subject: "RuntimeConfig", Fault: fault.Fault{
+			Message: k.Where + ": the container runtime does not tell its cgroup driver (CRI RuntimeConfig), which Kubernetes 1.38 requires",
+			Remedy:  "upgrade the container runtime, for example to containerd 2"}})
+	}
+}
+
+// fields finds fields of a configuration file that the program does not know. It ignores them, with a warning.
+func (c *checker) fields(where, program, prefix string, doc map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(doc)) {
+		path := prefix + name
+		if prefix == "" && (name == "apiVersion" || name == "kind") {
+			continue
+		}
+		if !c.release.HasField(program, path) {
+			c.add(Finding{ID: "field-removed", Where: where, Subject: path, Fault: fault.Fault{
+				Message: fmt.Sprintf("%s: %s has no field %s and ignores it", where, c.programName(program), path),
+				Remedy:  "remove the field"}})
+			continue
+		}
+		if !c.release.HasFieldsBelow(program, path) {
+			continue // a value, or names of the user's
+		}
+		for _, below := range objectsIn(doc[name]) {
+			c.fields(where, program, path+".", below)
+		}
+	}
+}
+
+// objectsIn are the objects that a value is or contains, if it is a list.
+func objectsIn(value any) []map[string]any {
+	switch v := value.(type) {
+	case map[string]any:
+		return []map[string]any{v}
+	case []any:
+		var list []map[string]any
+		for _, item := range v {
+			list = append(list, objectsIn(item)...)
+		}
+		return list
+	}
+	return nil
+}
+
+// gatesIn are the feature gates that a configuration file sets.
+func gatesIn(doc map[string]any) map[string]bool {
+	set := map[string]bool{}
+	gates, _ := doc["featureGates"].(map[string]any)
+	for name, value := range gates {
+		if on, ok := value.(bool); ok {
+			set[name] = on
+		}
+	}
+	return set
+}
+
+// document reads a YAML document. One that cannot be read is a finding.
+func (c *checker) document(f File) (map[string]any, bool) {
+	doc := map[string]any{}
+	if err := yaml.Unmarshal(f.Data, &doc); err != nil {
+		c.add(Finding{ID: NotChecked, Where: f.Where, Subject: "YAML", Fault: fault.Fault{
+			Message: fmt.Sprintf("%s: cannot be read, and was not checked: %v", f.Where, err), Remedy: "correct the file"}})
+		return nil, false
+	}
+	return doc, true
+}

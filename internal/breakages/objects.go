@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package breakages
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/releases"
+)
+
+// Objects are those of the cluster that an upgrade can break.
+type Objects struct {
+	Pods         []corev1.Pod
+	Roles        []rbacv1.Role
+	ClusterRoles []rbacv1.ClusterRole
+	Budgets      []policyv1.PodDisruptionBudget
+	Webhooks     []Webhook
+	// SystemLabels are the labels of namespace kube-system.
+	SystemLabels map[string]string
+	// CustomResources are the CustomResourceDefinitions.
+	CustomResources []CustomResource
+	// SELinux is set if a node enforces SELinux.
+	SELinux bool
+}
+
+// CustomResource is what matters of a CustomResourceDefinition.
+type CustomResource struct {
+	Name     string
+	Versions []string // spec.versions[].name
+	Stored   []string // status.storedVersions
+}
+
+func (c *checker) objects() {
+	for _, pod := range c.Cluster.Pods {
+		c.gitRepo(pod)
+	}
+	if c.Cluster.SELinux {
+		c.sharedVolumes()
+	}
+	for _, role := range c.Cluster.Roles {
+		c.execVerbs("Role "+role.Namespace+"/"+role.Name, role.Rules)
+	}
+	for _, role := range c.Cluster.ClusterRoles {
+		c.execVerbs("ClusterRole "+role.Name, role.Rules)
+	}
+	for _, budget := range c.Cluster.Budgets {
+		c.budget(budget)
+	}
+	for _, webhook := range c.Cluster.Webhooks {
+		c.webhook(webhook)
+	}
+	for _, crd := range c.Cluster.CustomResources {
+		c.storedVersions(crd)
+	}
+}
+
+// gitRepo finds Pods whose volumes the kubelet refuses, and cannot be told to accept (#136400).
+func (c *checker) gitRepo(pod corev1.Pod) {
+	gate, known := c.release.Gate(releases.Kubelet, "GitRepoVolumeDriver")
+	hasVolume := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.GitRepo != nil })
+	if !hasVolume || known && !gate.Locked {
+		return
+	}
+	where := "Pod " + pod.Namespace + "/" + pod.Name
+	c.add(Finding{ID: "gitrepo-volume", Where: where, Subject: "gitRepo", Fault: fault.Fault{
+		Message: fmt.Sprintf("%s has a gitRepo volume, which the kubelet %s does not mount: the Pod will not start again", where, c.release.Minor),
+		Remedy:  "clone the repository in an init container, into an emptyDir volume"}})
+}
+
+// interactive are the subresources that a WebSocket request opens with GET. They need the verb create from 1.35 on (#134577).
+var interactive = []string{"pods/exec", "pods/attach", "pods/portforward"}
+
+func (c *checker) execVerbs(where string, rules []rbacv1.PolicyRule) {
+	gate, known := c.release.Gate(releases.APIServer, "AuthorizePodWebsocketUpgradeCreatePermission")
+	if known && !gate.On || number(c.release.Minor) < 35 {
+		return
+	}
+	var lacking []string
+	for _, resource := range interactive {
+		if grants(rules, resource, "get") && !grants(rules, resource, "create") {
+			lacking = append(lacking, resource)
+		}
+	}
+	if len(lacking) == 0 {
+		return
+	}
+	c.add(Finding{ID: "exec-needs-create", Where: where, Subject: strings.Join(lacking, " "), Fault: fault.Fault{
+		Message: fmt.Sprintf("%s allows only get on %s; from Kubernetes 1.35 on, this takes create", where, strings.Join(lacking, ", ")),
+		Remedy:  "add the verb create, if its subjects are to keep this"}})
+}
+
+// grants reports whether rules allow a verb on a subresource of Pods.
+func grants(rules []rbacv1.PolicyRule, resource, verb string) bool {
+	any := "*/" + strings.TrimPrefix(resource, "pods/")
+	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+		return containsAny(rule.APIGroups, "", "*") && containsAny(rule.Resources, resource, any, "*") && containsAny(rule.Verbs, verb, "*")
+	})
+}
+
+func containsAny(list []string, wanted ...string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return slices.Contains(wanted, s) })
+}
+
+// budget finds disruption budgets that keep a drain waiting.
+func (c *checker) budget(b policyv1.PodDisruptionBudget) {
+	if b.Status.ExpectedPods == 0 || b.Status.DisruptionsAllowed > 0 {
+		return
+	}
+	where := "PodDisruptionBudget " + b.Namespace + "/" + b.Name
+	c.add(Finding{ID: "budget-allows-nothing", Where: where, Subject: "disruptionsAllowed", Fault: fault.Fault{
+		Message: fmt.Sprintf("%s allows no disruption now (%d of %d Pods are healthy, %d must be): a drain of their nodes would wait",
+			where, b.Status.CurrentHealthy, b.Status.ExpectedPods, b.Status.DesiredHealthy),
+		Remedy: "add a replica, or change the budget for the time of the upgrade; without --drain this does not matter"}})
+}
+
+// storedVersions finds custom resources that may be stored in a version that their definition has no more.
+func (c *checker) storedVersions(crd CustomResource) {
+	for _, version := range crd.Stored {
+		if slices.Contains(crd.Versions, version) {
+			continue
+		}
+		where := "CustomResourceDefinition " + crd.Name
+		c.add(Finding{ID: "crd-stored-version", Where: where, Subject: version, Fault: fault.Fault{
+			Message: fmt.Sprintf("%s may have objects stored in %s, which it does not define", where, version),
+			Remedy:  "define the version again, migrate the objects, then remove it from status.storedVersions"}})
+	}
+}
+
+// sharedVolumes finds claims that Pods with different SELinux labels share. From 1.37 on, a volume is mounted with the
+// label of its first Pod, and the others do not start (#139956).
+func (c *checker) sharedVolumes() {
+	gate, known := c.release.Gate(releases.Kubelet, "SELinuxMount")
+	if known && !gate.On {
+		return
+	}
+	labels := map[string]string{} // by claim
+	for _, pod := range c.Cluster.Pods {
+		label := selinuxLabel(pod)
+		for _, volume := range pod.Spec.Volumes {
+			if volume.PersistentVolumeClaim == nil || label == "" {
+				continue
+			}
+			where := "PersistentVolumeClaim " + pod.Namespace + "/" + volume.PersistentVolumeClaim.ClaimName
+			if other, seen := labels[where]; !seen || other == label {
+				labels[where] = label
+				continue
+			}
+			c.add(Finding{ID: "selinux-mount", Where: where, Subject: "seLinuxChangePolicy", Fault: fault.Fault{
+				Message: fmt.Sprintf("%s is shared by Pods with different SELinux labels; with Kubernetes %s only one of them at a time can use it on a node",
+					where, c.release.Minor),
+				Remedy: "set securityContext.seLinuxChangePolicy: Recursive in these Pods"}})
+		}
+	}
+}
+
+// selinuxLabel is the label with which a Pod's volumes are mounted; empty if they are not: the Pod opts out.
+func selinuxLabel(pod corev1.Pod) string {
+	security := pod.Spec.SecurityContext
+	if security != nil && security.SELinuxChangePolicy != nil && *security.SELinuxChangePolicy == corev1.SELinuxChangePolicyRecursive {
+		return ""
+	}
+	for _, container := range containersOf(pod.Spec) {
+		if s := container.SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
+			return "privileged"
+		}
+	}
+	if security == nil || security.SELinuxOptions == nil {
+		return "of the runtime"
+	}
+	return security.SELinuxOptions.String()
+}
+
+// systemLabels are the labels of kube-system, at least the one that the API server sets.
+func (c *checker) systemLabels() map[string]string {
+	if len(c.Cluster.SystemLabels) > 0 {
+		return c.Cluster.SystemLabels
+	}
+	return map[string]string{corev1.LabelMetadataName: metav1.NamespaceSystem}
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package breakages
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+// StaticPod is a manifest of a node.
+type StaticPod struct {
+	Where string // for people: /etc/kubernetes/manifests/dns.yaml on cp-1
+	Pod   corev1.Pod
+}
+
+// staticPods finds static Pods that name objects of the API. The kubelet 1.37 never starts them; before, feature gate
+// PreventStaticPodAPIReferences could be turned off (#140226).
+func (c *checker) staticPods() {
+	if !c.reaches("1.37") {
+		return
+	}
+	for _, p := range c.StaticPods {
+		object := apiReference(p.Pod.Spec)
+		if object == "" {
+			continue
+		}
+		c.add(Finding{ID: "static-pod-api-reference", Fatal: true, Where: p.Where, Subject: object, Fault: fault.Fault{
+			Message: fmt.Sprintf("%s: the kubelet 1.37 does not start this static Pod, because it refers to a %s", p.Where, object),
+			Remedy:  "put what it needs into the manifest or into files of the node, or run it as a DaemonSet"}})
+	}
+}
+
+// apiReference is the kind of an object of the API that a Pod needs; empty if there is none.
+func apiReference(spec corev1.PodSpec) string {
+	switch {
+	case spec.ServiceAccountName != "":
+		return "ServiceAccount"
+	case len(spec.ImagePullSecrets) > 0:
+		return "Secret"
+	case len(spec.ResourceClaims) > 0:
+		return "ResourceClaim"
+	}
+	for _, v := range spec.Volumes {
+		if kind := volumeReference(v); kind != "" {
+			return kind
+		}
+	}
+	for _, container := range containersOf(spec) {
+		for _, from := range container.EnvFrom {
+			if from.ConfigMapRef != nil {
+				return "ConfigMap"
+			}
+			if from.SecretRef != nil {
+				return "Secret"
+			}
+		}
+		for _, env := range container.Env {
+			if env.ValueFrom != nil && env.ValueFrom.ConfigMapKeyRef != nil {
+				return "ConfigMap"
+			}
+			if env.ValueFrom != nil && env.ValueFrom.SecretKeyRef != nil {
+				return "Secret"
+			}
+		}
+	}
+	return ""
+}
+
+// containersOf are a Pod's containers, those that initialize it and those for debugging included.
+func containersOf(spec corev1.PodSpec) []corev1.Container {
+	list := append(append([]corev1.Container{}, spec.InitContainers...), spec.Containers...)
+	for _, e := range spec.EphemeralContainers {
+		list = append(list, corev1.Container(e.EphemeralContainerCommon))
+	}
+	return list
+}
+
+// volumeReference is the kind of object that a volume needs.
+func volumeReference(v corev1.Volume) string {
+	switch {
+	case v.ConfigMap != nil:
+		return "ConfigMap"
+	case v.Secret != nil || v.AzureFile != nil:
+		return "Secret"
+	case v.PersistentVolumeClaim != nil || v.Ephemeral != nil:
+		return "PersistentVolumeClaim"
+	case v.CSI != nil:
+		return "CSIDriver"
+	case v.Glusterfs != nil:
+		return "Endpoints"
+	case v.Projected == nil:
+		return ""
+	}
+	for _, source := range v.Projected.Sources {
+		switch {
+		case source.ConfigMap != nil:
+			return "ConfigMap"
+		case source.Secret != nil:
+			return "Secret"
+		case source.ServiceAccountToken != nil:
+			return "ServiceAccount"
+		case source.ClusterTrustBundle != nil:
+			return "ClusterTrustBundle"
+		case source.PodCertificate != nil:
+			return "PodCertificateRequest"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package breakages
+
+import (
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+// Webhook is an admission webhook, mutating or validating: the parts that both have.
+type Webhook struct {
+	Where             string // for people: webhook pods.example.com of ValidatingWebhookConfiguration example
+	FailurePolicy     *admissionv1.FailurePolicyType
+	NamespaceSelector *metav1.LabelSelector
+	Rules             []admissionv1.RuleWithOperations
+}
+
+// needed are resources in kube-system that an upgrade writes, with their API groups: mirror Pods, the Leases by which the
+// control plane elects its leaders, and what CoreDNS and kube-proxy consist of.
+var needed = []struct{ group, resource string }{
+	{"", "pods"}, {"coordination.k8s.io", "leases"}, {"", "configmaps"}, {"", "secrets"}, {"apps", "daemonsets"}, {"apps", "deployments"},
+	{"", "services"}, {"", "serviceaccounts"},
+}
+
+// webhook finds webhooks that must answer before something in kube-system can be written. If theirs is a Pod that needs
+// what is being restarted, neither comes up.
+func (c *checker) webhook(w Webhook) {
+	if w.FailurePolicy != nil && *w.FailurePolicy == admissionv1.Ignore || !w.selects(c.systemLabels()) {
+		return
+	}
+	for _, n := range needed {
+		if !slices.ContainsFunc(w.Rules, func(r admissionv1.RuleWithOperations) bool { return matches(r, n.group, n.resource) }) {
+			continue
+		}
+		c.add(Finding{ID: "webhook-blocks-system", Where: w.Where, Subject: "namespaceSelector", Fault: fault.Fault{
+			Message: fmt.Sprintf("%s: if it does not answer, nothing can write %s in kube-system (failurePolicy Fail)", w.Where, n.resource),
+			Remedy:  "exclude kube-system by its namespaceSelector, or set failurePolicy: Ignore for the time of the upgrade"}})
+		return
+	}
+}
+
+// selects reports whether the webhook is asked about a namespace with these labels. A selector that cannot be read
+// counts as one that selects.
+func (w Webhook) selects(namespace map[string]string) bool {
+	if w.NamespaceSelector == nil {
+		return true
+	}
+	selector, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)
+	return err != nil || selector.Matches(labels.Set(namespace))
+}
+
+func matches(r admissionv1.RuleWithOperations, group, resource string) bool {
+	writes := slices.ContainsFunc(r.Operations, func(o admissionv1.OperationType) bool {
+		return o == admissionv1.OperationAll || o == admissionv1.Create || o == admissionv1.Update
+	})
+	clusterOnly := r.Scope != nil && *r.Scope == admissionv1.ClusterScope
+	return writes && !clusterOnly && containsAny(r.APIGroups, group, "*") && containsAny(r.Resources, resource, "*", "*/*")
+}

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Evictor empties nodes.
+type Evictor interface {
+	// PodsOn lists the Pods of all namespaces that are bound to a node.
+	PodsOn(ctx context.Context, node string) ([]corev1.Pod, error)
+	// Evict asks for the end of a Pod, and does not wait for it. The API
+	// respects the disruption budgets: what keeps it from evicting the Pod for
+	// now is a *BlockedError. A Pod that is gone is not an error.
+	Evict(ctx context.Context, pod *corev1.Pod) error
+}
+
+// BlockedError says why the API does not evict a Pod now. It may do so later.
+type BlockedError struct {
+	// Pod is NAMESPACE/NAME, Reason the API's words. They name the disruption
+	// budgets in the way.
+	Pod, Reason string
+}
+
+func (e *BlockedError) Error() string { return "Pod " + e.Pod + " cannot be evicted now: " + e.Reason }
+
+// PodsOn implements Evictor.
+func (r *Real) PodsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := r.list(ctx, "Pod", metav1.NamespaceAll, "fieldSelector", fields.OneTermEqualSelector("spec.nodeName", node).String(), &list)
+	return list.Items, errors.WithMessagef(err, "list the Pods of node %s", node)
+}
+
+// Evict implements Evictor. Another Pod that has taken the name meanwhile
+// stays.
+func (r *Real) Evict(ctx context.Context, pod *corev1.Pod) error {
+	what, err := refOf(pod)
+	if err != nil {
+		return err
+	}
+	eviction := &policyv1.Eviction{
+		TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: metav1.NewPreconditionDeleteOptions(string(pod.UID)),
+	}
+	return r.call(ctx, func(ctx context.Context, c *conn) error {
+		err := c.send(ctx, c.object(http.MethodPost, what).SubResource("eviction"), runtime.ContentTypeJSON, eviction)
+		switch {
+		case err == nil, isNotFound(err):
+			return nil
+		case blocked(err):
+			return &BlockedError{Pod: what.namespace + "/" + what.name, Reason: reasonOf(err)}
+		}
+		return errors.Wrapf(err, "evict %s", what)
+	})
+}
+
+// blocked recognizes the refusals that another state of the cluster lifts: a
+// disruption budget (429; 500 if several budgets select the Pod), a Pod that
+// was replaced (409), a namespace that is being deleted.
+func blocked(err error) bool {
+	return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsConflict(err) ||
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// reasonOf is what the API says about the budgets, or its message.
+func reasonOf(err error) string {
+	status, _ := statusOf(err)
+	if status.Details == nil {
+		return status.Message
+	}
+	var said []string
+	for _, cause := range status.Details.Causes {
+		if cause.Type == policyv1.DisruptionBudgetCause {
+			said = append(said, cause.Message)
+		}
+	}
+	if len(said) == 0 {
+		return status.Message
+	}
+	return strings.Join(said, "; ")
+}
+
+// PodsOn implements Evictor. A plan makes no Pods; those that it evicts are
+// gone at once.
+func (p *Plan) PodsOn(ctx context.Context, node string) (pods []corev1.Pod, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err = p.reading(func(c Cluster) (err error) { pods, err = c.PodsOn(ctx, node); return err })
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
+		_, evicted := p.objects[planKey{"Pod", pod.Namespace, pod.Name}]
+		return evicted
+	}), err
+}
+
+// Evict implements Evictor.
+func (p *Plan) Evict(_ context.Context, pod *corev1.Pod) error {
+	r, err := refOf(pod)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.put(r, nil)
+	p.record(Action{Verb: VerbEvict, Kind: r.kind.name, Namespace: r.namespace, Name: r.name})
+	return nil
+}

@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Versions are one object as Slipway makes it: what a merge goes by.
+type Versions struct {
+	// Old is what an earlier run made.
+	Old Object
+	// New is what is wanted now, with the user's patches, and Plain the same without them.
+	New, Plain Object
+}
+
+// Merge brings live, an object of the same Go type that was read from the API, from the old version to the new one, and
+// reports whether that changed it. A field that has the old value, or is set by a patch, gets the new value; a field with
+// any other value was edited, and stays. What only live has stays, too: fields, keys, and elements of lists whose elements
+// have names.
+func Merge(live Object, v Versions) (changed bool, err error) {
+	var trees [4]map[string]any
+	for i, obj := range []Object{live, v.New, v.Plain, v.Old} {
+		if trees[i], err = runtime.DefaultUnstructuredConverter.ToUnstructured(obj); err != nil {
+			return false, errors.Wrapf(err, "compare %s", obj.GetName())
+		}
+		delete(trees[i], "status")
+		dropServerMetadata(trees[i])
+	}
+	m := merging{live: trees[0], wanted: trees[1], plain: trees[2], old: trees[3]}
+	before := runtime.DeepCopyJSON(trees[0])
+	after, _ := m.merged("").(map[string]any)
+	if equality.Semantic.DeepEqual(before, after) {
+		return false, nil
+	}
+	return true, fillFrom(live, after)
+}
+
+// fillFrom replaces the content of obj, but for what the server keeps for itself.
+func fillFrom(obj Object, fields map[string]any) error {
+	kept := obj.DeepCopyObject().(Object)
+	reflect.ValueOf(obj).Elem().SetZero()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, obj); err != nil {
+		return errors.Wrapf(err, "merge %s", kept.GetName())
+	}
+	obj.SetResourceVersion(kept.GetResourceVersion())
+	obj.SetUID(kept.GetUID())
+	obj.SetCreationTimestamp(kept.GetCreationTimestamp())
+	obj.SetGeneration(kept.GetGeneration())
+	return nil
+}
+
+// merging is one value of an object in each of its versions; nil where it is not set.
+type merging struct{ live, wanted, plain, old any }
+
+// merged returns what the live value becomes; nil removes it. member is the name of the field that it is a value of.
+func (m merging) merged(member string) any {
+	live, isMap := m.live.(map[string]any)
+	if wanted, both := m.wanted.(map[string]any); isMap && (both || m.wanted == nil) {
+		return m.mergedMap(live, wanted)
+	}
+	if wanted, both := named(m.wanted); both {
+		if live, both := named(m.live); both {
+			return m.mergedList(live, wanted)
+		}
+	}
+	ours := unset(m.old) && unset(m.live) || !unset(m.old) && holds(m.live, m.old, member)
+	if member == "rules" { // one with a further field, such as resourceNames, is another one
+		ours = ours && holds(m.old, m.live, member)
+	}
+	if !ours && equality.Semantic.DeepEqual(m.wanted, m.plain) || !unset(m.wanted) && holds(m.live, m.wanted, member) {
+		return m.live
+	}
+	return m.wanted
+}
+
+func (m merging) mergedMap(live, wanted map[string]any) any {
+	plain, _ := m.plain.(map[string]any)
+	old, _ := m.old.(map[string]any)
+	out := maps.Clone(live)
+	for _, fields := range []map[string]any{wanted, plain, old} {
+		for name := range fields {
+			value := merging{live: live[name], wanted: wanted[name], plain: plain[name], old: old[name]}.merged(name)
+			if value != nil {
+				out[name] = value
+			} else if live[name] != nil {
+				delete(out, name)
+			}
+		}
+	}
+	if wanted == nil && len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// mergedList keeps the order of the live list, and appends what is new.
+func (m merging) mergedList(live, wanted []any) any {
+	plain, _ := m.plain.([]any)
+	old, _ := m.old.([]any)
+	var out []any
+	for _, element := range live {
+		name := nameOf(element, 0)
+		part := merging{live: element, wanted: find(wanted, name), plain: find(plain, name), old: find(old, name)}
+		if part.wanted == nil && part.plain == nil && part.old == nil {
+			out = append(out, element)
+		} else if value := part.merged(""); value != nil {
+			out = append(out, value)
+		}
+	}
+	for _, element := range wanted {
+		name := nameOf(element, 0)
+		removed := find(old, name) != nil && find(plain, name) != nil // by an operator
+		if find(live, name) == nil && !removed {
+			out = append(out, element)
+		}
+	}
+	return out
+}
+
+// named returns a list whose elements all have names.
+func named(value any) (list []any, is bool) {
+	list, is = value.([]any)
+	return list, is && len(list) > 0 && !slices.ContainsFunc(list, func(e any) bool { _, has := nameOf(e, 0).(string); return !has })
+}
+
+func find(list []any, name any) any {
+	i := slices.IndexFunc(list, func(e any) bool { return nameOf(e, 0) == name })
+	if i < 0 {
+		return nil
+	}
+	return list[i]
+}

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+)
+
+// deployment has fields as Slipway sets them in the old version; edit changes them.
+func deployment(t *testing.T, template string) *appsv1.Deployment {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	text := "metadata: {name: a, namespace: b}\nspec: {replicas: 2, template: {spec: " + template + "}}"
+	if err := yaml.UnmarshalStrict([]byte(text), d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestMerge has the Pod template's spec of each version, and what comes of them.
+func TestMerge(t *testing.T) {
+	const old = "{containers: [{name: a, image: a:1, args: [x], resources: {limits: {memory: 512Mi}}}], nodeSelector: {os: linux}}"
+	for name, c := range map[string]struct{ live, wanted, plain, want string }{
+		"nothing changes": {live: old, wanted: old, want: old},
+		"a new image": {
+			live: old, wanted: "{containers: [{name: a, image: a:2, args: [x], resources: {limits: {memory: 512Mi}}}], nodeSelector: {os: linux}}",
+			want: "{containers: [{name: a, image: a:2, args: [x], resources: {limits: {memory: 512Mi}}}], nodeSelector: {os: linux}}",
+		},
+		"edits stay, defaults and additions too": {
+			live: "{restartPolicy: Always, containers: [{name: side, image: s}, {name: a, image: a:1, args: [x, y], resources: {limits: {memory: 0.5Gi, cpu: 1}}, " +
+				"terminationMessagePath: /dev/x}], nodeSelector: {os: linux, disk: ssd}, tolerations: [{key: k}]}",
+			wanted: "{containers: [{name: a, image: a:2, args: [z], resources: {limits: {memory: 600Mi}}}], nodeSelector: {os: linux, new: x}, priority: 7}",
+			want: "{restartPolicy: Always, containers: [{name: side, image: s}, {name: a, image: a:2, args: [x, y], resources: {limits: {memory: 600Mi, cpu: 1}}, " +
+				"terminationMessagePath: /dev/x}], nodeSelector: {os: linux, disk: ssd, new: x}, tolerations: [{key: k}], priority: 7}",
+		},
+		"what an operator removed stays removed": {
+			live:   "{containers: [{name: a, image: a:1}]}",
+			wanted: "{containers: [{name: a, image: a:2, args: [z], resources: {limits: {memory: 600Mi}}}], nodeSelector: {os: linux}}",
+			want:   "{containers: [{name: a, image: a:2}]}",
+		},
+		"what a release no longer has goes": {
+			live:   "{containers: [{name: a, image: a:1, args: [x], resources: {limits: {memory: 512Mi}}}], nodeSelector: {os: linux, disk: ssd}}",
+			wanted: "{containers: [{name: a, image: a:2}], nodeSelector: {}}",
+			want:   "{containers: [{name: a, image: a:2, resources: {}}], nodeSelector: {disk: ssd}}",
+		},
+		"an edit of what a release no longer has stays": {
+			live:   "{containers: [{name: a, image: a:1, args: [y]}]}",
+			wanted: "{containers: [{name: a, image: a:1}]}",
+			want:   "{containers: [{name: a, image: a:1, args: [y]}]}",
+		},
+		"a patch replaces an edit": {
+			live:   "{containers: [{name: a, image: own:1, args: [y], resources: {limits: {memory: 1Gi}}}]}",
+			wanted: "{containers: [{name: b, image: b}, {name: a, image: a:3, args: [x], resources: {limits: {memory: 2Gi}}}], nodeSelector: {os: linux, disk: hdd}}",
+			plain:  old,
+			want:   "{containers: [{name: a, image: a:3, args: [y], resources: {limits: {memory: 2Gi}}}, {name: b, image: b}], nodeSelector: {os: linux, disk: hdd}}",
+		},
+		"a patch removes": {
+			live: old, wanted: "{containers: [{name: a, image: a:1, args: [x]}]}", plain: old,
+			want: "{containers: [{name: a, image: a:1, args: [x], resources: {}}]}",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.plain == "" {
+				c.plain = c.wanted
+			}
+			live := deployment(t, c.live)
+			live.ResourceVersion, live.Generation, live.Status.Replicas = "7", 3, 1
+			v := cluster.Versions{Old: deployment(t, old), New: deployment(t, c.wanted), Plain: deployment(t, c.plain)}
+			*live.Spec.Replicas = 5
+			changed, err := cluster.Merge(live, v)
+			if err != nil || changed != (c.live != c.want) {
+				t.Fatalf("changed: %v, error %v", changed, err)
+			}
+			want := deployment(t, c.want)
+			if diff := cmp.Diff(want.Spec.Template, live.Spec.Template); diff != "" {
+				t.Errorf("merged, -want +got:\n%s", diff)
+			}
+			if *live.Spec.Replicas != 5 || live.ResourceVersion != "7" {
+				t.Errorf("replicas %d, version %q", *live.Spec.Replicas, live.ResourceVersion)
+			}
+			if changed, err = cluster.Merge(live, v); changed || err != nil {
+				t.Errorf("the second time: changed: %v, error %v", changed, err)
+			}
+		})
+	}
+}
+
+// TestMergeRules: a rule with one more field is another one, which an operator made.
+func TestMergeRules(t *testing.T) {
+	role := func(names ...string) *rbacv1.ClusterRole {
+		return &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, Resources: []string{"pods"}, ResourceNames: names}}}
+	}
+	wanted := role()
+	wanted.Rules[0].Verbs = []string{"get", "list"}
+	v := cluster.Versions{Old: role(), New: wanted, Plain: wanted}
+	if changed, err := cluster.Merge(role("a"), v); changed || err != nil {
+		t.Errorf("an edited rule was replaced: %v, %v", changed, err)
+	}
+	live := role()
+	if changed, err := cluster.Merge(live, v); !changed || err != nil || !cmp.Equal(live, wanted) {
+		t.Errorf("got %v, %v", live, err)
+	}
+}
+
+func TestMergeData(t *testing.T) {
+	cm := func(data map[string]string) *corev1.ConfigMap { return &corev1.ConfigMap{Data: data} }
+	live := cm(map[string]string{"a": "1", "b": "edited", "own": "x"})
+	wanted := cm(map[string]string{"a": "2", "b": "2", "c": "2"})
+	v := cluster.Versions{Old: cm(map[string]string{"a": "1", "b": "1"}), New: wanted, Plain: wanted}
+	if changed, err := cluster.Merge(live, v); !changed || err != nil {
+		t.Fatalf("changed: %v, error %v", changed, err)
+	}
+	if diff := cmp.Diff(map[string]string{"a": "2", "b": "edited", "c": "2", "own": "x"}, live.Data); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"io"
+	"net/url"
+
+	"github.com/pkg/errors"
+)
+
+// Query is a GET request.
+type Query struct {
+	// Path is that of the API, such as /metrics or /api/v1/pods, and Params its parameters.
+	Path   string
+	Params url.Values
+	// Accept is the media type of the answer; empty is JSON.
+	Accept string
+	// Server, host:port, is the API server to ask: for what each of them says of itself. Empty is the one that all other
+	// requests go to.
+	Server string
+}
+
+// MetadataList is the media type of a list of objects without anything but their metadata.
+const MetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+// Read implements Cluster.
+func (r *Real) Read(ctx context.Context, q Query, take func(io.Reader) error) error {
+	c, err := r.connectTo(q.Server)
+	if err != nil {
+		return err
+	}
+	if q.Server != "" {
+		defer c.client.Client.CloseIdleConnections() // it is not needed again
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	err = usual().Do(ctx, func(ctx context.Context) error { return c.stream(ctx, q, take) })
+	return errors.WithMessagef(c.advise(err), "get %s", q.Path)
+}
+
+func (r *Real) connectTo(server string) (*conn, error) {
+	if server == "" {
+		return r.connect()
+	}
+	data, err := r.options.ReadFile(r.options.Kubeconfig)
+	if err != nil {
+		return nil, errors.Wrapf(err, "read kubeconfig %s", r.options.Kubeconfig)
+	}
+	return dial(r.options.Kubeconfig, data, server)
+}
+
+// stream makes the request once. What take cannot read stays unreadable: it is not asked for again.
+func (c *conn) stream(ctx context.Context, q Query, take func(io.Reader) error) error {
+	request := c.client.Get().AbsPath(q.Path)
+	for name, values := range q.Params {
+		for _, value := range values {
+			request.Param(name, value)
+		}
+	}
+	if q.Accept == "" {
+		q.Accept = "application/json"
+	}
+	limited, cancel := context.WithTimeout(ctx, c.answerTime)
+	defer cancel()
+	body, err := request.SetHeader("Accept", q.Accept).MaxRetries(0).Stream(limited)
+	if _, answered := statusOf(err); answered {
+		return err
+	}
+	if err != nil {
+		return noAnswerError{err}
+	}
+	defer body.Close()
+	return take(body)
+}

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"io"
+	"net/url"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/slipway-k8s/slipway/test/fakeapi"
+)
+
+func TestRead(t *testing.T) {
+	a := newAPI(t)
+	a.Answer("/metrics", "up 1\n")
+	r := a.client(t)
+	var text []byte
+	take := func(body io.Reader) (err error) {
+		text, err = io.ReadAll(body)
+		return err
+	}
+	// An error that can pass is tried again; parameters and the media type arrive.
+	a.faults["GET"] = []fakeapi.Fault{answers(503, "", ""), answers(200, "", "later")}
+	if err := r.Read(t.Context(), Query{Path: "/metrics"}, take); err != nil || string(text) != "later" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := r.Read(t.Context(), Query{Path: "/metrics", Params: url.Values{"limit": {"1"}}, Accept: "text/plain"}, take); err != nil || string(text) != "up 1\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	// Another server.
+	b := newAPI(t)
+	b.Answer("/metrics", "up 2\n")
+	if err := r.Read(t.Context(), Query{Path: "/metrics", Server: strings.TrimPrefix(b.URL, "https://")}, take); err != nil || string(text) != "up 2\n" {
+		t.Errorf("of another server: %q, %v", text, err)
+	}
+	// What the API does not have, and what the caller cannot read.
+	if err := r.Read(t.Context(), Query{Path: "/apis/none"}, take); !apierrors.IsNotFound(err) || !strings.HasPrefix(err.Error(), "get /apis/none: ") {
+		t.Errorf("a path that is missing: %v", err)
+	}
+	unread, calls := errors.New("unread"), 0
+	err := r.Read(t.Context(), Query{Path: "/metrics"}, func(io.Reader) error { calls++; return unread })
+	if !errors.Is(err, unread) || calls != 1 {
+		t.Errorf("what take cannot read: %v, after %d calls", err, calls)
+	}
+}
+
+// TestPlanReadsPaths what the cluster has, and never passes without asking.
+func TestPlanReadsPaths(t *testing.T) {
+	a := newAPI(t)
+	a.Answer("/metrics", "up 1\n")
+	asked := 0
+	take := func(io.Reader) error { asked++; return nil }
+	if err := NewPlan(func(Action) {}, a.client(t)).Read(t.Context(), Query{Path: "/metrics"}, take); err != nil || asked != 1 {
+		t.Errorf("asked %d times, %v", asked, err)
+	}
+	if err := NewPlan(func(Action) {}, nil).Read(t.Context(), Query{Path: "/metrics"}, take); err == nil || asked != 1 {
+		t.Errorf("without a cluster: asked %d times, %v", asked, err)
+	}
+}

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+// Upgrade says how a node is upgraded.
+type Upgrade struct {
+	// Version is the target, with a leading v. It is empty where the user names none: `upgrade node` goes by what
+	// `upgrade apply` has written to the cluster.
+	Version string
+	// From is the version in the cluster's configuration when the run began.
+	From string
+	// First reports whether this is `upgrade apply`, which also upgrades what all nodes share.
+	First bool
+	// CertificateRenewal renews the certificates of the components that are upgraded, Etcd upgrades etcd.
+	CertificateRenewal, Etcd bool
+	// Experimental and Prereleases allow alpha and beta versions, and release candidates.
+	Experimental, Prereleases bool
+	// Force continues where a version is refused. Yes, and Force, skip the confirmation.
+	Force, Yes bool
+	// Drain says how the node is drained before it is upgraded; nil if it is not.
+	Drain *Drain
+	// PrintConfig prints the configuration that the upgrade uses.
+	PrintConfig bool
+	// ContextLines is how many lines `upgrade diff` shows around each difference.
+	ContextLines int
+}
+
+// Drain says how a node is drained.
+type Drain struct {
+	// Timeout limits the time until all Pods are gone.
+	Timeout time.Duration
+	// Force evicts Pods even if something is lost with them.
+	Force bool
+}
+
+// UpgradeSelf is what an UpgradeConfiguration says of this node, beside how to upgrade it.
+type UpgradeSelf struct {
+	Upgrade
+	DryRun                            bool
+	SkipPhases, IgnorePreflightErrors []string
+	Patches                           *Patches
+	ImagePullPolicy                   corev1.PullPolicy
+	ImagePullSerial                   *bool
+	Timeouts                          *Timeouts
+}
+
+// LoadUpgrade reads a file (nil for none) and the command line for a command of upgrade, such as "upgrade apply".
+// version is its argument, empty for none; it takes precedence over the file. It may be a label, see Options.Resolve. Invalid input is returned as Faults.
+func LoadUpgrade(ctx context.Context, src *Source, flags Flags, command, version string, opts Options) (*UpgradeSelf, []string, error) {
+	d := read(src)
+	if err := d.require(src, kindUpgrade); err != nil {
+		return nil, nil, err
+	}
+	d.upgrade = cmp.Or(d.upgrade, &UpgradeConfiguration{})
+	flags.apply(d, command, src != nil, kindUpgrade)
+	d.ignore(kindInit, kindCluster, kindJoin, kindReset, kindKubelet, kindKubeProxy)
+	if field := d.upgrade.version(command); field != nil {
+		*field = cmp.Or(version, *field)
+	}
+	defaultUpgrade(d.upgrade)
+	d.checkUpgrade()
+	flags.checkDrain(d)
+	if err := d.err(); err != nil {
+		return nil, d.warningTexts(), err
+	}
+	s := d.upgrade.self(command, flags)
+	var err error
+	s.Version, err = opts.exactTarget(ctx, s.Version)
+	return s, d.warningTexts(), err
+}
+
+// exactTarget returns the version to upgrade to with a leading v. Unlike init, which has a default, an upgrade does not go
+// on with another version when a label cannot be resolved.
+func (o Options) exactTarget(ctx context.Context, version string) (string, error) {
+	m := versionLabel().FindStringSubmatch(version)
+	if m != nil {
+		resolved, err := o.resolve(ctx, m[2])
+		if err != nil {
+			return "", fault.WithRemedy(errors.WithMessagef(err, "cannot resolve %q", version), "name the version, such as "+DefaultKubernetesVersion)
+		}
+		if wrong := versionFault(resolved); wrong != "" {
+			return "", errors.Errorf("%q resolves to %s, which %s", version, resolved, wrong)
+		}
+		version = resolved
+	}
+	if version == "" {
+		return "", nil
+	}
+	return "v" + strings.TrimPrefix(version, "v"), nil
+}
+
+// version is where a command's target is; nil for a command without one.
+func (c *UpgradeConfiguration) version(command string) *string {
+	switch command {
+	case upgradeApply:
+		return &c.Apply.KubernetesVersion
+	case upgradePlan:
+		return &c.Plan.KubernetesVersion
+	case upgradeDiff:
+		return &c.Diff.KubernetesVersion
+	}
+	return nil
+}
+
+// self is the part of a command.
+func (c *UpgradeConfiguration) self(command string, flags Flags) *UpgradeSelf {
+	s := &UpgradeSelf{Timeouts: c.Timeouts}
+	switch command {
+	case upgradeApply:
+		a := &c.Apply
+		s.Upgrade = Upgrade{
+			Version: a.KubernetesVersion, First: true, CertificateRenewal: *a.CertificateRenewal, Etcd: *a.EtcdUpgrade,
+			Experimental: isTrue(a.AllowExperimentalUpgrades), Prereleases: isTrue(a.AllowRCUpgrades),
+			Force: isTrue(a.ForceUpgrade), Yes: flags.Yes, PrintConfig: isTrue(a.PrintConfig),
+		}
+		s.DryRun, s.SkipPhases, s.IgnorePreflightErrors, s.Patches = isTrue(a.DryRun), a.SkipPhases, lowered(a.IgnorePreflightErrors), a.Patches
+		s.ImagePullPolicy, s.ImagePullSerial = a.ImagePullPolicy, a.ImagePullSerial
+	case upgradeNode:
+		n := &c.Node
+		s.Upgrade = Upgrade{CertificateRenewal: *n.CertificateRenewal, Etcd: *n.EtcdUpgrade, Drain: flags.drain()}
+		s.DryRun, s.SkipPhases, s.IgnorePreflightErrors, s.Patches = isTrue(n.DryRun), n.SkipPhases, lowered(n.IgnorePreflightErrors), n.Patches
+		s.ImagePullPolicy, s.ImagePullSerial = n.ImagePullPolicy, n.ImagePullSerial
+	case upgradePlan:
+		p := &c.Plan
+		s.Upgrade = Upgrade{
+			Version: p.KubernetesVersion, First: true, Etcd: *p.EtcdUpgrade, Experimental: isTrue(p.AllowExperimentalUpgrades),
+			Prereleases: isTrue(p.AllowRCUpgrades), PrintConfig: isTrue(p.PrintConfig),
+		}
+		s.IgnorePreflightErrors, s.Patches = lowered(p.IgnorePreflightErrors), c.Apply.Patches
+	case upgradeDiff:
+		s.Upgrade = Upgrade{Version: c.Diff.KubernetesVersion, First: true, Etcd: *c.Apply.EtcdUpgrade, ContextLines: c.Diff.DiffContextLines}
+		if !slices.Contains(flags.Given, "context-lines") { // 0 in a file is no different from nothing
+			s.ContextLines = cmp.Or(s.ContextLines, defaultContextLines)
+		}
+		s.Patches = c.Apply.Patches
+	}
+	return s
+}
+
+// drain is how to drain the node; nil if that is not asked for.
+func (f *Flags) drain() *Drain {
+	if !f.Drain {
+		return nil
+	}
+	return &Drain{Timeout: f.DrainTimeout, Force: f.DrainForce}
+}
+
+// checkDrain finds flags of a drain that make no sense.
+func (f *Flags) checkDrain(d *documents) {
+	for _, name := range []string{"drain-force", "drain-timeout"} {
+		if f.given(name) && !f.Drain {
+			d.fault(Fault{Field: "--" + name, Message: "needs --drain"})
+		}
+	}
+	if f.given("drain-timeout") && f.DrainTimeout <= 0 {
+		d.fault(Fault{Field: "--drain-timeout", Message: f.DrainTimeout.String() + " must be positive"})
+	}
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+// StoredVersion returns the version in a stored ClusterConfiguration, with a leading v.
+func StoredVersion(clusterConfiguration []byte) (string, error) {
+	d := newStored()
+	d.addStored(ClusterSource, kindCluster, clusterConfiguration)
+	if err := d.err(); err != nil {
+		return "", err
+	}
+	d.checkStoredVersion()
+	return d.cluster.KubernetesVersion, d.err()
+}

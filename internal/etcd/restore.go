@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/pkg/errors"
+	"go.etcd.io/bbolt"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/snap"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v2store"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+)
+
+// RevisionBump is how many revisions a restore skips. Clients keep what they have
+// read by revision: one that asks for news since a revision which is in the future
+// of the restored database would wait for it, and then miss what came before it.
+// So the restored revision has to be higher than any that was ever given out, and
+// all up to it count as compacted: watches from before then fail, and clients such
+// as informers list again. A billion is what etcd recommends, enough for a week of
+// 1500 writes per second since the snapshot:
+// https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump. A
+// revision has 63 bits, so this can be done nine billion times.
+const RevisionBump = 1_000_000_000
+
+// storedMember is a member as etcd stores it in its database and in raft's log.
+type storedMember struct {
+	ID       uint64   `json:"id"`
+	PeerURLs []string `json:"peerURLs"`
+	Name     string   `json:"name,omitempty"`
+}
+
+// firstIndex and firstTerm are those of the only entry in a restored log.
+const firstIndex, firstTerm = 1, 1
+
+// Restore makes the data of a new cluster from a snapshot: its only member has
+// this name and peer URL, and does not look at the flags --initial-*. dir is an
+// empty directory, which is to become the directory `member` in etcd's data
+// directory. IDs are random, so that members of the earlier cluster that still run
+// do not take the new one for theirs: they have to be removed and join again.
+//
+// Keys, leases, users and alarms are those of the snapshot, at a revision that is
+// higher by RevisionBump than the newest of both the snapshot and atLeast, the last
+// one that is known from elsewhere, or 0; all up to it are compacted. A program of
+// the version that wrote the snapshot starts with it, or of the next minor.
+func Restore(snapshot *os.File, dir, name, peerURL string, atLeast int64) (Data, error) {
+	ids, err := newIDs()
+	if err == nil {
+		err = restoreDatabase(snapshot, filepath.Join(dir, "snap"), storedMember{ids.Member, []string{peerURL}, name}, atLeast)
+	}
+	if err == nil {
+		err = restoreLog(dir, ids, storedMember{ids.Member, []string{peerURL}, name})
+	}
+	return ids, errors.WithMessagef(err, "restore the snapshot %s", snapshot.Name())
+}
+
+func newIDs() (Data, error) {
+	var random [16]byte
+	_, err := rand.Read(random[:])
+	random[0], random[8] = random[0]|1, random[8]|1 // 0 means none
+	return Data{Member: binary.BigEndian.Uint64(random[:]), Cluster: binary.BigEndian.Uint64(random[8:])}, err
+}
+
+// restoreDatabase copies the database of a snapshot, and makes it the new
+// member's.
+func restoreDatabase(snapshot *os.File, dir string, m storedMember, atLeast int64) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "db"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum := newChecksum()
+	if _, err := io.Copy(io.MultiWriter(sum, f), io.NewSectionReader(snapshot, 0, math.MaxInt64)); err != nil {
+		return err
+	}
+	if _, err := sum.info(); err != nil {
+		return err
+	}
+	if err := f.Truncate(sum.size - int64(len(sum.end))); err != nil {
+		return err
+	}
+	// As etcd opens it.
+	db, err := openDatabase(f, &bbolt.Options{NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return rewrite(tx, m, atLeast) })
+	if failure := db.Close(); err == nil {
+		err = failure
+	}
+	return err
+}
+
+// rewrite makes the database that of a new cluster of one member.
+func rewrite(tx *bbolt.Tx, m storedMember, atLeast int64) (err error) {
+	defer recoverDamage(&err)()
+	for _, name := range [][]byte{membersBucket, removedBucket} {
+		if err := tx.DeleteBucket(name); err != nil {
+			return errors.Wrapf(err, "bucket %s", name)
+		}
+		if _, err := tx.CreateBucket(name); err != nil {
+			return err
+		}
+	}
+	stored, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := tx.Bucket(membersBucket).Put([]byte(strconv.FormatUint(m.ID, 16)), stored); err != nil {
+		return err
+	}
+	return rewriteMeta(tx, m, atLeast)
+}
+
+// rewriteMeta bumps the revision, and sets what the database has of raft's state.
+func rewriteMeta(tx *bbolt.Tx, m storedMember, atLeast int64) error {
+	latest, err := latestRevision(tx)
+	if err != nil {
+		return err
+	}
+	if latest = max(latest, atLeast); latest > math.MaxInt64-RevisionBump {
+		return errors.Errorf("its revision %d is too high", latest)
+	}
+	bumped := revisionKey(latest + RevisionBump)
+	voters, err := json.Marshal(map[string]any{"voters": []uint64{m.ID}, "auto_leave": false})
+	if err != nil {
+		return err
+	}
+	meta := tx.Bucket(metaBucket)
+	for _, entry := range []struct {
+		bucket     *bbolt.Bucket
+		key, value []byte
+	}{
+		{tx.Bucket(keyBucket), bumped, nil},
+		{meta, scheduledCompactKey, bumped},
+		{meta, confStateKey, voters},
+		{meta, consistentIndexKey, binary.BigEndian.AppendUint64(nil, firstIndex)},
+		{meta, termKey, binary.BigEndian.AppendUint64(nil, firstTerm)},
+	} {
+		if err := entry.bucket.Put(entry.key, entry.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// latestRevision is that of the last record, or of the last compaction, which may
+// have left no record.
+func latestRevision(tx *bbolt.Tx) (latest int64, err error) {
+	meta := tx.Bucket(metaBucket)
+	last, _ := tx.Bucket(keyBucket).Cursor().Last()
+	for _, key := range [][]byte{last, meta.Get(scheduledCompactKey), meta.Get(finishedCompactKey)} {
+		if key == nil {
+			continue
+		}
+		main, _, err := parseRevision(key)
+		if err != nil {
+			return 0, err
+		}
+		latest = max(latest, main)
+	}
+	return latest, nil
+}
+
+// restoreLog makes the log of a cluster that consists of one member. Raft's state
+// of before, in dir/snap, is what makes the member send the database to others that
+// join: the log alone does not lead to what is in it.
+func restoreLog(dir string, ids Data, m storedMember) error {
+	metadata, err := proto.Marshal(&pb.Metadata{NodeID: &ids.Member, ClusterID: &ids.Cluster})
+	if err != nil {
+		return err
+	}
+	context, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	change, err := proto.Marshal(&raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: &ids.Member, Context: context})
+	if err != nil {
+		return err
+	}
+	members, err := membersForOld(m)
+	if err != nil {
+		return err
+	}
+	w, err := wal.Create(zap.NewNop(), filepath.Join(dir, "wal"), metadata)
+	if err != nil {
+		return err
+	}
+	index, term := uint64(firstIndex), uint64(firstTerm)
+	voters := &raftpb.ConfState{Voters: []uint64{ids.Member}}
+	err = w.Save(&raftpb.HardState{Term: &term, Vote: &ids.Member, Commit: &index},
+		[]*raftpb.Entry{{Type: raftpb.EntryConfChange.Enum(), Term: &term, Index: &index, Data: change}})
+	if err == nil {
+		err = snap.New(zap.NewNop(), filepath.Join(dir, "snap")).SaveSnap(&raftpb.Snapshot{
+			Data: members, Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term, ConfState: voters}})
+	}
+	if err == nil {
+		err = w.SaveSnapshot(&walpb.Snapshot{Index: &index, Term: &term, ConfState: voters})
+	}
+	if failure := w.Close(); err == nil {
+		err = failure
+	}
+	return err
+}
+
+// membersForOld are the members as etcd 3.6 and older read them: it keeps them in
+// the form of etcd 2 too.
+func membersForOld(m storedMember) ([]byte, error) {
+	store := v2store.New("/0", "/1")
+	path := "/0/members/" + strconv.FormatUint(m.ID, 16)
+	raft, err := json.Marshal(map[string]any{"peerURLs": m.PeerURLs})
+	if err == nil {
+		_, err = store.Set(path+"/raftAttributes", false, string(raft), v2store.TTLOptionSet{ExpireTime: v2store.Permanent})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return store.SaveNoCopy()
+}

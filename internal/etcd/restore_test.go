@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.etcd.io/bbolt"
+)
+
+func restored(t *testing.T, data []byte, dir string, atLeast int64) (Data, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "snapshot.db")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return Restore(f, dir, "cp-1", peer("cp-1"), atLeast)
+}
+
+// TestRestore: the new member is the only one, its log is its own, and its revisions are higher than all before.
+// test/etcdutl compares the rest with what etcd's own program does.
+func TestRestore(t *testing.T) {
+	const last = 6 // of the snapshot
+	seen := map[uint64]bool{}
+	for atLeast, want := range map[int64]int64{0: last + RevisionBump, 5: last + RevisionBump, 5_000_000_000: 5_000_000_000 + RevisionBump} {
+		dir := t.TempDir()
+		ids, err := restored(t, read(t, real36), dir, atLeast)
+		if err != nil || ids.Member == 0 || ids.Cluster == 0 || seen[ids.Member] || seen[ids.Cluster] {
+			t.Fatalf("%+v, %v", ids, err)
+		}
+		seen[ids.Member], seen[ids.Cluster] = true, true
+		head, err := os.ReadFile(filepath.Join(dir, "wal", "0000000000000000-0000000000000000.wal"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadData(head[:DataHead]); err != nil || got != ids {
+			t.Errorf("the log is of %+v (%v), want %+v", got, err, ids)
+		}
+		db, err := bbolt.Open(filepath.Join(dir, "snap", "db"), 0o600, &bbolt.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = db.View(func(tx *bbolt.Tx) error {
+			var m storedMember
+			_, value := tx.Bucket(membersBucket).Cursor().First()
+			if err := json.Unmarshal(value, &m); err != nil || tx.Bucket(membersBucket).Stats().KeyN != 1 || m.ID != ids.Member || m.Name != "cp-1" || m.PeerURLs[0] != peer("cp-1") {
+				t.Errorf("members: %+v, %v", m, err)
+			}
+			if got, err := latestRevision(tx); got != want || err != nil {
+				t.Errorf("at revision %d (%v), want %d", got, err, want)
+			}
+			if compacted := tx.Bucket(metaBucket).Get(scheduledCompactKey); !bytes.Equal(compacted, revisionKey(want)) {
+				t.Errorf("compacted to %x", compacted)
+			}
+			return nil
+		})
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRestoreIsPrivate: the data holds every secret of the cluster.
+func TestRestoreIsPrivate(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := restored(t, read(t, real37), dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == dir || filepath.Ext(path) == ".snap" { // that one has only the members
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRestoreAfterCompaction: a compaction may have removed the record of the newest revision.
+func TestRestoreAfterCompaction(t *testing.T) {
+	dir := t.TempDir()
+	data := edited(t, func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(finishedCompactKey, revisionKey(700)) })
+	if _, err := restored(t, data, dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(filepath.Join(dir, "snap", "db"), 0o600, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	_ = db.View(func(tx *bbolt.Tx) error {
+		if got, err := latestRevision(tx); got != 700+RevisionBump || err != nil {
+			t.Errorf("at revision %d (%v)", got, err)
+		}
+		return nil
+	})
+}
+
+func TestRestoreFails(t *testing.T) {
+	whole := read(t, real36)
+	flipped := bytes.Clone(whole)
+	flipped[9000] ^= 1
+	taken := t.TempDir()
+	if err := os.Mkdir(filepath.Join(taken, "snap"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		data []byte
+		dir  string
+		says string
+	}{
+		"damaged":           {flipped, t.TempDir(), "it is damaged: its checksum is wrong"},
+		"cut":               {whole[:20001], t.TempDir(), "it does not end with a checksum"},
+		"another database":  {edited(t, func(tx *bbolt.Tx) error { return tx.DeleteBucket(removedBucket) }), t.TempDir(), "bucket members_removed: bucket not found"},
+		"a high revision":   {edited(t, func(tx *bbolt.Tx) error { return tx.Bucket(keyBucket).Put(revisionKey(1<<63-5), nil) }), t.TempDir(), "its revision 9223372036854775803 is too high"},
+		"a strange key":     {edited(t, func(tx *bbolt.Tx) error { return tx.Bucket(keyBucket).Put([]byte("zzz"), nil) }), t.TempDir(), "which is not a revision"},
+		"not empty":         {whole, taken, "file exists"},
+		"no directory":      {whole, filepath.Join(taken, "none"), "no such file or directory"},
+		"a log that exists": {whole, withLog(t), "file already exists"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := restored(t, test.data, test.dir, 0); err == nil || !strings.HasPrefix(err.Error(), "restore the snapshot /") || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("error %v, want %s", err, test.says)
+			}
+		})
+	}
+}
+
+func withLog(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "wal"), 0o700), os.WriteFile(filepath.Join(dir, "wal", "0000000000000000-0000000000000000.wal"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

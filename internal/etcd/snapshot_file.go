@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"hash/maphash"
+	"io"
+	"math"
+	"os"
+	"runtime/debug"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/pkg/errors"
+	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+// What etcd calls its buckets and the keys in bucket meta. Its own constants are
+// in packages that would make each start of the program slower:
+// docs/architecture.md.
+var (
+	keyBucket     = []byte("key")
+	metaBucket    = []byte("meta")
+	membersBucket = []byte("members")
+	removedBucket = []byte("members_removed")
+	clusterBucket = []byte("cluster")
+
+	storageVersionKey   = []byte("storageVersion")
+	consistentIndexKey  = []byte("consistent_index")
+	termKey             = []byte("term")
+	confStateKey        = []byte("confState")
+	scheduledCompactKey = []byte("scheduledCompactRev")
+	finishedCompactKey  = []byte("finishedCompactRev")
+)
+
+// VerifySnapshot reads a whole snapshot, without an etcd: its checksum, its
+// buckets, and each record. It fails if anything is wrong. Memory is needed for a
+// hash of each key, not for values. What no checksum can show is damage that the
+// database of the running etcd had already; much of that is found too, but
+// bbolt.Tx.Check is not called: in a goroutine of its own it can end the program
+// where a page is damaged, and takes most of the time.
+func VerifySnapshot(f *os.File) (SnapshotInfo, error) {
+	info, err := verifySnapshot(f)
+	return info, errors.WithMessagef(err, "verify the snapshot %s", f.Name())
+}
+
+func verifySnapshot(f *os.File) (SnapshotInfo, error) {
+	sum := newChecksum()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, math.MaxInt64)); err != nil {
+		return SnapshotInfo{}, err
+	}
+	info, err := sum.info()
+	if err != nil {
+		return info, err
+	}
+	db, err := openDatabase(f, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		return info, err
+	}
+	defer db.Close()
+	return info, db.View(info.read)
+}
+
+// openDatabase opens the database in a file, and leaves the file open. What is
+// damaged can make bbolt panic.
+func openDatabase(f *os.File, options *bbolt.Options) (db *bbolt.DB, err error) {
+	defer recoverDamage(&err)()
+	options.Timeout = time.Second // for the lock that an etcd holds
+	options.OpenFile = func(string, int, os.FileMode) (*os.File, error) {
+		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		return os.NewFile(uintptr(fd), f.Name()), err
+	}
+	return bbolt.Open(f.Name(), 0o600, options)
+}
+
+// recoverDamage makes an error of a panic, and of a page that is not in the file.
+func recoverDamage(err *error) func() {
+	before := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(before)
+		if r := recover(); r != nil {
+			*err = errors.Errorf("its database is damaged: %v", r)
+		}
+	}
+}
+
+// read goes through all buckets.
+func (info *SnapshotInfo) read(tx *bbolt.Tx) (err error) {
+	defer recoverDamage(&err)()
+	if tx.Size() > info.Size {
+		return errors.Errorf("it is incomplete: its database has %d bytes", tx.Size())
+	}
+	for _, name := range [][]byte{keyBucket, metaBucket, membersBucket, clusterBucket} {
+		if tx.Bucket(name) == nil {
+			return errors.Errorf("it is not of etcd 3.5 or newer: it has no bucket %q", name)
+		}
+	}
+	info.Version = string(tx.Bucket(metaBucket).Get(storageVersionKey))
+	if err := info.readMembers(tx); err != nil {
+		return err
+	}
+	if err := info.readKeys(tx); err != nil {
+		return err
+	}
+	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+		return visit(b, func([]byte, []byte) error { return nil })
+	})
+}
+
+// visit goes through a bucket, and makes sure that bbolt does not pass what is
+// outside of the file: a record has the place and the length of its key and value,
+// which bbolt trusts. A small bucket may be a copy in memory.
+func visit(b *bbolt.Bucket, each func(key, value []byte) error) error {
+	from := b.Tx().DB().Info().Data
+	to := from + uintptr(b.Tx().Size())
+	return b.ForEach(func(key, value []byte) error {
+		for _, part := range [][]byte{key, value} {
+			at := uintptr(unsafe.Pointer(unsafe.SliceData(part)))
+			if b.RootPage() != 0 && len(part) > 0 && (at < from || at > to || uintptr(len(part)) > to-at) {
+				return errors.New("its database is damaged: a record is not in the file")
+			}
+		}
+		return each(key, value)
+	})
+}
+
+func (info *SnapshotInfo) readMembers(tx *bbolt.Tx) error {
+	err := visit(tx.Bucket(membersBucket), func(_, value []byte) error {
+		var m storedMember
+		if err := json.Unmarshal(value, &m); err != nil {
+			return errors.Wrap(err, "its members")
+		}
+		info.Members = append(info.Members, m.Name)
+		return nil
+	})
+	if err == nil && len(info.Members) == 0 {
+		err = errors.New("it has no members")
+	}
+	slices.Sort(info.Members)
+	return err
+}
+
+// readKeys counts the keys, and finds the newest revision. They are stored by
+// revision, so a key counts if its last record is not its deletion.
+func (info *SnapshotInfo) readKeys(tx *bbolt.Tx) (err error) {
+	seed, alive := maphash.MakeSeed(), map[uint64]struct{}{}
+	var record mvccpb.KeyValue
+	err = visit(tx.Bucket(keyBucket), func(key, value []byte) error {
+		r, deleted, err := parseRevision(key)
+		if err != nil {
+			return err
+		}
+		if r < info.Revision {
+			return errors.Errorf("its database is damaged: revision %d comes after %d", r, info.Revision)
+		}
+		if err := proto.Unmarshal(value, &record); err != nil {
+			return errors.Wrapf(err, "its record of revision %d", r)
+		}
+		info.Revision = r
+		if hash := maphash.Bytes(seed, record.GetKey()); deleted {
+			delete(alive, hash)
+		} else {
+			alive[hash] = struct{}{}
+		}
+		return nil
+	})
+	info.Keys = len(alive)
+	return err
+}
+
+// A record's key is its main revision in eight bytes, an underscore, and the
+// position among the changes of the same revision; a t follows if it is a
+// deletion.
+const revisionSize, revisionSeparator, deletedMark = 17, '_', 't'
+
+func parseRevision(key []byte) (main int64, deleted bool, err error) {
+	deleted = len(key) == revisionSize+1 && key[revisionSize] == deletedMark
+	if len(key) != revisionSize && !deleted || key[8] != revisionSeparator || key[0] > 127 {
+		return 0, false, errors.Errorf("it has a record with the key %x, which is not a revision", key)
+	}
+	return int64(binary.BigEndian.Uint64(key)), deleted, nil
+}
+
+func revisionKey(main int64) []byte {
+	key := binary.BigEndian.AppendUint64(nil, uint64(main))
+	return append(append(key, revisionSeparator), make([]byte, revisionSize-len(key)-1)...)
+}

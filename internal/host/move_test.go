@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+func TestWriteTree(t *testing.T) {
+	setUmask(t, 0o277)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "member")
+	for _, name := range []string{".member.slipway-ABCDEFGH", ".other.slipway-ABCDEFGH"} { // leftovers of runs that were killed
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, name, "snap"), 0o700)); err != nil && os.Getuid() == 0 {
+			t.Fatal(err)
+		}
+	}
+	broken := errors.New("the snapshot is damaged")
+	for _, fails := range []error{broken, nil} {
+		err := New().WriteTree(path, func(at string) error {
+			if left := names(t, at); len(left) > 0 {
+				t.Errorf("it holds %v already", left)
+			}
+			if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("it is there too early: %v", err)
+			}
+			return errors.Join(os.Mkdir(at+"/snap", 0o700), os.Symlink("/nowhere", at+"/link"), os.WriteFile(at+"/snap/db", []byte("db"), 0o600), fails)
+		})
+		if !errors.Is(err, fails) || fails != nil && err.Error() != "create directory "+path+": the snapshot is damaged" {
+			t.Errorf("error %v", err)
+		}
+		if _, err := os.Lstat(path); (err == nil) != (fails == nil) {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode() != fs.ModeDir|0o700 || os.Getuid() == 0 && !New().Made(path) {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if got, err := os.ReadFile(path + "/snap/db"); string(got) != "db" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if diff := cmp.Diff([]string{".other.slipway-ABCDEFGH", "member"}, names(t, dir)); diff != "" {
+		t.Errorf("directory (-want +got):\n%s", diff)
+	}
+	err = New().WriteTree(path, func(string) error { t.Error("it was filled again"); return nil })
+	if !errors.Is(err, fs.ErrExist) || err.Error() != "create directory "+path+": move away what is there: file exists" {
+		t.Errorf("the second time: %v", err)
+	}
+}
+
+func TestRename(t *testing.T) {
+	for label, make := range map[string]func(Reader) Host{
+		"real":    func(Reader) Host { return New() },
+		"overlay": func(r Reader) Host { return NewOverlay(r, func(Action) {}) },
+	} {
+		t.Run(label, func(t *testing.T) {
+			dir := t.TempDir()
+			h := make(New())
+			for _, name := range []string{"a", "b"} {
+				if err := os.MkdirAll(filepath.Join(dir, name, "snap"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				put(t, filepath.Join(dir, name, "snap", "db"), name, 0o600)
+			}
+			if _, err := h.WriteFile(dir+"/a/snap/extra", []byte("extra"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if changed, err := h.Rename(dir+"/a", dir+"/b"); changed || !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "rename "+dir+"/a to "+dir+"/b: move away what is there") {
+				t.Errorf("onto another: %v, %v", changed, err)
+			}
+			if changed, err := h.Rename(dir+"/none", dir+"/nothing"); changed || !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("of nothing: %v, %v", changed, err)
+			}
+			if changed, err := h.Rename(dir+"/a", dir+"/none/c"); changed || !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("to nowhere: %v, %v", changed, err)
+			}
+			for _, want := range []bool{true, false} { // the second time it has been moved already
+				if changed, err := h.Rename(dir+"/a", dir+"/c"); changed != want || err != nil {
+					t.Errorf("%v, %v", changed, err)
+				}
+			}
+			if changed, err := h.Rename(dir+"/b", dir+"/a"); !changed || err != nil {
+				t.Errorf("to the place that is free now: %v, %v", changed, err)
+			}
+			if changed, err := h.Rename(dir+"/c", dir+"/d"); !changed || err != nil {
+				t.Errorf("once more: %v, %v", changed, err)
+			}
+			for path, want := range map[string]string{"/a/snap/db": "b", "/d/snap/db": "a", "/d/snap/extra": "extra"} {
+				if got, err := h.ReadFile(dir + path); string(got) != want || err != nil {
+					t.Errorf("%s: %q, %v", path, got, err)
+				}
+				if head, err := h.ReadHead(dir+path, 1); string(head) != want[:1] || err != nil {
+					t.Errorf("the head of %s: %q, %v", path, head, err)
+				}
+			}
+			for _, gone := range []string{"/b", "/c", "/b/snap/db", "/a/snap/extra"} {
+				if _, err := h.Lstat(dir + gone); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%s: %v", gone, err)
+				}
+			}
+			entries, err := h.ReadDir(dir + "/d/snap")
+			if err != nil || len(entries) != 2 || entries[0].Name() != "db" || entries[1].Name() != "extra" {
+				t.Errorf("%v, %v", entries, err)
+			}
+		})
+	}
+}
+
+func TestRenameMounts(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(dir+"/etcd", 0o700), os.Mkdir(dir+"/disk", 0o700), os.Mkdir(dir+"/disk/etcd", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	bind(t, dir+"/disk/etcd", dir+"/etcd")
+	if changed, err := New().Rename(dir+"/etcd", dir+"/moved"); changed || err == nil || !strings.Contains(err.Error(), "one of them is a mount point") {
+		t.Errorf("a mount point: %v, %v", changed, err)
+	}
+	if err := unix.Mount("none", dir+"/disk", "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir+"/disk", unix.MNT_DETACH) })
+	put(t, dir+"/disk/f", "", 0o600)
+	if changed, err := New().Rename(dir+"/disk/f", dir+"/f"); changed || err == nil || !strings.Contains(err.Error(), "they are on different file systems") {
+		t.Errorf("another file system: %v, %v", changed, err)
+	}
+}
+
+// TestRecorderOfMuch: the plan of streams, trees and moves says what the recorder says afterwards.
+func TestRecorderOfMuch(t *testing.T) {
+	dir := prepare(t)
+	script := func(h Host) {
+		_, err := h.Rename(dir+"/etc/pki", dir+"/etc/pki.before")
+		_, again := h.Rename(dir+"/etc/pki", dir+"/etc/pki.before")
+		err = errors.Join(err, again, h.WriteStream(dir+"/etc/s", times([]byte("x"), 3)), h.WriteStream(dir+"/etc/s", times(nil, 0)),
+			h.WriteTree(dir+"/etc/pki", func(at string) error { return os.WriteFile(at+"/f", nil, 0o600) }))
+		for _, failure := range []error{h.WriteStream(dir+"/none/s", times(nil, 0)), h.WriteTree(dir+"/etc/pki", nil), second(h.Rename(dir+"/none", dir+"/x"))} {
+			if failure == nil {
+				t.Error("no error")
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []Action{
+		{Verb: Rename, Path: dir + "/etc/pki", NewPath: dir + "/etc/pki.before"},
+		{Verb: Write, Path: dir + "/etc/s", Mode: 0o600, Secret: true, Created: true},
+		{Verb: Write, Path: dir + "/etc/s", Mode: 0o600, Secret: true},
+		{Verb: Mkdir, Path: dir + "/etc/pki", Mode: 0o700},
+	}
+	planned, plan := records()
+	script(NewOverlay(New(), plan))
+	did, record := records()
+	script(NewRecorder(New(), record))
+	for what, list := range map[string]*[]Action{"planned": planned, "done": did} {
+		if diff := cmp.Diff(want, *list); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	if got := want[0].String(); got != "rename "+dir+"/etc/pki to "+dir+"/etc/pki.before" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/slipway-k8s/slipway/internal/breakages"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/releases"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// apiUse finds who uses API versions that a later release does not serve. Only the kinds that the tables name are looked
+// at: a few groups, and of their objects the metadata alone.
+func (c *collector) apiUse(ctx context.Context) {
+	release, _ := releases.Of(c.oldest)
+	groups := map[string][]schema.GroupVersionKind{}
+	for _, name := range release.Leaving() {
+		apiVersion, kind, _ := strings.Cut(name, " ")
+		gvk := schema.FromAPIVersionAndKind(apiVersion, kind)
+		if gvk.Group != "" { // the rest of the core group has one version
+			groups[gvk.Group] = append(groups[gvk.Group], gvk)
+		}
+	}
+	var wait sync.WaitGroup
+	for group, kinds := range groups {
+		wait.Go(func() {
+			served, err := c.served(ctx, group)
+			if err != nil {
+				c.gap("API group "+group, group, "check the API server, and plan again", "API group %s was not checked: %v", group, err)
+				return
+			}
+			slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+			for i, gvk := range kinds {
+				c.stored(ctx, gvk, served)
+				if i == 0 || kinds[i-1].Kind != gvk.Kind {
+					c.managers(ctx, gvk.Kind, kinds, served)
+				}
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// resource is a kind in a version that the API serves now.
+type resource struct {
+	metav1.APIResource
+	version string
+}
+
+func (r resource) path(group string) string { return "/apis/" + group + "/" + r.version + "/" + r.Name }
+
+// served are the resources of a group in all versions, the preferred one first; none if there is no such group.
+func (c *collector) served(ctx context.Context, group string) ([]resource, error) {
+	var g metav1.APIGroup
+	err := c.API.Read(ctx, cluster.Query{Path: "/apis/" + group}, decodeInto(&g))
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []resource
+	for _, v := range g.Versions {
+		var list metav1.APIResourceList
+		if err := c.API.Read(ctx, cluster.Query{Path: "/apis/" + group + "/" + v.Version}, decodeInto(&list)); err != nil {
+			return nil, err
+		}
+		for _, r := range list.APIResources {
+			if !strings.Contains(r.Name, "/") {
+				all = append(all, resource{r, v.Version})
+			}
+		}
+	}
+	return all, nil
+}
+
+// stored finds objects that are stored in a version. Discovery says in which one by a hash.
+func (c *collector) stored(ctx context.Context, gvk schema.GroupVersionKind, served []resource) {
+	i := slices.IndexFunc(served, func(r resource) bool { return r.Kind == gvk.Kind && r.StorageVersionHash == storageHash(gvk) })
+	if i < 0 {
+		return
+	}
+	items, left, err := list[metav1.PartialObjectMetadata](ctx, c.API, served[i].path(gvk.Group), cluster.MetadataList)
+	c.incomplete(gvk.Kind+" objects", served[i].path(gvk.Group), left, err)
+	if len(items) > 0 {
+		c.use(breakages.APIUse{Where: some(gvk.Kind, items), APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind})
+	}
+}
+
+// storageHash is how discovery names the version that a kind is stored in:
+// https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/2436-storage-version-hash
+func storageHash(gvk schema.GroupVersionKind) string {
+	sum := sha256.Sum256([]byte(gvk.Group + "/" + gvk.Version + "/" + gvk.Kind))
+	return base64.StdEncoding.EncodeToString(sum[:8])
+}
+
+// managers finds clients that write a kind in a version that goes away. The control plane itself is upgraded.
+func (c *collector) managers(ctx context.Context, kind string, leaving []schema.GroupVersionKind, served []resource) {
+	i := slices.IndexFunc(served, func(r resource) bool { return r.Kind == kind })
+	if i < 0 {
+		return
+	}
+	group := leaving[0].Group
+	items, left, err := list[metav1.PartialObjectMetadata](ctx, c.API, served[i].path(group), cluster.MetadataList)
+	c.incomplete(kind+" objects", served[i].path(group), left, err)
+	type use struct{ apiVersion, manager string }
+	objects := map[use][]metav1.PartialObjectMetadata{}
+	var order []use
+	for _, item := range items {
+		for _, entry := range item.ManagedFields {
+			u := use{entry.APIVersion, entry.Manager}
+			gone := slices.ContainsFunc(leaving, func(gvk schema.GroupVersionKind) bool {
+				return gvk.Kind == kind && gvk.GroupVersion().String() == u.apiVersion
+			})
+			if !gone || slices.Contains(manifests.Components(c.desired), u.manager) {
+				continue
+			}
+			if objects[u] == nil {
+				order = append(order, u)
+			}
+			objects[u] = append(objects[u], item)
+		}
+	}
+	for _, u := range order {
+		c.use(breakages.APIUse{Where: some(kind, objects[u]), APIVersion: u.apiVersion, Kind: kind, Manager: u.manager})
+	}
+}
+
+func (c *collector) use(u breakages.APIUse) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inputs.APIUse = append(c.inputs.APIUse, u)
+}
+
+// some names the first of several objects.
+func some(kind string, items []metav1.PartialObjectMetadata) string {
+	name := strings.TrimPrefix(items[0].Namespace+"/"+items[0].Name, "/")
+	if len(items) > 1 {
+		return fmt.Sprintf("%s %s and %d more", kind, name, len(items)-1)
+	}
+	return kind + " " + name
+}
+
+// requestedMetric is the one that breakages reads; the others are several megabytes.
+const requestedMetric = "apiserver_requested_deprecated_apis"
+
+// metrics asks each API server for the deprecated APIs that clients have requested of it.
+func (c *collector) metrics(ctx context.Context) {
+	type server struct{ node, address string }
+	var servers []server
+	for i := range c.State.Pods {
+		if pod := &c.State.Pods[i]; pod.Labels["component"] == manifests.APIServerName {
+			servers = append(servers, server{pod.Spec.NodeName, pod.Annotations[manifests.AdvertiseAnnotation]})
+		}
+	}
+	if len(servers) == 1 {
+		servers[0].address = "" // the one that is asked anyway
+	}
+	found := make([]breakages.File, len(servers))
+	var wait sync.WaitGroup
+	for i, s := range servers {
+		wait.Go(func() {
+			where := manifests.APIServerName + " on " + s.node
+			limited, cancel := context.WithTimeout(ctx, answerTime)
+			defer cancel()
+			var kept bytes.Buffer
+			err := c.API.Read(limited, cluster.Query{Path: "/metrics", Accept: "text/plain", Server: s.address}, func(r io.Reader) error {
+				return eachLine(r, func(line []byte) {
+					if bytes.Contains(line, []byte(requestedMetric)) {
+						kept.Write(line)
+						kept.WriteByte('\n')
+					}
+				})
+			})
+			if err != nil {
+				c.gap(where, "metrics", "look at them there: kubectl get --raw /metrics", "%s: its requests for deprecated APIs were not checked: %v", where, err)
+				return
+			}
+			found[i] = breakages.File{Where: where, Data: kept.Bytes()}
+		})
+	}
+	wait.Wait()
+	c.inputs.Metrics = slices.DeleteFunc(found, func(f breakages.File) bool { return f.Where == "" })
+}

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/pkg/errors"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+)
+
+// How much is asked for. A list that is longer is looked at as far as this, and a finding says so: a plan must not load
+// a large cluster, and be fast there.
+const (
+	pageSize    = 500  // objects in an answer
+	mostObjects = 2000 // of one kind
+	mostNodes   = 50   // whose kubelets are asked, those of control planes first
+	asksAtOnce  = 8    // requests to kubelets, side by side
+	// answerTime bounds the requests that leave the API server that is asked, to kubelets and other API servers: one
+	// that is down must not delay a plan for long.
+	answerTime = 3 * time.Second
+	// largestFile is that of a configuration file that a flag names, in bytes.
+	largestFile = 1 << 20
+)
+
+// page is a part of a list.
+type page[T any] struct {
+	Metadata metav1.ListMeta `json:"metadata"`
+	Items    []T             `json:"items"`
+}
+
+// list reads objects in pages; left says how many there are beyond mostObjects. A path that the API does not have is an
+// empty list.
+func list[T any](ctx context.Context, api cluster.Cluster, path, accept string) (items []T, left int64, err error) {
+	params := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	for {
+		var p page[T]
+		err := api.Read(ctx, cluster.Query{Path: path, Params: params, Accept: accept}, decodeInto(&p))
+		if apierrors.IsNotFound(err) {
+			return items, 0, nil
+		}
+		if err != nil {
+			return items, 0, err
+		}
+		items = append(items, p.Items...)
+		if p.Metadata.Continue == "" {
+			return items, 0, nil
+		}
+		if len(items) >= mostObjects {
+			if n := p.Metadata.RemainingItemCount; n != nil {
+				return items, *n, nil
+			}
+			return items, 1, nil
+		}
+		params.Set("continue", p.Metadata.Continue)
+	}
+}
+
+// listed is list, with findings for what is missing. what names the objects in messages: "Pods".
+func listed[T any](ctx context.Context, c *collector, path, what string) []T {
+	items, left, err := list[T](ctx, c.API, path, "")
+	c.incomplete(what, path, left, err)
+	return items
+}
+
+// incomplete reports a list that was not read to its end.
+func (c *collector) incomplete(what, path string, left int64, err error) {
+	switch {
+	case err != nil:
+		c.gap(what, path, "check the API server and your rights (kubectl auth can-i list), and plan again", "%s were not checked: %v", what, err)
+	case left > 0:
+		c.gap(what, path, "look at the others yourself", "%s: only the first %d were checked, at least %d were not", what, mostObjects, left)
+	}
+}
+
+func decodeInto(to any) func(io.Reader) error {
+	return func(r io.Reader) error { return errors.Wrap(json.NewDecoder(r).Decode(to), "decode the answer") }
+}
+
+// oldestOf is the minor release of the oldest API server or kubelet, such as 1.36.
+func oldestOf(s *upgrading.State) string {
+	var oldest *version.Version
+	texts := []string{s.Configured}
+	for _, n := range s.Nodes {
+		texts = append(texts, n.APIServer, n.Kubelet)
+	}
+	for _, text := range texts {
+		if v, err := version.ParseSemantic(text); err == nil && (oldest == nil || v.LessThan(oldest)) {
+			oldest = v
+		}
+	}
+	if oldest == nil {
+		return ""
+	}
+	return version.MajorMinor(oldest.Major(), oldest.Minor()).String()
+}

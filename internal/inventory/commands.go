@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/breakages"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// regenerated are flags that older releases put into their static Pods. An upgrade writes these Pods again without them.
+var regenerated = map[string][]string{
+	manifests.EtcdName: {"experimental-initial-corrupt-check", "experimental-watch-progress-notify-interval"},
+}
+
+// commands are the command lines of the control planes: what the cluster's configuration says once, and beyond it what
+// each static Pod has, because somebody edited or patched it.
+func (c *collector) commands() {
+	stored := c.storedArgs()
+	for _, name := range manifests.Components(c.desired) {
+		if args := stored[name]; len(args) > 0 {
+			c.inputs.Commands = append(c.inputs.Commands, breakages.Command{
+				Where: "extraArgs of " + name + " in ConfigMap kube-system/kubeadm-config", Program: name, Args: args, Mounts: c.storedMounts(name)})
+		}
+	}
+	for i := range c.State.Pods {
+		pod := &c.State.Pods[i]
+		name := pod.Labels["component"]
+		args := argsOf(pod, name)
+		if wanted := c.wantedHere(pod.Spec.NodeName, name); wanted != nil { // with today's patches
+			args = append(args, argsOf(wanted, name)...)
+		}
+		args = slices.DeleteFunc(args, func(a config.Arg) bool {
+			return slices.Contains(stored[name], a) || slices.Contains(regenerated[name], a.Name)
+		})
+		if len(args) > 0 {
+			c.inputs.Commands = append(c.inputs.Commands, breakages.Command{
+				Where: name + " on " + pod.Spec.NodeName, Program: name, Args: args, Mounts: append(mountsOf(pod, name), c.storedMounts(name)...)})
+		}
+	}
+}
+
+// storedArgs are the flags in the cluster's configuration, by component.
+func (c *collector) storedArgs() map[string][]config.Arg {
+	cluster := &c.desired.Cluster
+	args := map[string][]config.Arg{
+		manifests.APIServerName:         cluster.APIServer.ExtraArgs,
+		manifests.ControllerManagerName: cluster.ControllerManager.ExtraArgs,
+		manifests.SchedulerName:         cluster.Scheduler.ExtraArgs,
+	}
+	if cluster.Etcd.Local != nil {
+		args[manifests.EtcdName] = cluster.Etcd.Local.ExtraArgs
+	}
+	return args
+}
+
+// storedMounts are the paths at which the cluster's configuration mounts something. Only the rule for the controller
+// manager's flex volumes asks for them.
+func (c *collector) storedMounts(component string) []string {
+	if component != manifests.ControllerManagerName {
+		return nil
+	}
+	var paths []string
+	for _, v := range c.desired.Cluster.ControllerManager.ExtraVolumes {
+		paths = append(paths, v.MountPath)
+	}
+	return paths
+}
+
+// mountsOf are the paths at which a static Pod mounts volumes that a patch adds: those that Slipway and kubeadm generate
+// have other names.
+func mountsOf(pod *corev1.Pod, component string) []string {
+	var paths []string
+	for _, container := range pod.Spec.Containers {
+		for _, m := range container.VolumeMounts {
+			if container.Name == component && m.Name != "flexvolume-dir" {
+				paths = append(paths, m.MountPath)
+			}
+		}
+	}
+	return paths
+}
+
+// wantedHere is a static Pod as the upgrade writes it on this host; nil for another node.
+func (c *collector) wantedHere(node, component string) *corev1.Pod {
+	if c.Here == nil || c.Here.Node.Name != node {
+		return nil
+	}
+	var pod *corev1.Pod
+	if yaml.Unmarshal(c.Here.Wanted[component], &pod) != nil {
+		return nil
+	}
+	return pod
+}
+
+// argsOf are the flags of a component's container.
+func argsOf(pod *corev1.Pod, component string) []config.Arg {
+	var args []config.Arg
+	for _, container := range pod.Spec.Containers {
+		if container.Name != component {
+			continue
+		}
+		for _, word := range append(slices.Clone(container.Command), container.Args...) {
+			if flag, found := strings.CutPrefix(word, "--"); found {
+				name, value, _ := strings.Cut(flag, "=")
+				args = append(args, config.Arg{Name: name, Value: value})
+			}
+		}
+	}
+	return args
+}
+
+// fileFlags name configuration files of the components.
+var fileFlags = map[string][]string{
+	manifests.APIServerName: {"admission-control-config-file", "authentication-config", "authorization-config", "egress-selector-config-file",
+		"encryption-provider-config", "tracing-config-file"},
+	manifests.SchedulerName: {"config"},
+}
+
+// hostFiles are the files that the flags of this control plane name. Those of others cannot be seen from here.
+func (c *collector) hostFiles() {
+	for i := range c.State.Pods {
+		pod := &c.State.Pods[i]
+		name, node := pod.Labels["component"], pod.Spec.NodeName
+		here := c.Here != nil && c.Here.Node.Name == node
+		seen := map[string]bool{}
+		for _, arg := range argsOf(pod, name) {
+			if !slices.Contains(fileFlags[name], arg.Name) || arg.Value == "" || seen[arg.Value] {
+				continue
+			}
+			seen[arg.Value] = true
+			if !here {
+				c.gap(name+" on "+node, arg.Value, "run `slipway upgrade plan` as root on "+node,
+					"%s on %s: %s was not checked, because it is a file of that node", name, node, arg.Value)
+				continue
+			}
+			c.hostFile(pod, name, arg.Value)
+		}
+	}
+}
+
+// hostFile reads a file by its path in the container, and the files that it names in turn, as an AdmissionConfiguration
+// does.
+func (c *collector) hostFile(pod *corev1.Pod, component, inContainer string) {
+	path := onHost(pod, inContainer)
+	data, err := c.Here.Host.ReadHead(path, largestFile)
+	if err != nil {
+		c.gap(component+" on "+pod.Spec.NodeName, path, "correct the flag that names it, or the file", "%s was not checked: %v", path, err)
+		return
+	}
+	c.inputs.Files = append(c.inputs.Files, breakages.File{Where: path, Program: component, Data: data})
+	var admission struct {
+		Plugins []struct {
+			Path string `json:"path"`
+		} `json:"plugins"`
+	}
+	if yaml.Unmarshal(data, &admission) != nil {
+		return // the check of the file reports it
+	}
+	for _, plugin := range admission.Plugins {
+		if plugin.Path == "" {
+			continue
+		}
+		if !filepath.IsAbs(plugin.Path) {
+			plugin.Path = filepath.Join(filepath.Dir(inContainer), plugin.Path)
+		}
+		c.hostFile(pod, component, plugin.Path)
+	}
+}
+
+// onHost is the path on the host of a path in a Pod's first container.
+func onHost(pod *corev1.Pod, path string) string {
+	longest, result := 0, path
+	for _, m := range pod.Spec.Containers[0].VolumeMounts {
+		rest, within := strings.CutPrefix(path, m.MountPath)
+		if !within || rest != "" && rest[0] != '/' || len(m.MountPath) <= longest {
+			continue
+		}
+		for _, v := range pod.Spec.Volumes {
+			if v.Name == m.Name && v.HostPath != nil {
+				longest, result = len(m.MountPath), v.HostPath.Path+rest
+			}
+		}
+	}
+	return result
+}

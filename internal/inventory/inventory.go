@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package inventory collects what an upgrade can break, for internal/breakages: from the API, from the members of etcd,
+// and, on a control plane, from the files of this host. It only reads, and it asks for a bounded amount: the constants in
+// bounds.go. What it cannot read becomes a finding, not-checked.
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/slipway-k8s/slipway/internal/breakages"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/releases"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// Sources are where to look.
+type Sources struct {
+	API   cluster.Cluster
+	State *upgrading.State
+	// Here is this control plane; nil on another host, and without root's rights.
+	Here *Here
+	// Etcd is nil where its members cannot be asked.
+	Etcd etcd.Etcd
+}
+
+// Here is the control plane that this runs on.
+type Here struct {
+	Host preflight.View
+	Node *config.Node
+	// Wanted are the static Pods that the upgrade writes, by component.
+	Wanted map[string][]byte
+	// Kubelet is its configuration as the upgrade writes it; nil for the one that is there.
+	Kubelet []byte
+}
+
+// Check returns what an upgrade to Node's version breaks about this host's kubelet. n is what the API says of it.
+func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions) []breakages.Finding {
+	c := &collector{Sources: Sources{Here: h}}
+	c.inputs.Kubelets = []breakages.Kubelet{c.kubeletHere(ctx, n, nil)}
+	return c.Check(n.Kubelet, h.Node.Cluster.KubernetesVersion, "")
+}
+
+// Inventory is what was found.
+type Inventory struct {
+	inputs breakages.Inputs
+	gaps   []breakages.Finding
+	// Members are those of etcd with their health; empty if they could not be asked.
+	Members []etcd.Health
+}
+
+// collector fills an Inventory. Its methods that take a context run side by side; each sets fields of inputs that no
+// other sets, or holds mu.
+type collector struct {
+	Sources
+	desired *config.Node // the cluster's stored configuration
+	oldest  string       // the minor release of the oldest kubelet or API server
+
+	mu sync.Mutex
+	Inventory
+}
+
+// Collect looks everywhere, side by side. An error is one of the stored configuration; everything else that cannot be read
+// is a finding.
+func Collect(ctx context.Context, s Sources) (*Inventory, error) {
+	desired, _, err := config.LoadCluster(s.State.Stored, nil, nil, nil, config.Options{AnyVersion: true, Placeholders: true})
+	if err != nil {
+		return nil, err
+	}
+	c := &collector{Sources: s, desired: desired}
+	c.oldest = oldestOf(s.State)
+	c.commands()
+	c.hostFiles()
+	var group sync.WaitGroup
+	for _, look := range []func(context.Context){
+		c.kubelets, c.proxies, c.members, c.apiUse, c.metrics, c.pods, c.roles, c.budgets, c.webhooks, c.customResources, c.systemNamespace,
+	} {
+		group.Go(func() { look(ctx) })
+	}
+	group.Wait()
+	slices.SortStableFunc(c.gaps, func(a, b breakages.Finding) int { return cmp.Compare(a.Where, b.Where) })
+	slices.SortStableFunc(c.inputs.APIUse, func(a, b breakages.APIUse) int { return cmp.Compare(a.Where, b.Where) })
+	return &c.Inventory, nil
+}
+
+// Check returns what an upgrade breaks, and what was not checked. etcdTarget is the version that the upgrade gives the
+// members of etcd, such as 3.7.0; empty if it leaves them alone.
+func (i *Inventory) Check(from, to, etcdTarget string) []breakages.Finding {
+	in := i.inputs
+	in.From, in.To = from, to
+	in.Etcd = slices.Clone(in.Etcd)
+	for k := range in.Etcd {
+		if m := &in.Etcd[k]; m.Target != external {
+			m.Target = etcdTarget
+			if etcdTarget == "" {
+				m.Target = m.Version
+			}
+		}
+	}
+	return append(breakages.Check(in), i.gaps...)
+}
+
+// gap says that something could not be looked at.
+func (c *collector) gap(where, subject, remedy, format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gaps = append(c.gaps, breakages.Finding{ID: breakages.NotChecked, Where: where, Subject: subject,
+		Fault: fault.Fault{Message: fmt.Sprintf(format, args...), Remedy: remedy}})
+}
+
+// crosses reports whether the upgrade can lead from before a minor release to it: what only that step breaks need not be
+// collected otherwise.
+func (c *collector) crosses(minor string) bool {
+	from, known := releases.Of(c.oldest)
+	to, _ := releases.Of(minor)
+	return !known || to.After(from)
+}

@@ -1,0 +1,420 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/test/fakeapi"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+// scene is a cluster of a control plane, cp-1, on which the collector runs, and a worker, w-1, behind an API server.
+type scene struct {
+	t        *testing.T
+	api      *fakeapi.Server
+	root     string
+	from, to string
+	etcd     []etcd.Health
+	deaf     bool // etcd does not answer
+	remote   bool // the collector runs elsewhere
+}
+
+type object = map[string]any
+
+// inSystem is where objects of kube-system are.
+const inSystem = "/api/v1/namespaces/kube-system/"
+
+func newScene(t *testing.T, from, to string) *scene {
+	s := &scene{t: t, api: fakeapi.New(nil), root: t.TempDir(), from: from, to: to}
+	t.Cleanup(s.api.Close)
+	s.stored("")
+	s.configMap("kubelet-config", "kubelet", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\n")
+	s.configMap("kube-proxy", "config.conf", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\n")
+	s.node("cp-1", "containerd://2.2.0", true)
+	s.node("w-1", "containerd://2.2.0", false)
+	s.configz(`{"maxPods": 110, "memoryThrottlingFactor": 0.9, "eventRecordQPS": 50, "failCgroupV1": false}`)
+	s.metricsOf("w-1", "kubelet_cgroup_version 2")
+	for component, args := range map[string][]string{
+		"kube-apiserver": {"--profiling=false"}, "kube-controller-manager": {"--leader-elect=true"}, "kube-scheduler": nil, "etcd": {"--name=cp-1"},
+	} {
+		s.component(component, args...)
+	}
+	s.api.Answer("/metrics", "apiserver_request_total 7\n")
+	fixture.Put(t, s.root, "/sys/fs/cgroup/cgroup.controllers", "cpu\n")
+	fixture.Put(t, s.root, "/var/lib/kubelet/config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\n")
+	fixture.Put(t, s.root, "/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.10"`)
+	fixture.Put(t, s.root, "/etc/kubernetes/manifests/kube-scheduler.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: kube-scheduler}\n")
+	s.etcd = []etcd.Health{{Member: etcd.Member{ID: 1, Name: "cp-1"}, Answers: true, Status: etcd.Status{Version: "3.6.12"}}}
+	return s
+}
+
+// stored is the cluster's configuration, with more lines.
+func (s *scene) stored(more string) {
+	s.configMap("kubeadm-config", "ClusterConfiguration",
+		"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: "+s.from+"\nnetworking: {dnsDomain: cluster.local, serviceSubnet: 10.96.0.0/12}\n"+more)
+}
+
+func (s *scene) configMap(name, key, text string) {
+	s.put(inSystem+"configmaps/"+name, "v1", "ConfigMap", object{"data": object{key: text}})
+}
+
+// put stores an object by its path, of which the last part is its name.
+func (s *scene) put(at, apiVersion, kind string, fields object) {
+	s.t.Helper()
+	parts := strings.Split(at, "/")
+	meta, _ := fields["metadata"].(object)
+	if meta == nil {
+		meta = object{}
+	}
+	meta["name"] = parts[len(parts)-1]
+	if i := slices.Index(parts, "namespaces"); i >= 0 && i+2 < len(parts) {
+		meta["namespace"] = parts[i+1]
+	}
+	fields["metadata"], fields["apiVersion"], fields["kind"] = meta, apiVersion, kind
+	s.api.Put(at, fields)
+}
+
+func (s *scene) node(name, runtime string, controlPlane bool) {
+	labels := object{}
+	if controlPlane {
+		labels["node-role.kubernetes.io/control-plane"] = ""
+	}
+	s.put("/api/v1/nodes/"+name, "v1", "Node", object{"metadata": object{"labels": labels},
+		"status": object{"nodeInfo": object{"kubeletVersion": s.from, "containerRuntimeVersion": runtime, "osImage": "Debian GNU/Linux 13"}}})
+}
+
+func (s *scene) component(name string, args ...string) {
+	tag := s.from
+	if name == "etcd" {
+		tag = "3.6.12-0"
+	}
+	s.put(inSystem+"pods/"+name+"-cp-1", "v1", "Pod", object{
+		"metadata": object{"labels": object{"component": name, "tier": "control-plane"}, "annotations": object{"kubernetes.io/config.mirror": "x"}},
+		"spec": object{"nodeName": "cp-1", "containers": []any{object{"name": name, "image": "registry.k8s.io/" + name + ":" + tag,
+			"command": append([]string{name}, args...), "volumeMounts": []any{object{"name": "etc", "mountPath": "/etc/in-container"}}}},
+			"volumes": []any{object{"name": "etc", "hostPath": object{"path": "/etc/on-host"}}}},
+	})
+}
+
+// configz is what the kubelet of w-1 runs with.
+func (s *scene) configz(doc string) {
+	s.api.Answer("/api/v1/nodes/w-1/proxy/configz", `{"kubeletconfig": `+doc+`}`)
+}
+
+func (s *scene) metricsOf(node, text string) {
+	s.api.Answer("/api/v1/nodes/"+node+"/proxy/metrics", text+"\n")
+}
+
+// serve makes discovery name a kind in some versions, of which the first is preferred, stored in one of them.
+func (s *scene) serve(group, kind, resource, stored string, versions ...string) {
+	var list []any
+	for _, v := range versions {
+		list = append(list, object{"groupVersion": group + "/" + v, "version": v})
+		s.api.Answer("/apis/"+group+"/"+v, asJSON(object{"resources": []any{
+			object{"name": resource, "kind": kind, "storageVersionHash": stored}, object{"name": resource + "/status", "kind": kind}}}))
+	}
+	s.api.Answer("/apis/"+group, asJSON(object{"versions": list}))
+}
+
+func asJSON(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// members answers for etcd.
+type members struct {
+	etcd.Etcd
+	scene *scene
+}
+
+func (m members) Health(context.Context) ([]etcd.Health, error) {
+	if m.scene.deaf {
+		return nil, errors.New("no member answers")
+	}
+	return m.scene.etcd, nil
+}
+
+// client is the API server's.
+func (s *scene) client() cluster.Cluster {
+	return cluster.New(cluster.Options{Kubeconfig: "kubeconfig", Timeout: 20 * time.Second, ReadFile: func(string) ([]byte, error) {
+		return []byte(asJSON(object{
+			"apiVersion": "v1", "kind": "Config", "current-context": "c",
+			"contexts": []any{object{"name": "c", "context": object{"cluster": "k", "user": "u"}}},
+			"clusters": []any{object{"name": "k", "cluster": object{"server": s.api.URL, "insecure-skip-tls-verify": true}}},
+			"users":    []any{object{"name": "u", "user": object{"token": "t"}}},
+		})), nil
+	}})
+}
+
+// found are the findings, each its ID and its message.
+func (s *scene) found() []string {
+	s.t.Helper()
+	api := s.client()
+	state, err := upgrading.Look(s.t.Context(), api)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	sources := Sources{API: api, State: state}
+	if !s.remote {
+		n := &config.Node{Name: "cp-1"}
+		n.Paths.Kubelet, n.Paths.Manifests, n.CRISocket = "/var/lib/kubelet", "/etc/kubernetes/manifests", "unix:///no/socket"
+		h := host.NewAt(s.root)
+		defer h.Close()
+		sources.Here, sources.Etcd = &Here{Host: h, Node: n}, members{scene: s}
+	}
+	there, err := Collect(s.t.Context(), sources)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var list []string
+	for _, f := range there.Check(state.Oldest(), s.to, "3.7.0") {
+		list = append(list, f.ID+" "+f.Message)
+		if f.Remedy == "" || f.Where == "" {
+			s.t.Errorf("incomplete: %+v", f)
+		}
+	}
+	return list
+}
+
+// always is what cannot be seen of this cluster.
+const always = "not-checked the flags of these kubelets were not checked, because the API does not show them: w-1"
+
+// TestNothingFound: nothing is reported of a cluster in which nothing is wrong, over one minor release and over three.
+func TestNothingFound(t *testing.T) {
+	for _, versions := range [][2]string{{"v1.36.4", "v1.37.2"}, {"v1.34.9", "v1.37.2"}, {"v1.37.1", "v1.37.2"}} {
+		s := newScene(t, versions[0], versions[1])
+		if got := s.found(); !slices.Equal(got, []string{always}) {
+			t.Errorf("%v: found %q", versions, got)
+		}
+	}
+}
+
+// TestBreakagesAreFound: each row makes a cluster with something that an upgrade breaks, as users have it, and names what is
+// found of it.
+func TestBreakagesAreFound(t *testing.T) {
+	const to35, to36, to37 = "v1.34.9 v1.35.8", "v1.35.8 v1.36.4", "v1.36.4 v1.37.2"
+	pods := "/api/v1/namespaces/default/pods/"
+	for name, row := range map[string]struct {
+		versions string
+		make     func(*scene)
+		want     string
+	}{
+		"gates removed in 1.37": {to37, func(s *scene) {
+			s.stored("apiServer: {extraArgs: [{name: feature-gates, value: SidecarContainers=true}]}\n")
+			s.component("kube-apiserver", "--feature-gates=SidecarContainers=true")
+		}, "gate-removed extraArgs of kube-apiserver in ConfigMap kube-system/kubeadm-config: kube-apiserver 1.37 has no feature gate SidecarContainers"},
+		"by hand": {to37, func(s *scene) { s.component("kube-scheduler", "--feature-gates=SidecarContainers=true") },
+			"gate-removed kube-scheduler on cp-1: kube-scheduler 1.37 has no feature gate SidecarContainers"},
+		"gates removed in 1.36": {"v1.34.9 v1.36.4", func(s *scene) {
+			s.configMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nfeatureGates: {MemoryManager: true}\n")
+			s.configz(`{"featureGates": {"MemoryManager": true}}`)
+		}, "gate-removed ConfigMap kube-system/kubelet-config: kubelet 1.36 has no feature gate MemoryManager"},
+		"gates locked in 1.36": {to36, func(s *scene) { s.configz(`{"featureGates": {"UserNamespacesSupport": false}}`) },
+			"gate-locked kubelet on w-1: in kubelet 1.36, feature gate UserNamespacesSupport is locked to true"},
+		"gates locked in 1.37": {to37, func(s *scene) {
+			fixture.Put(s.t, s.root, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nfeatureGates: {HostnameOverride: false}\n")
+		}, "gate-locked kubelet on cp-1: in kubelet 1.37, feature gate HostnameOverride is locked to true"},
+		"AllAlpha": {to35, func(s *scene) { s.component("kube-apiserver", "--feature-gates=AllAlpha=true,AllBeta=false") }, "gate-dependency kube-apiserver on cp-1: in kube-apiserver 1.35, feature gate StorageVersionAPI is on and needs APIServerIdentity"},
+		"a flag of the controller manager": {to37, func(s *scene) { s.component("kube-controller-manager", "--concurrent-service-syncs=2") },
+			"flag-removed kube-controller-manager on cp-1: kube-controller-manager 1.37 has no flag --concurrent-service-syncs"},
+		"cAdvisor's flags of the kubelet": {to37, func(s *scene) {
+			fixture.Put(s.t, s.root, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--boot-id-file=/x\n")
+		}, "flag-removed kubelet on cp-1: kubelet 1.37 has no flag --boot-id-file"},
+		"the sandbox image": {to35, func(s *scene) {
+			fixture.Put(s.t, s.root, "/etc/systemd/system/kubelet.service.d/20.conf", "[Service]\nEnvironment=\"X=--pod-infra-container-image=pause\"\n")
+		}, "flag-removed kubelet on cp-1: kubelet 1.35 has no flag --pod-infra-container-image"},
+		"cgroup v1 of another node": {to35, func(s *scene) { s.metricsOf("w-1", "# HELP\nkubelet_cgroup_version 1") },
+			"cgroup-v1 kubelet on w-1: the node has cgroup v1"},
+		"cgroup v1 here": {to35, func(s *scene) { s.remove("/sys/fs/cgroup/cgroup.controllers") }, "cgroup-v1 kubelet on cp-1: the node has cgroup v1"},
+		"an old runtime": {to37, func(s *scene) { s.node("w-1", "containerd://1.7.27", false) },
+			"runtime-config-call kubelet on w-1: the container runtime does not tell its cgroup driver"},
+		"memoryThrottlingFactor": {to37, func(s *scene) {
+			s.configz(`{"memoryThrottlingFactor": 0.8, "featureGates": {"MemoryQoS": false}}`)
+		},
+			"memory-throttling kubelet on w-1: the kubelet 1.37 refuses memoryThrottlingFactor"},
+		"eventRecordQPS": {to37, func(s *scene) {
+			s.configMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\neventRecordQPS: 0\n")
+		}, "event-qps ConfigMap kube-system/kubelet-config: eventRecordQPS 0"},
+		"an API version that is switched on": {to37, func(s *scene) {
+			s.stored("apiServer: {extraArgs: [{name: runtime-config, value: scheduling.k8s.io/v1alpha2=true}]}\n")
+		}, "runtime-config extraArgs of kube-apiserver in ConfigMap kube-system/kubeadm-config: --runtime-config names scheduling.k8s.io/v1alpha2"},
+		"objects stored in a version that goes away": {to37, func(s *scene) {
+			s.serve("scheduling.k8s.io", "Workload", "workloads", storageHash(schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1alpha2", Kind: "Workload"}), "v1alpha2")
+			s.put("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/workloads/train", "scheduling.k8s.io/v1alpha2", "Workload", object{})
+		}, "api-stored Workload default/train is stored in scheduling.k8s.io/v1alpha2"},
+		"clients of beta versions": {to37, func(s *scene) {
+			s.serve("networking.k8s.io", "ServiceCIDR", "servicecidrs", "gNLvruQhW2g=", "v1", "v1beta1")
+			for _, cidr := range []string{"kubernetes", "extra", "more"} {
+				s.put("/apis/networking.k8s.io/v1/servicecidrs/"+cidr, "networking.k8s.io/v1", "ServiceCIDR", object{"metadata": object{"managedFields": []any{
+					object{"manager": "kube-apiserver", "apiVersion": "networking.k8s.io/v1beta1"}, object{"manager": "helm", "apiVersion": "networking.k8s.io/v1beta1"}}}})
+			}
+		}, "api-managed-fields ServiceCIDR extra and 2 more: helm writes ServiceCIDR in networking.k8s.io/v1beta1"},
+		"requests for beta versions": {to37, func(s *scene) {
+			s.api.Answer("/metrics", "# TYPE apiserver_requested_deprecated_apis gauge\n"+
+				`apiserver_requested_deprecated_apis{group="networking.k8s.io",removed_release="1.37",resource="ipaddresses",subresource="",version="v1beta1"} 1`+"\n")
+		}, "api-requested kube-apiserver on cp-1: clients have requested networking.k8s.io/v1beta1/ipaddresses"},
+		"a file that a flag names": {to36, func(s *scene) {
+			s.component("kube-apiserver", "--admission-control-config-file=/etc/in-container/admission.yaml")
+			fixture.Put(s.t, s.root, "/etc/on-host/admission.yaml",
+				"apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: ValidatingAdmissionWebhook, path: webhook.yaml}]\n")
+			fixture.Put(s.t, s.root, "/etc/on-host/webhook.yaml", "apiVersion: apiserver.config.k8s.io/v1alpha1\nkind: WebhookAdmission\n")
+		}, "config-file-version /etc/on-host/webhook.yaml: kube-apiserver 1.36 does not read a WebhookAdmission"},
+		"an admission plugin": {to37, func(s *scene) {
+			s.component("kube-apiserver", "--enable-admission-plugins=NodeRestriction,PodGroupWorkloadExists")
+		}, "admission-plugin-removed kube-apiserver on cp-1: --enable-admission-plugins names PodGroupWorkloadExists"},
+		"exec": {to35, func(s *scene) {
+			s.put("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/debug", "rbac.authorization.k8s.io/v1", "Role",
+				object{"rules": []any{object{"apiGroups": []any{""}, "resources": []any{"pods/exec"}, "verbs": []any{"get"}}}})
+		}, "exec-needs-create Role default/debug allows only get on pods/exec"},
+		"gitRepo volumes": {to36, func(s *scene) {
+			s.put(pods+"clone", "v1", "Pod", object{"spec": object{"volumes": []any{object{"name": "v", "gitRepo": object{"repository": "r"}}}}})
+		}, "gitrepo-volume Pod default/clone has a gitRepo volume"},
+		"flex volumes": {to36, func(s *scene) {
+			s.stored("controllerManager: {extraArgs: [{name: flex-volume-plugin-dir, value: /opt/flex}]}\n")
+		}, "flex-volume-mount extraArgs of kube-controller-manager in ConfigMap kube-system/kubeadm-config: "},
+		"SELinux": {to37, func(s *scene) {
+			fixture.Put(s.t, s.root, "/sys/fs/selinux/enforce", "1")
+			for _, level := range []string{"s0:c1", "s0:c2"} {
+				s.put(pods+"pod-"+level[4:], "v1", "Pod", object{"spec": object{"securityContext": object{"seLinuxOptions": object{"level": level}},
+					"volumes": []any{object{"name": "v", "persistentVolumeClaim": object{"claimName": "data"}}}}})
+			}
+		}, "selinux-mount PersistentVolumeClaim default/data is shared by Pods with different SELinux labels"},
+		"a static Pod here that needs the API": {to37, func(s *scene) {
+			fixture.Put(s.t, s.root, "/etc/kubernetes/manifests/dns.yaml", "apiVersion: v1\nkind: Pod\nspec: {volumes: [{name: v, configMap: {name: c}}]}\n")
+		}, "static-pod-api-reference /etc/kubernetes/manifests/dns.yaml: the kubelet 1.37 does not start this static Pod"},
+		"a static Pod elsewhere that needs the API": {to37, func(s *scene) {
+			s.put(pods+"dns-w-1", "v1", "Pod", object{"metadata": object{"annotations": object{"kubernetes.io/config.mirror": "x"}},
+				"spec": object{"nodeName": "w-1", "volumes": []any{object{"name": "v", "secret": object{"secretName": "c"}}}}})
+		}, "static-pod-api-reference static Pod default/dns-w-1 on w-1: the kubelet 1.37 does not start this static Pod"},
+		"kube-proxy without a mode": {to37, func(s *scene) { s.configMap("kube-proxy", "config.conf", "kind: KubeProxyConfiguration\n") },
+			"proxy-mode-empty ConfigMap kube-system/kube-proxy: mode is empty"},
+		"kube-proxy with ipvs": {to37, func(s *scene) { s.configMap("kube-proxy", "config.conf", "kind: KubeProxyConfiguration\nmode: ipvs\n") },
+			"proxy-mode-ipvs ConfigMap kube-system/kube-proxy: mode ipvs is deprecated"},
+		"etcd's patch release": {to37, func(s *scene) { s.etcd[0].Status.Version = "3.6.8" }, "etcd-patch etcd member cp-1: etcd 3.6.8 should be 3.6.11 or newer"},
+		"etcd's patch release, by its image": {to37, func(s *scene) {
+			s.remote = true
+			s.put(inSystem+"pods/etcd-cp-1", "v1", "Pod", object{"metadata": object{"labels": object{"component": "etcd", "tier": "control-plane"}},
+				"spec": object{"nodeName": "cp-1", "containers": []any{object{"name": "etcd", "image": "registry.k8s.io/etcd:3.6.8-0"}}}})
+		}, "etcd-patch etcd on cp-1: etcd 3.6.8 should be 3.6.11 or newer"},
+		"a flag of etcd": {to37, func(s *scene) {
+			s.stored("etcd: {local: {dataDir: /var/lib/etcd, extraArgs: [{name: experimental-compaction-batch-limit, value: \"9\"}]}}\n")
+		}, "flag-removed extraArgs of etcd in ConfigMap kube-system/kubeadm-config: the etcd of Kubernetes 1.37 has no flag --experimental-compaction-batch-limit"},
+		"an external etcd": {to37, func(s *scene) {
+			s.stored("etcd: {external: {endpoints: [\"https://192.0.2.9:2379\"], caFile: /a, certFile: /b, keyFile: /c}}\n")
+			s.etcd[0].Status.Version = "3.5.21"
+		}, "external-etcd-patch etcd member cp-1: etcd 3.5.21 should be 3.5.32 or newer"},
+		"a stored version of a custom resource": {to37, func(s *scene) {
+			s.put("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/foos.example.com", "apiextensions.k8s.io/v1", "CustomResourceDefinition",
+				object{"spec": object{"versions": []any{object{"name": "v1"}}}, "status": object{"storedVersions": []any{"v1beta1", "v1"}}})
+		}, "crd-stored-version CustomResourceDefinition foos.example.com may have objects stored in v1beta1"},
+		"a webhook, before a patch release": {"v1.37.1 v1.37.2", func(s *scene) {
+			s.put("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/all", "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration",
+				object{"webhooks": []any{object{"name": "a.example.com", "failurePolicy": "Fail",
+					"rules": []any{object{"operations": []any{"*"}, "apiGroups": []any{"*"}, "apiVersions": []any{"*"}, "resources": []any{"*"}}}}}})
+		}, "webhook-blocks-system webhook a.example.com of MutatingWebhookConfiguration all: if it does not answer"},
+		"a budget": {to37, func(s *scene) {
+			s.put("/apis/policy/v1/namespaces/default/poddisruptionbudgets/none", "policy/v1", "PodDisruptionBudget",
+				object{"status": object{"expectedPods": 2, "currentHealthy": 2, "desiredHealthy": 2}})
+		}, "budget-allows-nothing PodDisruptionBudget default/none allows no disruption now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to, _ := strings.Cut(row.versions, " ")
+			s := newScene(t, from, to)
+			row.make(s)
+			got := s.found()
+			if n := len(slices.DeleteFunc(slices.Clone(got), func(f string) bool { return !strings.HasPrefix(f, row.want) })); n != 1 {
+				t.Errorf("%d findings begin with %q:\n%s", n, row.want, strings.Join(got, "\n"))
+			}
+		})
+	}
+}
+
+func (s *scene) remove(path string) {
+	if err := os.Remove(filepath.Join(s.root, path)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// TestStorageHash: as Kubernetes 1.36 served them.
+func TestStorageHash(t *testing.T) {
+	for kind, want := range map[string]string{"ServiceCIDR": "gNLvruQhW2g=", "IPAddress": "3f/plJFChNE=", "Ingress": "39NQlfNR+bo="} {
+		if got := storageHash(schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: kind}); got != want {
+			t.Errorf("%s: %s, want %s", kind, got, want)
+		}
+	}
+}
+
+// TestRegeneratedFlagsAreNotFound: the upgrade writes these static Pods and kubeadm-flags.env without them.
+func TestRegeneratedFlagsAreNotFound(t *testing.T) {
+	s := newScene(t, "v1.34.9", "v1.37.2")
+	s.component("etcd", "--experimental-initial-corrupt-check=true", "--experimental-watch-progress-notify-interval=5s")
+	if got := s.found(); !slices.Equal(got, []string{always}) {
+		t.Errorf("found %q", got)
+	}
+}
+
+// TestWhatCannotBeReadIsFound: nothing that was not looked at passes.
+func TestWhatCannotBeReadIsFound(t *testing.T) {
+	for name, row := range map[string]struct {
+		make func(*scene)
+		want string
+	}{
+		"a list":              {func(s *scene) { s.refuse("/api/v1/pods") }, "Pods were not checked: "},
+		"discovery":           {func(s *scene) { s.refuse("/apis/networking.k8s.io") }, "API group networking.k8s.io was not checked: "},
+		"a kubelet":           {func(s *scene) { s.refuse("/api/v1/nodes/w-1/proxy/configz") }, "kubelet on w-1: its configuration was not checked: "},
+		"metrics":             {func(s *scene) { s.refuse("/metrics") }, "kube-apiserver on cp-1: its requests for deprecated APIs were not checked: "},
+		"etcd":                {func(s *scene) { s.deaf = true }, "etcd was not checked: no member answers"},
+		"etcd from elsewhere": {func(s *scene) { s.remote = true }, "the health of etcd was not checked, because "},
+		"a file": {func(s *scene) {
+			s.component("kube-apiserver", "--authentication-config=/etc/in-container/missing.yaml")
+		}, "/etc/on-host/missing.yaml was not checked: "},
+		"a file from elsewhere": {func(s *scene) {
+			s.remote = true
+			s.component("kube-apiserver", "--authentication-config=/etc/in-container/a.yaml")
+		}, "kube-apiserver on cp-1: /etc/in-container/a.yaml was not checked, because it is a file of that node"},
+		"a configuration": {func(s *scene) { s.configMap("kubelet-config", "kubelet", "{") }, "ConfigMap kube-system/kubelet-config was not checked: "},
+		"the rest of a list": {func(s *scene) {
+			for i := range mostObjects + 5 {
+				s.put(fmt.Sprintf("/api/v1/namespaces/default/pods/p%04d", i), "v1", "Pod", object{})
+			}
+		}, "Pods: only the first 2000 were checked, at least 9 were not"},
+		"many kubelets": {func(s *scene) {
+			for i := range mostNodes {
+				s.node(fmt.Sprintf("w-%03d", i), "containerd://2.2.0", false)
+			}
+		}, "only 50 kubelets were asked for their configuration, 2 were not"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, "v1.36.4", "v1.37.2")
+			row.make(s)
+			if got := s.found(); !slices.ContainsFunc(got, func(f string) bool { return strings.HasPrefix(f, "not-checked "+row.want) }) {
+				t.Errorf("nothing says %q:\n%s", row.want, strings.Join(got, "\n"))
+			}
+		})
+	}
+}
+
+func (s *scene) refuse(path string) { s.api.Answer(path, "not JSON, but "+strings.Repeat("x", 1<<17)) }

@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/breakages"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+const kubeletConfigMap = "ConfigMap kube-system/" + manifests.KubeletConfigMap
+
+// kubelets are the cluster's configuration of all of them, and what each has beyond it.
+func (c *collector) kubelets(ctx context.Context) {
+	text, err := cluster.ConfigMapText(ctx, c.API, metav1.NamespaceSystem, manifests.KubeletConfigMap, "kubelet")
+	shared := map[string]any{}
+	if err == nil {
+		err = yaml.Unmarshal([]byte(text), &shared)
+	}
+	if err != nil {
+		c.gap(kubeletConfigMap, "kubelet", "correct it", "%s was not checked: %v", kubeletConfigMap, err)
+	}
+	all := []breakages.Kubelet{{Where: kubeletConfigMap, Config: []byte(text)}}
+	if err != nil {
+		all = nil
+	}
+	c.inputs.Kubelets = append(all, c.nodeKubelets(ctx, shared)...)
+}
+
+func (c *collector) nodeKubelets(ctx context.Context, shared map[string]any) []breakages.Kubelet {
+	nodes := slices.Clone(c.State.Nodes)
+	slices.SortStableFunc(nodes, func(a, b upgrading.NodeVersions) int { return rank(a) - rank(b) })
+	if left := len(nodes) - mostNodes; left > 0 {
+		nodes = nodes[:mostNodes]
+		c.gap("kubelets", "nodes", "look at /var/lib/kubelet/config.yaml on nodes that differ from the others",
+			"only %d kubelets were asked for their configuration, %d were not", mostNodes, left)
+	}
+	found := make([]breakages.Kubelet, len(nodes))
+	var others []string
+	var mu sync.Mutex
+	group := errgroup.Group{}
+	group.SetLimit(asksAtOnce)
+	for i, n := range nodes {
+		group.Go(func() error {
+			if c.Here != nil && c.Here.Node.Name == n.Name {
+				found[i] = c.kubeletHere(ctx, n, shared)
+				return nil
+			}
+			found[i] = c.kubeletOf(ctx, n, shared)
+			mu.Lock()
+			others = append(others, n.Name)
+			mu.Unlock()
+			return nil
+		})
+	}
+	_ = group.Wait()
+	if len(others) > 0 {
+		slices.Sort(others)
+		c.gap("kubelets", "flags", "look there at /var/lib/kubelet/kubeadm-flags.env, /etc/default/kubelet and the drop-ins of kubelet.service",
+			"the flags of these kubelets were not checked, because the API does not show them: %s", strings.Join(others, ", "))
+	}
+	return found
+}
+
+func rank(n upgrading.NodeVersions) int {
+	if n.ControlPlane {
+		return 0
+	}
+	return 1
+}
+
+// newKubelet is what the API says of a node's kubelet.
+func newKubelet(n upgrading.NodeVersions) breakages.Kubelet {
+	return breakages.Kubelet{Where: "kubelet on " + n.Name, From: n.Kubelet, OldRuntime: strings.HasPrefix(n.Runtime, "containerd://1.")}
+}
+
+// kubeletHere reads this host's files.
+func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, shared map[string]any) breakages.Kubelet {
+	k, h := newKubelet(n), c.Here.Host
+	if info, err := h.RuntimeInfo(ctx, c.Here.Node.CRISocket); err == nil {
+		k.OldRuntime = info.CgroupDriver == ""
+	}
+	_, err := h.Lstat("/sys/fs/cgroup/cgroup.controllers")
+	k.CgroupV1 = errors.Is(err, fs.ErrNotExist)
+	flags, err := h.ReadFile(filepath.Join(c.Here.Node.Paths.Kubelet, "kubeadm-flags.env"))
+	if err == nil {
+		flags, _ = kubeletconfig.WithoutLeftovers(flags) // which the upgrade removes
+		k.Args = thisnode.ParseFlags(flags)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		c.gap(k.Where, "flags", "run this as root", "%s: its flags were not checked: %v", k.Where, err)
+	}
+	k.Args = append(k.Args, preflight.AdministratorsFlags(h)...)
+	own := map[string]any{}
+	path, data := filepath.Join(c.Here.Node.Paths.Kubelet, "config.yaml"), c.Here.Kubelet
+	err = nil
+	if data == nil {
+		data, err = h.ReadFile(path)
+	}
+	if err == nil {
+		err = yaml.Unmarshal(data, &own)
+	}
+	if err != nil {
+		c.gap(k.Where, path, "correct the file", "%s was not checked: %v", path, err)
+	}
+	k.Config = beyond(own, shared)
+	return k
+}
+
+// configzFields are those of a kubelet's running configuration that rules ask for. All others are there with their
+// defaults, whether or not anybody set them.
+var configzFields = []string{"featureGates", "eventRecordQPS", "failCgroupV1", "memoryThrottlingFactor"}
+
+// kubeletOf asks a kubelet of another node for its configuration, through the API.
+func (c *collector) kubeletOf(ctx context.Context, n upgrading.NodeVersions, shared map[string]any) breakages.Kubelet {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	k := newKubelet(n)
+	proxy := "/api/v1/nodes/" + url.PathEscape(n.Name) + "/proxy/"
+	var running struct {
+		Config map[string]any `json:"kubeletconfig"`
+	}
+	if err := c.API.Read(ctx, cluster.Query{Path: proxy + "configz"}, decodeInto(&running)); err != nil {
+		c.gap(k.Where, "configz", "make the node Ready, or look at /var/lib/kubelet/config.yaml there", "%s: its configuration was not checked: %v", k.Where, err)
+	}
+	own := map[string]any{}
+	for _, name := range configzFields {
+		if value, set := running.Config[name]; set && value != nil {
+			own[name] = value
+		}
+	}
+	if own["memoryThrottlingFactor"] == 0.9 { // the default
+		delete(own, "memoryThrottlingFactor")
+	}
+	if v, err := version.ParseSemantic(n.Kubelet); err == nil && v.LessThan(version.MustParseSemantic("1.35.0")) {
+		delete(own, "failCgroupV1") // a default that changes in 1.35
+		k.CgroupV1 = c.hasCgroupV1(ctx, k.Where, proxy)
+	}
+	k.Config = beyond(own, shared)
+	return k
+}
+
+// hasCgroupV1 asks a kubelet's metrics.
+func (c *collector) hasCgroupV1(ctx context.Context, where, proxy string) (v1 bool) {
+	err := c.API.Read(ctx, cluster.Query{Path: proxy + "metrics", Accept: "text/plain"}, func(r io.Reader) error {
+		return eachLine(r, func(line []byte) { v1 = v1 || string(line) == "kubelet_cgroup_version 1" })
+	})
+	if err != nil {
+		c.gap(where, "cgroups", "check it there: stat -fc %T /sys/fs/cgroup", "%s: its version of cgroups was not checked: %v", where, err)
+	}
+	return v1
+}
+
+// eachLine calls take with each line, without its end.
+func eachLine(r io.Reader, take func(line []byte)) error {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		take(lines.Bytes())
+	}
+	return errors.WithStack(lines.Err())
+}
+
+// beyond is a node's configuration without what all nodes share, which is reported once. failCgroupV1 stays: what it
+// means depends on the node.
+func beyond(own, shared map[string]any) []byte {
+	kept := map[string]any{}
+	for name, value := range own {
+		if name == "failCgroupV1" || !reflect.DeepEqual(value, shared[name]) {
+			kept[name] = value
+		}
+	}
+	gates, _ := kept["featureGates"].(map[string]any)
+	common, _ := shared["featureGates"].(map[string]any)
+	if gates != nil {
+		differing := map[string]any{}
+		for name, value := range gates {
+			if value != common[name] {
+				differing[name] = value
+			}
+		}
+		kept["featureGates"] = differing
+	}
+	if fails, set := shared["failCgroupV1"]; set && kept["failCgroupV1"] == nil {
+		kept["failCgroupV1"] = fails
+	}
+	data, err := json.Marshal(kept)
+	if err != nil {
+		return nil // values of a YAML or JSON document always encode
+	}
+	return data
+}
+
+// proxies is the configuration of kube-proxy, if the cluster has one.
+func (c *collector) proxies(ctx context.Context) {
+	const where = "ConfigMap kube-system/" + manifests.KubeProxyConfigMap
+	cm := &corev1.ConfigMap{}
+	cm.Namespace, cm.Name = metav1.NamespaceSystem, manifests.KubeProxyConfigMap
+	found, err := c.API.Get(ctx, cm)
+	if err != nil {
+		c.gap(where, "config.conf", "check the API server, and plan again", "%s was not checked: %v", where, err)
+	}
+	if text := cm.Data["config.conf"]; found && text != "" {
+		c.inputs.Proxies = []breakages.File{{Where: where, Program: "kube-proxy", Data: []byte(text)}}
+	}
+}

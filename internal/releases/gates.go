@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package releases
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Stages of a feature gate.
+const (
+	Alpha = "alpha"
+	Beta  = "beta"
+)
+
+// Gate is a feature gate as a program of one release has it, unless --emulated-version says otherwise.
+type Gate struct {
+	Stage  string // alpha, beta, ga or deprecated
+	On     bool   // by default
+	Locked bool   // cannot be set to another value
+	// Needs are the gates that must be on if this one is.
+	Needs []string
+}
+
+// Gate looks up a feature gate of a program.
+func (r Release) Gate(program, name string) (Gate, bool) {
+	state := r.state("gate", program, name)
+	if state == "" {
+		return Gate{}, false
+	}
+	parts := strings.Split(state, ",")
+	g := Gate{Stage: parts[0], On: parts[1] == "on", Locked: slices.Contains(parts, "locked")}
+	if needs, ok := strings.CutPrefix(parts[len(parts)-1], "needs="); ok {
+		g.Needs = strings.Split(needs, "+")
+	}
+	return g, true
+}
+
+// Gates are the feature gates of a program, by name.
+func (r Release) Gates(program string) map[string]Gate {
+	gates := map[string]Gate{}
+	for key := range parse().rows {
+		if key.kind != "gate" {
+			continue
+		}
+		if g, ok := r.Gate(program, key.name); ok {
+			gates[key.name] = g
+		}
+	}
+	return gates
+}
+
+// Names of gates that set many others.
+const (
+	AllAlpha = "AllAlpha"
+	AllBeta  = "AllBeta"
+)
+
+// Enabled says which gates are on if these are set: the defaults, then what AllAlpha and AllBeta say, then each by itself.
+func Enabled(gates map[string]Gate, set map[string]bool) map[string]bool {
+	on := map[string]bool{}
+	for name, g := range gates {
+		on[name] = g.On
+		if all, ok := set[AllAlpha]; ok && g.Stage == Alpha {
+			on[name] = all
+		}
+		if all, ok := set[AllBeta]; ok && g.Stage == Beta {
+			on[name] = all
+		}
+	}
+	maps.Copy(on, set)
+	return on
+}

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package releases
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestLeaving: kinds that 1.36 stopped serving only matter to those who come from before it.
+func TestLeaving(t *testing.T) {
+	const before36, before37 = "scheduling.k8s.io/v1alpha1 Workload", "networking.k8s.io/v1beta1 ServiceCIDR"
+	for minor, want := range map[string][2]bool{"1.33": {true, true}, "1.35": {true, true}, "1.36": {false, true}, "1.37": {false, false}} {
+		r, _ := Of(minor)
+		list := r.Leaving()
+		if got := [2]bool{slices.Contains(list, before36), slices.Contains(list, before37)}; got != want {
+			t.Errorf("from %s on: %q", minor, list)
+		}
+		if slices.Contains(list, "apps/v1 Deployment") || !slices.IsSorted(list) {
+			t.Errorf("from %s on: %q", minor, list)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrading
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// A backup in these tests is a directory, and in it a record of an upgrade to a version, or none, and files. What is in a
+// file is the version that it is of.
+type kept struct {
+	dir, to string
+	files   string // NAME=VERSION, separated by spaces
+}
+
+const (
+	manifests1 = ManifestBackup + "2026-01-01-00-00-00"
+	manifests2 = ManifestBackup + "2026-02-01-00-00-00"
+	manifests3 = ManifestBackup + "2026-02-01-00-10-00"
+	kubelet1   = KubeletBackup + "2026-01-01-00-01-00"
+	kubelet2   = KubeletBackup + "2026-02-01-00-01-00"
+	etcd1      = EtcdBackup + "2026-01-01-00-00-00"
+	etcd2      = EtcdBackup + "2026-02-01-00-00-00"
+	etcd3      = EtcdBackup + "2026-02-01-00-10-00"
+)
+
+func TestLastBackup(t *testing.T) {
+	first := []kept{
+		{manifests1, "v1.36.4", "kube-apiserver.yaml=1.35.8 etcd.yaml=1.35.8"}, {etcd1, "", "snapshot.db=1.35.8"}, {kubelet1, "v1.36.4", "config.yaml=1.35.8 kubeadm-flags.env=1.35.8"},
+	}
+	second := []kept{
+		{manifests2, "v1.37.2", "kube-apiserver.yaml=1.36.4 etcd.yaml=1.36.4"}, {etcd2, "", "snapshot.db=1.36.4"}, {kubelet2, "v1.37.2", "config.yaml=1.36.4"},
+	}
+	for name, tt := range map[string]struct {
+		kept     []kept
+		rollback string // when the last one ended
+		of       string // when the upgrade began that it was of
+		want     string // version, files and their directories' times
+	}{
+		"none":                 {},
+		"other files":          {kept: []kept{{"kubeadm-init-dryrun123", "", "kube-apiserver.yaml=1"}, {ManifestBackup + "yesterday", "", "kube-apiserver.yaml=1"}}},
+		"one upgrade":          {kept: first, want: "v1.35.8: etcd@01-01 kube-apiserver@01-01; config.yaml@01-01 kubeadm-flags.env@01-01; 01-01"},
+		"two upgrades":         {kept: slices.Concat(first, second), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"after a rollback":     {kept: slices.Concat(first, second), rollback: "2026-02-02", want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"since a rollback":     {kept: slices.Concat(first, second), rollback: "2026-01-02", want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"an interrupted run":   {kept: slices.Concat(first, second, []kept{{manifests3, "v1.37.2", "kube-apiserver.yaml=1.37.2 kube-scheduler.yaml=1.36.4"}, {etcd3, "", "snapshot.db=1.37.2"}}), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01 kube-scheduler@02-01; config.yaml@02-01; 02-01 02-01"},
+		"the same again later": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.37.2"}}), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"the same again, since a rollback": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.36.4"}}), rollback: "2026-02-02",
+			want: "v1.36.4: kube-apiserver@03-01; ; "},
+		"the same again, after its rollback": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.36.4"}}), rollback: "2026-03-02", of: "2026-03-01",
+			want: "v1.36.4: kube-apiserver@03-01; ; "},
+		"the same again, while it is rolled back": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.36.4"}}), of: "2026-03-01",
+			want: "v1.36.4: kube-apiserver@03-01; ; "},
+		"kubeadm's":        {kept: unrecorded(slices.Concat(first, second)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"after kubeadm's":  {kept: slices.Concat(unrecorded(first), second), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"before kubeadm's": {kept: slices.Concat(first, unrecorded(second)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"a worker":         {kept: []kept{first[2], second[2]}, want: ": ; config.yaml@02-01; "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for _, k := range tt.kept {
+				write(t, filepath.Join(root, k.dir), k)
+			}
+			var rollback Progress
+			rollback.Finished, _ = time.Parse(time.DateOnly, tt.rollback)
+			rollback.Began, _ = time.Parse(time.DateOnly, tt.of)
+			b, err := LastBackup(host.New(), root, rollback)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := b.text(); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func unrecorded(list []kept) (out []kept) {
+	for _, k := range list {
+		k.to = ""
+		out = append(out, k)
+	}
+	return out
+}
+
+func write(t *testing.T, dir string, k kept) {
+	t.Helper()
+	err := os.Mkdir(dir, 0o700)
+	if k.to != "" {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, RecordFile), []byte("node: cp-1\nto: "+k.to+"\n"), 0o600))
+	}
+	for file := range strings.FieldsSeq(k.files) {
+		name, version, _ := strings.Cut(file, "=")
+		pod := "spec: {containers: [{image: registry.k8s.io/x:v" + version + "}]}"
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(pod), 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// text is what a backup is, with month and day for each file.
+func (b *Backup) text() string {
+	if b == nil {
+		return ""
+	}
+	day := func(path string) string {
+		dir := filepath.Base(filepath.Dir(path))
+		return dir[strings.Index(dir, "-2026-")+6:][:5]
+	}
+	list := func(files map[string]string) string {
+		var out []string
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			out = append(out, name+"@"+day(files[name]))
+		}
+		return strings.Join(out, " ")
+	}
+	var snapshots []string
+	for _, path := range b.Snapshots {
+		snapshots = append(snapshots, day(path))
+	}
+	return fmt.Sprintf("%s: %s; %s; %s", b.From, list(b.Manifests), list(b.Kubelet), strings.Join(snapshots, " "))
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package upgrading says what a node is to be after an upgrade: from what its cluster stores, and what this host's files
+// say of it.
+package upgrading
+
+import (
+	"context"
+	"syscall"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// Node returns what this node is to be after the upgrade that self asks for. Without a version there, it is the one that
+// the cluster's configuration has.
+func Node(ctx context.Context, api cluster.Cluster, h host.Host, self *config.UpgradeSelf, opts config.Options) (*config.Node, []string, error) {
+	if thisnode.IsControlPlane(h) {
+		// An API server that starts refuses even administrators for a moment. That of an upgrade that was interrupted starts.
+		if err := api.Ready(ctx); err != nil {
+			return nil, nil, adviseRollback(err)
+		}
+	}
+	stored, err := joining.StoredConfiguration(ctx, api)
+	if err != nil {
+		return nil, nil, err
+	}
+	upgrade := self.Upgrade
+	if upgrade.From, err = config.StoredVersion(stored); err != nil {
+		return nil, nil, err
+	}
+	components, err := readComponents(ctx, api, upgrade.First)
+	if err != nil {
+		return nil, nil, err
+	}
+	opts.Version, opts.Placeholders = self.Version, true
+	n, warnings, err := config.LoadCluster(stored, components.kubelet, components.kubeProxy, current(h, self), opts)
+	if err != nil {
+		return nil, warnings, err
+	}
+	upgrade.Version = n.Cluster.KubernetesVersion
+	n.Upgrade, n.IgnorePreflightErrors = &upgrade, self.IgnorePreflightErrors
+	return n, warnings, nil
+}
+
+// adviseRollback says what to do about an API server that does not serve.
+func adviseRollback(err error) error {
+	if fault.Remedy(err) != "" && !errors.Is(err, syscall.ECONNREFUSED) {
+		return err // such as credentials that have expired
+	}
+	return fault.WithRemedy(err, "`slipway diagnose` says what is wrong with it; if an upgrade broke it, "+
+		"`slipway upgrade rollback` puts back what ran before")
+}
+
+// current is this node as it is, with the settings of this run.
+func current(h host.Host, self *config.UpgradeSelf) *config.JoinConfiguration {
+	c := thisnode.Current(h)
+	if !thisnode.IsControlPlane(h) {
+		c.ControlPlane = nil
+	}
+	c.NodeRegistration.ImagePullPolicy, c.NodeRegistration.ImagePullSerial = self.ImagePullPolicy, self.ImagePullSerial
+	c.SkipPhases, c.Patches, c.Timeouts = self.SkipPhases, self.Patches, keepPatience(h, self.Timeouts)
+	return c
+}
+
+// keepPatience returns the timeouts of this run. The startup probes of the static Pods follow one of them, which the cluster
+// does not store: unless the user gives it, it stays as it was when this node was made.
+func keepPatience(h host.Host, given *config.Timeouts) *config.Timeouts {
+	asMade := thisnode.StartupTime(h)
+	if asMade == 0 || given.ControlPlaneComponentHealthCheck.Duration != config.DefaultHealthCheckTimeout {
+		return given
+	}
+	kept := *given
+	kept.ControlPlaneComponentHealthCheck = &metav1.Duration{Duration: asMade}
+	return &kept
+}
+
+// components are the stored configurations of the kubelets and of kube-proxy; nil for one that is to be generated.
+type components struct{ kubelet, kubeProxy []byte }
+
+// readComponents reads what the cluster stores. The first node generates again what an earlier version has generated,
+// with the defaults of the new one. The others take what it has stored: some defaults depend on the host.
+func readComponents(ctx context.Context, api cluster.Cluster, first bool) (c components, err error) {
+	if c.kubelet, err = readComponent(ctx, api, manifests.KubeletConfigMap, "kubelet", first); err != nil || !first {
+		return c, err // a worker may not read the other one, and needs only this
+	}
+	c.kubeProxy, err = readComponent(ctx, api, manifests.KubeProxyConfigMap, "config.conf", first)
+	return c, err
+}
+
+func readComponent(ctx context.Context, api cluster.Cluster, name, key string, regenerate bool) ([]byte, error) {
+	cm := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
+	}
+	found, err := api.Get(ctx, cm)
+	if err != nil || !found || regenerate && manifests.Generated(cm) {
+		return nil, errors.WithMessage(err, "the cluster's settings of a component")
+	}
+	return []byte(cm.Data[key]), nil
+}

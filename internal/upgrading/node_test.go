@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrading
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// TestKeepPatience: the upgrade keeps the startup probes that this node was made with, unless the user gives a time.
+func TestKeepPatience(t *testing.T) {
+	const normal = config.DefaultHealthCheckTimeout
+	for name, test := range map[string]struct {
+		probe       string
+		given, want time.Duration
+	}{
+		"as made":       {"startupProbe: {failureThreshold: 60, periodSeconds: 10}", normal, 10 * time.Minute},
+		"shorter":       {"startupProbe: {failureThreshold: 6, periodSeconds: 10}", normal, time.Minute},
+		"given":         {"startupProbe: {failureThreshold: 60, periodSeconds: 10}", 5 * time.Minute, 5 * time.Minute},
+		"without probe": {"image: x", normal, normal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			dir := filepath.Join(root, "/etc/kubernetes/manifests")
+			manifest := "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, " + test.probe + "}]}\n"
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "kube-apiserver.yaml"), []byte(manifest), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			given := &config.Timeouts{ControlPlaneComponentHealthCheck: &metav1.Duration{Duration: test.given}}
+			if got := keepPatience(host.NewAt(root), given).ControlPlaneComponentHealthCheck.Duration; got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+			if given.ControlPlaneComponentHealthCheck.Duration != test.given {
+				t.Error("the user's value has changed")
+			}
+		})
+	}
+}
+
+// TestAdviseRollback: only an API server that does not serve may be the fault of an upgrade.
+func TestAdviseRollback(t *testing.T) {
+	refused := fault.WithRemedy(errors.Wrap(syscall.ECONNREFUSED, "not ready"), "start it")
+	expired := fault.WithRemedy(errors.New("unauthorized"), "renew it")
+	for err, want := range map[error]string{refused: "`slipway upgrade rollback`", errors.New("[-]etcd failed"): "`slipway upgrade rollback`", expired: "renew it"} {
+		if got := fault.Remedy(adviseRollback(err)); !strings.Contains(got, want) {
+			t.Errorf("%v: %q", err, got)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrading
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// Plan is what `upgrade plan` prints. It has the fields of kubeadm's UpgradePlan, and beyond them ClusterVersion, Nodes,
+// and in each upgrade Version, Findings, Steps and Changes. docs/machine-output.md describes it.
+type Plan struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Upgrades []Upgrade       `json:"availableUpgrades"`
+	Configs  []ConfigVersion `json:"configVersions"`
+	// ClusterVersion is the one in the cluster's configuration.
+	ClusterVersion string     `json:"clusterVersion"`
+	Nodes          []PlanNode `json:"nodes"`
+}
+
+// DeepCopyObject makes it an object for the printers.
+func (p *Plan) DeepCopyObject() runtime.Object { return new(*p) }
+
+// PlanNode is a node and what it runs.
+type PlanNode struct {
+	Name         string `json:"name"`
+	ControlPlane bool   `json:"controlPlane"`
+	APIServer    string `json:"apiServerVersion,omitempty"`
+	Kubelet      string `json:"kubeletVersion"`
+	Runtime      string `json:"containerRuntimeVersion"`
+}
+
+// Upgrade is a version that the cluster can be upgraded to.
+type Upgrade struct {
+	Description string             `json:"description"`
+	Components  []ComponentUpgrade `json:"components"`
+	Version     string             `json:"version"`
+	Findings    []Finding          `json:"findings"`
+	Steps       []Step             `json:"steps"`
+	// Patches keep what somebody has edited in the static Pods of this host: files for the directory that --patches names.
+	Patches []PatchFile `json:"patches,omitempty"`
+	// Changes are those of `upgrade apply` on this host; nil if they were not asked for.
+	Changes []Change `json:"changes,omitempty"`
+}
+
+// ComponentUpgrade is a row of an upgrade. Node is empty for what all nodes share.
+type ComponentUpgrade struct {
+	Name    string `json:"name"`
+	Current string `json:"currentVersion"`
+	New     string `json:"newVersion"`
+	Node    string `json:"nodeName,omitempty"`
+}
+
+// ConfigVersion is the API of a component's stored configuration.
+type ConfigVersion struct {
+	Group     string `json:"group"`
+	Current   string `json:"currentVersion"`
+	Preferred string `json:"preferredVersion"`
+	Manual    bool   `json:"manualUpgradeRequired"`
+}
+
+// Finding is what a check says about an upgrade. Level is error, warning, or unchecked for what could not be looked at.
+type Finding struct {
+	Check       string `json:"check"`
+	Level       string `json:"level"`
+	fault.Fault `json:",inline"`
+}
+
+// PatchFile is a file of a directory of patches.
+type PatchFile struct {
+	Name    string `json:"fileName"`
+	Content string `json:"content"`
+}
+
+// Change is a file or an object that an upgrade changes, as a unified diff.
+type Change struct {
+	Name string `json:"name"`
+	Diff string `json:"diff"`
+}
+
+// The rows of a plan beside those of static Pods, by kubeadm's names. RowProgram is the Kubernetes version that this
+// program was made for.
+const (
+	rowKubelet   = "kubelet"
+	rowKubeProxy = "kube-proxy"
+	rowCoreDNS   = "CoreDNS"
+	RowProgram   = "kubeadm"
+)
+
+// NewPlan returns a plan without upgrades. apiVersion is that of the object.
+func (s *State) NewPlan(apiVersion string) *Plan {
+	p := &Plan{
+		TypeMeta:       metav1.TypeMeta{APIVersion: apiVersion, Kind: "UpgradePlan"},
+		ClusterVersion: s.Configured, Upgrades: []Upgrade{}, Nodes: []PlanNode{}, Configs: []ConfigVersion{},
+	}
+	for _, n := range s.Nodes {
+		p.Nodes = append(p.Nodes, PlanNode(n))
+	}
+	for _, c := range []ConfigVersion{
+		{Group: "kubeproxy.config.k8s.io", Current: s.KubeProxyConfig, Preferred: "v1alpha1"},
+		{Group: "kubelet.config.k8s.io", Current: s.KubeletConfig, Preferred: "v1beta1"},
+	} {
+		if c.Current != "" {
+			c.Manual = c.Current != c.Preferred
+			p.Configs = append(p.Configs, c)
+		}
+	}
+	return p
+}
+
+// Upgrade returns an upgrade as far as the cluster's state says it, without findings. A way that does not exist is an
+// error of Steps.
+func (s *State) Upgrade(o Offer, r Route) (*Upgrade, error) {
+	r.Version = o.Version
+	desired, _, err := config.LoadCluster(s.Stored, nil, nil, nil, config.Options{Version: o.Version, AnyVersion: true, Placeholders: true})
+	if err != nil {
+		return nil, err
+	}
+	u := &Upgrade{Description: o.Description, Version: o.Version, Findings: []Finding{}, Steps: []Step{}}
+	u.Components = s.rows(desired, r.Etcd)
+	steps, err := s.Steps(r)
+	if err != nil {
+		u.AddFindings(preflight.Finding{Check: SkewCheck, Severity: preflight.Error, Fault: fault.Of(err)})
+		return u, nil
+	}
+	u.Steps = append(u.Steps, steps...)
+	return u, nil
+}
+
+// rows are in the order that kubeadm has: the kubelets, the control planes, what all nodes share, etcd.
+func (s *State) rows(desired *config.Node, etcd bool) []ComponentUpgrade {
+	target := desired.Cluster.KubernetesVersion
+	var rows []ComponentUpgrade
+	for _, n := range s.Nodes {
+		rows = append(rows, ComponentUpgrade{rowKubelet, n.Kubelet, target, n.Name})
+	}
+	var members []ComponentUpgrade
+	for _, c := range s.Components {
+		if c.Name == manifests.EtcdName {
+			members = append(members, ComponentUpgrade{c.Name, c.Version, TagOf(desired.Image(c.Name)), c.Node})
+			continue
+		}
+		rows = append(rows, ComponentUpgrade{c.Name, c.Version, target, c.Node})
+	}
+	if s.KubeProxy != "" {
+		rows = append(rows, ComponentUpgrade{rowKubeProxy, strings.TrimPrefix(s.KubeProxy, "v"), target, ""})
+	}
+	if s.CoreDNS != "" {
+		rows = append(rows, ComponentUpgrade{rowCoreDNS, s.CoreDNS, TagOf(desired.Image("coredns")), ""})
+	}
+	rows = append(rows, ComponentUpgrade{RowProgram, config.DefaultKubernetesVersion, config.DefaultKubernetesVersion, ""})
+	if etcd {
+		rows = append(rows, members...)
+	}
+	return rows
+}
+
+// SkewCheck is the name of the check of Refusals.
+const SkewCheck = "KubernetesVersion"
+
+// AddReport adds what checks found.
+func (u *Upgrade) AddReport(r preflight.Report) {
+	u.AddFindings(slices.Concat(r.Errors, r.Warnings, r.Unasked)...)
+}
+
+// AddFindings adds errors, warnings, and what could not be looked at.
+func (u *Upgrade) AddFindings(found ...preflight.Finding) {
+	levels := map[preflight.Severity]string{preflight.Error: "error", preflight.Warning: "warning", preflight.Unasked: "unchecked"}
+	for _, f := range found {
+		u.Findings = append(u.Findings, Finding{Check: f.Check, Level: levels[f.Severity], Fault: f.Fault})
+	}
+}
+
+// SkewQuestion is Refusals as a check of preflight, which can be ignored. What several steps solve is left out for a plan,
+// which lists them.
+func SkewQuestion(u *config.Upgrade, nodes []NodeVersions, plan bool) preflight.Question {
+	return preflight.Question{Name: SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(context.Context) []preflight.Finding {
+		var found []preflight.Finding
+		for _, r := range Refusals(u, nodes) {
+			if plan && r.Stepwise {
+				continue
+			}
+			severity := preflight.Error
+			if r.Forceable && u.Force {
+				severity = preflight.Warning
+			}
+			found = append(found, preflight.Finding{Severity: severity, Fault: r.Fault})
+		}
+		return found
+	}}
+}

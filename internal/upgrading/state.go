@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrading
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// State is what a cluster runs. Versions are the tags of images, as they are; one that is empty is not there.
+type State struct {
+	// Stored is the ClusterConfiguration, as YAML. Configured is its version.
+	Stored     []byte
+	Configured string
+	// Nodes are sorted by name, Components in the order of tableOrder and by node.
+	Nodes              []NodeVersions
+	Components         []Component
+	KubeProxy, CoreDNS string
+	// Corefile is the configuration of CoreDNS, empty if it has none in its ConfigMap.
+	Corefile string
+	// Pods are the static Pods of the control planes, and Hosts the Nodes.
+	Pods  []corev1.Pod
+	Hosts []corev1.Node
+	// KubeletConfig and KubeProxyConfig are the API versions of the stored configurations, such as v1beta1.
+	KubeletConfig, KubeProxyConfig string
+}
+
+// Component is a static Pod of a control plane.
+type Component struct{ Name, Node, Version string }
+
+// Look asks the API what the cluster runs. All requests are made side by side.
+func Look(ctx context.Context, api cluster.Cluster) (*State, error) {
+	s := &State{}
+	var nodes []corev1.Node
+	var pods []corev1.Pod
+	group, ctx := errgroup.WithContext(ctx)
+	ask := func(question func() error) { group.Go(question) }
+	ask(func() (err error) { s.Stored, err = joining.StoredConfiguration(ctx, api); return err })
+	ask(func() (err error) { nodes, err = api.Nodes(ctx); return err })
+	ask(func() (err error) {
+		pods, err = api.Pods(ctx, metav1.NamespaceSystem, "tier=control-plane")
+		return err
+	})
+	ask(func() (err error) {
+		s.KubeletConfig, err = storedAPI(ctx, api, manifests.KubeletConfigMap, "kubelet")
+		return err
+	})
+	ask(func() (err error) {
+		s.KubeProxyConfig, err = storedAPI(ctx, api, manifests.KubeProxyConfigMap, "config.conf")
+		return err
+	})
+	s.addOns(ctx, api, ask)
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var err error
+	s.Configured, err = config.StoredVersion(s.Stored)
+	s.take(nodes, pods)
+	return s, err
+}
+
+// addOns asks for those of kubeadm.
+func (s *State) addOns(ctx context.Context, api cluster.Cluster, ask func(func() error)) {
+	ask(func() (err error) {
+		s.Corefile, err = cluster.ConfigMapText(ctx, api, metav1.NamespaceSystem, manifests.CorefileMap, manifests.CorefileKey)
+		return err
+	})
+	ask(func() error {
+		set := &appsv1.DaemonSet{TypeMeta: appsType("DaemonSet"), ObjectMeta: inKubeSystem("kube-proxy")}
+		found, err := api.Get(ctx, set)
+		if found {
+			s.KubeProxy = imageTag(set.Spec.Template.Spec, "kube-proxy")
+		}
+		return err
+	})
+	ask(func() error {
+		deployment := &appsv1.Deployment{TypeMeta: appsType("Deployment"), ObjectMeta: inKubeSystem("coredns")}
+		found, err := api.Get(ctx, deployment)
+		if found {
+			s.CoreDNS = imageTag(deployment.Spec.Template.Spec, "coredns")
+		}
+		return err
+	})
+}
+
+func appsType(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: "apps/v1", Kind: kind}
+}
+
+func inKubeSystem(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}
+}
+
+// storedAPI returns the version of the API of a stored configuration; empty for one that is missing or unreadable.
+func storedAPI(ctx context.Context, api cluster.Cluster, name, key string) (string, error) {
+	text, err := cluster.ConfigMapText(ctx, api, metav1.NamespaceSystem, name, key)
+	var doc metav1.TypeMeta
+	if err != nil || yaml.Unmarshal([]byte(text), &doc) != nil {
+		return "", err
+	}
+	_, v, _ := strings.Cut(doc.APIVersion, "/")
+	return v, nil
+}
+
+// tableOrder is the order of the components of a control plane in a plan.
+func tableOrder() []string {
+	return []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName, manifests.EtcdName}
+}
+
+func (s *State) take(nodes []corev1.Node, pods []corev1.Pod) {
+	s.Hosts = nodes
+	for _, pod := range pods {
+		name := pod.Labels["component"]
+		if slices.Contains(tableOrder(), name) && pod.Spec.NodeName != "" {
+			s.Pods = append(s.Pods, pod)
+			s.Components = append(s.Components, Component{Name: name, Node: pod.Spec.NodeName, Version: imageTag(pod.Spec, name)})
+		}
+	}
+	slices.SortFunc(s.Components, func(a, b Component) int {
+		return cmp.Or(slices.Index(tableOrder(), a.Name)-slices.Index(tableOrder(), b.Name), cmp.Compare(a.Node, b.Node))
+	})
+	for i := range nodes {
+		node := &nodes[i]
+		_, marked := node.Labels["node-role.kubernetes.io/control-plane"]
+		n := NodeVersions{Name: node.Name, ControlPlane: marked, Kubelet: node.Status.NodeInfo.KubeletVersion,
+			Runtime: node.Status.NodeInfo.ContainerRuntimeVersion}
+		for _, c := range s.Components {
+			if c.Node == node.Name && c.Name == manifests.APIServerName {
+				n.ControlPlane, n.APIServer = true, exact(c.Version)
+			}
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+}
+
+// imageTag returns the tag of a container's image; empty if it has none.
+func imageTag(pod corev1.PodSpec, container string) string {
+	for _, c := range pod.Containers {
+		if c.Name == container {
+			image, _, _ := strings.Cut(c.Image, "@")
+			return TagOf(image)
+		}
+	}
+	return ""
+}
+
+// TagOf returns the tag in an image's name; empty if it has none.
+func TagOf(image string) string {
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	return tag
+}
+
+// exact returns the version that a tag stands for, with a leading v; empty if that cannot be told.
+func exact(tag string) string {
+	v, err := version.ParseSemantic(strings.ReplaceAll(tag, "_", "+"))
+	if err != nil {
+		return ""
+	}
+	return "v" + v.String()
+}

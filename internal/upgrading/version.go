@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrading
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+// kubeletSkew is how many minor versions a kubelet may be older than its API server, controlPlaneSkew how many the API
+// servers of a cluster may be apart, and how many an upgrade moves: https://kubernetes.io/releases/version-skew-policy/
+const (
+	kubeletSkew      = 3
+	controlPlaneSkew = 1
+)
+
+// NodeVersions says what a node runs. Versions have a leading v; an empty one is not known.
+type NodeVersions struct {
+	Name string
+	// ControlPlane reports whether the node has an API server. APIServer is the version of its image.
+	ControlPlane bool
+	APIServer    string
+	Kubelet      string
+	// Runtime is what the kubelet reports, such as containerd://2.2.0.
+	Runtime string
+}
+
+// Refusal is why a cluster may not be upgraded to a version.
+type Refusal struct {
+	fault.Fault
+	// Forceable reports whether `upgrade apply --force` goes on in spite of it.
+	Forceable bool
+	// Stepwise reports whether several steps solve it, as State.Steps lists them.
+	Stepwise bool
+}
+
+// Refusals returns why a cluster may not be upgraded as u says: from u.From to u.Version, both exact versions. nodes are
+// those of the cluster. A node that is partly upgraded counts with what it runs, so an interrupted upgrade can go on.
+func Refusals(u *config.Upgrade, nodes []NodeVersions) []Refusal {
+	target, err := version.ParseSemantic(u.Version)
+	if err != nil {
+		return []Refusal{refuse("invalid version %q (expected something like %s)", u.Version, config.DefaultKubernetesVersion).remedy("name another version")}
+	}
+	var found []Refusal
+	if newest := version.MustParseSemantic(config.DefaultKubernetesVersion); minorOf(newest).LessThan(minorOf(target)) {
+		found = append(found, refuse("%s is newer than Kubernetes %s, the newest that this release of slipway knows", u.Version, minorOf(newest)).
+			remedy("use a release of slipway for Kubernetes %s", minorOf(target)))
+	}
+	found = append(found, prereleaseRefusals(u, target)...)
+	found = append(found, controlPlaneRefusals(u, target, nodes)...)
+	return append(found, kubeletRefusals(u, target, nodes)...)
+}
+
+func prereleaseRefusals(u *config.Upgrade, target *version.Version) []Refusal {
+	kind, _, _ := strings.Cut(target.PreRelease(), ".")
+	switch {
+	case kind == "" || u.Experimental || kind == "rc" && u.Prereleases:
+		return nil
+	case kind == "rc":
+		return []Refusal{refuse("%s is a release candidate", u.Version).
+			remedy("choose a release, or allow this one with --allow-release-candidate-upgrades").force()}
+	}
+	return []Refusal{refuse("%s is a pre-release (%s)", u.Version, kind).
+		remedy("choose a release, or allow this one with --allow-experimental-upgrades").force()}
+}
+
+// controlPlaneRefusals compares the target with what the control planes run, and with the cluster's configuration.
+func controlPlaneRefusals(u *config.Upgrade, target *version.Version, nodes []NodeVersions) []Refusal {
+	var found []Refusal
+	who := byVersion(nodes, NodeVersions.apiServer)
+	if len(who) == 0 { // nobody could be asked
+		who = []versionGroup{{u.From, "the cluster's configuration"}}
+	}
+	var oldest, newest *version.Version
+	for _, group := range who {
+		have, err := version.ParseSemantic(group.version)
+		if err != nil {
+			found = append(found, refuse("cannot tell which version of the API server runs on %s", group.nodes).
+				remedy("make its Pod run with an image whose tag is a version"))
+			continue
+		}
+		if oldest == nil || have.LessThan(oldest) {
+			oldest = have
+		}
+		if newest == nil || newest.LessThan(have) {
+			newest = have
+		}
+		if r := stepRefusal(u, target, have, group.nodes); r != nil {
+			found = append(found, *r)
+		}
+	}
+	if oldest != nil && minorOf(oldest.OffsetMinor(controlPlaneSkew)).LessThan(minorOf(newest)) {
+		found = append(found, refuse("the API servers of this cluster are more than one minor version apart (%s and %s)", minorOf(oldest), minorOf(newest)).
+			remedy("first bring all control planes to one minor version").stepwise())
+	}
+	return found
+}
+
+// stepRefusal compares the target with what some control planes have.
+func stepRefusal(u *config.Upgrade, target, have *version.Version, who string) *Refusal {
+	next := minorOf(have.OffsetMinor(controlPlaneSkew))
+	var r Refusal
+	switch {
+	case next.LessThan(minorOf(target)):
+		r = refuse("%s is more than one minor version above v%s, the version of %s", u.Version, have, who).
+			remedy("first upgrade all control planes to %s; `upgrade plan %s` lists each step", next, u.Version).stepwise()
+	case minorOf(target).LessThan(minorOf(have)):
+		r = refuse("%s is older than v%s, the version of %s, and a control plane cannot go back to an older minor version", u.Version, have, who).
+			remedy("choose %s or newer; `upgrade rollback` undoes an upgrade", minorOf(have))
+	case target.LessThan(have):
+		r = refuse("%s is older than v%s, the version of %s", u.Version, have, who).
+			remedy("choose v%s or newer, or use --force", have).force()
+	default:
+		return nil
+	}
+	return &r
+}
+
+func kubeletRefusals(u *config.Upgrade, target *version.Version, nodes []NodeVersions) []Refusal {
+	var found []Refusal
+	for _, group := range byVersion(nodes, func(n NodeVersions) (string, bool) { return n.Kubelet, true }) {
+		have, err := version.ParseSemantic(group.version)
+		switch oldest := minorOf(target.OffsetMinor(-kubeletSkew)); {
+		case err != nil:
+			found = append(found, refuse("cannot tell which version the kubelet of %s has", group.nodes).
+				remedy("look at `kubectl get nodes -o wide`; delete the Node object of a host that is gone").force())
+		case minorOf(have).LessThan(oldest):
+			found = append(found, refuse("the kubelet of %s (v%s) is too old for a control plane of %s, which works with %s and newer", group.nodes, have, minorOf(target), oldest).
+				remedy("first upgrade it to %s or newer", oldest).force().stepwise())
+		case minorOf(target).LessThan(minorOf(have)):
+			found = append(found, refuse("the kubelet of %s (v%s) is newer than %s, and a kubelet must not be newer than its control plane", group.nodes, have, u.Version).
+				remedy("choose %s or newer, or install an older kubelet there", minorOf(have)).force())
+		}
+	}
+	return found
+}
+
+// versionGroup has the names of the nodes with one version, for a message.
+type versionGroup struct{ version, nodes string }
+
+// byVersion groups the nodes of which pick wants a version, in the order of the nodes.
+func byVersion(nodes []NodeVersions, pick func(NodeVersions) (string, bool)) []versionGroup {
+	var groups []versionGroup
+	for _, n := range nodes {
+		v, wanted := pick(n)
+		if !wanted {
+			continue
+		}
+		i := slices.IndexFunc(groups, func(g versionGroup) bool { return g.version == v })
+		if i < 0 {
+			groups = append(groups, versionGroup{version: v, nodes: n.Name})
+			continue
+		}
+		groups[i].nodes += ", " + n.Name
+	}
+	return groups
+}
+
+func (n NodeVersions) apiServer() (v string, wanted bool) { return n.APIServer, n.ControlPlane }
+
+// minorOf returns major.minor, for comparisons that ignore patches.
+func minorOf(v *version.Version) *version.Version { return version.MajorMinor(v.Major(), v.Minor()) }
+
+func refuse(format string, args ...any) Refusal {
+	return Refusal{Fault: fault.Fault{Message: fmt.Sprintf(format, args...)}}
+}
+
+func (r Refusal) remedy(format string, args ...any) Refusal {
+	r.Remedy = fmt.Sprintf(format, args...)
+	return r
+}
+
+func (r Refusal) stepwise() Refusal {
+	r.Stepwise = true
+	return r
+}
+
+func (r Refusal) force() Refusal {
+	r.Forceable = true
+	return r
+}

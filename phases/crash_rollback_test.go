@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+)
+
+// crashingRollback goes back from 1.37 to 1.36 with etcd's data.
+var crashingRollback = crashing{name: "upgrade-rollback", prepare: prepareRollback, run: crashRollback,
+	reads: "/var/lib/kubelet/config.yaml", renews: []string{"PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/slipway-upgrade"}}
+
+const (
+	// hasEtcdData marks a host whose etcd must not start without data: it would begin an empty cluster.
+	hasEtcdData     = "/var/fake/etcd-has-data"
+	rollbackBackups = "/etc/kubernetes/tmp/"
+	upgradeTime     = "2026-02-03-04-05-06"
+	oldVersion      = "v1.36.4"
+)
+
+const rollbackCluster = `
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.4
+encryptionAlgorithm: ECDSA-P256
+etcd: {local: {dataDir: /var/lib/etcd}}
+networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12, dnsDomain: cluster.local}
+`
+
+// prepareRollback makes a control plane of today's version, whose backup says that it was an older one.
+func prepareRollback(t *testing.T, s *scene) error {
+	s.api = ownAPI(s.root, nil)
+	if err := willMake(s.root, kubeletPEM, rotatedPEM(t, "cp-1", time.Now().Add(time.Hour))); err != nil {
+		return err
+	}
+	h := newLastingHost(s.root)
+	if err := crashInit(t.Context(), h, s.api.Listener.Addr().String(), io.Discard); err != nil {
+		return err
+	}
+	s.api.SpoilFirst(s.spoil)
+	record, err := yaml.Marshal(upgrading.Record{Node: "cp-1", To: config.DefaultKubernetesVersion, ClusterConfiguration: rollbackCluster})
+	if err != nil {
+		return err
+	}
+	snapshot, err := os.ReadFile("../internal/etcd/testdata/snapshot-3.6.db")
+	if err != nil {
+		return err
+	}
+	old := map[string]string{
+		upgrading.ManifestBackup + upgradeTime + "/upgrade.yaml": string(record),
+		upgrading.EtcdBackup + upgradeTime + "/snapshot.db":      string(snapshot),
+		upgrading.KubeletBackup + upgradeTime + "/upgrade.yaml":  string(record),
+	}
+	settings, err := os.ReadFile(s.root + "/var/lib/kubelet/config.yaml")
+	if err != nil {
+		return err
+	}
+	old[upgrading.KubeletBackup+upgradeTime+"/config.yaml"] = string(settings) + "maxPods: 99\n"
+	data := s.root + "/var/lib/etcd/member/snap"
+	if err := errors.Join(os.MkdirAll(data, 0o700), h.note(hasEtcdData), os.WriteFile(data+"/db", []byte("new"), 0o600)); err != nil {
+		return err
+	}
+	for _, component := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		manifest, err := os.ReadFile(s.root + "/etc/kubernetes/manifests/" + component + ".yaml")
+		if err != nil {
+			return err
+		}
+		before := olderManifest(string(manifest))
+		old[upgrading.ManifestBackup+upgradeTime+"/"+component+".yaml"] = before
+		if err := h.note(imageMark(imageOf([]byte(before)))); err != nil {
+			return err
+		}
+	}
+	if err := h.startPods(); err != nil {
+		return err
+	}
+	for path, text := range old {
+		path = s.root + rollbackBackups + path
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// olderManifest is a static Pod as the older version has it.
+func olderManifest(manifest string) string {
+	if strings.Contains(manifest, "/etcd:") {
+		image := imageOf([]byte(manifest))
+		return strings.ReplaceAll(manifest, image, image[:strings.LastIndex(image, ":")]+":3.6.8-0")
+	}
+	return strings.ReplaceAll(manifest, config.DefaultKubernetesVersion, oldVersion)
+}
+
+// crashRollback does what the command does.
+func crashRollback(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+	h = frozenHost{h}
+	_, pod := h.Lstat("/etc/kubernetes/manifests/etcd.yaml")
+	if _, data := h.Lstat("/var/lib/etcd/member"); pod == nil && data != nil {
+		return errors.New("had the node been booted now, etcd would have begun a cluster without data")
+	}
+	r, n, err := newRollback(ctx, h, h.members(), true, say)
+	if err != nil {
+		return err
+	}
+	return crashRun(ctx, n, h, endpoint, say, r.Phases())
+}
+
+// newRollback makes a rollback of what a host has kept.
+func newRollback(ctx context.Context, h host.Host, members etcd.Etcd, restore bool, say io.Writer) (*Rollback, *config.Node, error) {
+	progress, err := upgrading.ReadProgress(h, rollbackBackups)
+	if err != nil {
+		return nil, nil, err
+	}
+	backup, err := upgrading.LastBackup(h, rollbackBackups, progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, _, err := upgrading.NodeBefore(ctx, nil, h, backup, thisnode.Current(h), config.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	env := &Env{Config: n, Host: h, Etcd: members, UI: ui.NewLines(say, io.Discard)}
+	r, err := NewRollback(ctx, env, RollbackOptions{Backup: backup, Progress: progress, RestoreEtcd: restore})
+	return r, n, err
+}
+
+// frozenHost has always the same time, so that the names of what runs set aside can be compared.
+type frozenHost struct{ runHost }
+
+func (frozenHost) Now() time.Time { return time.Date(2026, 2, 4, 0, 0, 0, 0, time.UTC) }
+
+// WriteTree refuses what a restore writes.
+func (h *faultyHost) WriteTree(path string, fill func(dir string) error) error {
+	if err := h.fault("create directory " + path); err != nil {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: err}
+	}
+	return h.lastingHost.WriteTree(path, fill)
+}
+
+func (h *faultyHost) Rename(from, to string) (bool, error) {
+	if err := h.fault("rename " + from); err != nil {
+		return false, &fs.PathError{Op: "rename", Path: from, Err: err}
+	}
+	return h.lastingHost.Rename(from, to)
+}

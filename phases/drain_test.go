@@ -1,0 +1,328 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+// drained is the API of a node that is drained.
+type drained struct {
+	*cluster.Plan
+	pods []corev1.Pod
+	// blocked has the reason why a Pod is not evicted, by name. blocked[name] is asked again at each try.
+	blocked map[string]func() string
+	// stuck are Pods that do not end.
+	stuck []string
+	// before is called before the Pods are listed.
+	before func(d *drained)
+	asked  []string // evictions
+}
+
+func (d *drained) PodsOn(context.Context, string) ([]corev1.Pod, error) {
+	if d.before != nil {
+		d.before(d)
+	}
+	return slices.Clone(d.pods), nil
+}
+
+func (d *drained) Evict(_ context.Context, pod *corev1.Pod) error {
+	d.asked = append(d.asked, pod.Name)
+	if why := d.blocked[pod.Name]; why != nil {
+		if reason := why(); reason != "" {
+			return &cluster.BlockedError{Pod: podName(pod), Reason: reason}
+		}
+	}
+	i := slices.IndexFunc(d.pods, func(p corev1.Pod) bool { return p.UID == pod.UID })
+	if slices.Contains(d.stuck, pod.Name) {
+		d.pods[i].DeletionTimestamp = ptr.To(metav1.NewTime(time.Unix(0, 0)))
+		return nil
+	}
+	d.pods = slices.Delete(d.pods, i, i+1)
+	return nil
+}
+
+// podOf is a Pod with a controller of a kind; an empty one means none.
+func podOf(name, kind string) corev1.Pod {
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Annotations: map[string]string{}}}
+	if kind != "" {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "o", Controller: ptr.To(true)}}
+	}
+	return p
+}
+
+func withEmptyDir(p corev1.Pod) corev1.Pod {
+	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	return p
+}
+
+func finished(p corev1.Pod) corev1.Pod {
+	p.Status.Phase = corev1.PodSucceeded
+	return p
+}
+
+func static(p corev1.Pod) corev1.Pod {
+	p.Annotations[corev1.MirrorPodAnnotationKey] = "x"
+	return p
+}
+
+type drainStage struct {
+	*stage
+	api *drained
+}
+
+func newDrainStage(t *testing.T, pods ...corev1.Pod) *drainStage {
+	t.Helper()
+	s := &drainStage{stage: newStage(t, fixture.InitDocument+fixture.ClusterDocument)}
+	s.Config.Upgrade = &config.Upgrade{Drain: &config.Drain{Timeout: time.Minute}}
+	s.api = &drained{Plan: s.stage.api, pods: pods, blocked: map[string]func() string{}}
+	s.Cluster = s.api
+	fatal(t, s.api.Ensure(t.Context(), cluster.NewNode(s.Config.Name)))
+	s.done = nil
+	return s
+}
+
+func (s *drainStage) node(t *testing.T) *corev1.Node {
+	t.Helper()
+	n := cluster.NewNode(s.Config.Name)
+	_, err := s.api.Get(t.Context(), n)
+	fatal(t, err)
+	return n
+}
+
+func (s *drainStage) checkCordoned(t *testing.T, cordoned, ours bool) {
+	t.Helper()
+	n := s.node(t)
+	if _, marked := n.Annotations[cordonedHere]; n.Spec.Unschedulable != cordoned || marked != ours {
+		t.Errorf("unschedulable: %v, marked: %v; want %v, %v", n.Spec.Unschedulable, marked, cordoned, ours)
+	}
+}
+
+func (s *drainStage) drain(t *testing.T) error {
+	t.Helper()
+	return Run(t.Context(), s.Env, []Phase{drain()}, Options{})
+}
+
+// TestDrainPods: which Pods are evicted, and which stop the drain. test/drain compares the choice with kubectl's.
+func TestDrainPods(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod    corev1.Pod
+		force  bool
+		evicts bool
+		loses  string
+	}{
+		"of a ReplicaSet":          {pod: podOf("a", "ReplicaSet"), evicts: true},
+		"of a DaemonSet":           {pod: podOf("a", "DaemonSet")},
+		"of a DaemonSet, ended":    {pod: finished(podOf("a", "DaemonSet")), evicts: true},
+		"static":                   {pod: static(podOf("a", "Node"))},
+		"static, with an emptyDir": {pod: static(withEmptyDir(podOf("a", "Node")))},
+		"without a controller":     {pod: podOf("a", ""), loses: "ns/a (no controller would recreate it)"},
+		"ended":                    {pod: finished(withEmptyDir(podOf("a", ""))), evicts: true},
+		"emptyDir":                 {pod: withEmptyDir(podOf("a", "ReplicaSet")), loses: "ns/a (has data in an emptyDir volume)"},
+		"both":                     {pod: withEmptyDir(podOf("a", "")), loses: "ns/a (no controller would recreate it, has data in an emptyDir volume)"},
+		"both, forced":             {pod: withEmptyDir(podOf("a", "")), force: true, evicts: true},
+		"a DaemonSet's, forced":    {pod: podOf("a", "DaemonSet"), force: true},
+		"a DaemonSet's emptyDir":   {pod: withEmptyDir(podOf("a", "DaemonSet"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newDrainStage(t, c.pod)
+			s.Config.Upgrade.Drain.Force = c.force
+			err := s.drain(t)
+			if c.loses != "" {
+				want := "node " + s.Config.Name + " is not drained, because these Pods would not come back as they are: " + c.loses
+				if err == nil || !strings.HasSuffix(err.Error(), want) || !strings.Contains(fault.Remedy(err), "--drain-force") {
+					t.Errorf("got %v, want %s", err, want)
+				}
+				s.checkCordoned(t, false, false)
+				return
+			}
+			fatal(t, err)
+			if evicted := len(s.api.asked) > 0; evicted != c.evicts {
+				t.Errorf("evicted: %q", s.api.asked)
+			}
+			s.checkCordoned(t, true, true)
+		})
+	}
+}
+
+// TestDrainWaitsForBudgets: an eviction that a disruption budget refuses is tried again, and said once.
+func TestDrainWaitsForBudgets(t *testing.T) {
+	s := newDrainStage(t, podOf("a", "ReplicaSet"), podOf("b", "ReplicaSet"))
+	tries := 0
+	s.api.blocked["a"] = func() string {
+		if tries++; tries > 3 {
+			return ""
+		}
+		return "budget web needs 2"
+	}
+	fatal(t, s.drain(t))
+	if len(s.api.pods) > 0 || tries != 4 {
+		t.Errorf("left: %q after %d tries", podNames(s.api.pods), tries)
+	}
+	s.saidOnce(t, "Evicting ns/a, ns/b\n", "Waiting to evict ns/a: budget web needs 2\n")
+}
+
+// TestDrainDeadline: the error names the Pods that are left and the budgets in the way; the node stays cordoned, and the
+// same command finishes.
+func TestDrainDeadline(t *testing.T) {
+	s := newDrainStage(t, podOf("a", "ReplicaSet"), podOf("b", "ReplicaSet"), podOf("c", "ReplicaSet"))
+	s.Config.Upgrade.Drain.Timeout = 300 * time.Millisecond
+	s.api.blocked["a"] = func() string { return "budget web needs 2" }
+	s.api.stuck = []string{"b"}
+	err := s.drain(t)
+	const left = "Pods that are still there: ns/a (budget web needs 2); ns/b (has been terminating since 1970-01-01T00:00:00Z)"
+	if err == nil || !strings.Contains(err.Error(), "was not drained within 300ms; "+left) || !strings.Contains(fault.Remedy(err), "--drain-timeout") {
+		t.Fatalf("got %v, %q", err, fault.Remedy(err))
+	}
+	s.checkCordoned(t, true, true)
+	s.api.blocked, s.api.pods = nil, s.api.pods[:1]
+	s.Config.Upgrade.Drain.Timeout = time.Minute
+	fatal(t, s.drain(t))
+	s.play(t, uncordon())
+	s.checkCordoned(t, false, false)
+}
+
+// TestDrainEndsAtOnce when the API refuses for good.
+func TestDrainEndsAtOnce(t *testing.T) {
+	s := newDrainStage(t, podOf("a", "ReplicaSet"))
+	refused := errors.New("not allowed")
+	s.Cluster = refusing{s.api, refused}
+	if err := s.drain(t); !errors.Is(err, refused) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// refusing is an API that evicts nothing.
+type refusing struct {
+	*drained
+	err error
+}
+
+func (r refusing) Evict(context.Context, *corev1.Pod) error { return r.err }
+
+// TestDrainSeesPodsThatCameLate: a Pod that is bound to the node before it is cordoned is evicted as well, or refused.
+func TestDrainSeesPodsThatCameLate(t *testing.T) {
+	for _, kind := range []string{"ReplicaSet", ""} {
+		s := newDrainStage(t)
+		lists := 0
+		s.api.before = func(d *drained) {
+			if lists++; lists == 2 {
+				d.pods = append(d.pods, podOf("late", kind))
+			}
+		}
+		err := s.drain(t)
+		if kind == "" {
+			if err == nil || !strings.Contains(err.Error(), "ns/late (no controller") {
+				t.Errorf("got %v", err)
+			}
+			continue
+		}
+		fatal(t, err)
+		if diff := cmp.Diff([]string{"late"}, s.api.asked); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// TestCordon: only what a run has cordoned is uncordoned, even by a later run.
+func TestCordon(t *testing.T) {
+	for name, c := range map[string]struct {
+		before corev1.Node
+		after  bool // cordoned
+		said   string
+	}{
+		"schedulable":          {said: "is cordoned\n"},
+		"cordoned by somebody": {before: corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, after: true, said: "was cordoned before, and stays so after the upgrade\n"},
+		"cordoned by a run that was killed": {before: corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cordonedHere: "true"}}, Spec: corev1.NodeSpec{Unschedulable: true},
+		}, said: "is cordoned\n"},
+		"uncordoned by somebody meanwhile": {before: corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cordonedHere: "true", "own": "x"}},
+		}, said: "is cordoned\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newDrainStage(t)
+			n := c.before.DeepCopy()
+			n.Name = s.Config.Name
+			fatal(t, s.api.EnsureAbsent(t.Context(), n))
+			fatal(t, s.api.Ensure(t.Context(), n))
+			s.play(t, drain())
+			if !s.node(t).Spec.Unschedulable {
+				t.Error("not cordoned while it is upgraded")
+			}
+			s.saidOnce(t, c.said)
+			s.play(t, uncordon())
+			s.checkCordoned(t, c.after, false)
+			if s.node(t).Annotations["own"] != n.Annotations["own"] {
+				t.Error("another annotation changed")
+			}
+			s.done = nil
+			s.play(t, uncordon())
+			if len(s.done) > 0 {
+				t.Errorf("the second time it did %q", s.done)
+			}
+		})
+	}
+}
+
+// TestCordonedByPhase: what the phase's own command has cordoned stays so in an upgrade without --drain.
+func TestCordonedByPhase(t *testing.T) {
+	s := newDrainStage(t)
+	s.play(t, drain())
+	asked := s.Config.Upgrade.Drain
+	s.Config.Upgrade.Drain = nil
+	s.play(t, drain(), uncordon())
+	s.checkCordoned(t, true, true)
+	s.saidOnce(t, "is still cordoned; when it is ready for Pods, run `slipway upgrade node phase uncordon`")
+	s.Config.Upgrade.Drain = asked
+	s.play(t, uncordon())
+	s.checkCordoned(t, false, false)
+}
+
+// TestDrainIsNotDefault: without --drain, nothing is cordoned or evicted, as in kubeadm.
+func TestDrainIsNotDefault(t *testing.T) {
+	s := newDrainStage(t, podOf("a", "ReplicaSet"))
+	s.Config.Upgrade.Drain = nil
+	s.play(t, drain(), uncordon())
+	s.checkCordoned(t, false, false)
+	if len(s.api.asked)+len(s.done) > 0 {
+		t.Errorf("evicted %q, did %q", s.api.asked, s.done)
+	}
+}
+
+func TestDrainWithoutNode(t *testing.T) {
+	s := newDrainStage(t)
+	fatal(t, s.api.EnsureAbsent(t.Context(), s.node(t)))
+	if err := s.drain(t); err == nil || !strings.Contains(err.Error(), "the cluster has no Node "+s.Config.Name) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestDrainPlan: a plan names what it would evict.
+func TestDrainPlan(t *testing.T) {
+	s := newDrainStage(t, podOf("a", "ReplicaSet"), podOf("d", "DaemonSet"))
+	var did []string
+	s.Cluster = cluster.NewPlan(func(a cluster.Action) { did = append(did, string(a.Verb)+" "+a.Kind+" "+a.Name) }, s.api)
+	s.play(t, drain(), uncordon())
+	want := []string{"ensure Node " + s.Config.Name, "evict Pod a", "ensure Node " + s.Config.Name}
+	if diff := cmp.Diff(want, did); diff != "" || len(s.api.asked) > 0 {
+		t.Errorf("%s; evicted: %q", diff, s.api.asked)
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/breakages"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/corefile"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/inventory"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// inventoryTime bounds collecting what an upgrade breaks.
+const inventoryTime = preflight.DefaultLimit
+
+// upgradeBreakages are checks of what `upgrade apply` breaks and of this control plane, one for each kind of finding.
+// `upgrade node` follows an upgrade that was checked then, and checks its own kubelet, whose flags only it can see.
+func upgradeBreakages(ctx context.Context, env *Env) []preflight.Question {
+	if !env.Config.Upgrade.First {
+		return kubeletBreakages(ctx, env)
+	}
+	state, err := upgrading.Look(ctx, env.Cluster)
+	if err != nil {
+		return nil // the check KubernetesVersion reports it
+	}
+	ctx, cancel := context.WithTimeout(ctx, inventoryTime)
+	defer cancel()
+	there, err := Inventory(ctx, env, state, inventory.Sources{API: env.Cluster, Etcd: env.Etcd})
+	if err != nil {
+		return asQuestions([]preflight.Finding{{Check: breakages.NotChecked, Severity: preflight.Warning, Fault: fault.Of(err)}})
+	}
+	found := slices.Concat(Breakages(env.Config, state, there), HostFindings(ctx, env, there))
+	for i := range found {
+		if found[i].Severity == preflight.Unasked {
+			found[i].Severity = preflight.Warning
+		}
+	}
+	return asQuestions(found)
+}
+
+// kubeletBreakages are checks of this host's kubelet.
+func kubeletBreakages(ctx context.Context, env *Env) []preflight.Question {
+	node := cluster.NewNode(env.Config.Name)
+	found, err := env.Cluster.Get(ctx, node)
+	if err != nil || !found {
+		return nil // nothing says which version the kubelet has
+	}
+	info := node.Status.NodeInfo
+	kubelet, err := nextKubeletConfig(env)
+	if err != nil {
+		return asQuestions([]preflight.Finding{{Check: breakages.NotChecked, Severity: preflight.Warning, Fault: fault.Of(err)}})
+	}
+	here := &inventory.Here{Host: env.Host, Node: env.Config, Kubelet: kubelet}
+	return asQuestions(asFindings(here.Check(ctx, upgrading.NodeVersions{Name: node.Name, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion})))
+}
+
+// nextKubeletConfig is the kubelet's configuration on this host as the upgrade writes it.
+func nextKubeletConfig(env *Env) ([]byte, error) {
+	instance, err := readKubeletFile(env, "instance-config.yaml")
+	if err != nil {
+		return nil, err
+	}
+	if instance == nil {
+		instance = kubeletconfig.InstanceConfigYAML(env.Config)
+	}
+	return upgradedKubeletConfig(env, instance)
+}
+
+// PlanQuestions are the checks of `upgrade plan`: what the upgrade of the cluster breaks, and, on a control plane, what
+// stands in its way there.
+func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there *inventory.Inventory, here bool) []preflight.Question {
+	n := env.Config
+	list := []preflight.Question{
+		upgrading.SkewQuestion(n.Upgrade, state.Nodes, true),
+		{Name: nodesReadyCheck, Ask: func(context.Context) []preflight.Finding { return notReady(state.Hosts, "") }},
+	}
+	found := Breakages(n, state, there)
+	if unseen := otherControlPlanes(n, state, here); len(unseen) > 0 {
+		found = append(found, finding(breakages.NotChecked, preflight.Unasked, "run `slipway upgrade plan` there as root",
+			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))
+	}
+	if here {
+		list = append(list, preflight.Question{Name: editsCheck, Ask: func(context.Context) []preflight.Finding { return staticPodEdits(env) }})
+		found = append(found, HostFindings(ctx, env, there)...)
+	}
+	return append(list, asQuestions(found)...)
+}
+
+// otherControlPlanes are those whose files cannot be read from here.
+func otherControlPlanes(n *config.Node, state *upgrading.State, here bool) []string {
+	var names []string
+	for _, node := range state.Nodes {
+		if node.ControlPlane && (!here || node.Name != n.Name) {
+			names = append(names, node.Name)
+		}
+	}
+	return names
+}
+
+// Inventory collects what an upgrade can break, from s and from this host, which is a control plane.
+func Inventory(ctx context.Context, env *Env, state *upgrading.State, s inventory.Sources) (*inventory.Inventory, error) {
+	list, err := UpgradedManifests(env)
+	if err != nil {
+		return nil, err
+	}
+	kubelet, err := nextKubeletConfig(env)
+	if err != nil {
+		return nil, err
+	}
+	s.State, s.Here = state, &inventory.Here{Host: env.Host, Node: env.Config, Wanted: map[string][]byte{}, Kubelet: kubelet}
+	for _, m := range list {
+		s.Here.Wanted[strings.TrimSuffix(filepath.Base(m.Path), ".yaml")] = m.After
+	}
+	return inventory.Collect(ctx, s)
+}
+
+// Breakages are what the upgrade of a cluster to n's version breaks, and what could not be looked at.
+func Breakages(n *config.Node, state *upgrading.State, there *inventory.Inventory) []preflight.Finding {
+	target := ""
+	if n.Upgrade.Etcd && n.Cluster.Etcd.External == nil {
+		target, _, _ = strings.Cut(upgrading.TagOf(n.Image(manifests.EtcdName)), "-")
+	}
+	return append(asFindings(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, target)), corefileFindings(n, state)...)
+}
+
+func asFindings(broken []breakages.Finding) []preflight.Finding {
+	var found []preflight.Finding
+	for _, b := range broken {
+		f := preflight.Finding{Check: b.ID, Severity: preflight.Warning, Fault: b.Fault}
+		switch {
+		case b.Fatal:
+			f.Severity = preflight.Error
+		case b.ID == breakages.NotChecked:
+			f.Severity = preflight.Unasked
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// corefileFindings say that the upgrade will leave CoreDNS alone, because nobody knows what its Corefile means to the new
+// version.
+func corefileFindings(n *config.Node, state *upgrading.State) []preflight.Finding {
+	from, to := corefile.Version("coredns:"+state.CoreDNS), corefile.Version(n.Image("coredns"))
+	if state.CoreDNS == "" || state.Corefile == "" || from == to {
+		return nil
+	}
+	if _, err := corefile.Migrate(state.Corefile, from, to); err != nil {
+		return []preflight.Finding{finding("CoreDNSUnsupportedPlugins", preflight.Warning, "see what CoreDNS "+to+" needs (https://coredns.io), and change the Corefile in ConfigMap kube-system/coredns",
+			"the upgrade keeps CoreDNS %s and its Corefile: %v", state.CoreDNS, err)}
+	}
+	return nil
+}
+
+// asQuestions makes a check of each kind of finding, so that it can be ignored by its name.
+func asQuestions(found []preflight.Finding) []preflight.Question {
+	var list []preflight.Question
+	for _, f := range found {
+		if slices.ContainsFunc(list, func(q preflight.Question) bool { return q.Name == f.Check }) {
+			continue
+		}
+		same := slices.DeleteFunc(slices.Clone(found), func(other preflight.Finding) bool { return other.Check != f.Check })
+		list = append(list, preflight.Question{Name: f.Check, Asks: "see docs/upgrade-breakages.md", Ask: func(context.Context) []preflight.Finding { return same }})
+	}
+	return list
+}

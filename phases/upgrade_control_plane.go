@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/renewal"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+func upgradeControlPlane() Phase {
+	return Phase{
+		Name:    "control-plane",
+		Summary: "Upgrade the components of this control plane",
+		Flags:   []string{"certificate-renewal", "config", "dry-run", "etcd-upgrade", "kubeconfig", "patches"},
+		Run:     runUpgradeControlPlane,
+		Skip:    unlessControlPlane,
+	}
+}
+
+// componentUpgrade is what a component is to run with.
+type componentUpgrade struct {
+	name   string
+	wanted []byte // its manifest
+	before []byte // the manifest that is there; nil for none
+	// stale are the running containers that were not made from wanted.
+	stale []host.Container
+}
+
+// runUpgradeControlPlane upgrades etcd and the API server together, so that the API is away once: each needs the other to
+// stop quickly, and the API server can do nothing without etcd. What can do nothing without the API follows.
+func runUpgradeControlPlane(ctx context.Context, env *Env) error {
+	giveBack, err := takeTurn(ctx, env)
+	if err != nil {
+		return err
+	}
+	if err := renewForUpgrade(env); err != nil {
+		return err
+	}
+	components, err := componentUpgrades(ctx, env)
+	if err != nil {
+		return err
+	}
+	if err := replaceComponents(ctx, env, components); err != nil {
+		return err
+	}
+	if err := settle(ctx, env); err != nil {
+		return err
+	}
+	return giveBack(ctx)
+}
+
+func replaceComponents(ctx context.Context, env *Env, components []componentUpgrade) error {
+	if len(components) == 0 {
+		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
+		return nil
+	}
+	if err := backUpControlPlane(ctx, env, components); err != nil {
+		return err
+	}
+	first, then := split(components)
+	for _, group := range [][]componentUpgrade{first, then} {
+		if err := swap(ctx, env, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// split separates what the API consists of from its clients.
+func split(components []componentUpgrade) (api, clients []componentUpgrade) {
+	for _, c := range components {
+		if c.name == manifests.EtcdName || c.name == manifests.APIServerName {
+			api = append(api, c)
+		} else {
+			clients = append(clients, c)
+		}
+	}
+	return api, clients
+}
+
+// componentUpgrades returns the components whose manifest or whose containers have to change, etcd first.
+func componentUpgrades(ctx context.Context, env *Env) ([]componentUpgrade, error) {
+	view, err := hostView(env)
+	if err != nil {
+		return nil, err
+	}
+	var list []componentUpgrade
+	for _, name := range upgradableComponents(env) {
+		c, err := newComponentUpgrade(ctx, env, name, view)
+		if err != nil {
+			return nil, err
+		}
+		if c.before == nil || !manifests.SameStaticPod(c.before, c.wanted) || len(c.stale) > 0 {
+			list = append(list, c)
+		}
+	}
+	return list, nil
+}
+
+// upgradableComponents are those that this run may replace.
+func upgradableComponents(env *Env) []string {
+	return slices.DeleteFunc(manifests.Components(env.Config), func(name string) bool {
+		return name == manifests.EtcdName && !env.Config.Upgrade.Etcd
+	})
+}
+
+func newComponentUpgrade(ctx context.Context, env *Env, name string, view manifests.HostView) (c componentUpgrade, err error) {
+	c.name = name
+	path := thisnode.StaticPodPath(env.Config, name)
+	if c.before, err = host.ReadIfExists(env.Host, path); err != nil {
+		return c, err
+	}
+	if c.wanted, err = staticPodYAML(env, name, view, membersOf(env, name)); err != nil {
+		return c, err
+	}
+	info, err := env.Host.Lstat(path)
+	if err != nil {
+		return c, err
+	}
+	c.stale, err = madeBefore(ctx, env, name, info.ModTime())
+	return c, err
+}
+
+// membersOf are the members that this node's etcd was started with. They say nothing any more once it has data, and stay
+// as they are.
+func membersOf(env *Env, component string) []manifests.Member {
+	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, component))
+	if !found || component != manifests.EtcdName {
+		return nil
+	}
+	member, _ := manifests.ReadEtcd(pod)
+	if !member.Joined {
+		return nil
+	}
+	return member.Initial
+}
+
+// madeBefore returns the containers of a component that were created before its manifest was written.
+func madeBefore(ctx context.Context, env *Env, component string, written time.Time) ([]host.Container, error) {
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
+	var stale []host.Container
+	for _, c := range running {
+		if c.Created.Before(written) {
+			stale = append(stale, c)
+		}
+	}
+	return stale, err
+}
+
+// renewForUpgrade renews the certificates of the components that are upgraded, whether or not their manifests change.
+func renewForUpgrade(env *Env) error {
+	if !env.Config.Upgrade.CertificateRenewal {
+		return nil
+	}
+	store := env.pki()
+	for _, row := range certs.Specs(env.Config) {
+		if !row.Renewable() || row.UsedBy == manifests.EtcdName && !env.Config.Upgrade.Etcd || neverHere(store, row) {
+			continue
+		}
+		if err := (renewal.Renewal{Store: store, KeepKey: true}).Renew(row.Name); err != nil {
+			return errors.WithMessage(err, strings.Join(store.Files(row), ", "))
+		}
+	}
+	return nil
+}
+
+// neverHere reports whether a certificate is missing because this is not the cluster's first control plane.
+func neverHere(store pki.Store, row certs.Spec) bool {
+	if !row.FirstOnly {
+		return false
+	}
+	current, err := store.Current(row)
+	return current == nil && err == nil
+}

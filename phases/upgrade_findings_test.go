@@ -1,0 +1,330 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+// planeToExamine is a control plane of v1.36.4 that is to be upgraded to v1.37.2, as Slipway made it.
+func planeToExamine(t *testing.T) *stage {
+	t.Helper()
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Config.Upgrade = &config.Upgrade{From: "v1.36.4", Version: "v1.37.2", First: true, Etcd: true, CertificateRenewal: true}
+	s.host.now = time.Now()
+	view, err := hostView(s.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Config.Cluster.KubernetesVersion = "v1.36.4"
+	for _, name := range manifests.Components(s.Config) {
+		data, err := staticPodYAML(s.Env, name, view, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.put(t, "/etc/kubernetes/manifests/"+name+".yaml", string(data))
+	}
+	s.Config.Cluster.KubernetesVersion = "v1.37.2"
+	return s
+}
+
+// editPod replaces text in a static Pod.
+func (s *stage) editPod(t *testing.T, component, old, text string) {
+	t.Helper()
+	path := "/etc/kubernetes/manifests/" + component + ".yaml"
+	before := s.get(t, path)
+	if !strings.Contains(before, old) {
+		t.Fatalf("%s does not have %q:\n%s", path, old, before)
+	}
+	s.put(t, path, strings.Replace(before, old, text, 1))
+}
+
+// TestEditPatches: with the patches that the plan prints, the upgrade keeps each edit, and the check of edits is content.
+func TestEditPatches(t *testing.T) {
+	const apiServer = manifests.APIServerName
+	for name, row := range map[string]struct {
+		edit func(*testing.T, *stage)
+		want []string                  // names of the patches
+		kept func(pod corev1.Pod) bool // by the upgrade
+	}{
+		"nothing": {func(*testing.T, *stage) {}, nil, func(corev1.Pod) bool { return true }},
+		"a new flag": {func(t *testing.T, s *stage) {
+			s.editPod(t, apiServer, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --profiling=false\n")
+		}, []string{"kube-apiserver0+json.yaml"}, func(p corev1.Pod) bool { return slices.Contains(p.Spec.Containers[0].Command, "--profiling=false") }},
+		"a changed flag": {func(t *testing.T, s *stage) {
+			s.editPod(t, apiServer, "--enable-admission-plugins=NodeRestriction", "--enable-admission-plugins=NodeRestriction,AlwaysPullImages")
+		}, []string{"kube-apiserver0+json.yaml"}, func(p corev1.Pod) bool {
+			c := p.Spec.Containers[0].Command
+			return slices.Contains(c, "--enable-admission-plugins=NodeRestriction,AlwaysPullImages") && !slices.Contains(c, "--enable-admission-plugins=NodeRestriction")
+		}},
+		"flags that went": {func(t *testing.T, s *stage) {
+			s.editPod(t, apiServer, "    - --allow-privileged=true\n", "")
+			s.editPod(t, apiServer, "    - --secure-port=6443\n", "")
+		}, []string{"kube-apiserver0+json.yaml"}, func(p corev1.Pod) bool {
+			c := p.Spec.Containers[0].Command
+			return !slices.Contains(c, "--allow-privileged=true") && !slices.Contains(c, "--secure-port=6443") && slices.Contains(c, "--enable-bootstrap-token-auth=true")
+		}},
+		"resources and a label": {func(t *testing.T, s *stage) {
+			s.editPod(t, "kube-scheduler", "cpu: 100m", "cpu: 300m")
+			s.editPod(t, "kube-scheduler", "    tier: control-plane\n", "    tier: control-plane\n    team: mine\n")
+		}, []string{"kube-scheduler0+strategic.yaml"}, func(p corev1.Pod) bool {
+			return p.Spec.Containers[0].Resources.Requests.Cpu().String() == "300m" && p.Labels["team"] == "mine"
+		}},
+		"a volume": {func(t *testing.T, s *stage) {
+			s.editPod(t, apiServer, "    volumeMounts:\n", "    volumeMounts:\n    - {mountPath: /audit, name: audit}\n")
+			s.editPod(t, apiServer, "  volumes:\n", "  volumes:\n  - {name: audit, hostPath: {path: /var/log/audit}}\n")
+		}, []string{"kube-apiserver0+strategic.yaml"}, func(p corev1.Pod) bool {
+			return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "audit" }) && len(p.Spec.Volumes) > 1
+		}},
+		"another registry": {func(t *testing.T, s *stage) {
+			s.editPod(t, apiServer, "image: registry.k8s.io/kube-apiserver:", "image: example.com/kube-apiserver:")
+		}, []string{"kube-apiserver0+strategic.yaml"}, func(p corev1.Pod) bool { return p.Spec.Containers[0].Image == "example.com/kube-apiserver:v1.37.2" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			row.edit(t, s)
+			files, err := EditPatches(t.Context(), s.Env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, f := range files {
+				names = append(names, f.Name)
+				s.put(t, "/patches/"+f.Name, string(f.Data))
+			}
+			if !slices.Equal(names, row.want) {
+				t.Fatalf("patches %q, want %q", names, row.want)
+			}
+			if names == nil {
+				return
+			}
+			if found := staticPodEdits(s.Env); len(found) != 1 {
+				t.Errorf("without the patches: %v", found)
+			}
+			s.Config.PatchesDir = "/patches"
+			if found := staticPodEdits(s.Env); len(found) != 0 {
+				t.Errorf("with the patches: %v", found)
+			}
+			list, err := UpgradedManifests(s.Env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			component, _, _ := strings.Cut(names[0], "0+")
+			for _, m := range list {
+				var pod corev1.Pod
+				if err := yaml.Unmarshal(m.After, &pod); err != nil {
+					t.Fatal(err)
+				}
+				if pod.Name == component && (!row.kept(pod) || !strings.HasSuffix(pod.Spec.Containers[0].Image, ":v1.37.2")) {
+					t.Errorf("lost in:\n%s", m.After)
+				}
+			}
+		})
+	}
+}
+
+// equipped answers for the container runtime, and for the space on all disks.
+type equipped struct {
+	*stubHost
+	missing string
+	free    uint64
+}
+
+func (h equipped) ImagePresent(_ context.Context, _, image string) (bool, error) {
+	return !strings.Contains(image, h.missing), nil
+}
+
+func (h equipped) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
+	return host.RuntimeInfo{CgroupDriver: "systemd"}, nil
+}
+
+func (h equipped) ImageDir(context.Context, string) (string, error) { return "/", nil }
+
+func (h equipped) Space(string) (host.Space, error) {
+	return host.Space{Free: h.free, Total: 100 << 30}, nil
+}
+
+func TestHostFindings(t *testing.T) {
+	s := planeToExamine(t)
+	// Nothing is wrong.
+	s.Host = equipped{s.host, "none", 50 << 30}
+	healthy := func() []etcd.Health {
+		var all []etcd.Health
+		for i, name := range []string{"cp-1", "cp-2", "cp-3"} {
+			all = append(all, etcd.Health{Member: etcd.Member{ID: uint64(i), Name: name, PeerURL: "https://192.0.2.1" + string(rune('1'+i)) + ":2380"},
+				Answers: true, Status: etcd.Status{Version: "3.6.12", Size: 1 << 30, Quota: 2 << 30}})
+		}
+		return all
+	}
+	for name, row := range map[string]struct {
+		change func(members []etcd.Health)
+		host   equipped
+		want   []string
+	}{
+		"nothing":  {func([]etcd.Health) {}, equipped{s.host, "none", 50 << 30}, nil},
+		"an image": {func([]etcd.Health) {}, equipped{s.host, "coredns", 50 << 30}, []string{"warning ImagesPresent: not on this node yet: registry.k8s.io/coredns/coredns:v1.14.6"}},
+		"a full disk": {func([]etcd.Health) {}, equipped{s.host, "none", 1 << 30}, []string{
+			"error EtcdSnapshotSpace: the file system of /etc/kubernetes has 1024 MiB free, and a snapshot of etcd needs 1088 MiB"}},
+		"another member is down": {func(m []etcd.Health) { m[1].Err = errors.New("no answer") }, equipped{s.host, "none", 50 << 30},
+			[]string{"warning EtcdHealth: etcd member cp-2 does not work: no answer",
+				"error EtcdHealth: while the etcd of this node restarts, the others are not a quorum"}},
+		"this member is down": {func(m []etcd.Health) { m[0].Err = errors.New("no answer") }, equipped{s.host, "none", 50 << 30},
+			[]string{"warning EtcdHealth: etcd member cp-1 does not work: no answer"}},
+		"a learner": {func(m []etcd.Health) { m[2].Learner = true }, equipped{s.host, "none", 50 << 30},
+			[]string{"warning EtcdLearner: etcd member cp-3 is a learner: a control plane is being added"}},
+		"an alarm": {func(m []etcd.Health) {
+			for i := range m {
+				m[i].Status.Alarms = []etcd.Alarm{{Member: 1, Kind: "NOSPACE"}}
+			}
+		}, equipped{s.host, "none", 50 << 30}, []string{"error EtcdAlarm: etcd member cp-2 has raised the alarm NOSPACE: etcd refuses writes"}},
+		"little space in etcd": {func(m []etcd.Health) { m[1].Status.Size = 2<<30 - 1 }, equipped{s.host, "none", 50 << 30},
+			[]string{"warning EtcdSpace: etcd member cp-2 uses 2047 of the 2048 MiB that its database may have"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Host = row.host
+			members := healthy()
+			row.change(members)
+			found := slices.Concat(imageFindings(t.Context(), s.Env), etcdFindings(s.Env, members), snapshotSpace(s.Env, members))
+			if diff := cmp.Diff(row.want, inWords(found)); diff != "" {
+				t.Errorf("findings:\n%s", diff)
+			}
+		})
+	}
+}
+
+func inWords(found []preflight.Finding) []string {
+	var list []string
+	for _, f := range found {
+		severity := map[preflight.Severity]string{preflight.Error: "error", preflight.Warning: "warning", preflight.Unasked: "unchecked"}[f.Severity]
+		list = append(list, severity+" "+f.Check+": "+f.Message)
+	}
+	return list
+}
+
+// TestStrayManifests: static Pods of the operator's are left alone.
+func TestStrayManifests(t *testing.T) {
+	s := planeToExamine(t)
+	dir := "/etc/kubernetes/manifests/"
+	s.put(t, dir+"dns.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: dns}\n")
+	s.put(t, dir+".hidden", "x")
+	if found := strayManifests(s.Env); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+	s.put(t, dir+"etcd.yaml.bak", s.get(t, dir+"etcd.yaml"))
+	s.put(t, dir+"notes.txt", "remember")
+	want := []string{"error StrayManifest: " + dir + "etcd.yaml.bak is another manifest of etcd: the kubelet may run it instead of the upgraded one",
+		"warning StrayManifest: " + dir + "notes.txt is not a Pod, and the kubelet reports it again and again"}
+	if diff := cmp.Diff(want, inWords(strayManifests(s.Env))); diff != "" {
+		t.Errorf("findings:\n%s", diff)
+	}
+}
+
+// TestCertificateFindings: what the upgrade renews is not worth a word.
+func TestCertificateFindings(t *testing.T) {
+	s := planeToExamine(t)
+	s.play(t, certificates())
+	if found := certificateFindings(s.Env); len(found) > 0 {
+		t.Errorf("found %q", inWords(found))
+	}
+	s.host.now = time.Now().Add(360 * 24 * time.Hour)
+	if found := certificateFindings(s.Env); len(found) > 0 {
+		t.Errorf("although they are renewed: %q", inWords(found))
+	}
+	s.Config.Upgrade.CertificateRenewal = false
+	if found := inWords(certificateFindings(s.Env)); !slices.ContainsFunc(found, func(f string) bool {
+		return strings.HasPrefix(f, "warning CertificateExpiration: the certificate apiserver ends on ")
+	}) {
+		t.Errorf("without renewal: %q", found)
+	}
+	if err := os.Remove(filepath.Join(s.root, "/etc/kubernetes/pki/etcd/ca.key")); err != nil {
+		t.Fatal(err)
+	}
+	s.host.now, s.Config.Upgrade.CertificateRenewal = time.Now(), true
+	want := []string{"warning CertificateAuthorityKey: the key of the CA etcd-ca is not on this host, so the upgrade cannot renew " +
+		"apiserver-etcd-client, etcd-healthcheck-client, etcd-peer, etcd-server"}
+	if diff := cmp.Diff(want, inWords(certificateFindings(s.Env))); diff != "" {
+		t.Errorf("without a CA's key:\n%s", diff)
+	}
+}
+
+// TestKubeletBreakages: `upgrade node` checks the flags and the configuration with which its kubelet will be started, without
+// those that the upgrade removes.
+func TestKubeletBreakages(t *testing.T) {
+	s := planeToExamine(t)
+	s.Config.Upgrade.First = false
+	s.Host = equipped{s.host, "none", 50 << 30}
+	node := cluster.NewNode("cp-1")
+	node.Status.NodeInfo.KubeletVersion = "v1.34.9"
+	if err := s.api.Ensure(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	ask := func() []string {
+		var found []preflight.Finding
+		for _, q := range upgradeBreakages(t.Context(), s.Env) {
+			found = append(found, q.Ask(t.Context())...)
+		}
+		return inWords(found)
+	}
+	s.put(t, "/sys/fs/cgroup/cgroup.controllers", "cpu\n")
+	s.put(t, "/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.10 --v=2"`)
+	s.put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nfeatureGates: {SidecarContainers: true}\n") // written again
+	if got := ask(); len(got) > 0 {
+		t.Errorf("found %q", got)
+	}
+	s.put(t, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--boot-id-file=/x --feature-gates=SidecarContainers=true\n")
+	want := []string{"error flag-removed: kubelet on cp-1: kubelet 1.37 has no flag --boot-id-file",
+		"error gate-removed: kubelet on cp-1: kubelet 1.37 has no feature gate SidecarContainers"}
+	if diff := cmp.Diff(want, ask()); diff != "" {
+		t.Errorf("findings:\n%s", diff)
+	}
+}
+
+// TestKubeletEdits: what the cluster or the node's own configuration says is no edit, and the patch keeps the others.
+func TestKubeletEdits(t *testing.T) {
+	s := planeToExamine(t)
+	s.Config.Upgrade.First = false
+	cm := fixture.ConfigMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nmaxPods: 99\nregistryBurst: 3\n")
+	if err := s.api.Ensure(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	s.put(t, "/var/lib/kubelet/instance-config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///mine\n")
+	const shared = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\ncontainerRuntimeEndpoint: unix:///mine\nmaxPods: 99\n"
+	s.put(t, "/var/lib/kubelet/config.yaml", shared)
+	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
+		t.Errorf("found %q", inWords(found))
+	}
+	s.put(t, "/var/lib/kubelet/config.yaml", shared+"eventBurst: 7\nregistryBurst: 4\n")
+	want := []string{"warning KubeletConfigEdits: the upgrade would lose edits of /var/lib/kubelet/config.yaml: eventBurst, registryBurst"}
+	if diff := cmp.Diff(want, inWords(kubeletEditFindings(t.Context(), s.Env))); diff != "" {
+		t.Errorf("findings:\n%s", diff)
+	}
+	files, err := EditPatches(t.Context(), s.Env)
+	if err != nil || len(files) != 1 || files[0].Name != "kubeletconfiguration0+merge.yaml" {
+		t.Fatalf("%v, %v", files, err)
+	}
+	s.put(t, "/patches/"+files[0].Name, string(files[0].Data))
+	s.Config.PatchesDir = "/patches"
+	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
+		t.Errorf("with the patch: %q", inWords(found))
+	}
+}

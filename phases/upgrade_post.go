@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+)
+
+// socketAnnotation is where kubeadm kept the runtime's socket until 1.36. It is in instance-config.yaml since.
+const socketAnnotation = "kubeadm.alpha.kubernetes.io/cri-socket"
+
+func postUpgrade(flags []string) Phase {
+	return Phase{
+		Name:    "post-upgrade",
+		Summary: "Remove what older versions have left, and say what is next",
+		Flags:   flags,
+		Run:     runPostUpgrade,
+	}
+}
+
+func runPostUpgrade(ctx context.Context, env *Env) error {
+	node := cluster.NewNode(env.Config.Name)
+	_, err := env.Cluster.Update(ctx, node, func() (bool, error) {
+		_, found := node.Annotations[socketAnnotation]
+		delete(node.Annotations, socketAnnotation)
+		return found, nil
+	})
+	if err != nil {
+		return err
+	}
+	version := env.Config.Cluster.KubernetesVersion
+	if env.Config.ControlPlane {
+		env.UI.Nextf("This control plane runs Kubernetes %s", version)
+	}
+	env.UI.Nextf("Install kubelet %s on this node, if it is older, and restart it: systemctl daemon-reload && systemctl restart kubelet", version)
+	if env.Config.Upgrade.First {
+		env.UI.Nextf("Then run `slipway upgrade node` on the other nodes, control planes first, one at a time")
+	}
+	return nil
+}

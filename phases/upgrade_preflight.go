@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+func upgradePreflight(flags []string) Phase {
+	return Phase{
+		Name:    "preflight",
+		Summary: "Check that the upgrade can succeed, and pull its images",
+		Flags:   flags,
+		Run:     runUpgradePreflight,
+	}
+}
+
+func runUpgradePreflight(ctx context.Context, env *Env) error {
+	env.UI.Printf("Checking this node and its cluster")
+	checks := preflight.Upgrade(env.Config, append(upgradeQuestions(env), upgradeBreakages(ctx, env)...))
+	if err := show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil || !env.Config.ControlPlane {
+		return err
+	}
+	return pullImages(ctx, env)
+}
+
+// The names of checks that `upgrade plan` makes, too.
+const (
+	nodesReadyCheck = "ControlPlaneNodesReady"
+	editsCheck      = "StaticPodEdits"
+)
+
+func upgradeQuestions(env *Env) []preflight.Question {
+	if !env.Config.ControlPlane {
+		return nil
+	}
+	list := []preflight.Question{
+		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(ctx context.Context) []preflight.Finding { return versionRefusals(ctx, env) }},
+		{Name: nodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return controlPlanesReady(ctx, env) }},
+		{Name: editsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(context.Context) []preflight.Finding { return staticPodEdits(env) }},
+	}
+	if unlessLocalEtcd(env) == "" && env.Config.Upgrade.Etcd {
+		list = append(list, preflight.Question{Name: "EtcdQuorum", Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding { return etcdQuorum(ctx, env) }})
+	}
+	return list
+}
+
+// versionRefusals finds why the cluster may not be upgraded to the version. --force turns some of these errors into
+// warnings.
+func versionRefusals(ctx context.Context, env *Env) []preflight.Finding {
+	state, err := upgrading.Look(ctx, env.Cluster)
+	if err != nil {
+		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+	}
+	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes, false).Ask(ctx)
+}
+
+// controlPlanesReady finds control planes that are not Ready: while this one restarts, the others serve. This node may be
+// what an interrupted upgrade has left.
+func controlPlanesReady(ctx context.Context, env *Env) []preflight.Finding {
+	nodes, err := env.Cluster.Nodes(ctx)
+	if err != nil {
+		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+	}
+	return notReady(nodes, env.Config.Name)
+}
+
+// notReady finds control planes that are not Ready, but for one.
+func notReady(nodes []corev1.Node, except string) []preflight.Finding {
+	var found []preflight.Finding
+	for i := range nodes {
+		_, controlPlane := nodes[i].Labels[labelControlPlane]
+		if !controlPlane || nodes[i].Name == except || isReady(&nodes[i]) {
+			continue
+		}
+		found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
+			Message: fmt.Sprintf("control plane node %s is not Ready", nodes[i].Name),
+			Remedy:  "`slipway diagnose` there says what is wrong; remove a node that will not come back (`kubectl delete node`)",
+		}})
+	}
+	return found
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// etcdQuorum finds what would stop etcd when this node's member restarts.
+func etcdQuorum(ctx context.Context, env *Env) []preflight.Finding {
+	if err := awaitPeers(ctx, env); err != nil {
+		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
+			Message: "this node's etcd cannot be restarted: " + err.Error(),
+			Remedy:  "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)",
+		}}}
+	}
+	return nil
+}
+
+// staticPodEdits finds what the upgrade would lose.
+func staticPodEdits(env *Env) []preflight.Finding {
+	view, err := hostView(env)
+	if err != nil {
+		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+	}
+	var found []preflight.Finding
+	for _, name := range upgradableComponents(env) {
+		edits, err := editsOf(env, name, view)
+		switch {
+		case err != nil:
+			found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Of(err)})
+		case edits != nil:
+			found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
+				Message: fmt.Sprintf("the upgrade would lose edits of the static Pod of %s: %s", name, edits),
+				Remedy:  "keep them in a patch (--patches) or in extraArgs of the ClusterConfiguration; `slipway upgrade plan` prints the patch",
+			}})
+		}
+	}
+	return found
+}

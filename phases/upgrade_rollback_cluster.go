@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// controlPlanesAhead names the control planes whose API server is newer than the version that this node goes back to, or
+// of an unknown version.
+func (r *Rollback) controlPlanesAhead(ctx context.Context, env *Env) ([]string, error) {
+	servers, err := apiServers(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	before, err := version.ParseSemantic(r.Backup.From)
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	var ahead []string
+	for _, node := range slices.Sorted(maps.Keys(servers)) {
+		tag := "unknown"
+		if pod := servers[node]; pod != nil && len(pod.Spec.Containers) > 0 {
+			tag = upgrading.TagOf(pod.Spec.Containers[0].Image)
+		}
+		if runs, err := version.ParseSemantic(strings.ReplaceAll(tag, "_", "+")); err != nil || before.LessThan(runs) {
+			ahead = append(ahead, node+" ("+tag+")")
+		}
+	}
+	return ahead, nil
+}
+
+// shared runs change where no control plane is newer: what all nodes share belongs to the newest of them.
+func (r *Rollback) shared(ctx context.Context, env *Env, what string, change func(context.Context, *Env) error) error {
+	if r.Backup.From == "" {
+		return nil
+	}
+	ahead, err := r.controlPlanesAhead(ctx, env)
+	if err != nil {
+		return err
+	}
+	if len(ahead) > 0 {
+		env.UI.Printf("Leaving %s as it is: the last control plane that goes back to %s puts it back. Still newer: %s", what, r.Backup.From, strings.Join(ahead, ", "))
+		return nil
+	}
+	return change(ctx, env)
+}
+
+// storeConfiguration puts back the version in the stored ClusterConfiguration, by which nodes join and are upgraded, and
+// the settings of the kubelets if the upgrade generated them. Everything else in there stays, because it may have been
+// edited since.
+func (r *Rollback) storeConfiguration(ctx context.Context, env *Env) error {
+	return r.shared(ctx, env, "the stored configuration", func(ctx context.Context, env *Env) error {
+		stored := configMapNamed("kubeadm-config")
+		changed, err := env.updateConfigMap(ctx, stored, func() (bool, error) {
+			return setVersion(stored, r.Backup.From)
+		})
+		if err != nil {
+			return err
+		}
+		if changed {
+			env.UI.Printf("The stored ClusterConfiguration has version %s again", r.Backup.From)
+		}
+		return r.storeKubelet(ctx, env)
+	})
+}
+
+func configMapNamed(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
+	}
+}
+
+// updateConfigMap reports whether change has changed an object that is there.
+func (e *Env) updateConfigMap(ctx context.Context, cm *corev1.ConfigMap, change func() (bool, error)) (changed bool, err error) {
+	_, err = e.Cluster.Update(ctx, cm, func() (bool, error) {
+		changed, err = change()
+		return changed, err
+	})
+	return changed, err
+}
+
+// setVersion sets the version in a stored ClusterConfiguration, and reports whether it was another one.
+func setVersion(cm *corev1.ConfigMap, wanted string) (bool, error) {
+	const key = "ClusterConfiguration"
+	var doc map[string]any
+	if err := yaml.Unmarshal([]byte(cm.Data[key]), &doc); err != nil {
+		return false, errors.Wrap(err, config.ClusterSource)
+	}
+	if doc == nil || doc["kubernetesVersion"] == wanted {
+		return false, nil
+	}
+	doc["kubernetesVersion"] = wanted
+	data, err := yaml.Marshal(doc)
+	if err != nil {
+		return false, err
+	}
+	cm.Data[key] = string(data)
+	return true, nil
+}
+
+func (r *Rollback) storeKubelet(ctx context.Context, env *Env) error {
+	if r.Backup.KubeletConfiguration == "" {
+		return nil
+	}
+	stored := configMapNamed(manifests.KubeletConfigMap)
+	changed, err := env.updateConfigMap(ctx, stored, func() (bool, error) {
+		if !manifests.Generated(stored) || stored.Data["kubelet"] == r.Backup.KubeletConfiguration {
+			return false, nil
+		}
+		stored.Data["kubelet"] = r.Backup.KubeletConfiguration
+		manifests.MarkGenerated(stored)
+		return true, nil
+	})
+	if changed && err == nil {
+		env.UI.Printf("The stored KubeletConfiguration is that of before again")
+	}
+	return err
+}
+
+func (r *Rollback) unlessKubeProxy(env *Env) string {
+	if why := unlessControlPlane(env); why != "" {
+		return why
+	}
+	return disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
+}
+
+// putBackKubeProxy: a kube-proxy must not be newer than its API server. Its settings stay, and so does CoreDNS, which may be
+// newer and whose Corefile may have been migrated.
+func (r *Rollback) putBackKubeProxy(ctx context.Context, env *Env) error {
+	return r.shared(ctx, env, "kube-proxy", func(ctx context.Context, env *Env) error {
+		list, err := addonVersions(env, manifests.KubeProxy)
+		if err != nil {
+			return err
+		}
+		daemonSet := findVersions[*appsv1.DaemonSet](list)
+		found, err := env.Cluster.Get(ctx, daemonSet.New.DeepCopyObject().(cluster.Object))
+		if err != nil || !found {
+			return err
+		}
+		return upgradeObjects(ctx, env, "addon kube-proxy", []cluster.Versions{*daemonSet})
+	})
+}
+
+// finish notes the end of the rollback: the next one is of a later upgrade.
+func (r *Rollback) finish(_ context.Context, env *Env) error {
+	if r.Progress.Finished.IsZero() {
+		r.Progress.Finished = env.Host.Now().UTC().Truncate(time.Second)
+		if err := r.Progress.Write(env.Host, backupRoot(env)); err != nil {
+			return err
+		}
+	}
+	if r.Backup.From != "" {
+		env.UI.Nextf("This control plane runs Kubernetes %s", r.Backup.From)
+		env.UI.Nextf("Kubelets must not be newer than that: install kubelet %s where a newer one is installed, and restart it: systemctl daemon-reload && systemctl restart kubelet", r.Backup.From)
+		env.UI.Nextf("On other nodes that were upgraded, run `slipway upgrade rollback` too, control planes first, one at a time")
+	}
+	if r.restore != nil {
+		r.sayAfterRestore(env)
+	}
+	return nil
+}
+
+func (r *Rollback) sayAfterRestore(env *Env) {
+	env.UI.Nextf("etcd's data of before the restore is in %s; remove it when nobody needs it any more", r.Progress.Aside)
+	for _, name := range r.restore.info.Members {
+		if name != r.restore.member.Name {
+			env.UI.Nextf("Node %s is no member of etcd any more: run `slipway reset --force` there, `kubectl delete node %s` here, and join it again (`slipway token create --print-join-command --certificate-key KEY`)", name, name)
+		}
+	}
+}

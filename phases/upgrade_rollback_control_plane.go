@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// reachTime limits how long a rollback waits for an API that may be down, which is when people go back.
+const reachTime = 5 * time.Second
+
+// putBackControlPlane swaps the static Pods as an upgrade does. A component that does not come up is not replaced by the
+// new one: that is what the user wants to leave.
+func (r *Rollback) putBackControlPlane(ctx context.Context, env *Env) error {
+	giveBack, err := takeTurnIfAnswered(ctx, env)
+	if err != nil {
+		return err
+	}
+	if err := r.restoreData(ctx, env); err != nil {
+		return err
+	}
+	components, err := r.components(ctx, env)
+	if err != nil {
+		return err
+	}
+	first, then := split(components)
+	for _, group := range [][]componentUpgrade{first, then} {
+		if len(group) == 0 {
+			continue
+		}
+		env.UI.Printf("Putting back %s: %s", namesOf(group), imagesOf(group))
+		if err := runWith(ctx, env, group); err != nil {
+			return err
+		}
+	}
+	if len(components) == 0 { // otherwise it has been restarted
+		if err := r.startKubelet(ctx, env); err != nil {
+			return err
+		}
+	}
+	if err := settle(ctx, env); err != nil {
+		return err
+	}
+	return giveBack(ctx)
+}
+
+// takeTurnIfAnswered is takeTurn where the API answers. Where it does not, nobody can see who else upgrades or goes back.
+func takeTurnIfAnswered(ctx context.Context, env *Env) (giveBack func(context.Context) error, err error) {
+	limited, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	err = env.Cluster.Ready(limited)
+	if err == nil {
+		return takeTurn(ctx, env)
+	}
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	ui.WarnError(env.UI, err)
+	env.UI.Warn("the API does not answer, so it is unknown whether another control plane is being upgraded", "make sure that none is")
+	return func(ctx context.Context) error { return release(ctx, env) }, nil // the failed upgrade may have it
+}
+
+// components are those that do not run with the manifests of before, etcd first.
+func (r *Rollback) components(ctx context.Context, env *Env) ([]componentUpgrade, error) {
+	var list []componentUpgrade
+	for _, name := range manifests.Components(env.Config) {
+		if r.before[name] == nil {
+			continue
+		}
+		if r.keepsEtcd(env, name) {
+			env.UI.Printf("%s", r.whyEtcdStays(env))
+			continue
+		}
+		c, right, err := r.component(ctx, env, name)
+		if err != nil {
+			return nil, err
+		}
+		if !right {
+			list = append(list, c)
+		}
+	}
+	return list, nil
+}
+
+// component reports whether a component runs with its manifest of before. One that does not run may have crashed in an
+// interrupted run: a swap makes the kubelet start it without delay.
+func (r *Rollback) component(ctx context.Context, env *Env, name string) (c componentUpgrade, right bool, err error) {
+	c.name, c.wanted = name, r.before[name]
+	path := thisnode.StaticPodPath(env.Config, name)
+	if c.before, err = host.ReadIfExists(env.Host, path); err != nil || c.before == nil {
+		return c, false, err
+	}
+	info, err := env.Host.Lstat(path)
+	if err != nil {
+		return c, false, err
+	}
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, name)
+	if err != nil {
+		return c, false, err
+	}
+	fresh := slices.ContainsFunc(running, func(c host.Container) bool { return !c.Created.Before(info.ModTime()) })
+	return c, fresh && manifests.SameStaticPod(c.before, c.wanted), nil
+}
+
+// keepsEtcd reports whether a component is an etcd that must stay at its newer minor version: once all members have run it,
+// the one before does not start with their data. Without a restore, the API server of before works with it.
+func (r *Rollback) keepsEtcd(env *Env, component string) bool {
+	if component != manifests.EtcdName || r.restore != nil || r.before[component] == nil {
+		return false
+	}
+	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, component))
+	if err != nil || now == nil {
+		return false
+	}
+	return etcdMinor(now) != etcdMinor(r.before[component])
+}
+
+func (r *Rollback) whyEtcdStays(env *Env) string {
+	now, _ := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	return "etcd stays at " + upgrading.TagOf(imageOf(now)) + ": " + upgrading.TagOf(imageOf(r.before[manifests.EtcdName])) +
+		" may not start with its data any more, and Kubernetes " + r.Backup.From + " works with it (--restore-etcd goes back to the snapshot of before)"
+}
+
+// etcdMinor is the minor version that a static Pod of etcd runs, such as 3.6; empty if its tag does not say.
+func etcdMinor(manifest []byte) string {
+	image, _, _ := strings.Cut(imageOf(manifest), "@")
+	v, err := version.ParseGeneric(upgrading.TagOf(image))
+	if err != nil {
+		return ""
+	}
+	return version.MajorMinor(v.Major(), v.Minor()).String()
+}

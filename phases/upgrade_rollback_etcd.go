@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// restore is what etcd's data is restored from, and how.
+type restore struct {
+	snapshot string
+	info     etcd.SnapshotInfo
+	member   manifests.LocalMember
+	// data is the directory `member` on this host; fresh is where the new data is made.
+	data, fresh string
+	// revision is that of the keys now, 0 if etcd does not answer. others are members that do not answer.
+	revision int64
+	others   []string
+}
+
+// prepareRestore finds out how to restore etcd, if that is asked for. A restore that has begun must be finished.
+func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
+	if r.Progress.Aside != "" && !r.RestoreEtcd && r.Progress.Finished.IsZero() {
+		return fault.New("etcd's data is being restored from "+r.Progress.Snapshot+" by a run that was interrupted", "run the same command again, with --restore-etcd")
+	}
+	if !r.RestoreEtcd {
+		return nil
+	}
+	manifest := r.before[manifests.EtcdName]
+	if manifest == nil {
+		return errors.New("the backup has no static Pod of etcd, so etcd cannot be restored; leave out --restore-etcd")
+	}
+	var pod corev1.Pod
+	if err := yaml.Unmarshal(manifest, &pod); err != nil {
+		return errors.Wrap(err, r.Backup.Manifests[manifests.EtcdName])
+	}
+	member, found := manifests.ReadEtcd(&pod)
+	dir := etcdDataDir(manifest)
+	switch {
+	case !found || !filepath.IsAbs(dir):
+		return errors.Errorf("%s does not say which member of etcd it is, or where its data is", r.Backup.Manifests[manifests.EtcdName])
+	case member.WALDir != "":
+		return errors.Errorf("etcd keeps its log in a directory of its own (--wal-dir=%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", member.WALDir)
+	}
+	o := &restore{member: member, data: filepath.Join(dir, "member"), fresh: filepath.Join(dir, "member.new")}
+	if err := r.chooseSnapshot(env, o, etcdMinor(manifest)); err != nil {
+		return err
+	}
+	r.restore = o
+	if r.Progress.Aside != "" { // an interrupted run has asked, and may have stopped etcd
+		o.revision = r.Progress.Revision
+		return nil
+	}
+	if err := r.checkCluster(env); err != nil {
+		return err
+	}
+	return o.askMembers(ctx, env)
+}
+
+// checkCluster fails if this host's etcd has become a member of another cluster since the upgrade.
+func (r *Rollback) checkCluster(env *Env) error {
+	if r.Backup.EtcdCluster == "" {
+		return nil
+	}
+	now, err := readEtcdData(env)
+	if err != nil || now.log == "" {
+		return err
+	}
+	if id := etcdID(now.Cluster); id != r.Backup.EtcdCluster {
+		return errors.Errorf("the snapshot is of etcd cluster %s, and the data in %s is of cluster %s", r.Backup.EtcdCluster, now.log, id)
+	}
+	return nil
+}
+
+// askMembers finds out what is lost, and fails if other members still run: they would go on as a cluster of their own.
+func (o *restore) askMembers(ctx context.Context, env *Env) error {
+	all, err := etcd.AskHealth(ctx, env.Etcd)
+	if err != nil {
+		o.others = slices.DeleteFunc(slices.Clone(o.info.Members), func(name string) bool { return name == o.member.Name })
+		return ctx.Err()
+	}
+	var running []string
+	for _, m := range all {
+		switch {
+		case m.PeerURL == o.member.PeerURL:
+			o.revision = m.Status.Revision
+		case m.Answers:
+			running = append(running, m.Name)
+		default:
+			o.others = append(o.others, m.Name)
+		}
+	}
+	if len(running) == 0 {
+		return nil
+	}
+	return fault.New("etcd has other members that run: "+strings.Join(running, ", ")+". A restored etcd begins as a cluster of one member, and the others would go on with their own data",
+		"run `slipway reset` on "+strings.Join(running, ", then on ")+"; then run this command again, and join these nodes again (`slipway join ... --control-plane`)")
+}
+
+// loses says what the restore takes away.
+func (o *restore) loses() string {
+	text := fmt.Sprintf("etcd goes back to its snapshot of %s, at revision %d (%d keys). ", o.taken().Format(shownTime), o.info.Revision, o.info.Keys)
+	switch {
+	case o.revision > 0:
+		text += fmt.Sprintf("It is at revision %d now: everything that was written to the cluster in between is lost, %d revisions.", o.revision, max(o.revision-o.info.Revision, 0))
+	default:
+		text += "Everything that was written to the cluster since then is lost; how much is not known, because etcd was not asked or does not answer."
+	}
+	if len(o.others) > 0 {
+		text += "\nThe other members of etcd must not run any more: run `slipway reset --force` on " + strings.Join(o.others, ", ") +
+			" first, and join these nodes again afterwards."
+	}
+	return text
+}
+
+// restoreData gives etcd the data of the snapshot. What takes long comes first, while everything runs; then etcd is
+// stopped, and the directories change places. An interrupted run leaves no static Pod of etcd without its data.
+func (r *Rollback) restoreData(ctx context.Context, env *Env) error {
+	if r.restore == nil || r.Progress.Restored {
+		return nil
+	}
+	if err := r.makeData(env); err != nil {
+		return err
+	}
+	if err := r.stopControlPlane(ctx, env); err != nil {
+		return err
+	}
+	if err := r.exchangeData(env); err != nil {
+		return err
+	}
+	r.Progress.Restored = true
+	return r.Progress.Write(env.Host, backupRoot(env))
+}
+
+// makeData makes the new data beside the one that etcd has. It begins again unless a run has come to the exchange.
+func (r *Rollback) makeData(env *Env) error {
+	o := r.restore
+	if moved, err := exists(env, r.Progress.Aside); err != nil || moved {
+		return err
+	}
+	if _, err := env.Host.RemoveTree(o.fresh); err != nil {
+		return err
+	}
+	env.UI.Printf("Restoring %s to %s", o.snapshot, o.fresh)
+	err := env.Host.WriteTree(o.fresh, func(dir string) error {
+		f, err := env.Host.Open(o.snapshot)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = etcd.Restore(f, dir, o.member.Name, o.member.PeerURL, o.revision)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := o.giveAsBefore(env); err != nil {
+		return err
+	}
+	if r.Progress.Aside == "" {
+		r.Progress.Aside = o.data + ".before-rollback-" + env.Host.Now().UTC().Format(upgrading.BackupTime)
+	}
+	r.Progress.Snapshot, r.Progress.Revision = o.snapshot, o.revision
+	r.Progress.Finished = time.Time{} // of an earlier one, without etcd
+	return r.Progress.Write(env.Host, backupRoot(env))
+}
+
+// exists reports whether there is something at path; nothing is at the empty path.
+func exists(env *Env, path string) (bool, error) {
+	if path == "" {
+		return false, nil
+	}
+	_, err := env.Host.Lstat(path)
+	return err == nil, ignoreMissing(err)
+}
+
+// giveAsBefore gives the new data to the user who has the old one: etcd may run as one of its own.
+func (o *restore) giveAsBefore(env *Env) error {
+	info, err := env.Host.Lstat(o.data)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	if owner, known := host.OwnerIn(info); known && owner != (host.Owner{}) {
+		_, err = env.Host.GiveTree(o.fresh, owner)
+	}
+	return err
+}
+
+// stopControlPlane ends etcd and its clients. Without its static Pod, etcd starts neither with the kubelet nor after a
+// reboot.
+func (r *Rollback) stopControlPlane(ctx context.Context, env *Env) error {
+	env.UI.Printf("Stopping the kubelet and the control plane")
+	if err := env.Host.Remove(thisnode.StaticPodPath(env.Config, manifests.EtcdName)); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
+	defer cancel()
+	if err := env.Host.StopUnit(limited, kubeletUnit); err != nil {
+		return err
+	}
+	for _, component := range slices.Backward(manifests.Components(env.Config)) { // the API server before etcd
+		if err := stopContainers(ctx, env, component, graceOf(env, component)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exchangeData puts the new data in the place of the old one, which stays beside it.
+func (r *Rollback) exchangeData(env *Env) error {
+	o := r.restore
+	moved, err := exists(env, r.Progress.Aside)
+	if err != nil {
+		return err
+	}
+	if !moved {
+		env.UI.Printf("Keeping etcd's present data in %s", r.Progress.Aside)
+		if _, err := env.Host.Rename(o.data, r.Progress.Aside); err != nil && !errors.Is(err, fs.ErrNotExist) { // lost with its disk
+			return err
+		}
+	}
+	_, err = env.Host.Rename(o.fresh, o.data)
+	return err
+}

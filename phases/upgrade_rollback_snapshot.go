@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+)
+
+// chooseSnapshot takes the newest snapshot that fits, or the one that an earlier run has taken.
+func (r *Rollback) chooseSnapshot(env *Env, o *restore, minor string) error {
+	list := r.Backup.Snapshots
+	if r.Progress.Snapshot != "" {
+		list = []string{r.Progress.Snapshot}
+	}
+	if len(list) == 0 {
+		return fault.New("there is no snapshot of etcd of before the upgrade in "+backupRoot(env), "without --restore-etcd, the static Pods go back and etcd's data stays")
+	}
+	var refused []string
+	for _, path := range slices.Backward(list) {
+		info, err := verifiedSnapshot(env, path)
+		if err == nil {
+			err = fits(info, o.member.Name, minor)
+		}
+		if err == nil {
+			o.snapshot, o.info = path, info
+			return nil
+		}
+		refused = append(refused, fmt.Sprintf("%s: %v", path, err))
+	}
+	return errors.New("no snapshot of etcd fits: " + strings.Join(refused, "; "))
+}
+
+func verifiedSnapshot(env *Env, path string) (etcd.SnapshotInfo, error) {
+	f, err := env.Host.Open(path)
+	if err != nil {
+		return etcd.SnapshotInfo{}, err
+	}
+	defer f.Close()
+	return etcd.VerifySnapshot(f)
+}
+
+// fits fails if a snapshot is not one of this member's, or of a newer etcd than the one that is put back, which would not
+// start with it.
+func fits(info etcd.SnapshotInfo, member, minor string) error {
+	if !slices.Contains(info.Members, member) {
+		return errors.Errorf("it is of the members %s, and this node's is %s", strings.Join(info.Members, ", "), member)
+	}
+	if info.Version == "" || minor == "" {
+		return nil // before 3.6, or a tag of the user's
+	}
+	v, err := version.ParseGeneric(info.Version)
+	if err != nil {
+		return errors.Wrap(err, "its version")
+	}
+	if version.MustParseGeneric(minor + ".0").LessThan(version.MustParseGeneric(fmt.Sprintf("%d.%d.0", v.Major(), v.Minor()))) {
+		return errors.Errorf("it is of etcd %d.%d, and etcd %s does not start with it", v.Major(), v.Minor(), minor)
+	}
+	return nil
+}
+
+// taken is when the snapshot was taken.
+func (o *restore) taken() time.Time {
+	stamp := strings.TrimPrefix(filepath.Base(filepath.Dir(o.snapshot)), upgrading.EtcdBackup)
+	t, _ := time.Parse(upgrading.BackupTime, stamp) // that it is a time is how the snapshot was found
+	return t
+}

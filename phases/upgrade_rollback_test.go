@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+// otherMembers is an etcd with these members beside this node's.
+type otherMembers struct {
+	etcd.Etcd
+	others []etcd.Health
+	err    error
+}
+
+func (m otherMembers) Health(context.Context) ([]etcd.Health, error) {
+	own := etcd.Health{Member: etcd.Member{Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}, Answers: true, Status: etcd.Status{Revision: 42}}
+	return append([]etcd.Health{own}, m.others...), m.err
+}
+
+func member(name string, answers bool) etcd.Health {
+	return etcd.Health{Member: etcd.Member{Name: name, PeerURL: "https://" + name + ":2380"}, Answers: answers}
+}
+
+const (
+	backedUpManifests = rollbackBackups + "kubeadm-backup-manifests-" + upgradeTime + "/"
+	backedUpSnapshot  = rollbackBackups + "kubeadm-backup-etcd-" + upgradeTime + "/snapshot.db"
+)
+
+// TestRollbackRefusals: a rollback begins only with a backup and a snapshot that fit this node, and says what is wrong.
+func TestRollbackRefusals(t *testing.T) {
+	tests := map[string]struct {
+		change  func(edit func(path, old, new string), replace func(path, from string)) // nil for none
+		members otherMembers
+		plain   bool   // without --restore-etcd
+		says    string // empty if it is not refused
+	}{
+		"all fits": {},
+		"another node": {change: func(edit func(path, old, new string), _ func(path, from string)) {
+			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-7")
+		}, plain: true, says: "is of node cp-7, and this is cp-1"},
+		"a version between": {change: func(edit func(path, old, new string), _ func(path, from string)) {
+			edit("/etc/kubernetes/manifests/kube-apiserver.yaml", "v1.37.2", "v1.36.9")
+		}, plain: true, says: "this control plane runs v1.36.9, but the last backup is of its upgrade from v1.36.4 to v1.37.2"},
+		"no snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace(backedUpSnapshot, "")
+		}, says: "there is no snapshot of etcd"},
+		"no snapshot, and none needed": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace(backedUpSnapshot, "")
+		}, plain: true},
+		"a damaged snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace(backedUpSnapshot, backedUpManifests+"etcd.yaml")
+		}, says: "it is incomplete, or not a snapshot of etcd"},
+		"a newer snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace(backedUpSnapshot, "../internal/etcd/testdata/snapshot-3.7.db")
+		}, says: "it is of etcd 3.7, and etcd 3.6 does not start with it"},
+		"another member's snapshot": {change: func(edit func(path, old, new string), _ func(path, from string)) {
+			edit(backedUpManifests+"etcd.yaml", "--name=cp-1", "--name=cp-8")
+		}, says: "it is of the members cp-1, and this node's is cp-8"},
+		"a log elsewhere": {change: func(edit func(path, old, new string), _ func(path, from string)) {
+			edit(backedUpManifests+"etcd.yaml", "- --name=cp-1", "- --name=cp-1\n    - --wal-dir=/var/lib/wal")
+		}, says: "(--wal-dir=/var/lib/wal), which cannot be restored"},
+		"another cluster": {change: func(edit func(path, old, new string), replace func(path, from string)) {
+			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+		}, says: "the snapshot is of etcd cluster abc, and the data in /var/lib/etcd/member/wal is of cluster "},
+		"others that run":        {members: otherMembers{others: []etcd.Health{member("cp-2", true), member("cp-3", false)}}, says: "etcd has other members that run: cp-2."},
+		"others that are gone":   {members: otherMembers{others: []etcd.Health{member("cp-3", false)}}},
+		"an etcd that is down":   {members: otherMembers{err: errors.New("connection refused")}},
+		"an interrupted restore": {change: interruptRestore, plain: true, says: "is being restored from /x/snapshot.db by a run that was interrupted"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, crashingRollback)
+			defer s.close()
+			if tt.change != nil {
+				tt.change(func(path, old, new string) { editFile(t, s.root+path, old, new) }, func(path, from string) { replaceFile(t, s.root, path, from) })
+			}
+			_, _, err := newRollback(t.Context(), newLastingHost(s.root), tt.members, !tt.plain, io.Discard)
+			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%v", err)
+			}
+			if name == "others that run" && !strings.Contains(fault.Remedy(err), "run `slipway reset` on cp-2; then run this command again, and join these nodes again") {
+				t.Errorf("the remedy is %q", fault.Remedy(err))
+			}
+		})
+	}
+}
+
+func interruptRestore(_ func(path, old, new string), replace func(path, from string)) {
+	replace(rollbackBackups+"slipway-rollback.yaml", "text:began: 2026-02-03T04:05:06Z\nsnapshot: /x/snapshot.db\naside: /var/lib/etcd/old\n")
+}
+
+func editFile(t *testing.T, path, old, new string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(data), old) {
+		t.Fatalf("%s has no %q (%v):\n%s", path, old, err, data)
+	}
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(data), old, new)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replaceFile replaces a file by another one of the host or of the project, by a text, or by nothing.
+func replaceFile(t *testing.T, root, path, from string) {
+	t.Helper()
+	if err := os.RemoveAll(root + path); err != nil || from == "" {
+		return
+	}
+	text, isText := strings.CutPrefix(from, "text:")
+	data := []byte(text)
+	if !isText {
+		var err error
+		if !strings.HasPrefix(from, "../") {
+			from = root + from
+		}
+		if data, err = os.ReadFile(from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(root+path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(root+path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRollbackSaysWhatIsLost: the question names times and revisions, and whom the restore concerns.
+func TestRollbackSaysWhatIsLost(t *testing.T) {
+	s := newScene(t, crashingRollback)
+	defer s.close()
+	h := newLastingHost(s.root)
+	for _, tt := range []struct {
+		members otherMembers
+		plain   bool
+		want    []string
+	}{
+		{want: []string{"Kubernetes v1.36.4", "the upgrade of 2026-02-03 04:05:06 UTC", "its snapshot of 2026-02-03 04:05:06 UTC, at revision 6 (2 keys)",
+			"It is at revision 42 now: everything that was written to the cluster in between is lost, 36 revisions."}},
+		{members: otherMembers{err: errors.New("refused")}, want: []string{"how much is not known, because etcd was not asked or does not answer"}},
+		{members: otherMembers{others: []etcd.Health{member("cp-3", false)}}, want: []string{"run `slipway reset --force` on cp-3 first"}},
+		{plain: true, want: []string{"The cluster's data stays as it is."}},
+	} {
+		r, n, err := newRollback(t.Context(), h, tt.members, !tt.plain, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range tt.want {
+			if got := r.Summary(&Env{Config: n, Host: h}); !strings.Contains(got, want) {
+				t.Errorf("no %q in %q", want, got)
+			}
+		}
+	}
+}
+
+// TestRollbackKeepsEtcd: without a restore, an etcd of another minor version stays, because the older one may not start
+// with its data; one of the same minor goes back.
+func TestRollbackKeepsEtcd(t *testing.T) {
+	s := newScene(t, crashingRollback)
+	defer s.close()
+	h := newLastingHost(s.root)
+	goesBack := func() bool {
+		r, n, err := newRollback(t.Context(), h, otherMembers{}, false, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(strings.Join(r.images(&Env{Config: n, Host: h}), " "), "/etcd:")
+	}
+	if goesBack() {
+		t.Error("etcd 3.7 goes back to 3.6 without a restore")
+	}
+	editFile(t, s.root+backedUpManifests+"etcd.yaml", ":3.6.8-0", ":3.7.9-0")
+	if !goesBack() {
+		t.Error("etcd does not go back to another patch release")
+	}
+}

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// settle waits until the other control planes can do without this one's attention: its API server is ready, its member of
+// etcd has a vote and has applied what the leader had committed, and each of its components is healthy.
+func settle(ctx context.Context, env *Env) error {
+	limit := env.Config.Timeouts.UpgradeManifests
+	const failure = "this control plane is not ready after the upgrade"
+	return diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
+		for _, component := range manifests.Components(env.Config) {
+			if err := awaitHealthy(ctx, env, component); err != nil {
+				return err
+			}
+		}
+		if unlessLocalEtcd(env) == "" {
+			if err := caughtUp(ctx, env); err != nil {
+				return err
+			}
+		}
+		return env.Cluster.Ready(ctx)
+	})
+}
+
+// caughtUp waits until this node's member of etcd takes part as before.
+func caughtUp(ctx context.Context, env *Env) error {
+	member, found := etcdmember.Local(env.Host, env.Config)
+	if !found {
+		return errors.New("the static Pod of etcd does not say which member it is")
+	}
+	return env.Etcd.CaughtUp(ctx, member.PeerURL)
+}

@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pkg/errors"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// etcdLimit is how long an etcd may take for anything here.
+const etcdLimit = time.Minute
+
+// TestEtcdRestore restores snapshots of real etcds, and starts real etcds on them: of the same version, and of the next.
+// Clients see that the database is older than it was: nobody goes on as if nothing had happened.
+func TestEtcdRestore(t *testing.T) {
+	pki := newEtcdPKI(t)
+	for _, versions := range [][2]string{{"1.36", "1.36"}, {"1.36", ""}, {"", ""}} {
+		t.Run(strings.Join(versions[:], "-"), func(t *testing.T) {
+			t.Parallel()
+			restoresEtcd(t, pki, versions[0], versions[1])
+		})
+	}
+}
+
+func restoresEtcd(t *testing.T, pki, from, to string) {
+	before := newEtcd(t, pki, from, "cp-1")
+	before.start("--initial-cluster=cp-1=" + before.peerURL)
+	want := map[string]string{"kept": "1", "changed": "old", "kept too": strings.Repeat("x", 500_000)}
+	for key, value := range want {
+		before.put(key, value)
+	}
+	before.put("deleted", "1")
+	before.do(func(ctx context.Context, c *clientv3.Client) error { _, err := c.Delete(ctx, "deleted"); return err })
+	path, atSnapshot := before.takesSnapshot()
+	before.put("changed", "new")
+	before.put("later", "1")
+	latest, members := before.revision(), before.members()
+	before.stop()
+
+	after := newEtcd(t, pki, to, "restored")
+	ids := after.restores(path, latest)
+	// These are the flags of a node that once joined others.
+	after.start("--initial-cluster=cp-9=https://127.0.0.1:1,restored="+after.peerURL, "--initial-cluster-state=existing")
+	after.holds(want)
+	if got := after.revision(); got < latest+etcd.RevisionBump {
+		t.Errorf("at revision %d after the restore, %d before", got, latest)
+	}
+	now := after.members()
+	if len(now) != 1 || now[0].ID != ids.Member || now[0].Cluster != ids.Cluster || now[0].Cluster == members[0].Cluster || now[0].ID == members[0].ID {
+		t.Errorf("members %+v, before %+v", now, members)
+	}
+	for _, revision := range []int64{1, atSnapshot, latest, latest + 1, latest + etcd.RevisionBump - 1} {
+		after.hasCompacted(revision)
+	}
+	after.put("later", "2")
+	want["later"] = "2"
+	after.watchesOnlyNew(latest + etcd.RevisionBump)
+	after.grows(t, pki, to, want)
+	after.stop()
+	after.start()
+	after.holds(want)
+}
+
+// takesSnapshot writes a snapshot of three keys to a file, and verifies it.
+func (e *etcdProcess) takesSnapshot() (path string, revision int64) {
+	e.Helper()
+	e.waitForStorageVersion()
+	path = filepath.Join(e.TempDir(), "snapshot.db")
+	var taken etcd.SnapshotInfo
+	err := host.New().WriteStream(path, func(w io.Writer) (err error) {
+		taken, err = e.api().Snapshot(e.Context(), e.peerURL, w)
+		return err
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	revision = e.revision()
+	info := verifySnapshot(e.T, path)
+	e.Logf("%s: %+v", e.version(), info)
+	if info.Hash != taken.Hash || info.Size != taken.Size || info.Version != taken.Version || info.Revision != revision ||
+		info.Keys != 3 || info.Version == "" || strings.Join(info.Members, " ") != "cp-1" {
+		e.Errorf("taken %+v, verified %+v, at revision %d", taken, info, revision)
+	}
+	return path, revision
+}
+
+// restores makes the data of e from a snapshot.
+func (e *etcdProcess) restores(path string, latest int64) (ids etcd.Data) {
+	e.Helper()
+	started := time.Now()
+	h := host.New()
+	err := h.WriteTree(filepath.Join(e.dir, "member"), func(dir string) error {
+		f, err := h.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		ids, err = etcd.Restore(f, dir, e.name, e.peerURL, latest)
+		return err
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.Logf("restored in %s", time.Since(started))
+	return ids
+}
+
+// grows adds a second member, which gets everything from the restored one, and lets it lead.
+func (e *etcdProcess) grows(t *testing.T, pki, release string, want map[string]string) {
+	t.Helper()
+	second := newEtcd(t, pki, release, "second")
+	if _, _, err := e.api().Join(t.Context(), "second", second.peerURL); err != nil {
+		t.Fatal(err)
+	}
+	second.start("--initial-cluster=second="+second.peerURL+",restored="+e.peerURL, "--initial-cluster-state=existing")
+	if err := e.api().Promote(t.Context(), second.peerURL); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*etcdProcess{second, e} {
+		if err := second.api().CaughtUp(t.Context(), m.peerURL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	moved, err := second.api().MoveLeader(t.Context(), e.peerURL)
+	again, errAgain := second.api().MoveLeader(t.Context(), e.peerURL)
+	if !moved || again || err != nil || errAgain != nil {
+		t.Errorf("moved %t (%v), again %t (%v)", moved, err, again, errAgain)
+	}
+	all, err := e.api().Health(t.Context())
+	if err != nil || len(all) != 2 || all[0].Leads() == all[1].Leads() || all[0].Status.Size == 0 || all[0].Status.Quota == 0 || !strings.HasPrefix(all[0].Status.Version, "3.") {
+		t.Errorf("%+v, %v", all, err)
+	}
+	second.hasCompacted(1)
+	second.holds(want)
+	if removed, err := e.api().Leave(t.Context(), second.peerURL); !removed || err != nil {
+		t.Errorf("%t, %v", removed, err)
+	}
+	second.stop()
+}
+
+func verifySnapshot(t *testing.T, path string) etcd.SnapshotInfo {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := etcd.VerifySnapshot(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// newEtcdPKI makes the certificates of an etcd and of its clients.
+func newEtcdPKI(t *testing.T) string {
+	t.Helper()
+	lab := etcdLab(t, "")
+	slipway, err := lab.Program("slipway")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pki := t.TempDir()
+	for _, name := range []string{"etcd-ca", "etcd-server", "etcd-peer", "apiserver-etcd-client"} {
+		if out, err := exec.CommandContext(t.Context(), slipway, "init", "phase", "certs", name, "--cert-dir", pki).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+	}
+	return pki
+}
+
+func etcdLab(t *testing.T, release string) *nodes.Lab {
+	t.Helper()
+	lab, err := nodes.Open(nodes.Options{Name: labPrefix + "etcd", Slipway: program, Kubernetes: release})
+	if err == nil {
+		err = lab.Build(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lab
+}
+
+// etcdProcess is an etcd that listens on loopback.
+type etcdProcess struct {
+	*testing.T
+	program, pki, dir, name string
+	clientURL, peerURL      string
+	cmd                     *exec.Cmd
+}
+
+func newEtcd(t *testing.T, pki, release, name string) *etcdProcess {
+	t.Helper()
+	path, err := etcdLab(t, release).Program("etcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &etcdProcess{T: t, program: path, pki: pki, dir: t.TempDir(), name: name, clientURL: freeURL(t), peerURL: freeURL(t)}
+	t.Cleanup(e.stop)
+	return e
+}
+
+func freeURL(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "https://" + l.Addr().String()
+}
+
+func (e *etcdProcess) start(flags ...string) {
+	e.Helper()
+	server, peer := e.pki+"/etcd/server", e.pki+"/etcd/peer"
+	e.cmd = exec.Command(e.program, append([]string{
+		"--name=" + e.name, "--data-dir=" + e.dir, "--listen-client-urls=" + e.clientURL, "--advertise-client-urls=" + e.clientURL,
+		"--listen-peer-urls=" + e.peerURL, "--initial-advertise-peer-urls=" + e.peerURL,
+		"--client-cert-auth", "--trusted-ca-file=" + e.pki + "/etcd/ca.crt", "--cert-file=" + server + ".crt", "--key-file=" + server + ".key",
+		"--peer-client-cert-auth", "--peer-trusted-ca-file=" + e.pki + "/etcd/ca.crt", "--peer-cert-file=" + peer + ".crt", "--peer-key-file=" + peer + ".key",
+		"--log-level=warn", "--snapshot-count=10",
+	}, flags...)...)
+	e.cmd.Stdout, e.cmd.Stderr = e.Output(), e.Output()
+	e.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := e.cmd.Start(); err != nil {
+		e.Fatal(err)
+	}
+}
+
+func (e *etcdProcess) stop() {
+	if e.cmd == nil {
+		return
+	}
+	_ = e.cmd.Process.Signal(syscall.SIGTERM)
+	_ = e.cmd.Wait()
+	e.cmd = nil
+}
+
+func (e *etcdProcess) api() *etcd.Real {
+	return etcd.New(etcd.Options{
+		Endpoints: func(context.Context) ([]string, error) { return []string{e.clientURL}, nil },
+		CA:        e.pki + "/etcd/ca.crt", Cert: e.pki + "/apiserver-etcd-client.crt", Key: e.pki + "/apiserver-etcd-client.key",
+		ReadFile: os.ReadFile, Timeout: etcdLimit,
+	})
+}
+
+// do calls op with a client, until it does not fail: the etcd may be starting.
+func (e *etcdProcess) do(op func(context.Context, *clientv3.Client) error) {
+	e.Helper()
+	pair, err := tls.LoadX509KeyPair(e.pki+"/apiserver-etcd-client.crt", e.pki+"/apiserver-etcd-client.key")
+	if err != nil {
+		e.Fatal(err)
+	}
+	ca, err := os.ReadFile(e.pki + "/etcd/ca.crt")
+	if err != nil {
+		e.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.clientURL}, Logger: zap.NewNop(), TLS: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}})
+	if err != nil {
+		e.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(e.Context(), etcdLimit)
+	defer cancel()
+	for {
+		if err = op(ctx, c); err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			e.Fatalf("%s: %v", e.name, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (e *etcdProcess) put(key, value string) {
+	e.Helper()
+	e.do(func(ctx context.Context, c *clientv3.Client) error { _, err := c.Put(ctx, key, value); return err })
+}
+
+func (e *etcdProcess) revision() (revision int64) {
+	e.Helper()
+	e.do(func(ctx context.Context, c *clientv3.Client) error {
+		answer, err := c.Get(ctx, "kept")
+		if err == nil {
+			revision = answer.Header.Revision
+		}
+		return err
+	})
+	return revision
+}
+
+// holds checks that e has these keys and no others.
+func (e *etcdProcess) holds(want map[string]string) {
+	e.Helper()
+	e.do(func(ctx context.Context, c *clientv3.Client) error {
+		answer, err := c.Get(ctx, "", clientv3.WithPrefix())
+		if err != nil {
+			return err
+		}
+		got := map[string]string{}
+		for _, kv := range answer.Kvs {
+			got[string(kv.Key)] = string(kv.Value)
+		}
+		if !maps.Equal(got, want) {
+			e.Errorf("%s has the keys %v, or other values; want %v", e.name, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		}
+		return nil
+	})
+}
+
+func (e *etcdProcess) members() []etcd.Member {
+	e.Helper()
+	members, err := e.api().Members(e.Context())
+	if err != nil {
+		e.Fatal(err)
+	}
+	return members
+}
+
+func (e *etcdProcess) version() string {
+	out, _ := exec.Command(e.program, "--version").Output()
+	first, _, _ := strings.Cut(string(out), "\n")
+	return first
+}
+
+// waitForStorageVersion waits until the data has the version of the etcd, some seconds after the start.
+func (e *etcdProcess) waitForStorageVersion() {
+	e.Helper()
+	e.do(func(ctx context.Context, _ *clientv3.Client) error {
+		all, err := e.api().Health(ctx)
+		if err == nil && all[0].Status.Storage == "" {
+			err = errors.New("it has no storage version yet")
+		}
+		return err
+	})
+}
+
+// hasCompacted checks that a client that goes on from a revision learns that it has missed something.
+func (e *etcdProcess) hasCompacted(revision int64) {
+	e.Helper()
+	e.do(func(ctx context.Context, c *clientv3.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		answer, open := <-c.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(revision))
+		if !open || !errors.Is(answer.Err(), rpctypes.ErrCompacted) {
+			return fmt.Errorf("a watch from revision %d got %+v, open: %t", revision, answer, open)
+		}
+		return nil
+	})
+}
+
+// watchesOnlyNew checks that a watch from a revision gets what was written after the restore.
+func (e *etcdProcess) watchesOnlyNew(revision int64) {
+	e.Helper()
+	e.do(func(ctx context.Context, c *clientv3.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		answer := <-c.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+		if answer.Err() != nil || len(answer.Events) == 0 || string(answer.Events[0].Kv.Key) != "later" || answer.Events[0].Kv.ModRevision <= revision {
+			return fmt.Errorf("a watch from revision %d got %+v", revision+1, answer)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pkg/errors"
+)
+
+// TestUpgradeRollback goes back twice from the newest Kubernetes to the one before, in a cluster that kubeadm has made:
+// with etcd's data, in runs that are killed, and without.
+func TestUpgradeRollback(t *testing.T) {
+	m := bootOlder(t)
+	old := strings.TrimSpace(m.must("kubeadm", "version", "--output=short"))
+	m.kubeadmInit(podSubnet)
+	m.hasNoRollback()
+	m.kubectl("create", "configmap", "kept")
+	m.apply()
+	m.refusesRollbackUnasked()
+
+	m.kubectl("create", "configmap", "lost")
+	m.kubectl("delete", "configmap", "kept")
+	back := []string{"slipway", "upgrade", "rollback", "--restore-etcd", "--yes"}
+	m.killedOften(back)
+	m.hasConfigMaps("kept")
+	m.runsImages(map[string]string{"etcd": "3.6.8-0", "kube-apiserver": old, "kube-controller-manager": old, "kube-scheduler": old})
+	m.healthy(everything) // new Pods run, so the watches of the controllers, the scheduler and the kubelet recovered
+	m.thirdRunWritesNothing(back...)
+	m.hasConfigMaps("kept")
+	m.keepsDataAside()
+
+	m.apply()
+	m.kubectl("create", "configmap", "written")
+	m.breaksAPIServer()
+	m.must("slipway", "upgrade", "rollback", "--dry-run")
+	back = []string{"slipway", "upgrade", "rollback", "--yes"}
+	started := time.Now()
+	m.must(back...)
+	t.Logf("without etcd, it took %.1fs", time.Since(started).Seconds())
+	m.hasConfigMaps("kept", "written")
+	m.runsImages(map[string]string{"etcd": "3.7.0-0", "kube-apiserver": old, "kube-controller-manager": old, "kube-scheduler": old})
+	if text := m.storedText("kubeadm-config", "ClusterConfiguration"); !strings.Contains(text, "kubernetesVersion: "+old+"\n") {
+		t.Errorf("the stored configuration is\n%s", text)
+	}
+	if image := m.kubectl("get", "daemonset", "kube-proxy", "-n", "kube-system", "-o", "jsonpath={.spec.template.spec.containers[0].image}"); !strings.HasSuffix(image, ":"+old) {
+		t.Errorf("kube-proxy has image %s", image)
+	}
+	m.thirdRunWritesNothing(back...)
+}
+
+// hasNoRollback: a node that was not upgraded cannot go back.
+func (m machine) hasNoRollback() {
+	m.Helper()
+	if out, err := m.try("slipway", "upgrade", "rollback", "--yes"); err == nil || !strings.Contains(out, "there is no backup of an upgrade") {
+		m.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// killedOften kills a rollback right when it begins to restore and to stop etcd, and then later and later. Each run
+// continues the one before; phases/crash_rollback_test.go has each step.
+func (m machine) killedOften(back []string) {
+	m.Helper()
+	for _, line := range []string{"[control-plane] Restoring /etc/kubernetes/tmp/", "[control-plane] Stopping the kubelet"} {
+		if at := (instant{line, 0}); !m.killedAt(at, nothingMore, back...) {
+			m.Errorf("it ended before %s", at)
+		}
+	}
+	for limit := 400 * time.Millisecond; ; limit *= 2 {
+		said, err := m.try(append([]string{"timeout", "--signal=KILL", fmt.Sprint(limit.Seconds())}, back...)...)
+		if err == nil {
+			return
+		}
+		m.Logf("killed after %s:\n%s", limit, said)
+		if limit > readyLimit {
+			m.Fatalf("it does not end: %v", err)
+		}
+	}
+}
+
+// refusesRollbackUnasked: the question says what is lost, and no answer means no. A plan needs no answer.
+func (m machine) refusesRollbackUnasked() {
+	m.Helper()
+	out, err := m.try("sh", "-c", "slipway upgrade rollback --restore-etcd </dev/null")
+	if err == nil || !strings.Contains(out, "everything that was written to the cluster in between is lost") {
+		m.Errorf("%v:\n%s", err, out)
+	}
+	plan := m.must("slipway", "upgrade", "rollback", "--restore-etcd", "--dry-run")
+	for _, want := range []string{"rename /var/lib/etcd/member to /var/lib/etcd/member.before-rollback-", "rename /var/lib/etcd/member.new to /var/lib/etcd/member\n"} {
+		if !strings.Contains(plan, want) {
+			m.Errorf("the plan has no %q", want)
+		}
+	}
+	m.hasConfigMaps("kept")
+}
+
+// breaksAPIServer gives the API server a flag that it does not know, so that it does not start any more.
+func (m machine) breaksAPIServer() {
+	m.Helper()
+	m.must("sed", "-i", "s/--secure-port=/--no-such-flag=/", "/etc/kubernetes/manifests/kube-apiserver.yaml")
+	m.eventually("the API server to stop", readyLimit, func() error {
+		if _, err := m.try("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "--raw", "/readyz", "--request-timeout=2s"); err == nil {
+			return errors.New("it still answers")
+		}
+		return nil
+	})
+}
+
+// hasConfigMaps checks the names of the ConfigMaps in namespace default, beside the one that is always there.
+func (m machine) hasConfigMaps(want ...string) {
+	m.Helper()
+	got := strings.Fields(m.kubectl("get", "configmaps", "-o", "jsonpath={.items[*].metadata.name}"))
+	got = slices.DeleteFunc(got, func(name string) bool { return name == "kube-root-ca.crt" })
+	if !slices.Equal(got, want) {
+		m.Errorf("there are ConfigMaps %v, want %v", got, want)
+	}
+}
+
+// runsImages waits until the mirror Pods have these tags and are ready.
+func (m machine) runsImages(tags map[string]string) {
+	m.Helper()
+	m.eventually("the static Pods to run with their images", readyLimit, func() error {
+		for component, tag := range tags {
+			got := m.kubectl("get", "pod", component+"-cp-1", "-n", "kube-system", "-o",
+				`jsonpath={.status.containerStatuses[0].image} {.status.containerStatuses[0].ready}`)
+			if !strings.HasSuffix(got, ":"+tag+" true") {
+				return fmt.Errorf("%s: %s", component, got)
+			}
+		}
+		return nil
+	})
+}
+
+// keepsDataAside checks that the data that a restore has replaced is there once, and nothing unfinished.
+func (m machine) keepsDataAside() {
+	m.Helper()
+	names := strings.Fields(m.must("ls", "/var/lib/etcd"))
+	if len(names) != 2 || names[0] != "member" || !strings.HasPrefix(names[1], "member.before-rollback-") {
+		m.Errorf("/var/lib/etcd has %v", names)
+	}
+}

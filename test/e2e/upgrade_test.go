@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// olderKubernetes is the minor version of the clusters that are upgraded.
+const olderKubernetes = "1.36"
+
+// bootOlder starts a node with older programs, of which Slipway is not one.
+func bootOlder(t *testing.T) machine {
+	t.Helper()
+	t.Parallel()
+	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program, Older: []string{olderKubernetes}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return machine{t, nil}.anotherOlder("cp-1")
+}
+
+// anotherOlder boots a node with older programs beside m.
+func (m machine) anotherOlder(name string) machine {
+	m.Helper()
+	lab, err := nodes.Open(nodes.Options{Name: labName(m.T), Slipway: program, Older: []string{olderKubernetes}})
+	if err != nil {
+		m.Fatal(err)
+	}
+	node, err := lab.StartNode(m.Context(), nodes.NodeSpec{Name: name, Kubernetes: olderKubernetes})
+	if err != nil {
+		m.Fatal(err)
+	}
+	other := machine{m.T, node}
+	m.Cleanup(func() {
+		if m.Failed() {
+			other.explain()
+		}
+	})
+	return other
+}
+
+// kubeadmInit makes an older cluster with kubeadm.
+func (m machine) kubeadmInit(cluster string) {
+	m.Helper()
+	m.write("/root/kubeadm.yaml", document("", cluster))
+	m.runs("kubeadm", "init", []string{"--config=/root/kubeadm.yaml", "--upload-certs"})
+}
+
+// upgradesTo is the version that nodes are upgraded to: that of the lab's newest Kubernetes.
+func (m machine) upgradesTo() string {
+	m.Helper()
+	fields := strings.Fields(m.must("slipway", "config", "images", "list"))
+	for _, image := range fields {
+		if _, version, found := strings.Cut(image, "kube-apiserver:"); found {
+			return version
+		}
+	}
+	m.Fatalf("no API server among %v", fields)
+	return ""
+}
+
+// apply upgrades the first control plane, and what all share.
+func (m machine) apply(more ...string) {
+	m.Helper()
+	m.runs("slipway", "upgrade", append([]string{"apply", m.upgradesTo(), "--yes"}, more...))
+}
+
+// installs replaces the kubelet and the tools, as the operator's package manager does after `upgrade`.
+func (m machine) installs() {
+	m.Helper()
+	if err := m.node.InstallKubernetes(""); err != nil {
+		m.Fatal(err)
+	}
+	m.must("systemctl", "restart", "kubelet")
+}
+
+// runsVersion waits until every Pod of the control planes and of kube-proxy, and the kubelets of nodes, have a version.
+func (m machine) runsVersion(version string, names ...string) {
+	m.Helper()
+	m.eventually("everything to run "+version, readyLimit, func() error {
+		images, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "pods", "-n", "kube-system",
+			"-o", `jsonpath={range .items[*]}{.spec.nodeName} {.spec.containers[0].image}{"\n"}{end}`)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, images)
+		}
+		for line := range strings.Lines(images) {
+			_, image, _ := strings.Cut(strings.TrimSpace(line), "/kube-")
+			if image != "" && !strings.HasSuffix(image, ":"+version) {
+				return fmt.Errorf("%s", line)
+			}
+		}
+		for _, name := range names {
+			got, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "node", name, "-o", "jsonpath={.status.nodeInfo.kubeletVersion}")
+			if err != nil || got != version {
+				return fmt.Errorf("the kubelet of %s: %s: %w", name, got, err)
+			}
+		}
+		return nil
+	})
+}
+
+// TestUpgrade upgrades a cluster that kubeadm has made like the reference: a control plane and a worker. Afterwards
+// everything is as kubeadm makes it with the newer version.
+func TestUpgrade(t *testing.T) {
+	cp := bootOlder(t)
+	w := cp.anotherOlder("worker-1")
+	for _, m := range []machine{cp, w} {
+		m.hasFullDisk()
+	}
+	config := strings.Replace(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), fullDisk, "", 1)
+	cp.write("/root/kubeadm.yaml", config)
+	cp.runs("kubeadm", "init", []string{"--config=/root/kubeadm.yaml", "--upload-certs"})
+	worker, _ := cp.joinCommands()
+	w.runs("kubeadm", "join", worker)
+	cp.ready("worker-1")
+
+	cp.apply()
+	cp.installs()
+	w.runs("slipway", "upgrade", []string{"node"})
+	w.installs()
+	cp.runsVersion(cp.upgradesTo(), "cp-1", "worker-1")
+	cp.healthy(everything)
+	cp.isWhole()
+	cp.objectsEqualReference("kube-system_configmap_kube-proxy.yaml") // its settings are given, so they stay
+
+	before := cp.containers()
+	cp.apply()
+	w.runs("slipway", "upgrade", []string{"node"})
+	if after := cp.containers(); after != before {
+		t.Errorf("a second upgrade restarted something, before:\n%s\nafter:\n%s", before, after)
+	}
+	cp.initOnlyAddsToken(config)
+}
+
+// initOnlyAddsToken runs init with the configuration of a cluster that kubeadm has made: init does not know its bootstrap
+// tokens, and finds nothing else to do.
+func (m machine) initOnlyAddsToken(config string) {
+	m.Helper()
+	state := func() []string {
+		return slices.DeleteFunc(m.settledState(), func(line string) bool {
+			return strings.Contains(line, " bootstrap-token-") || strings.Contains(line, " cluster-info ")
+		})
+	}
+	before := state()
+	m.init(config)
+	if diff := cmp.Diff(before, state()); diff != "" {
+		m.Errorf("init after the upgrade changed something (-before +after):\n%s", diff)
+	}
+}
+
+// containers lists the containers that run in kube-system.
+func (m machine) containers() string {
+	m.Helper()
+	return m.kubectl("get", "pods", "-n", "kube-system", "--sort-by=.metadata.name",
+		"-o", `jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[0].containerID}{"\n"}{end}`)
+}
+
+// hasFullDisk tells the kubelet by its flags, and not by its configuration, what fullDisk says.
+func (m machine) hasFullDisk() {
+	m.Helper()
+	m.write("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--image-gc-high-threshold=100"+
+		" --eviction-hard=imagefs.available<0%,nodefs.available<0%,nodefs.inodesFree<0%\n")
+}

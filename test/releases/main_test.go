@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Comparing the facts themselves needs the released modules compiled, so `make e2e` does that, for the releases that the
+// lab builds anyway. This holds all of them, cheaply: what the facts were made from is what is there.
+func TestTablesAreMadeFromTheseInputs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("../..", tableFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts, err := parse(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if facts.String() != string(text) {
+		t.Error("the table is not as the program would write it: was it edited by hand?")
+	}
+	for column, m := range modules {
+		version, hash, err := inputs("../..", column)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := [2]string{version, hash}; version == "" || facts.inputs[column] != want {
+			t.Errorf("%s: made from %v, but now there is %v; run: go run ./test/releases -write %s", m.minor, facts.inputs[column], want, m.minor)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+)
+
+// factKey names one fact; kinds and names are those of internal/releases.
+type factKey struct{ kind, name, program string }
+
+// table has the state of each fact in each release; "-" if it does not exist there.
+type table struct {
+	inputs [][2]string // version and hash, see inputs
+	facts  map[factKey][]string
+}
+
+const (
+	absent    = "-"
+	unchanged = "="
+)
+
+const head = `# What each minor release of Kubernetes knows. Made by: go run ./test/releases -write
+# Each row: a kind of fact, its name, the programs that it is about (*: all but etcd), and its state in each of the releases,
+# in the order of the rows "release". These name the module, and the hash of what that part of the table was made from.
+# "-": does not exist; "=": as in the release before.
+`
+
+func (t *table) set(key factKey, column int, state string) {
+	if t.facts[key] == nil {
+		t.facts[key] = slices.Repeat([]string{absent}, len(modules))
+	}
+	t.facts[key][column] = state
+}
+
+func (t *table) clear(column int) {
+	for _, states := range t.facts {
+		states[column] = absent
+	}
+}
+
+// row is a line of the file: facts that are the same for several programs share one.
+type row struct{ kind, name, programs, states string }
+
+func (t *table) String() string {
+	var out strings.Builder
+	out.WriteString(head)
+	for i, m := range modules {
+		fmt.Fprintf(&out, "release\t%s\t%s\t%s\n", m.minor, t.inputs[i][0], t.inputs[i][1])
+	}
+	for _, r := range t.rows() {
+		fmt.Fprintf(&out, "%s\t%s\t%s\t%s\n", r.kind, r.name, r.programs, r.states)
+	}
+	return out.String()
+}
+
+func (t *table) rows() []row {
+	byState := map[row][]string{}
+	for key, states := range t.facts {
+		if !slices.ContainsFunc(states, func(s string) bool { return s != absent }) {
+			continue
+		}
+		r := row{kind: key.kind, name: key.name, states: strings.Join(shorten(states), "\t")}
+		if key.program == etcd {
+			r.programs = etcd // never shares a row: * is all of Kubernetes' programs
+		}
+		byState[r] = append(byState[r], key.program)
+	}
+	var rows []row
+	for r, of := range byState {
+		switch {
+		case r.programs == etcd:
+		case len(of) == len(programs):
+			r.programs = "*"
+		default:
+			slices.SortFunc(of, func(a, b string) int { return slices.Index(programs, a) - slices.Index(programs, b) })
+			r.programs = strings.Join(of, ",")
+		}
+		rows = append(rows, r)
+	}
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name), cmp.Compare(a.programs, b.programs))
+	})
+	return rows
+}
+
+// shorten writes "=" for what is as in the release before.
+func shorten(states []string) []string {
+	short := slices.Clone(states)
+	for i := len(short) - 1; i > 0; i-- {
+		if short[i] == short[i-1] && short[i] != absent {
+			short[i] = unchanged
+		}
+	}
+	return short
+}
+
+// parse reads what String has written.
+func parse(text string) (*table, error) {
+	t := &table{inputs: make([][2]string, len(modules)), facts: map[factKey][]string{}}
+	for line := range strings.Lines(text) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case fields[0] == "release" && len(fields) == 4:
+			for i, m := range modules {
+				if m.minor == fields[1] {
+					t.inputs[i] = [2]string{fields[2], fields[3]}
+				}
+			}
+		case len(fields) == 3+len(modules):
+			of := strings.Split(fields[2], ",")
+			if fields[2] == "*" {
+				of = programs
+			}
+			for i, state := range fields[3:] {
+				if state == unchanged {
+					fields[3+i] = fields[3+i-1]
+				}
+				for _, program := range of {
+					t.set(factKey{fields[0], fields[1], program}, i, fields[3+i])
+				}
+			}
+		default:
+			return nil, errors.Errorf("unknown line %q", line)
+		}
+	}
+	return t, nil
+}
