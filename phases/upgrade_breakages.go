@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/corefile"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
@@ -24,23 +25,17 @@ import (
 // inventoryTime bounds collecting what an upgrade breaks.
 const inventoryTime = preflight.DefaultLimit
 
-// upgradeBreakages are checks of what `upgrade apply` breaks and of this control plane, one for each kind of finding.
-// `upgrade node` follows an upgrade that was checked then, and checks its own kubelet, whose flags only it can see.
+// upgradeBreakages are checks of what an upgrade breaks and of this host, one for each kind of finding.
 func upgradeBreakages(ctx context.Context, env *Env) []preflight.Question {
-	if !env.Config.Upgrade.First {
-		return kubeletBreakages(ctx, env)
-	}
-	state, err := upgrading.Look(ctx, env.Cluster)
-	if err != nil {
-		return nil // the check KubernetesVersion reports it
-	}
 	ctx, cancel := context.WithTimeout(ctx, inventoryTime)
 	defer cancel()
-	there, err := Inventory(ctx, env, state, inventory.Sources{API: env.Cluster, Etcd: env.Etcd})
-	if err != nil {
-		return asQuestions([]preflight.Finding{{Check: breakages.NotChecked, Severity: preflight.Warning, Fault: fault.Of(err)}})
+	find := nodeBreakages
+	if env.Config.Upgrade.First {
+		find = clusterBreakages
 	}
-	found := slices.Concat(Breakages(env.Config, state, there), HostFindings(ctx, env, there))
+	found := slices.DeleteFunc(find(ctx, env), func(f preflight.Finding) bool {
+		return f.Check == imagesCheck && f.Severity != preflight.Error // they are pulled next
+	})
 	for i := range found {
 		if found[i].Severity == preflight.Unasked {
 			found[i].Severity = preflight.Warning
@@ -49,8 +44,42 @@ func upgradeBreakages(ctx context.Context, env *Env) []preflight.Question {
 	return asQuestions(found)
 }
 
-// kubeletBreakages are checks of this host's kubelet.
-func kubeletBreakages(ctx context.Context, env *Env) []preflight.Question {
+// clusterBreakages are what `upgrade apply` breaks, and what is wrong with this control plane.
+func clusterBreakages(ctx context.Context, env *Env) []preflight.Finding {
+	state, err := upgrading.Look(ctx, env.Cluster)
+	if err != nil {
+		return nil // the check KubernetesVersion reports it
+	}
+	there, err := Inventory(ctx, env, state, inventory.Sources{API: env.Cluster, Etcd: env.Etcd})
+	if err != nil {
+		return notChecked(err)
+	}
+	return slices.Concat(Breakages(env.Config, state, there), HostFindings(ctx, env, there.Members))
+}
+
+// nodeBreakages are what is wrong with this host. `upgrade node` follows an upgrade of the cluster that was checked then;
+// the flags of this kubelet, and the files of this control plane, can only be seen here.
+func nodeBreakages(ctx context.Context, env *Env) []preflight.Finding {
+	found := kubeletBreakages(ctx, env)
+	if !env.Config.ControlPlane {
+		return found
+	}
+	var members []etcd.Health
+	if unlessLocalEtcd(env) == "" {
+		var err error
+		if members, err = env.Etcd.Health(ctx); err != nil {
+			found = append(found, notChecked(err)...)
+		}
+	}
+	return append(found, HostFindings(ctx, env, members)...)
+}
+
+func notChecked(err error) []preflight.Finding {
+	return []preflight.Finding{{Check: breakages.NotChecked, Severity: preflight.Unasked, Fault: fault.Of(err)}}
+}
+
+// kubeletBreakages are what the upgrade breaks about this host's kubelet.
+func kubeletBreakages(ctx context.Context, env *Env) []preflight.Finding {
 	node := cluster.NewNode(env.Config.Name)
 	found, err := env.Cluster.Get(ctx, node)
 	if err != nil || !found {
@@ -59,10 +88,10 @@ func kubeletBreakages(ctx context.Context, env *Env) []preflight.Question {
 	info := node.Status.NodeInfo
 	kubelet, err := nextKubeletConfig(env)
 	if err != nil {
-		return asQuestions([]preflight.Finding{{Check: breakages.NotChecked, Severity: preflight.Warning, Fault: fault.Of(err)}})
+		return notChecked(err)
 	}
 	here := &inventory.Here{Host: env.Host, Node: env.Config, Kubelet: kubelet}
-	return asQuestions(asFindings(here.Check(ctx, upgrading.NodeVersions{Name: node.Name, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion})))
+	return asFindings(here.Check(ctx, upgrading.NodeVersions{Name: node.Name, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion}))
 }
 
 // nextKubeletConfig is the kubelet's configuration on this host as the upgrade writes it.
@@ -92,7 +121,7 @@ func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there 
 	}
 	if here {
 		list = append(list, preflight.Question{Name: editsCheck, Ask: func(context.Context) []preflight.Finding { return staticPodEdits(env) }})
-		found = append(found, HostFindings(ctx, env, there)...)
+		found = append(found, HostFindings(ctx, env, there.Members)...)
 	}
 	return append(list, asQuestions(found)...)
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/internal/renewal"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -29,8 +28,8 @@ import (
 const soon = 30 * 24 * time.Hour
 
 // HostFindings are about this control plane and the members of etcd: what stands in the way of any upgrade.
-func HostFindings(ctx context.Context, env *Env, there *inventory.Inventory) []preflight.Finding {
-	return slices.Concat(kubeletEditFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(env, there.Members), snapshotSpace(env, there.Members))
+func HostFindings(ctx context.Context, env *Env, members []etcd.Health) []preflight.Finding {
+	return slices.Concat(kubeletEditFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(env, members), snapshotSpace(env, members))
 }
 
 func finding(check string, severity preflight.Severity, remedy, format string, args ...any) preflight.Finding {
@@ -206,7 +205,7 @@ func alarms(members []etcd.Health, names map[uint64]string) []preflight.Finding 
 func snapshotSpace(env *Env, members []etcd.Health) []preflight.Finding {
 	local, found := etcdmember.Local(env.Host, env.Config)
 	i := slices.IndexFunc(members, func(m etcd.Health) bool { return m.PeerURL == local.PeerURL })
-	if !found || i < 0 || !env.Config.Upgrade.Etcd {
+	if !found || i < 0 {
 		return nil
 	}
 	const reserve = 64 << 20 // for manifests and logs

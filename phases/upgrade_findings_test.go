@@ -278,13 +278,7 @@ func TestKubeletBreakages(t *testing.T) {
 	if err := s.api.Ensure(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	ask := func() []string {
-		var found []preflight.Finding
-		for _, q := range upgradeBreakages(t.Context(), s.Env) {
-			found = append(found, q.Ask(t.Context())...)
-		}
-		return inWords(found)
-	}
+	ask := func() []string { return inWords(kubeletBreakages(t.Context(), s.Env)) }
 	s.put(t, "/sys/fs/cgroup/cgroup.controllers", "cpu\n")
 	s.put(t, "/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.10 --v=2"`)
 	s.put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nfeatureGates: {SidecarContainers: true}\n") // written again
@@ -296,6 +290,42 @@ func TestKubeletBreakages(t *testing.T) {
 		"error gate-removed: kubelet on cp-1: kubelet 1.37 has no feature gate SidecarContainers"}
 	if diff := cmp.Diff(want, ask()); diff != "" {
 		t.Errorf("findings:\n%s", diff)
+	}
+}
+
+// TestNodeFindings: `upgrade node` looks at its own control plane, because `upgrade apply` could not. Images that are missing
+// are pulled next.
+func TestNodeFindings(t *testing.T) {
+	const stray = "/etc/kubernetes/manifests/kube-scheduler.yaml.bak"
+	down := map[string]error{"cp-2": errors.New("no answer")}
+	for name, row := range map[string]struct {
+		worker  bool
+		down    map[string]error
+		missing string
+		want    []string
+	}{
+		"a stray manifest":       {false, nil, "none", []string{"error StrayManifest: " + stray}},
+		"a missing image":        {false, nil, "coredns", []string{"error StrayManifest: " + stray}},
+		"another member is down": {false, down, "none", []string{"error StrayManifest: " + stray, "warning EtcdHealth: etcd member cp-2", "error EtcdHealth: while the etcd"}},
+		"on a worker":            {true, down, "none", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			s.play(t, certificates(), kubeconfigs())
+			s.Config.Upgrade.First, s.Config.ControlPlane = false, !row.worker
+			s.Host = equipped{s.host, row.missing, 50 << 30}
+			s.Etcd = &members{down: row.down, list: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: ownPeer}, {ID: 2, Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}}}
+			s.put(t, stray, s.get(t, "/etc/kubernetes/manifests/kube-scheduler.yaml"))
+			var found []preflight.Finding
+			for _, q := range upgradeBreakages(t.Context(), s.Env) {
+				found = append(found, q.Ask(t.Context())...)
+			}
+			got := inWords(found)
+			same := slices.EqualFunc(got, row.want, strings.HasPrefix)
+			if !same {
+				t.Errorf("found %q, want %q", got, row.want)
+			}
+		})
 	}
 }
 

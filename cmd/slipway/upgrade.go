@@ -99,10 +99,7 @@ func (u upgradeCommand) load(cmd *cobra.Command, g *globals, o *upgradeOptions, 
 	if err != nil {
 		return nil, err
 	}
-	if err := in.needVersion(cmd); err != nil {
-		return nil, err
-	}
-	node, warnings, err := upgrading.Node(cmd.Context(), clusterOfNode(in.host, kubeconfigFlag(cmd), in.self.Timeouts.KubernetesAPICall.Duration), in.host, in.self, in.options)
+	node, err := in.node(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +108,7 @@ func (u upgradeCommand) load(cmd *cobra.Command, g *globals, o *upgradeOptions, 
 		node.Paths.AdminKubeconfig = path
 	}
 	p := newParts(g, node, in.host)
-	warn(p.env.UI, append(in.warnings, warnings...))
+	warn(p.env.UI, in.warnings)
 	return p, nil
 }
 
@@ -133,12 +130,15 @@ func (o *upgradeOptions) read(cmd *cobra.Command, g *globals, command string, ar
 	return &upgradeInput{in, self, warnings}, err
 }
 
-// needVersion is an error if the cluster is to be upgraded, and nothing says to which version.
-func (in *upgradeInput) needVersion(cmd *cobra.Command) error {
+// node is what this node is to be after the upgrade. It adds warnings about what the cluster stores.
+func (in *upgradeInput) node(cmd *cobra.Command) (*config.Node, error) {
 	if in.self.First && in.self.Version == "" {
-		return errors.Errorf("%s needs the version to upgrade to, such as %s", cmd.CommandPath(), config.DefaultKubernetesVersion)
+		return nil, errors.Errorf("%s needs the version to upgrade to, such as %s", cmd.CommandPath(), config.DefaultKubernetesVersion)
 	}
-	return nil
+	api := clusterOfNode(in.host, kubeconfigFlag(cmd), in.self.Timeouts.KubernetesAPICall.Duration)
+	node, warnings, err := upgrading.Node(cmd.Context(), api, in.host, in.self, in.options)
+	in.warnings = append(in.warnings, warnings...)
+	return node, err
 }
 
 func firstOf(args []string) string {

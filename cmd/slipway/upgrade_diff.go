@@ -11,7 +11,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/redact"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -38,15 +37,12 @@ func upgradeDiff(cmd *cobra.Command, g *globals, o *upgradeOptions, args []strin
 	if !thisnode.IsControlPlane(in.host) {
 		return fault.New("this host is not a control plane: it has no static Pods to compare", "run this on a control plane")
 	}
-	if err := in.needVersion(cmd); err != nil {
-		return err
-	}
-	node, warnings, err := upgrading.Node(cmd.Context(), clusterOfNode(in.host, kubeconfigFlag(cmd), in.self.Timeouts.KubernetesAPICall.Duration), in.host, in.self, in.options)
+	node, err := in.node(cmd)
 	if err != nil {
 		return err
 	}
 	p := planning{g: g}.parts(node, in.host)
-	warn(p.env.UI, append(in.warnings, warnings...))
+	warn(p.env.UI, in.warnings)
 	list, err := phases.UpgradedManifests(p.env)
 	if err != nil {
 		return err
