@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -48,7 +50,7 @@ func upgradeBreakages(ctx context.Context, env *Env) []preflight.Question {
 func clusterBreakages(ctx context.Context, env *Env) []preflight.Finding {
 	state, err := upgrading.Look(ctx, env.Cluster)
 	if err != nil {
-		return nil // the check KubernetesVersion reports it
+		return notChecked(err)
 	}
 	there, err := Inventory(ctx, env, state, inventory.Sources{API: env.Cluster, Etcd: env.Etcd})
 	if err != nil {
@@ -82,8 +84,11 @@ func notChecked(err error) []preflight.Finding {
 func kubeletBreakages(ctx context.Context, env *Env) []preflight.Finding {
 	node := cluster.NewNode(env.Config.Name)
 	found, err := env.Cluster.Get(ctx, node)
-	if err != nil || !found {
-		return nil // nothing says which version the kubelet has
+	if err != nil {
+		return notChecked(err)
+	}
+	if !found {
+		return notChecked(errors.Errorf("the cluster has no Node %s, which says what version this kubelet has", env.Config.Name))
 	}
 	info := node.Status.NodeInfo
 	kubelet, err := nextKubeletConfig(env)

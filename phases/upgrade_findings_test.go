@@ -273,12 +273,11 @@ func TestKubeletBreakages(t *testing.T) {
 	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
 	s.Host = equipped{s.host, "none", 50 << 30}
-	node := cluster.NewNode("cp-1")
-	node.Status.NodeInfo.KubeletVersion = "v1.34.9"
-	if err := s.api.Ensure(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
 	ask := func() []string { return inWords(kubeletBreakages(t.Context(), s.Env)) }
+	if got := ask(); len(got) != 1 || !strings.HasPrefix(got[0], "unchecked not-checked: the cluster has no Node cp-1") {
+		t.Errorf("without a Node: %q", got)
+	}
+	s.hasKubelet(t, "v1.34.9")
 	s.put(t, "/sys/fs/cgroup/cgroup.controllers", "cpu\n")
 	s.put(t, "/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.10 --v=2"`)
 	s.put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nfeatureGates: {SidecarContainers: true}\n") // written again
@@ -290,6 +289,16 @@ func TestKubeletBreakages(t *testing.T) {
 		"error gate-removed: kubelet on cp-1: kubelet 1.37 has no feature gate SidecarContainers"}
 	if diff := cmp.Diff(want, ask()); diff != "" {
 		t.Errorf("findings:\n%s", diff)
+	}
+}
+
+// hasKubelet adds this host's Node, whose kubelet has a version.
+func (s *stage) hasKubelet(t *testing.T, version string) {
+	t.Helper()
+	node := cluster.NewNode("cp-1")
+	node.Status.NodeInfo.KubeletVersion = version
+	if err := s.api.Ensure(t.Context(), node); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -315,6 +324,7 @@ func TestNodeFindings(t *testing.T) {
 			s.Config.Upgrade.First, s.Config.ControlPlane = false, !row.worker
 			s.Host = equipped{s.host, row.missing, 50 << 30}
 			s.Etcd = &members{down: row.down, list: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: ownPeer}, {ID: 2, Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}}}
+			s.hasKubelet(t, "v1.37.2")
 			s.put(t, stray, s.get(t, "/etc/kubernetes/manifests/kube-scheduler.yaml"))
 			var found []preflight.Finding
 			for _, q := range upgradeBreakages(t.Context(), s.Env) {

@@ -50,7 +50,7 @@ func TestUpgradeCrash(t *testing.T) {
 		}
 	}
 	m.apply()
-	m.installs()
+	m.installs(newestKubernetes)
 	m.runsVersion(m.upgradesTo(), "cp-1")
 	m.isWhole()
 	m.healthy(everything)

@@ -37,14 +37,14 @@ func TestUpgradeHA(t *testing.T) {
 	writers := cp1.startWriters("worker-1", planes)
 	version := cp1.upgradesTo()
 	writers.succeedDuring(cp1, func() { cp1.apply() })
-	if err := cp2.node.InstallKubernetes(""); err != nil {
+	if err := cp2.node.InstallKubernetes(newestKubernetes); err != nil {
 		t.Fatal(err)
 	}
 	cp2.runs("kubeadm", "upgrade", []string{"node", "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors})
 	writers.succeedDuring(cp3, func() { cp3.runs("slipway", "upgrade", []string{"node"}) })
 	w.runs("slipway", "upgrade", []string{"node"})
 	for _, m := range all {
-		m.installs()
+		m.installs(newestKubernetes)
 	}
 	cp1.hasVoters(planes...)
 	cp1.runsVersion(version, "cp-1", "cp-2", "cp-3", "worker-1")

@@ -17,14 +17,24 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// olderKubernetes is the minor version of the clusters that are upgraded.
-const olderKubernetes = "1.36"
+// The minor versions of the clusters that are upgraded, and of what they are upgraded to.
+const (
+	olderKubernetes  = "1.36"
+	newestKubernetes = ""
+)
 
-// bootOlder starts a node with older programs, of which Slipway is not one.
+// bootOlder starts a node with older programs, of which Slipway is not one, in a lab that ends with the test.
 func bootOlder(t *testing.T) machine {
 	t.Helper()
 	t.Parallel()
-	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program, Older: []string{olderKubernetes}})
+	downAfter(t)
+	return boots(t, "cp-1", olderKubernetes)
+}
+
+// downAfter takes the test's lab down at its end.
+func downAfter(t *testing.T) {
+	t.Helper()
+	lab, err := nodes.Open(nodes.Options{Name: labName(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,27 +43,33 @@ func bootOlder(t *testing.T) machine {
 			t.Error(err)
 		}
 	})
-	return machine{t, nil}.anotherOlder("cp-1")
+}
+
+// boots starts a node with the programs of the first of several minor versions. It has the images of all of them, and
+// those of the newest.
+func boots(t *testing.T, name string, minors ...string) machine {
+	t.Helper()
+	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program, Older: minors})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := lab.StartNode(t.Context(), nodes.NodeSpec{Name: name, Kubernetes: minors[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := machine{t, node}
+	t.Cleanup(func() {
+		if t.Failed() {
+			m.explain()
+		}
+	})
+	return m
 }
 
 // anotherOlder boots a node with older programs beside m.
 func (m machine) anotherOlder(name string) machine {
 	m.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: labName(m.T), Slipway: program, Older: []string{olderKubernetes}})
-	if err != nil {
-		m.Fatal(err)
-	}
-	node, err := lab.StartNode(m.Context(), nodes.NodeSpec{Name: name, Kubernetes: olderKubernetes})
-	if err != nil {
-		m.Fatal(err)
-	}
-	other := machine{m.T, node}
-	m.Cleanup(func() {
-		if m.Failed() {
-			other.explain()
-		}
-	})
-	return other
+	return boots(m.T, name, olderKubernetes)
 }
 
 // kubeadmInit makes an older cluster with kubeadm.
@@ -64,17 +80,7 @@ func (m machine) kubeadmInit(cluster string) {
 }
 
 // upgradesTo is the version that nodes are upgraded to: that of the lab's newest Kubernetes.
-func (m machine) upgradesTo() string {
-	m.Helper()
-	fields := strings.Fields(m.must("slipway", "config", "images", "list"))
-	for _, image := range fields {
-		if _, version, found := strings.Cut(image, "kube-apiserver:"); found {
-			return version
-		}
-	}
-	m.Fatalf("no API server among %v", fields)
-	return ""
-}
+func (m machine) upgradesTo() string { return m.node.VersionOf(newestKubernetes) }
 
 // apply upgrades the first control plane, and what all share.
 func (m machine) apply(more ...string) {
@@ -82,10 +88,11 @@ func (m machine) apply(more ...string) {
 	m.runs("slipway", "upgrade", append([]string{"apply", m.upgradesTo(), "--yes"}, more...))
 }
 
-// installs replaces the kubelet and the tools, as the operator's package manager does after `upgrade`.
-func (m machine) installs() {
+// installs replaces the kubelet and the tools by those of a minor version, as the operator's package manager does after
+// `upgrade`.
+func (m machine) installs(minor string) {
 	m.Helper()
-	if err := m.node.InstallKubernetes(""); err != nil {
+	if err := m.node.InstallKubernetes(minor); err != nil {
 		m.Fatal(err)
 	}
 	m.must("systemctl", "restart", "kubelet")
@@ -132,9 +139,9 @@ func TestUpgrade(t *testing.T) {
 	cp.ready("worker-1")
 
 	cp.apply()
-	cp.installs()
+	cp.installs(newestKubernetes)
 	w.runs("slipway", "upgrade", []string{"node"})
-	w.installs()
+	w.installs(newestKubernetes)
 	cp.runsVersion(cp.upgradesTo(), "cp-1", "worker-1")
 	cp.healthy(everything)
 	cp.isWhole()

@@ -123,6 +123,10 @@ func (n *Node) InstallKubernetes(minor string) error {
 	return nil
 }
 
+// VersionOf is the version that InstallKubernetes installs, such as v1.36.4 for
+// "1.36", or "" if the lab was not built with it.
+func (n *Node) VersionOf(minor string) string { return n.lab.VersionOf(minor) }
+
 // Down ends and removes all of the lab, whatever state it is in, and leaves
 // only the parts that every lab is made from. Nothing of other labs is touched.
 func (l *Lab) Down(ctx context.Context) error {

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestUpgradeChain upgrades a cluster that kubeadm 1.35 has made over two minor releases, as the plan says: the control
+// plane to 1.36 and then to 1.37, the worker at the end.
+func TestUpgradeChain(t *testing.T) {
+	if os.Getenv("SLIPWAY_E2E_CHAIN") == "" {
+		t.Skip("the lab builds Kubernetes 1.35 in nine minutes: set SLIPWAY_E2E_CHAIN=1")
+	}
+	downAfter(t)
+	cp, w := boots(t, "cp-1", "1.35", olderKubernetes), boots(t, "worker-1", "1.35", olderKubernetes)
+	cp.kubeadmInit(podSubnet)
+	worker, _ := cp.joinCommands()
+	w.runs("kubeadm", "join", worker)
+	cp.ready("worker-1")
+	cp.plansChain()
+
+	for _, minor := range []string{olderKubernetes, newestKubernetes} {
+		writers := cp.startWriters("worker-1", []machine{cp})
+		version := cp.node.VersionOf(minor)
+		since := time.Now().UTC()
+		cp.runs("slipway", "upgrade", []string{"apply", version, "--yes"})
+		for _, name := range writers.names {
+			lines := strings.Split(strings.TrimSpace(cp.kubectl("logs", "writer-"+name, "--since-time="+since.Format(time.RFC3339))), "\n")
+			t.Logf("writer-%s: %s", name, lines[len(lines)-1])
+		}
+		cp.installs(minor)
+		cp.healthy(everything)
+		cp.kubectl("delete", "-f", "/root/writers.yaml")
+	}
+	w.runs("slipway", "upgrade", []string{"node"})
+	w.installs(newestKubernetes)
+	cp.runsVersion(cp.upgradesTo(), "cp-1", "worker-1")
+	cp.healthy(everything)
+	before := cp.containers()
+	cp.apply()
+	if after := cp.containers(); after != before {
+		t.Errorf("a second upgrade restarted something, before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+// plansChain checks that the plan has the commands in order.
+func (m machine) plansChain() {
+	m.Helper()
+	plan := m.must("slipway", "upgrade", "plan", m.upgradesTo())
+	rest := plan
+	for _, command := range []string{"slipway upgrade apply " + m.node.VersionOf(olderKubernetes), "slipway upgrade apply " + m.upgradesTo(), "slipway upgrade node"} {
+		_, after, found := strings.Cut(rest, command)
+		if !found {
+			m.Errorf("the plan lacks %q in its place:\n%s", command, plan)
+		}
+		rest = after
+	}
+}
