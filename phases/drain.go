@@ -96,8 +96,9 @@ func cordon(ctx context.Context, env *Env) error {
 // runUncordon leaves a node cordoned that was drained by the phase's own command: there is more to do before it ends.
 func runUncordon(ctx context.Context, env *Env) error {
 	node := cluster.NewNode(env.Config.Name)
-	ours := false
+	ours, cordoned := false, false
 	_, err := env.Cluster.Update(ctx, node, func() (bool, error) {
+		cordoned = node.Spec.Unschedulable
 		if _, ours = node.Annotations[cordonedHere]; !ours || env.Config.Upgrade.Drain == nil {
 			return false, nil
 		}
@@ -106,8 +107,11 @@ func runUncordon(ctx context.Context, env *Env) error {
 		return true, nil
 	})
 	switch {
-	case err != nil || !ours:
+	case err != nil || !cordoned:
 		return err
+	case !ours && env.Config.Upgrade.Drain != nil:
+		env.UI.Nextf("Node %s was not cordoned by Slipway, so it stays cordoned; `kubectl uncordon %s` makes it ready for Pods", node.Name, node.Name)
+	case !ours:
 	case env.Config.Upgrade.Drain == nil:
 		env.UI.Nextf("Node %s is still cordoned; when it is ready for Pods, run `slipway upgrade node phase uncordon`", node.Name)
 	default:

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -183,12 +184,13 @@ func TestDrainWaitsForBudgets(t *testing.T) {
 // same command finishes.
 func TestDrainDeadline(t *testing.T) {
 	s := newDrainStage(t, podOf("a", "ReplicaSet"), podOf("b", "ReplicaSet"), podOf("c", "ReplicaSet"))
-	s.Config.Upgrade.Drain.Timeout = 300 * time.Millisecond
+	s.Config.Upgrade.Drain.Timeout = 30 * time.Second
 	s.api.blocked["a"] = func() string { return "budget web needs 2" }
 	s.api.stuck = []string{"b"}
-	err := s.drain(t)
+	var err error
+	synctest.Test(t, func(t *testing.T) { err = s.drain(t) })
 	const left = "Pods that are still there: ns/a (budget web needs 2); ns/b (has been terminating since 1970-01-01T00:00:00Z)"
-	if err == nil || !strings.Contains(err.Error(), "was not drained within 300ms; "+left) || !strings.Contains(fault.Remedy(err), "--drain-timeout") {
+	if err == nil || !strings.Contains(err.Error(), "was not drained within 30s; "+left) || !strings.Contains(fault.Remedy(err), "--drain-timeout") {
 		t.Fatalf("got %v, %q", err, fault.Remedy(err))
 	}
 	s.checkCordoned(t, true, true)

@@ -4,7 +4,9 @@
 package phases
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/renewal"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 func upgradeControlPlane() Phase {
@@ -40,12 +43,25 @@ type componentUpgrade struct {
 }
 
 // runUpgradeControlPlane upgrades etcd and the API server together, so that the API is away once: each needs the other to
-// stop quickly, and the API server can do nothing without etcd. What can do nothing without the API follows.
+// stop quickly, and the API server can do nothing without etcd. What can do nothing without the API follows. Other control
+// planes may go on after a success, and after a failure that has left this one as it was.
 func runUpgradeControlPlane(ctx context.Context, env *Env) error {
 	giveBack, err := takeTurn(ctx, env)
 	if err != nil {
 		return err
 	}
+	failed := upgradeComponents(ctx, env)
+	if restored := (*restoredError)(nil); failed != nil && !errors.As(failed, &restored) {
+		return failed
+	}
+	err = settle(ctx, env)
+	if err == nil {
+		err = giveBack(ctx)
+	}
+	return cmp.Or(failed, err)
+}
+
+func upgradeComponents(ctx context.Context, env *Env) error {
 	if err := renewForUpgrade(env); err != nil {
 		return err
 	}
@@ -53,22 +69,36 @@ func runUpgradeControlPlane(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	if err := replaceComponents(ctx, env, components); err != nil {
+	if len(components) == 0 {
+		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
+	} else if err := replaceComponents(ctx, env, components); err != nil {
 		return err
 	}
-	if err := settle(ctx, env); err != nil {
-		return err
+	adviseRestart(env, components)
+	return nil
+}
+
+// adviseRestart names the components that were not replaced: what they read at their start is what was there before.
+func adviseRestart(env *Env, replaced []componentUpgrade) {
+	kept := slices.DeleteFunc(upgradableComponents(env), func(name string) bool {
+		return slices.ContainsFunc(replaced, func(c componentUpgrade) bool { return c.name == name })
+	})
+	if len(kept) > 0 && env.Config.Upgrade.CertificateRenewal {
+		env.UI.Nextf("%s did not restart; `slipway certs renew all --restart` makes them use new certificates", strings.Join(kept, ", "))
 	}
-	return giveBack(ctx)
 }
 
 func replaceComponents(ctx context.Context, env *Env, components []componentUpgrade) error {
-	if len(components) == 0 {
-		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
-		return nil
+	// This may have changed while another control plane had its turn.
+	checks := preflight.Questions(othersQuestions(env))
+	if err := show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil {
+		return err
 	}
 	if err := backUpControlPlane(ctx, env, components); err != nil {
 		return err
+	}
+	if text := OneWay(env); text != "" {
+		env.UI.Printf("%s", text)
 	}
 	first, then := split(components)
 	for _, group := range [][]componentUpgrade{first, then} {
@@ -77,6 +107,20 @@ func replaceComponents(ctx context.Context, env *Env, components []componentUpgr
 		}
 	}
 	return nil
+}
+
+// OneWay says what an upgrade of this control plane does that cannot be undone; empty for nothing.
+func OneWay(env *Env) string {
+	if unlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
+		return ""
+	}
+	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	from, to := etcdMinor(now), minorOf(env.Config.Image(manifests.EtcdName))
+	if err != nil || from == to || from == "" {
+		return "" // preflight reports a file that cannot be read
+	}
+	return fmt.Sprintf("etcd %s becomes %s. Once all members run it, etcd %s cannot read their data any more, "+
+		"so etcd only goes back with the snapshot that the upgrade takes first.", from, to, from)
 }
 
 // split separates what the API consists of from its clients.

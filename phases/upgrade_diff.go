@@ -6,7 +6,6 @@ package phases
 import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // Manifest is the static Pod of a component, before and after an upgrade. Before is nil for one that is not there.
@@ -22,10 +21,7 @@ func UpgradedManifests(env *Env) ([]Manifest, error) {
 		return nil, err
 	}
 	var list []Manifest
-	for _, name := range manifests.Components(env.Config) {
-		if name == manifests.EtcdName && !env.Config.Upgrade.Etcd {
-			continue
-		}
+	for _, name := range upgradableComponents(env) {
 		m := Manifest{Path: thisnode.StaticPodPath(env.Config, name)}
 		if m.Before, err = host.ReadIfExists(env.Host, m.Path); err != nil {
 			return nil, err

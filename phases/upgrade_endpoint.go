@@ -41,7 +41,7 @@ func withdrawEndpoint(ctx context.Context, env *Env) error {
 	for _, e := range slice.Endpoints {
 		others = others || !slices.Contains(e.Addresses, address)
 	}
-	if !others || !isHealthy(ctx, env, manifests.APIServerName) {
+	if !others {
 		return nil
 	}
 	env.UI.Printf("Moving the clients of the Service kubernetes to the other API servers")
@@ -92,16 +92,26 @@ func removeEndpoint(ctx context.Context, env *Env, address string) error {
 	return err
 }
 
-// prepareStop does what has to be done while a component still runs, so that nobody misses it.
+// prepareTime bounds prepareStop: what it asks for takes less than a second, and the wait for kube-proxy.
+const prepareTime = proxyDelay + 10*time.Second
+
+// prepareStop does what has to be done while a component still runs, so that nobody misses it. One that does not answer is
+// missed already.
 func prepareStop(ctx context.Context, env *Env, component string) {
-	var err error
+	prepare, missed := withdrawEndpoint, "some clients may have to connect again"
 	switch component {
 	case manifests.APIServerName:
-		err = errors.WithMessage(withdrawEndpoint(ctx, env), "some clients may have to connect again")
 	case manifests.EtcdName:
-		err = errors.WithMessage(giveUpLead(ctx, env), "etcd will elect another leader while this member restarts")
+		prepare, missed = giveUpLead, "etcd will elect another leader while this member restarts"
+	default:
+		return
 	}
-	if err != nil {
-		ui.WarnError(env.UI, err)
+	if !isHealthy(ctx, env, component) {
+		return
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, prepareTime, errors.Errorf("not within %s", prepareTime))
+	defer cancel()
+	if err := prepare(limited, env); err != nil && ctx.Err() == nil {
+		ui.WarnError(env.UI, errors.WithMessage(err, missed))
 	}
 }

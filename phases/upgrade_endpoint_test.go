@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -74,8 +75,9 @@ func TestWithdrawEndpoint(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				started := time.Now()
-				if err := withdrawEndpoint(t.Context(), s.Env); (err != nil) != test.fails {
-					t.Error(err)
+				prepareStop(t.Context(), s.Env, manifests.APIServerName)
+				if warned := strings.Contains(s.said.String(), "some clients may have to connect again"); warned != test.fails {
+					t.Errorf("said %q", s.said.String())
 				}
 				if took := time.Since(started); took != test.waits {
 					t.Errorf("waited %s", took)

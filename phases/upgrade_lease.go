@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
 // upgradeLease is the Lease in kube-system whose holder is the control plane that is being upgraded. It does not expire: a
@@ -21,42 +22,61 @@ import (
 const upgradeLease = "slipway-upgrade"
 
 const (
-	// leaseRenewal is how often a run renews its Lease; after leaseSilence without that, it does not run any more.
+	// leaseRenewal is how often a run renews its Lease. It cannot while its own API server is replaced, so a run that has not
+	// done so for longer than leaseSilence may still be one that goes on.
 	leaseRenewal = 10 * time.Second
 	leaseSilence = time.Minute
+	// turnInterval is how often a run looks whether the Lease is free.
+	turnInterval = time.Second
 )
 
 // heldError says who holds the Lease.
 type heldError struct {
 	holder string
 	last   time.Time
+	silent bool
 }
 
 func (e *heldError) Error() string {
-	return fmt.Sprintf("control plane %s is being upgraded (Lease %s/%s, renewed at %s), and only one may be at a time",
-		e.holder, metav1.NamespaceSystem, upgradeLease, e.last.UTC().Format(time.RFC3339))
+	state := "is being upgraded"
+	if e.silent {
+		state = "has begun an upgrade and not ended it"
+	}
+	return fmt.Sprintf("control plane %s %s (Lease %s/%s, last renewed at %s); only one may be upgraded at a time",
+		e.holder, state, metav1.NamespaceSystem, upgradeLease, e.last.UTC().Format(time.RFC3339))
+}
+
+func (e *heldError) remedy() string {
+	return fmt.Sprintf("wait for it; if no upgrade runs there any more, finish it with the same command, or go back with `slipway upgrade rollback`; "+
+		"if that node will not come back, delete it (`kubectl delete node %s`)", e.holder)
 }
 
 // takeTurn waits until no other control plane is being upgraded, and makes this node the holder of the Lease. It renews it
 // until the end of the run. giveBack is for a node that is as it should be; otherwise the Lease stays with it.
 func takeTurn(ctx context.Context, env *Env) (giveBack func(context.Context) error, err error) {
 	lease := newUpgradeLease()
-	if err := env.Cluster.Ensure(ctx, lease); err != nil {
+	if found, err := env.Cluster.Get(ctx, lease); err != nil {
 		return nil, err
+	} else if !found { // two runs may create it, and then only one becomes its holder
+		if err := env.Cluster.Ensure(ctx, lease); err != nil {
+			return nil, err
+		}
 	}
-	said := ""
 	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.UpgradeManifests)
 	defer cancel()
-	err = poll(limited, func(ctx context.Context) error {
+	held, said := (*heldError)(nil), heldError{}
+	err = retry.Policy{First: turnInterval, Passes: func(err error) bool { return errors.As(err, &held) }}.Do(limited, func(ctx context.Context) error {
 		err := hold(ctx, env)
-		held := (*heldError)(nil)
-		if errors.As(err, &held) && said != held.holder {
-			said = held.holder
-			env.UI.Printf("Waiting, up to %s: %v", env.Config.Timeouts.UpgradeManifests, err)
+		if errors.As(err, &held) && (said.holder != held.holder || said.silent != held.silent) {
+			said = *held
+			env.UI.Warn(fmt.Sprintf("waiting, up to %s: %v", env.Config.Timeouts.UpgradeManifests, held), held.remedy())
 		}
 		return err
 	})
-	if err != nil {
+	switch {
+	case errors.As(err, &held):
+		return nil, fault.WithRemedy(err, held.remedy())
+	case err != nil:
 		return nil, err
 	}
 	stop := keepTurn(ctx, env)
@@ -103,11 +123,8 @@ func mayHold(ctx context.Context, env *Env, lease *coordinationv1.Lease) error {
 	if lease.Spec.RenewTime != nil {
 		held.last = lease.Spec.RenewTime.Time
 	}
-	if env.Host.Now().Sub(held.last) < leaseSilence {
-		return held
-	}
-	return fault.WithRemedy(errors.WithMessage(held, "that upgrade was interrupted"), fmt.Sprintf(
-		"finish it there with the same command; if that node will not come back, delete it (`kubectl delete node %s`)", holder))
+	held.silent = env.Host.Now().Sub(held.last) > leaseSilence
+	return held
 }
 
 func holderOf(lease *coordinationv1.Lease) string {

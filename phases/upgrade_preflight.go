@@ -45,11 +45,18 @@ func upgradeQuestions(env *Env) []preflight.Question {
 	}
 	list := []preflight.Question{
 		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(ctx context.Context) []preflight.Finding { return versionRefusals(ctx, env) }},
-		{Name: nodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return controlPlanesReady(ctx, env) }},
 		{Name: editsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(context.Context) []preflight.Finding { return staticPodEdits(env) }},
 	}
+	return append(list, othersQuestions(env)...)
+}
+
+// othersQuestions ask whether the other control planes can do without this one.
+func othersQuestions(env *Env) []preflight.Question {
+	list := []preflight.Question{{Name: nodesReadyCheck, Asks: "all control plane nodes are Ready",
+		Ask: func(ctx context.Context) []preflight.Finding { return controlPlanesReady(ctx, env) }}}
 	if unlessLocalEtcd(env) == "" && env.Config.Upgrade.Etcd {
-		list = append(list, preflight.Question{Name: "EtcdQuorum", Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding { return etcdQuorum(ctx, env) }})
+		list = append(list, preflight.Question{Name: "EtcdQuorum", Asks: "the other members of etcd can do without this one",
+			Ask: func(ctx context.Context) []preflight.Finding { return etcdQuorum(ctx, env) }})
 	}
 	return list
 }

@@ -42,7 +42,7 @@ func (r *Rollback) putBackControlPlane(ctx context.Context, env *Env) error {
 			continue
 		}
 		env.UI.Printf("Putting back %s: %s", namesOf(group), imagesOf(group))
-		if err := runWith(ctx, env, group); err != nil {
+		if _, err := runWith(ctx, env, group); err != nil {
 			return err
 		}
 	}
@@ -135,8 +135,11 @@ func (r *Rollback) whyEtcdStays(env *Env) string {
 }
 
 // etcdMinor is the minor version that a static Pod of etcd runs, such as 3.6; empty if its tag does not say.
-func etcdMinor(manifest []byte) string {
-	image, _, _ := strings.Cut(imageOf(manifest), "@")
+func etcdMinor(manifest []byte) string { return minorOf(imageOf(manifest)) }
+
+// minorOf is the minor version in an image's tag, such as 3.6; empty if it does not say.
+func minorOf(image string) string {
+	image, _, _ = strings.Cut(image, "@")
 	v, err := version.ParseGeneric(upgrading.TagOf(image))
 	if err != nil {
 		return ""

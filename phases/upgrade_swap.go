@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -28,11 +29,11 @@ func swap(ctx context.Context, env *Env, components []componentUpgrade) error {
 		return nil
 	}
 	env.UI.Printf("Upgrading %s", namesOf(components))
-	err := runWith(ctx, env, components)
+	answered, err := runWith(ctx, env, components)
 	if err == nil || ctx.Err() != nil { // the same command continues after an interruption
 		return err
 	}
-	return putBack(ctx, env, components, err)
+	return putBack(ctx, env, components, answered, err)
 }
 
 func namesOf(components []componentUpgrade) string {
@@ -48,22 +49,29 @@ func namesOf(components []componentUpgrade) string {
 // Left to itself, the kubelet takes 15 to 25 seconds: it waits for the old Pod to end, notices that two seconds later, and
 // tries again after ten. So the containers are stopped here, and then the kubelet is restarted: it starts what it finds at
 // once. An interruption at any point leaves a kubelet that runs, and that does the same by itself.
-func runWith(ctx context.Context, env *Env, components []componentUpgrade) error {
+//
+// answered has the components that became healthy, in the order of components, also after an error.
+func runWith(ctx context.Context, env *Env, components []componentUpgrade) (answered []bool, err error) {
+	answered = make([]bool, len(components))
 	since := env.Host.Now()
 	for _, c := range slices.Backward(components) { // the API server before etcd
 		if err := replace(ctx, env, c); err != nil {
-			return err
+			return answered, err
 		}
 	}
 	if err := restartKubelet(ctx, env); err != nil {
-		return err
+		return answered, err
 	}
 	limit := env.Config.Timeouts.UpgradeManifests
 	failure := namesOf(components) + " did not become healthy after the upgrade"
-	return diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
+	return answered, diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		for _, c := range components {
-			group.Go(func() error { return awaitUpgraded(ctx, env, c, since) })
+		for i, c := range components {
+			group.Go(func() error {
+				err := awaitUpgraded(ctx, env, c, since)
+				answered[i] = err == nil
+				return err
+			})
 		}
 		return group.Wait()
 	})
@@ -73,6 +81,9 @@ func runWith(ctx context.Context, env *Env, components []componentUpgrade) error
 // been stopped already.
 func replace(ctx context.Context, env *Env, c componentUpgrade) error {
 	prepareStop(ctx, env, c.name)
+	if ctx.Err() != nil { // before the kubelet is told to replace it
+		return context.Cause(ctx)
+	}
 	grace := graceOf(env, c.name) // by the manifest that it runs with
 	file := ownership.File{Path: thisnode.StaticPodPath(env.Config, c.name), Data: c.wanted, Mode: 0o600}
 	if _, err := file.Write(env.Host); err != nil {
@@ -123,29 +134,68 @@ func awaitUpgraded(ctx context.Context, env *Env, c componentUpgrade, since time
 	return waitComponent(ctx, env, c.name)
 }
 
-// putBack restores the manifests of components that did not come up. An etcd that has served with a newer version stays:
-// an older one may not be able to read its data any more. What an interrupted run has replaced stays as well: what was
-// there before it is in the backup of that run. failed is why; it is returned with what was done about it.
-func putBack(ctx context.Context, env *Env, components []componentUpgrade, failed error) error {
-	restored := slices.DeleteFunc(slices.Clone(components), func(c componentUpgrade) bool {
-		return c.before == nil || manifests.SameStaticPod(c.before, c.wanted) || c.name == manifests.EtcdName && imageOf(c.before) != imageOf(c.wanted) && isHealthy(ctx, env, c.name)
-	})
+// restoredError is the failure of an upgrade after which everything on this node runs again.
+type restoredError struct{ error }
+
+func (e *restoredError) Unwrap() error { return e.error }
+
+// putBack restores the manifests of components that did not come up. What an interrupted run has replaced stays: what was
+// there before it is in the backup of that run. answered are the components that were healthy meanwhile. failed is why; it
+// is returned with what was done about it.
+func putBack(ctx context.Context, env *Env, components []componentUpgrade, answered []bool, failed error) error {
+	var restored []componentUpgrade
+	etcdStays := false
+	for i, c := range components {
+		replaced, err := wasReplaced(env, c)
+		switch {
+		case err != nil:
+			return errors.WithMessagef(failed, "%v; nothing was put back after", err)
+		case !replaced:
+		case c.name == manifests.EtcdName && !etcdMayGoBack(ctx, env, c, answered[i]):
+			etcdStays = true
+		default:
+			c.wanted = c.before
+			restored = append(restored, c)
+		}
+	}
 	if len(restored) == 0 {
 		return failed
 	}
 	env.UI.Warnf("%s did not come up; putting back what ran before", namesOf(components))
-	for i := range restored {
-		restored[i].wanted = restored[i].before
+	if _, err := runWith(ctx, env, restored); err != nil {
+		return fault.WithRemedy(errors.WithMessagef(failed, "and putting back what ran before failed, too (%v)", err),
+			"the previous manifests are in "+backupRoot(env)+"; `slipway diagnose` says what is wrong")
 	}
 	said := "what ran before was put back: " + imagesOf(restored)
-	if len(restored) < len(components) {
-		said += "; etcd stays at its new version, because its data may no longer be readable for the old one"
+	if etcdStays {
+		said += "; etcd stays at its new version, because the old one may not be able to read its data any more"
 	}
-	if err := runWith(ctx, env, restored); err != nil {
-		return fault.WithRemedy(errors.WithMessagef(failed, "and putting back what ran before failed, too (%v)", err),
-			"the manifests of before are in "+backupRoot(env)+"; `slipway diagnose` says what is wrong")
+	return &restoredError{errors.WithMessage(failed, said)}
+}
+
+// wasReplaced reports whether this run has written another manifest of a component.
+func wasReplaced(env *Env, c componentUpgrade) (bool, error) {
+	if c.before == nil || manifests.SameStaticPod(c.before, c.wanted) {
+		return false, nil
 	}
-	return errors.WithMessage(failed, said)
+	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, c.name))
+	return !bytes.Equal(now, c.before), err
+}
+
+// etcdMayGoBack reports whether etcd may be replaced by the one before. One of another minor version may not once it has
+// opened its data, which may no longer be readable for the older one: so it must not have answered, and it must have ended.
+// If that cannot be seen, it stays.
+func etcdMayGoBack(ctx context.Context, env *Env, c componentUpgrade, answered bool) bool {
+	if before := etcdMinor(c.before); before != "" && before == etcdMinor(c.wanted) || imageOf(c.before) == imageOf(c.wanted) {
+		return true
+	}
+	if answered {
+		return false
+	}
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name)
+	return err == nil && !slices.ContainsFunc(running, func(found host.Container) bool {
+		return found.Image == "" || found.Image == imageOf(c.wanted)
+	})
 }
 
 // isHealthy reports whether a component answers now.

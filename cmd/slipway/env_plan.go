@@ -85,6 +85,7 @@ func (p planning) recorded(node *config.Node, real *host.Real) (*parts, *plan) {
 	said := newPlanUI(p.g)
 	var live cluster.Cluster
 	if node.Upgrade != nil { // what is there decides what an upgrade does
+		node.Timeouts.UpgradeManifests = min(node.Timeouts.UpgradeManifests, planPatience)
 		live = answering(cluster.New(clusterOptions(node, real)))
 	}
 	api := cluster.NewPlan(record.addCluster, live)
@@ -96,6 +97,9 @@ func (p planning) recorded(node *config.Node, real *host.Real) (*parts, *plan) {
 	}
 	return newPlanParts(p.g, node, real, record, api, planUI{said, record}), record
 }
+
+// planPatience is how long a plan waits for another control plane that is being upgraded.
+const planPatience = 5 * time.Second
 
 // answering returns nil for a cluster that does not answer: people go back from an upgrade because of that.
 func answering(c cluster.Cluster) cluster.Cluster {

@@ -115,7 +115,7 @@ func clusterOptions(node *config.Node, real *host.Real) cluster.Options {
 	switch {
 	case node.Reset != nil: // any API server may know the other etcd members
 		o.Endpoint, o.ReadFile = "", real.ReadFile
-	case !node.ControlPlane: // a worker has only the kubelet's rights
+	case !node.ControlPlane && o.Kubeconfig == config.DefaultAdminKubeconfig: // a worker has only the kubelet's rights
 		o.Kubeconfig, o.Endpoint = filepath.Join(node.Paths.Kubeconfigs, "kubelet.conf"), ""
 		o.ReadFile = kubeconfigReader(real, "the kubelet creates it when this node joins")
 	case node.Join != nil: // this node's own API server comes up last
@@ -138,13 +138,8 @@ func newEtcd(node *config.Node, real *host.Real, api cluster.Cluster, said ui.UI
 		ReadFile:  real.ReadFile,
 		Timeout:   node.Timeouts.EtcdAPICall,
 	}
-	if node.Upgrade == nil {
-		return etcd.New(o)
-	}
-	o.Endpoints = etcdmember.OwnEndpoints(real, node) // while this node's API server is replaced
-	if external := node.Cluster.Etcd.External; external != nil {
-		o.Endpoints = func(context.Context) ([]string, error) { return external.Endpoints, nil }
-		o.CA, o.Cert, o.Key = external.CAFile, external.CertFile, external.KeyFile
+	if node.Upgrade != nil { // this node's API server is replaced
+		o.Endpoints = etcdmember.OwnEndpoints(real, node)
 	}
 	return etcd.New(o)
 }

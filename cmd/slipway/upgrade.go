@@ -13,7 +13,9 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases"
@@ -103,6 +105,9 @@ func (u upgradeCommand) load(cmd *cobra.Command, g *globals, o *upgradeOptions, 
 	if err != nil {
 		return nil, err
 	}
+	if err := in.printStored(cmd, g); err != nil {
+		return nil, err
+	}
 	in.keepMode(node)
 	if path := kubeconfigFlag(cmd); path != "" {
 		node.Paths.AdminKubeconfig = path
@@ -135,10 +140,33 @@ func (in *upgradeInput) node(cmd *cobra.Command) (*config.Node, error) {
 	if in.self.First && in.self.Version == "" {
 		return nil, errors.Errorf("%s needs the version to upgrade to, such as %s", cmd.CommandPath(), config.DefaultKubernetesVersion)
 	}
-	api := clusterOfNode(in.host, kubeconfigFlag(cmd), in.self.Timeouts.KubernetesAPICall.Duration)
-	node, warnings, err := upgrading.Node(cmd.Context(), api, in.host, in.self, in.options)
+	if in.self.First && !thisnode.IsControlPlane(in.host) {
+		return nil, fault.New("this host is not a control plane: it has no static Pod of an API server", "run this on a control plane, and `slipway upgrade node` here afterwards")
+	}
+	node, warnings, err := upgrading.Node(cmd.Context(), in.cluster(cmd), in.host, in.self, in.options)
 	in.warnings = append(in.warnings, warnings...)
 	return node, err
+}
+
+func (in *upgradeInput) cluster(cmd *cobra.Command) *cluster.Real {
+	return clusterOfNode(in.host, kubeconfigFlag(cmd), in.self.Timeouts.KubernetesAPICall.Duration)
+}
+
+// printStored prints the configuration that the upgrade starts from, if that is asked for. Standard output is for events if
+// there are any.
+func (in *upgradeInput) printStored(cmd *cobra.Command, g *globals) error {
+	if !in.self.PrintConfig {
+		return nil
+	}
+	stored, err := joining.StoredConfiguration(cmd.Context(), in.cluster(cmd))
+	if err != nil {
+		return err
+	}
+	out := g.streams.out
+	if g.report != nil && g.report.form == "json" {
+		out = g.streams.err
+	}
+	return printStored(out, stored)
 }
 
 func firstOf(args []string) string {
@@ -171,6 +199,9 @@ func confirmUpgrade(ctx context.Context, g *globals, p *parts) error {
 	}
 	return p.confirm(func() error {
 		text := fmt.Sprintf("This upgrades the cluster from %s to %s, beginning with this control plane.", u.From, u.Version)
+		if oneWay := phases.OneWay(p.env); oneWay != "" {
+			text += "\n" + oneWay
+		}
 		return askBefore(ctx, g, text, "--yes")
 	})
 }

@@ -8,9 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/redact"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -34,9 +32,6 @@ func upgradeDiff(cmd *cobra.Command, g *globals, o *upgradeOptions, args []strin
 		return err
 	}
 	defer in.host.Close()
-	if !thisnode.IsControlPlane(in.host) {
-		return fault.New("this host is not a control plane: it has no static Pods to compare", "run this on a control plane")
-	}
 	node, err := in.node(cmd)
 	if err != nil {
 		return err

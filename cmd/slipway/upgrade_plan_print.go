@@ -11,12 +11,13 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/slipway-k8s/slipway/internal/redact"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
 // printStored shows the configuration that the cluster stores, which an upgrade starts from.
 func printStored(w io.Writer, stored []byte) error {
-	_, err := fmt.Fprintf(w, "Configuration of the cluster:\n%s\n", indented("\t", string(stored)))
+	_, err := fmt.Fprintf(w, "Configuration of the cluster:\n%s\n", indented("\t", redact.Document(string(stored))))
 	return err
 }
 

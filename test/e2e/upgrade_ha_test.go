@@ -15,39 +15,69 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// TestUpgradeHA upgrades three control planes and a worker that kubeadm has made: the first and the last control plane by
-// Slipway, the second by kubeadm. While Slipway works, clients of the other API servers and of the Service write.
+// TestUpgradeHA upgrades three control planes and a worker that kubeadm has made. Clients of the other API servers and of
+// the Service write all the time.
 func TestUpgradeHA(t *testing.T) {
 	cp1 := bootOlder(t)
 	cp2, cp3, w := cp1.anotherOlder("cp-2"), cp1.anotherOlder("cp-3"), cp1.anotherOlder("worker-1")
-	planes, all := []machine{cp1, cp2, cp3}, []machine{cp1, cp2, cp3, w}
-	for _, m := range all {
-		m.knowsEndpoint(planes)
-	}
-	cp1.kubeadmInit(podSubnet + "\ncontrolPlaneEndpoint: " + sharedEndpoint + ":6443")
-	worker, plane := cp1.joinCommands()
-	w.runs("kubeadm", "join", worker)
-	cp2.runs("kubeadm", "join", plane)
-	cp3.runs("kubeadm", "join", plane)
-	cp1.hasVoters(planes...)
-	for _, m := range all {
-		cp1.ready(m.node.Name())
-	}
+	planes := []machine{cp1, cp2, cp3}
+	cp1.kubeadmCluster(planes, w)
 
 	writers := cp1.startWriters("worker-1", planes)
-	version := cp1.upgradesTo()
 	writers.succeedDuring(cp1, func() { cp1.apply() })
+	writers.succeedDuring(cp2, func() { cp2.runs("slipway", "upgrade", []string{"node"}) })
+	writers.succeedDuring(cp3, func() { cp3.runs("slipway", "upgrade", []string{"node"}) })
+	w.runs("slipway", "upgrade", []string{"node"})
+	cp1.areUpgraded(planes, w)
+}
+
+// TestUpgradeMixed upgrades one control plane by Slipway and another by kubeadm.
+func TestUpgradeMixed(t *testing.T) {
+	cp1 := bootOlder(t)
+	cp2, w := cp1.anotherOlder("cp-2"), cp1.anotherOlder("worker-1")
+	planes := []machine{cp1, cp2}
+	cp1.kubeadmCluster(planes, w)
+
+	cp1.apply()
 	if err := cp2.node.InstallKubernetes(newestKubernetes); err != nil {
 		t.Fatal(err)
 	}
 	cp2.runs("kubeadm", "upgrade", []string{"node", "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors})
-	writers.succeedDuring(cp3, func() { cp3.runs("slipway", "upgrade", []string{"node"}) })
 	w.runs("slipway", "upgrade", []string{"node"})
-	for _, m := range all {
-		m.installs(newestKubernetes)
+	cp1.areUpgraded(planes, w)
+}
+
+// kubeadmCluster makes an older cluster with kubeadm, of which m is the first control plane.
+func (m machine) kubeadmCluster(planes []machine, workers ...machine) {
+	m.Helper()
+	all := append(slices.Clone(planes), workers...)
+	for _, other := range all {
+		other.knowsEndpoint(planes)
 	}
-	cp1.hasVoters(planes...)
-	cp1.runsVersion(version, "cp-1", "cp-2", "cp-3", "worker-1")
+	m.kubeadmInit(podSubnet + "\ncontrolPlaneEndpoint: " + sharedEndpoint + ":6443")
+	worker, plane := m.joinCommands()
+	for _, w := range workers {
+		w.runs("kubeadm", "join", worker)
+	}
+	for _, p := range planes[1:] {
+		p.runs("kubeadm", "join", plane)
+	}
+	m.hasVoters(planes...)
+	for _, other := range all {
+		m.ready(other.node.Name())
+	}
+}
+
+// areUpgraded installs the kubelets, and checks what runs.
+func (m machine) areUpgraded(planes []machine, workers ...machine) {
+	m.Helper()
+	var names []string
+	for _, other := range append(slices.Clone(planes), workers...) {
+		other.installs(newestKubernetes)
+		names = append(names, other.node.Name())
+	}
+	m.hasVoters(planes...)
+	m.runsVersion(m.upgradesTo(), names...)
 }
 
 // writers are Pods that write to the API all the time.
@@ -89,20 +119,38 @@ func lostInTransfer(failure string) bool {
 	return strings.Contains(failure, `"etcdserver: request timed out`) || strings.Contains(failure, "raft proposal dropped")
 }
 
-// succeedDuring runs something that takes away the API server of a node, and checks that no write failed meanwhile, other
-// than at that API server.
+// succeedDuring runs something that takes away the API server of a node, and checks that meanwhile the writers of all other
+// API servers went on, and that no write failed.
 func (w writers) succeedDuring(away machine, action func()) {
 	w.Helper()
+	before := map[string]int{}
+	w.eventually("all writers to write", readyLimit, func() error {
+		for _, name := range w.names {
+			log := w.kubectl("logs", "writer-"+name, "--since=3s")
+			if strings.Contains(log, " failed after ") || !strings.Contains(log, "writes ") {
+				return fmt.Errorf("writer-%s: %s", name, log)
+			}
+			before[name] = writes(log)
+		}
+		return nil
+	})
 	since := time.Now().UTC()
 	action()
+	took := time.Since(since)
 	time.Sleep(2 * time.Second) // the last writes are in the logs
 	for _, name := range w.names {
 		log := w.kubectl("logs", "writer-"+name, "--since-time="+since.Format(time.RFC3339))
 		last := log[strings.LastIndex(strings.TrimSpace(log), "\n")+1:]
 		w.Logf("during the upgrade of %s, writer-%s: %s", away.node.Name(), name, last)
+		if name == away.node.Name() {
+			continue
+		}
+		if wrote := writes(log) - before[name]; wrote < int(took.Seconds()) { // of 20 in a second
+			w.Errorf("writer-%s wrote only %d times in %s", name, wrote, took)
+		}
 		for line := range strings.Lines(log) {
 			switch {
-			case !strings.Contains(line, " failed after ") || name == away.node.Name():
+			case !strings.Contains(line, " failed after "):
 			case lostInTransfer(line):
 				w.Logf("writer-%s, while another member of etcd became the leader: %s", name, line)
 			default:
@@ -110,4 +158,12 @@ func (w writers) succeedDuring(away machine, action func()) {
 			}
 		}
 	}
+}
+
+// writes is the number of writes in the last line of a writer's log that says it.
+func writes(log string) (n int) {
+	if at := strings.LastIndex(log, "writes "); at >= 0 {
+		_, _ = fmt.Sscanf(log[at:], "writes %d", &n)
+	}
+	return n
 }

@@ -8,6 +8,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -145,6 +146,7 @@ func TestUpgrade(t *testing.T) {
 	cp.runsVersion(cp.upgradesTo(), "cp-1", "worker-1")
 	cp.healthy(everything)
 	cp.isWhole()
+	cp.filesEqualFresh(config)
 	cp.objectsEqualReference("kube-system_configmap_kube-proxy.yaml") // its settings are given, so they stay
 
 	before := cp.containers()
@@ -154,6 +156,32 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("a second upgrade restarted something, before:\n%s\nafter:\n%s", before, after)
 	}
 	cp.initOnlyAddsToken(config)
+}
+
+// filesEqualFresh compares the files that Slipway writes, but for keys and certificates, with those of a host on which init
+// has run with the same configuration.
+func (m machine) filesEqualFresh(config string) {
+	m.Helper()
+	files := func(m machine) map[string]string {
+		contents := map[string]string{}
+		list := m.must("find", "/etc/kubernetes", "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", "/var/lib/kubelet/kubeadm-flags.env",
+			"-path", "/etc/kubernetes/tmp", "-prune", "-o", "-type", "f", "-print")
+		for path := range strings.Lines(list) {
+			path = strings.TrimSpace(path)
+			contents[path] = ""
+			if ext := filepath.Ext(path); ext == ".yaml" || ext == ".env" {
+				contents[path] = m.must("cat", path)
+			}
+		}
+		return contents
+	}
+	m.Run("fresh", func(t *testing.T) {
+		fresh := bootAlone(t)
+		fresh.init(config)
+		if diff := cmp.Diff(files(fresh), files(machine{t, m.node})); diff != "" {
+			t.Errorf("an upgraded node has other files than a new one (-new +upgraded):\n%s", diff)
+		}
+	})
 }
 
 // initOnlyAddsToken runs init with the configuration of a cluster that kubeadm has made: init does not know its bootstrap

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+// holds makes a node the holder of the Lease, with its last renewal so long ago.
+func (s *stage) holds(t *testing.T, node string, ago time.Duration) {
+	t.Helper()
+	lease, renewed := newUpgradeLease(), metav1.NewMicroTime(s.Host.Now().Add(-ago))
+	if err := s.api.Ensure(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.api.Update(t.Context(), lease, func() (bool, error) {
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &node, &renewed
+		return true, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holder is that of the Lease.
+func (s *stage) holder(t *testing.T) string {
+	t.Helper()
+	lease := newUpgradeLease()
+	if _, err := s.api.Get(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	return holderOf(lease)
+}
+
+// TestTakeTurn: one control plane at a time. Nobody takes the Lease of a node that is still there, however long it has been
+// silent: its API server may be what takes so long.
+func TestTakeTurn(t *testing.T) {
+	const other = "cp-2"
+	for name, test := range map[string]struct {
+		holder string
+		silent time.Duration
+		gone   bool   // the holder's Node
+		refuse string // what the error says; empty if it is this node's turn
+	}{
+		"free":                      {},
+		"continues its own":         {holder: "cp-1", silent: time.Hour},
+		"another is being upgraded": {holder: other, refuse: "control plane cp-2 is being upgraded"},
+		"another is silent":         {holder: other, silent: time.Hour, refuse: "control plane cp-2 has begun an upgrade and not ended it"},
+		"another is gone":           {holder: other, gone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			s.host.now = time.Now()
+			s.Config.Timeouts.UpgradeManifests = 90 * time.Second
+			if !test.gone {
+				if err := s.api.Ensure(t.Context(), cluster.NewNode(other)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.holder != "" {
+				s.holds(t, test.holder, test.silent)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				giveBack, err := takeTurn(t.Context(), s.Env)
+				if test.refuse != "" {
+					held := (*heldError)(nil)
+					if !errors.As(err, &held) || !strings.Contains(err.Error(), test.refuse) || s.holder(t) != other {
+						t.Errorf("error %v, holder %s", err, s.holder(t))
+					}
+					if waited := time.Since(began); waited != s.Config.Timeouts.UpgradeManifests || strings.Count(s.said.String(), test.refuse) != 1 {
+						t.Errorf("waited %s and said %q", waited, s.said.String())
+					}
+					return
+				}
+				if err != nil || s.holder(t) != "cp-1" {
+					t.Fatalf("error %v, holder %q", err, s.holder(t))
+				}
+				if err := giveBack(t.Context()); err != nil || s.holder(t) != "" {
+					t.Errorf("afterwards: error %v, holder %q", err, s.holder(t))
+				}
+			})
+		})
+	}
+}
+
+// TestWaitsForTurn: the Lease passes on once its holder has given it back, and its holder keeps renewing it.
+func TestWaitsForTurn(t *testing.T) {
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.host.now = time.Now()
+	s.Config.Timeouts.UpgradeManifests = time.Minute
+	for _, node := range []string{"cp-1", "cp-2"} {
+		if err := s.api.Ensure(t.Context(), cluster.NewNode(node)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := *s.Env
+	node := *s.Config
+	node.Name, second.Config = "cp-2", &node
+	synctest.Test(t, func(t *testing.T) {
+		giveBack, err := takeTurn(t.Context(), s.Env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			giveBack, err := takeTurn(t.Context(), &second)
+			if err == nil {
+				err = giveBack(t.Context())
+			}
+			ended <- err
+		}()
+		s.holds(t, "cp-1", time.Hour)
+		time.Sleep(3 * leaseRenewal)
+		lease := newUpgradeLease()
+		if _, err := s.api.Get(t.Context(), lease); err != nil || holderOf(lease) != "cp-1" || s.Host.Now().Sub(lease.Spec.RenewTime.Time) > time.Second {
+			t.Errorf("error %v, %v", err, lease.Spec)
+		}
+		if err := giveBack(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil || s.holder(t) != "" {
+			t.Errorf("the second: %v, holder %q", err, s.holder(t))
+		}
+	})
+}
