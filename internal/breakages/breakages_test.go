@@ -149,6 +149,11 @@ func TestRows(t *testing.T) {
 			Pod: podWith(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}})}}}, []string{"static-pod-api-reference 1.37 fatal: ConfigMap"}},
 		{"static Pod with a Secret", "1.36", "1.37", Inputs{StaticPods: []StaticPod{{Where: "here", Pod: corev1.Pod{Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{}}}}}}}}}}, []string{"static-pod-api-reference 1.37 fatal: Secret"}},
+		{"static Pod with an iSCSI disk", "1.36", "1.37", Inputs{StaticPods: []StaticPod{{Where: "here",
+			Pod: podWith(corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{SecretRef: &corev1.LocalObjectReference{Name: "chap"}}})}}},
+			[]string{"static-pod-api-reference 1.37 fatal: Secret"}},
+		{"static Pod with an iSCSI disk without a Secret", "1.36", "1.37", Inputs{StaticPods: []StaticPod{{Where: "here",
+			Pod: podWith(corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{}})}}}, nil},
 		{"static Pod with a ServiceAccount", "1.36", "1.37", Inputs{StaticPods: []StaticPod{{Where: "here", Pod: corev1.Pod{Spec: corev1.PodSpec{ServiceAccountName: "x"}}}}},
 			[]string{"static-pod-api-reference 1.37 fatal: ServiceAccount"}},
 		{"static Pod with files of the node", "1.36", "1.37", Inputs{StaticPods: []StaticPod{{Where: "here",

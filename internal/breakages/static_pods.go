@@ -79,12 +79,20 @@ func containersOf(spec corev1.PodSpec) []corev1.Container {
 	return list
 }
 
+// hasSecretRef reports whether a volume of an external storage names a Secret.
+func hasSecretRef(v corev1.Volume) bool {
+	return v.CephFS != nil && v.CephFS.SecretRef != nil || v.Cinder != nil && v.Cinder.SecretRef != nil ||
+		v.FlexVolume != nil && v.FlexVolume.SecretRef != nil || v.ISCSI != nil && v.ISCSI.SecretRef != nil ||
+		v.RBD != nil && v.RBD.SecretRef != nil || v.ScaleIO != nil && v.ScaleIO.SecretRef != nil ||
+		v.StorageOS != nil && v.StorageOS.SecretRef != nil
+}
+
 // volumeReference is the kind of object that a volume needs.
 func volumeReference(v corev1.Volume) string {
 	switch {
 	case v.ConfigMap != nil:
 		return "ConfigMap"
-	case v.Secret != nil || v.AzureFile != nil:
+	case v.Secret != nil || v.AzureFile != nil || hasSecretRef(v):
 		return "Secret"
 	case v.PersistentVolumeClaim != nil || v.Ephemeral != nil:
 		return "PersistentVolumeClaim"

@@ -62,7 +62,7 @@ func upgradeFlags() []flagRow {
 			sets(kindUpgrade, "apply.printConfig", func(d *documents, v bool) { d.upgrade.Apply.PrintConfig = &v }).
 			sets(kindUpgrade, "plan.printConfig", func(d *documents, v bool) { d.upgrade.Plan.PrintConfig = &v }).
 			on(upgradeApply, upgradePlan),
-		toggle("restore-etcd", "also restore the snapshot of etcd of before the upgrade: everything written since then is lost", func(f *Flags) *bool { return &f.RestoreEtcd }).
+		toggle("restore-etcd", "also restore the snapshot of etcd that was taken before the upgrade; everything written since then is lost", func(f *Flags) *bool { return &f.RestoreEtcd }).
 			on(upgradeRollback),
 		toggle("yes", "do not ask for confirmation", func(f *Flags) *bool { return &f.Yes }).shorthand("y").on(upgradeApply, upgradeRollback),
 	}
