@@ -49,10 +49,38 @@ var crashingApply = crashing{
 	reads:      "/etc/kubernetes/manifests/etcd.yaml",
 	renews:     []string{leaseWrite},
 	everyFault: 7, // each request meets one of the faults
-	// Every upgrade renews the certificates.
-	rewrites: func(path string) bool {
-		return path == "/etc/kubernetes" || strings.HasPrefix(path, "/etc/kubernetes/pki") || filepath.Ext(path) == ".conf"
+	rewrites:   renewed,
+}
+
+// crashingNodePlane is a control plane whose cluster was upgraded on another one.
+var crashingNodePlane = crashing{
+	name: "upgrade-node-control-plane",
+	prepare: func(t *testing.T, s *scene) error {
+		if err := prepareApply(t, s); err != nil {
+			return err
+		}
+		old, err := oldPlane()
+		if err != nil {
+			return err
+		}
+		const path = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
+		data, _ := old.objects[path]["data"].(map[string]any)
+		stored := strings.ReplaceAll(fmt.Sprint(data["ClusterConfiguration"]), crashFrom, crashTo)
+		s.api.Put(path, fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", stored))
+		return nil
 	},
+	run: func(ctx context.Context, h runHost, at string, say io.Writer) error {
+		return crashUpgrade(ctx, h, at, say, "node")
+	},
+	reads:      "/etc/kubernetes/manifests/etcd.yaml",
+	renews:     []string{leaseWrite},
+	everyFault: 7,
+	rewrites:   renewed,
+}
+
+// renewed reports whether a file changes with each upgrade, because it renews the certificates.
+func renewed(path string) bool {
+	return path == "/etc/kubernetes" || strings.HasPrefix(path, "/etc/kubernetes/pki") || filepath.Ext(path) == ".conf"
 }
 
 var crashingNode = crashing{
@@ -68,8 +96,12 @@ var crashingNode = crashing{
 // crashUpgrade does what the commands of upgrade do.
 func crashUpgrade(ctx context.Context, h runHost, endpoint string, say io.Writer, command string) error {
 	version, flags, workflow := crashTo, config.Flags{Given: []string{"yes"}, Yes: true}, UpgradeApply
+	controlPlane := thisnode.IsControlPlane(h)
 	if command == "node" {
-		version, flags, workflow = "", config.Flags{Given: []string{"drain"}, Drain: true, DrainTimeout: time.Minute}, UpgradeNode
+		version, flags, workflow = "", config.Flags{}, UpgradeNode
+	}
+	if command == "node" && !controlPlane {
+		flags = config.Flags{Given: []string{"drain"}, Drain: true, DrainTimeout: time.Minute}
 	}
 	opts := config.Options{Facts: config.HostFacts{Hostname: "host"}}
 	self, _, err := config.LoadUpgrade(ctx, nil, flags, "upgrade "+command, version, opts)
@@ -81,7 +113,6 @@ func crashUpgrade(ctx context.Context, h runHost, endpoint string, say io.Writer
 	for _, timeout := range []*metav1.Duration{self.Timeouts.KubernetesAPICall, self.Timeouts.UpgradeManifests, self.Timeouts.EtcdAPICall} {
 		timeout.Duration = limit
 	}
-	controlPlane := thisnode.IsControlPlane(h)
 	api := cluster.New(crashOptions(h, endpoint, controlPlane, config.DefaultAdminKubeconfig, "/etc/kubernetes/kubelet.conf", limit))
 	n, _, err := upgrading.Node(ctx, api, h, self, opts)
 	if err != nil {
@@ -364,7 +395,7 @@ func (m lastingMembers) Snapshot(_ context.Context, _ string, w io.Writer) (etcd
 // TestUpgradePlanWritesNothing: a plan of an upgrade asks the cluster, and changes neither it nor the host. It has a step
 // for each object that the run writes.
 func TestUpgradePlanWritesNothing(t *testing.T) {
-	for _, c := range []crashing{crashingApply, crashingNode} {
+	for _, c := range []crashing{crashingApply, crashingNode, crashingNodePlane} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScene(t, c)
 			defer s.close()

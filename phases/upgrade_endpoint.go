@@ -22,7 +22,7 @@ import (
 
 // proxyDelay is how long the nodes' kube-proxies get to notice that an endpoint is gone. They apply changes at most once a
 // second by default (minSyncPeriod), and need a moment to do so; after ten seconds, the API server adds itself again.
-const proxyDelay = 5 * time.Second
+const proxyDelay = 8 * time.Second
 
 // withdrawEndpoint takes this node's API server out of the Service "kubernetes" while it still serves, if there are others:
 // without this, kube-proxy would send connections to it for some seconds after it has stopped. A failure is only a warning,
@@ -92,8 +92,9 @@ func removeEndpoint(ctx context.Context, env *Env, address string) error {
 	return err
 }
 
-// prepareTime bounds prepareStop: what it asks for takes less than a second, and the wait for kube-proxy.
-const prepareTime = proxyDelay + 10*time.Second
+// prepareTime bounds prepareStop, which waits for the API server to write its key, within ten seconds, and then for
+// kube-proxy.
+const prepareTime = proxyDelay + 20*time.Second
 
 // prepareStop does what has to be done while a component still runs, so that nobody misses it. One that does not answer is
 // missed already.
