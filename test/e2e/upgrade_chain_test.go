@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,9 @@ func TestUpgradeChain(t *testing.T) {
 	}
 	downAfter(t)
 	cp, w := boots(t, "cp-1", "1.35", olderKubernetes), boots(t, "worker-1", "1.35", olderKubernetes)
+	for _, m := range []machine{cp, w} {
+		m.hasImagesOfKubeadm()
+	}
 	cp.kubeadmInit(podSubnet)
 	worker, _ := cp.joinCommands()
 	w.runs("kubeadm", "join", worker)
@@ -47,6 +51,24 @@ func TestUpgradeChain(t *testing.T) {
 	cp.apply()
 	if after := cp.containers(); after != before {
 		t.Errorf("a second upgrade restarted something, before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+// hasImagesOfKubeadm gives the images of the lab the tags that this kubeadm asks for: the lab has no other patch release.
+func (m machine) hasImagesOfKubeadm() {
+	m.Helper()
+	present := strings.Fields(m.must("ctr", "--namespace=k8s.io", "images", "list", "--quiet"))
+	for _, image := range strings.Fields(m.must("kubeadm", "config", "images", "list", "--kubernetes-version="+m.node.VersionOf("1.35"))) {
+		if slices.Contains(present, image) {
+			continue
+		}
+		repository, _, _ := strings.Cut(image, ":")
+		same := slices.IndexFunc(present, func(other string) bool { return strings.HasPrefix(other, repository+":") })
+		if same < 0 {
+			m.Fatalf("the lab has nothing like %s", image)
+		}
+		m.Logf("%s stands for %s", present[same], image)
+		m.must("ctr", "--namespace=k8s.io", "images", "tag", present[same], image)
 	}
 }
 

@@ -39,6 +39,7 @@ type release struct {
 var releases = []release{
 	{"1.37", nil},
 	{"1.36", map[string]string{kubernetes: "-1.36", etcd: "-3.6", coredns: "-1.14.2"}},
+	{"1.35", map[string]string{kubernetes: "-1.35", etcd: "-3.6", coredns: "-1.14.2"}}, // kubeadm 1.35 has older patch releases
 }
 
 // dir is the directory of a component below test/lab/components.
