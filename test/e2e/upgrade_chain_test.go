@@ -35,6 +35,9 @@ func TestUpgradeChain(t *testing.T) {
 		version := cp.node.VersionOf(minor)
 		since := time.Now().UTC()
 		cp.runs("slipway", "upgrade", []string{"apply", version, "--yes"})
+		if t.Failed() {
+			return
+		}
 		for _, name := range writers.names {
 			lines := strings.Split(strings.TrimSpace(cp.kubectl("logs", "writer-"+name, "--since-time="+since.Format(time.RFC3339))), "\n")
 			t.Logf("writer-%s: %s", name, lines[len(lines)-1])
