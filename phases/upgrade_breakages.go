@@ -20,7 +20,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
-	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -161,11 +160,11 @@ func Inventory(ctx context.Context, env *Env, state *upgrading.State, s inventor
 
 // Breakages are what the upgrade of a cluster to n's version breaks, and what could not be looked at.
 func Breakages(n *config.Node, state *upgrading.State, there *inventory.Inventory) []preflight.Finding {
-	target := ""
-	if n.Upgrade.Etcd && n.Cluster.Etcd.External == nil {
-		target, _, _ = strings.Cut(upgrading.TagOf(n.Image(manifests.EtcdName)), "-")
+	var etcdVersion func(minor string) string
+	if n.Upgrade.Etcd {
+		etcdVersion = n.Cluster.EtcdVersion
 	}
-	return append(asFindings(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, target)), corefileFindings(n, state)...)
+	return append(asFindings(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, etcdVersion)), corefileFindings(n, state)...)
 }
 
 func asFindings(broken []breakages.Finding) []preflight.Finding {

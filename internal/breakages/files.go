@@ -6,6 +6,7 @@ package breakages
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -20,6 +21,9 @@ import (
 
 // proxies are checked as kube-proxy's configuration: its gates, its fields, and its mode (#139957).
 func (c *checker) proxies() {
+	if !c.takes(cmp.Or(c.ProxyFrom, c.From)) {
+		return
+	}
 	for _, f := range c.Proxies {
 		doc, ok := c.document(f)
 		if !ok {

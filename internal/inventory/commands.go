@@ -21,8 +21,9 @@ var regenerated = map[string][]string{
 	manifests.EtcdName: {"experimental-initial-corrupt-check", "experimental-watch-progress-notify-interval"},
 }
 
-// commands are the command lines of the control planes: what the cluster's configuration says once, and beyond it what
-// each static Pod has, because somebody edited or patched it.
+// commands are the command lines of the control planes: once what the cluster's configuration says, and what each static Pod
+// has beyond it. On this host that is the Pod that the upgrade will write, with today's patches. On other nodes, whose
+// patches cannot be seen, it is the Pod that runs.
 func (c *collector) commands() {
 	stored := c.storedArgs()
 	for _, name := range manifests.Components(c.desired) {
@@ -32,18 +33,14 @@ func (c *collector) commands() {
 		}
 	}
 	for i := range c.State.Pods {
-		pod := &c.State.Pods[i]
-		name := pod.Labels["component"]
-		args := argsOf(pod, name)
-		if wanted := c.wantedHere(pod.Spec.NodeName, name); wanted != nil { // with today's patches
-			args = append(args, argsOf(wanted, name)...)
-		}
-		args = slices.DeleteFunc(args, func(a config.Arg) bool {
+		name, node := c.State.Pods[i].Labels["component"], c.State.Pods[i].Spec.NodeName
+		pod, wanted := c.nextPod(&c.State.Pods[i])
+		args := slices.DeleteFunc(argsOf(pod, name), func(a config.Arg) bool {
 			return slices.Contains(stored[name], a) || slices.Contains(regenerated[name], a.Name)
 		})
 		if len(args) > 0 {
 			c.inputs.Commands = append(c.inputs.Commands, breakages.Command{
-				Where: name + " on " + pod.Spec.NodeName, Program: name, Args: args, Mounts: append(mountsOf(pod, name), c.storedMounts(name)...)})
+				Where: name + " on " + node, Program: name, Args: args, Mounts: append(mountsOf(pod, name), c.storedMounts(name)...), Running: !wanted})
 		}
 	}
 }
@@ -89,16 +86,15 @@ func mountsOf(pod *corev1.Pod, component string) []string {
 	return paths
 }
 
-// wantedHere is a static Pod as the upgrade writes it on this host; nil for another node.
-func (c *collector) wantedHere(node, component string) *corev1.Pod {
-	if c.Here == nil || c.Here.Node.Name != node {
-		return nil
+// nextPod is a component's static Pod as the upgrade writes it, if it runs on this host. Otherwise it is the one that runs.
+func (c *collector) nextPod(running *corev1.Pod) (pod *corev1.Pod, wanted bool) {
+	if c.Here == nil || c.Here.Node.Name != running.Spec.NodeName {
+		return running, false
 	}
-	var pod *corev1.Pod
-	if yaml.Unmarshal(c.Here.Wanted[component], &pod) != nil {
-		return nil
+	if yaml.Unmarshal(c.Here.Wanted[running.Labels["component"]], &pod) != nil || pod == nil {
+		return running, false
 	}
-	return pod
+	return pod, true
 }
 
 // argsOf are the flags of a component's container.
@@ -128,8 +124,8 @@ var fileFlags = map[string][]string{
 // hostFiles are the files that the flags of this control plane name. Those of others cannot be seen from here.
 func (c *collector) hostFiles() {
 	for i := range c.State.Pods {
-		pod := &c.State.Pods[i]
-		name, node := pod.Labels["component"], pod.Spec.NodeName
+		name, node := c.State.Pods[i].Labels["component"], c.State.Pods[i].Spec.NodeName
+		pod, _ := c.nextPod(&c.State.Pods[i])
 		here := c.Here != nil && c.Here.Node.Name == node
 		seen := map[string]bool{}
 		for _, arg := range argsOf(pod, name) {
@@ -142,18 +138,18 @@ func (c *collector) hostFiles() {
 					"%s on %s: %s was not checked, because it is a file of that node", name, node, arg.Value)
 				continue
 			}
-			c.hostFile(pod, name, arg.Value)
+			c.hostFile(pod, name+" on "+node, name, arg.Value)
 		}
 	}
 }
 
 // hostFile reads a file by its path in the container, and the files that it names in turn, as an AdmissionConfiguration
-// does.
-func (c *collector) hostFile(pod *corev1.Pod, component, inContainer string) {
+// does. where names the component for people.
+func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer string) {
 	path := onHost(pod, inContainer)
 	data, err := c.Here.Host.ReadHead(path, largestFile)
 	if err != nil {
-		c.gap(component+" on "+pod.Spec.NodeName, path, "correct the flag that names it, or the file", "%s was not checked: %v", path, err)
+		c.gap(where, path, "correct the flag that names it, or the file", "%s was not checked: %v", path, err)
 		return
 	}
 	c.inputs.Files = append(c.inputs.Files, breakages.File{Where: path, Program: component, Data: data})
@@ -172,7 +168,7 @@ func (c *collector) hostFile(pod *corev1.Pod, component, inContainer string) {
 		if !filepath.IsAbs(plugin.Path) {
 			plugin.Path = filepath.Join(filepath.Dir(inContainer), plugin.Path)
 		}
-		c.hostFile(pod, component, plugin.Path)
+		c.hostFile(pod, where, component, plugin.Path)
 	}
 }
 
