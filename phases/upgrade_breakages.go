@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/corefile"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
@@ -124,10 +125,21 @@ func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there 
 			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))
 	}
 	if here {
-		list = append(list, preflight.Question{Name: editsCheck, Ask: func(context.Context) []preflight.Finding { return staticPodEdits(env) }})
+		list = append(list, preflight.Question{Name: editsCheck, Ask: func(context.Context) []preflight.Finding { return staticPodEdits(env) }},
+			etcdQuorum(env, func(context.Context) error { return knownPeers(env, there.Members) }))
 		found = append(found, HostFindings(ctx, env, there.Members)...)
 	}
 	return append(list, asQuestions(found)...)
+}
+
+// knownPeers reports why members that have been asked cannot do without this node's. Nothing is known if none could be asked,
+// which is a finding by itself.
+func knownPeers(env *Env, members []etcd.Health) error {
+	local, found := etcdmember.Local(env.Host, env.Config)
+	if !found || len(members) == 0 {
+		return nil
+	}
+	return othersSuffice(members, local.PeerURL)
 }
 
 // otherControlPlanes are those whose files cannot be read from here.

@@ -29,7 +29,7 @@ const soon = 30 * 24 * time.Hour
 
 // HostFindings are about this control plane and the members of etcd: what stands in the way of any upgrade.
 func HostFindings(ctx context.Context, env *Env, members []etcd.Health) []preflight.Finding {
-	return slices.Concat(kubeletEditFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(env, members), snapshotSpace(env, members))
+	return slices.Concat(kubeletEditFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(members), snapshotSpace(env, members))
 }
 
 func finding(check string, severity preflight.Severity, remedy, format string, args ...any) preflight.Finding {
@@ -157,7 +157,7 @@ func imageFindings(ctx context.Context, env *Env) []preflight.Finding {
 }
 
 // etcdFindings are about the health of the members.
-func etcdFindings(env *Env, members []etcd.Health) []preflight.Finding {
+func etcdFindings(members []etcd.Health) []preflight.Finding {
 	var found []preflight.Finding
 	names := map[uint64]string{}
 	for _, m := range members {
@@ -176,10 +176,6 @@ func etcdFindings(env *Env, members []etcd.Health) []preflight.Finding {
 			found = append(found, finding(etcdSpaceCheck, preflight.Warning, "compact and defragment it, or raise --quota-backend-bytes",
 				"etcd member %s uses %d of the %d MiB that its database may have", name, m.Status.Size>>20, m.Status.Quota>>20))
 		}
-	}
-	if local, ok := etcdmember.Local(env.Host, env.Config); ok && len(members) > 1 && !etcd.QuorumWithout(members, local.PeerURL) {
-		found = append(found, finding(etcdHealthCheck, preflight.Error, "make the other members healthy first",
-			"while the etcd of this node restarts, the others are not a quorum"))
 	}
 	return append(found, alarms(members, names)...)
 }
