@@ -60,7 +60,7 @@ func (c *checker) weaken(command Command, from int) {
 	for i := range c.found[from:] {
 		if f := &c.found[from+i]; command.Running {
 			f.Fatal = false
-			f.Remedy = "if a patch (--patches) on that node adds it: " + f.Remedy + "; otherwise its upgrade writes the manifest without it, or refuses it as an edit"
+			f.Remedy += "; the upgrade of that node drops it or reports it as an edit, unless a patch (--patches) there adds it"
 		}
 	}
 }

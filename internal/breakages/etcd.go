@@ -22,7 +22,8 @@ type EtcdMember struct {
 }
 
 // etcdSteps are the patch releases from which etcd's upgrade notes ask to start on the way to a minor release. Earlier
-// ones mostly work (kubeadm goes from 3.6.8 to 3.7.0), so this is a warning.
+// ones mostly work (kubeadm goes from 3.6.8 to 3.7.0), so this is a warning. With a stacked etcd, only the tag of its image
+// leads to such a patch release.
 var etcdSteps = []struct{ to, patch string }{{"3.6.0", "3.5.32"}, {"3.7.0", "3.6.11"}}
 
 // etcd checks the members against the version that they get with this release, which can be another one within a minor
@@ -75,9 +76,8 @@ func (c *checker) etcdPatch(m EtcdMember, running, target *version.Version) {
 		to := version.MustParseGeneric(step.to)
 		takes := target != nil && running.LessThan(to) && target.AtLeast(to)
 		f := Finding{ID: "etcd-patch"}
-		f.Remedy = fmt.Sprintf("accept it, as kubeadm does when it goes from 3.6.8 to 3.7.0; or first set etcd.local.imageTag: %s-0 in ConfigMap "+
-			"kube-system/kubeadm-config, run `slipway upgrade apply %s` (`slipway upgrade node` on the other control planes), and remove it again",
-			step.patch, c.From)
+		f.Remedy = fmt.Sprintf("kubeadm takes this step, too; to be safe, first set etcd.local.imageTag: %s-0 in ConfigMap kube-system/kubeadm-config, "+
+			"run `slipway upgrade apply %s` (on the other control planes `slipway upgrade node`), then remove the tag", step.patch, c.From)
 		if m.External {
 			takes = running.Minor()+1 == to.Minor()
 			f.ID = "external-etcd-patch"

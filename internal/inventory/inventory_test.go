@@ -485,7 +485,7 @@ func TestFlagsThatTheUpgradeDrops(t *testing.T) {
 				if text := f.ID + " " + f.Message; text != always {
 					got = append(got, level+" "+f.Message)
 				}
-				if f.Fatal == strings.Contains(f.Remedy, "if a patch (--patches) on that node adds it: ") && f.ID == "flag-removed" {
+				if f.Fatal == strings.Contains(f.Remedy, "the upgrade of that node drops it") && f.ID == "flag-removed" {
 					t.Errorf("remedy %q", f.Remedy)
 				}
 			}
