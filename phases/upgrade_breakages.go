@@ -60,9 +60,9 @@ func clusterBreakages(ctx context.Context, env *Env) []preflight.Finding {
 }
 
 // nodeBreakages are what is wrong with this host. `upgrade node` follows an upgrade of the cluster that was checked then;
-// the flags of this kubelet, and the files of this control plane, can only be seen here.
+// the flags of this kubelet, and the files and patches of this control plane, can only be seen here.
 func nodeBreakages(ctx context.Context, env *Env) []preflight.Finding {
-	found := kubeletBreakages(ctx, env)
+	found := ownBreakages(ctx, env)
 	if !env.Config.ControlPlane {
 		return found
 	}
@@ -80,8 +80,8 @@ func notChecked(err error) []preflight.Finding {
 	return []preflight.Finding{{Check: breakages.NotChecked, Severity: preflight.Unasked, Fault: fault.Of(err)}}
 }
 
-// kubeletBreakages are what the upgrade breaks about this host's kubelet.
-func kubeletBreakages(ctx context.Context, env *Env) []preflight.Finding {
+// ownBreakages are what the upgrade breaks about this host's kubelet and control plane.
+func ownBreakages(ctx context.Context, env *Env) []preflight.Finding {
 	node := cluster.NewNode(env.Config.Name)
 	found, err := env.Cluster.Get(ctx, node)
 	if err != nil {
@@ -90,13 +90,41 @@ func kubeletBreakages(ctx context.Context, env *Env) []preflight.Finding {
 	if !found {
 		return notChecked(errors.Errorf("the cluster has no Node %s, which says what version this kubelet has", env.Config.Name))
 	}
-	info := node.Status.NodeInfo
-	kubelet, err := nextKubeletConfig(env)
+	here, err := inventoryHere(env)
 	if err != nil {
 		return notChecked(err)
 	}
-	here := &inventory.Here{Host: env.Host, Node: env.Config, Kubelet: kubelet}
-	return asFindings(here.Check(ctx, upgrading.NodeVersions{Name: node.Name, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion}))
+	info := node.Status.NodeInfo
+	versions := upgrading.NodeVersions{Name: node.Name, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion}
+	if env.Config.ControlPlane {
+		versions.APIServer = runningVersion(env)
+	}
+	return asFindings(here.Check(ctx, versions, etcdVersions(env.Config)))
+}
+
+// inventoryHere is what can be seen of this host, and what the upgrade writes on it.
+func inventoryHere(env *Env) (*inventory.Here, error) {
+	kubelet, err := nextKubeletConfig(env)
+	if err != nil {
+		return nil, err
+	}
+	here := &inventory.Here{Host: env.Host, Node: env.Config, Wanted: map[string][]byte{}, Kubelet: kubelet}
+	if !env.Config.ControlPlane {
+		return here, nil
+	}
+	list, err := UpgradedManifests(env)
+	for _, m := range list {
+		here.Wanted[strings.TrimSuffix(filepath.Base(m.Path), ".yaml")] = m.After
+	}
+	return here, err
+}
+
+// etcdVersions returns which version the upgrade to each minor release gives the members of etcd; nil if it leaves them alone.
+func etcdVersions(n *config.Node) func(minor string) string {
+	if !n.Upgrade.Etcd {
+		return nil
+	}
+	return n.Cluster.EtcdVersion
 }
 
 // nextKubeletConfig is the kubelet's configuration on this host as the upgrade writes it.
@@ -155,28 +183,17 @@ func otherControlPlanes(n *config.Node, state *upgrading.State, here bool) []str
 
 // Inventory collects what an upgrade can break, from s and from this host, which is a control plane.
 func Inventory(ctx context.Context, env *Env, state *upgrading.State, s inventory.Sources) (*inventory.Inventory, error) {
-	list, err := UpgradedManifests(env)
+	here, err := inventoryHere(env)
 	if err != nil {
 		return nil, err
 	}
-	kubelet, err := nextKubeletConfig(env)
-	if err != nil {
-		return nil, err
-	}
-	s.State, s.Here = state, &inventory.Here{Host: env.Host, Node: env.Config, Wanted: map[string][]byte{}, Kubelet: kubelet}
-	for _, m := range list {
-		s.Here.Wanted[strings.TrimSuffix(filepath.Base(m.Path), ".yaml")] = m.After
-	}
+	s.State, s.Here = state, here
 	return inventory.Collect(ctx, s)
 }
 
 // Breakages are what the upgrade of a cluster to n's version breaks, and what could not be looked at.
 func Breakages(n *config.Node, state *upgrading.State, there *inventory.Inventory) []preflight.Finding {
-	var etcdVersion func(minor string) string
-	if n.Upgrade.Etcd {
-		etcdVersion = n.Cluster.EtcdVersion
-	}
-	return append(asFindings(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, etcdVersion)), corefileFindings(n, state)...)
+	return append(asFindings(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, etcdVersions(n))), corefileFindings(n, state)...)
 }
 
 func asFindings(broken []breakages.Finding) []preflight.Finding {

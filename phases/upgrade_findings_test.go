@@ -273,7 +273,7 @@ func TestKubeletBreakages(t *testing.T) {
 	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
 	s.Host = equipped{s.host, "none", 50 << 30}
-	ask := func() []string { return inWords(kubeletBreakages(t.Context(), s.Env)) }
+	ask := func() []string { return inWords(ownBreakages(t.Context(), s.Env)) }
 	if got := ask(); len(got) != 1 || !strings.HasPrefix(got[0], "unchecked not-checked: the cluster has no Node cp-1") {
 		t.Errorf("without a Node: %q", got)
 	}
@@ -289,6 +289,34 @@ func TestKubeletBreakages(t *testing.T) {
 		"error gate-removed: kubelet on cp-1: kubelet 1.37 has no feature gate SidecarContainers"}
 	if diff := cmp.Diff(want, ask()); diff != "" {
 		t.Errorf("findings:\n%s", diff)
+	}
+}
+
+// TestOwnControlPlane: `upgrade node` checks the static Pods that it will write, with the patches of this host, which no other
+// node can see.
+func TestOwnControlPlane(t *testing.T) {
+	s := planeToExamine(t)
+	s.Config.Upgrade.First = false
+	s.Host = equipped{s.host, "none", 50 << 30}
+	s.hasKubelet(t, "v1.37.2")
+	s.editPod(t, "kube-scheduler", "    - --leader-elect=true\n", "    - --leader-elect=true\n    - --feature-gates=SidecarContainers=true\n") // will be lost
+	if got := inWords(ownBreakages(t.Context(), s.Env)); len(got) > 0 {
+		t.Errorf("without patches: %q", got)
+	}
+	for component, flag := range map[string]string{"kube-controller-manager": "--concurrent-service-syncs=2", "etcd": "--experimental-initial-corrupt-check=true"} {
+		s.put(t, "/patches/"+component+"0+json.yaml", "- {op: add, path: /spec/containers/0/command/-, value: "+flag+"}\n")
+	}
+	s.Config.PatchesDir = "/patches"
+	want := []string{"error flag-removed: etcd on cp-1: etcd 3.7 has no flag --experimental-initial-corrupt-check",
+		"error flag-removed: kube-controller-manager on cp-1: kube-controller-manager 1.37 has no flag --concurrent-service-syncs"}
+	got := inWords(ownBreakages(t.Context(), s.Env))
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("with patches:\n%s", diff)
+	}
+	s.Config.Upgrade.Etcd = false
+	if diff := cmp.Diff(want[1:], inWords(ownBreakages(t.Context(), s.Env))); diff != "" {
+		t.Errorf("without etcd:\n%s", diff)
 	}
 }
 

@@ -4,6 +4,7 @@
 package inventory
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -91,10 +92,29 @@ func (c *collector) nextPod(running *corev1.Pod) (pod *corev1.Pod, wanted bool) 
 	if c.Here == nil || c.Here.Node.Name != running.Spec.NodeName {
 		return running, false
 	}
-	if yaml.Unmarshal(c.Here.Wanted[running.Labels["component"]], &pod) != nil || pod == nil {
+	if pod = c.wantedPod(running.Labels["component"]); pod == nil {
 		return running, false
 	}
 	return pod, true
+}
+
+// wantedPod is a component's static Pod as the upgrade writes it on this host; nil if it leaves it alone.
+func (c *collector) wantedPod(component string) (pod *corev1.Pod) {
+	if yaml.Unmarshal(c.Here.Wanted[component], &pod) != nil {
+		return nil
+	}
+	return pod
+}
+
+// wantedPods are the command lines of this control plane as the upgrade writes them, and the files that they name.
+func (c *collector) wantedPods() {
+	for _, name := range slices.Sorted(maps.Keys(c.Here.Wanted)) {
+		if pod := c.wantedPod(name); pod != nil {
+			where := name + " on " + c.Here.Node.Name
+			c.inputs.Commands = append(c.inputs.Commands, breakages.Command{Where: where, Program: name, Args: argsOf(pod, name), Mounts: mountsOf(pod, name)})
+			c.namedFiles(pod, where, name)
+		}
+	}
 }
 
 // argsOf are the flags of a component's container.
@@ -126,21 +146,33 @@ func (c *collector) hostFiles() {
 	for i := range c.State.Pods {
 		name, node := c.State.Pods[i].Labels["component"], c.State.Pods[i].Spec.NodeName
 		pod, _ := c.nextPod(&c.State.Pods[i])
-		here := c.Here != nil && c.Here.Node.Name == node
-		seen := map[string]bool{}
-		for _, arg := range argsOf(pod, name) {
-			if !slices.Contains(fileFlags[name], arg.Name) || arg.Value == "" || seen[arg.Value] {
-				continue
-			}
-			seen[arg.Value] = true
-			if !here {
-				c.gap(name+" on "+node, arg.Value, "run `slipway upgrade plan` as root on "+node,
-					"%s on %s: %s was not checked, because it is a file of that node", name, node, arg.Value)
-				continue
-			}
-			c.hostFile(pod, name+" on "+node, name, arg.Value)
+		where := name + " on " + node
+		if c.Here != nil && c.Here.Node.Name == node {
+			c.namedFiles(pod, where, name)
+			continue
+		}
+		for _, path := range namedBy(pod, name) {
+			c.gap(where, path, "run `slipway upgrade plan` as root on "+node, "%s: %s was not checked, because it is a file of that node", where, path)
 		}
 	}
+}
+
+// namedFiles are those that the flags of a static Pod of this host name.
+func (c *collector) namedFiles(pod *corev1.Pod, where, component string) {
+	for _, path := range namedBy(pod, component) {
+		c.hostFile(pod, where, component, path)
+	}
+}
+
+// namedBy are the paths of the configuration files that a component's flags name.
+func namedBy(pod *corev1.Pod, component string) []string {
+	var paths []string
+	for _, arg := range argsOf(pod, component) {
+		if slices.Contains(fileFlags[component], arg.Name) && arg.Value != "" && !slices.Contains(paths, arg.Value) {
+			paths = append(paths, arg.Value)
+		}
+	}
+	return paths
 }
 
 // hostFile reads a file by its path in the container, and the files that it names in turn, as an AdmissionConfiguration

@@ -43,11 +43,13 @@ type Here struct {
 	Kubelet []byte
 }
 
-// Check returns what an upgrade to Node's version breaks about this host's kubelet. n is what the API says of it.
-func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions) []breakages.Finding {
+// Check returns what an upgrade to Node's version breaks about this host's kubelet, and about its control plane if there are
+// Wanted static Pods. n is what the cluster says of this host; etcd is as for Inventory.Check.
+func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions, etcd func(minor string) string) []breakages.Finding {
 	c := &collector{Sources: Sources{Here: h}}
 	c.inputs.Kubelets = []breakages.Kubelet{c.kubeletHere(ctx, n, nil)}
-	return c.Check(n.Kubelet, h.Node.Cluster.KubernetesVersion, nil)
+	c.wantedPods()
+	return c.Check(cmp.Or(n.APIServer, n.Kubelet), h.Node.Cluster.KubernetesVersion, etcd)
 }
 
 // Inventory is what was found.
