@@ -233,7 +233,7 @@ func TestStrayManifests(t *testing.T) {
 	s.put(t, dir+"etcd.yaml.bak", s.get(t, dir+"etcd.yaml"))
 	s.put(t, dir+"notes.txt", "remember")
 	want := []string{"error StrayManifest: " + dir + "etcd.yaml.bak is another manifest of etcd: the kubelet may run it instead of the upgraded one",
-		"warning StrayManifest: " + dir + "notes.txt is not a Pod, and the kubelet reports it again and again"}
+		"warning StrayManifest: " + dir + "notes.txt is not a Pod, and the kubelet keeps reporting it as an error"}
 	if diff := cmp.Diff(want, inWords(strayManifests(s.Env))); diff != "" {
 		t.Errorf("findings:\n%s", diff)
 	}
@@ -252,7 +252,7 @@ func TestCertificateFindings(t *testing.T) {
 	}
 	s.Config.Upgrade.CertificateRenewal = false
 	if found := inWords(certificateFindings(s.Env)); !slices.ContainsFunc(found, func(f string) bool {
-		return strings.HasPrefix(f, "warning CertificateExpiration: the certificate apiserver ends on ")
+		return strings.HasPrefix(f, "warning CertificateExpiration: the certificate apiserver expires on ")
 	}) {
 		t.Errorf("without renewal: %q", found)
 	}

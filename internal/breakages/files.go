@@ -87,7 +87,7 @@ func (c *checker) newerDocument(program, kind string) string {
 	}
 	versions := c.release.Documents(program, kind)
 	if len(versions) == 0 {
-		return "another kind: " + program + " has none of this name"
+		return "another kind: " + program + " no longer has this one"
 	}
 	return kind + " in " + strings.Join(versions, " or ")
 }

@@ -103,7 +103,7 @@ func (c *checker) execVerbs(where string, rules []rbacv1.PolicyRule) {
 	}
 	c.add(Finding{ID: "exec-needs-create", Where: where, Subject: strings.Join(lacking, " "), Fault: fault.Fault{
 		Message: fmt.Sprintf("%s allows only get on %s; from Kubernetes 1.35 on, this takes create", where, strings.Join(lacking, ", ")),
-		Remedy:  "add the verb create, if its subjects are to keep this"}})
+		Remedy:  "add the verb create if its subjects should keep this access"}})
 }
 
 // grants reports whether rules allow a verb on a subresource of Pods.
@@ -127,7 +127,7 @@ func (c *checker) budget(b policyv1.PodDisruptionBudget) {
 	c.add(Finding{ID: "budget-allows-nothing", Where: where, Subject: "disruptionsAllowed", Fault: fault.Fault{
 		Message: fmt.Sprintf("%s allows no disruption now (%d of %d Pods are healthy, %d must be): a drain of their nodes would wait",
 			where, b.Status.CurrentHealthy, b.Status.ExpectedPods, b.Status.DesiredHealthy),
-		Remedy: "add a replica, or change the budget for the time of the upgrade; without --drain this does not matter"}})
+		Remedy: "add a replica, or relax the budget during the upgrade; without --drain it does not matter"}})
 }
 
 // storedVersions finds custom resources that may be stored in a version that their definition no longer has.
