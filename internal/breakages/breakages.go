@@ -131,7 +131,7 @@ func (c *checker) run(steps []func(*checker)) {
 	}
 }
 
-// takes reports whether what has a version is upgraded to c.release in this step, or was before: whether it is older.
+// takes reports whether a program of that version is older than c.release, so that this step upgrades it.
 func (c *checker) takes(version string) bool { return c.release.After(releaseOf(version)) }
 
 // releaseOf is the release of a version. One that is newer than the tables counts as the newest that they have, and one

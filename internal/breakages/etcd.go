@@ -76,8 +76,8 @@ func (c *checker) etcdPatch(m EtcdMember, running, target *version.Version) {
 		to := version.MustParseGeneric(step.to)
 		takes := target != nil && running.LessThan(to) && target.AtLeast(to)
 		f := Finding{ID: "etcd-patch"}
-		f.Remedy = fmt.Sprintf("kubeadm takes this step, too; to be safe, first set etcd.local.imageTag: %s-0 in ConfigMap kube-system/kubeadm-config, "+
-			"run `slipway upgrade apply %s` (on the other control planes `slipway upgrade node`), then remove the tag", step.patch, c.From)
+		f.Remedy = "kubeadm takes this step, too; to be safe, first set etcd.local.imageTag: " + step.patch + "-0 in ConfigMap kube-system/kubeadm-config, " +
+			"run `slipway upgrade apply` with the version that the cluster has (on the other control planes `slipway upgrade node`), then remove the tag"
 		if m.External {
 			takes = running.Minor()+1 == to.Minor()
 			f.ID = "external-etcd-patch"
