@@ -16,11 +16,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/corefile"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
-	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -60,9 +60,9 @@ func clusterBreakages(ctx context.Context, env *Env) []preflight.Finding {
 }
 
 // nodeBreakages are what is wrong with this host. `upgrade node` follows an upgrade of the cluster that was checked then;
-// the flags of this kubelet, and the files of this control plane, can only be seen here.
+// the flags of this kubelet, and the files and patches of this control plane, can only be seen here.
 func nodeBreakages(ctx context.Context, env *Env) []preflight.Finding {
-	found := kubeletBreakages(ctx, env)
+	found := ownBreakages(ctx, env)
 	if !env.Config.ControlPlane {
 		return found
 	}
@@ -80,8 +80,8 @@ func notChecked(err error) []preflight.Finding {
 	return []preflight.Finding{{Check: breakages.NotChecked, Severity: preflight.Unasked, Fault: fault.Of(err)}}
 }
 
-// kubeletBreakages are what the upgrade breaks about this host's kubelet.
-func kubeletBreakages(ctx context.Context, env *Env) []preflight.Finding {
+// ownBreakages are what the upgrade breaks about this host's kubelet and control plane.
+func ownBreakages(ctx context.Context, env *Env) []preflight.Finding {
 	node := cluster.NewNode(env.Config.Name)
 	found, err := env.Cluster.Get(ctx, node)
 	if err != nil {
@@ -90,13 +90,41 @@ func kubeletBreakages(ctx context.Context, env *Env) []preflight.Finding {
 	if !found {
 		return notChecked(errors.Errorf("the cluster has no Node %s, which says what version this kubelet has", env.Config.Name))
 	}
-	info := node.Status.NodeInfo
-	kubelet, err := nextKubeletConfig(env)
+	here, err := inventoryHere(env)
 	if err != nil {
 		return notChecked(err)
 	}
-	here := &inventory.Here{Host: env.Host, Node: env.Config, Kubelet: kubelet}
-	return asFindings(here.Check(ctx, upgrading.NodeVersions{Name: node.Name, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion}))
+	info := node.Status.NodeInfo
+	versions := upgrading.NodeVersions{Name: node.Name, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion}
+	if env.Config.ControlPlane {
+		versions.APIServer = runningVersion(env)
+	}
+	return asFindings(here.Check(ctx, versions, etcdVersions(env.Config)))
+}
+
+// inventoryHere is what can be seen of this host, and what the upgrade writes on it.
+func inventoryHere(env *Env) (*inventory.Here, error) {
+	kubelet, err := nextKubeletConfig(env)
+	if err != nil {
+		return nil, err
+	}
+	here := &inventory.Here{Host: env.Host, Node: env.Config, Wanted: map[string][]byte{}, Kubelet: kubelet}
+	if !env.Config.ControlPlane {
+		return here, nil
+	}
+	list, err := UpgradedManifests(env)
+	for _, m := range list {
+		here.Wanted[strings.TrimSuffix(filepath.Base(m.Path), ".yaml")] = m.After
+	}
+	return here, err
+}
+
+// etcdVersions returns which version the upgrade to each minor release gives the members of etcd; nil if it leaves them alone.
+func etcdVersions(n *config.Node) func(minor string) string {
+	if !n.Upgrade.Etcd {
+		return nil
+	}
+	return n.Cluster.EtcdVersion
 }
 
 // nextKubeletConfig is the kubelet's configuration on this host as the upgrade writes it.
@@ -125,10 +153,21 @@ func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there 
 			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))
 	}
 	if here {
-		list = append(list, preflight.Question{Name: editsCheck, Ask: func(context.Context) []preflight.Finding { return staticPodEdits(env) }})
+		list = append(list, preflight.Question{Name: editsCheck, Ask: func(context.Context) []preflight.Finding { return staticPodEdits(env) }},
+			etcdQuorum(env, func(context.Context) error { return knownPeers(env, there.Members) }))
 		found = append(found, HostFindings(ctx, env, there.Members)...)
 	}
 	return append(list, asQuestions(found)...)
+}
+
+// knownPeers reports why members that have been asked cannot do without this node's. Nothing is known if none could be asked,
+// which is a finding by itself.
+func knownPeers(env *Env, members []etcd.Health) error {
+	local, found := etcdmember.Local(env.Host, env.Config)
+	if !found || len(members) == 0 {
+		return nil
+	}
+	return othersSuffice(members, local.PeerURL)
 }
 
 // otherControlPlanes are those whose files cannot be read from here.
@@ -144,28 +183,17 @@ func otherControlPlanes(n *config.Node, state *upgrading.State, here bool) []str
 
 // Inventory collects what an upgrade can break, from s and from this host, which is a control plane.
 func Inventory(ctx context.Context, env *Env, state *upgrading.State, s inventory.Sources) (*inventory.Inventory, error) {
-	list, err := UpgradedManifests(env)
+	here, err := inventoryHere(env)
 	if err != nil {
 		return nil, err
 	}
-	kubelet, err := nextKubeletConfig(env)
-	if err != nil {
-		return nil, err
-	}
-	s.State, s.Here = state, &inventory.Here{Host: env.Host, Node: env.Config, Wanted: map[string][]byte{}, Kubelet: kubelet}
-	for _, m := range list {
-		s.Here.Wanted[strings.TrimSuffix(filepath.Base(m.Path), ".yaml")] = m.After
-	}
+	s.State, s.Here = state, here
 	return inventory.Collect(ctx, s)
 }
 
 // Breakages are what the upgrade of a cluster to n's version breaks, and what could not be looked at.
 func Breakages(n *config.Node, state *upgrading.State, there *inventory.Inventory) []preflight.Finding {
-	target := ""
-	if n.Upgrade.Etcd && n.Cluster.Etcd.External == nil {
-		target, _, _ = strings.Cut(upgrading.TagOf(n.Image(manifests.EtcdName)), "-")
-	}
-	return append(asFindings(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, target)), corefileFindings(n, state)...)
+	return append(asFindings(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, etcdVersions(n))), corefileFindings(n, state)...)
 }
 
 func asFindings(broken []breakages.Finding) []preflight.Finding {

@@ -147,11 +147,16 @@ func componentUpgrades(ctx context.Context, env *Env) ([]componentUpgrade, error
 		if err != nil {
 			return nil, err
 		}
-		if c.before == nil || !manifests.SameStaticPod(c.before, c.wanted) || len(c.stale) > 0 {
+		if c.changes() {
 			list = append(list, c)
 		}
 	}
 	return list, nil
+}
+
+// changes reports whether the component has to be restarted.
+func (c componentUpgrade) changes() bool {
+	return c.before == nil || !manifests.SameStaticPod(c.before, c.wanted) || len(c.stale) > 0
 }
 
 // upgradableComponents are those that this run may replace.

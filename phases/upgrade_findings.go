@@ -29,7 +29,7 @@ const soon = 30 * 24 * time.Hour
 
 // HostFindings are about this control plane and the members of etcd: what stands in the way of any upgrade.
 func HostFindings(ctx context.Context, env *Env, members []etcd.Health) []preflight.Finding {
-	return slices.Concat(kubeletEditFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(env, members), snapshotSpace(env, members))
+	return slices.Concat(kubeletEditFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(members), snapshotSpace(env, members))
 }
 
 func finding(check string, severity preflight.Severity, remedy, format string, args ...any) preflight.Finding {
@@ -76,8 +76,8 @@ func certificateFindings(env *Env) []preflight.Finding {
 	ends := func(e renewal.Expiration) bool { return !e.Missing && e.NotAfter.Before(env.Host.Now().Add(soon)) }
 	for _, ca := range authorities {
 		if ends(ca) {
-			found = append(found, finding(certificatesCheck, preflight.Warning, "replace the CA before it ends: https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",
-				"the CA %s ends on %s", ca.Name, until(ca)))
+			found = append(found, finding(certificatesCheck, preflight.Warning, "replace the CA before it expires: https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",
+				"the CA %s expires on %s", ca.Name, until(ca)))
 		}
 		if names := issuedBy(leaves, ca.Name); ca.External && len(names) > 0 {
 			found = append(found, finding(caKeyCheck, preflight.Warning, "have them signed where the key is: `slipway certs generate-csr`",
@@ -87,7 +87,7 @@ func certificateFindings(env *Env) []preflight.Finding {
 	for _, e := range leaves {
 		if ends(e) && (e.External || !env.Config.Upgrade.CertificateRenewal) {
 			found = append(found, finding(certificatesCheck, preflight.Warning, "renew it: `slipway certs renew "+e.Name+"`, or `slipway certs generate-csr` for a CA whose key is elsewhere",
-				"the certificate %s ends on %s, and the upgrade does not renew it", e.Name, until(e)))
+				"the certificate %s expires on %s, and the upgrade does not renew it", e.Name, until(e)))
 		}
 	}
 	return found
@@ -127,7 +127,7 @@ func strayManifests(env *Env) []preflight.Finding {
 		var pod corev1.Pod
 		switch err := yaml.Unmarshal(data, &pod); {
 		case err != nil || pod.Kind != "Pod":
-			found = append(found, finding(strayCheck, preflight.Warning, remedy, "%s is not a Pod, and the kubelet reports it again and again", path))
+			found = append(found, finding(strayCheck, preflight.Warning, remedy, "%s is not a Pod, and the kubelet keeps reporting it as an error", path))
 		case slices.Contains(manifests.Components(env.Config), pod.Name):
 			found = append(found, finding(strayCheck, preflight.Error, remedy, "%s is another manifest of %s: the kubelet may run it instead of the upgraded one", path, pod.Name))
 		}
@@ -157,7 +157,7 @@ func imageFindings(ctx context.Context, env *Env) []preflight.Finding {
 }
 
 // etcdFindings are about the health of the members.
-func etcdFindings(env *Env, members []etcd.Health) []preflight.Finding {
+func etcdFindings(members []etcd.Health) []preflight.Finding {
 	var found []preflight.Finding
 	names := map[uint64]string{}
 	for _, m := range members {
@@ -170,16 +170,12 @@ func etcdFindings(env *Env, members []etcd.Health) []preflight.Finding {
 			found = append(found, finding(etcdHealthCheck, preflight.Warning, "make it healthy (`slipway diagnose` on its node), or remove a member that is lost (`etcdctl member remove`)",
 				"etcd member %s does not work: %v", name, m.Err))
 		case m.Learner:
-			found = append(found, finding(etcdLearnerCheck, preflight.Warning, "wait until its join is over; remove a learner that nobody starts any more (`etcdctl member remove`)",
+			found = append(found, finding(etcdLearnerCheck, preflight.Warning, "wait until the join finishes; remove a learner that will not come back (`etcdctl member remove`)",
 				"etcd member %s is a learner: a control plane is being added", name))
 		case m.Status.Quota > 0 && m.Status.Size > m.Status.Quota/10*9:
 			found = append(found, finding(etcdSpaceCheck, preflight.Warning, "compact and defragment it, or raise --quota-backend-bytes",
 				"etcd member %s uses %d of the %d MiB that its database may have", name, m.Status.Size>>20, m.Status.Quota>>20))
 		}
-	}
-	if local, ok := etcdmember.Local(env.Host, env.Config); ok && len(members) > 1 && !etcd.QuorumWithout(members, local.PeerURL) {
-		found = append(found, finding(etcdHealthCheck, preflight.Error, "make the other members healthy first",
-			"while the etcd of this node restarts, the others are not a quorum"))
 	}
 	return append(found, alarms(members, names)...)
 }

@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,8 +187,7 @@ func TestHostFindings(t *testing.T) {
 		"a full disk": {func([]etcd.Health) {}, equipped{s.host, "none", 1 << 30}, []string{
 			"error EtcdSnapshotSpace: the file system of /etc/kubernetes has 1024 MiB free, and a snapshot of etcd needs 1088 MiB"}},
 		"another member is down": {func(m []etcd.Health) { m[1].Err = errors.New("no answer") }, equipped{s.host, "none", 50 << 30},
-			[]string{"warning EtcdHealth: etcd member cp-2 does not work: no answer",
-				"error EtcdHealth: while the etcd of this node restarts, the others are not a quorum"}},
+			[]string{"warning EtcdHealth: etcd member cp-2 does not work: no answer"}},
 		"this member is down": {func(m []etcd.Health) { m[0].Err = errors.New("no answer") }, equipped{s.host, "none", 50 << 30},
 			[]string{"warning EtcdHealth: etcd member cp-1 does not work: no answer"}},
 		"a learner": {func(m []etcd.Health) { m[2].Learner = true }, equipped{s.host, "none", 50 << 30},
@@ -204,7 +204,7 @@ func TestHostFindings(t *testing.T) {
 			s.Host = row.host
 			members := healthy()
 			row.change(members)
-			found := slices.Concat(imageFindings(t.Context(), s.Env), etcdFindings(s.Env, members), snapshotSpace(s.Env, members))
+			found := slices.Concat(imageFindings(t.Context(), s.Env), etcdFindings(members), snapshotSpace(s.Env, members))
 			if diff := cmp.Diff(row.want, inWords(found)); diff != "" {
 				t.Errorf("findings:\n%s", diff)
 			}
@@ -233,7 +233,7 @@ func TestStrayManifests(t *testing.T) {
 	s.put(t, dir+"etcd.yaml.bak", s.get(t, dir+"etcd.yaml"))
 	s.put(t, dir+"notes.txt", "remember")
 	want := []string{"error StrayManifest: " + dir + "etcd.yaml.bak is another manifest of etcd: the kubelet may run it instead of the upgraded one",
-		"warning StrayManifest: " + dir + "notes.txt is not a Pod, and the kubelet reports it again and again"}
+		"warning StrayManifest: " + dir + "notes.txt is not a Pod, and the kubelet keeps reporting it as an error"}
 	if diff := cmp.Diff(want, inWords(strayManifests(s.Env))); diff != "" {
 		t.Errorf("findings:\n%s", diff)
 	}
@@ -252,7 +252,7 @@ func TestCertificateFindings(t *testing.T) {
 	}
 	s.Config.Upgrade.CertificateRenewal = false
 	if found := inWords(certificateFindings(s.Env)); !slices.ContainsFunc(found, func(f string) bool {
-		return strings.HasPrefix(f, "warning CertificateExpiration: the certificate apiserver ends on ")
+		return strings.HasPrefix(f, "warning CertificateExpiration: the certificate apiserver expires on ")
 	}) {
 		t.Errorf("without renewal: %q", found)
 	}
@@ -273,7 +273,7 @@ func TestKubeletBreakages(t *testing.T) {
 	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
 	s.Host = equipped{s.host, "none", 50 << 30}
-	ask := func() []string { return inWords(kubeletBreakages(t.Context(), s.Env)) }
+	ask := func() []string { return inWords(ownBreakages(t.Context(), s.Env)) }
 	if got := ask(); len(got) != 1 || !strings.HasPrefix(got[0], "unchecked not-checked: the cluster has no Node cp-1") {
 		t.Errorf("without a Node: %q", got)
 	}
@@ -289,6 +289,34 @@ func TestKubeletBreakages(t *testing.T) {
 		"error gate-removed: kubelet on cp-1: kubelet 1.37 has no feature gate SidecarContainers"}
 	if diff := cmp.Diff(want, ask()); diff != "" {
 		t.Errorf("findings:\n%s", diff)
+	}
+}
+
+// TestOwnControlPlane: `upgrade node` checks the static Pods that it will write, with the patches of this host, which no other
+// node can see.
+func TestOwnControlPlane(t *testing.T) {
+	s := planeToExamine(t)
+	s.Config.Upgrade.First = false
+	s.Host = equipped{s.host, "none", 50 << 30}
+	s.hasKubelet(t, "v1.37.2")
+	s.editPod(t, "kube-scheduler", "    - --leader-elect=true\n", "    - --leader-elect=true\n    - --feature-gates=SidecarContainers=true\n") // will be lost
+	if got := inWords(ownBreakages(t.Context(), s.Env)); len(got) > 0 {
+		t.Errorf("without patches: %q", got)
+	}
+	for component, flag := range map[string]string{"kube-controller-manager": "--concurrent-service-syncs=2", "etcd": "--experimental-initial-corrupt-check=true"} {
+		s.put(t, "/patches/"+component+"0+json.yaml", "- {op: add, path: /spec/containers/0/command/-, value: "+flag+"}\n")
+	}
+	s.Config.PatchesDir = "/patches"
+	want := []string{"error flag-removed: etcd on cp-1: etcd 3.7 has no flag --experimental-initial-corrupt-check",
+		"error flag-removed: kube-controller-manager on cp-1: kube-controller-manager 1.37 has no flag --concurrent-service-syncs"}
+	got := inWords(ownBreakages(t.Context(), s.Env))
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("with patches:\n%s", diff)
+	}
+	s.Config.Upgrade.Etcd = false
+	if diff := cmp.Diff(want[1:], inWords(ownBreakages(t.Context(), s.Env))); diff != "" {
+		t.Errorf("without etcd:\n%s", diff)
 	}
 }
 
@@ -315,7 +343,7 @@ func TestNodeFindings(t *testing.T) {
 	}{
 		"a stray manifest":       {false, nil, "none", []string{"error StrayManifest: " + stray}},
 		"a missing image":        {false, nil, "coredns", []string{"error StrayManifest: " + stray}},
-		"another member is down": {false, down, "none", []string{"error StrayManifest: " + stray, "warning EtcdHealth: etcd member cp-2", "error EtcdHealth: while the etcd"}},
+		"another member is down": {false, down, "none", []string{"error StrayManifest: " + stray, "warning EtcdHealth: etcd member cp-2"}},
 		"on a worker":            {true, down, "none", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -366,5 +394,59 @@ func TestKubeletEdits(t *testing.T) {
 	s.Config.PatchesDir = "/patches"
 	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
 		t.Errorf("with the patch: %q", inWords(found))
+	}
+}
+
+// TestEtcdQuorum: `upgrade plan` and `upgrade apply` judge by one rule, and only an upgrade that restarts etcd needs the other
+// members.
+func TestEtcdQuorum(t *testing.T) {
+	const refused = "error EtcdQuorum: this node's etcd cannot be restarted: "
+	for name, row := range map[string]struct {
+		members, down int // beside this node's
+		change        func(*stage)
+		want          []string
+	}{
+		"alone":                   {0, 0, nil, nil},
+		"three, all work":         {2, 0, nil, nil},
+		"three, one is down":      {2, 1, nil, []string{refused + "of the 3 members with a vote, 2 besides this one must be healthy"}},
+		"four, one is down":       {3, 1, nil, []string{refused + "of the 4 members with a vote, 3 besides this one must be healthy"}},
+		"five, one is down":       {4, 1, nil, nil},
+		"without etcd":            {2, 1, func(s *stage) { s.Config.Upgrade.Etcd = false }, nil},
+		"etcd is what it will be": {2, 1, func(s *stage) { s.Config.Cluster.Etcd.Local.ImageTag = "3.6.8-0" }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			s.editPod(t, "etcd", "etcd:3.7.0-0", "etcd:3.6.8-0")
+			if row.change != nil {
+				row.change(s)
+			}
+			s.Host = &runtimeHost{stubHost: s.host, running: map[string]time.Time{"etcd": time.Now().Add(time.Hour)}}
+			asked := &members{list: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: ownPeer}}, down: map[string]error{}}
+			for i := range row.members {
+				m := etcd.Member{ID: uint64(2 + i), Name: fmt.Sprintf("cp-%d", 2+i), PeerURL: fmt.Sprintf("https://192.0.2.%d:2380", 12+i)}
+				asked.list = append(asked.list, m)
+				if i < row.down {
+					asked.down[m.Name] = errors.New("no answer")
+				}
+			}
+			s.Etcd = asked
+			s.Config.Timeouts.EtcdAPICall = time.Millisecond
+			known, err := asked.Health(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := etcdQuorum(s.Env, func(context.Context) error { return knownPeers(s.Env, known) })
+			i := slices.IndexFunc(upgradeQuestions(s.Env), func(q preflight.Question) bool { return q.Name == quorumCheck })
+			apply := upgradeQuestions(s.Env)[i]
+			for command, q := range map[string]preflight.Question{"plan": plan, "apply": apply} {
+				found := q.Ask(t.Context())
+				for i := range found {
+					found[i].Check = q.Name
+				}
+				if got := inWords(found); !slices.EqualFunc(got, row.want, strings.HasPrefix) {
+					t.Errorf("%s: found %q, want %q", command, got, row.want)
+				}
+			}
+		})
 	}
 }

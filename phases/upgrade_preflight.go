@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -37,6 +38,7 @@ func runUpgradePreflight(ctx context.Context, env *Env) error {
 const (
 	nodesReadyCheck = "ControlPlaneNodesReady"
 	editsCheck      = "StaticPodEdits"
+	quorumCheck     = "EtcdQuorum"
 )
 
 func upgradeQuestions(env *Env) []preflight.Question {
@@ -52,13 +54,10 @@ func upgradeQuestions(env *Env) []preflight.Question {
 
 // othersQuestions ask whether the other control planes can do without this one.
 func othersQuestions(env *Env) []preflight.Question {
-	list := []preflight.Question{{Name: nodesReadyCheck, Asks: "all control plane nodes are Ready",
-		Ask: func(ctx context.Context) []preflight.Finding { return controlPlanesReady(ctx, env) }}}
-	if unlessLocalEtcd(env) == "" && env.Config.Upgrade.Etcd {
-		list = append(list, preflight.Question{Name: "EtcdQuorum", Asks: "the other members of etcd can do without this one",
-			Ask: func(ctx context.Context) []preflight.Finding { return etcdQuorum(ctx, env) }})
+	return []preflight.Question{
+		{Name: nodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return controlPlanesReady(ctx, env) }},
+		etcdQuorum(env, func(ctx context.Context) error { return awaitPeers(ctx, env) }),
 	}
-	return list
 }
 
 // versionRefusals finds why the cluster may not be upgraded to the version. --force turns some of these errors into
@@ -103,15 +102,35 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// etcdQuorum finds what would stop etcd when this node's member restarts.
-func etcdQuorum(ctx context.Context, env *Env) []preflight.Finding {
-	if err := awaitPeers(ctx, env); err != nil {
+// etcdQuorum is the check that the other members of etcd can do without this node's, if the upgrade restarts it. ask reports
+// why they cannot.
+func etcdQuorum(env *Env, ask func(context.Context) error) preflight.Question {
+	return preflight.Question{Name: quorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding {
+		if !restartsEtcd(ctx, env) {
+			return nil
+		}
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
 		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
 			Message: "this node's etcd cannot be restarted: " + err.Error(),
 			Remedy:  "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)",
 		}}}
+	}}
+}
+
+// restartsEtcd reports whether the upgrade restarts this node's etcd. It does if that cannot be told.
+func restartsEtcd(ctx context.Context, env *Env) bool {
+	if unlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
+		return false
 	}
-	return nil
+	view, err := hostView(env)
+	if err != nil {
+		return true
+	}
+	c, err := newComponentUpgrade(ctx, env, manifests.EtcdName, view)
+	return err != nil || c.changes()
 }
 
 // staticPodEdits finds what the upgrade would lose.

@@ -198,9 +198,9 @@ func (p *upgradePlanner) parts(ctx context.Context, target string) (*parts, *pla
 		node.Upgrade = p.settings(target)
 		return &parts{env: &phases.Env{Config: node}}, nil, nil
 	}
-	self := *p.in.self
-	self.Version = target
-	node, warnings, err := upgrading.Node(ctx, p.api, p.in.host, &self, p.in.options)
+	self, options := *p.in.self, p.in.options
+	self.Version, options.AnyVersion = target, true
+	node, warnings, err := upgrading.Node(ctx, p.api, p.in.host, &self, options)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -30,7 +30,7 @@ func plannedCluster(t *testing.T) (*fakeapi.Server, string) {
 		api.Put(system+"configmaps/"+name, object{"metadata": object{"name": name, "namespace": "kube-system"}, "data": object{key: text}})
 	}
 	config("kubeadm-config", "ClusterConfiguration", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.3\n"+
-		"networking: {dnsDomain: cluster.local, serviceSubnet: 10.96.0.0/12}\n")
+		"networking: {dnsDomain: cluster.local, serviceSubnet: 10.96.0.0/12}\napiServer: {extraArgs: [{name: concurrent-service-syncs, value: \"1\"}]}\n")
 	config("kubelet-config", "kubelet", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
 	config("kube-proxy", "config.conf", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: iptables\n")
 	for name, labels := range map[string]object{"n1": {"node-role.kubernetes.io/control-plane": ""}, "n2": {}} {
@@ -61,14 +61,21 @@ func plannedCluster(t *testing.T) (*fakeapi.Server, string) {
 	return api, path
 }
 
-// planOutput runs `upgrade plan` on a host that is no node.
+// planOutput runs `upgrade plan` on a host that is not a node.
 func planOutput(t *testing.T, args ...string) string {
 	t.Helper()
-	var out, said bytes.Buffer
-	if code := execute(t.Context(), "slipway", streams{out: &out, err: &said}, append([]string{"upgrade", "plan"}, args...)); code != 0 {
-		t.Fatalf("exit code %d: %s", code, said.String())
+	out, said, code := tryPlan(t, args...)
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, said)
 	}
-	return out.String()
+	return out
+}
+
+func tryPlan(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, said bytes.Buffer
+	code = execute(t.Context(), "slipway", streams{out: &out, err: &said}, append([]string{"upgrade", "plan"}, args...))
+	return out.String(), said.String(), code
 }
 
 // TestUpgradePlanIsKubeadms: without what Slipway adds, the plan is the reference's.
@@ -124,7 +131,7 @@ func TestUpgradePlanFindings(t *testing.T) {
 		}
 		return list
 	}
-	if diff := cmp.Diff([]string{"error flag-removed", "warning etcd-patch", "unchecked not-checked"}, levels()); diff != "" {
+	if diff := cmp.Diff([]string{"error flag-removed", "warning flag-removed", "warning etcd-patch", "unchecked not-checked"}, levels()); diff != "" {
 		t.Errorf("findings:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"warning flag-removed", "warning etcd-patch", "unchecked not-checked"}, levels("--ignore-preflight-errors=Flag-Removed")); diff != "" {
@@ -163,7 +170,7 @@ func TestUpgradePlanText(t *testing.T) {
 	for _, part := range []string{
 		"Cluster version: v1.36.3\n", "n1     control-plane   v1.36.3      v1.36.3   containerd://2.2.0\n", "Upgrade to v1.36.4 (version in the v1.36 series):\n",
 		"Upgrade to v1.37.2 (stable version):\n", "kube-scheduler            n1     v1.36.3   v1.37.2\n", "\nFix these problems first:\n",
-		"\n  flag-removed: kube-apiserver on n1: kube-apiserver 1.37 has no flag --concurrent-service-syncs\n    remove it", "\nWarnings:\n", "\nNot checked:\n",
+		"\n  flag-removed: extraArgs of kube-apiserver in ConfigMap kube-system/kubeadm-config: kube-apiserver 1.37 has no flag --concurrent-service-syncs\n    remove it", "\nWarnings:\n", "\nNot checked:\n",
 		"\nSteps, one after the other:\n\n1. n1: control-plane v1.37.2\n     slipway upgrade apply v1.37.2\n", "\n3. n2: kubelet v1.37.2\n     slipway upgrade node\n",
 		"kubelet.config.k8s.io     v1beta1           v1beta1             no\n",
 	} {
@@ -172,6 +179,57 @@ func TestUpgradePlanText(t *testing.T) {
 			t.Fatalf("%q is missing, or not in this place:\n%s", part, text)
 		}
 		text = rest
+	}
+}
+
+// TestUpgradePlanOfAnyVersion: a plan is made of every version, and says what is in the way.
+func TestUpgradePlanOfAnyVersion(t *testing.T) {
+	const newer, table, nothing = "newer than Kubernetes 1.37, the newest that this release of slipway knows", "no-table: no table of Kubernetes 1.38", "\nThere is nothing to upgrade.\n"
+	for version, row := range map[string]struct{ has, hasNot []string }{
+		"v1.38.0": {[]string{"Upgrade to v1.38.0 ", "KubernetesVersion: v1.38.0 is " + newer + "\n    use a release of slipway for Kubernetes 1.38\n", table,
+			"etcd-patch: ", "slipway upgrade apply v1.37.2\n"}, []string{"release candidate"}},
+		"v1.38.0-rc.1": {[]string{"KubernetesVersion: v1.38.0-rc.1 is " + newer, "KubernetesVersion: v1.38.0-rc.1 is a release candidate", table}, nil},
+		"v1.37.99":     {[]string{"Upgrade to v1.37.99 ", "slipway upgrade apply v1.37.99\n"}, []string{"KubernetesVersion: ", "no-table"}},
+		"1.36.99":      {[]string{"Upgrade to v1.36.99 ", "etcd-patch: etcd on n1: etcd 3.6.8 should be 3.6.11"}, []string{"KubernetesVersion: ", "no-table", "flag-removed: extraArgs"}},
+		"v1.36.2":      {[]string{nothing, "v1.36.2 is older than v1.36.3, the version of n1"}, nil},
+		"v1.30.0":      {[]string{nothing, "a control plane cannot go back to an older minor version"}, nil},
+		"v1.36.3":      {[]string{nothing}, []string{"older"}},
+	} {
+		t.Run(version, func(t *testing.T) {
+			_, kubeconfig := plannedCluster(t)
+			out, said, code := tryPlan(t, version, "--kubeconfig", kubeconfig)
+			if code != 0 {
+				t.Fatalf("exit code %d: %s", code, said)
+			}
+			for _, want := range row.has {
+				if !strings.Contains(out+said, want) {
+					t.Errorf("no %q in:\n%s%s", want, out, said)
+				}
+			}
+			for _, unwanted := range row.hasNot {
+				if strings.Contains(out+said, unwanted) {
+					t.Errorf("%q in:\n%s%s", unwanted, out, said)
+				}
+			}
+		})
+	}
+	for _, text := range []string{"v1.37", "1.37.2.1", "newest", "../v1.37.2"} {
+		if _, said, code := tryPlan(t, text); code == 0 || !strings.Contains(said, "is not a version such as") {
+			t.Errorf("%s: exit code %d: %s", text, code, said)
+		}
+	}
+}
+
+// TestUpgradePlanCorefile: a Corefile that cannot be migrated is found in the cluster, and one that can is not reported.
+func TestUpgradePlanCorefile(t *testing.T) {
+	api, kubeconfig := plannedCluster(t)
+	const finding = "CoreDNSUnsupportedPlugins: the upgrade keeps CoreDNS v1.14.2 and its Corefile: "
+	for corefile, want := range map[string]bool{".:53 {\n    errors\n    forward . 192.0.2.53\n}\n": false, ".:53 {\n    errors\n    ads example.com\n}\n": true} {
+		const path = "/api/v1/namespaces/kube-system/configmaps/coredns"
+		api.Put(path, map[string]any{"metadata": map[string]any{"name": "coredns", "namespace": "kube-system"}, "data": map[string]any{"Corefile": corefile}})
+		if text := planOutput(t, "v1.37.2", "--kubeconfig", kubeconfig); strings.Contains(text, finding) != want {
+			t.Errorf("with the Corefile\n%s\nfound %t, want %t:\n%s", corefile, !want, want, text)
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func (c *checker) apiUse() {
 		case use.Manager == "" && !known:
 			f.ID, f.Fatal = "api-stored", true
 			f.Message = fmt.Sprintf("%s is stored in %s, which Kubernetes %s cannot read", use.Where, use.APIVersion, c.release.Minor)
-			f.Remedy = "delete the objects before the upgrade, and make them again in a newer version"
+			f.Remedy = "delete the objects before the upgrade, and recreate them in a newer version"
 		case use.Manager != "" && !kind.Served:
 			f.ID = "api-managed-fields"
 			f.Subject += " " + use.Manager

@@ -39,6 +39,11 @@ const NotChecked = "not-checked"
 type Inputs struct {
 	// From and To are the control plane's versions, such as v1.36.4 or 1.37. All minors between them are examined.
 	From, To string
+	// ProxyFrom is the version of kube-proxy, if it is not the control plane's.
+	ProxyFrom string
+	// EtcdVersion returns the version that the members of etcd get with a minor release of Kubernetes such as 1.37. It is nil
+	// if the upgrade does not replace them.
+	EtcdVersion func(minor string) string
 
 	Commands   []Command
 	Kubelets   []Kubelet
@@ -58,6 +63,9 @@ type Command struct {
 	Args    []config.Arg
 	// Mounts are the paths in the container at which the user's configuration mounts something.
 	Mounts []string
+	// Running is set for flags of a static Pod of another node that the cluster's configuration does not have. The upgrade of
+	// that node writes the manifest without them, unless a patch there adds them.
+	Running bool
 }
 
 // File is a configuration file or another text.
@@ -75,11 +83,16 @@ type checker struct {
 	found   []Finding
 }
 
-// steps are the checks for one release, in the order of their findings.
-var steps = []func(*checker){
-	(*checker).commands, (*checker).kubelets, (*checker).proxies, (*checker).files, (*checker).staticPods, (*checker).etcd,
-	(*checker).apiUse, (*checker).requests, (*checker).objects,
-}
+// nodeSteps are the checks of what runs on each node. They begin at the release that each has, because kubelets may be
+// older than the control plane. controlPlaneSteps begin at the release of the control plane.
+var (
+	nodeSteps         = []func(*checker){(*checker).kubelets, (*checker).proxies, (*checker).staticPods, (*checker).pods}
+	controlPlaneSteps = []func(*checker){
+		(*checker).commands, (*checker).files, (*checker).etcd, (*checker).apiUse, (*checker).requests, (*checker).roles, (*checker).objects,
+	}
+	// patchSteps also matter if the control plane stays on its minor release.
+	patchSteps = []func(*checker){(*checker).etcd, (*checker).objects}
+)
 
 // Check examines everything for each release of the upgrade. What several releases break is found once, for the
 // first of them; fatal findings come first. A version that there is no table of is a finding, too.
@@ -93,20 +106,42 @@ func Check(in Inputs) []Finding {
 			Remedy:  "read its release notes, or use a newer version of Slipway"}})
 		to = releases.Newest()
 	}
-	c.before, _ = releases.Of(in.oldest())
+	stays := true
+	c.before = releaseOf(in.oldest())
 	for next, more := c.before.Next(); more && !next.After(to); next, more = next.Next() {
 		c.release = next
-		for _, step := range steps {
-			step(c)
+		c.run(nodeSteps)
+		if c.takes(in.From) {
+			c.run(controlPlaneSteps)
+			stays = false
 		}
 		c.before = next
 	}
-	if c.release.Minor == "" { // a new patch release: it breaks nothing, but what is in the way of an upgrade still is
-		c.release = to
-		c.objects()
+	if stays {
+		c.release, _ = releases.Of(minorOf(in.To))
+		c.run(patchSteps)
 	}
 	slices.SortStableFunc(c.found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
 	return c.found
+}
+
+func (c *checker) run(steps []func(*checker)) {
+	for _, step := range steps {
+		step(c)
+	}
+}
+
+// takes reports whether a program of that version is older than c.release, so that this step upgrades it.
+func (c *checker) takes(version string) bool { return c.release.After(releaseOf(version)) }
+
+// releaseOf is the release of a version. One that is newer than the tables counts as the newest that they have, and one
+// that is older, or not known, as one before the oldest.
+func releaseOf(version string) releases.Release {
+	r, known := releases.Of(minorOf(version))
+	if newest := releases.Newest(); !known && number(r.Minor) > number(newest.Minor) {
+		return newest
+	}
+	return r
 }
 
 func rank(f Finding) int {
@@ -116,13 +151,17 @@ func rank(f Finding) int {
 	return 1
 }
 
-// oldest is the lowest minor release of the control plane and the kubelets.
+// oldest is the version of the oldest control plane, kubelet or kube-proxy.
 func (in Inputs) oldest() string {
-	oldest := minorOf(in.From)
-	for _, k := range in.Kubelets {
-		if k.From != "" && number(minorOf(k.From)) < number(oldest) {
-			oldest = minorOf(k.From)
+	oldest := in.From
+	consider := func(version string) {
+		if version != "" && number(minorOf(version)) < number(minorOf(oldest)) {
+			oldest = version
 		}
+	}
+	consider(in.ProxyFrom)
+	for _, k := range in.Kubelets {
+		consider(k.From)
 	}
 	return oldest
 }

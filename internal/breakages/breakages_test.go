@@ -28,6 +28,27 @@ func command(program string, args ...string) []Command {
 	return []Command{c}
 }
 
+func running(commands []Command) []Command {
+	commands[0].Running = true
+	return commands
+}
+
+// etcdFlags are flags of etcd, one of which 3.7 does not have. stacked is the version that Slipway gives the members.
+var (
+	etcdFlags = command(releases.Etcd, "experimental-initial-corrupt-check=true", "data-dir=/x", "initial-cluster-state=new")
+	stacked   = new(config.ClusterConfiguration).EtcdVersion
+)
+
+func pinned(tag string) func(string) string {
+	c := config.ClusterConfiguration{}
+	c.Etcd.Local = &config.LocalEtcd{}
+	c.Etcd.Local.ImageTag = tag
+	return c.EtcdVersion
+}
+func member(version string) []EtcdMember { return []EtcdMember{{Where: "m", Version: version}} }
+func staticPodOn(node string) corev1.Pod {
+	return corev1.Pod{Spec: corev1.PodSpec{NodeName: node, ServiceAccountName: "x"}}
+}
 func kubelet(doc string) []Kubelet { return []Kubelet{{Where: "here", Config: []byte(doc)}} }
 func file(program, text string) []File {
 	return []File{{Where: "here", Program: program, Data: []byte(text)}}
@@ -87,6 +108,8 @@ func TestRows(t *testing.T) {
 		// Command lines, by the tables.
 		{"flag of the controller manager", "1.36", "1.37", Inputs{Commands: command(releases.ControllerManager, "concurrent-service-syncs=2", "v=2", "leader-elect=true")},
 			[]string{"flag-removed 1.37 fatal: --concurrent-service-syncs"}},
+		{"that flag, only on another node", "1.36", "1.37", Inputs{Commands: running(command(releases.ControllerManager, "concurrent-service-syncs=2"))},
+			[]string{"flag-removed 1.37 warning: --concurrent-service-syncs"}},
 		{"that flag in the release before", "1.35", "1.36", Inputs{Commands: command(releases.ControllerManager, "concurrent-service-syncs=2")}, nil},
 		{"the same patch level", "v1.37.0", "v1.37.2", Inputs{Commands: command(releases.ControllerManager, "concurrent-service-syncs=2")}, nil},
 		{"a flag written with _", "1.36", "1.37", Inputs{Commands: command(releases.Scheduler, "leader_elect=true")}, nil},
@@ -94,8 +117,6 @@ func TestRows(t *testing.T) {
 			[]string{"flag-removed 1.37 fatal: --storage-driver-host", "flag-removed 1.37 fatal: --containerd"}},
 		{"pod-infra-container-image", "1.34", "1.35", Inputs{Kubelets: []Kubelet{{Where: "here", Args: command("", "pod-infra-container-image=pause:3.10")[0].Args}}},
 			[]string{"flag-removed 1.35 fatal: --pod-infra-container-image"}},
-		{"flags of etcd", "1.36", "1.37", Inputs{Commands: command(releases.Etcd, "experimental-initial-corrupt-check=true", "data-dir=/x", "initial-cluster-state=new")},
-			[]string{"flag-removed 1.37 fatal: --experimental-initial-corrupt-check"}},
 		{"removed gates", "v1.36.4", "v1.37.2", Inputs{Commands: command(releases.APIServer, "feature-gates=SidecarContainers=true,kube:AnyVolumeDataSource=true")},
 			[]string{"gate-removed 1.37 fatal: AnyVolumeDataSource", "gate-removed 1.37 fatal: SidecarContainers"}},
 		{"gates removed in 1.36", "1.35", "1.37", Inputs{Commands: command(releases.Scheduler, "feature-gates=MemoryManager=true,TopologyAwareHints=true")},
@@ -160,12 +181,48 @@ func TestRows(t *testing.T) {
 			Pod: podWith(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}})}}}, nil},
 
 		// Etcd.
-		{"etcd before 3.6.11", "1.36", "1.37", Inputs{Etcd: []EtcdMember{{"m", "3.6.8", "3.7.0"}}}, []string{"etcd-patch 1.37 warning: 3.6.11"}},
-		{"etcd 3.6.11", "1.36", "1.37", Inputs{Etcd: []EtcdMember{{"m", "3.6.11", "3.7.0"}}}, nil},
-		{"etcd that stays", "1.36", "1.37", Inputs{Etcd: []EtcdMember{{"m", "3.7.0", "3.7.0"}}}, nil},
-		{"external etcd 3.5", "1.36", "1.37", Inputs{Etcd: []EtcdMember{{"m", "3.5.21", ""}}}, []string{"external-etcd-patch 1.37 warning: 3.5.32"}},
-		{"external etcd 3.5.32", "1.36", "1.37", Inputs{Etcd: []EtcdMember{{"m", "3.5.32", ""}}}, nil},
-		{"etcd of no version", "1.36", "1.37", Inputs{Etcd: []EtcdMember{{"m", "x", ""}}}, []string{"not-checked 1.37 warning: version"}},
+		{"etcd before 3.6.11", "1.35", "1.36", Inputs{Etcd: member("3.6.8"), EtcdVersion: stacked}, []string{"etcd-patch 1.36 warning: 3.6.11"}},
+		{"the same over two minors", "1.35", "1.37", Inputs{Etcd: member("3.6.8"), EtcdVersion: stacked}, []string{"etcd-patch 1.36 warning: 3.6.11"}},
+		{"the same within a minor", "v1.36.3", "v1.36.4", Inputs{Etcd: member("3.6.8"), EtcdVersion: stacked}, []string{"etcd-patch 1.36 warning: 3.6.11"}},
+		{"before etcd changes", "1.34", "1.35", Inputs{Etcd: member("3.6.8"), EtcdVersion: stacked, Commands: etcdFlags}, nil},
+		{"etcd 3.6.11", "1.36", "1.37", Inputs{Etcd: member("3.6.11"), EtcdVersion: stacked}, nil},
+		{"etcd that has its version", "1.36", "1.37", Inputs{Etcd: member("3.7.0"), EtcdVersion: stacked, Commands: etcdFlags}, nil},
+		{"etcd that is left alone", "1.36", "1.37", Inputs{Etcd: member("3.6.8"), Commands: etcdFlags}, nil},
+		{"flags of etcd", "1.35", "1.36", Inputs{Etcd: member("3.6.12"), EtcdVersion: stacked, Commands: etcdFlags},
+			[]string{"flag-removed 1.36 fatal: --experimental-initial-corrupt-check"}},
+		{"the same over three minors", "1.34", "1.37", Inputs{Etcd: member("3.6.12"), EtcdVersion: stacked, Commands: etcdFlags},
+			[]string{"flag-removed 1.36 fatal: --experimental-initial-corrupt-check"}},
+		{"the same within a minor", "v1.36.3", "v1.36.4", Inputs{Etcd: member("3.6.12"), EtcdVersion: stacked, Commands: etcdFlags},
+			[]string{"flag-removed 1.36 fatal: --experimental-initial-corrupt-check"}},
+		{"flags of a member that still has to follow", "1.36", "1.37", Inputs{Etcd: append(member("3.7.0"), member("3.6.12")...), EtcdVersion: stacked, Commands: etcdFlags},
+			[]string{"flag-removed 1.37 fatal: --experimental-initial-corrupt-check"}},
+		{"etcd with a tag of the user's", "1.36", "1.37", Inputs{Etcd: member("3.6.8"), EtcdVersion: pinned("3.6.12"), Commands: etcdFlags}, nil},
+		{"a tag of a new minor release", "1.34", "1.36", Inputs{Etcd: member("3.6.12"), EtcdVersion: pinned("3.7.1"), Commands: etcdFlags},
+			[]string{"flag-removed 1.35 fatal: --experimental-initial-corrupt-check"}},
+		{"a tag of a release without a table", "1.36", "1.37", Inputs{Etcd: member("3.7.0"), EtcdVersion: pinned("3.8.0"), Commands: etcdFlags},
+			[]string{"no-table 1.37 warning: etcd 3.8"}},
+		{"a tag that is not a version", "1.36", "1.37", Inputs{Etcd: member("3.6.8"), EtcdVersion: pinned("latest"), Commands: etcdFlags},
+			[]string{"not-checked 1.37 warning: imageTag"}},
+		{"external etcd 3.5", "1.36", "1.37", Inputs{Etcd: []EtcdMember{{"m", "3.5.21", true}}}, []string{"external-etcd-patch 1.37 warning: 3.5.32"}},
+		{"external etcd 3.5.32", "1.36", "1.37", Inputs{Etcd: []EtcdMember{{"m", "3.5.32", true}}}, nil},
+		{"etcd of no version", "1.36", "1.37", Inputs{Etcd: member("x"), EtcdVersion: stacked}, []string{"not-checked 1.37 warning: version"}},
+
+		// Nodes that lag behind their control plane: what the control plane has behind it is not found again.
+		{"an old kubelet", "1.36", "1.37", Inputs{Kubelets: []Kubelet{{Where: "here", From: "v1.34.9"}}, Cluster: Objects{Roles: role("get")},
+			Commands: command(releases.Scheduler, "feature-gates=MemoryManager=true"), Files: file(releases.APIServer, webhookAdmission),
+			APIUse: []APIUse{{"Workload default/w", "scheduling.k8s.io/v1alpha1", "Workload", ""}}},
+			[]string{"gate-removed 1.37 fatal: MemoryManager", "config-file-version 1.37 fatal: apiserver.config.k8s.io/v1alpha1 WebhookAdmission"}},
+		{"an old kubelet, within a minor", "v1.36.3", "v1.36.4", Inputs{Kubelets: []Kubelet{{Where: "here", From: "v1.34.9", CgroupV1: true}},
+			Commands: command(releases.Scheduler, "feature-gates=MemoryManager=true"), Cluster: Objects{Roles: role("get"), Webhooks: webhook(admissionv1.Fail)}},
+			[]string{"cgroup-v1 1.35 fatal: failCgroupV1", "webhook-blocks-system 1.36 warning: namespaceSelector"}},
+		{"Pods on old and new kubelets", "v1.37.1", "v1.37.2", Inputs{
+			Kubelets:   []Kubelet{{Where: "kubelet on old", Node: "old", From: "v1.36.4"}, {Where: "kubelet on new", Node: "new", From: "v1.37.1"}},
+			StaticPods: []StaticPod{{"here", staticPodOn("new")}, {"here too", staticPodOn("old")}}},
+			[]string{"static-pod-api-reference 1.37 fatal: ServiceAccount"}},
+		{"an old kube-proxy", "v1.37.1", "v1.37.2", Inputs{ProxyFrom: "v1.36.4", Proxies: file(releases.Proxy, "mode: ipvs")}, []string{"proxy-mode-ipvs 1.37 warning: mode"}},
+		{"a new kube-proxy", "1.36", "1.37", Inputs{ProxyFrom: "v1.37.2", Proxies: file(releases.Proxy, "mode: ipvs")}, nil},
+		{"a control plane that is newer than the tables", "1.38", "v1.38.1", Inputs{Commands: command(releases.Scheduler, "feature-gates=MemoryManager=true")},
+			[]string{"no-table 1.38 warning: "}},
 
 		// The API.
 		{"beta objects of the network", "1.36", "1.37", Inputs{APIUse: []APIUse{{"ServiceCIDR x", "networking.k8s.io/v1beta1", "ServiceCIDR", "helm"},
@@ -217,5 +274,34 @@ func TestRows(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestEtcdTables: there is a table of each etcd that Slipway installs.
+func TestEtcdTables(t *testing.T) {
+	minors := 0
+	for minor := range 100 {
+		if config.NewestPatch(minor) == "" {
+			continue
+		}
+		minors++
+		of := fmt.Sprintf("1.%d", minor)
+		if _, known := releases.OfEtcd(minorOf(stacked(of))); !known {
+			t.Errorf("no table of etcd %s, which Kubernetes %s gets: add it to test/releases", stacked(of), of)
+		}
+		if _, known := releases.Of(of); !known {
+			t.Errorf("no table of Kubernetes %s: add it to test/releases", of)
+		}
+	}
+	if minors < 3 {
+		t.Error("too few releases: they were not found")
+	}
+}
+
+// TestEtcdPatchRemedy is something that a user of a stacked etcd can do.
+func TestEtcdPatchRemedy(t *testing.T) {
+	found := Check(Inputs{From: "v1.36.3", To: "v1.37.2", Etcd: member("3.6.8"), EtcdVersion: stacked})
+	if len(found) != 1 || !strings.Contains(found[0].Remedy, "etcd.local.imageTag: 3.6.11-0") || !strings.Contains(found[0].Remedy, "`slipway upgrade apply` with the version that the cluster has") {
+		t.Errorf("%+v", found)
 	}
 }

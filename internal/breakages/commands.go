@@ -32,55 +32,79 @@ var etcdGates = map[string]string{
 	"experimental-enable-lease-checkpoint-persist":   "LeaseCheckpointPersist",
 }
 
+// commands are those of Kubernetes' components; etcd's are checked with its members.
 func (c *checker) commands() {
 	for _, command := range c.Commands {
-		c.flags(command.Where, command.Program, command.Args)
 		if command.Program != releases.Etcd {
-			c.gates(command.Where, command.Program, gatesOf(command.Args))
-		}
-		switch command.Program {
-		case releases.APIServer:
-			c.runtimeConfig(command)
-			c.admissionPlugins(command)
-		case releases.ControllerManager:
-			c.flexVolumes(command)
+			c.command(command)
 		}
 	}
 }
 
+func (c *checker) command(command Command) {
+	earlier := len(c.found)
+	c.flags(command.Where, c.flagsOf(command.Program), command.Args)
+	c.gates(command.Where, command.Program, gatesOf(command.Args))
+	switch command.Program {
+	case releases.APIServer:
+		c.runtimeConfig(command)
+		c.admissionPlugins(command)
+	case releases.ControllerManager:
+		c.flexVolumes(command)
+	}
+	c.weaken(command, earlier)
+}
+
+// weaken makes warnings of what was found, from an index on, of flags that the upgrade most likely drops.
+func (c *checker) weaken(command Command, from int) {
+	for i := range c.found[from:] {
+		if f := &c.found[from+i]; command.Running {
+			f.Fatal = false
+			f.Remedy += "; the upgrade of that node drops it or reports it as an edit, unless a patch (--patches) there adds it"
+		}
+	}
+}
+
+// flagSet are the flags that a program of a release knows.
+type flagSet struct {
+	program, release string
+	has              func(name string) bool
+}
+
+// flagsOf are those of a program of Kubernetes.
+func (c *checker) flagsOf(program string) flagSet {
+	return flagSet{program, c.release.Minor, func(name string) bool { return c.release.HasFlag(program, name) }}
+}
+
 // flags finds the flags that the program does not have any more; it would not start.
-func (c *checker) flags(where, program string, args []config.Arg) {
+func (c *checker) flags(where string, known flagSet, args []config.Arg) {
 	for _, arg := range args {
-		if c.release.HasFlag(program, arg.Name) {
+		if known.has(arg.Name) {
 			continue
 		}
 		f := Finding{ID: "flag-removed", Fatal: true, Where: where, Subject: "--" + arg.Name, Fault: fault.Fault{
-			Message: fmt.Sprintf("%s: %s has no flag --%s", where, c.programName(program), arg.Name),
-			Remedy:  c.replacement(program, arg)}}
-		if program == releases.Kubelet && arg.Name == "pod-infra-container-image" {
+			Message: fmt.Sprintf("%s: %s %s has no flag --%s", where, known.program, known.release, arg.Name),
+			Remedy:  known.replacement(arg)}}
+		if known.program == releases.Kubelet && arg.Name == "pod-infra-container-image" {
 			f.Remedy += "; the upgrade removes it from kubeadm-flags.env by itself"
 		}
 		c.add(f)
 	}
 }
 
-// programName is the program with the version that belongs to the release.
-func (c *checker) programName(program string) string {
-	if program == releases.Etcd {
-		return "the etcd of Kubernetes " + c.release.Minor
-	}
-	return program + " " + c.release.Minor
-}
+// programName is a program of Kubernetes with its release.
+func (c *checker) programName(program string) string { return program + " " + c.release.Minor }
 
-func (c *checker) replacement(program string, arg config.Arg) string {
+// replacement says what to do about a flag that is not known.
+func (known flagSet) replacement(arg config.Arg) string {
 	name, experimental := strings.CutPrefix(arg.Name, "experimental-")
 	switch {
 	case flagAdvice[arg.Name] != "":
 		return flagAdvice[arg.Name]
-	case program == releases.Etcd && etcdGates[arg.Name] != "":
+	case known.program == releases.Etcd && etcdGates[arg.Name] != "":
 		on := arg.Value == "" || arg.Value == "true"
 		return fmt.Sprintf("use --feature-gates=%s=%t instead", etcdGates[arg.Name], on)
-	case experimental && c.release.HasFlag(program, name):
+	case experimental && known.has(name):
 		return "use --" + name + " instead"
 	}
 	return "remove the flag"

@@ -5,27 +5,31 @@ package breakages
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
 // EtcdMember is a member of etcd and the version that it runs.
 type EtcdMember struct {
 	Where   string
 	Version string // as it reports it: 3.6.8
-	// Target is the version that the upgrade gives it; empty for an external etcd, which is upgraded by other means.
-	Target string
+	// External is set for an etcd that is upgraded by other means.
+	External bool
 }
 
 // etcdSteps are the patch releases from which etcd's upgrade notes ask to start on the way to a minor release. Earlier
-// ones mostly work (kubeadm goes from 3.6.8 to 3.7.0), so this is a warning.
+// ones mostly work (kubeadm goes from 3.6.8 to 3.7.0), so this is a warning. With a stacked etcd, only the tag of its image
+// leads to such a patch release.
 var etcdSteps = []struct{ to, patch string }{{"3.6.0", "3.5.32"}, {"3.7.0", "3.6.11"}}
 
-// etcd warns of members that are on a patch release from which etcd should not be upgraded. Nobody knows when an
-// external etcd is upgraded, so it is asked for what its own next minor release needs.
+// etcd checks the members against the version that they get with this release, which can be another one within a minor
+// release, too: kubeadm 1.36 and Slipway give Kubernetes 1.36 different versions.
 func (c *checker) etcd() {
+	target := c.etcdTarget()
 	for _, m := range c.Etcd {
 		running, err := version.ParseGeneric(m.Version)
 		if err != nil {
@@ -34,25 +38,74 @@ func (c *checker) etcd() {
 				Remedy:  "ask the member for its version: etcdctl endpoint status"}})
 			continue
 		}
-		for _, step := range etcdSteps {
-			id, remedy := "etcd-patch", "upgrade every member to "+step.patch+" or newer first"
-			if m.Target == "" {
-				id, remedy = "external-etcd-patch", remedy+", and look for v2 data: etcdutl check v2store"
-			}
-			if m.takes(running, version.MustParseGeneric(step.to)) && running.LessThan(version.MustParseGeneric(step.patch)) {
-				c.add(Finding{ID: id, Where: m.Where, Subject: step.patch, Fault: fault.Fault{
-					Message: fmt.Sprintf("%s: etcd %s should be %s or newer before the upgrade to %s", m.Where, m.Version, step.patch, minorOf(step.to)),
-					Remedy:  remedy}})
-			}
-		}
+		c.etcdPatch(m, running, target)
+	}
+	replaces := len(c.Etcd) == 0 || slices.ContainsFunc(c.Etcd, func(m EtcdMember) bool {
+		running, err := version.ParseGeneric(m.Version)
+		return err != nil || target != nil && !running.EqualTo(target)
+	})
+	if target != nil && replaces {
+		c.etcdFlags(target)
 	}
 }
 
-// takes reports whether the member is to take the step to a minor release: with this upgrade, or as its next one.
-func (m EtcdMember) takes(running, to *version.Version) bool {
-	if m.Target == "" {
-		return running.Minor()+1 == to.Minor()
+// etcdTarget is the version that the upgrade to this release gives the members; nil if it leaves them alone, or if it is
+// not known.
+func (c *checker) etcdTarget() *version.Version {
+	if c.EtcdVersion == nil {
+		return nil
 	}
-	target, err := version.ParseGeneric(m.Target)
-	return err == nil && running.LessThan(to) && target.AtLeast(to)
+	text := c.EtcdVersion(c.release.Minor)
+	if text == "" { // external
+		return nil
+	}
+	target, err := version.ParseGeneric(text)
+	if err != nil {
+		c.add(Finding{ID: NotChecked, Where: "etcd", Subject: "imageTag", Fault: fault.Fault{
+			Message: fmt.Sprintf("etcd: its image has the tag %q, which is not a version: the upgrade of etcd was not checked", text),
+			Remedy:  "look at etcd's release notes, and set etcd.local.imageTag to a tag that begins with the version"}})
+		return nil
+	}
+	return target
+}
+
+// etcdPatch warns of a member on a patch release from which etcd should not be upgraded. Nobody knows when an external etcd
+// is upgraded, so it is asked for what its own next minor release needs.
+func (c *checker) etcdPatch(m EtcdMember, running, target *version.Version) {
+	for _, step := range etcdSteps {
+		to := version.MustParseGeneric(step.to)
+		takes := target != nil && running.LessThan(to) && target.AtLeast(to)
+		f := Finding{ID: "etcd-patch"}
+		f.Remedy = "kubeadm takes this step, too; to be safe, first set etcd.local.imageTag: " + step.patch + "-0 in ConfigMap kube-system/kubeadm-config, " +
+			"run `slipway upgrade apply` with the version that the cluster has (on the other control planes `slipway upgrade node`), then remove the tag"
+		if m.External {
+			takes = running.Minor()+1 == to.Minor()
+			f.ID = "external-etcd-patch"
+			f.Remedy = "upgrade every member to " + step.patch + " or newer first, and look for v2 data: etcdutl check v2store"
+		}
+		if !takes || running.AtLeast(version.MustParseGeneric(step.patch)) {
+			continue
+		}
+		f.Where, f.Subject = m.Where, step.patch
+		f.Message = fmt.Sprintf("%s: etcd %s should be %s or newer before the upgrade to %s", m.Where, m.Version, step.patch, minorOf(step.to))
+		c.add(f)
+	}
+}
+
+// etcdFlags finds the flags that the etcd of this upgrade does not have.
+func (c *checker) etcdFlags(target *version.Version) {
+	release, known := releases.OfEtcd(minorOf(target.String()))
+	for _, command := range c.Commands {
+		switch {
+		case command.Program != releases.Etcd:
+		case !known:
+			c.add(Finding{ID: "no-table", Where: command.Where, Subject: "etcd " + release.Minor, Fault: fault.Fault{
+				Message: fmt.Sprintf("%s: no table of etcd %s: its flags were not checked", command.Where, release.Minor),
+				Remedy:  "read its release notes, or use a newer version of Slipway"}})
+		default:
+			earlier := len(c.found)
+			c.flags(command.Where, flagSet{releases.Etcd, release.Minor, release.HasFlag}, command.Args)
+			c.weaken(command, earlier)
+		}
+	}
 }

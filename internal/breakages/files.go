@@ -6,6 +6,7 @@ package breakages
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -20,6 +21,9 @@ import (
 
 // proxies are checked as kube-proxy's configuration: its gates, its fields, and its mode (#139957).
 func (c *checker) proxies() {
+	if !c.takes(cmp.Or(c.ProxyFrom, c.From)) {
+		return
+	}
 	for _, f := range c.Proxies {
 		doc, ok := c.document(f)
 		if !ok {
@@ -83,7 +87,7 @@ func (c *checker) newerDocument(program, kind string) string {
 	}
 	versions := c.release.Documents(program, kind)
 	if len(versions) == 0 {
-		return "another kind: " + program + " has none of this name"
+		return "another kind: " + program + " no longer has this one"
 	}
 	return kind + " in " + strings.Join(versions, " or ")
 }

@@ -4,6 +4,7 @@
 package breakages
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,7 @@ import (
 // Kubelet is the kubelet of a node, as it will be started after the upgrade.
 type Kubelet struct {
 	Where  string // for people: kubelet on worker-1
+	Node   string // empty for what all nodes share
 	From   string // its version, if it is not the control plane's
 	Args   []config.Arg
 	Config []byte // KubeletConfiguration, with the drop-ins of the node merged in
@@ -30,11 +32,10 @@ type Kubelet struct {
 // kubelets are checked from the step after their own release on.
 func (c *checker) kubelets() {
 	for _, k := range c.Kubelets {
-		from, known := releases.Of(minorOf(k.From))
-		if k.From != "" && known && !c.release.After(from) {
+		if !c.takes(cmp.Or(k.From, c.From)) {
 			continue
 		}
-		c.flags(k.Where, releases.Kubelet, k.Args)
+		c.flags(k.Where, c.flagsOf(releases.Kubelet), k.Args)
 		doc, ok := c.document(File{Where: k.Where, Data: k.Config})
 		if !ok {
 			continue
@@ -46,6 +47,13 @@ func (c *checker) kubelets() {
 		c.kubeletValues(k, doc, set)
 		c.kubeletHost(k, doc)
 	}
+}
+
+// passed reports whether the kubelet of a node has this release already.
+func (c *checker) passed(node string) bool {
+	return slices.ContainsFunc(c.Kubelets, func(k Kubelet) bool {
+		return node != "" && k.Node == node && !c.takes(cmp.Or(k.From, c.From))
+	})
 }
 
 // kubeletValues are values whose meaning changes.
@@ -84,7 +92,7 @@ func (c *checker) kubeletHost(k Kubelet, doc map[string]any) {
 	}
 	if k.OldRuntime { // #139121
 		c.add(Finding{ID: "runtime-config-call", Where: k.Where, Subject: "RuntimeConfig", Fault: fault.Fault{
-			Message: k.Where + ": the container runtime does not tell its cgroup driver (CRI RuntimeConfig), which Kubernetes 1.38 requires",
+			Message: k.Where + ": the container runtime does not report its cgroup driver (CRI RuntimeConfig), which Kubernetes 1.38 requires",
 			Remedy:  "upgrade the container runtime, for example to containerd 2"}})
 	}
 }

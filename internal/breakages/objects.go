@@ -39,19 +39,29 @@ type CustomResource struct {
 	Stored   []string // status.storedVersions
 }
 
-func (c *checker) objects() {
+// pods are checked for what a newer kubelet does with them.
+func (c *checker) pods() {
 	for _, pod := range c.Cluster.Pods {
-		c.gitRepo(pod)
+		if !c.passed(pod.Spec.NodeName) {
+			c.gitRepo(pod)
+		}
 	}
 	if c.Cluster.SELinux {
 		c.sharedVolumes()
 	}
+}
+
+func (c *checker) roles() {
 	for _, role := range c.Cluster.Roles {
 		c.execVerbs("Role "+role.Namespace+"/"+role.Name, role.Rules)
 	}
 	for _, role := range c.Cluster.ClusterRoles {
 		c.execVerbs("ClusterRole "+role.Name, role.Rules)
 	}
+}
+
+// objects are in the way of any upgrade.
+func (c *checker) objects() {
 	for _, budget := range c.Cluster.Budgets {
 		c.budget(budget)
 	}
@@ -65,9 +75,8 @@ func (c *checker) objects() {
 
 // gitRepo finds Pods whose volumes the kubelet refuses, and cannot be told to accept (#136400).
 func (c *checker) gitRepo(pod corev1.Pod) {
-	gate, known := c.release.Gate(releases.Kubelet, "GitRepoVolumeDriver")
 	hasVolume := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.GitRepo != nil })
-	if !hasVolume || known && !gate.Locked {
+	if !hasVolume || !c.reaches("1.36") { // which locks the gate GitRepoVolumeDriver
 		return
 	}
 	where := "Pod " + pod.Namespace + "/" + pod.Name
@@ -80,8 +89,7 @@ func (c *checker) gitRepo(pod corev1.Pod) {
 var interactive = []string{"pods/exec", "pods/attach", "pods/portforward"}
 
 func (c *checker) execVerbs(where string, rules []rbacv1.PolicyRule) {
-	gate, known := c.release.Gate(releases.APIServer, "AuthorizePodWebsocketUpgradeCreatePermission")
-	if known && !gate.On || number(c.release.Minor) < 35 {
+	if !c.reaches("1.35") { // which turns on the gate AuthorizePodWebsocketUpgradeCreatePermission
 		return
 	}
 	var lacking []string
@@ -95,7 +103,7 @@ func (c *checker) execVerbs(where string, rules []rbacv1.PolicyRule) {
 	}
 	c.add(Finding{ID: "exec-needs-create", Where: where, Subject: strings.Join(lacking, " "), Fault: fault.Fault{
 		Message: fmt.Sprintf("%s allows only get on %s; from Kubernetes 1.35 on, this takes create", where, strings.Join(lacking, ", ")),
-		Remedy:  "add the verb create, if its subjects are to keep this"}})
+		Remedy:  "add the verb create if its subjects should keep this access"}})
 }
 
 // grants reports whether rules allow a verb on a subresource of Pods.
@@ -119,10 +127,10 @@ func (c *checker) budget(b policyv1.PodDisruptionBudget) {
 	c.add(Finding{ID: "budget-allows-nothing", Where: where, Subject: "disruptionsAllowed", Fault: fault.Fault{
 		Message: fmt.Sprintf("%s allows no disruption now (%d of %d Pods are healthy, %d must be): a drain of their nodes would wait",
 			where, b.Status.CurrentHealthy, b.Status.ExpectedPods, b.Status.DesiredHealthy),
-		Remedy: "add a replica, or change the budget for the time of the upgrade; without --drain this does not matter"}})
+		Remedy: "add a replica, or relax the budget during the upgrade; without --drain it does not matter"}})
 }
 
-// storedVersions finds custom resources that may be stored in a version that their definition has no more.
+// storedVersions finds custom resources that may be stored in a version that their definition no longer has.
 func (c *checker) storedVersions(crd CustomResource) {
 	for _, version := range crd.Stored {
 		if slices.Contains(crd.Versions, version) {

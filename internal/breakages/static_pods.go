@@ -13,8 +13,8 @@ import (
 
 // StaticPod is a manifest of a node.
 type StaticPod struct {
-	Where string // for people: /etc/kubernetes/manifests/dns.yaml on cp-1
-	Pod   corev1.Pod
+	Where string     // for people: /etc/kubernetes/manifests/dns.yaml on cp-1
+	Pod   corev1.Pod // with the name of its node
 }
 
 // staticPods finds static Pods that name objects of the API. The kubelet 1.37 never starts them; before, feature gate
@@ -25,7 +25,7 @@ func (c *checker) staticPods() {
 	}
 	for _, p := range c.StaticPods {
 		object := apiReference(p.Pod.Spec)
-		if object == "" {
+		if object == "" || c.passed(p.Pod.Spec.NodeName) {
 			continue
 		}
 		c.add(Finding{ID: "static-pod-api-reference", Fatal: true, Where: p.Where, Subject: object, Fault: fault.Fault{

@@ -41,7 +41,7 @@ func (c *checker) webhook(w Webhook) {
 		}
 		c.add(Finding{ID: "webhook-blocks-system", Where: w.Where, Subject: "namespaceSelector", Fault: fault.Fault{
 			Message: fmt.Sprintf("%s: if it does not answer, nothing can write %s in kube-system (failurePolicy Fail)", w.Where, n.resource),
-			Remedy:  "exclude kube-system by its namespaceSelector, or set failurePolicy: Ignore for the time of the upgrade"}})
+			Remedy:  "exclude kube-system with its namespaceSelector, or set failurePolicy: Ignore during the upgrade"}})
 		return
 	}
 }

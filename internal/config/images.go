@@ -54,6 +54,25 @@ func (c *ClusterConfiguration) release() release {
 	return all[len(all)-1]
 }
 
+// EtcdVersion returns the version of etcd that control planes of a minor release of Kubernetes, such as 1.37, get: 3.7.0, or
+// that of etcd.local.imageTag, which need not look like a version. It is empty for an external etcd.
+func (c *ClusterConfiguration) EtcdVersion(minor string) string {
+	if c.Etcd.External != nil {
+		return ""
+	}
+	at := *c
+	at.KubernetesVersion = minor + ".0"
+	version, _, _ := strings.Cut(at.etcdTag(), "-") // the rest counts the builds of the image
+	return version
+}
+
+func (c *ClusterConfiguration) etcdTag() string {
+	if local := c.Etcd.Local; local != nil && local.ImageTag != "" {
+		return local.ImageTag
+	}
+	return c.release().etcd
+}
+
 // Image returns the full name of a component's image: kube-apiserver, kube-controller-manager,
 // kube-scheduler, kube-proxy, coredns, pause or etcd.
 func (n *Node) Image(component string) string {
@@ -71,9 +90,9 @@ func (n *Node) Image(component string) string {
 	case "pause":
 		tag = pauseTag
 	case EtcdComponent:
-		tag = c.release().etcd
+		tag = c.etcdTag()
 		if local := c.Etcd.Local; local != nil {
-			repository, tag = cmp.Or(local.ImageRepository, repository), cmp.Or(local.ImageTag, tag)
+			repository = cmp.Or(local.ImageRepository, repository)
 		}
 	}
 	return repository + "/" + name + ":" + tag

@@ -79,20 +79,20 @@ func LoadUpgrade(ctx context.Context, src *Source, flags Flags, command, version
 	}
 	s := d.upgrade.self(command, flags)
 	var err error
-	s.Version, err = opts.exactTarget(ctx, s.Version)
+	s.Version, err = opts.exactTarget(ctx, command, s.Version)
 	return s, d.warningTexts(), err
 }
 
 // exactTarget returns the version to upgrade to with a leading v. Unlike init, which has a default, an upgrade does not go
 // on with another version when a label cannot be resolved.
-func (o Options) exactTarget(ctx context.Context, version string) (string, error) {
+func (o Options) exactTarget(ctx context.Context, command, version string) (string, error) {
 	m := versionLabel().FindStringSubmatch(version)
 	if m != nil {
 		resolved, err := o.resolve(ctx, m[2])
 		if err != nil {
 			return "", fault.WithRemedy(errors.WithMessagef(err, "cannot resolve %q", version), "name the version, such as "+DefaultKubernetesVersion)
 		}
-		if wrong := versionFault(resolved); wrong != "" {
+		if wrong := targetFault(command, resolved); wrong != "" {
 			return "", errors.Errorf("%q resolves to %s, which %s", version, resolved, wrong)
 		}
 		version = resolved
@@ -101,6 +101,15 @@ func (o Options) exactTarget(ctx context.Context, version string) (string, error
 		return "", nil
 	}
 	return "v" + strings.TrimPrefix(version, "v"), nil
+}
+
+// targetFault says why a command cannot have a version as its target; empty if it can. A plan of any version is made: it says
+// what is in the way.
+func targetFault(command, version string) string {
+	if command == upgradePlan {
+		return malformed(version)
+	}
+	return versionFault(version)
 }
 
 // version is where a command's target is; nil for a command without one.

@@ -103,15 +103,15 @@ func (d *documents) checkReset() {
 
 func (d *documents) checkUpgrade() {
 	c := d.upgrade
-	for _, v := range []struct{ path, version string }{
-		{"apply.kubernetesVersion", c.Apply.KubernetesVersion},
-		{"diff.kubernetesVersion", c.Diff.KubernetesVersion},
-		{"plan.kubernetesVersion", c.Plan.KubernetesVersion},
+	for _, v := range []struct{ command, path, version string }{
+		{upgradeApply, "apply.kubernetesVersion", c.Apply.KubernetesVersion},
+		{upgradeDiff, "diff.kubernetesVersion", c.Diff.KubernetesVersion},
+		{upgradePlan, "plan.kubernetesVersion", c.Plan.KubernetesVersion},
 	} {
 		if v.version == "" || versionLabel().MatchString(v.version) {
 			continue
 		}
-		if fault := versionFault(v.version); fault != "" {
+		if fault := targetFault(v.command, v.version); fault != "" {
 			d.faultf(kindUpgrade, v.path, "%q %s", printable(v.version), fault)
 		}
 	}

@@ -84,11 +84,19 @@ func (d *documents) exact(ctx context.Context, opts Options) string {
 	return "v" + strings.TrimPrefix(version, "v")
 }
 
+// malformed says why a text is not an exact version; empty if it is one.
+func malformed(version string) string {
+	if exactVersion().MatchString(version) {
+		return ""
+	}
+	return "is not a version such as " + DefaultKubernetesVersion + " or a label such as stable-1"
+}
+
 // versionFault says why a version cannot be used; empty if it can.
 func versionFault(version string) string {
 	m := exactVersion().FindStringSubmatch(version)
 	if m == nil {
-		return "is not a version such as " + DefaultKubernetesVersion + " or a label such as stable-1"
+		return malformed(version)
 	}
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])

@@ -27,7 +27,7 @@ import (
 // apiUse finds who uses API versions that a later release does not serve. Only the kinds that the tables name are looked
 // at: a few groups, and of their objects the metadata alone.
 func (c *collector) apiUse(ctx context.Context) {
-	release, _ := releases.Of(c.oldest)
+	release, _ := releases.Of(c.from)
 	groups := map[string][]schema.GroupVersionKind{}
 	for _, name := range release.Leaving() {
 		apiVersion, kind, _ := strings.Cut(name, " ")

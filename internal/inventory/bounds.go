@@ -88,20 +88,32 @@ func decodeInto(to any) func(io.Reader) error {
 	return func(r io.Reader) error { return errors.Wrap(json.NewDecoder(r).Decode(to), "decode the answer") }
 }
 
-// oldestOf is the minor release of the oldest API server or kubelet, such as 1.36.
+// oldestOf is the minor release of the oldest API server, kubelet or kube-proxy, such as 1.36.
 func oldestOf(s *upgrading.State) string {
-	var oldest *version.Version
-	texts := []string{s.Configured}
+	texts := []string{s.Oldest(), s.KubeProxy}
 	for _, n := range s.Nodes {
-		texts = append(texts, n.APIServer, n.Kubelet)
+		texts = append(texts, n.Kubelet)
 	}
-	for _, text := range texts {
-		if v, err := version.ParseSemantic(text); err == nil && (oldest == nil || v.LessThan(oldest)) {
-			oldest = v
+	return minorOf(oldestText(texts))
+}
+
+// oldestText is the oldest of some versions; empty if none is known.
+func oldestText(texts []string) string {
+	var oldest *version.Version
+	text := ""
+	for _, t := range texts {
+		if v, err := version.ParseSemantic(t); err == nil && (oldest == nil || v.LessThan(oldest)) {
+			oldest, text = v, t
 		}
 	}
-	if oldest == nil {
+	return text
+}
+
+// minorOf is the minor release of a version, such as 1.36; empty if it is not known.
+func minorOf(text string) string {
+	v, err := version.ParseSemantic(text)
+	if err != nil {
 		return ""
 	}
-	return version.MajorMinor(oldest.Major(), oldest.Minor()).String()
+	return version.MajorMinor(v.Major(), v.Minor()).String()
 }

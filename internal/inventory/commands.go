@@ -4,6 +4,7 @@
 package inventory
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,8 +22,9 @@ var regenerated = map[string][]string{
 	manifests.EtcdName: {"experimental-initial-corrupt-check", "experimental-watch-progress-notify-interval"},
 }
 
-// commands are the command lines of the control planes: what the cluster's configuration says once, and beyond it what
-// each static Pod has, because somebody edited or patched it.
+// commands are the command lines of the control planes: once what the cluster's configuration says, and what each static Pod
+// has beyond it. On this host that is the Pod that the upgrade will write, with today's patches. On other nodes, whose
+// patches cannot be seen, it is the Pod that runs.
 func (c *collector) commands() {
 	stored := c.storedArgs()
 	for _, name := range manifests.Components(c.desired) {
@@ -32,18 +34,14 @@ func (c *collector) commands() {
 		}
 	}
 	for i := range c.State.Pods {
-		pod := &c.State.Pods[i]
-		name := pod.Labels["component"]
-		args := argsOf(pod, name)
-		if wanted := c.wantedHere(pod.Spec.NodeName, name); wanted != nil { // with today's patches
-			args = append(args, argsOf(wanted, name)...)
-		}
-		args = slices.DeleteFunc(args, func(a config.Arg) bool {
+		name, node := c.State.Pods[i].Labels["component"], c.State.Pods[i].Spec.NodeName
+		pod, wanted := c.nextPod(&c.State.Pods[i])
+		args := slices.DeleteFunc(argsOf(pod, name), func(a config.Arg) bool {
 			return slices.Contains(stored[name], a) || slices.Contains(regenerated[name], a.Name)
 		})
 		if len(args) > 0 {
 			c.inputs.Commands = append(c.inputs.Commands, breakages.Command{
-				Where: name + " on " + pod.Spec.NodeName, Program: name, Args: args, Mounts: append(mountsOf(pod, name), c.storedMounts(name)...)})
+				Where: name + " on " + node, Program: name, Args: args, Mounts: append(mountsOf(pod, name), c.storedMounts(name)...), Running: !wanted})
 		}
 	}
 }
@@ -89,16 +87,34 @@ func mountsOf(pod *corev1.Pod, component string) []string {
 	return paths
 }
 
-// wantedHere is a static Pod as the upgrade writes it on this host; nil for another node.
-func (c *collector) wantedHere(node, component string) *corev1.Pod {
-	if c.Here == nil || c.Here.Node.Name != node {
-		return nil
+// nextPod is a component's static Pod as the upgrade writes it, if it runs on this host. Otherwise it is the one that runs.
+func (c *collector) nextPod(running *corev1.Pod) (pod *corev1.Pod, wanted bool) {
+	if c.Here == nil || c.Here.Node.Name != running.Spec.NodeName {
+		return running, false
 	}
-	var pod *corev1.Pod
+	if pod = c.wantedPod(running.Labels["component"]); pod == nil {
+		return running, false
+	}
+	return pod, true
+}
+
+// wantedPod is a component's static Pod as the upgrade writes it on this host; nil if it leaves it alone.
+func (c *collector) wantedPod(component string) (pod *corev1.Pod) {
 	if yaml.Unmarshal(c.Here.Wanted[component], &pod) != nil {
 		return nil
 	}
 	return pod
+}
+
+// wantedPods are the command lines of this control plane as the upgrade writes them, and the files that they name.
+func (c *collector) wantedPods() {
+	for _, name := range slices.Sorted(maps.Keys(c.Here.Wanted)) {
+		if pod := c.wantedPod(name); pod != nil {
+			where := name + " on " + c.Here.Node.Name
+			c.inputs.Commands = append(c.inputs.Commands, breakages.Command{Where: where, Program: name, Args: argsOf(pod, name), Mounts: mountsOf(pod, name)})
+			c.namedFiles(pod, where, name)
+		}
+	}
 }
 
 // argsOf are the flags of a component's container.
@@ -128,32 +144,44 @@ var fileFlags = map[string][]string{
 // hostFiles are the files that the flags of this control plane name. Those of others cannot be seen from here.
 func (c *collector) hostFiles() {
 	for i := range c.State.Pods {
-		pod := &c.State.Pods[i]
-		name, node := pod.Labels["component"], pod.Spec.NodeName
-		here := c.Here != nil && c.Here.Node.Name == node
-		seen := map[string]bool{}
-		for _, arg := range argsOf(pod, name) {
-			if !slices.Contains(fileFlags[name], arg.Name) || arg.Value == "" || seen[arg.Value] {
-				continue
-			}
-			seen[arg.Value] = true
-			if !here {
-				c.gap(name+" on "+node, arg.Value, "run `slipway upgrade plan` as root on "+node,
-					"%s on %s: %s was not checked, because it is a file of that node", name, node, arg.Value)
-				continue
-			}
-			c.hostFile(pod, name, arg.Value)
+		name, node := c.State.Pods[i].Labels["component"], c.State.Pods[i].Spec.NodeName
+		pod, _ := c.nextPod(&c.State.Pods[i])
+		where := name + " on " + node
+		if c.Here != nil && c.Here.Node.Name == node {
+			c.namedFiles(pod, where, name)
+			continue
+		}
+		for _, path := range namedBy(pod, name) {
+			c.gap(where, path, "run `slipway upgrade plan` as root on "+node, "%s: %s was not checked, because it is a file of that node", where, path)
 		}
 	}
 }
 
+// namedFiles are those that the flags of a static Pod of this host name.
+func (c *collector) namedFiles(pod *corev1.Pod, where, component string) {
+	for _, path := range namedBy(pod, component) {
+		c.hostFile(pod, where, component, path)
+	}
+}
+
+// namedBy are the paths of the configuration files that a component's flags name.
+func namedBy(pod *corev1.Pod, component string) []string {
+	var paths []string
+	for _, arg := range argsOf(pod, component) {
+		if slices.Contains(fileFlags[component], arg.Name) && arg.Value != "" && !slices.Contains(paths, arg.Value) {
+			paths = append(paths, arg.Value)
+		}
+	}
+	return paths
+}
+
 // hostFile reads a file by its path in the container, and the files that it names in turn, as an AdmissionConfiguration
-// does.
-func (c *collector) hostFile(pod *corev1.Pod, component, inContainer string) {
+// does. where names the component for people.
+func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer string) {
 	path := onHost(pod, inContainer)
 	data, err := c.Here.Host.ReadHead(path, largestFile)
 	if err != nil {
-		c.gap(component+" on "+pod.Spec.NodeName, path, "correct the flag that names it, or the file", "%s was not checked: %v", path, err)
+		c.gap(where, path, "correct the flag that names it, or the file", "%s was not checked: %v", path, err)
 		return
 	}
 	c.inputs.Files = append(c.inputs.Files, breakages.File{Where: path, Program: component, Data: data})
@@ -172,7 +200,7 @@ func (c *collector) hostFile(pod *corev1.Pod, component, inContainer string) {
 		if !filepath.IsAbs(plugin.Path) {
 			plugin.Path = filepath.Join(filepath.Dir(inContainer), plugin.Path)
 		}
-		c.hostFile(pod, component, plugin.Path)
+		c.hostFile(pod, where, component, plugin.Path)
 	}
 }
 

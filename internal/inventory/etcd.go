@@ -12,37 +12,28 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// external marks a member that an upgrade leaves alone; Check fills in the target of the others.
-const (
-	external = ""
-	local    = "local"
-)
-
 // members asks etcd which versions run. Where nobody can ask it, the images of its Pods say so, without its health.
 func (c *collector) members(ctx context.Context) {
-	target := local
-	if c.desired.Cluster.Etcd.External != nil {
-		target = external
-	}
+	external := c.desired.Cluster.Etcd.External != nil
 	if c.Etcd == nil {
 		c.gap("etcd", "health", "run `slipway upgrade plan` as root on a control plane, whose certificates etcd accepts",
 			"the health of etcd was not checked, because this host has no certificate for it")
 	} else {
-		c.askMembers(ctx, target)
+		c.askMembers(ctx, external)
 	}
-	if len(c.inputs.Etcd) > 0 || target == external {
+	if len(c.inputs.Etcd) > 0 || external {
 		return
 	}
 	for _, component := range c.State.Components {
 		if component.Name == manifests.EtcdName {
 			v, _, _ := strings.Cut(component.Version, "-") // of the image, from that of etcd
-			c.inputs.Etcd = append(c.inputs.Etcd, breakages.EtcdMember{Where: "etcd on " + component.Node, Version: v, Target: target})
+			c.inputs.Etcd = append(c.inputs.Etcd, breakages.EtcdMember{Where: "etcd on " + component.Node, Version: v})
 		}
 	}
 }
 
 // askMembers asks each member. The check of their health reports those that do not answer.
-func (c *collector) askMembers(ctx context.Context, target string) {
+func (c *collector) askMembers(ctx context.Context, external bool) {
 	var err error
 	if c.Members, err = c.Etcd.Health(ctx); err != nil {
 		c.gap("etcd", "health", "check etcd: `slipway diagnose` on its nodes says what is wrong", "etcd was not checked: %v", err)
@@ -50,7 +41,7 @@ func (c *collector) askMembers(ctx context.Context, target string) {
 	for _, m := range c.Members {
 		if m.Answers {
 			where := "etcd member " + cmp.Or(m.Name, m.PeerURL)
-			c.inputs.Etcd = append(c.inputs.Etcd, breakages.EtcdMember{Where: where, Version: m.Status.Version, Target: target})
+			c.inputs.Etcd = append(c.inputs.Etcd, breakages.EtcdMember{Where: where, Version: m.Status.Version, External: external})
 		}
 	}
 }

@@ -36,6 +36,7 @@ func (c *collector) staticPodsHere() {
 		}
 		var pod corev1.Pod
 		if yaml.Unmarshal(data, &pod) == nil && pod.Kind == "Pod" {
+			pod.Spec.NodeName = c.Here.Node.Name
 			c.inputs.StaticPods = append(c.inputs.StaticPods, breakages.StaticPod{Where: path, Pod: pod})
 		}
 	}

@@ -37,17 +37,19 @@ type Sources struct {
 type Here struct {
 	Host preflight.View
 	Node *config.Node
-	// Wanted are the static Pods that the upgrade writes, by component.
+	// Wanted are the static Pods that the upgrade writes, by component. Those that it leaves alone are missing.
 	Wanted map[string][]byte
 	// Kubelet is its configuration as the upgrade writes it; nil for the one that is there.
 	Kubelet []byte
 }
 
-// Check returns what an upgrade to Node's version breaks about this host's kubelet. n is what the API says of it.
-func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions) []breakages.Finding {
+// Check returns what an upgrade to Node's version breaks about this host's kubelet, and about its control plane if there are
+// Wanted static Pods. n is what the cluster says of this host; etcd is as for Inventory.Check.
+func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions, etcd func(minor string) string) []breakages.Finding {
 	c := &collector{Sources: Sources{Here: h}}
 	c.inputs.Kubelets = []breakages.Kubelet{c.kubeletHere(ctx, n, nil)}
-	return c.Check(n.Kubelet, h.Node.Cluster.KubernetesVersion, "")
+	c.wantedPods()
+	return c.Check(cmp.Or(n.APIServer, n.Kubelet), h.Node.Cluster.KubernetesVersion, etcd)
 }
 
 // Inventory is what was found.
@@ -63,7 +65,8 @@ type Inventory struct {
 type collector struct {
 	Sources
 	desired *config.Node // the cluster's stored configuration
-	oldest  string       // the minor release of the oldest kubelet or API server
+	// from is the minor release of the oldest API server, oldest that of the oldest API server, kubelet or kube-proxy.
+	from, oldest string
 
 	mu sync.Mutex
 	Inventory
@@ -77,7 +80,7 @@ func Collect(ctx context.Context, s Sources) (*Inventory, error) {
 		return nil, err
 	}
 	c := &collector{Sources: s, desired: desired}
-	c.oldest = oldestOf(s.State)
+	c.from, c.oldest = minorOf(s.State.Oldest()), oldestOf(s.State)
 	c.commands()
 	c.hostFiles()
 	var group sync.WaitGroup
@@ -92,20 +95,11 @@ func Collect(ctx context.Context, s Sources) (*Inventory, error) {
 	return &c.Inventory, nil
 }
 
-// Check returns what an upgrade breaks, and what was not checked. etcdTarget is the version that the upgrade gives the
-// members of etcd, such as 3.7.0; empty if it leaves them alone.
-func (i *Inventory) Check(from, to, etcdTarget string) []breakages.Finding {
+// Check returns what an upgrade breaks, and what was not checked. etcd returns the version that the upgrade to a minor
+// release such as 1.37 gives the members of etcd; it is nil if they are left alone.
+func (i *Inventory) Check(from, to string, etcd func(minor string) string) []breakages.Finding {
 	in := i.inputs
-	in.From, in.To = from, to
-	in.Etcd = slices.Clone(in.Etcd)
-	for k := range in.Etcd {
-		if m := &in.Etcd[k]; m.Target != external {
-			m.Target = etcdTarget
-			if etcdTarget == "" {
-				m.Target = m.Version
-			}
-		}
-	}
+	in.From, in.To, in.EtcdVersion = from, to, etcd
 	return append(breakages.Check(in), i.gaps...)
 }
 
@@ -117,10 +111,10 @@ func (c *collector) gap(where, subject, remedy, format string, args ...any) {
 		Fault: fault.Fault{Message: fmt.Sprintf(format, args...), Remedy: remedy}})
 }
 
-// crosses reports whether the upgrade can lead from before a minor release to it: what only that step breaks need not be
-// collected otherwise.
-func (c *collector) crosses(minor string) bool {
-	from, known := releases.Of(c.oldest)
+// crosses reports whether an upgrade can lead from before a minor release, oldest, to another one: what only that step
+// breaks need not be collected otherwise.
+func crosses(oldest, minor string) bool {
+	from, known := releases.Of(oldest)
 	to, _ := releases.Of(minor)
 	return !known || to.After(from)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
@@ -35,6 +36,8 @@ type scene struct {
 	etcd     []etcd.Health
 	deaf     bool // etcd does not answer
 	remote   bool // the collector runs elsewhere
+	// wanted are the flags of the static Pods that the upgrade writes, by component; by default, those that run.
+	wanted map[string][]string
 }
 
 type object = map[string]any
@@ -43,7 +46,7 @@ type object = map[string]any
 const inSystem = "/api/v1/namespaces/kube-system/"
 
 func newScene(t *testing.T, from, to string) *scene {
-	s := &scene{t: t, api: fakeapi.New(nil), root: t.TempDir(), from: from, to: to}
+	s := &scene{t: t, api: fakeapi.New(nil), root: t.TempDir(), from: from, to: to, wanted: map[string][]string{}}
 	t.Cleanup(s.api.Close)
 	s.stored("")
 	s.configMap("kubelet-config", "kubelet", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\n")
@@ -101,17 +104,29 @@ func (s *scene) node(name, runtime string, controlPlane bool) {
 		"status": object{"nodeInfo": object{"kubeletVersion": s.from, "containerRuntimeVersion": runtime, "osImage": "Debian GNU/Linux 13"}}})
 }
 
-func (s *scene) component(name string, args ...string) {
+func (s *scene) component(name string, args ...string) { s.componentOn("cp-1", name, args...) }
+
+// componentOn is a static Pod that runs on a control plane. On this host, the upgrade writes it with the same flags.
+func (s *scene) componentOn(node, name string, args ...string) {
+	if node == "cp-1" {
+		s.wanted[name] = args
+	}
 	tag := s.from
 	if name == "etcd" {
 		tag = "3.6.12-0"
 	}
-	s.put(inSystem+"pods/"+name+"-cp-1", "v1", "Pod", object{
+	pod := staticPod(name, tag, args)
+	pod["spec"].(object)["nodeName"] = node
+	s.put(inSystem+"pods/"+name+"-"+node, "v1", "Pod", pod)
+}
+
+func staticPod(name, tag string, args []string) object {
+	return object{
 		"metadata": object{"labels": object{"component": name, "tier": "control-plane"}, "annotations": object{"kubernetes.io/config.mirror": "x"}},
-		"spec": object{"nodeName": "cp-1", "containers": []any{object{"name": name, "image": "registry.k8s.io/" + name + ":" + tag,
+		"spec": object{"containers": []any{object{"name": name, "image": "registry.k8s.io/" + name + ":" + tag,
 			"command": append([]string{name}, args...), "volumeMounts": []any{object{"name": "etc", "mountPath": "/etc/in-container"}}}},
 			"volumes": []any{object{"name": "etc", "hostPath": object{"path": "/etc/on-host"}}}},
-	})
+	}
 }
 
 // configz is what the kubelet of w-1 runs with.
@@ -170,6 +185,18 @@ func (s *scene) client() cluster.Cluster {
 // found are the findings, each its ID and its message.
 func (s *scene) found() []string {
 	s.t.Helper()
+	var list []string
+	for _, f := range s.findings() {
+		list = append(list, f.ID+" "+f.Message)
+		if f.Remedy == "" || f.Where == "" {
+			s.t.Errorf("incomplete: %+v", f)
+		}
+	}
+	return list
+}
+
+func (s *scene) findings() []breakages.Finding {
+	s.t.Helper()
 	api := s.client()
 	state, err := upgrading.Look(s.t.Context(), api)
 	if err != nil {
@@ -181,20 +208,16 @@ func (s *scene) found() []string {
 		n.Paths.Kubelet, n.Paths.Manifests, n.CRISocket = "/var/lib/kubelet", "/etc/kubernetes/manifests", "unix:///no/socket"
 		h := host.NewAt(s.root)
 		defer h.Close()
-		sources.Here, sources.Etcd = &Here{Host: h, Node: n}, members{scene: s}
+		sources.Here, sources.Etcd = &Here{Host: h, Node: n, Wanted: map[string][]byte{}}, members{scene: s}
+		for component, args := range s.wanted {
+			sources.Here.Wanted[component] = []byte(asJSON(staticPod(component, s.to, args)))
+		}
 	}
 	there, err := Collect(s.t.Context(), sources)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var list []string
-	for _, f := range there.Check(state.Oldest(), s.to, "3.7.0") {
-		list = append(list, f.ID+" "+f.Message)
-		if f.Remedy == "" || f.Where == "" {
-			s.t.Errorf("incomplete: %+v", f)
-		}
-	}
-	return list
+	return there.Check(state.Oldest(), s.to, new(config.ClusterConfiguration).EtcdVersion)
 }
 
 // always is what cannot be seen of this cluster.
@@ -248,7 +271,7 @@ func TestBreakagesAreFound(t *testing.T) {
 			"cgroup-v1 kubelet on w-1: the node has cgroup v1"},
 		"cgroup v1 here": {to35, func(s *scene) { s.remove("/sys/fs/cgroup/cgroup.controllers") }, "cgroup-v1 kubelet on cp-1: the node has cgroup v1"},
 		"an old runtime": {to37, func(s *scene) { s.node("w-1", "containerd://1.7.27", false) },
-			"runtime-config-call kubelet on w-1: the container runtime does not tell its cgroup driver"},
+			"runtime-config-call kubelet on w-1: the container runtime does not report its cgroup driver"},
 		"memoryThrottlingFactor": {to37, func(s *scene) {
 			s.configz(`{"memoryThrottlingFactor": 0.8, "featureGates": {"MemoryQoS": false}}`)
 		},
@@ -319,7 +342,17 @@ func TestBreakagesAreFound(t *testing.T) {
 		}, "etcd-patch etcd on cp-1: etcd 3.6.8 should be 3.6.11 or newer"},
 		"a flag of etcd": {to37, func(s *scene) {
 			s.stored("etcd: {local: {dataDir: /var/lib/etcd, extraArgs: [{name: experimental-compaction-batch-limit, value: \"9\"}]}}\n")
-		}, "flag-removed extraArgs of etcd in ConfigMap kube-system/kubeadm-config: the etcd of Kubernetes 1.37 has no flag --experimental-compaction-batch-limit"},
+		}, "flag-removed extraArgs of etcd in ConfigMap kube-system/kubeadm-config: etcd 3.7 has no flag --experimental-compaction-batch-limit"},
+		"a flag of etcd, on the way to 1.36": {to36, func(s *scene) {
+			s.stored("etcd: {local: {dataDir: /var/lib/etcd, extraArgs: [{name: experimental-compaction-batch-limit, value: \"9\"}]}}\n")
+		}, "flag-removed extraArgs of etcd in ConfigMap kube-system/kubeadm-config: etcd 3.7 has no flag --experimental-compaction-batch-limit"},
+		"a flag of etcd, before a patch release": {"v1.36.3 v1.36.4", func(s *scene) {
+			s.component("etcd", "--name=cp-1", "--experimental-compaction-batch-limit=9")
+		}, "flag-removed etcd on cp-1: etcd 3.7 has no flag --experimental-compaction-batch-limit"},
+		"etcd's patch release, before a patch release": {"v1.36.3 v1.36.4", func(s *scene) { s.etcd[0].Status.Version = "3.6.8" },
+			"etcd-patch etcd member cp-1: etcd 3.6.8 should be 3.6.11 or newer"},
+		"a flag that today's patches add": {to37, func(s *scene) { s.wanted["kube-controller-manager"] = []string{"--concurrent-service-syncs=2"} },
+			"flag-removed kube-controller-manager on cp-1: kube-controller-manager 1.37 has no flag --concurrent-service-syncs"},
 		"an external etcd": {to37, func(s *scene) {
 			s.stored("etcd: {external: {endpoints: [\"https://192.0.2.9:2379\"], caFile: /a, certFile: /b, keyFile: /c}}\n")
 			s.etcd[0].Status.Version = "3.5.21"
@@ -418,3 +451,69 @@ func TestWhatCannotBeReadIsFound(t *testing.T) {
 }
 
 func (s *scene) refuse(path string) { s.api.Answer(path, "not JSON, but "+strings.Repeat("x", 1<<17)) }
+
+// TestFlagsThatTheUpgradeDrops: a static Pod of this host is checked as the upgrade writes it. A flag that only runs on another
+// node is a warning, and one of the cluster's configuration is fatal.
+func TestFlagsThatTheUpgradeDrops(t *testing.T) {
+	const flag, message = "--concurrent-service-syncs=2", "kube-controller-manager 1.37 has no flag --concurrent-service-syncs"
+	for name, row := range map[string]struct {
+		make func(*scene)
+		want []string
+	}{
+		"removed from the configuration, still running here": {func(s *scene) {
+			s.component("kube-controller-manager", flag)
+			s.wanted["kube-controller-manager"] = nil
+		}, nil},
+		"a file that is no longer named here": {func(s *scene) {
+			s.component("kube-apiserver", "--authentication-config=/etc/in-container/missing.yaml")
+			s.wanted["kube-apiserver"] = nil
+		}, nil},
+		"only on another node": {func(s *scene) { s.componentOn("cp-2", "kube-controller-manager", flag) },
+			[]string{"warning kube-controller-manager on cp-2: " + message}},
+		"in the configuration": {func(s *scene) {
+			s.stored("controllerManager: {extraArgs: [{name: concurrent-service-syncs, value: \"2\"}]}\n")
+			s.component("kube-controller-manager", flag)
+			s.componentOn("cp-2", "kube-controller-manager", flag)
+		}, []string{"fatal extraArgs of kube-controller-manager in ConfigMap kube-system/kubeadm-config: " + message}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, "v1.36.4", "v1.37.2")
+			row.make(s)
+			var got []string
+			for _, f := range s.findings() {
+				level := map[bool]string{true: "fatal", false: "warning"}[f.Fatal]
+				if text := f.ID + " " + f.Message; text != always {
+					got = append(got, level+" "+f.Message)
+				}
+				if f.Fatal == strings.Contains(f.Remedy, "the upgrade of that node drops it") && f.ID == "flag-removed" {
+					t.Errorf("remedy %q", f.Remedy)
+				}
+			}
+			if !slices.Equal(got, row.want) {
+				t.Errorf("found %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+// TestOldKubelet: a worker that lags is checked from its own release on, and what the control plane has behind it is not
+// found again.
+func TestOldKubelet(t *testing.T) {
+	s := newScene(t, "v1.36.4", "v1.37.2")
+	s.put("/api/v1/nodes/w-1", "v1", "Node", object{"status": object{"nodeInfo": object{
+		"kubeletVersion": "v1.34.9", "containerRuntimeVersion": "containerd://2.2.0", "osImage": "Debian GNU/Linux 13"}}})
+	s.metricsOf("w-1", "kubelet_cgroup_version 1")
+	s.configz(`{"maxPods": 110}`)
+	s.put("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/debug", "rbac.authorization.k8s.io/v1", "Role",
+		object{"rules": []any{object{"apiGroups": []any{""}, "resources": []any{"pods/exec"}, "verbs": []any{"get"}}}})
+	s.put("/api/v1/namespaces/default/pods/clone", "v1", "Pod", object{"spec": object{"nodeName": "w-1",
+		"volumes": []any{object{"name": "v", "gitRepo": object{"repository": "r"}}}}})
+	s.put("/api/v1/namespaces/default/pods/here", "v1", "Pod", object{"spec": object{"nodeName": "cp-1",
+		"volumes": []any{object{"name": "v", "gitRepo": object{"repository": "r"}}}}})
+	s.serve("scheduling.k8s.io", "Workload", "workloads", storageHash(schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1alpha1", Kind: "Workload"}), "v1alpha2")
+	s.put("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/workloads/train", "scheduling.k8s.io/v1alpha2", "Workload", object{})
+	want := []string{"cgroup-v1 kubelet on w-1: ", "gitrepo-volume Pod default/clone ", always}
+	if got := s.found(); !slices.EqualFunc(got, want, strings.HasPrefix) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}

@@ -44,11 +44,20 @@ func (c *collector) kubelets(ctx context.Context) {
 	if err != nil {
 		c.gap(kubeletConfigMap, "kubelet", "correct it", "%s was not checked: %v", kubeletConfigMap, err)
 	}
-	all := []breakages.Kubelet{{Where: kubeletConfigMap, Config: []byte(text)}}
+	all := []breakages.Kubelet{{Where: kubeletConfigMap, From: c.oldestKubelet(), Config: []byte(text)}}
 	if err != nil {
 		all = nil
 	}
 	c.inputs.Kubelets = append(all, c.nodeKubelets(ctx, shared)...)
+}
+
+// oldestKubelet is its version; empty if none is known.
+func (c *collector) oldestKubelet() string {
+	var texts []string
+	for _, n := range c.State.Nodes {
+		texts = append(texts, n.Kubelet)
+	}
+	return oldestText(texts)
 }
 
 func (c *collector) nodeKubelets(ctx context.Context, shared map[string]any) []breakages.Kubelet {
@@ -95,7 +104,7 @@ func rank(n upgrading.NodeVersions) int {
 
 // newKubelet is what the API says of a node's kubelet.
 func newKubelet(n upgrading.NodeVersions) breakages.Kubelet {
-	return breakages.Kubelet{Where: "kubelet on " + n.Name, From: n.Kubelet, OldRuntime: strings.HasPrefix(n.Runtime, "containerd://1.")}
+	return breakages.Kubelet{Where: "kubelet on " + n.Name, Node: n.Name, From: n.Kubelet, OldRuntime: strings.HasPrefix(n.Runtime, "containerd://1.")}
 }
 
 // kubeletHere reads this host's files.
@@ -215,6 +224,9 @@ func beyond(own, shared map[string]any) []byte {
 
 // proxies is the configuration of kube-proxy, if the cluster has one.
 func (c *collector) proxies(ctx context.Context) {
+	if _, err := version.ParseSemantic(c.State.KubeProxy); err == nil {
+		c.inputs.ProxyFrom = c.State.KubeProxy
+	}
 	const where = "ConfigMap kube-system/" + manifests.KubeProxyConfigMap
 	cm := &corev1.ConfigMap{}
 	cm.Namespace, cm.Name = metav1.NamespaceSystem, manifests.KubeProxyConfigMap

@@ -20,11 +20,11 @@ import (
 // mirrorAnnotation marks the Pod by which the API shows a static Pod of a node.
 const mirrorAnnotation = corev1.MirrorPodAnnotationKey
 
-// pods are only looked at for what 1.36 and 1.37 break.
+// pods are only looked at for what the kubelets of 1.36 and 1.37 break.
 func (c *collector) pods(ctx context.Context) {
 	c.staticPodsHere()
 	c.inputs.Cluster.SELinux = c.enforcesSELinux()
-	if !c.crosses("1.37") {
+	if !crosses(c.oldest, "1.37") {
 		return
 	}
 	c.inputs.Cluster.Pods = listed[corev1.Pod](ctx, c, "/api/v1/pods", "Pods")
@@ -53,9 +53,9 @@ func (c *collector) enforcesSELinux() bool {
 	})
 }
 
-// roles are only looked at for what 1.35 breaks.
+// roles are only looked at for what the API server of 1.35 breaks.
 func (c *collector) roles(ctx context.Context) {
-	if !c.crosses("1.35") {
+	if !crosses(c.from, "1.35") {
 		return
 	}
 	c.inputs.Cluster.Roles = listed[rbacv1.Role](ctx, c, "/apis/rbac.authorization.k8s.io/v1/roles", "Roles")

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package releases has tables of what each minor release of Kubernetes knows: flags, feature gates, API versions,
-// admission plugins, and the fields and versions of configuration files. test/releases makes them from the released
-// modules. They are parsed when something is first looked up, which takes a few milliseconds.
+// admission plugins, and the fields and versions of configuration files; and of the flags of each minor release of etcd.
+// test/releases makes them from the released modules. They are parsed when something is first looked up, which takes a few
+// milliseconds.
 package releases
 
 import (
@@ -13,8 +14,7 @@ import (
 	"sync"
 )
 
-// Programs whose flags are in the tables. Etcd is the version that belongs to the release: 3.6 up to Kubernetes 1.36,
-// then 3.7.
+// Programs whose flags are in the tables. Etcd has releases of its own: see EtcdRelease.
 const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
@@ -30,7 +30,7 @@ var tables string
 // fact is what a row of the tables is about.
 type fact struct{ kind, name string }
 
-// row has the state of a fact in each release, for some programs.
+// row has the state of a fact in each release of some programs.
 type row struct {
 	programs string // comma-separated, or * for all but etcd
 	states   []string
@@ -38,8 +38,8 @@ type row struct {
 
 // parsed are the tables as they are looked up.
 type parsed struct {
-	minors []string
-	rows   map[fact][]row
+	minors, etcdMinors []string
+	rows               map[fact][]row
 }
 
 // parse takes the tables apart once; a test holds their form.
@@ -51,6 +51,8 @@ var parse = sync.OnceValue(func() parsed {
 		case strings.HasPrefix(line, "#"):
 		case fields[0] == "release":
 			p.minors = append(p.minors, fields[1])
+		case fields[0] == Etcd:
+			p.etcdMinors = append(p.etcdMinors, fields[1])
 		default:
 			key, states := fact{fields[0], fields[1]}, fields[3:]
 			for i := range states {
@@ -116,13 +118,30 @@ func (r row) of(program string) bool {
 	return r.programs == "*" && program != Etcd || slices.Contains(strings.Split(r.programs, ","), program)
 }
 
-// HasFlag reports whether a program knows a command line flag, hidden and deprecated ones included. The name is
-// without dashes in front; Kubernetes takes - and _ in it for the same.
+// HasFlag reports whether a program of Kubernetes knows a command line flag, hidden and deprecated ones included. The name
+// is without dashes in front; - and _ in it mean the same.
 func (r Release) HasFlag(program, name string) bool {
-	if program != Etcd {
-		name = strings.ReplaceAll(name, "_", "-")
-	}
-	return r.state("flag", program, name) != ""
+	return r.state("flag", program, strings.ReplaceAll(name, "_", "-")) != ""
+}
+
+// EtcdRelease is one minor release of etcd.
+type EtcdRelease struct {
+	// Minor is its name, such as 3.7.
+	Minor  string
+	column int
+}
+
+// OfEtcd returns the release of etcd of that name, such as 3.7; false if there is no table of it.
+func OfEtcd(minor string) (EtcdRelease, bool) {
+	i := slices.Index(parse().etcdMinors, minor)
+	return EtcdRelease{minor, i}, i >= 0
+}
+
+// HasFlag reports whether etcd knows a command line flag, deprecated ones included. The name is without dashes in front.
+func (r EtcdRelease) HasFlag(name string) bool {
+	return slices.ContainsFunc(parse().rows[fact{"flag", name}], func(row row) bool {
+		return r.column >= 0 && row.of(Etcd) && row.states[r.column] != ""
+	})
 }
 
 // HasField reports whether the kubelet or kube-proxy knows a field of its configuration file. Its path is as in JSON,

@@ -22,3 +22,19 @@ func TestLeaving(t *testing.T) {
 		}
 	}
 }
+
+// TestEtcdFlags: etcd's flags have columns of their own, and are no flags of a program of Kubernetes.
+func TestEtcdFlags(t *testing.T) {
+	for minor, want := range map[string][2]bool{"3.6": {true, true}, "3.7": {true, false}} {
+		r, known := OfEtcd(minor)
+		if got := [2]bool{r.HasFlag("data-dir"), r.HasFlag("experimental-initial-corrupt-check")}; !known || got != want {
+			t.Errorf("etcd %s: %v, want %v", minor, got, want)
+		}
+	}
+	if r, known := OfEtcd("3.8"); known || r.HasFlag("data-dir") {
+		t.Error("there is a table of etcd 3.8")
+	}
+	if r, _ := Of("1.36"); r.HasFlag(APIServer, "data-dir") {
+		t.Error("the API server has a flag of etcd's")
+	}
+}

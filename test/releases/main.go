@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Releases makes the tables of what each minor release of Kubernetes knows (internal/releases/tables.tsv), or checks
-// that they are what the released modules say. It runs the programs in facts/ inside of the lab's component modules.
+// Releases makes the tables of what each minor release of Kubernetes and of etcd knows (internal/releases/tables.tsv), or
+// checks that they are what the released modules say. It runs the programs in facts/ in the lab's component modules.
 //
-//	go run ./test/releases               # compares 1.36 and 1.37, which the lab builds
-//	go run ./test/releases 1.34 1.35     # compares these
-//	go run ./test/releases -write 1.37   # makes the part of 1.37 again
+//	go run ./test/releases                   # compares what the lab builds: Kubernetes 1.36 and 1.37, etcd 3.6 and 3.7
+//	go run ./test/releases 1.34 1.35         # compares these
+//	go run ./test/releases -write 1.37 3.7   # generates the columns of Kubernetes 1.37 and etcd 3.7
 //
 // With the packages of a release in Go's build cache, as they are after the lab was built, it takes half a minute;
-// otherwise about five minutes on two processors. The lab builds 1.36 and 1.37 only. For the others, a unit test
-// compares the hash of what their part of the table was made from: the programs in facts/, and the module's go.mod and
-// go.sum. A released module does not change, so the same inputs give the same facts.
+// otherwise about five minutes on two processors. For the releases that the lab does not build, a unit test compares the
+// hash of what their column was made from: the programs in facts/, and the module's go.mod and go.sum. A released module
+// does not change, so the same inputs give the same facts.
 package main
 
 import (
@@ -39,25 +39,40 @@ const (
 	components = "test/lab/components"
 )
 
-// module says in which component modules a release is pinned.
+// module is a minor release of Kubernetes or etcd, and the component module of the lab that pins it.
 type module struct {
-	minor, kubernetes, etcd string
-	ofLab                   bool
+	minor, component string
+	// ofLab is set for the releases that the lab builds. They are compared by default.
+	ofLab bool
 }
 
-// modules are the releases in the order of the table's columns, and the component modules that pin them. Those of
-// the lab's own releases are compared by default.
-var modules = []module{
-	{"1.34", "kubernetes-1.34", "etcd-3.6", false},
-	{"1.35", "kubernetes-1.35", "etcd-3.6", false},
-	{"1.36", "kubernetes-1.36", "etcd-3.6", true},
-	{"1.37", "kubernetes", "etcd", true},
-}
+// kubernetes and etcds are the releases in the order of their columns. What etcd knows does not depend on Kubernetes: which
+// etcd a control plane gets is decided by internal/config and by the user.
+var (
+	kubernetes = []module{
+		{"1.34", "kubernetes-1.34", false},
+		{"1.35", "kubernetes-1.35", false},
+		{"1.36", "kubernetes-1.36", true},
+		{"1.37", "kubernetes", true},
+	}
+	etcds = []module{
+		{"3.6", "etcd-3.6", true},
+		{"3.7", "etcd", true},
+	}
+)
 
-// programs in the order in which rows name them; etcd is that of the release.
+// programs are those of Kubernetes, in the order in which rows name them.
 var programs = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"}
 
 const etcd = "etcd"
+
+// columns are the releases of a program.
+func columns(program string) []module {
+	if program == etcd {
+		return etcds
+	}
+	return kubernetes
+}
 
 func main() {
 	write := flag.Bool("write", false, "write the table instead of comparing it")
@@ -71,7 +86,7 @@ func main() {
 	}
 }
 
-// run compares or writes the parts of the table for the named minor releases; none stands for the lab's.
+// run compares or writes the columns of the named minor releases; none stands for the lab's.
 func run(ctx context.Context, root string, write bool, minors []string) error {
 	path := filepath.Join(root, tableFile)
 	old, err := os.ReadFile(path)
@@ -82,12 +97,14 @@ func run(ctx context.Context, root string, write bool, minors []string) error {
 	if err != nil {
 		return errors.Wrap(err, path)
 	}
-	for column, m := range modules {
-		if len(minors) == 0 && !m.ofLab || len(minors) > 0 && !slices.Contains(minors, m.minor) {
-			continue
-		}
-		if err := t.generate(ctx, root, column); err != nil {
-			return errors.Wrapf(err, "Kubernetes %s", m.minor)
+	for _, list := range [][]string{programs, {etcd}} {
+		for column, m := range columns(list[0]) {
+			if len(minors) == 0 && !m.ofLab || len(minors) > 0 && !slices.Contains(minors, m.minor) {
+				continue
+			}
+			if err := t.generate(ctx, root, column, list); err != nil {
+				return errors.Wrapf(err, "release %s", m.minor)
+			}
 		}
 	}
 	text := t.String()
@@ -100,21 +117,21 @@ func run(ctx context.Context, root string, write bool, minors []string) error {
 	return nil
 }
 
-// generate replaces a release's column with what its modules say.
-func (t *table) generate(ctx context.Context, root string, column int) error {
-	m := modules[column]
-	version, hash, err := inputs(root, column)
+// generate replaces a column with what the modules of the release say. list are programs.
+func (t *table) generate(ctx context.Context, root string, column int, list []string) error {
+	m := columns(list[0])[column]
+	version, hash, err := inputs(root, m)
 	if err != nil {
 		return err
 	}
-	t.clear(column)
-	t.inputs[column] = [2]string{version, hash}
-	if err := t.collect(ctx, root, column, m.etcd, etcd, "etcd.go"); err != nil {
-		return err
-	}
-	for _, program := range programs {
-		own := strings.ReplaceAll(program, "-", "_") + ".go"
-		if err := t.collect(ctx, root, column, m.kubernetes, program, "facts.go", own); err != nil {
+	t.clear(column, list)
+	t.inputs[m.minor] = [2]string{version, hash}
+	for _, program := range list {
+		sources := []string{"facts.go", strings.ReplaceAll(program, "-", "_") + ".go"}
+		if program == etcd {
+			sources = sources[1:]
+		}
+		if err := t.collect(ctx, root, column, m.component, program, sources...); err != nil {
 			return err
 		}
 	}
@@ -152,32 +169,35 @@ func (t *table) collect(ctx context.Context, root string, column int, component,
 	return nil
 }
 
-// inputs are the version of Kubernetes that a column is about, and the hash of all that decides what the generator
-// says: its own source, and the requirements of the modules in which it runs.
-func inputs(root string, column int) (version, hash string, err error) {
+// inputs are the version of a release, and the hash of all that decides what the generator says: its own source, and the
+// requirements of the module in which it runs.
+func inputs(root string, m module) (version, hash string, err error) {
 	files, err := filepath.Glob(filepath.Join(root, factsDir, "*.go"))
 	if err != nil {
 		return "", "", err
 	}
-	for _, component := range []string{modules[column].kubernetes, modules[column].etcd} {
-		dir := filepath.Join(root, components, component)
-		files = append(files, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum"))
-	}
+	ofEtcd := slices.Contains(etcds, m)
+	files = slices.DeleteFunc(files, func(file string) bool { return (filepath.Base(file) == "etcd.go") != ofEtcd })
+	dir := filepath.Join(root, components, m.component)
 	sum := sha256.New()
-	for _, file := range files {
+	for _, file := range append(files, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum")) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			return "", "", err
 		}
 		fmt.Fprintf(sum, "%s %d\n%s", filepath.Base(file), len(data), data)
-		if found := requiredKubernetes.FindSubmatch(data); found != nil {
+		if found := required[ofEtcd].FindSubmatch(data); found != nil {
 			version = string(found[1])
 		}
 	}
 	return version, hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
-var requiredKubernetes = regexp.MustCompile(`(?m)^\s+k8s\.io/kubernetes (v\S+)`)
+// required finds the version in a module's requirements: of etcd, or of Kubernetes.
+var required = map[bool]*regexp.Regexp{
+	true:  regexp.MustCompile(`(?m)^\s+go\.etcd\.io/etcd/server/v3 (v\S+)`),
+	false: regexp.MustCompile(`(?m)^\s+k8s\.io/kubernetes (v\S+)`),
+}
 
 // firstDifference shows the first few lines that differ, or nothing.
 func firstDifference(old, now string) string {

@@ -31,6 +31,9 @@ import (
 
 const older, newer = "1.36", "1.37"
 
+// builtEtcd is the etcd that the lab builds beside a release of Kubernetes: that of its kubeadm.
+var builtEtcd = map[string]string{older: "3.6", newer: "3.7"}
+
 // trial is a command line that programs of both releases are given.
 type trial struct{ program, name, value string }
 
@@ -75,12 +78,16 @@ func TestProgramsRefuseWhatTheTablesSay(t *testing.T) {
 // fastest and is tried with them all, the other programs of the control plane with every tenth; the kubelet and kube-proxy do
 // not look at gates this early.
 func (t *table) trials() []trial {
-	column := slices.IndexFunc(modules, func(m module) bool { return m.minor == older })
 	var list []trial
 	gates := 0
 	for _, key := range slices.SortedFunc(maps.Keys(t.facts), func(a, b factKey) int {
 		return cmp.Or(cmp.Compare(a.program, b.program), cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
 	}) {
+		first := older
+		if key.program == etcd {
+			first = builtEtcd[older]
+		}
+		column := slices.IndexFunc(columns(key.program), func(m module) bool { return m.minor == first })
 		before, after := t.facts[key][column], t.facts[key][column+1]
 		switch {
 		case key.kind == "flag" && before != absent && after == absent:
@@ -120,12 +127,16 @@ func gateTrials(key factKey, before, after string) []trial {
 
 // foundFatal reports whether the command line is found to keep the program of a release from starting.
 func foundFatal(try trial, release string) bool {
-	from := modules[slices.IndexFunc(modules, func(m module) bool { return m.minor == release })-1].minor
+	from := kubernetes[slices.IndexFunc(kubernetes, func(m module) bool { return m.minor == release })-1].minor
 	in := breakages.Inputs{From: from, To: release}
 	args := []config.Arg{{Name: try.name, Value: try.value}}
-	if try.program == "kubelet" {
+	switch try.program {
+	case "kubelet":
 		in.Kubelets = []breakages.Kubelet{{Where: "here", Args: args}}
-	} else {
+	case etcd:
+		in.EtcdVersion = func(string) string { return builtEtcd[release] + ".0" }
+		fallthrough
+	default:
 		in.Commands = []breakages.Command{{Where: "here", Program: try.program, Args: args}}
 	}
 	return slices.ContainsFunc(breakages.Check(in), func(f breakages.Finding) bool { return f.Fatal })

@@ -15,9 +15,9 @@ import (
 // factKey names one fact; kinds and names are those of internal/releases.
 type factKey struct{ kind, name, program string }
 
-// table has the state of each fact in each release; "-" if it does not exist there.
+// table has the state of each fact in each release of its program; "-" if it does not exist there.
 type table struct {
-	inputs [][2]string // version and hash, see inputs
+	inputs map[string][2]string // by minor release: version and hash, see inputs
 	facts  map[factKey][]string
 }
 
@@ -26,22 +26,25 @@ const (
 	unchanged = "="
 )
 
-const head = `# What each minor release of Kubernetes knows. Made by: go run ./test/releases -write
-# Each row: a kind of fact, its name, the programs that it is about (*: all but etcd), and its state in each of the releases,
-# in the order of the rows "release". These name the module, and the hash of what that part of the table was made from.
-# "-": does not exist; "=": as in the release before.
+const head = `# What each minor release of Kubernetes and of etcd knows. Made by: go run ./test/releases -write
+# Each row: a kind of fact, its name, the programs that it is about (*: all but etcd), and its state in each release: of etcd
+# in the order of the rows "etcd", of the others in that of the rows "release". These name the version, and the hash of what
+# that column was made from. "-": does not exist; "=": as in the release before.
 `
 
 func (t *table) set(key factKey, column int, state string) {
 	if t.facts[key] == nil {
-		t.facts[key] = slices.Repeat([]string{absent}, len(modules))
+		t.facts[key] = slices.Repeat([]string{absent}, len(columns(key.program)))
 	}
 	t.facts[key][column] = state
 }
 
-func (t *table) clear(column int) {
-	for _, states := range t.facts {
-		states[column] = absent
+// clear removes what programs know in a release.
+func (t *table) clear(column int, list []string) {
+	for key, states := range t.facts {
+		if slices.Contains(list, key.program) {
+			states[column] = absent
+		}
 	}
 }
 
@@ -51,8 +54,11 @@ type row struct{ kind, name, programs, states string }
 func (t *table) String() string {
 	var out strings.Builder
 	out.WriteString(head)
-	for i, m := range modules {
-		fmt.Fprintf(&out, "release\t%s\t%s\t%s\n", m.minor, t.inputs[i][0], t.inputs[i][1])
+	for _, m := range kubernetes {
+		fmt.Fprintf(&out, "release\t%s\t%s\t%s\n", m.minor, t.inputs[m.minor][0], t.inputs[m.minor][1])
+	}
+	for _, m := range etcds {
+		fmt.Fprintf(&out, "%s\t%s\t%s\t%s\n", etcd, m.minor, t.inputs[m.minor][0], t.inputs[m.minor][1])
 	}
 	for _, r := range t.rows() {
 		fmt.Fprintf(&out, "%s\t%s\t%s\t%s\n", r.kind, r.name, r.programs, r.states)
@@ -103,33 +109,33 @@ func shorten(states []string) []string {
 
 // parse reads what String has written.
 func parse(text string) (*table, error) {
-	t := &table{inputs: make([][2]string, len(modules)), facts: map[factKey][]string{}}
+	t := &table{inputs: map[string][2]string{}, facts: map[factKey][]string{}}
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		switch {
 		case strings.HasPrefix(line, "#"):
-		case fields[0] == "release" && len(fields) == 4:
-			for i, m := range modules {
-				if m.minor == fields[1] {
-					t.inputs[i] = [2]string{fields[2], fields[3]}
-				}
-			}
-		case len(fields) == 3+len(modules):
-			of := strings.Split(fields[2], ",")
-			if fields[2] == "*" {
-				of = programs
-			}
-			for i, state := range fields[3:] {
-				if state == unchanged {
-					fields[3+i] = fields[3+i-1]
-				}
-				for _, program := range of {
-					t.set(factKey{fields[0], fields[1], program}, i, fields[3+i])
-				}
-			}
+		case (fields[0] == "release" || fields[0] == etcd) && len(fields) == 4:
+			t.inputs[fields[1]] = [2]string{fields[2], fields[3]}
+		case len(fields) > 3 && len(fields) == 3+len(columns(fields[2])):
+			t.row(fields[0], fields[1], fields[2], fields[3:])
 		default:
 			return nil, errors.Errorf("unknown line %q", line)
 		}
 	}
 	return t, nil
+}
+
+func (t *table) row(kind, name, of string, states []string) {
+	list := strings.Split(of, ",")
+	if of == "*" {
+		list = programs
+	}
+	for column, state := range states {
+		if state == unchanged {
+			states[column] = states[column-1]
+		}
+		for _, program := range list {
+			t.set(factKey{kind, name, program}, column, states[column])
+		}
+	}
 }
