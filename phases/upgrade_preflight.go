@@ -46,7 +46,7 @@ func upgradeQuestions(env *Env) []preflight.Question {
 	list := []preflight.Question{
 		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(ctx context.Context) []preflight.Finding { return versionRefusals(ctx, env) }},
 		{Name: nodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return controlPlanesReady(ctx, env) }},
-		{Name: editsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(context.Context) []preflight.Finding { return staticPodEdits(env) }},
+		{Name: editsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }},
 	}
 	if unlessLocalEtcd(env) == "" && env.Config.Upgrade.Etcd {
 		list = append(list, preflight.Question{Name: "EtcdQuorum", Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding { return etcdQuorum(ctx, env) }})
@@ -105,26 +105,4 @@ func etcdQuorum(ctx context.Context, env *Env) []preflight.Finding {
 		}}}
 	}
 	return nil
-}
-
-// staticPodEdits finds what the upgrade would lose.
-func staticPodEdits(env *Env) []preflight.Finding {
-	view, err := hostView(env)
-	if err != nil {
-		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
-	}
-	var found []preflight.Finding
-	for _, name := range upgradableComponents(env) {
-		edits, err := editsOf(env, name, view)
-		switch {
-		case err != nil:
-			found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Of(err)})
-		case edits != nil:
-			found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
-				Message: fmt.Sprintf("the upgrade would lose edits of the static Pod of %s: %s", name, edits),
-				Remedy:  "keep them in a patch (--patches) or in extraArgs of the ClusterConfiguration; `slipway upgrade plan` prints the patch",
-			}})
-		}
-	}
-	return found
 }
