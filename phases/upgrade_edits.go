@@ -134,11 +134,7 @@ func smallest(list []*editedPod) *editedPod {
 // doubtful: flags, variables, volumes, the image and where the probes go.
 func (p *podEdits) split() error {
 	e := p.edited
-	have, err := decodePod(e.have)
-	if err != nil {
-		return err
-	}
-	before, err := decodePod(e.before)
+	have, before, _, err := e.pods()
 	if err != nil {
 		return err
 	}
@@ -163,6 +159,18 @@ func (p *podEdits) split() error {
 		p.doubtful = &editedPod{e.component, earlier, e.before, e.wanted}
 	}
 	return nil
+}
+
+// pods decodes what is compared.
+func (e *editedPod) pods() (have, before, wanted *corev1.Pod, err error) {
+	if have, err = decodePod(e.have); err != nil {
+		return nil, nil, nil, err
+	}
+	if before, err = decodePod(e.before); err != nil {
+		return nil, nil, nil, err
+	}
+	wanted, err = decodePod(e.wanted)
+	return have, before, wanted, err
 }
 
 // decodePod reads a static Pod, which has a container.

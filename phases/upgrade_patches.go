@@ -77,15 +77,9 @@ func (p *EditPatches) addPods(ctx context.Context, env *Env, suffix string) erro
 // patches are up to two files: the edits of the command line as a JSON patch, because a list without keys cannot be
 // merged, and everything else as a strategic merge patch.
 func (e *editedPod) patches(suffix string) ([]config.PatchFile, error) {
-	var have, before, wanted *corev1.Pod
-	for _, p := range []struct {
-		into **corev1.Pod
-		data []byte
-	}{{&have, e.have}, {&before, e.before}, {&wanted, e.wanted}} {
-		var err error
-		if *p.into, err = decodePod(p.data); err != nil {
-			return nil, err
-		}
+	have, before, wanted, err := e.pods()
+	if err != nil {
+		return nil, err
 	}
 	var files []config.PatchFile
 	add := func(kind string, patch any) error {

@@ -214,6 +214,9 @@ func (p *upgradePlanner) parts(ctx context.Context, target string) (*parts, *pla
 			p.said.Warn(w, "")
 		}
 	}
+	if p.given.Kubeconfig != "" {
+		node.Paths.AdminKubeconfig = p.given.Kubeconfig
+	}
 	parts, record := planning{p.g, true}.recorded(node, p.in.host)
 	return parts, record, nil
 }
