@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -170,5 +171,20 @@ func plansHere(t *testing.T, api *fakeapi.Server, kubeconfig string) {
 	text = planOutput(t, "v1.37.2", "--kubeconfig", kubeconfig, "--patches", "/tmp/kept")
 	if strings.Contains(text, "StaticPodEdits") || !strings.Contains(text, "slipway upgrade apply v1.37.2 --kubeconfig "+kubeconfig+" --patches /tmp/kept\n") {
 		t.Errorf("with the patch:\n%s", text)
+	}
+
+	// An operator has changed the configuration since: then it may be the configuration that had the flag.
+	stored := api.Objects()["/api/v1/namespaces/kube-system/configmaps/kubeadm-config"]
+	stored["metadata"].(object)["managedFields"] = []any{object{"manager": "kubectl-edit", "operation": "Update", "apiVersion": "v1",
+		"fieldsType": "FieldsV1", "fieldsV1": object{"f:data": object{"f:ClusterConfiguration": object{}}},
+		"time": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}}
+	api.Put("/api/v1/namespaces/kube-system/configmaps/kubeadm-config", stored)
+	text = planOutput(t, "v1.37.2", "--kubeconfig", kubeconfig)
+	_, warnings, _ := strings.Cut(text, "\nWarnings:\n")
+	for _, part := range []string{"\n  StaticPodEdits: the upgrade writes the static Pod of kube-apiserver as the ClusterConfiguration says",
+		"use only what somebody has edited on this host:\n\n  kube-apiserver0-doubtful+json.yaml\n", "slipway upgrade apply v1.37.2 --kubeconfig " + kubeconfig + "\n"} {
+		if !strings.Contains(warnings, part) {
+			t.Errorf("no %q in:\n%s", part, text)
+		}
 	}
 }
