@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
+// FlexVolume is the volume in which older controller managers find flex volume plugins.
+const FlexVolume = "flexvolume-dir"
+
 // AsOlder returns made, a static Pod that this program generates, as older releases of kubeadm wrote it, as far as have,
 // the Pod that is there and that has a container, was written that way:
 //   - until 1.35, with a volume for flex volume plugins in the controller manager (kubernetes/kubernetes#136423);
@@ -38,7 +41,7 @@ func withFlexVolumes(made, have *corev1.Pod) {
 			dir = value
 		}
 	}
-	m := mount{"flexvolume-dir", dir, dir, false, corev1.HostPathDirectoryOrCreate}
+	m := mount{FlexVolume, dir, dir, false, corev1.HostPathDirectoryOrCreate}
 	if m.isIn(mine) && !m.isIn(c) {
 		c.VolumeMounts = append(c.VolumeMounts, m.volumeMount())
 		made.Spec.Volumes = append(made.Spec.Volumes, m.volume())

@@ -28,6 +28,8 @@ type podEdits struct {
 	// proxies are the names of variables for proxies whose values were taken from the environment of an earlier run, and that
 	// the upgrade writes with other values, or leaves out.
 	proxies []string
+	// plugins are the paths of flex volume plugins that the controller manager finds with have and not with wanted.
+	plugins []string
 }
 
 // editedPod is a static Pod that differs from the one that was made.
@@ -53,7 +55,7 @@ func editsOf(env *Env, component string, view manifests.HostView, changed time.T
 	if err != nil || manifests.SameStaticPod(have, wanted) {
 		return podEdits{}, err
 	}
-	edits := podEdits{proxies: lostProxies(component, have, wanted)}
+	edits := podEdits{proxies: lostProxies(component, have, wanted), plugins: lostPlugins(env, have, wanted)}
 	if edits.edited, err = comparedWithMade(env, component, view, have); err != nil || edits.edited == nil {
 		return edits, errors.WithMessage(err, path)
 	}
@@ -63,24 +65,6 @@ func editsOf(env *Env, component string, view manifests.HostView, changed time.T
 		return edits, err
 	}
 	return edits, edits.split()
-}
-
-// lostProxies are the names of the variables that have the same value only in one of two static Pods.
-func lostProxies(component string, have, wanted []byte) (names []string) {
-	proxies := func(data []byte) []corev1.EnvVar {
-		pod, err := decodePod(data)
-		if err != nil || component == manifests.EtcdName { // it has none of its own
-			return nil
-		}
-		return manifests.HostView{}.AsIn(pod).ProxyEnv
-	}
-	next := proxies(wanted)
-	for _, e := range proxies(have) {
-		if !slices.Contains(next, e) {
-			names = append(names, e.Name)
-		}
-	}
-	return names
 }
 
 // comparedWithMade compares a static Pod with what may have been made: with the patches, which may be those of then, and

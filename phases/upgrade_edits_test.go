@@ -213,6 +213,16 @@ func TestEditsOfOlderReleases(t *testing.T) {
 			}
 		})
 	}
+	t.Run("flex volume plugins", func(t *testing.T) {
+		s := planeFrom(t, "v1.35.8")
+		flexVolumes(kubeadmDir)(t, s)
+		s.put(t, kubeadmDir+"/example~nfs/nfs", "")
+		want := []string{"warning StaticPodEdits: the upgrade no longer mounts flex volume plugins in the static Pod of kube-controller-manager: " +
+			kubeadmDir + "/example~nfs"}
+		if diff := cmp.Diff(want, inWords(staticPodEdits(t.Context(), s.Env))); diff != "" {
+			t.Errorf("findings:\n%s", diff)
+		}
+	})
 	t.Run("flex volumes where a flag says", func(t *testing.T) {
 		s := planeFrom(t, "v1.35.8", config.Arg{Name: "flex-volume-plugin-dir", Value: "/opt/flex"})
 		flexVolumes("/opt/flex")(t, s)
