@@ -89,10 +89,45 @@ func comparedWithMade(env *Env, component string, view manifests.HostView, have 
 		return nil, err
 	}
 	list := []*editedPod{{have: have, before: plain}, {have: have, before: patched}}
-	if again, err := patches.Apply(component, have, &corev1.Pod{}); err == nil {
-		list = append(list, &editedPod{have: lastFlags(again), before: lastFlags(patched)})
+	again, err := patches.Apply(component, have, &corev1.Pod{})
+	if err != nil { // such as a JSON patch of a flag that is in another place there
+		return smallest(list), nil
 	}
-	return smallest(list), nil
+	both, err := withPatches(plain, patched, again)
+	if err != nil {
+		return nil, err
+	}
+	return smallest(append(list, both)), nil
+}
+
+// withPatches compares the static Pod that is there with the one that was made, both with today's patches. A flag to which
+// only the patches give a value has no other: the one that is there may come from earlier patches.
+func withPatches(plain, patched, again []byte) (*editedPod, error) {
+	e := &editedPod{have: again, before: patched, wanted: plain}
+	have, before, without, err := e.pods()
+	if err != nil {
+		return nil, err
+	}
+	words := before.Spec.Containers[0].Command
+	decided := slices.DeleteFunc(slices.Clone(words), func(word string) bool {
+		i := slices.IndexFunc(words, sameFlag(word))
+		again := slices.ContainsFunc(words[i+1:], sameFlag(word))
+		return again || slices.Contains(without.Spec.Containers[0].Command, word)
+	})
+	for pod, data := range map[*corev1.Pod]*[]byte{have: &e.have, before: &e.before} {
+		c := &pod.Spec.Containers[0]
+		others := slices.DeleteFunc(c.Command, func(word string) bool { return slices.ContainsFunc(decided, sameFlag(word)) })
+		c.Command = append(others, decided...)
+		if *data, err = manifests.Encode(pod); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// sameFlag returns a function that finds the flags with the name of a given one.
+func sameFlag(word string) func(string) bool {
+	return func(other string) bool { return flagName(other) == flagName(word) }
 }
 
 // smallest returns the smallest of several differences; nil if one of them is nothing.
@@ -168,27 +203,6 @@ func decodePod(data []byte) (*corev1.Pod, error) {
 	}
 	pod.Status = corev1.PodStatus{}
 	return pod, nil
-}
-
-// lastFlags leaves out each flag of a static Pod that a later one of the same name overrides.
-func lastFlags(manifest []byte) []byte {
-	pod, err := decodePod(manifest)
-	if err != nil {
-		return manifest
-	}
-	c := &pod.Spec.Containers[0]
-	var last []string
-	for i, word := range c.Command {
-		if !slices.ContainsFunc(c.Command[i+1:], func(later string) bool { return flagName(later) == flagName(word) }) {
-			last = append(last, word)
-		}
-	}
-	c.Command = last
-	data, err := manifests.Encode(pod)
-	if err != nil {
-		return manifest
-	}
-	return data
 }
 
 // asBefore is the environment with the version that this control plane runs.

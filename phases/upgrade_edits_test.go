@@ -159,20 +159,32 @@ func TestUploadKeepsTheChange(t *testing.T) {
 // TestChangedPatches: what today's patches set is no edit, although the static Pod was made with other patches. Edits beside it
 // are still found, and alone.
 func TestChangedPatches(t *testing.T) {
+	const lost = "error StaticPodEdits: the upgrade would lose edits of the static Pod of kube-apiserver: "
 	s := planeToExamine(t)
 	s.Config.PatchesDir = "/patches"
-	s.editPod(t, "kube-scheduler", "    - --leader-elect=true\n", "    - --leader-elect=true\n    - --v=4\n")
-	s.editPod(t, "kube-scheduler", "cpu: 100m", "cpu: 300m")
-	s.put(t, "/patches/kube-scheduler0+json.yaml", "- {op: add, path: /spec/containers/0/command/-, value: --v=2}\n")
-	s.put(t, "/patches/kube-scheduler1.yaml", "spec: {containers: [{name: kube-scheduler, resources: {requests: {cpu: 400m}}}]}\n")
-	if found := staticPodEdits(t.Context(), s.Env); len(found) > 0 {
-		t.Errorf("found %q", inWords(found))
+	find := func(why string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, inWords(staticPodEdits(t.Context(), s.Env))); diff != "" {
+			t.Errorf("%s:\n%s", why, diff)
+		}
 	}
-	s.editPod(t, "kube-scheduler", "    tier: control-plane\n", "    tier: control-plane\n    team: mine\n")
-	want := []string{"error StaticPodEdits: the upgrade would lose edits of the static Pod of kube-scheduler: only there: team: mine"}
-	if diff := cmp.Diff(want, inWords(staticPodEdits(t.Context(), s.Env))); diff != "" {
-		t.Errorf("findings:\n%s", diff)
+	patch := func(value string) string {
+		return "{op: add, path: /spec/containers/0/command/-, value: " + value + "}"
 	}
+	s.editPod(t, manifests.APIServerName, "cpu: 250m", "cpu: 300m")
+	s.editPod(t, manifests.APIServerName, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --v=4\n    - --profiling=false\n")
+	s.put(t, "/patches/kube-apiserver1.yaml", "spec: {containers: [{name: kube-apiserver, resources: {requests: {cpu: 400m}}}]}\n")
+	s.put(t, "/patches/kube-apiserver0+json.yaml", "["+patch("--v=2")+","+patch("--profiling=false")+"]\n")
+	find("other patches")
+	s.editPod(t, manifests.APIServerName, "    tier: control-plane\n", "    tier: control-plane\n    team: mine\n")
+	find("an edit beside them", lost+"only there: team: mine")
+	s.editPod(t, manifests.APIServerName, "    team: mine\n", "")
+
+	// The values of this flag are all used, so the order says nothing of what is lost.
+	s.editPod(t, manifests.APIServerName, "    - --service-account-issuer=", "    - --service-account-issuer=https://old\n    - --service-account-issuer=")
+	find("a flag with several values", lost+"only there: - --service-account-issuer=https://old")
+	s.put(t, "/patches/kube-apiserver2+json.yaml", "["+patch("--service-account-issuer=https://new")+"]\n")
+	find("one of them from a patch", lost+"only there: - --service-account-issuer=https://old")
 }
 
 // TestEditsOfOlderReleases: the static Pods that kubeadm 1.35 writes, and older releases, have more or other parts, and nobody has edited them.
