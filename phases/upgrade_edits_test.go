@@ -142,9 +142,7 @@ func TestUploadKeepsTheChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := planeToExamine(t)
 			s.configured(t, row.stored)
-			if err := uploadUpgradedConfig(t.Context(), s.Env); err != nil {
-				t.Fatal(err)
-			}
+			s.play(t, upgradeUploadConfig(nil).Children[0])
 			cm := fixture.ConfigMap("kubeadm-config", "", "")
 			if _, err := s.api.Get(t.Context(), cm); err != nil || cm.Annotations[changedByOperator] != row.want {
 				t.Errorf("annotations %v, %v", cm.Annotations, err)
