@@ -37,8 +37,8 @@ func newUpgradePlan(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [VERSION]",
 		Short: "Show what the cluster can be upgraded to, and how",
-		Long: "Show what runs on each node, what the cluster can be upgraded to, what speaks against it, and each step. " +
-			"Without VERSION, these are the newest releases that this program was built with. Nothing is changed, and only the cluster is asked.",
+		Long: "Show what runs on each node, what the cluster can be upgraded to, what stands in the way, and each step. " +
+			"Without VERSION, the plan is for the newest releases that this program was built with. Nothing is changed, and only the cluster is contacted.",
 		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args) },
 	}
@@ -251,7 +251,7 @@ func shownPatches(files []config.PatchFile) []upgrading.PatchFile {
 // changes are those that the upgrade would make on this host and in the cluster. They need the files of a control plane.
 func (p *upgradePlanner) changes(ctx context.Context, parts *parts, record *plan) ([]upgrading.Change, error) {
 	if !p.here {
-		p.said.Warn("what changes is not shown: the files of a control plane are needed for it", "run this as root on a control plane")
+		p.said.Warn("the changes are not shown, because they depend on the files of a control plane", "run this as root on a control plane")
 		return nil, nil
 	}
 	parts.env.Config.Upgrade.CertificateRenewal = false // its keys are random
