@@ -20,19 +20,21 @@ import (
 // https://kubernetes.io/docs/reference/labels-annotations-taints/#component-config-hash
 const configHashAnnotation = "kubeadm.kubernetes.io/component-config.hash"
 
-// The ConfigMaps of the components' settings, in namespace kube-system.
+// The ConfigMaps of the cluster's configuration and of the components' settings, in namespace kube-system.
 const (
+	KubeadmConfigMap   = "kubeadm-config"
+	KubeadmConfigKey   = "ClusterConfiguration"
 	KubeletConfigMap   = "kubelet-config"
 	KubeProxyConfigMap = kubeProxyName
 )
 
-// KubeadmConfig stores the ClusterConfiguration, and lets nodes that join read it.
+// KubeadmConfig stores the ClusterConfiguration in a ConfigMap, the first object, and lets nodes that join read it.
 func KubeadmConfig(n *config.Node) ([]Object, error) {
 	data, err := n.KubeadmConfigYAML()
 	if err != nil {
 		return nil, err
 	}
-	cm := configMap(metav1.NamespaceSystem, "kubeadm-config", map[string]string{"ClusterConfiguration": string(data)})
+	cm := configMap(metav1.NamespaceSystem, KubeadmConfigMap, map[string]string{KubeadmConfigKey: string(data)})
 	return append([]Object{cm}, readable(metav1.NamespaceSystem, "kubeadm:nodes-kubeadm-config",
 		"configmaps", cm.Name, group(NodeTokenGroup), group(nodesGroup))...), nil
 }

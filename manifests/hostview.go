@@ -35,6 +35,22 @@ func CertDirs() []string {
 	}
 }
 
+// AsIn returns v with what a static Pod, which has a container, says of the host that it was generated on: the proxies,
+// the directories of CA certificates, and whether the key of the cluster's CA was there. They may have changed since.
+func (v HostView) AsIn(pod *corev1.Pod) HostView {
+	c := &pod.Spec.Containers[0]
+	var environ []string
+	for _, e := range c.Env {
+		environ = append(environ, e.Name+"="+e.Value)
+	}
+	v.ProxyEnv = ProxyEnv(environ)
+	v.CertDirs = slices.DeleteFunc(CertDirs(), func(dir string) bool {
+		return !directory(certVolume(dir), dir).isIn(c)
+	})
+	v.ExternalCA = slices.Contains(c.Command, "--cluster-signing-key-file=")
+	return v
+}
+
 // ProxyEnv returns the variables of environ (NAME=VALUE, as from os.Environ) that name proxies and are not empty: those that
 // end in _proxy, in upper or lower case.
 func ProxyEnv(environ []string) []corev1.EnvVar {

@@ -103,7 +103,7 @@ func (s staticPod) container() corev1.Container {
 		StartupProbe:    s.probes.startup,
 	}
 	for _, m := range s.mounts {
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: m.name, MountPath: m.path, ReadOnly: m.readOnly})
+		c.VolumeMounts = append(c.VolumeMounts, m.volumeMount())
 	}
 	if s.user != nil {
 		c.SecurityContext = unprivileged(s.bindsPort)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -40,10 +41,13 @@ func kubeconfig(n *config.Node, file string) mount {
 func certMounts(n *config.Node, v HostView) []mount {
 	out := []mount{directory("k8s-certs", n.Paths.PKI), directory("ca-certs", systemCertDir)}
 	for _, dir := range v.CertDirs {
-		out = append(out, directory(strings.ReplaceAll(dir[1:], "/", "-"), dir))
+		out = append(out, directory(certVolume(dir), dir))
 	}
 	return out
 }
+
+// certVolume is the name of the volume of one of CertDirs().
+func certVolume(dir string) string { return strings.ReplaceAll(dir[1:], "/", "-") }
 
 // externalEtcdMounts mounts the directories of the client certificate for an external etcd, unless mounts contains them.
 func externalEtcdMounts(n *config.Node, mounts []mount) []mount {
@@ -92,9 +96,22 @@ func byName(a, b mount) int { return cmp.Compare(a.name, b.name) }
 func volumes(mounts []mount) []corev1.Volume {
 	var out []corev1.Volume
 	for _, m := range slices.SortedFunc(slices.Values(mounts), byName) {
-		out = append(out, corev1.Volume{Name: m.name, VolumeSource: corev1.VolumeSource{
-			HostPath: &corev1.HostPathVolumeSource{Path: m.hostPath, Type: ptr.To(m.kind)},
-		}})
+		out = append(out, m.volume())
 	}
 	return out
+}
+
+func (m mount) volume() corev1.Volume {
+	return corev1.Volume{Name: m.name, VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: m.hostPath, Type: ptr.To(m.kind)},
+	}}
+}
+
+func (m mount) volumeMount() corev1.VolumeMount {
+	return corev1.VolumeMount{Name: m.name, MountPath: m.path, ReadOnly: m.readOnly}
+}
+
+// isIn reports whether a container has the mount.
+func (m mount) isIn(c *corev1.Container) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(other corev1.VolumeMount) bool { return reflect.DeepEqual(m.volumeMount(), other) })
 }

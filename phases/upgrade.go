@@ -14,9 +14,21 @@ func UpgradeApply() []Phase {
 		upgradeUploadConfig(common),
 		upgradeKubeletConfig(),
 		upgradeBootstrapToken(common),
-		upgradeAddon(),
+		upgradeAddon(onceUpgraded),
 		postUpgrade(common),
 	}
+}
+
+// WholeUpgrade is UpgradeApply with what `upgrade node` does to the cluster on the last of several control planes: the
+// add-ons are upgraded, whatever the other control planes run. It is for plans.
+func WholeUpgrade() []Phase {
+	workflow := UpgradeApply()
+	for i := range workflow {
+		if workflow[i].Name == addonPhase {
+			workflow[i] = upgradeAddon(regardless)
+		}
+	}
+	return workflow
 }
 
 // UpgradeNode brings this node to the version that UpgradeApply has brought the cluster to.
@@ -26,7 +38,7 @@ func UpgradeNode() []Phase {
 		drain(),
 		upgradeControlPlane(),
 		upgradeKubeletConfig(),
-		upgradeAddon(),
+		upgradeAddon(onceUpgraded),
 		postUpgrade([]string{"config", "dry-run", "kubeconfig"}),
 		uncordon(),
 	}
@@ -36,6 +48,7 @@ func upgradeUploadConfig(flags []string) Phase {
 	p := uploadConfig()
 	p.Summary = "Store the configuration with the new version in the cluster"
 	p.Flags = flags
+	p.Children[0].Run = uploadUpgradedConfig
 	for i := range p.Children {
 		p.Children[i].Flags = flags
 	}

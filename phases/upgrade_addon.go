@@ -17,10 +17,15 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-func upgradeAddon() Phase {
+const addonPhase = "addon"
+
+// addonCondition makes the upgrade of an add-on depend on a condition.
+type addonCondition = func(name string, upgrade func(context.Context, *Env) error) func(context.Context, *Env) error
+
+func upgradeAddon(when addonCondition) Phase {
 	flags := []string{"config", "dry-run", "kubeconfig", "patches"}
 	return Phase{
-		Name:       "addon",
+		Name:       addonPhase,
 		Summary:    "Upgrade the cluster's DNS and service proxy, once all control planes have the new version",
 		Flags:      flags,
 		SideBySide: true,
@@ -30,14 +35,14 @@ func upgradeAddon() Phase {
 				Name:    "coredns",
 				Summary: "Upgrade CoreDNS",
 				Flags:   flags,
-				Run:     onceUpgraded("CoreDNS", upgradeCoreDNS),
+				Run:     when("CoreDNS", upgradeCoreDNS),
 				Skip:    func(env *Env) string { return disabled(env.Config.Cluster.DNS.Disabled, "dns.disabled") },
 			},
 			{
 				Name:    "kube-proxy",
 				Summary: "Upgrade kube-proxy",
 				Flags:   flags,
-				Run:     onceUpgraded("kube-proxy", upgradeKubeProxy),
+				Run:     when("kube-proxy", upgradeKubeProxy),
 				Skip:    func(env *Env) string { return disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled") },
 			},
 		},
@@ -61,6 +66,11 @@ func onceUpgraded(name string, upgrade func(context.Context, *Env) error) func(c
 		}
 		return upgrade(ctx, env)
 	}
+}
+
+// regardless of other control planes, an add-on is upgraded.
+func regardless(_ string, upgrade func(context.Context, *Env) error) func(context.Context, *Env) error {
+	return upgrade
 }
 
 // addonObjects makes the objects of an add-on.

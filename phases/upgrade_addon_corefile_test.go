@@ -54,7 +54,7 @@ func TestUpgradeCorefile(t *testing.T) {
 				text = s.corefile(t, edit, edit+c.edited)
 			}
 			s.edited(t, d)
-			s.play(t, upgradeAddon().Children[0])
+			s.play(t, upgradeAddon(onceUpgraded).Children[0])
 			s.checkDone(t, c.done)
 			cm := systemConfigMap(t, s.stage, "coredns")
 			if len(c.migrated) == 0 && (cm.Data["Corefile"] != text || len(cm.Data) != 1) {
@@ -69,7 +69,7 @@ func TestUpgradeCorefile(t *testing.T) {
 				s.saidOnce(t, c.said)
 			}
 			s.done = nil
-			s.play(t, upgradeAddon().Children[0])
+			s.play(t, upgradeAddon(onceUpgraded).Children[0])
 			s.checkDone(t, nil)
 		})
 	}
@@ -92,7 +92,7 @@ func TestUpgradeCorefileKeepsOtherKeys(t *testing.T) {
 			if name == "migrated" {
 				wantDone, wantBackup = []string{wroteFile, wroteDNS}, text
 			}
-			s.play(t, upgradeAddon().Children[0])
+			s.play(t, upgradeAddon(onceUpgraded).Children[0])
 			s.checkDone(t, wantDone)
 			cm = systemConfigMap(t, s.stage, "coredns")
 			if cm.Data["own.server"] != "example.com {}\n" || cm.Data["Corefile-backup"] != wantBackup {
@@ -108,7 +108,7 @@ func TestUpgradeCoreDNSElsewhere(t *testing.T) {
 	d := s.deployment(t)
 	d.Spec.Template.Spec.Volumes[0].ConfigMap.Name = "own"
 	s.edited(t, d)
-	s.play(t, upgradeAddon().Children[0])
+	s.play(t, upgradeAddon(onceUpgraded).Children[0])
 	s.checkDone(t, nil)
 	s.saidOnce(t, "its Deployment does not read its Corefile from ConfigMap kube-system/coredns",
 		"run `kubectl -n kube-system set image deployment/coredns coredns="+newDNS+"`")
@@ -125,7 +125,7 @@ func TestUpgradeAddonInterrupted(t *testing.T) {
 		return s
 	}
 	whole := start(t)
-	whole.play(t, upgradeAddon())
+	whole.play(t, upgradeAddon(onceUpgraded))
 	changes := -1 - whole.planes.left
 	if changes < 4 {
 		t.Fatalf("%d changes", changes)
@@ -133,11 +133,11 @@ func TestUpgradeAddonInterrupted(t *testing.T) {
 	for after := range changes {
 		s := start(t)
 		s.planes.left = after
-		if err := Run(t.Context(), s.Env, []Phase{upgradeAddon()}, Options{Serial: true}); err == nil {
+		if err := Run(t.Context(), s.Env, []Phase{upgradeAddon(onceUpgraded)}, Options{Serial: true}); err == nil {
 			t.Fatalf("not interrupted after %d changes", after)
 		}
 		s.planes.left = -1
-		s.play(t, upgradeAddon())
+		s.play(t, upgradeAddon(onceUpgraded))
 		for _, pair := range [][2]cluster.Object{
 			{whole.deployment(t), s.deployment(t)}, {whole.daemonSet(t), s.daemonSet(t)},
 			{systemConfigMap(t, whole.stage, "coredns"), systemConfigMap(t, s.stage, "coredns")},

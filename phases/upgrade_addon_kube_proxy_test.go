@@ -63,7 +63,7 @@ func TestUpgradeKubeProxyRestart(t *testing.T) {
 		ds := s.daemonSet(t)
 		ds.Spec.Template.Spec.Containers[0].Image = "registry.k8s.io/kube-proxy:v1.37.2"
 		s.edited(t, ds)
-		phase := upgradeAddon().Children[1]
+		phase := upgradeAddon(onceUpgraded).Children[1]
 		if interrupted {
 			s.planes.left = 1
 			if err := Run(t.Context(), s.Env, []Phase{phase}, Options{}); err == nil {
@@ -136,7 +136,7 @@ func TestUpgradeAddonWaitsForControlPlanes(t *testing.T) {
 			if c.own != "" {
 				s.put(t, apiServerManifest, "spec: {containers: [{name: kube-apiserver, image: '"+c.own+"'}]}\n")
 			}
-			s.play(t, upgradeAddon())
+			s.play(t, upgradeAddon(onceUpgraded))
 			if c.said == "" {
 				if s.deployment(t).Spec.Template.Spec.Containers[0].Image != newDNS {
 					t.Errorf("not upgraded:\n%s", s.said.String())

@@ -141,14 +141,14 @@ func (s *addonStage) corefile(t *testing.T, old, new string) string {
 // upgrade runs the phase, and then again, which must write nothing.
 func (s *addonStage) upgrade(t *testing.T, wantDone ...string) {
 	t.Helper()
-	s.play(t, upgradeAddon())
+	s.play(t, upgradeAddon(onceUpgraded))
 	slices.Sort(s.done) // the two add-ons are upgraded side by side
 	if diff := cmp.Diff(wantDone, without(s.done, "ensure ClusterRoleBinding kubeadm:cluster-admins")); diff != "" {
 		t.Errorf("did, -want +got:\n%s", diff)
 	}
 	said := s.said.String()
 	s.done = nil
-	s.play(t, upgradeAddon())
+	s.play(t, upgradeAddon(onceUpgraded))
 	if len(s.done) > 0 {
 		t.Errorf("a second run did %q", s.done)
 	}
@@ -239,7 +239,7 @@ func TestUpgradeCoreDNSImages(t *testing.T) {
 			d := s.deployment(t)
 			d.Spec.Template.Spec.Containers[0].Image = c.image
 			s.edited(t, d)
-			s.play(t, upgradeAddon().Children[0])
+			s.play(t, upgradeAddon(onceUpgraded).Children[0])
 			if got := s.deployment(t).Spec.Template.Spec.Containers[0].Image; got != c.want {
 				t.Errorf("image %s, want %s", got, c.want)
 			}

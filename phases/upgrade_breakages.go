@@ -153,7 +153,7 @@ func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there 
 			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))
 	}
 	if here {
-		list = append(list, preflight.Question{Name: editsCheck, Ask: func(context.Context) []preflight.Finding { return staticPodEdits(env) }},
+		list = append(list, preflight.Question{Name: editsCheck, Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }},
 			etcdQuorum(env, func(context.Context) error { return knownPeers(env, there.Members) }))
 		found = append(found, HostFindings(ctx, env, there.Members)...)
 	}

@@ -4,68 +4,206 @@
 package phases
 
 import (
-	"context"
-	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// editedPod is a static Pod that an operator has changed.
-type editedPod struct {
-	component string
-	have      []byte // the file
-	before    []byte // what this configuration makes for the version that the node runs, without any patch
-	wanted    []byte // what the upgrade writes
+// podEdits are the differences between a static Pod and what Slipway or kubeadm made: those that the upgrade would lose.
+type podEdits struct {
+	// edited is what somebody has edited; nil if there is nothing.
+	edited *editedPod
+	// doubtful is what either somebody has edited, or the ClusterConfiguration said before somebody changed it there; nil if
+	// there is nothing.
+	doubtful *editedPod
+	// proxies are the names of variables for proxies whose values were taken from the environment of an earlier run, and that
+	// the upgrade writes with other values, or leaves out.
+	proxies []string
+	// plugins are the paths of flex volume plugins that the controller manager finds with have and not with wanted.
+	plugins []string
 }
 
-// editsOf returns what an operator has changed in the static Pod of a component, and what the upgrade would not keep; nil
-// if there is nothing. It compares the file with what this configuration would have made for the version that the node
-// runs: with the patches, which may be those of then, and without, as they may be new.
-func editsOf(env *Env, component string, view manifests.HostView) (*editedPod, error) {
-	path := thisnode.StaticPodPath(env.Config, component)
-	have, err := host.ReadIfExists(env.Host, path)
-	if err != nil || have == nil {
-		return nil, err // the check StaticPodManifest reports it
-	}
-	members := membersOf(env, component)
-	wanted, err := staticPodYAML(env, component, view, members)
-	if err != nil || manifests.SameStaticPod(have, wanted) {
-		return nil, err
-	}
-	before := asBefore(env)
-	patched, err := staticPodYAML(before, component, view, members)
-	if err != nil {
-		return nil, err
-	}
-	plain, err := manifests.Encode(newStaticPod(before.Config, component, view, members))
-	if err != nil {
-		return nil, err
-	}
-	for _, made := range []*[]byte{&patched, &plain} {
-		if *made, err = withTagOf(have, *made); err != nil {
-			return nil, errors.Wrap(err, path)
-		}
-		if manifests.SameStaticPod(have, *made) {
-			return nil, nil
-		}
-	}
-	return &editedPod{component, have, plain, wanted}, nil
+// editedPod is a static Pod that differs from the one that was made.
+type editedPod struct {
+	component string
+	have      []byte // the static Pod
+	before    []byte // what was made, as far as it is known
+	wanted    []byte // what the upgrade writes
 }
 
 // String says what differs, in a line.
 func (e *editedPod) String() string { return ownership.LineDifference(e.have, e.before) }
+
+// editsOf compares the static Pod of a component with what this configuration makes for the version that the node runs.
+// changed is when an operator last changed the ClusterConfiguration in the cluster, see configurationChanged.
+func editsOf(env *Env, component string, view manifests.HostView, changed time.Time) (podEdits, error) {
+	path := thisnode.StaticPodPath(env.Config, component)
+	have, err := host.ReadIfExists(env.Host, path)
+	if err != nil || have == nil {
+		return podEdits{}, err // the check StaticPodManifest reports it
+	}
+	wanted, err := staticPodYAML(env, component, view, membersOf(env, component))
+	if err != nil || manifests.SameStaticPod(have, wanted) {
+		return podEdits{}, err
+	}
+	edits := podEdits{proxies: lostProxies(component, have, wanted), plugins: lostPlugins(env, have, wanted)}
+	if edits.edited, err = comparedWithMade(env, component, view, have); err != nil || edits.edited == nil {
+		return edits, errors.WithMessage(err, path)
+	}
+	edits.edited.component, edits.edited.wanted = component, wanted
+	info, err := env.Host.Stat(path)
+	if err != nil || !changed.After(info.ModTime()) {
+		return edits, err
+	}
+	return edits, edits.split()
+}
+
+// comparedWithMade compares a static Pod with what may have been made: with the patches, which may be those of then, and
+// without, as they may be new. It returns the smallest difference, nil if there is none. What today's patches set does not
+// count: there the operator has decided.
+func comparedWithMade(env *Env, component string, view manifests.HostView, have []byte) (*editedPod, error) {
+	pod, err := decodePod(have)
+	if err != nil {
+		return nil, err
+	}
+	patches, err := env.patches()
+	if err != nil {
+		return nil, err
+	}
+	made := newStaticPod(asBefore(env).Config, component, view.AsIn(pod), membersOf(env, component))
+	plain, err := manifests.Encode(withTagOf(pod, manifests.AsOlder(made, pod)))
+	if err != nil {
+		return nil, err
+	}
+	patched, err := patches.Apply(component, plain, &corev1.Pod{})
+	if err != nil {
+		return nil, err
+	}
+	list := []*editedPod{{have: have, before: plain}, {have: have, before: patched}}
+	again, err := patches.Apply(component, have, &corev1.Pod{})
+	if err != nil { // such as a JSON patch of a flag that is in another place there
+		return smallest(list), nil
+	}
+	both, err := withPatches(plain, patched, again)
+	if err != nil {
+		return nil, err
+	}
+	return smallest(append(list, both)), nil
+}
+
+// withPatches compares the static Pod that is there with the one that was made, both with today's patches. A flag to which
+// only the patches give a value has no other: the one that is there may come from earlier patches.
+func withPatches(plain, patched, again []byte) (*editedPod, error) {
+	e := &editedPod{have: again, before: patched, wanted: plain}
+	have, before, without, err := e.pods()
+	if err != nil {
+		return nil, err
+	}
+	words := before.Spec.Containers[0].Command
+	decided := slices.DeleteFunc(slices.Clone(words), func(word string) bool {
+		i := slices.IndexFunc(words, sameFlag(word))
+		again := slices.ContainsFunc(words[i+1:], sameFlag(word))
+		return again || slices.Contains(without.Spec.Containers[0].Command, word)
+	})
+	for pod, data := range map[*corev1.Pod]*[]byte{have: &e.have, before: &e.before} {
+		c := &pod.Spec.Containers[0]
+		others := slices.DeleteFunc(c.Command, func(word string) bool { return slices.ContainsFunc(decided, sameFlag(word)) })
+		c.Command = append(others, decided...)
+		if *data, err = manifests.Encode(pod); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// sameFlag returns a function that finds the flags with the name of a given one.
+func sameFlag(word string) func(string) bool {
+	return func(other string) bool { return flagName(other) == flagName(word) }
+}
+
+// smallest returns the smallest of several differences; nil if one of them is nothing.
+func smallest(list []*editedPod) *editedPod {
+	if slices.ContainsFunc(list, func(e *editedPod) bool { return manifests.SameStaticPod(e.have, e.before) }) {
+		return nil
+	}
+	lines := func(a, b []byte) (n int) {
+		there := strings.Split(string(b), "\n")
+		for line := range strings.Lines(string(a)) {
+			if !slices.Contains(there, strings.TrimRight(line, "\n")) {
+				n++
+			}
+		}
+		return n
+	}
+	return slices.MinFunc(list, func(a, b *editedPod) int {
+		return lines(a.have, a.before) + lines(a.before, a.have) - lines(b.have, b.before) - lines(b.before, b.have)
+	})
+}
+
+// split leaves to edited what only a person can have edited. What an earlier ClusterConfiguration may have said becomes
+// doubtful: flags, variables, volumes, the image and where the probes go.
+func (p *podEdits) split() error {
+	e := p.edited
+	have, before, _, err := e.pods()
+	if err != nil {
+		return err
+	}
+	mine, made := have.Spec.Containers[0], &before.Spec.Containers[0]
+	made.Command, made.Env, made.Image, made.Ports, made.VolumeMounts = mine.Command, mine.Env, mine.Image, mine.Ports, mine.VolumeMounts
+	before.Spec.Volumes = have.Spec.Volumes
+	for _, probes := range [][2]*corev1.Probe{{made.LivenessProbe, mine.LivenessProbe}, {made.ReadinessProbe, mine.ReadinessProbe},
+		{made.StartupProbe, mine.StartupProbe}} {
+		if probes[0] != nil && probes[1] != nil {
+			probes[0].HTTPGet = probes[1].HTTPGet
+		}
+	}
+	earlier, err := manifests.Encode(before)
+	if err != nil {
+		return err
+	}
+	p.edited = nil
+	if !manifests.SameStaticPod(e.have, earlier) {
+		p.edited = &editedPod{e.component, e.have, earlier, e.wanted}
+	}
+	if !manifests.SameStaticPod(earlier, e.before) {
+		p.doubtful = &editedPod{e.component, earlier, e.before, e.wanted}
+	}
+	return nil
+}
+
+// pods decodes what is compared.
+func (e *editedPod) pods() (have, before, wanted *corev1.Pod, err error) {
+	if have, err = decodePod(e.have); err != nil {
+		return nil, nil, nil, err
+	}
+	if before, err = decodePod(e.before); err != nil {
+		return nil, nil, nil, err
+	}
+	wanted, err = decodePod(e.wanted)
+	return have, before, wanted, err
+}
+
+// decodePod reads a static Pod, which has a container.
+func decodePod(data []byte) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := yaml.Unmarshal(data, pod); err != nil {
+		return nil, errors.WithStack(err)
+	}
+	if len(pod.Spec.Containers) == 0 {
+		return nil, errors.New("the static Pod has no container")
+	}
+	pod.Status = corev1.PodStatus{}
+	return pod, nil
+}
 
 // asBefore is the environment with the version that this control plane runs.
 func asBefore(env *Env) *Env {
@@ -86,26 +224,15 @@ func runningVersion(env *Env) string {
 	return env.Config.Upgrade.From
 }
 
-// withTagOf returns wanted with the image of have, if both are of the same repository: releases of kubeadm chose other
-// versions of etcd for the same version of Kubernetes.
-func withTagOf(have, wanted []byte) ([]byte, error) {
-	var a, b corev1.Pod
-	if err := yaml.Unmarshal(have, &a); err != nil {
-		return nil, errors.WithStack(err)
+// withTagOf gives made the image of have, if both are of the same repository: releases of kubeadm chose other versions of
+// etcd for the same version of Kubernetes.
+func withTagOf(have, made *corev1.Pod) *corev1.Pod {
+	mine, ours := &have.Spec.Containers[0], &made.Spec.Containers[0]
+	there, _ := splitImage(mine.Image)
+	if name, _ := splitImage(ours.Image); name == there {
+		ours.Image = mine.Image
 	}
-	if err := yaml.Unmarshal(wanted, &b); err != nil {
-		return nil, errors.WithStack(err)
-	}
-	if len(a.Spec.Containers) == 0 || len(b.Spec.Containers) == 0 {
-		return wanted, nil
-	}
-	mine, _ := splitImage(a.Spec.Containers[0].Image)
-	ours, _ := splitImage(b.Spec.Containers[0].Image)
-	if mine != ours {
-		return wanted, nil
-	}
-	b.Spec.Containers[0].Image = a.Spec.Containers[0].Image
-	return yaml.Marshal(&b)
+	return made
 }
 
 // imageOf is the image of a static Pod's first container; empty for a manifest that is broken.
@@ -123,43 +250,4 @@ func splitImage(image string) (name, tag string) {
 		return image[:i], image[i+1:]
 	}
 	return image, ""
-}
-
-// kubeletEdits are the fields of this host's config.yaml that somebody has set there, and that the upgrade writes with
-// other values: those that are neither the cluster's nor the node's own (instance-config.yaml).
-func kubeletEdits(ctx context.Context, env *Env) (map[string]any, error) {
-	stored, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, manifests.KubeletConfigMap, "kubelet")
-	if err != nil || stored == "" {
-		return nil, err
-	}
-	wanted, err := nextKubeletConfig(env)
-	if err != nil {
-		return nil, err
-	}
-	docs := make([]map[string]any, 4)
-	for i, read := range []func() ([]byte, error){
-		func() ([]byte, error) { return readKubeletFile(env, "config.yaml") },
-		func() ([]byte, error) { return readKubeletFile(env, "instance-config.yaml") },
-		func() ([]byte, error) { return []byte(stored), nil },
-		func() ([]byte, error) { return wanted, nil },
-	} {
-		data, err := read()
-		if err == nil {
-			err = yaml.Unmarshal(data, &docs[i])
-		}
-		if err != nil {
-			return nil, errors.WithMessage(err, "the kubelet's configuration")
-		}
-	}
-	lost := map[string]any{}
-	for name, value := range docs[0] {
-		if !slices.ContainsFunc(docs[1:], func(other map[string]any) bool { return reflect.DeepEqual(other[name], value) }) {
-			lost[name] = value
-		}
-	}
-	return lost, nil
-}
-
-func readKubeletFile(env *Env, name string) ([]byte, error) {
-	return host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubelet, name))
 }

@@ -28,16 +28,20 @@ import (
 )
 
 // planeToExamine is a control plane of v1.36.4 that is to be upgraded to v1.37.2, as Slipway made it.
-func planeToExamine(t *testing.T) *stage {
+func planeToExamine(t *testing.T) *stage { return planeFrom(t, "v1.36.4") }
+
+// planeFrom is a control plane of another version, whose controller manager has these extra flags.
+func planeFrom(t *testing.T, from string, extra ...config.Arg) *stage {
 	t.Helper()
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	s.Config.Upgrade = &config.Upgrade{From: "v1.36.4", Version: "v1.37.2", First: true, Etcd: true, CertificateRenewal: true}
+	s.Config.Cluster.ControllerManager.ExtraArgs = append(s.Config.Cluster.ControllerManager.ExtraArgs, extra...)
+	s.Config.Upgrade = &config.Upgrade{From: from, Version: "v1.37.2", First: true, Etcd: true, CertificateRenewal: true}
 	s.host.now = time.Now()
 	view, err := hostView(s.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Config.Cluster.KubernetesVersion = "v1.36.4"
+	s.Config.Cluster.KubernetesVersion = from
 	for _, name := range manifests.Components(s.Config) {
 		data, err := staticPodYAML(s.Env, name, view, nil)
 		if err != nil {
@@ -104,12 +108,12 @@ func TestEditPatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := planeToExamine(t)
 			row.edit(t, s)
-			files, err := EditPatches(t.Context(), s.Env)
+			patches, err := PatchesOfEdits(t.Context(), s.Env)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var names []string
-			for _, f := range files {
+			for _, f := range patches.Kept {
 				names = append(names, f.Name)
 				s.put(t, "/patches/"+f.Name, string(f.Data))
 			}
@@ -119,11 +123,11 @@ func TestEditPatches(t *testing.T) {
 			if names == nil {
 				return
 			}
-			if found := staticPodEdits(s.Env); len(found) != 1 {
+			if found := staticPodEdits(t.Context(), s.Env); len(found) != 1 {
 				t.Errorf("without the patches: %v", found)
 			}
 			s.Config.PatchesDir = "/patches"
-			if found := staticPodEdits(s.Env); len(found) != 0 {
+			if found := staticPodEdits(t.Context(), s.Env); len(found) != 0 {
 				t.Errorf("with the patches: %v", found)
 			}
 			list, err := UpgradedManifests(s.Env)
@@ -386,7 +390,8 @@ func TestKubeletEdits(t *testing.T) {
 	if diff := cmp.Diff(want, inWords(kubeletEditFindings(t.Context(), s.Env))); diff != "" {
 		t.Errorf("findings:\n%s", diff)
 	}
-	files, err := EditPatches(t.Context(), s.Env)
+	patches, err := PatchesOfEdits(t.Context(), s.Env)
+	files := patches.Kept
 	if err != nil || len(files) != 1 || files[0].Name != "kubeletconfiguration0+merge.yaml" {
 		t.Fatalf("%v, %v", files, err)
 	}

@@ -18,52 +18,68 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// EditPatches are patches that keep what operators have edited in this control plane's static Pods and in its kubelet's
-// configuration, for the directory that --patches names.
-func EditPatches(ctx context.Context, env *Env) ([]config.PatchFile, error) {
-	view, err := hostView(env)
-	if err != nil {
-		return nil, err
-	}
+// EditPatches are patches for the directory that --patches names. Kept keep what operators have edited in this control
+// plane's static Pods and in its kubelet's configuration. Doubtful keep what may be an edit, or else comes from an earlier
+// ClusterConfiguration.
+type EditPatches struct{ Kept, Doubtful []config.PatchFile }
+
+// PatchesOfEdits returns the patches that keep the edits of this host.
+func PatchesOfEdits(ctx context.Context, env *Env) (p EditPatches, err error) {
 	suffix := "0"
 	if env.Config.PatchesDir != "" {
 		suffix = "zz-edits" // after those that are there
 	}
-	var files []config.PatchFile
-	for _, name := range upgradableComponents(env) {
-		e, err := editsOf(env, name, view)
-		if err != nil {
-			return nil, err
-		}
-		if e == nil {
-			continue
-		}
-		made, err := e.patches(suffix)
-		if err != nil {
-			return nil, errors.WithMessagef(err, "the edits of %s", name)
-		}
-		files = append(files, made...)
+	if err := p.addPods(ctx, env, suffix); err != nil {
+		return p, err
 	}
 	lost, err := kubeletEdits(ctx, env)
 	if err != nil || len(lost) == 0 {
-		return files, nil //nolint:nilerr // the check of these edits reports it
+		return p, nil //nolint:nilerr // the check of these edits reports it
 	}
 	data, err := yaml.Marshal(lost)
-	return append(files, config.PatchFile{Name: config.PatchKubelet + suffix + "+merge.yaml", Data: data}), errors.WithStack(err)
+	p.Kept = append(p.Kept, config.PatchFile{Name: config.PatchKubelet + suffix + "+merge.yaml", Data: data})
+	return p, errors.WithStack(err)
+}
+
+// addPods adds the patches of the static Pods.
+func (p *EditPatches) addPods(ctx context.Context, env *Env, suffix string) error {
+	view, err := hostView(env)
+	if err != nil {
+		return err
+	}
+	changed, err := configurationChanged(ctx, env)
+	if err != nil {
+		return err
+	}
+	for _, name := range upgradableComponents(env) {
+		edits, err := editsOf(env, name, view, changed)
+		if err != nil {
+			return err
+		}
+		for _, part := range []struct {
+			edits  *editedPod
+			suffix string
+			files  *[]config.PatchFile
+		}{{edits.edited, suffix, &p.Kept}, {edits.doubtful, suffix + "-doubtful", &p.Doubtful}} {
+			if part.edits == nil {
+				continue
+			}
+			made, err := part.edits.patches(part.suffix)
+			if err != nil {
+				return errors.WithMessagef(err, "the edits of %s", name)
+			}
+			*part.files = append(*part.files, made...)
+		}
+	}
+	return nil
 }
 
 // patches are up to two files: the edits of the command line as a JSON patch, because a list without keys cannot be
 // merged, and everything else as a strategic merge patch.
 func (e *editedPod) patches(suffix string) ([]config.PatchFile, error) {
-	var have, before, wanted corev1.Pod
-	for data, pod := range map[*[]byte]*corev1.Pod{&e.have: &have, &e.before: &before, &e.wanted: &wanted} {
-		if err := yaml.Unmarshal(*data, pod); err != nil {
-			return nil, errors.WithStack(err)
-		}
-		pod.Status = corev1.PodStatus{}
-		if len(pod.Spec.Containers) == 0 {
-			return nil, errors.New("the static Pod has no container")
-		}
+	have, before, wanted, err := e.pods()
+	if err != nil {
+		return nil, err
 	}
 	var files []config.PatchFile
 	add := func(kind string, patch any) error {
@@ -83,7 +99,7 @@ func (e *editedPod) patches(suffix string) ([]config.PatchFile, error) {
 		_, tag := splitImage(next.Image)
 		mine.Image = name + ":" + tag
 	}
-	rest, err := mergePatch(&before, &have)
+	rest, err := mergePatch(before, have)
 	if err == nil && len(rest) > 0 {
 		err = add("strategic", rest)
 	}

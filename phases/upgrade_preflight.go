@@ -47,7 +47,7 @@ func upgradeQuestions(env *Env) []preflight.Question {
 	}
 	list := []preflight.Question{
 		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(ctx context.Context) []preflight.Finding { return versionRefusals(ctx, env) }},
-		{Name: editsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(context.Context) []preflight.Finding { return staticPodEdits(env) }},
+		{Name: editsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }},
 	}
 	return append(list, othersQuestions(env)...)
 }
@@ -131,26 +131,4 @@ func restartsEtcd(ctx context.Context, env *Env) bool {
 	}
 	c, err := newComponentUpgrade(ctx, env, manifests.EtcdName, view)
 	return err != nil || c.changes()
-}
-
-// staticPodEdits finds what the upgrade would lose.
-func staticPodEdits(env *Env) []preflight.Finding {
-	view, err := hostView(env)
-	if err != nil {
-		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
-	}
-	var found []preflight.Finding
-	for _, name := range upgradableComponents(env) {
-		edits, err := editsOf(env, name, view)
-		switch {
-		case err != nil:
-			found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Of(err)})
-		case edits != nil:
-			found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
-				Message: fmt.Sprintf("the upgrade would lose edits of the static Pod of %s: %s", name, edits),
-				Remedy:  "keep them in a patch (--patches) or in extraArgs of the ClusterConfiguration; `slipway upgrade plan` prints the patch",
-			}})
-		}
-	}
-	return found
 }

@@ -24,10 +24,16 @@ func uploadConfig() Phase {
 }
 
 func runUploadKubeadmConfig(ctx context.Context, env *Env) error {
+	return uploadKubeadmConfig(ctx, env, nil)
+}
+
+// uploadKubeadmConfig stores the ClusterConfiguration in a ConfigMap with the given annotations.
+func uploadKubeadmConfig(ctx context.Context, env *Env, annotations map[string]string) error {
 	objs, err := manifests.KubeadmConfig(env.Config)
 	if err != nil {
 		return err
 	}
+	objs[0].SetAnnotations(annotations)
 	env.UI.Printf("Storing the ClusterConfiguration in ConfigMap kube-system/kubeadm-config")
 	if err := env.keeper().KeepUnknown(ctx, objs); err != nil {
 		return err

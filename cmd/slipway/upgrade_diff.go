@@ -36,6 +36,9 @@ func upgradeDiff(cmd *cobra.Command, g *globals, o *upgradeOptions, args []strin
 	if err != nil {
 		return err
 	}
+	if path := kubeconfigFlag(cmd); path != "" {
+		node.Paths.AdminKubeconfig = path
+	}
 	p := planning{g: g}.parts(node, in.host)
 	warn(p.env.UI, in.warnings)
 	list, err := phases.UpgradedManifests(p.env)

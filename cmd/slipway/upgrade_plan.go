@@ -37,8 +37,8 @@ func newUpgradePlan(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [VERSION]",
 		Short: "Show what the cluster can be upgraded to, and how",
-		Long: "Show what runs on each node, what the cluster can be upgraded to, what speaks against it, and each step. " +
-			"Without VERSION, these are the newest releases that this program was built with. Nothing is changed, and only the cluster is asked.",
+		Long: "Show what runs on each node, what the cluster can be upgraded to, what stands in the way, and each step. " +
+			"Without VERSION, the plan is for the newest releases that this program was built with. Nothing is changed, and only the cluster is contacted.",
 		Args: takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args) },
 	}
@@ -59,7 +59,8 @@ func (o *upgradePlanOptions) run(cmd *cobra.Command, g *globals, args []string) 
 	defer in.host.Close()
 	said := newUI(g)
 	warn(said, in.warnings)
-	p := &upgradePlanner{g: g, in: in, said: said, api: planCluster(cmd), diff: o.diff}
+	p := &upgradePlanner{g: g, in: in, said: said, api: planCluster(cmd), diff: o.diff, given: upgrading.Given{
+		Config: o.ConfigFile, Patches: o.Patches, Kubeconfig: kubeconfigFlag(cmd), IgnorePreflightErrors: o.IgnorePreflightErrors}}
 	result, err := p.plan(cmd.Context())
 	if err != nil {
 		return err
@@ -93,6 +94,7 @@ type upgradePlanner struct {
 	said  ui.UI
 	api   cluster.Cluster
 	diff  bool
+	given upgrading.Given
 	state *upgrading.State
 	// here reports whether this is a control plane of the cluster, whose files may be read.
 	here bool
@@ -106,7 +108,9 @@ func (p *upgradePlanner) plan(ctx context.Context) (*upgrading.Plan, error) {
 	if p.state, err = upgrading.Look(ctx, p.api); err != nil {
 		return nil, err
 	}
-	p.here = p.isHere()
+	if p.here = p.isHere(); !p.here {
+		p.given.Kubeconfig = "" // it is not on the nodes
+	}
 	result := p.state.NewPlan(outputAPI)
 	for _, offer := range p.offers() {
 		u, err := p.upgrade(ctx, offer)
@@ -159,18 +163,18 @@ func (p *upgradePlanner) upgrade(ctx context.Context, offer upgrading.Offer) (*u
 			return nil, err
 		}
 	}
-	u, err := p.state.Upgrade(offer, upgrading.Route{Upgrade: *p.settings(offer.Version),
+	patches, err := p.patches(ctx, parts.env)
+	if err != nil {
+		return nil, err
+	}
+	u, err := p.state.Upgrade(offer, upgrading.Route{Upgrade: *p.settings(offer.Version), Given: p.given, Patched: len(patches.Kept) > 0,
 		Here: thisnode.Current(p.in.host).NodeRegistration.Name, Leader: p.leader()})
 	if err != nil {
 		return nil, err
 	}
+	u.Patches, u.DoubtfulPatches = shownPatches(patches.Kept), shownPatches(patches.Doubtful)
 	checks := preflight.Questions(phases.PlanQuestions(ctx, parts.env, p.state, p.there, p.here))
 	u.AddReport(preflight.Run(ctx, checks, p.in.host, p.in.self.IgnorePreflightErrors))
-	if p.here {
-		if u.Patches, err = editPatches(ctx, parts.env); err != nil {
-			return nil, err
-		}
-	}
 	if p.diff {
 		u.Changes, err = p.changes(ctx, parts, record)
 	}
@@ -210,6 +214,9 @@ func (p *upgradePlanner) parts(ctx context.Context, target string) (*parts, *pla
 			p.said.Warn(w, "")
 		}
 	}
+	if p.given.Kubeconfig != "" {
+		node.Paths.AdminKubeconfig = p.given.Kubeconfig
+	}
 	parts, record := planning{p.g, true}.recorded(node, p.in.host)
 	return parts, record, nil
 }
@@ -224,26 +231,32 @@ func (p *upgradePlanner) inventory(ctx context.Context, env *phases.Env) (*inven
 	return phases.Inventory(ctx, env, p.state, sources)
 }
 
-// editPatches are the patches that keep the operator's edits, without the values of environment variables.
-func editPatches(ctx context.Context, env *phases.Env) ([]upgrading.PatchFile, error) {
-	files, err := phases.EditPatches(ctx, env)
+// patches are those that keep the operator's edits of this host.
+func (p *upgradePlanner) patches(ctx context.Context, env *phases.Env) (phases.EditPatches, error) {
+	if !p.here {
+		return phases.EditPatches{}, nil
+	}
+	return phases.PatchesOfEdits(ctx, env)
+}
+
+// shownPatches are patches without the values of environment variables.
+func shownPatches(files []config.PatchFile) []upgrading.PatchFile {
 	var shown []upgrading.PatchFile
 	for _, f := range files {
 		shown = append(shown, upgrading.PatchFile{Name: f.Name, Content: redact.Document(string(f.Data))})
 	}
-	return shown, err
+	return shown
 }
 
-// changes are those that `upgrade apply` would make on this host and in the cluster. They need the files of a control
-// plane.
+// changes are those that the upgrade would make on this host and in the cluster. They need the files of a control plane.
 func (p *upgradePlanner) changes(ctx context.Context, parts *parts, record *plan) ([]upgrading.Change, error) {
 	if !p.here {
-		p.said.Warn("what changes is not shown: the files of a control plane are needed for it", "run this as root on a control plane")
+		p.said.Warn("the changes are not shown, because they depend on the files of a control plane", "run this as root on a control plane")
 		return nil, nil
 	}
 	parts.env.Config.Upgrade.CertificateRenewal = false // its keys are random
 	parts.env.UI = planUI{quiet{p.said}, record}
-	err := phases.Run(ctx, parts.env, phases.UpgradeApply(), phases.Options{Skip: []string{"preflight"}, Serial: true})
+	err := phases.Run(ctx, parts.env, phases.WholeUpgrade(), phases.Options{Skip: []string{"preflight"}, Serial: true})
 	return changesOf(record, filepath.Join(parts.env.Config.Paths.Kubernetes, "tmp")), err
 }
 

@@ -60,12 +60,9 @@ func printUpgrade(b *strings.Builder, u upgrading.Upgrade) {
 		return strings.Join([]string{c.Name, c.Node, c.Current, c.New}, "\t")
 	})
 	printFindings(b, u.Findings)
-	if len(u.Patches) > 0 {
-		b.WriteString("\nPatches that keep what has been edited on this host; put them into a directory for --patches:\n")
-	}
-	for _, f := range u.Patches {
-		b.WriteString("\n  " + f.Name + "\n" + indented("    ", f.Content))
-	}
+	printPatches(b, "Patches that keep what has been edited on this host; put them into a directory for --patches", u.Patches)
+	printPatches(b, "Patches that keep what this host's static Pods have beyond the ClusterConfiguration, which was changed after they were written; "+
+		"use only what somebody has edited on this host", u.DoubtfulPatches)
 	if len(u.Steps) > 0 {
 		b.WriteString("\nSteps, one after the other:\n")
 	}
@@ -73,10 +70,19 @@ func printUpgrade(b *strings.Builder, u upgrading.Upgrade) {
 		fmt.Fprintf(b, "\n%d. %s: %s %s\n%s", i+1, s.Node, s.Component, s.Version, indented("     ", strings.Join(s.Commands, "\n")))
 	}
 	if u.Changes != nil {
-		b.WriteString("\nChanges by `upgrade apply` on this host and in the cluster:\n")
+		b.WriteString("\nChanges on this host and in the cluster:\n")
 	}
 	for _, c := range u.Changes {
 		b.WriteString("\n" + c.Name + "\n" + c.Diff)
+	}
+}
+
+func printPatches(b *strings.Builder, heading string, files []upgrading.PatchFile) {
+	if len(files) > 0 {
+		b.WriteString("\n" + heading + ":\n")
+	}
+	for _, f := range files {
+		b.WriteString("\n  " + f.Name + "\n" + indented("    ", f.Content))
 	}
 }
 

@@ -46,9 +46,9 @@ func plannedCluster(t *testing.T) (*fakeapi.Server, string) {
 		api.Put(system+"pods/"+name+"-n1", object{"metadata": object{"name": name + "-n1", "namespace": "kube-system",
 			"labels": object{"component": name, "tier": "control-plane"}}, "spec": image(name, tag, name, "--concurrent-service-syncs=1")})
 	}
-	api.Put("/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy", object{"metadata": object{"name": "kube-proxy"},
+	api.Put("/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy", object{"metadata": object{"name": "kube-proxy", "namespace": "kube-system"},
 		"spec": object{"template": object{"spec": image("kube-proxy", "v1.36.3")}}})
-	api.Put("/apis/apps/v1/namespaces/kube-system/deployments/coredns", object{"metadata": object{"name": "coredns"},
+	api.Put("/apis/apps/v1/namespaces/kube-system/deployments/coredns", object{"metadata": object{"name": "coredns", "namespace": "kube-system"},
 		"spec": object{"template": object{"spec": image("coredns", "v1.14.2")}}})
 	api.Answer("/metrics", "up 1\n")
 	path := filepath.Join(t.TempDir(), "kubeconfig")

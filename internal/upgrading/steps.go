@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -21,7 +22,7 @@ type Step struct {
 	// Component is what the step upgrades: control-plane or kubelet.
 	Component string `json:"component"`
 	Version   string `json:"version"`
-	// Commands are for a shell, in order. A line that begins with # says what depends on the node's packages.
+	// Commands are for a shell, in order. A line that begins with # says what to do by hand, such as to install packages.
 	Commands []string `json:"commands"`
 }
 
@@ -34,10 +35,23 @@ const (
 // Route are the settings of an upgrade that its steps depend on.
 type Route struct {
 	config.Upgrade
-	// Here is the name of the node on which the plan is made; empty if that is none of the cluster.
+	// Here is the name of the node on which the plan is made; empty if it is made elsewhere.
 	Here string
 	// Leader is the name of the node whose member leads etcd; empty if it is not known.
 	Leader string
+	Given  Given
+	// Patched reports whether the plan has printed patches for the node Here, which its steps need.
+	Patched bool
+}
+
+// Given are the flags that the user has given to the plan and that the commands of its steps need, too.
+type Given struct {
+	// Config and Patches are paths, empty if they are not given. A command that has a configuration file takes no flags that
+	// the file has fields for.
+	Config, Patches string
+	// Kubeconfig is the path of an administrator's kubeconfig file on the control planes.
+	Kubeconfig            string
+	IgnorePreflightErrors []string
 }
 
 // Steps returns how to bring the whole cluster to r.Version: one minor version after the other, all control planes before
@@ -98,12 +112,12 @@ func (p *planner) controlPlanes(to *version.Version) {
 	slices.SortStableFunc(behind, func(a, b *NodeVersions) int { return cmp.Compare(p.rank(a), p.rank(b)) })
 	if older(p.configured, to) {
 		if first := p.first(behind, to); first != nil {
-			p.add(first, stepControlPlane, to, p.apply(to))
+			p.add(first, stepControlPlane, to, p.commands(first, p.apply(to))...)
 			behind = slices.DeleteFunc(behind, func(n *NodeVersions) bool { return n == first })
 		}
 	}
 	for _, n := range behind {
-		p.add(n, stepControlPlane, to, p.flags("slipway upgrade node"))
+		p.add(n, stepControlPlane, to, p.commands(n, upgradeNode)...)
 	}
 	p.configured = "v" + to.String()
 }
@@ -144,7 +158,7 @@ func (p *planner) kubelets(to *version.Version, needed func(*version.Version) bo
 			}
 			var commands []string
 			if !n.ControlPlane && config.NewestPatch(int(to.Minor())) != "" {
-				commands = append(commands, "slipway upgrade node")
+				commands = p.commands(n, upgradeNode)
 			}
 			p.add(n, stepKubelet, to, append(commands,
 				"kubectl drain "+n.Name+" --ignore-daemonsets --delete-emptydir-data",
@@ -165,25 +179,63 @@ func (p *planner) add(n *NodeVersions, component string, to *version.Version, co
 	}
 }
 
+// upgradeNode is the command for all nodes but the first control plane.
+const upgradeNode = "slipway upgrade node"
+
 // apply is the command for the first control plane.
 func (p *planner) apply(to *version.Version) string {
-	command := []string{"slipway upgrade apply v" + to.String()}
+	command := "slipway upgrade apply v" + to.String()
+	if p.route.Given.Config != "" {
+		return command // the file allows versions that are not stable
+	}
 	switch kind, _, _ := strings.Cut(to.PreRelease(), "."); kind {
 	case "":
 	case "rc":
-		command = append(command, "--allow-release-candidate-upgrades")
+		command += " --allow-release-candidate-upgrades"
 	default:
-		command = append(command, "--allow-experimental-upgrades")
-	}
-	return p.flags(strings.Join(command, " "))
-}
-
-// flags adds the flags of the plan that each command for a control plane needs.
-func (p *planner) flags(command string) string {
-	if !p.route.Etcd {
-		command += " --etcd-upgrade=false"
+		command += " --allow-experimental-upgrades"
 	}
 	return command
+}
+
+// commands returns the command that upgrades a node, with the flags of the plan, and before it what is to be done by hand.
+func (p *planner) commands(n *NodeVersions, command string) []string {
+	given := p.route.Given
+	add := func(flag, value string) {
+		if value != "" {
+			command += " --" + flag + " " + quoted(value)
+		}
+	}
+	printed := p.route.Patched && n.ControlPlane && n.Name == p.route.Here
+	if n.ControlPlane {
+		add("kubeconfig", given.Kubeconfig)
+	}
+	add("ignore-preflight-errors", strings.Join(given.IgnorePreflightErrors, ","))
+	if given.Config != "" {
+		add("config", given.Config)
+		if printed {
+			return []string{"# put the printed patches into the directory of patches that " + given.Config + " names", command}
+		}
+		return []string{command}
+	}
+	if n.ControlPlane && !p.route.Etcd {
+		command += " --etcd-upgrade=false"
+	}
+	if printed {
+		given.Patches = cmp.Or(given.Patches, "DIR")
+	}
+	add("patches", given.Patches)
+	return []string{command}
+}
+
+// quoted is a word for a shell.
+func quoted(word string) string {
+	if strings.ContainsFunc(word, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-,:@+=", r)
+	}) {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
 }
 
 // tooOldFor reports whether a kubelet must not stay when the control planes get a version.

@@ -89,6 +89,25 @@ cp-2 control-plane v1.37.2 | slipway upgrade apply v1.37.2
 cp-3 control-plane v1.37.2 | slipway upgrade node
 cp-1 control-plane v1.37.2 | slipway upgrade node
 `},
+		"with the flags of the plan": {"v1.36.4", "cp-1=v1.36.4/v1.37.2 cp-2=v1.36.4/v1.37.2 w-1=/v1.36.4",
+			Route{Upgrade: config.Upgrade{Version: "v1.37.2"}, Here: "cp-1", Patched: true,
+				Given: Given{Kubeconfig: "/root/admin.conf", Patches: "/root/my patches", IgnorePreflightErrors: []string{"Swap", "NumCPU"}}}, `
+cp-1 control-plane v1.37.2 | slipway upgrade apply v1.37.2 --kubeconfig /root/admin.conf --ignore-preflight-errors Swap,NumCPU --etcd-upgrade=false --patches '/root/my patches'
+cp-2 control-plane v1.37.2 | slipway upgrade node --kubeconfig /root/admin.conf --ignore-preflight-errors Swap,NumCPU --etcd-upgrade=false --patches '/root/my patches'
+w-1 kubelet v1.37.2 | slipway upgrade node --ignore-preflight-errors Swap,NumCPU --patches '/root/my patches'
+`},
+		"with a configuration file": {"v1.36.4", "cp-1=v1.36.4/v1.37.0 cp-2=v1.36.4/v1.37.0",
+			Route{Upgrade: config.Upgrade{Version: "v1.37.0-rc.1"}, Here: "cp-2", Patched: true, Given: Given{Config: "/root/up.yaml"}}, `
+cp-2 control-plane v1.37.0-rc.1 | # put the printed patches into the directory of patches that /root/up.yaml names | slipway upgrade apply v1.37.0-rc.1 --config /root/up.yaml
+cp-1 control-plane v1.37.0-rc.1 | slipway upgrade node --config /root/up.yaml
+`},
+		"with printed patches": {"v1.35.8", "cp-1=v1.35.8/v1.37.2 cp-2=v1.35.8/v1.37.2",
+			Route{Upgrade: config.Upgrade{Version: "v1.37.2", Etcd: true}, Here: "cp-2", Leader: "cp-2", Patched: true}, `
+cp-1 control-plane v1.36.4 | slipway upgrade apply v1.36.4
+cp-2 control-plane v1.36.4 | slipway upgrade node --patches DIR
+cp-1 control-plane v1.37.2 | slipway upgrade apply v1.37.2
+cp-2 control-plane v1.37.2 | slipway upgrade node --patches DIR
+`},
 		"nothing": {"v1.37.2", "cp-1=v1.37.2/v1.37.2", Route{Upgrade: config.Upgrade{Version: "v1.37.2", Etcd: true}}, "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

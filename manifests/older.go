@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// FlexVolume is the volume in which older controller managers find flex volume plugins.
+const FlexVolume = "flexvolume-dir"
+
+// AsOlder returns made, a static Pod that this program generates, as older releases of kubeadm wrote it, as far as have,
+// the Pod that is there and that has a container, was written that way:
+//   - until 1.35, with a volume for flex volume plugins in the controller manager (kubernetes/kubernetes#136423);
+//   - with the experimental names of two flags of etcd, which mean the same (etcd-io/etcd#19959).
+func AsOlder(made, have *corev1.Pod) *corev1.Pod {
+	older := made.DeepCopy()
+	switch made.Name {
+	case ControllerManagerName:
+		withFlexVolumes(older, have)
+	case EtcdName:
+		withExperimentalFlags(older, have)
+	}
+	return older
+}
+
+func withFlexVolumes(made, have *corev1.Pod) {
+	mine, c := &have.Spec.Containers[0], &made.Spec.Containers[0]
+	v, err := version.ParseSemantic(mine.Image[strings.LastIndex(mine.Image, ":")+1:])
+	if err != nil || v.AtLeast(version.MajorMinor(1, 36)) {
+		return
+	}
+	dir := "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"
+	for _, word := range c.Command {
+		if value, found := strings.CutPrefix(word, "--flex-volume-plugin-dir="); found {
+			dir = value
+		}
+	}
+	m := mount{FlexVolume, dir, dir, false, corev1.HostPathDirectoryOrCreate}
+	if m.isIn(mine) && !m.isIn(c) {
+		c.VolumeMounts = append(c.VolumeMounts, m.volumeMount())
+		made.Spec.Volumes = append(made.Spec.Volumes, m.volume())
+	}
+}
+
+func withExperimentalFlags(made, have *corev1.Pod) {
+	command := made.Spec.Containers[0].Command
+	for now, before := range map[string]string{
+		"--feature-gates=InitialCorruptCheck=true": "--experimental-initial-corrupt-check=true",
+		"--watch-progress-notify-interval=5s":      "--experimental-watch-progress-notify-interval=5s",
+	} {
+		if i := slices.Index(command, now); i >= 0 && slices.Contains(have.Spec.Containers[0].Command, before) {
+			command[i] = before
+		}
+	}
+}
