@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -163,7 +164,7 @@ func followImages(v cluster.Versions, live cluster.Object) cluster.Versions {
 	for i := range podTemplate(v.Old).Spec.Containers {
 		c := &podTemplate(v.Old).Spec.Containers[i]
 		for _, l := range there {
-			if l.Name == c.Name && (repository(l.Image) == repository(c.Image) || strings.HasPrefix(l.Image, config.DefaultImageRepository+"/")) {
+			if l.Name == c.Name && (sameRepository(l.Image, c.Image) || strings.HasPrefix(l.Image, config.DefaultImageRepository+"/")) {
 				c.Image = l.Image
 			}
 		}
@@ -171,12 +172,10 @@ func followImages(v cluster.Versions, live cluster.Object) cluster.Versions {
 	return v
 }
 
-// repository is an image's name without its tag and digest.
-func repository(image string) string {
-	name, _, _ := strings.Cut(image, "@")
-	slash := strings.LastIndex(name, "/") + 1
-	base, _, _ := strings.Cut(name[slash:], ":")
-	return name[:slash] + base
+func sameRepository(a, b string) bool {
+	mine, _ := upgrading.SplitImage(a)
+	other, _ := upgrading.SplitImage(b)
+	return mine == other
 }
 
 // podTemplate is what a workload makes its Pods from; nil for other objects.

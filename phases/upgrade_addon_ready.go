@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -69,8 +70,7 @@ func whyBehind(server *corev1.Pod, wanted string) string {
 		return "its kube-apiserver Pod has no container of that name"
 	}
 	image := server.Spec.Containers[i].Image
-	name, _, _ := strings.Cut(image, "@")
-	tag := strings.TrimPrefix(strings.TrimPrefix(name, repository(name)), ":")
+	tag := upgrading.TagOf(image)
 	// A tag has an underscore where a version has the plus sign of build metadata.
 	runs, err := version.ParseSemantic(strings.ReplaceAll(tag, "_", "+"))
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -217,7 +218,7 @@ func asBefore(env *Env) *Env {
 func runningVersion(env *Env) string {
 	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
 	if found && len(pod.Spec.Containers) > 0 {
-		if _, tag := splitImage(pod.Spec.Containers[0].Image); strings.HasPrefix(tag, "v") {
+		if tag := upgrading.TagOf(pod.Spec.Containers[0].Image); strings.HasPrefix(tag, "v") {
 			return strings.ReplaceAll(tag, "_", "+")
 		}
 	}
@@ -228,8 +229,8 @@ func runningVersion(env *Env) string {
 // etcd for the same version of Kubernetes.
 func withTagOf(have, made *corev1.Pod) *corev1.Pod {
 	mine, ours := &have.Spec.Containers[0], &made.Spec.Containers[0]
-	there, _ := splitImage(mine.Image)
-	if name, _ := splitImage(ours.Image); name == there {
+	there, _ := upgrading.SplitImage(mine.Image)
+	if name, _ := upgrading.SplitImage(ours.Image); name == there {
 		ours.Image = mine.Image
 	}
 	return made
@@ -242,12 +243,4 @@ func imageOf(manifest []byte) string {
 		return ""
 	}
 	return pod.Spec.Containers[0].Image
-}
-
-// splitImage separates the name of an image from its tag.
-func splitImage(image string) (name, tag string) {
-	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
-		return image[:i], image[i+1:]
-	}
-	return image, ""
 }

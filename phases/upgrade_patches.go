@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
 // EditPatches are patches for the directory that --patches names. Kept keep what operators have edited in this control
@@ -95,9 +96,8 @@ func (e *editedPod) patches(suffix string) ([]config.PatchFile, error) {
 	}
 	mine.Command = ours.Command
 	if mine.Image != ours.Image { // the operator's repository, with the version of the upgrade
-		name, _ := splitImage(mine.Image)
-		_, tag := splitImage(next.Image)
-		mine.Image = name + ":" + tag
+		name, _ := upgrading.SplitImage(mine.Image)
+		mine.Image = name + ":" + upgrading.TagOf(next.Image)
 	}
 	rest, err := mergePatch(before, have)
 	if err == nil && len(rest) > 0 {

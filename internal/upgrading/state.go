@@ -152,16 +152,25 @@ func (s *State) take(nodes []corev1.Node, pods []corev1.Pod) {
 func imageTag(pod corev1.PodSpec, container string) string {
 	for _, c := range pod.Containers {
 		if c.Name == container {
-			image, _, _ := strings.Cut(c.Image, "@")
-			return TagOf(image)
+			return TagOf(c.Image)
 		}
 	}
 	return ""
 }
 
+// SplitImage returns what is before the tag in an image's name, and the tag, each empty if there is none. A digest is in
+// neither.
+func SplitImage(image string) (repository, tag string) {
+	image, _, _ = strings.Cut(image, "@")
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		return image[:i], image[i+1:]
+	}
+	return image, ""
+}
+
 // TagOf returns the tag in an image's name; empty if it has none.
 func TagOf(image string) string {
-	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	_, tag := SplitImage(image)
 	return tag
 }
 
