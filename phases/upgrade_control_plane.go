@@ -67,7 +67,7 @@ func replaceComponents(ctx context.Context, env *Env, components []componentUpgr
 		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
 		return nil
 	}
-	if err := backUpControlPlane(ctx, env, components); err != nil {
+	if err := backUpControlPlane(ctx, env); err != nil {
 		return err
 	}
 	first, then := split(components)

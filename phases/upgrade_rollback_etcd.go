@@ -31,14 +31,34 @@ type restore struct {
 	member   manifests.LocalMember
 	// data is the directory `member` on this host; fresh is where the new data is made.
 	data, fresh string
-	// revision is that of the keys now, 0 if etcd does not answer. others are members that do not answer.
+	// revision is the present revision of the keys, 0 if etcd does not answer. others are the members that do not answer.
 	revision int64
 	others   []string
 }
 
-// prepareRestore finds out how to restore etcd, if that is asked for. A restore that has begun must be finished.
+// begun reports whether a run that was interrupted may have stopped etcd to restore its data: until the static Pod of etcd
+// is removed, nothing has changed. One that has put the data in place counts also once it is finished.
+func begun(env *Env, p upgrading.Progress) (bool, error) {
+	if p.Restored || p.Aside == "" {
+		return p.Restored, nil
+	}
+	moved, err := exists(env, p.Aside)
+	if err != nil || moved {
+		return moved, err
+	}
+	runs, err := exists(env, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	return !runs && err == nil, err
+}
+
+// prepareRestore finds out how to restore etcd, if asked to. A restore that has begun must be finished.
 func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
-	if r.Progress.Aside != "" && !r.RestoreEtcd && r.Progress.Finished.IsZero() {
+	begun, err := begun(env, r.Progress)
+	switch {
+	case err != nil:
+		return err
+	case !begun: // what a run has prepared is made again
+		r.Progress = upgrading.Progress{Began: r.Backup.Began, Ended: r.Backup.Ended, Finished: r.Progress.Finished}
+	case !r.RestoreEtcd && r.Progress.Finished.IsZero():
 		return fault.New("etcd's data is being restored from "+r.Progress.Snapshot+" by a run that was interrupted", "run the same command again, with --restore-etcd")
 	}
 	if !r.RestoreEtcd {
@@ -48,24 +68,15 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
 	if manifest == nil {
 		return errors.New("the backup has no static Pod of etcd, so etcd cannot be restored; leave out --restore-etcd")
 	}
-	var pod corev1.Pod
-	if err := yaml.Unmarshal(manifest, &pod); err != nil {
-		return errors.Wrap(err, r.Backup.Manifests[manifests.EtcdName])
+	o, err := newRestore(manifest)
+	if err != nil {
+		return errors.WithMessage(err, r.Backup.Manifests[manifests.EtcdName])
 	}
-	member, found := manifests.ReadEtcd(&pod)
-	dir := etcdDataDir(manifest)
-	switch {
-	case !found || !filepath.IsAbs(dir):
-		return errors.Errorf("%s does not say which member of etcd it is, or where its data is", r.Backup.Manifests[manifests.EtcdName])
-	case member.WALDir != "":
-		return errors.Errorf("etcd keeps its log in a directory of its own (--wal-dir=%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", member.WALDir)
-	}
-	o := &restore{member: member, data: filepath.Join(dir, "member"), fresh: filepath.Join(dir, "member.new")}
 	if err := r.chooseSnapshot(env, o, etcdMinor(manifest)); err != nil {
 		return err
 	}
 	r.restore = o
-	if r.Progress.Aside != "" { // an interrupted run has asked, and may have stopped etcd
+	if begun {
 		o.revision = r.Progress.Revision
 		return nil
 	}
@@ -75,7 +86,36 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
 	return o.askMembers(ctx, env)
 }
 
-// checkCluster fails if this host's etcd has become a member of another cluster since the upgrade.
+// newRestore reads from etcd's static Pod whose data is restored, and where to.
+func newRestore(manifest []byte) (*restore, error) {
+	member, err := memberIn(manifest)
+	if err != nil {
+		return nil, err
+	}
+	dir := etcdDataDir(manifest)
+	switch {
+	case !filepath.IsAbs(dir):
+		return nil, errors.New("it does not say where etcd's data is")
+	case member.WALDir != "":
+		return nil, errors.Errorf("etcd keeps its log in a directory of its own (--wal-dir=%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", member.WALDir)
+	}
+	return &restore{member: member, data: filepath.Join(dir, "member"), fresh: filepath.Join(dir, "member.new")}, nil
+}
+
+// memberIn is the member of etcd that a static Pod runs.
+func memberIn(manifest []byte) (manifests.LocalMember, error) {
+	var pod corev1.Pod
+	if err := yaml.Unmarshal(manifest, &pod); err != nil {
+		return manifests.LocalMember{}, errors.WithStack(err)
+	}
+	member, found := manifests.ReadEtcd(&pod)
+	if !found {
+		return member, errors.New("it does not say which member of etcd it is")
+	}
+	return member, nil
+}
+
+// checkCluster fails if this host's etcd has joined another cluster since the upgrade.
 func (r *Rollback) checkCluster(env *Env) error {
 	if r.Backup.EtcdCluster == "" {
 		return nil
@@ -90,7 +130,7 @@ func (r *Rollback) checkCluster(env *Env) error {
 	return nil
 }
 
-// askMembers finds out what is lost, and fails if other members still run: they would go on as a cluster of their own.
+// askMembers finds out what is lost, and fails if other members still run: they would carry on as a separate cluster.
 func (o *restore) askMembers(ctx context.Context, env *Env) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if err != nil {
@@ -111,7 +151,7 @@ func (o *restore) askMembers(ctx context.Context, env *Env) error {
 	if len(running) == 0 {
 		return nil
 	}
-	return fault.New("etcd has other members that run: "+strings.Join(running, ", ")+". A restored etcd begins as a cluster of one member, and the others would go on with their own data",
+	return fault.New("etcd has other members that run: "+strings.Join(running, ", ")+". A restored etcd starts as a cluster of one member, and the others would carry on with their own data",
 		"run `slipway reset` on "+strings.Join(running, ", then on ")+"; then run this command again, and join these nodes again (`slipway join ... --control-plane`)")
 }
 
@@ -131,8 +171,8 @@ func (o *restore) loses() string {
 	return text
 }
 
-// restoreData gives etcd the data of the snapshot. What takes long comes first, while everything runs; then etcd is
-// stopped, and the directories change places. An interrupted run leaves no static Pod of etcd without its data.
+// restoreData gives etcd the data of the snapshot. The slow part comes first, while everything still runs; then etcd is
+// stopped, and the directories are swapped. An interrupted run never leaves a static Pod of etcd without data.
 func (r *Rollback) restoreData(ctx context.Context, env *Env) error {
 	if r.restore == nil || r.Progress.Restored {
 		return nil
@@ -150,7 +190,7 @@ func (r *Rollback) restoreData(ctx context.Context, env *Env) error {
 	return r.Progress.Write(env.Host, backupRoot(env))
 }
 
-// makeData makes the new data beside the one that etcd has. It begins again unless a run has come to the exchange.
+// makeData makes the new data beside the data that etcd has. It starts over unless an earlier run has begun the exchange.
 func (r *Rollback) makeData(env *Env) error {
 	o := r.restore
 	if moved, err := exists(env, r.Progress.Aside); err != nil || moved {
@@ -183,7 +223,7 @@ func (r *Rollback) makeData(env *Env) error {
 	return r.Progress.Write(env.Host, backupRoot(env))
 }
 
-// exists reports whether there is something at path; nothing is at the empty path.
+// exists reports whether path exists; the empty path does not.
 func exists(env *Env, path string) (bool, error) {
 	if path == "" {
 		return false, nil
@@ -192,11 +232,15 @@ func exists(env *Env, path string) (bool, error) {
 	return err == nil, ignoreMissing(err)
 }
 
-// giveAsBefore gives the new data to the user who has the old one: etcd may run as one of its own.
+// giveAsBefore gives the new data to the user who owns the old one, or the directory that it was in: etcd may run as a user
+// of its own.
 func (o *restore) giveAsBefore(env *Env) error {
 	info, err := env.Host.Lstat(o.data)
+	if errors.Is(err, fs.ErrNotExist) { // lost with its disk
+		info, err = env.Host.Lstat(filepath.Dir(o.data))
+	}
 	if err != nil {
-		return ignoreMissing(err)
+		return err
 	}
 	if owner, known := host.OwnerIn(info); known && owner != (host.Owner{}) {
 		_, err = env.Host.GiveTree(o.fresh, owner)
@@ -204,7 +248,7 @@ func (o *restore) giveAsBefore(env *Env) error {
 	return err
 }
 
-// stopControlPlane ends etcd and its clients. Without its static Pod, etcd starts neither with the kubelet nor after a
+// stopControlPlane stops etcd and its clients. Without its static Pod, etcd starts neither with the kubelet nor after a
 // reboot.
 func (r *Rollback) stopControlPlane(ctx context.Context, env *Env) error {
 	env.UI.Printf("Stopping the kubelet and the control plane")
@@ -224,7 +268,7 @@ func (r *Rollback) stopControlPlane(ctx context.Context, env *Env) error {
 	return nil
 }
 
-// exchangeData puts the new data in the place of the old one, which stays beside it.
+// exchangeData moves the old data aside and puts the new data in its place.
 func (r *Rollback) exchangeData(env *Env) error {
 	o := r.restore
 	moved, err := exists(env, r.Progress.Aside)
