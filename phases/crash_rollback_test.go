@@ -24,9 +24,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
-// crashingRollback goes back from 1.37 to 1.36 with etcd's data.
-var crashingRollback = crashing{name: "upgrade-rollback", prepare: prepareRollback, run: crashRollback,
-	reads: "/var/lib/kubelet/config.yaml", renews: []string{"PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/slipway-upgrade"}}
+// crashingRollback goes back from 1.37 to 1.36 with etcd's data, crashingRollbackPlain without, and crashingRollbackNode on a
+// worker.
+var (
+	crashingRollback = crashing{name: "upgrade-rollback", prepare: prepareRollback, run: crashRollback,
+		reads: "/var/lib/kubelet/config.yaml", renews: []string{leaseWrite}}
+	crashingRollbackPlain = crashing{name: "upgrade-rollback-plain", prepare: prepareRollback, run: crashRollbackPlain,
+		reads: "/var/lib/kubelet/config.yaml", renews: []string{leaseWrite}}
+	crashingRollbackNode = crashing{name: "upgrade-rollback-node", prepare: prepareRollbackNode, run: crashRollbackPlain,
+		reads: "/var/lib/kubelet/config.yaml"}
+)
 
 const (
 	// hasEtcdData marks a host whose etcd must not start without data: it would begin an empty cluster.
@@ -110,14 +117,32 @@ func olderManifest(manifest string) string {
 	return strings.ReplaceAll(manifest, config.DefaultKubernetesVersion, oldVersion)
 }
 
-// crashRollback does what the command does.
+// prepareRollbackNode makes a worker that was upgraded.
+func prepareRollbackNode(t *testing.T, s *scene) error {
+	err := prepareNode(t, s)
+	if err == nil {
+		err = crashUpgrade(t.Context(), newLastingHost(s.root), s.api.Listener.Addr().String(), io.Discard, "node")
+	}
+	s.writing = 0
+	return err
+}
+
+// crashRollback does what the command does with --restore-etcd, and crashRollbackPlain what it does without.
 func crashRollback(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+	return rollBack(ctx, h, endpoint, say, true)
+}
+
+func crashRollbackPlain(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+	return rollBack(ctx, h, endpoint, say, false)
+}
+
+func rollBack(ctx context.Context, h runHost, endpoint string, say io.Writer, restore bool) error {
 	h = frozenHost{h}
 	_, pod := h.Lstat("/etc/kubernetes/manifests/etcd.yaml")
 	if _, data := h.Lstat("/var/lib/etcd/member"); pod == nil && data != nil {
 		return errors.New("had the node been booted now, etcd would have begun a cluster without data")
 	}
-	r, n, err := newRollback(ctx, h, h.members(), true, say)
+	r, n, err := newRollback(ctx, h, h.members(), restore, say)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ type crashing struct {
 	everyFault int
 }
 
-var crashes = []crashing{crashingInit, crashingJoin, crashingPlane, crashingApply, crashingNode, crashingRollback}
+var crashes = []crashing{crashingInit, crashingJoin, crashingPlane, crashingApply, crashingNode, crashingRollback, crashingRollbackPlain, crashingRollbackNode}
 
 // killable are all workflows. reset goes on where the others fail, so TestResetFaults tests its faults.
 var killable = append([]crashing{crashingReset}, crashes...)

@@ -186,7 +186,7 @@ func (r *Rollback) finish(_ context.Context, env *Env) error {
 	if r.before[manifests.APIServerName] != nil {
 		env.UI.Nextf("This control plane runs Kubernetes %s", r.from())
 		env.UI.Nextf("Kubelets must not be newer than that: install kubelet %s where a newer one is installed, and restart it: systemctl daemon-reload && systemctl restart kubelet", cmp.Or(r.Backup.From, "of the same version"))
-		env.UI.Nextf("On other nodes that were upgraded, run `slipway upgrade rollback` too, one at a time: first the control planes, in reverse order (the one that ran `slipway upgrade apply` last), then the workers")
+		env.UI.Nextf("On other nodes that were upgraded, run `slipway upgrade rollback` too, one at a time: first the control planes (the one on which you ran `slipway upgrade apply` comes last of them), then the workers")
 	}
 	if r.restore != nil {
 		r.sayAfterRestore(env)

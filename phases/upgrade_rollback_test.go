@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
@@ -13,8 +14,10 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 // otherMembers is an etcd with these members beside this node's.
@@ -49,10 +52,10 @@ func TestRollbackRefusals(t *testing.T) {
 		"all fits": {},
 		"another node": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-7")
-		}, plain: true, says: "is of node cp-7, and this is cp-1"},
+		}, plain: true, says: "is of node cp-7, and this node is cp-1"},
 		"a version between": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit("/etc/kubernetes/manifests/kube-apiserver.yaml", "v1.37.2", "v1.36.9")
-		}, plain: true, says: "this control plane runs v1.36.9, but the last backup is of its upgrade from v1.36.4 to v1.37.2"},
+		}, plain: true, says: "this control plane runs registry.k8s.io/kube-apiserver:v1.36.9, but the last backup is from its upgrade from v1.36.4 to v1.37.2"},
 		"no snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
 			replace(backedUpSnapshot, "")
 		}, says: "there is no snapshot of etcd"},
@@ -65,9 +68,14 @@ func TestRollbackRefusals(t *testing.T) {
 		"a newer snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
 			replace(backedUpSnapshot, "../internal/etcd/testdata/snapshot-3.7.db")
 		}, says: "it is of etcd 3.7, and etcd 3.6 does not start with it"},
+		"only snapshots of the new API server's data": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace(backedUpSnapshot, "")
+			anotherRun("04-06-07", config.DefaultKubernetesVersion, "3.6", replace)
+		}, says: "there is no snapshot of etcd from before the upgrade in /etc/kubernetes/tmp; these were taken after the API server had been replaced: " +
+			rollbackBackups + "kubeadm-backup-etcd-2026-02-03-04-06-07/snapshot.db"},
 		"another member's snapshot": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit(backedUpManifests+"etcd.yaml", "--name=cp-1", "--name=cp-8")
-		}, says: "it is of the members cp-1, and this node's is cp-8"},
+		}, says: "it is of the members cp-1, and this node's member is cp-8"},
 		"a log elsewhere": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit(backedUpManifests+"etcd.yaml", "- --name=cp-1", "- --name=cp-1\n    - --wal-dir=/var/lib/wal")
 		}, says: "(--wal-dir=/var/lib/wal), which cannot be restored"},
@@ -75,10 +83,30 @@ func TestRollbackRefusals(t *testing.T) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
 			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
 		}, says: "the snapshot is of etcd cluster abc, and the data in /var/lib/etcd/member/wal is of cluster "},
-		"others that run":        {members: otherMembers{others: []etcd.Health{member("cp-2", true), member("cp-3", false)}}, says: "etcd has other members that run: cp-2."},
-		"others that are gone":   {members: otherMembers{others: []etcd.Health{member("cp-3", false)}}},
-		"an etcd that is down":   {members: otherMembers{err: errors.New("connection refused")}},
-		"an interrupted restore": {change: interruptRestore, plain: true, says: "is being restored from /x/snapshot.db by a run that was interrupted"},
+		"a version between, after an unknown one": {change: func(edit func(path, old, new string), _ func(path, from string)) {
+			edit(backedUpManifests+"kube-apiserver.yaml", ":v1.36.4", "@sha256:36")
+			edit("/etc/kubernetes/manifests/kube-apiserver.yaml", "v1.37.2", "v1.36.9")
+		}, plain: true, says: "from its upgrade from registry.k8s.io/kube-apiserver@sha256:36 to v1.37.2"},
+		"others that run":      {members: otherMembers{others: []etcd.Health{member("cp-2", true), member("cp-3", false)}}, says: "etcd has other members that run: cp-2."},
+		"others that are gone": {members: otherMembers{others: []etcd.Health{member("cp-3", false)}}},
+		"an etcd that is down": {members: otherMembers{err: errors.New("connection refused")}},
+		"an interrupted restore that had stopped etcd": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+			replace("/etc/kubernetes/manifests/etcd.yaml", "")
+		}, plain: true, says: "is being restored from /x/snapshot.db by a run that was interrupted"},
+		"an interrupted restore that had moved the data": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+			replace("/var/lib/etcd/old", "text:")
+		}, plain: true, says: "is being restored from /x/snapshot.db by a run that was interrupted"},
+		"an interrupted restore that had changed nothing": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+		}, plain: true},
+		"an interrupted restore that had changed nothing, again": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+		}},
+		"an interrupted restore, others that run now": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+		}, members: otherMembers{others: []etcd.Health{member("cp-2", true)}}, says: "etcd has other members that run: cp-2."},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -91,14 +119,14 @@ func TestRollbackRefusals(t *testing.T) {
 			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%v", err)
 			}
-			if name == "others that run" && !strings.Contains(fault.Remedy(err), "run `slipway reset` on cp-2; then run this command again, and join these nodes again") {
+			if strings.HasPrefix(name, "others that run") && !strings.Contains(fault.Remedy(err), "run `slipway reset` on cp-2; then run this command again, and join these nodes again") {
 				t.Errorf("the remedy is %q", fault.Remedy(err))
 			}
 		})
 	}
 }
 
-func interruptRestore(_ func(path, old, new string), replace func(path, from string)) {
+func interruptRestore(replace func(path, from string)) {
 	replace(rollbackBackups+"slipway-rollback.yaml", "text:began: 2026-02-03T04:05:06Z\nsnapshot: /x/snapshot.db\naside: /var/lib/etcd/old\n")
 }
 
@@ -185,5 +213,83 @@ func TestRollbackKeepsEtcd(t *testing.T) {
 	editFile(t, s.root+backedUpManifests+"etcd.yaml", ":3.6.8-0", ":3.7.9-0")
 	if !goesBack() {
 		t.Error("etcd does not go back to another patch release")
+	}
+}
+
+// anotherRun adds the backup of a later run of the upgrade, which found an API server of a version, and a snapshot of an etcd
+// of a minor version.
+func anotherRun(at, apiServer, etcd string, replace func(path, from string)) {
+	manifests, day := rollbackBackups+"kubeadm-backup-manifests-2026-02-03-"+at+"/", rollbackBackups+"kubeadm-backup-etcd-2026-02-03-"+at+"/"
+	replace(manifests+"upgrade.yaml", "text:node: cp-1\nto: "+config.DefaultKubernetesVersion+"\n")
+	replace(manifests+"kube-apiserver.yaml", "text:spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:"+apiServer+"'}]}")
+	replace(day+"snapshot.db", "../internal/etcd/testdata/snapshot-"+etcd+".db")
+}
+
+// TestSnapshotFromBeforeStays: however often an upgrade is tried again, a rollback restores data from before it: the newest
+// that the API server of before has written, and that the etcd of before starts with. Other snapshots are removed.
+func TestSnapshotFromBeforeStays(t *testing.T) {
+	type run struct{ at, apiServer, etcd string }
+	for name, tt := range map[string]struct {
+		runs  []run
+		kept  string // the times of the snapshots after the last run
+		takes string // the one that a rollback restores
+	}{
+		"the API server fails after etcd": {[]run{{"05-00-00", oldVersion, "3.7"}, {"06-00-00", oldVersion, "3.7"}, {"07-00-00", oldVersion, "3.7"}},
+			"04-05-06 05-00-00 06-00-00 07-00-00", "04-05-06"},
+		"the API server is replaced": {[]run{{"05-00-00", config.DefaultKubernetesVersion, "3.6"}, {"06-00-00", config.DefaultKubernetesVersion, "3.6"},
+			{"07-00-00", config.DefaultKubernetesVersion, "3.6"}, {"08-00-00", config.DefaultKubernetesVersion, "3.6"}}, "04-05-06 06-00-00 07-00-00 08-00-00", "04-05-06"},
+		"nothing is replaced": {[]run{{"05-00-00", oldVersion, "3.6"}, {"06-00-00", oldVersion, "3.6"}, {"07-00-00", oldVersion, "3.6"}},
+			"05-00-00 06-00-00 07-00-00", "07-00-00"},
+		"killed before the API server is replaced, and after it": {[]run{{"05-00-00", oldVersion, "3.6"}, {"06-00-00", config.DefaultKubernetesVersion, "3.6"}},
+			"04-05-06 05-00-00 06-00-00", "05-00-00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, crashingRollback)
+			defer s.close()
+			h := newLastingHost(s.root)
+			env := &Env{Config: &config.Node{Paths: config.Paths{Kubernetes: "/etc/kubernetes"}}, Host: h, UI: ui.NewLines(io.Discard, io.Discard)}
+			for _, r := range tt.runs {
+				anotherRun(r.at, r.apiServer, r.etcd, func(path, from string) { replaceFile(t, s.root, path, from) })
+				if err := pruneSnapshots(env); err != nil {
+					t.Fatal(err)
+				}
+			}
+			dirs, err := filepath.Glob(s.root + rollbackBackups + "kubeadm-backup-etcd-*")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range dirs {
+				_, dirs[i], _ = strings.Cut(dirs[i], "2026-02-03-")
+			}
+			if got := strings.Join(dirs, " "); got != tt.kept {
+				t.Errorf("kept %s, want %s", got, tt.kept)
+			}
+			r, _, err := newRollback(t.Context(), h, otherMembers{}, true, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := rollbackBackups + "kubeadm-backup-etcd-2026-02-03-" + tt.takes + "/snapshot.db"; r.restore.snapshot != want {
+				t.Errorf("restores %s, want %s", r.restore.snapshot, want)
+			}
+		})
+	}
+}
+
+// TestSnapshotsAreKeptUnseen: if it is unknown which snapshot a rollback needs, all stay.
+func TestSnapshotsAreKeptUnseen(t *testing.T) {
+	s := newScene(t, crashingRollback)
+	defer s.close()
+	replace := func(path, from string) { replaceFile(t, s.root, path, from) }
+	replace(rollbackBackups+"slipway-rollback.yaml", "text:[")
+	for _, at := range []string{"05-00-00", "06-00-00", "07-00-00"} {
+		anotherRun(at, config.DefaultKubernetesVersion, "3.6", replace)
+	}
+	var said bytes.Buffer
+	env := &Env{Config: &config.Node{Paths: config.Paths{Kubernetes: "/etc/kubernetes"}}, Host: newLastingHost(s.root), UI: ui.NewLines(&said, &said)}
+	if err := pruneSnapshots(env); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(s.root + backedUpSnapshot); err != nil || !strings.Contains(said.String(), "keeping all snapshots of etcd") {
+		t.Errorf("%v\n%s", err, said.String())
 	}
 }
