@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -30,9 +32,9 @@ var (
 	crashingRollback = crashing{name: "upgrade-rollback", prepare: prepareRollback, run: crashRollback,
 		reads: "/var/lib/kubelet/config.yaml", renews: []string{leaseWrite}}
 	crashingRollbackPlain = crashing{name: "upgrade-rollback-plain", prepare: prepareRollback, run: crashRollbackPlain,
-		reads: "/var/lib/kubelet/config.yaml", renews: []string{leaseWrite}}
+		reads: "/var/lib/kubelet/config.yaml", renews: []string{leaseWrite}, everyFault: 7} // its requests are those of the other
 	crashingRollbackNode = crashing{name: "upgrade-rollback-node", prepare: prepareRollbackNode, run: crashRollbackPlain,
-		reads: "/var/lib/kubelet/config.yaml"}
+		reads: "/var/lib/kubelet/config.yaml", least: 3} // two files and the kubelet
 )
 
 const (
@@ -81,6 +83,7 @@ func prepareRollback(t *testing.T, s *scene) error {
 		return err
 	}
 	old[upgrading.KubeletBackup+upgradeTime+"/config.yaml"] = string(settings) + "maxPods: 99\n"
+	old[upgrading.KubeletBackup+upgradeTime+"/kubeadm-flags.env"] = oldFlags
 	data := s.root + "/var/lib/etcd/member/snap"
 	if err := errors.Join(os.MkdirAll(data, 0o700), h.note(hasEtcdData), os.WriteFile(data+"/db", []byte("new"), 0o600)); err != nil {
 		return err
@@ -142,15 +145,17 @@ func rollBack(ctx context.Context, h runHost, endpoint string, say io.Writer, re
 	if _, data := h.Lstat("/var/lib/etcd/member"); pod == nil && data != nil {
 		return errors.New("had the node been booted now, etcd would have begun a cluster without data")
 	}
-	r, n, err := newRollback(ctx, h, h.members(), restore, say)
+	limit := cmp.Or(h.patience(), 30*time.Second)
+	api := cluster.New(crashOptions(h, endpoint, thisnode.IsControlPlane(h), config.DefaultAdminKubeconfig, "/etc/kubernetes/kubelet.conf", limit))
+	r, n, err := newRollback(ctx, api, h, h.members(), restore, say)
 	if err != nil {
 		return err
 	}
 	return crashRun(ctx, n, h, endpoint, say, r.Phases())
 }
 
-// newRollback makes a rollback of what a host has kept.
-func newRollback(ctx context.Context, h host.Host, members etcd.Etcd, restore bool, say io.Writer) (*Rollback, *config.Node, error) {
+// newRollback makes a rollback of what a host has kept. api is only asked for what the backup does not have.
+func newRollback(ctx context.Context, api cluster.Cluster, h host.Host, members etcd.Etcd, restore bool, say io.Writer) (*Rollback, *config.Node, error) {
 	progress, err := upgrading.ReadProgress(h, rollbackBackups)
 	if err != nil {
 		return nil, nil, err
@@ -159,7 +164,7 @@ func newRollback(ctx context.Context, h host.Host, members etcd.Etcd, restore bo
 	if err != nil {
 		return nil, nil, err
 	}
-	n, _, err := upgrading.NodeBefore(ctx, nil, h, backup, thisnode.Current(h), config.Options{})
+	n, _, err := upgrading.NodeBefore(ctx, api, h, backup, thisnode.Current(h), config.Options{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pkg/errors"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
 // otherMembers is an etcd with these members beside this node's.
@@ -115,7 +117,7 @@ func TestRollbackRefusals(t *testing.T) {
 			if tt.change != nil {
 				tt.change(func(path, old, new string) { editFile(t, s.root+path, old, new) }, func(path, from string) { replaceFile(t, s.root, path, from) })
 			}
-			_, _, err := newRollback(t.Context(), newLastingHost(s.root), tt.members, !tt.plain, io.Discard)
+			_, _, err := newRollback(t.Context(), nil, newLastingHost(s.root), tt.members, !tt.plain, io.Discard)
 			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%v", err)
 			}
@@ -182,7 +184,7 @@ func TestRollbackSaysWhatIsLost(t *testing.T) {
 		{members: otherMembers{others: []etcd.Health{member("cp-3", false)}}, want: []string{"run `slipway reset --force` on cp-3 first"}},
 		{plain: true, want: []string{"The cluster's data stays as it is."}},
 	} {
-		r, n, err := newRollback(t.Context(), h, tt.members, !tt.plain, io.Discard)
+		r, n, err := newRollback(t.Context(), nil, h, tt.members, !tt.plain, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +203,7 @@ func TestRollbackKeepsEtcd(t *testing.T) {
 	defer s.close()
 	h := newLastingHost(s.root)
 	goesBack := func() bool {
-		r, n, err := newRollback(t.Context(), h, otherMembers{}, false, io.Discard)
+		r, n, err := newRollback(t.Context(), nil, h, otherMembers{}, false, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +266,7 @@ func TestSnapshotFromBeforeStays(t *testing.T) {
 			if got := strings.Join(dirs, " "); got != tt.kept {
 				t.Errorf("kept %s, want %s", got, tt.kept)
 			}
-			r, _, err := newRollback(t.Context(), h, otherMembers{}, true, io.Discard)
+			r, _, err := newRollback(t.Context(), nil, h, otherMembers{}, true, io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -291,5 +293,86 @@ func TestSnapshotsAreKeptUnseen(t *testing.T) {
 	}
 	if _, err := os.Stat(s.root + backedUpSnapshot); err != nil || !strings.Contains(said.String(), "keeping all snapshots of etcd") {
 		t.Errorf("%v\n%s", err, said.String())
+	}
+}
+
+// kubeletHost is a host with a kubelet of a version, or with none.
+type kubeletHost struct {
+	*lastingHost
+	kubelet string
+}
+
+func (h kubeletHost) ProgramVersion(context.Context, string) (string, error) {
+	if h.kubelet == "" {
+		return "", errors.New("not found")
+	}
+	return "Kubernetes " + h.kubelet, nil
+}
+
+// TestRollbackKubeletStarts: a kubelet gets its flags back, except those that the installed one would not start with.
+func TestRollbackKubeletStarts(t *testing.T) {
+	const accepted = `KUBELET_KUBEADM_ARGS="--v=2"` + "\n"
+	for kubelet, want := range map[string]string{"v1.34.9": oldFlags, "v1.35.0": accepted, "v1.37.2": accepted, "": accepted} {
+		s := newScene(t, crashingRollbackNode)
+		defer s.close()
+		if said, err := s.on(t.Context(), kubeletHost{newLastingHost(s.root), kubelet}); err != nil {
+			t.Fatalf("%v\n%s", err, said)
+		}
+		if got, err := os.ReadFile(s.root + "/var/lib/kubelet/kubeadm-flags.env"); err != nil || string(got) != want {
+			t.Errorf("kubelet %q: %s (%v)", kubelet, got, err)
+		}
+	}
+}
+
+// TestRollbackToUnknownVersion: an API server whose image has only a digest goes back; what all nodes share stays, and the
+// run says so.
+func TestRollbackToUnknownVersion(t *testing.T) {
+	s := newScene(t, crashingRollbackPlain)
+	defer s.close()
+	const image = "registry.k8s.io/kube-apiserver@sha256:36"
+	editFile(t, s.root+backedUpManifests+"kube-apiserver.yaml", "registry.k8s.io/kube-apiserver:"+oldVersion, image)
+	said, err := s.again(t.Context())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	for _, want := range []string{"the static Pods (Kubernetes of unknown version " + image + ")", "leaving the stored configuration as it is", "leaving kube-proxy as it is"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
+	}
+	if got := newLastingHost(s.root).runningPods()["container of kube-apiserver"]; !strings.Contains(got, image) {
+		t.Errorf("the API server runs with %s", got)
+	}
+	if said, err := s.again(t.Context()); err != nil {
+		t.Errorf("again: %v\n%s", err, said)
+	}
+}
+
+// earlierHost is a host a minute ago, so that the backups of two runs have different names.
+type earlierHost struct{ *faultyHost }
+
+func (earlierHost) Now() time.Time { return time.Now().Add(-time.Minute) }
+
+// TestRetriedUpgradeKeepsBefore: a run that finds the API server replaced takes another snapshot, which a rollback does not
+// restore; and what the first run found goes back.
+func TestRetriedUpgradeKeepsBefore(t *testing.T) {
+	s := newScene(t, crashingApply)
+	defer s.close()
+	h := earlierHost{&faultyHost{lastingHost: newLastingHost(s.root), named: "write /etc/kubernetes/manifests/kube-scheduler.yaml"}}
+	if said, err := s.on(t.Context(), h); err == nil || h.what == "" {
+		t.Fatalf("the first run ended with %v\n%s", err, said)
+	}
+	if said, err := s.again(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	b, err := upgrading.LastBackup(h, rollbackBackups, upgrading.Progress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Snapshots) != 1 || len(b.Later) != 1 || b.Snapshots[0] > b.Later[0] {
+		t.Errorf("snapshots from before: %v, later: %v", b.Snapshots, b.Later)
+	}
+	if b.From != crashFrom || len(b.Manifests) != 4 {
+		t.Errorf("from %s: %v", b.From, b.Manifests)
 	}
 }
