@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -68,16 +69,34 @@ func NewRollback(ctx context.Context, env *Env, o RollbackOptions) (*Rollback, e
 func (r *Rollback) checkVersion(env *Env) error {
 	before := r.before[manifests.APIServerName]
 	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
-	if err != nil || now == nil || before == nil || r.Backup.To == "" {
+	if err != nil || now == nil || before == nil {
 		return err // a rollback also puts back a manifest that is missing
 	}
 	runs, err := upgrading.VersionOf(now)
+	if err == nil && r.Backup.To == "" {
+		return r.checkSkew(env, runs)
+	}
 	if err != nil || imageOf(now) == imageOf(before) || runs == r.Backup.To || runs != "" && runs == r.Backup.From {
 		return nil //nolint:nilerr // the manifest is damaged: one more reason to put back the earlier one
 	}
 	return fault.New(fmt.Sprintf("this control plane runs %s, but the last backup is from its upgrade from %s to %s",
 		imageOf(now), cmp.Or(r.Backup.From, imageOf(before)), r.Backup.To),
 		"to change the version, use `slipway upgrade apply`; the files of the backup are in "+backupRoot(env))
+}
+
+// checkSkew fails if a backup that does not say which upgrade made it, such as one of kubeadm's, cannot be of the last one,
+// because it is of another version than the present minor version or the one before.
+func (r *Rollback) checkSkew(env *Env, runs string) error {
+	now, err := version.ParseSemantic(runs)
+	before, beforeErr := version.ParseSemantic(r.Backup.From)
+	if err != nil || beforeErr != nil {
+		return nil //nolint:nilerr // versions that cannot be compared
+	}
+	if oldest := now.OffsetMinor(-1); before.Major() == now.Major() && before.Minor() >= oldest.Minor() && before.Minor() <= now.Minor() {
+		return nil
+	}
+	return fault.New(fmt.Sprintf("this control plane runs %s, but the last backup has the static Pods of %s", runs, r.Backup.From),
+		"an upgrade goes from one minor version to the next, so this backup is older than the last one; its files are in "+backupRoot(env))
 }
 
 // Summary says what is put back and what is lost, before the user confirms.

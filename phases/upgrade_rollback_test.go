@@ -15,6 +15,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -36,6 +37,11 @@ func (m otherMembers) Health(context.Context) ([]etcd.Health, error) {
 
 func member(name string, answers bool) etcd.Health {
 	return etcd.Health{Member: etcd.Member{Name: name, PeerURL: "https://" + name + ":2380"}, Answers: answers}
+}
+
+// noAPI is an API without credentials for it.
+func noAPI() cluster.Cluster {
+	return cluster.New(cluster.Options{Kubeconfig: "x", Timeout: time.Second, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
 }
 
 const (
@@ -85,6 +91,15 @@ func TestRollbackRefusals(t *testing.T) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
 			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
 		}, says: "the snapshot is of etcd cluster abc, and the data in /var/lib/etcd/member/wal is of cluster "},
+		"an old backup of kubeadm's": {change: func(edit func(path, old, new string), replace func(path, from string)) {
+			replace(backedUpManifests+"upgrade.yaml", "")
+			replace(rollbackBackups+"kubeadm-kubelet-config-"+upgradeTime+"/upgrade.yaml", "")
+			edit(backedUpManifests+"kube-apiserver.yaml", "v1.36.4", "v1.35.4")
+		}, plain: true, says: "this control plane runs v1.37.2, but the last backup has the static Pods of v1.35.4"},
+		"a backup of kubeadm's": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace(backedUpManifests+"upgrade.yaml", "")
+			replace(rollbackBackups+"kubeadm-kubelet-config-"+upgradeTime+"/upgrade.yaml", "")
+		}, plain: true},
 		"a version between, after an unknown one": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit(backedUpManifests+"kube-apiserver.yaml", ":v1.36.4", "@sha256:36")
 			edit("/etc/kubernetes/manifests/kube-apiserver.yaml", "v1.37.2", "v1.36.9")
@@ -117,7 +132,7 @@ func TestRollbackRefusals(t *testing.T) {
 			if tt.change != nil {
 				tt.change(func(path, old, new string) { editFile(t, s.root+path, old, new) }, func(path, from string) { replaceFile(t, s.root, path, from) })
 			}
-			_, _, err := newRollback(t.Context(), nil, newLastingHost(s.root), tt.members, !tt.plain, io.Discard)
+			_, _, err := newRollback(t.Context(), noAPI(), newLastingHost(s.root), tt.members, !tt.plain, io.Discard)
 			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%v", err)
 			}
@@ -184,7 +199,7 @@ func TestRollbackSaysWhatIsLost(t *testing.T) {
 		{members: otherMembers{others: []etcd.Health{member("cp-3", false)}}, want: []string{"run `slipway reset --force` on cp-3 first"}},
 		{plain: true, want: []string{"The cluster's data stays as it is."}},
 	} {
-		r, n, err := newRollback(t.Context(), nil, h, tt.members, !tt.plain, io.Discard)
+		r, n, err := newRollback(t.Context(), noAPI(), h, tt.members, !tt.plain, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +218,7 @@ func TestRollbackKeepsEtcd(t *testing.T) {
 	defer s.close()
 	h := newLastingHost(s.root)
 	goesBack := func() bool {
-		r, n, err := newRollback(t.Context(), nil, h, otherMembers{}, false, io.Discard)
+		r, n, err := newRollback(t.Context(), noAPI(), h, otherMembers{}, false, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +227,11 @@ func TestRollbackKeepsEtcd(t *testing.T) {
 	if goesBack() {
 		t.Error("etcd 3.7 goes back to 3.6 without a restore")
 	}
-	editFile(t, s.root+backedUpManifests+"etcd.yaml", ":3.6.8-0", ":3.7.9-0")
+	editFile(t, s.root+backedUpManifests+"etcd.yaml", ":3.6.8-0", "@sha256:36")
+	if goesBack() {
+		t.Error("etcd goes back to an unknown version without a restore")
+	}
+	editFile(t, s.root+backedUpManifests+"etcd.yaml", "@sha256:36", ":3.7.9-0")
 	if !goesBack() {
 		t.Error("etcd does not go back to another patch release")
 	}
@@ -266,7 +285,7 @@ func TestSnapshotFromBeforeStays(t *testing.T) {
 			if got := strings.Join(dirs, " "); got != tt.kept {
 				t.Errorf("kept %s, want %s", got, tt.kept)
 			}
-			r, _, err := newRollback(t.Context(), nil, h, otherMembers{}, true, io.Discard)
+			r, _, err := newRollback(t.Context(), noAPI(), h, otherMembers{}, true, io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // A backup in these tests is a directory, and in it a record of an upgrade to a version, or none, and files. What is in a
@@ -202,5 +205,47 @@ func TestProgressConcerns(t *testing.T) {
 		if got := tt.progress.Concerns(b); got != tt.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// TestNodeBeforeUnasked: if neither the backup nor the API has the configuration, the host's static Pods show where etcd is.
+func TestNodeBeforeUnasked(t *testing.T) {
+	for name, tt := range map[string]struct {
+		onHost, inBackup bool
+		external         bool
+	}{
+		"on this host":               {onHost: true, inBackup: true},
+		"stopped":                    {inBackup: true},
+		"not replaced by an upgrade": {onHost: true},
+		"elsewhere":                  {external: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			h := host.NewAt(root)
+			dir := filepath.Join(root, "/etc/kubernetes/manifests")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			static := []string{"kube-apiserver"}
+			if tt.onHost {
+				static = append(static, "etcd")
+			}
+			for _, component := range static {
+				if err := os.WriteFile(filepath.Join(dir, component+".yaml"), []byte("kind: Pod"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b := &Backup{From: "v1.36.4", Manifests: map[string]string{"kube-apiserver": "x"}}
+			if tt.inBackup {
+				b.Manifests["etcd"] = "y"
+			}
+			n, warnings, err := NodeBefore(t.Context(), cluster.New(cluster.Options{Kubeconfig: "x", Timeout: time.Second, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }}), h, b, thisnode.Current(h), config.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := n.Cluster.Etcd.External != nil; got != tt.external || len(warnings) == 0 {
+				t.Errorf("external: %t, warnings %q", got, warnings)
+			}
+		})
 	}
 }

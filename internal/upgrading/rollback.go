@@ -70,11 +70,11 @@ func (p Progress) Concerns(b *Backup) bool {
 // the default one.
 func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	var warnings []string
-	stored := []byte(b.ClusterConfiguration)
+	stored, assumed := []byte(b.ClusterConfiguration), false
 	if len(stored) == 0 {
 		var err error
 		if stored, err = joining.StoredConfiguration(ctx, api); err != nil {
-			warnings = []string{"cannot read the cluster's configuration, and the backup does not have it; using the defaults and this host's files: " + err.Error()}
+			assumed, warnings = true, []string{"cannot read the cluster's configuration, and the backup does not have it; using the defaults and this host's files: " + err.Error()}
 			stored = config.DefaultCluster()
 		}
 	}
@@ -85,6 +85,9 @@ func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup
 	n, more, err := config.LoadCluster(stored, nil, nil, self, opts)
 	if err != nil {
 		return nil, nil, err
+	}
+	if _, local := thisnode.StaticPod(h, thisnode.StaticPodPath(n, manifests.EtcdName)); assumed && !local && b.Manifests[manifests.EtcdName] == "" {
+		n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}} // by default it is local
 	}
 	n.Upgrade = &config.Upgrade{Version: n.Cluster.KubernetesVersion, From: b.To, Etcd: true}
 	return n, append(warnings, more...), nil
