@@ -52,17 +52,28 @@ func NewRollback(ctx context.Context, env *Env, o RollbackOptions) (*Rollback, e
 	if o.Backup.Node != "" && o.Backup.Node != env.Config.Name {
 		return nil, errors.Errorf("the backup in %s is of node %s, and this node is %s", backupRoot(env), o.Backup.Node, env.Config.Name)
 	}
-	for component, path := range o.Backup.Manifests {
-		data, err := env.Host.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		r.before[component] = data
+	if err := r.readManifests(env); err != nil {
+		return nil, err
 	}
 	if err := r.checkVersion(env); err != nil {
 		return nil, err
 	}
 	return r, r.prepareRestore(ctx, env)
+}
+
+// readManifests reads the static Pods of the backup. A worker that was a control plane once does not get them back.
+func (r *Rollback) readManifests(env *Env) error {
+	if !env.Config.ControlPlane {
+		return nil
+	}
+	for component, path := range r.Backup.Manifests {
+		data, err := env.Host.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		r.before[component] = data
+	}
+	return nil
 }
 
 // checkVersion fails if the backup was not made by the upgrade to the version that this control plane runs.

@@ -367,6 +367,43 @@ func TestRollbackToUnknownVersion(t *testing.T) {
 	}
 }
 
+// TestRollbackFormerControlPlane: a worker that was a control plane, and was reset since, does not get its static Pods back.
+func TestRollbackFormerControlPlane(t *testing.T) {
+	s := newScene(t, crashingRollbackNode)
+	defer s.close()
+	dirs, err := filepath.Glob(s.root + rollbackBackups + "kubeadm-kubelet-config-*")
+	if err != nil || len(dirs) != 1 {
+		t.Fatal(dirs, err)
+	}
+	manifests := rollbackBackups + "kubeadm-backup-manifests-" + upgradeTime + "/"
+	for name, from := range map[string]string{
+		"upgrade.yaml":        strings.TrimPrefix(dirs[0], s.root) + "/upgrade.yaml",
+		"kube-apiserver.yaml": "text:spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:v1.36.4'}]}",
+	} {
+		replaceFile(t, s.root, manifests+name, from)
+	}
+	said, err := s.again(t.Context())
+	if err != nil || !strings.Contains(said, "This puts back the kubelet's settings from before") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	if left, err := filepath.Glob(s.root + "/etc/kubernetes/manifests/*"); err != nil || len(left) > 0 {
+		t.Errorf("it left %v (%v)", left, err)
+	}
+}
+
+// TestRollbackWithoutStaticPod: a control plane whose static Pod of the API server is missing gets it back.
+func TestRollbackWithoutStaticPod(t *testing.T) {
+	s := newScene(t, crashingRollbackPlain)
+	defer s.close()
+	replaceFile(t, s.root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "")
+	if said, err := s.again(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if got := newLastingHost(s.root).runningPods()["container of kube-apiserver"]; !strings.Contains(got, oldVersion) {
+		t.Errorf("the API server runs with %q", got)
+	}
+}
+
 // earlierHost is a host a minute ago, so that the backups of two runs have different names.
 type earlierHost struct{ *faultyHost }
 

@@ -78,7 +78,7 @@ func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup
 			stored = config.DefaultCluster()
 		}
 	}
-	if !thisnode.IsControlPlane(h) && b.Manifests[manifests.APIServerName] == "" {
+	if !wasControlPlane(h, b) {
 		self.ControlPlane = nil
 	}
 	opts.Version, opts.Placeholders, opts.AnyVersion = b.From, true, true
@@ -91,4 +91,14 @@ func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup
 	}
 	n.Upgrade = &config.Upgrade{Version: n.Cluster.KubernetesVersion, From: b.To, Etcd: true}
 	return n, append(warnings, more...), nil
+}
+
+// wasControlPlane reports whether this node is a control plane, or one that has lost the static Pod of its API server. A host
+// that was a control plane, was reset and then joined as a worker may still have the backups, but no admin.conf.
+func wasControlPlane(h host.Host, b *Backup) bool {
+	if thisnode.IsControlPlane(h) {
+		return true
+	}
+	_, err := h.Lstat(config.DefaultAdminKubeconfig)
+	return err == nil && b.Manifests[manifests.APIServerName] != ""
 }
