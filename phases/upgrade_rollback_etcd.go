@@ -80,7 +80,7 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
 		o.revision = r.Progress.Revision
 		return nil
 	}
-	if err := r.checkCluster(env); err != nil {
+	if err := o.checkCluster(env); err != nil {
 		return err
 	}
 	return o.askMembers(ctx, env)
@@ -115,17 +115,18 @@ func memberIn(manifest []byte) (manifests.LocalMember, error) {
 	return member, nil
 }
 
-// checkCluster fails if this host's etcd has joined another cluster since the upgrade.
-func (r *Rollback) checkCluster(env *Env) error {
-	if r.Backup.EtcdCluster == "" {
-		return nil
+// checkCluster fails if this host's etcd has joined another cluster since the snapshot was taken.
+func (o *restore) checkCluster(env *Env) error {
+	record, err := upgrading.RecordBeside(env.Host, o.snapshot)
+	if err != nil || record.EtcdCluster == "" {
+		return err
 	}
 	now, err := readEtcdData(env)
 	if err != nil || now.log == "" {
 		return err
 	}
-	if id := etcdID(now.Cluster); id != r.Backup.EtcdCluster {
-		return errors.Errorf("the snapshot is of etcd cluster %s, and the data in %s is of cluster %s", r.Backup.EtcdCluster, now.log, id)
+	if id := etcdID(now.Cluster); id != record.EtcdCluster {
+		return errors.Errorf("the snapshot %s is of etcd cluster %s, and the data in %s is of cluster %s", o.snapshot, record.EtcdCluster, now.log, id)
 	}
 	return nil
 }

@@ -39,6 +39,9 @@ func member(name string, answers bool) etcd.Health {
 	return etcd.Health{Member: etcd.Member{Name: name, PeerURL: "https://" + name + ":2380"}, Answers: answers}
 }
 
+// startedCluster is the ID of the etcd cluster in started.wal.
+const startedCluster = "1234"
+
 // noAPI is an API without credentials for it.
 func noAPI() cluster.Cluster {
 	return cluster.New(cluster.Options{Kubeconfig: "x", Timeout: time.Second, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
@@ -90,7 +93,7 @@ func TestRollbackRefusals(t *testing.T) {
 		"another cluster": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
 			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
-		}, says: "the snapshot is of etcd cluster abc, and the data in /var/lib/etcd/member/wal is of cluster "},
+		}, says: "/snapshot.db is of etcd cluster abc, and the data in /var/lib/etcd/member/wal is of cluster "},
 		"an old backup of kubeadm's": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			replace(backedUpManifests+"upgrade.yaml", "")
 			replace(rollbackBackups+"kubeadm-kubelet-config-"+upgradeTime+"/upgrade.yaml", "")
@@ -104,6 +107,12 @@ func TestRollbackRefusals(t *testing.T) {
 			edit(backedUpManifests+"kube-apiserver.yaml", ":v1.36.4", "@sha256:36")
 			edit("/etc/kubernetes/manifests/kube-apiserver.yaml", "v1.37.2", "v1.36.9")
 		}, plain: true, says: "from its upgrade from registry.k8s.io/kube-apiserver@sha256:36 to v1.37.2"},
+		"the cluster of a restore that was not finished": {change: func(edit func(path, old, new string), replace func(path, from string)) {
+			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+			anotherRun("04-06-07", oldVersion, "3.6", replace)
+			edit(rollbackBackups+"kubeadm-backup-manifests-2026-02-03-04-06-07/upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: '"+startedCluster+"'")
+		}},
 		"others that run":      {members: otherMembers{others: []etcd.Health{member("cp-2", true), member("cp-3", false)}}, says: "etcd has other members that run: cp-2."},
 		"others that are gone": {members: otherMembers{others: []etcd.Health{member("cp-3", false)}}},
 		"an etcd that is down": {members: otherMembers{err: errors.New("connection refused")}},
@@ -430,5 +439,28 @@ func TestRetriedUpgradeKeepsBefore(t *testing.T) {
 	}
 	if b.From != crashFrom || len(b.Manifests) != 4 {
 		t.Errorf("from %s: %v", b.From, b.Manifests)
+	}
+}
+
+// TestRollbackAfterGoingForward: what an unfinished rollback has restored does not count once the upgrade has run again.
+func TestRollbackAfterGoingForward(t *testing.T) {
+	s := newScene(t, crashingRollback)
+	defer s.close()
+	replace := func(path, from string) { replaceFile(t, s.root, path, from) }
+	replace(rollbackBackups+"slipway-rollback.yaml", "text:began: 2026-02-03T04:05:06Z\nended: 2026-02-03T04:05:06Z\nsnapshot: "+backedUpSnapshot+"\naside: /var/lib/etcd/old\nrestored: true\n")
+	replace("/var/lib/etcd/old", "text:")
+	for _, again := range []bool{false, true} {
+		snapshot := backedUpSnapshot
+		if again {
+			anotherRun("05-00-00", oldVersion, "3.6", replace)
+			snapshot = rollbackBackups + "kubeadm-backup-etcd-2026-02-03-05-00-00/snapshot.db"
+		}
+		r, _, err := newRollback(t.Context(), noAPI(), newLastingHost(s.root), otherMembers{}, true, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Progress.Restored == again || r.restore.snapshot != snapshot {
+			t.Errorf("upgraded again: %t; restored: %t, from %s", again, r.Progress.Restored, r.restore.snapshot)
+		}
 	}
 }

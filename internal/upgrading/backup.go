@@ -199,9 +199,7 @@ func (b *Backup) add(h host.Host, d backupDir) error {
 
 // addSnapshot adds a snapshot. The manifests that its run found have been added.
 func (b *Backup) addSnapshot(h host.Host, path string) error {
-	root, stamp := filepath.Split(filepath.Dir(path))
-	stamp = strings.TrimPrefix(stamp, EtcdBackup)
-	found, err := imageIn(h, filepath.Join(root, ManifestBackup+stamp, manifests.APIServerName+".yaml"))
+	found, err := imageIn(h, filepath.Join(manifestsBeside(path), manifests.APIServerName+".yaml"))
 	if err != nil {
 		return err
 	}
@@ -215,6 +213,17 @@ func (b *Backup) addSnapshot(h host.Host, path string) error {
 		b.Later = append(b.Later, path)
 	}
 	return nil
+}
+
+// manifestsBeside is the directory with the manifests that were there when a snapshot was taken.
+func manifestsBeside(snapshot string) string {
+	root, dir := filepath.Split(filepath.Dir(snapshot))
+	return filepath.Join(root, ManifestBackup+strings.TrimPrefix(dir, EtcdBackup))
+}
+
+// RecordBeside is the record of the run that took a snapshot; empty if it is missing.
+func RecordBeside(h host.Host, snapshot string) (Record, error) {
+	return readRecord(h, manifestsBeside(snapshot))
 }
 
 // imageIn returns the image of the static Pod in a file; empty if there is no such file, or if it is damaged.
