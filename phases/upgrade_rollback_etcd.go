@@ -36,9 +36,9 @@ type restore struct {
 	others   []string
 }
 
-// begun reports whether a run that was interrupted may have stopped etcd to restore its data: until the static Pod of etcd
-// is removed, nothing has changed. One that has put the data in place counts also once it is finished.
-func begun(env *Env, p upgrading.Progress) (bool, error) {
+// restoreBegun reports whether an earlier run may have stopped etcd to restore its data: until the static Pod of etcd is
+// removed, nothing has changed. A run that has put the new data in place counts, finished or not.
+func restoreBegun(env *Env, p upgrading.Progress) (bool, error) {
 	if p.Restored || p.Aside == "" {
 		return p.Restored, nil
 	}
@@ -52,7 +52,7 @@ func begun(env *Env, p upgrading.Progress) (bool, error) {
 
 // prepareRestore finds out how to restore etcd, if asked to. A restore that has begun must be finished.
 func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
-	begun, err := begun(env, r.Progress)
+	begun, err := restoreBegun(env, r.Progress)
 	switch {
 	case err != nil:
 		return err
