@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/version"
 )
 
 func TestWithoutLeftovers(t *testing.T) {
@@ -25,6 +26,21 @@ func TestWithoutLeftovers(t *testing.T) {
 		got, removed := WithoutLeftovers([]byte(tt.have))
 		if string(got) != tt.want || !cmp.Equal(removed, tt.removed) {
 			t.Errorf("%s: %s\nremoved %q", tt.name, got, removed)
+		}
+	}
+}
+
+// TestWithoutRefused: a kubelet keeps the flags that it accepts, and those that it would not start with are removed.
+func TestWithoutRefused(t *testing.T) {
+	const have = `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/x.sock --pod-infra-container-image=x/pause:3.9 --v=2"` + "\n"
+	const cleaned = `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/x.sock --v=2"` + "\n"
+	for kubelet, want := range map[string]string{"1.34.9": have, "1.35.0-rc.1": cleaned, "1.35.0": cleaned, "1.37.2": cleaned, "": cleaned} {
+		var installed *version.Version
+		if kubelet != "" {
+			installed = version.MustParseSemantic(kubelet)
+		}
+		if got, _ := WithoutRefused([]byte(have), installed); string(got) != want {
+			t.Errorf("kubelet %q: %s", kubelet, got)
 		}
 	}
 }

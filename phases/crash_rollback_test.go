@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -24,9 +26,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
-// crashingRollback goes back from 1.37 to 1.36 with etcd's data.
-var crashingRollback = crashing{name: "upgrade-rollback", prepare: prepareRollback, run: crashRollback,
-	reads: "/var/lib/kubelet/config.yaml", renews: []string{"PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/slipway-upgrade"}}
+// crashingRollback goes back from 1.37 to 1.36 with etcd's data, crashingRollbackPlain without, and crashingRollbackNode on a
+// worker.
+var (
+	crashingRollback = crashing{name: "upgrade-rollback", prepare: prepareRollback, run: crashRollback,
+		reads: "/var/lib/kubelet/config.yaml", renews: []string{leaseWrite}}
+	crashingRollbackPlain = crashing{name: "upgrade-rollback-plain", prepare: prepareRollback, run: crashRollbackPlain,
+		reads: "/var/lib/kubelet/config.yaml", renews: []string{leaseWrite}, everyFault: 7} // its requests are those of the other
+	crashingRollbackNode = crashing{name: "upgrade-rollback-node", prepare: prepareRollbackNode, run: crashRollbackPlain,
+		reads: "/var/lib/kubelet/config.yaml", least: 3} // two files and the kubelet
+)
 
 const (
 	// hasEtcdData marks a host whose etcd must not start without data: it would begin an empty cluster.
@@ -74,6 +83,7 @@ func prepareRollback(t *testing.T, s *scene) error {
 		return err
 	}
 	old[upgrading.KubeletBackup+upgradeTime+"/config.yaml"] = string(settings) + "maxPods: 99\n"
+	old[upgrading.KubeletBackup+upgradeTime+"/kubeadm-flags.env"] = oldFlags
 	data := s.root + "/var/lib/etcd/member/snap"
 	if err := errors.Join(os.MkdirAll(data, 0o700), h.note(hasEtcdData), os.WriteFile(data+"/db", []byte("new"), 0o600)); err != nil {
 		return err
@@ -110,22 +120,42 @@ func olderManifest(manifest string) string {
 	return strings.ReplaceAll(manifest, config.DefaultKubernetesVersion, oldVersion)
 }
 
-// crashRollback does what the command does.
+// prepareRollbackNode makes a worker that was upgraded.
+func prepareRollbackNode(t *testing.T, s *scene) error {
+	err := prepareNode(t, s)
+	if err == nil {
+		err = crashUpgrade(t.Context(), newLastingHost(s.root), s.api.Listener.Addr().String(), io.Discard, "node")
+	}
+	s.writing = 0
+	return err
+}
+
+// crashRollback does what the command does with --restore-etcd, and crashRollbackPlain what it does without.
 func crashRollback(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+	return rollBack(ctx, h, endpoint, say, true)
+}
+
+func crashRollbackPlain(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+	return rollBack(ctx, h, endpoint, say, false)
+}
+
+func rollBack(ctx context.Context, h runHost, endpoint string, say io.Writer, restore bool) error {
 	h = frozenHost{h}
 	_, pod := h.Lstat("/etc/kubernetes/manifests/etcd.yaml")
 	if _, data := h.Lstat("/var/lib/etcd/member"); pod == nil && data != nil {
 		return errors.New("had the node been booted now, etcd would have begun a cluster without data")
 	}
-	r, n, err := newRollback(ctx, h, h.members(), true, say)
+	limit := cmp.Or(h.patience(), 30*time.Second)
+	api := cluster.New(crashOptions(h, endpoint, thisnode.IsControlPlane(h), config.DefaultAdminKubeconfig, "/etc/kubernetes/kubelet.conf", limit))
+	r, n, err := newRollback(ctx, api, h, h.members(), restore, say)
 	if err != nil {
 		return err
 	}
 	return crashRun(ctx, n, h, endpoint, say, r.Phases())
 }
 
-// newRollback makes a rollback of what a host has kept.
-func newRollback(ctx context.Context, h host.Host, members etcd.Etcd, restore bool, say io.Writer) (*Rollback, *config.Node, error) {
+// newRollback makes a rollback of what a host has kept. api is only asked for what the backup does not have.
+func newRollback(ctx context.Context, api cluster.Cluster, h host.Host, members etcd.Etcd, restore bool, say io.Writer) (*Rollback, *config.Node, error) {
 	progress, err := upgrading.ReadProgress(h, rollbackBackups)
 	if err != nil {
 		return nil, nil, err
@@ -134,7 +164,7 @@ func newRollback(ctx context.Context, h host.Host, members etcd.Etcd, restore bo
 	if err != nil {
 		return nil, nil, err
 	}
-	n, _, err := upgrading.NodeBefore(ctx, nil, h, backup, thisnode.Current(h), config.Options{})
+	n, _, err := upgrading.NodeBefore(ctx, api, h, backup, thisnode.Current(h), config.Options{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,6 +5,7 @@ package phases
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -55,9 +56,12 @@ type crashing struct {
 	// everyFault is n if only each n-th pair of a request and a fault of the API is tried, because a run has many
 	// requests that are alike; 0 for all.
 	everyFault int
+	// least is how many steps a run takes at least; 0 for 10.
+	least int
 }
 
-var crashes = []crashing{crashingInit, crashingJoin, crashingPlane, crashingApply, crashingNode, crashingNodePlane, crashingRollback}
+var crashes = []crashing{crashingInit, crashingJoin, crashingPlane, crashingApply, crashingNode, crashingNodePlane, crashingRollback, crashingRollbackPlain,
+	crashingRollbackNode}
 
 // killable are all workflows. reset goes on where the others fail, so TestResetFaults tests its faults.
 var killable = append([]crashing{crashingReset}, crashes...)
@@ -277,7 +281,7 @@ func TestCrash(t *testing.T) {
 			}
 			_ = group.Wait()
 			t.Logf("killed before each of %d changes of files and units, and after each of %d writes to the API", whole.Changes, calls)
-			if whole.Changes+calls < 10 {
+			if whole.Changes+calls < cmp.Or(c.least, 10) {
 				t.Error("too few steps to be plausible")
 			}
 		})
@@ -302,7 +306,7 @@ func crashAt(t *testing.T, want *scene, at, after int) {
 	stamped, written := s.stamps(t), len(s.api.Writes())
 	said, err := s.again(t.Context())
 	writes := slices.DeleteFunc(s.api.Writes()[written:], func(w string) bool { return slices.Contains(c.renews, w) })
-	if diff := cmp.Diff(stamped, s.stamps(t)); err != nil || diff != "" || len(writes) > 0 {
+	if diff := gocmp.Diff(stamped, s.stamps(t)); err != nil || diff != "" || len(writes) > 0 {
 		t.Errorf("%s: the third run: %v; it wrote %v to the API, and changed files:\n%s\n%s", where, err, writes, diff, said)
 	}
 }

@@ -225,13 +225,16 @@ func upgradableNode(name string) *corev1.Node {
 	return n
 }
 
+// oldFlags is kubeadm-flags.env with a flag that kubelets since 1.35 do not accept.
+const oldFlags = `KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.9 --v=2"` + "\n"
+
 // leaveFlag adds a flag that older versions gave to the kubelet.
 func leaveFlag(root string) error {
 	path := filepath.Join(root, "/var/lib/kubelet/kubeadm-flags.env")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(`KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.9 --v=2"`+"\n"), 0o600)
+	return os.WriteFile(path, []byte(oldFlags), 0o600)
 }
 
 // prepareNode makes a worker with two Pods whose cluster was upgraded.

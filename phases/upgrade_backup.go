@@ -6,7 +6,6 @@ package phases
 import (
 	"context"
 	"io"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,20 +21,22 @@ import (
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// snapshotsToKeep is how many snapshots of etcd upgrades leave on this host.
+// snapshotsToKeep is how many snapshots of etcd stay on this host, beside the one that a rollback would restore.
 const snapshotsToKeep = 3
 
 // backupRoot is where upgrades keep what they replace.
 func backupRoot(env *Env) string { return filepath.Join(env.Config.Paths.Kubernetes, "tmp") }
 
-// backUpControlPlane keeps the manifests that are about to be replaced, and a snapshot of etcd with the manifest that it is
-// for: a newer API server may write what the one before cannot read. What an interrupted run has replaced already is in the
-// backup of that run.
-func backUpControlPlane(ctx context.Context, env *Env, components []componentUpgrade) error {
+// backUpControlPlane keeps all manifests of this control plane, before any is replaced, and then a snapshot of etcd: a newer
+// API server may write what the one before cannot read. Each run does, so that a run that continues an interrupted one has a
+// snapshot, too. The manifests say what was running when the snapshot was taken, and so whether a rollback may restore it:
+// see upgrading.Backup.
+func backUpControlPlane(ctx context.Context, env *Env) error {
 	stamp := env.Host.Now().UTC().Format(upgrading.BackupTime)
 	dir := filepath.Join(backupRoot(env), upgrading.ManifestBackup+stamp)
 	env.UI.Printf("Keeping the previous manifests in %s", dir)
@@ -46,20 +47,8 @@ func backUpControlPlane(ctx context.Context, env *Env, components []componentUpg
 	if err := backUpRecord(env, dir, record); err != nil {
 		return err
 	}
-	before := map[string][]byte{}
-	for _, c := range components {
-		before[c.name] = c.before
-	}
-	if _, listed := before[manifests.EtcdName]; !listed && unlessLocalEtcd(env) == "" {
-		if before[manifests.EtcdName], err = host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName)); err != nil {
-			return err
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if before[name] == nil {
-			continue
-		}
-		if err := backUp(env, dir, name+".yaml", before[name]); err != nil {
+	for _, component := range manifests.Components(env.Config) {
+		if err := backUpFile(env, dir, thisnode.StaticPodPath(env.Config, component)); err != nil {
 			return err
 		}
 	}
@@ -72,7 +61,7 @@ func backUpControlPlane(ctx context.Context, env *Env, components []componentUpg
 	return pruneSnapshots(env)
 }
 
-// controlPlaneRecord is what a rollback needs to know of this upgrade, when the API may be down.
+// controlPlaneRecord is what a rollback needs to know about this upgrade. The API may be down by then.
 func controlPlaneRecord(ctx context.Context, env *Env) (upgrading.Record, error) {
 	r := upgrading.Record{Node: env.Config.Name, To: env.Config.Cluster.KubernetesVersion}
 	stored, err := joining.StoredConfiguration(ctx, env.Cluster)
@@ -94,7 +83,7 @@ func controlPlaneRecord(ctx context.Context, env *Env) (upgrading.Record, error)
 // etcdID is an ID as etcd and its tools write it.
 func etcdID(id uint64) string { return strconv.FormatUint(id, 16) }
 
-// backUpRecord comes first: a backup without it counts as kubeadm's.
+// backUpRecord comes first, because a backup without a record counts as kubeadm's.
 func backUpRecord(env *Env, dir string, record upgrading.Record) error {
 	data, err := yaml.Marshal(record)
 	if err != nil {
@@ -103,7 +92,16 @@ func backUpRecord(env *Env, dir string, record upgrading.Record) error {
 	return backUp(env, dir, upgrading.RecordFile, data)
 }
 
-// backUp keeps a file, unless an interrupted run within the same second has kept an older one.
+// backUpFile keeps a file, if it is there.
+func backUpFile(env *Env, dir, path string) error {
+	data, err := host.ReadIfExists(env.Host, path)
+	if err != nil || data == nil {
+		return err
+	}
+	return backUp(env, dir, filepath.Base(path), data)
+}
+
+// backUp writes a file of a backup, unless an interrupted run within the same second has written an older one.
 func backUp(env *Env, dir, name string, data []byte) error {
 	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
 		return err
@@ -145,33 +143,26 @@ func snapshotEtcd(ctx context.Context, env *Env, dir string) error {
 	return nil
 }
 
-// pruneSnapshots removes all but the newest of the snapshots that upgrades have made, and those that an interrupted run
-// has not completed.
+// pruneSnapshots removes the older snapshots that upgrades have made, and what an interrupted run has left of one. The
+// newest ones stay, and the one that a rollback would restore, however often an upgrade has been tried since.
 func pruneSnapshots(env *Env) error {
-	entries, err := env.Host.ReadDir(backupRoot(env))
+	whole, err := wholeSnapshots(env)
 	if err != nil {
 		return err
 	}
-	var ours []string
-	for _, e := range entries {
-		dir := filepath.Join(backupRoot(env), e.Name())
-		if !strings.HasPrefix(e.Name(), upgrading.EtcdBackup) {
+	old := whole[:max(len(whole)-snapshotsToKeep, 0)]
+	if len(old) == 0 {
+		return nil
+	}
+	needed, err := neededSnapshot(env)
+	if err != nil {
+		ui.WarnError(env.UI, errors.WithMessage(err, "keeping all snapshots of etcd, because it is unknown which one a rollback needs"))
+		return nil
+	}
+	for _, dir := range old {
+		if dir == filepath.Dir(needed) {
 			continue
 		}
-		whole, partial, err := snapshotsIn(env, dir)
-		switch {
-		case err != nil:
-			return err
-		case whole:
-			ours = append(ours, dir)
-		case partial:
-			if _, err := env.Host.RemoveTree(dir); err != nil {
-				return err
-			}
-		}
-	}
-	slices.Sort(ours) // by time
-	for _, dir := range ours[:max(len(ours)-snapshotsToKeep, 0)] {
 		env.UI.Printf("Removing the old snapshot in %s", dir)
 		if _, err := env.Host.RemoveTree(dir); err != nil {
 			return err
@@ -180,7 +171,56 @@ func pruneSnapshots(env *Env) error {
 	return nil
 }
 
-// snapshotsIn reports what a directory of a backup has: a whole snapshot, or only what an interrupted run wrote of one.
+// wholeSnapshots lists the directories with a snapshot, the oldest first, and removes those with only a part of one.
+func wholeSnapshots(env *Env) (dirs []string, err error) {
+	entries, err := env.Host.ReadDir(backupRoot(env))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), upgrading.EtcdBackup) {
+			continue
+		}
+		dir := filepath.Join(backupRoot(env), e.Name())
+		whole, partial, err := snapshotsIn(env, dir)
+		switch {
+		case err != nil:
+			return nil, err
+		case whole:
+			dirs = append(dirs, dir)
+		case partial:
+			if _, err := env.Host.RemoveTree(dir); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(dirs) // by time
+	return dirs, nil
+}
+
+// neededSnapshot is the snapshot that a rollback of the current upgrade would restore; empty if there is none from before it.
+func neededSnapshot(env *Env) (string, error) {
+	progress, err := upgrading.ReadProgress(env.Host, backupRoot(env))
+	if err != nil {
+		return "", err
+	}
+	backup, err := upgrading.LastBackup(env.Host, backupRoot(env), progress)
+	if err != nil || backup == nil || len(backup.Snapshots) == 0 {
+		return "", err
+	}
+	manifest, err := env.Host.ReadFile(backup.Manifests[manifests.EtcdName])
+	if err != nil {
+		return "", err
+	}
+	member, err := memberIn(manifest)
+	if err != nil {
+		return "", err
+	}
+	path, _, err := newestFitting(env, backup.Snapshots, member.Name, etcdMinor(manifest))
+	return path, err
+}
+
+// snapshotsIn reports what a backup directory has: a whole snapshot, or only what an interrupted run wrote of one.
 // kubeadm's backups, which are copies of the data directory, are neither.
 func snapshotsIn(env *Env, dir string) (whole, partial bool, err error) {
 	entries, err := env.Host.ReadDir(dir)
@@ -202,14 +242,7 @@ func backUpKubelet(env *Env, files []ownership.File) error {
 		return err
 	}
 	for _, f := range files {
-		data, err := host.ReadIfExists(env.Host, f.Path)
-		if err != nil {
-			return err
-		}
-		if data == nil {
-			continue
-		}
-		if err := backUp(env, dir, filepath.Base(f.Path), data); err != nil {
+		if err := backUpFile(env, dir, f.Path); err != nil {
 			return err
 		}
 	}

@@ -94,7 +94,7 @@ func replaceComponents(ctx context.Context, env *Env, components []componentUpgr
 	if err := show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil {
 		return err
 	}
-	if err := backUpControlPlane(ctx, env, components); err != nil {
+	if err := backUpControlPlane(ctx, env); err != nil {
 		return err
 	}
 	if text := OneWay(env); text != "" {

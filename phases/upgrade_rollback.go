@@ -4,28 +4,32 @@
 package phases
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// RollbackOptions say what to go back to.
+// RollbackOptions say what a rollback puts back.
 type RollbackOptions struct {
 	Backup *upgrading.Backup
-	// Progress is that of an earlier run.
+	// Progress is how far an earlier run got.
 	Progress upgrading.Progress
 	// RestoreEtcd also puts back etcd's data, from the snapshot in the backup.
 	RestoreEtcd bool
@@ -36,47 +40,94 @@ type Rollback struct {
 	RollbackOptions
 	// before are the manifests to put back, by component.
 	before map[string][]byte
-	// restore is how to restore etcd; nil if its data stays.
+	// restore says how to restore etcd; nil if its data stays.
 	restore *restore
 }
 
-// NewRollback reads the backup, and fails unless it fits this node. It changes nothing.
+// NewRollback reads the backup, and fails unless it fits this node. It writes nothing.
 func NewRollback(ctx context.Context, env *Env, o RollbackOptions) (*Rollback, error) {
 	if !o.Progress.Concerns(o.Backup) {
-		o.Progress = upgrading.Progress{Began: o.Backup.Began}
+		o.Progress = upgrading.Progress{}
 	}
 	r := &Rollback{RollbackOptions: o, before: map[string][]byte{}}
 	if o.Backup.Node != "" && o.Backup.Node != env.Config.Name {
-		return nil, errors.Errorf("the backup in %s is of node %s, and this is %s", backupRoot(env), o.Backup.Node, env.Config.Name)
+		return nil, errors.Errorf("the backup in %s is of node %s, and this node is %s", backupRoot(env), o.Backup.Node, env.Config.Name)
 	}
-	for component, path := range o.Backup.Manifests {
-		data, err := env.Host.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		r.before[component] = data
+	if err := r.readManifests(env); err != nil {
+		return nil, err
 	}
 	if err := r.checkVersion(env); err != nil {
 		return nil, err
 	}
-	return r, r.prepareRestore(ctx, env)
+	if err := r.prepareRestore(ctx, env); err != nil {
+		return nil, err
+	}
+	return r, r.checkEtcd(env)
 }
 
-// checkVersion fails if the backup is not of the upgrade that made this control plane what it is.
+// checkEtcd fails if nothing says which etcd has written the data that stays.
+func (r *Rollback) checkEtcd(env *Env) error {
+	if r.restore != nil || r.before[manifests.EtcdName] == nil {
+		return nil
+	}
+	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	if _, err := env.Host.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fault.New(path+" does not exist, so it is not known which version of etcd wrote the data on this host; an older one may not start with it",
+		"put the file back, or use --restore-etcd")
+}
+
+// readManifests reads the static Pods of the backup. A worker that was a control plane once does not get them back.
+func (r *Rollback) readManifests(env *Env) error {
+	if !env.Config.ControlPlane {
+		return nil
+	}
+	for component, path := range r.Backup.Manifests {
+		data, err := env.Host.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		r.before[component] = data
+	}
+	return nil
+}
+
+// checkVersion fails if the backup was not made by the upgrade to the version that this control plane runs.
 func (r *Rollback) checkVersion(env *Env) error {
+	before := r.before[manifests.APIServerName]
 	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
-	if err != nil || now == nil || r.Backup.From == "" || r.Backup.To == "" {
+	if err != nil || now == nil || before == nil {
 		return err // a rollback also puts back a manifest that is missing
 	}
 	runs, err := upgrading.VersionOf(now)
-	if err != nil || runs == r.Backup.From || runs == r.Backup.To {
+	if err == nil && r.Backup.To == "" {
+		return r.checkSkew(env, runs)
+	}
+	if err != nil || imageOf(now) == imageOf(before) || runs == r.Backup.To || runs != "" && runs == r.Backup.From {
 		return nil //nolint:nilerr // the manifest is damaged: one more reason to put back the earlier one
 	}
-	return fault.New(fmt.Sprintf("this control plane runs %s, but the last backup is of its upgrade from %s to %s", runs, r.Backup.From, r.Backup.To),
+	return fault.New(fmt.Sprintf("this control plane runs %s, but the last backup is from its upgrade from %s to %s",
+		imageOf(now), cmp.Or(r.Backup.From, imageOf(before)), r.Backup.To),
 		"to change the version, use `slipway upgrade apply`; the files of the backup are in "+backupRoot(env))
 }
 
-// Summary says what is put back and what is lost, for the question whether to go on.
+// checkSkew fails if a backup that does not say which upgrade made it, such as one of kubeadm's, cannot be of the last one,
+// because it is of another version than the present minor version or the one before.
+func (r *Rollback) checkSkew(env *Env, runs string) error {
+	now, err := version.ParseSemantic(runs)
+	before, beforeErr := version.ParseSemantic(r.Backup.From)
+	if err != nil || beforeErr != nil {
+		return nil //nolint:nilerr // versions that cannot be compared
+	}
+	if oldest := now.OffsetMinor(-1); before.Major() == now.Major() && before.Minor() >= oldest.Minor() && before.Minor() <= now.Minor() {
+		return nil
+	}
+	return fault.New(fmt.Sprintf("this control plane runs %s, but the last backup has the static Pods of %s", runs, r.Backup.From),
+		"an upgrade goes from one minor version to the next, so this backup is older than the last one; its files are in "+backupRoot(env))
+}
+
+// Summary says what is put back and what is lost, before the user confirms.
 func (r *Rollback) Summary(env *Env) string {
 	if r.restore == nil || r.Progress.Restored {
 		return r.what(env)
@@ -87,33 +138,38 @@ func (r *Rollback) Summary(env *Env) string {
 func (r *Rollback) what(env *Env) string {
 	upgrade := fmt.Sprintf("the upgrade of %s", r.Backup.Began.Format(shownTime))
 	switch {
-	case !env.Config.ControlPlane:
-		return "This puts back the kubelet's settings of before " + upgrade + "."
+	case len(r.before) == 0: // such as on a worker
+		return "This puts back the kubelet's settings from before " + upgrade + "."
 	case r.restore == nil:
-		return fmt.Sprintf("This puts back the static Pods (Kubernetes %s) and the kubelet's settings of before %s. The cluster's data stays as it is.", r.Backup.From, upgrade)
+		return fmt.Sprintf("This puts back the static Pods (Kubernetes %s) and the kubelet's settings from before %s. The cluster's data stays as it is.", r.from(), upgrade)
 	}
-	return fmt.Sprintf("This puts back the static Pods (Kubernetes %s), the kubelet's settings and etcd's data of before %s.", r.Backup.From, upgrade)
+	return fmt.Sprintf("This puts back the static Pods (Kubernetes %s), the kubelet's settings and etcd's data from before %s.", r.from(), upgrade)
 }
 
-// shownTime is how messages show times (UTC).
+// from is the version of the static Pods that are put back, for messages.
+func (r *Rollback) from() string {
+	return cmp.Or(r.Backup.From, "of unknown version "+imageOf(r.before[manifests.APIServerName]))
+}
+
+// shownTime is the format of times in messages (UTC).
 const shownTime = "2006-01-02 15:04:05 UTC"
 
 // Phases are the workflow.
 func (r *Rollback) Phases() []Phase {
 	return []Phase{
-		{Name: "preflight", Summary: "Say what is put back, and pull its images", Run: r.preflight},
+		{Name: "preflight", Summary: "Show what will be put back, and pull the images for it", Run: r.preflight},
 		{Name: "kubelet-config", Summary: "Put back the kubelet's settings", Run: r.putBackKubelet},
-		{Name: "control-plane", Summary: "Put back the static Pods, and etcd's data if asked to", Run: r.putBackControlPlane, Skip: unlessControlPlane},
-		{Name: "kubelet-start", Summary: "Restart the kubelet of a worker, if it has not read its settings", Run: r.startKubelet, Skip: unlessWorker},
-		{Name: "upload-config", Summary: "Store the version of before, once no control plane has a newer one", Run: r.storeConfiguration, Skip: unlessControlPlane},
-		{Name: "addon", Summary: "Put back kube-proxy, once no control plane has a newer version", Run: r.putBackKubeProxy, Skip: r.unlessKubeProxy},
-		{Name: "post-rollback", Summary: "Note that the rollback is complete, and say what is next", Run: r.finish},
+		{Name: "control-plane", Summary: "Put back the static Pods, and etcd's data with --restore-etcd", Run: r.putBackControlPlane, Skip: unlessControlPlane},
+		{Name: "kubelet-start", Summary: "Restart the kubelet of a worker if its settings were put back", Run: r.startKubelet, Skip: unlessWorker},
+		{Name: "upload-config", Summary: "Store the previous version, once no control plane runs a newer one", Run: r.storeConfiguration, Skip: unlessControlPlane},
+		{Name: "addon", Summary: "Put back kube-proxy, once no control plane runs a newer version", Run: r.putBackKubeProxy, Skip: r.unlessKubeProxy},
+		{Name: "post-rollback", Summary: "Record that the rollback is complete, and show the next steps", Run: r.finish},
 	}
 }
 
 func unlessWorker(env *Env) string {
 	if env.Config.ControlPlane {
-		return "putting back the static Pods restarts the kubelet"
+		return "the kubelet restarts with the static Pods"
 	}
 	return ""
 }
@@ -124,13 +180,17 @@ func (r *Rollback) preflight(ctx context.Context, env *Env) error {
 		env.UI.Warnf("%s", strings.ReplaceAll(r.restore.loses(), "\n", " "))
 	}
 	checks := preflight.Rollback()
+	if r.restore != nil {
+		checks = append(checks, preflight.Questions([]preflight.Question{{Name: "EtcdOtherMembers", Asks: "no other member of etcd runs",
+			Ask: func(context.Context) []preflight.Finding { return r.restore.checkOthers() }}})...)
+	}
 	if env.Config.ControlPlane {
 		checks = append(checks, preflight.Images(env.Config, r.images(env), env.Host, sayImage(env)))
 	}
 	return show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
 }
 
-// images are those of the static Pods that are put back.
+// images are the images of the static Pods that are put back.
 func (r *Rollback) images(env *Env) []string {
 	var list []string
 	for _, component := range manifests.Components(env.Config) {
@@ -141,7 +201,7 @@ func (r *Rollback) images(env *Env) []string {
 	return list
 }
 
-// kubeletFiles are the kubelet's files of before.
+// kubeletFiles are the kubelet's files from before the upgrade.
 func (r *Rollback) kubeletFiles(env *Env) ([]ownership.File, error) {
 	var files []ownership.File
 	for _, name := range slices.Sorted(maps.Keys(r.Backup.Kubelet)) {
@@ -154,16 +214,35 @@ func (r *Rollback) kubeletFiles(env *Env) ([]ownership.File, error) {
 	return files, nil
 }
 
-// putBackKubelet does not restart the kubelet: putting back the static Pods does.
-func (r *Rollback) putBackKubelet(_ context.Context, env *Env) error {
+// putBackKubelet does not restart the kubelet: a later phase does.
+func (r *Rollback) putBackKubelet(ctx context.Context, env *Env) error {
 	files, err := r.kubeletFiles(env)
-	if err == nil {
-		files, err = ownership.Differing(env.Host, files)
-	}
 	if err != nil {
 		return err
 	}
+	for i, f := range files {
+		if filepath.Base(f.Path) == "kubeadm-flags.env" {
+			files[i].Data = acceptedFlags(ctx, env, f.Data)
+		}
+	}
+	if files, err = ownership.Differing(env.Host, files); err != nil {
+		return err
+	}
 	return env.keeper().Replace(files)
+}
+
+// acceptedFlags returns kubeadm-flags.env without the flags with which the kubelet that is installed now would not start: the
+// upgrade removed them, and a newer kubelet may have been installed since. An older kubelet gets them back.
+func acceptedFlags(ctx context.Context, env *Env, flagsEnv []byte) []byte {
+	kubelet, err := preflight.InstalledKubelet(ctx, env.Host)
+	if err != nil {
+		kubelet = nil // every kubelet starts without these flags
+	}
+	accepted, removed := kubeletconfig.WithoutRefused(flagsEnv, kubelet)
+	if len(removed) > 0 {
+		env.UI.Printf("Leaving out of kubeadm-flags.env what the installed kubelet does not accept: %s", strings.Join(removed, " "))
+	}
+	return accepted
 }
 
 // startKubelet starts a kubelet that an interrupted restore has stopped, and restarts one that started before its settings

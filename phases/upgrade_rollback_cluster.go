@@ -4,7 +4,9 @@
 package phases
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,7 +26,7 @@ import (
 )
 
 // controlPlanesAhead names the control planes whose API server is newer than the version that this node goes back to, or
-// of an unknown version.
+// has an unknown version.
 func (r *Rollback) controlPlanesAhead(ctx context.Context, env *Env) ([]string, error) {
 	servers, err := apiServers(ctx, env)
 	if err != nil {
@@ -38,7 +40,7 @@ func (r *Rollback) controlPlanesAhead(ctx context.Context, env *Env) ([]string, 
 	for _, node := range slices.Sorted(maps.Keys(servers)) {
 		tag := "unknown"
 		if pod := servers[node]; pod != nil && len(pod.Spec.Containers) > 0 {
-			tag = upgrading.TagOf(pod.Spec.Containers[0].Image)
+			tag = cmp.Or(upgrading.TagOf(pod.Spec.Containers[0].Image), tag)
 		}
 		if runs, err := version.ParseSemantic(strings.ReplaceAll(tag, "_", "+")); err != nil || before.LessThan(runs) {
 			ahead = append(ahead, node+" ("+tag+")")
@@ -47,9 +49,14 @@ func (r *Rollback) controlPlanesAhead(ctx context.Context, env *Env) ([]string, 
 	return ahead, nil
 }
 
-// shared runs change where no control plane is newer: what all nodes share belongs to the newest of them.
+// shared runs change once no control plane is newer, because the newest one decides about what all nodes share.
 func (r *Rollback) shared(ctx context.Context, env *Env, what string, change func(context.Context, *Env) error) error {
-	if r.Backup.From == "" {
+	switch {
+	case r.before[manifests.APIServerName] == nil:
+		return nil
+	case r.Backup.From == "":
+		env.UI.Warn(fmt.Sprintf("leaving %s as it is: the API server goes back to an unknown version (%s)", what, imageOf(r.before[manifests.APIServerName])),
+			"put it back yourself once all control planes are back")
 		return nil
 	}
 	ahead, err := r.controlPlanesAhead(ctx, env)
@@ -57,15 +64,14 @@ func (r *Rollback) shared(ctx context.Context, env *Env, what string, change fun
 		return err
 	}
 	if len(ahead) > 0 {
-		env.UI.Printf("Leaving %s as it is: the last control plane that goes back to %s puts it back. Still newer: %s", what, r.Backup.From, strings.Join(ahead, ", "))
+		env.UI.Printf("Leaving %s as it is until the last control plane goes back to %s. Still newer: %s", what, r.Backup.From, strings.Join(ahead, ", "))
 		return nil
 	}
 	return change(ctx, env)
 }
 
-// storeConfiguration puts back the version in the stored ClusterConfiguration, by which nodes join and are upgraded, and
-// the settings of the kubelets if the upgrade generated them. Everything else in there stays, because it may have been
-// edited since.
+// storeConfiguration puts back the version in the stored ClusterConfiguration, with which nodes join and are upgraded, and
+// the settings of the kubelets if the upgrade generated them. Everything else stays, because it may have been edited since.
 func (r *Rollback) storeConfiguration(ctx context.Context, env *Env) error {
 	return r.shared(ctx, env, "the stored configuration", func(ctx context.Context, env *Env) error {
 		stored := configMapNamed("kubeadm-config")
@@ -89,7 +95,7 @@ func configMapNamed(name string) *corev1.ConfigMap {
 	}
 }
 
-// updateConfigMap reports whether change has changed an object that is there.
+// updateConfigMap reports whether change changed a ConfigMap that exists.
 func (e *Env) updateConfigMap(ctx context.Context, cm *corev1.ConfigMap, change func() (bool, error)) (changed bool, err error) {
 	_, err = e.Cluster.Update(ctx, cm, func() (bool, error) {
 		changed, err = change()
@@ -98,7 +104,7 @@ func (e *Env) updateConfigMap(ctx context.Context, cm *corev1.ConfigMap, change 
 	return changed, err
 }
 
-// setVersion sets the version in a stored ClusterConfiguration, and reports whether it was another one.
+// setVersion sets the version in a stored ClusterConfiguration, and reports whether that changed it.
 func setVersion(cm *corev1.ConfigMap, wanted string) (bool, error) {
 	const key = "ClusterConfiguration"
 	var doc map[string]any
@@ -117,8 +123,16 @@ func setVersion(cm *corev1.ConfigMap, wanted string) (bool, error) {
 	return true, nil
 }
 
+// storeKubelet puts back the settings of the kubelets as this node's backup has them. Only the backup of the first control
+// plane that was upgraded has those from before: its `upgrade apply` stored the new ones for the others.
 func (r *Rollback) storeKubelet(ctx context.Context, env *Env) error {
 	if r.Backup.KubeletConfiguration == "" {
+		return nil
+	}
+	recorded, err := config.StoredVersion([]byte(r.Backup.ClusterConfiguration))
+	if err == nil && recorded == r.Backup.To && recorded != r.Backup.From {
+		env.UI.Printf("Leaving the stored KubeletConfiguration as it is: the control plane on which `slipway upgrade apply` ran has the one from before; " +
+			"run `slipway upgrade rollback` there, or again if it is back already")
 		return nil
 	}
 	stored := configMapNamed(manifests.KubeletConfigMap)
@@ -131,7 +145,7 @@ func (r *Rollback) storeKubelet(ctx context.Context, env *Env) error {
 		return true, nil
 	})
 	if changed && err == nil {
-		env.UI.Printf("The stored KubeletConfiguration is that of before again")
+		env.UI.Printf("The stored KubeletConfiguration is the one from before again")
 	}
 	return err
 }
@@ -160,7 +174,7 @@ func (r *Rollback) putBackKubeProxy(ctx context.Context, env *Env) error {
 	})
 }
 
-// finish notes the end of the rollback: the next one is of a later upgrade.
+// finish records the end of the rollback: the next one is of a later upgrade.
 func (r *Rollback) finish(_ context.Context, env *Env) error {
 	if r.Progress.Finished.IsZero() {
 		r.Progress.Finished = env.Host.Now().UTC().Truncate(time.Second)
@@ -168,10 +182,10 @@ func (r *Rollback) finish(_ context.Context, env *Env) error {
 			return err
 		}
 	}
-	if r.Backup.From != "" {
-		env.UI.Nextf("This control plane runs Kubernetes %s", r.Backup.From)
-		env.UI.Nextf("Kubelets must not be newer than that: install kubelet %s where a newer one is installed, and restart it: systemctl daemon-reload && systemctl restart kubelet", r.Backup.From)
-		env.UI.Nextf("On other nodes that were upgraded, run `slipway upgrade rollback` too, control planes first, one at a time")
+	if r.before[manifests.APIServerName] != nil {
+		env.UI.Nextf("This control plane runs Kubernetes %s", r.from())
+		env.UI.Nextf("Kubelets must not be newer than that: install kubelet %s where a newer one is installed, and restart it: systemctl daemon-reload && systemctl restart kubelet", cmp.Or(r.Backup.From, "of the same version"))
+		env.UI.Nextf("On other nodes that were upgraded, run `slipway upgrade rollback` too, one at a time: first the control planes (the one on which you ran `slipway upgrade apply` comes last of them), then the workers")
 	}
 	if r.restore != nil {
 		r.sayAfterRestore(env)
@@ -180,10 +194,10 @@ func (r *Rollback) finish(_ context.Context, env *Env) error {
 }
 
 func (r *Rollback) sayAfterRestore(env *Env) {
-	env.UI.Nextf("etcd's data of before the restore is in %s; remove it when nobody needs it any more", r.Progress.Aside)
+	env.UI.Nextf("etcd's data from before the restore is in %s; remove it when nobody needs it any more", r.Progress.Aside)
 	for _, name := range r.restore.info.Members {
 		if name != r.restore.member.Name {
-			env.UI.Nextf("Node %s is no member of etcd any more: run `slipway reset --force` there, `kubectl delete node %s` here, and join it again (`slipway token create --print-join-command --certificate-key KEY`)", name, name)
+			env.UI.Nextf("Node %s is not a member of etcd any more: run `slipway reset --force` there, `kubectl delete node %s` here, and join it again (`slipway token create --print-join-command --certificate-key KEY`)", name, name)
 		}
 	}
 }

@@ -6,7 +6,6 @@ package phases
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +18,11 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// reachTime limits how long a rollback waits for an API that may be down, which is when people go back.
+// reachTime limits how long a rollback waits for the API, which may be down: that is when people go back.
 const reachTime = 5 * time.Second
 
 // putBackControlPlane swaps the static Pods as an upgrade does. A component that does not come up is not replaced by the
-// new one: that is what the user wants to leave.
+// newer one, which the user wants to get rid of.
 func (r *Rollback) putBackControlPlane(ctx context.Context, env *Env) error {
 	giveBack, err := takeTurnIfAnswered(ctx, env)
 	if err != nil {
@@ -57,7 +56,7 @@ func (r *Rollback) putBackControlPlane(ctx context.Context, env *Env) error {
 	return giveBack(ctx)
 }
 
-// takeTurnIfAnswered is takeTurn where the API answers. Where it does not, nobody can see who else upgrades or goes back.
+// takeTurnIfAnswered is takeTurn if the API answers. If it does not, nobody can see who else upgrades or goes back.
 func takeTurnIfAnswered(ctx context.Context, env *Env) (giveBack func(context.Context) error, err error) {
 	limited, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
@@ -69,11 +68,11 @@ func takeTurnIfAnswered(ctx context.Context, env *Env) (giveBack func(context.Co
 		return nil, err
 	}
 	ui.WarnError(env.UI, err)
-	env.UI.Warn("the API does not answer, so it is unknown whether another control plane is being upgraded", "make sure that none is")
+	env.UI.Warn("the API does not answer, so it is unknown whether another control plane is being upgraded", "make sure that no other control plane is being upgraded or rolled back")
 	return func(ctx context.Context) error { return release(ctx, env) }, nil // the failed upgrade may have it
 }
 
-// components are those that do not run with the manifests of before, etcd first.
+// components are the ones that do not run with their previous manifests, etcd first.
 func (r *Rollback) components(ctx context.Context, env *Env) ([]componentUpgrade, error) {
 	var list []componentUpgrade
 	for _, name := range manifests.Components(env.Config) {
@@ -95,7 +94,7 @@ func (r *Rollback) components(ctx context.Context, env *Env) ([]componentUpgrade
 	return list, nil
 }
 
-// component reports whether a component runs with its manifest of before. One that does not run may have crashed in an
+// component reports whether a component runs with its previous manifest. One that does not run may have crashed in an
 // interrupted run: a swap makes the kubelet start it without delay.
 func (r *Rollback) component(ctx context.Context, env *Env, name string) (c componentUpgrade, right bool, err error) {
 	c.name, c.wanted = name, r.before[name]
@@ -115,8 +114,8 @@ func (r *Rollback) component(ctx context.Context, env *Env, name string) (c comp
 	return c, fresh && manifests.SameStaticPod(c.before, c.wanted), nil
 }
 
-// keepsEtcd reports whether a component is an etcd that must stay at its newer minor version: once all members have run it,
-// the one before does not start with their data. Without a restore, the API server of before works with it.
+// keepsEtcd reports whether a component is an etcd that must stay at its newer minor version: once all members have run that,
+// the previous one does not start with their data. The previous API server works with a newer etcd.
 func (r *Rollback) keepsEtcd(env *Env, component string) bool {
 	if component != manifests.EtcdName || r.restore != nil || r.before[component] == nil {
 		return false
@@ -125,21 +124,21 @@ func (r *Rollback) keepsEtcd(env *Env, component string) bool {
 	if err != nil || now == nil {
 		return false
 	}
-	return etcdMinor(now) != etcdMinor(r.before[component])
+	minor := etcdMinor(now)
+	return imageOf(now) != imageOf(r.before[component]) && (minor == "" || minor != etcdMinor(r.before[component]))
 }
 
 func (r *Rollback) whyEtcdStays(env *Env) string {
 	now, _ := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
 	return "etcd stays at " + upgrading.TagOf(imageOf(now)) + ": " + upgrading.TagOf(imageOf(r.before[manifests.EtcdName])) +
-		" may not start with its data any more, and Kubernetes " + r.Backup.From + " works with it (--restore-etcd goes back to the snapshot of before)"
+		" may not start with its data any more, and Kubernetes " + r.from() + " works with it (--restore-etcd restores the snapshot from before the upgrade)"
 }
 
-// etcdMinor is the minor version that a static Pod of etcd runs, such as 3.6; empty if its tag does not say.
+// etcdMinor is the minor version of etcd that a static Pod runs, such as 3.6; empty if the image's tag is not a version.
 func etcdMinor(manifest []byte) string { return minorOf(imageOf(manifest)) }
 
 // minorOf is the minor version in an image's tag, such as 3.6; empty if it does not say.
 func minorOf(image string) string {
-	image, _, _ = strings.Cut(image, "@")
 	v, err := version.ParseGeneric(upgrading.TagOf(image))
 	if err != nil {
 		return ""

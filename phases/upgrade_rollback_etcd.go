@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // restore is what etcd's data is restored from, and how.
@@ -31,14 +32,36 @@ type restore struct {
 	member   manifests.LocalMember
 	// data is the directory `member` on this host; fresh is where the new data is made.
 	data, fresh string
-	// revision is that of the keys now, 0 if etcd does not answer. others are members that do not answer.
+	// revision is the present revision of the keys, 0 if etcd does not answer. others are the members that do not answer.
 	revision int64
 	others   []string
+	// unasked is set if nobody could be asked whether the others run.
+	unasked bool
 }
 
-// prepareRestore finds out how to restore etcd, if that is asked for. A restore that has begun must be finished.
+// restoreBegun reports whether an earlier run may have stopped etcd to restore its data: until the static Pod of etcd is
+// removed, nothing has changed. A run that has put the new data in place counts, finished or not.
+func restoreBegun(env *Env, p upgrading.Progress) (bool, error) {
+	if p.Restored || p.Aside == "" {
+		return p.Restored, nil
+	}
+	moved, err := exists(env, p.Aside)
+	if err != nil || moved {
+		return moved, err
+	}
+	runs, err := exists(env, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	return !runs && err == nil, err
+}
+
+// prepareRestore finds out how to restore etcd, if asked to. A restore that has begun must be finished.
 func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
-	if r.Progress.Aside != "" && !r.RestoreEtcd && r.Progress.Finished.IsZero() {
+	begun, err := restoreBegun(env, r.Progress)
+	switch {
+	case err != nil:
+		return err
+	case !begun: // what a run has prepared is made again
+		r.Progress = upgrading.Progress{Began: r.Backup.Began, Ended: r.Backup.Ended, Finished: r.Progress.Finished}
+	case !r.RestoreEtcd && r.Progress.Finished.IsZero():
 		return fault.New("etcd's data is being restored from "+r.Progress.Snapshot+" by a run that was interrupted", "run the same command again, with --restore-etcd")
 	}
 	if !r.RestoreEtcd {
@@ -48,53 +71,79 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
 	if manifest == nil {
 		return errors.New("the backup has no static Pod of etcd, so etcd cannot be restored; leave out --restore-etcd")
 	}
-	var pod corev1.Pod
-	if err := yaml.Unmarshal(manifest, &pod); err != nil {
-		return errors.Wrap(err, r.Backup.Manifests[manifests.EtcdName])
+	o, err := newRestore(manifest)
+	if err != nil {
+		return errors.WithMessage(err, r.Backup.Manifests[manifests.EtcdName])
 	}
-	member, found := manifests.ReadEtcd(&pod)
-	dir := etcdDataDir(manifest)
-	switch {
-	case !found || !filepath.IsAbs(dir):
-		return errors.Errorf("%s does not say which member of etcd it is, or where its data is", r.Backup.Manifests[manifests.EtcdName])
-	case member.WALDir != "":
-		return errors.Errorf("etcd keeps its log in a directory of its own (--wal-dir=%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", member.WALDir)
-	}
-	o := &restore{member: member, data: filepath.Join(dir, "member"), fresh: filepath.Join(dir, "member.new")}
 	if err := r.chooseSnapshot(env, o, etcdMinor(manifest)); err != nil {
 		return err
 	}
 	r.restore = o
-	if r.Progress.Aside != "" { // an interrupted run has asked, and may have stopped etcd
+	if begun {
 		o.revision = r.Progress.Revision
 		return nil
 	}
-	if err := r.checkCluster(env); err != nil {
+	if err := o.checkCluster(env); err != nil {
 		return err
 	}
 	return o.askMembers(ctx, env)
 }
 
-// checkCluster fails if this host's etcd has become a member of another cluster since the upgrade.
-func (r *Rollback) checkCluster(env *Env) error {
-	if r.Backup.EtcdCluster == "" {
-		return nil
+// newRestore reads from etcd's static Pod whose data is restored, and where to.
+func newRestore(manifest []byte) (*restore, error) {
+	member, err := memberIn(manifest)
+	if err != nil {
+		return nil, err
 	}
-	now, err := readEtcdData(env)
-	if err != nil || now.log == "" {
+	dir := etcdDataDir(manifest)
+	switch {
+	case !filepath.IsAbs(dir):
+		return nil, errors.New("it does not say where etcd's data is")
+	case member.WALDir != "":
+		return nil, errors.Errorf("etcd keeps its log in a directory of its own (--wal-dir=%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", member.WALDir)
+	}
+	return &restore{member: member, data: filepath.Join(dir, "member"), fresh: filepath.Join(dir, "member.new")}, nil
+}
+
+// memberIn is the member of etcd that a static Pod runs.
+func memberIn(manifest []byte) (manifests.LocalMember, error) {
+	var pod corev1.Pod
+	if err := yaml.Unmarshal(manifest, &pod); err != nil {
+		return manifests.LocalMember{}, errors.WithStack(err)
+	}
+	member, found := manifests.ReadEtcd(&pod)
+	if !found {
+		return member, errors.New("it does not say which member of etcd it is")
+	}
+	return member, nil
+}
+
+// checkCluster fails if this host's etcd has joined another cluster since the snapshot was taken.
+func (o *restore) checkCluster(env *Env) error {
+	record, err := upgrading.RecordBeside(env.Host, o.snapshot)
+	if err != nil || record.EtcdCluster == "" {
 		return err
 	}
-	if id := etcdID(now.Cluster); id != r.Backup.EtcdCluster {
-		return errors.Errorf("the snapshot is of etcd cluster %s, and the data in %s is of cluster %s", r.Backup.EtcdCluster, now.log, id)
+	now, err := readEtcdData(env)
+	if err != nil { // damaged data is a reason to restore
+		env.UI.Warn(fmt.Sprintf("cannot tell whether the data in %s is of the same etcd cluster: %v", o.data, err), "the rollback keeps it aside")
+		return nil
+	}
+	if now.log == "" {
+		return nil
+	}
+	if id := etcdID(now.Cluster); id != record.EtcdCluster {
+		return errors.Errorf("the snapshot %s is of etcd cluster %s, and the data in %s is of cluster %s", o.snapshot, record.EtcdCluster, now.log, id)
 	}
 	return nil
 }
 
-// askMembers finds out what is lost, and fails if other members still run: they would go on as a cluster of their own.
+// askMembers finds out what is lost, and fails if other members still run: they would carry on as a separate cluster.
 func (o *restore) askMembers(ctx context.Context, env *Env) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if err != nil {
 		o.others = slices.DeleteFunc(slices.Clone(o.info.Members), func(name string) bool { return name == o.member.Name })
+		o.unasked = len(o.others) > 0
 		return ctx.Err()
 	}
 	var running []string
@@ -111,8 +160,20 @@ func (o *restore) askMembers(ctx context.Context, env *Env) error {
 	if len(running) == 0 {
 		return nil
 	}
-	return fault.New("etcd has other members that run: "+strings.Join(running, ", ")+". A restored etcd begins as a cluster of one member, and the others would go on with their own data",
+	return fault.New("etcd has other members that run: "+strings.Join(running, ", ")+". A restored etcd starts as a cluster of one member, and the others would carry on with their own data",
 		"run `slipway reset` on "+strings.Join(running, ", then on ")+"; then run this command again, and join these nodes again (`slipway join ... --control-plane`)")
+}
+
+// checkOthers finds members that may still run: with this node's etcd down, nobody knows.
+func (o *restore) checkOthers() []preflight.Finding {
+	if !o.unasked {
+		return nil
+	}
+	return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
+		Message: "this node's etcd does not answer, so it is not known whether other members still run: " + strings.Join(o.others, ", ") +
+			". They would carry on with their own data",
+		Remedy: "start this node's etcd, or make sure that etcd runs on none of them (`slipway reset --force` there)",
+	}}}
 }
 
 // loses says what the restore takes away.
@@ -131,8 +192,8 @@ func (o *restore) loses() string {
 	return text
 }
 
-// restoreData gives etcd the data of the snapshot. What takes long comes first, while everything runs; then etcd is
-// stopped, and the directories change places. An interrupted run leaves no static Pod of etcd without its data.
+// restoreData gives etcd the data of the snapshot. The slow part comes first, while everything still runs; then etcd is
+// stopped, and the directories are swapped. An interrupted run never leaves a static Pod of etcd without data.
 func (r *Rollback) restoreData(ctx context.Context, env *Env) error {
 	if r.restore == nil || r.Progress.Restored {
 		return nil
@@ -150,7 +211,7 @@ func (r *Rollback) restoreData(ctx context.Context, env *Env) error {
 	return r.Progress.Write(env.Host, backupRoot(env))
 }
 
-// makeData makes the new data beside the one that etcd has. It begins again unless a run has come to the exchange.
+// makeData makes the new data beside the data that etcd has. It starts over unless an earlier run has begun the exchange.
 func (r *Rollback) makeData(env *Env) error {
 	o := r.restore
 	if moved, err := exists(env, r.Progress.Aside); err != nil || moved {
@@ -183,7 +244,7 @@ func (r *Rollback) makeData(env *Env) error {
 	return r.Progress.Write(env.Host, backupRoot(env))
 }
 
-// exists reports whether there is something at path; nothing is at the empty path.
+// exists reports whether path exists; the empty path does not.
 func exists(env *Env, path string) (bool, error) {
 	if path == "" {
 		return false, nil
@@ -192,11 +253,15 @@ func exists(env *Env, path string) (bool, error) {
 	return err == nil, ignoreMissing(err)
 }
 
-// giveAsBefore gives the new data to the user who has the old one: etcd may run as one of its own.
+// giveAsBefore gives the new data to the user who owns the old one, or the directory that it was in: etcd may run as a user
+// of its own.
 func (o *restore) giveAsBefore(env *Env) error {
 	info, err := env.Host.Lstat(o.data)
+	if errors.Is(err, fs.ErrNotExist) { // lost with its disk
+		info, err = env.Host.Lstat(filepath.Dir(o.data))
+	}
 	if err != nil {
-		return ignoreMissing(err)
+		return err
 	}
 	if owner, known := host.OwnerIn(info); known && owner != (host.Owner{}) {
 		_, err = env.Host.GiveTree(o.fresh, owner)
@@ -204,7 +269,7 @@ func (o *restore) giveAsBefore(env *Env) error {
 	return err
 }
 
-// stopControlPlane ends etcd and its clients. Without its static Pod, etcd starts neither with the kubelet nor after a
+// stopControlPlane stops etcd and its clients. Without its static Pod, etcd starts neither with the kubelet nor after a
 // reboot.
 func (r *Rollback) stopControlPlane(ctx context.Context, env *Env) error {
 	env.UI.Printf("Stopping the kubelet and the control plane")
@@ -224,7 +289,7 @@ func (r *Rollback) stopControlPlane(ctx context.Context, env *Env) error {
 	return nil
 }
 
-// exchangeData puts the new data in the place of the old one, which stays beside it.
+// exchangeData moves the old data aside and puts the new data in its place.
 func (r *Rollback) exchangeData(env *Env) error {
 	o := r.restore
 	moved, err := exists(env, r.Progress.Aside)

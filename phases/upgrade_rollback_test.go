@@ -4,17 +4,26 @@
 package phases
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // otherMembers is an etcd with these members beside this node's.
@@ -33,6 +42,14 @@ func member(name string, answers bool) etcd.Health {
 	return etcd.Health{Member: etcd.Member{Name: name, PeerURL: "https://" + name + ":2380"}, Answers: answers}
 }
 
+// startedCluster is the ID of the etcd cluster in started.wal.
+const startedCluster = "1234"
+
+// noAPI is an API without credentials for it.
+func noAPI() cluster.Cluster {
+	return cluster.New(cluster.Options{Kubeconfig: "x", Timeout: time.Second, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
+}
+
 const (
 	backedUpManifests = rollbackBackups + "kubeadm-backup-manifests-" + upgradeTime + "/"
 	backedUpSnapshot  = rollbackBackups + "kubeadm-backup-etcd-" + upgradeTime + "/snapshot.db"
@@ -49,10 +66,10 @@ func TestRollbackRefusals(t *testing.T) {
 		"all fits": {},
 		"another node": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-7")
-		}, plain: true, says: "is of node cp-7, and this is cp-1"},
+		}, plain: true, says: "is of node cp-7, and this node is cp-1"},
 		"a version between": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit("/etc/kubernetes/manifests/kube-apiserver.yaml", "v1.37.2", "v1.36.9")
-		}, plain: true, says: "this control plane runs v1.36.9, but the last backup is of its upgrade from v1.36.4 to v1.37.2"},
+		}, plain: true, says: "this control plane runs registry.k8s.io/kube-apiserver:v1.36.9, but the last backup is from its upgrade from v1.36.4 to v1.37.2"},
 		"no snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
 			replace(backedUpSnapshot, "")
 		}, says: "there is no snapshot of etcd"},
@@ -65,20 +82,66 @@ func TestRollbackRefusals(t *testing.T) {
 		"a newer snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
 			replace(backedUpSnapshot, "../internal/etcd/testdata/snapshot-3.7.db")
 		}, says: "it is of etcd 3.7, and etcd 3.6 does not start with it"},
+		"only snapshots of the new API server's data": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace(backedUpSnapshot, "")
+			anotherRun("04-06-07", config.DefaultKubernetesVersion, "3.6", replace)
+		}, says: "there is no snapshot of etcd from before the upgrade in /etc/kubernetes/tmp; these were taken after the API server had been replaced: " +
+			rollbackBackups + "kubeadm-backup-etcd-2026-02-03-04-06-07/snapshot.db"},
 		"another member's snapshot": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit(backedUpManifests+"etcd.yaml", "--name=cp-1", "--name=cp-8")
-		}, says: "it is of the members cp-1, and this node's is cp-8"},
+		}, says: "it is of the members cp-1, and this node's member is cp-8"},
 		"a log elsewhere": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit(backedUpManifests+"etcd.yaml", "- --name=cp-1", "- --name=cp-1\n    - --wal-dir=/var/lib/wal")
 		}, says: "(--wal-dir=/var/lib/wal), which cannot be restored"},
 		"another cluster": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
 			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
-		}, says: "the snapshot is of etcd cluster abc, and the data in /var/lib/etcd/member/wal is of cluster "},
-		"others that run":        {members: otherMembers{others: []etcd.Health{member("cp-2", true), member("cp-3", false)}}, says: "etcd has other members that run: cp-2."},
-		"others that are gone":   {members: otherMembers{others: []etcd.Health{member("cp-3", false)}}},
-		"an etcd that is down":   {members: otherMembers{err: errors.New("connection refused")}},
-		"an interrupted restore": {change: interruptRestore, plain: true, says: "is being restored from /x/snapshot.db by a run that was interrupted"},
+		}, says: "/snapshot.db is of etcd cluster abc, and the data in /var/lib/etcd/member/wal is of cluster "},
+		"an old backup of kubeadm's": {change: func(edit func(path, old, new string), replace func(path, from string)) {
+			replace(backedUpManifests+"upgrade.yaml", "")
+			replace(rollbackBackups+"kubeadm-kubelet-config-"+upgradeTime+"/upgrade.yaml", "")
+			edit(backedUpManifests+"kube-apiserver.yaml", "v1.36.4", "v1.35.4")
+		}, plain: true, says: "this control plane runs v1.37.2, but the last backup has the static Pods of v1.35.4"},
+		"a backup of kubeadm's": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace(backedUpManifests+"upgrade.yaml", "")
+			replace(rollbackBackups+"kubeadm-kubelet-config-"+upgradeTime+"/upgrade.yaml", "")
+		}, plain: true},
+		"a version between, after an unknown one": {change: func(edit func(path, old, new string), _ func(path, from string)) {
+			edit(backedUpManifests+"kube-apiserver.yaml", ":v1.36.4", "@sha256:36")
+			edit("/etc/kubernetes/manifests/kube-apiserver.yaml", "v1.37.2", "v1.36.9")
+		}, plain: true, says: "from its upgrade from registry.k8s.io/kube-apiserver@sha256:36 to v1.37.2"},
+		"the cluster of a restore that was not finished": {change: func(edit func(path, old, new string), replace func(path, from string)) {
+			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+			anotherRun("04-06-07", oldVersion, "3.6", replace)
+			edit(rollbackBackups+"kubeadm-backup-manifests-2026-02-03-04-06-07/upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: '"+startedCluster+"'")
+		}},
+		"others that run":      {members: otherMembers{others: []etcd.Health{member("cp-2", true), member("cp-3", false)}}, says: "etcd has other members that run: cp-2."},
+		"others that are gone": {members: otherMembers{others: []etcd.Health{member("cp-3", false)}}},
+		"an etcd that is down": {members: otherMembers{err: errors.New("connection refused")}},
+		"etcd's static Pod was moved away": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace("/etc/kubernetes/manifests/etcd.yaml", "")
+		}, plain: true, says: "/etc/kubernetes/manifests/etcd.yaml does not exist, so it is not known which version of etcd wrote the data"},
+		"a damaged log of etcd": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "text:damaged")
+		}},
+		"an interrupted restore that had stopped etcd": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+			replace("/etc/kubernetes/manifests/etcd.yaml", "")
+		}, plain: true, says: "is being restored from /x/snapshot.db by a run that was interrupted"},
+		"an interrupted restore that had moved the data": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+			replace("/var/lib/etcd/old", "text:")
+		}, plain: true, says: "is being restored from /x/snapshot.db by a run that was interrupted"},
+		"an interrupted restore that had changed nothing": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+		}, plain: true},
+		"an interrupted restore that had changed nothing, again": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+		}},
+		"an interrupted restore, others that run now": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+		}, members: otherMembers{others: []etcd.Health{member("cp-2", true)}}, says: "etcd has other members that run: cp-2."},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -87,18 +150,18 @@ func TestRollbackRefusals(t *testing.T) {
 			if tt.change != nil {
 				tt.change(func(path, old, new string) { editFile(t, s.root+path, old, new) }, func(path, from string) { replaceFile(t, s.root, path, from) })
 			}
-			_, _, err := newRollback(t.Context(), newLastingHost(s.root), tt.members, !tt.plain, io.Discard)
+			_, _, err := newRollback(t.Context(), noAPI(), newLastingHost(s.root), tt.members, !tt.plain, io.Discard)
 			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%v", err)
 			}
-			if name == "others that run" && !strings.Contains(fault.Remedy(err), "run `slipway reset` on cp-2; then run this command again, and join these nodes again") {
+			if strings.HasPrefix(name, "others that run") && !strings.Contains(fault.Remedy(err), "run `slipway reset` on cp-2; then run this command again, and join these nodes again") {
 				t.Errorf("the remedy is %q", fault.Remedy(err))
 			}
 		})
 	}
 }
 
-func interruptRestore(_ func(path, old, new string), replace func(path, from string)) {
+func interruptRestore(replace func(path, from string)) {
 	replace(rollbackBackups+"slipway-rollback.yaml", "text:began: 2026-02-03T04:05:06Z\nsnapshot: /x/snapshot.db\naside: /var/lib/etcd/old\n")
 }
 
@@ -154,7 +217,7 @@ func TestRollbackSaysWhatIsLost(t *testing.T) {
 		{members: otherMembers{others: []etcd.Health{member("cp-3", false)}}, want: []string{"run `slipway reset --force` on cp-3 first"}},
 		{plain: true, want: []string{"The cluster's data stays as it is."}},
 	} {
-		r, n, err := newRollback(t.Context(), h, tt.members, !tt.plain, io.Discard)
+		r, n, err := newRollback(t.Context(), noAPI(), h, tt.members, !tt.plain, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +236,7 @@ func TestRollbackKeepsEtcd(t *testing.T) {
 	defer s.close()
 	h := newLastingHost(s.root)
 	goesBack := func() bool {
-		r, n, err := newRollback(t.Context(), h, otherMembers{}, false, io.Discard)
+		r, n, err := newRollback(t.Context(), noAPI(), h, otherMembers{}, false, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,8 +245,257 @@ func TestRollbackKeepsEtcd(t *testing.T) {
 	if goesBack() {
 		t.Error("etcd 3.7 goes back to 3.6 without a restore")
 	}
-	editFile(t, s.root+backedUpManifests+"etcd.yaml", ":3.6.8-0", ":3.7.9-0")
+	editFile(t, s.root+backedUpManifests+"etcd.yaml", ":3.6.8-0", "@sha256:36")
+	if goesBack() {
+		t.Error("etcd goes back to an unknown version without a restore")
+	}
+	editFile(t, s.root+backedUpManifests+"etcd.yaml", "@sha256:36", ":3.7.9-0")
 	if !goesBack() {
 		t.Error("etcd does not go back to another patch release")
+	}
+}
+
+// anotherRun adds the backup of a later run of the upgrade, which found an API server of a version, and a snapshot of an etcd
+// of a minor version.
+func anotherRun(at, apiServer, etcd string, replace func(path, from string)) {
+	manifests, day := rollbackBackups+"kubeadm-backup-manifests-2026-02-03-"+at+"/", rollbackBackups+"kubeadm-backup-etcd-2026-02-03-"+at+"/"
+	replace(manifests+"upgrade.yaml", "text:node: cp-1\nto: "+config.DefaultKubernetesVersion+"\n")
+	replace(manifests+"kube-apiserver.yaml", "text:spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:"+apiServer+"'}]}")
+	replace(day+"snapshot.db", "../internal/etcd/testdata/snapshot-"+etcd+".db")
+}
+
+// TestSnapshotFromBeforeStays: however often an upgrade is tried again, a rollback restores data from before it: the newest
+// that the API server of before has written, and that the etcd of before starts with. Other snapshots are removed.
+func TestSnapshotFromBeforeStays(t *testing.T) {
+	type run struct{ at, apiServer, etcd string }
+	for name, tt := range map[string]struct {
+		runs  []run
+		kept  string // the times of the snapshots after the last run
+		takes string // the one that a rollback restores
+	}{
+		"the API server fails after etcd": {[]run{{"05-00-00", oldVersion, "3.7"}, {"06-00-00", oldVersion, "3.7"}, {"07-00-00", oldVersion, "3.7"}},
+			"04-05-06 05-00-00 06-00-00 07-00-00", "04-05-06"},
+		"the API server is replaced": {[]run{{"05-00-00", config.DefaultKubernetesVersion, "3.6"}, {"06-00-00", config.DefaultKubernetesVersion, "3.6"},
+			{"07-00-00", config.DefaultKubernetesVersion, "3.6"}, {"08-00-00", config.DefaultKubernetesVersion, "3.6"}}, "04-05-06 06-00-00 07-00-00 08-00-00", "04-05-06"},
+		"nothing is replaced": {[]run{{"05-00-00", oldVersion, "3.6"}, {"06-00-00", oldVersion, "3.6"}, {"07-00-00", oldVersion, "3.6"}},
+			"05-00-00 06-00-00 07-00-00", "07-00-00"},
+		"killed before the API server is replaced, and after it": {[]run{{"05-00-00", oldVersion, "3.6"}, {"06-00-00", config.DefaultKubernetesVersion, "3.6"}},
+			"04-05-06 05-00-00 06-00-00", "05-00-00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, crashingRollback)
+			defer s.close()
+			h := newLastingHost(s.root)
+			env := &Env{Config: &config.Node{Paths: config.Paths{Kubernetes: "/etc/kubernetes"}}, Host: h, UI: ui.NewLines(io.Discard, io.Discard)}
+			for _, r := range tt.runs {
+				anotherRun(r.at, r.apiServer, r.etcd, func(path, from string) { replaceFile(t, s.root, path, from) })
+				if err := pruneSnapshots(env); err != nil {
+					t.Fatal(err)
+				}
+			}
+			dirs, err := filepath.Glob(s.root + rollbackBackups + "kubeadm-backup-etcd-*")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range dirs {
+				_, dirs[i], _ = strings.Cut(dirs[i], "2026-02-03-")
+			}
+			if got := strings.Join(dirs, " "); got != tt.kept {
+				t.Errorf("kept %s, want %s", got, tt.kept)
+			}
+			r, _, err := newRollback(t.Context(), noAPI(), h, otherMembers{}, true, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := rollbackBackups + "kubeadm-backup-etcd-2026-02-03-" + tt.takes + "/snapshot.db"; r.restore.snapshot != want {
+				t.Errorf("restores %s, want %s", r.restore.snapshot, want)
+			}
+		})
+	}
+}
+
+// TestSnapshotsAreKeptUnseen: if it is unknown which snapshot a rollback needs, all stay.
+func TestSnapshotsAreKeptUnseen(t *testing.T) {
+	s := newScene(t, crashingRollback)
+	defer s.close()
+	replace := func(path, from string) { replaceFile(t, s.root, path, from) }
+	replace(rollbackBackups+"slipway-rollback.yaml", "text:[")
+	for _, at := range []string{"05-00-00", "06-00-00", "07-00-00"} {
+		anotherRun(at, config.DefaultKubernetesVersion, "3.6", replace)
+	}
+	var said bytes.Buffer
+	env := &Env{Config: &config.Node{Paths: config.Paths{Kubernetes: "/etc/kubernetes"}}, Host: newLastingHost(s.root), UI: ui.NewLines(&said, &said)}
+	if err := pruneSnapshots(env); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(s.root + backedUpSnapshot); err != nil || !strings.Contains(said.String(), "keeping all snapshots of etcd") {
+		t.Errorf("%v\n%s", err, said.String())
+	}
+}
+
+// kubeletHost is a host with a kubelet of a version, or with none.
+type kubeletHost struct {
+	*lastingHost
+	kubelet string
+}
+
+func (h kubeletHost) ProgramVersion(context.Context, string) (string, error) {
+	if h.kubelet == "" {
+		return "", errors.New("not found")
+	}
+	return "Kubernetes " + h.kubelet, nil
+}
+
+// TestRollbackKubeletStarts: a kubelet gets its flags back, except those that the installed one would not start with.
+func TestRollbackKubeletStarts(t *testing.T) {
+	const accepted = `KUBELET_KUBEADM_ARGS="--v=2"` + "\n"
+	for kubelet, want := range map[string]string{"v1.34.9": oldFlags, "v1.35.0": accepted, "v1.37.2": accepted, "": accepted} {
+		s := newScene(t, crashingRollbackNode)
+		defer s.close()
+		if said, err := s.on(t.Context(), kubeletHost{newLastingHost(s.root), kubelet}); err != nil {
+			t.Fatalf("%v\n%s", err, said)
+		}
+		if got, err := os.ReadFile(s.root + "/var/lib/kubelet/kubeadm-flags.env"); err != nil || string(got) != want {
+			t.Errorf("kubelet %q: %s (%v)", kubelet, got, err)
+		}
+	}
+}
+
+// TestRollbackToUnknownVersion: an API server whose image has only a digest goes back; what all nodes share stays, and the
+// run says so.
+func TestRollbackToUnknownVersion(t *testing.T) {
+	s := newScene(t, crashingRollbackPlain)
+	defer s.close()
+	const image = "registry.k8s.io/kube-apiserver@sha256:36"
+	editFile(t, s.root+backedUpManifests+"kube-apiserver.yaml", "registry.k8s.io/kube-apiserver:"+oldVersion, image)
+	said, err := s.again(t.Context())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	for _, want := range []string{"the static Pods (Kubernetes of unknown version " + image + ")", "leaving the stored configuration as it is", "leaving kube-proxy as it is"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
+	}
+	if got := newLastingHost(s.root).runningPods()["container of kube-apiserver"]; !strings.Contains(got, image) {
+		t.Errorf("the API server runs with %s", got)
+	}
+	if said, err := s.again(t.Context()); err != nil {
+		t.Errorf("again: %v\n%s", err, said)
+	}
+}
+
+// TestRollbackFormerControlPlane: a worker that was a control plane, and was reset since, does not get its static Pods back.
+func TestRollbackFormerControlPlane(t *testing.T) {
+	s := newScene(t, crashingRollbackNode)
+	defer s.close()
+	dirs, err := filepath.Glob(s.root + rollbackBackups + "kubeadm-kubelet-config-*")
+	if err != nil || len(dirs) != 1 {
+		t.Fatal(dirs, err)
+	}
+	manifests := rollbackBackups + "kubeadm-backup-manifests-" + upgradeTime + "/"
+	for name, from := range map[string]string{
+		"upgrade.yaml":        strings.TrimPrefix(dirs[0], s.root) + "/upgrade.yaml",
+		"kube-apiserver.yaml": "text:spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:v1.36.4'}]}",
+	} {
+		replaceFile(t, s.root, manifests+name, from)
+	}
+	said, err := s.again(t.Context())
+	if err != nil || !strings.Contains(said, "This puts back the kubelet's settings from before") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	if left, err := filepath.Glob(s.root + "/etc/kubernetes/manifests/*"); err != nil || len(left) > 0 {
+		t.Errorf("it left %v (%v)", left, err)
+	}
+}
+
+// TestRollbackWithoutStaticPod: a control plane whose static Pod of the API server is missing gets it back.
+func TestRollbackWithoutStaticPod(t *testing.T) {
+	s := newScene(t, crashingRollbackPlain)
+	defer s.close()
+	replaceFile(t, s.root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "")
+	if said, err := s.again(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if got := newLastingHost(s.root).runningPods()["container of kube-apiserver"]; !strings.Contains(got, oldVersion) {
+		t.Errorf("the API server runs with %q", got)
+	}
+}
+
+// earlierHost is a host a minute ago, so that the backups of two runs have different names.
+type earlierHost struct{ *faultyHost }
+
+func (earlierHost) Now() time.Time { return time.Now().Add(-time.Minute) }
+
+// TestRetriedUpgradeKeepsBefore: a run that finds the API server replaced takes another snapshot, which a rollback does not
+// restore; and what the first run found goes back.
+func TestRetriedUpgradeKeepsBefore(t *testing.T) {
+	s := newScene(t, crashingApply)
+	defer s.close()
+	h := earlierHost{&faultyHost{lastingHost: newLastingHost(s.root), named: "write /etc/kubernetes/manifests/kube-scheduler.yaml"}}
+	if said, err := s.on(t.Context(), h); err == nil || h.what == "" {
+		t.Fatalf("the first run ended with %v\n%s", err, said)
+	}
+	if said, err := s.again(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	b, err := upgrading.LastBackup(h, rollbackBackups, upgrading.Progress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Snapshots) != 1 || len(b.Later) != 1 || b.Snapshots[0] > b.Later[0] {
+		t.Errorf("snapshots from before: %v, later: %v", b.Snapshots, b.Later)
+	}
+	if b.From != crashFrom || len(b.Manifests) != 4 {
+		t.Errorf("from %s: %v", b.From, b.Manifests)
+	}
+}
+
+// TestRollbackAfterGoingForward: what an unfinished rollback has restored does not count once the upgrade has run again.
+func TestRollbackAfterGoingForward(t *testing.T) {
+	s := newScene(t, crashingRollback)
+	defer s.close()
+	replace := func(path, from string) { replaceFile(t, s.root, path, from) }
+	replace(rollbackBackups+"slipway-rollback.yaml", "text:began: 2026-02-03T04:05:06Z\nended: 2026-02-03T04:05:06Z\nsnapshot: "+backedUpSnapshot+"\naside: /var/lib/etcd/old\nrestored: true\n")
+	replace("/var/lib/etcd/old", "text:")
+	for _, again := range []bool{false, true} {
+		snapshot := backedUpSnapshot
+		if again {
+			anotherRun("05-00-00", oldVersion, "3.6", replace)
+			snapshot = rollbackBackups + "kubeadm-backup-etcd-2026-02-03-05-00-00/snapshot.db"
+		}
+		r, _, err := newRollback(t.Context(), noAPI(), newLastingHost(s.root), otherMembers{}, true, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Progress.Restored == again || r.restore.snapshot != snapshot {
+			t.Errorf("upgraded again: %t; restored: %t, from %s", again, r.Progress.Restored, r.restore.snapshot)
+		}
+	}
+}
+
+// TestRestoreAsksOthers: while this node's etcd does not answer, the snapshot says which members may still run.
+func TestRestoreAsksOthers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		members []string
+		answer  otherMembers
+		want    string
+	}{
+		"another, and etcd is down": {[]string{"cp-1", "cp-2"}, otherMembers{err: errors.New("connection refused")}, "whether other members still run: cp-2."},
+		"none, and etcd is down":    {[]string{"cp-1"}, otherMembers{err: errors.New("connection refused")}, ""},
+		"another that is gone":      {[]string{"cp-1", "cp-2"}, otherMembers{others: []etcd.Health{member("cp-2", false)}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			s.Etcd = tt.answer
+			o := &restore{info: etcd.SnapshotInfo{Members: tt.members}, member: manifests.LocalMember{Name: "cp-1", PeerURL: ownPeer}}
+			if err := o.askMembers(t.Context(), s.Env); err != nil {
+				t.Fatal(err)
+			}
+			found := o.checkOthers()
+			if got := fmt.Sprint(found); (len(found) > 0) != (tt.want != "") || !strings.Contains(got, tt.want) {
+				t.Errorf("found %s", got)
+			}
+		})
 	}
 }

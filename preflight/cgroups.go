@@ -57,7 +57,7 @@ func controllers(have, required, optional []string) []Finding {
 // unless it is configured to (KEP-5573).
 func versionOne(ctx context.Context, n *config.Node, h View) []Finding {
 	const remedy = "switch to cgroup v2 (kernel argument systemd.unified_cgroup_hierarchy=1)"
-	have, err := installedKubelet(ctx, h)
+	have, err := InstalledKubelet(ctx, h)
 	old := err == nil && have.LessThan(version.MustParseGeneric("1.35"))
 	if old || !effectiveKubelet(n, h).failCgroupV1.value {
 		return warn("this host uses cgroup v1, which Kubernetes will stop supporting").remedy(remedy)

@@ -39,7 +39,7 @@ func kubernetesVersion(wanted string) func(context.Context, View) []Finding {
 
 func kubeletVersion(controlPlane string) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
-		have, err := installedKubelet(ctx, h)
+		have, err := InstalledKubelet(ctx, h)
 		if err != nil {
 			return fail("cannot read the kubelet's version: %v", err).remedy("install kubelet %s", controlPlane)
 		}
@@ -59,8 +59,8 @@ func kubeletVersion(controlPlane string) func(context.Context, View) []Finding {
 	}
 }
 
-// installedKubelet returns the version of the kubelet that a shell would find.
-func installedKubelet(ctx context.Context, h View) (*version.Version, error) {
+// InstalledKubelet returns the version of the kubelet that a shell would find.
+func InstalledKubelet(ctx context.Context, h View) (*version.Version, error) {
 	path, err := h.LookPath("kubelet")
 	if err != nil {
 		return nil, err

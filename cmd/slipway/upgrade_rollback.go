@@ -22,10 +22,10 @@ func newUpgradeRollback(g *globals) *cobra.Command {
 		Use:   "rollback",
 		Short: "Put this node back to what it was before its last upgrade",
 		Long: "Put this node back to what it was before its last upgrade: static Pods and kubelet settings come from the backup that the\n" +
-			"upgrade made. It also works when the API server is down.\n\n" +
-			"A newer etcd stays, with its data, because an older one may not start with it. With --restore-etcd, both go back: the\n" +
-			"snapshot of before the upgrade is restored, and everything that was written to the cluster since then is lost. With several\n" +
-			"control planes, reset the others first and join them again afterwards.\n\n" +
+			"upgrade made. This also works when the API server is down.\n\n" +
+			"A newer minor version of etcd stays, because an older one may not start with its data. With --restore-etcd, both go back:\n" +
+			"the snapshot from before the upgrade is restored, and everything that was written to the cluster since then is lost. With\n" +
+			"several control planes, reset the others first and join them again afterwards.\n\n" +
 			"The same command finishes a rollback that was interrupted.",
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,7 +44,7 @@ func newUpgradeRollback(g *globals) *cobra.Command {
 	return cmd
 }
 
-// loadRollback reads what the last upgrade has kept.
+// loadRollback reads the backup of the last upgrade.
 func loadRollback(cmd *cobra.Command, g *globals, o *upgradeOptions) (*parts, *phases.Rollback, error) {
 	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), "")
 	if err != nil {
@@ -78,7 +78,7 @@ func loadRollback(cmd *cobra.Command, g *globals, o *upgradeOptions) (*parts, *p
 	return p, rollback, err
 }
 
-// confirmRollback asks whether to go on, unless --yes is given.
+// confirmRollback asks for confirmation, unless --yes is given.
 func confirmRollback(ctx context.Context, g *globals, o *upgradeOptions, p *parts, rollback *phases.Rollback) error {
 	if o.Yes {
 		return nil

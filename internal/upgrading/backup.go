@@ -19,8 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// The names of backups are kubeadm's, with the time (UTC) at which their directory was made. The manifests and the snapshot
-// of one run have the same time.
+// Backup directories have kubeadm's names, with the time (UTC) at which the directory was made. The manifests and the
+// snapshot of one run have the same time.
 const (
 	BackupTime     = "2006-01-02-15-04-05"
 	ManifestBackup = "kubeadm-backup-manifests-"
@@ -31,7 +31,7 @@ const (
 	RecordFile = "upgrade.yaml"
 )
 
-// Record is what a backup says of the upgrade that made it.
+// Record describes the upgrade that made a backup.
 type Record struct {
 	// Node is the node's name, To the version that it was upgraded to.
 	Node string `json:"node"`
@@ -43,17 +43,31 @@ type Record struct {
 	KubeletConfiguration string `json:"kubeletConfiguration,omitempty"`
 }
 
+// complete takes from the record of a later run what r does not have: not every phase records everything.
+func (r *Record) complete(later Record) {
+	r.Node, r.To = cmp.Or(r.Node, later.Node), cmp.Or(r.To, later.To)
+	r.EtcdCluster = cmp.Or(r.EtcdCluster, later.EtcdCluster)
+	r.ClusterConfiguration = cmp.Or(r.ClusterConfiguration, later.ClusterConfiguration)
+	r.KubeletConfiguration = cmp.Or(r.KubeletConfiguration, later.KubeletConfiguration)
+}
+
 // Backup is what this node had before its last upgrade. An upgrade that was interrupted may have made it in several runs.
 type Backup struct {
 	Record
-	// Began is when the first of these runs made its backup, Ended when the last one did.
+	// Began is when the first of these runs made its backup. Ended is when the last one kept the static Pods; zero on workers.
 	Began, Ended time.Time
-	// From is the version of the API server before; empty on workers.
+	// From is the version of the API server before; empty on workers, and if the name of its image does not contain it.
 	From string
 	// Manifests are the files with the static Pods, by component; Kubelet are the kubelet's files, by name.
 	Manifests, Kubelet map[string]string
-	// Snapshots are the files with a snapshot of etcd, the newest last.
-	Snapshots []string
+	// Snapshots are the files with a snapshot of etcd that a rollback may restore, Later the others; the newest last.
+	//
+	// Each run takes a snapshot, also when it continues an upgrade that was interrupted or has failed. A newer API server may
+	// by then have written what the one before cannot read. So only those snapshots count as from before the upgrade that a run
+	// took while the API server's manifest still had the image of before: a run keeps the manifests that it finds, then takes
+	// its snapshot, and only then replaces a manifest, the API server's first. A run that kept no manifest of the API server,
+	// as earlier releases did, had found it replaced.
+	Snapshots, Later []string
 }
 
 // backupDir is a directory of a backup.
@@ -63,8 +77,8 @@ type backupDir struct {
 	record     Record // empty for one that kubeadm made
 }
 
-// LastBackup finds the backup of this node's last upgrade below root. If there was none since the last rollback, that is the
-// upgrade which it was of. It returns nil if there is no backup.
+// LastBackup finds the backup of this node's last upgrade below root. If there was none since the last rollback, it is the
+// backup of the upgrade that was rolled back. It returns nil if there is no backup.
 func LastBackup(h host.Host, root string, rollback Progress) (*Backup, error) {
 	dirs, err := backupDirs(h, root)
 	if err != nil {
@@ -74,7 +88,7 @@ func LastBackup(h host.Host, root string, rollback Progress) (*Backup, error) {
 	if len(dirs) == 0 {
 		return nil, nil
 	}
-	b := &Backup{Record: dirs[0].record, Began: dirs[0].made, Ended: dirs[len(dirs)-1].made, Manifests: map[string]string{}, Kubelet: map[string]string{}}
+	b := &Backup{Began: dirs[0].made, Manifests: map[string]string{}, Kubelet: map[string]string{}}
 	for _, d := range dirs {
 		if err := b.add(h, d); err != nil {
 			return nil, err
@@ -83,7 +97,8 @@ func LastBackup(h host.Host, root string, rollback Progress) (*Backup, error) {
 	return b, b.readVersion(h)
 }
 
-// since returns the directories that were made after a rollback, or else those from the beginning of its upgrade on.
+// since returns the directories that were made after a rollback; if there are none, those made since the start of the upgrade
+// that it rolled back.
 func since(dirs []backupDir, rollback Progress) []backupDir {
 	after := slices.IndexFunc(dirs, func(d backupDir) bool { return d.made.After(rollback.Finished) })
 	if rollback.Finished.IsZero() || after < 0 {
@@ -92,7 +107,7 @@ func since(dirs []backupDir, rollback Progress) []backupDir {
 	return dirs[max(after, 0):]
 }
 
-// backupDirs lists the directories of backups, the oldest first. What has no time in its name is not a backup.
+// backupDirs lists the backup directories, the oldest first. A directory without a time in its name is not a backup.
 func backupDirs(h host.Host, root string) ([]backupDir, error) {
 	entries, err := h.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +132,7 @@ func backupDirs(h host.Host, root string) ([]backupDir, error) {
 	return dirs, nil
 }
 
-// order is that in which a run makes its backups.
+// order is the order in which a run makes its backups.
 func order(kind string) int {
 	return slices.Index([]string{ManifestBackup, EtcdBackup, KubeletBackup}, kind)
 }
@@ -131,13 +146,14 @@ func readRecord(h host.Host, dir string) (r Record, err error) {
 	return r, errors.Wrap(yaml.UnmarshalStrict(data, &r), path)
 }
 
-// lastUpgrade returns the directories of the last upgrade: those in a row to the same version. Nothing says to which
-// version kubeadm's backups belong, so there the newest manifests and what follows them count.
+// lastUpgrade returns the directories of the last upgrade: the last ones in a row that lead to the same version, also if
+// the same upgrade was run again later. kubeadm's backups do not say which version they belong to; of those, the newest
+// manifests and what follows them count.
 func lastUpgrade(dirs []backupDir) []backupDir {
 	begin, to := len(dirs), ""
 	for i, d := range slices.Backward(dirs) {
 		switch {
-		case d.kind == EtcdBackup: // goes with the manifests before it
+		case d.kind == EtcdBackup: // belongs to the manifests before it
 		case d.record.To == "" && to == "":
 			begin = i
 			if d.kind == ManifestBackup {
@@ -152,8 +168,12 @@ func lastUpgrade(dirs []backupDir) []backupDir {
 	return dirs[begin:]
 }
 
-// add adds what is in a directory. What an earlier run replaced was there before.
+// add adds what is in a directory. If several runs kept a file, the first one found what was there before the upgrade.
 func (b *Backup) add(h host.Host, d backupDir) error {
+	b.complete(d.record)
+	if d.kind == ManifestBackup {
+		b.Ended = d.made
+	}
 	entries, err := h.ReadDir(d.path)
 	if err != nil {
 		return err
@@ -164,14 +184,59 @@ func (b *Backup) add(h host.Host, d backupDir) error {
 		switch {
 		case e.Name() == RecordFile || !e.Type().IsRegular():
 		case d.kind == EtcdBackup && e.Name() == SnapshotFile:
-			b.Snapshots = append(b.Snapshots, path)
+			err = errors.WithMessage(b.addSnapshot(h, path), path)
 		case d.kind == ManifestBackup && manifest:
 			b.Manifests[component] = cmp.Or(b.Manifests[component], path)
 		case d.kind == KubeletBackup:
 			b.Kubelet[e.Name()] = cmp.Or(b.Kubelet[e.Name()], path)
 		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// addSnapshot adds a snapshot. The manifests that its run found have been added.
+func (b *Backup) addSnapshot(h host.Host, path string) error {
+	found, err := imageIn(h, filepath.Join(manifestsBeside(path), manifests.APIServerName+".yaml"))
+	if err != nil {
+		return err
+	}
+	before, err := imageIn(h, b.Manifests[manifests.APIServerName])
+	if err != nil {
+		return err
+	}
+	if found == before {
+		b.Snapshots = append(b.Snapshots, path)
+	} else {
+		b.Later = append(b.Later, path)
+	}
+	return nil
+}
+
+// manifestsBeside is the directory with the manifests that were there when a snapshot was taken.
+func manifestsBeside(snapshot string) string {
+	root, dir := filepath.Split(filepath.Dir(snapshot))
+	return filepath.Join(root, ManifestBackup+strings.TrimPrefix(dir, EtcdBackup))
+}
+
+// RecordBeside is the record of the run that took a snapshot; empty if it is missing.
+func RecordBeside(h host.Host, snapshot string) (Record, error) {
+	return readRecord(h, manifestsBeside(snapshot))
+}
+
+// imageIn returns the image of the static Pod in a file; empty if there is no such file, or if it is damaged.
+func imageIn(h host.Host, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	data, err := host.ReadIfExists(h, path)
+	if err != nil {
+		return "", err
+	}
+	image, _ := imageOf(data)
+	return image, nil
 }
 
 func (b *Backup) readVersion(h host.Host) error {
@@ -186,18 +251,23 @@ func (b *Backup) readVersion(h host.Host) error {
 	return errors.WithMessage(err, path)
 }
 
-// VersionOf returns the version of Kubernetes that the image of a static Pod has, with a leading v.
+// VersionOf returns the version of Kubernetes in the image name of a static Pod, with a leading v. It is empty if the name
+// does not contain one, such as one with a digest only. An error means that the manifest is damaged.
 func VersionOf(manifest []byte) (string, error) {
+	image, err := imageOf(manifest)
+	if err != nil {
+		return "", err
+	}
+	return exact(TagOf(image)), nil
+}
+
+func imageOf(manifest []byte) (string, error) {
 	var pod corev1.Pod
 	if err := yaml.Unmarshal(manifest, &pod); err != nil {
 		return "", errors.WithStack(err)
 	}
 	if len(pod.Spec.Containers) == 0 {
-		return "", errors.New("it is not a Pod with a container")
+		return "", errors.New("not a Pod with a container")
 	}
-	image, _, _ := strings.Cut(pod.Spec.Containers[0].Image, "@")
-	if v := exact(TagOf(image)); v != "" {
-		return v, nil
-	}
-	return "", errors.Errorf("the version of image %q is unknown", image)
+	return pod.Spec.Containers[0].Image, nil
 }

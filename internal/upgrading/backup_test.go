@@ -14,7 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // A backup in these tests is a directory, and in it a record of an upgrade to a version, or none, and files. What is in a
@@ -36,6 +39,7 @@ const (
 )
 
 func TestLastBackup(t *testing.T) {
+	etcd2Kept := kept{etcd2, "", "snapshot.db=1.36.4"}
 	first := []kept{
 		{manifests1, "v1.36.4", "kube-apiserver.yaml=1.35.8 etcd.yaml=1.35.8"}, {etcd1, "", "snapshot.db=1.35.8"}, {kubelet1, "v1.36.4", "config.yaml=1.35.8 kubeadm-flags.env=1.35.8"},
 	}
@@ -48,14 +52,24 @@ func TestLastBackup(t *testing.T) {
 		of       string // when the upgrade began that it was of
 		want     string // version, files and their directories' times
 	}{
-		"none":                 {},
-		"other files":          {kept: []kept{{"kubeadm-init-dryrun123", "", "kube-apiserver.yaml=1"}, {ManifestBackup + "yesterday", "", "kube-apiserver.yaml=1"}}},
-		"one upgrade":          {kept: first, want: "v1.35.8: etcd@01-01 kube-apiserver@01-01; config.yaml@01-01 kubeadm-flags.env@01-01; 01-01"},
-		"two upgrades":         {kept: slices.Concat(first, second), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
-		"after a rollback":     {kept: slices.Concat(first, second), rollback: "2026-02-02", want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
-		"since a rollback":     {kept: slices.Concat(first, second), rollback: "2026-01-02", want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
-		"an interrupted run":   {kept: slices.Concat(first, second, []kept{{manifests3, "v1.37.2", "kube-apiserver.yaml=1.37.2 kube-scheduler.yaml=1.36.4"}, {etcd3, "", "snapshot.db=1.37.2"}}), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01 kube-scheduler@02-01; config.yaml@02-01; 02-01 02-01"},
-		"the same again later": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.37.2"}}), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"none":               {},
+		"other files":        {kept: []kept{{"kubeadm-init-dryrun123", "", "kube-apiserver.yaml=1"}, {ManifestBackup + "yesterday", "", "kube-apiserver.yaml=1"}}},
+		"one upgrade":        {kept: first, want: "v1.35.8: etcd@01-01 kube-apiserver@01-01; config.yaml@01-01 kubeadm-flags.env@01-01; 01-01"},
+		"two upgrades":       {kept: slices.Concat(first, second), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"after a rollback":   {kept: slices.Concat(first, second), rollback: "2026-02-02", want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"since a rollback":   {kept: slices.Concat(first, second), rollback: "2026-01-02", want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"an interrupted run": {kept: slices.Concat(first, second, []kept{{manifests3, "v1.37.2", "kube-apiserver.yaml=1.37.2 kube-scheduler.yaml=1.36.4"}, {etcd3, "", "snapshot.db=1.37.2"}}), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01 kube-scheduler@02-01; config.yaml@02-01; 02-01 (02-01)"},
+		"a run that was put back": {kept: slices.Concat(second, []kept{{manifests3, "v1.37.2", "kube-apiserver.yaml=1.36.4"}, {etcd3, "", "snapshot.db=1.36.4"}}),
+			want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01 02-01"},
+		"a run of an earlier release that found the API server replaced": {kept: slices.Concat(second, []kept{{manifests3, "v1.37.2", "etcd.yaml=1.37.2 kube-scheduler.yaml=1.36.4"}, {etcd3, "", "snapshot.db=1.37.2"}}),
+			want: "v1.36.4: etcd@02-01 kube-apiserver@02-01 kube-scheduler@02-01; config.yaml@02-01; 02-01 (02-01)"},
+		"only the scheduler is replaced": {kept: []kept{{manifests2, "v1.37.2", "etcd.yaml=1.37.2 kube-scheduler.yaml=1.37.2"}, etcd2Kept}, want: ": etcd@02-01 kube-scheduler@02-01; ; 02-01"},
+		"a digest": {kept: []kept{{manifests2, "v1.37.2", "kube-apiserver.yaml=@sha256:36"}, etcd2Kept, {manifests3, "v1.37.2", "kube-apiserver.yaml=1.37.2"}, {etcd3, "", "snapshot.db=1.37.2"}},
+			want: ": kube-apiserver@02-01; ; 02-01 (02-01)"},
+		"tag and digest":            {kept: []kept{{manifests2, "v1.37.2", "kube-apiserver.yaml=1.36.4@sha256:36"}}, want: "v1.36.4: kube-apiserver@02-01; ; "},
+		"a later run finds a wreck": {kept: slices.Concat(second, []kept{{manifests3, "v1.37.2", "kube-apiserver.yaml=["}, {etcd3, "", "snapshot.db=1.37.2"}}), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01 (02-01)"},
+		"the same again later": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.37.2"}, {EtcdBackup + "2026-03-01-00-00-00", "", "snapshot.db=1.37.2"}}),
+			want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01 (03-01)"},
 		"the same again, since a rollback": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.36.4"}}), rollback: "2026-02-02",
 			want: "v1.36.4: kube-apiserver@03-01; ; "},
 		"the same again, after its rollback": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.36.4"}}), rollback: "2026-03-02", of: "2026-03-01",
@@ -103,6 +117,9 @@ func write(t *testing.T, dir string, k kept) {
 	for file := range strings.FieldsSeq(k.files) {
 		name, version, _ := strings.Cut(file, "=")
 		pod := "spec: {containers: [{image: registry.k8s.io/x:v" + version + "}]}"
+		if strings.HasPrefix(version, "@") {
+			pod = "spec: {containers: [{image: registry.k8s.io/x" + version + "}]}"
+		}
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(pod), 0o600))
 	}
 	if err != nil {
@@ -110,7 +127,7 @@ func write(t *testing.T, dir string, k kept) {
 	}
 }
 
-// text is what a backup is, with month and day for each file.
+// text is what a backup is, with month and day for each file, and later snapshots in parentheses.
 func (b *Backup) text() string {
 	if b == nil {
 		return ""
@@ -130,5 +147,105 @@ func (b *Backup) text() string {
 	for _, path := range b.Snapshots {
 		snapshots = append(snapshots, day(path))
 	}
+	for _, path := range b.Later {
+		snapshots = append(snapshots, "("+day(path)+")")
+	}
 	return fmt.Sprintf("%s: %s; %s; %s", b.From, list(b.Manifests), list(b.Kubelet), strings.Join(snapshots, " "))
+}
+
+// TestLastBackupRecord: what a rollback needs to know comes from the first run that recorded it. The phase for the kubelet's
+// settings alone does not record what the cluster stored.
+func TestLastBackupRecord(t *testing.T) {
+	root := t.TempDir()
+	for dir, record := range map[string]string{
+		kubelet2:                               "node: cp-1\nto: v1.37.2\n",
+		manifests3:                             "node: cp-1\nto: v1.37.2\netcdCluster: abc\nclusterConfiguration: before\nkubeletConfiguration: \"maxPods: 1\"\n",
+		ManifestBackup + "2026-02-01-00-20-00": "node: cp-1\nto: v1.37.2\netcdCluster: abc\nclusterConfiguration: after\nkubeletConfiguration: \"maxPods: 2\"\n",
+	} {
+		err := os.Mkdir(filepath.Join(root, dir), 0o700)
+		if err = errors.Join(err, os.WriteFile(filepath.Join(root, dir, RecordFile), []byte(record), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := LastBackup(host.New(), root, Progress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Record{Node: "cp-1", To: "v1.37.2", EtcdCluster: "abc", ClusterConfiguration: "before", KubeletConfiguration: "maxPods: 1"}
+	if b.Record != want {
+		t.Errorf("got %+v, want %+v", b.Record, want)
+	}
+	if began, ended := b.Began.Format(BackupTime), b.Ended.Format(BackupTime); began != "2026-02-01-00-01-00" || ended != "2026-02-01-00-20-00" {
+		t.Errorf("from %s to %s", began, ended)
+	}
+}
+
+// TestLastBackupDamaged: a static Pod that nobody can put back is reported, with its file.
+func TestLastBackupDamaged(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, manifests1), kept{manifests1, "v1.36.4", "kube-apiserver.yaml=["})
+	if _, err := LastBackup(host.New(), root, Progress{}); err == nil || !strings.Contains(err.Error(), "kube-apiserver.yaml") {
+		t.Error(err)
+	}
+}
+
+// TestProgressConcerns: progress counts until the upgrade replaces static Pods again.
+func TestProgressConcerns(t *testing.T) {
+	began, ended := time.Unix(100, 0), time.Unix(200, 0)
+	b := &Backup{Began: began, Ended: ended}
+	for name, tt := range map[string]struct {
+		progress Progress
+		want     bool
+	}{
+		"this upgrade":       {Progress{Began: began, Ended: ended}, true},
+		"an earlier release": {Progress{Began: began}, true},
+		"upgraded again":     {Progress{Began: began, Ended: began}, false},
+		"another upgrade":    {Progress{Began: time.Unix(1, 0), Ended: ended}, false},
+	} {
+		if got := tt.progress.Concerns(b); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestNodeBeforeUnasked: if neither the backup nor the API has the configuration, the host's static Pods show where etcd is.
+func TestNodeBeforeUnasked(t *testing.T) {
+	for name, tt := range map[string]struct {
+		onHost, inBackup bool
+		external         bool
+	}{
+		"on this host":               {onHost: true, inBackup: true},
+		"stopped":                    {inBackup: true},
+		"not replaced by an upgrade": {onHost: true},
+		"elsewhere":                  {external: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			h := host.NewAt(root)
+			dir := filepath.Join(root, "/etc/kubernetes/manifests")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			static := []string{"kube-apiserver"}
+			if tt.onHost {
+				static = append(static, "etcd")
+			}
+			for _, component := range static {
+				if err := os.WriteFile(filepath.Join(dir, component+".yaml"), []byte("kind: Pod"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b := &Backup{From: "v1.36.4", Manifests: map[string]string{"kube-apiserver": "x"}}
+			if tt.inBackup {
+				b.Manifests["etcd"] = "y"
+			}
+			n, warnings, err := NodeBefore(t.Context(), cluster.New(cluster.Options{Kubeconfig: "x", Timeout: time.Second, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }}), h, b, thisnode.Current(h), config.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := n.Cluster.Etcd.External != nil; got != tt.external || len(warnings) == 0 {
+				t.Errorf("external: %t, warnings %q", got, warnings)
+			}
+		})
+	}
 }

@@ -23,13 +23,14 @@ import (
 // rollbackFile is where a rollback keeps its progress, beside the backups.
 const rollbackFile = "slipway-rollback.yaml"
 
-// Progress is how far the last rollback of this node has come. It is empty if there was none.
+// Progress is how far the last rollback of this node got. It is empty if there was none.
 type Progress struct {
-	// Began is when the upgrade began that is rolled back.
+	// Began and Ended are those of the backup of the upgrade that is rolled back. Ended is zero in a file of an earlier release.
 	Began time.Time `json:"began,omitzero"`
-	// Snapshot is the file that etcd's data is restored from, empty for a rollback that leaves etcd alone. Aside is where the
-	// data is that etcd had before, and Revision its last revision, 0 if that is unknown. Restored says that the new data is in
-	// place.
+	Ended time.Time `json:"ended,omitzero"`
+	// Snapshot is the file that etcd's data is restored from, empty for a rollback that leaves etcd alone. Aside is where a
+	// restore moves the data that etcd has now, and Revision its last revision, 0 if unknown. Restored says that the new data
+	// is in place.
 	Snapshot string `json:"snapshot,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
 	Aside    string `json:"aside,omitempty"`
@@ -58,22 +59,26 @@ func (p Progress) Write(h host.Host, root string) error {
 	return err
 }
 
-// Concerns reports whether the progress is that of a rollback of the upgrade that made b.
-func (p Progress) Concerns(b *Backup) bool { return p.Began.Equal(b.Began) }
+// Concerns reports whether the progress is that of a rollback of the upgrade that made b. It is not if that upgrade has
+// replaced static Pods again since the rollback began: what the rollback had done until then is undone.
+func (p Progress) Concerns(b *Backup) bool {
+	return p.Began.Equal(b.Began) && (p.Ended.IsZero() || p.Ended.Equal(b.Ended))
+}
 
-// NodeBefore returns what this node was before the upgrade that made b. The configuration is the one that the backup has:
-// the API may be down. Without it, as in a backup of kubeadm's, the cluster is asked, and then the defaults have to do.
+// NodeBefore returns what this node was before the upgrade that made b. The configuration comes from the backup, because the
+// API may be down. If the backup does not have it, such as one that kubeadm made, it comes from the cluster, or else it is
+// the default one.
 func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	var warnings []string
-	stored := []byte(b.ClusterConfiguration)
+	stored, assumed := []byte(b.ClusterConfiguration), false
 	if len(stored) == 0 {
 		var err error
 		if stored, err = joining.StoredConfiguration(ctx, api); err != nil {
-			warnings = []string{"cannot read the cluster's configuration, and the backup does not have it; using the defaults and this host's files: " + err.Error()}
+			assumed, warnings = true, []string{"cannot read the cluster's configuration, and the backup does not have it; using the defaults and this host's files: " + err.Error()}
 			stored = config.DefaultCluster()
 		}
 	}
-	if !thisnode.IsControlPlane(h) && b.Manifests[manifests.APIServerName] == "" {
+	if !wasControlPlane(h, b) {
 		self.ControlPlane = nil
 	}
 	opts.Version, opts.Placeholders, opts.AnyVersion = b.From, true, true
@@ -81,6 +86,19 @@ func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup
 	if err != nil {
 		return nil, nil, err
 	}
+	if _, local := thisnode.StaticPod(h, thisnode.StaticPodPath(n, manifests.EtcdName)); assumed && !local && b.Manifests[manifests.EtcdName] == "" {
+		n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}} // by default it is local
+	}
 	n.Upgrade = &config.Upgrade{Version: n.Cluster.KubernetesVersion, From: b.To, Etcd: true}
 	return n, append(warnings, more...), nil
+}
+
+// wasControlPlane reports whether this node is a control plane, or one that has lost the static Pod of its API server. A host
+// that was a control plane, was reset and then joined as a worker may still have the backups, but no admin.conf.
+func wasControlPlane(h host.Host, b *Backup) bool {
+	if thisnode.IsControlPlane(h) {
+		return true
+	}
+	_, err := h.Lstat(config.DefaultAdminKubeconfig)
+	return err == nil && b.Manifests[manifests.APIServerName] != ""
 }
