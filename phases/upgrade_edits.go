@@ -91,8 +91,8 @@ func comparedWithMade(env *Env, component string, view manifests.HostView, have 
 	}
 	list := []*editedPod{{have: have, before: plain}, {have: have, before: patched}}
 	again, err := patches.Apply(component, have, &corev1.Pod{})
-	if err != nil { // such as a JSON patch of a flag that is in another place there
-		return smallest(list), nil
+	if err != nil {
+		return smallest(list), nil //nolint:nilerr // Such as a JSON patch of a flag that is in another place there.
 	}
 	both, err := withPatches(plain, patched, again)
 	if err != nil {

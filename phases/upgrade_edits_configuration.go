@@ -46,7 +46,7 @@ func ownsConfiguration(entry metav1.ManagedFieldsEntry) bool {
 	var fields struct {
 		Data map[string]any `json:"f:data"`
 	}
-	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 		return false
 	}
 	_, found := fields.Data["f:"+manifests.KubeadmConfigKey]

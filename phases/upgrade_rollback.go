@@ -128,14 +128,14 @@ func (r *Rollback) checkSkew(env *Env, runs string) error {
 }
 
 // Summary says what is put back and what is lost, before the user confirms.
-func (r *Rollback) Summary(env *Env) string {
+func (r *Rollback) Summary() string {
 	if r.restore == nil || r.Progress.Restored {
-		return r.what(env)
+		return r.what()
 	}
-	return r.what(env) + "\n" + r.restore.loses()
+	return r.what() + "\n" + r.restore.loses()
 }
 
-func (r *Rollback) what(env *Env) string {
+func (r *Rollback) what() string {
 	upgrade := fmt.Sprintf("the upgrade of %s", r.Backup.Began.Format(shownTime))
 	switch {
 	case len(r.before) == 0: // such as on a worker
@@ -175,7 +175,7 @@ func unlessWorker(env *Env) string {
 }
 
 func (r *Rollback) preflight(ctx context.Context, env *Env) error {
-	env.UI.Printf("%s", r.what(env))
+	env.UI.Printf("%s", r.what())
 	if r.restore != nil && !r.Progress.Restored {
 		env.UI.Warnf("%s", strings.ReplaceAll(r.restore.loses(), "\n", " "))
 	}

@@ -84,6 +84,26 @@ func fits(info etcd.SnapshotInfo, member, minor string) error {
 	return nil
 }
 
+// checkCluster fails if this host's etcd has joined another cluster since the snapshot was taken.
+func (o *restore) checkCluster(env *Env) error {
+	record, err := upgrading.RecordBeside(env.Host, o.snapshot)
+	if err != nil || record.EtcdCluster == "" {
+		return err
+	}
+	now, err := readEtcdData(env)
+	if err != nil { // damaged data is a reason to restore
+		env.UI.Warn(fmt.Sprintf("cannot tell whether the data in %s is of the same etcd cluster: %v", o.data, err), "the rollback keeps it aside")
+		return nil
+	}
+	if now.log == "" {
+		return nil
+	}
+	if id := etcdID(now.Cluster); id != record.EtcdCluster {
+		return errors.Errorf("the snapshot %s is of etcd cluster %s, and the data in %s is of cluster %s", o.snapshot, record.EtcdCluster, now.log, id)
+	}
+	return nil
+}
+
 // taken is when the snapshot was taken.
 func (o *restore) taken() time.Time {
 	stamp := strings.TrimPrefix(filepath.Base(filepath.Dir(o.snapshot)), upgrading.EtcdBackup)

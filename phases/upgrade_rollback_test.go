@@ -217,12 +217,12 @@ func TestRollbackSaysWhatIsLost(t *testing.T) {
 		{members: otherMembers{others: []etcd.Health{member("cp-3", false)}}, want: []string{"run `slipway reset --force` on cp-3 first"}},
 		{plain: true, want: []string{"The cluster's data stays as it is."}},
 	} {
-		r, n, err := newRollback(t.Context(), noAPI(), h, tt.members, !tt.plain, io.Discard)
+		r, _, err := newRollback(t.Context(), noAPI(), h, tt.members, !tt.plain, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range tt.want {
-			if got := r.Summary(&Env{Config: n, Host: h}); !strings.Contains(got, want) {
+			if got := r.Summary(); !strings.Contains(got, want) {
 				t.Errorf("no %q in %q", want, got)
 			}
 		}

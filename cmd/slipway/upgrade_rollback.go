@@ -83,5 +83,5 @@ func confirmRollback(ctx context.Context, g *globals, o *upgradeOptions, p *part
 	if o.Yes {
 		return nil
 	}
-	return p.confirm(func() error { return askBefore(ctx, g, rollback.Summary(p.env), "--yes") })
+	return p.confirm(func() error { return askBefore(ctx, g, rollback.Summary(), "--yes") })
 }
