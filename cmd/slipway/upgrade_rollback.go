@@ -72,6 +72,7 @@ func loadRollback(cmd *cobra.Command, g *globals, o *upgradeOptions) (*parts, *p
 	if path := kubeconfigFlag(cmd); path != "" {
 		node.Paths.AdminKubeconfig = path
 	}
+	node.IgnorePreflightErrors = o.IgnorePreflightErrors
 	p := newParts(g, node, in.host)
 	warn(p.env.UI, warnings)
 	rollback, err := phases.NewRollback(cmd.Context(), p.env, phases.RollbackOptions{Backup: backup, Progress: progress, RestoreEtcd: o.RestoreEtcd})

@@ -85,7 +85,7 @@ func nodeFlags() []flagRow {
 				u.Node.IgnorePreflightErrors = slices.Concat(u.Node.IgnorePreflightErrors, v)
 				u.Plan.IgnorePreflightErrors = slices.Concat(u.Plan.IgnorePreflightErrors, v)
 			}).
-			on("init", "join", "reset", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan),
+			on("init", "join", "reset", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeRollback),
 		text("node-name", "", "`name` of this node; defaults to the hostname", func(f *Flags) *string { return &f.NodeName }).overConfig().
 			sets(kindInit, "nodeRegistration.name", func(d *documents, v string) { d.init.NodeRegistration.Name = v }).
 			sets(kindJoin, "nodeRegistration.name", func(d *documents, v string) { d.join.NodeRegistration.Name = v }).
