@@ -20,12 +20,16 @@ func UpgradeApply() []Phase {
 }
 
 // WholeUpgrade is UpgradeApply with what `upgrade node` does to the cluster on the last of several control planes: the
-// add-ons are upgraded, whatever the other control planes run. It is for plans.
+// add-ons are upgraded, whatever the other control planes run. It is for plans, which show the changes even when something is
+// in the way of the upgrade, such as another control plane that is being upgraded.
 func WholeUpgrade() []Phase {
 	workflow := UpgradeApply()
 	for i := range workflow {
-		if workflow[i].Name == addonPhase {
+		switch workflow[i].Name {
+		case addonPhase:
 			workflow[i] = upgradeAddon(regardless)
+		case controlPlanePhase:
+			workflow[i].Run = planControlPlane
 		}
 	}
 	return workflow

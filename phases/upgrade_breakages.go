@@ -142,10 +142,13 @@ func nextKubeletConfig(env *Env) ([]byte, error) {
 // PlanQuestions are the checks of `upgrade plan`: what the upgrade of the cluster breaks, and, on a control plane, what
 // stands in its way there.
 func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there *inventory.Inventory, here bool) []preflight.Question {
-	n := env.Config
+	n, except := env.Config, ""
+	if here {
+		except = n.Name // it may be what an interrupted upgrade has left
+	}
 	list := []preflight.Question{
 		upgrading.SkewQuestion(n.Upgrade, state.Nodes, true),
-		{Name: nodesReadyCheck, Ask: func(context.Context) []preflight.Finding { return notReady(state.Hosts, "") }},
+		{Name: nodesReadyCheck, Ask: func(context.Context) []preflight.Finding { return notReady(state.Hosts, except) }},
 	}
 	found := Breakages(n, state, there)
 	if unseen := otherControlPlanes(n, state, here); len(unseen) > 0 {

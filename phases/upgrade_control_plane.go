@@ -18,14 +18,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/renewal"
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
+const controlPlanePhase = "control-plane"
+
 func upgradeControlPlane() Phase {
 	return Phase{
-		Name:    "control-plane",
+		Name:    controlPlanePhase,
 		Summary: "Upgrade the components of this control plane",
 		Flags:   []string{"certificate-renewal", "config", "dry-run", "etcd-upgrade", "kubeconfig", "patches"},
 		Run:     runUpgradeControlPlane,
@@ -42,56 +45,54 @@ type componentUpgrade struct {
 	stale []host.Container
 }
 
-// runUpgradeControlPlane upgrades etcd and the API server together, so that the API is away once: each needs the other to
-// stop quickly, and the API server can do nothing without etcd. What can do nothing without the API follows. Other control
-// planes may go on after a success, and after a failure that has left this one as it was.
+// runUpgradeControlPlane upgrades the components while no other control plane is upgraded. Others may go on after a success,
+// and after a failure that has left this node as it was.
 func runUpgradeControlPlane(ctx context.Context, env *Env) error {
-	giveBack, err := takeTurn(ctx, env)
+	turn, err := takeTurn(ctx, env)
 	if err != nil {
 		return err
 	}
-	failed := upgradeComponents(ctx, env)
+	components, err := componentUpgrades(ctx, env)
+	if err == nil {
+		err = prepareUpgrade(ctx, env, components)
+	}
+	if err != nil {
+		if turn.continued { // an interrupted run may have replaced something
+			return err
+		}
+		return cmp.Or(err, turn.giveBack(ctx))
+	}
+	failed := replaceComponents(ctx, env, components)
 	if restored := (*restoredError)(nil); failed != nil && !errors.As(failed, &restored) {
 		return failed
 	}
 	err = settle(ctx, env)
 	if err == nil {
-		err = giveBack(ctx)
+		err = turn.giveBack(ctx)
+	}
+	if failed != nil && err != nil {
+		return errors.WithMessagef(failed, "this control plane keeps the Lease %s, because it is not ready again (%v)", upgradeLease, err)
 	}
 	return cmp.Or(failed, err)
 }
 
-func upgradeComponents(ctx context.Context, env *Env) error {
-	if err := renewForUpgrade(env); err != nil {
-		return err
-	}
+// planControlPlane shows what changes about the components, whether or not they may be upgraded now.
+func planControlPlane(ctx context.Context, env *Env) error {
 	components, err := componentUpgrades(ctx, env)
 	if err != nil {
 		return err
 	}
-	if len(components) == 0 {
-		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
-	} else if err := replaceComponents(ctx, env, components); err != nil {
-		return err
-	}
-	adviseRestart(env, components)
-	return nil
+	return replaceComponents(ctx, env, components)
 }
 
-// adviseRestart names the components that were not replaced: what they read at their start is what was there before.
-func adviseRestart(env *Env, replaced []componentUpgrade) {
-	kept := slices.DeleteFunc(upgradableComponents(env), func(name string) bool {
-		return slices.ContainsFunc(replaced, func(c componentUpgrade) bool { return c.name == name })
-	})
-	if len(kept) > 0 && env.Config.Upgrade.CertificateRenewal {
-		env.UI.Nextf("%s did not restart; `slipway certs renew all --restart` makes them use new certificates", strings.Join(kept, ", "))
+// prepareUpgrade does what comes before the first component is replaced.
+func prepareUpgrade(ctx context.Context, env *Env, components []componentUpgrade) error {
+	if len(components) > 0 {
+		if err := awaitOthers(ctx, env); err != nil {
+			return err
+		}
 	}
-}
-
-func replaceComponents(ctx context.Context, env *Env, components []componentUpgrade) error {
-	// This may have changed while another control plane had its turn.
-	checks := preflight.Questions(othersQuestions(env))
-	if err := show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil {
+	if err := renewForUpgrade(env); err != nil || len(components) == 0 {
 		return err
 	}
 	if err := backUpControlPlane(ctx, env); err != nil {
@@ -100,13 +101,49 @@ func replaceComponents(ctx context.Context, env *Env, components []componentUpgr
 	if text := OneWay(env); text != "" {
 		env.UI.Printf("%s", text)
 	}
+	return nil
+}
+
+// awaitOthers waits until the other control planes can do without this one: that may have changed since the preflight
+// checks, and a kubelet that was just replaced needs a moment.
+func awaitOthers(ctx context.Context, env *Env) error {
+	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
+	defer cancel()
+	var report preflight.Report
+	err := retry.Every(turnInterval).Do(limited, func(ctx context.Context) error {
+		report = preflight.Run(ctx, preflight.Questions(othersQuestions(env)), env.Host, env.Config.IgnorePreflightErrors)
+		return report.Err()
+	})
+	if err != nil {
+		return err
+	}
+	return show(env, report)
+}
+
+// replaceComponents upgrades etcd and the API server together, so that the API is away once: each needs the other to stop
+// quickly, and the API server can do nothing without etcd. What can do nothing without the API follows.
+func replaceComponents(ctx context.Context, env *Env, components []componentUpgrade) error {
+	if len(components) == 0 {
+		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
+	}
 	first, then := split(components)
 	for _, group := range [][]componentUpgrade{first, then} {
 		if err := swap(ctx, env, group); err != nil {
 			return err
 		}
 	}
+	adviseRestart(env, components)
 	return nil
+}
+
+// adviseRestart names the components that were not replaced and that read their certificates only when they start.
+func adviseRestart(env *Env, replaced []componentUpgrade) {
+	kept := slices.DeleteFunc([]string{manifests.ControllerManagerName, manifests.SchedulerName}, func(name string) bool {
+		return slices.ContainsFunc(replaced, func(c componentUpgrade) bool { return c.name == name })
+	})
+	if len(kept) > 0 && env.Config.Upgrade.CertificateRenewal {
+		env.UI.Nextf("Until they restart, %s use the previous certificates; `slipway certs renew all --restart` restarts them", strings.Join(kept, " and "))
+	}
 }
 
 // OneWay says what an upgrade of this control plane does that cannot be undone; empty for nothing.

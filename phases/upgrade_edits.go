@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"time"
@@ -61,16 +62,38 @@ func editsOf(env *Env, component string, view manifests.HostView, changed time.T
 		return edits, errors.WithMessage(err, path)
 	}
 	edits.edited.component, edits.edited.wanted = component, wanted
-	info, err := env.Host.Stat(path)
-	if err != nil || !changed.After(info.ModTime()) {
+	written, err := writtenAt(env, component, path, have)
+	if err != nil || !changed.After(written) {
 		return edits, err
 	}
 	return edits, edits.split()
 }
 
+// writtenAt is when a static Pod was written; the zero time if it is the one in the backup of the last upgrade, because the
+// time of one that was put back says nothing.
+func writtenAt(env *Env, component, path string, have []byte) (time.Time, error) {
+	info, err := env.Host.Stat(path)
+	if err != nil {
+		return time.Time{}, err
+	}
+	progress, err := upgrading.ReadProgress(env.Host, backupRoot(env))
+	if err != nil {
+		return time.Time{}, err
+	}
+	backup, err := upgrading.LastBackup(env.Host, backupRoot(env), progress)
+	if err != nil || backup == nil || backup.Manifests[component] == "" {
+		return info.ModTime(), err
+	}
+	kept, err := env.Host.ReadFile(backup.Manifests[component])
+	if bytes.Equal(kept, have) {
+		return time.Time{}, err
+	}
+	return info.ModTime(), err
+}
+
 // comparedWithMade compares a static Pod with what may have been made: with the patches, which may be those of then, and
 // without, as they may be new. It returns the smallest difference, nil if there is none. What today's patches set does not
-// count: there the operator has decided.
+// count, because the operator chose those values.
 func comparedWithMade(env *Env, component string, view manifests.HostView, have []byte) (*editedPod, error) {
 	pod, err := decodePod(have)
 	if err != nil {
@@ -87,7 +110,7 @@ func comparedWithMade(env *Env, component string, view manifests.HostView, have 
 	}
 	patched, err := patches.Apply(component, plain, &corev1.Pod{})
 	if err != nil {
-		return nil, err
+		return smallest([]*editedPod{{have: have, before: plain}}), nil //nolint:nilerr // They fit what the upgrade writes.
 	}
 	list := []*editedPod{{have: have, before: plain}, {have: have, before: patched}}
 	again, err := patches.Apply(component, have, &corev1.Pod{})

@@ -58,7 +58,7 @@ func (e podEdits) findings(component string, changed time.Time) []preflight.Find
 	if len(e.proxies) > 0 {
 		found = append(found, finding(editsCheck, preflight.Warning,
 			"run the upgrade with the same variables in its environment, or set them in extraEnvs of the ClusterConfiguration",
-			"like init, the upgrade takes proxies from its environment: the static Pod of %s loses its values of %s", component, strings.Join(e.proxies, ", ")))
+			"the upgrade takes proxy settings from its own environment, as init does, and would drop or change %s in the static Pod of %s", strings.Join(e.proxies, ", "), component))
 	}
 	if len(e.plugins) > 0 {
 		found = append(found, finding(editsCheck, preflight.Warning,

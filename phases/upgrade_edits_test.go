@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
@@ -99,6 +100,16 @@ func TestChangedConfiguration(t *testing.T) {
 		"changed before another control plane was upgraded": {metav1.ObjectMeta{Annotations: map[string]string{changedByOperator: "2026-11-01T13:00:00Z"},
 			ManagedFields: []metav1.ManagedFieldsEntry{manager("slipway", configurationFields, 2*time.Hour)}},
 			withFlag, []string{isChange + flag}, nil, []string{"kube-controller-manager0-doubtful+json.yaml"}},
+		"put back after the upgrade has failed": {hour("kubectl-edit", configurationFields), func(t *testing.T, s *stage) {
+			withFlag(t, s)
+			const kept = "/etc/kubernetes/tmp/kubeadm-backup-manifests-2026-11-01-14-00-00/"
+			s.put(t, kept+"upgrade.yaml", "node: cp-1\nto: v1.37.2\n")
+			path := thisnode.StaticPodPath(s.Config, manifests.ControllerManagerName)
+			s.put(t, kept+"kube-controller-manager.yaml", s.get(t, path))
+			if err := os.Chtimes(filepath.Join(s.root, path), time.Time{}, manifestsWritten.Add(3*time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{isChange + flag}, nil, []string{"kube-controller-manager0-doubtful+json.yaml"}},
 		"volumes": {hour("kubectl-edit", configurationFields), func(t *testing.T, s *stage) {
 			withFlag(t, s)
 			s.editPod(t, manifests.ControllerManagerName, "    volumeMounts:\n", "    volumeMounts:\n    - mountPath: /flags\n      name: flags\n")

@@ -50,13 +50,14 @@ func withdrawEndpoint(ctx context.Context, env *Env) error {
 	if err != nil || !withdrawn {
 		return err
 	}
+	enough := time.After(proxyDelay)
 	if err := removeEndpoint(ctx, env, address); err != nil {
 		return err
 	}
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-time.After(proxyDelay):
+	case <-enough:
 		return nil
 	}
 }
@@ -96,8 +97,8 @@ func removeEndpoint(ctx context.Context, env *Env, address string) error {
 // kube-proxy.
 const prepareTime = proxyDelay + 20*time.Second
 
-// prepareStop does what has to be done while a component still runs, so that nobody misses it. One that does not answer is
-// missed already.
+// prepareStop does what has to be done while a component still runs, so that its clients do not notice that it stops. For a
+// component that is down already, there is nothing to do.
 func prepareStop(ctx context.Context, env *Env, component string) {
 	prepare, missed := withdrawEndpoint, "some clients may have to connect again"
 	switch component {

@@ -40,33 +40,33 @@ type heldError struct {
 func (e *heldError) Error() string {
 	state := "is being upgraded"
 	if e.silent {
-		state = "has begun an upgrade and not ended it"
+		state = "has started an upgrade that has not finished"
 	}
 	return fmt.Sprintf("control plane %s %s (Lease %s/%s, last renewed at %s); only one may be upgraded at a time",
 		e.holder, state, metav1.NamespaceSystem, upgradeLease, e.last.UTC().Format(time.RFC3339))
 }
 
 func (e *heldError) remedy() string {
-	return fmt.Sprintf("wait for it; if no upgrade runs there any more, finish it with the same command, or go back with `slipway upgrade rollback`; "+
+	return fmt.Sprintf("wait for it; if no upgrade runs there any more, run the same command again there; "+
 		"if that node will not come back, delete it (`kubectl delete node %s`)", e.holder)
 }
 
+// turn is this node's, while it holds the Lease.
+type turn struct {
+	// continued is set if this node has held the Lease already: an earlier run was interrupted or has failed.
+	continued bool
+	// giveBack is for a node that is as it should be; otherwise the Lease stays with it.
+	giveBack func(context.Context) error
+}
+
 // takeTurn waits until no other control plane is being upgraded, and makes this node the holder of the Lease. It renews it
-// until the end of the run. giveBack is for a node that is as it should be; otherwise the Lease stays with it.
-func takeTurn(ctx context.Context, env *Env) (giveBack func(context.Context) error, err error) {
-	lease := newUpgradeLease()
-	if found, err := env.Cluster.Get(ctx, lease); err != nil {
-		return nil, err
-	} else if !found { // two runs may create it, and then only one becomes its holder
-		if err := env.Cluster.Ensure(ctx, lease); err != nil {
-			return nil, err
-		}
-	}
+// until the end of the run.
+func takeTurn(ctx context.Context, env *Env) (turn, error) {
 	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.UpgradeManifests)
 	defer cancel()
-	held, said := (*heldError)(nil), heldError{}
-	err = retry.Policy{First: turnInterval, Passes: func(err error) bool { return errors.As(err, &held) }}.Do(limited, func(ctx context.Context) error {
-		err := hold(ctx, env)
+	held, said, continued := (*heldError)(nil), heldError{}, false
+	err := retry.Policy{First: turnInterval, Passes: func(err error) bool { return errors.As(err, &held) }}.Do(limited, func(ctx context.Context) (err error) {
+		continued, err = hold(ctx, env)
 		if errors.As(err, &held) && (said.holder != held.holder || said.silent != held.silent) {
 			said = *held
 			env.UI.Warn(fmt.Sprintf("waiting, up to %s: %v", env.Config.Timeouts.UpgradeManifests, held), held.remedy())
@@ -75,15 +75,15 @@ func takeTurn(ctx context.Context, env *Env) (giveBack func(context.Context) err
 	})
 	switch {
 	case errors.As(err, &held):
-		return nil, fault.WithRemedy(err, held.remedy())
+		return turn{}, fault.WithRemedy(err, held.remedy())
 	case err != nil:
-		return nil, err
+		return turn{}, err
 	}
 	stop := keepTurn(ctx, env)
-	return func(ctx context.Context) error {
+	return turn{continued, func(ctx context.Context) error {
 		stop()
 		return release(ctx, env)
-	}, nil
+	}}, nil
 }
 
 func newUpgradeLease() *coordinationv1.Lease {
@@ -93,21 +93,36 @@ func newUpgradeLease() *coordinationv1.Lease {
 	}
 }
 
-// hold makes this node the holder, or returns a *heldError. Only a holder whose Node is gone is replaced.
-func hold(ctx context.Context, env *Env) error {
+// hold makes this node the holder, or returns a *heldError. continued reports whether it was already. Only a holder whose
+// Node is gone is replaced.
+func hold(ctx context.Context, env *Env) (continued bool, err error) {
 	lease := newUpgradeLease()
-	_, err := env.Cluster.Update(ctx, lease, func() (bool, error) {
+	take := func() (bool, error) {
 		if err := mayHold(ctx, env, lease); err != nil {
 			return false, err
 		}
 		now := metav1.NewMicroTime(env.Host.Now())
-		if holderOf(lease) != env.Config.Name {
+		if continued = holderOf(lease) == env.Config.Name; !continued {
 			lease.Spec.AcquireTime = &now
 		}
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &env.Config.Name, &now
 		return true, nil
-	})
-	return err
+	}
+	found, err := env.Cluster.Update(ctx, lease, take)
+	if err != nil || found {
+		return continued, err
+	}
+	// It is created without a holder: of several runs that do so, one becomes the holder.
+	lease = newUpgradeLease()
+	if err := env.Cluster.Ensure(ctx, lease); err != nil {
+		return false, err
+	}
+	lease = newUpgradeLease()
+	found, err = env.Cluster.Update(ctx, lease, take)
+	if err == nil && !found {
+		err = errors.Errorf("somebody deletes the Lease %s/%s", metav1.NamespaceSystem, upgradeLease)
+	}
+	return continued, err
 }
 
 func mayHold(ctx context.Context, env *Env, lease *coordinationv1.Lease) error {
@@ -146,7 +161,7 @@ func keepTurn(ctx context.Context, env *Env) (stop func()) {
 				ticker.Stop()
 				return
 			case <-ticker.C:
-				_ = hold(ctx, env) // the next one may succeed
+				_, _ = hold(ctx, env) // the next one may succeed
 			}
 		}
 	}()

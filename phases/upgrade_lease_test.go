@@ -4,15 +4,18 @@
 package phases
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -54,7 +57,7 @@ func TestTakeTurn(t *testing.T) {
 		"free":                      {},
 		"continues its own":         {holder: "cp-1", silent: time.Hour},
 		"another is being upgraded": {holder: other, refuse: "control plane cp-2 is being upgraded"},
-		"another is silent":         {holder: other, silent: time.Hour, refuse: "control plane cp-2 has begun an upgrade and not ended it"},
+		"another is silent":         {holder: other, silent: time.Hour, refuse: "control plane cp-2 has started an upgrade that has not finished"},
 		"another is gone":           {holder: other, gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +74,7 @@ func TestTakeTurn(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				giveBack, err := takeTurn(t.Context(), s.Env)
+				mine, err := takeTurn(t.Context(), s.Env)
 				if test.refuse != "" {
 					held := (*heldError)(nil)
 					if !errors.As(err, &held) || !strings.Contains(err.Error(), test.refuse) || s.holder(t) != other {
@@ -85,7 +88,10 @@ func TestTakeTurn(t *testing.T) {
 				if err != nil || s.holder(t) != "cp-1" {
 					t.Fatalf("error %v, holder %q", err, s.holder(t))
 				}
-				if err := giveBack(t.Context()); err != nil || s.holder(t) != "" {
+				if mine.continued != (test.holder == "cp-1") {
+					t.Errorf("continued: %t", mine.continued)
+				}
+				if err := mine.giveBack(t.Context()); err != nil || s.holder(t) != "" {
 					t.Errorf("afterwards: error %v, holder %q", err, s.holder(t))
 				}
 			})
@@ -107,15 +113,15 @@ func TestWaitsForTurn(t *testing.T) {
 	node := *s.Config
 	node.Name, second.Config = "cp-2", &node
 	synctest.Test(t, func(t *testing.T) {
-		giveBack, err := takeTurn(t.Context(), s.Env)
+		mine, err := takeTurn(t.Context(), s.Env)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)
 		go func() {
-			giveBack, err := takeTurn(t.Context(), &second)
+			next, err := takeTurn(t.Context(), &second)
 			if err == nil {
-				err = giveBack(t.Context())
+				err = next.giveBack(t.Context())
 			}
 			ended <- err
 		}()
@@ -125,11 +131,69 @@ func TestWaitsForTurn(t *testing.T) {
 		if _, err := s.api.Get(t.Context(), lease); err != nil || holderOf(lease) != "cp-1" || s.Host.Now().Sub(lease.Spec.RenewTime.Time) > time.Second {
 			t.Errorf("error %v, %v", err, lease.Spec)
 		}
-		if err := giveBack(t.Context()); err != nil {
+		if err := mine.giveBack(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if err := <-ended; err != nil || s.holder(t) != "" {
 			t.Errorf("the second: %v, holder %q", err, s.holder(t))
 		}
 	})
+}
+
+// TestDeletedLease: whoever deletes the Lease gives it to one of those that wait, and to no other.
+func TestDeletedLease(t *testing.T) {
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	for _, node := range []string{"cp-1", "cp-2"} {
+		if err := s.api.Ensure(t.Context(), cluster.NewNode(node)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := *s.Env
+	node := *s.Config
+	node.Name, second.Config = "cp-2", &node
+	s.holds(t, "cp-3", 0)
+	if err := s.api.EnsureAbsent(t.Context(), newUpgradeLease()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hold(t.Context(), s.Env); err != nil || s.holder(t) != "cp-1" {
+		t.Errorf("the first: %v, holder %q", err, s.holder(t))
+	}
+	held := (*heldError)(nil)
+	if _, err := hold(t.Context(), &second); !errors.As(err, &held) || s.holder(t) != "cp-1" {
+		t.Errorf("the second: %v, holder %q", err, s.holder(t))
+	}
+}
+
+// listed is a cluster with these nodes.
+type listed struct {
+	cluster.Cluster
+	nodes []corev1.Node
+}
+
+func (l listed) Nodes(context.Context) ([]corev1.Node, error) { return l.nodes, nil }
+
+// TestTurnAfterRefusal: a run that has replaced nothing gives the Lease back, unless an earlier run may have.
+func TestTurnAfterRefusal(t *testing.T) {
+	for name, earlier := range map[string]string{"at first": "", "continued": "cp-1"} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			s.host.jobs = nil
+			s.Host = &containerHost{stubHost: s.host, stage: s}
+			s.Etcd = &members{list: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: ownPeer}}}
+			s.Config.Timeouts.KubeletHealthCheck = 10 * time.Millisecond
+			other := cluster.NewNode("cp-2")
+			other.Labels = map[string]string{labelControlPlane: ""}
+			s.Cluster = listed{s.api, []corev1.Node{*other}}
+			if earlier != "" {
+				s.holds(t, earlier, time.Hour)
+			}
+			err := runUpgradeControlPlane(t.Context(), s.Env)
+			if err == nil || !strings.Contains(err.Error(), "control plane node cp-2 is not Ready") || s.holder(t) != earlier {
+				t.Errorf("%v; holder %q, want %q", err, s.holder(t), earlier)
+			}
+			if changed := s.host.jobs; len(changed) > 0 {
+				t.Errorf("did %q", changed)
+			}
+		})
+	}
 }

@@ -120,7 +120,7 @@ func etcdQuorum(env *Env, ask func(context.Context) error) preflight.Question {
 	}}
 }
 
-// restartsEtcd reports whether the upgrade restarts this node's etcd. It does if that cannot be told.
+// restartsEtcd reports whether the upgrade restarts this node's etcd. If that is unknown, it returns true.
 func restartsEtcd(ctx context.Context, env *Env) bool {
 	if unlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
 		return false

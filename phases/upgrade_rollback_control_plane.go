@@ -24,7 +24,7 @@ const reachTime = 5 * time.Second
 // putBackControlPlane swaps the static Pods as an upgrade does. A component that does not come up is not replaced by the
 // newer one, which the user wants to get rid of.
 func (r *Rollback) putBackControlPlane(ctx context.Context, env *Env) error {
-	giveBack, err := takeTurnIfAnswered(ctx, env)
+	mine, err := takeTurnIfAnswered(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -53,23 +53,23 @@ func (r *Rollback) putBackControlPlane(ctx context.Context, env *Env) error {
 	if err := settle(ctx, env); err != nil {
 		return err
 	}
-	return giveBack(ctx)
+	return mine.giveBack(ctx)
 }
 
 // takeTurnIfAnswered is takeTurn if the API answers. If it does not, nobody can see who else upgrades or goes back.
-func takeTurnIfAnswered(ctx context.Context, env *Env) (giveBack func(context.Context) error, err error) {
+func takeTurnIfAnswered(ctx context.Context, env *Env) (turn, error) {
 	limited, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
-	err = env.Cluster.Ready(limited)
+	err := env.Cluster.Ready(limited)
 	if err == nil {
 		return takeTurn(ctx, env)
 	}
 	if ctx.Err() != nil {
-		return nil, err
+		return turn{}, err
 	}
 	ui.WarnError(env.UI, err)
 	env.UI.Warn("the API does not answer, so it is unknown whether another control plane is being upgraded", "make sure that no other control plane is being upgraded or rolled back")
-	return func(ctx context.Context) error { return release(ctx, env) }, nil // the failed upgrade may have it
+	return turn{giveBack: func(ctx context.Context) error { return release(ctx, env) }}, nil // the failed upgrade may have it
 }
 
 // components are the ones that do not run with their previous manifests, etcd first.

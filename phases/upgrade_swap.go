@@ -149,7 +149,7 @@ func putBack(ctx context.Context, env *Env, components []componentUpgrade, answe
 		replaced, err := wasReplaced(env, c)
 		switch {
 		case err != nil:
-			return errors.WithMessagef(failed, "%v; nothing was put back after", err)
+			return errors.WithMessagef(failed, "cannot tell which static Pods were replaced, so none was put back (%v)", err)
 		case !replaced:
 		case c.name == manifests.EtcdName && !etcdMayGoBack(ctx, env, c, answered[i]):
 			etcdStays = true
@@ -193,9 +193,7 @@ func etcdMayGoBack(ctx context.Context, env *Env, c componentUpgrade, answered b
 		return false
 	}
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.name)
-	return err == nil && !slices.ContainsFunc(running, func(found host.Container) bool {
-		return found.Image == "" || found.Image == imageOf(c.wanted)
-	})
+	return err == nil && !slices.ContainsFunc(running, func(found host.Container) bool { return found.Image != imageOf(c.before) })
 }
 
 // isHealthy reports whether a component answers now.

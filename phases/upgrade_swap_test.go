@@ -108,11 +108,12 @@ func TestPutBack(t *testing.T) {
 		"before etcd was touched":    {newEtcd, nil, nil, manifests.APIServerName, "and putting back what ran before failed, too", []string{oldEtcd, oldAPI}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			s.play(t, localEtcd(), controlPlane())
 			h := &containerHost{stubHost: s.host, stage: s, ended: test.ended, loading: test.loading, refuses: test.refuses}
 			s.Host, s.Etcd = h, loneMember{}
-			s.Config.Timeouts.UpgradeManifests = 200 * time.Millisecond
+			s.Config.Timeouts.UpgradeManifests = 5 * time.Second // what does not start takes all of it
 			var components []componentUpgrade
 			for _, c := range []struct{ name, before, wanted string }{{manifests.EtcdName, oldEtcd, test.etcd}, {manifests.APIServerName, oldAPI, newAPI}} {
 				path := thisnode.StaticPodPath(s.Config, c.name)

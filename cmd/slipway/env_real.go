@@ -112,6 +112,9 @@ func clusterOptions(node *config.Node, real *host.Real) cluster.Options {
 		Endpoint:   localEndpoint(node),
 		Timeout:    node.Timeouts.KubernetesAPICall,
 	}
+	if o.Kubeconfig != config.DefaultAdminKubeconfig {
+		o.ReadFile = kubeconfigReader(real, "check the path that was given with --kubeconfig")
+	}
 	switch {
 	case node.Reset != nil: // any API server may know the other etcd members
 		o.Endpoint, o.ReadFile = "", real.ReadFile

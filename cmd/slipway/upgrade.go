@@ -141,7 +141,7 @@ func (in *upgradeInput) node(cmd *cobra.Command) (*config.Node, error) {
 		return nil, errors.Errorf("%s needs the version to upgrade to, such as %s", cmd.CommandPath(), config.DefaultKubernetesVersion)
 	}
 	if in.self.First && !thisnode.IsControlPlane(in.host) {
-		return nil, fault.New("this host is not a control plane: it has no static Pod of an API server", "run this on a control plane, and `slipway upgrade node` here afterwards")
+		return nil, fault.New("this host is not a control plane: it has no static Pod of an API server", "run this on a control plane; `slipway upgrade node` is for this host")
 	}
 	node, warnings, err := upgrading.Node(cmd.Context(), in.cluster(cmd), in.host, in.self, in.options)
 	in.warnings = append(in.warnings, warnings...)
@@ -152,8 +152,8 @@ func (in *upgradeInput) cluster(cmd *cobra.Command) *cluster.Real {
 	return clusterOfNode(in.host, kubeconfigFlag(cmd), in.self.Timeouts.KubernetesAPICall.Duration)
 }
 
-// printStored prints the configuration that the upgrade starts from, if that is asked for. Standard output is for events if
-// there are any.
+// printStored prints the configuration that the upgrade starts from, if that is asked for. Standard output is for events, or a
+// plan, if a program reads it.
 func (in *upgradeInput) printStored(cmd *cobra.Command, g *globals) error {
 	if !in.self.PrintConfig {
 		return nil
@@ -163,7 +163,7 @@ func (in *upgradeInput) printStored(cmd *cobra.Command, g *globals) error {
 		return err
 	}
 	out := g.streams.out
-	if g.report != nil && g.report.form == "json" {
+	if g.report != nil && g.report.form != "text" {
 		out = g.streams.err
 	}
 	return printStored(out, stored)

@@ -109,8 +109,8 @@ func diffsHere(t *testing.T, kubeconfig string) {
 	if d := cmp.Diff(want.String(), diff("v1.37.2", "-c", "0")); d != "" {
 		t.Errorf("without context:\n%s", d)
 	}
-	if text := diff("v1.37.2"); !strings.Contains(text, "\n     - --leader-elect=true\n-    image: registry.k8s.io/kube-scheduler:v1.36.3\n+    image: registry.k8s.io/kube-scheduler:v1.37.2\n     imagePullPolicy: IfNotPresent\n     livenessProbe:\n       failureThreshold: 8\n--- ") &&
-		!strings.HasSuffix(text, "     imagePullPolicy: IfNotPresent\n     livenessProbe:\n       failureThreshold: 8\n") {
+	if text := diff("v1.37.2"); !strings.HasSuffix(text, "\n     - --leader-elect=true\n-    image: registry.k8s.io/kube-scheduler:v1.36.3\n"+
+		"+    image: registry.k8s.io/kube-scheduler:v1.37.2\n     imagePullPolicy: IfNotPresent\n     livenessProbe:\n       failureThreshold: 8\n") {
 		t.Errorf("with context:\n%s", text)
 	}
 	if text := diff("v1.36.3"); text != "" {
@@ -172,6 +172,19 @@ func plansHere(t *testing.T, api *fakeapi.Server, kubeconfig string) {
 	text = planOutput(t, "v1.37.2", "--kubeconfig", kubeconfig, "--patches", "/tmp/kept")
 	if strings.Contains(text, "StaticPodEdits") || !strings.Contains(text, "slipway upgrade apply v1.37.2 --kubeconfig "+kubeconfig+" --patches /tmp/kept\n") {
 		t.Errorf("with the patch:\n%s", text)
+	}
+
+	// The changes are shown whatever is in the way of the upgrade.
+	api.Put("/api/v1/nodes/n3", object{"metadata": object{"name": "n3", "labels": object{"node-role.kubernetes.io/control-plane": ""}},
+		"status": object{"nodeInfo": object{"kubeletVersion": "v1.36.3"}, "conditions": []any{object{"type": "Ready", "status": "False"}}}})
+	api.Put("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/slipway-upgrade", object{
+		"metadata": object{"name": "slipway-upgrade", "namespace": "kube-system"},
+		"spec":     object{"holderIdentity": "n3", "renewTime": "2026-01-02T03:04:05.000000Z"}})
+	text = planOutput(t, "v1.37.2", "--diff", "--kubeconfig", kubeconfig)
+	for _, part := range []string{"ControlPlaneNodesReady: control plane node n3 is not Ready", "\nChanges on this host and in the cluster:\n", "\n" + manifestsHere + "kube-apiserver.yaml\n"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing:\n%s", part, text)
+		}
 	}
 
 	// An operator has changed the configuration since: then it may be the configuration that had the flag.

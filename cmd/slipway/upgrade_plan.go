@@ -260,7 +260,7 @@ func (p *upgradePlanner) changes(ctx context.Context, parts *parts, record *plan
 	return changesOf(record, filepath.Join(parts.env.Config.Paths.Kubernetes, "tmp")), err
 }
 
-// changesOf are the changes in a plan that stay: not backups in tmp, nor the Lease of the run.
+// changesOf are the changes in a plan that stay: not backups in tmp.
 func changesOf(record *plan, tmp string) []upgrading.Change {
 	changes := []upgrading.Change{}
 	for _, s := range record.steps {
@@ -268,7 +268,7 @@ func changesOf(record *plan, tmp string) []upgrading.Change {
 		if s.Object != nil {
 			name = s.Object.Kind + " " + strings.TrimPrefix(s.Object.Namespace+"/"+s.Object.Name, "/")
 		}
-		if s.Diff == "" || strings.HasPrefix(s.Path, tmp+"/") || s.Object != nil && s.Object.Kind == "Lease" {
+		if s.Diff == "" || strings.HasPrefix(s.Path, tmp+"/") {
 			continue
 		}
 		changes = append(changes, upgrading.Change{Name: name, Diff: s.Diff})

@@ -31,20 +31,20 @@ func TestUpgradeHA(t *testing.T) {
 	cp1.areUpgraded(planes, w)
 }
 
-// TestUpgradeMixed upgrades one control plane by Slipway and another by kubeadm.
+// TestUpgradeMixed upgrades one of three control planes by kubeadm, the others by Slipway.
 func TestUpgradeMixed(t *testing.T) {
 	cp1 := bootOlder(t)
-	cp2, w := cp1.anotherOlder("cp-2"), cp1.anotherOlder("worker-1")
-	planes := []machine{cp1, cp2}
-	cp1.kubeadmCluster(planes, w)
+	cp2, cp3 := cp1.anotherOlder("cp-2"), cp1.anotherOlder("cp-3")
+	planes := []machine{cp1, cp2, cp3}
+	cp1.kubeadmCluster(planes)
 
 	cp1.apply()
 	if err := cp2.node.InstallKubernetes(newestKubernetes); err != nil {
 		t.Fatal(err)
 	}
 	cp2.runs("kubeadm", "upgrade", []string{"node", "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors})
-	w.runs("slipway", "upgrade", []string{"node"})
-	cp1.areUpgraded(planes, w)
+	cp3.runs("slipway", "upgrade", []string{"node"})
+	cp1.areUpgraded(planes)
 }
 
 // kubeadmCluster makes an older cluster with kubeadm, of which m is the first control plane.
