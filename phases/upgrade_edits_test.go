@@ -266,7 +266,7 @@ func (h atHome) Environ() []string { return h.environ }
 func TestEnvironmentIsNoEdit(t *testing.T) {
 	const added = "    env:\n    - name: HTTPS_PROXY\n      value: http://user:secret@192.0.2.1\n    image:"
 	withProxy := func(t *testing.T, s *stage) { s.editPod(t, "kube-scheduler", "    image:", added) }
-	lost := []string{"warning StaticPodEdits: like init, the upgrade takes proxies from its environment: the static Pod of kube-scheduler loses its values of HTTPS_PROXY"}
+	lost := []string{"warning StaticPodEdits: the upgrade takes proxy settings from its own environment, as init does, and would drop or change HTTPS_PROXY in the static Pod of kube-scheduler"}
 	for name, row := range map[string]struct {
 		change  func(*testing.T, *stage)
 		environ []string

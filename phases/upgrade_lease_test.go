@@ -140,7 +140,7 @@ func TestWaitsForTurn(t *testing.T) {
 	})
 }
 
-// TestDeletedLease: whoever deletes the Lease gives it to one of those that wait, and to no other.
+// TestDeletedLease: once the Lease is deleted, one of those that wait becomes its holder, and no other.
 func TestDeletedLease(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	for _, node := range []string{"cp-1", "cp-2"} {
