@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
@@ -56,10 +58,32 @@ func checkData(ctx context.Context, env *Env, peer string) error {
 		return here.foreign()
 	case here.Member != m.ID:
 		return replaceMember(ctx, env, m, fmt.Sprintf("the data on this host (%s) belongs to member %x, which was removed", here.log, here.Member))
-	case here.Empty && m.Name != "":
+	case here.Empty && m.Name != "" && !(m.Learner && fills(ctx, env)):
 		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk: its data is no longer on this host (%s)", here.log))
 	}
 	return nil
+}
+
+// fillTime is how long a learner that runs on this host gets to receive its first entry. On a host that is busy it takes
+// seconds; without its data it never does.
+const fillTime = 10 * time.Second
+
+// fills waits for the first entry in the log of a learner that runs on this host. The others may know its name before: the
+// leader stores that without the learner's vote.
+func fills(ctx context.Context, env *Env) bool {
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName)
+	if err != nil || len(running) == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, fillTime)
+	defer cancel()
+	return poll(ctx, func(context.Context) error {
+		here, err := readEtcdData(env)
+		if err == nil && here.Empty {
+			err = errors.New("the log is empty")
+		}
+		return err
+	}) == nil
 }
 
 func isMember(all []etcd.Member, id uint64) bool {

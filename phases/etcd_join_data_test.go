@@ -20,6 +20,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -150,6 +151,31 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 				t.Errorf("%s is left: %t, want %t", path, left, want)
 			}
 		})
+	}
+}
+
+// fillingHost runs an etcd that receives its first entry right after somebody has looked.
+type fillingHost struct {
+	*stubHost
+	fill func()
+}
+
+func (h *fillingHost) Containers(context.Context, string, string, string) ([]host.Container, error) {
+	h.fill()
+	return []host.Container{{ID: "etcd"}}, nil
+}
+
+// TestLearnerThatStarts: the others know the name of a learner before it has received anything. It has lost nothing.
+func TestLearnerThatStarts(t *testing.T) {
+	const peer = "https://192.0.2.12:2380"
+	s := preparedPlane(t)
+	s.etcd.down = map[string]error{"cp-2": errors.New("connection refused")}
+	s.startedBefore(t, ".")
+	s.put(t, etcdLog, logOf(9, 7, false))
+	s.etcd.list = append(s.etcd.list, etcd.Member{ID: 9, Cluster: 7, Name: "cp-2", PeerURL: peer, Learner: true})
+	s.Host = &fillingHost{s.host, func() { s.put(t, etcdLog, logOf(9, 7, true)) }}
+	if err := checkData(t.Context(), s.Env, peer); err != nil || len(s.etcd.did) > 0 || strings.Contains(s.said.String(), "Removing it") {
+		t.Errorf("%v; asked etcd to %q, said %q", err, s.etcd.did, s.said.String())
 	}
 }
 
