@@ -58,7 +58,7 @@ func checkData(ctx context.Context, env *Env, peer string) error {
 		return here.foreign()
 	case here.Member != m.ID:
 		return replaceMember(ctx, env, m, fmt.Sprintf("the data on this host (%s) belongs to member %x, which was removed", here.log, here.Member))
-	case here.Empty && m.Name != "" && !(m.Learner && fills(ctx, env)):
+	case here.Empty && m.Name != "" && (!m.Learner || !fills(ctx, env)):
 		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk: its data is no longer on this host (%s)", here.log))
 	}
 	return nil
