@@ -48,12 +48,31 @@ func withFlexVolumes(made, have *corev1.Pod) {
 	}
 }
 
-func withExperimentalFlags(made, have *corev1.Pod) {
-	command := made.Spec.Containers[0].Command
-	for now, before := range map[string]string{
+// olderFlags are the words of etcd's command line that older releases wrote, by those that are written now.
+func olderFlags() map[string]string {
+	return map[string]string{
 		"--feature-gates=InitialCorruptCheck=true": "--experimental-initial-corrupt-check=true",
 		"--watch-progress-notify-interval=5s":      "--experimental-watch-progress-notify-interval=5s",
-	} {
+	}
+}
+
+// OnlyOlder reports whether a flag, without its dashes, is one that only older releases wrote into the static Pod of a
+// component. An upgrade writes the Pod again without it.
+func OnlyOlder(component, flag string) bool {
+	if component != EtcdName {
+		return false
+	}
+	for _, before := range olderFlags() {
+		if strings.HasPrefix(before, "--"+flag+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+func withExperimentalFlags(made, have *corev1.Pod) {
+	command := made.Spec.Containers[0].Command
+	for now, before := range olderFlags() {
 		if i := slices.Index(command, now); i >= 0 && slices.Contains(have.Spec.Containers[0].Command, before) {
 			command[i] = before
 		}

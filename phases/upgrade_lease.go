@@ -113,11 +113,9 @@ func hold(ctx context.Context, env *Env) (continued bool, err error) {
 		return continued, err
 	}
 	// It is created without a holder: of several runs that do so, one becomes the holder.
-	lease = newUpgradeLease()
-	if err := env.Cluster.Ensure(ctx, lease); err != nil {
+	if err := env.Cluster.Ensure(ctx, newUpgradeLease()); err != nil {
 		return false, err
 	}
-	lease = newUpgradeLease()
 	found, err = env.Cluster.Update(ctx, lease, take)
 	if err == nil && !found {
 		err = errors.Errorf("somebody deletes the Lease %s/%s", metav1.NamespaceSystem, upgradeLease)

@@ -17,11 +17,6 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// regenerated are flags that older releases put into their static Pods. An upgrade writes these Pods again without them.
-var regenerated = map[string][]string{
-	manifests.EtcdName: {"experimental-initial-corrupt-check", "experimental-watch-progress-notify-interval"},
-}
-
 // commands are the command lines of the control planes: once what the cluster's configuration says, and what each static Pod
 // has beyond it. On this host that is the Pod that the upgrade will write, with today's patches. On other nodes, whose
 // patches cannot be seen, it is the Pod that runs.
@@ -37,7 +32,7 @@ func (c *collector) commands() {
 		name, node := c.State.Pods[i].Labels["component"], c.State.Pods[i].Spec.NodeName
 		pod, wanted := c.nextPod(&c.State.Pods[i])
 		args := slices.DeleteFunc(argsOf(pod, name), func(a config.Arg) bool {
-			return slices.Contains(stored[name], a) || slices.Contains(regenerated[name], a.Name)
+			return slices.Contains(stored[name], a) || manifests.OnlyOlder(name, a.Name)
 		})
 		if len(args) > 0 {
 			c.inputs.Commands = append(c.inputs.Commands, breakages.Command{
@@ -79,7 +74,7 @@ func mountsOf(pod *corev1.Pod, component string) []string {
 	var paths []string
 	for _, container := range pod.Spec.Containers {
 		for _, m := range container.VolumeMounts {
-			if container.Name == component && m.Name != "flexvolume-dir" {
+			if container.Name == component && m.Name != manifests.FlexVolume {
 				paths = append(paths, m.MountPath)
 			}
 		}
