@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -31,9 +32,21 @@ type planning struct {
 func (planning) options(facts config.HostFacts) config.Options {
 	return config.Options{
 		Facts:             facts,
-		NewToken:          func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
+		NewToken:          placeholderTokens(),
 		NewCertificateKey: func() (string, error) { return strings.Repeat("0", 64), nil },
 		Resolve:           config.ResolveLabel,
+	}
+}
+
+// placeholderTokens generates tokens whose IDs differ, as those of one configuration must.
+func placeholderTokens() func() (id, secret string, err error) {
+	ids := 0
+	return func() (id, secret string, err error) {
+		if id = "abcdef"; ids > 0 {
+			id = fmt.Sprintf("abc%03d", ids)
+		}
+		ids++
+		return id, "0123456789abcdef", nil
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
 // TestUpgradeChain upgrades a cluster that kubeadm 1.35 has made over two minor releases, as the plan says: the control
@@ -20,7 +22,8 @@ func TestUpgradeChain(t *testing.T) {
 		t.Skip("the lab builds Kubernetes 1.35 in nine minutes: set SLIPWAY_E2E_CHAIN=1")
 	}
 	downAfter(t)
-	cp, w := boots(t, "cp-1", "1.35", olderKubernetes), boots(t, "worker-1", "1.35", olderKubernetes)
+	cp := boots(t, nodes.NodeSpec{Name: "cp-1"}, "1.35", olderKubernetes)
+	w := boots(t, nodes.NodeSpec{Name: "worker-1"}, "1.35", olderKubernetes)
 	for _, m := range []machine{cp, w} {
 		m.hasImagesOfKubeadm()
 	}

@@ -21,7 +21,10 @@ func TestUpgradeHA(t *testing.T) {
 	cp1 := bootOlder(t)
 	cp2, cp3, w := cp1.anotherOlder("cp-2"), cp1.anotherOlder("cp-3"), cp1.anotherOlder("worker-1")
 	planes := []machine{cp1, cp2, cp3}
-	cp1.kubeadmCluster(planes, w)
+	for _, m := range []machine{cp1, cp2, cp3, w} {
+		m.knowsEndpoint(planes)
+	}
+	cp1.kubeadmCluster(podSubnet, planes, w)
 
 	writers := cp1.startWriters("worker-1", planes)
 	writers.succeedDuring(cp1, func() { cp1.apply() })
@@ -31,12 +34,15 @@ func TestUpgradeHA(t *testing.T) {
 	cp1.areUpgraded(planes, w)
 }
 
-// TestUpgradeMixed upgrades one of three control planes by kubeadm, the others by Slipway.
+// TestUpgradeMixed upgrades one of three control planes by kubeadm, the others by Slipway. The hosts have no IPv4 address.
 func TestUpgradeMixed(t *testing.T) {
-	cp1 := bootOlder(t)
-	cp2, cp3 := cp1.anotherOlder("cp-2"), cp1.anotherOlder("cp-3")
+	cp1 := bootOlder(t, podsIPv6)
+	cp2, cp3 := cp1.anotherOlder("cp-2", podsIPv6), cp1.anotherOlder("cp-3", podsIPv6)
 	planes := []machine{cp1, cp2, cp3}
-	cp1.kubeadmCluster(planes)
+	for _, m := range planes {
+		m.hasOnlyIPv6(planes)
+	}
+	cp1.kubeadmCluster(networkingIPv6, planes)
 
 	cp1.apply()
 	if err := cp2.node.InstallKubernetes(newestKubernetes); err != nil {
@@ -47,14 +53,10 @@ func TestUpgradeMixed(t *testing.T) {
 	cp1.areUpgraded(planes)
 }
 
-// kubeadmCluster makes an older cluster with kubeadm, of which m is the first control plane.
-func (m machine) kubeadmCluster(planes []machine, workers ...machine) {
+// kubeadmCluster makes an older cluster with kubeadm, of which m is the first control plane. All nodes know its endpoint.
+func (m machine) kubeadmCluster(networking string, planes []machine, workers ...machine) {
 	m.Helper()
-	all := append(slices.Clone(planes), workers...)
-	for _, other := range all {
-		other.knowsEndpoint(planes)
-	}
-	m.kubeadmInit(podSubnet + "\ncontrolPlaneEndpoint: " + sharedEndpoint + ":6443")
+	m.kubeadmInit(networking + "\ncontrolPlaneEndpoint: " + sharedEndpoint + ":6443")
 	worker, plane := m.joinCommands()
 	for _, w := range workers {
 		w.runs("kubeadm", "join", worker)
@@ -63,7 +65,7 @@ func (m machine) kubeadmCluster(planes []machine, workers ...machine) {
 		p.runs("kubeadm", "join", plane)
 	}
 	m.hasVoters(planes...)
-	for _, other := range all {
+	for _, other := range append(slices.Clone(planes), workers...) {
 		m.ready(other.node.Name())
 	}
 }

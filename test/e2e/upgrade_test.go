@@ -24,12 +24,13 @@ const (
 	newestKubernetes = ""
 )
 
-// bootOlder starts a node with older programs, of which Slipway is not one, in a lab that ends with the test.
-func bootOlder(t *testing.T) machine {
+// bootOlder starts a node with older programs, of which Slipway is not one, in a lab that ends with the test. Its network
+// plugin gives Pods addresses from podSubnets.
+func bootOlder(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
 	t.Parallel()
 	downAfter(t)
-	return boots(t, "cp-1", olderKubernetes)
+	return boots(t, nodes.NodeSpec{Name: "cp-1", PodSubnets: podSubnets}, olderKubernetes)
 }
 
 // downAfter takes the test's lab down at its end.
@@ -48,13 +49,14 @@ func downAfter(t *testing.T) {
 
 // boots starts a node with the programs of the first of several minor versions. It has the images of all of them, and
 // those of the newest.
-func boots(t *testing.T, name string, minors ...string) machine {
+func boots(t *testing.T, spec nodes.NodeSpec, minors ...string) machine {
 	t.Helper()
 	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program, Older: minors})
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := lab.StartNode(t.Context(), nodes.NodeSpec{Name: name, Kubernetes: minors[0]})
+	spec.Kubernetes = minors[0]
+	node, err := lab.StartNode(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +70,9 @@ func boots(t *testing.T, name string, minors ...string) machine {
 }
 
 // anotherOlder boots a node with older programs beside m.
-func (m machine) anotherOlder(name string) machine {
+func (m machine) anotherOlder(name string, podSubnets ...string) machine {
 	m.Helper()
-	return boots(m.T, name, olderKubernetes)
+	return boots(m.T, nodes.NodeSpec{Name: name, PodSubnets: podSubnets}, olderKubernetes)
 }
 
 // kubeadmInit makes an older cluster with kubeadm.
@@ -139,9 +141,10 @@ func TestUpgrade(t *testing.T) {
 	w.runs("kubeadm", "join", worker)
 	cp.ready("worker-1")
 
+	cp.refusesUpgradeUnasked()
 	cp.apply()
 	cp.installs(newestKubernetes)
-	w.runs("slipway", "upgrade", []string{"node"})
+	cp.drains(w)
 	w.installs(newestKubernetes)
 	cp.runsVersion(cp.upgradesTo(), "cp-1", "worker-1")
 	cp.healthy(everything)
@@ -156,6 +159,24 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("a second upgrade restarted something, before:\n%s\nafter:\n%s", before, after)
 	}
 	cp.initOnlyAddsToken(config)
+}
+
+// refusesUpgradeUnasked: the question says what cannot be undone, and no answer means no.
+func (m machine) refusesUpgradeUnasked() {
+	m.Helper()
+	before := m.containers()
+	out, err := m.try("sh", "-c", "slipway upgrade apply "+m.upgradesTo()+" --print-config </dev/null")
+	if err == nil {
+		m.Errorf("the upgrade does not ask:\n%s", out)
+	}
+	for _, want := range []string{"\nkind: ClusterConfiguration\n", "\nkubernetesVersion: " + m.node.VersionOf(olderKubernetes) + "\n", "etcd 3.6 becomes 3.7."} {
+		if !strings.Contains(out, want) {
+			m.Errorf("before the answer, the upgrade does not say %q:\n%s", want, out)
+		}
+	}
+	if after := m.containers(); after != before {
+		m.Errorf("an upgrade that was not confirmed restarted something, before:\n%s\nafter:\n%s", before, after)
+	}
 }
 
 // filesEqualFresh compares the files that Slipway writes, but for keys and certificates, with those of a host on which init
