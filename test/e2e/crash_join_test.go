@@ -27,6 +27,7 @@ var joinInstants = []instant{
 
 // TestCrashJoin kills the join of a control plane and runs the same command again. The node is reset in between.
 func TestCrashJoin(t *testing.T) {
+	t.Parallel()
 	for _, lane := range []struct {
 		name     string
 		instants []instant

@@ -59,6 +59,7 @@ var initInstants = []instant{
 // TestCrashInit kills a real init and runs the same command again. On a busy machine a run may finish before it is
 // killed, but this must be rare.
 func TestCrashInit(t *testing.T) {
+	t.Parallel()
 	var late atomic.Int32
 	t.Cleanup(func() {
 		if late.Load() > 3 {

@@ -38,6 +38,7 @@ const etcdLimit = time.Minute
 // TestEtcdRestore restores snapshots of real etcds, and starts real etcds on them: of the same version, and of the next.
 // Clients see that the database is older than it was: nobody goes on as if nothing had happened.
 func TestEtcdRestore(t *testing.T) {
+	t.Parallel()
 	pki := newEtcdPKI(t)
 	for _, versions := range [][2]string{{"1.36", "1.36"}, {"1.36", ""}, {"", ""}} {
 		t.Run(strings.Join(versions[:], "-"), func(t *testing.T) {

@@ -27,6 +27,7 @@ var promises = []struct {
 
 // TestTrust boots a fresh node for each promise.
 func TestTrust(t *testing.T) {
+	t.Parallel()
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) { p.keep(boot(t)) })
 	}
