@@ -99,19 +99,25 @@ func TestTakeTurn(t *testing.T) {
 	}
 }
 
-// TestWaitsForTurn: the Lease passes on once its holder has given it back, and its holder keeps renewing it.
-func TestWaitsForTurn(t *testing.T) {
-	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	s.host.now = time.Now()
-	s.Config.Timeouts.UpgradeManifests = time.Minute
+// secondControlPlane is the environment of cp-2 in the cluster in which s is cp-1.
+func secondControlPlane(t *testing.T, s *stage) *Env {
+	t.Helper()
 	for _, node := range []string{"cp-1", "cp-2"} {
 		if err := s.api.Ensure(t.Context(), cluster.NewNode(node)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	second := *s.Env
-	node := *s.Config
+	second, node := *s.Env, *s.Config
 	node.Name, second.Config = "cp-2", &node
+	return &second
+}
+
+// TestWaitsForTurn: the Lease passes on once its holder has given it back, and its holder keeps renewing it.
+func TestWaitsForTurn(t *testing.T) {
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.host.now = time.Now()
+	s.Config.Timeouts.UpgradeManifests = time.Minute
+	second := secondControlPlane(t, s)
 	synctest.Test(t, func(t *testing.T) {
 		mine, err := takeTurn(t.Context(), s.Env)
 		if err != nil {
@@ -119,7 +125,7 @@ func TestWaitsForTurn(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() {
-			next, err := takeTurn(t.Context(), &second)
+			next, err := takeTurn(t.Context(), second)
 			if err == nil {
 				err = next.giveBack(t.Context())
 			}
@@ -143,14 +149,7 @@ func TestWaitsForTurn(t *testing.T) {
 // TestDeletedLease: once the Lease is deleted, one of those that wait becomes its holder, and no other.
 func TestDeletedLease(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	for _, node := range []string{"cp-1", "cp-2"} {
-		if err := s.api.Ensure(t.Context(), cluster.NewNode(node)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	second := *s.Env
-	node := *s.Config
-	node.Name, second.Config = "cp-2", &node
+	second := secondControlPlane(t, s)
 	s.holds(t, "cp-3", 0)
 	if err := s.api.EnsureAbsent(t.Context(), newUpgradeLease()); err != nil {
 		t.Fatal(err)
@@ -159,7 +158,7 @@ func TestDeletedLease(t *testing.T) {
 		t.Errorf("the first: %v, holder %q", err, s.holder(t))
 	}
 	held := (*heldError)(nil)
-	if _, err := hold(t.Context(), &second); !errors.As(err, &held) || s.holder(t) != "cp-1" {
+	if _, err := hold(t.Context(), second); !errors.As(err, &held) || s.holder(t) != "cp-1" {
 		t.Errorf("the second: %v, holder %q", err, s.holder(t))
 	}
 }
