@@ -32,7 +32,7 @@ const (
 // upOptions say which nodes and which cluster to make.
 type upOptions struct {
 	controlPlanes, workers, nodes int
-	noInit                        bool
+	noInit, bare                  bool
 	tool, podSubnets              string
 }
 
@@ -42,6 +42,7 @@ func setUpUp(flags *flag.FlagSet) runner {
 	flags.IntVar(&o.workers, "workers", 0, "how many workers")
 	flags.IntVar(&o.nodes, "nodes", 0, "how many nodes in all, those beyond the control planes being workers")
 	flags.BoolVar(&o.noInit, "no-init", false, "only boot the nodes")
+	flags.BoolVar(&o.bare, "bare", false, "only boot the nodes, with an init system and nothing that Kubernetes needs")
 	flags.StringVar(&o.tool, "tool", "slipway", "what makes the cluster: slipway or kubeadm")
 	flags.StringVar(&o.podSubnets, "pod-subnets", nodes.DefaultPodSubnet, "where Pods get addresses from, with commas between several")
 	return func(ctx context.Context, lab *nodes.Lab, args []string) error {
@@ -74,7 +75,7 @@ func (u *upRun) run(ctx context.Context) error {
 	if err := u.boot(ctx); err != nil {
 		return err
 	}
-	if u.noInit {
+	if u.noInit || u.bare {
 		u.help("the nodes are there", "exec "+firstNode+" bash")
 		return nil
 	}
@@ -101,7 +102,7 @@ func (u *upRun) boot(ctx context.Context) error {
 	errs := make([]error, u.controlPlanes+u.workers)
 	start := func(format string, number int) (*nodes.Node, error) {
 		return u.lab.StartNode(ctx, nodes.NodeSpec{
-			Name: fmt.Sprintf(format, number), PodSubnets: strings.Split(u.podSubnets, ","),
+			Name: fmt.Sprintf(format, number), PodSubnets: strings.Split(u.podSubnets, ","), Bare: u.bare,
 		})
 	}
 	var all sync.WaitGroup

@@ -242,7 +242,10 @@ func (n *Node) missing(ctx context.Context) (string, error) {
 	if sockets, _ := filepath.Glob(inRoot(leader, "run/dbus/system_bus_socket")); len(sockets) == 0 {
 		return "D-Bus is not there", nil
 	}
-	units := []string{"lab-node.service", "containerd.service"}
+	units := []string{"lab-node.service"}
+	if !n.state.Bare {
+		units = append(units, "containerd.service")
+	}
 	said, _ := n.Output(ctx, append([]string{"systemctl", "is-active"}, units...)...) // exits with 1 while one is not
 	if strings.Contains(said, "failed") {
 		log, _ := n.Logs(ctx, "", "--lines=30")

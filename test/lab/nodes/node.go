@@ -26,6 +26,7 @@ type NodeSpec struct {
 	IP         string   // an address in 192.168.99.11-99; default by name
 	PodSubnets []string // of the whole cluster; default DefaultPodSubnet
 	Kubernetes string   // the minor version of its programs; default the newest
+	Bare       bool     // only an init system: no runtime, kubelet, images or Pod network
 }
 
 // Node is one node of a lab. Its methods may be used side by side.
@@ -42,6 +43,7 @@ type state struct {
 	MachineID  string
 	Layers     []string // of its root, the topmost first
 	Cgroups    []string // directories of its cgroups since the last boot
+	Bare       bool     // began without what makes it a node
 }
 
 const stateFile = "node.json"
@@ -106,7 +108,10 @@ func (l *Lab) newState(spec NodeSpec) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
-	s := state{Name: spec.Name, PodSubnets: spec.PodSubnets, Layers: release.Layers}
+	s := state{Name: spec.Name, PodSubnets: spec.PodSubnets, Layers: release.Layers, Bare: spec.Bare}
+	if s.Bare {
+		s.Layers = l.parts.Bare
+	}
 	if len(s.PodSubnets) == 0 {
 		s.PodSubnets = []string{DefaultPodSubnet}
 	}
@@ -161,13 +166,15 @@ func (n *Node) disk(name string) string { return filepath.Join(n.dir(), "disk", 
 var diskDirs = []string{"containerd", "kubelet", "etcd"}
 
 func (n *Node) layOut(p *parts.Parts) error {
-	for _, dir := range []string{n.upper(), n.work(), n.root(), filepath.Join(n.upper(), "etc"), n.disk("kubelet"), n.disk("etcd")} {
+	for _, dir := range []string{n.upper(), n.work(), n.root(), filepath.Join(n.upper(), "etc"), n.disk("kubelet"), n.disk("etcd"), n.disk("containerd")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return errors.Wrap(err, "cannot make its directories")
 		}
 	}
-	if err := linkTree(p.Containerd, n.disk("containerd")); err != nil {
-		return err
+	if !n.state.Bare {
+		if err := linkTree(p.Containerd, n.disk("containerd")); err != nil {
+			return err
+		}
 	}
 	all, err := machineHierarchies()
 	if err != nil {

@@ -30,19 +30,19 @@ func nodeFiles(s state, controllers []string) ([]nodeFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	cni, err := cniConfig(s.Index, subnets)
-	if err != nil {
-		return nil, err
-	}
-	return []nodeFile{
+	files := []nodeFile{
 		{"etc/hostname", s.Name + "\n", 0o644},
 		{"etc/machine-id", s.MachineID + "\n", 0o444},
 		{"etc/hosts", hostsFile(s.Name, s.Index), 0o644},
 		{"etc/resolv.conf", "nameserver " + gateway4 + "\n", 0o644},
 		{"etc/lab/network", network, 0o644},
 		{"etc/systemd/system/lab-node.service.d/cgroups.conf", cgroupDropIn(controllers), 0o644},
-		{"etc/cni/net.d/10-lab.conflist", cni, 0o644},
-	}, nil
+	}
+	if s.Bare {
+		return files, nil
+	}
+	cni, err := cniConfig(s.Index, subnets)
+	return append(files, nodeFile{"etc/cni/net.d/10-lab.conflist", cni, 0o644}), err
 }
 
 func parsePrefixes(texts []string) ([]netip.Prefix, error) {

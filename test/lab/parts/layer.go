@@ -9,23 +9,23 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 
 	"github.com/pkg/errors"
 )
 
-// layerFiles are the configuration files of a node, as they lie in it.
+// layerFiles are the configuration files of a node, as they lie in it: in
+// machine those of any machine in the lab, in node what makes it a node.
 //
 //go:embed all:layer
 var layerFiles embed.FS
 
-// layerLinks are symbolic links: enabled units, units that a node without
-// hardware, terminals and package updates can do without, and kubectl's file.
-var layerLinks = map[string]string{
-	"etc/systemd/system/multi-user.target.wants/lab-node.service":   "/usr/lib/systemd/system/lab-node.service",
-	"etc/systemd/system/multi-user.target.wants/containerd.service": "/usr/lib/systemd/system/containerd.service",
-	"etc/systemd/system/multi-user.target.wants/kubelet.service":    "/usr/lib/systemd/system/kubelet.service",
+// machineLinks are symbolic links: the lab's own unit, and units that a machine
+// without hardware, terminals and package updates can do without.
+var machineLinks = map[string]string{
+	"etc/systemd/system/multi-user.target.wants/lab-node.service": "/usr/lib/systemd/system/lab-node.service",
 
 	"etc/systemd/system/apt-daily.timer":           "/dev/null",
 	"etc/systemd/system/apt-daily-upgrade.timer":   "/dev/null",
@@ -39,6 +39,12 @@ var layerLinks = map[string]string{
 	"etc/systemd/system/systemd-pstore.service":    "/dev/null",
 	"etc/systemd/system/systemd-homed.service":     "/dev/null",
 	"etc/systemd/system/systemd-firstboot.service": "/dev/null",
+}
+
+// nodeLinks are the units that a node's packages enable, and kubectl's file.
+var nodeLinks = map[string]string{
+	"etc/systemd/system/multi-user.target.wants/containerd.service": "/usr/lib/systemd/system/containerd.service",
+	"etc/systemd/system/multi-user.target.wants/kubelet.service":    "/usr/lib/systemd/system/kubelet.service",
 
 	"root/.kube/config": "/etc/kubernetes/admin.conf",
 }
@@ -55,19 +61,58 @@ var layerDirs = map[string]os.FileMode{
 // commonLayer makes the layer of the nodes' root that all releases share:
 // configuration and programs. Programs are hard links, so it costs no space.
 func (b *builder) commonLayer() (string, error) {
-	files, err := fs.Sub(layerFiles, "layer")
-	if err != nil {
-		return "", errors.Wrap(err, "cannot read the node's files")
+	return b.layer("layer", "laying out the nodes' files", b.releases[0].installed(false),
+		content{"machine", machineLinks}, content{"node", nodeLinks})
+}
+
+// content is a directory of layerFiles, and the links that go with it.
+type content struct {
+	dir   string
+	links map[string]string
+}
+
+func (b *builder) layer(kind, doing string, installed map[string]string, contents ...content) (string, error) {
+	inputs := append([]string{fmt.Sprint(layerDirs)}, pairs(installed)...)
+	for _, c := range contents {
+		files, err := c.files()
+		if err != nil {
+			return "", err
+		}
+		hash, err := treeHash(files, func(string) bool { return true })
+		if err != nil {
+			return "", err
+		}
+		inputs = append(inputs, hash, fmt.Sprint(c.links))
 	}
-	hash, err := treeHash(files, func(string) bool { return true })
-	if err != nil {
-		return "", err
-	}
-	installed := b.releases[0].installed(false)
-	inputs := append([]string{hash, fmt.Sprint(layerLinks, layerDirs)}, pairs(installed)...)
-	return b.part(stamp("layer", inputs...), "laying out the nodes' files", func(dir string) error {
-		return fillLayer(dir, files, installed)
+	return b.part(stamp(kind, inputs...), doing, func(dir string) error {
+		for _, c := range contents {
+			if err := c.fill(dir); err != nil {
+				return err
+			}
+		}
+		return fillLayer(dir, installed)
 	})
+}
+
+func (c content) files() (fs.FS, error) {
+	files, err := fs.Sub(layerFiles, path.Join("layer", c.dir))
+	return files, errors.Wrap(err, "cannot read the node's files")
+}
+
+func (c content) fill(dir string) error {
+	files, err := c.files()
+	if err != nil {
+		return err
+	}
+	if err := os.CopyFS(dir, files); err != nil {
+		return errors.Wrap(err, "cannot copy the node's files")
+	}
+	for name, target := range c.links {
+		if err := place(dir, name, func(path string) error { return os.Symlink(target, path) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // releaseLayer makes the layer above it, with the programs of one release.
@@ -98,15 +143,7 @@ func pairs(m map[string]string) []string {
 	return list
 }
 
-func fillLayer(dir string, files fs.FS, installed map[string]string) error {
-	if err := os.CopyFS(dir, files); err != nil {
-		return errors.Wrap(err, "cannot copy the node's files")
-	}
-	for name, target := range layerLinks {
-		if err := place(dir, name, func(path string) error { return os.Symlink(target, path) }); err != nil {
-			return err
-		}
-	}
+func fillLayer(dir string, installed map[string]string) error {
 	if err := linkPrograms(dir, installed); err != nil {
 		return err
 	}

@@ -41,6 +41,7 @@ type Parts struct {
 	Releases   map[string]Release // by minor version of Kubernetes
 	Default    string             // the newest of them
 	Containerd string             // a containerd root that holds the images of all of them
+	Bare       []string           // layers of a machine without all that, the topmost first
 }
 
 // Release is what differs between nodes of different versions.
@@ -142,6 +143,9 @@ func (b *builder) all(ctx context.Context) (*Parts, error) {
 		return nil, err
 	}
 	p.Containerd = filepath.Join(containerd, "root")
+	if p.Bare, err = b.bareLayers(ctx, base); err != nil {
+		return nil, err
+	}
 	for _, path := range b.InUse {
 		b.made[filepath.Base(path)] = true
 	}
