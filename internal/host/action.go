@@ -28,6 +28,19 @@ const (
 	Restart Verb = "restart unit"
 	Pull    Verb = "pull image"
 
+	Disable     Verb = "disable unit"
+	Mask        Verb = "mask unit"
+	Unmask      Verb = "unmask unit"
+	Import      Verb = "import image"
+	Pin         Verb = "pin image"
+	Unpin       Verb = "unpin image"
+	RemoveImage Verb = "remove image"
+	LoadModule  Verb = "load module"
+	Set         Verb = "set kernel parameter"
+	SwapOff     Verb = "turn off swap"
+	SwapOn      Verb = "turn on swap"
+	Relabel     Verb = "restore SELinux context"
+
 	Rename     Verb = "rename"
 	RemoveTree Verb = "remove directory" // with everything in it
 	Unmount    Verb = "unmount"
@@ -49,13 +62,16 @@ type Action struct {
 	// be printed by mistake.
 	Data   []byte
 	Secret bool
-	// Name is a Pod, or a Leftover in the kernel's network configuration.
+	// Name is a Pod, a Leftover in the kernel's network configuration, a kernel
+	// module, a kernel parameter with its value, or an area of swap.
 	Name string
 	// NewPath is what Path is renamed to.
 	NewPath string
 	// Entries are the entries of a removed directory, directories with a slash. If
 	// a mount stays in it, they are what was beside the mount.
 	Entries []string
+	// Opaque says that Data describes the content instead of having it.
+	Opaque bool
 	// Created reports whether the file did not exist before.
 	Created bool
 }

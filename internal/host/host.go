@@ -47,6 +47,7 @@ type Writer interface {
 	OwnerWriter
 	UnitWriter
 	RuntimeWriter
+	KernelWriter
 	NetworkWriter
 	DiskTester
 }

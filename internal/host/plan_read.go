@@ -28,6 +28,8 @@ type node struct {
 	from string
 	// unknown says that a plan does not know the content.
 	unknown bool
+	// set is the file of a set that this is, if it is one.
+	set *SetFile
 }
 
 // node is its own fs.FileInfo.

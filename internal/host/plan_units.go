@@ -4,15 +4,16 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
 
 // unitPlan is the state of a unit after the planned actions.
 type unitPlan struct {
-	enabled bool
-	acted   bool // started or stopped
-	running bool // if acted
+	fileState string // if planned
+	acted     bool   // started or stopped
+	running   bool   // if acted
 }
 
 // Unit implements UnitReader.
@@ -25,9 +26,7 @@ func (o *overlay) Unit(ctx context.Context, name string) (UnitState, error) {
 		return state, err
 	}
 	state.LoadState = "loaded"
-	if plan.enabled {
-		state.UnitFileState = "enabled"
-	}
+	state.UnitFileState = cmp.Or(plan.fileState, state.UnitFileState)
 	switch {
 	case plan.acted && plan.running:
 		state.ActiveState, state.SubState, state.Result, state.Restarts = "active", "running", "success", 0
@@ -52,11 +51,35 @@ func (o *overlay) ReloadUnits(context.Context) error {
 
 // EnableUnit implements UnitWriter.
 func (o *overlay) EnableUnit(ctx context.Context, name string) error {
-	if state, err := o.Unit(ctx, name); err == nil && state.UnitFileState == "enabled" {
-		return nil
-	}
-	o.act(Enable, name, func(p *unitPlan) { p.enabled = true })
+	o.changeFiles(ctx, Enable, name, func(now string) bool { return now != "enabled" }, "enabled")
 	return nil
+}
+
+// DisableUnit implements UnitWriter.
+func (o *overlay) DisableUnit(ctx context.Context, name string) error {
+	o.changeFiles(ctx, Disable, name, func(now string) bool { return now == "enabled" }, "disabled")
+	return nil
+}
+
+// MaskUnit implements UnitWriter.
+func (o *overlay) MaskUnit(ctx context.Context, name string) error {
+	o.changeFiles(ctx, Mask, name, func(now string) bool { return now != "masked" }, "masked")
+	return nil
+}
+
+// UnmaskUnit implements UnitWriter.
+func (o *overlay) UnmaskUnit(ctx context.Context, name string) error {
+	o.changeFiles(ctx, Unmask, name, func(now string) bool { return now == "masked" }, "static")
+	return nil
+}
+
+// changeFiles plans what changes the state of a unit's files. Where systemd cannot
+// be asked, it may be needed.
+func (o *overlay) changeFiles(ctx context.Context, verb Verb, name string, needed func(now string) bool, then string) {
+	if state, err := o.Unit(ctx, name); err == nil && !needed(state.UnitFileState) {
+		return
+	}
+	o.act(verb, name, func(p *unitPlan) { p.fileState = then })
 }
 
 // StartUnit implements UnitWriter.

@@ -22,6 +22,9 @@ type FileReader interface {
 	// Open opens a file for reading, or returns fs.ErrNotExist. A plan returns
 	// ErrNotInPlan for a file that it would write.
 	Open(path string) (*os.File, error)
+	// HasFile reports whether a file is there with its content and mode. Anything
+	// but a regular file in its place is a *KindError.
+	HasFile(f SetFile) (bool, error)
 	// ReadDir lists a directory, sorted by name, or returns fs.ErrNotExist.
 	ReadDir(path string) ([]fs.DirEntry, error)
 	// Lstat describes path itself, without following a symlink.
@@ -70,6 +73,8 @@ type UnitReader interface {
 type RuntimeReader interface {
 	RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error)
 	ImagePresent(ctx context.Context, socket, image string) (bool, error)
+	// Images lists the images in the runtime's store.
+	Images(ctx context.Context, socket string) ([]Image, error)
 	// ImageDir is where the runtime keeps images; empty if it does not say.
 	ImageDir(ctx context.Context, socket string) (string, error)
 	// Containers lists the running containers with a name in Pods of a
@@ -99,6 +104,8 @@ type SystemReader interface {
 	MemoryBytes() (uint64, error)
 	// Swap lists the active swap areas.
 	Swap() ([]string, error)
+	// SELinux reports whether the kernel runs with SELinux.
+	SELinux() bool
 	// KernelRelease is uname -r.
 	KernelRelease() (string, error)
 	// LookPath finds an executable in PATH.

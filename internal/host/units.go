@@ -116,6 +116,9 @@ type UnitState struct {
 	Restarts      uint32 // automatic restarts so far
 	MainPID       uint32
 	ActiveSince   time.Time // zero if never
+	// Fragment is the unit's file, Program the path of what it starts, both empty
+	// for a unit without.
+	Fragment, Program string
 	// Current reports whether systemd knows the unit's files as they are now:
 	// reloading all units would change nothing for this one.
 	Current bool
@@ -144,6 +147,8 @@ func (r *Real) Unit(ctx context.Context, name string) (UnitState, error) {
 		Restarts:      p.number("NRestarts"),
 		MainPID:       p.number("MainPID"),
 		ActiveSince:   p.time("ActiveEnterTimestamp"),
+		Fragment:      p.text("FragmentPath"),
+		Program:       p.program(),
 		Current:       p["NeedDaemonReload"] == false,
 	}, nil
 }
@@ -164,22 +169,59 @@ func (r *Real) ReloadUnits(ctx context.Context) error {
 
 // EnableUnit implements UnitWriter. It leaves a unit alone that is enabled.
 func (r *Real) EnableUnit(ctx context.Context, name string) error {
+	return r.changeFiles(ctx, "enable", name, func(s UnitState) bool { return s.UnitFileState != "enabled" },
+		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
+			_, changes, err := conn.EnableUnitFilesContext(ctx, []string{name}, false, false)
+			return len(changes), err
+		})
+}
+
+// DisableUnit implements UnitWriter.
+func (r *Real) DisableUnit(ctx context.Context, name string) error {
+	return r.changeFiles(ctx, "disable", name, func(s UnitState) bool { return s.UnitFileState == "enabled" },
+		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
+			changes, err := conn.DisableUnitFilesContext(ctx, []string{name}, false)
+			return len(changes), err
+		})
+}
+
+// MaskUnit implements UnitWriter.
+func (r *Real) MaskUnit(ctx context.Context, name string) error {
+	return r.changeFiles(ctx, "mask", name, func(s UnitState) bool { return s.UnitFileState != "masked" },
+		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
+			changes, err := conn.MaskUnitFilesContext(ctx, []string{name}, false, false)
+			return len(changes), err
+		})
+}
+
+// UnmaskUnit implements UnitWriter.
+func (r *Real) UnmaskUnit(ctx context.Context, name string) error {
+	return r.changeFiles(ctx, "unmask", name, func(s UnitState) bool { return s.UnitFileState == "masked" },
+		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
+			changes, err := conn.UnmaskUnitFilesContext(ctx, []string{name}, false)
+			return len(changes), err
+		})
+}
+
+// changeFiles changes the links by which systemd knows a unit's state, if it needs to.
+func (r *Real) changeFiles(ctx context.Context, job, name string, needed func(UnitState) bool,
+	change func(context.Context, *dbus.Conn, string) (int, error)) error {
 	name = unitName(name)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	state, err := r.Unit(ctx, name)
-	if err != nil || state.UnitFileState == "enabled" {
+	if err != nil || !needed(state) {
 		return err
 	}
 	conn, err := r.bus.get(ctx)
 	if err != nil {
 		return err
 	}
-	_, changes, err := conn.EnableUnitFilesContext(ctx, []string{name}, false, false)
+	changes, err := change(ctx, conn, name)
 	if err != nil {
-		return unitFailure(name, "enable", err)
+		return unitFailure(name, job, err)
 	}
-	if len(changes) == 0 {
+	if changes == 0 {
 		return nil
 	}
 	return r.ReloadUnits(ctx)
@@ -257,6 +299,17 @@ type properties map[string]any
 func (p properties) text(name string) string {
 	s, _ := p[name].(string)
 	return s
+}
+
+// program is the path of the first command of ExecStart, which is a list of
+// structures that begin with it: org.freedesktop.systemd1(5).
+func (p properties) program() string {
+	commands, _ := p["ExecStart"].([][]any)
+	if len(commands) == 0 || len(commands[0]) == 0 {
+		return ""
+	}
+	path, _ := commands[0][0].(string)
+	return path
 }
 
 func (p properties) number(name string) uint32 {

@@ -36,6 +36,11 @@ type FileWriter interface {
 	// an error (fs.ErrExist). A plan does not call fill, and knows nothing of what
 	// would be in the directory.
 	WriteTree(path string, fill func(dir string) error) error
+	// WriteSet writes several large files, all or none: fill calls put once for
+	// each, and none is in its place before fill has returned nil and all are on
+	// disk. Content other than announced is an error. The caller leaves out files
+	// that HasFile finds. A plan does not call fill.
+	WriteSet(files []SetFile, fill func(put func(path string, content io.Reader) error) error) error
 	// Rename moves a file or directory, durably, within one file system. It is
 	// an error (fs.ErrExist) if there is something at the new path; but if there is
 	// and nothing is at the old one, it has been moved already. Nothing at either
@@ -96,6 +101,11 @@ type UnitWriter interface {
 	StartUnit(ctx context.Context, name string) error
 	StopUnit(ctx context.Context, name string) error
 	RestartUnit(ctx context.Context, name string) error
+	// DisableUnit undoes EnableUnit, MaskUnit keeps a unit from being started by
+	// anything, and UnmaskUnit undoes that. A unit in that state is left alone.
+	DisableUnit(ctx context.Context, name string) error
+	MaskUnit(ctx context.Context, name string) error
+	UnmaskUnit(ctx context.Context, name string) error
 }
 
 // RuntimeWriter tells the container runtime what to do, at a socket as in
@@ -103,6 +113,14 @@ type UnitWriter interface {
 type RuntimeWriter interface {
 	// PullImage makes the runtime pull an image. Only ctx bounds it.
 	PullImage(ctx context.Context, socket, image string) error
+	// ImportImages gives containerd images out of an archive (a tar of an OCI
+	// layout), and pins them. archive writes it. names are for the plan, which
+	// does not call archive.
+	ImportImages(ctx context.Context, socket string, names []string, archive func(w io.Writer) error) error
+	// PinImage pins or unpins an image of containerd by its name.
+	PinImage(ctx context.Context, socket, image string, pinned bool) error
+	// RemoveImage removes an image by its name.
+	RemoveImage(ctx context.Context, socket, image string) error
 	// StopContainer asks a container to exit, and kills it after grace. The
 	// kubelet restarts the containers of a static Pod.
 	StopContainer(ctx context.Context, socket, id string, grace time.Duration) error
@@ -116,6 +134,23 @@ type RuntimeWriter interface {
 	// does not stop it from removing the rest. A Pod that the runtime does not
 	// know is not an error.
 	RemovePods(ctx context.Context, socket string, pods []Pod) (removed []Pod, err error)
+}
+
+// KernelWriter changes what the running kernel does. None of it outlives a boot,
+// but for the SELinux contexts of files.
+type KernelWriter interface {
+	// SetParameter sets a kernel parameter, named by its path below /proc/sys, and
+	// reports whether it had another value.
+	SetParameter(name, value string) (changed bool, err error)
+	// LoadModule loads a kernel module with those that it needs.
+	LoadModule(ctx context.Context, name string) error
+	// SwapOff stops using an area as swap: a device or file, as Swap lists it.
+	SwapOff(area string) error
+	// SwapOn uses an area as swap again.
+	SwapOn(area string) error
+	// RestoreContexts sets the SELinux contexts that the policy has for paths and
+	// what is below them.
+	RestoreContexts(ctx context.Context, paths []string) error
 }
 
 // NetworkWriter changes the kernel's network configuration.

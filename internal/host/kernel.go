@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+// moduleTimeout bounds loading a module, which takes milliseconds.
+const moduleTimeout = 30 * time.Second
+
+// ProcSys is where the kernel shows its parameters: net.ipv4.ip_forward is the
+// file net/ipv4/ip_forward below it.
+const ProcSys = "/proc/sys/"
+
+// SetParameter implements KernelWriter.
+func (r *Real) SetParameter(name, value string) (bool, error) {
+	path := r.path(ProcSys + name)
+	now, err := os.ReadFile(path)
+	if err != nil {
+		return false, explain("read the kernel parameter", path, err)
+	}
+	if strings.TrimSpace(string(now)) == value {
+		return false, nil
+	}
+	return true, explain("set the kernel parameter", path, os.WriteFile(path, []byte(value+"\n"), 0))
+}
+
+// LoadModule implements KernelWriter.
+func (r *Real) LoadModule(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, moduleTimeout)
+	defer cancel()
+	_, err := run(ctx, "modprobe", "--", name)
+	return fault.WithRemedy(errors.Wrapf(err, "load the kernel module %s", name),
+		"install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it")
+}
+
+// SwapOff implements KernelWriter.
+func (r *Real) SwapOff(area string) error {
+	err := swapCall(unix.SYS_SWAPOFF, area)
+	if errors.Is(err, unix.EINVAL) { // not in use as swap
+		return nil
+	}
+	if errors.Is(err, unix.ENOMEM) {
+		return fault.New("turn off swap on "+area+": what is in it does not fit into the memory", "stop what needs so much memory, or keep swap with --swap=keep")
+	}
+	return explain("turn off swap on", area, err)
+}
+
+// SwapOn implements KernelWriter.
+func (r *Real) SwapOn(area string) error {
+	err := swapCall(unix.SYS_SWAPON, area)
+	if errors.Is(err, unix.EBUSY) { // in use already
+		return nil
+	}
+	return explain("turn on swap on", area, err)
+}
+
+// swapCall is swapon(2) or swapoff(2), without flags.
+func swapCall(number uintptr, area string) error {
+	path, err := unix.BytePtrFromString(area)
+	if err != nil {
+		return err
+	}
+	if _, _, code := unix.Syscall(number, uintptr(unsafe.Pointer(path)), 0, 0); code != 0 {
+		return code
+	}
+	return nil
+}
+
+// RestoreContexts implements KernelWriter with restorecon(8).
+func (r *Real) RestoreContexts(ctx context.Context, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	_, err := run(ctx, "restorecon", append([]string{"-R", "--"}, paths...)...)
+	return fault.WithRemedy(errors.Wrap(err, "restore SELinux contexts"), "install policycoreutils, or run `restorecon -R` on what was written")
+}
+
+// SELinux implements SystemReader.
+func (r *Real) SELinux() bool {
+	_, err := r.Lstat("/sys/fs/selinux/enforce")
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// run runs a local program with a minimal environment, and returns what it
+// printed. An error has the first line that it complained with.
+func run(ctx context.Context, program string, args ...string) (string, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	cmd.WaitDelay = time.Second // for children that keep its output open
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return "", errors.Wrapf(context.Cause(ctx), "run %s", program)
+	}
+	if err != nil {
+		return "", errors.Wrapf(err, "run %s: %s", program, firstLine(complaint.String()))
+	}
+	return out.String(), nil
+}

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+)
+
+// HasFile implements FileReader.
+func (o *overlay) HasFile(f SetFile) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path := filepath.Clean(f.Path)
+	n := o.nodes[path]
+	switch {
+	case o.gone(path):
+		return false, nil
+	case n == nil:
+		return o.base.HasFile(f)
+	case n.set != nil:
+		return *n.set == f, nil
+	}
+	return o.holds(path, n.data, f.Mode, nil)
+}
+
+// WriteSet implements FileWriter.
+func (o *overlay) WriteSet(files []SetFile, _ func(func(string, io.Reader) error) error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, f := range files {
+		path := filepath.Clean(f.Path)
+		if err := o.checkDir(filepath.Dir(path)); err != nil {
+			return explain("write", path, err)
+		}
+		info, err := o.lstat(path)
+		if err == nil && !info.Mode().IsRegular() {
+			return &KindError{Path: path, Want: "regular file", Got: info.Mode()}
+		}
+		created := errors.Is(err, fs.ErrNotExist)
+		o.nodes[path] = &node{name: filepath.Base(path), mode: f.Mode, unknown: true, set: &f}
+		o.owners[path] = Owner{} // root: a plan is of what root would do
+		o.record(f.action(created))
+	}
+	return nil
+}
+
+func (f SetFile) action(created bool) Action {
+	return Action{Verb: Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: f.describe(), Opaque: true, Created: created}
+}
+
+// Images implements RuntimeReader: what a plan imports is there, and pinned. Before
+// the runtime is installed, there is nothing else.
+func (o *overlay) Images(ctx context.Context, socket string) ([]Image, error) {
+	images, err := o.RuntimeReader.Images(ctx, socket)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.images) == 0 {
+		return images, err
+	}
+	for name, pinned := range o.images { // in any order: nothing is printed
+		images = append(images, Image{Names: []string{name}, Pinned: pinned})
+	}
+	return images, nil
+}
+
+// ImportImages implements RuntimeWriter.
+func (o *overlay) ImportImages(_ context.Context, _ string, names []string, _ func(io.Writer) error) error {
+	for _, name := range names {
+		o.setImage(Import, name, true)
+	}
+	return nil
+}
+
+// PinImage implements RuntimeWriter.
+func (o *overlay) PinImage(_ context.Context, _, image string, pinned bool) error {
+	o.setImage(pinning(pinned), image, pinned)
+	return nil
+}
+
+func pinning(pinned bool) Verb {
+	if pinned {
+		return Pin
+	}
+	return Unpin
+}
+
+func (o *overlay) setImage(verb Verb, image string, pinned bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.images[image] = pinned
+	o.record(Action{Verb: verb, Image: image})
+}
+
+// RemoveImage implements RuntimeWriter.
+func (o *overlay) RemoveImage(_ context.Context, _, image string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.images, image)
+	o.record(Action{Verb: RemoveImage, Image: image})
+	return nil
+}
