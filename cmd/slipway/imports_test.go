@@ -23,6 +23,7 @@ var mayImport = map[string][]string{
 	"internal/fault":      {},
 	"internal/lazyregexp": {},
 	"internal/releases":   {},
+	"internal/bundle":     {"internal/fault", "internal/lazyregexp"},
 	"internal/breakages":  {"internal/config", "internal/fault", "internal/releases"},
 	"internal/config":     {"internal/fault", "internal/lazyregexp"},
 	"internal/ui":         {"internal/fault"},
