@@ -143,3 +143,23 @@ func (k kernel) shows(m module) bool {
 	text, err := k.h.ReadFile(m.shown)
 	return err == nil && strings.Contains(string(text), m.text)
 }
+
+// HostModule is a part of the kernel that nothing loads automatically at boot before it is needed.
+type HostModule struct{ module }
+
+// HostModules are those that a host loads at boot.
+func HostModules() []HostModule {
+	var list []HostModule
+	for _, m := range neededModules(&config.Node{}) {
+		if m.name == "overlay" || m.byHand {
+			list = append(list, HostModule{m})
+		}
+	}
+	return list
+}
+
+// Name is the module's name.
+func (m HostModule) Name() string { return m.name }
+
+// Works reports whether the kernel has the module, loaded or built in.
+func (m HostModule) Works(h View) bool { return readKernel(h).state(m.module) == inKernel }

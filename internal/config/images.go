@@ -73,6 +73,9 @@ func (c *ClusterConfiguration) etcdTag() string {
 	return c.release().etcd
 }
 
+// SandboxImage is the image of Pods' sandboxes in its usual registry.
+func SandboxImage() string { return DefaultImageRepository + "/pause:" + pauseTag }
+
 // Image returns the full name of a component's image: kube-apiserver, kube-controller-manager,
 // kube-scheduler, kube-proxy, coredns, pause or etcd.
 func (n *Node) Image(component string) string {

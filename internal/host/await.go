@@ -41,3 +41,23 @@ func (r *Real) AwaitFile(ctx context.Context, path string, accept func(data []by
 		}
 	}
 }
+
+// AwaitRuntime implements RuntimeReader.
+func (r *Real) AwaitRuntime(ctx context.Context, socket string) error {
+	ticker := time.NewTicker(awaitInterval)
+	defer ticker.Stop()
+	for {
+		info, err := r.RuntimeInfo(ctx, socket)
+		if err == nil && info.Ready {
+			return nil
+		}
+		if err == nil {
+			err = errors.Errorf("it is not ready: %s", info.Reason)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-ticker.C:
+		}
+	}
+}

@@ -33,6 +33,9 @@ func (o *overlay) AwaitContainer(context.Context, string, string, string, func(C
 	return nil
 }
 
+// AwaitRuntime implements RuntimeReader: a plan assumes that the runtime starts.
+func (o *overlay) AwaitRuntime(context.Context, string) error { return nil }
+
 // RemovePods implements RuntimeWriter.
 func (o *overlay) RemovePods(_ context.Context, _ string, pods []Pod) ([]Pod, error) {
 	o.mu.Lock()

@@ -72,6 +72,9 @@ type UnitReader interface {
 // unix:///run/containerd/containerd.sock. Nothing leaves the host.
 type RuntimeReader interface {
 	RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error)
+	// AwaitRuntime waits until the runtime answers and is ready. The error after
+	// the deadline says what was seen last.
+	AwaitRuntime(ctx context.Context, socket string) error
 	ImagePresent(ctx context.Context, socket, image string) (bool, error)
 	// Images lists the images in the runtime's store.
 	Images(ctx context.Context, socket string) ([]Image, error)

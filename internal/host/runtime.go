@@ -83,6 +83,8 @@ type RuntimeInfo struct {
 	Reason                    string // why it is not ready
 	CgroupDriver              string // systemd or cgroupfs; empty if the runtime does not say
 	SandboxImage              string // the pause image; empty if the runtime does not say
+	// CNIPluginDirs are where it looks for network plugins; empty if it does not say.
+	CNIPluginDirs []string
 }
 
 // RuntimeInfo implements RuntimeReader.
@@ -109,7 +111,7 @@ func (r *Real) RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, err
 	}
 	info.Ready, info.Reason = runtimeReady(answer.GetStatus())
 	own := ownConfig(answer.GetInfo()["config"])
-	info.SandboxImage = own.SandboxImage
+	info.SandboxImage, info.CNIPluginDirs = own.SandboxImage, own.CNI.dirs()
 	info.CgroupDriver, err = cgroupDriver(ctx, client, own)
 	if err != nil {
 		return RuntimeInfo{}, criFailure(socket, "ask for the runtime's configuration", err)
@@ -146,7 +148,8 @@ func cgroupDriver(ctx context.Context, client cri.RuntimeServiceClient, own runt
 // runtimeConfig is the part that Slipway reads of the configuration that containerd
 // and CRI-O add to a verbose status.
 type runtimeConfig struct {
-	SandboxImage string `json:"sandboxImage"`
+	SandboxImage string    `json:"sandboxImage"`
+	CNI          cniConfig `json:"cni"`
 	Containerd   struct {
 		Default  string `json:"defaultRuntimeName"`
 		Runtimes map[string]struct {
@@ -155,6 +158,19 @@ type runtimeConfig struct {
 			} `json:"options"`
 		} `json:"runtimes"`
 	} `json:"containerd"`
+}
+
+// cniConfig has one directory in containerd before 2.1, and a list since.
+type cniConfig struct {
+	BinDir  string   `json:"binDir"`
+	BinDirs []string `json:"binDirs"`
+}
+
+func (c cniConfig) dirs() []string {
+	if c.BinDir == "" {
+		return c.BinDirs
+	}
+	return append([]string{c.BinDir}, c.BinDirs...)
 }
 
 // ownConfig reads what it can: CRI does not specify this text.

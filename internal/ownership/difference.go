@@ -12,13 +12,13 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// shown is a file that an operator may have edited, without its secrets.
-func shown(data []byte) string { return redact.Text(redact.Document(string(data))) }
+// Shown is a file that an operator may have edited, without its secrets.
+func Shown(data []byte) string { return redact.Text(redact.Document(string(data))) }
 
 // LineDifference says which lines are in only one of two texts. It leaves out values that no plan shows, such as those of
 // environment variables.
 func LineDifference(have, wanted []byte) string {
-	there, asked := shown(have), shown(wanted)
+	there, asked := Shown(have), Shown(wanted)
 	if there == asked {
 		return "values that are not shown, such as those of environment variables"
 	}

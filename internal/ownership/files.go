@@ -97,7 +97,7 @@ func (k Keeper) keepFile(writer string, f File) (kept bool, err error) {
 	if len(differs) > 0 && !k.assumed() {
 		ui.SayKept(k.UI, ui.Kept{
 			Path: f.Path, Summary: strings.Join(differs, "; "), Remedy: k.remedy(rewrite(writer)),
-			Now: shown(have), Ours: shown(f.Data),
+			Now: Shown(have), Ours: Shown(f.Data),
 		})
 	}
 	return true, nil

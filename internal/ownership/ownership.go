@@ -113,7 +113,7 @@ func shownFields(fields map[string]any) string {
 	if err != nil {
 		return err.Error()
 	}
-	return shown(data)
+	return Shown(data)
 }
 
 // rewrite says how to replace what is kept with what the configuration makes.

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package containerd makes the files of a host's containerd: its configuration and
+// unit, and what it needs to know of proxies and mirrors. Settings in, bytes out.
+package containerd
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+)
+
+// Where containerd's files are on a host.
+const (
+	Unit       = "containerd.service"
+	Socket     = "unix:///run/containerd/containerd.sock"
+	ConfigPath = "/etc/containerd/config.toml"
+	// ConfDir is for an operator's own settings, which take precedence.
+	ConfDir   = "/etc/containerd/conf.d"
+	CertsDir  = "/etc/containerd/certs.d"
+	UnitPath  = "/usr/local/lib/systemd/system/containerd.service"
+	ProxyPath = "/etc/systemd/system/containerd.service.d/10-slipway-proxy.conf"
+	// DataDir has images and containers, StateDir what is gone after a boot.
+	DataDir  = "/var/lib/containerd"
+	StateDir = "/run/containerd"
+)
+
+// Settings are those that differ between hosts.
+type Settings struct {
+	// SandboxImage is what a Pod's namespaces are kept in.
+	SandboxImage string
+	// SystemdCgroup makes systemd manage the cgroups of containers.
+	SystemdCgroup bool
+	// Runc is the path of the program.
+	Runc string
+}
+
+// Config is config.toml, version 3:
+// https://github.com/containerd/containerd/blob/main/docs/cri/config.md
+func Config(s Settings) []byte {
+	return fmt.Appendf(nil, `# Made by slipway host prepare, which leaves it alone once you edit it.
+# Settings of your own are better kept in %[1]s/*.toml: they take precedence.
+version = 3
+imports = ['%[1]s/*.toml']
+
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = %[2]q
+
+[plugins.'io.containerd.cri.v1.images'.registry]
+config_path = '%[3]s'
+
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+bin_dirs = ['/opt/cni/bin']
+conf_dir = '/etc/cni/net.d'
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+runtime_type = 'io.containerd.runc.v2'
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+BinaryName = %[4]q
+SystemdCgroup = %[5]t
+`, ConfDir, s.SandboxImage, CertsDir, s.Runc, s.SystemdCgroup)
+}
+
+// ServiceUnit is a unit for the containerd at a path. A restart of containerd stops
+// no container (KillMode), and systemd leaves the cgroups of containers to it
+// (Delegate).
+func ServiceUnit(program string) []byte {
+	return fmt.Appendf(nil, `[Unit]
+Description=containerd container runtime
+Documentation=https://containerd.io
+After=network.target dbus.service
+
+[Service]
+Type=notify
+ExecStart=%s
+Delegate=yes
+KillMode=process
+Restart=always
+RestartSec=5
+LimitNPROC=infinity
+LimitCORE=infinity
+TasksMax=infinity
+OOMScoreAdjust=-999
+
+[Install]
+WantedBy=multi-user.target
+`, program)
+}
+
+// ProxyDropIn gives containerd the proxies of an environment (NAME=VALUE); nil if it
+// has none. The kubelet gets no proxy: its requests are for the cluster.
+func ProxyDropIn(environ []string) []byte {
+	values := map[string]string{}
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		name = strings.ToUpper(name)
+		if slices.Contains(proxyVariables, name) && value != "" {
+			values[name] = value
+		}
+	}
+	if values["HTTP_PROXY"] == "" && values["HTTPS_PROXY"] == "" {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString("[Service]\n")
+	for _, name := range proxyVariables {
+		if values[name] != "" {
+			fmt.Fprintf(&b, "Environment=%s\n", quoted(name+"="+values[name]))
+		}
+	}
+	return []byte(b.String())
+}
+
+var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
+
+// quoted is a value for a unit file: systemd.syntax(7), systemd.unit(5) for %.
+func quoted(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "\n", " ").Replace(value) + `"`
+}
+
+// Mirror is another place to pull a registry's images from.
+type Mirror struct {
+	// Registry is a host with an optional port, such as registry.k8s.io.
+	Registry string
+	// URL is the mirror's, with http or https.
+	URL string
+}
+
+// ParseMirror reads REGISTRY=URL.
+func ParseMirror(text string) (Mirror, error) {
+	registry, target, found := strings.Cut(text, "=")
+	u, err := url.Parse(target)
+	switch {
+	case !found || registry == "" || strings.ContainsAny(registry, "/ ") || strings.HasPrefix(registry, "."):
+		return Mirror{}, errors.Errorf("%q is not REGISTRY=URL, such as registry.k8s.io=https://mirror.example", text)
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return Mirror{}, errors.Errorf("the mirror of %s is not an http or https URL", registry)
+	case u.User != nil:
+		return Mirror{}, errors.Errorf("the mirror of %s has a password in its URL: put credentials into %s", registry, ConfDir)
+	}
+	return Mirror{registry, u.String()}, nil
+}
+
+// Path is the file that tells containerd of the mirror.
+func (m Mirror) Path() string { return CertsDir + "/" + m.Registry + "/hosts.toml" }
+
+// Hosts is that file: https://github.com/containerd/containerd/blob/main/docs/hosts.md
+// With a path in its URL, the mirror has images below it.
+func (m Mirror) Hosts() []byte {
+	override := ""
+	if u, err := url.Parse(m.URL); err == nil && strings.Trim(u.Path, "/") != "" {
+		override = "  override_path = true\n"
+	}
+	return fmt.Appendf(nil, "server = %q\n\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n%s", "https://"+m.Registry, m.URL, override)
+}
+
+// CrictlPath is where crictl looks for its settings.
+const CrictlPath = "/etc/crictl.yaml"
+
+// CrictlConfig makes crictl use the runtime at a socket.
+func CrictlConfig(socket string) []byte {
+	return fmt.Appendf(nil, "runtime-endpoint: %[1]s\nimage-endpoint: %[1]s\n", socket)
+}

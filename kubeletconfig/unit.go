@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletconfig
+
+import "fmt"
+
+// Where the kubelet's unit and drop-ins are on a host that Slipway prepares.
+const (
+	UnitPath = "/usr/local/lib/systemd/system/kubelet.service"
+	// DropInPath takes precedence over a package's 10-kubeadm.conf.
+	DropInPath = "/etc/systemd/system/kubelet.service.d/20-slipway.conf"
+)
+
+// Unit is the kubelet's unit. Without its settings, which init and join write, the
+// kubelet ends and is started again: it begins as soon as they are there.
+func Unit(program string) []byte {
+	return fmt.Appendf(nil, `[Unit]
+Description=kubelet: the Kubernetes node agent
+Documentation=https://kubernetes.io/docs/
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart=%s
+Restart=always
+StartLimitInterval=0
+RestartSec=10
+
+[Install]
+WantedBy=multi-user.target
+`, program)
+}
+
+// DropIn makes the kubelet at a path use the settings of init and join:
+// https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/kubelet-integration/
+func DropIn(program string) []byte {
+	return fmt.Appendf(nil, `[Service]
+Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
+Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+EnvironmentFile=-/etc/default/kubelet
+EnvironmentFile=-/etc/sysconfig/kubelet
+ExecStart=
+ExecStart=%s $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+`, program)
+}

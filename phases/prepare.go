@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// Prepare makes a host ready for init or join: kernel, swap, container runtime, kubelet and images. What the host has
+// already is used if it is good enough, and never replaced.
+type Prepare struct {
+	// Bundle has the programs and images; nil for what needs none of them.
+	Bundle *bundle.Bundle
+	// KeepSwap leaves swap on.
+	KeepSwap bool
+	// Mirrors are where containerd pulls the images of other registries from.
+	Mirrors []containerd.Mirror
+
+	recording sync.Mutex // of the record
+}
+
+// Phases is the workflow of host prepare.
+func (p *Prepare) Phases() []Phase {
+	return []Phase{
+		p.preflight(),
+		p.kernel(),
+		p.swap(),
+		p.programs(),
+		p.containerRuntime().Needing("kernel", "programs"),
+		p.kubelet().Needing("swap", "programs"),
+		p.images().Needing("container-runtime"),
+		p.verify().Needing("kubelet", "images"),
+	}
+}
+
+func (p *Prepare) preflight() Phase {
+	return Phase{
+		Name:    "preflight",
+		Summary: "Check this host, what it has already, and the bundle",
+		Flags:   prepareFlags("ignore-preflight-errors"),
+		Run: func(ctx context.Context, env *Env) error {
+			env.UI.Printf("Checking this host")
+			found, err := p.findRuntime(ctx, env)
+			if err != nil {
+				return err
+			}
+			checks := preflight.Prepare(env.Config, found.check(ctx, env), p.sizes())
+			return show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+		},
+	}
+}
+
+// prepareFlags are the flags of a phase's own command.
+func prepareFlags(more ...string) []string {
+	return append([]string{"bundle", "cri-socket", "dry-run", "public-key"}, more...)
+}
+
+// Where the programs of a bundle are on a host.
+const (
+	programDir = "/usr/local/bin"
+	cniDir     = "/opt/cni/bin"
+)
+
+// sizes are how many bytes a bundle needs, by the directory that they go to.
+func (p *Prepare) sizes() map[string]uint64 {
+	sizes := map[string]uint64{}
+	for _, part := range p.parts() {
+		switch part.Type {
+		case bundle.Program:
+			sizes[programDir] += uint64(part.Size)
+		case bundle.CNIPlugin:
+			sizes[cniDir] += uint64(part.Size)
+		case bundle.Image: // the layers, and what they unpack to
+			sizes[containerd.DataDir] += 2 * uint64(part.Size)
+		case bundle.Unit, bundle.Setting:
+		}
+	}
+	return sizes
+}
+
+// parts are those of the bundle, if there is one.
+func (p *Prepare) parts() []bundle.Part {
+	if p.Bundle == nil {
+		return nil
+	}
+	return p.Bundle.Index().Parts
+}
+
+// has reports whether the bundle has a program.
+func (p *Prepare) has(program string) bool {
+	for _, part := range p.parts() {
+		if part.Type == bundle.Program && part.Name == program {
+			return true
+		}
+	}
+	return false
+}
+
+// ensureFiles makes the host hold files, and reports whether it changed any. What an operator has made or edited stays.
+func ensureFiles(env *Env, files ...ownership.File) (changed bool, err error) {
+	differing, err := ownership.Differing(env.Host, files)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range differing {
+		have, err := host.ReadIfExists(env.Host, f.Path)
+		if err != nil {
+			return changed, err
+		}
+		if have != nil && !env.Host.Unchanged(f.Path) {
+			keepOperators(env, f, have)
+			continue
+		}
+		if err := env.Host.EnsureDir(filepath.Dir(f.Path), 0o755); err != nil {
+			return changed, err
+		}
+		env.UI.Printf("Writing %s", f.Path)
+		if _, err := f.Write(env.Host); err != nil {
+			return changed, err
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+// keepOperators says that a file stays as an operator has made it.
+func keepOperators(env *Env, f ownership.File, have []byte) {
+	ui.SayKept(env.UI, ui.Kept{
+		Path: f.Path, Summary: ownership.LineDifference(have, f.Data), Now: ownership.Shown(have), Ours: ownership.Shown(f.Data),
+		Remedy: fmt.Sprintf("if it is not meant to differ, remove %s and run the same command again", f.Path),
+	})
+}
+
+// verify is the last phase: success is only said of a host that has what it needs.
+func (p *Prepare) verify() Phase {
+	return Phase{
+		Name:    "verify",
+		Summary: "Check that this host has all that init and join need",
+		Flags:   prepareFlags(),
+		Run:     p.runVerify,
+	}
+}
+
+func (p *Prepare) runVerify(ctx context.Context, env *Env) error {
+	found, err := p.findRuntime(ctx, env)
+	if err != nil {
+		return err
+	}
+	var missing, from []string
+	if found.by == nobody && !p.has("containerd") {
+		missing = append(missing, "a container runtime")
+		from = append(from, "containerd 2.0 or later: https://containerd.io/downloads/")
+	}
+	if _, err := env.Host.LookPath("kubelet"); err != nil && !p.has("kubelet") {
+		missing = append(missing, "the kubelet")
+		from = append(from, "the packages kubelet and kubernetes-cni: https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/install-kubeadm/")
+	}
+	if len(missing) > 0 {
+		return fault.New("this host still lacks "+strings.Join(missing, " and "),
+			"give a bundle with --bundle, which has both; or install "+strings.Join(from, ", and "))
+	}
+	env.UI.Nextf("This host is prepared. Continue with `slipway init` or `slipway join`")
+	return nil
+}

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+func (p *Prepare) images() Phase {
+	return Phase{
+		Name:    "images",
+		Summary: "Import the bundle's images, pin them, and unpin those of an earlier bundle",
+		Flags:   prepareFlags(),
+		Run:     p.runImages,
+	}
+}
+
+func (p *Prepare) runImages(ctx context.Context, env *Env) error {
+	wanted := p.bundled()
+	if len(wanted) == 0 {
+		return nil
+	}
+	found, err := p.findRuntime(ctx, env)
+	if err != nil {
+		return err
+	}
+	present, err := presentImages(ctx, env, found)
+	if err != nil {
+		return err
+	}
+	var missing, unpinned []string
+	for name, id := range wanted {
+		switch have, ok := present[name]; {
+		case !ok || have.ID != "" && have.ID != id:
+			missing = append(missing, name)
+		case !have.Pinned:
+			unpinned = append(unpinned, name)
+		}
+	}
+	slices.Sort(missing)
+	slices.Sort(unpinned)
+	if !strings.Contains(found.socket, "containerd") && len(missing)+len(unpinned) > 0 {
+		return fault.New("only containerd can be given images, and this host has another container runtime",
+			"put them into a registry that it can pull from with `slipway bundle push`, and skip this phase with --skip-phases=images")
+	}
+	return p.importAndPin(ctx, env, found.socket, missing, unpinned)
+}
+
+// bundled are the IDs of the bundle's images, by name.
+func (p *Prepare) bundled() map[string]string {
+	ids := map[string]string{}
+	for _, part := range p.parts() {
+		if part.Type == bundle.Image && part.ConfigDigest != nil {
+			ids[part.Name] = part.ConfigDigest.String()
+		}
+	}
+	return ids
+}
+
+// presentImages are those of the runtime, by name. Before it is installed, there are none.
+func presentImages(ctx context.Context, env *Env, found hostRuntime) (map[string]host.Image, error) {
+	images, err := env.Host.Images(ctx, found.socket)
+	if err != nil && found.by != nobody {
+		return nil, err
+	}
+	byName := map[string]host.Image{}
+	for _, i := range images {
+		for _, name := range i.Names {
+			byName[name] = i
+		}
+	}
+	return byName, nil
+}
+
+func (p *Prepare) importAndPin(ctx context.Context, env *Env, socket string, missing, unpinned []string) error {
+	wanted := p.bundled()
+	var old []string
+	err := p.note(env, func(r *prepared) {
+		for _, name := range r.Images {
+			if wanted[name] == "" {
+				old = append(old, name)
+			}
+		}
+		include(&r.Images, missing...)
+		include(&r.Images, unpinned...)
+	})
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		env.UI.Printf("Importing %d images", len(missing))
+		err := env.Host.ImportImages(ctx, socket, missing, func(w io.Writer) error { return p.Bundle.WriteImages(ctx, missing, w) })
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range unpinned {
+		if err := env.Host.PinImage(ctx, socket, name, true); err != nil {
+			return err
+		}
+	}
+	for _, name := range old {
+		env.UI.Printf("Unpinning %s, which this bundle does not have", name)
+		if err := env.Host.PinImage(ctx, socket, name, false); err != nil {
+			return err
+		}
+	}
+	return p.note(env, func(r *prepared) {
+		r.Images = slices.DeleteFunc(r.Images, func(name string) bool { return slices.Contains(old, name) })
+	})
+}

@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// runtimeStart bounds the start of a container runtime, which takes a second.
+const runtimeStart = time.Minute
+
+// A hostRuntime is a container runtime that a host has, or is to get.
+type hostRuntime struct {
+	unit, socket string
+	// by is who installed it.
+	by runtimeOwner
+}
+
+type runtimeOwner int
+
+const (
+	nobody   runtimeOwner = iota // there is none
+	slipways                     // from a bundle
+	operators
+)
+
+func (r hostRuntime) foreign() bool { return r.by == operators }
+
+// check is what preflight looks at.
+func (r hostRuntime) check(ctx context.Context, env *Env) preflight.HostRuntime {
+	state, err := env.Host.Unit(ctx, r.unit)
+	return preflight.HostRuntime{Socket: r.socket, Installed: r.foreign(), Running: r.unit == "" || err != nil || state.ActiveState == "active"}
+}
+
+// knownRuntimes are the units of container runtimes, with their sockets, in the order of config.KnownSockets.
+func knownRuntimes() []hostRuntime {
+	var list []hostRuntime
+	for i, unit := range []string{containerd.Unit, "crio.service", "cri-docker.service"} {
+		list = append(list, hostRuntime{unit: unit, socket: "unix://" + config.KnownSockets()[i]})
+	}
+	list[0].socket = containerd.Socket
+	return list
+}
+
+// findRuntime looks for the runtime that the kubelet is to use: one that the operator has installed, or else containerd
+// from a bundle. Of several, the one that answers counts: Docker brings a containerd with CRI disabled.
+func (p *Prepare) findRuntime(ctx context.Context, env *Env) (hostRuntime, error) {
+	own := knownRuntimes()[0]
+	if socket := env.Config.CRISocket; socket != "" && socket != own.socket {
+		return hostRuntime{socket: socket, by: operators}, nil
+	}
+	var found []hostRuntime
+	for _, r := range knownRuntimes() {
+		state, err := env.Host.Unit(ctx, r.unit)
+		if err != nil {
+			return own, err
+		}
+		switch {
+		case state.Fragment == containerd.UnitPath:
+			own.by = slipways
+		case state.LoadState == "loaded":
+			r.by = operators
+			found = append(found, r)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return own, nil
+	case 1:
+		return found[0], nil
+	}
+	return chooseRuntime(ctx, env, found)
+}
+
+// chooseRuntime returns the one of several runtimes that answers.
+func chooseRuntime(ctx context.Context, env *Env, found []hostRuntime) (hostRuntime, error) {
+	var answering []hostRuntime
+	var names []string
+	for _, r := range found {
+		names = append(names, r.unit)
+		if _, err := env.Host.RuntimeInfo(ctx, r.socket); err == nil {
+			answering = append(answering, r)
+		}
+	}
+	if len(answering) == 1 {
+		return answering[0], nil
+	}
+	return hostRuntime{}, fault.New("this host has several container runtimes: "+strings.Join(names, ", "), "name the one for Kubernetes with --cri-socket")
+}
+
+func (p *Prepare) containerRuntime() Phase {
+	return Phase{
+		Name:    "container-runtime",
+		Summary: "Write containerd's settings and unit, or check the runtime that is there, and start it",
+		Flags:   prepareFlags("registry-mirror"),
+		Run:     p.runContainerRuntime,
+	}
+}
+
+func (p *Prepare) runContainerRuntime(ctx context.Context, env *Env) error {
+	found, err := p.findRuntime(ctx, env)
+	if err != nil {
+		return err
+	}
+	if found.by == nobody && !p.has("containerd") {
+		return nil // verify says what is missing
+	}
+	changed := false
+	if !found.foreign() {
+		if changed, err = p.containerdFiles(env); err != nil {
+			return err
+		}
+	}
+	if err := p.runUnit(ctx, env, found.unit, changed); err != nil {
+		return err
+	}
+	if _, err := ensureFiles(env, ownership.File{Path: containerd.CrictlPath, Data: containerd.CrictlConfig(found.socket), Mode: 0o644}); err != nil {
+		return err
+	}
+	return awaitRuntime(ctx, env, found.socket)
+}
+
+// containerdFiles writes what containerd from a bundle reads when it starts, and reports whether anything changed.
+func (p *Prepare) containerdFiles(env *Env) (changed bool, err error) {
+	if err := p.noteDirectories(env, containerd.DataDir, containerd.StateDir); err != nil {
+		return false, err
+	}
+	for _, dir := range []string{containerd.ConfDir, containerd.CertsDir, "/etc/cni/net.d"} {
+		if err := env.Host.EnsureDir(dir, 0o755); err != nil {
+			return false, err
+		}
+	}
+	settings := containerd.Settings{
+		SandboxImage:  p.sandboxImage(),
+		SystemdCgroup: systemdManagesCgroups(env.Host),
+		Runc:          filepath.Join(programDir, "runc"),
+	}
+	files := []ownership.File{
+		{Path: containerd.ConfigPath, Data: containerd.Config(settings), Mode: 0o644},
+		{Path: containerd.UnitPath, Data: containerd.ServiceUnit(filepath.Join(programDir, "containerd")), Mode: 0o644},
+	}
+	if proxies := containerd.ProxyDropIn(env.Host.Environ()); proxies != nil {
+		files = append(files, ownership.File{Path: containerd.ProxyPath, Data: proxies, Mode: 0o600})
+	}
+	changed, err = ensureFiles(env, files...)
+	for _, m := range p.Mirrors { // containerd reads these at each pull
+		if err == nil {
+			_, err = ensureFiles(env, ownership.File{Path: m.Path(), Data: m.Hosts(), Mode: 0o644})
+		}
+	}
+	return changed, err
+}
+
+// noteDirectories records which directories a daemon will fill that are empty or missing now.
+func (p *Prepare) noteDirectories(env *Env, dirs ...string) error {
+	for _, dir := range dirs {
+		entries, err := env.Host.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if len(entries) > 0 {
+			continue
+		}
+		if err := p.note(env, func(r *prepared) { include(&r.Directories, dir) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sandboxImage is the bundle's image for sandboxes, or the one of the default version of Kubernetes.
+func (p *Prepare) sandboxImage() string {
+	for _, part := range p.parts() {
+		if part.Type == bundle.Image && strings.Contains(part.Name, "/pause:") {
+			return part.Name
+		}
+	}
+	return config.SandboxImage()
+}
+
+// systemdManagesCgroups reports whether containers belong into systemd's cgroups. With cgroup v2, systemd has to be the
+// only manager: https://kubernetes.io/docs/setup/production-environment/container-runtimes/#cgroup-drivers
+func systemdManagesCgroups(h host.Host) bool {
+	_, err := h.Stat("/run/systemd/system")
+	return err == nil
+}
+
+// runUnit enables and starts a unit, or restarts it if its files have changed. It is empty for a runtime of which only
+// the socket is known.
+func (p *Prepare) runUnit(ctx context.Context, env *Env, unit string, changed bool) error {
+	if unit == "" {
+		return nil
+	}
+	if changed {
+		if err := env.Host.ReloadUnits(ctx); err != nil {
+			return err
+		}
+	}
+	if err := p.enable(ctx, env, unit); err != nil {
+		return err
+	}
+	state, err := env.Host.Unit(ctx, unit)
+	switch {
+	case err != nil:
+		return err
+	case state.ActiveState != "active":
+		env.UI.Printf("Starting %s", unit)
+		return env.Host.StartUnit(ctx, unit)
+	case changed:
+		env.UI.Printf("Restarting %s", unit)
+		return env.Host.RestartUnit(ctx, unit)
+	}
+	return nil
+}
+
+// awaitRuntime waits until the runtime answers.
+func awaitRuntime(ctx context.Context, env *Env, socket string) error {
+	ctx, cancel := context.WithTimeout(ctx, runtimeStart)
+	defer cancel()
+	err := env.Host.AwaitRuntime(ctx, socket)
+	return fault.WithRemedy(errors.Wrapf(err, "the container runtime at %s does not work", socket), fmt.Sprintf("see `journalctl -u %s`", containerd.Unit))
+}

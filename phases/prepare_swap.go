@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"strings"
+)
+
+// swapTarget is what starts all areas of swap at boot, whatever they come from: systemd.special(7).
+const swapTarget = "swap.target"
+
+func (p *Prepare) swap() Phase {
+	return Phase{
+		Name:    "swap",
+		Summary: "Turn swap off, now and at boot, unless it is to be kept",
+		Flags:   prepareFlags("swap"),
+		Run:     p.runSwap,
+	}
+}
+
+// runSwap turns swap off where there is any. Masking one unit keeps every area off at boot, and /etc/fstab as it is.
+func (p *Prepare) runSwap(ctx context.Context, env *Env) error {
+	areas, err := env.Host.Swap()
+	if err != nil || len(areas) == 0 {
+		return err
+	}
+	if p.KeepSwap {
+		env.UI.Warn("swap stays on ("+strings.Join(areas, ", ")+"), and the kubelet does not start with it by default",
+			"set failSwapOn: false in the KubeletConfiguration that you give to `slipway init`")
+		return nil
+	}
+	if err := p.note(env, func(r *prepared) { include(&r.Swap, areas...) }); err != nil {
+		return err
+	}
+	if err := p.maskSwap(ctx, env); err != nil {
+		return err
+	}
+	for _, area := range areas {
+		env.UI.Printf("Turning off swap on %s", area)
+		if err := env.Host.SwapOff(area); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Prepare) maskSwap(ctx context.Context, env *Env) error {
+	state, err := env.Host.Unit(ctx, swapTarget)
+	if err != nil || state.UnitFileState == "masked" {
+		return err
+	}
+	if err := p.note(env, func(r *prepared) { include(&r.Masked, swapTarget) }); err != nil {
+		return err
+	}
+	return env.Host.MaskUnit(ctx, swapTarget)
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+// HostRuntime is the container runtime that a host is prepared with.
+type HostRuntime struct {
+	// Socket is where it answers.
+	Socket string
+	// Installed says that the operator has installed it, Running that it should answer already.
+	Installed, Running bool
+}
+
+// Prepare lists the checks of a host before it is prepared. sizes are the bytes that will be written, by directory.
+func Prepare(n *config.Node, r HostRuntime, sizes map[string]uint64) []Check {
+	checks := []Check{
+		{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
+		{Name: "Systemd", Run: runsSystemd, Asks: "systemd is this host's init"},
+		{Name: "DefaultRoute", Run: defaultRoute, Asks: "a default route shows which address is the node's"},
+		{Name: "SystemVerification", Run: system(n), Asks: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
+		{Name: "CNI", Run: foreignNetworks, Asks: "which Pod networks are configured already (note)"},
+		{Name: "Firewalld", Run: firewalld(n), Asks: "firewalld is not running; where it is, its ports have to be opened (warning)"},
+		{Name: "SELinux", Run: selinux, Asks: "contexts can be restored where SELinux is on"},
+	}
+	if r.Installed && r.Running {
+		checks = append(checks, Check{Name: "CRI", Run: runtimeFits(r.Socket), Asks: "a container runtime that is there already answers, and is good enough"})
+	}
+	for _, dir := range slices.Sorted(maps.Keys(sizes)) {
+		checks = append(checks, Check{
+			Name: "DiskSpace-" + dashed(dir), Run: space(n, dir, need{what: "the bundle", least: sizes[dir], good: sizes[dir]}),
+			Asks: "what the bundle brings fits",
+		})
+	}
+	return checks
+}
+
+func runsSystemd(_ context.Context, h View) []Finding {
+	if exists(h, "/run/systemd/system") {
+		return nil
+	}
+	return fail("systemd is not this host's init, and nothing else can run the kubelet and the container runtime here").
+		remedy("use a host that runs systemd")
+}
+
+// defaultRoute is an error because without it init, join and the kubelet have to be told the node's address.
+func defaultRoute(_ context.Context, h View) []Finding {
+	v4, err := h.DefaultAddress(false)
+	if err == nil && v4.IsValid() {
+		return nil
+	}
+	v6, err6 := h.DefaultAddress(true)
+	if err6 == nil && v6.IsValid() {
+		return nil
+	}
+	if err := cmp.Or(err, err6); err != nil {
+		return warn("cannot read this host's default route: %v", err).remedy("check it with `ip route`")
+	}
+	return fail("this host has no default route, by which the kubelet and the API server find the node's address").
+		remedy("add one, even to a gateway that is not there: `ip route add default via ADDRESS`; or set nodeRegistration.kubeletExtraArgs node-ip and localAPIEndpoint.advertiseAddress in the configuration for init or join")
+}
+
+// foreignNetworks names configurations of Pod networks, which stay.
+func foreignNetworks(_ context.Context, h View) []Finding {
+	const dir = "/etc/cni/net.d"
+	entries, err := h.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if name := e.Name(); strings.HasSuffix(name, ".conf") || strings.HasSuffix(name, ".conflist") {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return note("%s configures a Pod network already, and stays as it is: %s", dir, strings.Join(names, ", "))
+}
+
+func selinux(_ context.Context, h View) []Finding {
+	if !h.SELinux() {
+		return nil
+	}
+	if _, err := h.LookPath("restorecon"); err != nil {
+		return fail("SELinux is on, and restorecon is not there to give files their contexts").remedy("install policycoreutils")
+	}
+	return nil
+}
+
+// runtimeFits says what a container runtime that somebody else has installed must be like.
+func runtimeFits(socket string) func(context.Context, View) []Finding {
+	return func(ctx context.Context, h View) []Finding {
+		info, err := h.RuntimeInfo(ctx, socket)
+		switch {
+		case err != nil:
+			return fail("the container runtime that this host has does not answer: %v", err).remedy("%s", cmp.Or(fault.Remedy(err), startRuntime))
+		case info.APIVersion != "v1":
+			return fail("%s %s speaks version %s of CRI, and the kubelet speaks v1", info.Name, info.Version, info.APIVersion).remedy(updateRuntime)
+		case !reportsDriver(info):
+			return warn("%s %s cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that", info.Name, info.Version).
+				remedy(updateRuntime)
+		case info.CgroupDriver == "systemd" && !exists(h, "/run/systemd/system"):
+			return fail("%s uses the cgroup driver systemd, but this host does not run systemd", info.Name).remedy(driverRemedy, false, "cgroupfs")
+		}
+		found := twoManagers(h, info.Name, info.CgroupDriver)
+		if dirs := info.CNIPluginDirs; len(dirs) > 0 && !slices.Contains(dirs, "/opt/cni/bin") {
+			found = append(found, warn("%s looks for network plugins in %s, and most network add-ons install theirs to /opt/cni/bin", info.Name, strings.Join(dirs, ", ")).
+				remedy("add /opt/cni/bin to bin_dirs in its configuration")...)
+		}
+		return found
+	}
+}
