@@ -141,6 +141,7 @@ func wanted(args []string) []maker {
 	}{
 		{"init", newInit},
 		{"join", newJoin},
+		{"host", newHost},
 		{"reset", newReset},
 		{"upgrade", newUpgrade},
 		{"config", newConfig},

@@ -22,7 +22,7 @@ import (
 // directory, phases, checks.
 var flagTable = sync.OnceValue(func() []flagRow {
 	return slices.Concat(commandFlags(), nodeFlags(), apiServerFlags(), clusterFlags(), networkFlags(),
-		certificateFlags(), initTokenFlags(), joinFlags(), resetFlags(), tokenFlags(), upgradeFlags())
+		certificateFlags(), initTokenFlags(), joinFlags(), resetFlags(), tokenFlags(), upgradeFlags(), hostFlags())
 })
 
 // commandFlags say how a command runs and where it looks.
@@ -41,7 +41,7 @@ func commandFlags() []flagRow {
 			sets(kindReset, "dryRun", func(d *documents, v bool) { d.reset.DryRun = v }).
 			sets(kindUpgrade, "apply.dryRun", func(d *documents, v bool) { d.upgrade.Apply.DryRun = &v }).
 			sets(kindUpgrade, "node.dryRun", func(d *documents, v bool) { d.upgrade.Node.DryRun = &v }).
-			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback),
+			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback, hostPrepare, hostReset),
 		toggle("dry-run", "print what would be done, in order, without doing it or contacting the cluster (--diff contacts it)", dryRun).overConfig().
 			sets(kindJoin, "dryRun", func(d *documents, v bool) { d.join.DryRun = v }).
 			on("join"),
@@ -57,7 +57,7 @@ func commandFlags() []flagRow {
 			sets(kindReset, "skipPhases", func(d *documents, v []string) { d.reset.SkipPhases = v }).
 			sets(kindUpgrade, "apply.skipPhases", func(d *documents, v []string) { d.upgrade.Apply.SkipPhases = v }).
 			sets(kindUpgrade, "node.skipPhases", func(d *documents, v []string) { d.upgrade.Node.SkipPhases = v }).
-			on("init", "join", "reset", upgradeApply, upgradeNode),
+			on("init", "join", "reset", upgradeApply, upgradeNode, hostPrepare, hostReset),
 	}
 }
 
@@ -68,7 +68,7 @@ func nodeFlags() []flagRow {
 		text("cri-socket", "", "`socket` of the container runtime; detected unless several runtimes are installed", socket).
 			sets(kindInit, "nodeRegistration.criSocket", func(d *documents, v string) { d.init.NodeRegistration.CRISocket = v }).
 			sets(kindJoin, "nodeRegistration.criSocket", func(d *documents, v string) { d.join.NodeRegistration.CRISocket = v }).
-			on("init", "join", "preflight init", "preflight join", "config images pull"),
+			on("init", "join", "preflight init", "preflight join", "config images pull", hostPrepare),
 		text("cri-socket", "", "`socket` of the container runtime; defaults to the one the kubelet uses", socket).
 			sets(kindReset, "criSocket", func(d *documents, v string) { d.reset.CRISocket = v }).
 			on("reset", "diagnose", "support-bundle"),
@@ -85,7 +85,7 @@ func nodeFlags() []flagRow {
 				u.Node.IgnorePreflightErrors = slices.Concat(u.Node.IgnorePreflightErrors, v)
 				u.Plan.IgnorePreflightErrors = slices.Concat(u.Plan.IgnorePreflightErrors, v)
 			}).
-			on("init", "join", "reset", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeRollback),
+			on("init", "join", "reset", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeRollback, hostPrepare, hostReset),
 		text("node-name", "", "`name` of this node; defaults to the hostname", func(f *Flags) *string { return &f.NodeName }).overConfig().
 			sets(kindInit, "nodeRegistration.name", func(d *documents, v string) { d.init.NodeRegistration.Name = v }).
 			sets(kindJoin, "nodeRegistration.name", func(d *documents, v string) { d.join.NodeRegistration.Name = v }).

@@ -26,6 +26,7 @@ type Flags struct {
 	APIServerAdvertiseAddress string
 	APIServerBindPort         int32
 	APIServerCertExtraSANs    []string
+	Bundle                    string
 	CACertHashes              []string
 	CertDir                   string
 	CertificateKey            string
@@ -60,12 +61,15 @@ type Flags struct {
 	PrintConfig               bool
 	PrintJoinCommand          bool
 	PrintManifest             bool
+	PublicKeys                []string
+	RegistryMirrors           []string // REGISTRY=URL
 	ServiceCIDR               string
 	ServiceDNSDomain          string
 	SkipCAVerification        bool
 	SkipCertificateKeyPrint   bool
 	SkipPhases                []string
 	SkipTokenPrint            bool
+	Swap                      string // off or keep
 	TLSBootstrapToken         string
 	// Token is that of --token, of the file that --token-file names, or the argument of token create.
 	Token       string

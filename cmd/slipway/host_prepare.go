@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// hostOptions are the flags of commands that prepare a host.
+type hostOptions struct{ config.Flags }
+
+func newHostPrepare(g *globals) *cobra.Command {
+	o := &hostOptions{}
+	workflow := (&phases.Prepare{}).Phases()
+	cmd := &cobra.Command{
+		Use:   "prepare",
+		Short: "Give this host what a node needs",
+		Long: "Give this host what a node needs before `slipway init` or `slipway join`: kernel settings, a container runtime, the kubelet,\n" +
+			"network plugins and images. Programs and images come from a bundle, and no network is used. What the host has already is\n" +
+			"used if it is good enough, and never replaced.\n\n" +
+			"On a node, a newer bundle replaces what an earlier one installed; containers go on running.\n\n" +
+			"It runs these phases in order; `host prepare phase NAME` runs one alone:\n" + phaseTree(workflow, "  "),
+		Args: takes(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, prepare, err := o.load(cmd, g)
+			if err != nil {
+				return err
+			}
+			defer closeBundle(prepare)
+			return p.run(cmd.Context(), prepare.Phases(), p.env.Config.SkipPhases)
+		},
+	}
+	o.Bind(cmd.Flags(), "host prepare")
+	reporting(g, cmd)
+	cmd.AddCommand(newPhase(g, "host prepare", workflow, runnablePreparePhase))
+	return cmd
+}
+
+func runnablePreparePhase(g *globals, phase phases.Phase, use string, _ wrapPhase) *cobra.Command {
+	o := &hostOptions{}
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: phase.Summary,
+		Args:  takes(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, prepare, err := o.load(cmd, g)
+			if err != nil {
+				return err
+			}
+			defer closeBundle(prepare)
+			return p.run(cmd.Context(), only(prepare.Phases(), phase.Name), nil)
+		},
+	}
+	o.BindPhase(cmd.Flags(), "host prepare", phaseFlags(phase.Flags))
+	reporting(g, cmd)
+	return cmd
+}
+
+// only is a workflow of the one phase with a name.
+func only(workflow []phases.Phase, name string) []phases.Phase {
+	for _, p := range workflow {
+		if p.Name == name {
+			return []phases.Phase{p.Needing()}
+		}
+	}
+	return nil
+}
+
+// load opens the bundle, which must be for this machine.
+func (o *hostOptions) load(cmd *cobra.Command, g *globals) (*parts, *phases.Prepare, error) {
+	o.Given = given(cmd.Flags())
+	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), "")
+	if err != nil {
+		return nil, nil, err
+	}
+	node, err := config.LoadHost(o.Flags, in.options)
+	if err != nil {
+		return nil, nil, err
+	}
+	prepare := &phases.Prepare{KeepSwap: o.Swap == "keep"}
+	for _, text := range o.RegistryMirrors {
+		mirror, err := containerd.ParseMirror(text)
+		if err != nil {
+			return nil, nil, err
+		}
+		prepare.Mirrors = append(prepare.Mirrors, mirror)
+	}
+	if o.Bundle != "" {
+		if prepare.Bundle, err = openBundle(o.Bundle, o.PublicKeys); err != nil {
+			return nil, nil, err
+		}
+	}
+	return newParts(g, node, in.host), prepare, nil
+}
+
+func openBundle(path string, publicKeys []string) (*bundle.Bundle, error) {
+	keys, err := bundleKeys(publicKeys)
+	if err != nil {
+		return nil, err
+	}
+	b, err := bundle.Open(path, keys)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Fits(runtime.GOOS, runtime.GOARCH); err != nil {
+		_ = b.Close() // only read from
+		return nil, err
+	}
+	return b, nil
+}
+
+// bundleKeys are those of the files, or the ones that this host trusts.
+func bundleKeys(files []string) (bundle.Keys, error) {
+	if len(files) > 0 {
+		return bundle.KeysFromFiles(files...)
+	}
+	return bundle.ConfiguredKeys(bundle.KeysDir)
+}
+
+func closeBundle(p *phases.Prepare) {
+	if p.Bundle != nil {
+		_ = p.Bundle.Close() // only read from
+	}
+}

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"strings"
+
+	"github.com/pkg/errors"
+)
+
+// Commands that prepare a host, as the table of flags calls them.
+const (
+	hostPrepare = "host prepare"
+	hostReset   = "host reset"
+)
+
+// hostFlags say what a host is prepared with.
+func hostFlags() []flagRow {
+	return []flagRow{
+		text("bundle", "", "`file` with programs and images, made by `slipway bundle create`", func(f *Flags) *string { return &f.Bundle }).on(hostPrepare),
+		list("public-key", nil, "`files` with the keys of which one must have signed the bundle; those in /etc/slipway/bundle-keys.d by default",
+			func(f *Flags) *[]string { return &f.PublicKeys }).on(hostPrepare),
+		text("swap", "off", "what to do with swap: off turns it off, now and at boot; keep leaves it on", func(f *Flags) *string { return &f.Swap }).
+			offers("off", "keep").on(hostPrepare),
+		list("registry-mirror", nil, "`mirrors` that containerd pulls images from, as REGISTRY=URL", func(f *Flags) *[]string { return &f.RegistryMirrors }).
+			on(hostPrepare),
+	}
+}
+
+// LoadHost returns the desired state of a host that is prepared, or no longer is to be. Its CRISocket is empty unless the
+// user names one. Invalid input is returned as Faults.
+func LoadHost(flags Flags, opts Options) (*Node, error) {
+	n := APINode("", nil)
+	n.Name, n.CRISocket = opts.Facts.Hostname, flags.CRISocket
+	if n.CRISocket != "" && !strings.Contains(n.CRISocket, "://") {
+		n.CRISocket = "unix://" + n.CRISocket
+	}
+	n.SkipPhases, n.IgnorePreflightErrors, n.DryRun = flags.SkipPhases, lowered(flags.IgnorePreflightErrors), flags.DryRun
+	if flags.given("swap") && flags.Swap != "off" && flags.Swap != "keep" {
+		return nil, errors.Errorf("--swap is off or keep, not %q", flags.Swap)
+	}
+	return n, nil
+}
