@@ -174,3 +174,14 @@ func (x *Index) images() []Part { return x.Parts[len(x.files()):] }
 // title is the name of a file's blob once common tools have unpacked it. It is
 // compressed, so it is not called what the file is called.
 func (p Part) title() string { return string(p.Type) + "/" + p.Name + ".zst" }
+
+// bytesText is a size for people.
+func bytesText(n int64) string {
+	switch {
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -100,15 +100,17 @@ func (c *contents) layers() []*blob {
 
 // documents are the blobs that Open reads, each once, in their order in a bundle.
 func (c *contents) documents() [][]byte {
-	list := [][]byte{c.rawManifest, c.rawIndex}
+	all := [][]byte{c.rawManifest, c.rawIndex}
 	for _, image := range c.images {
-		for _, document := range [][]byte{image.rawManifest, image.rawConfig} {
-			if !slices.ContainsFunc(list, func(d []byte) bool { return bytes.Equal(d, document) }) {
-				list = append(list, document)
-			}
+		all = append(all, image.rawManifest, image.rawConfig)
+	}
+	var once [][]byte
+	for _, document := range all {
+		if document != nil && !slices.ContainsFunc(once, func(d []byte) bool { return bytes.Equal(d, document) }) {
+			once = append(once, document)
 		}
 	}
-	return list
+	return once
 }
 
 // checkLayout holds the index of the image layout against its form: the bundle

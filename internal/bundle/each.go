@@ -104,7 +104,7 @@ type content struct {
 
 // open begins to read a blob, whose content has this digest and size.
 func (b *Bundle) open(ctx context.Context, blob *blob, digest v1.Hash, size int64) (*content, error) {
-	raw := newVerified(ctx, b.at[blob.Digest], blob.Descriptor, blob.what())
+	raw := b.raw(ctx, blob)
 	from, done, err := decompress(raw, blob.MediaType)
 	if err != nil {
 		return nil, errors.Wrapf(damaged(blob.what()), "%v", err)
@@ -158,6 +158,11 @@ func (c *content) finish() error {
 	return err
 }
 
+// raw is a blob as the bundle has it, verified while it is read.
+func (b *Bundle) raw(ctx context.Context, blob *blob) *verified {
+	return newVerified(ctx, b.at[blob.Digest], blob.Descriptor, blob.what())
+}
+
 // decompress returns the content of a blob; done releases what it needs.
 func decompress(r io.Reader, kind types.MediaType) (content io.Reader, done func(), err error) {
 	switch kind {
@@ -187,6 +192,8 @@ type verified struct {
 func newVerified(ctx context.Context, from *io.SectionReader, d v1.Descriptor, what string) *verified {
 	return &verified{ctx: ctx, from: io.NewSectionReader(from, 0, d.Size), sum: sha256.New(), digest: d.Digest, what: what}
 }
+
+func (v *verified) Close() error { return nil }
 
 func (v *verified) Read(p []byte) (int, error) {
 	if v.err != nil {

@@ -25,24 +25,7 @@ func (b *Bundle) WriteImages(ctx context.Context, names []string, w io.Writer) e
 	if err != nil {
 		return err
 	}
-	out := newWriter(w)
-	if err := out.head(some.rawLayout, nil); err != nil {
-		return err
-	}
-	for _, image := range some.images {
-		for _, document := range [][]byte{image.rawManifest, image.rawConfig} {
-			if err := out.document(document); err != nil {
-				return err
-			}
-		}
-	}
-	for _, blob := range some.layers() {
-		raw := newVerified(ctx, b.at[blob.Digest], blob.Descriptor, blob.what())
-		if err := out.blob(blob.Descriptor, raw); err != nil {
-			return err
-		}
-	}
-	return out.close()
+	return some.write(w, func(blob *blob) (io.ReadCloser, error) { return b.raw(ctx, blob), nil })
 }
 
 // only are the contents of an image layout of some images.

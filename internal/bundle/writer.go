@@ -9,19 +9,37 @@ import (
 	"fmt"
 	"io"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/pkg/errors"
 )
 
 // writer writes an image layout as a tar. The same input gives the same bytes:
 // every entry has the same mode, owner and time.
-type writer struct {
-	tar     *tar.Writer
-	written map[v1.Hash]bool
-}
+type writer struct{ tar *tar.Writer }
 
-func newWriter(w io.Writer) *writer {
-	return &writer{tar: tar.NewWriter(w), written: map[v1.Hash]bool{}}
+// write writes the whole archive: the documents, and the blobs that open returns.
+func (c *contents) write(to io.Writer, open func(*blob) (io.ReadCloser, error)) error {
+	w := &writer{tar.NewWriter(to)}
+	if err := w.head(c.rawLayout, c.signature); err != nil {
+		return err
+	}
+	for _, document := range c.documents() {
+		d := describe(document, "")
+		if err := w.entry(blobEntry(d.Digest), d.Size, bytes.NewReader(document)); err != nil {
+			return err
+		}
+	}
+	for _, blob := range c.layers() {
+		data, err := open(blob)
+		if err != nil {
+			return err
+		}
+		err = w.entry(blobEntry(blob.Digest), blob.Size, data)
+		data.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Wrap(w.tar.Close(), "cannot write the archive's end")
 }
 
 // head writes what comes before the blobs; the signature may be nil.
@@ -39,24 +57,6 @@ func (w *writer) head(index, signature []byte) error {
 	return w.entry(entrySignature, int64(len(signature)), bytes.NewReader(signature))
 }
 
-// document writes a small blob, unless the archive has it.
-func (w *writer) document(data []byte) error {
-	digest, size, err := v1.SHA256(bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	return w.blob(v1.Descriptor{Digest: digest, Size: size}, bytes.NewReader(data))
-}
-
-// blob writes a blob, unless the archive has it.
-func (w *writer) blob(d v1.Descriptor, data io.Reader) error {
-	if w.written[d.Digest] {
-		return nil
-	}
-	w.written[d.Digest] = true
-	return w.entry(blobEntry(d.Digest), d.Size, data)
-}
-
 func (w *writer) entry(name string, size int64, data io.Reader) error {
 	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644}
 	if err := w.tar.WriteHeader(header); err != nil {
@@ -65,5 +65,3 @@ func (w *writer) entry(name string, size int64, data io.Reader) error {
 	_, err := io.Copy(w.tar, data)
 	return errors.Wrapf(err, "cannot write %s", name)
 }
-
-func (w *writer) close() error { return errors.Wrap(w.tar.Close(), "cannot write the archive's end") }

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"io"
+	"os"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pkg/errors"
+)
+
+// level is that of the compression. The next one takes three times as long for
+// a fifth less; how fast the result is read does not depend on it.
+const level = zstd.SpeedDefault
+
+// file stages a part that is not an image.
+func (s *stage) file(ctx context.Context, listed *ListedPart) (staged, error) {
+	content, err := s.open(ctx, listed)
+	if err != nil {
+		return staged{}, err
+	}
+	defer content.Close()
+	part := listed.part()
+	blob, digest, size, err := s.compress(ctx, content, partType)
+	if err != nil {
+		return staged{}, err
+	}
+	part.Digest, part.Size = digest, size
+	blob.Annotations = map[string]string{annotationTitle: part.title()}
+	s.Say("%s: %s, %s compressed", part, bytesText(size), bytesText(blob.Size))
+	return staged{part: part, blob: blob}, nil
+}
+
+// compress makes a blob of the content, and returns the content's digest and
+// size, too.
+func (s *stage) compress(ctx context.Context, content io.Reader, kind types.MediaType) (blob v1.Descriptor, digest v1.Hash, size int64, err error) {
+	sum := newSum()
+	blob, err = s.keep(kind, func(w io.Writer) error {
+		z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			return err
+		}
+		if size, err = io.Copy(io.MultiWriter(z, sum), &interruptible{ctx, content}); err != nil {
+			z.Close()
+			return errors.Wrap(err, "cannot read it")
+		}
+		return z.Close()
+	})
+	return blob, sum.digest(), size, err
+}
+
+// keep makes a blob of what write writes.
+func (s *stage) keep(kind types.MediaType, write func(io.Writer) error) (v1.Descriptor, error) {
+	f, err := os.CreateTemp(s.dir, "blob-")
+	if err != nil {
+		return v1.Descriptor{}, errors.Wrap(err, "cannot make a file beside the bundle")
+	}
+	defer f.Close()
+	sum := newSum()
+	if err := write(io.MultiWriter(f, sum)); err != nil {
+		return v1.Descriptor{}, err
+	}
+	if err := f.Close(); err != nil {
+		return v1.Descriptor{}, errors.Wrap(err, "cannot write a file beside the bundle")
+	}
+	blob := v1.Descriptor{MediaType: kind, Digest: sum.digest(), Size: sum.size}
+	return blob, os.Rename(f.Name(), s.path(blob.Digest))
+}
+
+// sum is a digest of what is written to it, and its size.
+type sum struct {
+	hash.Hash
+	size int64
+}
+
+func newSum() *sum { return &sum{Hash: sha256.New()} }
+
+func (s *sum) Write(p []byte) (int, error) {
+	s.size += int64(len(p))
+	return s.Hash.Write(p)
+}
+
+func (s *sum) digest() v1.Hash {
+	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(s.Sum(nil))}
+}
+
+func digestOf(data []byte) v1.Hash {
+	s := newSum()
+	_, _ = io.Copy(s, bytes.NewReader(data)) // neither side can fail
+	return s.digest()
+}
+
+// interruptible is a reader that ends with its context.
+type interruptible struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r *interruptible) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
