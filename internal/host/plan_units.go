@@ -6,6 +6,7 @@ package host
 import (
 	"cmp"
 	"context"
+	"path/filepath"
 	"time"
 )
 
@@ -21,6 +22,9 @@ func (o *overlay) Unit(ctx context.Context, name string) (UnitState, error) {
 	state, err := o.base.Unit(ctx, name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if fragment := o.fragment(unitName(name)); fragment != "" {
+		state.LoadState, state.Fragment = "loaded", fragment
+	}
 	plan, planned := o.units[unitName(name)]
 	if !planned {
 		return state, err
@@ -34,6 +38,18 @@ func (o *overlay) Unit(ctx context.Context, name string) (UnitState, error) {
 		state.ActiveState, state.SubState, state.MainPID = "inactive", "dead", 0
 	}
 	return state, nil
+}
+
+// fragment is the file of a unit that the plan writes; empty for none. The
+// directories are those of systemd.unit(5) that take precedence.
+func (o *overlay) fragment(name string) string {
+	for _, dir := range []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"} {
+		path := filepath.Join(dir, name)
+		if n := o.nodes[path]; n != nil && !n.removed {
+			return path
+		}
+	}
+	return ""
 }
 
 // Journal implements UnitReader.
