@@ -90,6 +90,7 @@ func (p *Prepare) importAndPin(ctx context.Context, env *Env, socket string, mis
 			}
 		}
 		include(&r.Images, missing...)
+		include(&r.Imported, missing...)
 		include(&r.Images, unpinned...)
 	})
 	if err != nil {
@@ -114,6 +115,8 @@ func (p *Prepare) importAndPin(ctx context.Context, env *Env, socket string, mis
 		}
 	}
 	return p.note(env, func(r *prepared) {
-		r.Images = slices.DeleteFunc(r.Images, func(name string) bool { return slices.Contains(old, name) })
+		for _, name := range old {
+			exclude(&r.Images, name)
+		}
 	})
 }

@@ -31,8 +31,9 @@ type prepared struct {
 	Enabled []string `json:"enabled,omitempty"`
 	// Directories are those that were missing or empty before a daemon filled them.
 	Directories []string `json:"directories,omitempty"`
-	// Images are pinned.
-	Images []string `json:"images,omitempty"`
+	// Images are pinned, and Imported are those of them that were not there.
+	Images   []string `json:"images,omitempty"`
+	Imported []string `json:"imported,omitempty"`
 }
 
 func readPrepared(h host.Host) (prepared, error) {
@@ -44,10 +45,14 @@ func readPrepared(h host.Host) (prepared, error) {
 	return p, errors.Wrapf(json.Unmarshal(data, &p), "read %s", preparedPath)
 }
 
-// note changes the record.
+// note changes the record. Phases run side by side.
 func (p *Prepare) note(env *Env, change func(*prepared)) error {
 	p.recording.Lock()
 	defer p.recording.Unlock()
+	return changePrepared(env, change)
+}
+
+func changePrepared(env *Env, change func(*prepared)) error {
 	before, err := readPrepared(env.Host)
 	if err != nil {
 		return err
@@ -56,6 +61,9 @@ func (p *Prepare) note(env *Env, change func(*prepared)) error {
 	change(&after)
 	if reflect.DeepEqual(before, after) {
 		return nil
+	}
+	if reflect.DeepEqual(after, prepared{}) {
+		return env.Host.Remove(preparedPath)
 	}
 	data, err := json.MarshalIndent(after, "", "  ")
 	if err != nil {
@@ -71,7 +79,14 @@ func (p *Prepare) note(env *Env, change func(*prepared)) error {
 func (p prepared) clone() prepared {
 	return prepared{
 		maps.Clone(p.Parameters), slices.Clone(p.Swap), slices.Clone(p.Masked), slices.Clone(p.Enabled),
-		slices.Clone(p.Directories), slices.Clone(p.Images),
+		slices.Clone(p.Directories), slices.Clone(p.Images), slices.Clone(p.Imported),
+	}
+}
+
+// exclude takes an element out of a list, which is nil when it is empty.
+func exclude(list *[]string, element string) {
+	if *list = slices.DeleteFunc(*list, func(e string) bool { return e == element }); len(*list) == 0 {
+		*list = nil
 	}
 }
 

@@ -138,7 +138,7 @@ func (p *Prepare) runContainerRuntime(ctx context.Context, env *Env) error {
 
 // containerdFiles writes what containerd from a bundle reads when it starts, and reports whether anything changed.
 func (p *Prepare) containerdFiles(env *Env) (changed bool, err error) {
-	if err := p.noteDirectories(env, containerd.DataDir, containerd.StateDir); err != nil {
+	if err := p.noteDirectories(env, containerd.Directories()...); err != nil {
 		return false, err
 	}
 	for _, dir := range []string{containerd.ConfDir, containerd.CertsDir, "/etc/cni/net.d"} {

@@ -13,6 +13,6 @@ func newHost(g *globals) *cobra.Command {
 		Short: "Prepare this host for init or join, or undo that",
 		RunE:  requireSubcommand,
 	}
-	cmd.AddCommand(newHostPrepare(g))
+	cmd.AddCommand(newHostPrepare(g), newHostReset(g))
 	return cmd
 }

@@ -24,10 +24,13 @@ const (
 	CertsDir  = "/etc/containerd/certs.d"
 	UnitPath  = "/usr/local/lib/systemd/system/containerd.service"
 	ProxyPath = "/etc/systemd/system/containerd.service.d/10-slipway-proxy.conf"
-	// DataDir has images and containers, StateDir what is gone after a boot.
-	DataDir  = "/var/lib/containerd"
-	StateDir = "/run/containerd"
+	// DataDir has images and containers.
+	DataDir = "/var/lib/containerd"
 )
+
+// Directories are those that containerd makes and fills: for its data, for what is
+// gone after a boot, and for plugins.
+func Directories() []string { return []string{DataDir, "/run/containerd", "/opt/containerd"} }
 
 // Settings are those that differ between hosts.
 type Settings struct {

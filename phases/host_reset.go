@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+)
+
+// HostReset undoes what host prepare did to this host, and leaves everything else. It goes by the record of the
+// preparation and by the marks on files; each entry of the record is dropped once its change is undone, so a run that was
+// interrupted can be repeated.
+func HostReset() []Phase {
+	return []Phase{
+		{Name: "preflight", Summary: "Check that nothing on this host needs what is removed", Flags: hostResetFlags("ignore-preflight-errors"), Run: runPreflightHostReset},
+		{Name: "images", Summary: "Unpin and remove the images that were imported into a container runtime that stays", Flags: hostResetFlags(), Run: runResetImages},
+		{Name: "units", Summary: "Stop and disable the container runtime and the kubelet", Flags: hostResetFlags(), Run: runResetUnits},
+		{Name: "files", Summary: "Remove programs, units, settings and data", Flags: hostResetFlags(), Run: runResetFiles},
+		{Name: "kernel", Summary: "Set kernel parameters back, and turn swap on again", Flags: hostResetFlags(), Run: runResetKernel},
+	}
+}
+
+func hostResetFlags(more ...string) []string { return append([]string{"dry-run"}, more...) }
+
+// runPreflightHostReset refuses as long as the host is a node, or containers run.
+func runPreflightHostReset(ctx context.Context, env *Env) error {
+	env.UI.Printf("Checking this host")
+	if env.Host.EffectiveUID() != 0 {
+		return fault.New("this needs root", "run it with sudo")
+	}
+	for _, path := range []string{thisnode.KubeletConf(env.Config), env.Config.Paths.Manifests} {
+		if _, err := env.Host.Lstat(path); err == nil {
+			return fault.New("this host is a node, or part of one: "+path+" is there", "run `slipway reset` first")
+		}
+	}
+	tasks, err := runningTasks(env.Host)
+	if err != nil {
+		return err
+	}
+	if len(tasks) > 0 && ownContainerd(env) {
+		return fault.New("containers run on this host: "+strings.Join(tasks, ", "), "stop and remove them: `ctr --namespace NAMESPACE tasks ls` lists them")
+	}
+	return nil
+}
+
+// taskDir has a directory for each running container of containerd, below one for its namespace.
+const taskDir = "/run/containerd/io.containerd.runtime.v2.task"
+
+// runningTasks are the running containers, as NAMESPACE/ID.
+func runningTasks(h host.Host) ([]string, error) {
+	var tasks []string
+	namespaces, err := h.ReadDir(taskDir)
+	for _, n := range namespaces {
+		ids, err := h.ReadDir(filepath.Join(taskDir, n.Name()))
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			tasks = append(tasks, n.Name()+"/"+id.Name())
+		}
+	}
+	return tasks, ignoreMissing(err)
+}
+
+// ownContainerd reports whether containerd is from a bundle.
+func ownContainerd(env *Env) bool { return env.Host.Made(containerd.UnitPath) }
+
+func runResetImages(ctx context.Context, env *Env) error {
+	record, err := readPrepared(env.Host)
+	if err != nil {
+		return err
+	}
+	for _, name := range record.Images {
+		if !ownContainerd(env) { // else they go with its data
+			if err := forgetImage(ctx, env, name, slices.Contains(record.Imported, name)); err != nil {
+				return err
+			}
+		}
+		err := changePrepared(env, func(p *prepared) {
+			exclude(&p.Images, name)
+			exclude(&p.Imported, name)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func forgetImage(ctx context.Context, env *Env, name string, imported bool) error {
+	images, err := env.Host.Images(ctx, containerd.Socket)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(images, func(i host.Image) bool { return slices.Contains(i.Names, name) }) {
+		return nil
+	}
+	if imported {
+		env.UI.Printf("Removing image %s", name)
+		return env.Host.RemoveImage(ctx, containerd.Socket, name)
+	}
+	return env.Host.PinImage(ctx, containerd.Socket, name, false)
+}
+
+// runResetUnits stops what runs from files that are removed next.
+func runResetUnits(ctx context.Context, env *Env) error {
+	record, err := readPrepared(env.Host)
+	if err != nil {
+		return err
+	}
+	stop := []string{kubeletUnit}
+	if ownContainerd(env) {
+		stop = append(stop, containerd.Unit)
+	}
+	for _, unit := range stop {
+		state, err := env.Host.Unit(ctx, unit)
+		if err != nil {
+			return err
+		}
+		if slices.Contains([]string{"active", "activating", "reloading"}, state.ActiveState) {
+			env.UI.Printf("Stopping %s", unit)
+			if err := env.Host.StopUnit(ctx, unit); err != nil {
+				return err
+			}
+		}
+	}
+	for _, unit := range record.Enabled {
+		env.UI.Printf("Disabling %s", unit)
+		if err := env.Host.DisableUnit(ctx, unit); err != nil {
+			return err
+		}
+		if err := changePrepared(env, func(p *prepared) { exclude(&p.Enabled, unit) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func runResetKernel(ctx context.Context, env *Env) error {
+	record, err := readPrepared(env.Host)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(record.Parameters)) {
+		env.UI.Printf("Setting %s back to %s", strings.ReplaceAll(name, "/", "."), record.Parameters[name])
+		if _, err := env.Host.SetParameter(name, record.Parameters[name]); ignoreMissing(err) != nil { // an interface may be gone
+			return err
+		}
+		err := changePrepared(env, func(p *prepared) {
+			if delete(p.Parameters, name); len(p.Parameters) == 0 {
+				p.Parameters = nil
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := unmask(ctx, env, record.Masked); err != nil {
+		return err
+	}
+	return errors.WithMessage(swapBack(env, record.Swap), "swap was on before")
+}
+
+func unmask(ctx context.Context, env *Env, units []string) error {
+	for _, unit := range units {
+		if err := env.Host.UnmaskUnit(ctx, unit); err != nil {
+			return err
+		}
+		if err := changePrepared(env, func(p *prepared) { exclude(&p.Masked, unit) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func swapBack(env *Env, areas []string) error {
+	for _, area := range areas {
+		env.UI.Printf("Turning on swap on %s", area)
+		if err := env.Host.SwapOn(area); ignoreMissing(err) != nil {
+			return err
+		}
+		if err := changePrepared(env, func(p *prepared) { exclude(&p.Swap, area) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}

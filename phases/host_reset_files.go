@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	stderrors "errors"
+	"path/filepath"
+
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
+)
+
+// preparedFiles are the files that a preparation may have made, beside programs and mirrors.
+func preparedFiles() []string {
+	return []string{
+		modulesPath, sysctlPath, containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.CrictlPath,
+		kubeletconfig.UnitPath, kubeletconfig.DropInPath,
+	}
+}
+
+// runResetFiles removes what Slipway has made and nobody has edited since.
+func runResetFiles(ctx context.Context, env *Env) error {
+	record, err := readPrepared(env.Host)
+	if err != nil {
+		return err
+	}
+	r := &fileReset{Env: env}
+	reload := ownContainerd(env) || env.Host.Made(kubeletconfig.DropInPath)
+	for _, dir := range record.Directories {
+		r.removeData(dir)
+	}
+	for _, dir := range []string{programDir, cniDir} {
+		r.removeIn(dir, "")
+	}
+	r.removeIn(containerd.CertsDir, "hosts.toml")
+	for _, path := range preparedFiles() {
+		r.removeFile(path)
+	}
+	if err := stderrors.Join(r.failed...); err != nil || !reload {
+		return err
+	}
+	return env.Host.ReloadUnits(ctx)
+}
+
+// fileReset removes files, whatever fails.
+type fileReset struct {
+	*Env
+	failed []error
+}
+
+func (r *fileReset) did(err error) {
+	if err != nil {
+		r.failed = append(r.failed, err)
+	}
+}
+
+// removeData removes a directory that only a daemon from a bundle has filled.
+func (r *fileReset) removeData(dir string) {
+	mounts, err := r.Host.Mounts(dir)
+	r.did(err)
+	for _, m := range mounts {
+		if m != dir { // a disk of its own stays mounted
+			r.did(r.Host.Unmount(m, nil))
+		}
+	}
+	done, err := r.Host.RemoveTree(dir)
+	if done.Changed {
+		r.UI.Printf("Removed %s", dir)
+	}
+	if r.did(err); err == nil {
+		r.did(changePrepared(r.Env, func(p *prepared) { exclude(&p.Directories, dir) }))
+	}
+}
+
+// removeIn removes the files in a directory that Slipway has made, or those with a name in the directories below it.
+func (r *fileReset) removeIn(dir, name string) {
+	entries, err := r.Host.ReadDir(dir)
+	r.did(ignoreMissing(err))
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name(), name)
+		if _, leftover := host.LeftoverOf(e.Name()); leftover {
+			r.did(r.Host.Remove(path))
+		} else if r.Host.Made(path) {
+			r.removeFile(path)
+		}
+	}
+	r.removeEmpty(dir)
+}
+
+// removeFile removes a file that is as Slipway has made it, and the directories that it made for it.
+func (r *fileReset) removeFile(path string) {
+	switch {
+	case r.Host.Unchanged(path):
+		r.UI.Printf("Removing %s", path)
+		r.did(r.Host.Remove(path))
+	case r.Host.Made(path):
+		r.UI.Warn(path+" was edited, and stays", "remove it if nothing needs it")
+	}
+	r.removeEmpty(filepath.Dir(path))
+}
+
+// removeEmpty removes a directory that Slipway has made, if it is empty, and those above it.
+func (r *fileReset) removeEmpty(dir string) {
+	for ; r.Host.Made(dir); dir = filepath.Dir(dir) {
+		removed, err := r.Host.RemoveEmpty(dir)
+		if r.did(err); !removed {
+			return
+		}
+	}
+}
