@@ -153,11 +153,14 @@ func runResetKernel(ctx context.Context, env *Env) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(record.Parameters)) {
-		env.UI.Printf("Setting %s back to %s", strings.ReplaceAll(name, "/", "."), record.Parameters[name])
-		if _, err := env.Host.SetParameter(name, record.Parameters[name]); ignoreMissing(err) != nil { // an interface may be gone
+		changed, err := env.Host.SetParameter(name, record.Parameters[name])
+		if ignoreMissing(err) != nil { // an interface may be gone
 			return err
 		}
-		err := changePrepared(env, func(p *prepared) {
+		if changed {
+			env.UI.Printf("Set %s back to %s", strings.ReplaceAll(name, "/", "."), record.Parameters[name])
+		}
+		err = changePrepared(env, func(p *prepared) {
 			if delete(p.Parameters, name); len(p.Parameters) == 0 {
 				p.Parameters = nil
 			}
@@ -169,7 +172,32 @@ func runResetKernel(ctx context.Context, env *Env) error {
 	if err := unmask(ctx, env, record.Masked); err != nil {
 		return err
 	}
-	return errors.WithMessage(swapBack(env, record.Swap), "swap was on before")
+	if err := swapBack(env, record.Swap); err != nil {
+		return errors.WithMessage(err, "swap was on before")
+	}
+	if !record.Prepared {
+		return nil
+	}
+	if err := removeEmptyTables(ctx, env, record.EmptyTables); err != nil {
+		return err
+	}
+	return changePrepared(env, func(p *prepared) { p.Prepared, p.EmptyTables = false, nil })
+}
+
+// removeEmptyTables removes the tables that iptables has made for the kubelet, kube-proxy and network plugins, and that
+// have no rules any more.
+func removeEmptyTables(ctx context.Context, env *Env, before []string) error {
+	tables, err := env.Host.EmptyTables()
+	for _, t := range tables {
+		if slices.Contains(before, t.Name) {
+			continue
+		}
+		env.UI.Printf("Removing %s", t)
+		if err := env.Host.RemoveLeftover(ctx, t); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 func unmask(ctx context.Context, env *Env, units []string) error {

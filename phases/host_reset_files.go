@@ -39,6 +39,9 @@ func runResetFiles(ctx context.Context, env *Env) error {
 	for _, path := range preparedFiles() {
 		r.removeFile(path)
 	}
+	for _, dir := range runtimeDirectories() {
+		r.removeEmpty(dir)
+	}
 	if err := stderrors.Join(r.failed...); err != nil || !reload {
 		return err
 	}

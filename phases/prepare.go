@@ -36,9 +36,10 @@ type Prepare struct {
 func (p *Prepare) Phases() []Phase {
 	return []Phase{
 		p.preflight(),
+		p.record(),
 		p.kernel(),
-		p.swap(),
-		p.programs(),
+		p.swap().Needing("record"),
+		p.programs().Needing("record"),
 		p.containerRuntime().Needing("kernel", "programs"),
 		p.kubelet().Needing("swap", "programs"),
 		p.images().Needing("container-runtime"),

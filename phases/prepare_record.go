@@ -6,13 +6,16 @@ package phases
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -22,6 +25,10 @@ const preparedPath = "/var/lib/slipway/host.json"
 // prepared records what a preparation changes that has no mark of its own, as files have. An entry is made before the
 // change, and keeps what was there before the first one.
 type prepared struct {
+	// Prepared says that what follows was noted.
+	Prepared bool `json:"prepared"`
+	// EmptyTables are tables of nftables that were there and did nothing.
+	EmptyTables []string `json:"emptyTables,omitempty"`
 	// Parameters are the earlier values of kernel parameters, by path below /proc/sys.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// Swap are areas that were in use.
@@ -34,6 +41,66 @@ type prepared struct {
 	// Images are pinned, and Imported are those of them that were not there.
 	Images   []string `json:"images,omitempty"`
 	Imported []string `json:"imported,omitempty"`
+}
+
+func (p *Prepare) record() Phase {
+	return Phase{
+		Name:    "record",
+		Summary: "Note what is there before, so that host reset can restore it",
+		Flags:   prepareFlags(),
+		Run:     p.runRecord,
+	}
+}
+
+// runRecord notes what a node changes that does not bear a mark of ours, before the first change.
+func (p *Prepare) runRecord(_ context.Context, env *Env) error {
+	record, err := readPrepared(env.Host)
+	if err != nil || record.Prepared {
+		return err
+	}
+	tables, err := env.Host.EmptyTables()
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // a plan of another user
+		return err
+	}
+	vacant, err := vacantDirectories(env.Host)
+	if err != nil {
+		return err
+	}
+	return p.note(env, func(r *prepared) {
+		r.Prepared, r.Directories, r.Parameters = true, vacant, map[string]string{}
+		for _, t := range tables {
+			r.EmptyTables = append(r.EmptyTables, t.Name)
+		}
+		for _, name := range nodeParameters {
+			if value, err := env.Host.ReadFile(host.ProcSys + name); err == nil {
+				r.Parameters[name] = strings.TrimSpace(string(value))
+			}
+		}
+	})
+}
+
+// nodeParameters are kernel parameters that the kubelet, kube-proxy and network plugins set.
+var nodeParameters = []string{
+	"kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys", "kernel/panic", "kernel/panic_on_oops",
+	"net/ipv4/conf/all/route_localnet", "net/ipv4/vs/conntrack", "net/netfilter/nf_conntrack_max",
+	"net/netfilter/nf_conntrack_tcp_timeout_close_wait", "net/netfilter/nf_conntrack_tcp_timeout_established",
+	"vm/overcommit_memory", "vm/panic_on_oom",
+}
+
+// vacantDirectories are those that are missing or empty, of the ones that containerd, the kubelet and network plugins
+// make and fill.
+func vacantDirectories(h host.Host) ([]string, error) {
+	var vacant []string
+	for _, dir := range append(containerd.Directories(), "/run/netns", "/var/log/containers", "/var/log/pods") {
+		entries, err := h.ReadDir(dir)
+		if err := ignoreMissing(err); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return nil, err
+		}
+		if len(entries) == 0 {
+			vacant = append(vacant, dir)
+		}
+	}
+	return vacant, nil
 }
 
 func readPrepared(h host.Host) (prepared, error) {
@@ -63,7 +130,11 @@ func changePrepared(env *Env, change func(*prepared)) error {
 		return nil
 	}
 	if reflect.DeepEqual(after, prepared{}) {
-		return env.Host.Remove(preparedPath)
+		if err := env.Host.Remove(preparedPath); err != nil || !env.Host.Made(filepath.Dir(preparedPath)) {
+			return err
+		}
+		_, err := env.Host.RemoveEmpty(filepath.Dir(preparedPath))
+		return err
 	}
 	data, err := json.MarshalIndent(after, "", "  ")
 	if err != nil {
@@ -78,7 +149,7 @@ func changePrepared(env *Env, change func(*prepared)) error {
 
 func (p prepared) clone() prepared {
 	return prepared{
-		maps.Clone(p.Parameters), slices.Clone(p.Swap), slices.Clone(p.Masked), slices.Clone(p.Enabled),
+		p.Prepared, slices.Clone(p.EmptyTables), maps.Clone(p.Parameters), slices.Clone(p.Swap), slices.Clone(p.Masked), slices.Clone(p.Enabled),
 		slices.Clone(p.Directories), slices.Clone(p.Images), slices.Clone(p.Imported),
 	}
 }

@@ -6,7 +6,6 @@ package phases
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 	"time"
@@ -136,12 +135,18 @@ func (p *Prepare) runContainerRuntime(ctx context.Context, env *Env) error {
 	return awaitRuntime(ctx, env, found.socket)
 }
 
+// runtimeDirectories are for an operator's settings and the Pod network's.
+func runtimeDirectories() []string {
+	return []string{containerd.ConfDir, containerd.CertsDir, "/etc/cni/net.d"}
+}
+
 // containerdFiles writes what containerd from a bundle reads when it starts, and reports whether anything changed.
 func (p *Prepare) containerdFiles(env *Env) (changed bool, err error) {
-	if err := p.noteDirectories(env, containerd.Directories()...); err != nil {
+	// As containerd would, but so that its earlier mode is known.
+	if err := env.Host.EnsureDir(containerd.DataDir, 0o700); err != nil {
 		return false, err
 	}
-	for _, dir := range []string{containerd.ConfDir, containerd.CertsDir, "/etc/cni/net.d"} {
+	for _, dir := range runtimeDirectories() {
 		if err := env.Host.EnsureDir(dir, 0o755); err != nil {
 			return false, err
 		}
@@ -165,23 +170,6 @@ func (p *Prepare) containerdFiles(env *Env) (changed bool, err error) {
 		}
 	}
 	return changed, err
-}
-
-// noteDirectories records which directories a daemon will fill that are empty or missing now.
-func (p *Prepare) noteDirectories(env *Env, dirs ...string) error {
-	for _, dir := range dirs {
-		entries, err := env.Host.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if len(entries) > 0 {
-			continue
-		}
-		if err := p.note(env, func(r *prepared) { include(&r.Directories, dir) }); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // sandboxImage is the bundle's image for sandboxes, or the one of the default version of Kubernetes.

@@ -30,7 +30,9 @@ const (
 
 // Directories are those that containerd makes and fills: for its data, for what is
 // gone after a boot, and for plugins.
-func Directories() []string { return []string{DataDir, "/run/containerd", "/opt/containerd"} }
+func Directories() []string {
+	return []string{DataDir, "/run/containerd", "/run/nri", "/opt/containerd"}
+}
 
 // Settings are those that differ between hosts.
 type Settings struct {

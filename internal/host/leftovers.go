@@ -30,6 +30,8 @@ const (
 	Chains LeftoverKind = "chains KUBE-* of nftables table"
 	// ProxyTable is the table of kube-proxy in nftables mode.
 	ProxyTable LeftoverKind = "nftables table"
+	// EmptyTable is a table that does nothing, as iptables-nft leaves it.
+	EmptyTable LeftoverKind = "empty nftables table"
 	// Sets are the sets KUBE-… of kube-proxy in ipvs mode.
 	Sets LeftoverKind = "ipset"
 	// Link is a network interface.
@@ -64,7 +66,7 @@ func (r *Real) RemoveLeftover(ctx context.Context, l Leftover) error {
 	switch l.Kind {
 	case LegacyChains:
 		err = removeLegacyChains(ctx, l.Name)
-	case Chains, ProxyTable:
+	case Chains, ProxyTable, EmptyTable:
 		err = removeNft(l)
 	case Sets:
 		err = removeSet(l.Name)

@@ -80,6 +80,49 @@ func nftChains(conn *nftables.Conn, t *nftables.Table) (kube, others []*nftables
 	return kube, others, err
 }
 
+// EmptyTables implements NetworkReader.
+func (r *Real) EmptyTables() ([]Leftover, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, errors.Wrap(err, "look for tables in nftables")
+	}
+	tables, err := nftTables(conn)
+	var found []Leftover
+	for _, t := range tables {
+		empty, err := isEmptyTable(conn, t)
+		if err != nil {
+			return found, errors.Wrapf(err, "look for rules in nftables table %s", nftName(t))
+		}
+		if empty {
+			found = append(found, Leftover{EmptyTable, nftName(t)})
+		}
+	}
+	return found, errors.Wrap(err, "look for tables in nftables")
+}
+
+// isEmptyTable reports whether a table does nothing: it has no rule and no set, and
+// accepts everything.
+func isEmptyTable(conn *nftables.Conn, t *nftables.Table) (bool, error) {
+	sets, err := conn.GetSets(t)
+	if err != nil || len(sets) > 0 {
+		return false, err
+	}
+	_, chains, err := nftChains(conn, t)
+	if err != nil {
+		return false, err
+	}
+	for _, c := range chains {
+		if c.Policy != nil && *c.Policy != nftables.ChainPolicyAccept {
+			return false, nil
+		}
+		rules, err := conn.GetRules(t, c)
+		if err != nil || len(rules) > 0 {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 func removeNft(l Leftover) error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -93,7 +136,12 @@ func removeNft(l Leftover) error {
 	if i < 0 {
 		return nil
 	}
-	if l.Kind == ProxyTable {
+	if l.Kind == EmptyTable {
+		if empty, err := isEmptyTable(conn, tables[i]); err != nil || !empty {
+			return err
+		}
+	}
+	if l.Kind == ProxyTable || l.Kind == EmptyTable {
 		conn.DelTable(tables[i])
 		return conn.Flush()
 	}

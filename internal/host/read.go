@@ -147,4 +147,6 @@ type NetworkReader interface {
 	// NetworkLeftovers lists what kube-proxy, the kubelet and a network plugin
 	// with this bridge have left in the kernel.
 	NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error)
+	// EmptyTables lists the tables of nftables that do nothing.
+	EmptyTables() ([]Leftover, error)
 }
