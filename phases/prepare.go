@@ -41,7 +41,7 @@ func (p *Prepare) Phases() []Phase {
 		p.swap().Needing("record"),
 		p.programs().Needing("record"),
 		p.containerRuntime().Needing("kernel", "programs"),
-		p.kubelet().Needing("swap", "programs"),
+		p.kubelet().Needing("swap", "container-runtime"),
 		p.images().Needing("container-runtime"),
 		p.verify().Needing("kubelet", "images"),
 	}
@@ -58,7 +58,7 @@ func (p *Prepare) preflight() Phase {
 			if err != nil {
 				return err
 			}
-			checks := preflight.Prepare(env.Config, found.check(ctx, env), p.sizes())
+			checks := append(preflight.Prepare(env.Config, found.check(ctx, env), p.sizes()), p.skewChecks(ctx, env)...)
 			return show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
 		},
 	}

@@ -44,7 +44,23 @@ func (p *Prepare) runKubelet(ctx context.Context, env *Env) error {
 			return err
 		}
 	}
-	return p.enable(ctx, env, kubeletUnit)
+	if err := p.enable(ctx, env, kubeletUnit); err != nil {
+		return err
+	}
+	return restartReplaced(ctx, env, changed)
+}
+
+// restartReplaced restarts a kubelet that runs from a program or with settings that were replaced. Its Pods go on.
+func restartReplaced(ctx context.Context, env *Env, changed bool) error {
+	state, err := env.Host.Unit(ctx, kubeletUnit)
+	if err != nil || state.ActiveState != "active" || !changed && !state.Replaced {
+		return err
+	}
+	env.UI.Printf("Restarting the kubelet")
+	if err := env.Host.RestartUnit(ctx, kubeletUnit); err != nil {
+		return err
+	}
+	return waitKubelet(ctx, env)
 }
 
 // enableInstalled enables a kubelet that is there already.

@@ -210,7 +210,7 @@ func (p *Prepare) runUnit(ctx context.Context, env *Env, unit string, changed bo
 	case state.ActiveState != "active":
 		env.UI.Printf("Starting %s", unit)
 		return env.Host.StartUnit(ctx, unit)
-	case changed:
+	case changed || state.Replaced: // no container ends with it: see containerd.ServiceUnit
 		env.UI.Printf("Restarting %s", unit)
 		return env.Host.RestartUnit(ctx, unit)
 	}

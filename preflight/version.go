@@ -47,15 +47,47 @@ func kubeletVersion(controlPlane string) func(context.Context, View) []Finding {
 		if err != nil {
 			return nil // the check KubernetesVersion reports it
 		}
-		if minor(want).LessThan(minor(have)) {
-			return fail("the kubelet (v%s) is newer than the control plane (v%s), which is not supported", have, want).
-				remedy("install kubelet %s, or choose a newer control plane with --kubernetes-version", minor(want))
-		}
-		if oldest := want.OffsetMinor(-kubeletSkew); minor(have).LessThan(minor(oldest)) {
-			return fail("the kubelet (v%s) is older than %s, the oldest for a control plane of %s", have, minor(oldest), minor(want)).
-				remedy("install kubelet %s", minor(want))
-		}
-		return nil
+		return skew(have, want)
+	}
+}
+
+// skew is about the versions of a kubelet and its control plane.
+func skew(have, want *version.Version) []Finding {
+	if minor(want).LessThan(minor(have)) {
+		return fail("the kubelet (v%s) is newer than the control plane (v%s), which is not supported", have, want).
+			remedy("install kubelet %s, or choose a newer control plane with --kubernetes-version", minor(want))
+	}
+	if oldest := want.OffsetMinor(-kubeletSkew); minor(have).LessThan(minor(oldest)) {
+		return fail("the kubelet (v%s) is older than %s, the oldest for a control plane of %s", have, minor(oldest), minor(want)).
+			remedy("install kubelet %s", minor(want))
+	}
+	return nil
+}
+
+// BundledKubelet checks the kubelet of a bundle on a node, where it would replace another one. controlPlane is the
+// version of the cluster, unknown is why it is not known.
+func BundledKubelet(bundled, controlPlane string, unknown error) Check {
+	return Check{
+		Name: "KubeletVersion", Asks: "the bundle's kubelet is not newer than the control plane, at most three minor versions older, and no older minor version than the one that is there",
+		Run: func(ctx context.Context, h View) []Finding {
+			if unknown != nil {
+				return fail("this host is a node, and the version of its cluster is not known: %v", unknown).
+					remedy("make sure that the API server can be reached; the kubelet must not become newer than it")
+			}
+			have, err := version.ParseSemantic(bundled)
+			if err != nil {
+				return fail("the bundle's version of Kubernetes %q is not a version", bundled).remedy("make the bundle again")
+			}
+			want, err := version.ParseSemantic(controlPlane)
+			if err != nil {
+				return fail("the cluster's version %q is not a version", controlPlane).remedy("check ConfigMap kube-system/kubeadm-config")
+			}
+			if now, err := InstalledKubelet(ctx, h); err == nil && minor(have).LessThan(minor(now)) {
+				return fail("the bundle's kubelet (v%s) is older than the one that is there (v%s), and a kubelet cannot go back on a node", have, now).
+					remedy("use a bundle of v%s or newer", minor(now))
+			}
+			return skew(have, want)
+		},
 	}
 }
 

@@ -26,6 +26,9 @@ func (o *overlay) Unit(ctx context.Context, name string) (UnitState, error) {
 		state.LoadState, state.Fragment = "loaded", fragment
 	}
 	plan, planned := o.units[unitName(name)]
+	if n := o.nodes[state.Program]; n != nil && state.ActiveState == "active" {
+		state.Replaced = !plan.acted
+	}
 	if !planned {
 		return state, err
 	}

@@ -5,6 +5,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -119,6 +120,9 @@ type UnitState struct {
 	// Fragment is the unit's file, Program the path of what it starts, both empty
 	// for a unit without.
 	Fragment, Program string
+	// Replaced reports whether the file of the program that runs was replaced since
+	// it started.
+	Replaced bool
 	// Current reports whether systemd knows the unit's files as they are now:
 	// reloading all units would change nothing for this one.
 	Current bool
@@ -138,6 +142,7 @@ func (r *Real) Unit(ctx context.Context, name string) (UnitState, error) {
 		return UnitState{}, unitFailure(name, "ask about", err)
 	}
 	p := properties(all)
+	pid := p.number("MainPID")
 	return UnitState{
 		LoadState:     p.text("LoadState"),
 		ActiveState:   p.text("ActiveState"),
@@ -145,12 +150,20 @@ func (r *Real) Unit(ctx context.Context, name string) (UnitState, error) {
 		UnitFileState: p.text("UnitFileState"),
 		Result:        p.text("Result"),
 		Restarts:      p.number("NRestarts"),
-		MainPID:       p.number("MainPID"),
+		MainPID:       pid,
+		Replaced:      replaced(pid),
 		ActiveSince:   p.time("ActiveEnterTimestamp"),
 		Fragment:      p.text("FragmentPath"),
 		Program:       p.program(),
 		Current:       p["NeedDaemonReload"] == false,
 	}, nil
+}
+
+// replaced reports whether the file of a process's program is not the one that it
+// was started from: proc_pid_exe(5).
+func replaced(pid uint32) bool {
+	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && strings.HasSuffix(path, " (deleted)")
 }
 
 // ReloadUnits implements UnitWriter: systemd reads all unit files again.

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// skewChecks are about the bundle's kubelet on a host that is a node already; none on another host.
+func (p *Prepare) skewChecks(ctx context.Context, env *Env) []preflight.Check {
+	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil || !p.has("kubelet") {
+		return nil
+	}
+	controlPlane, err := controlPlaneVersion(ctx, env)
+	return []preflight.Check{preflight.BundledKubelet(p.Bundle.Index().KubernetesVersion, controlPlane, err)}
+}
+
+// controlPlaneVersion is that of the API server on this node or, for a worker, the one that the cluster's configuration
+// has, with which the control plane was upgraded first.
+func controlPlaneVersion(ctx context.Context, env *Env) (string, error) {
+	path := filepath.Join(env.Config.Paths.Manifests, manifests.APIServerName+".yaml")
+	if data, err := env.Host.ReadFile(path); err == nil {
+		version, err := upgrading.VersionOf(data)
+		if err == nil && version == "" {
+			err = errors.New("its image has no version")
+		}
+		return version, errors.WithMessage(err, path)
+	}
+	stored, err := joining.StoredConfiguration(ctx, env.Cluster)
+	if err != nil {
+		return "", err
+	}
+	return config.StoredVersion(stored)
+}
