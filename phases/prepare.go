@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -57,6 +59,11 @@ func (p *Prepare) preflight() Phase {
 			found, err := p.findRuntime(ctx, env)
 			if err != nil {
 				return err
+			}
+			if found.foreign() {
+				if err := p.checkSandboxImage(ctx, env, found); err != nil && !errors.As(err, new(*host.RuntimeError)) { // that is what the check CRI reports
+					return err
+				}
 			}
 			checks := append(preflight.Prepare(env.Config, found.check(ctx, env), p.sizes()), p.skewChecks(ctx, env)...)
 			return show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
@@ -111,7 +118,7 @@ func (p *Prepare) has(program string) bool {
 }
 
 // ensureFiles makes the host hold files, and reports whether it changed any. What an operator has made or edited stays.
-func ensureFiles(env *Env, files ...ownership.File) (changed bool, err error) {
+func ensureFiles(ctx context.Context, env *Env, files ...ownership.File) (changed bool, err error) {
 	differing, err := ownership.Differing(env.Host, files)
 	if err != nil {
 		return false, err
@@ -130,6 +137,9 @@ func ensureFiles(env *Env, files ...ownership.File) (changed bool, err error) {
 		}
 		env.UI.Printf("Writing %s", f.Path)
 		if _, err := f.Write(env.Host); err != nil {
+			return changed, err
+		}
+		if err := relabel(ctx, env, f.Path); err != nil {
 			return changed, err
 		}
 		changed = true
@@ -172,6 +182,11 @@ func (p *Prepare) runVerify(ctx context.Context, env *Env) error {
 	if len(missing) > 0 {
 		return fault.New("this host still lacks "+strings.Join(missing, " and "),
 			"give a bundle with --bundle, which has both; or install "+strings.Join(from, ", and "))
+	}
+	if found.by != nobody {
+		if err := p.checkSandboxImage(ctx, env, found); err != nil {
+			return err
+		}
 	}
 	env.UI.Nextf("This host is prepared. Continue with `slipway init` or `slipway join`")
 	return nil

@@ -39,7 +39,7 @@ func (p *Prepare) runKernel(ctx context.Context, env *Env) error {
 	for i, m := range modules {
 		names[i] = m.Name()
 	}
-	if _, err := ensureFiles(env, ownership.File{Path: modulesPath, Data: []byte(strings.Join(names, "\n") + "\n"), Mode: 0o644}); err != nil {
+	if _, err := ensureFiles(ctx, env, ownership.File{Path: modulesPath, Data: []byte(strings.Join(names, "\n") + "\n"), Mode: 0o644}); err != nil {
 		return err
 	}
 	for _, m := range modules {
@@ -55,7 +55,7 @@ func (p *Prepare) runKernel(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	if _, err := ensureFiles(env, ownership.File{Path: sysctlPath, Data: sysctlFile(parameters), Mode: 0o644}); err != nil {
+	if _, err := ensureFiles(ctx, env, ownership.File{Path: sysctlPath, Data: sysctlFile(parameters), Mode: 0o644}); err != nil {
 		return err
 	}
 	return p.setParameters(env, parameters)

@@ -6,8 +6,10 @@ package phases
 import (
 	"context"
 	"path/filepath"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
 
@@ -23,7 +25,7 @@ func (p *Prepare) kubelet() Phase {
 // runKubelet makes the bundle's kubelet the one that starts, whatever a package has installed. It is enabled and not
 // started: init and join start it with its settings.
 func (p *Prepare) runKubelet(ctx context.Context, env *Env) error {
-	if !p.has("kubelet") {
+	if !p.has("kubelet") || kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion) {
 		return p.enableInstalled(ctx, env)
 	}
 	program := filepath.Join(programDir, "kubelet")
@@ -35,7 +37,7 @@ func (p *Prepare) runKubelet(ctx context.Context, env *Env) error {
 	if state.LoadState == "not-found" || state.Fragment == kubeletconfig.UnitPath {
 		files = append(files, ownership.File{Path: kubeletconfig.UnitPath, Data: kubeletconfig.Unit(program), Mode: 0o644})
 	}
-	changed, err := ensureFiles(env, files...)
+	changed, err := ensureFiles(ctx, env, files...)
 	if err != nil {
 		return err
 	}
@@ -56,11 +58,24 @@ func restartReplaced(ctx context.Context, env *Env, changed bool) error {
 	if err != nil || state.ActiveState != "active" || !changed && !state.Replaced {
 		return err
 	}
+	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil {
+		return ignoreMissing(err) // it waits for its settings
+	}
 	env.UI.Printf("Restarting the kubelet")
 	if err := env.Host.RestartUnit(ctx, kubeletUnit); err != nil {
 		return err
 	}
 	return waitKubelet(ctx, env)
+}
+
+// kubeletIsGood reports whether the host has a kubelet of a version already, from somewhere else, and its unit starts it.
+func kubeletIsGood(ctx context.Context, env *Env, version string) bool {
+	state, err := env.Host.Unit(ctx, kubeletUnit)
+	if err != nil || state.Program == "" || strings.HasPrefix(state.Program, programDir+"/") {
+		return false
+	}
+	text, err := env.Host.ProgramVersion(ctx, state.Program)
+	return err == nil && text == "Kubernetes "+version
 }
 
 // enableInstalled enables a kubelet that is there already.

@@ -45,8 +45,8 @@ func (p *Prepare) runPrograms(ctx context.Context, env *Env) error {
 			files = append(files, f)
 		}
 	}
-	env.UI.Printf("Installing %d programs of %s", len(files), p.Bundle.Index().KubernetesVersion)
-	return env.Host.WriteSet(files, func(put func(string, io.Reader) error) error {
+	env.UI.Printf("Verifying the bundle, and installing %d programs", len(files))
+	err = env.Host.WriteSet(files, func(put func(string, io.Reader) error) error {
 		return p.Bundle.Each(ctx, func(part bundle.Part, content io.Reader) error {
 			if f, ok := pending[part.String()]; ok {
 				return put(f.Path, content)
@@ -54,6 +54,22 @@ func (p *Prepare) runPrograms(ctx context.Context, env *Env) error {
 			return nil
 		})
 	})
+	if err != nil {
+		return err
+	}
+	paths := make([]string, len(files))
+	for i, f := range files {
+		paths[i] = f.Path
+	}
+	return relabel(ctx, env, paths...)
+}
+
+// relabel gives new files the SELinux contexts of their places, where SELinux is on.
+func relabel(ctx context.Context, env *Env, paths ...string) error {
+	if !env.Host.SELinux() {
+		return nil
+	}
+	return env.Host.RestoreContexts(ctx, paths)
 }
 
 // pendingPrograms are the files to write, by part.
@@ -65,7 +81,7 @@ func (p *Prepare) pendingPrograms(ctx context.Context, env *Env) (map[string]hos
 	pending := map[string]host.SetFile{}
 	for _, part := range p.parts() {
 		f, ok := programFile(part)
-		if !ok || found.foreign() && runtimePrograms[part.Name] {
+		if !ok || found.foreign() && runtimePrograms[part.Name] || part.Name == "kubelet" && kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion) {
 			continue
 		}
 		have, err := env.Host.HasFile(f)
@@ -75,21 +91,29 @@ func (p *Prepare) pendingPrograms(ctx context.Context, env *Env) (map[string]hos
 		if have {
 			continue
 		}
-		if err := replaceableProgram(env, f.Path); err != nil {
+		taken, err := takenByOperator(env, part, f.Path)
+		if err != nil {
 			return nil, err
 		}
-		pending[part.String()] = f
+		if !taken {
+			pending[part.String()] = f
+		}
 	}
 	return pending, nil
 }
 
-// replaceableProgram refuses a program that somebody else has put where the bundle's goes.
-func replaceableProgram(env *Env, path string) error {
-	_, err := env.Host.Lstat(path)
-	if err != nil || env.Host.Made(path) {
-		return nil //nolint:nilerr // what cannot be looked at cannot be written either
+// takenByOperator reports whether somebody else has put a program where the bundle's goes. It is used in its place, unless
+// it has to fit the others.
+func takenByOperator(env *Env, part bundle.Part, path string) (bool, error) {
+	if _, err := env.Host.Lstat(path); err != nil || env.Host.Made(path) {
+		return false, ignoreMissing(err)
 	}
-	return fault.New(path+" is not from a bundle, and differs from the bundle's", "remove it if nothing needs it, and run the same command again")
+	if part.Name == "kubelet" || runtimePrograms[part.Name] {
+		return false, fault.New(path+" is not from a bundle, and differs from the one in this bundle",
+			"remove it if nothing needs it, and run the same command again")
+	}
+	env.UI.Printf("Using the %s that is there, not the bundle's", path)
+	return true, nil
 }
 
 // programFile is where a program of the bundle goes.

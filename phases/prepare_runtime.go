@@ -122,14 +122,14 @@ func (p *Prepare) runContainerRuntime(ctx context.Context, env *Env) error {
 	}
 	changed := false
 	if !found.foreign() {
-		if changed, err = p.containerdFiles(env); err != nil {
+		if changed, err = p.containerdFiles(ctx, env); err != nil {
 			return err
 		}
 	}
 	if err := p.runUnit(ctx, env, found.unit, changed); err != nil {
 		return err
 	}
-	if _, err := ensureFiles(env, ownership.File{Path: containerd.CrictlPath, Data: containerd.CrictlConfig(found.socket), Mode: 0o644}); err != nil {
+	if _, err := ensureFiles(ctx, env, ownership.File{Path: containerd.CrictlPath, Data: containerd.CrictlConfig(found.socket), Mode: 0o644}); err != nil {
 		return err
 	}
 	return awaitRuntime(ctx, env, found.socket)
@@ -141,7 +141,7 @@ func runtimeDirectories() []string {
 }
 
 // containerdFiles writes what containerd from a bundle reads when it starts, and reports whether anything changed.
-func (p *Prepare) containerdFiles(env *Env) (changed bool, err error) {
+func (p *Prepare) containerdFiles(ctx context.Context, env *Env) (changed bool, err error) {
 	// As containerd would, but so that its earlier mode is known.
 	if err := env.Host.EnsureDir(containerd.DataDir, 0o700); err != nil {
 		return false, err
@@ -151,35 +151,54 @@ func (p *Prepare) containerdFiles(env *Env) (changed bool, err error) {
 			return false, err
 		}
 	}
-	settings := containerd.Settings{
-		SandboxImage:  p.sandboxImage(),
-		SystemdCgroup: systemdManagesCgroups(env.Host),
-		Runc:          filepath.Join(programDir, "runc"),
-	}
-	files := []ownership.File{
-		{Path: containerd.ConfigPath, Data: containerd.Config(settings), Mode: 0o644},
-		{Path: containerd.UnitPath, Data: containerd.ServiceUnit(filepath.Join(programDir, "containerd")), Mode: 0o644},
+	var files []ownership.File
+	if sandbox := p.sandboxImage(); sandbox != "" { // else it stays as an earlier bundle has it
+		settings := containerd.Settings{
+			SandboxImage:  sandbox,
+			SystemdCgroup: systemdManagesCgroups(env.Host),
+			Runc:          filepath.Join(programDir, "runc"),
+		}
+		files = append(files,
+			ownership.File{Path: containerd.ConfigPath, Data: containerd.Config(settings), Mode: 0o644},
+			ownership.File{Path: containerd.UnitPath, Data: containerd.ServiceUnit(filepath.Join(programDir, "containerd")), Mode: 0o644})
 	}
 	if proxies := containerd.ProxyDropIn(env.Host.Environ()); proxies != nil {
 		files = append(files, ownership.File{Path: containerd.ProxyPath, Data: proxies, Mode: 0o600})
 	}
-	changed, err = ensureFiles(env, files...)
+	changed, err = ensureFiles(ctx, env, files...)
 	for _, m := range p.Mirrors { // containerd reads these at each pull
 		if err == nil {
-			_, err = ensureFiles(env, ownership.File{Path: m.Path(), Data: m.Hosts(), Mode: 0o644})
+			_, err = ensureFiles(ctx, env, ownership.File{Path: m.Path(), Data: m.Hosts(), Mode: 0o644})
 		}
 	}
 	return changed, err
 }
 
-// sandboxImage is the bundle's image for sandboxes, or the one of the default version of Kubernetes.
+// sandboxImage is the bundle's image for sandboxes, or the usual one if it has none. It is empty without a bundle.
 func (p *Prepare) sandboxImage() string {
 	for _, part := range p.parts() {
 		if part.Type == bundle.Image && strings.Contains(part.Name, "/pause:") {
 			return part.Name
 		}
 	}
+	if p.Bundle == nil {
+		return ""
+	}
 	return config.SandboxImage()
+}
+
+// checkSandboxImage makes sure that the image is there with which the runtime, as it is configured, begins each Pod.
+func (p *Prepare) checkSandboxImage(ctx context.Context, env *Env, found hostRuntime) error {
+	info, err := env.Host.RuntimeInfo(ctx, found.socket)
+	if err != nil || info.SandboxImage == "" || p.bundled()[info.SandboxImage] != "" {
+		return err
+	}
+	present, err := env.Host.ImagePresent(ctx, found.socket, info.SandboxImage)
+	if err != nil || present || p.Bundle == nil {
+		return err
+	}
+	return fault.New(fmt.Sprintf("the container runtime begins each Pod with %s, which is neither here nor in the bundle", info.SandboxImage),
+		fmt.Sprintf("set the sandbox image to %s in its configuration, and restart it", p.sandboxImage()))
 }
 
 // systemdManagesCgroups reports whether containers belong into systemd's cgroups. With cgroup v2, systemd has to be the

@@ -81,7 +81,7 @@ func (o *hostOptions) load(cmd *cobra.Command, g *globals) (*parts, *phases.Prep
 	if err != nil {
 		return nil, nil, err
 	}
-	node, err := config.LoadHost(o.Flags, in.options)
+	node, err := config.LoadHost(o.Flags)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -59,7 +59,7 @@ func (o *hostOptions) loadReset(cmd *cobra.Command, g *globals) (*parts, error) 
 	if err != nil {
 		return nil, err
 	}
-	node, err := config.LoadHost(o.Flags, in.options)
+	node, err := config.LoadHost(o.Flags)
 	if err != nil {
 		return nil, err
 	}

@@ -30,9 +30,9 @@ func hostFlags() []flagRow {
 
 // LoadHost returns the desired state of a host that is prepared, or no longer is to be. Its CRISocket is empty unless the
 // user names one. Invalid input is returned as Faults.
-func LoadHost(flags Flags, opts Options) (*Node, error) {
+func LoadHost(flags Flags) (*Node, error) {
 	n := APINode("", nil)
-	n.Name, n.CRISocket = opts.Facts.Hostname, flags.CRISocket
+	n.CRISocket = flags.CRISocket
 	if n.CRISocket != "" && !strings.Contains(n.CRISocket, "://") {
 		n.CRISocket = "unix://" + n.CRISocket
 	}
