@@ -10,17 +10,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pkg/errors"
-
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
 
 // HostReset undoes what host prepare did to this host, and leaves everything else. It goes by the record of the
-// preparation and by the marks on files; each entry of the record is dropped once its change is undone, so a run that was
-// interrupted can be repeated.
+// preparation and by the marks on files. Undoing something twice changes nothing more, and the record goes last, so a run
+// that was interrupted can be repeated.
 func HostReset() []Phase {
 	return []Phase{
 		{Name: "preflight", Summary: "Check that nothing on this host needs what is removed", Flags: hostResetFlags("ignore-preflight-errors"), Run: runPreflightHostReset},
@@ -28,6 +27,7 @@ func HostReset() []Phase {
 		{Name: "units", Summary: "Stop and disable the container runtime and the kubelet", Flags: hostResetFlags(), Run: runResetUnits},
 		{Name: "files", Summary: "Remove programs, units, settings and data", Flags: hostResetFlags(), Run: runResetFiles},
 		{Name: "kernel", Summary: "Set kernel parameters back, and turn swap on again", Flags: hostResetFlags(), Run: runResetKernel},
+		{Name: "record", Summary: "Remove the record of the preparation", Flags: hostResetFlags(), Run: runResetRecord},
 	}
 }
 
@@ -78,34 +78,27 @@ func ownContainerd(env *Env) bool { return env.Host.Made(containerd.UnitPath) }
 
 func runResetImages(ctx context.Context, env *Env) error {
 	record, err := readPrepared(env.Host)
+	if err != nil || len(record.Images) == 0 || ownContainerd(env) { // then they go with its data
+		return err
+	}
+	images, err := env.Host.Images(ctx, containerd.Socket)
 	if err != nil {
 		return err
 	}
-	for _, name := range record.Images {
-		if !ownContainerd(env) { // else they go with its data
+	for _, i := range images {
+		for _, name := range i.Names {
+			if !slices.Contains(record.Images, name) {
+				continue
+			}
 			if err := forgetImage(ctx, env, name, slices.Contains(record.Imported, name)); err != nil {
 				return err
 			}
-		}
-		err := changePrepared(env, func(p *prepared) {
-			exclude(&p.Images, name)
-			exclude(&p.Imported, name)
-		})
-		if err != nil {
-			return err
 		}
 	}
 	return nil
 }
 
 func forgetImage(ctx context.Context, env *Env, name string, imported bool) error {
-	images, err := env.Host.Images(ctx, containerd.Socket)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(images, func(i host.Image) bool { return slices.Contains(i.Names, name) }) {
-		return nil
-	}
 	if imported {
 		env.UI.Printf("Removing image %s", name)
 		return env.Host.RemoveImage(ctx, containerd.Socket, name)
@@ -119,7 +112,10 @@ func runResetUnits(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	stop := []string{kubeletUnit}
+	var stop []string
+	if env.Host.Made(kubeletconfig.DropInPath) {
+		stop = append(stop, kubeletUnit)
+	}
 	if ownContainerd(env) {
 		stop = append(stop, containerd.Unit)
 	}
@@ -140,9 +136,6 @@ func runResetUnits(ctx context.Context, env *Env) error {
 		if err := env.Host.DisableUnit(ctx, unit); err != nil {
 			return err
 		}
-		if err := changePrepared(env, func(p *prepared) { exclude(&p.Enabled, unit) }); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -160,28 +153,29 @@ func runResetKernel(ctx context.Context, env *Env) error {
 		if changed {
 			env.UI.Printf("Set %s back to %s", strings.ReplaceAll(name, "/", "."), record.Parameters[name])
 		}
-		err = changePrepared(env, func(p *prepared) {
-			if delete(p.Parameters, name); len(p.Parameters) == 0 {
-				p.Parameters = nil
-			}
-		})
-		if err != nil {
+	}
+	for _, unit := range record.Masked {
+		if err := env.Host.UnmaskUnit(ctx, unit); err != nil {
 			return err
 		}
 	}
-	if err := unmask(ctx, env, record.Masked); err != nil {
-		return err
-	}
-	if err := swapBack(env, record.Swap); err != nil {
-		return errors.WithMessage(err, "swap was on before")
+	for _, area := range record.Swap {
+		env.UI.Printf("Turning on swap on %s", area)
+		if err := env.Host.SwapOn(area); ignoreMissing(err) != nil {
+			return err
+		}
 	}
 	if !record.Prepared {
 		return nil
 	}
-	if err := removeEmptyTables(ctx, env, record.EmptyTables); err != nil {
+	return removeEmptyTables(ctx, env, record.EmptyTables)
+}
+
+func runResetRecord(_ context.Context, env *Env) error {
+	if err := env.Host.Remove(preparedPath); err != nil {
 		return err
 	}
-	return changePrepared(env, func(p *prepared) { p.Prepared, p.EmptyTables = false, nil })
+	return (&fileReset{Env: env}).removeEmpty(filepath.Dir(preparedPath))
 }
 
 // removeEmptyTables removes the tables that iptables has made for the kubelet, kube-proxy and network plugins, and that
@@ -198,29 +192,4 @@ func removeEmptyTables(ctx context.Context, env *Env, before []string) error {
 		}
 	}
 	return err
-}
-
-func unmask(ctx context.Context, env *Env, units []string) error {
-	for _, unit := range units {
-		if err := env.Host.UnmaskUnit(ctx, unit); err != nil {
-			return err
-		}
-		if err := changePrepared(env, func(p *prepared) { exclude(&p.Masked, unit) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func swapBack(env *Env, areas []string) error {
-	for _, area := range areas {
-		env.UI.Printf("Turning on swap on %s", area)
-		if err := env.Host.SwapOn(area); ignoreMissing(err) != nil {
-			return err
-		}
-		if err := changePrepared(env, func(p *prepared) { exclude(&p.Swap, area) }); err != nil {
-			return err
-		}
-	}
-	return nil
 }

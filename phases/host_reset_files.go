@@ -40,12 +40,24 @@ func runResetFiles(ctx context.Context, env *Env) error {
 		r.removeFile(path)
 	}
 	for _, dir := range runtimeDirectories() {
-		r.removeEmpty(dir)
+		r.did(r.removeEmpty(dir))
 	}
 	if err := stderrors.Join(r.failed...); err != nil || !reload {
 		return err
 	}
-	return env.Host.ReloadUnits(ctx)
+	if err := env.Host.ReloadUnits(ctx); err != nil {
+		return err
+	}
+	return startPackaged(ctx, env)
+}
+
+// startPackaged starts the kubelet of a package again, which waits for its settings as it did before.
+func startPackaged(ctx context.Context, env *Env) error {
+	state, err := env.Host.Unit(ctx, kubeletUnit)
+	if err != nil || state.UnitFileState != "enabled" || state.ActiveState != "inactive" {
+		return err
+	}
+	return env.Host.StartUnit(ctx, kubeletUnit)
 }
 
 // fileReset removes files, whatever fails.
@@ -73,9 +85,7 @@ func (r *fileReset) removeData(dir string) {
 	if done.Changed {
 		r.UI.Printf("Removed %s", dir)
 	}
-	if r.did(err); err == nil {
-		r.did(changePrepared(r.Env, func(p *prepared) { exclude(&p.Directories, dir) }))
-	}
+	r.did(err)
 }
 
 // removeIn removes the files in a directory that Slipway has made, or those with a name in the directories below it.
@@ -90,7 +100,7 @@ func (r *fileReset) removeIn(dir, name string) {
 			r.removeFile(path)
 		}
 	}
-	r.removeEmpty(dir)
+	r.did(r.removeEmpty(dir))
 }
 
 // removeFile removes a file that is as Slipway has made it, and the directories that it made for it.
@@ -102,15 +112,15 @@ func (r *fileReset) removeFile(path string) {
 	case r.Host.Made(path):
 		r.UI.Warn(path+" was edited, and stays", "remove it if nothing needs it")
 	}
-	r.removeEmpty(filepath.Dir(path))
+	r.did(r.removeEmpty(filepath.Dir(path)))
 }
 
 // removeEmpty removes a directory that Slipway has made, if it is empty, and those above it.
-func (r *fileReset) removeEmpty(dir string) {
+func (r *fileReset) removeEmpty(dir string) error {
 	for ; r.Host.Made(dir); dir = filepath.Dir(dir) {
-		removed, err := r.Host.RemoveEmpty(dir)
-		if r.did(err); !removed {
-			return
+		if removed, err := r.Host.RemoveEmpty(dir); err != nil || !removed {
+			return err
 		}
 	}
+	return nil
 }

@@ -106,25 +106,24 @@ func sysctlFile(parameters map[string]string) []byte {
 }
 
 func (p *Prepare) setParameters(env *Env, parameters map[string]string) error {
-	for _, name := range slices.Sorted(maps.Keys(parameters)) {
-		now, err := env.Host.ReadFile(host.ProcSys + name)
-		if err == nil && strings.TrimSpace(string(now)) == parameters[name] {
-			continue
-		}
-		err = p.note(env, func(r *prepared) {
-			if r.Parameters == nil {
-				r.Parameters = map[string]string{}
-			}
-			if _, noted := r.Parameters[name]; !noted && now != nil {
+	err := p.note(env, func(r *prepared) { // those that a module has brought
+		for name := range parameters {
+			now, err := env.Host.ReadFile(host.ProcSys + name)
+			if _, noted := r.Parameters[name]; !noted && err == nil {
 				r.Parameters[name] = strings.TrimSpace(string(now))
 			}
-		})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		changed, err := env.Host.SetParameter(name, parameters[name])
 		if err != nil {
 			return err
 		}
-		env.UI.Printf("Setting %s to %s", strings.ReplaceAll(name, "/", "."), parameters[name])
-		if _, err := env.Host.SetParameter(name, parameters[name]); err != nil {
-			return err
+		if changed {
+			env.UI.Printf("Set %s to %s", strings.ReplaceAll(name, "/", "."), parameters[name])
 		}
 	}
 	return nil

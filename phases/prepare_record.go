@@ -66,12 +66,16 @@ func (p *Prepare) runRecord(_ context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
+	wanted, err := wantedParameters(env.Host)
+	if err != nil {
+		return err
+	}
 	return p.note(env, func(r *prepared) {
 		r.Prepared, r.Directories, r.Parameters = true, vacant, map[string]string{}
 		for _, t := range tables {
 			r.EmptyTables = append(r.EmptyTables, t.Name)
 		}
-		for _, name := range nodeParameters {
+		for _, name := range slices.AppendSeq(slices.Clone(nodeParameters), maps.Keys(wanted)) {
 			if value, err := env.Host.ReadFile(host.ProcSys + name); err == nil {
 				r.Parameters[name] = strings.TrimSpace(string(value))
 			}
@@ -116,10 +120,6 @@ func readPrepared(h host.Host) (prepared, error) {
 func (p *Prepare) note(env *Env, change func(*prepared)) error {
 	p.recording.Lock()
 	defer p.recording.Unlock()
-	return changePrepared(env, change)
-}
-
-func changePrepared(env *Env, change func(*prepared)) error {
 	before, err := readPrepared(env.Host)
 	if err != nil {
 		return err
@@ -128,13 +128,6 @@ func changePrepared(env *Env, change func(*prepared)) error {
 	change(&after)
 	if reflect.DeepEqual(before, after) {
 		return nil
-	}
-	if reflect.DeepEqual(after, prepared{}) {
-		if err := env.Host.Remove(preparedPath); err != nil || !env.Host.Made(filepath.Dir(preparedPath)) {
-			return err
-		}
-		_, err := env.Host.RemoveEmpty(filepath.Dir(preparedPath))
-		return err
 	}
 	data, err := json.MarshalIndent(after, "", "  ")
 	if err != nil {
