@@ -161,12 +161,22 @@ func TestMinisign(t *testing.T) {
 			t.Fatalf("minisign %q: %v: %s", args, err, out)
 		}
 	}
-	run("secret\nsecret\n", "-G", "-p", "m.pub", "-s", "m.key")
+	run("secret\nsecret\n", "-G", "-p", "locked.pub", "-s", "locked.key")
+	for password, right := range map[string]bool{"secret": true, "wrong": false} {
+		_, err := SecretKeyFromFile(filepath.Join(dir, "locked.key"), func() (string, error) { return password, nil })
+		if right && err != nil {
+			t.Error(err)
+		}
+		if !right {
+			refused(t, err, "the password is wrong")
+		}
+	}
+	run("", "-G", "-W", "-p", "m.pub", "-s", "m.key")
 	keys, err := KeysFromFiles(filepath.Join(dir, "m.pub"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := SecretKeyFromFile(filepath.Join(dir, "m.key"), func() (string, error) { return "secret", nil })
+	key, err := SecretKeyFromFile(filepath.Join(dir, "m.key"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +186,7 @@ func TestMinisign(t *testing.T) {
 	writeFile(t, dir, entrySignature, list[2].data)
 	run("", "-V", "-p", "m.pub", "-m", entryIndex)
 
-	run("secret\n", "-S", "-s", "m.key", "-m", entryIndex)
+	run("", "-S", "-s", "m.key", "-m", entryIndex)
 	signature, err := os.ReadFile(filepath.Join(dir, entrySignature))
 	if err != nil {
 		t.Fatal(err)
@@ -188,8 +198,6 @@ func TestMinisign(t *testing.T) {
 	if b := open(t, unsigned, keys); !strings.Contains(b.SignedBy(), "m.pub") {
 		t.Errorf("it is signed by %q", b.SignedBy())
 	}
-	_, err = SecretKeyFromFile(filepath.Join(dir, "m.key"), func() (string, error) { return "wrong", nil })
-	refused(t, err, "the password is wrong")
 }
 
 // mustRead returns all bytes of a bundle.
