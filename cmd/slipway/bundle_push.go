@@ -4,16 +4,15 @@
 package main
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 )
 
 type bundlePushOptions struct {
 	bundleOptions
-	registry bundle.Registry
+	access bundle.Access
 }
 
 func newBundlePush(g *globals) *cobra.Command {
@@ -28,21 +27,21 @@ func newBundlePush(g *globals) *cobra.Command {
 			"REGISTRY/PATH/slipway-bundle. Credentials are those of `docker login` or `podman login`.",
 		Args: takes(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.registry.Target, o.registry.Say = args[1], newUI(g).Printf
-			return o.run(cmd.Context(), args[0])
+			b, err := o.open(args[0])
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			return b.Push(cmd.Context(), args[1], o.access, newUI(g).Printf)
 		},
 	}
 	o.bind(cmd.Flags())
-	cmd.Flags().BoolVar(&o.registry.PlainHTTP, "plain-http", false, "allow HTTP without TLS, for a registry in a network that you trust")
-	cmd.Flags().StringVar(&o.registry.CAFile, "registry-ca", "", "`file` with CA certificates to trust for the registry, beside the system's")
+	bindAccess(cmd.Flags(), &o.access)
 	return cmd
 }
 
-func (o *bundlePushOptions) run(ctx context.Context, path string) error {
-	b, err := o.open(path)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	return b.Push(ctx, o.registry)
+// bindAccess adds the flags of commands that talk to registries.
+func bindAccess(fs *pflag.FlagSet, a *bundle.Access) {
+	fs.BoolVar(&a.PlainHTTP, "plain-http", false, "allow registries without HTTPS, in a network that you trust")
+	fs.StringVar(&a.CAFile, "registry-ca", "", "`file` with CA certificates to trust for registries, beside the system's")
 }

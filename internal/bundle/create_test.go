@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"context"
 	"io"
+	"log"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -164,7 +165,7 @@ func TestImageSources(t *testing.T) {
 		mutate.IndexAddendum{Add: testImage(t, "arm64", 2, 100), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}},
 		mutate.IndexAddendum{Add: ours, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}},
 		mutate.IndexAddendum{Add: testImage(t, "unknown", 3, 100), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}})
-	server := httptest.NewServer(registry.New())
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
 	ref, err := name.NewTag(host + "/kube-proxy:v1.37.2")
@@ -196,7 +197,7 @@ func TestImageSources(t *testing.T) {
 	} {
 		t.Run(source, func(t *testing.T) {
 			part.Name, part.Type = proxyName, Image
-			b := open(t, create(t, save(t, listOf(part), dir)), Keys{})
+			b := open(t, create(t, save(t, listOf(part), dir), func(c *Create) { c.Access.PlainHTTP = true }), Keys{})
 			if err := b.Each(t.Context(), nil); err != nil {
 				t.Error(err)
 			}

@@ -5,15 +5,10 @@ package bundle
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"net/http"
-	"os"
 	"slices"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -23,22 +18,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Registry says where to push to, and how.
-type Registry struct {
-	Target    string // a registry, or a path in one: registry.example:5000/k8s
-	CAFile    string // certificates to trust beside the system's; may be empty
-	PlainHTTP bool   // allow HTTP without TLS
-	Say       func(format string, args ...any)
-}
-
 // bundleRepository is where below the target the bundle itself goes.
 const bundleRepository = "slipway-bundle"
 
 // Push verifies the bundle and pushes its images, so that nodes can pull them
-// from there, and then the bundle itself with its signature. docs/bundle.md says
-// what is called how. Credentials are those of docker or podman.
-func (b *Bundle) Push(ctx context.Context, to Registry) error {
-	p, err := b.pusher(ctx, to)
+// from there, and then the bundle itself with its signature. The target is a
+// registry, or a path in one: registry.example:5000/k8s. docs/bundle.md says what
+// is called how there.
+func (b *Bundle) Push(ctx context.Context, target string, access Access, say func(format string, args ...any)) error {
+	p, err := b.pusher(ctx, target, access)
 	if err != nil {
 		return err
 	}
@@ -49,13 +37,13 @@ func (b *Bundle) Push(ctx context.Context, to Registry) error {
 		if err := p.image(ctx, d); err != nil {
 			return errors.Wrapf(err, "cannot push %s to %s", d.image.part, d.ref)
 		}
-		to.Say("%s", d.ref)
+		say("%s", d.ref)
 	}
 	ref := p.repository(bundleRepository).Tag(b.index.tag())
 	if err := p.bundle(ctx, ref); err != nil {
 		return errors.Wrapf(err, "cannot push the bundle to %s", ref)
 	}
-	to.Say("%s", ref)
+	say("%s", ref)
 	return nil
 }
 
@@ -75,59 +63,22 @@ type push struct {
 	mounts       map[v1.Hash]name.Reference // where the registry has a layer
 }
 
-func (b *Bundle) pusher(ctx context.Context, to Registry) (*push, error) {
-	var options []name.Option
-	if to.PlainHTTP {
-		options = append(options, name.Insecure)
+func (b *Bundle) pusher(ctx context.Context, target string, access Access) (*push, error) {
+	host, prefix, _ := strings.Cut(strings.TrimSuffix(target, "/"), "/")
+	registry, err := name.NewRegistry(host, access.names()...)
+	if err == nil && strings.Contains(target, "://") {
+		err = errors.New("it is a URL")
 	}
-	host, prefix, _ := strings.Cut(strings.TrimSuffix(to.Target, "/"), "/")
-	registry, err := name.NewRegistry(host, append(options, name.StrictValidation)...)
 	if err != nil {
-		return nil, fault.WithRemedy(errors.Wrapf(err, "%q is not a registry", to.Target), "name it like registry.example:5000 or registry.example/k8s, without https://")
+		return nil, fault.WithRemedy(errors.Wrapf(err, "%q is not a registry", target), "name it like registry.example:5000 or registry.example/k8s, without https://")
 	}
-	transport, err := to.transport()
+	options, err := access.options(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &push{b: b, registry: registry, prefix: prefix, mounts: map[v1.Hash]name.Reference{}}
-	p.options = []remote.Option{remote.WithContext(ctx), remote.WithTransport(transport), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithJobs(2)}
+	p := &push{b: b, registry: registry, prefix: prefix, options: options, mounts: map[v1.Hash]name.Reference{}}
 	p.destinations, err = p.plan()
 	return p, err
-}
-
-// transport trusts the registry's certificate, and sends nothing without TLS
-// unless that is allowed: not even to the private addresses where registries
-// without it are usual.
-func (to Registry) transport() (http.RoundTripper, error) {
-	t := remote.DefaultTransport.(*http.Transport).Clone()
-	if to.CAFile != "" {
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			return nil, errors.Wrap(err, "cannot read the system's certificates")
-		}
-		data, err := os.ReadFile(to.CAFile)
-		if err != nil {
-			return nil, errors.Wrap(err, "cannot read the registry's CA")
-		}
-		if !pool.AppendCertsFromPEM(data) {
-			return nil, errors.Errorf("%s has no certificate in PEM format", to.CAFile)
-		}
-		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	}
-	if to.PlainHTTP {
-		return t, nil
-	}
-	return onlyTLS{t}, nil
-}
-
-type onlyTLS struct{ http.RoundTripper }
-
-func (t onlyTLS) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme != "https" {
-		return nil, fault.New(fmt.Sprintf("the registry %s does not serve HTTPS with a certificate that is trusted", r.URL.Host),
-			"name its CA with --registry-ca, or allow HTTP with --plain-http")
-	}
-	return t.RoundTripper.RoundTrip(r)
 }
 
 // repository is one below the target.
