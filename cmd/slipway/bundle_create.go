@@ -19,6 +19,7 @@ import (
 type bundleCreateOptions struct {
 	signOptions
 	from, output, cache string
+	access              bundle.Access
 }
 
 func newBundleCreate(g *globals) *cobra.Command {
@@ -35,6 +36,7 @@ func newBundleCreate(g *globals) *cobra.Command {
 	cmd.Flags().StringVar(&o.from, "from", "", "`file` with the list of parts, or a directory with "+bundle.ListName)
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "the bundle's `file`")
 	cmd.Flags().StringVar(&o.cache, "cache", "", "`directory` that keeps downloads; by default slipway in the user's cache directory")
+	bindAccess(cmd.Flags(), &o.access)
 	o.bind(cmd.Flags())
 	return cmd
 }
@@ -55,7 +57,7 @@ func (o *bundleCreateOptions) run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	create := bundle.Create{List: list, Output: o.output, Cache: cache, Sign: key, Say: newUI(g).Printf}
+	create := bundle.Create{List: list, Output: o.output, Cache: cache, Access: o.access, Sign: key, Say: newUI(g).Printf}
 	if err := create.Run(ctx); err != nil {
 		return err
 	}

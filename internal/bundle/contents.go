@@ -13,8 +13,8 @@ import (
 	"github.com/pkg/errors"
 )
 
-// layoutVersion is that of the OCI image layout.
-const layoutVersion = "1.0.0"
+// layoutFile says which version of the OCI image layout it is.
+const layoutFile = `{"imageLayoutVersion":"1.0.0"}`
 
 // contents are the documents of a bundle: what leads to the blobs. From the
 // outside in: the index of the image layout, the bundle's manifest, and its

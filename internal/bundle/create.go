@@ -24,6 +24,7 @@ type Create struct {
 	List   *List
 	Output string // the file; one that is there is replaced when all has succeeded
 	Cache  string // directory for downloads
+	Access Access // for images from registries
 	Sign   *SecretKey
 	// Say reports progress in lines for people. It is called side by side.
 	Say func(format string, args ...any)

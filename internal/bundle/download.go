@@ -131,9 +131,9 @@ type finalError struct{ error }
 
 // attempt makes one request for what the file lacks.
 func (d download) attempt(ctx context.Context, f *os.File, have int64) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stalled := time.AfterFunc(downloadStalls, cancel)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stalled := time.AfterFunc(downloadStalls, func() { cancel(errors.Errorf("nothing came for %s", downloadStalls)) })
 	defer stalled.Stop()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url, nil)
 	if err != nil {
@@ -145,7 +145,7 @@ func (d download) attempt(ctx context.Context, f *os.File, have int64) error {
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return reason(ctx, err)
 	}
 	defer answer.Body.Close()
 	switch {
@@ -161,7 +161,15 @@ func (d download) attempt(ctx context.Context, f *os.File, have int64) error {
 	case answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusPartialContent:
 		return d.refused(answer)
 	}
-	return errors.Wrap(copyAlive(f, answer.Body, stalled), "the download broke off")
+	return errors.Wrap(reason(ctx, copyAlive(f, answer.Body, stalled)), "the download broke off")
+}
+
+// reason is why a context has ended, if that is the reason of an error.
+func reason(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // refused says what the server answered. Only what may pass is tried again.

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -54,11 +53,15 @@ func (s *stage) findImage(ctx context.Context, p *ListedPart) (*foundImage, erro
 // pull finds an image in a registry, with the user's credentials for it. The
 // layers are read, and verified, later.
 func (s *stage) pull(ctx context.Context, p *ListedPart) (*foundImage, error) {
-	ref, err := name.NewDigest(p.Image, name.StrictValidation)
+	ref, err := name.NewDigest(p.Image, s.Access.names()...)
 	if err != nil {
 		return nil, err
 	}
-	image, err := remote.Image(ref, remote.WithContext(ctx), remote.WithPlatform(s.platform()), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	options, err := s.Access.options(ctx)
+	if err != nil {
+		return nil, err
+	}
+	image, err := remote.Image(ref, append(options, remote.WithPlatform(s.platform()))...)
 	return &foundImage{Image: image, close: func() {}}, errors.Wrapf(err, "cannot pull %s", p.Image)
 }
 

@@ -102,11 +102,8 @@ func (b *Bundle) readIndex(h *head, keys Keys) error {
 	if err != nil {
 		return fault.WithRemedy(errors.WithMessage(err, "not a bundle"), "name a file that `slipway bundle create` has made")
 	}
-	var version struct {
-		ImageLayoutVersion string `json:"imageLayoutVersion"`
-	}
-	if err := json.Unmarshal(layout, &version); err != nil || version.ImageLayoutVersion != layoutVersion {
-		return errors.Errorf("not a bundle: its %s is not of version %s", entryLayout, layoutVersion)
+	if string(layout) != layoutFile {
+		return errors.Errorf("not a bundle: its file %s is another one", entryLayout)
 	}
 	if b.rawLayout, err = h.document(entryIndex, entryIndex, mostDocument); err != nil {
 		return err

@@ -6,8 +6,8 @@ package bundle
 import (
 	"archive/tar"
 	"bytes"
-	"fmt"
 	"io"
+	"strings"
 
 	"github.com/pkg/errors"
 )
@@ -44,8 +44,7 @@ func (c *contents) write(to io.Writer, open func(*blob) (io.ReadCloser, error)) 
 
 // head writes what comes before the blobs; the signature may be nil.
 func (w *writer) head(index, signature []byte) error {
-	layout := fmt.Sprintf(`{"imageLayoutVersion":%q}`, layoutVersion)
-	if err := w.entry(entryLayout, int64(len(layout)), bytes.NewReader([]byte(layout))); err != nil {
+	if err := w.entry(entryLayout, int64(len(layoutFile)), strings.NewReader(layoutFile)); err != nil {
 		return err
 	}
 	if err := w.entry(entryIndex, int64(len(index)), bytes.NewReader(index)); err != nil {
