@@ -78,7 +78,7 @@ tables: ## compare the tables of internal/releases with the released modules, an
 
 # A test that fails runs once more by itself, at most three in a run; one that
 # then passes is named as FLAKY at the end, to be explained and fixed.
-e2e: build ## run the suite on real clusters (root; builds the lab at first)
+e2e: bundle ## run the suite on real clusters (root; builds the lab at first)
 	@$(LAB) build
 	@$(MAKE) --no-print-directory tables
 	@reruns=$$(mktemp); trap 'rm -f "$$reruns"' EXIT; status=0; \

@@ -7,6 +7,7 @@ import (
 	"context"
 	stderrors "errors"
 	"path/filepath"
+	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -27,7 +28,7 @@ func runResetFiles(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	r := &fileReset{Env: env}
+	r := &fileReset{Env: env, missing: record.Missing}
 	reload := ownContainerd(env) || env.Host.Made(kubeletconfig.DropInPath)
 	for _, dir := range record.Directories {
 		r.removeData(dir)
@@ -63,7 +64,8 @@ func startPackaged(ctx context.Context, env *Env) error {
 // fileReset removes files, whatever fails.
 type fileReset struct {
 	*Env
-	failed []error
+	missing []string // directories that were not there before
+	failed  []error
 }
 
 func (r *fileReset) did(err error) {
@@ -115,9 +117,9 @@ func (r *fileReset) removeFile(path string) {
 	r.did(r.removeEmpty(filepath.Dir(path)))
 }
 
-// removeEmpty removes a directory that Slipway has made, if it is empty, and those above it.
+// removeEmpty removes a directory that was not there before, or that Slipway has made, if it is empty, and those above it.
 func (r *fileReset) removeEmpty(dir string) error {
-	for ; r.Host.Made(dir); dir = filepath.Dir(dir) {
+	for ; slices.Contains(r.missing, dir) || r.Host.Made(dir); dir = filepath.Dir(dir) {
 		if removed, err := r.Host.RemoveEmpty(dir); err != nil || !removed {
 			return err
 		}

@@ -183,10 +183,8 @@ func (p *Prepare) runVerify(ctx context.Context, env *Env) error {
 		return fault.New("this host still lacks "+strings.Join(missing, " and "),
 			"give a bundle with --bundle, which has both; or install "+strings.Join(from, ", and "))
 	}
-	if found.by != nobody {
-		if err := p.checkSandboxImage(ctx, env, found); err != nil {
-			return err
-		}
+	if err := p.checkSandboxImage(ctx, env, found); err != nil {
+		return err
 	}
 	env.UI.Nextf("This host is prepared. Continue with `slipway init` or `slipway join`")
 	return nil

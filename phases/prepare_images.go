@@ -68,7 +68,7 @@ func (p *Prepare) bundled() map[string]string {
 // presentImages are those of the runtime, by name. Before it is installed, there are none.
 func presentImages(ctx context.Context, env *Env, found hostRuntime) (map[string]host.Image, error) {
 	images, err := env.Host.Images(ctx, found.socket)
-	if err != nil && found.by != nobody {
+	if err != nil {
 		return nil, err
 	}
 	byName := map[string]host.Image{}

@@ -38,6 +38,9 @@ type prepared struct {
 	Enabled []string `json:"enabled,omitempty"`
 	// Directories are those that were missing or empty before a daemon filled them.
 	Directories []string `json:"directories,omitempty"`
+	// Missing are directories that were not there. The mark on a directory does not do, because a run may be killed
+	// between making and marking it.
+	Missing []string `json:"missing,omitempty"`
 	// Images are pinned, and Imported are those of them that were not there.
 	Images   []string `json:"images,omitempty"`
 	Imported []string `json:"imported,omitempty"`
@@ -71,7 +74,7 @@ func (p *Prepare) runRecord(_ context.Context, env *Env) error {
 		return err
 	}
 	return p.note(env, func(r *prepared) {
-		r.Prepared, r.Directories, r.Parameters = true, vacant, map[string]string{}
+		r.Prepared, r.Directories, r.Missing, r.Parameters = true, vacant, missingDirectories(env.Host), map[string]string{}
 		for _, t := range tables {
 			r.EmptyTables = append(r.EmptyTables, t.Name)
 		}
@@ -89,6 +92,23 @@ var nodeParameters = []string{
 	"net/ipv4/conf/all/route_localnet", "net/ipv4/vs/conntrack", "net/netfilter/nf_conntrack_max",
 	"net/netfilter/nf_conntrack_tcp_timeout_close_wait", "net/netfilter/nf_conntrack_tcp_timeout_established",
 	"vm/overcommit_memory", "vm/panic_on_oom",
+}
+
+// missingDirectories are those that a preparation makes for its files and that are not there.
+func missingDirectories(h host.Host) []string {
+	dirs := append(runtimeDirectories(), programDir, cniDir)
+	for _, path := range preparedFiles() {
+		dirs = append(dirs, filepath.Dir(path))
+	}
+	var missing []string
+	for _, dir := range dirs {
+		for ; dir != "/"; dir = filepath.Dir(dir) {
+			if _, err := h.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+				include(&missing, dir)
+			}
+		}
+	}
+	return missing
 }
 
 // vacantDirectories are those that are missing or empty, of the ones that containerd, the kubelet and network plugins
@@ -143,7 +163,7 @@ func (p *Prepare) note(env *Env, change func(*prepared)) error {
 func (p prepared) clone() prepared {
 	return prepared{
 		p.Prepared, slices.Clone(p.EmptyTables), maps.Clone(p.Parameters), slices.Clone(p.Swap), slices.Clone(p.Masked), slices.Clone(p.Enabled),
-		slices.Clone(p.Directories), slices.Clone(p.Images), slices.Clone(p.Imported),
+		slices.Clone(p.Directories), slices.Clone(p.Missing), slices.Clone(p.Images), slices.Clone(p.Imported),
 	}
 }
 

@@ -54,19 +54,30 @@ func (f SetFile) action(created bool) Action {
 	return Action{Verb: Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: f.describe(), Opaque: true, Created: created}
 }
 
-// Images implements RuntimeReader: what a plan imports is there, and pinned. Before
-// the runtime is installed, there is nothing else.
+// Images implements RuntimeReader: what a plan imports is there, and pinned. A
+// runtime that the plan starts has no other images.
 func (o *overlay) Images(ctx context.Context, socket string) ([]Image, error) {
 	images, err := o.RuntimeReader.Images(ctx, socket)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.images) == 0 {
-		return images, err
+	if err != nil && !o.starts() {
+		return nil, err
 	}
 	for name, pinned := range o.images { // in any order: nothing is printed
 		images = append(images, Image{Names: []string{name}, Pinned: pinned})
 	}
 	return images, nil
+}
+
+// starts reports whether the plan starts a runtime.
+// Any unit counts but the kubelet: systemd does not say which listens where.
+func (o *overlay) starts() bool {
+	for name, plan := range o.units { // in any order
+		if plan.acted && plan.running && name != "kubelet.service" {
+			return true
+		}
+	}
+	return false
 }
 
 // ImportImages implements RuntimeWriter.

@@ -36,6 +36,18 @@ func (o *overlay) AwaitContainer(context.Context, string, string, string, func(C
 // AwaitRuntime implements RuntimeReader: a plan assumes that the runtime starts.
 func (o *overlay) AwaitRuntime(context.Context, string) error { return nil }
 
+// RuntimeInfo implements RuntimeReader. Of a runtime that the plan starts, it
+// assumes that it is ready, and knows nothing else.
+func (o *overlay) RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error) {
+	info, err := o.RuntimeReader.RuntimeInfo(ctx, socket)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil && o.starts() {
+		return RuntimeInfo{APIVersion: "v1", Ready: true}, nil
+	}
+	return info, err
+}
+
 // RemovePods implements RuntimeWriter.
 func (o *overlay) RemovePods(_ context.Context, _ string, pods []Pod) ([]Pod, error) {
 	o.mu.Lock()

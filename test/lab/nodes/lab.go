@@ -27,6 +27,9 @@ import (
 // commands: serve [ADDRESS], get URL, lookup NAME, sleep.
 const ProbeImage = parts.ProbeImage
 
+// ProbeArchive is the name of a file with it in the directory of BundleParts.
+const ProbeArchive = parts.ProbeArchive
+
 // DirVariable is the environment variable that names the lab's directory.
 const DirVariable = "SLIPWAY_LAB_DIR"
 

@@ -39,10 +39,10 @@ func nodeFiles(s state, controllers []string) ([]nodeFile, error) {
 		{"etc/systemd/system/lab-node.service.d/cgroups.conf", cgroupDropIn(controllers), 0o644},
 	}
 	if s.Bare {
-		return files, nil
+		return append(files, nodeFile{"etc/containerd/conf.d/lab.toml", containerdSettings, 0o644}), nil
 	}
 	cni, err := cniConfig(s.Index, subnets)
-	return append(files, nodeFile{"etc/cni/net.d/10-lab.conflist", cni, 0o644}), err
+	return append(files, nodeFile{podNetworkPath, cni, 0o644}), err
 }
 
 func parsePrefixes(texts []string) ([]netip.Prefix, error) {
@@ -55,6 +55,33 @@ func parsePrefixes(texts []string) ([]netip.Prefix, error) {
 		prefixes = append(prefixes, prefix.Masked())
 	}
 	return prefixes, nil
+}
+
+const podNetworkPath = "etc/cni/net.d/10-lab.conflist"
+
+// containerdSettings are what containerd needs on any machine of the lab, as
+// parts/layer/node/etc/containerd has it: an operator's file beside the one that
+// `slipway host prepare` writes.
+const containerdSettings = `version = 3
+
+[plugins.'io.containerd.cri.v1.runtime']
+restrict_oom_score_adj = true
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+SystemdCgroup = false
+`
+
+// ConfigurePods gives a bare node the Pod network that other nodes have.
+func (n *Node) ConfigurePods() error {
+	subnets, err := parsePrefixes(n.state.PodSubnets)
+	if err != nil {
+		return err
+	}
+	cni, err := cniConfig(n.state.Index, subnets)
+	if err != nil {
+		return err
+	}
+	return n.WriteFile("/"+podNetworkPath, []byte(cni), 0o644)
 }
 
 // networkBatch is for "ip -batch": the node's addresses, the bridge as gateway,

@@ -64,7 +64,9 @@ func (b *builder) bundleParts(base string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	table = slices.DeleteFunc(table, func(i image) bool { return i.name == ProbeImage })
+	isProbe := func(i image) bool { return i.name == ProbeImage }
+	probe := table[slices.IndexFunc(table, isProbe)]
+	table = slices.DeleteFunc(table, isProbe)
 	rows, err := r.bundleRows(b.Components, base)
 	if err != nil {
 		return "", err
@@ -79,12 +81,15 @@ func (b *builder) bundleParts(base string) (string, error) {
 	if err != nil {
 		return "", errors.Wrap(err, "cannot write the bundle's list")
 	}
-	name := stamp("bundle", string(list), fmt.Sprint(table))
+	name := stamp("bundle", string(list), fmt.Sprint(table, probe))
 	if err := b.sweep(map[string]bool{name: true}, unused); err != nil {
 		return "", err
 	}
 	return b.part(name, "laying out the parts of a bundle", func(dir string) error {
 		if err := writeImages(filepath.Join(dir, imagesArchive), dir, table); err != nil {
+			return err
+		}
+		if err := writeImages(filepath.Join(dir, ProbeArchive), dir, []image{probe}); err != nil {
 			return err
 		}
 		if err := removeFiles(filepath.Join(dir, "layer.tar")); err != nil {
@@ -94,7 +99,11 @@ func (b *builder) bundleParts(base string) (string, error) {
 	})
 }
 
-const imagesArchive = "images.tar"
+const (
+	imagesArchive = "images.tar"
+	// ProbeArchive has the image of the tests' Pods, which is in no bundle.
+	ProbeArchive = "probe.tar"
+)
 
 // bundleRows are the files of a bundle.
 func (r *built) bundleRows(components, base string) ([]bundleRow, error) {

@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// bundlePath is where a test puts the bundle on a node.
+const bundlePath = "/root/bundle.tar"
+
+// prepareArgs prepare a bare host.
+var prepareArgs = []string{"slipway", "host", "prepare", "--bundle", bundlePath, "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors}
+
+// TestHostPrepare makes a cluster of two machines that have an init system and nothing else, without a way out of their
+// network, boots them, and takes everything back.
+func TestHostPrepare(t *testing.T) {
+	t.Parallel()
+	m := bare(t)
+	w := m.anotherBare("worker-1")
+	before := map[string][]string{}
+	for _, n := range []machine{m, w} {
+		before[n.node.Name()] = n.everyState()
+		n.preparePlanIsTrue()
+		n.prepares()
+		n.secondPrepareChangesNothing()
+		if err := n.node.ConfigurePods(); err != nil {
+			t.Fatal(err)
+		}
+		n.must("ctr", "--namespace=k8s.io", "images", "import", "/root/probe.tar")
+	}
+	args := m.initForJoin(document("", podSubnet))
+	m.join(w, append([]string{"slipway", "join"}, args...)...)
+	m.ready("worker-1")
+	m.healthy(everything)
+
+	for _, n := range []machine{m, w} {
+		if err := n.node.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.eventually("the API after a boot", readyLimit, func() error {
+		out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "--raw", "/readyz")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	m.ready("worker-1")
+	m.healthy(everything)
+	m.refusesHostReset()
+	m.keepsPinnedImages()
+
+	for _, n := range []machine{w, m} {
+		n.must("slipway", "reset", "--force", "--network")
+		n.must("rm", "/etc/cni/net.d/10-lab.conflist")
+		n.must("slipway", "host", "reset")
+		n.isBareAgain(before[n.node.Name()])
+	}
+}
+
+// prepareInstants are 10 instants spread over host prepare.
+var prepareInstants = []instant{
+	{"[preflight] Checking this host", 0},
+	{"[kernel] Writing /etc/sysctl.d/90-slipway.conf", 0},
+	{"[kernel] Set net.ipv4.ip_forward", 0},
+	{"[programs] Verifying the bundle", 0},
+	{"[programs] Verifying the bundle", 300 * time.Millisecond},
+	{"[container-runtime] Writing /etc/containerd/config.toml", 0},
+	{"[container-runtime] Starting containerd.service", 0},
+	{"[images] Importing", 0},
+	{"[images] Importing", 500 * time.Millisecond},
+	{"[kubelet] Writing /etc/systemd/system/kubelet.service.d/20-slipway.conf", 0},
+}
+
+// TestHostPrepareKilled kills it, runs the same command again, and takes everything back.
+func TestHostPrepareKilled(t *testing.T) {
+	t.Parallel()
+	m := bare(t)
+	before := m.everyState()
+	late := 0
+	for _, at := range prepareInstants {
+		if !m.killedAt(at, nothingMore, prepareArgs...) {
+			late++
+		}
+		m.prepares()
+		if left := m.must("find", "/usr/local", "/opt", "/etc", "-name", ".*.slipway-*"); left != "" {
+			t.Errorf("killed %s, it left:\n%s", at, left)
+		}
+		m.secondPrepareChangesNothing()
+		m.must("slipway", "host", "reset")
+	}
+	if late > 3 {
+		t.Errorf("%d of %d runs finished before they were killed", late, len(prepareInstants))
+	}
+	m.isBareAgain(before)
+}
+
+// bare boots a machine with an init system and nothing that Kubernetes needs, and puts the bundle on its disk.
+func bare(t *testing.T) machine {
+	t.Helper()
+	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return machine{T: t}.anotherBare("cp-1")
+}
+
+func (m machine) anotherBare(name string) machine {
+	m.Helper()
+	lab, err := nodes.Open(nodes.Options{Name: labName(m.T), Slipway: program})
+	if err != nil {
+		m.Fatal(err)
+	}
+	node, err := lab.StartNode(m.Context(), nodes.NodeSpec{Name: name, Bare: true})
+	if err != nil {
+		m.Fatal(err)
+	}
+	n := machine{m.T, node}
+	m.Cleanup(func() {
+		if m.Failed() {
+			n.explain()
+		}
+	})
+	bundles, err := filepath.Glob("../../dist/slipway-bundle-*.tar")
+	if err != nil || len(bundles) != 1 {
+		m.Fatalf("there are %d bundles in dist/, and one is needed: run `make bundle` (%v)", len(bundles), err)
+	}
+	parts, err := lab.BundleParts(m.Context())
+	if err != nil {
+		m.Fatal(err)
+	}
+	for from, to := range map[string]string{bundles[0]: bundlePath, filepath.Join(parts, nodes.ProbeArchive): "/root/probe.tar"} {
+		if err := node.CopyIn(from, to); err != nil {
+			m.Fatal(err)
+		}
+	}
+	n.eventually("the boot to end", time.Minute, func() error {
+		if out, _ := n.try("systemctl", "is-system-running"); strings.TrimSpace(out) != "running" {
+			return fmt.Errorf("systemd is %s", out)
+		}
+		return nil
+	})
+	return n
+}
+
+// prepares runs host prepare, which must succeed.
+func (m machine) prepares() {
+	m.Helper()
+	started := time.Now()
+	m.must(prepareArgs...)
+	m.Logf("host prepare took %.1fs", time.Since(started).Seconds())
+}
+
+// preparePlanIsTrue plans, which changes nothing, and compares with what a run of the same command does afterwards.
+func (m machine) preparePlanIsTrue() {
+	m.Helper()
+	before := m.everyState()
+	plan := m.must(append(prepareArgs, "--dry-run")...)
+	for _, step := range []string{
+		"write /usr/local/bin/kubelet 0755", "write /opt/cni/bin/bridge 0755", "set kernel parameter net.ipv4.ip_forward=1",
+		"write /etc/containerd/config.toml 0644", "start unit containerd.service", "enable unit kubelet.service",
+		"import image registry.k8s.io/pause:",
+	} {
+		if !strings.Contains(plan, step) {
+			m.Errorf("the plan lacks %q:\n%s", step, plan)
+		}
+	}
+	if diff := cmp.Diff(before, m.everyState()); diff != "" {
+		m.Errorf("a plan changed something (-before +after):\n%s", diff)
+	}
+}
+
+func (m machine) secondPrepareChangesNothing() {
+	m.Helper()
+	const nothing = "Plan: 0 steps."
+	if plan := m.must(append(prepareArgs, "--dry-run")...); !strings.Contains(plan, nothing) {
+		m.Errorf("there is something to do on a prepared host:\n%s", plan)
+	}
+	runs := func() string {
+		return m.must("systemctl", "show", "containerd", "-p", "MainPID") + m.must("find", "/etc", "/usr/local", "/opt/cni", "/var/lib/slipway", "-printf", `%p %m %T@\n`)
+	}
+	before := runs()
+	m.must(prepareArgs...)
+	if diff := cmp.Diff(before, runs()); diff != "" {
+		m.Errorf("a second run changed something (-before +after):\n%s", diff)
+	}
+}
+
+// refusesHostReset checks that a node is left alone.
+func (m machine) refusesHostReset() {
+	m.Helper()
+	out, err := m.try("slipway", "host", "reset")
+	if err == nil || !strings.Contains(out, "this host is a node") {
+		m.Errorf("host reset on a node: %v\n%s", err, out)
+	}
+}
+
+// keepsPinnedImages makes the kubelet remove all images that no container uses, which it does when the disk is said to be
+// full: those of the bundle stay.
+func (m machine) keepsPinnedImages() {
+	m.Helper()
+	images := func() []string {
+		return strings.Fields(m.must("ctr", "--namespace=k8s.io", "images", "ls", "--quiet"))
+	}
+	bundled := slices.DeleteFunc(images(), func(name string) bool { return !strings.HasPrefix(name, "registry.k8s.io/") })
+	config := m.must("cat", "/var/lib/kubelet/config.yaml")
+	full := strings.Replace(config, "imagefs.available: 0%", "imagefs.available: 99%", 1)
+	if full == config {
+		m.Fatalf("the kubelet's configuration has no threshold:\n%s", config)
+	}
+	m.write("/var/lib/kubelet/config.yaml", full)
+	m.must("systemctl", "restart", "kubelet")
+	m.eventually("the kubelet to remove unused images", readyLimit, func() error {
+		if slices.Contains(images(), nodes.ProbeImage) {
+			return fmt.Errorf("%s is still there", nodes.ProbeImage)
+		}
+		return nil
+	})
+	left := images()
+	for _, name := range bundled {
+		if !slices.Contains(left, name) {
+			m.Errorf("the kubelet removed %s", name)
+		}
+	}
+	m.write("/var/lib/kubelet/config.yaml", config)
+	m.must("systemctl", "restart", "kubelet")
+}
+
+// everyState is all of a host that a cluster may change, a line each: files, mounts, swap, the network's configuration,
+// kernel parameters and units.
+func (m machine) everyState() []string {
+	m.Helper()
+	script, err := os.ReadFile("testdata/host-state.sh")
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.write("/root/host-state.sh", string(script))
+	return slices.Collect(strings.Lines(m.must("sh", "/root/host-state.sh")))
+}
+
+// isBareAgain compares a host with what it was before.
+func (m machine) isBareAgain(before []string) {
+	m.Helper()
+	if diff := cmp.Diff(before, m.everyState()); diff != "" {
+		m.Errorf("%s is not what it was before (-before +after):\n%s", m.node.Name(), diff)
+	}
+}

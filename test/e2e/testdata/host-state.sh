@@ -1,0 +1,29 @@
+#!/bin/sh
+# What a cluster may change on a host, a line for each thing.
+set -e
+
+# Files, without those of this boot, logs and root's own.
+list() { find "$@" -printf '%p %y %m %U:%G %l\n' | sort; }
+find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /root -o -path /var/log/journal -o -path /var/cache \) -prune \
+	-o -printf '%p %y %m %U:%G %l\n' | sort
+list /var/lib/containerd /var/lib/kubelet /var/lib/etcd
+list /run -mindepth 1 -maxdepth 1 -type d
+find /etc /usr/local /opt -xdev -type f -exec sha256sum {} + | sort -k 2
+
+awk '{print "mount", $5, $9, $10}' /proc/self/mountinfo | sort
+sed 's/^/swap /' /proc/swaps
+nft list ruleset | sed 's/^/nft /'
+ip -o link | sed 's/^[0-9]*: /link /; s/[:@].*//' | sort
+ip -o addr | awk '{print "address", $2, $3, $4}' | sort
+ip route | sed 's/^/route /'
+ip -6 route | sed 's/^/route /; s/ expires.*//' | sort
+for name in kernel vm net; do
+	find "/proc/sys/$name" -type f -perm -u=rw | sort | while read -r file; do
+		case $file in
+		*/net/ipv[46]/neigh/* | *random* | */vm/drop_caches | */vm/compact_memory | */kernel/ns_last_pid | */kernel/sched* | *stable_secret | */route/flush) ;;
+		*) echo "$file" "$(tr '\n' ' ' <"$file" 2>/dev/null)" ;;
+		esac
+	done
+done
+systemctl list-unit-files --no-legend --no-pager --type=service,swap,mount,socket,timer | sed 's/^/unit /' | sort
+systemctl list-units --no-legend --no-pager --plain --state=active --type=service,swap | awk '{print "active", $1}' | sort
