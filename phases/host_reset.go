@@ -120,7 +120,7 @@ func runResetUnits(ctx context.Context, env *Env) error {
 		stop = append(stop, containerd.Unit)
 	}
 	for _, unit := range stop {
-		state, err := env.Host.Unit(ctx, unit)
+		state, err := unitState(ctx, env, unit)
 		if err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func runResetFiles(ctx context.Context, env *Env) error {
 
 // startPackaged starts the kubelet of a package again, which waits for its settings as it did before.
 func startPackaged(ctx context.Context, env *Env) error {
-	state, err := env.Host.Unit(ctx, kubeletUnit)
+	state, err := unitState(ctx, env, kubeletUnit)
 	if err != nil || state.UnitFileState != "enabled" || state.ActiveState != "inactive" {
 		return err
 	}

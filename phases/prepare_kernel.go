@@ -94,7 +94,7 @@ func wantedParameters(h host.Host) (map[string]string, error) {
 // sysctlFile sets parameters at boot. An interface that is gone by then is not an error.
 func sysctlFile(parameters map[string]string) []byte {
 	var b strings.Builder
-	b.WriteString("# Made by slipway host prepare: Pods reach each other, and Services, only with these.\n")
+	b.WriteString("# Made when this host was prepared: Pods reach each other, and Services, only with these.\n")
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		optional := ""
 		if strings.HasSuffix(name, "/accept_ra") {

@@ -30,7 +30,7 @@ func (p *Prepare) runKubelet(ctx context.Context, env *Env) error {
 	}
 	program := filepath.Join(programDir, "kubelet")
 	files := []ownership.File{{Path: kubeletconfig.DropInPath, Data: kubeletconfig.DropIn(program), Mode: 0o644}}
-	state, err := env.Host.Unit(ctx, kubeletUnit)
+	state, err := unitState(ctx, env, kubeletUnit)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (p *Prepare) runKubelet(ctx context.Context, env *Env) error {
 
 // restartReplaced restarts a kubelet that runs from a program or with settings that were replaced. Its Pods go on.
 func restartReplaced(ctx context.Context, env *Env, changed bool) error {
-	state, err := env.Host.Unit(ctx, kubeletUnit)
+	state, err := unitState(ctx, env, kubeletUnit)
 	if err != nil || state.ActiveState != "active" || !changed && !state.Replaced {
 		return err
 	}
@@ -70,7 +70,7 @@ func restartReplaced(ctx context.Context, env *Env, changed bool) error {
 
 // kubeletIsGood reports whether the host has a kubelet of a version already, from somewhere else, and its unit starts it.
 func kubeletIsGood(ctx context.Context, env *Env, version string) bool {
-	state, err := env.Host.Unit(ctx, kubeletUnit)
+	state, err := unitState(ctx, env, kubeletUnit)
 	if err != nil || state.Program == "" || strings.HasPrefix(state.Program, programDir+"/") {
 		return false
 	}
@@ -80,7 +80,7 @@ func kubeletIsGood(ctx context.Context, env *Env, version string) bool {
 
 // enableInstalled enables a kubelet that is there already.
 func (p *Prepare) enableInstalled(ctx context.Context, env *Env) error {
-	state, err := env.Host.Unit(ctx, kubeletUnit)
+	state, err := unitState(ctx, env, kubeletUnit)
 	if err != nil || state.LoadState != "loaded" {
 		return err
 	}

@@ -74,7 +74,7 @@ func (p *Prepare) runRecord(_ context.Context, env *Env) error {
 		return err
 	}
 	return p.note(env, func(r *prepared) {
-		r.Prepared, r.Directories, r.Missing, r.Parameters = true, vacant, missingDirectories(env.Host), map[string]string{}
+		r.Prepared, r.Directories, r.Missing = true, vacant, missingDirectories(env.Host)
 		for _, t := range tables {
 			r.EmptyTables = append(r.EmptyTables, t.Name)
 		}
@@ -128,7 +128,7 @@ func vacantDirectories(h host.Host) ([]string, error) {
 }
 
 func readPrepared(h host.Host) (prepared, error) {
-	var p prepared
+	p := prepared{Parameters: map[string]string{}}
 	data, err := host.ReadIfExists(h, preparedPath)
 	if err != nil || data == nil {
 		return p, err
@@ -179,9 +179,18 @@ func include(list *[]string, more ...string) {
 	*list = slices.Compact(slices.Sorted(slices.Values(slices.Concat(*list, more))))
 }
 
+// unitState is a unit's state. A host without systemd has no units: the check Systemd says so, and a plan goes on.
+func unitState(ctx context.Context, env *Env, name string) (host.UnitState, error) {
+	state, err := env.Host.Unit(ctx, name)
+	if errors.Is(err, host.ErrNoSystemd) {
+		return host.UnitState{LoadState: "not-found"}, nil
+	}
+	return state, err
+}
+
 // enable enables a unit, and records that if it was not.
 func (p *Prepare) enable(ctx context.Context, env *Env, unit string) error {
-	state, err := env.Host.Unit(ctx, unit)
+	state, err := unitState(ctx, env, unit)
 	if err != nil || state.UnitFileState == "enabled" {
 		return err
 	}

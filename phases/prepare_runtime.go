@@ -43,7 +43,7 @@ func (r hostRuntime) foreign() bool { return r.by == operators }
 
 // check is what preflight looks at.
 func (r hostRuntime) check(ctx context.Context, env *Env) preflight.HostRuntime {
-	state, err := env.Host.Unit(ctx, r.unit)
+	state, err := unitState(ctx, env, r.unit)
 	return preflight.HostRuntime{Socket: r.socket, Installed: r.foreign(), Running: r.unit == "" || err != nil || state.ActiveState == "active"}
 }
 
@@ -66,7 +66,7 @@ func (p *Prepare) findRuntime(ctx context.Context, env *Env) (hostRuntime, error
 	}
 	var found []hostRuntime
 	for _, r := range knownRuntimes() {
-		state, err := env.Host.Unit(ctx, r.unit)
+		state, err := unitState(ctx, env, r.unit)
 		if err != nil {
 			return own, err
 		}
@@ -222,7 +222,7 @@ func (p *Prepare) runUnit(ctx context.Context, env *Env, unit string, changed bo
 	if err := p.enable(ctx, env, unit); err != nil {
 		return err
 	}
-	state, err := env.Host.Unit(ctx, unit)
+	state, err := unitState(ctx, env, unit)
 	switch {
 	case err != nil:
 		return err

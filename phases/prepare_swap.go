@@ -47,7 +47,7 @@ func (p *Prepare) runSwap(ctx context.Context, env *Env) error {
 }
 
 func (p *Prepare) maskSwap(ctx context.Context, env *Env) error {
-	state, err := env.Host.Unit(ctx, swapTarget)
+	state, err := unitState(ctx, env, swapTarget)
 	if err != nil || state.UnitFileState == "masked" {
 		return err
 	}

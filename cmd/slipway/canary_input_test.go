@@ -83,7 +83,7 @@ var flagValues = map[string]string{
 }
 
 // noSecret are flags whose names only sound as if they took a secret.
-var noSecret = regexp.MustCompile(`^(skip-(token|certificate-key)-print|token-ttl|token-file|discovery-token-ca-cert-hash|allow-missing-template-keys)$`)
+var noSecret = regexp.MustCompile(`^(skip-(token|certificate-key)-print|token-ttl|token-file|discovery-token-ca-cert-hash|allow-missing-template-keys|public-key|sign-key|password-file)$`)
 
 // givenFlags give a command its secrets, rightly and malformed. A flag that
 // sounds as if it took a secret must be known here.

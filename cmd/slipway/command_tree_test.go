@@ -133,7 +133,7 @@ func TestPhasesReport(t *testing.T) {
 // itself do not fail.
 func TestGroupsFail(t *testing.T) {
 	runnable := []string{"slipway", "slipway kubeconfig", "slipway init", "slipway join", "slipway reset", "slipway preflight",
-		"slipway upgrade apply", "slipway upgrade node"}
+		"slipway upgrade apply", "slipway upgrade node", "slipway host prepare", "slipway host reset"}
 	groups := 0
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {

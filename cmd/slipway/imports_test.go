@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"internal/lazyregexp": {},
 	"internal/releases":   {},
 	"internal/bundle":     {"internal/fault", "internal/lazyregexp"},
+	"internal/containerd": {},
 	"internal/breakages":  {"internal/config", "internal/fault", "internal/releases"},
 	"internal/config":     {"internal/fault", "internal/lazyregexp"},
 	"internal/ui":         {"internal/fault"},
@@ -60,13 +61,13 @@ var mayImport = map[string][]string{
 		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/corefile", "internal/diagnose",
 		"internal/etcd", "internal/etcdmember", "internal/fault", "internal/host", "internal/joining", "internal/kubeconfig", "internal/ownership",
 		"internal/pki", "internal/renewal", "internal/retry", "internal/thisnode", "internal/tokens", "internal/ui", "internal/upgrading", "internal/workflow",
-		"internal/breakages", "internal/inventory",
+		"internal/breakages", "internal/inventory", "internal/bundle", "internal/containerd",
 	},
 	"cmd/slipway": {
 		"phases", "preflight",
 		"internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/etcdmember", "internal/fault",
 		"internal/host", "internal/joining", "internal/pki", "internal/redact", "internal/renewal", "internal/support", "internal/thisnode", "internal/tokens", "internal/ui",
-		"internal/inventory", "internal/upgrading", "internal/bundle",
+		"internal/inventory", "internal/upgrading", "internal/bundle", "internal/containerd",
 	},
 }
 

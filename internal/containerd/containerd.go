@@ -47,8 +47,8 @@ type Settings struct {
 // Config is config.toml, version 3:
 // https://github.com/containerd/containerd/blob/main/docs/cri/config.md
 func Config(s Settings) []byte {
-	return fmt.Appendf(nil, `# Made by slipway host prepare, which leaves it alone once you edit it.
-# Settings of your own are better kept in %[1]s/*.toml: they take precedence.
+	return fmt.Appendf(nil, `# Made when this host was prepared. Once it is edited, it stays as it is; but settings
+# of your own are better kept in %[1]s/*.toml, which take precedence.
 version = 3
 imports = ['%[1]s/*.toml']
 

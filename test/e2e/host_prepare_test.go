@@ -224,9 +224,12 @@ func (m machine) keepsPinnedImages() {
 	}
 	bundled := slices.DeleteFunc(images(), func(name string) bool { return !strings.HasPrefix(name, "registry.k8s.io/") })
 	config := m.must("cat", "/var/lib/kubelet/config.yaml")
-	full := strings.Replace(config, "imagefs.available: 0%", "imagefs.available: 99%", 1)
-	if full == config {
-		m.Fatalf("the kubelet's configuration has no threshold:\n%s", config)
+	full := config
+	for now, then := range map[string]string{"imagefs.available: 0%": "imagefs.available: 99%", "imageMinimumGCAge: 0s": "imageMinimumGCAge: 1s"} {
+		if !strings.Contains(config, now) {
+			m.Fatalf("the kubelet's configuration has no %q:\n%s", now, config)
+		}
+		full = strings.Replace(full, now, then, 1)
 	}
 	m.write("/var/lib/kubelet/config.yaml", full)
 	m.must("systemctl", "restart", "kubelet")

@@ -4,7 +4,7 @@ set -e
 
 # Files, without those of this boot, logs and root's own.
 list() { find "$@" -printf '%p %y %m %U:%G %l\n' | sort; }
-find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /root -o -path /var/log/journal -o -path /var/cache \) -prune \
+find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp -o -path /root -o -path /var/log/journal -o -path /var/cache \) -prune \
 	-o -printf '%p %y %m %U:%G %l\n' | sort
 list /var/lib/containerd /var/lib/kubelet /var/lib/etcd
 list /run -mindepth 1 -maxdepth 1 -type d
