@@ -14,7 +14,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/containerd"
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -180,8 +179,9 @@ func (p *Prepare) runVerify(ctx context.Context, env *Env) error {
 		from = append(from, "the packages kubelet and kubernetes-cni: https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/install-kubeadm/")
 	}
 	if len(missing) > 0 {
-		return fault.New("this host still lacks "+strings.Join(missing, " and "),
+		env.UI.Warn("this host is not ready for `slipway init` or `slipway join`: it still lacks "+strings.Join(missing, " and "),
 			"give a bundle with --bundle, which has both; or install "+strings.Join(from, ", and "))
+		return nil
 	}
 	if err := p.checkSandboxImage(ctx, env, found); err != nil {
 		return err

@@ -32,7 +32,7 @@ func hostFlags() []flagRow {
 // user names one. Invalid input is returned as Faults.
 func LoadHost(flags Flags) (*Node, error) {
 	n := APINode("", nil)
-	n.CRISocket = flags.CRISocket
+	n.CRISocket, n.BindPort = flags.CRISocket, DefaultBindPort
 	if n.CRISocket != "" && !strings.Contains(n.CRISocket, "://") {
 		n.CRISocket = "unix://" + n.CRISocket
 	}
