@@ -4,7 +4,6 @@
 package phases
 
 import (
-	"cmp"
 	"context"
 	stderrors "errors"
 	"fmt"
@@ -66,6 +65,9 @@ type cleanup struct {
 	failed  []error
 	// dataLeft reports that etcd's data could not be removed.
 	dataLeft bool
+	// kubeletRuns reports that the kubelet may still run, and stopped when this run has ended it; zero if it did not run.
+	kubeletRuns bool
+	stopped     time.Time
 }
 
 func (c *cleanup) warnf(format string, args ...any) { c.warn(fmt.Sprintf(format, args...), "") }
@@ -113,6 +115,7 @@ func (c *cleanup) stopKubelet(ctx context.Context) {
 		c.UI.Printf("Stopping the kubelet")
 		err = c.Host.StopUnit(limited, kubeletUnit)
 	}
+	c.kubeletRuns, c.stopped = err != nil, c.Host.Now()
 	if errors.Is(err, host.ErrNoSystemd) {
 		c.warn(err.Error()+": the kubelet may still be running and may restart what is removed here", "stop it some other way")
 		return
@@ -123,44 +126,6 @@ func (c *cleanup) stopKubelet(ctx context.Context) {
 	}
 	// A kubelet that only waits for its configuration, as packages start it, does not make this host a node.
 	c.changed = unit.ActiveState == "active"
-}
-
-// removePods looks again after it has removed Pods: what the kubelet asked for last appears only when the runtime has
-// made it. What still comes then was not made by this host's kubelet.
-func (c *cleanup) removePods(ctx context.Context) {
-	const looks = 3
-	for range looks {
-		if !c.removeListedPods(ctx) {
-			return
-		}
-	}
-}
-
-// removeListedPods removes the Pods that the runtime lists, and reports whether there were any and all of them are gone.
-func (c *cleanup) removeListedPods(ctx context.Context) bool {
-	socket := c.Config.CRISocket
-	limited, cancel := context.WithTimeout(ctx, askLimit)
-	defer cancel()
-	pods, err := c.Host.Pods(limited, socket)
-	if err != nil {
-		c.warn("Pods may still be running, because the container runtime does not answer: "+err.Error(),
-			cmp.Or(fault.Remedy(err), "start it")+"; then run the same command again, with --cri-socket="+socket)
-		return false
-	}
-	if len(pods) == 0 {
-		return false
-	}
-	// Pods with a network of their own go first.
-	order := func(p host.Pod) string { return fmt.Sprintf("%t %s", p.HostNetwork, p) }
-	slices.SortFunc(pods, func(a, b host.Pod) int { return cmp.Compare(order(a), order(b)) })
-	c.UI.Printf("Removing %d Pods", len(pods))
-	removed, err := c.Host.RemovePods(ctx, socket, pods)
-	c.changed = c.changed || len(removed) > 0
-	if err != nil {
-		c.warn(fmt.Sprintf("%d of %d Pods could not be removed: %v", len(pods)-len(removed), len(pods), err), "run the same command again, with --cri-socket="+socket)
-		return false
-	}
-	return true
 }
 
 // unmount unmounts the kubelet's volumes, which are below these two directories. Other mounts belong to someone else,
