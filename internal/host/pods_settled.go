@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// settleTime is what a runtime gets to list what it has just made. It is a few milliseconds of work, which a disk that
-	// is slow to sync delays.
-	settleTime = time.Second
+	// settleTime is what a runtime gets after the kubelet's end to list what it was making. It is a few milliseconds of
+	// work, which a disk that is slow to sync delays. One that says which Pods it makes needs it for containers only.
+	settleTime          = time.Second
+	containerSettleTime = 250 * time.Millisecond
 	// settleInterval is how often AwaitSettled asks.
 	settleInterval = 50 * time.Millisecond
 )
@@ -34,42 +35,50 @@ const (
 // 2.2: a Pod that is past the last such point becomes one that runs, and CRI lists it only then, more than a second after
 // the kubelet's end while the disk is busy. Any other is taken back, and never listed. Containerd holds a lease, its
 // protection from garbage collection, in the name of each Pod from the first moment to the last, so a lease without a
-// listed Pod is one of these. Other runtimes do not say; they get settleTime, which also covers containers: one that is
-// created while its Pod is removed stays (https://github.com/containerd/containerd/blob/v2.2.0/internal/cri/server/sandbox_remove.go).
+// listed Pod is one of these. Nothing shows a container that is being created; if its Pod is removed meanwhile, it stays:
+// https://github.com/containerd/containerd/blob/v2.2.0/internal/cri/server/sandbox_remove.go
 func (r *Real) AwaitSettled(ctx context.Context, socket string, since time.Time) error {
 	return retry.Every(settleInterval).Do(ctx, func(ctx context.Context) error {
-		unlisted, err := r.unlistedPods(ctx, socket)
+		unlisted, known, err := r.unlistedPods(ctx, socket)
+		settle := settleTime
+		if known {
+			settle = containerSettleTime
+		}
 		switch {
 		case err != nil:
 			return err
 		case len(unlisted) > 0:
 			return errors.Errorf("it is still making Pods or taking them back, although the kubelet has ended: %.12s", unlisted)
-		case r.Now().Sub(since) < settleTime:
+		case r.Now().Sub(since) < settle:
 			return errors.New("the kubelet has just ended")
 		}
 		return nil
 	})
 }
 
-// unlistedPods are the IDs of the Pods that containerd has a lease for, and does not list.
-func (r *Real) unlistedPods(ctx context.Context, socket string) ([]string, error) {
+// unlistedPods are the IDs of the Pods that containerd has a lease for, and does not list. known is false for another
+// runtime.
+func (r *Real) unlistedPods(ctx context.Context, socket string) (ids []string, known bool, err error) {
 	conn, err := r.runtimes.get(socket)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, criAnswer)
 	defer cancel()
-	ids, err := podLeases(ctx, conn) // first: a Pod that is made after that is listed
+	ids, err = podLeases(ctx, conn) // first: a Pod that is made after that is listed
+	if status.Code(err) == codes.Unimplemented {
+		return nil, false, nil
+	}
 	if err != nil {
-		return nil, criFailure(socket, "list the leases", err)
+		return nil, false, criFailure(socket, "list the leases", err)
 	}
 	answer, err := cri.NewRuntimeServiceClient(conn).ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
-		return nil, criFailure(socket, "list the Pods", err)
+		return nil, false, criFailure(socket, "list the Pods", err)
 	}
 	return slices.DeleteFunc(ids, func(id string) bool {
 		return slices.ContainsFunc(answer.GetItems(), func(p *cri.PodSandbox) bool { return p.GetId() == id })
-	}), nil
+	}), true, nil
 }
 
 // podLeases asks containerd for its leases, by its own API on the same socket, and returns those of Pods: they are named
@@ -80,9 +89,6 @@ func podLeases(ctx context.Context, conn *grpc.ClientConn) ([]string, error) {
 	const method, leasesField, idField = "/containerd.services.leases.v1.Leases/List", 1, 1
 	var answer emptypb.Empty // takes any message
 	err := conn.Invoke(metadata.AppendToOutgoingContext(ctx, "containerd-namespace", "k8s.io"), method, &emptypb.Empty{}, &answer)
-	if status.Code(err) == codes.Unimplemented { // it is another runtime
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -183,7 +183,7 @@ func TestAwaitSettled(t *testing.T) {
 		"making Pods":                   {&leaseService{making: making}, time.Hour, 5, 4 * settleInterval, ""},
 		"making them for ever":          {&leaseService{making: making, asked: -never}, time.Hour, 0, 2 * settleTime, "although the kubelet has ended: [bbbbbbbbbbbb cccccccccccc]"},
 		"idle":                          {&leaseService{}, time.Hour, 1, 0, ""},
-		"idle, the kubelet just ended":  {&leaseService{}, 0, 0, settleTime, ""},
+		"idle, the kubelet just ended":  {&leaseService{}, 0, 0, containerSettleTime, ""},
 		"other":                         {nil, time.Hour, 0, 0, ""},
 		"other, the kubelet just ended": {nil, 0, 0, settleTime, ""},
 	} {
