@@ -37,7 +37,8 @@ func (c *cleanup) removePods(ctx context.Context) {
 		defer cancel()
 		settled := c.Host.AwaitSettled(limited, c.Config.CRISocket, c.stopped)
 		err = retry.Policy{First: refusedInterval, Passes: func(err error) bool { return errors.As(err, &refused) }}.Do(limited, remove)
-		err = cmp.Or(err, errors.WithMessagef(settled, "Pods may still appear: container runtime at %s", c.Config.CRISocket))
+		settled = errors.WithMessagef(settled, "Pods may still appear: container runtime at %s", c.Config.CRISocket)
+		err = cmp.Or(err, fault.WithRemedy(settled, c.again()))
 	}
 	var gaveUp *retry.Error
 	if errors.As(err, &gaveUp) {
@@ -52,13 +53,12 @@ func (c *cleanup) removePods(ctx context.Context) {
 // before.
 func (c *cleanup) removeListedPods(ctx context.Context, announced map[string]bool) error {
 	socket := c.Config.CRISocket
-	again := "run the same command again, with --cri-socket=" + socket
 	limited, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	pods, err := c.Host.Pods(limited, socket)
 	if err != nil {
 		return fault.New("Pods may still be running, because the container runtime does not answer: "+err.Error(),
-			cmp.Or(fault.Remedy(err), "start it")+"; then "+again)
+			cmp.Or(fault.Remedy(err), "start it")+"; then "+c.again())
 	}
 	if len(pods) == 0 {
 		return nil
@@ -76,9 +76,14 @@ func (c *cleanup) removeListedPods(ctx context.Context, announced map[string]boo
 	removed, err := c.Host.RemovePods(ctx, socket, pods)
 	c.changed = c.changed || len(removed) > 0
 	if err != nil {
-		return fault.WithRemedy(&podsError{len(pods) - len(removed), len(pods), err}, again)
+		return fault.WithRemedy(&podsError{len(pods) - len(removed), len(pods), err}, c.again())
 	}
 	return nil
+}
+
+// again is what helps once the runtime does: the socket may have been found by files that are gone then.
+func (c *cleanup) again() string {
+	return "run the same command again, with --cri-socket=" + c.Config.CRISocket
 }
 
 // podsError is why some Pods could not be removed. It passes if one of their containers was just being started.

@@ -16,8 +16,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/emptypb"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
 const (
@@ -38,22 +36,39 @@ const (
 // listed Pod is one of these. Nothing shows a container that is being created; if its Pod is removed meanwhile, it stays:
 // https://github.com/containerd/containerd/blob/v2.2.0/internal/cri/server/sandbox_remove.go
 func (r *Real) AwaitSettled(ctx context.Context, socket string, since time.Time) error {
-	return retry.Every(settleInterval).Do(ctx, func(ctx context.Context) error {
-		unlisted, known, err := r.unlistedPods(ctx, socket)
-		settle := settleTime
-		if known {
-			settle = containerSettleTime
+	var last error
+	for {
+		err := r.settled(ctx, socket, since)
+		if err == nil {
+			return nil
 		}
-		switch {
-		case err != nil:
-			return err
-		case len(unlisted) > 0:
-			return errors.Errorf("it is still making Pods or taking them back, although the kubelet has ended: %.12s", unlisted)
-		case r.Now().Sub(since) < settle:
-			return errors.New("the kubelet has just ended")
+		if last == nil || ctx.Err() == nil { // not what the end of ctx causes
+			last = err
 		}
-		return nil
-	})
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(settleInterval):
+		}
+	}
+}
+
+// settled returns what the runtime still does.
+func (r *Real) settled(ctx context.Context, socket string, since time.Time) error {
+	unlisted, known, err := r.unlistedPods(ctx, socket)
+	settle := settleTime
+	if known {
+		settle = containerSettleTime
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(unlisted) > 0:
+		return errors.Errorf("it is still making Pods or taking them back, although the kubelet has ended: %.12s", unlisted)
+	case r.Now().Sub(since) < settle:
+		return errors.New("it may still be making what the kubelet asked for last")
+	}
+	return nil
 }
 
 // unlistedPods are the IDs of the Pods that containerd has a lease for, and does not list. known is false for another
