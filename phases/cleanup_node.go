@@ -8,13 +8,9 @@ import (
 	stderrors "errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/pkg/errors"
-
-	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 const (
@@ -37,10 +33,9 @@ func cleanupNode() Phase {
 // where things are is removed after these things, so the phase can be interrupted anywhere and run again. What cannot
 // be stopped is a warning, what cannot be removed an error at the end.
 func runCleanupNode(ctx context.Context, env *Env) error {
-	c := &cleanup{Env: env}
+	c := &cleanup{Env: env, announced: map[string]bool{}}
 	for _, step := range []func(context.Context){
-		c.stopKubelet,
-		c.removePods,
+		c.endPods,
 		c.unmount,
 		c.removeEtcdData,
 		c.removeEtcdClient,
@@ -65,9 +60,12 @@ type cleanup struct {
 	failed  []error
 	// dataLeft reports that etcd's data could not be removed.
 	dataLeft bool
-	// kubeletRuns reports that the kubelet may still run, and stopped when this run has ended it; zero if it did not run.
+	// kubeletRuns reports that the kubelet may still run, and stopped when this run has suspended or ended it; zero if it
+	// did not run.
 	kubeletRuns bool
 	stopped     time.Time
+	// announced has the IDs of the Pods that the user was told of.
+	announced map[string]bool
 }
 
 func (c *cleanup) warnf(format string, args ...any) { c.warn(fmt.Sprintf(format, args...), "") }
@@ -102,30 +100,6 @@ func (c *cleanup) failure() error {
 		return nil
 	}
 	return errors.WithMessage(stderrors.Join(c.failed...), "not everything could be removed; fix the problem and run the same command again")
-}
-
-func (c *cleanup) stopKubelet(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, stopLimit)
-	defer cancel()
-	unit, err := c.Host.Unit(limited, kubeletUnit)
-	if err == nil && !slices.Contains([]string{"active", "activating", "deactivating", "reloading"}, unit.ActiveState) {
-		return
-	}
-	if err == nil {
-		c.UI.Printf("Stopping the kubelet")
-		err = c.Host.StopUnit(limited, kubeletUnit)
-	}
-	c.kubeletRuns, c.stopped = err != nil, c.Host.Now()
-	if errors.Is(err, host.ErrNoSystemd) {
-		c.warn(err.Error()+": the kubelet may still be running and may restart what is removed here", "stop it some other way")
-		return
-	}
-	if err != nil {
-		c.warn("the kubelet may still be running and may restart what is removed here: "+err.Error(), fault.Remedy(err))
-		return
-	}
-	// A kubelet that only waits for its configuration, as packages start it, does not make this host a node.
-	c.changed = unit.ActiveState == "active"
 }
 
 // unmount unmounts the kubelet's volumes, which are below these two directories. Other mounts belong to someone else,
