@@ -30,9 +30,9 @@ const (
 // endPods ends the kubelet and removes the Pods.
 //
 // The kubelet is only suspended until they are gone, because its end cancels its requests, which containerd (2.2) does not
-// always survive in good order: the shim of a container that was being started stays for ever, and nobody can remove that
-// container for five seconds; of a Pod, a process may stay, and a container that CRI does not list ("cannot delete running
-// task"). The requests of a suspended kubelet end well, within about a second, and no others follow.
+// always take back as it should: of a Pod that was being started, a process and a container may stay that CRI does not
+// list ("cannot delete running task"), and a container that was being started cannot be removed for five seconds. The
+// requests of a suspended kubelet end as they should, within about a second, and no others follow.
 func (c *cleanup) endPods(ctx context.Context) {
 	ending := ctx
 	if c.suspendKubelet(ctx) {
