@@ -12,14 +12,15 @@ LDFLAGS := -s -w -X main.slipwayVersion=$(VERSION) -X main.gitCommit=$(COMMIT) -
 LAB     := go run ./test/lab
 TOOL    := go tool -modfile=test/tools/go.mod
 
+PROGRAM  ?= bin/slipway
 FUZZTIME ?= 30s
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/slipway: static, trimmed, stamped with its version
-	@echo "building bin/slipway $(VERSION)"
-	@TZ=UTC CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/slipway ./cmd/slipway
+	@echo "building $(PROGRAM) $(VERSION)"
+	@TZ=UTC CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/slipway
 
 test: build ## run everything: unit tests, then the suite on real clusters
 	@$(MAKE) --no-print-directory unit fuzz

@@ -44,6 +44,7 @@ func renewCommand(g *globals, use, short string, renew phases.RenewOptions) *cob
 			return newRealParts(g, node, real).run(cmd.Context(), phases.Renew(renew), nil)
 		},
 	}
+	cmd.Flags().DurationVar(&renew.Within, "within", 0, "renew only what ends within this time, such as 720h")
 	cmd.Flags().BoolVar(&renew.Restart, "restart", false, "restart each component that uses a renewed file, one at a time, and renew an expired kubelet.conf")
 	o.Bind(cmd.Flags(), "certs renew")
 	return cmd
