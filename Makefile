@@ -1,7 +1,7 @@
 # What each target does is said by `make help`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit fuzz lint verify cluster cluster-down tables e2e bench packages clean
+.PHONY: help build test unit fuzz lint verify cluster cluster-down tables e2e bench packages release clean
 
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null | sed 's/^\([^v]\)/v0.0.0-\1/')
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
@@ -85,9 +85,18 @@ bench: build ## compare with kubeadm: Slipway, kubeadm, ratio
 	@$(LAB) build
 	go run ./test/bench
 
-packages: ## make the deb and the rpm for each architecture in dist/, with SBOMs and SHA256SUMS
-	@cd packaging && go run . -version $(VERSION) -commit $(COMMIT) -date $(DATE)
+SUMS := cd dist && LC_ALL=C && sha256sum -- slipway* >SHA256SUMS
 
-clean: ## remove bin/ and the lab's nodes; the lab's built parts stay for the next time
-	rm -rf bin
+packages: ## make the deb and the rpm for each architecture in dist/, with SBOMs and SHA256SUMS
+	@echo "packaging $(VERSION)"
+	@cd packaging && go run . -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)'
+	@$(SUMS)
+
+release: ## make all that a release consists of, in an empty dist/
+	@rm -rf dist
+	@$(MAKE) --no-print-directory packages
+	@$(SUMS)
+
+clean: ## remove bin/, dist/ and the lab's nodes; the lab's built parts stay for the next time
+	rm -rf bin dist
 	@$(LAB) down --all

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Packaging makes the packages of Slipway: a deb and an rpm for each architecture, with an SBOM and the checksums of all.
-// Made twice from the same commit, the bytes are equal. It runs in its own directory.
+// Packaging makes the packages of Slipway: a deb and an rpm for each architecture, and an SBOM. Made twice from the same
+// commit, the bytes are equal. It runs in its own directory.
 package main
 
 import (
@@ -17,23 +17,29 @@ import (
 )
 
 func main() {
-	r := release{}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "packaging:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	r := release{source: "..", architectures: []string{"amd64", "arm64"}}
 	flag.StringVar(&r.version, "version", "", "version of Slipway, such as v0.9.0")
 	flag.StringVar(&r.commit, "commit", "", "commit that it is built from")
 	date := flag.String("date", "", "date of the commit (RFC 3339)")
-	flag.StringVar(&r.out, "out", "../dist", "directory for what is made; what is in it is removed")
+	flag.StringVar(&r.out, "out", "../dist", "directory for the packages; earlier ones in it are removed")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	var err error
 	if r.date, err = time.Parse(time.RFC3339, *date); err != nil {
-		err = errors.Wrap(err, "-date")
-	} else {
-		err = r.make(ctx)
+		return errors.Wrap(err, "-date")
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "packaging:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop has been called
+	if r.work, err = os.MkdirTemp("", "slipway-packages-"); err != nil {
+		return err
 	}
+	defer os.RemoveAll(r.work)
+	return r.make(ctx)
 }

@@ -5,141 +5,55 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/goreleaser/nfpm/v2"
 	_ "github.com/goreleaser/nfpm/v2/deb" // the formats
+	"github.com/goreleaser/nfpm/v2/files"
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 	"github.com/pkg/errors"
 )
 
-// release is what is packaged, and where to.
+// release is what is packaged, from where and to where.
 type release struct {
 	version, commit string
 	date            time.Time
-	out             string
-	// kubernetes is the version of kubeadm that this Slipway stands for, without the leading v.
-	kubernetes string
+	architectures   []string
+	// source is the project's directory, out that of the packages, work that of what is built for them.
+	source, out, work string
 }
 
-var (
-	architectures = []string{"amd64", "arm64"}
-	formats       = []string{"deb", "rpm"}
-)
-
-// build is where the contents of the packages are.
-func (r *release) build() string { return filepath.Join(r.out, "build") }
+var formats = []string{"deb", "rpm"}
 
 func (r *release) make(ctx context.Context) error {
-	if err := os.RemoveAll(r.out); err != nil {
+	if err := r.removeEarlier(); err != nil {
 		return err
 	}
-	for _, dir := range []string{"man", "completions"} {
-		if err := os.MkdirAll(filepath.Join(r.build(), dir), 0o755); err != nil {
-			return err
-		}
-	}
-	for _, step := range []func(context.Context) error{r.programs, r.manPages, r.completions, r.packages, r.sbom} {
+	for _, step := range []func(context.Context) error{r.programs, r.manPages, r.completions, r.changelog, r.packages, r.sboms} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	return r.checksums()
+	return nil
 }
 
-// program is the path of the program for an architecture.
-func (r *release) program(arch string) string {
-	return filepath.Join(r.build(), "slipway-"+arch)
-}
-
-func (r *release) programs(ctx context.Context) error {
-	for _, arch := range architectures {
-		path, err := filepath.Abs(r.program(arch))
+func (r *release) removeEarlier() error {
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	for _, pattern := range []string{"slipway*.deb", "slipway*.rpm", "slipway*.cdx.json"} {
+		earlier, err := filepath.Glob(filepath.Join(r.out, pattern))
 		if err != nil {
 			return err
 		}
-		make := exec.CommandContext(ctx, "make", "--no-print-directory", "--directory=..", "build", "PROGRAM="+path, "VERSION="+r.version, "COMMIT="+r.commit,
-			"DATE="+r.date.UTC().Format(time.RFC3339))
-		make.Env = append(os.Environ(), "GOARCH="+arch)
-		if _, err := output(make); err != nil {
-			return err
-		}
-	}
-	short, err := output(exec.CommandContext(ctx, r.program(runtime.GOARCH), "version", "--output=short"))
-	r.kubernetes = strings.TrimPrefix(strings.TrimSpace(string(short)), "v")
-	return err
-}
-
-// manPages writes a page for each command, compressed.
-func (r *release) manPages(ctx context.Context) error {
-	dir, err := filepath.Abs(filepath.Join(r.build(), "man"))
-	if err != nil {
-		return err
-	}
-	generate := exec.CommandContext(ctx, "go", "run", "-tags=man", "./cmd/slipway", dir, r.version, r.date.UTC().Format(time.RFC3339))
-	generate.Dir = ".."
-	if _, err := output(generate); err != nil {
-		return err
-	}
-	pages, err := filepath.Glob(filepath.Join(dir, "*.8"))
-	if err != nil {
-		return err
-	}
-	for _, page := range pages {
-		if err := compress(page); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// compress replaces a file by a compressed one, without its name and time.
-func compress(path string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	var small bytes.Buffer
-	w, err := gzip.NewWriterLevel(&small, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(data); err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	if err := os.WriteFile(path+".gz", small.Bytes(), 0o644); err != nil {
-		return err
-	}
-	return os.Remove(path)
-}
-
-// completions are those of both names of the program.
-func (r *release) completions(ctx context.Context) error {
-	program, err := filepath.Abs(r.program(runtime.GOARCH))
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"slipway", "kubeadm"} {
-		for _, shell := range []string{"bash", "fish", "zsh"} {
-			script := exec.CommandContext(ctx, program, "completion", shell)
-			script.Args[0] = name // the program goes by it
-			text, err := output(script)
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(filepath.Join(r.build(), "completions", name+"."+shell), text, 0o644); err != nil {
+		for _, path := range earlier {
+			if err := os.Remove(path); err != nil {
 				return err
 			}
 		}
@@ -147,10 +61,14 @@ func (r *release) completions(ctx context.Context) error {
 	return nil
 }
 
-func (r *release) packages(context.Context) error {
-	for _, arch := range architectures {
+func (r *release) packages(ctx context.Context) error {
+	kubernetes, err := r.kubernetes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, arch := range r.architectures {
 		for _, format := range formats {
-			if err := r.pack(arch, format); err != nil {
+			if _, err := r.pack(arch, format, kubernetes); err != nil {
 				return errors.WithMessagef(err, "%s for %s", format, arch)
 			}
 		}
@@ -158,64 +76,81 @@ func (r *release) packages(context.Context) error {
 	return nil
 }
 
-func (r *release) pack(arch, format string) error {
-	all, err := nfpm.ParseFileWithEnvMapping("nfpm.yaml", func(name string) string {
-		return map[string]string{"ARCH": arch, "VERSION": r.version, "OUT": r.build(), "KUBERNETES": r.kubernetes}[name]
-	})
+// pack makes a package that stands for a version of kubeadm, and returns its path.
+func (r *release) pack(arch, format, kubernetes string) (string, error) {
+	version, err := packageVersion(r.version, r.date)
 	if err != nil {
-		return err
+		return "", err
 	}
-	info, err := all.Get(format)
+	text, err := os.ReadFile(filepath.Join(r.source, "packaging", "nfpm.yaml"))
 	if err != nil {
-		return err
+		return "", err
+	}
+	// nfpm would fill in variables in some of the fields.
+	variables := map[string]string{"ARCH": arch, "VERSION": version, "KUBERNETES": kubernetes, "SOURCE": r.source, "WORK": r.work}
+	filled := os.Expand(string(text), func(name string) string { return variables[name] })
+	config, err := nfpm.Parse(strings.NewReader(filled))
+	if err != nil {
+		return "", err
+	}
+	info, err := config.Get(format)
+	if err != nil {
+		return "", err
 	}
 	info.MTime = r.date
+	return writePackage(info, format, r.out)
+}
+
+// writePackage makes a package, and returns its path.
+func writePackage(info *nfpm.Info, format, out string) (string, error) {
 	info = nfpm.WithDefaults(info)
 	if err := nfpm.PrepareForPackager(info, format); err != nil {
-		return err
+		return "", err
 	}
 	packager, err := nfpm.Get(format)
 	if err != nil {
-		return err
+		return "", err
 	}
-	f, err := os.Create(filepath.Join(r.out, packager.ConventionalFileName(info)))
+	if format == "rpm" {
+		markDocumentation(info.Contents)
+	}
+	var data bytes.Buffer
+	if err := packager.Package(info, &data); err != nil {
+		return "", err
+	}
+	path := filepath.Join(out, packager.ConventionalFileName(info))
+	return path, os.WriteFile(path, data.Bytes(), 0o644)
+}
+
+// markDocumentation says what `rpm --nodocs` leaves out. nfpm.yaml cannot say it of files with a pattern.
+func markDocumentation(contents files.Contents) {
+	for _, content := range contents {
+		documents := strings.HasPrefix(content.Destination, "/usr/share/man/") || strings.HasPrefix(content.Destination, "/usr/share/doc/")
+		if documents && content.Type == files.TypeFile {
+			content.Type = files.TypeRPMDoc
+		}
+	}
+}
+
+// sboms list the modules in the programs, in CycloneDX' format.
+func (r *release) sboms(ctx context.Context) error {
+	version, err := packageVersion(r.version, r.date)
 	if err != nil {
 		return err
 	}
-	if err := packager.Package(info, f); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
-}
-
-// sbom lists the modules in the program, in CycloneDX' format.
-func (r *release) sbom(ctx context.Context) error {
-	for _, arch := range architectures {
-		name := fmt.Sprintf("slipway-%s-linux-%s.cdx.json", strings.TrimPrefix(r.version, "v"), arch)
-		list := exec.CommandContext(ctx, "go", "tool", "cyclonedx-gomod", "bin", "-json", "-noserial", "-output", filepath.Join(r.out, name), r.program(arch))
+	for _, arch := range r.architectures {
+		path, err := filepath.Abs(filepath.Join(r.out, fmt.Sprintf("slipway-%s-linux-%s.cdx.json", version, arch)))
+		if err != nil {
+			return err
+		}
+		list := exec.CommandContext(ctx, "go", "tool", "cyclonedx-gomod", "bin", "-json", "-std", "-noserial", "-notimestamp",
+			"-version", r.version, "-output", path, r.program(arch))
+		list.Dir = filepath.Join(r.source, "packaging")
 		if _, err := output(list); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// checksums writes SHA256SUMS, which `sha256sum --check` reads.
-func (r *release) checksums() error {
-	files, err := filepath.Glob(filepath.Join(r.out, "slipway*"))
-	if err != nil {
-		return err
-	}
-	var sums strings.Builder
-	for _, path := range files {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(data), filepath.Base(path))
-	}
-	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(sums.String()), 0o644)
 }
 
 // output runs a command, and returns what it prints. Its error has what it says.
