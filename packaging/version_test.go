@@ -30,7 +30,7 @@ func TestPackageVersion(t *testing.T) {
 		{"v1.2.3-5-g2ede596-dirty", later, "1.2.3+5.g2ede596.dirty"},
 		{"v1.2.4", later, "1.2.4"},
 	}
-	install(t)
+	debian(t) // and rpm with it
 	for i, v := range versions {
 		got, err := packageVersion(v.version, v.date)
 		if err != nil || got != v.want {
