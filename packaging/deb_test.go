@@ -51,8 +51,8 @@ func (p *packages) testDebInstall(t *testing.T) {
 
 // testDebReplaces installs Slipway over the package of Kubernetes, whose drop-in has been in several places over the years.
 func (p *packages) testDebReplaces(t *testing.T) {
-	conffile := kubeadm("/usr/lib")
-	conffile.conffiles = []string{ourDropIn}
+	conffile, conffileBelowLib := kubeadm("/usr/lib"), kubeadm("/lib")
+	conffile.conffiles, conffileBelowLib.conffiles = []string{ourDropIn}, []string{"/lib/" + dropIn}
 	for _, tt := range []struct {
 		name    string
 		kubeadm standIn
@@ -61,7 +61,8 @@ func (p *packages) testDebReplaces(t *testing.T) {
 		{"below usr lib", kubeadm("/usr/lib"), []string{"dpkg", "--install"}},
 		{"below lib", kubeadm("/lib"), []string{"dpkg", "--install"}},
 		{"below etc", kubeadm("/etc"), []string{"dpkg", "--install"}},
-		{"as a conffile", conffile, []string{"dpkg", "--install"}},
+		{"conffile", conffile, []string{"dpkg", "--install"}},
+		{"conffile below lib", conffileBelowLib, []string{"dpkg", "--install"}},
 		{"below usr lib with apt", kubeadm("/usr/lib"), aptInstall},
 		{"below lib with apt", kubeadm("/lib"), aptInstall},
 		{"below etc with apt", kubeadm("/etc"), aptInstall},
@@ -106,6 +107,10 @@ func (p *packages) testDebRelations(t *testing.T) {
 	their := kubeadm("/usr/lib").pack(t, "deb")
 	r, ours, _ := p.debHost(t, kubeadm("/usr/lib"), tool)
 	theirs := r.bring(their, newer)
+	r.run("apt-mark", "hold", "kubeadm")
+	r.refuses("kubeadm is on hold", "dpkg", "--install", ours)
+	r.refuses("held broken packages", append(aptInstall, ours)...)
+	r.run("apt-mark", "unhold", "kubeadm")
 	r.run("dpkg", "--install", ours)
 	r.run("dpkg", "--audit")
 	r.run("apt-get", "check")

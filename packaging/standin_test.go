@@ -33,7 +33,7 @@ const (
 // kubeadm is the package of Kubernetes, with the drop-in below a directory.
 func kubeadm(below string) standIn {
 	return standIn{name: "kubeadm", version: "1.37.0", files: map[string]string{
-		"/usr/bin/kubeadm":  "#!/bin/sh\necho kubeadm\n",
+		"/usr/bin/kubeadm":   "#!/bin/sh\necho kubeadm\n",
 		below + "/" + dropIn: theirDropIn,
 	}}
 }
