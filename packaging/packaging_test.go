@@ -76,8 +76,7 @@ func (p *packages) makeOlder(t *testing.T) {
 	must(t, os.CopyFS(older.work, os.DirFS(p.release.work)))
 	must(t, os.WriteFile(older.program(runtime.GOARCH), []byte("#!/bin/sh\n"), 0o755))
 	for _, format := range formats {
-		_, err := older.pack(runtime.GOARCH, format, kubernetes)
-		must(t, err)
+		must(t, older.pack(runtime.GOARCH, format, kubernetes))
 	}
 	p.older, p.kubernetes = &older, kubernetes
 }

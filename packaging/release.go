@@ -68,7 +68,7 @@ func (r *release) packages(ctx context.Context) error {
 	}
 	for _, arch := range r.architectures {
 		for _, format := range formats {
-			if _, err := r.pack(arch, format, kubernetes); err != nil {
+			if err := r.pack(arch, format, kubernetes); err != nil {
 				return errors.WithMessagef(err, "%s for %s", format, arch)
 			}
 		}
@@ -76,29 +76,30 @@ func (r *release) packages(ctx context.Context) error {
 	return nil
 }
 
-// pack makes a package that stands for a version of kubeadm, and returns its path.
-func (r *release) pack(arch, format, kubernetes string) (string, error) {
+// pack makes a package that stands for a version of kubeadm.
+func (r *release) pack(arch, format, kubernetes string) error {
 	version, err := packageVersion(r.version, r.date)
 	if err != nil {
-		return "", err
+		return err
 	}
 	text, err := os.ReadFile(filepath.Join(r.source, "packaging", "nfpm.yaml"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	// nfpm would fill in variables in some of the fields.
 	variables := map[string]string{"ARCH": arch, "VERSION": version, "KUBERNETES": kubernetes, "SOURCE": r.source, "WORK": r.work}
 	filled := os.Expand(string(text), func(name string) string { return variables[name] })
 	config, err := nfpm.Parse(strings.NewReader(filled))
 	if err != nil {
-		return "", err
+		return err
 	}
 	info, err := config.Get(format)
 	if err != nil {
-		return "", err
+		return err
 	}
 	info.MTime = r.date
-	return writePackage(info, format, r.out)
+	_, err = writePackage(info, format, r.out)
+	return err
 }
 
 // writePackage makes a package, and returns its path.
@@ -107,12 +108,12 @@ func writePackage(info *nfpm.Info, format, out string) (string, error) {
 	if err := nfpm.PrepareForPackager(info, format); err != nil {
 		return "", err
 	}
+	if format == "rpm" {
+		markDocumentation(info.Contents)
+	}
 	packager, err := nfpm.Get(format)
 	if err != nil {
 		return "", err
-	}
-	if format == "rpm" {
-		markDocumentation(info.Contents)
 	}
 	var data bytes.Buffer
 	if err := packager.Package(info, &data); err != nil {

@@ -43,10 +43,10 @@ func (h *rpmHost) rpm(args ...string) string {
 	return h.here(append([]string{"rpm", "--root", h.dir, "--force-debian"}, args...)...)
 }
 
-// dnf runs this machine's dnf on the host, which must succeed, and returns what it says.
-func (h *rpmHost) dnf(args ...string) string {
+// dnf runs this machine's dnf on the host, which must succeed.
+func (h *rpmHost) dnf(args ...string) {
 	h.t.Helper()
-	return h.here(append([]string{"dnf", "--installroot=" + h.dir, "--disablerepo=*", "--releasever=1", "--assumeyes"}, args...)...)
+	h.here(append([]string{"dnf", "--installroot=" + h.dir, "--disablerepo=*", "--releasever=1", "--assumeyes"}, args...)...)
 }
 
 func (h *rpmHost) here(args ...string) string {
