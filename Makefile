@@ -90,7 +90,7 @@ bench: build ## compare with kubeadm: Slipway, kubeadm, ratio
 	go run ./test/bench
 
 # The checksums of all that is in dist/.
-SUMS := cd dist && sha256sum -- slipway* >SHA256SUMS
+SUMS := cd dist && LC_ALL=C && sha256sum -- slipway* >SHA256SUMS
 
 packages: ## make the deb and the rpm for each architecture in dist/, with SBOMs and SHA256SUMS
 	@echo "packaging $(VERSION)"

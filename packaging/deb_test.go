@@ -117,6 +117,11 @@ func (p *packages) testDebRelations(t *testing.T) {
 	r.refuses("slipway conflicts with kubeadm", "dpkg", "--install", theirs[0])
 	r.refuses("newer-tool depends on kubeadm (>= 2.0)", "dpkg", "--install", theirs[1])
 	r.wantInPlace(p)
+	r.run("dpkg", "--purge", "newer-tool")
+	r.run(append(aptInstall, theirs[0])...)
+	if r.read(ourDropIn) != theirDropIn || r.has("/usr/bin/slipway") {
+		t.Error("kubeadm does not take Slipway's place")
+	}
 }
 
 func (p *packages) testDebUpgrade(t *testing.T) {

@@ -40,20 +40,28 @@ func (p *packages) rpmHost(t *testing.T, others ...standIn) *rpmHost {
 // rpm runs this machine's rpm on the host, which must succeed, and returns what it says.
 func (h *rpmHost) rpm(args ...string) string {
 	h.t.Helper()
-	return h.here(append([]string{"rpm", "--root", h.dir, "--force-debian"}, args...)...)
+	return h.must(h.rpmCommand(args...))
 }
 
-// dnf runs this machine's dnf on the host, which must succeed.
-func (h *rpmHost) dnf(args ...string) {
+// dnf runs this machine's dnf on the host, which must succeed, and returns what it says.
+func (h *rpmHost) dnf(args ...string) string {
 	h.t.Helper()
-	h.here(append([]string{"dnf", "--installroot=" + h.dir, "--disablerepo=*", "--releasever=1", "--assumeyes"}, args...)...)
+	return h.must(h.dnfCommand(args...))
 }
 
-func (h *rpmHost) here(args ...string) string {
+func (h *rpmHost) rpmCommand(args ...string) *exec.Cmd {
+	return exec.Command("rpm", append([]string{"--root", h.dir, "--force-debian"}, args...)...)
+}
+
+func (h *rpmHost) dnfCommand(args ...string) *exec.Cmd {
+	return exec.Command("dnf", append([]string{"--installroot=" + h.dir, "--disablerepo=*", "--releasever=1", "--assumeyes"}, args...)...)
+}
+
+func (h *rpmHost) must(cmd *exec.Cmd) string {
 	h.t.Helper()
-	said, err := combined(exec.Command(args[0], args[1:]...))
+	said, err := combined(cmd)
 	if err != nil {
-		h.t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, said)
+		h.t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, said)
 	}
 	return said
 }
@@ -72,10 +80,10 @@ func (p *packages) testRpmInstall(t *testing.T) {
 func (p *packages) testRpmRelations(t *testing.T) {
 	tool := standIn{name: "cluster-tool", version: "1", depends: []string{"kubeadm >= 1.30"}}
 	h := p.rpmHost(t, kubeadm("/usr/lib"), tool)
-	for _, how := range []string{"--install", "--upgrade"} {
-		said, err := combined(exec.Command("rpm", "--root", h.dir, "--force-debian", how, h.ours))
-		if err == nil || !strings.Contains(said, "kubeadm conflicts with slipway") {
-			t.Errorf("%s: %v\n%s", how, err, said)
+	for _, cmd := range []*exec.Cmd{h.rpmCommand("--install", h.ours), h.rpmCommand("--upgrade", h.ours), h.dnfCommand("install", h.ours)} {
+		said, err := combined(cmd)
+		if err == nil || !strings.Contains(said, "conflicts with") {
+			t.Errorf("%s: %v\n%s", cmd.Args, err, said)
 		}
 	}
 	if said := h.rpm("--query", "--package", "--obsoletes", h.ours); said != "" {
@@ -88,14 +96,23 @@ func (p *packages) testRpmRelations(t *testing.T) {
 	h.wantInPlace(p)
 }
 
-// testRpmSwap lets dnf swap kubeadm for Slipway.
+// testRpmSwap lets dnf swap kubeadm for Slipway, and back.
 func (p *packages) testRpmSwap(t *testing.T) {
 	for _, below := range []string{"/usr/lib", "/lib"} {
 		t.Run(below, func(t *testing.T) {
-			h := p.rpmHost(t, kubeadm(below))
+			kubeadm := kubeadm(below)
+			its := kubeadm.pack(t, "rpm")
+			h := p.rpmHost(t, kubeadm)
 			before := h.untouched()
-			h.dnf("swap", "kubeadm", h.ours)
+			there := h.dnf("swap", "kubeadm", h.ours)
 			h.wantInPlace(p)
+			back := h.dnf("swap", "slipway", its)
+			if h.read(ourDropIn) != theirDropIn || h.has("/usr/bin/slipway") {
+				t.Errorf("kubeadm does not take Slipway's place:\n%s", back)
+			}
+			if strings.Contains(there+back, stillNode) {
+				t.Errorf("said:\n%s%s", there, back)
+			}
 			wantUntouched(t, before, h.untouched())
 		})
 	}
