@@ -55,7 +55,7 @@ func (r *release) manPages(ctx context.Context) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	generate := exec.CommandContext(ctx, "go", "run", "-tags=man", "./cmd/slipway", dir, r.version, r.date.UTC().Format(time.RFC3339))
+	generate := exec.CommandContext(ctx, "go", "run", "-trimpath", "-tags=man", "./cmd/slipway", dir, r.version, r.date.UTC().Format(time.RFC3339))
 	generate.Dir = r.source
 	if _, err := output(generate); err != nil {
 		return err

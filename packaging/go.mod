@@ -9,6 +9,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/goreleaser/nfpm/v2 v2.45.0
 	github.com/pkg/errors v0.9.1
+	golang.org/x/sync v0.24.0
 )
 
 require (

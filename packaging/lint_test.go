@@ -32,7 +32,7 @@ var exempt = map[string]string{
 	"E: no-binary":                         "nfpm writes absolute paths into the archive, where rpmlint does not find the program",
 	"W: no-manual-page-for-binary slipway": "there is one; rpmlint 2.4 compares the program's name with that of the manual's section",
 	"W: no-manual-page-for-binary kubeadm": "as above",
-	"E: no-signature":                      "whoever publishes the packages signs them",
+	"E: no-signature":                      "those who publish the packages sign them",
 	"E: no-changelogname-tag":              "the changes are listed where the packages are published",
 	"E: no-group-tag":                      "RPM gave up groups long ago",
 }

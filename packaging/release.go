@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/goreleaser/nfpm/v2/files"
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
 )
 
 // release is what is packaged, from where and to where.
@@ -66,14 +68,17 @@ func (r *release) packages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Nearly all of it is compression, of which each uses one processor.
+	var side errgroup.Group
+	side.SetLimit(runtime.NumCPU())
 	for _, arch := range r.architectures {
 		for _, format := range formats {
-			if err := r.pack(arch, format, kubernetes); err != nil {
-				return errors.WithMessagef(err, "%s for %s", format, arch)
-			}
+			side.Go(func() error {
+				return errors.WithMessagef(r.pack(arch, format, kubernetes), "%s for %s", format, arch)
+			})
 		}
 	}
-	return nil
+	return side.Wait()
 }
 
 // pack makes a package that stands for a version of kubeadm.
