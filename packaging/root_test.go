@@ -122,8 +122,7 @@ func combined(cmd *exec.Cmd) (string, error) {
 	return string(said), err
 }
 
-// files describes everything below some directories: modes, times and contents. Without times, only what a removal may not
-// leave behind shows.
+// files describes everything below some directories by path: modes and contents, and times if they matter.
 func (r *root) files(times bool, dirs ...string) map[string]string {
 	r.t.Helper()
 	found := map[string]string{}

@@ -11,6 +11,7 @@ import (
 
 func (p *packages) testRpm(t *testing.T) {
 	t.Run("Install", p.testRpmInstall)
+	t.Run("Preset", p.testRpmPreset)
 	t.Run("Relations", p.testRpmRelations)
 	t.Run("Swap", p.testRpmSwap)
 	t.Run("Upgrade", p.testRpmUpgrade)
@@ -74,6 +75,14 @@ func (p *packages) testRpmInstall(t *testing.T) {
 	h.wantTimer(false)
 	h.wantContents("/usr/share/zsh/site-functions", "/usr/share/licenses/slipway/LICENSE")
 	h.wantUnits()
+}
+
+// testRpmPreset: an administrator may have decided to enable the timer.
+func (p *packages) testRpmPreset(t *testing.T) {
+	h := p.rpmHost(t)
+	h.write("/etc/systemd/system-preset/00-own.preset", "enable "+renewalTimer+"\n")
+	h.rpm("--install", h.ours)
+	h.wantTimer(true)
 }
 
 // testRpmRelations: Slipway stands for kubeadm, never beside it, and takes its place only when somebody says so.

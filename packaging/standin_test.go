@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,13 +62,8 @@ func (s standIn) pack(t *testing.T, format string) string {
 		if strings.HasPrefix(path, "/usr/bin/") {
 			content.FileInfo.Mode = 0o755
 		}
-		if strings.HasPrefix(path, "/etc/") {
+		if strings.HasPrefix(path, "/etc/") || slices.Contains(s.conffiles, path) {
 			content.Type = files.TypeConfigNoReplace
-		}
-		for _, own := range s.conffiles {
-			if own == path {
-				content.Type = files.TypeConfigNoReplace
-			}
 		}
 		info.Contents = append(info.Contents, content)
 	}
