@@ -258,6 +258,14 @@ func (c *contents) rewrite(t *testing.T) {
 	if c.rawIndex, c.manifest.Config, err = encode(c.index, indexType); err != nil {
 		t.Fatal(err)
 	}
+	c.encodeAround(t)
+}
+
+// encodeAround replaces the documents around the index.
+func (c *contents) encodeAround(t *testing.T) {
+	t.Helper()
+	c.layout.Manifests = slices.Clone(c.layout.Manifests)
+	var err error
 	annotations := c.layout.Manifests[0].Annotations
 	if c.rawManifest, c.layout.Manifests[0], err = encode(c.manifest, c.layout.Manifests[0].MediaType); err != nil {
 		t.Fatal(err)

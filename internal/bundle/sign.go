@@ -43,8 +43,8 @@ func SecretKeyFromFile(path string, password func() (string, error)) (*SecretKey
 
 // sign signs a bundle's documents. The same key makes the same signature.
 func (k *SecretKey) sign(c *contents) []byte {
-	trusted := fmt.Sprintf("file:%s\tslipway bundle %s %s", entryIndex, c.index.KubernetesVersion, c.index.platform())
-	return minisign.SignWithComments(k.key, c.rawLayout, trusted, "signature of a slipway bundle")
+	trusted := fmt.Sprintf("file:%s\tbundle %s %s", entryIndex, c.index.KubernetesVersion, c.index.platform())
+	return minisign.SignWithComments(k.key, c.rawLayout, trusted, "signature of a bundle for Slipway")
 }
 
 // Sign writes the bundle again with a signature: one by the key, or, if that is
