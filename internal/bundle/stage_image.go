@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/pkg/errors"
@@ -45,8 +44,7 @@ func (s *stage) image(ctx context.Context, listed *ListedPart) (staged, error) {
 	if part.Size, err = s.checkLayers(ctx, parsed); err != nil {
 		return staged{}, err
 	}
-	tag, _ := name.NewTag(part.Name) // the list has been checked
-	descriptor.Annotations = map[string]string{annotationImage: part.Name, annotationRef: tag.TagStr()}
+	descriptor.Annotations = map[string]string{annotationImage: part.Name, annotationRef: part.Name}
 	descriptor.Platform = &v1.Platform{OS: s.List.OS, Architecture: s.List.Architecture}
 	part.Digest, part.ConfigDigest = descriptor.Digest, &parsed.manifest.Config.Digest
 	parsed.part, parsed.descriptor = part, descriptor
