@@ -37,7 +37,7 @@ func newBundleInspect(g *globals) *cobra.Command {
 			return o.output.print(g, newBundleObject(b), func(obj runtime.Object, w io.Writer) error { return obj.(*bundleObject).table(w) })
 		},
 	}
-	o.bundleOptions.bind(cmd.Flags())
+	o.bind(cmd.Flags())
 	o.output.bind(cmd.Flags())
 	return cmd
 }

@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/zstd"
+	"github.com/pkg/errors"
 )
 
 // entry is one of a tar.
@@ -29,7 +30,7 @@ func readEntries(t testing.TB, archive []byte) []entry {
 	var list []entry
 	for r := tar.NewReader(bytes.NewReader(archive)); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return list
 		}
 		if err != nil {

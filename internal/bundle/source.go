@@ -107,7 +107,7 @@ func openUnpacked(path string) (io.ReadCloser, error) {
 	}
 	buffered := bufio.NewReaderSize(f, 64<<10)
 	start, err := buffered.Peek(4)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		f.Close()
 		return nil, errors.Wrapf(err, "cannot read %s", path)
 	}
