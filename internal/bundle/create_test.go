@@ -9,10 +9,12 @@ import (
 	"context"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -206,6 +208,54 @@ func TestImageSources(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLayersAreCached: a second run pulls no layer again, and one that is damaged
+// in the cache is.
+func TestLayersAreCached(t *testing.T) {
+	var mu sync.Mutex
+	pulls := 0
+	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+			pulls++
+		}
+		mu.Unlock()
+		handler.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	ref, err := name.NewTag(strings.TrimPrefix(server.URL, "http://") + "/a:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := testImage(t, "amd64", 1, 2000, 3000)
+	if err := remote.Write(ref, image); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := save(t, listOf(ListedPart{Name: proxyName, Type: Image, Image: ref.Name() + "@" + digest.String()}), t.TempDir())
+	cache := t.TempDir()
+	run := func(want int) {
+		t.Helper()
+		pulls = 0
+		create(t, l, func(c *Create) { c.Access.PlainHTTP, c.Cache = true, cache })
+		if pulls != want {
+			t.Errorf("%d blobs were pulled, not %d", pulls, want)
+		}
+	}
+	run(3) // two layers, and the configuration
+	run(1)
+	files, err := os.ReadDir(cache)
+	if err != nil || len(files) != 2 {
+		t.Fatalf("the cache has %v, %v", files, err)
+	}
+	writeFile(t, cache, files[0].Name(), []byte("damaged"))
+	run(2)
+	run(1)
 }
 
 func layoutOf(t *testing.T, dir string, fill func(layout.Path) error) string {

@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/pkg/errors"
 )
 
 const (
@@ -174,6 +175,48 @@ func writeHugeImage(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 }
+
+// TestMoreThan8GiB: a blob whose size an old header of a tar cannot say.
+func TestMoreThan8GiB(t *testing.T) {
+	const size = 9 << 30
+	descriptor := v1.Descriptor{MediaType: partType, Digest: digestOf([]byte("x")), Size: size, Annotations: map[string]string{annotationTitle: "program/kubelet.zst"}}
+	part := Part{Name: "kubelet", Type: Program, Version: "1", Source: "the test", License: "Apache-2.0", Digest: digestOf(nil), Size: size}
+	c, err := listOf(ListedPart{}).contents([]staged{{part: part, blob: descriptor}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "b.tar")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	full := errors.New("the data is a hole")
+	if err := c.write(f, func(*blob) (io.ReadCloser, error) { return &failing{full}, nil }); !errors.Is(err, full) {
+		t.Fatal(err)
+	}
+	at, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut, complete := range map[int64]bool{0: true, blockSize: false, size / 2: false} {
+		if err := f.Truncate(at + size + 2*blockSize - cut); err != nil {
+			t.Fatal(err)
+		}
+		b, err := Open(path, Keys{})
+		if (err == nil) != complete {
+			t.Errorf("with %d bytes less: %v", cut, err)
+		}
+		if err == nil {
+			b.Close()
+		}
+	}
+}
+
+type failing struct{ err error }
+
+func (f *failing) Read([]byte) (int, error) { return 0, f.err }
+func (f *failing) Close() error             { return nil }
 
 // sparse writes a file with holes where there are only zeros.
 type sparse struct {

@@ -11,6 +11,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -97,6 +98,28 @@ func digestOf(data []byte) v1.Hash {
 	s := newSum()
 	_, _ = io.Copy(s, bytes.NewReader(data)) // neither side can fail
 	return s.digest()
+}
+
+// copyFile makes a file appear at a path when it is complete.
+func copyFile(ctx context.Context, from, to string) error {
+	temporary, err := os.CreateTemp(filepath.Dir(to), "blob-")
+	if err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	defer os.Remove(temporary.Name()) // fails once it has its final name
+	defer temporary.Close()
+	f, err := os.Open(from)
+	if err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	defer f.Close()
+	if _, err := io.Copy(temporary, &interruptible{ctx, f}); err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	if err := temporary.Close(); err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	return errors.Wrap(os.Rename(temporary.Name(), to), "cannot copy a blob")
 }
 
 // interruptible is a reader that ends with its context.

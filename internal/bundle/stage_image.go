@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -80,15 +81,16 @@ func (s *stage) keepManifest(ctx context.Context, source *foundImage) (manifest 
 		return nil, "", nil, errors.Wrap(err, "cannot read its layers")
 	}
 	for _, l := range layers {
-		if err := s.keepLayer(ctx, l); err != nil {
+		if err := s.keepLayer(ctx, l, source.fromRegistry); err != nil {
 			return nil, "", nil, err
 		}
 	}
 	return manifest, kind, config, nil
 }
 
-// keepLayer copies a layer as it is, unless another image has brought it.
-func (s *stage) keepLayer(ctx context.Context, l v1.Layer) error {
+// keepLayer copies a layer as it is, unless another image has brought it. One
+// from a registry is kept in the cache, too, so that no run pulls it again.
+func (s *stage) keepLayer(ctx context.Context, l v1.Layer, fromRegistry bool) error {
 	digest, err := l.Digest()
 	if err != nil {
 		return errors.Wrap(err, "cannot read a layer")
@@ -96,6 +98,23 @@ func (s *stage) keepLayer(ctx context.Context, l v1.Layer) error {
 	if _, err := os.Stat(s.path(digest)); err == nil {
 		return nil
 	}
+	if !fromRegistry {
+		return s.copyLayer(ctx, l, digest)
+	}
+	cached := filepath.Join(s.Cache, digest.Hex)
+	if got, err := fileSHA256(ctx, cached); err == nil && got == digest.Hex {
+		return copyFile(ctx, cached, s.path(digest))
+	}
+	if err := s.copyLayer(ctx, l, digest); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.Cache, 0o755); err != nil {
+		return errors.Wrap(err, "cannot make the cache")
+	}
+	return copyFile(ctx, s.path(digest), cached)
+}
+
+func (s *stage) copyLayer(ctx context.Context, l v1.Layer, digest v1.Hash) error {
 	content, err := l.Compressed()
 	if err != nil {
 		return errors.Wrapf(err, "cannot read layer %s", digest)
