@@ -35,13 +35,10 @@ type Create struct {
 // left there is removed.
 func (c Create) Run(ctx context.Context) error {
 	s := &stage{Create: c, dir: stagingOf(c.Output)}
-	if err := os.RemoveAll(s.dir); err != nil {
-		return errors.Wrap(err, "cannot remove what an earlier run left")
+	if err := startStaging(c.Output); err != nil {
+		return err
 	}
 	defer os.RemoveAll(s.dir)
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return errors.Wrap(err, "cannot make a directory beside the bundle")
-	}
 	parts, err := s.parts(ctx)
 	if err != nil {
 		return err
@@ -61,6 +58,17 @@ func (c Create) Run(ctx context.Context) error {
 // stagingOf is the directory beside a file that is to be made.
 func stagingOf(output string) string {
 	return filepath.Join(filepath.Dir(output), "."+filepath.Base(output)+".staging")
+}
+
+// startStaging makes that directory, empty.
+func startStaging(output string) error {
+	if info, err := os.Stat(output); err == nil && !info.Mode().IsRegular() {
+		return errors.Errorf("cannot make the bundle: %s is there, and not a file", output)
+	}
+	if err := os.RemoveAll(stagingOf(output)); err != nil {
+		return errors.Wrap(err, "cannot remove what an earlier run left")
+	}
+	return errors.Wrap(os.Mkdir(stagingOf(output), 0o700), "cannot make a directory beside the bundle")
 }
 
 // staged is a part whose blobs are in the staging directory.

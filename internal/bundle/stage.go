@@ -52,7 +52,7 @@ func (s *stage) compress(ctx context.Context, content io.Reader, kind types.Medi
 		}
 		if size, err = io.Copy(io.MultiWriter(z, sum), &interruptible{ctx, content}); err != nil {
 			z.Close()
-			return errors.Wrap(err, "cannot read it")
+			return errors.Wrap(err, "cannot compress it")
 		}
 		return z.Close()
 	})

@@ -122,7 +122,7 @@ func (s *stage) copyLayer(ctx context.Context, l v1.Layer, digest v1.Hash) error
 	defer content.Close()
 	blob, err := s.keep("", func(w io.Writer) error {
 		_, err := io.Copy(w, &interruptible{ctx, content})
-		return errors.Wrapf(err, "cannot read layer %s", digest)
+		return errors.Wrapf(err, "cannot copy layer %s", digest)
 	})
 	if err == nil && blob.Digest != digest {
 		err = damaged("layer " + digest.String())
