@@ -10,8 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -81,14 +81,15 @@ type staged struct {
 // stage is the staging directory of a run: blobs by their digest.
 type stage struct {
 	Create
-	dir string
+	dir      string
+	encoders sync.Pool // of *zstd.Encoder
 }
 
 // parts stages all parts, some of them side by side.
 func (s *stage) parts(ctx context.Context) ([]staged, error) {
 	parts := make([]staged, len(s.List.Parts))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(min(runtime.GOMAXPROCS(0), mostAtOnce))
+	group.SetLimit(mostCompressed)
 	for i, listed := range s.List.Parts {
 		group.Go(func() (err error) {
 			if listed.Type == Image {

@@ -23,6 +23,9 @@ import (
 // a bundle that is a twentieth smaller; both are read equally fast.
 const level = zstd.SpeedDefault
 
+// mostCompressed are compressed at a time: each takes some 40 MiB of memory.
+const mostCompressed = 2
+
 // file stages a part that is not an image.
 func (s *stage) file(ctx context.Context, listed *ListedPart) (staged, error) {
 	content, err := s.open(ctx, listed)
@@ -46,10 +49,12 @@ func (s *stage) file(ctx context.Context, listed *ListedPart) (staged, error) {
 func (s *stage) compress(ctx context.Context, content io.Reader, kind types.MediaType) (blob v1.Descriptor, digest v1.Hash, size int64, err error) {
 	sum := newSum()
 	blob, err = s.keep(kind, func(w io.Writer) error {
-		z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1))
+		z, err := s.encoder()
 		if err != nil {
 			return err
 		}
+		defer s.encoders.Put(z)
+		z.Reset(w)
 		if size, err = io.Copy(io.MultiWriter(z, sum), &interruptible{ctx, content}); err != nil {
 			z.Close()
 			return errors.Wrap(err, "cannot compress it")
@@ -57,6 +62,15 @@ func (s *stage) compress(ctx context.Context, content io.Reader, kind types.Medi
 		return z.Close()
 	})
 	return blob, sum.digest(), size, err
+}
+
+// encoder is one that has been used before, if there is one: each takes some
+// megabytes.
+func (s *stage) encoder() (*zstd.Encoder, error) {
+	if z, ok := s.encoders.Get().(*zstd.Encoder); ok {
+		return z, nil
+	}
+	return zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1))
 }
 
 // keep makes a blob of what write writes.
