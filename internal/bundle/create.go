@@ -83,6 +83,7 @@ type stage struct {
 	Create
 	dir      string
 	encoders sync.Pool // of *zstd.Encoder
+	made     sync.Map  // the *sum of the content of each blob that was compressed here
 }
 
 // parts stages all parts, some of them side by side.

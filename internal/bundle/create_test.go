@@ -322,10 +322,15 @@ func TestWrongImages(t *testing.T) {
 	if err := os.WriteFile(largest, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	lie := `{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":["` + digestOf([]byte("another")).String() + `"]}}`
+	writeFile(t, dir, "lie.tar", tarOf(t, map[string][]byte{
+		"manifest.json": []byte(`[{"Config":"config.json","RepoTags":["` + proxyName + `"],"Layers":["layer.tar"]}]`), "config.json": []byte(lie),
+		"layer.tar": tarOf(t, map[string][]byte{"file": []byte("x")}),
+	}))
 	writeFile(t, dir, "text", bytes.Repeat([]byte("text "), 300))
 	writeFile(t, dir, "other.tar", tarOf(t, map[string][]byte{"README": []byte("x")}))
 	for file, says := range map[string]string{
-		"arm.tar": "linux/arm64", "two": "2 images", "damaged": "damaged", "text": "not a tar", "other.tar": "neither a docker-archive nor an image layout",
+		"arm.tar": "linux/arm64", "lie.tar": "what the configuration says of its layers is not true", "two": "2 images", "damaged": "damaged", "text": "not a tar", "other.tar": "neither a docker-archive nor an image layout",
 	} {
 		part := ListedPart{Name: proxyName, Type: Image, File: file}
 		refused(t, createFails(t, save(t, listOf(part), dir)), "image "+proxyName, says)

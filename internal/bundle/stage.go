@@ -61,6 +61,7 @@ func (s *stage) compress(ctx context.Context, content io.Reader, kind types.Medi
 		}
 		return z.Close()
 	})
+	s.made.Store(blob.Digest, sum)
 	return blob, sum.digest(), size, err
 }
 

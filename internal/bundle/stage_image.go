@@ -170,6 +170,13 @@ func (s *stage) checkLayers(ctx context.Context, i *image) (sum int64, err error
 }
 
 func (s *stage) checkLayer(ctx context.Context, d v1.Descriptor, diffID v1.Hash) (int64, error) {
+	const untrue = "what the configuration says of its layers is not true"
+	if content, ok := s.made.Load(d.Digest); ok {
+		if content := content.(*sum); content.digest() == diffID {
+			return content.size, nil
+		}
+		return 0, errors.New(untrue)
+	}
 	f, err := os.Open(s.path(d.Digest))
 	if err != nil {
 		return 0, errors.Wrapf(err, "layer %s is missing", d.Digest)
@@ -184,7 +191,7 @@ func (s *stage) checkLayer(ctx context.Context, d v1.Descriptor, diffID v1.Hash)
 	defer done()
 	c := &content{what: what, from: from, raw: raw, sum: newSum(), digest: diffID, size: math.MaxInt64, atMost: true}
 	err = c.finish()
-	return c.length, errors.Wrap(err, "what the configuration says of its layers is not true")
+	return c.length, errors.Wrap(err, untrue)
 }
 
 // matches reports whether annotations name the image.
