@@ -27,7 +27,8 @@ func newBundleInspect(g *globals) *cobra.Command {
 		Short: "Show what is in a bundle",
 		Long: "Show what is in a bundle.\n\n" +
 			"The signature, the index and the manifests are verified; `bundle verify` reads the parts, too.",
-		Args: takes(1, 1),
+		Args:              takes(1, 1),
+		ValidArgsFunction: completeBundle,
 		RunE: func(_ *cobra.Command, args []string) error {
 			b, err := o.open(args[0])
 			if err != nil {
