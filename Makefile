@@ -1,7 +1,7 @@
 # What each target does is said by `make help`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit fuzz lint verify cluster cluster-down tables e2e bench packages release clean
+.PHONY: help build bundle test unit fuzz lint verify cluster cluster-down tables e2e bench packages release clean
 
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null | sed 's/^\([^v]\)/v0.0.0-\1/')
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
@@ -21,6 +21,12 @@ help: ## list the targets
 build: ## build bin/slipway: static, trimmed, stamped with its version
 	@echo "building $(PROGRAM) $(VERSION)"
 	@TZ=UTC CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/slipway
+
+# In dist/, so that it is there for other machines, too.
+bundle: build ## make dist/slipway-bundle-VERSION-linux-ARCH.tar of the lab's parts: all that a node needs
+	@mkdir -p dist; parts=$$($(LAB) bundle-parts) && \
+	version=$$(sed -n 's/^kubernetesVersion: //p' "$$parts/bundle.yaml") && \
+	bin/slipway bundle create --from "$$parts" -o "dist/slipway-bundle-$$version-linux-$$(go env GOARCH).tar"
 
 test: build ## run everything: unit tests, then the suite on real clusters
 	@$(MAKE) --no-print-directory unit fuzz

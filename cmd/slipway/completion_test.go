@@ -59,7 +59,7 @@ func TestCompletion(t *testing.T) {
 
 // TestOfferedFormatsAreTaken holds the list of help and completion against what prints.
 func TestOfferedFormatsAreTaken(t *testing.T) {
-	for _, form := range outputForms() {
+	for _, form := range (&outputOptions{}).forms() {
 		if !strings.HasSuffix(form, "=") {
 			if _, err := (&outputOptions{form: form}).printer(nil); err != nil {
 				t.Errorf("%s: %v", form, err)

@@ -108,6 +108,13 @@ func capLevels(patterns string) string {
 	return strings.Join(parts, ",")
 }
 
+func numbered(arguments int) string {
+	if arguments == 1 {
+		return "one argument"
+	}
+	return strconv.Itoa(arguments) + " arguments"
+}
+
 // anyNumber is for commands that take any number of arguments.
 const anyNumber = math.MaxInt
 
@@ -121,7 +128,7 @@ func takes(least, most int) cobra.PositionalArgs {
 		case len(args) > most && most == 0:
 			return errors.Errorf("%s does not take the argument %q; see %s --help", name, args[0], name)
 		case len(args) > most:
-			return errors.Errorf("%s takes one argument but got %d: %s; see %s --help", name, len(args), cmd.Use, name)
+			return errors.Errorf("%s takes %s but got %d: %s; see %s --help", name, numbered(most), len(args), cmd.Use, name)
 		}
 		return nil
 	}

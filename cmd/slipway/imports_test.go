@@ -23,6 +23,7 @@ var mayImport = map[string][]string{
 	"internal/fault":      {},
 	"internal/lazyregexp": {},
 	"internal/releases":   {},
+	"internal/bundle":     {"internal/fault", "internal/lazyregexp"},
 	"internal/breakages":  {"internal/config", "internal/fault", "internal/releases"},
 	"internal/config":     {"internal/fault", "internal/lazyregexp"},
 	"internal/ui":         {"internal/fault"},
@@ -65,7 +66,7 @@ var mayImport = map[string][]string{
 		"phases", "preflight",
 		"internal/cluster", "internal/config", "internal/diagnose", "internal/etcd", "internal/etcdmember", "internal/fault",
 		"internal/host", "internal/joining", "internal/pki", "internal/redact", "internal/renewal", "internal/support", "internal/thisnode", "internal/tokens", "internal/ui",
-		"internal/inventory", "internal/upgrading",
+		"internal/inventory", "internal/upgrading", "internal/bundle",
 	},
 }
 

@@ -149,6 +149,7 @@ func wanted(args []string) []maker {
 		{"preflight", newPreflight},
 		{"diagnose", newDiagnose},
 		{"support-bundle", newSupportBundle},
+		{"bundle", newBundle},
 		{"version", newVersion},
 	}
 	var all []maker

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"os"
 	"slices"
@@ -19,9 +20,9 @@ import (
 // outputAPI is the version of the objects that kubeadm prints.
 const outputAPI = "output.kubeadm.k8s.io/v1alpha3"
 
-// outputForms are the values of -o; templateForms need a template, or a file with one, after =.
-func outputForms() []string {
-	forms := []string{"text", "json", "yaml", "kyaml"}
+// forms are the values of -o; templateForms need a template, or a file with one, after =.
+func (o *outputOptions) forms() []string {
+	forms := []string{o.forPeople(), "json", "yaml", "kyaml"}
 	for _, form := range templateForms() {
 		forms = append(forms, form+"=")
 	}
@@ -32,19 +33,24 @@ func templateForms() []string {
 	return []string{"go-template", "go-template-file", "template", "templatefile", "jsonpath", "jsonpath-as-json", "jsonpath-file"}
 }
 
+func (o *outputOptions) forPeople() string { return cmp.Or(o.people, "text") }
+
 // listOfForms is for help and errors.
-func listOfForms() string { return strings.ReplaceAll(strings.Join(outputForms(), ", "), "=", "=…") }
+func (o *outputOptions) listOfForms() string {
+	return strings.ReplaceAll(strings.Join(o.forms(), ", "), "=", "=…")
+}
 
 // outputOptions are the flags of commands that print an object.
 type outputOptions struct {
+	people        string // the name of the form for people; by default text
 	form          string
 	allowMissing  bool
 	managedFields bool
 }
 
 func (o *outputOptions) bind(fs *pflag.FlagSet) {
-	fs.StringVarP(&o.form, "output", "o", "text", "output `format`: "+listOfForms())
-	offer(fs, "output", outputForms()...)
+	fs.StringVarP(&o.form, "output", "o", o.forPeople(), "output `format`: "+o.listOfForms())
+	offer(fs, "output", o.forms()...)
 	fs.BoolVar(&o.allowMissing, "allow-missing-template-keys", true, "print nothing for fields in the template that the object does not have, instead of failing")
 	fs.BoolVar(&o.managedFields, "show-managed-fields", false, "include managedFields in JSON and YAML output")
 }
@@ -60,7 +66,7 @@ func (o *outputOptions) printer(text printers.ResourcePrinter) (printers.Resourc
 
 func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.ResourcePrinter, error) {
 	switch o.form {
-	case "text":
+	case o.forPeople():
 		return text, nil
 	case "json":
 		return &printers.JSONPrinter{}, nil
@@ -85,7 +91,7 @@ func (o *outputOptions) choose(text printers.ResourcePrinter) (printers.Resource
 	case "jsonpath-file":
 		return fromFile(template, func(text string) (printers.ResourcePrinter, error) { return o.jsonPath(text, false) })
 	}
-	return nil, errors.Errorf("unknown --output %q: expected one of %s", o.form, listOfForms())
+	return nil, errors.Errorf("unknown --output %q: expected one of %s", o.form, o.listOfForms())
 }
 
 // fromFile makes a printer from the template in a file.
@@ -139,7 +145,7 @@ func (g *globals) result(text string) error {
 // printList writes objects one after another in the chosen form; text prints all of them for people.
 func printList[T runtime.Object](o *outputOptions, g *globals, objs []T, text func(io.Writer) error) error {
 	var b bytes.Buffer
-	if o.form == "text" {
+	if o.form == o.forPeople() {
 		if err := text(&b); err != nil {
 			return err
 		}

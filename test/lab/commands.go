@@ -165,3 +165,14 @@ func build(ctx context.Context, lab *nodes.Lab, args []string) error {
 	}
 	return lab.Build(ctx)
 }
+
+func bundleParts(ctx context.Context, lab *nodes.Lab, args []string) error {
+	if len(args) > 0 {
+		return errUsage
+	}
+	dir, err := lab.BundleParts(ctx)
+	if err == nil {
+		fmt.Println(dir)
+	}
+	return err
+}

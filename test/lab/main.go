@@ -48,6 +48,7 @@ func commands() []command {
 		{"restart", "NODE...", "kill nodes and boot them again", plain(restart)},
 		{"refresh", "[NODE...]", "put bin/slipway as it is now into running nodes", plain(refresh)},
 		{"build", "", "make what nodes consist of, as far as it is missing", plain(build)},
+		{"bundle-parts", "", "make a list for `slipway bundle create`, and print its directory", plain(bundleParts)},
 	}
 }
 

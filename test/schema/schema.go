@@ -17,11 +17,14 @@ import (
 // Schema is a JSON Schema.
 type Schema struct{ compiled *jsonschema.Schema }
 
-// Events and Plan are the two schemas in docs.
+// Events is that of the events of a run.
 func Events() (*Schema, error) { return load("events.schema.json") }
 
 // Plan is that of a dry run's output.
 func Plan() (*Schema, error) { return load("plan.schema.json") }
+
+// BundleIndex is that of the index in a bundle.
+func BundleIndex() (*Schema, error) { return load("bundle-index.schema.json") }
 
 func load(name string) (*Schema, error) {
 	_, here, _, _ := runtime.Caller(0)

@@ -133,11 +133,21 @@ func (l *Lab) Build(ctx context.Context) error {
 	if l.options.Kubernetes != "" {
 		older = append([]string{l.options.Kubernetes}, older...)
 	}
-	l.parts, err = parts.Build(ctx, parts.Options{
+	l.parts, err = parts.Build(ctx, l.partsOptions(inUse, older))
+	return err
+}
+
+func (l *Lab) partsOptions(inUse, older []string) parts.Options {
+	return parts.Options{
 		Components: filepath.Join(l.options.Source, "test", "lab", "components"),
 		Dir:        l.options.Dir, Log: l.options.Log, InUse: inUse, Older: older,
-	})
-	return err
+	}
+}
+
+// BundleParts makes a directory with a list for `slipway bundle create`, of the
+// default release: the programs and images that nodes of the lab have.
+func (l *Lab) BundleParts(ctx context.Context) (string, error) {
+	return parts.BundleParts(ctx, l.partsOptions(nil, nil))
 }
 
 // layersInUse are those of all nodes of all labs.

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+type bundleCreateOptions struct {
+	signOptions
+	from, output, cache string
+	access              bundle.Access
+}
+
+func newBundleCreate(g *globals) *cobra.Command {
+	o := &bundleCreateOptions{}
+	cmd := &cobra.Command{
+		Use:   "create --from LIST -o FILE",
+		Short: "Make a bundle from local files, downloads and images",
+		Long: "Make a bundle from local files, downloads and images.\n\n" +
+			"LIST is a YAML file that says what the parts are and where they come from, or a directory with such a file,\n" +
+			bundle.ListName + ". The same parts make the same bytes. docs/bundle.md describes the list and the format.",
+		Args: takes(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), g) },
+	}
+	cmd.Flags().StringVar(&o.from, "from", "", "`file` with the list of parts, or a directory with "+bundle.ListName)
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "the bundle's `file`")
+	cmd.Flags().StringVar(&o.cache, "cache", "", "`directory` that keeps downloads; by default slipway in the user's cache directory")
+	bindAccess(cmd.Flags(), &o.access)
+	o.bind(cmd.Flags())
+	return cmd
+}
+
+func (o *bundleCreateOptions) run(ctx context.Context, g *globals) error {
+	if o.from == "" || o.output == "" {
+		return errors.New("--from and --output are needed")
+	}
+	list, err := bundle.ReadList(o.from)
+	if err != nil {
+		return err
+	}
+	key, err := o.secretKey(ctx, g)
+	if err != nil {
+		return err
+	}
+	cache, err := o.cacheDir()
+	if err != nil {
+		return err
+	}
+	create := bundle.Create{List: list, Output: o.output, Cache: cache, Access: o.access, Sign: key, Say: newUI(g).Printf}
+	if err := create.Run(ctx); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(g.streams.out, o.output)
+	return err
+}
+
+func (o *bundleCreateOptions) cacheDir() (string, error) {
+	if o.cache != "" {
+		return o.cache, nil
+	}
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "slipway"), fault.WithRemedy(err, "name a directory with --cache")
+}

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
+)
+
+// Create says how a bundle is made.
+type Create struct {
+	List   *List
+	Output string // the file; one that is there is replaced when all has succeeded
+	Cache  string // directory for downloads
+	Access Access // for images from registries
+	Sign   *SecretKey
+	// Say reports progress in lines for people. It is called side by side.
+	Say func(format string, args ...any)
+}
+
+// Run makes the bundle. The same list makes the same bytes. Compressed parts are
+// kept in a directory beside the output until it is complete; what a killed run
+// left there is removed.
+func (c Create) Run(ctx context.Context) error {
+	s := &stage{Create: c, dir: stagingOf(c.Output)}
+	if err := startStaging(c.Output); err != nil {
+		return err
+	}
+	defer os.RemoveAll(s.dir)
+	parts, err := s.parts(ctx)
+	if err != nil {
+		return err
+	}
+	made, err := c.List.contents(parts)
+	if err != nil {
+		return err
+	}
+	if c.Sign != nil {
+		made.signature = c.Sign.sign(made)
+	}
+	return replace(c.Output, s.dir, func(w io.Writer) error {
+		return made.write(w, func(blob *blob) (io.ReadCloser, error) { return os.Open(s.path(blob.Digest)) })
+	})
+}
+
+// stagingOf is the directory beside a file that is to be made.
+func stagingOf(output string) string {
+	return filepath.Join(filepath.Dir(output), "."+filepath.Base(output)+".staging")
+}
+
+// startStaging makes that directory, empty.
+func startStaging(output string) error {
+	if info, err := os.Stat(output); err == nil && !info.Mode().IsRegular() {
+		return errors.Errorf("cannot make the bundle: %s is there, and not a file", output)
+	}
+	if err := os.RemoveAll(stagingOf(output)); err != nil {
+		return errors.Wrap(err, "cannot remove what an earlier run left")
+	}
+	return errors.Wrap(os.Mkdir(stagingOf(output), 0o700), "cannot make a directory beside the bundle")
+}
+
+// staged is a part whose blobs are in the staging directory.
+type staged struct {
+	part  Part
+	blob  v1.Descriptor // of a file
+	image *image
+}
+
+// stage is the staging directory of a run: blobs by their digest.
+type stage struct {
+	Create
+	dir      string
+	encoders sync.Pool // of *zstd.Encoder
+	made     sync.Map  // the *sum of the content of each blob that was compressed here
+}
+
+// parts stages all parts, some of them side by side.
+func (s *stage) parts(ctx context.Context) ([]staged, error) {
+	parts := make([]staged, len(s.List.Parts))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(mostCompressed)
+	for i, listed := range s.List.Parts {
+		group.Go(func() (err error) {
+			if listed.Type == Image {
+				parts[i], err = s.image(ctx, &listed)
+			} else {
+				parts[i], err = s.file(ctx, &listed)
+			}
+			return errors.Wrapf(err, "%s %s", listed.Type, listed.Name)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(parts, func(a, b staged) int { return compareParts(a.part, b.part) })
+	return parts, nil
+}
+
+// contents are the documents of a bundle of these parts.
+func (l *List) contents(parts []staged) (*contents, error) {
+	c := &contents{
+		index:    Index{APIVersion, IndexKind, l.KubernetesVersion, l.OS, l.Architecture, nil},
+		manifest: v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: ArtifactType, Layers: []v1.Descriptor{}},
+		layout:   v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: make([]v1.Descriptor, 1)},
+	}
+	for _, p := range parts {
+		c.index.Parts = append(c.index.Parts, p.part)
+		if p.image == nil {
+			c.manifest.Layers = append(c.manifest.Layers, p.blob)
+			continue
+		}
+		c.images = append(c.images, p.image)
+		c.layout.Manifests = append(c.layout.Manifests, p.image.descriptor)
+	}
+	var err error
+	if c.rawIndex, c.manifest.Config, err = encode(c.index, indexType); err != nil {
+		return nil, err
+	}
+	if c.rawManifest, c.layout.Manifests[0], err = encode(c.manifest, types.OCIManifestSchema1); err != nil {
+		return nil, err
+	}
+	bundle := &c.layout.Manifests[0]
+	bundle.ArtifactType = ArtifactType
+	bundle.Annotations = map[string]string{annotationRef: c.index.tag()}
+	bundle.Platform = &v1.Platform{OS: l.OS, Architecture: l.Architecture}
+	c.rawLayout, _, err = encode(c.layout, types.OCIImageIndex)
+	return c, err
+}
+
+// tag is that of the bundle in a registry or in an image layout.
+func (x *Index) tag() string { return x.KubernetesVersion + "-" + x.OS + "-" + x.Architecture }
+
+// encode returns a document and its descriptor.
+func encode(document any, kind types.MediaType) ([]byte, v1.Descriptor, error) {
+	raw, err := json.Marshal(document)
+	if err != nil {
+		return nil, v1.Descriptor{}, errors.Wrap(err, "cannot encode the bundle's documents")
+	}
+	return raw, describe(raw, kind), nil
+}
+
+func describe(raw []byte, kind types.MediaType) v1.Descriptor {
+	return v1.Descriptor{MediaType: kind, Digest: digestOf(raw), Size: int64(len(raw))}
+}
+
+// path is where the staging directory has a blob.
+func (s *stage) path(digest v1.Hash) string { return filepath.Join(s.dir, digest.Hex) }
+
+// replace writes a bundle in the directory, holds it against the rules for
+// reading, and puts it in place by a rename.
+func replace(output, dir string, write func(io.Writer) error) error {
+	path := filepath.Join(dir, "bundle.tar")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return errors.Wrap(err, "cannot make the bundle")
+	}
+	defer f.Close()
+	buffer := bufio.NewWriterSize(f, 1<<20)
+	if err := write(buffer); err != nil {
+		return err
+	}
+	for _, finish := range []func() error{buffer.Flush, f.Sync, f.Close} {
+		if err := finish(); err != nil {
+			return errors.Wrap(err, "cannot write the bundle")
+		}
+	}
+	made, err := Open(path, Keys{})
+	if err != nil {
+		return err
+	}
+	if err := made.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(path, output); err != nil {
+		return errors.Wrap(err, "cannot put the bundle in its place")
+	}
+	return syncDir(filepath.Dir(output))
+}
+
+// syncDir makes renames in a directory durable.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return errors.Wrapf(d.Sync(), "cannot write %s", path)
+}

@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"archive/tar"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+// The entries of a bundle that are not blobs.
+const (
+	entryLayout    = "oci-layout"
+	entryIndex     = "index.json"
+	entrySignature = "index.json.minisig"
+)
+
+// blobEntry is where an image layout has a blob.
+func blobEntry(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }
+
+// entries reads the headers of a bundle's tar, one after another, and skips
+// what is between them.
+type entries struct {
+	file   *io.SectionReader
+	tar    *tar.Reader
+	ahead  *tar.Header // read, and not yet taken
+	offset int64       // where the data of the last header begins
+	end    int64       // where the last entry ends
+	seen   map[string]bool
+}
+
+func newEntries(file io.ReaderAt, size int64) *entries {
+	section := io.NewSectionReader(file, 0, size)
+	return &entries{file: section, tar: tar.NewReader(section), seen: map[string]bool{}}
+}
+
+// peek returns the next header without taking it, or nil at the archive's end.
+func (e *entries) peek() (*tar.Header, error) {
+	if e.ahead != nil {
+		return e.ahead, nil
+	}
+	header, err := e.tar.Next()
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, errors.New("the bundle is truncated or damaged: it is no tar archive from here on")
+	}
+	if err := e.check(header); err != nil {
+		return nil, err
+	}
+	// The tar's reader reads no further than the header, and the file is at hand.
+	e.offset, err = e.file.Seek(0, io.SeekCurrent)
+	e.ahead = header
+	return header, err
+}
+
+// check refuses everything but plain files with a name of their own.
+func (e *entries) check(h *tar.Header) error {
+	again := "do not use this bundle: Slipway does not make such entries"
+	switch {
+	case path.IsAbs(h.Name) || strings.Contains("/"+h.Name+"/", "/../"):
+		return fault.New(fmt.Sprintf("the bundle has an entry %q, which leads out of it", h.Name), again)
+	case h.Typeflag != tar.TypeReg:
+		return fault.New(fmt.Sprintf("the bundle has an entry %q that is %s, not a file", h.Name, kindOf(h.Typeflag)), again)
+	case e.seen[h.Name]:
+		return fault.New(fmt.Sprintf("the bundle has the entry %q twice", h.Name), again)
+	}
+	for key := range h.PAXRecords {
+		if key != "size" { // which files of 8 GiB and more have
+			return fault.New(fmt.Sprintf("the bundle has an entry %q with the attribute %q", h.Name, key), again)
+		}
+	}
+	e.seen[h.Name] = true
+	return nil
+}
+
+func kindOf(flag byte) string {
+	switch flag {
+	case tar.TypeLink:
+		return "a hard link"
+	case tar.TypeSymlink:
+		return "a symbolic link"
+	case tar.TypeChar, tar.TypeBlock:
+		return "a device"
+	case tar.TypeDir:
+		return "a directory"
+	case tar.TypeFifo:
+		return "a pipe"
+	}
+	return fmt.Sprintf("of the type %q", flag)
+}
+
+// take finds the next entry, which must have this name and a size within the
+// limits, and returns where its data is. what names it in messages.
+func (e *entries) take(entry, what string, least, most int64) (*io.SectionReader, error) {
+	header, err := e.peek()
+	switch {
+	case err != nil:
+		return nil, errors.Wrapf(err, "looking for %s", what)
+	case header == nil:
+		return nil, fault.New(fmt.Sprintf("%s is missing: the bundle is truncated", what), "get the bundle again")
+	case header.Name != entry:
+		return nil, fault.New(fmt.Sprintf("%s is missing: the bundle has the entry %q in its place", what, header.Name),
+			"use a bundle as Slipway has made it; one that was unpacked and packed again has its entries in another order")
+	case header.Size < least || header.Size > most:
+		return nil, fault.New(fmt.Sprintf("%s has %d bytes, which is %s", what, header.Size, limits(least, most)), "get the bundle again")
+	}
+	// The next entry begins at a block of its own.
+	e.end = e.offset + (header.Size+blockSize-1)/blockSize*blockSize
+	if e.offset+header.Size > e.file.Size() {
+		return nil, fault.New(fmt.Sprintf("%s is not complete: the bundle is truncated", what), "get the bundle again")
+	}
+	e.ahead = nil
+	return io.NewSectionReader(e.file, e.offset, header.Size), nil
+}
+
+func limits(least, most int64) string {
+	if least == most {
+		return fmt.Sprintf("not the %d that it must have", least)
+	}
+	return fmt.Sprintf("more than the %d that are allowed", most)
+}
+
+// blockSize is that of a tar, and mostPadding what may follow its last entry.
+const (
+	blockSize   = 512
+	mostPadding = 1 << 20
+)
+
+// finish checks that the archive has an end, and nothing after it.
+func (e *entries) finish() error {
+	header, err := e.peek()
+	if err != nil {
+		return err
+	}
+	if header != nil {
+		return fault.New(fmt.Sprintf("the bundle has an entry %q that belongs to no part", header.Name), "do not use this bundle")
+	}
+	rest := io.NewSectionReader(e.file, e.end, e.file.Size()-e.end)
+	if rest.Size() < 2*blockSize {
+		return fault.New("the end of the bundle is missing: it is truncated", "get the bundle again")
+	}
+	if rest.Size() > mostPadding {
+		return fault.New("the bundle goes on after its end", "get the bundle again")
+	}
+	padding, err := io.ReadAll(rest)
+	if err != nil {
+		return err
+	}
+	if strings.Trim(string(padding), "\x00") != "" {
+		return fault.New("the bundle goes on after its end", "get the bundle again")
+	}
+	return nil
+}

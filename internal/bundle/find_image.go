@@ -1,0 +1,229 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"archive/tar"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+// foundImage is an image where it comes from.
+type foundImage struct {
+	v1.Image
+	fromDocker   bool // from a docker-archive
+	fromRegistry bool
+	close        func()
+}
+
+// findImage finds an image for the bundle's platform.
+func (s *stage) findImage(ctx context.Context, p *ListedPart) (*foundImage, error) {
+	if p.Image != "" {
+		return s.pull(ctx, p)
+	}
+	file, err := s.local(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		image, err := s.fromLayout(file, p)
+		return &foundImage{Image: image, close: func() {}}, err
+	}
+	return s.fromArchive(ctx, file, p)
+}
+
+// pull finds an image in a registry, with the user's credentials for it. The
+// layers are read, and verified, later.
+func (s *stage) pull(ctx context.Context, p *ListedPart) (*foundImage, error) {
+	ref, err := name.NewDigest(p.Image, s.Access.names()...)
+	if err != nil {
+		return nil, err
+	}
+	options, err := s.Access.options(ctx)
+	if err != nil {
+		return nil, err
+	}
+	image, err := remote.Image(ref, append(options, remote.WithPlatform(s.platform()))...)
+	return &foundImage{Image: image, fromRegistry: true, close: func() {}}, errors.Wrapf(err, "cannot pull %s", p.Image)
+}
+
+func (s *stage) platform() v1.Platform {
+	return v1.Platform{OS: s.List.OS, Architecture: s.List.Architecture}
+}
+
+// fromArchive finds an image in a docker-archive, or in a tar of an image layout.
+func (s *stage) fromArchive(ctx context.Context, file string, p *ListedPart) (*foundImage, error) {
+	opener := func() (io.ReadCloser, error) { return openUnpacked(file) }
+	if docker, err := hasMember(opener, "manifest.json"); err != nil || docker {
+		if err != nil {
+			return nil, errors.Wrapf(err, "%s", file)
+		}
+		image, err := fromDocker(opener, p)
+		return &foundImage{Image: image, fromDocker: true, close: func() {}}, errors.Wrapf(err, "%s", file)
+	}
+	dir, err := os.MkdirTemp(s.dir, "layout-")
+	if err != nil {
+		return nil, err
+	}
+	if err := unpackLayout(ctx, opener, dir); err != nil {
+		return nil, errors.Wrapf(err, "%s is neither a docker-archive nor an image layout", file)
+	}
+	image, err := s.fromLayout(dir, p)
+	return &foundImage{Image: image, close: func() { os.RemoveAll(dir) }}, errors.Wrapf(err, "%s", file)
+}
+
+// hasMember reports whether a tar has a file of this name.
+func hasMember(open tarball.Opener, member string) (bool, error) {
+	f, err := open()
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	for t := tar.NewReader(f); ; {
+		header, err := t.Next()
+		if err == io.EOF {
+			return false, nil
+		}
+		if err != nil {
+			return false, errors.Wrap(err, "not a tar archive")
+		}
+		if path.Clean(header.Name) == member {
+			return true, nil
+		}
+	}
+}
+
+// fromDocker finds an image by its name, or the only one.
+func fromDocker(open tarball.Opener, p *ListedPart) (v1.Image, error) {
+	all, err := tarball.LoadManifest(open)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 1 {
+		return tarball.Image(open, nil)
+	}
+	tag, err := name.NewTag(p.Name)
+	if err != nil {
+		return nil, err
+	}
+	image, err := tarball.Image(open, &tag)
+	return image, fault.WithRemedy(err, "the archive must have one image, or one of that name")
+}
+
+// unpackLayout unpacks the files of an image layout, and nothing else.
+func unpackLayout(ctx context.Context, open tarball.Opener, dir string) error {
+	f, err := open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for t := tar.NewReader(f); ; {
+		header, err := t.Next()
+		if err == io.EOF {
+			_, err := os.Stat(filepath.Join(dir, entryLayout))
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		entry := path.Clean(header.Name)
+		if header.Typeflag != tar.TypeReg || !filepath.IsLocal(entry) || entry != entryLayout && entry != entryIndex && !strings.HasPrefix(entry, "blobs/") {
+			continue
+		}
+		if err := unpackFile(filepath.Join(dir, entry), &interruptible{ctx, t}); err != nil {
+			return err
+		}
+	}
+}
+
+func unpackFile(to string, from io.Reader) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := io.Copy(f, from); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// fromLayout finds an image in an image layout: by its name, or the only one for
+// the platform.
+func (s *stage) fromLayout(dir string, p *ListedPart) (v1.Image, error) {
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return nil, errors.Wrap(err, "not an image layout")
+	}
+	found, err := s.choose(index, p)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) != 1 {
+		return nil, fault.New(fmt.Sprintf("the image layout has %d images for %s that may be meant", len(found), s.List.OS+"/"+s.List.Architecture),
+			"it must have one, or one whose annotation "+annotationImage+" or "+annotationRef+" is the image's name or tag")
+	}
+	return found[0], nil
+}
+
+// choose returns the images in an index that fit the platform: those with the
+// part's name, if there is any. Attestations have a platform of their own, and
+// fit none.
+func (s *stage) choose(index v1.ImageIndex, p *ListedPart) ([]v1.Image, error) {
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot read the index")
+	}
+	var named, all []v1.Image
+	for _, d := range manifest.Manifests {
+		found, err := s.descend(index, d, p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+		if matches(d.Annotations, p.Name) {
+			named = append(named, found...)
+		}
+	}
+	if len(named) > 0 {
+		return named, nil
+	}
+	return all, nil
+}
+
+func (s *stage) descend(index v1.ImageIndex, d v1.Descriptor, p *ListedPart) ([]v1.Image, error) {
+	switch {
+	case d.MediaType.IsIndex():
+		child, err := index.ImageIndex(d.Digest)
+		if err != nil {
+			return nil, errors.Wrap(err, "cannot read the index")
+		}
+		return s.choose(child, p)
+	case !d.MediaType.IsImage() || d.Platform != nil && !d.Platform.Satisfies(s.platform()):
+		return nil, nil
+	}
+	image, err := index.Image(d.Digest)
+	return []v1.Image{image}, errors.Wrap(err, "cannot read the image")
+}

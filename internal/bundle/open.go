@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+// Limits of what is held in memory while a bundle is read.
+const (
+	mostDocument  = 4 << 20  // bytes of an index, a manifest or a configuration
+	mostDocuments = 16 << 20 // bytes of all of them
+	mostSignature = 8 << 10
+)
+
+// Bundle is an open bundle, whose head has been verified.
+type Bundle struct {
+	close    func() error
+	signedBy string
+	contents
+	at map[v1.Hash]*io.SectionReader // the blobs that Open has only found
+}
+
+// Open reads the head of a bundle: its signature, which one of the keys must
+// have made, its index, and the manifests of its images. It finds all other
+// parts, and leaves reading and verifying them to Each. Close it after use.
+func Open(path string, keys Keys) (*Bundle, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot open the bundle")
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.Errorf("%s is no bundle: it is not a file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot open the bundle")
+	}
+	b, err := read(f, info.Size(), keys)
+	if err != nil {
+		f.Close()
+		return nil, errors.Wrapf(err, "%s", path)
+	}
+	b.close = f.Close
+	return b, nil
+}
+
+// Index describes the bundle. Do not change it.
+func (b *Bundle) Index() Index { return b.index }
+
+// SignedBy names the trusted key that has signed the bundle; it is empty if no
+// key is trusted.
+func (b *Bundle) SignedBy() string { return b.signedBy }
+
+// Close releases the file.
+func (b *Bundle) Close() error { return b.close() }
+
+// Fits returns an error unless the bundle is for this platform, in Go's words.
+func (b *Bundle) Fits(system, architecture string) error {
+	if want := system + "/" + architecture; b.index.platform() != want {
+		return fault.New(fmt.Sprintf("the bundle is for %s, and this host is %s", b.index.platform(), want),
+			fmt.Sprintf("get the bundle of %s for %s", b.index.KubernetesVersion, want))
+	}
+	return nil
+}
+
+// read is Open for any file.
+func read(file io.ReaderAt, size int64, keys Keys) (*Bundle, error) {
+	b := &Bundle{at: map[v1.Hash]*io.SectionReader{}}
+	h := &head{entries: newEntries(file, size), budget: mostDocuments}
+	if err := b.readIndex(h, keys); err != nil {
+		return nil, err
+	}
+	if err := b.readDocuments(h); err != nil {
+		return nil, err
+	}
+	for _, blob := range b.layers() {
+		where, err := h.take(blobEntry(blob.Digest), blob.what(), blob.Size, blob.Size)
+		if err != nil {
+			return nil, err
+		}
+		b.at[blob.Digest] = where
+	}
+	return b, h.finish()
+}
+
+// readIndex reads what comes before the blobs.
+func (b *Bundle) readIndex(h *head, keys Keys) error {
+	layout, err := h.document(entryLayout, "the file "+entryLayout, mostSignature)
+	if err != nil {
+		return fault.WithRemedy(errors.WithMessage(err, "not a bundle"), "name a file that `slipway bundle create` has made")
+	}
+	if string(layout) != layoutFile {
+		return errors.Errorf("not a bundle: its file %s is another one", entryLayout)
+	}
+	if b.rawLayout, err = h.document(entryIndex, entryIndex, mostDocument); err != nil {
+		return err
+	}
+	if next, err := h.peek(); err == nil && next != nil && next.Name == entrySignature {
+		if b.signature, err = h.document(entrySignature, "the signature", mostSignature); err != nil {
+			return err
+		}
+	}
+	// Nothing of an index is looked at before its signature.
+	if b.signedBy, err = keys.verify(b.rawLayout, b.signature); err != nil {
+		return err
+	}
+	index, err := v1.ParseIndexManifest(bytes.NewReader(b.rawLayout))
+	if err != nil {
+		return errors.Wrapf(err, "not a bundle: %s", entryIndex)
+	}
+	b.layout = *index
+	return b.checkLayout()
+}
+
+// readDocuments reads the manifest of the bundle, its index, and the images'
+// manifests and configurations.
+func (b *Bundle) readDocuments(h *head) (err error) {
+	if b.rawManifest, err = h.blob(b.layout.Manifests[0], "the bundle's manifest"); err != nil {
+		return err
+	}
+	manifest, err := v1.ParseManifest(bytes.NewReader(b.rawManifest))
+	if err != nil {
+		return errors.Wrap(err, "the bundle's manifest")
+	}
+	b.manifest = *manifest
+	if b.rawIndex, err = h.blob(manifest.Config, "the bundle's index"); err != nil {
+		return err
+	}
+	if err := decodeStrictly(b.rawIndex, &b.index); err != nil {
+		return fault.WithRemedy(errors.Wrap(err, "the bundle's index"), "use the Slipway that made the bundle, or a newer one")
+	}
+	if err := b.index.validate(); err != nil {
+		return err
+	}
+	if err := b.checkManifest(); err != nil {
+		return err
+	}
+	for i, part := range b.index.images() {
+		image, err := readImage(h, part, b.layout.Manifests[i+1])
+		if err != nil {
+			return err
+		}
+		if err := image.check(&b.index); err != nil {
+			return err
+		}
+		b.images = append(b.images, image)
+	}
+	return b.checkBlobs()
+}
+
+func readImage(h *head, part Part, descriptor v1.Descriptor) (*image, error) {
+	raw, err := h.blob(descriptor, part.String()+" (manifest)")
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := v1.ParseManifest(bytes.NewReader(raw))
+	if err != nil {
+		return nil, errors.Wrapf(err, "%s: manifest", part)
+	}
+	config, err := h.blob(manifest.Config, part.String()+" (configuration)")
+	if err != nil {
+		return nil, err
+	}
+	return newImage(part, descriptor, raw, config)
+}
+
+// head reads small documents. Two images may share them.
+type head struct {
+	*entries
+	budget int64
+	blobs  map[v1.Hash][]byte
+}
+
+// document reads an entry of at most so many bytes.
+func (h *head) document(entry, what string, most int64) ([]byte, error) {
+	return h.read(entry, what, 0, most)
+}
+
+func (h *head) read(entry, what string, least, most int64) ([]byte, error) {
+	if most > h.budget {
+		return nil, errors.Errorf("%s: the manifests and configurations of the bundle have more than the %d MiB that are allowed", what, mostDocuments>>20)
+	}
+	where, err := h.take(entry, what, least, most)
+	if err != nil {
+		return nil, err
+	}
+	h.budget -= where.Size()
+	data := make([]byte, where.Size())
+	_, err = io.ReadFull(where, data)
+	return data, errors.Wrapf(err, "cannot read %s", what)
+}
+
+// blob reads a blob, unless that has happened before, and verifies it.
+func (h *head) blob(d v1.Descriptor, what string) ([]byte, error) {
+	if data, ok := h.blobs[d.Digest]; ok {
+		return data, sameSize(what, int64(len(data)), d.Size)
+	}
+	if d.Digest.Algorithm != "sha256" || d.Size < 0 || d.Size > mostDocument {
+		return nil, errors.Errorf("%s has a wrong digest, or more than %d MiB", what, mostDocument>>20)
+	}
+	data, err := h.read(blobEntry(d.Digest), what, d.Size, d.Size)
+	if err != nil {
+		return nil, err
+	}
+	if digest, _, _ := v1.SHA256(bytes.NewReader(data)); digest != d.Digest {
+		return nil, damaged(what)
+	}
+	if h.blobs == nil {
+		h.blobs = map[v1.Hash][]byte{}
+	}
+	h.blobs[d.Digest] = data
+	return data, nil
+}
+
+func sameSize(what string, got, want int64) error {
+	if got != want {
+		return errors.Errorf("%s has %d bytes instead of %d", what, got, want)
+	}
+	return nil
+}
+
+func damaged(what string) error {
+	return fault.New(what+" is damaged: its content is not what its digest says", "get the bundle again")
+}
+
+// decodeStrictly accepts one JSON document without unknown fields.
+func decodeStrictly(data []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if d.More() {
+		return errors.New("there is more than one document")
+	}
+	return nil
+}

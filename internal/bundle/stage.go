@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pkg/errors"
+)
+
+// level is that of the compression. The next one takes three times as long, for
+// a bundle that is a twentieth smaller; both are read equally fast.
+const level = zstd.SpeedDefault
+
+// mostCompressed are compressed at a time: each takes some 40 MiB of memory.
+const mostCompressed = 2
+
+// file stages a part that is not an image.
+func (s *stage) file(ctx context.Context, listed *ListedPart) (staged, error) {
+	content, err := s.open(ctx, listed)
+	if err != nil {
+		return staged{}, err
+	}
+	defer content.Close()
+	part := listed.part()
+	blob, digest, size, err := s.compress(ctx, content, partType)
+	if err != nil {
+		return staged{}, err
+	}
+	part.Digest, part.Size = digest, size
+	blob.Annotations = map[string]string{annotationTitle: part.title()}
+	s.Say("%s: %s, %s compressed", part, bytesText(size), bytesText(blob.Size))
+	return staged{part: part, blob: blob}, nil
+}
+
+// compress makes a blob of the content, and returns the content's digest and
+// size, too.
+func (s *stage) compress(ctx context.Context, content io.Reader, kind types.MediaType) (blob v1.Descriptor, digest v1.Hash, size int64, err error) {
+	sum := newSum()
+	blob, err = s.keep(kind, func(w io.Writer) error {
+		z, err := s.encoder()
+		if err != nil {
+			return err
+		}
+		defer s.encoders.Put(z)
+		z.Reset(w)
+		if size, err = io.Copy(io.MultiWriter(z, sum), &interruptible{ctx, content}); err != nil {
+			z.Close()
+			return errors.Wrap(err, "cannot compress it")
+		}
+		return z.Close()
+	})
+	s.made.Store(blob.Digest, sum)
+	return blob, sum.digest(), size, err
+}
+
+// encoder is one that has been used before, if there is one: each takes some
+// megabytes.
+func (s *stage) encoder() (*zstd.Encoder, error) {
+	if z, ok := s.encoders.Get().(*zstd.Encoder); ok {
+		return z, nil
+	}
+	return zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1))
+}
+
+// keep makes a blob of what write writes.
+func (s *stage) keep(kind types.MediaType, write func(io.Writer) error) (v1.Descriptor, error) {
+	f, err := os.CreateTemp(s.dir, "blob-")
+	if err != nil {
+		return v1.Descriptor{}, errors.Wrap(err, "cannot make a file beside the bundle")
+	}
+	defer f.Close()
+	sum := newSum()
+	if err := write(io.MultiWriter(f, sum)); err != nil {
+		return v1.Descriptor{}, err
+	}
+	if err := f.Close(); err != nil {
+		return v1.Descriptor{}, errors.Wrap(err, "cannot write a file beside the bundle")
+	}
+	blob := v1.Descriptor{MediaType: kind, Digest: sum.digest(), Size: sum.size}
+	return blob, os.Rename(f.Name(), s.path(blob.Digest))
+}
+
+// sum is a digest of what is written to it, and its size.
+type sum struct {
+	hash.Hash
+	size int64
+}
+
+func newSum() *sum { return &sum{Hash: sha256.New()} }
+
+func (s *sum) Write(p []byte) (int, error) {
+	s.size += int64(len(p))
+	return s.Hash.Write(p)
+}
+
+func (s *sum) digest() v1.Hash {
+	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(s.Sum(nil))}
+}
+
+func digestOf(data []byte) v1.Hash {
+	s := newSum()
+	_, _ = io.Copy(s, bytes.NewReader(data)) // neither side can fail
+	return s.digest()
+}
+
+// copyFile makes a file appear at a path when it is complete.
+func copyFile(ctx context.Context, from, to string) error {
+	temporary, err := os.CreateTemp(filepath.Dir(to), "blob-")
+	if err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	defer os.Remove(temporary.Name()) // fails once it has its final name
+	defer temporary.Close()
+	f, err := os.Open(from)
+	if err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	defer f.Close()
+	if _, err := io.Copy(temporary, &interruptible{ctx, f}); err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	if err := temporary.Close(); err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	return errors.Wrap(os.Rename(temporary.Name(), to), "cannot copy a blob")
+}
+
+// interruptible is a reader that ends with its context.
+type interruptible struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r *interruptible) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
