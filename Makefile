@@ -106,7 +106,7 @@ packages: ## make the deb and the rpm for each architecture in dist/, with SBOMs
 release: ## make all that a release consists of, in an empty dist/
 	@rm -rf dist
 	@$(MAKE) --no-print-directory packages
-	@# What else belongs to a release is made here, as dist/slipway…, before the checksums of all.
+	@$(MAKE) --no-print-directory bundle
 	@$(SUMS)
 
 clean: ## remove bin/, dist/ and the lab's nodes; the lab's built parts stay for the next time
