@@ -1,7 +1,7 @@
 # What each target does is said by `make help`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build bundle test unit fuzz lint verify cluster cluster-down tables e2e bench clean
+.PHONY: help build bundle test unit fuzz lint verify cluster cluster-down tables e2e bench packages release clean
 
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null | sed 's/^\([^v]\)/v0.0.0-\1/')
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
@@ -12,14 +12,15 @@ LDFLAGS := -s -w -X main.slipwayVersion=$(VERSION) -X main.gitCommit=$(COMMIT) -
 LAB     := go run ./test/lab
 TOOL    := go tool -modfile=test/tools/go.mod
 
+PROGRAM  ?= bin/slipway
 FUZZTIME ?= 30s
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/slipway: static, trimmed, stamped with its version
-	@echo "building bin/slipway $(VERSION)"
-	@TZ=UTC CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/slipway ./cmd/slipway
+	@echo "building $(PROGRAM) $(VERSION)"
+	@TZ=UTC CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/slipway
 
 # In dist/, so that it is there for other machines, too.
 bundle: build ## make dist/slipway-bundle-VERSION-linux-ARCH.tar of the lab's parts: all that a node needs
@@ -48,6 +49,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s), two at a time
 
 lint: ## run golangci-lint, pinned in test/tools/go.mod
 	$(TOOL) golangci-lint run ./...
+	cd packaging && go tool -modfile=../test/tools/go.mod golangci-lint run ./...
 
 verify: ## check format, go.mod, vet, lint, dead code and goldens
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -57,8 +59,10 @@ verify: ## check format, go.mod, vet, lint, dead code and goldens
 	cd test/drain && go mod tidy -diff
 	cd test/gitleaks && go mod tidy -diff
 	cd test/tools && go mod tidy -diff
+	cd packaging && go mod tidy -diff
 	go mod verify
 	go vet ./...
+	go vet -tags=man ./cmd/slipway
 	@$(MAKE) --no-print-directory lint
 	@dead=$$($(TOOL) deadcode ./cmd/slipway); test -z "$$dead" || { echo "nothing calls:"; echo "$$dead"; exit 1; }
 	go test ./... -run 'Golden|Imports|CommandTree'
@@ -78,9 +82,10 @@ tables: ## compare the tables of internal/releases with the released modules, an
 
 # A test that fails runs once more by itself, at most three in a run; one that
 # then passes is named as FLAKY at the end, to be explained and fixed.
-e2e: bundle ## run the suite on real clusters (root; builds the lab at first)
+e2e: build bundle ## run the suite on real clusters, and install the packages (root; builds the lab at first)
 	@$(LAB) build
 	@$(MAKE) --no-print-directory tables
+	cd packaging && go test -count=1 -timeout=20m ./...
 	@reruns=$$(mktemp); trap 'rm -f "$$reruns"' EXIT; status=0; \
 	$(TOOL) gotestsum --format=standard-verbose --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 \
 		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e -count=1 -timeout=60m -parallel=3 || status=$$?; \
@@ -90,6 +95,20 @@ bench: build ## compare with kubeadm: Slipway, kubeadm, ratio
 	@$(LAB) build
 	go run ./test/bench
 
-clean: ## remove bin/ and the lab's nodes; the lab's built parts stay for the next time
-	rm -rf bin
+# The checksums of all that is in dist/.
+SUMS := cd dist && LC_ALL=C && sha256sum -- slipway* >SHA256SUMS
+
+packages: ## make the deb and the rpm for each architecture in dist/, with SBOMs and SHA256SUMS
+	@echo "packaging $(VERSION)"
+	@cd packaging && go run . -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)'
+	@$(SUMS)
+
+release: ## make all that a release consists of, in an empty dist/
+	@rm -rf dist
+	@$(MAKE) --no-print-directory packages
+	@$(MAKE) --no-print-directory bundle
+	@$(SUMS)
+
+clean: ## remove bin/, dist/ and the lab's nodes; the lab's built parts stay for the next time
+	rm -rf bin dist
 	@$(LAB) down --all

@@ -4,18 +4,13 @@
 package phases
 
 import (
-	"cmp"
 	"context"
 	stderrors "errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/pkg/errors"
-
-	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 const (
@@ -38,10 +33,9 @@ func cleanupNode() Phase {
 // where things are is removed after these things, so the phase can be interrupted anywhere and run again. What cannot
 // be stopped is a warning, what cannot be removed an error at the end.
 func runCleanupNode(ctx context.Context, env *Env) error {
-	c := &cleanup{Env: env}
+	c := &cleanup{Env: env, announced: map[string]bool{}}
 	for _, step := range []func(context.Context){
-		c.stopKubelet,
-		c.removePods,
+		c.endPods,
 		c.unmount,
 		c.removeEtcdData,
 		c.removeEtcdClient,
@@ -66,6 +60,12 @@ type cleanup struct {
 	failed  []error
 	// dataLeft reports that etcd's data could not be removed.
 	dataLeft bool
+	// kubeletRuns reports that the kubelet may still run, and stopped when this run has suspended or ended it; zero if it
+	// did not run.
+	kubeletRuns bool
+	stopped     time.Time
+	// announced has the IDs of the Pods that the user was told of.
+	announced map[string]bool
 }
 
 func (c *cleanup) warnf(format string, args ...any) { c.warn(fmt.Sprintf(format, args...), "") }
@@ -100,67 +100,6 @@ func (c *cleanup) failure() error {
 		return nil
 	}
 	return errors.WithMessage(stderrors.Join(c.failed...), "not everything could be removed; fix the problem and run the same command again")
-}
-
-func (c *cleanup) stopKubelet(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, stopLimit)
-	defer cancel()
-	unit, err := c.Host.Unit(limited, kubeletUnit)
-	if err == nil && !slices.Contains([]string{"active", "activating", "deactivating", "reloading"}, unit.ActiveState) {
-		return
-	}
-	if err == nil {
-		c.UI.Printf("Stopping the kubelet")
-		err = c.Host.StopUnit(limited, kubeletUnit)
-	}
-	if errors.Is(err, host.ErrNoSystemd) {
-		c.warn(err.Error()+": the kubelet may still be running and may restart what is removed here", "stop it some other way")
-		return
-	}
-	if err != nil {
-		c.warn("the kubelet may still be running and may restart what is removed here: "+err.Error(), fault.Remedy(err))
-		return
-	}
-	// A kubelet that only waits for its configuration, as packages start it, does not make this host a node.
-	c.changed = unit.ActiveState == "active"
-}
-
-// removePods looks again after it has removed Pods: what the kubelet asked for last appears only when the runtime has
-// made it. What still comes then was not made by this host's kubelet.
-func (c *cleanup) removePods(ctx context.Context) {
-	const looks = 3
-	for range looks {
-		if !c.removeListedPods(ctx) {
-			return
-		}
-	}
-}
-
-// removeListedPods removes the Pods that the runtime lists, and reports whether there were any and all of them are gone.
-func (c *cleanup) removeListedPods(ctx context.Context) bool {
-	socket := c.Config.CRISocket
-	limited, cancel := context.WithTimeout(ctx, askLimit)
-	defer cancel()
-	pods, err := c.Host.Pods(limited, socket)
-	if err != nil {
-		c.warn("Pods may still be running, because the container runtime does not answer: "+err.Error(),
-			cmp.Or(fault.Remedy(err), "start it")+"; then run the same command again, with --cri-socket="+socket)
-		return false
-	}
-	if len(pods) == 0 {
-		return false
-	}
-	// Pods with a network of their own go first.
-	order := func(p host.Pod) string { return fmt.Sprintf("%t %s", p.HostNetwork, p) }
-	slices.SortFunc(pods, func(a, b host.Pod) int { return cmp.Compare(order(a), order(b)) })
-	c.UI.Printf("Removing %d Pods", len(pods))
-	removed, err := c.Host.RemovePods(ctx, socket, pods)
-	c.changed = c.changed || len(removed) > 0
-	if err != nil {
-		c.warn(fmt.Sprintf("%d of %d Pods could not be removed: %v", len(pods)-len(removed), len(pods), err), "run the same command again, with --cri-socket="+socket)
-		return false
-	}
-	return true
 }
 
 // unmount unmounts the kubelet's volumes, which are below these two directories. Other mounts belong to someone else,

@@ -84,6 +84,9 @@ func (h *lastingHost) ReloadUnits(context.Context) error           { return nil 
 func (h *lastingHost) EnableUnit(context.Context, string) error    { return h.note(kubeletEnabled) }
 func (h *lastingHost) StartUnit(_ context.Context, _ string) error { return h.note(kubeletActive) }
 
+func (h *lastingHost) SuspendUnit(context.Context, string) error { return nil }
+func (h *lastingHost) KillUnit(context.Context, string) error    { return nil }
+
 func (h *lastingHost) StopUnit(context.Context, string) error {
 	if !h.has(kubeletActive) {
 		return nil

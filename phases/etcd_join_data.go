@@ -19,7 +19,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -29,7 +31,7 @@ import (
 // vote as if it had promised nothing: it is removed, and joins as a new member. Data that no member at peer can have
 // written is refused.
 func checkData(ctx context.Context, env *Env, peer string) error {
-	members, err := env.Etcd.Members(ctx)
+	members, err := membersToJoin(ctx, env)
 	if err != nil {
 		return etcd.WithStanding(ctx, env.Etcd, err)
 	}
@@ -62,6 +64,32 @@ func checkData(ctx context.Context, env *Env, peer string) error {
 		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk: its data is no longer on this host (%s)", here.log))
 	}
 	return nil
+}
+
+// podInterval is the longest wait between two questions for the Pods of etcd.
+const podInterval = time.Second
+
+// membersToJoin lists the members. The cluster may be seconds old, and its API without a Pod of etcd yet: the kubelet of
+// its first control plane is waited for. (A command for a cluster that should have these Pods does not wait for them.)
+func membersToJoin(ctx context.Context, env *Env) (members []etcd.Member, err error) {
+	limit := env.Config.Timeouts.EtcdAPICall
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+	defer cancel()
+	told := false
+	err = retry.Policy{First: pollInterval, Slowest: podInterval, Passes: isNoPod}.Do(ctx, func(ctx context.Context) error {
+		members, err = env.Etcd.Members(ctx)
+		if isNoPod(err) && !told {
+			env.UI.Printf("Waiting until the API has a Pod of etcd, up to %s", limit)
+			told = true
+		}
+		return err
+	})
+	return members, err
+}
+
+func isNoPod(err error) bool {
+	var none *etcdmember.NoPodError
+	return errors.As(err, &none)
 }
 
 // fillTime is how long a learner that runs on this host gets to receive its first entry. On a host that is busy it takes

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -176,6 +178,52 @@ func TestLearnerThatStarts(t *testing.T) {
 	s.Host = &fillingHost{s.host, func() { s.put(t, etcdLog, logOf(9, 7, true)) }}
 	if err := checkData(t.Context(), s.Env, peer); err != nil || len(s.etcd.did) > 0 || strings.Contains(s.said.String(), "Removing it") {
 		t.Errorf("%v; asked etcd to %q, said %q", err, s.etcd.did, s.said.String())
+	}
+}
+
+// lateMembers cannot be found until the API has a Pod of etcd.
+type lateMembers struct {
+	*members
+	missing int // this often
+	err     error
+}
+
+func (l *lateMembers) Members(ctx context.Context) ([]etcd.Member, error) {
+	if l.missing--; l.missing >= 0 {
+		return nil, errors.WithMessage(l.err, "find the endpoints of etcd")
+	}
+	return l.members.Members(ctx)
+}
+
+func (l *lateMembers) Health(context.Context) ([]etcd.Health, error) { return nil, l.err }
+
+// TestEtcdJoinRightAfterInit: the API does not have the etcd Pod of a control plane that was just made. Other errors
+// were retried already.
+func TestEtcdJoinRightAfterInit(t *testing.T) {
+	const peer = "https://192.0.2.12:2380"
+	for name, tt := range map[string]struct {
+		missing int
+		err     error
+		want    string
+		says    string
+	}{
+		"soon":  {8, &etcdmember.NoPodError{}, "", "Waiting until the API has a Pod of etcd, up to 2m0s"},
+		"never": {1e9, &etcdmember.NoPodError{Silent: []string{"etcd-cp-1"}}, "etcd-cp-1 lack it; gave up after 2m0s", "Waiting"},
+		"down":  {1e9, errors.New("connection refused"), "find the endpoints of etcd: connection refused", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := preparedPlane(t)
+			s.Etcd = &lateMembers{members: s.etcd, missing: tt.missing, err: tt.err}
+			synctest.Test(t, func(t *testing.T) {
+				err := checkData(t.Context(), s.Env, peer)
+				if got := message(err); !strings.Contains(got, tt.want) || tt.want == "" && got != "" {
+					t.Errorf("error %q, want %q", got, tt.want)
+				}
+			})
+			if said := strings.Count(s.said.String(), "Waiting until"); said != min(len(tt.says), 1) || !strings.Contains(s.said.String(), tt.says) {
+				t.Errorf("said %q, want %q once", s.said.String(), tt.says)
+			}
+		})
 	}
 }
 

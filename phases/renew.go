@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/renewal"
 )
@@ -13,6 +14,8 @@ import (
 type RenewOptions struct {
 	// Name is that of one of renewal.Rows; empty for every certificate that exists.
 	Name string
+	// Within limits the renewal to certificates that end within this time; 0 renews all.
+	Within time.Duration
 	// AsItWas uses only what each certificate says, because the configuration is not known.
 	AsItWas bool
 	// Restart restarts the components that use the new certificates, and gives a kubelet with an expired certificate a
@@ -46,6 +49,6 @@ func (o RenewOptions) renew() Phase {
 
 func (o RenewOptions) phase(name, summary string, run func(renewal.Renewal) error) Phase {
 	return Phase{Name: name, Summary: summary, Run: func(_ context.Context, env *Env) error {
-		return run(renewal.Renewal{Store: env.pki(), Name: o.Name, AsItWas: o.AsItWas})
+		return run(renewal.Renewal{Store: env.pki(), Name: o.Name, Within: o.Within, AsItWas: o.AsItWas})
 	}}
 }

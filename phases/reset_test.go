@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,9 +30,35 @@ import (
 // of that name.
 type resetHost struct {
 	host.Host
-	unitErr, podsErr error
-	// late are Pods that appear when the others have been removed.
-	late []string
+	unitErr, podsErr, noSuspend error
+	// late are Pods that the runtime is still making when the kubelet ends, and making is what it never ends to make.
+	late   []string
+	making error
+	// busy is how often the Pods cannot be removed.
+	busy    int
+	settled []time.Time
+	// asked is what was asked of systemd and of the runtime.
+	asked []string
+	// removing is called before Pods are removed.
+	removing func()
+}
+
+func (h *resetHost) SuspendUnit(_ context.Context, name string) error {
+	h.asked = append(h.asked, "suspend "+name)
+	return h.noSuspend
+}
+
+func (h *resetHost) KillUnit(_ context.Context, name string) error {
+	h.asked = append(h.asked, "kill "+name)
+	return nil
+}
+
+func (h *resetHost) StopUnit(ctx context.Context, name string) error {
+	h.asked = append(h.asked, "stop "+name)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return h.Host.StopUnit(ctx, name)
 }
 
 const (
@@ -54,18 +81,30 @@ func (h *resetHost) Pods(context.Context, string) ([]host.Pod, error) {
 }
 
 func (h *resetHost) RemovePods(_ context.Context, _ string, pods []host.Pod) ([]host.Pod, error) {
+	h.asked = append(h.asked, "remove Pods")
+	if h.removing != nil {
+		h.removing()
+	}
+	if h.busy--; h.busy >= 0 {
+		return nil, errors.New("container is in starting state")
+	}
 	for _, p := range pods {
 		if err := h.Remove(filepath.Join(fakePods, p.ID)); err != nil {
 			return nil, err
 		}
 	}
+	return pods, nil
+}
+
+func (h *resetHost) AwaitSettled(_ context.Context, _ string, since time.Time) error {
+	h.settled = append(h.settled, since)
 	for _, name := range h.late {
 		if err := h.EnsureDir(filepath.Join(fakePods, name), 0o755); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	h.late = nil
-	return pods, nil
+	return h.making
 }
 
 func (h *resetHost) NetworkLeftovers(_ context.Context, bridge string) ([]host.Leftover, error) {
@@ -305,14 +344,81 @@ func TestResetNetwork(t *testing.T) {
 	s.isAsBefore(t)
 }
 
-// The runtime may still be making a Pod when the kubelet stops.
+// The runtime may still be making a Pod when the kubelet ends, or starting a container, which it cannot remove before. A
+// second reset has no kubelet to stop, so it waits for nothing that has no sign.
 func TestResetRemovesLatePods(t *testing.T) {
-	s := newResetScene(t)
-	s.host.late = []string{"late"}
-	if said := s.reset(t); !strings.Contains(said, "Removing 1 Pods") {
-		t.Errorf("it says\n%s", said)
+	for name, busy := range map[string]int{"at once": 0, "when it is no longer busy": 5} {
+		t.Run(name, func(t *testing.T) {
+			s := newResetScene(t)
+			s.host.late, s.host.busy = []string{"late"}, busy
+			began := time.Now()
+			said := s.reset(t)
+			if strings.Count(said, "Removing 2 Pods") != 1 || strings.Count(said, "Removing 1 Pods") != 1 || strings.Contains(said, "WARNING") {
+				t.Errorf("it says\n%s", said)
+			}
+			s.isAsBefore(t)
+			s.reset(t)
+			if at := s.host.settled; len(at) != 3 || at[0].Before(began) || at[1] != at[0] || !at[2].IsZero() {
+				t.Errorf("waited for what was asked until %v", at)
+			}
+		})
 	}
-	s.isAsBefore(t)
+}
+
+// TestResetSuspendsTheKubelet until the Pods are gone. Only then it ends, even if the run is interrupted.
+func TestResetSuspendsTheKubelet(t *testing.T) {
+	ended := []string{"suspend kubelet.service", "remove Pods", "kill kubelet.service", "stop kubelet.service"}
+	for name, tt := range map[string]struct {
+		spoil func(s *resetScene, interrupt func())
+		want  []string
+		err   error
+	}{
+		"well":           {func(*resetScene, func()) {}, ended, nil},
+		"interrupted":    {func(s *resetScene, interrupt func()) { s.host.removing = interrupt }, ended, context.Canceled},
+		"not suspended":  {func(s *resetScene, _ func()) { s.host.noSuspend = errors.New("no such method") }, []string{"suspend kubelet.service", "stop kubelet.service", "remove Pods"}, nil},
+		"it runs not":    {func(s *resetScene, _ func()) { _ = os.Remove(s.root + kubeletActive) }, []string{"remove Pods"}, nil},
+		"Pods resist it": {func(s *resetScene, _ func()) { s.host.busy = 1 }, []string{"suspend kubelet.service", "remove Pods", "remove Pods", "kill kubelet.service", "stop kubelet.service"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newResetScene(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			tt.spoil(s, cancel)
+			if err := Run(ctx, s.Env, Reset(), Options{}); !errors.Is(err, tt.err) {
+				t.Errorf("error %v, want %v", err, tt.err)
+			}
+			if diff := cmp.Diff(tt.want, s.host.asked); diff != "" {
+				t.Errorf("asked for (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestResetIsPatientWithTheRuntime: only for a while, and not if a kubelet may make more.
+func TestResetIsPatientWithTheRuntime(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spoil func(h *resetHost)
+		warns string
+		takes time.Duration
+	}{
+		"Pods stay":           {func(h *resetHost) { h.busy = 1e9 }, "2 of 2 Pods could not be removed: container is in starting state", suspendedLimit + podsLimit},
+		"Pods may appear":     {func(h *resetHost) { h.making = errors.New("still making [1]") }, "Pods may still appear: container runtime at unix:///run/x.sock: still making [1]", 0},
+		"the kubelet remains": {func(h *resetHost) { h.busy, h.unitErr = 1e9, host.ErrNoSystemd }, "2 of 2 Pods could not be removed", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newResetScene(t)
+			tt.spoil(s.host)
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				if said := s.reset(t); strings.Count(said, "[WARNING] "+tt.warns) != 1 {
+					t.Errorf("not warned once of %q:\n%s", tt.warns, said)
+				}
+				if took := time.Since(began); took < tt.takes || took > tt.takes+time.Second {
+					t.Errorf("it took %s, want %s", took, tt.takes)
+				}
+			})
+		})
+	}
 }
 
 // What cannot be reached is named, and does not stop the reset.

@@ -42,3 +42,11 @@ func (o *bundleOptions) keys() (bundle.Keys, error) {
 	}
 	return bundle.ConfiguredKeys(bundle.KeysDir)
 }
+
+// completeBundle is for a shell that asks for a command's first argument.
+func completeBundle(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []cobra.Completion{"tar"}, cobra.ShellCompDirectiveFilterFileExt
+}

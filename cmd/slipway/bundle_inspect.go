@@ -27,7 +27,8 @@ func newBundleInspect(g *globals) *cobra.Command {
 		Short: "Show what is in a bundle",
 		Long: "Show what is in a bundle.\n\n" +
 			"The signature, the index and the manifests are verified; `bundle verify` reads the parts, too.",
-		Args: takes(1, 1),
+		Args:              takes(1, 1),
+		ValidArgsFunction: completeBundle,
 		RunE: func(_ *cobra.Command, args []string) error {
 			b, err := o.open(args[0])
 			if err != nil {
@@ -37,7 +38,7 @@ func newBundleInspect(g *globals) *cobra.Command {
 			return o.output.print(g, newBundleObject(b), func(obj runtime.Object, w io.Writer) error { return obj.(*bundleObject).table(w) })
 		},
 	}
-	o.bundleOptions.bind(cmd.Flags())
+	o.bind(cmd.Flags())
 	o.output.bind(cmd.Flags())
 	return cmd
 }

@@ -25,7 +25,8 @@ func newBundlePush(g *globals) *cobra.Command {
 			"CoreDNS is there under two names, so that REGISTRY/PATH serves as --image-repository as well as a mirror of\n" +
 			"registry.k8s.io. Images of other architectures under the same tag stay. The bundle itself becomes\n" +
 			"REGISTRY/PATH/slipway-bundle. Credentials are those of `docker login` or `podman login`.",
-		Args: takes(2, 2),
+		Args:              takes(2, 2),
+		ValidArgsFunction: completeBundle,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := o.open(args[0])
 			if err != nil {

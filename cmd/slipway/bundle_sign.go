@@ -70,8 +70,9 @@ func newBundleSign(g *globals) *cobra.Command {
 			"The bundle is verified, and then replaced by one with the signature. What is signed is the file index.json in it,\n" +
 			"which has the digest of everything else. With a key on another machine:\n" +
 			"  tar -xOf BUNDLE index.json > index.json, there minisign -S -m index.json, and here --signature index.json.minisig",
-		Args: takes(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), g, args[0]) },
+		Args:              takes(1, 1),
+		ValidArgsFunction: completeBundle,
+		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), g, args[0]) },
 	}
 	o.bind(cmd.Flags())
 	cmd.Flags().StringVar(&o.signature, "signature", "", "`file` with a signature of index.json in minisign's format, instead of --sign-key")

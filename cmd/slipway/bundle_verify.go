@@ -12,9 +12,10 @@ import (
 func newBundleVerify(g *globals) *cobra.Command {
 	o := &bundleOptions{}
 	cmd := &cobra.Command{
-		Use:   "verify BUNDLE",
-		Short: "Read all of a bundle, and verify its signature and every part",
-		Args:  takes(1, 1),
+		Use:               "verify BUNDLE",
+		Short:             "Read all of a bundle, and verify its signature and every part",
+		Args:              takes(1, 1),
+		ValidArgsFunction: completeBundle,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := o.open(args[0])
 			if err != nil {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -34,6 +35,9 @@ func renewCommand(g *globals, use, short string, renew phases.RenewOptions) *cob
 		Short: short,
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if renew.Within < 0 {
+				return errors.Errorf("--within=%s: must not be negative", renew.Within)
+			}
 			node, from, err := o.load(cmd, g)
 			if err != nil {
 				return err
@@ -44,6 +48,7 @@ func renewCommand(g *globals, use, short string, renew phases.RenewOptions) *cob
 			return newRealParts(g, node, real).run(cmd.Context(), phases.Renew(renew), nil)
 		},
 	}
+	cmd.Flags().DurationVar(&renew.Within, "within", 0, "renew only what ends within this time, such as 720h")
 	cmd.Flags().BoolVar(&renew.Restart, "restart", false, "restart each component that uses a renewed file, one at a time, and renew an expired kubelet.conf")
 	o.Bind(cmd.Flags(), "certs renew")
 	return cmd

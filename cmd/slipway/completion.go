@@ -44,8 +44,8 @@ func newCompletion(g *globals) *cobra.Command {
 // addCompletions registers what a shell proposes as the value of each flag. Only a shell's request for completions
 // needs it, so no other start of the program pays for it.
 func addCompletions(cmd *cobra.Command) {
-	if cmd.ValidArgs == nil {
-		cmd.ValidArgsFunction = cobra.NoFileCompletions // no argument is a file
+	if cmd.ValidArgs == nil && cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions // only bundles are files, and say so themselves
 	}
 	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
 		// Fails for a flag that has a completion already: cobra's own.

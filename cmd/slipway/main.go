@@ -23,9 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-func main() { os.Exit(run()) }
-
-// run is main without the exit.
+// run runs the command line of this process, and returns its exit code.
 func run() int {
 	// Files get their final mode when they are created, not by a chmod later: a run may be killed in between.
 	syscall.Umask(0o022)

@@ -10,8 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -35,13 +35,10 @@ type Create struct {
 // left there is removed.
 func (c Create) Run(ctx context.Context) error {
 	s := &stage{Create: c, dir: stagingOf(c.Output)}
-	if err := os.RemoveAll(s.dir); err != nil {
-		return errors.Wrap(err, "cannot remove what an earlier run left")
+	if err := startStaging(c.Output); err != nil {
+		return err
 	}
 	defer os.RemoveAll(s.dir)
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return errors.Wrap(err, "cannot make a directory beside the bundle")
-	}
 	parts, err := s.parts(ctx)
 	if err != nil {
 		return err
@@ -63,6 +60,17 @@ func stagingOf(output string) string {
 	return filepath.Join(filepath.Dir(output), "."+filepath.Base(output)+".staging")
 }
 
+// startStaging makes that directory, empty.
+func startStaging(output string) error {
+	if info, err := os.Stat(output); err == nil && !info.Mode().IsRegular() {
+		return errors.Errorf("cannot make the bundle: %s is there, and not a file", output)
+	}
+	if err := os.RemoveAll(stagingOf(output)); err != nil {
+		return errors.Wrap(err, "cannot remove what an earlier run left")
+	}
+	return errors.Wrap(os.Mkdir(stagingOf(output), 0o700), "cannot make a directory beside the bundle")
+}
+
 // staged is a part whose blobs are in the staging directory.
 type staged struct {
 	part  Part
@@ -73,14 +81,16 @@ type staged struct {
 // stage is the staging directory of a run: blobs by their digest.
 type stage struct {
 	Create
-	dir string
+	dir      string
+	encoders sync.Pool // of *zstd.Encoder
+	made     sync.Map  // the *sum of the content of each blob that was compressed here
 }
 
 // parts stages all parts, some of them side by side.
 func (s *stage) parts(ctx context.Context) ([]staged, error) {
 	parts := make([]staged, len(s.List.Parts))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(min(runtime.GOMAXPROCS(0), mostAtOnce))
+	group.SetLimit(mostCompressed)
 	for i, listed := range s.List.Parts {
 		group.Go(func() (err error) {
 			if listed.Type == Image {

@@ -9,10 +9,12 @@ import (
 	"context"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -208,6 +210,54 @@ func TestImageSources(t *testing.T) {
 	}
 }
 
+// TestLayersAreCached: a second run pulls no layer again, and one that is damaged
+// in the cache is.
+func TestLayersAreCached(t *testing.T) {
+	var mu sync.Mutex
+	pulls := 0
+	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+			pulls++
+		}
+		mu.Unlock()
+		handler.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	ref, err := name.NewTag(strings.TrimPrefix(server.URL, "http://") + "/a:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := testImage(t, "amd64", 1, 2000, 3000)
+	if err := remote.Write(ref, image); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := save(t, listOf(ListedPart{Name: proxyName, Type: Image, Image: ref.Name() + "@" + digest.String()}), t.TempDir())
+	cache := t.TempDir()
+	run := func(want int) {
+		t.Helper()
+		pulls = 0
+		create(t, l, func(c *Create) { c.Access.PlainHTTP, c.Cache = true, cache })
+		if pulls != want {
+			t.Errorf("%d blobs were pulled, not %d", pulls, want)
+		}
+	}
+	run(3) // two layers, and the configuration
+	run(1)
+	files, err := os.ReadDir(cache)
+	if err != nil || len(files) != 2 {
+		t.Fatalf("the cache has %v, %v", files, err)
+	}
+	writeFile(t, cache, files[0].Name(), []byte("damaged"))
+	run(2)
+	run(1)
+}
+
 func layoutOf(t *testing.T, dir string, fill func(layout.Path) error) string {
 	t.Helper()
 	p, err := layout.Write(dir, empty.Index)
@@ -272,10 +322,15 @@ func TestWrongImages(t *testing.T) {
 	if err := os.WriteFile(largest, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	lie := `{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":["` + digestOf([]byte("another")).String() + `"]}}`
+	writeFile(t, dir, "lie.tar", tarOf(t, map[string][]byte{
+		"manifest.json": []byte(`[{"Config":"config.json","RepoTags":["` + proxyName + `"],"Layers":["layer.tar"]}]`), "config.json": []byte(lie),
+		"layer.tar": tarOf(t, map[string][]byte{"file": []byte("x")}),
+	}))
 	writeFile(t, dir, "text", bytes.Repeat([]byte("text "), 300))
 	writeFile(t, dir, "other.tar", tarOf(t, map[string][]byte{"README": []byte("x")}))
 	for file, says := range map[string]string{
-		"arm.tar": "linux/arm64", "two": "2 images", "damaged": "damaged", "text": "not a tar", "other.tar": "neither a docker-archive nor an image layout",
+		"arm.tar": "linux/arm64", "lie.tar": "what the configuration says of its layers is not true", "two": "2 images", "damaged": "damaged", "text": "not a tar", "other.tar": "neither a docker-archive nor an image layout",
 	} {
 		part := ListedPart{Name: proxyName, Type: Image, File: file}
 		refused(t, createFails(t, save(t, listOf(part), dir)), "image "+proxyName, says)

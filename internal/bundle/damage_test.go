@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/zstd"
+	"github.com/pkg/errors"
 )
 
 // entry is one of a tar.
@@ -29,7 +30,7 @@ func readEntries(t testing.TB, archive []byte) []entry {
 	var list []entry
 	for r := tar.NewReader(bytes.NewReader(archive)); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return list
 		}
 		if err != nil {
@@ -258,6 +259,14 @@ func (c *contents) rewrite(t *testing.T) {
 	if c.rawIndex, c.manifest.Config, err = encode(c.index, indexType); err != nil {
 		t.Fatal(err)
 	}
+	c.encodeAround(t)
+}
+
+// encodeAround replaces the documents around the index.
+func (c *contents) encodeAround(t *testing.T) {
+	t.Helper()
+	c.layout.Manifests = slices.Clone(c.layout.Manifests)
+	var err error
 	annotations := c.layout.Manifests[0].Annotations
 	if c.rawManifest, c.layout.Manifests[0], err = encode(c.manifest, c.layout.Manifests[0].MediaType); err != nil {
 		t.Fatal(err)

@@ -143,7 +143,7 @@ func (c *content) atEnd() error {
 
 // blame says what is wrong if a blob cannot be decompressed or read.
 func (c *content) blame(err error) error {
-	if c.raw.err != nil && c.raw.err != io.EOF {
+	if c.raw.err != nil && !errors.Is(c.raw.err, io.EOF) {
 		return c.raw.err // such as a canceled context
 	}
 	return errors.WithMessage(damaged(c.what), err.Error())

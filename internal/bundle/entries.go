@@ -48,7 +48,7 @@ func (e *entries) peek() (*tar.Header, error) {
 		return e.ahead, nil
 	}
 	header, err := e.tar.Next()
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return nil, nil
 	}
 	if err != nil {

@@ -26,8 +26,9 @@ import (
 // foundImage is an image where it comes from.
 type foundImage struct {
 	v1.Image
-	fromDocker bool // from a docker-archive
-	close      func()
+	fromDocker   bool // from a docker-archive
+	fromRegistry bool
+	close        func()
 }
 
 // findImage finds an image for the bundle's platform.
@@ -62,7 +63,7 @@ func (s *stage) pull(ctx context.Context, p *ListedPart) (*foundImage, error) {
 		return nil, err
 	}
 	image, err := remote.Image(ref, append(options, remote.WithPlatform(s.platform()))...)
-	return &foundImage{Image: image, close: func() {}}, errors.Wrapf(err, "cannot pull %s", p.Image)
+	return &foundImage{Image: image, fromRegistry: true, close: func() {}}, errors.Wrapf(err, "cannot pull %s", p.Image)
 }
 
 func (s *stage) platform() v1.Platform {
@@ -77,7 +78,7 @@ func (s *stage) fromArchive(ctx context.Context, file string, p *ListedPart) (*f
 			return nil, errors.Wrapf(err, "%s", file)
 		}
 		image, err := fromDocker(opener, p)
-		return &foundImage{image, true, func() {}}, errors.Wrapf(err, "%s", file)
+		return &foundImage{Image: image, fromDocker: true, close: func() {}}, errors.Wrapf(err, "%s", file)
 	}
 	dir, err := os.MkdirTemp(s.dir, "layout-")
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -42,6 +44,40 @@ func FuzzRead(f *testing.F) {
 		}
 		if err := b.WriteImages(t.Context(), names, io.Discard); err != nil {
 			t.Errorf("the images of a good bundle cannot be written: %v", err)
+		}
+	})
+}
+
+// FuzzIndex: an index with right digests around it, whatever it says, is refused
+// or describes parts with names that lead nowhere.
+func FuzzIndex(f *testing.F) {
+	whole := smallest(f)
+	good, err := read(bytes.NewReader(whole), int64(len(whole)), Keys{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	list := readEntries(f, whole)
+	f.Add(good.rawIndex)
+	f.Add(bytes.ReplaceAll(good.rawIndex, []byte("kubelet.service"), []byte("../kubelet")))
+	f.Add([]byte("{}"))
+	f.Fuzz(func(t *testing.T, index []byte) {
+		c := good.contents
+		c.rawIndex, c.manifest.Config = index, describe(index, indexType)
+		c.encodeAround(t)
+		entries := slices.Clone(list)
+		entries[1].data = c.rawLayout
+		for i, document := range [][]byte{c.rawManifest, index} {
+			entries[2+i].Name, entries[2+i].data = blobEntry(digestOf(document)), document
+		}
+		data := writeEntries(t, entries)
+		b, err := read(bytes.NewReader(data), int64(len(data)), Keys{})
+		if err != nil {
+			return
+		}
+		for _, p := range b.index.files() {
+			if !filepath.IsLocal(p.Name) || filepath.Base(p.Name) != p.Name || p.Size < 0 {
+				t.Errorf("%q is accepted", p.Name)
+			}
 		}
 	})
 }

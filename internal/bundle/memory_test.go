@@ -4,6 +4,7 @@
 package bundle
 
 import (
+	"archive/tar"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/pkg/errors"
 )
 
 const (
@@ -44,10 +46,9 @@ func TestMemory(t *testing.T) {
 		sparseFile(t, filepath.Join(dir, file), hugeFile)
 	}
 	save(t, l, dir)
-	for _, task := range []string{"create", "read files", "read image"} {
-		if task == "read image" {
-			writeHugeImage(t, filepath.Join(dir, "image.tar"))
-		}
+	writeHugeImage(t, filepath.Join(dir, "image.tar"))
+	writeManyLayers(t, filepath.Join(dir, "layers.tar"))
+	for _, task := range []string{"create", "read files", "read image", "read documents"} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestMemory$", "-test.v")
 		cmd.Env = append(os.Environ(), childTask+"="+task, childTask+"_DIR="+dir)
 		out, err := cmd.CombinedOutput()
@@ -68,6 +69,11 @@ func runTask(t *testing.T, task, dir string) {
 		if err := (Create{List: l, Output: filepath.Join(dir, "files.tar"), Say: t.Logf}).Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		return
+	}
+	if task == "read documents" {
+		_, err := Open(filepath.Join(dir, "layers.tar"), Keys{})
+		refused(t, err, "image "+hugeImage, "is missing")
 		return
 	}
 	file := map[string]string{"read files": "files.tar", "read image": "image.tar"}[task]
@@ -173,6 +179,93 @@ func writeHugeImage(t *testing.T, path string) {
 	if err := f.Truncate(out.size); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestMoreThan8GiB: a blob whose size an old header of a tar cannot say.
+func TestMoreThan8GiB(t *testing.T) {
+	const size = 9 << 30
+	descriptor := v1.Descriptor{MediaType: partType, Digest: digestOf([]byte("x")), Size: size, Annotations: map[string]string{annotationTitle: "program/kubelet.zst"}}
+	part := Part{Name: "kubelet", Type: Program, Version: "1", Source: "the test", License: "Apache-2.0", Digest: digestOf(nil), Size: size}
+	c, err := listOf(ListedPart{}).contents([]staged{{part: part, blob: descriptor}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "b.tar")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	full := errors.New("the data is a hole")
+	if err := c.write(f, func(*blob) (io.ReadCloser, error) { return &failing{full}, nil }); !errors.Is(err, full) {
+		t.Fatal(err)
+	}
+	at, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut, complete := range map[int64]bool{0: true, blockSize: false, size / 2: false} {
+		if err := f.Truncate(at + size + 2*blockSize - cut); err != nil {
+			t.Fatal(err)
+		}
+		b, err := Open(path, Keys{})
+		if (err == nil) != complete {
+			t.Errorf("with %d bytes less: %v", cut, err)
+		}
+		if err == nil {
+			b.Close()
+		}
+	}
+}
+
+type failing struct{ err error }
+
+func (f *failing) Read([]byte) (int, error) { return 0, f.err }
+func (f *failing) Close() error             { return nil }
+
+// writeManyLayers makes a bundle whose documents are as large as they may be: two
+// images of tens of thousands of layers, none of which is there.
+func writeManyLayers(t *testing.T, path string) {
+	t.Helper()
+	const count = 26_000
+	var parts []staged
+	for _, name := range []string{hugeImage, "registry.k8s.io/vast:1"} {
+		config := v1.ConfigFile{OS: "linux", Architecture: "amd64", RootFS: v1.RootFS{Type: "layers"}}
+		manifest := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
+		for n := range count {
+			digest := digestOf(fmt.Append(nil, name, n))
+			config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, digest)
+			manifest.Layers = append(manifest.Layers, v1.Descriptor{MediaType: types.OCIUncompressedLayer, Digest: digest, Size: 1})
+		}
+		rawConfig, configDescriptor, err := encode(config, types.OCIConfigJSON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifest.Config = configDescriptor
+		rawManifest, descriptor, err := encode(manifest, types.OCIManifestSchema1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		part := Part{Name: name, Type: Image, Version: "1", Source: "the test", License: "Apache-2.0", Digest: descriptor.Digest, Size: count, ConfigDigest: &configDescriptor.Digest}
+		descriptor.Annotations = map[string]string{annotationImage: name}
+		i, err := newImage(part, descriptor, rawManifest, rawConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, staged{part: part, image: i})
+	}
+	c, err := listOf(ListedPart{}).contents(parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []entry{{tar.Header{Name: entryLayout}, []byte(layoutFile)}, {tar.Header{Name: entryIndex}, c.rawLayout}}
+	for _, document := range c.documents() {
+		list = append(list, entry{tar.Header{Name: blobEntry(digestOf(document))}, document})
+	}
+	for i := range list {
+		list[i].Typeflag = tar.TypeReg
+	}
+	writeFile(t, filepath.Dir(path), filepath.Base(path), writeEntries(t, list))
 }
 
 // sparse writes a file with holes where there are only zeros.

@@ -25,8 +25,6 @@ const (
 
 // Bundle is an open bundle, whose head has been verified.
 type Bundle struct {
-	file     io.ReaderAt
-	size     int64
 	close    func() error
 	signedBy string
 	contents
@@ -78,7 +76,7 @@ func (b *Bundle) Fits(system, architecture string) error {
 
 // read is Open for any file.
 func read(file io.ReaderAt, size int64, keys Keys) (*Bundle, error) {
-	b := &Bundle{file: file, size: size, at: map[v1.Hash]*io.SectionReader{}}
+	b := &Bundle{at: map[v1.Hash]*io.SectionReader{}}
 	h := &head{entries: newEntries(file, size), budget: mostDocuments}
 	if err := b.readIndex(h, keys); err != nil {
 		return nil, err

@@ -43,8 +43,8 @@ func SecretKeyFromFile(path string, password func() (string, error)) (*SecretKey
 
 // sign signs a bundle's documents. The same key makes the same signature.
 func (k *SecretKey) sign(c *contents) []byte {
-	trusted := fmt.Sprintf("file:%s\tslipway bundle %s %s", entryIndex, c.index.KubernetesVersion, c.index.platform())
-	return minisign.SignWithComments(k.key, c.rawLayout, trusted, "signature of a slipway bundle")
+	trusted := fmt.Sprintf("file:%s\tbundle %s %s", entryIndex, c.index.KubernetesVersion, c.index.platform())
+	return minisign.SignWithComments(k.key, c.rawLayout, trusted, "signature of a bundle for Slipway")
 }
 
 // Sign writes the bundle again with a signature: one by the key, or, if that is
@@ -64,16 +64,12 @@ func Sign(ctx context.Context, path string, key *SecretKey, signature []byte) er
 	} else if err := new(minisign.Signature).UnmarshalText(signature); err != nil {
 		return fault.New("the signature is not in minisign's format", "`minisign -S -m index.json` makes one")
 	}
-	dir := stagingOf(path)
-	if err := os.RemoveAll(dir); err != nil {
-		return errors.Wrap(err, "cannot remove what an earlier run left")
+	if err := startStaging(path); err != nil {
+		return err
 	}
-	defer os.RemoveAll(dir)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return errors.Wrap(err, "cannot make a directory beside the bundle")
-	}
+	defer os.RemoveAll(stagingOf(path))
 	b.signature = signature
-	return replace(path, dir, func(w io.Writer) error {
+	return replace(path, stagingOf(path), func(w io.Writer) error {
 		return b.write(w, func(blob *blob) (io.ReadCloser, error) { return b.raw(ctx, blob), nil })
 	})
 }

@@ -181,7 +181,12 @@ func TestMinisign(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := create(t, testList(t), func(c *Create) { c.Sign = key })
-	list := readEntries(t, mustRead(t, open(t, path, keys)))
+	open(t, path, keys)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := readEntries(t, data)
 	writeFile(t, dir, entryIndex, list[1].data)
 	writeFile(t, dir, entrySignature, list[2].data)
 	run("", "-V", "-p", "m.pub", "-m", entryIndex)
@@ -198,14 +203,4 @@ func TestMinisign(t *testing.T) {
 	if b := open(t, unsigned, keys); !strings.Contains(b.SignedBy(), "m.pub") {
 		t.Errorf("it is signed by %q", b.SignedBy())
 	}
-}
-
-// mustRead returns all bytes of a bundle.
-func mustRead(t *testing.T, b *Bundle) []byte {
-	t.Helper()
-	data := make([]byte, b.size)
-	if _, err := b.file.ReadAt(data, 0); err != nil {
-		t.Fatal(err)
-	}
-	return data
 }

@@ -99,26 +99,28 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// openUnpacked opens a file, and decompresses it if it is compressed.
+// openUnpacked opens a file, and decompresses it if it is compressed. If not, it
+// is the file itself, in which the reader of a tar can skip.
 func openUnpacked(path string) (io.ReadCloser, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	buffered := bufio.NewReaderSize(f, 64<<10)
-	start, err := buffered.Peek(4)
-	if err != nil && err != io.EOF {
+	start := make([]byte, len(zstdMagic))
+	if _, err := f.ReadAt(start, 0); err != nil && !errors.Is(err, io.EOF) {
 		f.Close()
 		return nil, errors.Wrapf(err, "cannot read %s", path)
 	}
-	kind := types.OCIUncompressedLayer
+	var kind types.MediaType
 	switch {
 	case bytes.HasPrefix(start, gzipMagic):
 		kind = types.OCILayer
 	case bytes.HasPrefix(start, zstdMagic):
 		kind = types.OCILayerZStd
+	default:
+		return f, nil
 	}
-	content, done, err := decompress(buffered, kind)
+	content, done, err := decompress(bufio.NewReaderSize(f, 64<<10), kind)
 	if err != nil {
 		f.Close()
 		return nil, errors.Wrapf(err, "cannot decompress %s", path)

@@ -11,6 +11,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -18,9 +19,12 @@ import (
 	"github.com/pkg/errors"
 )
 
-// level is that of the compression. The next one takes three times as long for
-// a fifth less; how fast the result is read does not depend on it.
+// level is that of the compression. The next one takes three times as long, for
+// a bundle that is a twentieth smaller; both are read equally fast.
 const level = zstd.SpeedDefault
+
+// mostCompressed are compressed at a time: each takes some 40 MiB of memory.
+const mostCompressed = 2
 
 // file stages a part that is not an image.
 func (s *stage) file(ctx context.Context, listed *ListedPart) (staged, error) {
@@ -45,17 +49,29 @@ func (s *stage) file(ctx context.Context, listed *ListedPart) (staged, error) {
 func (s *stage) compress(ctx context.Context, content io.Reader, kind types.MediaType) (blob v1.Descriptor, digest v1.Hash, size int64, err error) {
 	sum := newSum()
 	blob, err = s.keep(kind, func(w io.Writer) error {
-		z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1))
+		z, err := s.encoder()
 		if err != nil {
 			return err
 		}
+		defer s.encoders.Put(z)
+		z.Reset(w)
 		if size, err = io.Copy(io.MultiWriter(z, sum), &interruptible{ctx, content}); err != nil {
 			z.Close()
-			return errors.Wrap(err, "cannot read it")
+			return errors.Wrap(err, "cannot compress it")
 		}
 		return z.Close()
 	})
+	s.made.Store(blob.Digest, sum)
 	return blob, sum.digest(), size, err
+}
+
+// encoder is one that has been used before, if there is one: each takes some
+// megabytes.
+func (s *stage) encoder() (*zstd.Encoder, error) {
+	if z, ok := s.encoders.Get().(*zstd.Encoder); ok {
+		return z, nil
+	}
+	return zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1))
 }
 
 // keep makes a blob of what write writes.
@@ -97,6 +113,28 @@ func digestOf(data []byte) v1.Hash {
 	s := newSum()
 	_, _ = io.Copy(s, bytes.NewReader(data)) // neither side can fail
 	return s.digest()
+}
+
+// copyFile makes a file appear at a path when it is complete.
+func copyFile(ctx context.Context, from, to string) error {
+	temporary, err := os.CreateTemp(filepath.Dir(to), "blob-")
+	if err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	defer os.Remove(temporary.Name()) // fails once it has its final name
+	defer temporary.Close()
+	f, err := os.Open(from)
+	if err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	defer f.Close()
+	if _, err := io.Copy(temporary, &interruptible{ctx, f}); err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	if err := temporary.Close(); err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	return errors.Wrap(os.Rename(temporary.Name(), to), "cannot copy a blob")
 }
 
 // interruptible is a reader that ends with its context.

@@ -8,9 +8,9 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/pkg/errors"
@@ -45,8 +45,7 @@ func (s *stage) image(ctx context.Context, listed *ListedPart) (staged, error) {
 	if part.Size, err = s.checkLayers(ctx, parsed); err != nil {
 		return staged{}, err
 	}
-	tag, _ := name.NewTag(part.Name) // the list has been checked
-	descriptor.Annotations = map[string]string{annotationImage: part.Name, annotationRef: tag.TagStr()}
+	descriptor.Annotations = map[string]string{annotationImage: part.Name, annotationRef: part.Name}
 	descriptor.Platform = &v1.Platform{OS: s.List.OS, Architecture: s.List.Architecture}
 	part.Digest, part.ConfigDigest = descriptor.Digest, &parsed.manifest.Config.Digest
 	parsed.part, parsed.descriptor = part, descriptor
@@ -82,15 +81,16 @@ func (s *stage) keepManifest(ctx context.Context, source *foundImage) (manifest 
 		return nil, "", nil, errors.Wrap(err, "cannot read its layers")
 	}
 	for _, l := range layers {
-		if err := s.keepLayer(ctx, l); err != nil {
+		if err := s.keepLayer(ctx, l, source.fromRegistry); err != nil {
 			return nil, "", nil, err
 		}
 	}
 	return manifest, kind, config, nil
 }
 
-// keepLayer copies a layer as it is, unless another image has brought it.
-func (s *stage) keepLayer(ctx context.Context, l v1.Layer) error {
+// keepLayer copies a layer as it is, unless another image has brought it. One
+// from a registry is kept in the cache, too, so that no run pulls it again.
+func (s *stage) keepLayer(ctx context.Context, l v1.Layer, fromRegistry bool) error {
 	digest, err := l.Digest()
 	if err != nil {
 		return errors.Wrap(err, "cannot read a layer")
@@ -98,6 +98,23 @@ func (s *stage) keepLayer(ctx context.Context, l v1.Layer) error {
 	if _, err := os.Stat(s.path(digest)); err == nil {
 		return nil
 	}
+	if !fromRegistry {
+		return s.copyLayer(ctx, l, digest)
+	}
+	cached := filepath.Join(s.Cache, digest.Hex)
+	if got, err := fileSHA256(ctx, cached); err == nil && got == digest.Hex {
+		return copyFile(ctx, cached, s.path(digest))
+	}
+	if err := s.copyLayer(ctx, l, digest); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.Cache, 0o755); err != nil {
+		return errors.Wrap(err, "cannot make the cache")
+	}
+	return copyFile(ctx, s.path(digest), cached)
+}
+
+func (s *stage) copyLayer(ctx context.Context, l v1.Layer, digest v1.Hash) error {
 	content, err := l.Compressed()
 	if err != nil {
 		return errors.Wrapf(err, "cannot read layer %s", digest)
@@ -105,7 +122,7 @@ func (s *stage) keepLayer(ctx context.Context, l v1.Layer) error {
 	defer content.Close()
 	blob, err := s.keep("", func(w io.Writer) error {
 		_, err := io.Copy(w, &interruptible{ctx, content})
-		return errors.Wrapf(err, "cannot read layer %s", digest)
+		return errors.Wrapf(err, "cannot copy layer %s", digest)
 	})
 	if err == nil && blob.Digest != digest {
 		err = damaged("layer " + digest.String())
@@ -153,6 +170,13 @@ func (s *stage) checkLayers(ctx context.Context, i *image) (sum int64, err error
 }
 
 func (s *stage) checkLayer(ctx context.Context, d v1.Descriptor, diffID v1.Hash) (int64, error) {
+	const untrue = "what the configuration says of its layers is not true"
+	if content, ok := s.made.Load(d.Digest); ok {
+		if content := content.(*sum); content.digest() == diffID {
+			return content.size, nil
+		}
+		return 0, errors.New(untrue)
+	}
 	f, err := os.Open(s.path(d.Digest))
 	if err != nil {
 		return 0, errors.Wrapf(err, "layer %s is missing", d.Digest)
@@ -167,7 +191,7 @@ func (s *stage) checkLayer(ctx context.Context, d v1.Descriptor, diffID v1.Hash)
 	defer done()
 	c := &content{what: what, from: from, raw: raw, sum: newSum(), digest: diffID, size: math.MaxInt64, atMost: true}
 	err = c.finish()
-	return c.length, errors.Wrap(err, "what the configuration says of its layers is not true")
+	return c.length, errors.Wrap(err, untrue)
 }
 
 // matches reports whether annotations name the image.

@@ -7,6 +7,7 @@ package etcdmember
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -40,8 +41,29 @@ func OwnEndpoints(h host.Host, n *config.Node) func(context.Context) ([]string, 
 	}
 }
 
+// NoPodError is the error of Endpoints if no Pod in the API names a client URL of a member. It passes where a control
+// plane is new: the kubelet reports a static Pod some seconds after it has registered its node.
+type NoPodError struct {
+	// Silent are the names of etcd's Pods that lack the annotation.
+	Silent []string
+}
+
+func (e *NoPodError) Error() string {
+	if len(e.Silent) > 0 {
+		return fmt.Sprintf("no etcd Pod of the cluster has the annotation %s, which names its member's client URLs: %s lack it",
+			manifests.EtcdURLsAnnotation, strings.Join(e.Silent, ", "))
+	}
+	return "the cluster has no etcd Pod on its control planes; is its etcd external?"
+}
+
+// Remedy says what to do, see package fault.
+func (*NoPodError) Remedy() string {
+	return "on a control plane, `kubectl -n kube-system get pods -l component=etcd` shows these Pods, and `slipway diagnose` why one is missing"
+}
+
 // Endpoints returns a function that finds the client URLs of etcd's members: those in the static Pod on this host, and
-// those of the Pods that the API has. A Pod with an invalid URL is left out, with one warning.
+// those of the Pods that the API has. A Pod with an invalid URL is left out, with one warning. If there is none at all,
+// the error is a *NoPodError.
 func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(context.Context) ([]string, error) {
 	var mu sync.Mutex
 	warned := map[string]bool{}
@@ -78,10 +100,18 @@ func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(c
 		case len(urls) == 0 && len(faults) > 0:
 			return nil, faults[0]
 		case len(urls) == 0:
-			return nil, errors.New("the cluster has no etcd Pod on its control planes; is its etcd external?")
+			return nil, noPod(pods)
 		}
 		return urls, nil
 	}
+}
+
+func noPod(silent []corev1.Pod) *NoPodError {
+	var e NoPodError
+	for _, pod := range silent {
+		e.Silent = append(e.Silent, pod.Name)
+	}
+	return &e
 }
 
 // podEndpoints are the client URLs that etcd's Pods name, and what is wrong with

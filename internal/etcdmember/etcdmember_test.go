@@ -93,6 +93,8 @@ func TestEndpoints(t *testing.T) {
 		{"by the API", one, false, []string{"https://192.0.2.10:2379"}, ""},
 		{"the API is down", down, false, nil, "connection refused"},
 		{"no Pods", pods{}, false, nil, "the cluster has no etcd Pod on its control planes; is its etcd external?"},
+		{"no Pod that names a URL", pods{list: []corev1.Pod{etcdPod("etcd-cp-0", ""), etcdPod("etcd-cp-1", "")}}, false, nil,
+			"no etcd Pod of the cluster has the annotation kubeadm.kubernetes.io/etcd.advertise-client-urls, which names its member's client URLs: etcd-cp-0, etcd-cp-1 lack it"},
 		{"by the static Pod", down, true, []string{"https://192.0.2.10:2379", "https://192.0.2.11:2379"}, ""},
 		{"by both", pods{list: []corev1.Pod{etcdPod("etcd-cp-2", "https://192.0.2.12:2379"), etcdPod("etcd-cp-0", "https://192.0.2.10:2379")}}, true,
 			[]string{"https://192.0.2.10:2379", "https://192.0.2.11:2379", "https://192.0.2.12:2379"}, ""},
@@ -103,6 +105,10 @@ func TestEndpoints(t *testing.T) {
 				s.startEtcd(t)
 			}
 			urls, err := s.endpoints(tt.api)(t.Context())
+			var none *NoPodError
+			if passes := errors.As(err, &none); passes != strings.Contains(tt.name, "no Pod") {
+				t.Errorf("%v is a NoPodError: %t", err, passes)
+			}
 			if !slices.Equal(urls, tt.want) || (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
 				t.Errorf("got %v, %v, want %v, %s", urls, err, tt.want, tt.err)
 			}

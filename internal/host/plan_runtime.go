@@ -68,6 +68,9 @@ func (o *overlay) Pods(ctx context.Context, socket string) ([]Pod, error) {
 	return slices.DeleteFunc(pods, func(p Pod) bool { return o.removed[p.ID] }), err
 }
 
+// AwaitSettled implements RuntimeReader: nothing has ended in a plan.
+func (o *overlay) AwaitSettled(context.Context, string, time.Time) error { return nil }
+
 // forgetNetwork plans the removal of the files that the runtime and the network
 // plugin keep for a Pod, which they delete themselves with the Pod: files named
 // NETWORK-CONTAINER-INTERFACE, and those of addresses, whose content begins with

@@ -119,6 +119,12 @@ func (o *overlay) RestartUnit(_ context.Context, name string) error {
 	return nil
 }
 
+// SuspendUnit implements UnitWriter: StopUnit is what lasts.
+func (o *overlay) SuspendUnit(context.Context, string) error { return nil }
+
+// KillUnit implements UnitWriter, as SuspendUnit.
+func (o *overlay) KillUnit(context.Context, string) error { return nil }
+
 func (o *overlay) act(verb Verb, name string, change func(*unitPlan)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

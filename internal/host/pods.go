@@ -24,6 +24,9 @@ type Pod struct {
 	ID, Namespace, Name string
 	// HostNetwork reports whether it uses the host's network.
 	HostNetwork bool
+	// Orphan reports that it is only a container, whose Pod is gone; the ID is the
+	// container's.
+	Orphan bool
 }
 
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
@@ -51,7 +54,27 @@ func (r *Real) Pods(ctx context.Context, socket string) ([]Pod, error) {
 		}
 		pods = append(pods, pod)
 	}
-	return pods, nil
+	orphans, err := orphans(ctx, client, answer.GetItems())
+	if err != nil {
+		return nil, criFailure(socket, "list the containers", err)
+	}
+	return append(pods, orphans...), nil
+}
+
+// orphans are the containers of none of the Pods. A runtime may create one while
+// it removes the container's Pod.
+func orphans(ctx context.Context, client cri.RuntimeServiceClient, pods []*cri.PodSandbox) ([]Pod, error) {
+	answer, err := client.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		return nil, err
+	}
+	var found []Pod
+	for _, c := range answer.GetContainers() {
+		if !slices.ContainsFunc(pods, func(p *cri.PodSandbox) bool { return p.GetId() == c.GetPodSandboxId() }) {
+			found = append(found, Pod{ID: c.GetId(), Namespace: c.GetLabels()[podNamespaceLabel], Name: c.GetLabels()[podNameLabel], Orphan: true})
+		}
+	}
+	return found, nil
 }
 
 // RemovePods implements RuntimeWriter. It tries once more to remove the Pods that
@@ -87,7 +110,7 @@ func removePods(ctx context.Context, client cri.RuntimeServiceClient, pods []Pod
 	group.SetLimit(together)
 	for i, p := range pods {
 		group.Go(func() error {
-			results[i] = removePod(ctx, client, p.ID)
+			results[i] = removePod(ctx, client, p)
 			return nil
 		})
 	}
@@ -104,12 +127,14 @@ func removePods(ctx context.Context, client cri.RuntimeServiceClient, pods []Pod
 
 // removePod removes one Pod. If the network plugin fails, at least the Pod's
 // processes are gone.
-func removePod(ctx context.Context, client cri.RuntimeServiceClient, id string) error {
+func removePod(ctx context.Context, client cri.RuntimeServiceClient, p Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, podRemoval)
 	defer cancel()
-	_, err := client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
-	if err == nil {
-		_, err = client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
+	var err error
+	if p.Orphan {
+		_, err = client.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: p.ID})
+	} else if _, err = client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.ID}); err == nil {
+		_, err = client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.ID})
 	}
 	if status.Code(err) == codes.NotFound {
 		return nil

@@ -5,23 +5,48 @@ package host
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // podRuntime has Pods by ID. failing counts how often a stop still fails.
 type podRuntime struct {
 	fakeCRI
-	mu      sync.Mutex
-	pods    map[string]cri.NamespaceMode
-	failing map[string]int
-	stopped []string
+	mu         sync.Mutex
+	pods       map[string]cri.NamespaceMode
+	containers map[string]string // the Pod of each
+	failing    map[string]int
+	stopped    []string
+}
+
+func (f *podRuntime) ListContainers(context.Context, *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list cri.ListContainersResponse
+	for id, pod := range f.containers {
+		list.Containers = append(list.Containers, &cri.Container{Id: id, PodSandboxId: pod, Labels: map[string]string{podNamespaceLabel: "default", podNameLabel: pod}})
+	}
+	return &list, nil
+}
+
+func (f *podRuntime) RemoveContainer(_ context.Context, r *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.containers, r.GetContainerId())
+	return &cri.RemoveContainerResponse{}, nil
 }
 
 func (f *podRuntime) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
@@ -90,6 +115,120 @@ func TestRemovePods(t *testing.T) {
 	}
 	if left, err := real.Pods(t.Context(), socket); err != nil || len(left) != 1 || left[0].String() != "default/stuck" {
 		t.Errorf("left: %v %v", left, err)
+	}
+}
+
+// leaseService answers as containerd's own API does: with leases, which have an ID and a time.
+type leaseService struct {
+	*podRuntime
+	making []string // the IDs of Pods that are not listed yet
+	asked  int
+}
+
+func (f *leaseService) list(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	if namespace := metadata.ValueFromIncomingContext(ctx, "containerd-namespace"); !slices.Equal(namespace, []string{"k8s.io"}) {
+		return nil, status.Errorf(codes.FailedPrecondition, "namespace %q", namespace)
+	}
+	if err := decode(&emptypb.Empty{}); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asked++; f.asked == 3 && len(f.making) > 0 { // the first becomes a Pod
+		f.pods[f.making[0]] = cri.NamespaceMode_POD
+	}
+	if f.asked == 5 { // the others were taken back
+		f.making = nil
+	}
+	ids := append([]string{"563885166-LT"}, f.making...) // a temporary one of another client
+	for id := range f.pods {
+		ids = append(ids, id)
+	}
+	return leaseList(ids), nil
+}
+
+// leaseList is a leases.ListResponse: https://github.com/containerd/containerd/blob/api/v1.10.0/api/services/leases/v1/leases.proto
+func leaseList(ids []string) *emptypb.Empty {
+	field := func(number protowire.Number, value []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)
+	}
+	var all []byte
+	for _, id := range ids {
+		created := field(2, protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1795473877))
+		all = append(all, field(1, append(field(1, []byte(id)), created...))...)
+	}
+	var answer emptypb.Empty
+	answer.ProtoReflect().SetUnknown(all)
+	return &answer
+}
+
+func (f *leaseService) serve(t *testing.T) (socket string) {
+	t.Helper()
+	return serveCRI(t, f, &f.fakeCRI, &grpc.ServiceDesc{ServiceName: "containerd.services.leases.v1.Leases", HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{MethodName: "List", Handler: f.list}}})
+}
+
+// TestAwaitSettled: containerd's leases say what it makes. Another runtime only gets some time.
+func TestAwaitSettled(t *testing.T) {
+	listed := map[string]cri.NamespaceMode{strings.Repeat("a", 64): cri.NamespaceMode_POD}
+	making := []string{strings.Repeat("b", 64), strings.Repeat("c", 64)}
+	const never = 1e9
+	for name, tt := range map[string]struct {
+		leases *leaseService // nil for another runtime
+		ended  time.Duration // ago
+		asked  int
+		takes  time.Duration
+		err    string
+	}{
+		"making Pods":                   {&leaseService{making: making}, time.Hour, 5, 4 * settleInterval, ""},
+		"making them for ever":          {&leaseService{making: making, asked: -never}, time.Hour, 0, 2 * settleTime, "although the kubelet has ended: [bbbbbbbbbbbb cccccccccccc]"},
+		"idle":                          {&leaseService{}, time.Hour, 1, 0, ""},
+		"idle, the kubelet just ended":  {&leaseService{}, 0, 0, containerSettleTime, ""},
+		"other":                         {nil, time.Hour, 0, 0, ""},
+		"other, the kubelet just ended": {nil, 0, 0, settleTime, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &podRuntime{pods: maps.Clone(listed)}
+			socket := ""
+			if tt.leases != nil {
+				tt.leases.podRuntime = f
+				socket = tt.leases.serve(t)
+			} else {
+				socket = serveCRI(t, f, &f.fakeCRI)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*settleTime)
+			defer cancel()
+			began := time.Now()
+			err := newReal(t).AwaitSettled(ctx, socket, began.Add(-tt.ended))
+			if took := time.Since(began); took < tt.takes || took > tt.takes+settleTime {
+				t.Errorf("it took %s, want %s", took, tt.takes)
+			}
+			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+			if tt.asked != 0 && tt.leases.asked != tt.asked {
+				t.Errorf("asked for the leases %d times, want %d", tt.leases.asked, tt.asked)
+			}
+		})
+	}
+}
+
+// TestOrphans: a container that the runtime created while it removed the Pod is removed by itself.
+func TestOrphans(t *testing.T) {
+	f := &podRuntime{pods: map[string]cri.NamespaceMode{"dns": cri.NamespaceMode_POD}, containers: map[string]string{"late": "gone", "server": "dns"}}
+	socket := serveCRI(t, f, &f.fakeCRI)
+	real := newReal(t)
+	pods, err := real.Pods(t.Context(), socket)
+	want := []Pod{{ID: "dns", Namespace: "default", Name: "dns"}, {ID: "late", Namespace: "default", Name: "gone", Orphan: true}}
+	if diff := cmp.Diff(want, pods); diff != "" || err != nil {
+		t.Fatalf("%v (-want +got):\n%s", err, diff)
+	}
+	if removed, err := real.RemovePods(t.Context(), socket, pods); err != nil || len(removed) != 2 {
+		t.Errorf("removed %v, %v", removed, err)
+	}
+	if diff := cmp.Diff(map[string]string{"server": "dns"}, f.containers); diff != "" {
+		t.Errorf("containers left (-want +got):\n%s", diff)
 	}
 }
 

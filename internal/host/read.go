@@ -93,8 +93,13 @@ type RuntimeReader interface {
 	ContainerStates(ctx context.Context, socket, namespace string) ([]ContainerState, error)
 	// Sandboxes lists the sandboxes of a namespace, or all if it is empty.
 	Sandboxes(ctx context.Context, socket, namespace string) ([]Sandbox, error)
-	// Pods lists the Pods that the runtime knows, running or not.
+	// Pods lists the Pods that the runtime knows, running or not, and containers
+	// whose Pod is gone.
 	Pods(ctx context.Context, socket string) ([]Pod, error)
+	// AwaitSettled waits until Pods lists all that the runtime makes of what was
+	// asked of it until since, the time when the kubelet ended. The error after
+	// the deadline says what it still does.
+	AwaitSettled(ctx context.Context, socket string, since time.Time) error
 }
 
 // SystemReader returns facts about the machine, its programs and this process.

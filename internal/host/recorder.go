@@ -153,6 +153,16 @@ func (r *recorder) StopUnit(ctx context.Context, name string) error {
 	return r.done(r.writer.StopUnit(ctx, name), Action{Verb: Stop, Unit: unitName(name)})
 }
 
+// SuspendUnit implements UnitWriter. StopUnit is what lasts.
+func (r *recorder) SuspendUnit(ctx context.Context, name string) error {
+	return r.writer.SuspendUnit(ctx, name)
+}
+
+// KillUnit implements UnitWriter, as SuspendUnit.
+func (r *recorder) KillUnit(ctx context.Context, name string) error {
+	return r.writer.KillUnit(ctx, name)
+}
+
 // RestartUnit implements UnitWriter.
 func (r *recorder) RestartUnit(ctx context.Context, name string) error {
 	return r.done(r.writer.RestartUnit(ctx, name), Action{Verb: Restart, Unit: unitName(name)})

@@ -104,13 +104,16 @@ func (f *fakeCRI) serve(t *testing.T) (socket string) {
 	return serveCRI(t, f, f)
 }
 
-// serveCRI serves a runtime and counts its connections in f.
-func serveCRI(t *testing.T, runtime cri.RuntimeServiceServer, f *fakeCRI) (socket string) {
+// serveCRI serves a runtime, perhaps with APIs of its own, and counts its connections in f.
+func serveCRI(t *testing.T, runtime cri.RuntimeServiceServer, f *fakeCRI, more ...*grpc.ServiceDesc) (socket string) {
 	t.Helper()
 	l, path := listenUnix(t)
 	s := grpc.NewServer()
 	cri.RegisterRuntimeServiceServer(s, runtime)
 	cri.RegisterImageServiceServer(s, f)
+	for _, service := range more {
+		s.RegisterService(service, nil)
+	}
 	go func() { _ = s.Serve(counting{l, f}) }() // ends with s.Stop
 	t.Cleanup(s.Stop)
 	return path

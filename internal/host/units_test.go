@@ -75,6 +75,7 @@ type fakeSystemd struct {
 	mu    sync.Mutex
 	calls []string
 	state string // UnitFileState
+	dying int    // how often systemd is asked before it notices that the process was killed
 
 	jobs atomic.Uint32
 }
@@ -111,6 +112,10 @@ func (f *fakeSystemd) RestartUnit(unit, mode string) (godbus.ObjectPath, *godbus
 	return f.job("restart", unit, mode)
 }
 
+func (f *fakeSystemd) KillUnit(unit, who string, signal int32) *godbus.Error {
+	return f.note("kill %s %s %d", unit, who, signal)
+}
+
 func (f *fakeSystemd) Reload() *godbus.Error { return f.note("reload") }
 
 type linkChange struct{ Type, File, Destination string }
@@ -129,10 +134,15 @@ func (f *fakeSystemd) EnableUnitFiles(files []string, runtime, force bool) (bool
 func (f *fakeSystemd) GetAll(string) (map[string]godbus.Variant, *godbus.Error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v := godbus.MakeVariant
+	v, pid := godbus.MakeVariant, uint32(7)
+	if f.dying > 0 {
+		if f.dying--; f.dying == 0 {
+			pid = 0
+		}
+	}
 	return map[string]godbus.Variant{
 		"LoadState": v("loaded"), "ActiveState": v("activating"), "SubState": v("auto-restart"),
-		"UnitFileState": v(f.state), "Result": v("exit-code"), "NRestarts": v(uint32(4)), "MainPID": v(uint32(7)),
+		"UnitFileState": v(f.state), "Result": v("exit-code"), "NRestarts": v(uint32(4)), "MainPID": v(pid),
 		"ActiveEnterTimestamp": v(uint64(1_700_000_000_000_000)), "Other": v(true),
 		"NeedDaemonReload": v(false),
 	}, nil
@@ -218,6 +228,21 @@ func TestUnitJobResults(t *testing.T) {
 	}
 }
 
+// TestKillUnit: it is over when systemd knows.
+func TestKillUnit(t *testing.T) {
+	f := &fakeSystemd{dying: 3}
+	f.serve(t)
+	r := newReal(t)
+	if err := errors.Join(r.SuspendUnit(t.Context(), "kubelet"), r.KillUnit(t.Context(), "kubelet")); err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if diff := cmp.Diff([]string{"kill kubelet.service main 19", "kill kubelet.service main 9"}, f.calls); diff != "" || f.dying != 0 {
+		t.Errorf("calls (-want +got):\n%s, asked %d times too few", diff, f.dying)
+	}
+}
+
 func TestUnitRefusals(t *testing.T) {
 	for name, test := range map[string]struct{ result, want string }{
 		"org.freedesktop.systemd1.NoSuchUnit":                         {ResultNotFound, "systemd does not know this unit; install the package that contains it"},
@@ -233,6 +258,7 @@ func TestUnitRefusals(t *testing.T) {
 			for job, err := range map[string]error{
 				"stop":   r.StopUnit(t.Context(), "kubelet"),
 				"enable": r.EnableUnit(t.Context(), "kubelet"),
+				"kill":   r.KillUnit(t.Context(), "kubelet"),
 			} {
 				var typed *UnitError
 				want := job + " kubelet.service: " + test.want

@@ -106,6 +106,11 @@ type UnitWriter interface {
 	DisableUnit(ctx context.Context, name string) error
 	MaskUnit(ctx context.Context, name string) error
 	UnmaskUnit(ctx context.Context, name string) error
+	// SuspendUnit stops the main process of a unit where it is (SIGSTOP). KillUnit
+	// ends it, suspended or not, without a chance to do anything (SIGKILL). systemd
+	// may start the unit again: StopUnit prevents that.
+	SuspendUnit(ctx context.Context, name string) error
+	KillUnit(ctx context.Context, name string) error
 }
 
 // RuntimeWriter tells the container runtime what to do, at a socket as in

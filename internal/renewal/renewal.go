@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 
@@ -38,6 +39,8 @@ type Renewal struct {
 	Store pki.Store
 	// Name is that of one of Rows; empty to renew every certificate that exists.
 	Name string
+	// Within limits the renewal to certificates that end within this time; 0 renews all.
+	Within time.Duration
 	// AsItWas uses only what each certificate says, because the configuration of the node is not known.
 	AsItWas bool
 	// KeepKey renews certificates that are files of their own with the keys that they have, so that at no moment a
@@ -73,6 +76,10 @@ func (r Renewal) Renew(name string) error {
 		return r.refuse(fault.New(r.Store.Files(row)[0]+" does not exist, so there is nothing to renew",
 			"create it with `slipway init phase "+row.Phase()+"`"))
 	}
+	if !r.due(old) {
+		r.Store.UI.Printf("%s is valid until %s, so it stays", name, old.NotAfter.Format(shownTime))
+		return nil
+	}
 	ca, err := r.Store.CA(row.CA)
 	if err != nil {
 		return err
@@ -82,6 +89,13 @@ func (r Renewal) Renew(name string) error {
 			"run `slipway certs generate-csr --cert-dir DIR --kubeconfig-dir DIR`, which writes a new key and a signing request into an empty directory"))
 	}
 	return r.replace(row, old, ca)
+}
+
+const shownTime = "2006-01-02 15:04 MST"
+
+// due reports whether a certificate ends soon enough to be renewed.
+func (r Renewal) due(cert *x509.Certificate) bool {
+	return r.Within == 0 || cert.NotAfter.Before(r.Store.Host.Now().Add(r.Within))
 }
 
 // refuse turns an error into a warning if all certificates are renewed.
@@ -111,7 +125,7 @@ func (r Renewal) replace(row certs.Spec, old *x509.Certificate, ca certs.Pair) e
 	if err := r.Store.Replace(row, certs.Pair{Cert: cert, Key: key}); err != nil {
 		return err
 	}
-	r.Store.UI.Nextf("Renewed %s: valid until %s", row.Name, cert.NotAfter.Format("2006-01-02 15:04 MST"))
+	r.Store.UI.Nextf("Renewed %s: valid until %s", row.Name, cert.NotAfter.Format(shownTime))
 	return nil
 }
 
@@ -149,7 +163,7 @@ func (r Renewal) Advise() error {
 // canRenew reports whether Renew does not refuse a row.
 func (r Renewal) canRenew(row certs.Spec) bool {
 	cert, err := r.Store.Current(row)
-	if err != nil || cert == nil {
+	if err != nil || cert == nil || !r.due(cert) {
 		return false
 	}
 	ca, err := r.Store.CA(row.CA)

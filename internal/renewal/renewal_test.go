@@ -124,6 +124,22 @@ func TestKeepKey(t *testing.T) {
 	}
 }
 
+// TestWithin: what does not end soon stays as it is, even if its CA could not sign it.
+func TestWithin(t *testing.T) {
+	for within, renews := range map[time.Duration]bool{0: true, 30 * 24 * time.Hour: false, 400 * 24 * time.Hour: true} {
+		t.Run(within.String(), func(t *testing.T) {
+			c := newControlPlane(t)
+			cert := c.apiserver(t)
+			if err := (Renewal{Store: c.Store, Name: certs.APIServer, Within: within}).Renew(certs.APIServer); err != nil {
+				t.Fatal(err)
+			}
+			if renewed := !c.apiserver(t).Equal(cert); renewed != renews {
+				t.Errorf("renewed: %t; said:\n%s", renewed, &c.said)
+			}
+		})
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		name, remove, want, remedy string

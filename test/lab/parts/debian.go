@@ -33,10 +33,24 @@ var hostPrograms = [][2]string{
 	{"ip", "iproute2"},
 }
 
-// hostPackages installs what the lab needs on this machine and is missing.
-func (b *builder) hostPackages(ctx context.Context) error {
+// Debian installs the Debian that nodes have, without what the lab puts on top of it, and returns its directory, which
+// must not be changed. It also installs programs on this machine, each given with its package.
+func Debian(ctx context.Context, o Options, programs ...[2]string) (string, error) {
+	b, unlock, err := newBuilder(o)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if err := b.hostPackages(ctx, programs...); err != nil {
+		return "", err
+	}
+	return b.debian(ctx)
+}
+
+// hostPackages installs what the lab needs on this machine and is missing, and more programs.
+func (b *builder) hostPackages(ctx context.Context, more ...[2]string) error {
 	var missing []string
-	for _, row := range hostPrograms {
+	for _, row := range slices.Concat(hostPrograms, more) {
 		if _, err := exec.LookPath(row[0]); err != nil {
 			missing = append(missing, row[1])
 		}

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// reapTime is more than systemd needs to notice that a process was killed, and reapCheck is how often it is asked.
+	reapTime  = 2 * time.Second
+	reapCheck = 10 * time.Millisecond
+)
+
+// SuspendUnit implements UnitWriter.
+func (r *Real) SuspendUnit(ctx context.Context, name string) error {
+	return r.signal(ctx, "suspend", name, unix.SIGSTOP)
+}
+
+// KillUnit implements UnitWriter. It returns when systemd has noticed: a unit that is stopped before that counts as failed.
+func (r *Real) KillUnit(ctx context.Context, name string) error {
+	if err := r.signal(ctx, "kill", name, unix.SIGKILL); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reapTime)
+	defer cancel()
+	for {
+		state, err := r.Unit(ctx, name)
+		if err != nil || state.MainPID == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return &UnitError{Unit: unitName(name), Job: "kill", Result: ResultUnknown, State: state, Err: context.Cause(ctx)}
+		case <-time.After(reapCheck):
+		}
+	}
+}
+
+func (r *Real) signal(ctx context.Context, job, name string, signal unix.Signal) error {
+	name = unitName(name)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	conn, err := r.bus.get(ctx)
+	if err != nil {
+		return err
+	}
+	if err := conn.KillUnitWithTarget(ctx, name, dbus.Main, int32(signal)); err != nil {
+		return unitFailure(name, job, err)
+	}
+	return nil
+}
