@@ -187,6 +187,7 @@ func (h *bareHost) SwapOn(area string) error {
 	return h.did("swapon %s", area)
 }
 
+func (h *bareHost) Probe(context.Context, host.Probe) error         { return nil }
 func (h *bareHost) SELinux() bool                                   { return false }
 func (h *bareHost) EmptyTables() ([]host.Leftover, error)           { return nil, nil }
 func (h *bareHost) RestoreContexts(context.Context, []string) error { return h.did("relabel") }

@@ -228,6 +228,31 @@ func TestPrepareWithPackages(t *testing.T) {
 	}
 }
 
+// TestPrepareNode replaces the programs of a node by those of a newer bundle, and restarts what runs from them.
+func TestPrepareNode(t *testing.T) {
+	h, root := newBareHost(t)
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.1")})
+	for path, text := range map[string]string{
+		"/etc/kubernetes/kubelet.conf": "x", "/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n",
+		"/etc/kubernetes/manifests/kube-apiserver.yaml": "spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:v1.37.2'}]}\n",
+	} {
+		fixture.Put(t, root, path, text)
+	}
+	for _, unit := range []string{kubeletUnit, containerd.Unit} {
+		state := h.units[unit]
+		state.ActiveState, state.Replaced = "active", true // as systemd says of a program that was replaced
+		h.units[unit] = state
+	}
+	h.jobs = nil
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	if got := fixture.Get(t, root, "/usr/local/bin/kubelet"); got != "kubelet v1.37.2" {
+		t.Errorf("the kubelet is %q", got)
+	}
+	if diff := cmp.Diff([]string{"restart containerd.service", "restart kubelet.service"}, h.jobs); diff != "" {
+		t.Errorf("what was done (-want +got):\n%s", diff)
+	}
+}
+
 // TestPrepareWithout a bundle does what needs no download, and says what is missing.
 func TestPrepareWithout(t *testing.T) {
 	h, root := newBareHost(t)

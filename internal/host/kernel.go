@@ -43,7 +43,7 @@ func (r *Real) SetParameter(name, value string) (bool, error) {
 func (r *Real) LoadModule(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, moduleTimeout)
 	defer cancel()
-	_, err := run(ctx, "modprobe", "--", name)
+	err := run(ctx, "modprobe", "--", name)
 	return fault.WithRemedy(errors.Wrapf(err, "load the kernel module %s", name),
 		"install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it")
 }
@@ -86,7 +86,7 @@ func (r *Real) RestoreContexts(ctx context.Context, paths []string) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	_, err := run(ctx, "restorecon", append([]string{"-R", "--"}, paths...)...)
+	err := run(ctx, "restorecon", append([]string{"-R", "--"}, paths...)...)
 	return fault.WithRemedy(errors.Wrap(err, "restore SELinux contexts"), "install policycoreutils, or run `restorecon -R` on what was written")
 }
 
@@ -96,24 +96,21 @@ func (r *Real) SELinux() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// run runs a local program with a minimal environment, and returns what it
-// printed. An error has the first line that it complained with.
-func run(ctx context.Context, program string, args ...string) (string, error) {
+// run runs a local program with a minimal environment. An error has the first
+// line that it complained with.
+func run(ctx context.Context, program string, args ...string) error {
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return "", err
+		return err
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	cmd.WaitDelay = time.Second // for children that keep its output open
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
 	err = cmd.Run()
 	if ctx.Err() != nil {
-		return "", errors.Wrapf(context.Cause(ctx), "run %s", program)
+		return errors.Wrapf(context.Cause(ctx), "run %s", program)
 	}
-	if err != nil {
-		return "", errors.Wrapf(err, "run %s: %s", program, firstLine(complaint.String()))
-	}
-	return out.String(), nil
+	return errors.Wrapf(err, "run %s: %s", program, firstLine(complaint.String()))
 }
