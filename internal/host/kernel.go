@@ -43,9 +43,12 @@ func (r *Real) SetParameter(name, value string) (bool, error) {
 func (r *Real) LoadModule(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, moduleTimeout)
 	defer cancel()
-	_, err := run(ctx, "modprobe", "--", name)
-	return fault.WithRemedy(errors.Wrapf(err, "load the kernel module %s", name),
-		"install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it")
+	err := run(ctx, "modprobe", "--", name)
+	remedy := "install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it"
+	if errors.Is(err, exec.ErrNotFound) {
+		remedy = "install kmod"
+	}
+	return fault.WithRemedy(errors.Wrapf(err, "load the kernel module %s", name), remedy)
 }
 
 // SwapOff implements KernelWriter.
@@ -86,7 +89,7 @@ func (r *Real) RestoreContexts(ctx context.Context, paths []string) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	_, err := run(ctx, "restorecon", append([]string{"-R", "--"}, paths...)...)
+	err := run(ctx, "restorecon", append([]string{"-R", "--"}, paths...)...)
 	return fault.WithRemedy(errors.Wrap(err, "restore SELinux contexts"), "install policycoreutils, or run `restorecon -R` on what was written")
 }
 
@@ -96,24 +99,29 @@ func (r *Real) SELinux() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// run runs a local program with a minimal environment, and returns what it
-// printed. An error has the first line that it complained with.
-func run(ctx context.Context, program string, args ...string) (string, error) {
+// run runs a local program with a minimal environment. An error has the first line
+// that it complained with.
+func run(ctx context.Context, program string, args ...string) error {
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return "", err
+		return err
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	cmd.WaitDelay = time.Second // for children that keep its output open
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
 	err = cmd.Run()
 	if ctx.Err() != nil {
-		return "", errors.Wrapf(context.Cause(ctx), "run %s", program)
+		err = context.Cause(ctx)
 	}
-	if err != nil {
-		return "", errors.Wrapf(err, "run %s: %s", program, firstLine(complaint.String()))
+	return errors.Wrapf(complained(err, &complaint), "run %s", program)
+}
+
+// complained adds the first line that a program complained with to its error.
+func complained(err error, complaint *bytes.Buffer) error {
+	if line := firstLine(complaint.String()); line != "" {
+		return errors.WithMessage(err, line)
 	}
-	return out.String(), nil
+	return err
 }
