@@ -46,17 +46,20 @@ func (r *Real) AwaitFile(ctx context.Context, path string, accept func(data []by
 func (r *Real) AwaitRuntime(ctx context.Context, socket string) error {
 	ticker := time.NewTicker(awaitInterval)
 	defer ticker.Stop()
+	var seen error
 	for {
 		info, err := r.RuntimeInfo(ctx, socket)
-		if err == nil && info.Ready {
+		switch {
+		case err == nil && info.Ready:
 			return nil
-		}
-		if err == nil {
-			err = errors.Errorf("it is not ready: %s", info.Reason)
+		case err == nil:
+			seen = errors.Errorf("container runtime at %s: it is not ready: %s", socket, info.Reason)
+		case ctx.Err() == nil || seen == nil: // otherwise it is only about the deadline
+			seen = err
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			return seen
 		case <-ticker.C:
 		}
 	}

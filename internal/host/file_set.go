@@ -144,6 +144,9 @@ func (s *fileSet) stage(path string, content io.Reader) error {
 	if !ok {
 		return errors.New("is not part of the set")
 	}
+	if _, ok := s.staged[path]; ok {
+		return errors.New("was put already")
+	}
 	dir, name := s.dirs[filepath.Dir(path)], filepath.Base(path)
 	_, err := os.Lstat(path)
 	ours := errors.Is(err, fs.ErrNotExist) || made(path)

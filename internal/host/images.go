@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -86,8 +87,8 @@ func (r *Real) ImportImages(ctx context.Context, socket string, _ []string, arch
 	}
 	_ = in.Close() // ctr reports what it did not get
 	ended := cmd.Wait()
-	if ended != nil && written == nil {
-		return errors.Wrapf(ended, "import images with ctr: %s", firstLine(complaint.String()))
+	if ended != nil && (written == nil || errors.Is(written, unix.EPIPE)) { // it ended before it got all
+		written = complained(ended, complaint)
 	}
 	return errors.WithMessage(written, "import images with ctr")
 }
@@ -102,7 +103,7 @@ func (r *Real) PinImage(ctx context.Context, socket, image string, pinned bool) 
 	if err != nil {
 		return err
 	}
-	return errors.Wrapf(cmd.Run(), "pin or unpin image %s with ctr: %s", image, firstLine(complaint.String()))
+	return errors.Wrapf(complained(cmd.Run(), complaint), "pin or unpin image %s with ctr", image)
 }
 
 // ctr is a command of containerd's client for the images of Kubernetes.

@@ -44,8 +44,11 @@ func (r *Real) LoadModule(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, moduleTimeout)
 	defer cancel()
 	err := run(ctx, "modprobe", "--", name)
-	return fault.WithRemedy(errors.Wrapf(err, "load the kernel module %s", name),
-		"install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it")
+	remedy := "install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it"
+	if errors.Is(err, exec.ErrNotFound) {
+		remedy = "install kmod"
+	}
+	return fault.WithRemedy(errors.Wrapf(err, "load the kernel module %s", name), remedy)
 }
 
 // SwapOff implements KernelWriter.
@@ -96,8 +99,8 @@ func (r *Real) SELinux() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// run runs a local program with a minimal environment. An error has the first
-// line that it complained with.
+// run runs a local program with a minimal environment. An error has the first line
+// that it complained with.
 func run(ctx context.Context, program string, args ...string) error {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -110,7 +113,15 @@ func run(ctx context.Context, program string, args ...string) error {
 	cmd.Stderr = &complaint
 	err = cmd.Run()
 	if ctx.Err() != nil {
-		return errors.Wrapf(context.Cause(ctx), "run %s", program)
+		err = context.Cause(ctx)
 	}
-	return errors.Wrapf(err, "run %s: %s", program, firstLine(complaint.String()))
+	return errors.Wrapf(complained(err, &complaint), "run %s", program)
+}
+
+// complained adds the first line that a program complained with to its error.
+func complained(err error, complaint *bytes.Buffer) error {
+	if line := firstLine(complaint.String()); line != "" {
+		return errors.WithMessage(err, line)
+	}
+	return err
 }

@@ -5,6 +5,7 @@ package host
 
 import (
 	"context"
+	"crypto/sha256"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -23,10 +24,14 @@ func (o *overlay) HasFile(f SetFile) (bool, error) {
 		return false, nil
 	case n == nil:
 		return o.base.HasFile(f)
+	case n.IsDir():
+		return false, &KindError{Path: path, Want: "regular file", Got: n.mode}
 	case n.set != nil:
+		f.Path = path
 		return *n.set == f, nil
 	}
-	return o.holds(path, n.data, f.Mode, nil)
+	data, err := o.readFile(path)
+	return err == nil && n.mode == f.Mode && sha256.Sum256(data) == f.SHA256, explain("read", path, err)
 }
 
 // WriteSet implements FileWriter.
@@ -43,6 +48,7 @@ func (o *overlay) WriteSet(files []SetFile, _ func(func(string, io.Reader) error
 			return &KindError{Path: path, Want: "regular file", Got: info.Mode()}
 		}
 		created := errors.Is(err, fs.ErrNotExist)
+		f.Path = path
 		o.nodes[path] = &node{name: filepath.Base(path), mode: f.Mode, unknown: true, set: &f}
 		o.owners[path] = Owner{} // root: a plan is of what root would do
 		o.record(f.action(created))

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestHasFile(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir+"/f", "text", 0o644)
+	tests := map[string]struct {
+		file SetFile
+		want bool
+	}{
+		"same":       {member(dir+"/f", "text", 0o644), true},
+		"other mode": {member(dir+"/f", "text", 0o755), false},
+		"other text": {member(dir+"/f", "tent", 0o644), false},
+		"other size": {member(dir+"/f", "texts", 0o644), false},
+		"missing":    {member(dir+"/g", "text", 0o644), false},
+		"nowhere":    {member(dir+"/none/g", "text", 0o644), false},
+	}
+	for name, test := range tests {
+		for label, h := range map[string]Host{"real": New(), "plan": NewOverlay(New(), func(Action) {})} {
+			if got, err := h.HasFile(test.file); got != test.want || err != nil {
+				t.Errorf("%s, %s: %v, error %v", label, name, got, err)
+			}
+		}
+	}
+}
+
+// A plan knows of the files that it writes, in whatever way, and of those that it removes.
+func TestHasFilePlanned(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir+"/gone", "text", 0o644)
+	o := NewOverlay(New(), func(Action) {})
+	_, written := o.WriteFile(dir+"/written", []byte("text"), 0o644)
+	_, moved := o.WriteFile(dir+"/from", []byte("text"), 0o644)
+	moved = errors.Join(moved, second(o.Rename(dir+"/from", dir+"/moved")))
+	if err := errors.Join(written, moved, o.Remove(dir+"/gone"), o.EnsureDir(dir+"/d", 0o755),
+		o.WriteSet([]SetFile{member(dir+"/set", "text", 0o755)}, nil)); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		file SetFile
+		want bool
+	}{
+		"of the set":                    {member(dir+"/set", "text", 0o755), true},
+		"of the set, unclean":           {member(dir+"/./set", "text", 0o755), true},
+		"of the set, changed":           {member(dir+"/set", "tent", 0o755), false},
+		"written":                       {member(dir+"/written", "text", 0o644), true},
+		"written, other text":           {member(dir+"/written", "tent", 0o644), false},
+		"written, other mode":           {member(dir+"/written", "text", 0o755), false},
+		"removed":                       {member(dir+"/gone", "text", 0o644), false},
+		"moved away":                    {member(dir+"/from", "text", 0o644), false},
+		"moved":                         {member(dir+"/moved", "text", 0o644), true},
+		"in a planned, empty directory": {member(dir+"/d/f", "text", 0o644), false},
+	} {
+		if got, err := o.HasFile(test.file); got != test.want || err != nil {
+			t.Errorf("%s: %v, error %v", name, got, err)
+		}
+	}
+	var kind *KindError
+	if has, err := o.HasFile(member(dir+"/d", "", 0o755)); has || !errors.As(err, &kind) {
+		t.Errorf("a planned directory: %v, error %v", has, err)
+	}
+	if _, err := o.ReadFile(dir + "/set"); !errors.Is(err, ErrNotInPlan) {
+		t.Errorf("reading a file of a set: error %v", err)
+	}
+}
+
+// The plan names what a run then does, and does not ask for the contents.
+func TestWriteSetPlanAndRecorder(t *testing.T) {
+	dir := twoDirs(t)
+	files := []SetFile{member(dir+"/bin/a", "aaa", 0o755), member(dir+"/lib/old", "bbb", 0o600)}
+	planned, plan := records()
+	never := func(putFunc) error { t.Error("a plan called fill"); return nil }
+	if err := NewOverlay(New(), plan).WriteSet(files, never); err != nil {
+		t.Fatal(err)
+	}
+	checkUntouched(t, dir)
+	did, record := records()
+	if err := NewRecorder(New(), record).WriteSet(files, filled(files[0].Path, "aaa", files[1].Path, "bbb")); err != nil {
+		t.Fatal(err)
+	}
+	action := func(path string, mode fs.FileMode, created bool, data string) Action {
+		return Action{Verb: Write, Path: dir + path, Mode: mode, Created: created, Opaque: true, Data: []byte("(3 bytes, sha256:" + data + ")\n")}
+	}
+	want := []Action{
+		action("/bin/a", 0o755, true, "9834876dcfb05cb167a5c24953eba58c4ac89b1adf57f28f2f9d09af107ee8f0"),
+		action("/lib/old", 0o600, false, "3e744b9dc39389baf0c5a0660589b8402f3dbb49b89b3e75f2c9355852a3c677"),
+	}
+	if diff := cmp.Diff(want, *planned); diff != "" {
+		t.Errorf("planned (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(*planned, *did); diff != "" {
+		t.Errorf("done (-planned +done):\n%s", diff)
+	}
+}
