@@ -15,6 +15,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -76,7 +77,7 @@ func (h *bareHost) Unit(_ context.Context, name string) (host.UnitState, error) 
 	}
 	path := "/usr/local/lib/systemd/system/" + name
 	if _, err := h.Stat(path); err == nil && h.reloads > 0 {
-		state.LoadState, state.Fragment = "loaded", path
+		state.LoadState, state.Fragment, state.Current = "loaded", path, true
 	} else if !known || state.Fragment == path {
 		state = host.UnitState{LoadState: "not-found", ActiveState: "inactive"}
 	}
@@ -110,7 +111,9 @@ func (h *bareHost) UnmaskUnit(_ context.Context, name string) error {
 }
 func (h *bareHost) StartUnit(_ context.Context, name string) error {
 	h.runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.2.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}
-	return h.set("start", name, func(s *host.UnitState) { s.ActiveState = "active" })
+	return h.set("start", name, func(s *host.UnitState) {
+		s.ActiveState, s.ActiveSince = "active", time.Now().Add(time.Second) // of a file system with coarse times
+	})
 }
 func (h *bareHost) RestartUnit(_ context.Context, name string) error {
 	return h.did("restart %s", name)
@@ -236,6 +239,9 @@ func testBundle(t *testing.T, version string) *bundle.Bundle {
 	parts, err := bundle.ReadList(dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for program, content := range BundledUnits() {
+		parts.Provide(bundle.ListedPart{Name: program + ".service", Type: bundle.Unit, Version: version, Source: "test", License: "Apache-2.0"}, content)
 	}
 	out := filepath.Join(dir, "b.tar")
 	if err := (bundle.Create{List: parts, Output: out, Say: func(string, ...any) {}}).Run(t.Context()); err != nil {

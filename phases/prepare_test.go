@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -263,15 +262,6 @@ func TestPrepareWithout(t *testing.T) {
 	for _, want := range []string{"it still lacks a container runtime and the kubelet", "https://containerd.io/downloads/"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in:\n%s", want, said)
-		}
-	}
-}
-
-// TestProgramFile: nothing but programs has a place of its own.
-func TestProgramFile(t *testing.T) {
-	for _, kind := range []bundle.Type{bundle.Unit, bundle.Setting, bundle.Image} {
-		if f, ok := programFile(bundle.Part{Name: "x", Type: kind}); ok {
-			t.Errorf("a %s goes to %s", kind, f.Path)
 		}
 	}
 }
