@@ -32,7 +32,7 @@ var prepareArgs = []string{"slipway", "host", "prepare", "--bundle", bundlePath,
 func TestHostPrepare(t *testing.T) {
 	t.Parallel()
 	m := bare(t)
-	m.installs(slipwayPackage(t))
+	m.installsPackage(slipwayPackage(t))
 	w := m.anotherBare("worker-1")
 	w.hasProgram()
 	before := map[string][]string{}
@@ -191,8 +191,8 @@ func slipwayPackage(t *testing.T) string {
 	return debs[0]
 }
 
-// installs installs a deb, and returns what was said.
-func (m machine) installs(deb string) string {
+// installsPackage installs a deb, and returns what was said.
+func (m machine) installsPackage(deb string) string {
 	m.Helper()
 	if err := m.node.CopyIn(deb, "/root/slipway.deb"); err != nil {
 		m.Fatal(err)

@@ -25,9 +25,9 @@ func TestPackageOnNode(t *testing.T) {
 			t.Errorf("%s the package changed the node:\n%s\nit was\n%s", what, after, before)
 		}
 	}
-	m.installs(deb)
+	m.installsPackage(deb)
 	untouched("installing")
-	if out := m.installs(deb); strings.Contains(out, "find its settings") {
+	if out := m.installsPackage(deb); strings.Contains(out, "find its settings") {
 		t.Errorf("an upgrade speaks of a removal:\n%s", out)
 	}
 	untouched("upgrading")
@@ -42,7 +42,7 @@ func TestPackageOnNode(t *testing.T) {
 	if out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "--raw", "/readyz", "--request-timeout=5s"); err == nil {
 		t.Errorf("the control plane is there without the drop-in: %s", out)
 	}
-	m.installs(deb)
+	m.installsPackage(deb)
 	m.must("systemctl", "restart", "kubelet")
 	m.eventually("the API", readyLimit, func() error {
 		out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "--raw", "/readyz")
