@@ -5,7 +5,6 @@ package preflight
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -87,11 +86,7 @@ func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 				return fail("the bundle's kubelet (v%s) is older than the one that is there (v%s), and a kubelet cannot go back on a node", have, now).
 					remedy("use a bundle of v%s or newer", minor(now))
 			}
-			found := skew(have, want)
-			for i := range found {
-				found[i].Remedy = fmt.Sprintf("use a bundle of v%s", minor(want))
-			}
-			return found
+			return findings(skew(have, want)).remedy("use a bundle of v%s", minor(want))
 		},
 	}
 }
