@@ -60,22 +60,26 @@ func table(t *testing.T) string {
 		append(JoinControlPlane(joined, leftovers), images),
 		JoinWorker(worker, leftovers),
 		Reset(local),
+		append(Prepare(&config.Node{BindPort: config.DefaultBindPort}, HostRuntime{Installed: true, Running: true}, map[string]uint64{
+			"/usr/local/bin": 1, "/opt/cni/bin": 1, "/var/lib/containerd": 1,
+		}), BundledKubelet("v1.37.2", "v1.37.2", nil)),
 	}
 	var b strings.Builder
-	b.WriteString("| name | what is checked | init | join --control-plane | join | reset |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| name | what is checked | init | join --control-plane | join | reset | host prepare |\n|---|---|---|---|---|---|---|\n")
 	var done []string
 	for _, c := range slices.Concat(byCommand...) {
-		if slices.Contains(done, c.Name) {
+		same := func(other Check) bool { return other.Name == c.Name && other.Asks == c.Asks }
+		if slices.Contains(done, c.Name+c.Asks) {
 			continue
 		}
-		done = append(done, c.Name)
+		done = append(done, c.Name+c.Asks)
 		if c.Asks == "" {
 			t.Errorf("check %s does not say what it checks", c.Name)
 		}
 		fmt.Fprintf(&b, "| `%s` | %s |", c.Name, c.Asks)
 		for _, list := range byCommand {
 			mark := " "
-			if slices.Contains(names(list), c.Name) {
+			if slices.ContainsFunc(list, same) {
 				mark = " x "
 			}
 			b.WriteString(mark + "|")

@@ -48,6 +48,8 @@ type fakeHost struct {
 	kernel     string
 	programs   map[string]string // and what they say to --version
 	routes     []host.Route
+	addresses  []netip.Addr // of the default routes
+	selinux    bool
 	held       map[int]host.Process // a zero Process: held by an unknown process
 	names      map[string]string
 	proxy      func(url string) (string, error)
@@ -67,19 +69,20 @@ func healthy() *fakeHost {
 			"kubelet.service":   {LoadState: "loaded", ActiveState: "inactive", UnitFileState: "enabled"},
 			"firewalld.service": {LoadState: "not-found", ActiveState: "inactive"},
 		},
-		runtime:  host.RuntimeInfo{Name: "containerd", Version: "v2.2.0", Ready: true, CgroupDriver: "systemd", SandboxImage: "registry.k8s.io/pause:3.10.2"},
-		cpus:     2,
-		memory:   2 << 30,
-		kernel:   "6.12.1-amd64",
-		programs: map[string]string{"losetup": "", "mount": "", "cp": "", "kubelet": "Kubernetes v1.37.2"},
-		routes:   []host.Route{{Destination: netip.MustParsePrefix("192.0.2.0/24"), Interface: "eth0"}},
-		held:     map[int]host.Process{},
-		names:    map[string]string{"node-1": "192.0.2.10"},
-		proxy:    func(string) (string, error) { return "", nil },
-		answers:  map[string]string{},
-		unknown:  map[string]error{},
-		space:    map[string]host.Space{},
-		syncs:    slices.Repeat([]time.Duration{time.Millisecond}, 100),
+		runtime:   host.RuntimeInfo{Name: "containerd", Version: "v2.2.0", Ready: true, CgroupDriver: "systemd", SandboxImage: "registry.k8s.io/pause:3.10.2"},
+		cpus:      2,
+		memory:    2 << 30,
+		kernel:    "6.12.1-amd64",
+		programs:  map[string]string{"losetup": "", "mount": "", "cp": "", "kubelet": "Kubernetes v1.37.2"},
+		routes:    []host.Route{{Destination: netip.MustParsePrefix("192.0.2.0/24"), Interface: "eth0"}},
+		addresses: []netip.Addr{netip.MustParseAddr("192.0.2.10")},
+		held:      map[int]host.Process{},
+		names:     map[string]string{"node-1": "192.0.2.10"},
+		proxy:     func(string) (string, error) { return "", nil },
+		answers:   map[string]string{},
+		unknown:   map[string]error{},
+		space:     map[string]host.Space{},
+		syncs:     slices.Repeat([]time.Duration{time.Millisecond}, 100),
 		interfaces: []host.Interface{{Name: "eth0", MTU: 1500, Default: true, Addresses: []netip.Addr{
 			netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("192.0.2.21")}}},
 		now:  time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC),
@@ -182,6 +185,17 @@ func (h *fakeHost) Now() time.Time { return h.now }
 
 func (h *fakeHost) Date(context.Context, host.Probe) (time.Time, error) {
 	return h.date, h.unknown["date"]
+}
+
+func (h *fakeHost) SELinux() bool { return h.selinux }
+
+func (h *fakeHost) DefaultAddress(ipv6 bool) (netip.Addr, error) {
+	for _, a := range h.addresses {
+		if a.Is6() == ipv6 {
+			return a, nil
+		}
+	}
+	return netip.Addr{}, h.unknown["default route"]
 }
 
 func (h *fakeHost) EffectiveUID() int                 { return h.uid }

@@ -86,7 +86,7 @@ func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 				return fail("the bundle's kubelet (v%s) is older than the one that is there (v%s), and a kubelet cannot go back on a node", have, now).
 					remedy("use a bundle of v%s or newer", minor(now))
 			}
-			return skew(have, want)
+			return findings(skew(have, want)).remedy("use a bundle of v%s", minor(want))
 		},
 	}
 }

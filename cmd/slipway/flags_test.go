@@ -32,6 +32,8 @@ func TestPhasesNameKnownFlags(t *testing.T) {
 	walk("init", phases.Init())
 	walk("join", phases.Join())
 	walk("reset", phases.Reset())
+	walk("host prepare", (&phases.Prepare{}).Phases())
+	walk("host reset", phases.HostReset())
 	if checked < 200 {
 		t.Errorf("%d names only", checked)
 	}

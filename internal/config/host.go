@@ -29,7 +29,7 @@ func hostFlags() []flagRow {
 }
 
 // LoadHost returns the desired state of a host that is prepared, or no longer is to be. Its CRISocket is empty unless the
-// user names one. Invalid input is returned as Faults.
+// user names one.
 func LoadHost(flags Flags) (*Node, error) {
 	n := APINode("", nil)
 	n.CRISocket, n.BindPort = flags.CRISocket, DefaultBindPort

@@ -8,6 +8,7 @@ package containerd
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -136,17 +137,20 @@ type Mirror struct {
 	URL string
 }
 
-// ParseMirror reads REGISTRY=URL.
+// registryName is a host with an optional port.
+var registryName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?$`)
+
+// ParseMirror reads REGISTRY=URL. Errors do not show the URL, which may hold a password.
 func ParseMirror(text string) (Mirror, error) {
-	registry, target, found := strings.Cut(text, "=")
+	registry, target, _ := strings.Cut(text, "=")
 	u, err := url.Parse(target)
 	switch {
-	case !found || registry == "" || strings.ContainsAny(registry, "/ ") || strings.HasPrefix(registry, "."):
-		return Mirror{}, errors.Errorf("%q is not REGISTRY=URL, such as registry.k8s.io=https://mirror.example", text)
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return Mirror{}, errors.Errorf("the mirror of %s is not an http or https URL", registry)
+	case !registryName.MatchString(registry):
+		return Mirror{}, errors.New("a mirror is written as REGISTRY=URL, such as registry.k8s.io=https://mirror.example")
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "":
+		return Mirror{}, errors.Errorf("the mirror of %s is not an http or https URL such as https://mirror.example", registry)
 	case u.User != nil:
-		return Mirror{}, errors.Errorf("the mirror of %s has a password in its URL: put credentials into %s", registry, ConfDir)
+		return Mirror{}, errors.Errorf("the mirror of %s has a user or password in its URL: put credentials into %s", registry, ConfDir)
 	}
 	return Mirror{registry, u.String()}, nil
 }

@@ -53,7 +53,7 @@ func (r *Real) AwaitRuntime(ctx context.Context, socket string) error {
 		case err == nil && info.Ready:
 			return nil
 		case err == nil:
-			seen = errors.Errorf("container runtime at %s: it is not ready: %s", socket, info.Reason)
+			seen = errors.Errorf("it is not ready: %s", info.Reason)
 		case ctx.Err() == nil || seen == nil: // otherwise it is only about the deadline
 			seen = err
 		}

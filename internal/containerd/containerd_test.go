@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s; -update writes it again (-want +got):\n%s", file, diff)
+	}
+}
+
+func mirror(t *testing.T, text string) Mirror {
+	t.Helper()
+	m, err := ParseMirror(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestGolden(t *testing.T) {
+	settings := Settings{SandboxImage: "registry.k8s.io/pause:3.10.2", SystemdCgroup: true, Runc: "/usr/local/sbin/runc"}
+	golden(t, "config-systemd.toml", Config(settings))
+	settings.SystemdCgroup = false
+	settings.SandboxImage = "mirror.example:5000/k8s/pause@sha256:" + strings.Repeat("0", 64)
+	golden(t, "config-cgroupfs.toml", Config(settings))
+	golden(t, "containerd.service", ServiceUnit("/usr/local/bin/containerd"))
+	golden(t, "proxy.conf", ProxyDropIn([]string{
+		"PATH=/bin", "https_proxy=http://u:50%25@[2001:db8::1]:3128", `HTTP_PROXY=http://a"b\c:1`, "no_proxy=10.0.0.0/8,\n.cluster.local",
+	}))
+	golden(t, "hosts.toml", mirror(t, "registry.k8s.io=https://mirror.example").Hosts())
+	golden(t, "hosts-path.toml", mirror(t, "registry.example:5000=http://192.0.2.1:8080/v2/k8s").Hosts())
+	golden(t, "crictl.yaml", CrictlConfig(Socket))
+}
+
+func TestProxyDropIn(t *testing.T) {
+	for name, test := range map[string]struct {
+		environ []string
+		want    string // after [Service]; empty for no file
+	}{
+		"nothing":        {},
+		"other":          {environ: []string{"PATH=/bin", "ALL_PROXY=socks5://p", "MY_HTTP_PROXY=http://p", "HTTP_PROXY"}},
+		"empty":          {environ: []string{"HTTP_PROXY=", "https_proxy="}},
+		"only NO_PROXY":  {environ: []string{"NO_PROXY=localhost"}},
+		"lower case":     {[]string{"http_proxy=http://p:1"}, `Environment="HTTP_PROXY=http://p:1"`},
+		"an equals sign": {[]string{"HTTPS_PROXY=http://p/?a=b"}, `Environment="HTTPS_PROXY=http://p/?a=b"`},
+		"a percent sign": {[]string{"HTTPS_PROXY=http://u:%40n%i@p"}, `Environment="HTTPS_PROXY=http://u:%%40n%%i@p"`},
+		"quotes":         {[]string{`HTTPS_PROXY="p"`}, `Environment="HTTPS_PROXY=\"p\""`},
+		"a backslash":    {[]string{`HTTPS_PROXY=\n`}, `Environment="HTTPS_PROXY=\\n"`},
+		"a newline":      {[]string{"HTTPS_PROXY=p\nExecStartPre=/bin/x"}, `Environment="HTTPS_PROXY=p ExecStartPre=/bin/x"`},
+		"empty over set": {[]string{"http_proxy=http://p", "HTTP_PROXY="}, `Environment="HTTP_PROXY=http://p"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := ""
+			if test.want != "" {
+				want = "[Service]\n" + test.want + "\n"
+			}
+			got := ProxyDropIn(test.environ)
+			if diff := cmp.Diff(want, string(got)); diff != "" || (got == nil) != (want == "") {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseMirror(t *testing.T) {
+	for text, want := range map[string]Mirror{
+		"registry.k8s.io=https://mirror.example":            {"registry.k8s.io", "https://mirror.example"},
+		"localhost:5000=http://192.0.2.1:80/v2/k8s":         {"localhost:5000", "http://192.0.2.1:80/v2/k8s"},
+		"docker.io=https://[2001:db8::1]:443/v2/a%20b=c":    {"docker.io", "https://[2001:db8::1]:443/v2/a%20b=c"},
+		"my-registry.example:5000=HTTPS://Mirror.example/ü": {"my-registry.example:5000", "https://Mirror.example/%C3%BC"},
+	} {
+		got, err := ParseMirror(text)
+		if err != nil || got != want {
+			t.Errorf("%s: %v, error %v", text, got, err)
+		}
+		if file := path.Join(CertsDir, want.Registry, "hosts.toml"); got.Path() != file {
+			t.Errorf("%s goes to %s, want %s", text, got.Path(), file)
+		}
+	}
+}
+
+// TestParseMirrorRefuses: what is no registry does not become a path, and no error shows a password.
+func TestParseMirrorRefuses(t *testing.T) {
+	const form, target = "a mirror is written as REGISTRY=URL, ", "the mirror of r.example is not an http or https URL "
+	for text, want := range map[string]string{
+		"":                                  form,
+		"registry.k8s.io":                   "the mirror of registry.k8s.io is not an http or https URL ",
+		"https://u:secret@mirror.example":   form,
+		"https://u:sec=ret@mirror.example":  form,
+		"=https://u:secret@mirror.example":  form,
+		"r.example/k8s=https://u:secret@m":  form,
+		"../../etc=https://m":               form,
+		"..=https://m":                      form,
+		".hidden=https://m":                 form,
+		"a b=https://m":                     form,
+		"a\nb=https://m":                    form,
+		"a\x7f=https://m":                   form,
+		`a"b=https://m`:                     form,
+		"r.example:port=https://m":          form,
+		"_default=https://m":                form,
+		"r.example=":                        target,
+		"r.example=mirror.example":          target,
+		"r.example=mirror.example:5000":     target,
+		"r.example=/var/mirror":             target,
+		"r.example=ftp://m":                 target,
+		"r.example=https://":                target,
+		"r.example=https://:5000":           target,
+		"r.example=https:m":                 target,
+		"r.example=https://m/%zz?u:secret":  target,
+		"r.example=https://m\n":             target,
+		"r.example=https://m?ns=secret":     target,
+		"r.example=https://m#secret":        target,
+		"r.example=https://u:secret@m:port": target,
+		"r.example=https://u:secret@m":      "the mirror of r.example has a user or password in its URL: put credentials into /etc/containerd/conf.d",
+		"r.example=https://secret@m":        "the mirror of r.example has a user or password in its URL",
+	} {
+		m, err := ParseMirror(text)
+		if err == nil || !strings.HasPrefix(err.Error(), want) || m != (Mirror{}) {
+			t.Errorf("%q: %v, error\n%v, want\n%s", text, m, err, want)
+		}
+		if strings.Contains(fmt.Sprint(err), "sec") {
+			t.Errorf("a secret in the error: %v", err)
+		}
+	}
+}
+
+// TestStrings: the escapes of Go that these files use are those of TOML, for each byte that a path or a mirror can have:
+// https://toml.io/en/v1.0.0#string
+func TestStrings(t *testing.T) {
+	for c := byte(' '); c < 0x7f; c++ {
+		text := string(Config(Settings{Runc: "/opt/" + string(rune(c)) + "/runc"}))
+		_, rest, _ := strings.Cut(text, "BinaryName = \"")
+		value, _, _ := strings.Cut(rest, "\"\nSystemdCgroup")
+		want := string(rune(c))
+		if c == '"' || c == '\\' {
+			want = `\` + want
+		}
+		if value != "/opt/"+want+"/runc" {
+			t.Errorf("%q is written as %q", c, value)
+		}
+	}
+}
+
+func TestDirectories(t *testing.T) {
+	for _, dir := range Directories() {
+		if !path.IsAbs(dir) || path.Clean(dir) != dir || strings.Count(dir, "/") < 2 {
+			t.Errorf("%s is not a directory of containerd's alone", dir)
+		}
+	}
+}

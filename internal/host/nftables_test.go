@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+)
+
+// fill adds tables: those that iptables-nft leaves, and those that do something.
+func (r rules) fill() {
+	v4 := func(name string) *nftables.Table {
+		return r.conn.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: name})
+	}
+	v4("bare")
+	left := v4("filter")
+	r.chain(left, "INPUT", nftables.ChainHookInput)
+	r.chain(left, "FORWARD", nftables.ChainHookForward)
+	r.chain(r.conn.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv6, Name: "nat"}), "MINE", nil)
+
+	ruled := v4("ruled")
+	input := r.chain(ruled, "INPUT", nftables.ChainHookInput)
+	r.chain(ruled, "OUTPUT", nftables.ChainHookOutput)
+	r.conn.AddRule(&nftables.Rule{Table: ruled, Chain: input, Exprs: []expr.Any{&expr.Counter{}}})
+	drop := nftables.ChainPolicyDrop
+	closed := v4("closed")
+	r.conn.AddChain(&nftables.Chain{
+		Name: "INPUT", Table: closed, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput,
+		Priority: nftables.ChainPriorityFilter, Policy: &drop,
+	})
+	if err := r.conn.AddSet(&nftables.Set{Table: v4("addresses"), Name: "a", KeyType: nftables.TypeIPAddr}, nil); err != nil {
+		r.Fatal(err)
+	}
+	r.conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "foreign"}) // of no family that iptables uses
+	if err := r.conn.Flush(); err != nil {
+		r.Skipf("this kernel has no nftables: %v", err)
+	}
+}
+
+func (r rules) tables() []string {
+	r.Helper()
+	list, err := r.conn.ListTables()
+	if err != nil {
+		r.Fatal(err)
+	}
+	var all []string
+	for _, table := range list {
+		all = append(all, table.Name)
+	}
+	return all
+}
+
+// TestEmptyTables: tables that do nothing are found and removed. One that does something again by then stays.
+func TestEmptyTables(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rules{t, conn}
+	if found, err := New().EmptyTables(); err != nil || len(found) > 0 {
+		t.Fatalf("a new network has %v, error %v", found, err)
+	}
+	r.fill()
+	want := []Leftover{{EmptyTable, "ip bare"}, {EmptyTable, "ip filter"}, {EmptyTable, "ip6 nat"}}
+	found, err := New().EmptyTables()
+	if diff := cmp.Diff(want, found); err != nil || diff != "" {
+		t.Fatalf("error %v, found (-want +got):\n%s", err, diff)
+	}
+	for _, l := range append(found, Leftover{EmptyTable, "ip ruled"}, Leftover{EmptyTable, "ip closed"}, Leftover{EmptyTable, "ip addresses"}, Leftover{EmptyTable, "ip none"}) {
+		for range 2 { // as after an interrupted run
+			if err := New().RemoveLeftover(t.Context(), l); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"ruled", "closed", "addresses", "foreign"}, r.tables()); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	if found, err = New().EmptyTables(); err != nil || len(found) > 0 {
+		t.Errorf("found again %v, error %v", found, err)
+	}
+}
+
+// Plan and record name the table.
+func TestEmptyTableRemovalPlanned(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rules{t, conn}
+	r.fill()
+	l := Leftover{EmptyTable, "ip bare"}
+	planned, plan := records()
+	did, record := records()
+	before := r.tables()
+	if err := NewOverlay(New(), plan).RemoveLeftover(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, r.tables()); diff != "" {
+		t.Errorf("a plan changed the tables (-want +got):\n%s", diff)
+	}
+	if err := NewRecorder(New(), record).RemoveLeftover(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	want := []Action{{Verb: Remove, Name: "empty nftables table ip bare"}}
+	if diff := cmp.Diff([][]Action{want, want}, [][]Action{*planned, *did}); diff != "" {
+		t.Errorf("actions of plan and run (-want +got):\n%s", diff)
+	}
+}
