@@ -33,13 +33,14 @@ test: build ## run everything: unit tests, then the suite on real clusters
 	@$(MAKE) --no-print-directory unit fuzz
 	@$(MAKE) --no-print-directory e2e
 
-# Tests that run the program in thousands of processes or for minutes: the race
-# detector would make them as many times longer, and sees no other code there.
-LONG := ^Test(Canary|Contention|PlansSendNothing|Crash|ResetFaults|APIFaults|HostFaults)$$
+# Tests that run the program in thousands of processes or for minutes, or measure
+# its memory: the race detector would make them as many times longer, needs as much
+# memory again, and sees no other code there.
+LONG := ^Test(Canary|Contention|PlansSendNothing|Crash|ResetFaults|APIFaults|HostFaults|Memory|Minisign)$$
 
 unit: ## run the unit tests, with the race detector (which needs gcc), zlint over the certificates, etcd's own restore, kubectl's choice of Pods to evict, and gitleaks' forms of tokens
 	CGO_ENABLED=1 go test -race -timeout=20m -skip='$(LONG)' ./...
-	set -o pipefail; go test -count=1 -timeout=20m -run='$(LONG)' -v ./cmd/slipway ./phases | grep -Ev '^( *--- PASS| *=== )'
+	set -o pipefail; go test -count=1 -timeout=20m -run='$(LONG)' -v ./cmd/slipway ./phases ./internal/bundle | grep -Ev '^( *--- PASS| *=== )'
 	cd test/zlint && go test -count=1 ./...
 	cd test/etcdutl && go test -count=1 ./...
 	cd test/drain && go test -count=1 ./...
