@@ -44,7 +44,7 @@ func TestPartsAreSmall(t *testing.T) {
 		reflect.TypeFor[FileReader](), reflect.TypeFor[PathReader](), reflect.TypeFor[UnitReader](), reflect.TypeFor[RuntimeReader](),
 		reflect.TypeFor[SystemReader](), reflect.TypeFor[NetworkReader](), reflect.TypeFor[Remote](), reflect.TypeFor[FileWriter](),
 		reflect.TypeFor[OwnerWriter](), reflect.TypeFor[UnitWriter](), reflect.TypeFor[RuntimeWriter](), reflect.TypeFor[NetworkWriter](),
-		reflect.TypeFor[DiskTester](),
+		reflect.TypeFor[KernelWriter](), reflect.TypeFor[DiskTester](),
 	} {
 		total += part.NumMethod()
 		if part.NumMethod() > most {

@@ -180,66 +180,6 @@ func (r *Real) ReloadUnits(ctx context.Context) error {
 	return nil
 }
 
-// EnableUnit implements UnitWriter. It leaves a unit alone that is enabled.
-func (r *Real) EnableUnit(ctx context.Context, name string) error {
-	return r.changeFiles(ctx, "enable", name, func(s UnitState) bool { return s.UnitFileState != "enabled" },
-		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
-			_, changes, err := conn.EnableUnitFilesContext(ctx, []string{name}, false, false)
-			return len(changes), err
-		})
-}
-
-// DisableUnit implements UnitWriter.
-func (r *Real) DisableUnit(ctx context.Context, name string) error {
-	return r.changeFiles(ctx, "disable", name, func(s UnitState) bool { return s.UnitFileState == "enabled" },
-		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
-			changes, err := conn.DisableUnitFilesContext(ctx, []string{name}, false)
-			return len(changes), err
-		})
-}
-
-// MaskUnit implements UnitWriter.
-func (r *Real) MaskUnit(ctx context.Context, name string) error {
-	return r.changeFiles(ctx, "mask", name, func(s UnitState) bool { return s.UnitFileState != "masked" },
-		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
-			changes, err := conn.MaskUnitFilesContext(ctx, []string{name}, false, false)
-			return len(changes), err
-		})
-}
-
-// UnmaskUnit implements UnitWriter.
-func (r *Real) UnmaskUnit(ctx context.Context, name string) error {
-	return r.changeFiles(ctx, "unmask", name, func(s UnitState) bool { return s.UnitFileState == "masked" },
-		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
-			changes, err := conn.UnmaskUnitFilesContext(ctx, []string{name}, false)
-			return len(changes), err
-		})
-}
-
-// changeFiles changes the links by which systemd knows a unit's state, if it needs to.
-func (r *Real) changeFiles(ctx context.Context, job, name string, needed func(UnitState) bool,
-	change func(context.Context, *dbus.Conn, string) (int, error)) error {
-	name = unitName(name)
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	state, err := r.Unit(ctx, name)
-	if err != nil || !needed(state) {
-		return err
-	}
-	conn, err := r.bus.get(ctx)
-	if err != nil {
-		return err
-	}
-	changes, err := change(ctx, conn, name)
-	if err != nil {
-		return unitFailure(name, job, err)
-	}
-	if changes == 0 {
-		return nil
-	}
-	return r.ReloadUnits(ctx)
-}
-
 // StartUnit implements UnitWriter.
 func (r *Real) StartUnit(ctx context.Context, name string) error {
 	return r.runJob(ctx, "start", name, (*dbus.Conn).StartUnitContext)
