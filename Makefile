@@ -10,6 +10,7 @@ DATE    ?= $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%
 TAGS    := grpcnotrace
 LDFLAGS := -s -w -X main.slipwayVersion=$(VERSION) -X main.gitCommit=$(COMMIT) -X main.buildDate=$(DATE)
 LAB     := go run ./test/lab
+RELEASE := -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)'
 TOOL    := go tool -modfile=test/tools/go.mod
 
 PROGRAM  ?= bin/slipway
@@ -86,6 +87,7 @@ e2e: build bundle ## run the suite on real clusters, and install the packages (r
 	@$(LAB) build
 	@$(MAKE) --no-print-directory tables
 	cd packaging && go test -count=1 -timeout=20m ./...
+	@cd packaging && go run . $(RELEASE) -architectures "$$(go env GOARCH)" -out ../bin/packages
 	@reruns=$$(mktemp); trap 'rm -f "$$reruns"' EXIT; status=0; \
 	$(TOOL) gotestsum --format=standard-verbose --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 \
 		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e -count=1 -timeout=60m -parallel=3 || status=$$?; \
@@ -100,7 +102,7 @@ SUMS := cd dist && LC_ALL=C && sha256sum -- slipway* >SHA256SUMS
 
 packages: ## make the deb and the rpm for each architecture in dist/, with SBOMs and SHA256SUMS
 	@echo "packaging $(VERSION)"
-	@cd packaging && go run . -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)'
+	@cd packaging && go run . $(RELEASE)
 	@$(SUMS)
 
 release: ## make all that a release consists of, in an empty dist/

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -27,12 +28,14 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	r := release{source: "..", architectures: []string{"amd64", "arm64"}}
+	r := release{source: ".."}
+	architectures := flag.String("architectures", "amd64,arm64", "as Go calls them, with commas between several")
 	flag.StringVar(&r.version, "version", "", "version of Slipway, such as v0.9.0")
 	flag.StringVar(&r.commit, "commit", "", "commit that it is built from")
 	date := flag.String("date", "", "date of the commit (RFC 3339)")
 	flag.StringVar(&r.out, "out", "../dist", "directory for the packages; earlier ones in it are removed")
 	flag.Parse()
+	r.architectures = strings.Split(*architectures, ",")
 	var err error
 	if r.date, err = time.Parse(time.RFC3339, *date); err != nil {
 		return errors.Wrap(err, "-date")

@@ -33,7 +33,7 @@ func runResetFiles(ctx context.Context, env *Env) error {
 	for _, dir := range record.Directories {
 		r.removeData(dir)
 	}
-	for _, dir := range []string{programDir, cniDir} {
+	for _, dir := range []string{programDir, cniDir, unitDir, containerd.ConfDir} {
 		r.removeIn(dir, "")
 	}
 	r.removeIn(containerd.CertsDir, "hosts.toml")

@@ -29,11 +29,11 @@ func (p *Prepare) kernel() Phase {
 		Name:    "kernel",
 		Summary: "Load kernel modules and set kernel parameters, now and at boot",
 		Flags:   prepareFlags(),
-		Run:     p.runKernel,
+		Run:     runKernel,
 	}
 }
 
-func (p *Prepare) runKernel(ctx context.Context, env *Env) error {
+func runKernel(ctx context.Context, env *Env) error {
 	modules := preflight.HostModules()
 	names := make([]string, len(modules))
 	for i, m := range modules {
@@ -58,7 +58,7 @@ func (p *Prepare) runKernel(ctx context.Context, env *Env) error {
 	if _, err := ensureFiles(ctx, env, ownership.File{Path: sysctlPath, Data: sysctlFile(parameters), Mode: 0o644}); err != nil {
 		return err
 	}
-	return p.setParameters(env, parameters)
+	return setParameters(env, parameters)
 }
 
 // wantedParameters are what Pods need of the kernel, by path below /proc/sys:
@@ -105,18 +105,7 @@ func sysctlFile(parameters map[string]string) []byte {
 	return []byte(b.String())
 }
 
-func (p *Prepare) setParameters(env *Env, parameters map[string]string) error {
-	err := p.note(env, func(r *prepared) { // those that a module has brought
-		for name := range parameters {
-			now, err := env.Host.ReadFile(host.ProcSys + name)
-			if _, noted := r.Parameters[name]; !noted && err == nil {
-				r.Parameters[name] = strings.TrimSpace(string(now))
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
+func setParameters(env *Env, parameters map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		changed, err := env.Host.SetParameter(name, parameters[name])
 		if err != nil {

@@ -28,23 +28,13 @@ func (p *Prepare) runKubelet(ctx context.Context, env *Env) error {
 	if !p.has("kubelet") || kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion) {
 		return p.enableInstalled(ctx, env)
 	}
-	program := filepath.Join(programDir, "kubelet")
-	files := []ownership.File{{Path: kubeletconfig.DropInPath, Data: kubeletconfig.DropIn(program), Mode: 0o644}}
-	state, err := unitState(ctx, env, kubeletUnit)
+	dropIn := ownership.File{Path: kubeletconfig.DropInPath, Data: kubeletconfig.DropIn(filepath.Join(programDir, "kubelet")), Mode: 0o644}
+	changed, err := ensureFiles(ctx, env, dropIn)
+	if err == nil {
+		err = reloadFor(ctx, env, kubeletUnit, changed)
+	}
 	if err != nil {
 		return err
-	}
-	if state.LoadState == "not-found" || state.Fragment == kubeletconfig.UnitPath {
-		files = append(files, ownership.File{Path: kubeletconfig.UnitPath, Data: kubeletconfig.Unit(program), Mode: 0o644})
-	}
-	changed, err := ensureFiles(ctx, env, files...)
-	if err != nil {
-		return err
-	}
-	if changed {
-		if err := env.Host.ReloadUnits(ctx); err != nil {
-			return err
-		}
 	}
 	if err := p.enable(ctx, env, kubeletUnit); err != nil {
 		return err

@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
 
 // runtimePrograms are those of a bundle that a host with another container runtime does not need.
@@ -20,7 +22,7 @@ var runtimePrograms = map[string]bool{"containerd": true, "containerd-shim-runc-
 func (p *Prepare) programs() Phase {
 	return Phase{
 		Name:    "programs",
-		Summary: "Verify the bundle, and put its programs in place",
+		Summary: "Verify the bundle, and put its programs and units in place",
 		Flags:   prepareFlags(),
 		Run:     p.runPrograms,
 	}
@@ -32,7 +34,7 @@ func (p *Prepare) runPrograms(ctx context.Context, env *Env) error {
 	if p.Bundle == nil {
 		return nil
 	}
-	pending, err := p.pendingPrograms(ctx, env)
+	pending, err := p.pendingFiles(ctx, env)
 	if err != nil || len(pending) == 0 {
 		return err
 	}
@@ -45,7 +47,7 @@ func (p *Prepare) runPrograms(ctx context.Context, env *Env) error {
 			files = append(files, f)
 		}
 	}
-	env.UI.Printf("Verifying the bundle, and installing %d programs", len(files))
+	env.UI.Printf("Verifying the bundle, and installing %d files", len(files))
 	err = env.Host.WriteSet(files, func(put func(string, io.Reader) error) error {
 		return p.Bundle.Each(ctx, func(part bundle.Part, content io.Reader) error {
 			if f, ok := pending[part.String()]; ok {
@@ -57,11 +59,15 @@ func (p *Prepare) runPrograms(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	paths := make([]string, len(files))
+	paths, units := make([]string, len(files)), false
 	for i, f := range files {
 		paths[i] = f.Path
+		units = units || filepath.Dir(f.Path) == unitDir
 	}
-	return relabel(ctx, env, paths...)
+	if err := relabel(ctx, env, paths...); err != nil || !units {
+		return err
+	}
+	return env.Host.ReloadUnits(ctx)
 }
 
 // relabel gives new files the SELinux contexts of their places, where SELinux is on.
@@ -72,57 +78,90 @@ func relabel(ctx context.Context, env *Env, paths ...string) error {
 	return env.Host.RestoreContexts(ctx, paths)
 }
 
-// pendingPrograms are the files to write, by part.
-func (p *Prepare) pendingPrograms(ctx context.Context, env *Env) (map[string]host.SetFile, error) {
+// pendingFiles are the files to write, by part.
+func (p *Prepare) pendingFiles(ctx context.Context, env *Env) (map[string]host.SetFile, error) {
 	found, err := p.findRuntime(ctx, env)
 	if err != nil {
 		return nil, err
 	}
+	kubelet, err := unitState(ctx, env, kubeletUnit)
+	if err != nil {
+		return nil, err
+	}
+	packaged := kubelet.LoadState == "loaded" && kubelet.Fragment != kubeletconfig.UnitPath
 	pending := map[string]host.SetFile{}
 	for _, part := range p.parts() {
-		f, ok := programFile(part)
-		if !ok || found.foreign() && runtimePrograms[part.Name] || part.Name == "kubelet" && kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion) {
+		f, ok := fileOf(part)
+		switch {
+		case !ok, found.foreign() && forRuntime(part), part.Name == kubeletUnit && packaged:
+			continue
+		case part.Name == "kubelet" && kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion):
 			continue
 		}
-		have, err := env.Host.HasFile(f)
+		write, err := needsFile(env, part, f)
 		if err != nil {
 			return nil, err
 		}
-		if have {
-			continue
-		}
-		taken, err := takenByOperator(env, part, f.Path)
-		if err != nil {
-			return nil, err
-		}
-		if !taken {
+		if write {
 			pending[part.String()] = f
 		}
 	}
 	return pending, nil
 }
 
-// takenByOperator reports whether somebody else has put a program where the bundle's goes. It is used in its place, unless
-// it has to fit the others.
-func takenByOperator(env *Env, part bundle.Part, path string) (bool, error) {
-	if _, err := env.Host.Lstat(path); err != nil || env.Host.Made(path) {
-		return false, ignoreMissing(err)
-	}
-	if part.Name == "kubelet" || runtimePrograms[part.Name] {
-		return false, fault.New(path+" is not from a bundle, and differs from the one in this bundle",
-			"remove it if nothing needs it, and run the same command again")
-	}
-	env.UI.Printf("Using the %s that is there, not the bundle's", path)
-	return true, nil
+// forRuntime reports whether a part is of no use with another container runtime.
+func forRuntime(part bundle.Part) bool {
+	return part.Type == bundle.Program && runtimePrograms[part.Name] || part.Type == bundle.Unit && part.Name == containerd.Unit || part.Type == bundle.Setting
 }
 
-// programFile is where a program of the bundle goes.
-func programFile(part bundle.Part) (host.SetFile, bool) {
-	dir := map[bundle.Type]string{bundle.Program: programDir, bundle.CNIPlugin: cniDir}[part.Type]
-	if dir == "" {
-		return host.SetFile{}, false
+// needsFile reports whether a file is to be written. One of somebody else's is used in the place of the bundle's, unless it
+// has to fit the others; and a unit or a setting that was edited stays.
+func needsFile(env *Env, part bundle.Part, f host.SetFile) (bool, error) {
+	have, err := env.Host.HasFile(f)
+	if err != nil || have {
+		return false, err
 	}
-	f := host.SetFile{Path: filepath.Join(dir, part.Name), Mode: 0o755, Size: part.Size}
+	if _, err := env.Host.Lstat(f.Path); err != nil {
+		return true, ignoreMissing(err)
+	}
+	program := part.Type == bundle.Program || part.Type == bundle.CNIPlugin
+	switch {
+	case program && env.Host.Made(f.Path), env.Host.Unchanged(f.Path):
+		return true, nil
+	case part.Type == bundle.Program && (part.Name == "kubelet" || runtimePrograms[part.Name]):
+		return false, fault.New(f.Path+" is not from a bundle, and differs from the one in this bundle",
+			"remove it if nothing needs it, and run the same command again")
+	}
+	env.UI.Printf("Using the %s that is there, not the bundle's", f.Path)
+	return false, nil
+}
+
+// unitDir is for units of programs in /usr/local: systemd.unit(5).
+const unitDir = "/usr/local/lib/systemd/system"
+
+// fileOf is where a part of the bundle goes, if it is a file.
+func fileOf(part bundle.Part) (host.SetFile, bool) {
+	f := host.SetFile{Mode: 0o644, Size: part.Size}
+	switch part.Type {
+	case bundle.Program:
+		f.Path, f.Mode = filepath.Join(programDir, part.Name), 0o755
+	case bundle.CNIPlugin:
+		f.Path, f.Mode = filepath.Join(cniDir, part.Name), 0o755
+	case bundle.Unit:
+		f.Path = filepath.Join(unitDir, part.Name)
+	case bundle.Setting:
+		f.Path = filepath.Join(containerd.ConfDir, part.Name)
+	case bundle.Image:
+		return f, false
+	}
 	n, err := hex.Decode(f.SHA256[:], []byte(part.Digest.Hex))
 	return f, err == nil && n == len(f.SHA256)
+}
+
+// BundledUnits are the units of a bundle's programs, by the name of the program.
+func BundledUnits() map[string][]byte {
+	return map[string][]byte{
+		"kubelet":    kubeletconfig.Unit(filepath.Join(programDir, "kubelet")),
+		"containerd": containerd.ServiceUnit(filepath.Join(programDir, "containerd")),
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,6 +126,7 @@ func (p *Prepare) runContainerRuntime(ctx context.Context, env *Env) error {
 		if changed, err = p.containerdFiles(ctx, env); err != nil {
 			return err
 		}
+		changed = changed || containerdIsBehind(ctx, env)
 	}
 	if err := p.runUnit(ctx, env, found.unit, changed); err != nil {
 		return err
@@ -133,6 +135,24 @@ func (p *Prepare) runContainerRuntime(ctx context.Context, env *Env) error {
 		return err
 	}
 	return awaitRuntime(ctx, env, found.socket)
+}
+
+// containerdIsBehind reports whether containerd runs with settings that were changed since it started, as after a run that
+// was interrupted.
+func containerdIsBehind(ctx context.Context, env *Env) bool {
+	state, err := unitState(ctx, env, containerd.Unit)
+	if err != nil || state.ActiveState != "active" {
+		return false
+	}
+	paths := []string{containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.ConfDir}
+	entries, _ := env.Host.ReadDir(containerd.ConfDir) // it need not exist
+	for _, e := range entries {
+		paths = append(paths, filepath.Join(containerd.ConfDir, e.Name()))
+	}
+	return slices.ContainsFunc(paths, func(path string) bool {
+		info, err := env.Host.Lstat(path)
+		return err == nil && info.ModTime().After(state.ActiveSince)
+	})
 }
 
 // runtimeDirectories are for an operator's settings and the Pod network's.
@@ -158,9 +178,7 @@ func (p *Prepare) containerdFiles(ctx context.Context, env *Env) (changed bool, 
 			SystemdCgroup: systemdManagesCgroups(env.Host),
 			Runc:          filepath.Join(programDir, "runc"),
 		}
-		files = append(files,
-			ownership.File{Path: containerd.ConfigPath, Data: containerd.Config(settings), Mode: 0o644},
-			ownership.File{Path: containerd.UnitPath, Data: containerd.ServiceUnit(filepath.Join(programDir, "containerd")), Mode: 0o644})
+		files = append(files, ownership.File{Path: containerd.ConfigPath, Data: containerd.Config(settings), Mode: 0o644})
 	}
 	if proxies := containerd.ProxyDropIn(env.Host.Environ()); proxies != nil {
 		files = append(files, ownership.File{Path: containerd.ProxyPath, Data: proxies, Mode: 0o600})
@@ -214,10 +232,8 @@ func (p *Prepare) runUnit(ctx context.Context, env *Env, unit string, changed bo
 	if unit == "" {
 		return nil
 	}
-	if changed {
-		if err := env.Host.ReloadUnits(ctx); err != nil {
-			return err
-		}
+	if err := reloadFor(ctx, env, unit, changed); err != nil {
+		return err
 	}
 	if err := p.enable(ctx, env, unit); err != nil {
 		return err
@@ -234,6 +250,15 @@ func (p *Prepare) runUnit(ctx context.Context, env *Env, unit string, changed bo
 		return env.Host.RestartUnit(ctx, unit)
 	}
 	return nil
+}
+
+// reloadFor makes systemd read the files of a unit again, if this run or an interrupted one has changed them.
+func reloadFor(ctx context.Context, env *Env, unit string, changed bool) error {
+	state, err := unitState(ctx, env, unit)
+	if err != nil || !changed && state.LoadState == "loaded" && state.Current {
+		return err
+	}
+	return env.Host.ReloadUnits(ctx)
 }
 
 // awaitRuntime waits until the runtime answers.

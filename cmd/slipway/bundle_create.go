@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases"
 )
 
 type bundleCreateOptions struct {
@@ -49,6 +50,7 @@ func (o *bundleCreateOptions) run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
+	addUnits(list)
 	key, err := o.secretKey(ctx, g)
 	if err != nil {
 		return err
@@ -63,6 +65,17 @@ func (o *bundleCreateOptions) run(ctx context.Context, g *globals) error {
 	}
 	_, err = fmt.Fprintln(g.streams.out, o.output)
 	return err
+}
+
+// addUnits adds the units of the programs that need one, unless the list has its own.
+func addUnits(list *bundle.List) {
+	for program, content := range phases.BundledUnits() {
+		if list.Has(bundle.Program, program) {
+			list.Provide(bundle.ListedPart{
+				Name: program + ".service", Type: bundle.Unit, Version: list.KubernetesVersion, Source: "slipway", License: "Apache-2.0",
+			}, content)
+		}
+	}
 }
 
 func (o *bundleCreateOptions) cacheDir() (string, error) {

@@ -63,8 +63,9 @@ type step struct {
 	Now  string `json:"now,omitempty"`
 	Diff string `json:"diff,omitempty"`
 
-	title string // for people
-	body  string
+	title  string // for people
+	body   string
+	opaque bool // Content describes the content
 }
 
 // objectRef names an object of the API.
@@ -112,7 +113,7 @@ func word[verb ~string](v verb) string { return strings.ReplaceAll(string(v), " 
 
 func (p *plan) addHost(a host.Action) {
 	s := step{Action: word(a.Verb), Path: a.Path, NewPath: a.NewPath, Unit: a.Unit, Image: a.Image, Name: a.Name, Entries: a.Entries,
-		Secret: a.Secret, title: a.String()}
+		Secret: a.Secret, title: a.String(), opaque: a.Opaque}
 	switch a.Verb {
 	case host.Write, host.Mkdir, host.Chmod:
 		s.Mode = fmt.Sprintf("%04o", a.Mode.Perm())

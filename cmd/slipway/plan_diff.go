@@ -35,6 +35,9 @@ func (n *present) describe(s *step) {
 	switch {
 	case s.Unit != "":
 		n.describeUnit(s)
+	case s.opaque:
+		now, _ := host.Describe(n.host, s.Path) // empty for a new file
+		s.Diff = planned(s.Path, now, s.Content)
 	case s.Action == string(host.Write) && !s.Secret:
 		s.Diff = n.modes(s) + planned(s.Path, n.before(s.Path), s.Content)
 		if s.Diff == "" && s.Change == cluster.Update {

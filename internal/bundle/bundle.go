@@ -76,8 +76,8 @@ type Type string
 const (
 	Program   Type = "program"    // an executable for /usr/local/bin
 	CNIPlugin Type = "cni-plugin" // an executable for /opt/cni/bin
-	Unit      Type = "unit"       // a unit of systemd, or a drop-in
-	Setting   Type = "setting"    // another file with settings
+	Unit      Type = "unit"       // a unit of systemd for /usr/local/lib/systemd/system
+	Setting   Type = "setting"    // settings of containerd for /etc/containerd/conf.d
 	Image     Type = "image"      // a container image
 )
 
@@ -137,6 +137,8 @@ func checkName(t Type, text string) error {
 	case t != Image && !fileName().MatchString(text):
 		return fault.New(fmt.Sprintf("%s %q: a name has only a-z, 0-9, '.', '_', '@' and '-', and begins with a letter or digit", t, text),
 			"a name has no directory: the type says where the file belongs")
+	case t == Setting && !strings.HasSuffix(text, ".toml"):
+		return fault.New(fmt.Sprintf("setting %q: its name does not end in .toml", text), "settings are for containerd, which reads *.toml in /etc/containerd/conf.d")
 	case t != Image:
 		return nil
 	}

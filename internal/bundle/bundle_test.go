@@ -55,7 +55,7 @@ func TestWhatGoesInComesOut(t *testing.T) {
 		names = append(names, p.String())
 	}
 	want := []string{"program kubectl", "program kubelet", "cni-plugin bridge", "unit 10-kubeadm.conf", "unit kubelet.service",
-		"setting crictl.yaml", "image " + proxyName, "image registry.k8s.io/pause:3.10.2"}
+		"setting ours.toml", "image " + proxyName, "image registry.k8s.io/pause:3.10.2"}
 	if !slices.Equal(names, want) || len(visited) != len(x.files()) {
 		t.Errorf("the index has %q, and %d files were visited", names, len(visited))
 	}

@@ -78,13 +78,13 @@ func testList(t testing.TB) *List {
 		return ListedPart{Name: name, Type: kind, Version: "v1.37.2", Source: "the test", License: "Apache-2.0", File: file}
 	}
 	l := &List{APIVersion: APIVersion, Kind: ListKind, KubernetesVersion: "v1.37.2", OS: "linux", Architecture: "amd64", Parts: []ListedPart{
-		row(Setting, "crictl.yaml", "crictl.yaml"), row(Program, "kubelet", "kubelet"), row(Program, "kubectl", "kubectl"),
+		row(Setting, "ours.toml", "ours.toml"), row(Program, "kubelet", "kubelet"), row(Program, "kubectl", "kubectl"),
 		row(CNIPlugin, "bridge", "bridge"), row(Unit, "kubelet.service", "kubelet.service"), row(Unit, "10-kubeadm.conf", "empty"),
 		row(Image, proxyName, "proxy.tar"), row(Image, "registry.k8s.io/pause:3.10.2", "pause.tar"),
 	}}
 	for name, data := range map[string][]byte{
 		"kubelet": noise(1, 300_000), "kubectl": noise(2, 70_000), "bridge": bytes.Repeat([]byte("bridge"), 5000),
-		"kubelet.service": []byte("[Service]\n"), "crictl.yaml": []byte("timeout: 10\n"), "empty": nil,
+		"kubelet.service": []byte("[Service]\n"), "ours.toml": []byte("timeout: 10\n"), "empty": nil,
 	} {
 		writeFile(t, dir, name, data)
 	}

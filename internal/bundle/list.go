@@ -53,6 +53,23 @@ type ListedPart struct {
 	Image  string `json:"image,omitempty"`  // in a registry, with its digest
 	SHA256 string `json:"sha256,omitempty"` // of what is at File or URL, in hex
 	Member string `json:"member,omitempty"` // the path in the archive at File or URL
+
+	data []byte // of a part that Provide has added
+}
+
+// Provide adds a file whose content the caller has, unless the list has one with
+// its type and name.
+func (l *List) Provide(p ListedPart, content []byte) {
+	if l.Has(p.Type, p.Name) {
+		return
+	}
+	p.data = content
+	l.Parts = append(l.Parts, p)
+}
+
+// Has reports whether the list has a part.
+func (l *List) Has(kind Type, name string) bool {
+	return slices.ContainsFunc(l.Parts, func(p ListedPart) bool { return p.Type == kind && p.Name == name })
 }
 
 // ReadList reads a list, or the one in a directory, and checks it: all faults

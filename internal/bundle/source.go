@@ -49,6 +49,9 @@ func fileSHA256(ctx context.Context, path string) (string, error) {
 
 // open returns the content of a file.
 func (s *stage) open(ctx context.Context, p *ListedPart) (io.ReadCloser, error) {
+	if p.data != nil {
+		return io.NopCloser(bytes.NewReader(p.data)), nil
+	}
 	path, err := s.local(ctx, p)
 	if err != nil {
 		return nil, err

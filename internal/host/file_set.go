@@ -27,8 +27,20 @@ type SetFile struct {
 }
 
 // describe stands for the content, which is too large to be shown.
-func (f SetFile) describe() []byte {
-	return fmt.Appendf(nil, "(%d bytes, sha256:%s)\n", f.Size, hex.EncodeToString(f.SHA256[:]))
+func (f SetFile) describe() string {
+	return fmt.Sprintf("(%d bytes, sha256:%s)\n", f.Size, hex.EncodeToString(f.SHA256[:]))
+}
+
+// Describe stands for the content of a large file as it is on a host.
+func Describe(h FileReader, path string) (string, error) {
+	in, err := h.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	sum := sha256.New()
+	size, err := io.Copy(sum, in)
+	return SetFile{Size: size, SHA256: [sha256.Size]byte(sum.Sum(nil))}.describe(), err
 }
 
 // HasFile implements FileReader.

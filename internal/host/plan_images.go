@@ -57,7 +57,7 @@ func (o *overlay) WriteSet(files []SetFile, _ func(func(string, io.Reader) error
 }
 
 func (f SetFile) action(created bool) Action {
-	return Action{Verb: Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: f.describe(), Opaque: true, Created: created}
+	return Action{Verb: Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: []byte(f.describe()), Opaque: true, Created: created}
 }
 
 // Images implements RuntimeReader: what a plan imports is there, and pinned. A

@@ -23,7 +23,7 @@ func (o *overlay) Unit(ctx context.Context, name string) (UnitState, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if fragment := o.fragment(unitName(name)); fragment != "" {
-		state.LoadState, state.Fragment = "loaded", fragment
+		state.LoadState, state.Fragment, state.Current = "loaded", fragment, true
 	}
 	plan, planned := o.units[unitName(name)]
 	if n := o.nodes[state.Program]; n != nil && state.ActiveState == "active" {

@@ -6,8 +6,10 @@ if [ -d /run/systemd/system ]; then
 fi
 case "$1" in
 remove | 0)
-	dropin=systemd/system/kubelet.service.d/10-kubeadm.conf
-	if [ -e /var/lib/kubelet/config.yaml ] && [ ! -e "/usr/lib/$dropin" ] && [ ! -e "/etc/$dropin" ]; then
+	# Another drop-in may give the kubelet its settings: an operator's, or that of `slipway host prepare`.
+	units='/etc/systemd/system /usr/local/lib/systemd/system /usr/lib/systemd/system'
+	settings=$(for dir in $units; do grep -ls -e --config= "$dir"/kubelet.service "$dir"/kubelet.service.d/*.conf || true; done)
+	if [ -e /var/lib/kubelet/config.yaml ] && [ -z "$settings" ]; then
 		cat >&2 <<-'END'
 			slipway: this host is still a node of a cluster. Its kubelet goes on, but without 10-kubeadm.conf it will not
 			find its settings when it starts again, such as at the next boot. Install slipway or kubeadm before that, or

@@ -27,11 +27,14 @@ const bundlePath = "/root/bundle.tar"
 var prepareArgs = []string{"slipway", "host", "prepare", "--bundle", bundlePath, "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors}
 
 // TestHostPrepare makes a cluster of two machines that have an init system and nothing else, without a way out of their
-// network, boots them, and takes everything back.
+// network, boots them, and takes everything back. The control plane has Slipway from its package, the worker the program
+// alone.
 func TestHostPrepare(t *testing.T) {
 	t.Parallel()
 	m := bare(t)
+	m.installsPackage(slipwayPackage(t))
 	w := m.anotherBare("worker-1")
+	w.hasProgram()
 	before := map[string][]string{}
 	for _, n := range []machine{m, w} {
 		before[n.node.Name()] = n.everyState()
@@ -62,6 +65,12 @@ func TestHostPrepare(t *testing.T) {
 	})
 	m.ready("worker-1")
 	m.healthy(everything)
+	for _, n := range []machine{m, w} {
+		pid := strings.TrimSpace(n.must("systemctl", "show", "kubelet", "-p", "MainPID", "--value"))
+		if program := n.must("readlink", "/proc/"+pid+"/exe"); program != "/usr/local/bin/kubelet\n" {
+			t.Errorf("%s: the kubelet that was booted is %s", n.node.Name(), program)
+		}
+	}
 	m.refusesHostReset()
 	m.keepsPinnedImages()
 
@@ -91,6 +100,7 @@ var prepareInstants = []instant{
 func TestHostPrepareKilled(t *testing.T) {
 	t.Parallel()
 	m := bare(t)
+	m.hasProgram()
 	before := m.everyState()
 	late := 0
 	for _, at := range prepareInstants {
@@ -161,6 +171,37 @@ func (m machine) anotherBare(name string) machine {
 		return nil
 	})
 	return n
+}
+
+// hasProgram puts the program under test where people put programs by hand.
+func (m machine) hasProgram() {
+	m.Helper()
+	if err := m.node.InstallSlipway(); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// slipwayPackage is the deb with the program under test.
+func slipwayPackage(t *testing.T) string {
+	t.Helper()
+	debs, err := filepath.Glob("../../bin/packages/*.deb")
+	if err != nil || len(debs) != 1 {
+		t.Fatalf("there are %d packages in bin/packages/, and one is needed: `make e2e` makes it (%v)", len(debs), err)
+	}
+	return debs[0]
+}
+
+// installsPackage installs a deb, and returns what was said.
+func (m machine) installsPackage(deb string) string {
+	m.Helper()
+	if err := m.node.CopyIn(deb, "/root/slipway.deb"); err != nil {
+		m.Fatal(err)
+	}
+	out, err := m.try("dpkg", "--install", "/root/slipway.deb")
+	if err != nil {
+		m.Fatalf("%v\n%s", err, out)
+	}
+	return out
 }
 
 // prepares runs host prepare, which must succeed.

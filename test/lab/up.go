@@ -101,9 +101,13 @@ func (u *upRun) boot(ctx context.Context) error {
 	u.others = make([]*nodes.Node, u.workers)
 	errs := make([]error, u.controlPlanes+u.workers)
 	start := func(format string, number int) (*nodes.Node, error) {
-		return u.lab.StartNode(ctx, nodes.NodeSpec{
+		n, err := u.lab.StartNode(ctx, nodes.NodeSpec{
 			Name: fmt.Sprintf(format, number), PodSubnets: strings.Split(u.podSubnets, ","), Bare: u.bare,
 		})
+		if err == nil && u.bare {
+			err = n.InstallSlipway()
+		}
+		return n, err
 	}
 	var all sync.WaitGroup
 	for i := range errs {

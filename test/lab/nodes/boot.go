@@ -76,8 +76,10 @@ func (n *Node) boot(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := n.installSlipway(); err != nil {
-		return err
+	if !n.state.Bare { // which gets it by a package, or by InstallSlipway
+		if err := n.installSlipway(); err != nil {
+			return err
+		}
 	}
 	ended, err := n.launch()
 	if err != nil {

@@ -80,7 +80,7 @@ func (n *Node) Remove(ctx context.Context) error {
 }
 
 // InstallSlipway puts the program under test into the node as it is now. Start
-// does it too.
+// does it too, but for bare nodes.
 func (n *Node) InstallSlipway() error {
 	if _, err := os.Stat(n.lab.options.Slipway); err != nil {
 		return errors.Wrap(err, "cannot find the program under test: run make build")
