@@ -155,7 +155,7 @@ func TestUnitPlanned(t *testing.T) {
 			}
 			want := missing
 			if test.want != "" {
-				want.LoadState, want.Fragment = "loaded", test.want
+				want.LoadState, want.Fragment, want.Current = "loaded", test.want, true
 			}
 			if got, err := o.Unit(t.Context(), "x"); err != nil || !cmp.Equal(want, got) {
 				t.Errorf("error %v, unit (-want +got):\n%s", err, cmp.Diff(want, got))
