@@ -54,7 +54,7 @@ func (r *Real) AwaitRuntime(ctx context.Context, socket string) error {
 			return nil
 		case err == nil:
 			seen = errors.Errorf("it is not ready: %s", info.Reason)
-		case ctx.Err() == nil || seen == nil: // otherwise it is only about the deadline
+		case seen == nil || !errors.Is(err, context.DeadlineExceeded): // which says nothing of the runtime
 			seen = err
 		}
 		select {

@@ -102,3 +102,19 @@ func TestWriteSetPlanAndRecorder(t *testing.T) {
 		t.Errorf("done (-planned +done):\n%s", diff)
 	}
 }
+
+// TestDescribe: a file as it is, and as a plan would write it, are described in the same way.
+func TestDescribe(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir+"/f", "text", 0o644)
+	r := New()
+	if got, err := Describe(r, dir+"/f"); err != nil || got != member(dir+"/f", "text", 0o755).describe() {
+		t.Errorf("%q, error %v", got, err)
+	}
+	if got, err := Describe(r, dir+"/none"); got != "" || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: %q, error %v", got, err)
+	}
+	if got, err := Describe(r, dir); err == nil {
+		t.Errorf("a directory: %q", got)
+	}
+}

@@ -70,7 +70,9 @@ func TestUnitFiles(t *testing.T) {
 			planned, plan := records()
 			did, record := records()
 			for label, h := range map[string]Host{"plan": NewOverlay(r, plan), "run": NewRecorder(r, record)} {
+				f.mu.Lock()
 				f.state = c.before
+				f.mu.Unlock()
 				if err := errors.Join(c.order(t.Context(), h), c.order(t.Context(), h)); err != nil {
 					t.Fatal(err)
 				}
@@ -78,6 +80,8 @@ func TestUnitFiles(t *testing.T) {
 					t.Errorf("%s: %q afterwards, error %v", label, state.UnitFileState, err)
 				}
 			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
 			if diff := cmp.Diff(c.calls, f.calls); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)
 			}
@@ -155,7 +159,7 @@ func TestUnitPlanned(t *testing.T) {
 			}
 			want := missing
 			if test.want != "" {
-				want.LoadState, want.Fragment = "loaded", test.want
+				want.LoadState, want.Fragment, want.Current = "loaded", test.want, true
 			}
 			if got, err := o.Unit(t.Context(), "x"); err != nil || !cmp.Equal(want, got) {
 				t.Errorf("error %v, unit (-want +got):\n%s", err, cmp.Diff(want, got))
