@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestPackageOnNode installs, upgrades and removes the package on a node that runs, which it does not touch, and boots
@@ -16,13 +18,14 @@ import (
 func TestPackageOnNode(t *testing.T) {
 	m := boot(t)
 	m.init(document("", podSubnet))
-	m.healthy(everything)
+	m.ready("cp-1")
+	m.podsRun(everything.pods)
 	deb := slipwayPackage(t)
 	before := m.nodeState()
 	untouched := func(what string) {
 		t.Helper()
-		if after := m.nodeState(); after != before {
-			t.Errorf("%s the package changed the node:\n%s\nit was\n%s", what, after, before)
+		if diff := cmp.Diff(before, m.nodeState()); diff != "" {
+			t.Errorf("%s the package changed the node (-before +after):\n%s", what, diff)
 		}
 	}
 	m.installsPackage(deb)
