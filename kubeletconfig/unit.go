@@ -20,11 +20,11 @@ Description=kubelet: the Kubernetes node agent
 Documentation=https://kubernetes.io/docs/
 Wants=network-online.target
 After=network-online.target
+StartLimitIntervalSec=0
 
 [Service]
 ExecStart=%s
 Restart=always
-StartLimitInterval=0
 RestartSec=10
 
 [Install]

@@ -107,11 +107,11 @@ func isEmptyTable(conn *nftables.Conn, t *nftables.Table) (bool, error) {
 	if err != nil || len(sets) > 0 {
 		return false, err
 	}
-	_, chains, err := nftChains(conn, t)
+	kube, others, err := nftChains(conn, t)
 	if err != nil {
 		return false, err
 	}
-	for _, c := range chains {
+	for _, c := range slices.Concat(kube, others) {
 		if c.Policy != nil && *c.Policy != nftables.ChainPolicyAccept {
 			return false, nil
 		}
