@@ -155,7 +155,7 @@ func (m machine) anotherBare(name string) machine {
 	if err != nil || len(bundles) != 1 {
 		m.Fatalf("there are %d bundles in dist/, and one is needed: run `make bundle` (%v)", len(bundles), err)
 	}
-	parts, err := lab.BundleParts(m.Context())
+	parts, err := lab.BundleParts(m.Context(), "")
 	if err != nil {
 		m.Fatal(err)
 	}

@@ -170,7 +170,7 @@ func bundleParts(ctx context.Context, lab *nodes.Lab, args []string) error {
 	if len(args) > 0 {
 		return errUsage
 	}
-	dir, err := lab.BundleParts(ctx)
+	dir, err := lab.BundleParts(ctx, "")
 	if err == nil {
 		fmt.Println(dir)
 	}

@@ -147,10 +147,15 @@ func (l *Lab) partsOptions(inUse, older []string) parts.Options {
 	}
 }
 
-// BundleParts makes a directory with a list for `slipway bundle create`, of the
-// default release: the programs and images that nodes of the lab have.
-func (l *Lab) BundleParts(ctx context.Context) (string, error) {
-	return parts.BundleParts(ctx, l.partsOptions(nil, nil))
+// BundleParts makes a directory with a list for `slipway bundle create`: the
+// programs and images that nodes of the lab have, of a minor version of Kubernetes
+// or, if it is empty, of the version of new nodes.
+func (l *Lab) BundleParts(ctx context.Context, minor string) (string, error) {
+	var older []string
+	if minor = cmp.Or(minor, l.options.Kubernetes); minor != "" {
+		older = []string{minor}
+	}
+	return parts.BundleParts(ctx, l.partsOptions(nil, older))
 }
 
 // layersInUse are those of all nodes of all labs.

@@ -38,7 +38,7 @@ var bundled = map[string]string{
 const license = "Apache-2.0"
 
 // BundleParts makes a directory with a list for `slipway bundle create`: the
-// programs and images of the default release.
+// programs and images of the last of the releases in o, by default the newest.
 func BundleParts(ctx context.Context, o Options) (string, error) {
 	b, unlock, err := newBuilder(o)
 	if err != nil {
@@ -59,14 +59,13 @@ func BundleParts(ctx context.Context, o Options) (string, error) {
 }
 
 func (b *builder) bundleParts(base string) (string, error) {
-	r := b.releases[0]
-	table, err := b.imageTable(base)
+	r := b.releases[len(b.releases)-1]
+	tools, err := packetTools(base)
 	if err != nil {
 		return "", err
 	}
-	isProbe := func(i image) bool { return i.name == ProbeImage }
-	probe := table[slices.IndexFunc(table, isProbe)]
-	table = slices.DeleteFunc(table, isProbe)
+	pause, probe := r.commonImages()
+	table := append([]image{pause}, r.images(tools)...)
 	rows, err := r.bundleRows(b.Components, base)
 	if err != nil {
 		return "", err

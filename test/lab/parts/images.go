@@ -31,15 +31,18 @@ func (b *builder) imageTable(base string) ([]image, error) {
 	if err != nil {
 		return nil, err
 	}
-	common := b.releases[0]
-	table := []image{
-		{name: pauseImage, files: common.binaries("", "pause"), entrypoint: []string{"/pause"}},
-		{name: ProbeImage, files: common.binaries("", "probe"), entrypoint: []string{"/probe"}},
-	}
+	pause, probe := b.releases[0].commonImages()
+	table := []image{pause, probe}
 	for _, r := range b.releases {
 		table = append(table, r.images(tools)...)
 	}
 	return table, nil
+}
+
+// commonImages are those that are the same in all releases.
+func (r *built) commonImages() (pause, probe image) {
+	return image{name: pauseImage, files: r.binaries("", "pause"), entrypoint: []string{"/pause"}},
+		image{name: ProbeImage, files: r.binaries("", "probe"), entrypoint: []string{"/probe"}}
 }
 
 // images are those of a release. kube-proxy's also has tools.

@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// TestHostPrepareNode upgrades a node that was made from a bundle by a newer bundle, without a network: its images, then the
+// control plane, then the programs, during which no container is restarted.
+func TestHostPrepareNode(t *testing.T) {
+	t.Parallel()
+	m := bare(t)
+	m.hasProgram()
+	newer := m.swapBundle(olderBundle(t))
+	m.prepares()
+	if err := m.node.ConfigurePods(); err != nil {
+		t.Fatal(err)
+	}
+	older := m.node.VersionOf(olderKubernetes)
+	m.init(document("", "kubernetesVersion: "+older+"\n"+podSubnet))
+	m.ready("cp-1")
+	m.podsRun(everything.pods)
+
+	m.must("mv", newer, bundlePath)
+	before := m.must("find", "/usr/local/bin", "/etc/containerd", "-printf", `%p %T@\n`)
+	if out, err := m.try(prepareArgs...); err == nil || !strings.Contains(out, "is newer than the control plane") {
+		t.Errorf("a kubelet that is newer than the control plane: %v\n%s", err, out)
+	}
+	if diff := cmp.Diff(before, m.must("find", "/usr/local/bin", "/etc/containerd", "-printf", `%p %T@\n`)); diff != "" {
+		t.Errorf("a refused run changed something:\n%s", diff)
+	}
+	m.must("slipway", "host", "prepare", "phase", "images", "--bundle", bundlePath)
+	m.apply()
+
+	programs := []string{"kubelet", "containerd"}
+	pids := m.mainPIDs(programs)
+	started := m.containerStarts()
+	m.prepares()
+	if diff := cmp.Diff(started, m.containerStarts()); diff != "" {
+		t.Errorf("containers were restarted (-before +after):\n%s", diff)
+	}
+	for i, pid := range m.mainPIDs(programs) {
+		if pid == pids[i] {
+			t.Errorf("%s was not restarted", programs[i])
+		}
+	}
+	m.runsVersion(m.upgradesTo(), "cp-1")
+	m.hasPinned(m.upgradesTo(), older)
+	m.secondPrepareChangesNothing()
+}
+
+// olderBundle makes a bundle of the older Kubernetes, whose containerd and runc are other files than those of the newer
+// bundle: the lab has one version of them.
+func olderBundle(t *testing.T) string {
+	t.Helper()
+	lab, err := nodes.Open(nodes.Options{Name: labName(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := lab.BundleParts(t.Context(), olderKubernetes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(parts)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "bundle.yaml")
+	list, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range regexp.MustCompile(`/\S+/(containerd|runc)\n`).FindAllString(string(list), -1) {
+		file = strings.TrimSpace(file)
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := filepath.Join(dir, filepath.Base(file))
+		if err := os.WriteFile(changed, append(data, 0), 0o755); err != nil { // nothing reads what follows a program
+			t.Fatal(err)
+		}
+		list = []byte(strings.ReplaceAll(string(list), file+"\n", changed+"\n"))
+	}
+	if err := os.WriteFile(path, list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "older.tar")
+	slipway := "../../bin/slipway"
+	if program != "" {
+		slipway = program
+	}
+	if said, err := exec.CommandContext(t.Context(), slipway, "bundle", "create", "--from", dir, "-o", out).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	return out
+}
+
+// swapBundle puts another bundle in the place of the one that is on the node, and returns where that is now.
+func (m machine) swapBundle(bundle string) string {
+	m.Helper()
+	const aside = "/root/newer.tar"
+	m.must("mv", bundlePath, aside)
+	if err := m.node.CopyIn(bundle, bundlePath); err != nil {
+		m.Fatal(err)
+	}
+	return aside
+}
+
+func (m machine) mainPIDs(units []string) []string {
+	m.Helper()
+	return strings.Fields(m.must(append([]string{"systemctl", "show", "-p", "MainPID", "--value"}, units...)...))
+}
+
+// containerStarts are the processes of all containers, with when they started, in clock ticks since the boot.
+func (m machine) containerStarts() []string {
+	m.Helper()
+	const script = `ctr --namespace=k8s.io tasks ls | awk 'NR > 1 {print $1, $2}' | while read -r id pid; do echo "$id $pid $(cut -d ' ' -f 22 "/proc/$pid/stat")"; done`
+	lines := strings.Split(strings.TrimSpace(m.must("sh", "-c", script)), "\n")
+	slices.Sort(lines)
+	return lines
+}
+
+// hasPinned checks that the images of a version are pinned, and those of an older one are there and are not.
+func (m machine) hasPinned(version, older string) {
+	m.Helper()
+	list := m.must("ctr", "--namespace=k8s.io", "images", "ls")
+	for line := range strings.Lines(list) {
+		name, _, _ := strings.Cut(line, " ")
+		pinned := strings.Contains(line, "io.cri-containerd.pinned=pinned")
+		if strings.HasSuffix(name, ":"+version) && !pinned || strings.HasSuffix(name, ":"+older) && pinned {
+			m.Errorf("pinned: %t, %s", pinned, name)
+		}
+	}
+	for _, v := range []string{version, older} {
+		if !strings.Contains(list, "registry.k8s.io/kube-apiserver:"+v) {
+			m.Errorf("the API server's image of %s is missing:\n%s", v, list)
+		}
+	}
+}
