@@ -35,13 +35,18 @@ type bareHost struct {
 	images  []host.Image
 	swap    []string
 	jobs    []string
-	reloads int
+	v4, v6  netip.Addr // of the default routes
+	selinux bool
+	// relabelled are the paths whose SELinux contexts were restored.
+	relabelled []string
+	reloads    int
 }
 
 func newBareHost(t *testing.T) (*bareHost, string) {
 	t.Helper()
 	root := inMemory(t)
-	h := &bareHost{Real: host.NewAt(root), units: map[string]host.UnitState{}, swap: []string{"/swapfile"}}
+	h := &bareHost{Real: host.NewAt(root), units: map[string]host.UnitState{}, swap: []string{"/swapfile"},
+		v4: netip.MustParseAddr("192.0.2.9"), v6: netip.MustParseAddr("fd00::9")}
 	t.Cleanup(h.Close)
 	for path, text := range map[string]string{
 		"/proc/sys/net/ipv4/ip_forward":              "0\n",
@@ -190,23 +195,31 @@ func (h *bareHost) SwapOn(area string) error {
 	return h.did("swapon %s", area)
 }
 
-func (h *bareHost) Probe(context.Context, host.Probe) error         { return nil }
-func (h *bareHost) SELinux() bool                                   { return false }
-func (h *bareHost) EmptyTables() ([]host.Leftover, error)           { return nil, nil }
-func (h *bareHost) RestoreContexts(context.Context, []string) error { return h.did("relabel") }
+func (h *bareHost) Probe(context.Context, host.Probe) error { return nil }
+func (h *bareHost) SELinux() bool                           { return h.selinux }
+func (h *bareHost) EmptyTables() ([]host.Leftover, error)   { return nil, nil }
+func (h *bareHost) RestoreContexts(_ context.Context, paths []string) error {
+	h.relabelled = append(h.relabelled, paths...)
+	return nil
+}
 func (h *bareHost) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 	if ipv6 {
-		return netip.MustParseAddr("fd00::9"), nil
+		return h.v6, nil
 	}
-	return netip.MustParseAddr("192.0.2.9"), nil
+	return h.v4, nil
 }
 func (h *bareHost) Interfaces() ([]host.Interface, error) {
 	return []host.Interface{{Name: "eth0", Addresses: []netip.Addr{netip.MustParseAddr("fd00::9")}}}, nil
 }
-func (h *bareHost) EffectiveUID() int               { return 0 }
-func (h *bareHost) Environ() []string               { return []string{"https_proxy=http://proxy.example:3128"} }
-func (h *bareHost) LookPath(string) (string, error) { return "", fs.ErrNotExist }
-func (h *bareHost) KernelRelease() (string, error)  { return "6.1.0", nil }
+func (h *bareHost) EffectiveUID() int { return 0 }
+func (h *bareHost) Environ() []string { return []string{"https_proxy=http://proxy.example:3128"} }
+func (h *bareHost) LookPath(name string) (string, error) {
+	if name == "restorecon" {
+		return "/sbin/restorecon", nil
+	}
+	return "", fs.ErrNotExist
+}
+func (h *bareHost) KernelRelease() (string, error) { return "6.1.0", nil }
 func (h *bareHost) Space(string) (host.Space, error) {
 	return host.Space{Free: 1 << 40, Total: 1 << 41}, nil
 }
@@ -219,8 +232,13 @@ func (h *bareHost) env(said *bytes.Buffer) *Env {
 	return &Env{Config: node, Host: h, UI: ui.NewLines(said, said)}
 }
 
-// testBundle has small files in the place of programs, each with its name as content, and a release's version.
+// testBundle has small files in the place of programs, each with its name and a release's version as content.
 func testBundle(t *testing.T, version string) *bundle.Bundle {
+	t.Helper()
+	return openBundle(t, writeBundle(t, version))
+}
+
+func writeBundle(t *testing.T, version string) (path string) {
 	t.Helper()
 	dir := t.TempDir()
 	list := "apiVersion: slipway.bundle/v1\nkind: BundleParts\nkubernetesVersion: " + version + "\nos: linux\narchitecture: amd64\nparts:\n"
@@ -243,11 +261,16 @@ func testBundle(t *testing.T, version string) *bundle.Bundle {
 	for program, content := range BundledUnits() {
 		parts.Provide(bundle.ListedPart{Name: program + ".service", Type: bundle.Unit, Version: version, Source: "test", License: "Apache-2.0"}, content)
 	}
-	out := filepath.Join(dir, "b.tar")
+	out := filepath.Join(dir, "bundle.tar")
 	if err := (bundle.Create{List: parts, Output: out, Say: func(string, ...any) {}}).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b, err := bundle.Open(out, bundle.Keys{})
+	return out
+}
+
+func openBundle(t *testing.T, path string) *bundle.Bundle {
+	t.Helper()
+	b, err := bundle.Open(path, bundle.Keys{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestPrepareDamagedBundle flips a byte in the last part, which is read after all others were staged: none of them is put in
+// its place, and nothing of them stays.
+func TestPrepareDamagedBundle(t *testing.T) {
+	h, root := newBareHost(t)
+	path := writeBundle(t, "v1.37.2")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(data)
+	for end > 0 && data[end-1] == 0 { // the end of the tar
+		end--
+	}
+	data[end-1] ^= 1
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, err := h.prepare(t, &Prepare{Bundle: openBundle(t, path)})
+	if err == nil || !strings.Contains(err.Error(), "kubelet.service") {
+		t.Errorf("the error does not name the damaged part: %v\n%s", err, said)
+	}
+	for _, dir := range []string{programDir, cniDir, unitDir} {
+		entries, err := os.ReadDir(filepath.Join(root, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Name() != "other" {
+				t.Errorf("%s/%s is there", dir, e.Name())
+			}
+		}
+	}
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+}
+
+// TestPrepareRelabels gives every file the SELinux context of its place.
+func TestPrepareRelabels(t *testing.T) {
+	h, _ := newBareHost(t)
+	h.selinux = true
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	for _, path := range []string{"/usr/local/bin/kubelet", "/opt/cni/bin/bridge", "/etc/containerd/config.toml", sysctlPath, "/usr/local/lib/systemd/system/containerd.service"} {
+		if !slices.Contains(h.relabelled, path) {
+			t.Errorf("%s keeps the context that it was made with: %v", path, h.relabelled)
+		}
+	}
+}
+
+// TestPrepareWithoutRoute refuses a host of which nobody could tell the address, before anything is written.
+func TestPrepareWithoutRoute(t *testing.T) {
+	h, root := newBareHost(t)
+	h.v4, h.v6 = netip.Addr{}, netip.Addr{}
+	before := hostTree(t, root)
+	said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	if err == nil || !strings.Contains(err.Error(), "[ERROR DefaultRoute]: this host has no default route") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	if diff := cmp.Diff(before, hostTree(t, root)); diff != "" {
+		t.Errorf("something was written:\n%s", diff)
+	}
+}
+
+// TestPrepareInterrupted: containerd is restarted if its settings have changed since it started, by whichever run.
+func TestPrepareInterrupted(t *testing.T) {
+	h, _ := newBareHost(t)
+	p := &Prepare{Bundle: testBundle(t, "v1.37.2")}
+	h.mustPrepare(t, p)
+	state := h.units["containerd.service"]
+	state.ActiveSince = state.ActiveSince.AddDate(0, 0, -1)
+	h.units["containerd.service"] = state
+	h.jobs = nil
+	h.mustPrepare(t, p)
+	if diff := cmp.Diff([]string{"restart containerd.service"}, h.jobs); diff != "" {
+		t.Errorf("what was done (-want +got):\n%s", diff)
+	}
+}
