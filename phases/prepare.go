@@ -64,7 +64,14 @@ func (p *Prepare) preflight() Phase {
 					return err
 				}
 			}
-			checks := append(preflight.Prepare(env.Config, found.check(ctx, env), p.sizes()), p.skewChecks(ctx, env)...)
+			parameters, err := wantedParameters(env.Host)
+			if err != nil {
+				return err
+			}
+			checks := preflight.Prepare(env.Config, preflight.Preparation{
+				Runtime: found.check(ctx, env), Sizes: p.sizes(), Parameters: parameters, SysctlFile: sysctlPath,
+			})
+			checks = append(checks, p.skewChecks(ctx, env)...)
 			return show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
 		},
 	}

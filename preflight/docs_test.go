@@ -60,9 +60,9 @@ func table(t *testing.T) string {
 		append(JoinControlPlane(joined, leftovers), images),
 		JoinWorker(worker, leftovers),
 		Reset(local),
-		append(Prepare(&config.Node{BindPort: config.DefaultBindPort}, HostRuntime{Installed: true, Running: true}, map[string]uint64{
+		append(Prepare(&config.Node{BindPort: config.DefaultBindPort}, Preparation{Runtime: HostRuntime{Installed: true, Running: true}, Sizes: map[string]uint64{
 			"/usr/local/bin": 1, "/opt/cni/bin": 1, "/var/lib/containerd": 1,
-		}), BundledKubelet("v1.37.2", "v1.37.2", nil)),
+		}}), BundledKubelet("v1.37.2", "v1.37.2", nil)),
 	}
 	var b strings.Builder
 	b.WriteString("| name | what is checked | init | join --control-plane | join | reset | host prepare |\n|---|---|---|---|---|---|---|\n")

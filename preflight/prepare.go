@@ -22,23 +22,34 @@ type HostRuntime struct {
 	Installed, Running bool
 }
 
-// Prepare lists the checks of a host before it is prepared. sizes are the bytes that will be written, by directory.
-func Prepare(n *config.Node, r HostRuntime, sizes map[string]uint64) []Check {
+// Preparation is what a host will get.
+type Preparation struct {
+	Runtime HostRuntime
+	// Sizes are the bytes that will be written, by directory.
+	Sizes map[string]uint64
+	// Parameters are kernel parameters, by path below /proc/sys, and SysctlFile is what sets them at boot.
+	Parameters map[string]string
+	SysctlFile string
+}
+
+// Prepare lists the checks of a host before it is prepared.
+func Prepare(n *config.Node, p Preparation) []Check {
 	checks := []Check{
 		{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
 		{Name: "Systemd", Run: runsSystemd, Asks: "systemd is this host's init"},
 		{Name: "DefaultRoute", Run: defaultRoute, Asks: "a default route shows which address is the node's"},
 		{Name: "SystemVerification", Run: system(n), Asks: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
 		{Name: "CNI", Run: foreignNetworks, Asks: "which Pod networks are configured already (note)"},
-		{Name: "Firewalld", Run: firewalld(n), Asks: "firewalld is not running; where it is, its ports have to be opened (warning)"},
+		{Name: "Firewalld", Run: firewalld(n), Asks: "neither firewalld nor ufw is on; where one is, ports have to be opened in it (warning)"},
 		{Name: "SELinux", Run: selinux, Asks: "contexts can be restored where SELinux is on"},
+		{Name: "Sysctl", Run: bootParameters(p.SysctlFile, p.Parameters), Asks: "no file of /etc/sysctl.d and the like sets the kernel parameters to something else at boot (warning)"},
 	}
-	if r.Installed && r.Running {
+	if r := p.Runtime; r.Installed && r.Running {
 		checks = append(checks, Check{Name: "CRI", Run: runtimeFits(r.Socket), Asks: "a container runtime that is there already answers, and is good enough"})
 	}
-	for _, dir := range slices.Sorted(maps.Keys(sizes)) {
+	for _, dir := range slices.Sorted(maps.Keys(p.Sizes)) {
 		checks = append(checks, Check{
-			Name: "DiskSpace-" + dashed(dir), Run: space(n, dir, need{what: "the bundle", least: sizes[dir], good: sizes[dir]}),
+			Name: "DiskSpace-" + dashed(dir), Run: space(n, dir, need{what: "the bundle", least: p.Sizes[dir], good: p.Sizes[dir]}),
 			Asks: "what the bundle brings fits",
 		})
 	}

@@ -29,7 +29,7 @@ func bare() *fakeHost {
 }
 
 func TestPrepareNames(t *testing.T) {
-	always := []string{"IsPrivilegedUser", "Systemd", "DefaultRoute", "SystemVerification", "CNI", "Firewalld", "SELinux"}
+	always := []string{"IsPrivilegedUser", "Systemd", "DefaultRoute", "SystemVerification", "CNI", "Firewalld", "SELinux", "Sysctl"}
 	for name, test := range map[string]struct {
 		runtime HostRuntime
 		sizes   map[string]uint64
@@ -44,7 +44,7 @@ func TestPrepareNames(t *testing.T) {
 			more:  []string{"DiskSpace--opt-cni-bin", "DiskSpace--usr-local-bin", "DiskSpace--var-lib-containerd"},
 		},
 	} {
-		got := names(Prepare(&config.Node{}, test.runtime, test.sizes))
+		got := names(Prepare(&config.Node{}, Preparation{Runtime: test.runtime, Sizes: test.sizes}))
 		if diff := cmp.Diff(slices.Concat(always, test.more), got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -81,6 +81,15 @@ func prepareRows() []prepareRow {
 		{"Firewalld", "active", func(h *fakeHost) {
 			h.units["firewalld.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
 		}, []string{"[WARNING Firewalld]: firewalld is active, and other nodes must be able to reach TCP ports 6443 and 10250 of this host\n  open them with `firewall-cmd --permanent --add-port=6443/tcp --add-port=10250/tcp && firewall-cmd --reload`"}},
+		{"Firewalld", "ufw", func(h *fakeHost) { h.put("/etc/ufw/ufw.conf", "# ufw\nENABLED=yes\n") },
+			[]string{"[WARNING Firewalld]: ufw is active, and other nodes must be able to reach TCP ports 6443 and 10250 of this host\n  open them with `ufw allow 6443/tcp && ufw allow 10250/tcp`"}},
+		{"Firewalld", "ufw is off", func(h *fakeHost) { h.put("/etc/ufw/ufw.conf", "ENABLED=no\n") }, nil},
+		{"Sysctl", "a later file", func(h *fakeHost) {
+			h.put("/etc/sysctl.d/99-hardening.conf", "net.ipv4.ip_forward = 0\nnet.ipv4.tcp_syncookies = 1\n")
+			h.put("/usr/lib/sysctl.d/99-hardening.conf", "net.ipv4.ip_forward = 3\n")
+			h.put("/etc/sysctl.d/10-early.conf", "net.ipv4.ip_forward = 0\n")
+			h.put("/run/sysctl.d/99-same.conf", "net/ipv4/ip_forward=1\n")
+		}, []string{"[WARNING Sysctl]: /etc/sysctl.d/99-hardening.conf sets net.ipv4.ip_forward to 0 at each boot, after /etc/sysctl.d/90-slipway.conf has set it to 1\n  change it there, unless it is meant to win"}},
 		{"SELinux", "on", func(h *fakeHost) { h.selinux, h.programs["restorecon"] = true, "" }, nil},
 		{"SELinux", "on, without its tools", func(h *fakeHost) { h.selinux = true },
 			[]string{"[ERROR SELinux]: SELinux is on, and restorecon is not there to give files their contexts\n  install policycoreutils"}},
@@ -122,7 +131,10 @@ func foreignRuntimeRows() []prepareRow {
 }
 
 func TestPrepare(t *testing.T) {
-	checks := Prepare(&config.Node{BindPort: config.DefaultBindPort}, foreign, map[string]uint64{"/usr/local/bin": 200 << 20})
+	checks := Prepare(&config.Node{BindPort: config.DefaultBindPort}, Preparation{
+		Runtime: foreign, Sizes: map[string]uint64{"/usr/local/bin": 200 << 20},
+		SysctlFile: "/etc/sysctl.d/90-slipway.conf", Parameters: map[string]string{"net/ipv4/ip_forward": "1"},
+	})
 	for _, r := range slices.Concat(prepareRows(), foreignRuntimeRows()) {
 		t.Run(r.check+"/"+r.name, func(t *testing.T) {
 			h := bare()
@@ -137,7 +149,7 @@ func TestPrepare(t *testing.T) {
 
 // A host that has all it needs passes without a word.
 func TestPrepareHealthy(t *testing.T) {
-	checks := Prepare(&config.Node{BindPort: config.DefaultBindPort}, foreign, map[string]uint64{"/usr/local/bin": 1 << 20})
+	checks := Prepare(&config.Node{BindPort: config.DefaultBindPort}, Preparation{Runtime: foreign, Sizes: map[string]uint64{"/usr/local/bin": 1 << 20}})
 	report := Run(t.Context(), checks, bare(), nil)
 	if found := slices.Concat(report.Notes, report.Warnings, report.Errors); len(found) > 0 {
 		t.Errorf("found %v", texts(found))

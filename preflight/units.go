@@ -5,6 +5,8 @@ package preflight
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 
@@ -51,10 +53,20 @@ func firewalld(n *config.Node) func(context.Context, View) []Finding {
 			return warn("cannot check whether a firewall blocks TCP ports %d and %d: %v", api, node, err).
 				remedy("make sure that other nodes can reach these ports of this host")
 		}
-		if unit.ActiveState != "active" {
-			return nil
+		const active = "%s is active, and other nodes must be able to reach TCP ports %d and %d of this host"
+		switch {
+		case unit.ActiveState == "active":
+			return warn(active, "firewalld", api, node).
+				remedy("open them with `firewall-cmd --permanent --add-port=%d/tcp --add-port=%d/tcp && firewall-cmd --reload`", api, node)
+		case usesUFW(h):
+			return warn(active, "ufw", api, node).remedy("open them with `ufw allow %d/tcp && ufw allow %d/tcp`", api, node)
 		}
-		return warn("firewalld is active, and other nodes must be able to reach TCP ports %d and %d of this host", api, node).
-			remedy("open them with `firewall-cmd --permanent --add-port=%d/tcp --add-port=%d/tcp && firewall-cmd --reload`", api, node)
+		return nil
 	}
+}
+
+// usesUFW reads what Ubuntu's firewall does at boot: its unit is active even where it is off.
+func usesUFW(h View) bool {
+	text, err := h.ReadFile("/etc/ufw/ufw.conf")
+	return err == nil && slices.Contains(strings.Split(string(text), "\n"), "ENABLED=yes")
 }

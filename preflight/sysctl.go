@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// bootParameters finds files that set kernel parameters to something else at each boot, after the file own has set them to
+// what is wanted, by path below /proc/sys. systemd reads the files of all directories in the order of their names:
+// sysctl.d(5).
+func bootParameters(own string, wanted map[string]string) func(context.Context, View) []Finding {
+	return func(_ context.Context, h View) []Finding {
+		var found []Finding
+		for _, file := range sysctlFilesAfter(h, filepath.Base(own)) {
+			text, err := h.ReadFile(file)
+			if err != nil {
+				found = append(found, note("cannot read %s, so it is not known whether it changes kernel parameters again: %v", file, err)...)
+				continue
+			}
+			for line := range strings.Lines(string(text)) {
+				name, value := sysctlSetting(line)
+				if want := wanted[name]; want != "" && value != want {
+					found = append(found, warn("%s sets %s to %s at each boot, after %s has set it to %s", file, strings.ReplaceAll(name, "/", "."), value, own, want).
+						remedy("change it there, unless it is meant to win")...)
+				}
+			}
+		}
+		return found
+	}
+}
+
+// sysctlFilesAfter lists the files that systemd reads after the one with a name. One in /etc hides others of its name.
+func sysctlFilesAfter(h View, name string) []string {
+	files := map[string]string{}
+	for _, dir := range []string{"/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sysctl.d", "/etc/sysctl.d"} {
+		entries, err := h.ReadDir(dir)
+		if err != nil {
+			continue // most of them are not there
+		}
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), ".conf") && e.Name() > name {
+				files[e.Name()] = path.Join(dir, e.Name())
+			}
+		}
+	}
+	var list []string
+	for _, path := range files {
+		list = append(list, path)
+	}
+	slices.SortFunc(list, func(a, b string) int { return strings.Compare(path.Base(a), path.Base(b)) })
+	return list
+}
+
+// sysctlSetting reads a line NAME = VALUE, with the name as a path. If its first separator is a dot, dots and slashes change
+// places. Comments and lines of another form have no name.
+func sysctlSetting(line string) (name, value string) {
+	line = strings.TrimPrefix(strings.TrimSpace(line), "-")
+	name, value, found := strings.Cut(line, "=")
+	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	if !found || strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+		return "", ""
+	}
+	if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '.' {
+		name = strings.NewReplacer(".", "/", "/", ".").Replace(name)
+	}
+	return name, value
+}
