@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
@@ -40,7 +41,7 @@ func TestHostPrepareNode(t *testing.T) {
 	if out, err := m.try(prepareArgs...); err == nil || !strings.Contains(out, "is newer than the control plane") {
 		t.Errorf("a kubelet that is newer than the control plane: %v\n%s", err, out)
 	}
-	if diff := cmp.Diff(before, m.must("find", "/usr/local/bin", "/etc/containerd", "-printf", `%p %T@\n`)); diff != "" {
+	if diff := gocmp.Diff(before, m.must("find", "/usr/local/bin", "/etc/containerd", "-printf", `%p %T@\n`)); diff != "" {
 		t.Errorf("a refused run changed something:\n%s", diff)
 	}
 	m.must("slipway", "host", "prepare", "phase", "images", "--bundle", bundlePath)
@@ -50,7 +51,7 @@ func TestHostPrepareNode(t *testing.T) {
 	pids := m.mainPIDs(programs)
 	started := m.containerStarts()
 	m.prepares()
-	if diff := cmp.Diff(started, m.containerStarts()); diff != "" {
+	if diff := gocmp.Diff(started, m.containerStarts()); diff != "" {
 		t.Errorf("containers were restarted (-before +after):\n%s", diff)
 	}
 	for i, pid := range m.mainPIDs(programs) {
@@ -100,14 +101,70 @@ func olderBundle(t *testing.T) string {
 		t.Fatal(err)
 	}
 	out := filepath.Join(dir, "older.tar")
-	slipway := "../../bin/slipway"
-	if program != "" {
-		slipway = program
-	}
-	if said, err := exec.CommandContext(t.Context(), slipway, "bundle", "create", "--from", dir, "-o", out).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
+	here(t, cmp.Or(program, "../../bin/slipway"), "bundle", "create", "--from", dir, "-o", out)
 	return out
+}
+
+// here runs a program on this machine, and returns what it printed.
+func here(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// TestHostPrepareSigned: a host that trusts a key takes only bundles that were signed with it, and what Slipway signs is what
+// minisign signs.
+func TestHostPrepareSigned(t *testing.T) {
+	t.Parallel()
+	m := bare(t)
+	m.hasProgram()
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	slipway := cmp.Or(program, "../../bin/slipway")
+	for _, name := range []string{"ours", "other"} {
+		here(t, "minisign", "-G", "-W", "-p", at(name+".pub"), "-s", at(name+".key"))
+	}
+	key, err := os.ReadFile(at("ours.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write("/etc/slipway/bundle-keys.d/ours.pub", string(key))
+	refuses := func(why string) {
+		t.Helper()
+		for _, args := range [][]string{prepareArgs, {"slipway", "bundle", "inspect", bundlePath}, {"slipway", "bundle", "verify", bundlePath}} {
+			if out, err := m.try(args...); err == nil || !strings.Contains(out, why) {
+				t.Errorf("%q: %v\n%s", args, err, out)
+			}
+		}
+	}
+	refuses("is not signed")
+
+	bundle := at("bundle.tar")
+	if err := m.node.CopyOut(bundlePath, bundle); err != nil {
+		t.Fatal(err)
+	}
+	for _, signer := range []string{"other", "ours"} {
+		here(t, slipway, "bundle", "sign", bundle, "--sign-key", at(signer+".key"))
+		for _, entry := range []string{"index.json", "index.json.minisig"} {
+			if err := os.WriteFile(at(entry), []byte(here(t, "tar", "--extract", "--to-stdout", "--file", bundle, entry)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		here(t, "minisign", "-V", "-p", at(signer+".pub"), "-m", at("index.json"))
+		if err := m.node.CopyIn(bundle, bundlePath); err != nil {
+			t.Fatal(err)
+		}
+		if signer == "other" {
+			refuses("trusted")
+		}
+	}
+	m.prepares()
+	if out := m.must("slipway", "bundle", "inspect", bundlePath); !strings.Contains(out, "ours.pub") {
+		t.Errorf("it is not said who has signed it:\n%s", out)
+	}
 }
 
 // swapBundle puts another bundle in the place of the one that is on the node, and returns where that is now.

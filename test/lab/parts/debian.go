@@ -31,6 +31,7 @@ var hostPrograms = [][2]string{
 	{"debootstrap", "debootstrap"},
 	{"systemd-nspawn", "systemd-container"},
 	{"ip", "iproute2"},
+	{"minisign", "minisign"},
 }
 
 // Debian installs the Debian that nodes have, without what the lab puts on top of it, and returns its directory, which
