@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
@@ -41,7 +40,7 @@ func TestHostPrepareNode(t *testing.T) {
 	if out, err := m.try(prepareArgs...); err == nil || !strings.Contains(out, "is newer than the control plane") {
 		t.Errorf("a kubelet that is newer than the control plane: %v\n%s", err, out)
 	}
-	if diff := gocmp.Diff(before, m.must("find", "/usr/local/bin", "/etc/containerd", "-printf", `%p %T@\n`)); diff != "" {
+	if diff := cmp.Diff(before, m.must("find", "/usr/local/bin", "/etc/containerd", "-printf", `%p %T@\n`)); diff != "" {
 		t.Errorf("a refused run changed something:\n%s", diff)
 	}
 	m.must("slipway", "host", "prepare", "phase", "images", "--bundle", bundlePath)
@@ -51,7 +50,7 @@ func TestHostPrepareNode(t *testing.T) {
 	pids := m.mainPIDs(programs)
 	started := m.containerStarts()
 	m.prepares()
-	if diff := gocmp.Diff(started, m.containerStarts()); diff != "" {
+	if diff := cmp.Diff(started, m.containerStarts()); diff != "" {
 		t.Errorf("containers were restarted (-before +after):\n%s", diff)
 	}
 	for i, pid := range m.mainPIDs(programs) {
@@ -101,8 +100,16 @@ func olderBundle(t *testing.T) string {
 		t.Fatal(err)
 	}
 	out := filepath.Join(dir, "older.tar")
-	here(t, cmp.Or(program, "../../bin/slipway"), "bundle", "create", "--from", dir, "-o", out)
+	here(t, programHere(), "bundle", "create", "--from", dir, "-o", out)
 	return out
+}
+
+// programHere is the program under test, on this machine.
+func programHere() string {
+	if program != "" {
+		return program
+	}
+	return "../../bin/slipway"
 }
 
 // here runs a program on this machine, and returns what it printed.
@@ -123,7 +130,7 @@ func TestHostPrepareSigned(t *testing.T) {
 	m.hasProgram()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	slipway := cmp.Or(program, "../../bin/slipway")
+	slipway := programHere()
 	for _, name := range []string{"ours", "other"} {
 		here(t, "minisign", "-G", "-W", "-p", at(name+".pub"), "-s", at(name+".key"))
 	}
