@@ -165,7 +165,7 @@ func TestHostPrepareSigned(t *testing.T) {
 			t.Fatal(err)
 		}
 		if signer == "other" {
-			refuses("trusted")
+			refuses("this host trusts only")
 		}
 	}
 	m.prepares()
