@@ -44,8 +44,12 @@ func (r hostRuntime) foreign() bool { return r.by == operators }
 
 // check is what preflight looks at.
 func (r hostRuntime) check(ctx context.Context, env *Env) preflight.HostRuntime {
-	state, err := unitState(ctx, env, r.unit)
-	return preflight.HostRuntime{Socket: r.socket, Installed: r.foreign(), Running: r.unit == "" || err != nil || state.ActiveState == "active"}
+	running := true // as far as the socket is all that is known
+	if r.unit != "" {
+		state, err := unitState(ctx, env, r.unit)
+		running = err != nil || state.ActiveState == "active"
+	}
+	return preflight.HostRuntime{Socket: r.socket, Installed: r.foreign(), Running: running}
 }
 
 // knownRuntimes are the units of container runtimes, with their sockets, in the order of config.KnownSockets.
