@@ -6,9 +6,14 @@ if [ -d /run/systemd/system ]; then
 fi
 case "$1" in
 remove | 0)
-	# Another drop-in may give the kubelet its settings: an operator's, or that of `slipway host prepare`.
-	units='/etc/systemd/system /usr/local/lib/systemd/system /usr/lib/systemd/system'
-	settings=$(for dir in $units; do grep -ls -e --config= "$dir"/kubelet.service "$dir"/kubelet.service.d/*.conf || true; done)
+	# kubeadm's drop-in may be there, or another one that gives the kubelet its settings, as `slipway host prepare` has it.
+	settings=
+	for dir in /etc /usr/local/lib /usr/lib; do
+		kubelet=$dir/systemd/system/kubelet.service
+		if [ -e "$kubelet.d/10-kubeadm.conf" ] || grep -qs -e --config= "$kubelet" "$kubelet.d"/*.conf; then
+			settings=yes
+		fi
+	done
 	if [ -e /var/lib/kubelet/config.yaml ] && [ -z "$settings" ]; then
 		cat >&2 <<-'END'
 			slipway: this host is still a node of a cluster. Its kubelet goes on, but without 10-kubeadm.conf it will not
