@@ -137,7 +137,7 @@ func bare(t *testing.T) machine {
 
 func (m machine) anotherBare(name string) machine {
 	m.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: labName(m.T), Slipway: program})
+	lab, err := nodes.Open(nodes.Options{Name: labName(m.T), Slipway: program, Older: []string{olderKubernetes}})
 	if err != nil {
 		m.Fatal(err)
 	}
