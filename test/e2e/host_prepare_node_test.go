@@ -9,12 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
@@ -63,45 +64,83 @@ func TestHostPrepareNode(t *testing.T) {
 	m.secondPrepareChangesNothing()
 }
 
-// olderBundle makes a bundle of the older Kubernetes, whose containerd and runc are other files than those of the newer
-// bundle: the lab has one version of them.
+// olderBundle makes a bundle of the older Kubernetes. Its containerd and runc are other files than those of the newer bundle,
+// as the lab has one version of them, and its etcd and CoreDNS are those that Slipway chooses.
 func olderBundle(t *testing.T) string {
+	t.Helper()
+	older, newer := readBundleList(t, olderKubernetes), readBundleList(t, "")
+	dir := t.TempDir()
+	for i, part := range older.Parts {
+		switch name := part["name"].(string); {
+		case name == "containerd" || name == "runc":
+			older.Parts[i]["file"] = lengthened(t, part["file"].(string), dir)
+		case strings.Contains(name, "/etcd:") || strings.Contains(name, "/coredns:"):
+			older.Parts[i] = newer.Parts[slices.IndexFunc(newer.Parts, func(n map[string]any) bool {
+				before, _, _ := strings.Cut(name, ":")
+				return strings.HasPrefix(n["name"].(string), before+":")
+			})]
+		}
+	}
+	data, err := yaml.Marshal(older)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, out := filepath.Join(dir, "bundle.yaml"), filepath.Join(dir, "older.tar")
+	if err := os.WriteFile(list, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	here(t, programHere(), "bundle", "create", "--from", list, "-o", out)
+	return out
+}
+
+// bundleList is a list of `slipway bundle create`: docs/bundle.md.
+type bundleList struct {
+	APIVersion        string           `json:"apiVersion"`
+	Kind              string           `json:"kind"`
+	KubernetesVersion string           `json:"kubernetesVersion"`
+	OS                string           `json:"os"`
+	Architecture      string           `json:"architecture"`
+	Parts             []map[string]any `json:"parts"`
+}
+
+// readBundleList reads the lab's list for a minor version, with absolute paths.
+func readBundleList(t *testing.T, minor string) (list bundleList) {
 	t.Helper()
 	lab, err := nodes.Open(nodes.Options{Name: labName(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts, err := lab.BundleParts(t.Context(), olderKubernetes)
+	dir, err := lab.BundleParts(t.Context(), minor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(parts)); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "bundle.yaml")
-	list, err := os.ReadFile(path)
+	data, err := os.ReadFile(filepath.Join(dir, "bundle.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range regexp.MustCompile(`/\S+/(containerd|runc)\n`).FindAllString(string(list), -1) {
-		file = strings.TrimSpace(file)
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		changed := filepath.Join(dir, filepath.Base(file))
-		if err := os.WriteFile(changed, append(data, 0), 0o755); err != nil { // nothing reads what follows a program
-			t.Fatal(err)
-		}
-		list = []byte(strings.ReplaceAll(string(list), file+"\n", changed+"\n"))
-	}
-	if err := os.WriteFile(path, list, 0o600); err != nil {
+	if err := yaml.Unmarshal(data, &list); err != nil {
 		t.Fatal(err)
 	}
-	out := filepath.Join(dir, "older.tar")
-	here(t, programHere(), "bundle", "create", "--from", dir, "-o", out)
-	return out
+	for _, part := range list.Parts {
+		if file := part["file"].(string); !filepath.IsAbs(file) {
+			part["file"] = filepath.Join(dir, file)
+		}
+	}
+	return list
+}
+
+// lengthened copies a program with a byte more, which nothing reads.
+func lengthened(t *testing.T, file, dir string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	longer := filepath.Join(dir, filepath.Base(file))
+	if err := os.WriteFile(longer, append(data, 0), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return longer
 }
 
 // programHere is the program under test, on this machine.
