@@ -71,16 +71,20 @@ func Print(objs []Object) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Stages splits objs into those that workloads refer to (accounts, ConfigMaps, Roles) and the workloads. The objects of a
-// stage do not depend on each other, so they can be written side by side.
-func Stages(objs []Object) (before, workloads []Object) {
+// Stages splits objs into those that others are in or of (namespaces, definitions of kinds), those that workloads refer to
+// (accounts, ConfigMaps, Roles), and the workloads. The objects of a stage do not depend on each other, so they can be
+// written side by side.
+func Stages(objs []Object) [][]Object {
+	stages := make([][]Object, 3)
 	for _, obj := range objs {
+		at := 1
 		switch obj.GetObjectKind().GroupVersionKind().Kind {
-		case "Deployment", "DaemonSet":
-			workloads = append(workloads, obj)
-		default:
-			before = append(before, obj)
+		case "Namespace", "CustomResourceDefinition":
+			at = 0
+		case "Deployment", "DaemonSet", "StatefulSet":
+			at = 2
 		}
+		stages[at] = append(stages[at], obj)
 	}
-	return before, workloads
+	return stages
 }

@@ -287,9 +287,9 @@ func TestGeneratedMark(t *testing.T) {
 func TestStages(t *testing.T) {
 	n := load(t, read(t, golden, "node/default/input.yaml"))
 	for _, objs := range [][]Object{coreDNS(t, n), kubeProxy(t, n)} {
-		before, workloads := Stages(objs)
-		if len(workloads) != 1 || len(before) != 5 {
-			t.Errorf("%d before, %d workloads", len(before), len(workloads))
+		stages := Stages(objs)
+		if len(stages[0]) != 0 || len(stages[1]) != 5 || len(stages[2]) != 1 {
+			t.Errorf("%d, %d and %d objects", len(stages[0]), len(stages[1]), len(stages[2]))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -43,6 +44,20 @@ func addon() Phase {
 				Print: printed(kubeProxyObjects),
 				Skip: func(env *Env) string {
 					return disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
+				},
+			},
+			{
+				Name:    "network",
+				Summary: "Install the Pod network that --network names",
+				Flags: []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane-endpoint", "dry-run", "image-repository",
+					"kubeconfig", "kubernetes-version", "network", "pod-network-cidr", "print-manifest", "service-cidr"},
+				Run:   func(ctx context.Context, env *Env) error { return runAddon(ctx, env, "network", networkObjects) },
+				Print: printed(networkObjects),
+				Skip: func(env *Env) string {
+					if env.Config.NetworkAddOn.Name == "" {
+						return "no --network is given"
+					}
+					return ""
 				},
 			},
 		},
@@ -83,6 +98,10 @@ func kubeProxyObjects(env *Env) ([]manifests.Object, error) {
 	return manifests.KubeProxy(env.Config, patches)
 }
 
+func networkObjects(env *Env) ([]manifests.Object, error) {
+	return manifests.Network(env.Config, config.PatchSet{})
+}
+
 // runAddon installs an add-on. In a cluster that has it, init creates what is missing; the phase's own command
 // replaces what was edited, and says so.
 func runAddon(ctx context.Context, env *Env, name string, objects func(*Env) ([]manifests.Object, error)) error {
@@ -101,12 +120,13 @@ func runAddon(ctx context.Context, env *Env, name string, objects func(*Env) ([]
 		}
 		env.UI.Printf("Installing %s", name)
 	}
-	before, workloads := manifests.Stages(objs)
 	writer := "init phase addon " + strings.ToLower(name)
-	if err := env.keeper().EnsureMissing(ctx, writer, before...); err != nil {
-		return err
+	for _, stage := range manifests.Stages(objs) {
+		if err := env.keeper().EnsureMissing(ctx, writer, stage...); err != nil {
+			return err
+		}
 	}
-	return env.keeper().EnsureMissing(ctx, writer, workloads...)
+	return nil
 }
 
 // replaceable says which objects in the cluster are about to be replaced, and leaves out an edited Corefile: the

@@ -46,6 +46,12 @@ func upgradeAddon(when addonCondition) Phase {
 				Run:     when("kube-proxy", upgradeKubeProxy),
 				Skip:    func(env *Env) string { return disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled") },
 			},
+			{
+				Name:    "network",
+				Summary: "Upgrade flannel, if `init --network flannel` has installed it",
+				Flags:   flags,
+				Run:     when("the Pod network", upgradeNetwork),
+			},
 		},
 	}
 }
@@ -160,16 +166,21 @@ func followImages(v cluster.Versions, live cluster.Object) cluster.Versions {
 		return v
 	}
 	v.Old = v.Old.DeepCopyObject().(cluster.Object)
-	there := podTemplate(live).Spec.Containers
-	for i := range podTemplate(v.Old).Spec.Containers {
-		c := &podTemplate(v.Old).Spec.Containers[i]
+	older, there := &podTemplate(v.Old).Spec, &podTemplate(live).Spec
+	followContainers(older.InitContainers, there.InitContainers)
+	followContainers(older.Containers, there.Containers)
+	return v
+}
+
+func followContainers(older, there []corev1.Container) {
+	for i := range older {
+		c := &older[i]
 		for _, l := range there {
 			if l.Name == c.Name && (sameRepository(l.Image, c.Image) || strings.HasPrefix(l.Image, config.DefaultImageRepository+"/")) {
 				c.Image = l.Image
 			}
 		}
 	}
-	return v
 }
 
 func sameRepository(a, b string) bool {

@@ -36,6 +36,7 @@ func Init(n *config.Node, manifests map[string][]byte) []Check {
 		proxies(n),
 		node(n),
 		networks(n),
+		networkAddOn(n),
 	)
 	if external := n.Cluster.Etcd.External; external != nil {
 		return append(checks, externalEtcd(external)...)

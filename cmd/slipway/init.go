@@ -51,6 +51,9 @@ func warnOfMissingEndpoint(ui ui.UI, node *config.Node) {
 func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*parts, error) {
 	o.Given = given(cmd.Flags())
 	o.ignoreFilesMode(cmd.Flags())
+	if err := o.takeNetwork(cmd.Context(), g); err != nil {
+		return nil, err
+	}
 	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {
 		return nil, err

@@ -87,6 +87,13 @@ func (r *Real) compare(ctx context.Context, obj Object, change changer) (Differe
 	if err != nil {
 		return Difference{}, err
 	}
+	w, found, err := r.located(ctx, w)
+	if err != nil {
+		return Difference{}, err
+	}
+	if !found {
+		return Difference{Change: Create}, nil
+	}
 	live, found, err := r.fields(ctx, w.ref)
 	if err != nil {
 		return Difference{}, err

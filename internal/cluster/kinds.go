@@ -11,11 +11,13 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// kind says where the API has objects of one kind. The table is short and
-// fixed, so no discovery is needed.
+// kind says where the API has objects of one kind. The table has all kinds that
+// Slipway writes itself, so only a user's manifests need discovery.
 type kind struct {
 	apiVersion, name, plural string
 	namespaced               bool
@@ -66,12 +68,18 @@ func refOf(obj Object) (ref, error) {
 	}
 	k, err := kindOf(apiVersion, name)
 	if err != nil {
-		return ref{}, err
+		var ok bool
+		if k, ok = anyKind(obj); !ok {
+			return ref{}, err
+		}
 	}
 	if _, typed := obj.(*corev1.Secret); k.name == "Secret" && !typed {
 		return ref{}, errors.Errorf("a Secret must be a *corev1.Secret, or a plan would not know what to hide in a %T", obj)
 	}
 	r := ref{kind: k, namespace: obj.GetNamespace(), name: obj.GetName()}
+	if _, any := obj.(*unstructured.Unstructured); any && k.namespaced && r.namespace == "" {
+		r.namespace = metav1.NamespaceDefault
+	}
 	switch {
 	case r.name == "":
 		return ref{}, errors.Errorf("a %s without a name cannot be sent to the API", name)

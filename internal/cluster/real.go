@@ -129,7 +129,7 @@ func (r *Real) Ensure(ctx context.Context, objs ...Object) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(sideBySide)
 	for _, w := range wants {
-		group.Go(func() error { return c.ensure(ctx, usual(), w) })
+		group.Go(func() error { return c.ensureAny(ctx, w) })
 	}
 	return group.Wait()
 }

@@ -55,6 +55,8 @@ type Flags struct {
 	KubeconfigDir             string
 	KubernetesVersion         string
 	Network                   bool
+	NetworkAddOn              string // none, flannel, or a file
+	NetworkManifest           []byte // content of that file
 	NodeName                  string
 	Patches                   string
 	PodNetworkCIDR            string

@@ -77,7 +77,7 @@ func (c *ClusterConfiguration) etcdTag() string {
 func SandboxImage() string { return DefaultImageRepository + "/pause:" + pauseTag }
 
 // Image returns the full name of a component's image: kube-apiserver, kube-controller-manager,
-// kube-scheduler, kube-proxy, coredns, pause or etcd.
+// kube-scheduler, kube-proxy, coredns, pause, etcd or one of flannel's.
 func (n *Node) Image(component string) string {
 	c := &n.Cluster
 	repository, name := c.ImageRepository, component
@@ -92,6 +92,8 @@ func (n *Node) Image(component string) string {
 		}
 	case "pause":
 		tag = pauseTag
+	case FlannelImage, FlannelPluginImage:
+		repository, tag = c.flannelImage(component)
 	case EtcdComponent:
 		tag = c.etcdTag()
 		if local := c.Etcd.Local; local != nil {
@@ -114,6 +116,9 @@ func (n *Node) Images() []string {
 	components = append(components, "pause")
 	if n.Cluster.Etcd.External == nil {
 		components = append(components, EtcdComponent)
+	}
+	if n.NetworkAddOn.Name == Flannel {
+		components = append(components, FlannelPluginImage, FlannelImage)
 	}
 	images := make([]string, len(components))
 	for i, c := range components {

@@ -67,6 +67,7 @@ func LoadInit(ctx context.Context, src *Source, flags Flags, opts Options) (*Nod
 	d.ensureInit()
 	flags.apply(d, "init", src != nil, kindInit, kindCluster)
 	d.ignore(kindJoin, kindReset, kindUpgrade)
+	d.defaultPodSubnet(&flags)
 	d.completeInit(ctx, opts)
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
@@ -168,6 +169,7 @@ func (d *documents) node(flags *Flags, opts Options) (*Node, error) {
 		Cluster:                 *d.cluster,
 		Kubelet:                 *d.kubelet,
 		KubeProxy:               *d.kubeProxy,
+		NetworkAddOn:            flags.networkAddOn(),
 		KubeletGiven:            d.origins[kindKubelet] != nil,
 		KubeProxyGiven:          d.origins[kindKubeProxy] != nil,
 		EnableKubelet:           flags.given("enable-kubelet") && flags.EnableKubelet,

@@ -45,6 +45,8 @@ type Node struct {
 	Kubelet kubelet.KubeletConfiguration
 	// KubeProxy is the cluster-wide KubeProxyConfiguration, with defaults.
 	KubeProxy kubeproxy.KubeProxyConfiguration
+	// NetworkAddOn is the Pod network to install.
+	NetworkAddOn NetworkAddOn
 	// KubeletGiven and KubeProxyGiven report whether the user wrote that component's document. Others are
 	// marked as generated in the cluster, so that an upgrade may regenerate them.
 	KubeletGiven, KubeProxyGiven bool

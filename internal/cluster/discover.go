@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// anyKind is a kind that is not in the table, of an object of a user's manifest: the API says where it has such objects.
+func anyKind(obj Object) (kind, bool) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return kind{}, false
+	}
+	return kind{apiVersion: u.GetAPIVersion(), name: u.GetKind(), namespaced: u.GetNamespace() != ""}, true
+}
+
+// located returns w with the place of its kind. found is false if the API has no such kind, or not yet: its definition may be
+// about to be established.
+func (c *conn) located(ctx context.Context, w wanted) (_ wanted, found bool, err error) {
+	if w.kind.plural != "" {
+		return w, true, nil
+	}
+	data, err := c.do(ctx, c.client.Verb(http.MethodGet).AbsPath(w.kind.root()))
+	if apierrors.IsNotFound(err) { // in plain text: the server does not know the group
+		return w, false, nil
+	}
+	if err != nil {
+		return w, false, errors.Wrapf(err, "list the kinds of %s", w.kind.apiVersion)
+	}
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(data, &list); err != nil {
+		return w, false, errors.Wrapf(err, "list the kinds of %s: decode the answer", w.kind.apiVersion)
+	}
+	i := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool {
+		return r.Kind == w.kind.name && !strings.Contains(r.Name, "/")
+	})
+	if i < 0 {
+		return w, false, nil
+	}
+	w.kind.plural, w.kind.namespaced = list.APIResources[i].Name, list.APIResources[i].Namespaced
+	switch {
+	case w.kind.namespaced && w.namespace == "":
+		w.namespace = metav1.NamespaceDefault
+	case !w.kind.namespaced && w.namespace != "":
+		return w, false, errors.Errorf("%s: objects of this kind belong to no namespace", w.ref)
+	}
+	return w, true, nil
+}
+
+func (r *Real) located(ctx context.Context, w wanted) (_ wanted, found bool, err error) {
+	err = r.call(ctx, func(ctx context.Context, c *conn) error {
+		w, found, err = c.located(ctx, w)
+		return err
+	})
+	return w, found, err
+}
+
+// ensureAny is ensure for an object of any kind.
+func (c *conn) ensureAny(ctx context.Context, w wanted) error {
+	if w.kind.plural != "" {
+		return c.ensure(ctx, usual(), w)
+	}
+	early, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	there := w
+	err := usual().Do(early, func(ctx context.Context) (err error) {
+		found := false
+		there, found, err = c.located(ctx, w)
+		if err == nil && !found {
+			return notYetError{errors.Errorf("create %s: the cluster has no kind %s of %s", w.ref, w.kind.name, w.kind.apiVersion)}
+		}
+		return err
+	})
+	if err != nil {
+		return c.advise(err)
+	}
+	return c.ensure(ctx, usual(), there)
+}

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/slipway-k8s/slipway/test/fakeapi"
+)
+
+func pool(namespace string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "net.example/v1", "kind": "Pool", "metadata": map[string]any{"name": "all"}, "spec": map[string]any{"cidr": "10.1.0.0/16"},
+	}}
+	u.SetNamespace(namespace)
+	return u
+}
+
+const pools = `{"kind": "APIResourceList", "groupVersion": "net.example/v1", "resources": [
+	{"name": "pools/status", "kind": "Pool", "namespaced": %N}, {"name": "pools", "kind": "Pool", "namespaced": %N}]}`
+
+// TestEnsureAnyKind: the API says where it has objects of a kind that Slipway does not write itself, once it knows it.
+func TestEnsureAnyKind(t *testing.T) {
+	for name, c := range map[string]struct{ namespaced, namespace, at string }{
+		"cluster-wide":           {"false", "", "/apis/net.example/v1/pools/all"},
+		"in a namespace":         {"true", "net", "/apis/net.example/v1/namespaces/net/pools/all"},
+		"in the default one":     {"true", "", "/apis/net.example/v1/namespaces/default/pools/all"},
+		"in one that it has not": {"false", "net", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			early := 2 // tries before the definition of the kind is established
+			a.SpoilFirst(func(r *http.Request) fakeapi.Fault {
+				if r.URL.Path != "/apis/net.example/v1" || early == 0 {
+					return nil
+				}
+				early--
+				return func(w http.ResponseWriter, r *http.Request, _ http.HandlerFunc) { http.NotFound(w, r) }
+			})
+			a.Answer("/apis/net.example/v1", strings.ReplaceAll(pools, "%N", c.namespaced))
+			r := a.client(t)
+			a.Put("/api/v1/namespaces/net", map[string]any{"metadata": map[string]any{"name": "net"}})
+			d, err := r.Compare(t.Context(), pool(c.namespace))
+			if err != nil || d.Change != Create {
+				t.Fatalf("before: %v, %v", d, err)
+			}
+			err = r.Ensure(t.Context(), pool(c.namespace))
+			if c.at == "" {
+				if err == nil || !strings.Contains(err.Error(), "Pool net/all: objects of this kind belong to no namespace") {
+					t.Errorf("error: %v", err)
+				}
+				return
+			}
+			if err != nil || !a.Has(c.at) {
+				t.Fatalf("no %s: %v", c.at, err)
+			}
+			if d, err = r.Compare(t.Context(), pool(c.namespace)); err != nil || d.Change != None {
+				t.Errorf("after: %v, %v", d, err)
+			}
+		})
+	}
+}
+
+// TestEnsureUnknownKind says which kind the cluster lacks.
+func TestEnsureUnknownKind(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits until the definition cannot be on its way any more")
+	}
+	t.Parallel()
+	a := newAPI(t)
+	err := a.client(t).Ensure(t.Context(), pool(""))
+	if err == nil || !strings.Contains(err.Error(), "create Pool all: the cluster has no kind Pool of net.example/v1") {
+		t.Errorf("error: %v", err)
+	}
+}
+
+// TestPlanAnyKind: a plan does not need to know where the API has an object.
+func TestPlanAnyKind(t *testing.T) {
+	var got []string
+	p := NewPlan(func(a Action) { got = append(got, string(a.Verb)+" "+a.Kind+" "+a.Name) }, nil)
+	if err := p.Ensure(t.Context(), pool("")); err != nil || len(got) != 1 || got[0] != "ensure Pool all" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"strings"
+)
+
+// Values of --network that are not files.
+const (
+	NoNetwork = "none"
+	Flannel   = "flannel"
+)
+
+// NetworkAddOn is the Pod network that init installs.
+type NetworkAddOn struct {
+	// Name is Flannel, the path of a manifest, "-" for one from standard input, or empty for none.
+	Name string
+	// Manifest is the content of that file.
+	Manifest []byte
+}
+
+// FromFile reports whether the add-on is a manifest of the user's.
+func (a NetworkAddOn) FromFile() bool { return a.Name != "" && a.Name != Flannel }
+
+// Flannel's images: https://github.com/flannel-io/flannel/releases. The second has the CNI plugin, which is released
+// apart.
+const (
+	flannelRegistry  = "ghcr.io/flannel-io"
+	flannelTag       = "v0.28.10"
+	flannelPluginTag = "v1.9.1-flannel3"
+)
+
+// FlannelImage and FlannelPluginImage are components, for Image.
+const (
+	FlannelImage       = "flannel"
+	FlannelPluginImage = "flannel-cni-plugin"
+)
+
+// flannelImage returns the repository and the tag of one of flannel's images. A registry of the user's has them below
+// flannel-io, where `bundle push` puts them.
+func (c *ClusterConfiguration) flannelImage(component string) (repository, tag string) {
+	tags := map[string]string{FlannelImage: flannelTag, FlannelPluginImage: flannelPluginTag}
+	repository = flannelRegistry
+	if c.ImageRepository != DefaultImageRepository {
+		repository = c.ImageRepository + "/flannel-io"
+	}
+	return repository, tags[component]
+}
+
+// The Pod networks that flannel gets unless the user chooses others. The first is the one of its own manifest; the second is
+// a unique local address (RFC 4193) with room for 256 nodes.
+const (
+	flannelSubnet4 = "10.244.0.0/16"
+	flannelSubnet6 = "fd00:10:244::/56"
+)
+
+// defaultPodSubnet gives flannel, which cannot do without, a Pod network of the IP families of the Service network.
+func (d *documents) defaultPodSubnet(flags *Flags) {
+	n := &d.cluster.Networking
+	if n.PodSubnet != "" || flags.networkAddOn().Name != Flannel {
+		return
+	}
+	var subnets []string
+	for _, s := range prefixes(cmp.Or(n.ServiceSubnet, DefaultServiceSubnet)) {
+		if s.Addr().Is4() {
+			subnets = append(subnets, flannelSubnet4)
+		} else {
+			subnets = append(subnets, flannelSubnet6)
+		}
+	}
+	n.PodSubnet = strings.Join(subnets, ",")
+}
+
+// networkAddOn is what --network asks for.
+func (f *Flags) networkAddOn() NetworkAddOn {
+	if !f.given("network") || f.NetworkAddOn == NoNetwork {
+		return NetworkAddOn{}
+	}
+	return NetworkAddOn{Name: f.NetworkAddOn, Manifest: f.NetworkManifest}
+}

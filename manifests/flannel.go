@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"encoding/json"
+	"net"
+
+	"github.com/pkg/errors"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+// Names that flannel's own manifest has, so that its documentation applies:
+// https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/kubernetes.md
+const (
+	FlannelNamespace = "kube-flannel"
+	FlannelDaemonSet = "kube-flannel-ds"
+	FlannelContainer = "kube-flannel"
+
+	flannelName   = "flannel"
+	flannelMap    = "kube-flannel-cfg"
+	flannelDir    = "/etc/kube-flannel"
+	flannelHealth = 8081
+
+	// managedBy marks what is Slipway's among objects that other tools make, too.
+	managedBy = "app.kubernetes.io/managed-by"
+	slipway   = "slipway"
+)
+
+// Flannel returns the add-on flannel for the cluster's Pod network, of which Pods on different nodes reach each other in
+// packets of VXLAN.
+func Flannel(n *config.Node, _ config.PatchSet) ([]Object, error) {
+	settings, err := flannelConfig(n)
+	if err != nil {
+		return nil, err
+	}
+	accountName := serviceAccount(flannelName)
+	accountName.SetNamespace(FlannelNamespace)
+	subject := account(flannelName)
+	subject.Namespace = FlannelNamespace
+	objs := []Object{
+		&corev1.Namespace{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   FlannelNamespace,
+				Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"},
+			},
+		},
+		accountName,
+		clusterRole(flannelName,
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}}),
+		clusterBinding(flannelName, flannelName, subject),
+		configMap(FlannelNamespace, flannelMap, settings),
+		flannelDaemonSet(n),
+	}
+	for _, obj := range objs {
+		obj.SetLabels(withLabels(obj.GetLabels(), map[string]string{"k8s-app": flannelName, managedBy: slipway}))
+	}
+	return objs, nil
+}
+
+// ByFlannel reports whether a DaemonSet is one that Flannel returns, and not of another manifest.
+func ByFlannel(d *appsv1.DaemonSet) bool { return d.Labels[managedBy] == slipway }
+
+func withLabels(labels, more map[string]string) map[string]string {
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for name, value := range more {
+		labels[name] = value
+	}
+	return labels
+}
+
+// flannelConfig are the settings of flannel and of the CNI plugins that it installs.
+func flannelConfig(n *config.Node) (map[string]string, error) {
+	network := struct {
+		Network        string            `json:",omitempty"`
+		IPv6Network    string            `json:",omitempty"`
+		EnableIPv4     bool              `json:""`
+		EnableIPv6     bool              `json:""`
+		EnableNFTables bool              `json:""`
+		Backend        map[string]string `json:""`
+	}{Backend: map[string]string{"Type": "vxlan"}, EnableNFTables: n.KubeProxy.Mode == "nftables"}
+	for _, s := range n.PodSubnets() {
+		if s.Addr().Is4() {
+			network.Network, network.EnableIPv4 = s.String(), true
+		} else {
+			network.IPv6Network, network.EnableIPv6 = s.String(), true
+		}
+	}
+	plugins := map[string]any{
+		"name":       "cbr0",
+		"cniVersion": "1.0.0",
+		"plugins": []any{
+			map[string]any{"type": "flannel", "delegate": map[string]any{"hairpinMode": true, "isDefaultGateway": true}},
+			map[string]any{"type": "portmap", "capabilities": map[string]any{"portMappings": true}},
+		},
+	}
+	settings := map[string]string{}
+	for name, value := range map[string]any{"net-conf.json": network, "cni-conf.json": plugins} {
+		data, err := json.MarshalIndent(value, "", "  ")
+		if err != nil {
+			return nil, errors.Wrap(err, "cannot encode the settings of flannel")
+		}
+		settings[name] = string(data) + "\n"
+	}
+	return settings, nil
+}
+
+func flannelDaemonSet(n *config.Node) Object {
+	labels := map[string]string{"app": flannelName}
+	return &appsv1.DaemonSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"},
+		ObjectMeta: metav1.ObjectMeta{Name: FlannelDaemonSet, Namespace: FlannelNamespace},
+		Spec: appsv1.DaemonSetSpec{
+			Selector:       &metav1.LabelSelector{MatchLabels: labels},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					PriorityClassName:  "system-node-critical",
+					InitContainers:     flannelInstallers(n),
+					Containers:         []corev1.Container{flannelAgent(n)},
+					HostNetwork:        true,
+					ServiceAccountName: flannelName,
+					Volumes:            flannelVolumes(),
+					Tolerations:        []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					NodeSelector:       map[string]string{corev1.LabelOSStable: "linux"},
+				},
+			},
+		},
+	}
+}
+
+// flannelInstallers put the CNI plugin and its settings on the node. The settings come last: the node is Ready once they are
+// there.
+func flannelInstallers(n *config.Node) []corev1.Container {
+	return []corev1.Container{
+		{
+			Name:            "install-cni-plugin",
+			Image:           n.Image(config.FlannelPluginImage),
+			ImagePullPolicy: corev1.PullIfNotPresent,
+			Command:         []string{"cp", "-f", "/flannel", "/opt/cni/bin/flannel"},
+			VolumeMounts:    []corev1.VolumeMount{{Name: "cni-plugin", MountPath: "/opt/cni/bin"}},
+		},
+		{
+			Name:            "install-cni",
+			Image:           n.Image(config.FlannelImage),
+			ImagePullPolicy: corev1.PullIfNotPresent,
+			Command:         []string{"/opt/bin/install-conf", flannelDir + "/cni-conf.json", "/etc/cni/net.d/10-flannel.conflist"},
+			VolumeMounts:    []corev1.VolumeMount{{Name: "cni", MountPath: "/etc/cni/net.d"}, {Name: "flannel-cfg", MountPath: flannelDir}},
+		},
+	}
+}
+
+// flannelAgent runs on each node. It asks the API server at the control plane's endpoint, as kube-proxy does, so that it
+// need not wait for kube-proxy.
+func flannelAgent(n *config.Node) corev1.Container {
+	host, port, _ := net.SplitHostPort(n.Endpoint())
+	field := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+	}
+	probe := func(path string, period int32) *corev1.Probe {
+		return &corev1.Probe{PeriodSeconds: period, ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: path, Port: intstr.FromString("healthz")},
+		}}
+	}
+	return corev1.Container{
+		Name:            FlannelContainer,
+		Image:           n.Image(config.FlannelImage),
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Command:         append([]string{"/opt/bin/flanneld", "--ip-masq", "--kube-subnet-mgr", "--healthz-ip=127.0.0.1", "--healthz-port=8081"}, flannelInterface(n)...),
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("50Mi"),
+		}},
+		Ports:          []corev1.ContainerPort{{Name: "healthz", ContainerPort: flannelHealth, Protocol: corev1.ProtocolTCP}},
+		LivenessProbe:  probe("/healthz", 30),
+		ReadinessProbe: probe("/readyz", 10),
+		SecurityContext: &corev1.SecurityContext{
+			Privileged:   ptr.To(false),
+			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}},
+		},
+		Env: []corev1.EnvVar{
+			field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("NODE_ADDRESS", "status.hostIP"),
+			{Name: "KUBERNETES_SERVICE_HOST", Value: host}, {Name: "KUBERNETES_SERVICE_PORT", Value: port},
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "run", MountPath: "/run/flannel"}, {Name: "flannel-cfg", MountPath: flannelDir}, {Name: "xtables-lock", MountPath: "/run/xtables.lock"},
+		},
+	}
+}
+
+// flannelInterface makes flannel use the interface that has the node's address, as the cluster knows it, and not that of the
+// default route: they differ on hosts with several. In a dual-stack cluster flannel takes IPv4 addresses only.
+func flannelInterface(n *config.Node) []string {
+	subnets := n.PodSubnets()
+	if len(subnets) > 1 && n.AdvertiseAddress.Is6() {
+		return nil
+	}
+	return []string{"--iface=$(NODE_ADDRESS)"}
+}
+
+func flannelVolumes() []corev1.Volume {
+	host := func(name, path string, kind *corev1.HostPathType) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: kind}}}
+	}
+	return []corev1.Volume{
+		host("run", "/run/flannel", ptr.To(corev1.HostPathDirectoryOrCreate)),
+		host("cni-plugin", "/opt/cni/bin", ptr.To(corev1.HostPathDirectoryOrCreate)),
+		host("cni", "/etc/cni/net.d", ptr.To(corev1.HostPathDirectoryOrCreate)),
+		{Name: "flannel-cfg", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: flannelMap},
+		}}},
+		host("xtables-lock", "/run/xtables.lock", ptr.To(corev1.HostPathFileOrCreate)),
+	}
+}

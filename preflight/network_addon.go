@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+
+
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+// networkAddOn lists what the network add-on that init installs needs of a host.
+func networkAddOn(n *config.Node) []Check {
+	if n.NetworkAddOn.Name != config.Flannel {
+		return nil
+	}
+	return []Check{{Name: "Flannel", Run: flannel(n), Asks: "with `--network flannel`: its port is free, br_netfilter is loaded unless kube-proxy uses nftables, and each IP family of the Pod network has a default route"}}
+}
+
+// flannel goes by https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/kubernetes.md and troubleshooting.md. A
+// host needs the routes for itself, too: it reaches Services only through an address that some route leads to.
+func flannel(n *config.Node) func(context.Context, View) []Finding {
+	return func(_ context.Context, h View) []Finding {
+		found := flannelPort(h)
+		for _, family := range []struct {
+			ipv6   bool
+			name   string
+			bridge string
+		}{{false, "IPv4", "bridge-nf-call-iptables"}, {true, "IPv6", "bridge-nf-call-ip6tables"}} {
+			if !hasFamily(n, family.ipv6) {
+				continue
+			}
+			if address, err := h.DefaultAddress(family.ipv6); err != nil {
+				found = append(found, warn("cannot read this host's default route of %s: %v", family.name, err).remedy("check it with `ip route`")...)
+			} else if !address.IsValid() {
+				found = append(found, fail("this host has no default route of %s, which flannel needs because the Pod network has addresses of it", family.name).
+					remedy("add one, even to a gateway that is not there: `ip route add default via ADDRESS`; or leave %s out of the Pod network", family.name)...)
+			}
+			if n.KubeProxy.Mode != "nftables" && !exists(h, "/proc/sys/net/bridge/"+family.bridge) {
+				found = append(found, fail("the kernel module br_netfilter is not loaded, and flannel does not start without it").
+					remedy("run `modprobe br_netfilter`, and add br_netfilter to /etc/modules-load.d/k8s.conf; `slipway host prepare` does both")...)
+			}
+		}
+		return found
+	}
+}
+
+func hasFamily(n *config.Node, ipv6 bool) bool {
+	for _, s := range n.PodSubnets() {
+		if s.Addr().Is6() == ipv6 {
+			return true
+		}
+	}
+	return false
+}
+
+// flannelPort accepts a port that flannel itself holds.
+func flannelPort(h View) []Finding {
+	const port = 8081
+	err := h.PortFree(loopback, port)
+	if err == nil {
+		return nil
+	}
+	holder, found := h.PortHolder(port)
+	switch {
+	case !found:
+		return fail("%v, and flannel needs this port", err).remedy("find the program that holds it with `ss -ltnp` as root, and stop it")
+	case holder.Name != "flanneld":
+		return fail("port %d, which flannel needs, is held by %s (process %d)", port, holder.Name, holder.PID).remedy("stop that program, or give it another port")
+	}
+	return note("flannel is already running (process %d)", holder.PID)
+}
