@@ -93,7 +93,7 @@ func TestBootstrapTokens(t *testing.T) {
 			if tt.before != nil {
 				tt.before(t, s)
 			}
-			s.play(t, bootstrapToken(), showJoinCommand())
+			s.play(t, bootstrapToken(), showJoinCommand("join"))
 			written := strings.Contains(strings.Join(s.done, "\n"), "ensure Secret bootstrap-token-abcdef")
 			if written != tt.written {
 				t.Errorf("did %v", s.done)
@@ -120,7 +120,7 @@ func TestTokenJustWrittenIsNotSearchedFor(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA(), bootstrapToken())
 	s.Cluster = noLists{s.api}
-	s.play(t, showJoinCommand())
+	s.play(t, showJoinCommand("join"))
 	if !strings.Contains(s.results.String(), "--token abcdef.0123456789abcdef") {
 		t.Errorf("results %q", s.results.String())
 	}
@@ -134,10 +134,10 @@ func TestShortTokens(t *testing.T) {
 	soon := time.Now().Add(20 * time.Minute).UTC().Format(time.RFC3339)
 	for life, later := range map[string]time.Duration{"ttl: 30m0s": 14 * time.Minute, "ttl: 1h0m0s": 29 * time.Minute, "expires: " + soon: 19 * time.Minute} {
 		s := newStage(t, fixture.InitDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, "+life+"}]\n"+fixture.ClusterDocument)
-		s.play(t, certsCA(), bootstrapToken(), showJoinCommand())
+		s.play(t, certsCA(), bootstrapToken(), showJoinCommand("join"))
 		made := len(s.done)
 		s.host.now = time.Now().Add(later)
-		s.play(t, bootstrapToken(), showJoinCommand())
+		s.play(t, bootstrapToken(), showJoinCommand("join"))
 		if strings.Contains(s.said.String(), "WARNING") {
 			t.Errorf("%s: it says %q", life, s.said.String())
 		}
@@ -150,7 +150,7 @@ func TestShortTokens(t *testing.T) {
 // TestJoinCommandWithoutToken: a join command that would fail on every worker is not shown as if it worked.
 func TestJoinCommandWithoutToken(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
-	s.play(t, certsCA(), showJoinCommand())
+	s.play(t, certsCA(), showJoinCommand("join"))
 	if want := "[WARNING] bootstrap token abcdef is missing from the cluster"; !strings.Contains(s.said.String(), want) {
 		t.Errorf("it says %q, want %q", s.said.String(), want)
 	}
@@ -210,7 +210,7 @@ func TestJoinCommandWithholds(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.UploadCerts = true
 	s.Config.CertificateKey = config.NewSecret(strings.Repeat("ab", 32))
-	s.play(t, certsCA(), showJoinCommand())
+	s.play(t, certsCA(), showJoinCommand("join"))
 	if got := s.results.String(); strings.Contains(got, "--control-plane") {
 		t.Errorf("no other control plane can join without a controlPlaneEndpoint, but the result says %s", got)
 	}
@@ -218,7 +218,7 @@ func TestJoinCommandWithholds(t *testing.T) {
 	for _, withheld := range []bool{false, true} {
 		s.Config.SkipTokenPrint, s.Config.SkipCertificateKeyPrint = withheld, withheld
 		s.results.Reset()
-		s.play(t, showJoinCommand())
+		s.play(t, showJoinCommand("join"))
 		both := s.results.String()
 		if strings.Contains(both, "0123456789abcdef") == withheld || strings.Contains(both, "abababab") == withheld {
 			t.Errorf("withheld %v: %s", withheld, both)

@@ -9,7 +9,10 @@ package phases
 // kubelet starts while most of the keys are generated, etcd elects its leader and the API server starts while the
 // last ones are, and the other components start while the API server writes its default roles. The last phases write to
 // the API side by side.
-func Init() []Phase {
+func Init() []Phase { return initThen("join") }
+
+// initThen is Init for a cluster that other hosts join with the given command.
+func initThen(command string) []Phase {
 	return []Phase{
 		preflightInit(),
 		certificates(),
@@ -24,6 +27,6 @@ func Init() []Phase {
 		bootstrapToken().Needing("wait-control-plane"),
 		kubeletFinalize().Needing("wait-control-plane"),
 		addon().Needing("wait-control-plane"),
-		showJoinCommand().Needing("upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon"),
+		showJoinCommand(command).Needing("upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon"),
 	}
 }

@@ -113,6 +113,14 @@ func (p *Prepare) parts() []bundle.Part {
 	return p.Bundle.Index().Parts
 }
 
+// KubernetesVersion is the version that the bundle is for, such as v1.37.2; empty without a bundle.
+func (p *Prepare) KubernetesVersion() string {
+	if p.Bundle == nil {
+		return ""
+	}
+	return p.Bundle.Index().KubernetesVersion
+}
+
 // has reports whether the bundle has a program.
 func (p *Prepare) has(program string) bool {
 	for _, part := range p.parts() {

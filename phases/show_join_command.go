@@ -17,30 +17,26 @@ import (
 // withheld replaces a secret that the user does not want printed.
 const withheld = "<value withheld>"
 
-func showJoinCommand() Phase {
+func showJoinCommand(command string) Phase {
 	return Phase{
 		Name:    "show-join-command",
 		Summary: "Show how to use the cluster and how nodes join it",
 		Flags:   []string{},
-		Run:     runShowJoinCommand,
+		Run:     func(ctx context.Context, env *Env) error { return runShowJoinCommand(ctx, env, command) },
 	}
 }
 
-func runShowJoinCommand(ctx context.Context, env *Env) error {
+func runShowJoinCommand(ctx context.Context, env *Env, name string) error {
 	n := env.Config
 	command, err := howToJoin(ctx, env)
 	if err != nil {
 		return err
 	}
+	command.Command = name
 	env.UI.Outcome(outcome(n, command))
 	env.UI.Nextf("Cluster %q is running, with its control plane on %s.", n.Cluster.ClusterName, n.Name)
 	env.UI.Nextf("To use it as root: `export KUBECONFIG=%s`", n.Paths.AdminKubeconfig)
-	if len(n.PodSubnets()) == 0 {
-		env.UI.Nextf("No Pod network is configured. Nodes become Ready once you install a network add-on:")
-	} else {
-		env.UI.Nextf("Nodes become Ready once you install a network add-on for %s:", n.Cluster.Networking.PodSubnet)
-	}
-	env.UI.Nextf("  https://kubernetes.io/docs/concepts/cluster-administration/addons/")
+	sayNetwork(env)
 	if n.SkipTokenPrint {
 		command.Token = withheld
 	}
@@ -56,6 +52,20 @@ func runShowJoinCommand(ctx context.Context, env *Env) error {
 	env.UI.Nextf("Workers can join with:")
 	env.UI.Result(worker)
 	return nil
+}
+
+// sayNetwork says what nodes lack to become Ready.
+func sayNetwork(env *Env) {
+	n := env.Config
+	switch {
+	case n.NetworkAddOn.Name != "":
+		return
+	case len(n.PodSubnets()) == 0:
+		env.UI.Nextf("No Pod network is configured. Nodes become Ready once you install a network add-on:")
+	default:
+		env.UI.Nextf("Nodes become Ready once you install a network add-on for %s:", n.Cluster.Networking.PodSubnet)
+	}
+	env.UI.Nextf("  https://kubernetes.io/docs/concepts/cluster-administration/addons/")
 }
 
 // sharesWithOthers reports whether more control planes can join: the certificates are shared, and the cluster has an

@@ -43,7 +43,7 @@ func TestResultOfInit(t *testing.T) {
 				s.Config.Cluster.ControlPlaneEndpoint = "192.0.2.11:6443"
 			}
 			s.Config.SkipTokenPrint, s.Config.SkipCertificateKeyPrint = tt.hideToken, tt.hideKey
-			s.play(t, certificates(), uploadCerts(), bootstrapToken(), showJoinCommand())
+			s.play(t, certificates(), uploadCerts(), bootstrapToken(), showJoinCommand("join"))
 			before := out.Len()
 			events.End(ui.Summary{Node: "cp-1"}, nil)
 			checkEvents(t, out.Bytes())

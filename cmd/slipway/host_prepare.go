@@ -74,7 +74,6 @@ func only(workflow []phases.Phase, name string) []phases.Phase {
 	return nil
 }
 
-// load opens the bundle, which must be for this machine.
 func (o *hostOptions) load(cmd *cobra.Command, g *globals) (*parts, *phases.Prepare, error) {
 	o.Given = given(cmd.Flags())
 	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), "")
@@ -85,20 +84,29 @@ func (o *hostOptions) load(cmd *cobra.Command, g *globals) (*parts, *phases.Prep
 	if err != nil {
 		return nil, nil, err
 	}
-	prepare := &phases.Prepare{KeepSwap: o.Swap == "keep"}
-	for _, text := range o.RegistryMirrors {
+	prepare, err := newPreparation(o.Flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	return newParts(g, node, in.host), prepare, nil
+}
+
+// newPreparation opens the bundle, which must be for this machine.
+func newPreparation(flags config.Flags) (_ *phases.Prepare, err error) {
+	prepare := &phases.Prepare{KeepSwap: flags.Swap == "keep"}
+	for _, text := range flags.RegistryMirrors {
 		mirror, err := containerd.ParseMirror(text)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		prepare.Mirrors = append(prepare.Mirrors, mirror)
 	}
-	if o.Bundle != "" {
-		if prepare.Bundle, err = openBundle(o.Bundle, o.PublicKeys); err != nil {
-			return nil, nil, err
+	if flags.Bundle != "" {
+		if prepare.Bundle, err = openBundle(flags.Bundle, flags.PublicKeys); err != nil {
+			return nil, err
 		}
 	}
-	return newParts(g, node, in.host), prepare, nil
+	return prepare, nil
 }
 
 func openBundle(path string, publicKeys []string) (*bundle.Bundle, error) {

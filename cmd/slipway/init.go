@@ -4,6 +4,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -25,18 +27,22 @@ func newInit(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			node := p.env.Config
-			if node.UploadCerts {
-				warnOfMissingEndpoint(p.env.UI, node)
-			}
-			p.env.Again = thisnode.HasBegun(p.env.Host, node)
-			return p.run(cmd.Context(), phases.Init(), node.SkipPhases)
+			p.beginInit()
+			return p.run(cmd.Context(), phases.Init(), p.env.Config.SkipPhases)
 		},
 	}
 	o.Bind(cmd.Flags(), "init")
 	reporting(g, cmd)
 	cmd.AddCommand(newPhase(g, "init", phases.Init(), runnableInitPhase))
 	return cmd
+}
+
+// beginInit looks at what a whole run of init begins with.
+func (p *parts) beginInit() {
+	if p.env.Config.UploadCerts {
+		warnOfMissingEndpoint(p.env.UI, p.env.Config)
+	}
+	p.env.Again = thisnode.HasBegun(p.env.Host, p.env.Config)
 }
 
 // warnOfMissingEndpoint warns that sharing certificates is pointless if no control plane can join.
@@ -58,8 +64,13 @@ func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	return o.parts(cmd.Context(), g, in)
+}
+
+// parts loads the desired state from input that is read already.
+func (o *initOptions) parts(ctx context.Context, g *globals, in *nodeInput) (*parts, error) {
 	in.options.Placeholders = o.anyHost
-	node, warnings, err := config.LoadInit(cmd.Context(), in.file, o.Flags, in.options)
+	node, warnings, err := config.LoadInit(ctx, in.file, o.Flags, in.options)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"slices"
 
 	"github.com/pkg/errors"
@@ -27,7 +28,7 @@ func newJoin(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p.env.Again = thisnode.HasBegun(p.env.Host, p.env.Config)
+			p.beginJoin()
 			return p.run(cmd.Context(), phases.Join(), p.env.Config.SkipPhases)
 		},
 	}
@@ -36,6 +37,9 @@ func newJoin(g *globals) *cobra.Command {
 	cmd.AddCommand(newPhase(g, "join", phases.Join(), runnableJoinPhase))
 	return cmd
 }
+
+// beginJoin looks at what a whole run of join begins with.
+func (p *parts) beginJoin() { p.env.Again = thisnode.HasBegun(p.env.Host, p.env.Config) }
 
 // loadJoin finds the cluster, loads the desired state, and makes the parts to work with.
 func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*parts, error) {
@@ -46,12 +50,17 @@ func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*p
 	if err != nil {
 		return nil, err
 	}
+	return o.parts(cmd.Context(), g, in)
+}
+
+// parts finds the cluster, and loads the desired state from input that is read already.
+func (o *joinOptions) parts(ctx context.Context, g *globals, in *nodeInput) (*parts, error) {
 	self, warnings, err := config.LoadJoin(in.file, o.Flags, in.options)
 	if err != nil {
 		return nil, err
 	}
 	m := modeOfJoin(g, self)
-	node, more, err := m.discover(cmd.Context(), in.host, self, in.options)
+	node, more, err := m.discover(ctx, in.host, self, in.options)
 	if err != nil {
 		return nil, err
 	}
@@ -60,19 +69,24 @@ func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*p
 	return p, nil
 }
 
-// take adds to the flags the argument and what is in files.
+// take adds to the flags the argument, and what is in a file.
 func (o *joinOptions) take(cmd *cobra.Command, g *globals, args []string) error {
 	o.Given = given(cmd.Flags())
 	if len(args) > 0 {
 		o.Endpoint = args[0]
 	}
+	return o.takeToken(cmd.Context(), g)
+}
+
+// takeToken adds to the flags the token of --token-file.
+func (o *joinOptions) takeToken(ctx context.Context, g *globals) error {
 	if o.TokenFile == "" {
 		return nil
 	}
 	if slices.Contains(o.Given, "token") {
 		return errors.New("--token and --token-file cannot be used together")
 	}
-	token, err := readSecret(cmd.Context(), g, o.TokenFile)
+	token, err := readSecret(ctx, g, o.TokenFile)
 	if err != nil {
 		return errors.Wrap(err, "--token-file")
 	}

@@ -137,10 +137,12 @@ func wanted(args []string) []maker {
 		name string
 		make maker
 	}{
+		{"up", newUp},
 		{"init", newInit},
 		{"join", newJoin},
 		{"host", newHost},
 		{"reset", newReset},
+		{"down", newDown},
 		{"upgrade", newUpgrade},
 		{"config", newConfig},
 		{"completion", newCompletion},

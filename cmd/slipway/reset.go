@@ -68,9 +68,13 @@ func runnableResetPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) 
 	return cmd
 }
 
-// loadReset loads what to reset. The container runtime is the kubelet's unless the user names one.
 func loadReset(cmd *cobra.Command, g *globals, o *resetOptions) (*parts, error) {
 	o.Given = given(cmd.Flags())
+	return o.load(cmd, g)
+}
+
+// load loads what to reset. The container runtime is the kubelet's unless the user names one.
+func (o *resetOptions) load(cmd *cobra.Command, g *globals) (*parts, error) {
 	if o.Network && g.rootfs != "" {
 		return nil, errors.New("--network is for this host's kernel and --rootfs for another host's files: leave one of them out")
 	}

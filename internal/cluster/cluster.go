@@ -72,11 +72,20 @@ type Cluster interface {
 	// MarkNode waits for the Node and adds the labels, taints and annotations
 	// that it lacks. It never removes any.
 	MarkNode(ctx context.Context, name string, mark Mark) error
+	Waiter
+}
+
+// Waiter waits for what a node does.
+type Waiter interface {
 	// AwaitReport waits until the Node is registered and its kubelet has
 	// reported after since: it has renewed its Lease, or the heartbeat of its
 	// Ready condition, both with the time of the node's own clock. The error
 	// after the deadline says what was seen last.
 	AwaitReport(ctx context.Context, node string, since time.Time) error
+	// AwaitNode waits until the Node is registered and check, which also gets
+	// the Pods that are bound to it, returns nil. The error after the deadline
+	// is the last one of check.
+	AwaitNode(ctx context.Context, node string, check func(*corev1.Node, []corev1.Pod) error) error
 }
 
 // Mark is what MarkNode adds to a Node.

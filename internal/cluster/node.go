@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
 )
 
 // MarkNode implements Cluster. Labels, annotations, and taints of the same key
@@ -73,6 +74,43 @@ func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) er
 	defer cancel()
 	return c.advise(policy(reportDelay).Do(ctx, func(ctx context.Context) error {
 		return c.reported(ctx, name, since)
+	}))
+}
+
+// AwaitNode implements Cluster. The credentials of the node's kubelet suffice.
+func (r *Real) AwaitNode(ctx context.Context, name string, check func(*corev1.Node, []corev1.Pod) error) error {
+	c, err := r.connect()
+	if err != nil {
+		return err
+	}
+	pod, err := kindOf("v1", "Pod")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := r.orTimeout(ctx)
+	defer cancel()
+	return c.advise(policy(reportDelay).Do(ctx, func(ctx context.Context) error {
+		node := NewNode(name)
+		what, _ := refOf(node)
+		found, err := c.fill(ctx, node)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return notRegistered(what)
+		}
+		data, err := c.do(ctx, c.at(http.MethodGet, pod, "").Param("fieldSelector", "spec.nodeName="+name))
+		if err != nil {
+			return errors.Wrapf(err, "list the Pods of %s", what)
+		}
+		var pods corev1.PodList
+		if err := json.Unmarshal(data, &pods); err != nil {
+			return errors.Wrapf(err, "list the Pods of %s: decode the answer", what)
+		}
+		if err := check(node, pods.Items); err != nil {
+			return notYetError{err}
+		}
+		return nil
 	}))
 }
 

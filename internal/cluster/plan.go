@@ -274,3 +274,8 @@ func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
 
 // AwaitReport implements Cluster: in a plan, no kubelet runs that could report.
 func (p *Plan) AwaitReport(context.Context, string, time.Time) error { return nil }
+
+// AwaitNode implements Cluster.
+func (p *Plan) AwaitNode(context.Context, string, func(*corev1.Node, []corev1.Pod) error) error {
+	return nil
+}

@@ -22,7 +22,7 @@ import (
 // directory, phases, checks.
 var flagTable = sync.OnceValue(func() []flagRow {
 	return slices.Concat(commandFlags(), nodeFlags(), apiServerFlags(), clusterFlags(), networkFlags(),
-		certificateFlags(), initTokenFlags(), joinFlags(), resetFlags(), tokenFlags(), upgradeFlags(), hostFlags())
+		certificateFlags(), initTokenFlags(), joinFlags(), resetFlags(), tokenFlags(), upgradeFlags(), hostFlags(), upFlags())
 })
 
 // commandFlags say how a command runs and where it looks.

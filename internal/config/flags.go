@@ -49,6 +49,7 @@ type Flags struct {
 	FeatureGates              string // NAME=true,NAME=false
 	Force                     bool
 	Groups                    []string
+	Host                      bool
 	IgnorePreflightErrors     []string
 	ImageRepository           string
 	Kubeconfig                string
@@ -65,6 +66,7 @@ type Flags struct {
 	PrintManifest             bool
 	PublicKeys                []string
 	RegistryMirrors           []string // REGISTRY=URL
+	Schedulable               bool
 	ServiceCIDR               string
 	ServiceDNSDomain          string
 	SkipCAVerification        bool
@@ -88,9 +90,11 @@ const ValuesAnnotation = "slipway_values"
 
 // Bind adds the flags that the table has for a command, such as "init" or "token create".
 func (f *Flags) Bind(fs *pflag.FlagSet, command string) {
-	for _, row := range flagTable() {
-		if slices.Contains(row.commands, command) {
-			row.bindTo(fs, f)
+	for _, part := range partsOf(command) {
+		for _, row := range flagTable() {
+			if slices.Contains(row.commands, part) && fs.Lookup(row.Name) == nil {
+				row.bindTo(fs, f)
+			}
 		}
 	}
 }

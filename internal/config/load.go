@@ -41,6 +41,8 @@ type Options struct {
 	// Placeholders continues on a host without an address to advertise, with an address reserved for
 	// documentation (RFC 5737, RFC 3849). A dry run implies it.
 	Placeholders bool
+	// KubernetesVersion replaces the default version of a new cluster: the one that the host's bundle is for.
+	KubernetesVersion string
 	// AnyVersion accepts a cluster of any Kubernetes version, for commands that neither create nor add a node
 	// of that version.
 	AnyVersion bool
@@ -68,6 +70,7 @@ func LoadInit(ctx context.Context, src *Source, flags Flags, opts Options) (*Nod
 	flags.apply(d, "init", src != nil, kindInit, kindCluster)
 	d.ignore(kindJoin, kindReset, kindUpgrade)
 	d.defaultPodSubnet(&flags)
+	d.schedule(&flags)
 	d.completeInit(ctx, opts)
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
@@ -100,6 +103,7 @@ func (d *documents) ignore(kinds ...string) {
 func (d *documents) completeInit(ctx context.Context, opts Options) {
 	serial := d.init.NodeRegistration.ImagePullSerial
 	d.serial = serial != nil && *serial
+	d.cluster.KubernetesVersion = cmp.Or(d.cluster.KubernetesVersion, opts.KubernetesVersion)
 	defaultCluster(d.cluster)
 	if d.init.DryRun {
 		opts.Resolve = func(context.Context, string) (string, error) {
@@ -170,6 +174,7 @@ func (d *documents) node(flags *Flags, opts Options) (*Node, error) {
 		Kubelet:                 *d.kubelet,
 		KubeProxy:               *d.kubeProxy,
 		NetworkAddOn:            flags.networkAddOn(),
+		Schedulable:             flags.given("schedulable") && flags.Schedulable,
 		KubeletGiven:            d.origins[kindKubelet] != nil,
 		KubeProxyGiven:          d.origins[kindKubeProxy] != nil,
 		EnableKubelet:           flags.given("enable-kubelet") && flags.EnableKubelet,

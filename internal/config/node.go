@@ -27,6 +27,8 @@ type Node struct {
 	CRISocket string
 	// Taints are the node's taints, defaults applied; empty means none.
 	Taints []corev1.Taint
+	// Schedulable takes the control plane's taint from a node that has it from an earlier run.
+	Schedulable bool
 	// KubeletExtraArgs are flags for the kubelet's command line, in order.
 	KubeletExtraArgs []Arg
 	// ImagePullPolicy is IfNotPresent unless the user says otherwise.

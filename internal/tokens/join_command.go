@@ -4,6 +4,7 @@
 package tokens
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 
@@ -23,12 +24,14 @@ type JoinCommand struct {
 	Pins     []string // of the cluster's CAs, sha256:HEX
 	// CertificateKey makes the node a control plane; empty for a worker.
 	CertificateKey string
+	// Command is join or, for hosts that are not prepared yet, up; empty is join.
+	Command string
 }
 
 // Text returns the command, with separator between the address, the pins and the rest. Programs that were called by
 // another name replace the first word: cmd/slipway/program_name.go.
 func (c JoinCommand) Text(separator string) string {
-	text := "slipway join " + c.Endpoint + " --token " + c.Token
+	text := "slipway " + cmp.Or(c.Command, "join") + " " + c.Endpoint + " --token " + c.Token
 	for _, pin := range c.Pins {
 		text += separator + "--discovery-token-ca-cert-hash " + pin
 	}

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// downOptions are the flags of `down`: those of `reset` and `host reset`.
+type downOptions struct{ config.Flags }
+
+func newDown(g *globals) *cobra.Command {
+	o := &downOptions{}
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "Undo what up did to this machine",
+		Long: "Undo what up, init or join did to this machine, as `reset` does. With --host, undo what was prepared before that, too,\n" +
+			"as `host reset` does: then the machine is as it was.\n\n" +
+			"With --host, it runs these phases, and otherwise the first of them:\n" + phaseTree(phases.DownHost(&config.Node{}), "  "),
+		Args: takes(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, g) },
+	}
+	o.Bind(cmd.Flags(), "down")
+	reporting(g, cmd)
+	return cmd
+}
+
+func (o *downOptions) run(cmd *cobra.Command, g *globals) error {
+	o.Given = given(cmd.Flags())
+	node, host := o.ForDown()
+	reset := &resetOptions{Flags: node}
+	p, err := reset.load(cmd, g)
+	if err != nil {
+		return err
+	}
+	workflow := phases.Down()
+	if o.Host {
+		machine, err := config.LoadHost(host)
+		if err != nil {
+			return err
+		}
+		workflow = phases.DownHost(machine)
+	}
+	skip := slices.Clone(o.SkipPhases)
+	for _, name := range p.env.Config.SkipPhases {
+		skip = append(skip, "reset/"+name)
+	}
+	if !slices.Contains(skip, "reset/"+askingPhase) {
+		if err := confirmReset(cmd.Context(), g, p); err != nil {
+			return err
+		}
+	}
+	return p.run(cmd.Context(), workflow, skip)
+}

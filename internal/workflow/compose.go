@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+import (
+	"context"
+	"crypto"
+)
+
+// Group makes a workflow one phase of another.
+func Group[E Environment[E]](name, summary string, phases []Phase[E]) Phase[E] {
+	return Phase[E]{Name: name, Summary: summary, Children: below(name+"/", phases)}
+}
+
+// below makes the phases need each other where they are now.
+func below[E Environment[E]](prefix string, phases []Phase[E]) []Phase[E] {
+	moved := make([]Phase[E], len(phases))
+	for i, p := range phases {
+		needs := p.Needs
+		p.Needs = nil
+		for _, path := range needs {
+			p.Needs = append(p.Needs, prefix+path)
+		}
+		p.Children = below(prefix, p.Children)
+		moved[i] = p
+	}
+	return moved
+}
+
+// In gives the phases another environment, which in makes of the workflow's.
+func In[E Environment[E]](phases []Phase[E], in func(E) E) []Phase[E] {
+	changed := make([]Phase[E], len(phases))
+	for i, p := range phases {
+		if run := p.Run; run != nil {
+			p.Run = func(ctx context.Context, env E) error { return run(ctx, in(env)) }
+		}
+		if run := p.RunWithKey; run != nil {
+			p.RunWithKey = func(ctx context.Context, env E, key crypto.Signer) error { return run(ctx, in(env), key) }
+		}
+		if needs := p.NeedsKey; needs != nil {
+			p.NeedsKey = func(env E) bool { return needs(in(env)) }
+		}
+		if text := p.Print; text != nil {
+			p.Print = func(env E) ([]byte, error) { return text(in(env)) }
+		}
+		if skip := p.Skip; skip != nil {
+			p.Skip = func(env E) string { return skip(in(env)) }
+		}
+		p.Children = In(p.Children, in)
+		changed[i] = p
+	}
+	return changed
+}

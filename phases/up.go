@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/workflow"
+)
+
+// Up makes a bare host the first node of a new cluster. The host is prepared as host says.
+func Up(p *Prepare, host *config.Node) []Phase {
+	return []Phase{
+		workflow.Group("prepare", "Give this host what a node needs", goingBy(host, p.Phases())),
+		workflow.Group("init", "Create a cluster with this host as its first control plane", initThen("up")),
+		schedulable(),
+		waitNode(),
+	}
+}
+
+// UpJoin makes a bare host a node of an existing cluster.
+func UpJoin(p *Prepare, host *config.Node) []Phase {
+	return []Phase{
+		workflow.Group("prepare", "Give this host what a node needs", goingBy(host, p.Phases())),
+		workflow.Group("join", "Join this host to the cluster", Join()),
+		waitNode(),
+	}
+}
+
+// Down undoes what up did to a host as a node.
+func Down() []Phase {
+	return []Phase{workflow.Group("reset", "Undo what init or join did to this host", Reset())}
+}
+
+// DownHost is Down, and undoes what up did before that, too.
+func DownHost(host *config.Node) []Phase {
+	return append(Down(), workflow.Group("host", "Undo what prepare did to this host", goingBy(host, HostReset())))
+}
+
+// goingBy are phases that go by a host's desired state instead of a node's.
+func goingBy(host *config.Node, list []Phase) []Phase {
+	return workflow.In(list, func(env *Env) *Env {
+		there := *env
+		there.Config = host
+		return &there
+	})
+}
+
+// schedulable takes from a Node the taint that an earlier run without --schedulable has given it; this run gives it none.
+func schedulable() Phase {
+	return Phase{
+		Name:    "schedulable",
+		Summary: "Let ordinary Pods run on this control plane",
+		Skip: func(env *Env) string {
+			if !env.Config.Schedulable {
+				return "--schedulable is not given"
+			}
+			return ""
+		},
+		Run: func(ctx context.Context, env *Env) error {
+			node := cluster.NewNode(env.Config.Name)
+			_, err := env.Cluster.Update(ctx, node, func() (bool, error) {
+				var kept []corev1.Taint
+				for _, t := range node.Spec.Taints {
+					if t.Key != labelControlPlane {
+						kept = append(kept, t)
+					}
+				}
+				if len(kept) == len(node.Spec.Taints) {
+					return false, nil
+				}
+				env.UI.Printf("Taking taint %s from node %s", labelControlPlane, node.Name)
+				node.Spec.Taints = kept
+				return true, nil
+			})
+			return err
+		},
+	}
+}

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+)
+
+func waitNode() Phase {
+	return Phase{
+		Name:    "wait-node",
+		Summary: "Wait until this node is Ready and runs a Pod",
+		Run:     runWaitNode,
+	}
+}
+
+// runWaitNode waits for what a user of the node needs: it is Ready, and a Pod that the cluster has given it runs.
+func runWaitNode(ctx context.Context, env *Env) error {
+	name := thisnode.RegisteredName(env.Host, env.Config)
+	if env.Config.Join == nil && !willHaveNetwork(env) {
+		env.UI.Warn("node "+name+" is not Ready yet, because the cluster has no Pod network",
+			"install a network add-on, or run the same command again with --network flannel")
+		return nil
+	}
+	limit := env.Config.Timeouts.KubeletHealthCheck
+	env.UI.Printf("Waiting until node %s is Ready and runs a Pod, up to %s", name, limit)
+	failure := "node " + name + " does not run Pods yet"
+	err := diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
+		return env.Cluster.AwaitNode(ctx, name, func(node *corev1.Node, pods []corev1.Pod) error {
+			if err := nodeReady(node); err != nil {
+				return err
+			}
+			return podRuns(env, pods)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	env.UI.Nextf("Node %s is Ready, and runs Pods.", name)
+	return nil
+}
+
+// willHaveNetwork reports whether the node can become Ready: a network add-on is part of the run, or one has configured its
+// network on this host.
+func willHaveNetwork(env *Env) bool {
+	if env.Config.NetworkAddOn.Name != "" {
+		return true
+	}
+	const dir = "/etc/cni/net.d"
+	entries, err := env.Host.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		switch filepath.Ext(e.Name()) {
+		case ".conf", ".conflist", ".json":
+			return true
+		}
+	}
+	return false
+}
+
+// nodeReady says why a Node is not Ready.
+func nodeReady(node *corev1.Node) error {
+	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	if i < 0 {
+		return errors.Errorf("the kubelet has not reported how node %s is", node.Name)
+	}
+	switch c := node.Status.Conditions[i]; {
+	case c.Status == corev1.ConditionTrue:
+		return nil
+	case strings.Contains(c.Message, "cni plugin not initialized"):
+		return fault.New("node "+node.Name+" is not Ready: no network add-on has configured its network",
+			"install one in the cluster, or see why its Pod on this node fails")
+	default:
+		return errors.Errorf("node %s is not Ready: %s", node.Name, c.Message)
+	}
+}
+
+// podRuns looks for a Pod that is Ready. Static Pods do not count: they run without the cluster. On the first node it must be
+// one with an address of the Pod network, which CoreDNS has there; other nodes may have none of these.
+func podRuns(env *Env, pods []corev1.Pod) error {
+	n := env.Config
+	ofNetwork := n.Join == nil && !n.Cluster.DNS.Disabled
+	if !ofNetwork && n.Cluster.Proxy.Disabled {
+		return nil // the cluster may give this node no Pod
+	}
+	waiting := "the cluster has not given this node a Pod"
+	for _, p := range pods {
+		switch {
+		case p.Annotations[corev1.MirrorPodAnnotationKey] != "" || ofNetwork && p.Spec.HostNetwork:
+		case podReady(&p):
+			return nil
+		default:
+			waiting = "Pod " + p.Namespace + "/" + p.Name + " is not Ready: " + whyNotReady(&p)
+		}
+	}
+	return errors.New(waiting)
+}
+
+func podReady(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// whyNotReady is what the kubelet says of a Pod's containers.
+func whyNotReady(p *corev1.Pod) string {
+	for _, c := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
+		if w := c.State.Waiting; w != nil {
+			return "container " + c.Name + ": " + strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+		}
+	}
+	return "it is " + string(p.Status.Phase)
+}
