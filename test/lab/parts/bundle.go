@@ -4,12 +4,14 @@
 package parts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -31,6 +33,7 @@ type bundleRow struct {
 var bundled = map[string]string{
 	"kubelet": "program", "kubectl": "program", "containerd": "program", "containerd-shim-runc-v2": "program", "ctr": "program",
 	"bridge": "cni-plugin", "loopback": "cni-plugin", "ptp": "cni-plugin", "host-local": "cni-plugin", "portmap": "cni-plugin",
+	"flannel": "cni-plugin",
 }
 
 // license is that of all components. What comes from Debian has its own.
@@ -59,12 +62,12 @@ func BundleParts(ctx context.Context, o Options) (string, error) {
 
 func (b *builder) bundleParts(base string) (string, error) {
 	r := b.releases[len(b.releases)-1]
-	tools, err := packetTools(base)
+	tools, err := debianTools(base)
 	if err != nil {
 		return "", err
 	}
 	pause, probe := r.commonImages()
-	table := append([]image{pause}, r.images(tools)...)
+	table := slices.Concat([]image{pause}, r.images(tools), r.flannelImages(tools))
 	rows, err := r.bundleRows(b.Components, base)
 	if err != nil {
 		return "", err
@@ -144,9 +147,10 @@ func sourceOf(component, pkg string) (module, version string, err error) {
 // bundleImage is an image of a bundle. Its version is its tag.
 func bundleImage(i image, kubernetes string) bundleRow {
 	_, tag, _ := strings.Cut(i.name, ":")
-	row := bundleRow{i.name, "image", tag, "made of the components of Kubernetes " + kubernetes + " by the project's lab", license, imagesArchive}
-	if strings.Contains(i.name, "kube-proxy") {
-		row.License += " AND GPL-2.0-or-later AND LGPL-2.1-or-later" // iptables, nftables and conntrack, and the C library
+	of := cmp.Or(i.of, "the components of Kubernetes "+kubernetes)
+	row := bundleRow{i.name, "image", tag, "made of " + of + " by the project's lab", license, imagesArchive}
+	if i.debian != "" {
+		row.License += " AND " + i.debian
 	}
 	return row
 }

@@ -28,6 +28,9 @@ const (
 	coredns    = "coredns"
 )
 
+// flannel is the component of the Pod network flannel, the same in all releases.
+const flannel = "flannel"
+
 // release is a version of Kubernetes, with the etcd and CoreDNS that its kubeadm
 // chooses. The first is the default; each is called by its minor version.
 type release struct {
@@ -75,6 +78,9 @@ var programs = []program{
 	{"cni", "github.com/containernetworking/plugins/plugins/main/ptp", "ptp"},
 	{"cni", "github.com/containernetworking/plugins/plugins/ipam/host-local", "host-local"},
 	{"cni", "github.com/containernetworking/plugins/plugins/meta/portmap", "portmap"},
+	{flannel, flannelModule, "flanneld"},
+	{flannel, flannelModule + "/cmd/install_conf", "install-conf"},
+	{"flannel-cni", "github.com/containernetworking/plugins/plugins/meta/flannel", "flannel"},
 	{"pause", ".", "pause"},
 	{"probe", ".", "probe"},
 }
@@ -104,7 +110,7 @@ var onNode = map[string]string{
 
 // Versions of what goes into the images' names, with a leading v.
 type Versions struct {
-	Kubernetes, Etcd, CoreDNS string
+	Kubernetes, Etcd, CoreDNS, Flannel string
 }
 
 // readVersions takes the versions from the component modules' go.mod files.
@@ -117,6 +123,7 @@ func readVersions(components string, r release) (Versions, error) {
 		{kubernetes, "k8s.io/kubernetes", &v.Kubernetes},
 		{etcd, "go.etcd.io/etcd/server/v3", &v.Etcd},
 		{coredns, "github.com/coredns/coredns", &v.CoreDNS},
+		{flannel, flannelModule, &v.Flannel},
 	} {
 		data, err := os.ReadFile(filepath.Join(components, r.dir(row.component), "go.mod"))
 		if err != nil {
@@ -140,13 +147,16 @@ func requiredVersion(gomod, module string) (string, error) {
 }
 
 // linkerFlags are the -ldflags for a component's programs.
-func linkerFlags(component, kubernetesVersion string) string {
-	const pkg = " -X k8s.io/component-base/version."
-	flags := "-s -w"
-	if component != kubernetes {
-		return flags
+func linkerFlags(component string, v Versions) string {
+	const flags = "-s -w"
+	switch component {
+	case kubernetes:
+		const pkg = " -X k8s.io/component-base/version."
+		number := strings.SplitN(strings.TrimPrefix(v.Kubernetes, "v"), ".", 3)
+		return flags + pkg + "gitVersion=" + v.Kubernetes + pkg + "gitMajor=" + number[0] +
+			pkg + "gitMinor=" + number[1] + pkg + "gitTreeState=clean"
+	case flannel:
+		return flags + " -X " + flannelModule + "/pkg/version.Version=" + v.Flannel
 	}
-	number := strings.SplitN(strings.TrimPrefix(kubernetesVersion, "v"), ".", 3)
-	return flags + pkg + "gitVersion=" + kubernetesVersion + pkg + "gitMajor=" + number[0] +
-		pkg + "gitMinor=" + number[1] + pkg + "gitTreeState=clean"
+	return flags
 }

@@ -21,6 +21,8 @@ type image struct {
 	name       string // with its tag
 	entrypoint []string
 	files      []imageFile
+	of         string // what it is made of; empty for the components of Kubernetes
+	debian     string // the licenses of what it has of Debian
 }
 
 // imageFile is a file copied from the machine, or a symbolic link.

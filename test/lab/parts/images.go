@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,12 +26,12 @@ const (
 // imageTable lists all images, named as a control plane of each release asks
 // for them.
 func (b *builder) imageTable(base string) ([]image, error) {
-	tools, err := packetTools(base)
+	tools, err := debianTools(base)
 	if err != nil {
 		return nil, err
 	}
 	pause, probe := b.releases[0].commonImages()
-	table := []image{pause, probe}
+	table := append([]image{pause, probe}, b.releases[0].flannelImages(tools)...)
 	for _, r := range b.releases {
 		table = append(table, r.images(tools)...)
 	}
@@ -46,13 +45,13 @@ func (r *built) commonImages() (pause, probe image) {
 }
 
 // images are those of a release. kube-proxy's also has tools.
-func (r *built) images(tools []imageFile) []image {
+func (r *built) images(tools tools) []image {
 	const registry = "registry.k8s.io/"
 	ofProgram := func(name string) image {
 		return image{name: registry + name + ":" + r.versions.Kubernetes, files: r.binaries("usr/local/bin/", name)}
 	}
 	proxy := ofProgram("kube-proxy")
-	proxy.files = append(proxy.files, tools...)
+	proxy.files, proxy.debian = append(proxy.files, tools.packet...), packetLicenses
 	return []image{
 		ofProgram("kube-apiserver"), ofProgram("kube-controller-manager"), ofProgram("kube-scheduler"), proxy,
 		{name: registry + "etcd:" + strings.TrimPrefix(r.versions.Etcd, "v") + "-0", files: r.binaries("usr/local/bin/", "etcd", "etcdctl")},
@@ -66,39 +65,6 @@ func (r *built) binaries(directory string, names ...string) []imageFile {
 		files = append(files, imageFile{path: directory + name, source: r.programs[name]})
 	}
 	return files
-}
-
-// packetTools are what kube-proxy runs: iptables, nft and conntrack, with all
-// that they load. They come from the nodes' Debian.
-func packetTools(base string) ([]imageFile, error) {
-	plugins, err := filepath.Glob(filepath.Join(base, "usr/lib/*/xtables/*.so"))
-	if err != nil || len(plugins) == 0 {
-		return nil, errors.Errorf("the nodes' Debian has no iptables in %s", base)
-	}
-	loaded := slices.Clone(plugins)
-	for _, name := range []string{"xtables-nft-multi", "conntrack", "nft"} {
-		loaded = append(loaded, filepath.Join(base, "usr/sbin", name))
-	}
-	libraryDir, err := filepath.Rel(base, filepath.Dir(filepath.Dir(plugins[0])))
-	if err != nil {
-		return nil, errors.Wrap(err, "cannot find the nodes' libraries")
-	}
-	found, err := libraries(base, libraryDir, loaded)
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range loaded {
-		found[strings.TrimPrefix(file, base+"/")] = file
-	}
-	var files []imageFile
-	for path, source := range found {
-		files = append(files, imageFile{path: path, source: source})
-	}
-	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"} {
-		files = append(files, imageFile{path: "usr/sbin/" + name, link: "xtables-nft-multi"})
-	}
-	slices.SortFunc(files, func(a, b imageFile) int { return strings.Compare(a.path, b.path) })
-	return files, nil
 }
 
 // images makes a containerd root with every image unpacked. A node gets a copy

@@ -197,11 +197,10 @@ func (b *builder) program(ctx context.Context, p program, r *built, goVersion st
 	if p.ofRelease() {
 		doing += " for Kubernetes " + r.name
 	}
-	flags := linkerFlags(p.component, r.versions.Kubernetes)
-	made, err := b.part(stamp("program-"+p.name, hash, p.pkg, flags, goVersion), doing, func(out string) error {
-		_, err := output(ctx, dir, []string{"CGO_ENABLED=0", "GOWORK=off"}, "go", "build", "-trimpath",
-			"-o", filepath.Join(out, p.name), "-ldflags", flags, p.pkg)
-		return err
+	flags := linkerFlags(p.component, r.versions)
+	inputs := append([]string{hash, p.pkg, flags, goVersion}, leftOut[p.name]...)
+	made, err := b.part(stamp("program-"+p.name, inputs...), doing, func(out string) error {
+		return p.build(ctx, dir, "-trimpath", "-o", filepath.Join(out, p.name), "-ldflags", flags)
 	})
 	return filepath.Join(made, p.name), err
 }

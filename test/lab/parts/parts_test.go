@@ -35,10 +35,14 @@ func TestRequiredVersion(t *testing.T) {
 }
 
 func TestLinkerFlags(t *testing.T) {
-	if got := linkerFlags("etcd", "v1.37.2"); got != "-s -w" {
+	versions := Versions{Kubernetes: "v1.37.2", Flannel: "v0.28.10"}
+	if got := linkerFlags("etcd", versions); got != "-s -w" {
 		t.Errorf("etcd: %q", got)
 	}
-	got := linkerFlags(kubernetes, "v1.37.2")
+	if got, want := linkerFlags(flannel, versions), "/version.Version=v0.28.10"; !strings.HasSuffix(got, want) {
+		t.Errorf("flannel: %q, want the end %q", got, want)
+	}
+	got := linkerFlags(kubernetes, versions)
 	for _, want := range []string{"gitVersion=v1.37.2 ", "gitMajor=1 ", "gitMinor=37 ", "gitTreeState=clean"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in %q", want, got)

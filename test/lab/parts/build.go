@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/pkg/errors"
+)
+
+// goEnv is how the lab runs the Go command: its programs have no C in them.
+var goEnv = []string{"CGO_ENABLED=0", "GOWORK=off"}
+
+// leftOut are packages that a program's main.go imports for what they register, and that the lab leaves out. Of
+// flannel's backends, udp is written in C, and tencent-vpc takes the SDK of the one cloud that it is for.
+var leftOut = map[string][]string{
+	"flanneld": {flannelModule + "/pkg/backend/udp", flannelModule + "/pkg/backend/tencentvpc"},
+}
+
+// build runs "go build" with flags in the component's directory dir.
+func (p program) build(ctx context.Context, dir string, flags ...string) error {
+	args := append([]string{"go", "build"}, flags...)
+	if leftOut[p.name] == nil {
+		_, err := output(ctx, dir, goEnv, append(args, p.pkg)...)
+		return err
+	}
+	beside, err := os.MkdirTemp("", "lab-source-")
+	if err != nil {
+		return errors.Wrap(err, "cannot make a directory for a program's source")
+	}
+	defer os.RemoveAll(beside)
+	overlay, err := p.shorten(ctx, dir, beside)
+	if err != nil {
+		return err
+	}
+	_, err = output(ctx, dir, goEnv, append(args, "-overlay", overlay, ".")...)
+	return err
+}
+
+// shorten writes the program's main.go, its only file, without what is left out, and the overlay with which the Go
+// command finds that in dir: it allows none for files of other modules.
+func (p program) shorten(ctx context.Context, dir, beside string) (overlay string, err error) {
+	source, err := output(ctx, dir, goEnv, "go", "list", "-find", "-f", "{{.Dir}}", p.pkg)
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(source), "main.go"))
+	if err != nil {
+		return "", errors.Wrap(err, "cannot read a program's source")
+	}
+	shortened, err := withoutImports(string(text), leftOut[p.name])
+	if err != nil {
+		return "", errors.Wrapf(err, "the source of %s", p.pkg)
+	}
+	main, overlay := filepath.Join(beside, "main.go"), filepath.Join(beside, "overlay.json")
+	list, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(dir, "main.go"): main}})
+	if err != nil {
+		return "", errors.Wrap(err, "cannot write an overlay")
+	}
+	if err := os.WriteFile(main, []byte(shortened), 0o644); err != nil {
+		return "", errors.Wrap(err, "cannot write a program's source")
+	}
+	return overlay, errors.Wrap(os.WriteFile(overlay, list, 0o644), "cannot write an overlay")
+}
+
+// withoutImports removes blank imports from the text of a Go file.
+func withoutImports(text string, packages []string) (string, error) {
+	for _, pkg := range packages {
+		line := regexp.MustCompile(`(?m)^\s*_ "` + regexp.QuoteMeta(pkg) + `"\n`)
+		if !line.MatchString(text) {
+			return "", errors.Errorf("no line is the blank import of %s, which the lab leaves out", pkg)
+		}
+		text = line.ReplaceAllString(text, "")
+	}
+	return text, nil
+}

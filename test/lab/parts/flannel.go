@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+const (
+	flannelModule   = "github.com/flannel-io/flannel"
+	flannelRegistry = "ghcr.io/flannel-io/"
+	// flannelPluginTag is of the image that flannel's manifest asks for. No module has that version: the plugin in the
+	// image is that of the component flannel-cni.
+	flannelPluginTag = "v1.9.1-flannel3"
+)
+
+// flannelImages are those of the Pod network flannel, with paths as its manifest has them: its daemon, and its plugin
+// with a cp that installs it.
+func (r *built) flannelImages(tools tools) []image {
+	return []image{
+		{
+			name:       flannelRegistry + "flannel:" + r.versions.Flannel,
+			files:      append(r.binaries("opt/bin/", "flanneld", "install-conf"), tools.packet...),
+			entrypoint: []string{"/opt/bin/flanneld"},
+			of:         "flannel, without the backends udp and tencent-vpc,", debian: packetLicenses,
+		},
+		{
+			name:  flannelRegistry + "flannel-cni-plugin:" + flannelPluginTag,
+			files: append(r.binaries("", "flannel"), tools.copy...),
+			of:    "the plugin flannel of github.com/containernetworking/plugins", debian: copyLicenses,
+		},
+	}
+}
