@@ -83,7 +83,7 @@ func withLabels(labels, more map[string]string) map[string]string {
 	return labels
 }
 
-// flannelConfig are the settings of flannel and of the CNI plugins that it installs.
+// flannelConfig are the settings of flannel, and those of the CNI plugins that it installs.
 func flannelConfig(n *config.Node) (map[string]string, error) {
 	network := struct {
 		Network        string            `json:",omitempty"`
@@ -100,24 +100,28 @@ func flannelConfig(n *config.Node) (map[string]string, error) {
 			network.IPv6Network, network.EnableIPv6 = s.String(), true
 		}
 	}
-	plugins := map[string]any{
-		"name":       "cbr0",
-		"cniVersion": "1.0.0",
-		"plugins": []any{
-			map[string]any{"type": "flannel", "delegate": map[string]any{"hairpinMode": true, "isDefaultGateway": true}},
-			map[string]any{"type": "portmap", "capabilities": map[string]any{"portMappings": true}},
-		},
+	data, err := json.MarshalIndent(network, "", "  ")
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot encode the settings of flannel")
 	}
-	settings := map[string]string{}
-	for name, value := range map[string]any{"net-conf.json": network, "cni-conf.json": plugins} {
-		data, err := json.MarshalIndent(value, "", "  ")
-		if err != nil {
-			return nil, errors.Wrap(err, "cannot encode the settings of flannel")
-		}
-		settings[name] = string(data) + "\n"
-	}
-	return settings, nil
+	return map[string]string{"net-conf.json": string(data) + "\n", "cni-conf.json": FlannelPlugins}, nil
 }
+
+const (
+	// FlannelPluginsPath is where flannel's Pods put FlannelPlugins.
+	FlannelPluginsPath = "/etc/cni/net.d/10-flannel.conflist"
+	// FlannelPlugins are the CNI plugins that give Pods their network:
+	// https://github.com/flannel-io/cni-plugin#format-of-subnet-file
+	FlannelPlugins = `{
+  "name": "cbr0",
+  "cniVersion": "1.0.0",
+  "plugins": [
+    {"type": "flannel", "delegate": {"hairpinMode": true, "isDefaultGateway": true}},
+    {"type": "portmap", "capabilities": {"portMappings": true}}
+  ]
+}
+`
+)
 
 func flannelDaemonSet(n *config.Node) Object {
 	labels := map[string]string{"app": flannelName}
@@ -159,7 +163,7 @@ func flannelInstallers(n *config.Node) []corev1.Container {
 			Name:            "install-cni",
 			Image:           n.Image(config.FlannelImage),
 			ImagePullPolicy: corev1.PullIfNotPresent,
-			Command:         []string{"/opt/bin/install-conf", flannelDir + "/cni-conf.json", "/etc/cni/net.d/10-flannel.conflist"},
+			Command:         []string{"/opt/bin/install-conf", flannelDir + "/cni-conf.json", FlannelPluginsPath},
 			VolumeMounts:    []corev1.VolumeMount{{Name: "cni", MountPath: "/etc/cni/net.d"}, {Name: "flannel-cfg", MountPath: flannelDir}},
 		},
 	}

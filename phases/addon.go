@@ -6,7 +6,6 @@ package phases
 import (
 	"context"
 	"path"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -29,7 +28,9 @@ func addon() Phase {
 				Summary: "Install CoreDNS",
 				Flags: []string{"config", "dry-run", "feature-gates", "image-repository", "kubeconfig", "kubernetes-version",
 					"print-manifest", "service-cidr", "service-dns-domain"},
-				Run:   func(ctx context.Context, env *Env) error { return runAddon(ctx, env, "CoreDNS", coreDNSObjects) },
+				Run: func(ctx context.Context, env *Env) error {
+					return runAddon(ctx, env, "coredns", "CoreDNS", coreDNSObjects)
+				},
 				Print: printed(coreDNSObjects),
 				Skip: func(env *Env) string {
 					return disabled(env.Config.Cluster.DNS.Disabled, "dns.disabled")
@@ -40,7 +41,9 @@ func addon() Phase {
 				Summary: "Install kube-proxy",
 				Flags: []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane-endpoint", "dry-run",
 					"image-repository", "kubeconfig", "kubernetes-version", "pod-network-cidr", "print-manifest"},
-				Run:   func(ctx context.Context, env *Env) error { return runAddon(ctx, env, "kube-proxy", kubeProxyObjects) },
+				Run: func(ctx context.Context, env *Env) error {
+					return runAddon(ctx, env, "kube-proxy", "kube-proxy", kubeProxyObjects)
+				},
 				Print: printed(kubeProxyObjects),
 				Skip: func(env *Env) string {
 					return disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
@@ -51,7 +54,9 @@ func addon() Phase {
 				Summary: "Install the Pod network that --network names",
 				Flags: []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane-endpoint", "dry-run", "image-repository",
 					"kubeconfig", "kubernetes-version", "network", "pod-network-cidr", "print-manifest", "service-cidr"},
-				Run:   func(ctx context.Context, env *Env) error { return runAddon(ctx, env, "network", networkObjects) },
+				Run: func(ctx context.Context, env *Env) error {
+					return runAddon(ctx, env, "network --network "+env.Config.NetworkAddOn.Name, networkName(env), networkObjects)
+				},
 				Print: printed(networkObjects),
 				Skip: func(env *Env) string {
 					if env.Config.NetworkAddOn.Name == "" {
@@ -98,13 +103,21 @@ func kubeProxyObjects(env *Env) ([]manifests.Object, error) {
 	return manifests.KubeProxy(env.Config, patches)
 }
 
+// networkName is what people call the network add-on.
+func networkName(env *Env) string {
+	if env.Config.NetworkAddOn.FromFile() {
+		return "the Pod network of " + env.Config.NetworkAddOn.Name
+	}
+	return env.Config.NetworkAddOn.Name
+}
+
 func networkObjects(env *Env) ([]manifests.Object, error) {
 	return manifests.Network(env.Config, config.PatchSet{})
 }
 
 // runAddon installs an add-on. In a cluster that has it, init creates what is missing; the phase's own command
-// replaces what was edited, and says so.
-func runAddon(ctx context.Context, env *Env, name string, objects func(*Env) ([]manifests.Object, error)) error {
+// replaces what was edited, and says so. command is that command's last words, name what people call the add-on.
+func runAddon(ctx context.Context, env *Env, command, name string, objects func(*Env) ([]manifests.Object, error)) error {
 	objs, err := objects(env)
 	if err != nil {
 		return err
@@ -120,7 +133,7 @@ func runAddon(ctx context.Context, env *Env, name string, objects func(*Env) ([]
 		}
 		env.UI.Printf("Installing %s", name)
 	}
-	writer := "init phase addon " + strings.ToLower(name)
+	writer := "init phase addon " + command
 	for _, stage := range manifests.Stages(objs) {
 		if err := env.keeper().EnsureMissing(ctx, writer, stage...); err != nil {
 			return err

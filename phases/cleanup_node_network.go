@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 const (
@@ -36,6 +38,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, networkLimit)
 	defer cancel()
 	network := c.podNetwork()
+	c.removeFlannel()
 	left, err := c.Host.NetworkLeftovers(ctx, network.bridge)
 	if err != nil {
 		c.warnf("not all of the kernel's network state could be read: %v", err)
@@ -54,6 +57,20 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 	}
 	for _, dir := range []string{"networks", "results", "cache/results", "cache", ""} {
 		c.removeEmpty(filepath.Join(pluginState, dir))
+	}
+}
+
+// removeFlannel removes what flannel's Pods have put on this host. The settings of its plugins stay if they are not
+// Slipway's: with others, the network is the user's.
+func (c *cleanup) removeFlannel() {
+	const state = "/run/flannel"
+	c.removeFile(filepath.Join(state, "subnet.env"))
+	c.removeEmpty(state)
+	c.removeTree(filepath.Join(pluginState, "flannel"))
+	data, err := c.Host.ReadFile(manifests.FlannelPluginsPath)
+	c.did(false, ignoreForbidden(ignoreMissing(err)))
+	if err == nil && string(data) == manifests.FlannelPlugins {
+		c.removeFile(manifests.FlannelPluginsPath)
 	}
 }
 

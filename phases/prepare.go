@@ -25,6 +25,8 @@ import (
 type Prepare struct {
 	// Bundle has the programs and images; nil for what needs none of them.
 	Bundle *bundle.Bundle
+	// Alone says that nothing follows, so the last phase says what to do next.
+	Alone bool
 	// KeepSwap leaves swap on.
 	KeepSwap bool
 	// Mirrors are where containerd pulls the images of other registries from.
@@ -200,6 +202,9 @@ func (p *Prepare) runVerify(ctx context.Context, env *Env) error {
 	}
 	if err := p.checkSandboxImage(ctx, env, found); err != nil {
 		return err
+	}
+	if !p.Alone {
+		return nil
 	}
 	env.UI.Nextf("This host is prepared. Continue with `slipway init` or `slipway join`")
 	return nil

@@ -88,25 +88,31 @@ func nodeReady(node *corev1.Node) error {
 	}
 }
 
-// podRuns looks for a Pod that is Ready. Static Pods do not count: they run without the cluster. On the first node it must be
-// one with an address of the Pod network, which CoreDNS has there; other nodes may have none of these.
+// podRuns looks for a Pod that is Ready, and for Pods that a node cannot do without, such as kube-proxy and a network
+// add-on's, and that are not. Static Pods do not count: they run without the cluster. The Pod on the first node must have an
+// address of the Pod network, as CoreDNS has there; other nodes may have none of these.
 func podRuns(env *Env, pods []corev1.Pod) error {
 	n := env.Config
 	ofNetwork := n.Join == nil && !n.Cluster.DNS.Disabled
-	if !ofNetwork && n.Cluster.Proxy.Disabled {
-		return nil // the cluster may give this node no Pod
-	}
-	waiting := "the cluster has not given this node a Pod"
+	runs := !ofNetwork && n.Cluster.Proxy.Disabled // or the cluster may give this node no Pod
+	waiting := errors.New("the cluster has not given this node a Pod")
 	for _, p := range pods {
+		critical, counts := p.Spec.PriorityClassName == "system-node-critical", !ofNetwork || !p.Spec.HostNetwork
 		switch {
-		case p.Annotations[corev1.MirrorPodAnnotationKey] != "" || ofNetwork && p.Spec.HostNetwork:
+		case p.Annotations[corev1.MirrorPodAnnotationKey] != "" || !critical && !counts:
 		case podReady(&p):
-			return nil
+			runs = runs || counts
 		default:
-			waiting = "Pod " + p.Namespace + "/" + p.Name + " is not Ready: " + whyNotReady(&p)
+			waiting = errors.Errorf("Pod %s/%s is not Ready: %s", p.Namespace, p.Name, whyNotReady(&p))
+			if critical {
+				return waiting
+			}
 		}
 	}
-	return errors.New(waiting)
+	if runs {
+		return nil
+	}
+	return waiting
 }
 
 func podReady(p *corev1.Pod) bool {

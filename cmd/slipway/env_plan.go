@@ -57,7 +57,7 @@ func (planning) checkReport(r *report) error {
 	return nil
 }
 
-func (p planning) sinks(*report) sinks { return sinks{ui: plainUI(p.g)} }
+func (p planning) sinks(r *report) sinks { return sinks{ui: plainUI(p.g, r.command)} }
 
 func (p planning) discover(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	said, end := planUI{newPlanUI(p.g), nil}.Start("discovery")

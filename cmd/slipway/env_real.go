@@ -44,7 +44,7 @@ func (acting) checkReport(r *report) error {
 }
 
 func (a acting) sinks(r *report) sinks {
-	s := sinks{ui: plainUI(a.g)}
+	s := sinks{ui: plainUI(a.g, r.command)}
 	if r.form == "json" {
 		s.events = ui.NewEvents(a.g.program, thisBuild().version, r.command, a.g.streams.out)
 		s.ui = s.events

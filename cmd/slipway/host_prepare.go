@@ -88,6 +88,7 @@ func (o *hostOptions) load(cmd *cobra.Command, g *globals) (*parts, *phases.Prep
 	if err != nil {
 		return nil, nil, err
 	}
+	prepare.Alone = true
 	return newParts(g, node, in.host), prepare, nil
 }
 

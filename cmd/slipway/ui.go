@@ -57,7 +57,7 @@ func newUI(g *globals) ui.UI {
 	if g.report != nil {
 		return namedUI{g.report.ui, g.program}
 	}
-	return namedUI{plainUI(g), g.program}
+	return namedUI{plainUI(g, ""), g.program}
 }
 
 // warn shows what was found while loading a configuration.
@@ -67,12 +67,16 @@ func warn(u ui.UI, warnings []string) {
 	}
 }
 
-func plainUI(g *globals) ui.UI {
+func plainUI(g *globals, command string) ui.UI {
 	if t, ok := g.streams.err.(*ui.Terminal); ok {
 		if g.verbosity > 0 {
 			t.ShowDetails()
 		}
 		return t
 	}
-	return ui.NewLines(g.streams.err, g.streams.out)
+	lines := ui.NewLines(g.streams.err, g.streams.out)
+	if command == "up" || command == "down" {
+		lines.ShowParts()
+	}
+	return lines
 }

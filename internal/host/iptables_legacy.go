@@ -71,7 +71,7 @@ func legacySave(ctx context.Context, program, table string) (string, error) {
 }
 
 // legacyRemoval turns the output of iptables-save for a table into the input of
-// iptables-restore that removes the chains KUBE-… in one transaction. It is empty
+// iptables-restore that removes the chains of Kubernetes in one transaction. It is empty
 // if there are none. A chain that is the target of a rule in a chain of the user's
 // is emptied and stays.
 func legacyRemoval(saved string) string {
@@ -84,14 +84,14 @@ func legacyRemoval(saved string) string {
 		switch {
 		case strings.HasPrefix(line, "*"):
 			table.WriteString(line + "\n")
-		case strings.HasPrefix(line, ":"+kubePrefix):
+		case strings.HasPrefix(line, ":") && isKubeChain(line[1:]):
 			kube = append(kube, fields[0][1:])
 		case strings.HasPrefix(line, ":"):
 			builtIn[fields[0][1:]] = fields[1] != "-" // only built-in chains have a policy
-		case len(fields) > 2 && fields[0] == "-A" && !strings.HasPrefix(fields[1], kubePrefix):
+		case len(fields) > 2 && fields[0] == "-A" && !isKubeChain(fields[1]):
 			target := legacyTarget(line)
 			switch {
-			case !strings.HasPrefix(target, kubePrefix):
+			case !isKubeChain(target):
 			case builtIn[fields[1]]:
 				jumps.WriteString("-D" + strings.TrimPrefix(line, "-A") + "\n")
 			default:

@@ -7,6 +7,7 @@ import (
 	"context"
 	stderrors "errors"
 	"fmt"
+	"strings"
 
 	"github.com/pkg/errors"
 )
@@ -23,12 +24,12 @@ type Leftover struct {
 type LeftoverKind string
 
 const (
-	// LegacyChains are the chains KUBE-… of a table of legacy iptables, with the
-	// rules in built-in chains that jump to them.
-	LegacyChains LeftoverKind = "iptables (legacy) chains KUBE-* of table"
+	// LegacyChains are the chains KUBE-… and FLANNEL-… of a table of legacy
+	// iptables, with the rules in built-in chains that jump to them.
+	LegacyChains LeftoverKind = "iptables (legacy) chains of Kubernetes in table"
 	// Chains are the same in a table of nftables, which iptables-nft uses.
-	Chains LeftoverKind = "chains KUBE-* of nftables table"
-	// ProxyTable is the table of kube-proxy in nftables mode.
+	Chains LeftoverKind = "chains of Kubernetes in nftables table"
+	// ProxyTable is the table of kube-proxy or of flannel in nftables mode.
 	ProxyTable LeftoverKind = "nftables table"
 	// EmptyTable is a table that does nothing, as iptables-nft leaves it.
 	EmptyTable LeftoverKind = "empty nftables table"
@@ -43,6 +44,12 @@ func (l Leftover) String() string { return fmt.Sprintf("%s %s", l.Kind, l.Name) 
 // kubePrefix is the prefix of all chains and sets that kube-proxy and the kubelet
 // create: https://kubernetes.io/docs/reference/networking/virtual-ips/
 const kubePrefix = "KUBE-"
+
+// isKubeChain reports whether the name of a chain is one of kube-proxy, the kubelet
+// or flannel, whose chains are FLANNEL-FWD and FLANNEL-POSTRTG.
+func isKubeChain(name string) bool {
+	return strings.HasPrefix(name, kubePrefix) || strings.HasPrefix(name, "FLANNEL-")
+}
 
 // NetworkLeftovers implements NetworkReader. It lists what it can, whatever fails.
 func (r *Real) NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error) {

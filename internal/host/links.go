@@ -15,7 +15,7 @@ import (
 // ipvs mode.
 const ipvsDummy = "kube-ipvs0"
 
-// linkLeftovers finds the bridge of Pods and kube-proxy's interface. A link with
+// linkLeftovers finds the bridge of Pods, and the interfaces of kube-proxy and flannel. A link with
 // that name but of another type is the user's, and a bridge with ports other than
 // veth pairs is in use.
 func linkLeftovers(bridge string) ([]Leftover, error) {
@@ -35,6 +35,8 @@ func ourLinks(links []netlink.Link, bridge string) ([]Leftover, error) {
 		case name == ipvsDummy && kind == "dummy":
 			found = append(found, Leftover{Link, name})
 			ipvs = true
+		case (name == "flannel.1" || name == "flannel-v6.1") && kind == "vxlan":
+			found = append(found, Leftover{Link, name})
 		case name == bridge && kind == "bridge":
 			if _, err := podPorts(links, l); err != nil {
 				return found, err

@@ -13,12 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// proxyTable is what kube-proxy calls its table, one of each IP family.
-	proxyTable = "kube-proxy"
-	// nftBatch is how many changes fit into one message to the kernel.
-	nftBatch = 200
-)
+// nftBatch is how many changes fit into one message to the kernel.
+const nftBatch = 200
+
+// isKubeTable reports whether a table is one that kube-proxy, in each IP family, or
+// flannel makes for itself alone.
+func isKubeTable(name string) bool {
+	return name == "kube-proxy" || name == "flannel-ipv4" || name == "flannel-ipv6"
+}
 
 // nftFamilies are the families that kube-proxy and iptables use.
 var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6"}
@@ -38,7 +40,7 @@ func nftLeftovers() ([]Leftover, error) {
 	}
 	var found []Leftover
 	for _, t := range tables {
-		if t.Name == proxyTable {
+		if isKubeTable(t.Name) {
 			found = append(found, Leftover{ProxyTable, nftName(t)})
 			continue
 		}
@@ -65,13 +67,13 @@ func nftTables(conn *nftables.Conn) ([]*nftables.Table, error) {
 	return tables, err
 }
 
-// nftChains lists the chains KUBE-… of a table, and the others.
+// nftChains lists the chains of Kubernetes in a table, and the others.
 func nftChains(conn *nftables.Conn, t *nftables.Table) (kube, others []*nftables.Chain, err error) {
 	chains, err := conn.ListChainsOfTableFamily(t.Family)
 	for _, c := range chains {
 		switch {
 		case c.Table.Name != t.Name:
-		case strings.HasPrefix(c.Name, kubePrefix):
+		case isKubeChain(c.Name):
 			kube = append(kube, c)
 		default:
 			others = append(others, c)
@@ -148,7 +150,7 @@ func removeNft(l Leftover) error {
 	return removeNftChains(conn, tables[i])
 }
 
-// removeNftChains removes the chains KUBE-… of a table, after the rules in base
+// removeNftChains removes the chains of Kubernetes in a table, after the rules in base
 // chains that jump to them. A chain that is the target of a rule in a chain of the
 // user's is emptied and stays.
 func removeNftChains(conn *nftables.Conn, t *nftables.Table) error {
@@ -166,7 +168,7 @@ func removeNftChains(conn *nftables.Conn, t *nftables.Table) error {
 		for _, rule := range rules {
 			target := jumpTarget(rule)
 			switch {
-			case !strings.HasPrefix(target, kubePrefix):
+			case !isKubeChain(target):
 			case c.Hooknum != nil:
 				jumps = append(jumps, rule)
 			default:

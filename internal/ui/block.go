@@ -189,3 +189,10 @@ func elapsed(since time.Time) string {
 	}
 	return d.Round(time.Second).String()
 }
+
+// topLevel is the phase of the workflow that a phase is part of: certs for
+// certs/apiserver.
+func topLevel(path string) string {
+	name, _, _ := strings.Cut(path, "/")
+	return name
+}

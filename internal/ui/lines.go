@@ -23,12 +23,17 @@ type lines struct {
 	mu       sync.Mutex
 	progress io.Writer
 	results  io.Writer
+	depth    int
 }
 
-// NewLines writes progress to progress and results to results.
+// NewLines writes progress to progress and results to results. A line begins with the phase of the workflow that its phase is
+// part of: certs for certs/apiserver.
 func NewLines(progress, results io.Writer) *Lines {
-	return &Lines{lines: &lines{progress: progress, results: results}}
+	return &Lines{lines: &lines{progress: progress, results: results, depth: 1}}
 }
+
+// ShowParts is for a workflow that is made of others: lines also begin with the phase of the inner one.
+func (l *lines) ShowParts() { l.depth = 2 }
 
 // Start opens a phase. Plain lines say nothing of it until it has something to say.
 func (l *Lines) Start(phase string) (UI, func(error)) {
@@ -70,14 +75,13 @@ func (l *lines) line(phase, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if phase != "" {
-		text = "[" + topLevel(phase) + "] " + text
+		text = "[" + l.shown(phase) + "] " + text
 	}
 	_, _ = fmt.Fprintln(l.progress, text)
 }
 
-// topLevel is the phase of the workflow that a phase is part of: certs for
-// certs/apiserver.
-func topLevel(path string) string {
-	name, _, _ := strings.Cut(path, "/")
-	return name
+// shown is as much of a phase's path as lines begin with.
+func (l *lines) shown(path string) string {
+	names := strings.Split(path, "/")
+	return strings.Join(names[:min(l.depth, len(names))], "/")
 }
