@@ -293,7 +293,7 @@ func TestChecks(t *testing.T) {
 
 func allRows() []row {
 	return slices.Concat(machineRows(), versionRows(), portRows(), fileRows(), serviceRows(), systemRows(), networkRows(), etcdRows(),
-		kernelRows(), diskRows(), spaceRows(), reachRows())
+		kernelRows(), diskRows(), spaceRows(), reachRows(), flannelRows())
 }
 
 // TestEachCheckCanFail: each check has a row above in which it fails.
@@ -307,6 +307,7 @@ func TestEachCheckCanFail(t *testing.T) {
 	local, external := newScene(t), newScene(t)
 	local.node.Cluster.Networking.ServiceSubnet = "10.96.0.0/16,fd00:2::/112"
 	external.external()
+	local.node.NetworkAddOn.Name = config.Flannel
 	for _, s := range []scene{local, external} {
 		for _, name := range names(Init(s.node, nil)) {
 			if !fails[name] {

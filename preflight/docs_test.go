@@ -50,6 +50,7 @@ func TestDocsListEveryCheck(t *testing.T) {
 func table(t *testing.T) string {
 	local, external, joined, worker := controlPlaneNode(), controlPlaneNode(), joiningControlPlane(), workerNode()
 	external.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}}
+	local.NetworkAddOn.Name = config.Flannel
 	for _, n := range []*config.Node{local, external, joined, worker} {
 		n.Cluster.Networking.ServiceSubnet = "10.96.0.0/16,fd00:2::/112"
 	}

@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/workflow"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+// oneNode is an API with one Node and the Pods on it.
+type oneNode struct {
+	*cluster.Plan
+	node *corev1.Node
+	pods []corev1.Pod
+}
+
+func (o *oneNode) AwaitNode(_ context.Context, _ string, check func(*corev1.Node, []corev1.Pod) error) error {
+	return check(o.node, o.pods)
+}
+
+func readyNode(status corev1.ConditionStatus, message string) *corev1.Node {
+	n := cluster.NewNode("cp-1")
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Message: message}}
+	return n
+}
+
+// aPod is one of the Pods on a node. kind has words that describe it.
+func aPod(name, kind string) corev1.Pod {
+	p := corev1.Pod{}
+	p.Name, p.Namespace = name, "kube-system"
+	if strings.Contains(kind, "static") {
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+	}
+	if strings.Contains(kind, "critical") {
+		p.Spec.PriorityClassName = "system-node-critical"
+	}
+	p.Spec.HostNetwork = strings.Contains(kind, "host")
+	status := corev1.ConditionFalse
+	if strings.Contains(kind, "ready") {
+		status = corev1.ConditionTrue
+	}
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no network"},
+	}}}
+	return p
+}
+
+func TestWaitNode(t *testing.T) {
+	ready := readyNode(corev1.ConditionTrue, "")
+	dns, proxy := aPod("coredns", "ready"), aPod("kube-proxy", "critical host ready")
+	for name, c := range map[string]struct {
+		node   *corev1.Node
+		pods   []corev1.Pod
+		change func(*config.Node)
+		want   string // the error; empty for success
+	}{
+		"all is well":              {ready, []corev1.Pod{proxy, dns}, nil, ""},
+		"no report":                {cluster.NewNode("cp-1"), nil, nil, "the kubelet has not reported how node cp-1 is"},
+		"not Ready":                {readyNode(corev1.ConditionFalse, "PLEG is not healthy"), nil, nil, "node cp-1 is not Ready: PLEG is not healthy"},
+		"no network":               {readyNode(corev1.ConditionFalse, "cni plugin not initialized"), nil, nil, "no network add-on has configured its network"},
+		"no Pod":                   {ready, nil, nil, "the cluster has not given this node a Pod"},
+		"only static Pods":         {ready, []corev1.Pod{aPod("etcd", "static critical ready")}, nil, "the cluster has not given this node a Pod"},
+		"no Pod of the network":    {ready, []corev1.Pod{proxy}, nil, "the cluster has not given this node a Pod"},
+		"a Pod that waits":         {ready, []corev1.Pod{proxy, aPod("coredns", "")}, nil, "Pod kube-system/coredns is not Ready: container c: ImagePullBackOff: no network"},
+		"a critical Pod that does": {ready, []corev1.Pod{dns, aPod("kube-flannel", "critical host")}, nil, "Pod kube-system/kube-flannel is not Ready: container c: ImagePullBackOff: no network"},
+		"a Pod of the user's":      {ready, []corev1.Pod{aPod("shop", ""), proxy, dns}, nil, ""},
+		"a worker":                 {ready, []corev1.Pod{proxy}, func(n *config.Node) { n.Join = &config.Join{} }, ""},
+		"a worker without a Pod":   {ready, nil, func(n *config.Node) { n.Join = &config.Join{} }, "the cluster has not given this node a Pod"},
+		"neither DNS nor kube-proxy": {ready, nil, func(n *config.Node) { n.Cluster.DNS.Disabled, n.Cluster.Proxy.Disabled = true, true },
+			""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			s.Config.NetworkAddOn.Name = config.Flannel
+			if c.change != nil {
+				c.change(s.Config)
+			}
+			s.Cluster = &oneNode{s.api, c.node, c.pods}
+			err := Run(t.Context(), s.Env, []Phase{waitNode()}, Options{})
+			if c.want == "" && (err != nil || !strings.Contains(s.said.String(), "Node cp-1 is Ready, and runs Pods.")) {
+				t.Errorf("%v; said %s", err, s.said.String())
+			}
+			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("error %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+// TestWaitNodeWithoutNetwork: the node cannot become Ready, which the run says instead of waiting.
+func TestWaitNodeWithoutNetwork(t *testing.T) {
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.play(t, waitNode())
+	if !strings.Contains(s.said.String(), "node cp-1 is not Ready yet, because the cluster has no Pod network") {
+		t.Errorf("said %s", s.said.String())
+	}
+	s.put(t, "/etc/cni/net.d/10-own.conflist", "{}")
+	s.said.Reset()
+	s.play(t, waitNode())
+	if !strings.Contains(s.said.String(), "Waiting until node cp-1 is Ready") {
+		t.Errorf("said %s", s.said.String())
+	}
+}
+
+// TestSchedulable takes the taint of an earlier run, and no other.
+func TestSchedulable(t *testing.T) {
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	node := cluster.NewNode("cp-1")
+	own := corev1.Taint{Key: "own", Effect: corev1.TaintEffectNoSchedule}
+	node.Spec.Taints = []corev1.Taint{{Key: labelControlPlane, Effect: corev1.TaintEffectNoSchedule}, own}
+	fatal(t, s.api.Ensure(t.Context(), node))
+	taints := func() []corev1.Taint {
+		live := cluster.NewNode("cp-1")
+		_, err := s.api.Get(t.Context(), live)
+		fatal(t, err)
+		return live.Spec.Taints
+	}
+	s.play(t, schedulable())
+	if len(taints()) != 2 {
+		t.Errorf("without the flag: %v", taints())
+	}
+	s.Config.Schedulable = true
+	s.play(t, schedulable())
+	s.done = nil
+	s.play(t, schedulable())
+	if diff := cmp.Diff([]corev1.Taint{own}, taints()); diff != "" || len(s.done) > 0 {
+		t.Errorf("did %q; taints, -want +got:\n%s", s.done, diff)
+	}
+}
+
+// TestUpIsItsParts: up has all phases of host prepare, init and join, and waits for them in the same order.
+func TestUpIsItsParts(t *testing.T) {
+	prefixed := func(part string, paths []string) (out []string) {
+		for _, path := range paths {
+			out = append(out, part+"/"+path)
+		}
+		return append([]string{part}, out...)
+	}
+	prepare, host := &Prepare{}, &config.Node{}
+	want := append(prefixed("prepare", workflow.Paths(prepare.Phases())), prefixed("init", workflow.Paths(Init()))...)
+	want = append(want, "schedulable", "wait-node")
+	if diff := cmp.Diff(want, workflow.Paths(Up(prepare, host))); diff != "" {
+		t.Errorf("up, -want +got:\n%s", diff)
+	}
+	want = append(prefixed("reset", workflow.Paths(Reset())), prefixed("host", workflow.Paths(HostReset()))...)
+	if diff := cmp.Diff(want, workflow.Paths(DownHost(host))); diff != "" {
+		t.Errorf("down --host, -want +got:\n%s", diff)
+	}
+}
