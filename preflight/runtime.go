@@ -42,6 +42,9 @@ func runtimeVersion(n *config.Node) func(context.Context, View) []Finding {
 		if reportsDriver(info) {
 			return nil
 		}
+		if info.Name == "" { // as each runtime says it
+			return unasked("the version of a container runtime that does not run yet")
+		}
 		if want := effectiveKubelet(n, h).cgroupDriver.value; info.CgroupDriver != "" && want != info.CgroupDriver {
 			return fail("%s %s uses the cgroup driver %s, but the kubelet would use %s", info.Name, info.Version, info.CgroupDriver, want).
 				remedy("set the same driver in both, or " + updateRuntime)

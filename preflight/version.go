@@ -7,9 +7,11 @@ import (
 	"context"
 	"strings"
 
+	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // kubeletSkew is how many minor versions a kubelet may be older than its control plane:
@@ -40,6 +42,9 @@ func kubernetesVersion(wanted string) func(context.Context, View) []Finding {
 func kubeletVersion(controlPlane string) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		have, err := InstalledKubelet(ctx, h)
+		if errors.Is(err, host.ErrNotInPlan) {
+			return unasked("the version of a kubelet that is not installed yet")
+		}
 		if err != nil {
 			return fail("cannot read the kubelet's version: %v", err).remedy("install kubelet %s", controlPlane)
 		}

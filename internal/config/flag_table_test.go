@@ -19,7 +19,7 @@ func TestFlagTable(t *testing.T) {
 		"init phase": nil, "token": nil, "config": nil, "config validate": nil, "certs check-expiration": nil, "certs renew": nil,
 		"certs generate-csr": nil, "kubeconfig user": nil, "diagnose": nil, "support-bundle": nil,
 		upgradeApply: {kindUpgrade}, upgradeNode: {kindUpgrade}, upgradePlan: {kindUpgrade}, upgradeDiff: {kindUpgrade},
-		upgradeRollback: nil, hostPrepare: nil, hostReset: nil,
+		upgradeRollback: nil, hostPrepare: nil, hostReset: nil, upCommand: nil, downCommand: nil,
 	}
 	seen := make(map[string]bool)
 	for _, row := range flagTable() {

@@ -75,6 +75,21 @@ func (o *overlay) Images(ctx context.Context, socket string) ([]Image, error) {
 	return images, nil
 }
 
+// ImagePresent implements RuntimeReader, as Images does.
+func (o *overlay) ImagePresent(ctx context.Context, socket, image string) (bool, error) {
+	present, err := o.RuntimeReader.ImagePresent(ctx, socket, image)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, planned := o.images[image]
+	switch {
+	case planned:
+		return true, nil
+	case err != nil && o.starts():
+		return false, nil
+	}
+	return present, err
+}
+
 // starts reports whether the plan starts a runtime.
 // Any unit counts but the kubelet: systemd does not say which listens where.
 func (o *overlay) starts() bool {
