@@ -9,6 +9,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -17,13 +18,26 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// skewChecks are about the bundle's kubelet on a host that is a node already; none on another host.
+// skewChecks are about the bundle's kubelet on a host that is a node already, if it replaces another one. A node whose init was
+// interrupted has no API server to ask, and the kubelet of the bundle that is to be continued with.
 func (p *Prepare) skewChecks(ctx context.Context, env *Env) []preflight.Check {
-	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil || !p.has("kubelet") {
+	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil || !p.replacesKubelet(env) {
 		return nil
 	}
 	controlPlane, err := controlPlaneVersion(ctx, env)
 	return []preflight.Check{preflight.BundledKubelet(p.Bundle.Index().KubernetesVersion, controlPlane, err)}
+}
+
+// replacesKubelet reports whether the bundle has a kubelet other than the one that it would replace.
+func (p *Prepare) replacesKubelet(env *Env) bool {
+	for _, part := range p.parts() {
+		if part.Type == bundle.Program && part.Name == "kubelet" {
+			f, _ := fileOf(part)
+			same, err := env.Host.HasFile(f)
+			return err != nil || !same
+		}
+	}
+	return false
 }
 
 // controlPlaneVersion is that of the API server on this node or, for a worker, the one that the cluster's configuration

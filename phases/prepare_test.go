@@ -204,6 +204,17 @@ func TestPrepareRefuses(t *testing.T) {
 	}
 }
 
+// TestPrepareAgainOnHalfANode: `up` was interrupted after its init had written kubelet.conf, so there is no cluster to ask.
+func TestPrepareAgainOnHalfANode(t *testing.T) {
+	h, root := newBareHost(t)
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	if said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.3")}); err == nil || !strings.Contains(err.Error(), "the version of its cluster is not known") {
+		t.Errorf("another kubelet: %v\n%s", err, said)
+	}
+}
+
 // TestPrepareWithPackages uses a runtime and a kubelet that are there, and neither replaces nor doubles them.
 func TestPrepareWithPackages(t *testing.T) {
 	h, root := newBareHost(t)
