@@ -210,6 +210,7 @@ func TestPrepareAgainOnHalfANode(t *testing.T) {
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
 	fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: x}]}\n")
 	if said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.3")}); err == nil || !strings.Contains(err.Error(), "the version of its cluster is not known") {
 		t.Errorf("another kubelet: %v\n%s", err, said)
 	}
