@@ -94,7 +94,7 @@ e2e: build bundle ## run the suite on real clusters, and install the packages (r
 		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e -count=1 -timeout=60m -parallel=3 || status=$$?; \
 	sed -n 's/: 2 runs, 1 failures$$/ (failed once, then passed)/; t flaky; d; :flaky; s/^/FLAKY: /p' "$$reruns"; exit $$status
 
-bench: build ## compare with kubeadm: Slipway, kubeadm, ratio
+bench: build bundle ## compare with kubeadm: Slipway, kubeadm, ratio
 	@$(LAB) build
 	go run ./test/bench
 

@@ -26,12 +26,12 @@ var programs = []string{"slipway", "kubeadm"}
 var sections = []struct {
 	name    string
 	measure func(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error
-}{{"init", measureInits}, {"cluster", measureClusters}, {"join", measureJoins}, {"upgrade", measureUpgrades}}
+}{{"init", measureInits}, {"cluster", measureClusters}, {"join", measureJoins}, {"upgrade", measureUpgrades}, {"up", measureUps}}
 
 func main() {
 	joiners.Play() // does not return where this is the copy that a node runs
 	rounds := flag.Int("rounds", 5, "measurements of each program, of which the median counts")
-	only := flag.String("only", "", "measure just this `section`: init, cluster, join or upgrade")
+	only := flag.String("only", "", "measure just this `section`: init, cluster, join, upgrade or up")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

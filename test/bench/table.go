@@ -34,6 +34,11 @@ const (
 	rowApply = "upgrade apply, s"
 	rowGap   = "  the longest time without the API, s"
 	rowNode  = "upgrade node on a worker, s"
+
+	rowUp        = "up on a bare machine, s"
+	rowUpPrepare = "  prepare, s"
+	rowUpInit    = "  init, s"
+	rowUpWait    = "  until the node is Ready and a Pod runs, s"
 )
 
 // rows are the table's lines in order.
@@ -45,6 +50,7 @@ var rows = []struct {
 	{rowInitJoin, 0.60}, {rowNodesReady, 0.65}, {rowPodsReady, 0.85}, {rowRenew, 0},
 	{rowWorker, 0.70}, {rowPlane, 0.50}, {rowMany, 0}, {rowManyCPU, 0}, {rowManyAsks, 0},
 	{rowPlan, 0}, {rowApply, 0.40}, {rowGap, 0.30}, {rowNode, 0.50},
+	{rowUp, 0}, {rowUpPrepare, 0}, {rowUpInit, 0}, {rowUpWait, 0},
 }
 
 // table gathers measurements by row and program.
