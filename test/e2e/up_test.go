@@ -56,7 +56,7 @@ func TestUp(t *testing.T) {
 	for _, n := range all[1:] {
 		n.secondUpChangesNothing(joined[n.node.Name()])
 	}
-	m.hasVoters(m, p)
+	m.prints("etcd-cp-1 etcd-cp-2", "--namespace=kube-system", "get", "pods", "-l", "component=etcd", "-o", "jsonpath={.items[*].metadata.name}")
 	for _, n := range []machine{w, p, m} {
 		n.must("slipway", "down", "--host", "--force")
 		n.isBareAgain(before[n.node.Name()])
