@@ -193,6 +193,7 @@ func (p *Prepare) runVerify(ctx context.Context, env *Env) error {
 	if err := p.checkSandboxImage(ctx, env, found); err != nil {
 		return err
 	}
+	p.warnOfSandbox(ctx, env, found)
 	env.UI.Nextf("This host is prepared. Continue with `slipway init` or `slipway join`")
 	return nil
 }
