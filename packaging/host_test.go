@@ -112,7 +112,8 @@ func (r *root) wantContents(zsh string, others ...string) {
 		"/usr/share/man/man8/slipway.8.gz", "/usr/share/man/man8/kubeadm.8.gz", "/usr/share/man/man8/slipway-init-phase-certs-ca.8.gz",
 		"/usr/share/bash-completion/completions/slipway", "/usr/share/bash-completion/completions/kubeadm",
 		"/usr/share/fish/vendor_completions.d/slipway.fish", "/usr/share/fish/vendor_completions.d/kubeadm.fish",
-		zsh+"/_slipway", zsh+"/_kubeadm", "/usr/share/doc/slipway/install.md") {
+		zsh+"/_slipway", zsh+"/_kubeadm", "/usr/share/doc/slipway/install.md",
+		"/usr/share/doc/slipway/plan.schema.json", "/usr/share/doc/slipway/examples/bundle/bundle.yaml") {
 		if _, err := os.Stat(r.path(path)); err != nil {
 			r.t.Error(err)
 		}

@@ -203,6 +203,7 @@ func (p *Prepare) runVerify(ctx context.Context, env *Env) error {
 	if err := p.checkSandboxImage(ctx, env, found); err != nil {
 		return err
 	}
+	p.warnOfSandbox(ctx, env, found)
 	if !p.Alone {
 		return nil
 	}

@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"bytes"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -12,6 +13,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // TestPrepareDamagedBundle flips a byte in the last part, which is read after all others were staged: none of them is put in
@@ -87,5 +93,53 @@ func TestPrepareInterrupted(t *testing.T) {
 	h.mustPrepare(t, p)
 	if diff := cmp.Diff([]string{"restart containerd.service"}, h.jobs); diff != "" {
 		t.Errorf("what was done (-want +got):\n%s", diff)
+	}
+}
+
+// TestPrepareSwapOfTheNextBoot: swap that only /etc/fstab still has, as after `swapoff -a`, stays off at boot, too.
+func TestPrepareSwapOfTheNextBoot(t *testing.T) {
+	for line, masked := range map[string]bool{
+		"/swapfile none swap sw 0 0": true, "UUID=1 none\tswap defaults": true, "/swapfile none swap": true,
+		"": false, "#/swapfile none swap sw 0 0": false, "/dev/sda2 none swap noauto,pri=1 0 0": false, "/dev/sda1 /swap ext4 defaults 0 1": false,
+	} {
+		for _, keep := range []bool{false, true} {
+			h, root := newBareHost(t)
+			h.swap = nil
+			fixture.Put(t, root, "/etc/fstab", "# a comment\n"+line+"\n")
+			h.mustPrepare(t, &Prepare{KeepSwap: keep})
+			if got := slices.Contains(h.jobs, "mask "+swapTarget); got != (masked && !keep) {
+				t.Errorf("%q, --swap=keep %t: masked is %t", line, keep, got)
+			}
+		}
+	}
+}
+
+// TestPrepareWithoutImages: if the images are left out, the one that every Pod begins with has to come from somewhere.
+func TestPrepareWithoutImages(t *testing.T) {
+	const warning = "which is not on this host, whatever the image repository"
+	for name, tt := range map[string]struct {
+		mirrors []containerd.Mirror
+		have    []host.Image
+		want    bool
+	}{
+		"nothing":           {want: true},
+		"another mirror":    {mirrors: []containerd.Mirror{{Registry: "docker.io", URL: "https://m.example"}}, want: true},
+		"a mirror":          {mirrors: []containerd.Mirror{{Registry: "registry.k8s.io", URL: "https://m.example"}}},
+		"the image is here": {have: []host.Image{{Names: []string{config.SandboxImage()}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, _ := newBareHost(t)
+			h.images = tt.have
+			var out bytes.Buffer
+			env := h.env(&out)
+			env.Config.SkipPhases = []string{"images"}
+			p := &Prepare{Bundle: testBundle(t, "v1.37.2"), Mirrors: tt.mirrors}
+			if err := Run(t.Context(), env, p.Phases(), Options{Serial: true, Skip: env.Config.SkipPhases}); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(out.String(), warning); got != tt.want {
+				t.Errorf("warned: %t\n%s", got, out.String())
+			}
+		})
 	}
 }

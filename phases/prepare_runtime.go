@@ -223,6 +223,24 @@ func (p *Prepare) checkSandboxImage(ctx context.Context, env *Env, found hostRun
 		fmt.Sprintf("set the sandbox image to %s in its configuration, and restart it", p.sandboxImage()))
 }
 
+// warnOfSandbox says that containerd has to pull the image of sandboxes if the bundle's images are left out. No image
+// repository that init is given changes its name.
+func (p *Prepare) warnOfSandbox(ctx context.Context, env *Env, found hostRuntime) {
+	image := p.sandboxImage()
+	if image == "" || found.foreign() || !slices.Contains(env.Config.SkipPhases, "images") {
+		return
+	}
+	registry, _, _ := strings.Cut(image, "/")
+	if _, err := env.Host.Lstat(containerd.Mirror{Registry: registry}.Path()); err == nil {
+		return
+	}
+	if present, err := env.Host.ImagePresent(ctx, found.socket, image); err == nil && present {
+		return
+	}
+	env.UI.Warn("containerd begins each Pod with "+image+", which is not on this host, whatever the image repository of the cluster is",
+		"if "+registry+" is out of reach, name a mirror with --registry-mirror "+registry+"=URL, or leave out --skip-phases=images")
+}
+
 // systemdManagesCgroups reports whether containers belong into systemd's cgroups. With cgroup v2, systemd has to be the
 // only manager: https://kubernetes.io/docs/setup/production-environment/container-runtimes/#cgroup-drivers
 func systemdManagesCgroups(h host.Host) bool {

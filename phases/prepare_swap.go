@@ -5,7 +5,10 @@ package phases
 
 import (
 	"context"
+	"slices"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // swapTarget is what starts all areas of swap at boot, whatever they come from: systemd.special(7).
@@ -20,11 +23,17 @@ func (p *Prepare) swap() Phase {
 	}
 }
 
-// runSwap turns swap off where there is any. Masking one unit keeps every area off at boot, and /etc/fstab as it is.
+// runSwap turns swap off where there is any, now or only at boot, as after `swapoff -a`. Masking one unit keeps every area
+// off at boot, and /etc/fstab as it is.
 func (p *Prepare) runSwap(ctx context.Context, env *Env) error {
 	areas, err := env.Host.Swap()
-	if err != nil || len(areas) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(areas) == 0 {
+		if atBoot, err := swapAtBoot(env.Host); err != nil || !atBoot || p.KeepSwap {
+			return err
+		}
 	}
 	if p.KeepSwap {
 		env.UI.Warn("swap stays on ("+strings.Join(areas, ", ")+"), and the kubelet does not start with it by default",
@@ -44,6 +53,24 @@ func (p *Prepare) runSwap(ctx context.Context, env *Env) error {
 		}
 	}
 	return nil
+}
+
+// swapAtBoot reports whether /etc/fstab has swap that is turned on at boot: fstab(5).
+func swapAtBoot(h host.Host) (bool, error) {
+	text, err := host.ReadIfExists(h, "/etc/fstab")
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || strings.HasPrefix(fields[0], "#") || fields[2] != "swap" {
+			continue
+		}
+		if len(fields) < 4 || !slices.Contains(strings.Split(fields[3], ","), "noauto") {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func (p *Prepare) maskSwap(ctx context.Context, env *Env) error {

@@ -78,7 +78,7 @@ func defaultRoute(_ context.Context, h View) []Finding {
 		return warn("cannot read this host's default route: %v", err).remedy("check it with `ip route`")
 	}
 	return fail("this host has no default route, by which the kubelet and the API server find the node's address").
-		remedy("add one, even to a gateway that is not there: `ip route add default via ADDRESS`; or set nodeRegistration.kubeletExtraArgs node-ip and localAPIEndpoint.advertiseAddress in the configuration for init or join")
+		remedy("add one, even to a gateway that is not there: `ip route add default via ADDRESS`; or set nodeRegistration.kubeletExtraArgs node-ip and localAPIEndpoint.advertiseAddress in the configuration for init or join, and give Services a route of their own: `ip route add SERVICE-SUBNET dev INTERFACE`")
 }
 
 // foreignNetworks names configurations of Pod networks, which stay.

@@ -66,7 +66,7 @@ func prepareRows() []prepareRow {
 			[]string{"[ERROR Systemd]: systemd is not this host's init, and nothing else can run the kubelet and the container runtime here\n  use a host that runs systemd"}},
 		{"DefaultRoute", "only IPv6", func(h *fakeHost) { h.addresses = []netip.Addr{netip.MustParseAddr("2001:db8::1")} }, nil},
 		{"DefaultRoute", "none", noRoute,
-			[]string{"[ERROR DefaultRoute]: this host has no default route, by which the kubelet and the API server find the node's address\n  add one, even to a gateway that is not there: `ip route add default via ADDRESS`; or set nodeRegistration.kubeletExtraArgs node-ip and localAPIEndpoint.advertiseAddress in the configuration for init or join"}},
+			[]string{"[ERROR DefaultRoute]: this host has no default route, by which the kubelet and the API server find the node's address\n  add one, even to a gateway that is not there: `ip route add default via ADDRESS`; or set nodeRegistration.kubeletExtraArgs node-ip and localAPIEndpoint.advertiseAddress in the configuration for init or join, and give Services a route of their own: `ip route add SERVICE-SUBNET dev INTERFACE`"}},
 		{"DefaultRoute", "not to be told", func(h *fakeHost) { noRoute(h); h.unknown["default route"] = errors.New("no netlink") },
 			[]string{"[WARNING DefaultRoute]: cannot read this host's default route: no netlink\n  check it with `ip route`"}},
 		{"SystemVerification", "kernel 4.18", func(h *fakeHost) { h.kernel = "4.18.0" },

@@ -70,8 +70,23 @@ type onlyTLS struct{ http.RoundTripper }
 
 func (t onlyTLS) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" {
-		return nil, fault.New(fmt.Sprintf("the registry %s does not serve HTTPS with a certificate that is trusted", r.URL.Host),
-			"name its CA with --registry-ca, or allow HTTP with --plain-http")
+		return nil, &noTLSError{r.URL.Host}
 	}
 	return t.RoundTripper.RoundTrip(r)
+}
+
+// noTLSError is a type of its own because the library joins it with another error in
+// a way that hides remedies.
+type noTLSError struct{ registry string }
+
+func (e *noTLSError) Error() string {
+	return fmt.Sprintf("the registry %s does not serve HTTPS with a certificate that is trusted", e.registry)
+}
+
+// withAccessRemedy says what to do about a registry without TLS.
+func withAccessRemedy(err error) error {
+	if errors.As(err, new(*noTLSError)) {
+		return fault.WithRemedy(err, "name its CA with --registry-ca, or allow HTTP with --plain-http")
+	}
+	return err
 }

@@ -107,7 +107,7 @@ func (b *Bundle) open(ctx context.Context, blob *blob, digest v1.Hash, size int6
 	raw := b.raw(ctx, blob)
 	from, done, err := decompress(raw, blob.MediaType)
 	if err != nil {
-		return nil, errors.Wrapf(damaged(blob.what()), "%v", err)
+		return nil, damagedBy(blob.what(), err)
 	}
 	return &content{what: blob.what(), from: from, close: done, raw: raw, sum: sha256.New(), digest: digest, size: size}, nil
 }
@@ -146,7 +146,7 @@ func (c *content) blame(err error) error {
 	if c.raw.err != nil && !errors.Is(c.raw.err, io.EOF) {
 		return c.raw.err // such as a canceled context
 	}
-	return errors.WithMessage(damaged(c.what), err.Error())
+	return damagedBy(c.what, err)
 }
 
 // finish reads what is left of the content and of the blob.

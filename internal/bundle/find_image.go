@@ -63,7 +63,7 @@ func (s *stage) pull(ctx context.Context, p *ListedPart) (*foundImage, error) {
 		return nil, err
 	}
 	image, err := remote.Image(ref, append(options, remote.WithPlatform(s.platform()))...)
-	return &foundImage{Image: image, fromRegistry: true, close: func() {}}, errors.Wrapf(err, "cannot pull %s", p.Image)
+	return &foundImage{Image: image, fromRegistry: true, close: func() {}}, errors.Wrapf(withAccessRemedy(err), "cannot pull %s", p.Image)
 }
 
 func (s *stage) platform() v1.Platform {

@@ -234,6 +234,12 @@ func damaged(what string) error {
 	return fault.New(what+" is damaged: its content is not what its digest says", "get the bundle again")
 }
 
+// damagedBy is damaged for what could not even be decompressed.
+func damagedBy(what string, err error) error {
+	d := damaged(what)
+	return fault.WithRemedy(errors.WithMessage(err, d.Error()), fault.Remedy(d))
+}
+
 // decodeStrictly accepts one JSON document without unknown fields.
 func decodeStrictly(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))

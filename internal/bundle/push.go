@@ -35,13 +35,13 @@ func (b *Bundle) Push(ctx context.Context, target string, access Access, say fun
 	}
 	for _, d := range p.destinations {
 		if err := p.image(ctx, d); err != nil {
-			return errors.Wrapf(err, "cannot push %s to %s", d.image.part, d.ref)
+			return errors.Wrapf(withAccessRemedy(err), "cannot push %s to %s", d.image.part, d.ref)
 		}
 		say("%s", d.ref)
 	}
 	ref := p.repository(bundleRepository).Tag(b.index.tag())
 	if err := p.bundle(ctx, ref); err != nil {
-		return errors.Wrapf(err, "cannot push the bundle to %s", ref)
+		return errors.Wrapf(withAccessRemedy(err), "cannot push the bundle to %s", ref)
 	}
 	say("%s", ref)
 	return nil

@@ -19,6 +19,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // newRegistry serves a registry on the loopback interface.
@@ -159,7 +161,10 @@ func TestPushRefuses(t *testing.T) {
 	host := newRegistry(t)
 	path := create(t, coreDNSList(t, "amd64"))
 	b := open(t, path, Keys{})
-	refused(t, b.Push(t.Context(), host, Access{}, t.Logf), "does not serve HTTPS")
+	err := b.Push(t.Context(), host, Access{}, t.Logf)
+	if refused(t, err, "does not serve HTTPS"); !strings.Contains(fault.Remedy(err), "--plain-http") {
+		t.Errorf("it is not said what to do: %q", fault.Remedy(err))
+	}
 	refused(t, b.Push(t.Context(), "https://"+host, plain, t.Logf), "not a registry")
 	refused(t, b.Push(t.Context(), host+"/UPPER", plain, t.Logf), "UPPER")
 	data, err := os.ReadFile(path)

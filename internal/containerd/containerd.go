@@ -159,13 +159,20 @@ func ParseMirror(text string) (Mirror, error) {
 func (m Mirror) Path() string { return CertsDir + "/" + m.Registry + "/hosts.toml" }
 
 // Hosts is that file: https://github.com/containerd/containerd/blob/main/docs/hosts.md
-// With a path in its URL, the mirror has images below it.
+// With a path in its URL, the mirror has images below it. containerd wants the API's
+// own v2 in such a path, which the names of images do not have: it is added, unless
+// the path says by itself where the API is.
 func (m Mirror) Hosts() []byte {
-	override := ""
+	target, override := m.URL, ""
 	if u, err := url.Parse(m.URL); err == nil && strings.Trim(u.Path, "/") != "" {
 		override = "  override_path = true\n"
+		if !slices.Contains(strings.Split(u.Path, "/"), "v2") {
+			escaped := u.EscapedPath()
+			u.Path, u.RawPath = "/v2"+u.Path, "/v2"+escaped
+			target = u.String()
+		}
 	}
-	return fmt.Appendf(nil, "server = %q\n\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n%s", "https://"+m.Registry, m.URL, override)
+	return fmt.Appendf(nil, "server = %q\n\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n%s", "https://"+m.Registry, target, override)
 }
 
 // CrictlPath is where crictl looks for its settings.

@@ -107,6 +107,25 @@ func TestParseMirror(t *testing.T) {
 	}
 }
 
+// TestMirrorBelowAPath: with override_path, containerd asks below exactly that URL, and registries answer below /v2/.
+func TestMirrorBelowAPath(t *testing.T) {
+	for target, want := range map[string]string{
+		"https://m.example":                  "https://m.example",
+		"https://m.example/":                 "https://m.example/",
+		"https://m.example/k8s":              "https://m.example/v2/k8s",
+		"https://m.example/a%20b/k8s":        "https://m.example/v2/a%20b/k8s",
+		"https://m.example:5000/v2/k8s":      "https://m.example:5000/v2/k8s",
+		"https://m.example/v2":               "https://m.example/v2",
+		"https://m.example/api/docker/x/v2":  "https://m.example/api/docker/x/v2",
+		"http://[2001:db8::1]:5000/k8s/v2.0": "http://[2001:db8::1]:5000/v2/k8s/v2.0",
+	} {
+		hosts := string(mirror(t, "registry.k8s.io="+target).Hosts())
+		if !strings.Contains(hosts, `[host."`+want+`"]`) {
+			t.Errorf("%s: want %s in\n%s", target, want, hosts)
+		}
+	}
+}
+
 // TestParseMirrorRefuses: what is no registry does not become a path, and no error shows a password.
 func TestParseMirrorRefuses(t *testing.T) {
 	const form, target = "a mirror is written as REGISTRY=URL, ", "the mirror of r.example is not an http or https URL "

@@ -280,14 +280,23 @@ func (m machine) keepsPinnedImages() {
 		}
 		return nil
 	})
-	left := images()
-	for _, name := range bundled {
-		if !slices.Contains(left, name) {
-			m.Errorf("the kubelet removed %s", name)
+	stay := func(who string) {
+		left := images()
+		for _, name := range bundled {
+			if !slices.Contains(left, name) {
+				m.Errorf("%s removed %s", who, name)
+			}
 		}
 	}
+	stay("the kubelet")
 	m.write("/var/lib/kubelet/config.yaml", config)
 	m.must("systemctl", "restart", "kubelet")
+	m.must("ctr", "--namespace=k8s.io", "images", "import", "/root/probe.tar")
+	m.must("crictl", "rmi", "--prune")
+	if slices.Contains(images(), nodes.ProbeImage) {
+		m.Errorf("crictl did not remove %s, so it tells nothing of the others", nodes.ProbeImage)
+	}
+	stay("crictl")
 }
 
 // everyState is all of a host that a cluster may change, a line each: files, mounts, swap, the network's configuration,

@@ -28,10 +28,10 @@ type bundleRow struct {
 	File    string `json:"file"`
 }
 
-// bundled are the programs in a bundle, with their type. crictl is missing, as
-// on the lab's nodes: nothing needs it, and it is not among the components.
+// bundled are the programs in a bundle, with their type. Nothing needs crictl, so
+// nodes that are no bare machines do not have it.
 var bundled = map[string]string{
-	"kubelet": "program", "kubectl": "program", "containerd": "program", "containerd-shim-runc-v2": "program", "ctr": "program",
+	"kubelet": "program", "kubectl": "program", "containerd": "program", "containerd-shim-runc-v2": "program", "ctr": "program", "crictl": "program",
 	"bridge": "cni-plugin", "loopback": "cni-plugin", "ptp": "cni-plugin", "host-local": "cni-plugin", "portmap": "cni-plugin",
 	"flannel": "cni-plugin",
 }

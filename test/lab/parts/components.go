@@ -73,6 +73,7 @@ var programs = []program{
 	{"containerd", "github.com/containerd/containerd/v2/cmd/containerd", "containerd"},
 	{"containerd", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2", "containerd-shim-runc-v2"},
 	{"containerd", "github.com/containerd/containerd/v2/cmd/ctr", "ctr"},
+	{"crictl", "sigs.k8s.io/cri-tools/cmd/crictl", "crictl"},
 	{"cni", "github.com/containernetworking/plugins/plugins/main/bridge", "bridge"},
 	{"cni", "github.com/containernetworking/plugins/plugins/main/loopback", "loopback"},
 	{"cni", "github.com/containernetworking/plugins/plugins/main/ptp", "ptp"},
