@@ -24,12 +24,12 @@ import (
 const (
 	FlannelNamespace = "kube-flannel"
 	FlannelDaemonSet = "kube-flannel-ds"
-	FlannelContainer = "kube-flannel"
 
-	flannelName   = "flannel"
-	flannelMap    = "kube-flannel-cfg"
-	flannelDir    = "/etc/kube-flannel"
-	flannelHealth = 8081
+	flannelContainer = "kube-flannel"
+	flannelName      = "flannel"
+	flannelMap       = "kube-flannel-cfg"
+	flannelDir       = "/etc/kube-flannel"
+	flannelHealth    = 8081
 
 	// managedBy marks what is Slipway's among objects that other tools make, too.
 	managedBy = "app.kubernetes.io/managed-by"
@@ -72,6 +72,17 @@ func Flannel(n *config.Node, _ config.PatchSet) ([]Object, error) {
 
 // ByFlannel reports whether a DaemonSet is one that Flannel returns, and not of another manifest.
 func ByFlannel(d *appsv1.DaemonSet) bool { return d.Labels[managedBy] == slipway }
+
+// ImageOfFlannel is what flannel runs from in a DaemonSet that Flannel has returned, empty if that was changed beyond
+// recognition.
+func ImageOfFlannel(d *appsv1.DaemonSet) string {
+	for _, c := range d.Spec.Template.Spec.InitContainers {
+		if c.Name == flannelContainer {
+			return c.Image
+		}
+	}
+	return ""
+}
 
 func withLabels(labels, more map[string]string) map[string]string {
 	if labels == nil {
@@ -132,11 +143,12 @@ func flannelDaemonSet(n *config.Node) Object {
 			Selector:       &metav1.LabelSelector{MatchLabels: labels},
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"kubectl.kubernetes.io/default-container": flannelContainer}},
 				Spec: corev1.PodSpec{
-					PriorityClassName:  "system-node-critical",
-					InitContainers:     flannelInstallers(n),
-					Containers:         []corev1.Container{flannelAgent(n)},
+					PriorityClassName: "system-node-critical",
+					InitContainers:    []corev1.Container{flannelInstaller(n), flannelAgent(n), flannelConfigurer(n)},
+					// Flannel itself runs as a sidecar, and a Pod needs a container beside those.
+					Containers:         []corev1.Container{{Name: "pause", Image: n.Image("pause"), ImagePullPolicy: corev1.PullIfNotPresent}},
 					HostNetwork:        true,
 					ServiceAccountName: flannelName,
 					Volumes:            flannelVolumes(),
@@ -148,41 +160,43 @@ func flannelDaemonSet(n *config.Node) Object {
 	}
 }
 
-// flannelInstallers put the CNI plugin and its settings on the node. The settings come last: the node is Ready once they are
-// there.
-func flannelInstallers(n *config.Node) []corev1.Container {
-	return []corev1.Container{
-		{
-			Name:            "install-cni-plugin",
-			Image:           n.Image(config.FlannelPluginImage),
-			ImagePullPolicy: corev1.PullIfNotPresent,
-			Command:         []string{"cp", "-f", "/flannel", "/opt/cni/bin/flannel"},
-			VolumeMounts:    []corev1.VolumeMount{{Name: "cni-plugin", MountPath: "/opt/cni/bin"}},
-		},
-		{
-			Name:            "install-cni",
-			Image:           n.Image(config.FlannelImage),
-			ImagePullPolicy: corev1.PullIfNotPresent,
-			Command:         []string{"/opt/bin/install-conf", flannelDir + "/cni-conf.json", FlannelPluginsPath},
-			VolumeMounts:    []corev1.VolumeMount{{Name: "cni", MountPath: "/etc/cni/net.d"}, {Name: "flannel-cfg", MountPath: flannelDir}},
-		},
+// flannelInstaller puts the CNI plugin on the node.
+func flannelInstaller(n *config.Node) corev1.Container {
+	return corev1.Container{
+		Name:            "install-cni-plugin",
+		Image:           n.Image(config.FlannelPluginImage),
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Command:         []string{"cp", "-f", "/flannel", "/opt/cni/bin/flannel"},
+		VolumeMounts:    []corev1.VolumeMount{{Name: "cni-plugin", MountPath: "/opt/cni/bin"}},
 	}
 }
 
-// flannelAgent runs on each node. It asks the API server at the control plane's endpoint, as kube-proxy does, so that it
-// need not wait for kube-proxy.
+// flannelConfigurer puts the settings of the CNI plugins on the node, which is Ready from then on. So it runs once flannel is
+// ready: the kubelet would wait ten seconds or more after the failure of a Pod that came too early.
+func flannelConfigurer(n *config.Node) corev1.Container {
+	return corev1.Container{
+		Name:            "install-cni",
+		Image:           n.Image(config.FlannelImage),
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Command:         []string{"/opt/bin/install-conf", flannelDir + "/cni-conf.json", FlannelPluginsPath},
+		VolumeMounts:    []corev1.VolumeMount{{Name: "cni", MountPath: "/etc/cni/net.d"}, {Name: "flannel-cfg", MountPath: flannelDir}},
+	}
+}
+
+// flannelAgent is flannel itself, a sidecar: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/. It asks the
+// API server at the control plane's endpoint, as kube-proxy does, so that it need not wait for kube-proxy.
 func flannelAgent(n *config.Node) corev1.Container {
 	host, port, _ := net.SplitHostPort(n.Endpoint())
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 	}
-	probe := func(path string, period int32) *corev1.Probe {
-		return &corev1.Probe{PeriodSeconds: period, ProbeHandler: corev1.ProbeHandler{
+	probe := func(path string, period, failures int32) *corev1.Probe {
+		return &corev1.Probe{PeriodSeconds: period, FailureThreshold: failures, ProbeHandler: corev1.ProbeHandler{
 			HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: path, Port: intstr.FromString("healthz")},
 		}}
 	}
 	return corev1.Container{
-		Name:            FlannelContainer,
+		Name:            flannelContainer,
 		Image:           n.Image(config.FlannelImage),
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Command:         append([]string{"/opt/bin/flanneld", "--ip-masq", "--kube-subnet-mgr", "--healthz-ip=127.0.0.1", "--healthz-port=8081"}, flannelInterface(n)...),
@@ -190,8 +204,10 @@ func flannelAgent(n *config.Node) corev1.Container {
 			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("50Mi"),
 		}},
 		Ports:          []corev1.ContainerPort{{Name: "healthz", ContainerPort: flannelHealth, Protocol: corev1.ProtocolTCP}},
-		LivenessProbe:  probe("/healthz", 30),
-		ReadinessProbe: probe("/readyz", 10),
+		RestartPolicy:  ptr.To(corev1.ContainerRestartPolicyAlways),
+		StartupProbe:   probe("/readyz", 1, 120),
+		LivenessProbe:  probe("/healthz", 30, 3),
+		ReadinessProbe: probe("/readyz", 10, 3),
 		SecurityContext: &corev1.SecurityContext{
 			Privileged:   ptr.To(false),
 			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}},

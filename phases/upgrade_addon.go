@@ -153,7 +153,7 @@ func upgradeObject(ctx context.Context, env *Env, phase string, v cluster.Versio
 // are nodes, and some of these may be down.
 func sayRollout(env *Env, workload cluster.Object) {
 	kind := strings.ToLower(reflect.TypeOf(workload).Elem().Name())
-	env.UI.Printf("The Pods of %s are being replaced by those of %s", workload.GetName(), podTemplate(workload).Spec.Containers[0].Image)
+	env.UI.Printf("The Pods of %s are being replaced", workload.GetName())
 	env.UI.Nextf("See when the Pods of %s have been replaced: `kubectl -n %s rollout status %s/%s`",
 		workload.GetName(), workload.GetNamespace(), kind, workload.GetName())
 }

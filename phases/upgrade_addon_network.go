@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -28,8 +29,7 @@ func upgradeNetwork(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	wanted := findVersions[*appsv1.DaemonSet](list)
-	if image := podTemplate(wanted.New).Spec.Containers[0].Image; image != imageIn(podTemplate(live), manifests.FlannelContainer) {
+	if image := env.Config.Image(config.FlannelImage); image != manifests.ImageOfFlannel(live) {
 		env.UI.Printf("Upgrading flannel to %s", image)
 	}
 	return upgradeObjects(ctx, env, "addon network --network flannel", list)

@@ -27,7 +27,7 @@ func (s *addonStage) withFlannel(t *testing.T) *appsv1.DaemonSet {
 			d = set
 			spec := &d.Spec.Template.Spec
 			spec.InitContainers[0].Image = "ghcr.io/flannel-io/flannel-cni-plugin:v1.8.0-flannel1"
-			spec.InitContainers[1].Image, spec.Containers[0].Image = "ghcr.io/flannel-io/flannel:v0.27.0", "ghcr.io/flannel-io/flannel:v0.27.0"
+			spec.InitContainers[1].Image, spec.InitContainers[2].Image = "ghcr.io/flannel-io/flannel:v0.27.0", "ghcr.io/flannel-io/flannel:v0.27.0"
 		}
 		fatal(t, s.api.Ensure(t.Context(), obj))
 	}
@@ -48,14 +48,14 @@ func (s *addonStage) flannel(t *testing.T) *appsv1.DaemonSet {
 func TestUpgradeFlannel(t *testing.T) {
 	s := newAddonStage(t, "")
 	d := s.withFlannel(t)
-	d.Spec.Template.Spec.Containers[0].Command = append(d.Spec.Template.Spec.Containers[0].Command, "--iface-regex=^10")
+	d.Spec.Template.Spec.InitContainers[1].Command = append(d.Spec.Template.Spec.InitContainers[1].Command, "--iface-regex=^10")
 	s.edited(t, d)
 	s.play(t, upgradeAddon(onceUpgraded).Children[2])
 	s.checkDone(t, []string{"ensure DaemonSet kube-flannel-ds"})
 	fresh, err := manifests.Flannel(newStage(t, fixture.InitDocument+fixture.ClusterDocument).Config, config.PatchSet{})
 	fatal(t, err)
 	want := fresh[len(fresh)-1].(*appsv1.DaemonSet).DeepCopy()
-	want.Spec.Template.Spec.Containers[0].Command = d.Spec.Template.Spec.Containers[0].Command
+	want.Spec.Template.Spec.InitContainers[1].Command = d.Spec.Template.Spec.InitContainers[1].Command
 	var live cluster.Object = s.flannel(t)
 	diffObjects(t, want, live)
 	s.saidOnce(t, "Upgrading flannel to ghcr.io/flannel-io/flannel:v0.28.10", "`kubectl -n kube-flannel rollout status daemonset/kube-flannel-ds`",
