@@ -207,7 +207,7 @@ func flannelAgent(n *config.Node) corev1.Container {
 		RestartPolicy:  ptr.To(corev1.ContainerRestartPolicyAlways),
 		StartupProbe:   probe("/readyz", 1, 120),
 		LivenessProbe:  probe("/healthz", 30, 3),
-		ReadinessProbe: probe("/readyz", 10, 3),
+		ReadinessProbe: probe("/readyz", 2, 3),
 		SecurityContext: &corev1.SecurityContext{
 			Privileged:   ptr.To(false),
 			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}},

@@ -50,9 +50,12 @@ func aPod(name, kind string) corev1.Pod {
 		status = corev1.ConditionTrue
 	}
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{
-		Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no network"},
-	}}}
+	p.Status.PodIP = "10.244.0.2"
+	state := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no network"}}
+	if strings.Contains(kind, "ready") || strings.Contains(kind, "runs") {
+		state = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: state}}
 	return p
 }
 
@@ -72,7 +75,9 @@ func TestWaitNode(t *testing.T) {
 		"no Pod":                   {ready, nil, nil, "the cluster has not given this node a Pod"},
 		"only static Pods":         {ready, []corev1.Pod{aPod("etcd", "static critical ready")}, nil, "the cluster has not given this node a Pod"},
 		"no Pod of the network":    {ready, []corev1.Pod{proxy}, nil, "the cluster has not given this node a Pod"},
-		"a Pod that waits":         {ready, []corev1.Pod{proxy, aPod("coredns", "")}, nil, "Pod kube-system/coredns is not Ready: container c: ImagePullBackOff: no network"},
+		"a Pod that runs":          {ready, []corev1.Pod{proxy, aPod("coredns", "runs")}, nil, ""},
+		"a Pod that waits":         {ready, []corev1.Pod{proxy, aPod("coredns", "")}, nil, "Pod kube-system/coredns does not run: container c: ImagePullBackOff: no network"},
+		"a critical Pod that runs": {ready, []corev1.Pod{aPod("kube-proxy", "critical host runs"), dns}, nil, "Pod kube-system/kube-proxy is not Ready: it is "},
 		"a critical Pod that does": {ready, []corev1.Pod{dns, aPod("kube-flannel", "critical host")}, nil, "Pod kube-system/kube-flannel is not Ready: container c: ImagePullBackOff: no network"},
 		"a Pod of the user's":      {ready, []corev1.Pod{aPod("shop", ""), proxy, dns}, nil, ""},
 		"a worker":                 {ready, []corev1.Pod{proxy}, func(n *config.Node) { n.Join = &config.Join{} }, ""},

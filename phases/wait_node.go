@@ -88,9 +88,9 @@ func nodeReady(node *corev1.Node) error {
 	}
 }
 
-// podRuns looks for a Pod that is Ready, and for Pods that a node cannot do without, such as kube-proxy and a network
-// add-on's, and that are not. Static Pods do not count: they run without the cluster. The Pod on the first node must have an
-// address of the Pod network, as CoreDNS has there; other nodes may have none of these.
+// podRuns looks for a Pod that runs, and for Pods that a node cannot do without, such as kube-proxy and a network add-on's, and
+// that are not Ready. Static Pods do not count: they run without the cluster. The Pod on the first node must have an address of
+// the Pod network, as CoreDNS has there; other nodes may have none of these.
 func podRuns(env *Env, pods []corev1.Pod) error {
 	n := env.Config
 	ofNetwork := n.Join == nil && !n.Cluster.DNS.Disabled
@@ -100,13 +100,12 @@ func podRuns(env *Env, pods []corev1.Pod) error {
 		critical, counts := p.Spec.PriorityClassName == "system-node-critical", !ofNetwork || !p.Spec.HostNetwork
 		switch {
 		case p.Annotations[corev1.MirrorPodAnnotationKey] != "" || !critical && !counts:
-		case podReady(&p):
+		case critical && !podReady(&p):
+			return errors.Errorf("Pod %s/%s is not Ready: %s", p.Namespace, p.Name, whyNotReady(&p))
+		case podRunning(&p):
 			runs = runs || counts
 		default:
-			waiting = errors.Errorf("Pod %s/%s is not Ready: %s", p.Namespace, p.Name, whyNotReady(&p))
-			if critical {
-				return waiting
-			}
+			waiting = errors.Errorf("Pod %s/%s does not run: %s", p.Namespace, p.Name, whyNotReady(&p))
 		}
 	}
 	if runs {
@@ -122,6 +121,13 @@ func podReady(p *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// podRunning reports whether all containers of a Pod run. CoreDNS takes ten seconds more until it is Ready if it was not at the
+// first look.
+func podRunning(p *corev1.Pod) bool {
+	stopped := func(c corev1.ContainerStatus) bool { return c.State.Running == nil }
+	return p.Status.PodIP != "" && len(p.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(p.Status.ContainerStatuses, stopped)
 }
 
 // whyNotReady is what the kubelet says of a Pod's containers.
