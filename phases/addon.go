@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -49,22 +48,7 @@ func addon() Phase {
 					return disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
 				},
 			},
-			{
-				Name:    "network",
-				Summary: "Install the Pod network that --network names",
-				Flags: []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane-endpoint", "dry-run", "image-repository",
-					"kubeconfig", "kubernetes-version", "network", "pod-network-cidr", "print-manifest", "service-cidr"},
-				Run: func(ctx context.Context, env *Env) error {
-					return runAddon(ctx, env, "network --network "+env.Config.NetworkAddOn.Name, networkName(env), networkObjects)
-				},
-				Print: printed(networkObjects),
-				Skip: func(env *Env) string {
-					if env.Config.NetworkAddOn.Name == "" {
-						return "no --network is given"
-					}
-					return ""
-				},
-			},
+			networkAddon(),
 		},
 	}
 }
@@ -101,18 +85,6 @@ func kubeProxyObjects(env *Env) ([]manifests.Object, error) {
 		return nil, err
 	}
 	return manifests.KubeProxy(env.Config, patches)
-}
-
-// networkName is what people call the network add-on.
-func networkName(env *Env) string {
-	if env.Config.NetworkAddOn.FromFile() {
-		return "the Pod network of " + env.Config.NetworkAddOn.Name
-	}
-	return env.Config.NetworkAddOn.Name
-}
-
-func networkObjects(env *Env) ([]manifests.Object, error) {
-	return manifests.Network(env.Config, config.PatchSet{})
 }
 
 // runAddon installs an add-on. In a cluster that has it, init creates what is missing; the phase's own command

@@ -6,7 +6,6 @@ package preflight
 import (
 	"context"
 
-
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
