@@ -17,9 +17,9 @@ import (
 func addon() Phase {
 	return Phase{
 		Name:    "addon",
-		Summary: "Install the cluster's DNS and service proxy",
+		Summary: "Install the cluster's DNS and service proxy, and a Pod network if one is named",
 		Flags: []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane-endpoint", "dry-run",
-			"feature-gates", "image-repository", "kubeconfig", "kubernetes-version", "pod-network-cidr", "service-cidr", "service-dns-domain"},
+			"feature-gates", "image-repository", "kubeconfig", "kubernetes-version", "network", "pod-network-cidr", "service-cidr", "service-dns-domain"},
 		SideBySide: true,
 		Children: []Phase{
 			{

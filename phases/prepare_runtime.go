@@ -223,10 +223,18 @@ func (p *Prepare) checkSandboxImage(ctx context.Context, env *Env, found hostRun
 		fmt.Sprintf("set the sandbox image to %s in its configuration, and restart it", p.sandboxImage()))
 }
 
-// warnOfSandbox says that containerd has to pull the image of sandboxes if the bundle's images are left out. No image
-// repository that init is given changes its name.
+// warnOfSandbox says that containerd has to pull the image of sandboxes if the bundle's images are left out: no image
+// repository that init is given changes its name. It also says so if a runtime of somebody else's does not name its image, as
+// containerd 2 does not.
 func (p *Prepare) warnOfSandbox(ctx context.Context, env *Env, found hostRuntime) {
 	image := p.sandboxImage()
+	if found.foreign() && p.Bundle != nil {
+		if info, err := env.Host.RuntimeInfo(ctx, found.socket); err == nil && info.SandboxImage == "" {
+			env.UI.Warn("the container runtime does not say with which image it begins each Pod, so it was not checked that this image is here",
+				"compare it with "+image+" of the bundle: for containerd, `containerd config dump` shows it as sandbox below pinned_images")
+		}
+		return
+	}
 	if image == "" || found.foreign() || !slices.Contains(env.Config.SkipPhases, "images") {
 		return
 	}

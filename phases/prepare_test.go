@@ -221,7 +221,10 @@ func TestPrepareWithPackages(t *testing.T) {
 	h, root := newBareHost(t)
 	h.units[containerd.Unit] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", Fragment: "/usr/lib/systemd/system/containerd.service"}
 	h.runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.1.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}
-	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	if err != nil || !strings.Contains(said, "does not say with which image it begins each Pod") {
+		t.Errorf("%v\n%s", err, said)
+	}
 	for _, path := range []string{"/usr/local/bin/containerd", "/usr/local/bin/runc", containerd.ConfigPath, containerd.UnitPath} {
 		if _, err := os.Lstat(filepath.Join(root, path)); err == nil {
 			t.Errorf("%s was written beside the operator's runtime", path)

@@ -27,7 +27,7 @@ func upgradeAddon(when addonCondition) Phase {
 	flags := []string{"config", "dry-run", "kubeconfig", "patches"}
 	return Phase{
 		Name:       addonPhase,
-		Summary:    "Upgrade the cluster's DNS and service proxy, once all control planes have the new version",
+		Summary:    "Upgrade the cluster's DNS, service proxy and Pod network, once all control planes have the new version",
 		Flags:      flags,
 		SideBySide: true,
 		Skip:       unlessControlPlane,
