@@ -22,7 +22,10 @@ import (
 
 // TestNeedsExist checks that the phases that the workflows name exist, and that none waits for itself.
 func TestNeedsExist(t *testing.T) {
-	for name, list := range map[string][]Phase{"init": Init(), "join": Join(), "reset": Reset()} {
+	for name, list := range map[string][]Phase{
+		"init": Init(), "join": Join(), "reset": Reset(),
+		"up": Up(&Prepare{}, &config.Node{}), "up to join": UpJoin(&Prepare{}, &config.Node{}), "down": DownHost(&config.Node{}),
+	} {
 		known := workflow.Paths(list)
 		var walk func(siblings []Phase)
 		walk = func(siblings []Phase) {
@@ -136,7 +139,7 @@ func TestInitHasKubeadmsPhases(t *testing.T) {
 		upload-config upload-config/kubeadm upload-config/kubelet
 		upload-certs mark-control-plane bootstrap-token
 		kubelet-finalize kubelet-finalize/enable-client-cert-rotation
-		addon addon/coredns addon/kube-proxy
+		addon addon/coredns addon/kube-proxy addon/network
 		show-join-command`)
 	if diff := gocmp.Diff(want, workflow.Paths(Init())); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)
