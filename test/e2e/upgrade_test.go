@@ -174,8 +174,12 @@ func (m machine) refusesUpgradeUnasked() {
 			m.Errorf("before the answer, the upgrade does not say %q:\n%s", want, out)
 		}
 	}
-	if after := m.containers(); after != before {
-		m.Errorf("an upgrade that was not confirmed restarted something, before:\n%s\nafter:\n%s", before, after)
+	after := m.containers()
+	for line := range strings.Lines(before) {
+		started := strings.Contains(line, "containerd://") // the cluster is new, so others may start meanwhile
+		if started && !strings.Contains(after, line) {
+			m.Errorf("an upgrade that was not confirmed restarted something, before:\n%s\nafter:\n%s", before, after)
+		}
 	}
 }
 
