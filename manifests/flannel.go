@@ -6,6 +6,7 @@ package manifests
 import (
 	"encoding/json"
 	"net"
+	"strconv"
 
 	"github.com/pkg/errors"
 	appsv1 "k8s.io/api/apps/v1"
@@ -199,7 +200,7 @@ func flannelAgent(n *config.Node) corev1.Container {
 		Name:            flannelContainer,
 		Image:           n.Image(config.FlannelImage),
 		ImagePullPolicy: corev1.PullIfNotPresent,
-		Command:         append([]string{"/opt/bin/flanneld", "--ip-masq", "--kube-subnet-mgr", "--healthz-ip=127.0.0.1", "--healthz-port=8081"}, flannelInterface(n)...),
+		Command:         append([]string{"/opt/bin/flanneld", "--ip-masq", "--kube-subnet-mgr", "--healthz-ip=127.0.0.1", "--healthz-port=" + strconv.Itoa(flannelHealth)}, flannelInterface(n)...),
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("50Mi"),
 		}},

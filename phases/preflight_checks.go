@@ -47,6 +47,9 @@ func CheckNames(n *config.Node) []string {
 }
 
 func initChecks(ctx context.Context, env *Env) ([]preflight.Check, error) {
+	if _, err := networkObjects(env); err != nil { // before a cluster is made that it cannot be installed in
+		return nil, err
+	}
 	wanted, err := wantedManifests(env)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -54,6 +55,16 @@ func preflightStage(t *testing.T, ignore string) (*stage, *pulling) {
 	h.uid = 1000
 	s.Host = h
 	return s, h
+}
+
+// TestPreflightReadsNetwork: a manifest that cannot be read ends init before anything is written.
+func TestPreflightReadsNetwork(t *testing.T) {
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Config.NetworkAddOn = config.NetworkAddOn{Name: "net.yaml", Manifest: []byte("kind: Pod\n")}
+	err := Run(t.Context(), s.Env, []Phase{preflightInit()}, Options{})
+	if err == nil || !strings.Contains(err.Error(), "--network net.yaml: document 1: it has no apiVersion or no kind") || len(s.done) > 0 {
+		t.Errorf("%v; did %q", err, s.done)
+	}
 }
 
 func TestPreflightStopsBeforePulling(t *testing.T) {

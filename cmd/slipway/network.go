@@ -22,7 +22,7 @@ func (o *initOptions) takeNetwork(ctx context.Context, g *globals) error {
 	}
 	data, err := readInput(ctx, g, o.NetworkAddOn, config.MaxSize+1)
 	if err != nil {
-		return errors.Wrapf(err, "--network takes none, flannel or a file with a manifest")
+		return errors.Wrap(err, "--network takes none, flannel or a file with a manifest")
 	}
 	if len(data) > config.MaxSize {
 		return errors.Errorf("--network: %s has more than %d bytes; apply it with `kubectl` once the cluster is there", inputName(o.NetworkAddOn), config.MaxSize)

@@ -68,9 +68,6 @@ func TestEnsureAnyKind(t *testing.T) {
 
 // TestEnsureUnknownKind says which kind the cluster lacks.
 func TestEnsureUnknownKind(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits until the definition cannot be on its way any more")
-	}
 	t.Parallel()
 	a := newAPI(t)
 	err := a.client(t).Ensure(t.Context(), pool(""))

@@ -51,9 +51,9 @@ func (f *Flags) Joins(src *Source) bool {
 // ForUp returns the flags for the two parts of `up`: for init or join, and for preparing the host. Flags that only the other of
 // init and join takes are an error.
 func (f *Flags) ForUp(joins bool) (node, host Flags, err error) {
-	part, other, hint := "init", "join", "they are for a host that joins a cluster: say which one with HOST:PORT or --discovery-file"
+	part, other, hint := "init", "join", "only a host that joins a cluster takes that: say which one with HOST:PORT or --discovery-file"
 	if joins {
-		part, other, hint = "join", "init", "they are for the first host of a cluster, and this one joins an existing cluster"
+		part, other, hint = "join", "init", "only the first host of a cluster takes that, and this one joins an existing cluster"
 	}
 	var wrong []string
 	for _, name := range f.Given {

@@ -54,11 +54,11 @@ func TestForUp(t *testing.T) {
 		},
 		"init with a flag of join": {
 			more: []string{"control-plane"},
-			err:  "leave out --control-plane: they are for a host that joins a cluster: say which one with HOST:PORT or --discovery-file",
+			err:  "leave out --control-plane: only a host that joins a cluster takes that: say which one with HOST:PORT or --discovery-file",
 		},
 		"join with flags of init": {
 			more: []string{"network", "schedulable"}, joins: true,
-			err: "leave out --network, --schedulable: they are for the first host of a cluster, and this one joins an existing cluster",
+			err: "leave out --network, --schedulable: only the first host of a cluster takes that, and this one joins an existing cluster",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
