@@ -43,7 +43,7 @@ func (o *upOptions) run(cmd *cobra.Command, g *globals, args []string) error {
 		return err
 	}
 	joins := o.Joins(in.file)
-	node, host, err := o.ForUp(joins)
+	node, host, err := o.ForUp(joins, in.file)
 	if err != nil {
 		return err
 	}
@@ -57,13 +57,13 @@ func (o *upOptions) run(cmd *cobra.Command, g *globals, args []string) error {
 		return err
 	}
 	if joins {
-		return o.join(cmd, g, node, in, phases.UpJoin(prepare, machine))
+		return o.join(cmd, g, node, in, machine, phases.UpJoin(prepare, machine))
 	}
 	in.options.KubernetesVersion = prepare.KubernetesVersion()
-	return o.init(cmd, g, node, in, phases.Up(prepare, machine))
+	return o.init(cmd, g, node, in, machine, phases.Up(prepare, machine))
 }
 
-func (o *upOptions) init(cmd *cobra.Command, g *globals, flags config.Flags, in *nodeInput, workflow []phases.Phase) error {
+func (o *upOptions) init(cmd *cobra.Command, g *globals, flags config.Flags, in *nodeInput, machine *config.Node, workflow []phases.Phase) error {
 	i := &initOptions{Flags: flags}
 	if err := i.takeNetwork(cmd.Context(), g); err != nil {
 		return err
@@ -72,11 +72,12 @@ func (o *upOptions) init(cmd *cobra.Command, g *globals, flags config.Flags, in 
 	if err != nil {
 		return err
 	}
+	machine.Becomes(p.env.Config)
 	p.beginInit()
 	return p.run(cmd.Context(), workflow, o.skipped("init", p.env.Config))
 }
 
-func (o *upOptions) join(cmd *cobra.Command, g *globals, flags config.Flags, in *nodeInput, workflow []phases.Phase) error {
+func (o *upOptions) join(cmd *cobra.Command, g *globals, flags config.Flags, in *nodeInput, machine *config.Node, workflow []phases.Phase) error {
 	j := &joinOptions{Flags: flags}
 	if err := j.takeToken(cmd.Context(), g); err != nil {
 		return err
@@ -85,6 +86,7 @@ func (o *upOptions) join(cmd *cobra.Command, g *globals, flags config.Flags, in 
 	if err != nil {
 		return err
 	}
+	machine.Becomes(p.env.Config)
 	p.beginJoin()
 	return p.run(cmd.Context(), workflow, o.skipped("join", p.env.Config))
 }

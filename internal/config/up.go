@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -48,9 +49,9 @@ func (f *Flags) Joins(src *Source) bool {
 	return d.join != nil && d.init == nil && d.cluster == nil
 }
 
-// ForUp returns the flags for the two parts of `up`: for init or join, and for preparing the host. Flags that only the other of
-// init and join takes are an error.
-func (f *Flags) ForUp(joins bool) (node, host Flags, err error) {
+// ForUp returns the flags for the two parts of `up`: for init or join, and for preparing the host, which also goes by what src
+// says of its runtime and of the checks to ignore. Flags that only the other of init and join takes are an error.
+func (f *Flags) ForUp(joins bool, src *Source) (node, host Flags, err error) {
 	part, other, hint := "init", "join", "only a host that joins a cluster takes that: say which one with HOST:PORT or --discovery-file"
 	if joins {
 		part, other, hint = "join", "init", "only the first host of a cluster takes that, and this one joins an existing cluster"
@@ -66,7 +67,28 @@ func (f *Flags) ForUp(joins bool) (node, host Flags, err error) {
 	if len(wrong) > 0 {
 		return node, host, errors.Errorf("leave out %s: %s", strings.Join(wrong, ", "), hint)
 	}
-	return f.of(part, upCommand), f.of(hostPrepare), nil
+	host = f.of(hostPrepare)
+	if r := read(src).registration(joins); r != nil {
+		host.CRISocket = cmp.Or(host.CRISocket, r.CRISocket)
+		host.IgnorePreflightErrors = slices.Concat(host.IgnorePreflightErrors, r.IgnorePreflightErrors)
+	}
+	return f.of(part, upCommand), host, nil
+}
+
+// registration is what a file says of this host as a node, or nil.
+func (d *documents) registration(joins bool) *NodeRegistrationOptions {
+	switch {
+	case joins && d.join != nil:
+		return &d.join.NodeRegistration
+	case !joins && d.init != nil:
+		return &d.init.NodeRegistration
+	}
+	return nil
+}
+
+// Becomes tells a host that is prepared which node it will be: with which settings its kubelet will run.
+func (n *Node) Becomes(node *Node) {
+	n.Kubelet, n.KubeletExtraArgs = node.Kubelet, node.KubeletExtraArgs
 }
 
 // ForDown returns the flags for the two parts of `down`: those of reset and of host reset.

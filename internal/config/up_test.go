@@ -63,7 +63,7 @@ func TestForUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := Flags{Given: append(slices.Clone(given), c.more...), SkipPhases: []string{"prepare/swap"}}
-			node, host, err := f.ForUp(c.joins)
+			node, host, err := f.ForUp(c.joins, nil)
 			if c.err != "" {
 				if err == nil || err.Error() != c.err {
 					t.Errorf("error %v, want %s", err, c.err)
@@ -77,6 +77,37 @@ func TestForUp(t *testing.T) {
 				if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 					t.Errorf("%s, -want +got:\n%s", part, diff)
 				}
+			}
+		})
+	}
+}
+
+// TestForUpReadsTheFile: the host is prepared by what the file says of the node, which flags override or add to.
+func TestForUpReadsTheFile(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind  string
+		joins bool
+		flags Flags
+		want  Node
+	}{
+		"init": {kind: "InitConfiguration", want: Node{CRISocket: "unix:///run/of-file.sock", IgnorePreflightErrors: []string{"swap"}}},
+		"join": {kind: "JoinConfiguration", joins: true, want: Node{CRISocket: "unix:///run/of-file.sock", IgnorePreflightErrors: []string{"swap"}}},
+		"flags": {
+			kind: "InitConfiguration", flags: Flags{CRISocket: "/run/of-flag.sock", IgnorePreflightErrors: []string{"CNI"}},
+			want: Node{CRISocket: "unix:///run/of-flag.sock", IgnorePreflightErrors: []string{"cni", "swap"}},
+		},
+		"another kind": {kind: "JoinConfiguration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src := &Source{Name: "up.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: " + c.kind +
+				"\nnodeRegistration: {criSocket: /run/of-file.sock, ignorePreflightErrors: [Swap]}\n")}
+			_, host, err := c.flags.ForUp(c.joins, src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := LoadHost(host)
+			if err != nil || n.CRISocket != c.want.CRISocket || !slices.Equal(n.IgnorePreflightErrors, c.want.IgnorePreflightErrors) {
+				t.Errorf("%q, %q, %v, want %q, %q", n.CRISocket, n.IgnorePreflightErrors, err, c.want.CRISocket, c.want.IgnorePreflightErrors)
 			}
 		})
 	}

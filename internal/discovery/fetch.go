@@ -89,9 +89,9 @@ func statusError(code int) error {
 	text := http.StatusText(code)
 	switch {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return lasting(failure(Forbidden, "", "the server answers %d %s: anonymous users must be allowed to read ConfigMap kube-public/cluster-info; allow it, or join with --discovery-file", code, text))
+		return missing(failure(Forbidden, "", "the server answers %d %s: anonymous users must be allowed to read ConfigMap kube-public/cluster-info; allow it, or join with --discovery-file", code, text))
 	case code == http.StatusNotFound:
-		return lasting(failure(NoInfo, "", "the server answers 404 %s: it has no ConfigMap kube-public/cluster-info; `slipway init phase bootstrap-token` on a control plane creates it", text))
+		return missing(failure(NoInfo, "", "the server answers 404 %s: it has no ConfigMap kube-public/cluster-info; `slipway init phase bootstrap-token` on a control plane creates it", text))
 	case code >= 500 || code == http.StatusTooManyRequests:
 		return errors.Errorf("the server answers %d %s", code, text)
 	}

@@ -182,6 +182,6 @@ func (f *fake) start(t *testing.T) string {
 }
 
 // quick is the pace of tests.
-var quick = pace{first: time.Millisecond, slowest: 5 * time.Millisecond, settle: 20 * time.Millisecond, sign: 40 * time.Millisecond}
+var quick = pace{first: time.Millisecond, slowest: 5 * time.Millisecond, settle: 20 * time.Millisecond, make: 40 * time.Millisecond}
 
 func quiet(string, ...any) {}

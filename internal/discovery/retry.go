@@ -18,11 +18,11 @@ import (
 // such answers for a moment.
 type pace struct {
 	first, slowest time.Duration
-	// settle is for a refusal, garbage, or a signature that does not match.
+	// settle is for garbage, or a signature that does not match.
 	settle time.Duration
-	// sign is for a missing signature: where the controller manager signs, another one takes over within 20 s if it
-	// fails.
-	sign time.Duration
+	// make is for what a cluster lacks while init makes it: the right to read cluster-info, then cluster-info, then its
+	// signature. Of controller managers that sign, another one takes over within 20 s if one fails.
+	make time.Duration
 }
 
 func (p pace) orUsual() pace {
@@ -30,21 +30,21 @@ func (p pace) orUsual() pace {
 		first:   cmp.Or(p.first, 100*time.Millisecond),
 		slowest: cmp.Or(p.slowest, time.Second/2),
 		settle:  cmp.Or(p.settle, 2*time.Second),
-		sign:    cmp.Or(p.sign, 30*time.Second),
+		make:    cmp.Or(p.make, 30*time.Second),
 	}
 }
 
-// pending is an answer that is final once it has lasted: for pace's sign if
-// only a signature is missing, else for its settle.
+// pending is an answer that is final once it has lasted: for pace's make if a
+// cluster that is being made answers so, else for its settle.
 type pending struct {
-	fault   *Error
-	signing bool
+	fault  *Error
+	making bool
 }
 
 func (p pending) Error() string { return p.fault.Error() }
 
-func lasting(fault *Error) error  { return pending{fault, false} }
-func unsigned(fault *Error) error { return pending{fault, true} }
+func lasting(fault *Error) error { return pending{fault, false} }
+func missing(fault *Error) error { return pending{fault, true} }
 
 // retry calls op until it succeeds, fails for good, or ctx ends. The error is
 // always an *Error.
@@ -83,7 +83,7 @@ func (p pace) final(err error, lasts time.Duration) *Error {
 	var fault *Error
 	var wait pending
 	switch {
-	case errors.As(err, &wait) && wait.signing && lasts >= p.sign, errors.As(err, &wait) && !wait.signing && lasts >= p.settle:
+	case errors.As(err, &wait) && wait.making && lasts >= p.make, errors.As(err, &wait) && !wait.making && lasts >= p.settle:
 		return wait.fault
 	case errors.As(err, &fault):
 		return fault

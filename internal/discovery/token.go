@@ -114,7 +114,7 @@ func (t *Token) verify(body []byte) ([]byte, error) {
 	}
 	signature, ok := cm.Data[tokenapi.JWSSignatureKeyPrefix+t.ID]
 	if !ok {
-		return nil, unsigned(failure(UnknownToken, "", "cluster-info is not signed with token %s: "+
+		return nil, missing(failure(UnknownToken, "", "cluster-info is not signed with token %s: "+
 			"the token has expired, is unknown, or lacks the usage \"signing\"; `slipway token create --print-join-command` on a control plane creates a new one", t.ID))
 	}
 	wanted, err := jws.ComputeDetachedSignature(content, t.ID, t.Secret)

@@ -26,7 +26,7 @@ type NodeSpec struct {
 	IP         string   // an address in 192.168.99.11-99; default by name
 	PodSubnets []string // of the whole cluster; default DefaultPodSubnet
 	Kubernetes string   // the minor version of its programs; default the newest
-	Bare       bool     // only an init system: no runtime, kubelet, images or Pod network
+	Bare       bool     // only what images of clouds have: no runtime, kubelet, images or Pod network
 }
 
 // Node is one node of a lab. Its methods may be used side by side.

@@ -53,7 +53,7 @@ func BundleParts(ctx context.Context, o Options) (string, error) {
 	if err := b.buildPrograms(ctx); err != nil {
 		return "", err
 	}
-	base, err := b.debian(ctx)
+	base, err := b.debian(ctx, "nodes", nodePackages)
 	if err != nil {
 		return "", err
 	}

@@ -19,12 +19,21 @@ import (
 // suite is the Debian release of the nodes.
 const suite = "bookworm"
 
-// nodePackages are what a node has beyond Debian's minimal base: an init system
-// with D-Bus, and what Kubernetes expects of a host.
-var nodePackages = []string{
-	"systemd", "systemd-sysv", "dbus", "runc", "ca-certificates", "iproute2", "iptables", "nftables", "conntrack",
-	"ebtables", "socat", "ethtool", "kmod", "procps", "mount", "util-linux", "hostname", "iputils-ping",
+// machinePackages are what any machine of the lab has beyond Debian's minimal
+// base: an init system with D-Bus, and tools of the network.
+var machinePackages = []string{
+	"systemd", "systemd-sysv", "dbus", "ca-certificates", "iproute2", "iptables", "nftables", "kmod", "procps",
+	"mount", "util-linux", "hostname", "iputils-ping",
 }
+
+var (
+	// nodePackages are what Kubernetes expects of a host.
+	nodePackages = slices.Concat(machinePackages, []string{"runc", "conntrack", "ebtables", "socat", "ethtool"})
+	// barePackages are what images of clouds have: what sets a machine up at its
+	// first boot, and a way in. The third is one of several that cryptography takes;
+	// debootstrap does not choose.
+	barePackages = slices.Concat(machinePackages, []string{"cloud-init", "openssh-server", "python3-cffi-backend", "sudo"})
+)
 
 // hostPrograms are what the lab itself runs, each with its Debian package.
 var hostPrograms = [][2]string{
@@ -45,7 +54,7 @@ func Debian(ctx context.Context, o Options, programs ...[2]string) (string, erro
 	if err := b.hostPackages(ctx, programs...); err != nil {
 		return "", err
 	}
-	return b.debian(ctx)
+	return b.debian(ctx, "nodes", nodePackages)
 }
 
 // hostPackages installs what the lab needs on this machine and is missing, and more programs.
@@ -70,10 +79,10 @@ func (b *builder) hostPackages(ctx context.Context, more ...[2]string) error {
 	})
 }
 
-// debian makes the lowest layer of the nodes' root: Debian as it is installed.
-func (b *builder) debian(ctx context.Context) (string, error) {
-	include := strings.Join(nodePackages, ",")
-	return b.part(stamp("debian", suite, include), "installing Debian for the nodes", func(dir string) error {
+// debian makes the lowest layer of a root: Debian as it is installed, with these packages.
+func (b *builder) debian(ctx context.Context, of string, packages []string) (string, error) {
+	include := strings.Join(packages, ",")
+	return b.part(stamp("debian", suite, include), "installing Debian for the "+of, func(dir string) error {
 		// Its own mount namespace takes along what an interrupted run has mounted.
 		err := thread.Do(func() error {
 			if err := thread.PrivateMounts(); err != nil {

@@ -41,7 +41,7 @@ type Parts struct {
 	Releases   map[string]Release // by minor version of Kubernetes
 	Default    string             // the newest of them
 	Containerd string             // a containerd root that holds the images of all of them
-	Bare       []string           // layers of a machine without all that, the topmost first
+	Bare       []string           // layers of a machine without all that, as images of clouds are, the topmost first
 }
 
 // Release is what differs between nodes of different versions.
@@ -122,7 +122,7 @@ func (b *builder) all(ctx context.Context) (*Parts, error) {
 	if err := b.buildPrograms(ctx); err != nil {
 		return nil, err
 	}
-	base, err := b.debian(ctx)
+	base, err := b.debian(ctx, "nodes", nodePackages)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (b *builder) all(ctx context.Context) (*Parts, error) {
 		return nil, err
 	}
 	p.Containerd = filepath.Join(containerd, "root")
-	if p.Bare, err = b.bareLayers(ctx, base); err != nil {
+	if p.Bare, err = b.bareLayers(ctx); err != nil {
 		return nil, err
 	}
 	for _, path := range b.InUse {
@@ -153,6 +153,17 @@ func (b *builder) all(ctx context.Context) (*Parts, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// bareLayers are the layers of a machine with an init system and nothing that
+// Kubernetes needs, the topmost first.
+func (b *builder) bareLayers(ctx context.Context) ([]string, error) {
+	machine, err := b.layer("machine", "laying out the files of bare machines", nil, content{"machine", machineLinks})
+	if err != nil {
+		return nil, err
+	}
+	base, err := b.debian(ctx, "bare machines", barePackages)
+	return []string{machine, base}, err
 }
 
 // part makes the named thing if it is missing, as a step that people see.
