@@ -59,6 +59,15 @@ func aPod(name, kind string) corev1.Pod {
 	return p
 }
 
+// taintedNode is a Ready control plane with a full disk.
+func taintedNode() *corev1.Node {
+	n := readyNode(corev1.ConditionTrue, "")
+	n.Spec.Taints = []corev1.Taint{
+		{Key: labelControlPlane, Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule},
+	}
+	return n
+}
+
 func TestWaitNode(t *testing.T) {
 	ready := readyNode(corev1.ConditionTrue, "")
 	dns, proxy := aPod("coredns", "ready"), aPod("kube-proxy", "critical host ready")
@@ -73,6 +82,7 @@ func TestWaitNode(t *testing.T) {
 		"not Ready":                {readyNode(corev1.ConditionFalse, "PLEG is not healthy"), nil, nil, "node cp-1 is not Ready: PLEG is not healthy"},
 		"no network":               {readyNode(corev1.ConditionFalse, "cni plugin not initialized"), nil, nil, "no network add-on has configured its network"},
 		"no Pod":                   {ready, nil, nil, "the cluster has not given this node a Pod"},
+		"tainted":                  {taintedNode(), nil, nil, "the cluster gives node cp-1 no Pod while it has the taint node.kubernetes.io/disk-pressure"},
 		"only static Pods":         {ready, []corev1.Pod{aPod("etcd", "static critical ready")}, nil, "the cluster has not given this node a Pod"},
 		"no Pod of the network":    {ready, []corev1.Pod{proxy}, nil, "the cluster has not given this node a Pod"},
 		"a Pod that runs":          {ready, []corev1.Pod{proxy, aPod("coredns", "runs")}, nil, ""},

@@ -41,7 +41,7 @@ func runWaitNode(ctx context.Context, env *Env) error {
 			if err := nodeReady(node); err != nil {
 				return err
 			}
-			return podRuns(env, pods)
+			return podRuns(env, node, pods)
 		})
 	})
 	if err != nil {
@@ -91,11 +91,11 @@ func nodeReady(node *corev1.Node) error {
 // podRuns looks for a Pod that runs, and for Pods that a node cannot do without, such as kube-proxy and a network add-on's, and
 // that are not Ready. Static Pods do not count: they run without the cluster. The Pod on the first node must have an address of
 // the Pod network, as CoreDNS has there; other nodes may have none of these.
-func podRuns(env *Env, pods []corev1.Pod) error {
+func podRuns(env *Env, node *corev1.Node, pods []corev1.Pod) error {
 	n := env.Config
 	ofNetwork := n.Join == nil && !n.Cluster.DNS.Disabled
 	runs := !ofNetwork && n.Cluster.Proxy.Disabled // or the cluster may give this node no Pod
-	waiting := errors.New("the cluster has not given this node a Pod")
+	waiting := noPod(node)
 	for _, p := range pods {
 		critical, counts := p.Spec.PriorityClassName == "system-node-critical", !ofNetwork || !p.Spec.HostNetwork
 		switch {
@@ -112,6 +112,22 @@ func podRuns(env *Env, pods []corev1.Pod) error {
 		return nil
 	}
 	return waiting
+}
+
+// noPod says why the cluster has given a node no Pod, as far as its taints tell. The control plane's own taint is not a reason:
+// the Pods that the wait is for tolerate it.
+func noPod(node *corev1.Node) error {
+	var taints []string
+	for _, t := range node.Spec.Taints {
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && t.Key != labelControlPlane {
+			taints = append(taints, t.Key)
+		}
+	}
+	if len(taints) == 0 {
+		return errors.New("the cluster has not given this node a Pod")
+	}
+	return fault.New("the cluster gives node "+node.Name+" no Pod while it has the taint "+strings.Join(taints, ", "),
+		"`kubectl describe node "+node.Name+"` says what is wrong with it: disk-pressure, for example, means that too little of a disk is free")
 }
 
 func podReady(p *corev1.Pod) bool {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
@@ -83,6 +84,18 @@ func TestReadyWhileNothingListens(t *testing.T) {
 		t.Error(err)
 	}
 	r.admin.client.Client.CloseIdleConnections()
+}
+
+// TestStartingServerForbids: a 403 is final, except from a server that was not there a moment ago.
+func TestStartingServerForbids(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "cp-1", errors.New("no"))
+	p := usual()
+	if p.Passes(forbidden) {
+		t.Error("a server that was there all the time is asked again after a 403")
+	}
+	if !p.Passes(noAnswerError{errors.New("refused")}) || !p.Passes(forbidden) {
+		t.Error("a server that is starting is not asked again after a 403")
+	}
 }
 
 func TestUntilSettled(t *testing.T) {

@@ -151,15 +151,12 @@ func (m machine) anotherBare(name string) machine {
 			n.explain()
 		}
 	})
-	bundles, err := filepath.Glob("../../dist/slipway-bundle-*.tar")
-	if err != nil || len(bundles) != 1 {
-		m.Fatalf("there are %d bundles in dist/, and one is needed: run `make bundle` (%v)", len(bundles), err)
-	}
+	bundle := bundleHere(m.T)
 	parts, err := lab.BundleParts(m.Context(), "")
 	if err != nil {
 		m.Fatal(err)
 	}
-	for from, to := range map[string]string{bundles[0]: bundlePath, filepath.Join(parts, nodes.ProbeArchive): "/root/probe.tar"} {
+	for from, to := range map[string]string{bundle: bundlePath, filepath.Join(parts, nodes.ProbeArchive): "/root/probe.tar"} {
 		if err := node.CopyIn(from, to); err != nil {
 			m.Fatal(err)
 		}
@@ -171,6 +168,16 @@ func (m machine) anotherBare(name string) machine {
 		return nil
 	})
 	return n
+}
+
+// bundleHere is the bundle's path on this machine.
+func bundleHere(t *testing.T) string {
+	t.Helper()
+	bundles, err := filepath.Glob("../../dist/slipway-bundle-*.tar")
+	if err != nil || len(bundles) != 1 {
+		t.Fatalf("there are %d bundles in dist/, and one is needed: run `make bundle` (%v)", len(bundles), err)
+	}
+	return bundles[0]
 }
 
 // hasProgram puts the program under test where people put programs by hand.

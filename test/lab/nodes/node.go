@@ -248,3 +248,6 @@ func (n *Node) IP() string { return ipv4(n.state.Index) }
 
 // IPv6 is the node's IPv6 address.
 func (n *Node) IPv6() string { return ipv6(n.state.Index) }
+
+// NetworkNamespace is the path of the network namespace of the node's lab, for programs of this machine that talk to nodes.
+func (n *Node) NetworkNamespace() string { return n.lab.netnsPath() }
