@@ -82,7 +82,7 @@ func TestPlanCompared(t *testing.T) {
 // TestPlanComparedWithNothing: after the first request without an answer, no more requests are made.
 func TestPlanComparedWithNothing(t *testing.T) {
 	a := newAPI(t)
-	a.faults["GET"] = slices.Repeat([]fakeapi.Fault{answers(403, "", "")}, 10)
+	a.faults["GET"] = slices.Repeat([]fakeapi.Fault{answers(401, "", "")}, 10)
 	var got []*Difference
 	p := NewPlan(func(action Action) { got = append(got, action.Difference) }, nil)
 	p.CompareWith(a.client(t))

@@ -86,15 +86,27 @@ func TestReadyWhileNothingListens(t *testing.T) {
 	r.admin.client.Client.CloseIdleConnections()
 }
 
-// TestStartingServerForbids: a 403 is final, except from a server that was not there a moment ago.
+// TestStartingServerForbids: a 403 of a server that is not ready passes, and so does one that came just before it was.
 func TestStartingServerForbids(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "cp-1", errors.New("no"))
-	p := usual()
-	if p.Passes(forbidden) {
-		t.Error("a server that was there all the time is asked again after a 403")
-	}
-	if !p.Passes(noAnswerError{errors.New("refused")}) || !p.Passes(forbidden) {
-		t.Error("a server that is starting is not asked again after a 403")
+	for name, c := range map[string]struct{ forbids, unready int }{"starting": {3, 2}, "just ready": {1, 0}} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			a.put(t, pod("a", "n"))
+			a.hook = func(r *http.Request, _ string) fakeapi.Fault {
+				left := &c.forbids
+				if r.URL.Path == "/readyz" {
+					left = &c.unready
+				}
+				if *left--; *left < 0 {
+					return nil
+				}
+				return fakeapi.Refuse(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no rule")))
+			}
+			list, err := a.client(t).PodsOn(t.Context(), "n")
+			if err != nil || len(list) != 1 {
+				t.Errorf("%d Pods, %v", len(list), err)
+			}
+		})
 	}
 }
 

@@ -46,7 +46,7 @@ func TestEvict(t *testing.T) {
 			asked := ""
 			a.hook = func(r *http.Request, _ string) fakeapi.Fault {
 				asked += r.Method + " " + r.URL.Path + "\n"
-				if c.answer == nil {
+				if c.answer == nil || r.URL.Path == "/readyz" {
 					return nil
 				}
 				return fakeapi.Refuse(c.answer)
@@ -61,7 +61,11 @@ func TestEvict(t *testing.T) {
 			case c.blocked+c.fail == "" && err != nil:
 				t.Error(err)
 			}
-			if asked != "POST /api/v1/namespaces/default/pods/a/eviction\n" {
+			want := "POST /api/v1/namespaces/default/pods/a/eviction\n"
+			if c.fail != "" { // a server that is starting would say so, too
+				want += "GET /readyz\n" + want
+			}
+			if asked != want {
 				t.Errorf("asked\n%s", asked)
 			}
 		})

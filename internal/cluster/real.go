@@ -15,6 +15,7 @@ import (
 	"github.com/pkg/errors"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -232,5 +233,21 @@ func (r *Real) call(ctx context.Context, op func(context.Context, *conn) error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
-	return c.advise(usual().Do(ctx, func(ctx context.Context) error { return op(ctx, c) }))
+	confirm := c.confirmForbidden()
+	return c.advise(usual().Do(ctx, func(ctx context.Context) error { return confirm(ctx, op(ctx, c)) }))
+}
+
+// confirmForbidden returns a function that makes a 403 an error that passes unless the server is ready and says so twice: one
+// that is starting forbids everything until it has read who may do what. A user may lack the right to ask for readiness, too,
+// so startTime is the limit.
+func (c *conn) confirmForbidden() func(context.Context, error) error {
+	began, confirmed := time.Now(), false
+	return func(ctx context.Context, err error) error {
+		if !apierrors.IsForbidden(err) || confirmed || time.Since(began) > startTime {
+			return err
+		}
+		_, notReady := c.do(ctx, c.client.Get().AbsPath("/readyz"))
+		confirmed = notReady == nil
+		return notYetError{err}
+	}
 }

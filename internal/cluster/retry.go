@@ -23,7 +23,7 @@ const (
 	slowestDelay = time.Second
 	// pollDelay suits waiting for something on this host or one hop away.
 	pollDelay = 50 * time.Millisecond
-	// startTime is how long a server that begins to answer may forbid everything.
+	// startTime is how long a server that is starting may forbid everything.
 	startTime = 5 * time.Second
 )
 
@@ -33,20 +33,8 @@ func policy(slowest time.Duration) retry.Policy {
 	return retry.Policy{First: firstDelay, Slowest: slowest, Jitter: true, Passes: passes, After: retryAfter}
 }
 
-// usual is the policy of every call that waits for nothing in particular. A server
-// that was not there a moment ago is starting, and forbids everything until it has
-// read who may do what.
-func usual() retry.Policy {
-	p := policy(slowestDelay)
-	var away time.Time // when the server was not there last
-	p.Passes = func(err error) bool {
-		if noAnswer := (noAnswerError{}); errors.As(err, &noAnswer) {
-			away = time.Now()
-		}
-		return passes(err) || apierrors.IsForbidden(err) && time.Since(away) < startTime
-	}
-	return p
-}
+// usual is the policy of every call that waits for nothing in particular.
+func usual() retry.Policy { return policy(slowestDelay) }
 
 // retryAfter is how long the server asks to wait, zero if it does not.
 func retryAfter(err error) time.Duration {
