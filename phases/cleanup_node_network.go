@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -38,8 +40,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, networkLimit)
 	defer cancel()
 	network := c.podNetwork()
-	c.removeFlannel()
-	left, err := c.Host.NetworkLeftovers(ctx, network.bridge)
+	left, err := c.Host.NetworkLeftovers(ctx, host.PodNetwork{Bridge: network.bridge, Routed: c.flannelNetworks()})
 	if err != nil {
 		c.warnf("not all of the kernel's network state could be read: %v", err)
 	}
@@ -48,6 +49,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 		err := c.Host.RemoveLeftover(ctx, l)
 		c.did(err == nil, err)
 	}
+	c.removeFlannel()
 	if network.name == "" {
 		return
 	}
@@ -60,12 +62,34 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 	}
 }
 
+// flannelSubnets is where flannel writes what it has given this host:
+// https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/running.md
+const flannelSubnets = "/run/flannel/subnet.env"
+
+// flannelNetworks are those of all Pods if flannel has run here.
+func (c *cleanup) flannelNetworks() []netip.Prefix {
+	data, err := c.Host.ReadFile(flannelSubnets)
+	c.did(false, ignoreForbidden(ignoreMissing(err)))
+	var networks []netip.Prefix
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if name != "FLANNEL_NETWORK" && name != "FLANNEL_IPV6_NETWORK" {
+			continue
+		}
+		for _, text := range strings.Split(value, ",") {
+			if network, err := netip.ParsePrefix(text); err == nil {
+				networks = append(networks, network.Masked())
+			}
+		}
+	}
+	return networks
+}
+
 // removeFlannel removes what flannel's Pods have put on this host. The settings of its plugins stay if they are not
 // Slipway's: with others, the network is the user's.
 func (c *cleanup) removeFlannel() {
-	const state = "/run/flannel"
-	c.removeFile(filepath.Join(state, "subnet.env"))
-	c.removeEmpty(state)
+	c.removeFile(flannelSubnets)
+	c.removeEmpty(filepath.Dir(flannelSubnets))
 	c.removeTree(filepath.Join(pluginState, "flannel"))
 	data, err := c.Host.ReadFile(manifests.FlannelPluginsPath)
 	c.did(false, ignoreForbidden(ignoreMissing(err)))

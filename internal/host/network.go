@@ -139,10 +139,9 @@ type Route struct {
 
 // Routes implements NetworkReader.
 func (r *Real) Routes() ([]Route, error) {
-	// Without a filter this is the main table.
-	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+	routes, err := mainRoutes()
 	if err != nil {
-		return nil, errors.Wrap(err, "list the routes of this host")
+		return nil, err
 	}
 	names := map[int]string{}
 	var out []Route
