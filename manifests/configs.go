@@ -25,7 +25,7 @@ const (
 	KubeadmConfigMap   = "kubeadm-config"
 	KubeadmConfigKey   = "ClusterConfiguration"
 	KubeletConfigMap   = "kubelet-config"
-	KubeProxyConfigMap = kubeProxyName
+	KubeProxyConfigMap = KubeProxyName
 )
 
 // KubeadmConfig stores the ClusterConfiguration in a ConfigMap, the first object, and lets nodes that join read it.

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	coreDNSName = "coredns"
+	// CoreDNSName is the name of the Deployment.
+	CoreDNSName = "coredns"
 	// CorefileMap is the name of the ConfigMap with the settings of CoreDNS.
-	CorefileMap = coreDNSName
+	CorefileMap = CoreDNSName
 	// CorefileKey is the key of the Corefile in it.
 	CorefileKey = "Corefile"
 	// dnsName is the name of the Service. It is older than CoreDNS; Pods and tools rely on it.
@@ -34,13 +35,13 @@ func CoreDNS(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	watch := []string{"list", "watch"}
 	return []Object{
 		deployment,
-		configMap(metav1.NamespaceSystem, coreDNSName, map[string]string{CorefileKey: corefile(n.Cluster.Networking.DNSDomain)}),
+		configMap(metav1.NamespaceSystem, CoreDNSName, map[string]string{CorefileKey: corefile(n.Cluster.Networking.DNSDomain)}),
 		dnsService(n),
 		clusterRole("system:coredns",
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"endpoints", "services", "pods", "namespaces"}, Verbs: watch},
 			rbacv1.PolicyRule{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: watch}),
-		clusterBinding("system:coredns", "system:coredns", account(coreDNSName)),
-		serviceAccount(coreDNSName),
+		clusterBinding("system:coredns", "system:coredns", account(CoreDNSName)),
+		serviceAccount(CoreDNSName),
 	}, nil
 }
 
@@ -105,7 +106,7 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 	labels := map[string]string{"k8s-app": dnsName}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Name: coreDNSName, Namespace: metav1.NamespaceSystem, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: CoreDNSName, Namespace: metav1.NamespaceSystem, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](2),
 			Strategy: appsv1.DeploymentStrategy{
@@ -117,7 +118,7 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					PriorityClassName:  "system-cluster-critical",
-					ServiceAccountName: coreDNSName,
+					ServiceAccountName: CoreDNSName,
 					Affinity:           apart("k8s-app", dnsName),
 					Tolerations: []corev1.Toleration{
 						{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
@@ -127,7 +128,7 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 					Containers:   []corev1.Container{coreDNSContainer(n)},
 					DNSPolicy:    corev1.DNSDefault,
 					Volumes: []corev1.Volume{{Name: "config-volume", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-						LocalObjectReference: corev1.LocalObjectReference{Name: coreDNSName},
+						LocalObjectReference: corev1.LocalObjectReference{Name: CoreDNSName},
 						Items:                []corev1.KeyToPath{{Key: CorefileKey, Path: CorefileKey}},
 					}}}},
 				},
@@ -156,8 +157,8 @@ func coreDNSContainer(n *config.Node) corev1.Container {
 	}
 	liveness, readiness := coreDNSProbes()
 	return corev1.Container{
-		Name:            coreDNSName,
-		Image:           n.Image(coreDNSName),
+		Name:            CoreDNSName,
+		Image:           n.Image(CoreDNSName),
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Resources: corev1.ResourceRequirements{
 			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("170Mi")},

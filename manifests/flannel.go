@@ -121,7 +121,7 @@ func flannelConfig(n *config.Node) (map[string]string, error) {
 
 const (
 	// FlannelPluginsPath is where flannel's Pods put FlannelPlugins.
-	FlannelPluginsPath = "/etc/cni/net.d/10-flannel.conflist"
+	FlannelPluginsPath = config.FlannelPluginsPath
 	// FlannelPlugins are the CNI plugins that give Pods their network:
 	// https://github.com/flannel-io/cni-plugin#format-of-subnet-file
 	FlannelPlugins = `{

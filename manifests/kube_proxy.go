@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	kubeProxyName = "kube-proxy"
+	// KubeProxyName is the name of the DaemonSet, and the label k8s-app of its Pods.
+	KubeProxyName = "kube-proxy"
 	kubeProxyDir  = "/var/lib/kube-proxy"
 )
 
@@ -30,17 +31,17 @@ func KubeProxy(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	cm := configMap(metav1.NamespaceSystem, kubeProxyName, map[string]string{
+	cm := configMap(metav1.NamespaceSystem, KubeProxyName, map[string]string{
 		"config.conf":     strings.TrimSpace(string(data)),
 		"kubeconfig.conf": kubeProxyKubeconfig("https://" + n.Endpoint()),
 	})
-	cm.Labels = map[string]string{"app": kubeProxyName}
+	cm.Labels = map[string]string{"app": KubeProxyName}
 	markGenerated(cm, n.KubeProxyGiven)
 	objs := []Object{
-		serviceAccount(kubeProxyName),
-		clusterBinding("kubeadm:node-proxier", "system:node-proxier", account(kubeProxyName)),
+		serviceAccount(KubeProxyName),
+		clusterBinding("kubeadm:node-proxier", "system:node-proxier", account(KubeProxyName)),
 	}
-	objs = append(objs, readable(metav1.NamespaceSystem, kubeProxyName, "configmaps", kubeProxyName, group(NodeTokenGroup))...)
+	objs = append(objs, readable(metav1.NamespaceSystem, KubeProxyName, "configmaps", KubeProxyName, group(NodeTokenGroup))...)
 	return append(objs, cm, daemonSet), nil
 }
 
@@ -67,10 +68,10 @@ users:
 }
 
 func kubeProxyDaemonSet(n *config.Node) Object {
-	labels := map[string]string{"k8s-app": kubeProxyName}
+	labels := map[string]string{"k8s-app": KubeProxyName}
 	return &appsv1.DaemonSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"},
-		ObjectMeta: metav1.ObjectMeta{Name: kubeProxyName, Namespace: metav1.NamespaceSystem, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: KubeProxyName, Namespace: metav1.NamespaceSystem, Labels: labels},
 		Spec: appsv1.DaemonSetSpec{
 			Selector:       &metav1.LabelSelector{MatchLabels: labels},
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType},
@@ -80,7 +81,7 @@ func kubeProxyDaemonSet(n *config.Node) Object {
 					PriorityClassName:  "system-node-critical",
 					Containers:         []corev1.Container{kubeProxyContainer(n)},
 					HostNetwork:        true,
-					ServiceAccountName: kubeProxyName,
+					ServiceAccountName: KubeProxyName,
 					Volumes:            kubeProxyVolumes(),
 					Tolerations:        []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 					NodeSelector:       map[string]string{corev1.LabelOSStable: "linux"},
@@ -92,8 +93,8 @@ func kubeProxyDaemonSet(n *config.Node) Object {
 
 func kubeProxyContainer(n *config.Node) corev1.Container {
 	return corev1.Container{
-		Name:            kubeProxyName,
-		Image:           n.Image(kubeProxyName),
+		Name:            KubeProxyName,
+		Image:           n.Image(KubeProxyName),
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Command: []string{
 			"/usr/local/bin/kube-proxy",
@@ -102,7 +103,7 @@ func kubeProxyContainer(n *config.Node) corev1.Container {
 		},
 		SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
 		VolumeMounts: []corev1.VolumeMount{
-			{Name: kubeProxyName, MountPath: kubeProxyDir},
+			{Name: KubeProxyName, MountPath: kubeProxyDir},
 			{Name: "xtables-lock", MountPath: "/run/xtables.lock"},
 			{Name: "lib-modules", MountPath: "/lib/modules", ReadOnly: true},
 		},
@@ -118,8 +119,8 @@ func kubeProxyVolumes() []corev1.Volume {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: kind}}}
 	}
 	return []corev1.Volume{
-		{Name: kubeProxyName, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: kubeProxyName},
+		{Name: KubeProxyName, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: KubeProxyName},
 		}}},
 		host("xtables-lock", "/run/xtables.lock", ptr.To(corev1.HostPathFileOrCreate)),
 		host("lib-modules", "/lib/modules", nil),

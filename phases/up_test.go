@@ -9,20 +9,25 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/workflow"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// oneNode is an API with one Node and the Pods on it.
+// oneNode is an API with one Node, the Pods on it, and those of CoreDNS on all nodes.
 type oneNode struct {
 	*cluster.Plan
 	node *corev1.Node
 	pods []corev1.Pod
+	dns  []corev1.Pod
 }
+
+func (o *oneNode) Pods(context.Context, string, string) ([]corev1.Pod, error) { return o.dns, nil }
 
 func (o *oneNode) AwaitNode(_ context.Context, _ string, check func(*corev1.Node, []corev1.Pod) error) error {
 	return check(o.node, o.pods)
@@ -37,7 +42,7 @@ func readyNode(status corev1.ConditionStatus, message string) *corev1.Node {
 // aPod is one of the Pods on a node. kind has words that describe it.
 func aPod(name, kind string) corev1.Pod {
 	p := corev1.Pod{}
-	p.Name, p.Namespace = name, "kube-system"
+	p.Name, p.Namespace, p.Labels = name, "kube-system", map[string]string{"k8s-app": name}
 	if strings.Contains(kind, "static") {
 		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	}
@@ -71,6 +76,11 @@ func taintedNode() *corev1.Node {
 func TestWaitNode(t *testing.T) {
 	ready := readyNode(corev1.ConditionTrue, "")
 	dns, proxy := aPod("coredns", "ready"), aPod("kube-proxy", "critical host ready")
+	unplugged := readyNode(corev1.ConditionFalse, "container runtime network not ready: cni plugin not initialized")
+	joined := func(n *config.Node) { n.Join = &config.Join{} }
+	dedicated := func(n *config.Node) {
+		n.Taints = []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}}
+	}
 	for name, c := range map[string]struct {
 		node   *corev1.Node
 		pods   []corev1.Pod
@@ -80,18 +90,21 @@ func TestWaitNode(t *testing.T) {
 		"all is well":              {ready, []corev1.Pod{proxy, dns}, nil, ""},
 		"no report":                {cluster.NewNode("cp-1"), nil, nil, "the kubelet has not reported how node cp-1 is"},
 		"not Ready":                {readyNode(corev1.ConditionFalse, "PLEG is not healthy"), nil, nil, "node cp-1 is not Ready: PLEG is not healthy"},
-		"no network":               {readyNode(corev1.ConditionFalse, "cni plugin not initialized"), nil, nil, "no network add-on has configured its network"},
-		"no Pod":                   {ready, nil, nil, "the cluster has not given this node a Pod"},
-		"tainted":                  {taintedNode(), nil, nil, "the cluster gives node cp-1 no Pod while it has the taint node.kubernetes.io/disk-pressure"},
-		"only static Pods":         {ready, []corev1.Pod{aPod("etcd", "static critical ready")}, nil, "the cluster has not given this node a Pod"},
-		"no Pod of the network":    {ready, []corev1.Pod{proxy}, nil, "the cluster has not given this node a Pod"},
+		"no network yet":           {unplugged, nil, nil, "no network add-on has configured its network"},
+		"a network's Pod to come":  {unplugged, []corev1.Pod{aPod("kube-proxy", "critical host")}, joined, "no network add-on has configured its network"},
+		"a network on its way":     {unplugged, []corev1.Pod{proxy, aPod("cilium", "host")}, joined, "no network add-on has configured its network"},
+		"tainted by its file":      {ready, []corev1.Pod{proxy}, dedicated, ""},
+		"no Pod":                   {ready, nil, nil, "no Pod has been scheduled to this node yet"},
+		"tainted":                  {taintedNode(), nil, nil, "no Pod can be scheduled to node cp-1 while it has the taint node.kubernetes.io/disk-pressure"},
+		"only static Pods":         {ready, []corev1.Pod{aPod("etcd", "static critical ready")}, nil, "no Pod has been scheduled to this node yet"},
+		"no Pod of the network":    {ready, []corev1.Pod{proxy}, nil, "no Pod has been scheduled to this node yet"},
 		"a Pod that runs":          {ready, []corev1.Pod{proxy, aPod("coredns", "runs")}, nil, ""},
 		"a Pod that waits":         {ready, []corev1.Pod{proxy, aPod("coredns", "")}, nil, "Pod kube-system/coredns does not run: container c: ImagePullBackOff: no network"},
 		"a critical Pod that runs": {ready, []corev1.Pod{aPod("kube-proxy", "critical host runs"), dns}, nil, "Pod kube-system/kube-proxy is not Ready: it is "},
 		"a critical Pod that does": {ready, []corev1.Pod{dns, aPod("kube-flannel", "critical host")}, nil, "Pod kube-system/kube-flannel is not Ready: container c: ImagePullBackOff: no network"},
 		"a Pod of the user's":      {ready, []corev1.Pod{aPod("shop", ""), proxy, dns}, nil, ""},
-		"a worker":                 {ready, []corev1.Pod{proxy}, func(n *config.Node) { n.Join = &config.Join{} }, ""},
-		"a worker without a Pod":   {ready, nil, func(n *config.Node) { n.Join = &config.Join{} }, "the cluster has not given this node a Pod"},
+		"a worker":                 {ready, []corev1.Pod{proxy}, joined, ""},
+		"a worker without a Pod":   {ready, nil, joined, "no Pod has been scheduled to this node yet"},
 		"neither DNS nor kube-proxy": {ready, nil, func(n *config.Node) { n.Cluster.DNS.Disabled, n.Cluster.Proxy.Disabled = true, true },
 			""},
 	} {
@@ -101,7 +114,8 @@ func TestWaitNode(t *testing.T) {
 			if c.change != nil {
 				c.change(s.Config)
 			}
-			s.Cluster = &oneNode{s.api, c.node, c.pods}
+			fatal(t, s.api.Ensure(t.Context(), addOns(t, s.Env)...))
+			s.Cluster = &oneNode{Plan: s.api, node: c.node, pods: c.pods}
 			err := Run(t.Context(), s.Env, []Phase{waitNode()}, Options{})
 			if c.want == "" && (err != nil || !strings.Contains(s.said.String(), "Node cp-1 is Ready, and runs Pods.")) {
 				t.Errorf("%v; said %s", err, s.said.String())
@@ -110,6 +124,73 @@ func TestWaitNode(t *testing.T) {
 				t.Errorf("error %v, want %s", err, c.want)
 			}
 		})
+	}
+}
+
+// addOns are the Deployment of CoreDNS and the DaemonSet of kube-proxy, unless the configuration has neither.
+func addOns(t *testing.T, env *Env) (objs []cluster.Object) {
+	t.Helper()
+	for _, addon := range []struct {
+		disabled bool
+		objects  func(*Env) ([]manifests.Object, error)
+	}{{env.Config.Cluster.DNS.Disabled, coreDNSObjects}, {env.Config.Cluster.Proxy.Disabled, kubeProxyObjects}} {
+		if addon.disabled {
+			continue
+		}
+		list, err := addon.objects(env)
+		fatal(t, err)
+		for _, obj := range list {
+			switch obj.(type) {
+			case *appsv1.Deployment, *appsv1.DaemonSet:
+				objs = append(objs, obj)
+			}
+		}
+	}
+	return objs
+}
+
+// TestWaitNodeAgain: CoreDNS may have moved to another node since the first run, or an operator has taken it away.
+func TestWaitNodeAgain(t *testing.T) {
+	elsewhere := aPod("coredns", "ready")
+	elsewhere.Spec.NodeName = "worker-1"
+	none := int32(0)
+	for name, c := range map[string]struct {
+		dns    []corev1.Pod
+		change func(*appsv1.Deployment)
+		want   string
+	}{
+		"on no node":     {dns: []corev1.Pod{aPod("coredns", "")}, want: "no Pod has been scheduled to this node yet"},
+		"elsewhere":      {dns: []corev1.Pod{aPod("coredns", ""), elsewhere}},
+		"scaled to none": {change: func(d *appsv1.Deployment) { d.Spec.Replicas = &none }},
+		"not there":      {change: func(d *appsv1.Deployment) { d.Name = "other" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			s.Config.NetworkAddOn.Name = config.Flannel
+			for _, obj := range addOns(t, s.Env) {
+				if d, ok := obj.(*appsv1.Deployment); ok && c.change != nil {
+					c.change(d)
+				}
+				fatal(t, s.api.Ensure(t.Context(), obj))
+			}
+			s.Cluster = &oneNode{Plan: s.api, node: readyNode(corev1.ConditionTrue, ""), pods: []corev1.Pod{aPod("kube-proxy", "critical host ready")}, dns: c.dns}
+			err := Run(t.Context(), s.Env, []Phase{waitNode()}, Options{})
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestWaitNodeJoinedWithoutNetwork: kube-proxy is all that the cluster gives to the node, which therefore never becomes Ready.
+func TestWaitNodeJoinedWithoutNetwork(t *testing.T) {
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Config.Join = &config.Join{}
+	s.Cluster = &oneNode{Plan: s.api, node: readyNode(corev1.ConditionFalse, "cni plugin not initialized"),
+		pods: []corev1.Pod{aPod("etcd", "static critical ready"), aPod("kube-proxy", "critical host ready")}}
+	fatal(t, Run(t.Context(), s.Env, []Phase{waitNode()}, Options{}))
+	if said := s.said.String(); !strings.Contains(said, "node cp-1 is not Ready yet, because the cluster has no Pod network") || strings.Contains(said, "and runs Pods") {
+		t.Errorf("said %s", said)
 	}
 }
 
