@@ -139,7 +139,32 @@ func reachRows() []row {
 			s.interfaces = append(s.interfaces, i)
 		}
 	}
+	behind := func(s scene) { s.node.Cluster.ControlPlaneEndpoint = "api.example.org" }
+	const second = "[ERROR ExistingCluster]: an API server answers at api.example.org:6443 already, and this host would make a second cluster behind the same endpoint\n" +
+		"  join the cluster that is there, as a control plane: `slipway token create --print-join-command --control-plane` on one of its control planes prints the command; if that cluster is no longer wanted, stop it first"
 	return []row{
+		{"ExistingCluster", "alive", func(s scene) { behind(s); s.answers["https://api.example.org:6443/version"] = "{}" }, []string{second}},
+		{"ExistingCluster", "without anonymous requests", func(s scene) {
+			behind(s)
+			s.unknown["https://api.example.org:6443/version"] = &host.ProbeError{Status: 401}
+		}, []string{second}},
+		{"ExistingCluster", "a load balancer alone", func(s scene) {
+			behind(s)
+			s.unknown["https://api.example.org:6443/version"] = &host.ProbeError{Status: 503}
+		}, nil},
+		{"ExistingCluster", "nothing there", behind, nil},
+		{"ExistingCluster", "this host is its control plane", func(s scene) {
+			behind(s)
+			s.answers["https://api.example.org:6443/version"] = "{}"
+			s.put("/etc/kubernetes/manifests/kube-apiserver.yaml", "")
+		}, nil},
+		{"ExistingCluster", "this host has its data", func(s scene) {
+			behind(s)
+			s.answers["https://api.example.org:6443/version"] = "{}"
+			s.mkdir("/var/lib/etcd/member")
+		}, nil},
+		{"ExistingCluster", "dry run", func(s scene) { behind(s); s.unknown["https://api.example.org:6443/version"] = host.ErrNotInPlan },
+			[]string{"whether api.example.org:6443 serves a cluster already"}},
 		{"Hostname", "another host's address", func(s scene) { s.names["node-1"] = "192.0.2.99" },
 			[]string{"[WARNING Hostname]: the node name \"node-1\" resolves to 192.0.2.99, which is not an address of this host, so programs that look it up will reach another host\n  fix it in /etc/hosts or in DNS"}},
 		{"Hostname", "Debian's loopback address", func(s scene) { s.names["node-1"] = "127.0.1.1" }, nil},

@@ -246,6 +246,9 @@ func (h *fakeHost) Fetch(_ context.Context, p host.Probe) ([]byte, error) {
 	if err := h.unknown["etcd"]; err != nil {
 		return nil, err
 	}
+	if err := h.unknown[p.URL]; err != nil {
+		return nil, err
+	}
 	answer, there := h.answers[p.URL]
 	if !there {
 		return nil, errors.Errorf("Get %q: connection refused", p.URL)

@@ -30,6 +30,7 @@ func Init(n *config.Node, manifests map[string][]byte) []Check {
 	checks := slices.Concat(
 		[]Check{
 			{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
+			{Name: "ExistingCluster", Run: existingCluster(n), Asks: "no API server answers at the control plane's endpoint yet, unless this host is one of its control planes, or was"},
 		},
 		controlPlane(n),
 		staticPods(n, manifests, apiServer, controllerManager, scheduler, etcd),

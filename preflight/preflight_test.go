@@ -29,7 +29,7 @@ func names(checks []Check) []string {
 
 func TestInitNames(t *testing.T) {
 	common := []string{
-		"IsPrivilegedUser", "NumCPU", "Mem", "KubernetesVersion", "Firewalld",
+		"IsPrivilegedUser", "ExistingCluster", "NumCPU", "Mem", "KubernetesVersion", "Firewalld",
 		"Port-6443", "Port-10259", "Port-10257",
 		"FileAvailable--etc-kubernetes-manifests-kube-apiserver.yaml",
 		"FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml",
