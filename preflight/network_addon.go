@@ -5,6 +5,11 @@ package preflight
 
 import (
 	"context"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 )
@@ -14,14 +19,14 @@ func networkAddOn(n *config.Node) []Check {
 	if n.NetworkAddOn.Name != config.Flannel {
 		return nil
 	}
-	return []Check{{Name: "Flannel", Run: flannel(n), Asks: "with `--network flannel`: its port is free, br_netfilter is loaded unless kube-proxy uses nftables, and each IP family of the Pod network has a default route"}}
+	return []Check{{Name: "Flannel", Run: flannel(n), Asks: "with `--network flannel`: its port is free, no other network's configuration comes before its own, br_netfilter is loaded unless kube-proxy uses nftables, and each IP family of the Pod network has a default route"}}
 }
 
 // flannel goes by https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/kubernetes.md and troubleshooting.md. A
 // host needs the routes for itself, too: it reaches Services only through an address that some route leads to.
 func flannel(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
-		found := flannelPort(h)
+		found := append(flannelPort(h), networksBefore(h, config.FlannelPluginsPath)...)
 		for _, family := range []struct {
 			ipv6   bool
 			name   string
@@ -43,6 +48,28 @@ func flannel(n *config.Node) func(context.Context, View) []Finding {
 		}
 		return found
 	}
+}
+
+// networksBefore finds the configurations that a runtime takes in the place of path, because it takes the first by name:
+// https://github.com/containernetworking/cni/blob/main/libcni/api.go
+func networksBefore(h View, path string) []Finding {
+	entries, err := h.ReadDir(filepath.Dir(path))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return warn("cannot see whether another network's configuration comes before flannel's: %v", err).remedy("look into %s", filepath.Dir(path))
+	}
+	for _, e := range entries {
+		if isNetwork(e.Name()) && e.Name() < filepath.Base(path) {
+			return fail("%s configures another Pod network, and the container runtime uses it in the place of flannel's %s, which comes after it",
+				filepath.Join(filepath.Dir(path), e.Name()), filepath.Base(path)).
+				remedy("if nothing needs it, move it out of %s; or leave out --network flannel, and keep that network", filepath.Dir(path))
+		}
+	}
+	return nil
+}
+
+// isNetwork reports whether a runtime takes a file of /etc/cni/net.d for the configuration of a network.
+func isNetwork(name string) bool {
+	return slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name))
 }
 
 func hasFamily(n *config.Node, ipv6 bool) bool {

@@ -62,6 +62,16 @@ func flannelRows() []row {
 			[]string{"[WARNING Flannel]: cannot read this host's default route of IPv4: no netlink\n  check it with `ip route`"}},
 		{"Flannel", "a foreign program on its port", with(held("nginx")),
 			[]string{"[ERROR Flannel]: port 8081, which flannel needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
+		{"Flannel", "networks that come after its own", with(func(s scene) {
+			s.put(config.FlannelPluginsPath, "{}")
+			s.put("/etc/cni/net.d/10-lab.conflist", "{}")
+			s.put("/etc/cni/net.d/05-notes.txt", "")
+		}), nil},
+		{"Flannel", "a network that comes before its own", with(func(s scene) { s.put("/etc/cni/net.d/10-calico.conflist", "{}") }),
+			[]string{"[ERROR Flannel]: /etc/cni/net.d/10-calico.conflist configures another Pod network, and the container runtime uses it in the place of flannel's 10-flannel.conflist, which comes after it\n" +
+				"  if nothing needs it, move it out of /etc/cni/net.d; or leave out --network flannel, and keep that network"}},
+		{"Flannel", "networks that cannot be seen", with(func(s scene) { s.unreadable = map[string]bool{"/etc/cni/net.d": true} }),
+			[]string{"[WARNING Flannel]: cannot see whether another network's configuration comes before flannel's: open /etc/cni/net.d: permission denied\n  look into /etc/cni/net.d"}},
 		{"Flannel", "an earlier run's flannel", with(held("flanneld")), []string{"flannel is already running (process 7)"}},
 	}
 }

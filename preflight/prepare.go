@@ -90,8 +90,8 @@ func foreignNetworks(_ context.Context, h View) []Finding {
 	}
 	var names []string
 	for _, e := range entries {
-		if name := e.Name(); strings.HasSuffix(name, ".conf") || strings.HasSuffix(name, ".conflist") {
-			names = append(names, name)
+		if isNetwork(e.Name()) {
+			names = append(names, e.Name())
 		}
 	}
 	if len(names) == 0 {

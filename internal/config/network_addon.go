@@ -33,6 +33,9 @@ const (
 	flannelPluginTag = "v1.9.1-flannel3"
 )
 
+// FlannelPluginsPath is where flannel's Pods put the settings of the CNI plugins.
+const FlannelPluginsPath = "/etc/cni/net.d/10-flannel.conflist"
+
 // FlannelImage and FlannelPluginImage are components, for Image.
 const (
 	FlannelImage       = "flannel"
