@@ -8,11 +8,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -217,8 +217,17 @@ func (h *bareHost) LookPath(name string) (string, error) {
 	if name == "restorecon" {
 		return "/sbin/restorecon", nil
 	}
-	return "", fs.ErrNotExist
+	path := filepath.Join(programDir, name)
+	_, err := h.Lstat(path)
+	return path, err
 }
+
+// ProgramVersion is what the bundle's programs hold in place of a program.
+func (h *bareHost) ProgramVersion(_ context.Context, path string) (string, error) {
+	data, err := h.ReadFile(path)
+	return strings.Replace(string(data), "kubelet ", "Kubernetes ", 1), err
+}
+
 func (h *bareHost) KernelRelease() (string, error) { return "6.1.0", nil }
 func (h *bareHost) Space(string) (host.Space, error) {
 	return host.Space{Free: 1 << 40, Total: 1 << 41}, nil

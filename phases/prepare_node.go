@@ -24,6 +24,9 @@ func (p *Prepare) skewChecks(ctx context.Context, env *Env) []preflight.Check {
 	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil || !p.replacesKubelet(env) {
 		return nil
 	}
+	if !p.Alone {
+		return []preflight.Check{preflight.SameKubelet(p.Bundle.Index().KubernetesVersion)}
+	}
 	controlPlane, err := controlPlaneVersion(ctx, env)
 	return []preflight.Check{preflight.BundledKubelet(p.Bundle.Index().KubernetesVersion, controlPlane, err)}
 }

@@ -193,7 +193,7 @@ func TestPrepareRefuses(t *testing.T) {
 			h, root := newBareHost(t)
 			tt.setup(t, h, root)
 			before := hostTree(t, root)
-			said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+			said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2"), Alone: true})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || fault.Remedy(err) == "" {
 				t.Errorf("%v (%s)\n%s", err, fault.Remedy(err), said)
 			}
@@ -211,8 +211,10 @@ func TestPrepareAgainOnHalfANode(t *testing.T) {
 	fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
 	fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: x}]}\n")
-	if said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.3")}); err == nil || !strings.Contains(err.Error(), "the version of its cluster is not known") {
-		t.Errorf("another kubelet: %v\n%s", err, said)
+	for alone, want := range map[bool]string{true: "the version of its cluster is not known", false: "the bundle is for v1.37.3, and `up` does not change the version of a node"} {
+		if said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.3"), Alone: alone}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("another kubelet: %v, want %s\n%s", err, want, said)
+		}
 	}
 }
 
@@ -258,7 +260,7 @@ func TestPrepareNode(t *testing.T) {
 		h.units[unit] = state
 	}
 	h.jobs = nil
-	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2"), Alone: true})
 	if got := fixture.Get(t, root, "/usr/local/bin/kubelet"); got != "kubelet v1.37.2" {
 		t.Errorf("the kubelet is %q", got)
 	}

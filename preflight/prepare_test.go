@@ -156,6 +156,20 @@ func TestPrepareHealthy(t *testing.T) {
 	}
 }
 
+func TestSameKubelet(t *testing.T) {
+	for installed, want := range map[string][]string{
+		"v1.37.2": nil,
+		"v1.37.3": {"[ERROR KubeletVersion]: this host is a node with kubelet v1.37.3, the bundle is for v1.37.2, and `up` does not change the version of a node\n  use a bundle of v1.37.3; to upgrade, begin with `slipway upgrade plan v1.37.2`"},
+		"garbage": {"[ERROR KubeletVersion]: this host is a node, and the version of its kubelet cannot be read: could not parse \"garbage\" as version\n  use the bundle that this node was made with"},
+	} {
+		h := bare()
+		h.programs["kubelet"] = "Kubernetes " + installed
+		if diff := cmp.Diff(want, texts(SameKubelet("v1.37.2").findings(t.Context(), h))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", installed, diff)
+		}
+	}
+}
+
 func TestBundledKubelet(t *testing.T) {
 	for name, test := range map[string]struct {
 		bundled, cluster string

@@ -96,6 +96,27 @@ func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 	}
 }
 
+// SameKubelet checks the kubelet of a bundle that `up` runs with again on a node: up neither upgrades a node nor takes it back.
+func SameKubelet(bundled string) Check {
+	return Check{
+		Name: "KubeletVersion", Asks: "on a node, the bundle of `up` has the version of the kubelet that is there",
+		Run: func(ctx context.Context, h View) []Finding {
+			if _, err := h.LookPath("kubelet"); err != nil { // then none is replaced
+				return nil
+			}
+			now, err := InstalledKubelet(ctx, h)
+			if err != nil {
+				return fail("this host is a node, and the version of its kubelet cannot be read: %v", err).remedy("use the bundle that this node was made with")
+			}
+			if have, err := version.ParseSemantic(bundled); err == nil && have.EqualTo(now) {
+				return nil
+			}
+			return fail("this host is a node with kubelet v%s, the bundle is for %s, and `up` does not change the version of a node", now, bundled).
+				remedy("use a bundle of v%s; to upgrade, begin with `slipway upgrade plan %s`", now, bundled)
+		},
+	}
+}
+
 // InstalledKubelet returns the version of the kubelet that a shell would find.
 func InstalledKubelet(ctx context.Context, h View) (*version.Version, error) {
 	path, err := h.LookPath("kubelet")
