@@ -11,7 +11,7 @@ package phases
 // the API side by side.
 func Init() []Phase { return initThen("join") }
 
-// initThen is Init for a cluster that other hosts join with the given command.
+// initThen is Init for a cluster that other hosts join with the given command and its flags.
 func initThen(command string) []Phase {
 	return []Phase{
 		preflightInit(),

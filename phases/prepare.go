@@ -25,6 +25,8 @@ import (
 type Prepare struct {
 	// Bundle has the programs and images; nil for what needs none of them.
 	Bundle *bundle.Bundle
+	// BundleFile is where it was read from, for the commands that other hosts join with.
+	BundleFile string
 	// Alone says that nothing follows, so the last phase says what to do next.
 	Alone bool
 	// KeepSwap leaves swap on.
@@ -77,6 +79,14 @@ func (p *Prepare) preflight() Phase {
 			return show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
 		},
 	}
+}
+
+// phase is the name of one of Phases in the command that runs: on its own, or as a part of up.
+func (p *Prepare) phase(name string) string {
+	if p.Alone {
+		return name
+	}
+	return "prepare/" + name
 }
 
 // prepareFlags are the flags of a phase's own command.

@@ -49,7 +49,7 @@ func (p *Prepare) runImages(ctx context.Context, env *Env) error {
 	slices.Sort(unpinned)
 	if !strings.Contains(found.socket, "containerd") && len(missing)+len(unpinned) > 0 {
 		return fault.New("only containerd can be given images, and this host has another container runtime",
-			"put them into a registry that it can pull from with `slipway bundle push`, and skip this phase with --skip-phases=images")
+			"put them into a registry that it can pull from with `slipway bundle push`, and skip this phase with --skip-phases="+p.phase("images"))
 	}
 	return p.importAndPin(ctx, env, found.socket, missing, unpinned)
 }

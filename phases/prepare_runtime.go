@@ -246,7 +246,7 @@ func (p *Prepare) warnOfSandbox(ctx context.Context, env *Env, found hostRuntime
 		return
 	}
 	env.UI.Warn("containerd begins each Pod with "+image+", which is not on this host, whatever the image repository of the cluster is",
-		"if "+registry+" is out of reach, name a mirror with --registry-mirror "+registry+"=URL, or leave out --skip-phases=images")
+		"if "+registry+" is out of reach, name a mirror with --registry-mirror "+registry+"=URL, or leave out --skip-phases="+p.phase("images"))
 }
 
 // systemdManagesCgroups reports whether containers belong into systemd's cgroups. With cgroup v2, systemd has to be the

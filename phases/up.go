@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/internal/workflow"
 )
 
@@ -17,10 +18,18 @@ import (
 func Up(p *Prepare, host *config.Node) []Phase {
 	return []Phase{
 		workflow.Group("prepare", "Give this host what a node needs", goingBy(host, p.Phases())),
-		workflow.Group("init", "Create a cluster with this host as its first control plane", initThen("up")),
+		workflow.Group("init", "Create a cluster with this host as its first control plane", initThen(p.upCommand())),
 		schedulable(),
 		waitNode(),
 	}
+}
+
+// upCommand is the command for further hosts, which need a bundle if this one does. They may have it elsewhere.
+func (p *Prepare) upCommand() string {
+	if p.BundleFile == "" {
+		return "up"
+	}
+	return "up --bundle " + upgrading.Quoted(p.BundleFile)
 }
 
 // UpJoin makes a bare host a node of an existing cluster.

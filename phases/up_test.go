@@ -235,6 +235,15 @@ func TestSchedulable(t *testing.T) {
 	}
 }
 
+// TestUpCommand: further hosts need the bundle, too.
+func TestUpCommand(t *testing.T) {
+	for file, want := range map[string]string{"": "up", "/opt/b.tar": "up --bundle /opt/b.tar", "my bundle.tar": "up --bundle 'my bundle.tar'"} {
+		if got := (&Prepare{BundleFile: file}).upCommand(); got != want {
+			t.Errorf("%q: %s, want %s", file, got, want)
+		}
+	}
+}
+
 // TestUpIsItsParts: up has all phases of host prepare, init and join, and waits for them in the same order.
 func TestUpIsItsParts(t *testing.T) {
 	prefixed := func(part string, paths []string) (out []string) {

@@ -94,7 +94,7 @@ func (o *hostOptions) load(cmd *cobra.Command, g *globals) (*parts, *phases.Prep
 
 // newPreparation opens the bundle, which must be for this machine.
 func newPreparation(flags config.Flags) (_ *phases.Prepare, err error) {
-	prepare := &phases.Prepare{KeepSwap: flags.Swap == "keep"}
+	prepare := &phases.Prepare{BundleFile: flags.Bundle, KeepSwap: flags.Swap == "keep"}
 	for _, text := range flags.RegistryMirrors {
 		mirror, err := containerd.ParseMirror(text)
 		if err != nil {

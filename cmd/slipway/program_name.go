@@ -21,12 +21,13 @@ import (
 const (
 	ownName    = "`slipway "
 	ownJoin    = "slipway join "
+	ownUp      = "slipway up "
 	ownUpgrade = "slipway upgrade "
 )
 
 // renamed puts the name that the program was called by into a message.
 func renamed(program, text string) string {
-	return strings.NewReplacer(ownName, "`"+program+" ", ownJoin, program+" join ", ownUpgrade, program+" upgrade ").Replace(text)
+	return strings.NewReplacer(ownName, "`"+program+" ", ownJoin, program+" join ", ownUp, program+" up ", ownUpgrade, program+" upgrade ").Replace(text)
 }
 
 // shown is a message as the user sees it: with the program's name, and without passwords in URLs, which libraries

@@ -52,9 +52,9 @@ func (f *Flags) Joins(src *Source) bool {
 // ForUp returns the flags for the two parts of `up`: for init or join, and for preparing the host, which also goes by what src
 // says of its runtime and of the checks to ignore. Flags that only the other of init and join takes are an error.
 func (f *Flags) ForUp(joins bool, src *Source) (node, host Flags, err error) {
-	part, other, hint := "init", "join", "only a host that joins a cluster takes that: say which one with HOST:PORT or --discovery-file"
+	part, other, refusal := "init", "join", "only a host that joins a cluster takes %s; to join one, give HOST:PORT or --discovery-file"
 	if joins {
-		part, other, hint = "join", "init", "only the first host of a cluster takes that, and this one joins an existing cluster"
+		part, other, refusal = "join", "init", "only the first host of a cluster takes %s, and this host joins an existing one"
 	}
 	var wrong []string
 	for _, name := range f.Given {
@@ -65,9 +65,14 @@ func (f *Flags) ForUp(joins bool, src *Source) (node, host Flags, err error) {
 		}
 	}
 	if len(wrong) > 0 {
-		return node, host, errors.Errorf("leave out %s: %s", strings.Join(wrong, ", "), hint)
+		return node, host, errors.Errorf(refusal, strings.Join(wrong, ", "))
 	}
 	host = f.of(hostPrepare)
+	for _, name := range f.SkipPhases {
+		if phase, ofHost := strings.CutPrefix(name, "prepare/"); ofHost {
+			host.SkipPhases = append(host.SkipPhases, phase)
+		}
+	}
 	if r := read(src).registration(joins); r != nil {
 		host.CRISocket = cmp.Or(host.CRISocket, r.CRISocket)
 		host.IgnorePreflightErrors = slices.Concat(host.IgnorePreflightErrors, r.IgnorePreflightErrors)

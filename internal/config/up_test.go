@@ -54,11 +54,11 @@ func TestForUp(t *testing.T) {
 		},
 		"init with a flag of join": {
 			more: []string{"control-plane"},
-			err:  "leave out --control-plane: only a host that joins a cluster takes that: say which one with HOST:PORT or --discovery-file",
+			err:  "only a host that joins a cluster takes --control-plane; to join one, give HOST:PORT or --discovery-file",
 		},
 		"join with flags of init": {
 			more: []string{"network", "schedulable"}, joins: true,
-			err: "leave out --network, --schedulable: only the first host of a cluster takes that, and this one joins an existing cluster",
+			err: "only the first host of a cluster takes --network, --schedulable, and this host joins an existing one",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestForUp(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || node.SkipPhases != nil {
-				t.Fatal(err, node.SkipPhases)
+			if err != nil || node.SkipPhases != nil || !slices.Equal(host.SkipPhases, []string{"swap"}) {
+				t.Fatal(err, node.SkipPhases, host.SkipPhases)
 			}
 			for part, pair := range map[string][2][]string{"node": {c.node, node.Given}, "host": {c.host, host.Given}} {
 				if diff := cmp.Diff(pair[0], pair[1]); diff != "" {

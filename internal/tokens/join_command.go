@@ -24,7 +24,7 @@ type JoinCommand struct {
 	Pins     []string // of the cluster's CAs, sha256:HEX
 	// CertificateKey makes the node a control plane; empty for a worker.
 	CertificateKey string
-	// Command is join or, for hosts that are not prepared yet, up; empty is join.
+	// Command is join or, for hosts that are not prepared yet, up with its flags; empty is join.
 	Command string
 }
 

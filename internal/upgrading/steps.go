@@ -203,7 +203,7 @@ func (p *planner) commands(n *NodeVersions, command string) []string {
 	given := p.route.Given
 	add := func(flag, value string) {
 		if value != "" {
-			command += " --" + flag + " " + quoted(value)
+			command += " --" + flag + " " + Quoted(value)
 		}
 	}
 	printed := p.route.Patched && n.ControlPlane && n.Name == p.route.Here
@@ -228,8 +228,8 @@ func (p *planner) commands(n *NodeVersions, command string) []string {
 	return []string{command}
 }
 
-// quoted is a word for a shell.
-func quoted(word string) string {
+// Quoted is a word for a shell.
+func Quoted(word string) string {
 	if strings.ContainsFunc(word, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-,:@+=", r)
 	}) {
