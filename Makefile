@@ -13,15 +13,20 @@ LAB     := go run ./test/lab
 RELEASE := -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)'
 TOOL    := go tool -modfile=test/tools/go.mod
 
+# The same for the program, for tools and for tests, so that what was compiled for one serves all of them. The race detector
+# alone needs cgo.
+export CGO_ENABLED := 0
+export GOFLAGS := $(GOFLAGS) -trimpath -tags=$(TAGS)
+
 PROGRAM  ?= bin/slipway
-FUZZTIME ?= 30s
+FUZZTIME ?= 15s
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/slipway: static, trimmed, stamped with its version
 	@echo "building $(PROGRAM) $(VERSION)"
-	@TZ=UTC CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/slipway
+	@TZ=UTC go build -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/slipway
 
 # In dist/, so that it is there for other machines, too.
 bundle: build ## make dist/slipway-bundle-VERSION-linux-ARCH.tar of the lab's parts: all that a node needs
@@ -38,15 +43,16 @@ test: build ## run everything: unit tests, then the suite on real clusters
 # memory again, and sees no other code there.
 LONG := ^Test(Canary|Contention|PlansSendNothing|Crash|ResetFaults|APIFaults|HostFaults|Memory|Minisign)$$
 
+# The two packages that take longest come first, and others beside them: their tests wait more than they compute.
 unit: ## run the unit tests, with the race detector (which needs gcc), zlint over the certificates, etcd's own restore, kubectl's choice of Pods to evict, and gitleaks' forms of tokens
-	CGO_ENABLED=1 go test -race -timeout=20m -skip='$(LONG)' ./...
+	CGO_ENABLED=1 go test -race -p=3 -timeout=20m -skip='$(LONG)' ./phases ./cmd/slipway ./...
 	set -o pipefail; go test -count=1 -timeout=20m -run='$(LONG)' -v ./cmd/slipway ./phases ./internal/bundle | grep -Ev '^( *--- PASS| *=== )'
 	cd test/zlint && go test -count=1 ./...
 	cd test/etcdutl && go test -count=1 ./...
 	cd test/drain && go test -count=1 ./...
 	cd test/gitleaks && go test -count=1 ./...
 
-fuzz: ## run every fuzz target for FUZZTIME (30s), two at a time
+fuzz: ## run every fuzz target for FUZZTIME (15s), two at a time
 	go run ./test/fuzz -time $(FUZZTIME)
 
 lint: ## run golangci-lint, pinned in test/tools/go.mod
@@ -79,7 +85,7 @@ cluster-down: ## take that cluster and its nodes away
 # that this takes about a minute and a half. For 1.34 and 1.35, which would take nine minutes each, `make unit` compares
 # the hash of what their tables were made from.
 tables: ## compare the tables of internal/releases with the released modules, and with the lab's programs
-	go test -tags=e2e -count=1 -timeout=40m -run '^TestProgramsRefuseWhatTheTablesSay$$' -v ./test/releases
+	go test -tags=e2e,$(TAGS) -count=1 -timeout=40m -run '^TestProgramsRefuseWhatTheTablesSay$$' -v ./test/releases
 	go run ./test/releases
 
 # A test that fails runs once more by itself, at most three in a run; one that
@@ -91,13 +97,13 @@ e2e: build bundle ## run the suite on real clusters, and install the packages (r
 	@cd packaging && go run . $(RELEASE) -architectures "$$(go env GOARCH)" -out ../bin/packages
 	@reruns=$$(mktemp); trap 'rm -f "$$reruns"' EXIT; status=0; \
 	$(TOOL) gotestsum --format=standard-verbose --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 \
-		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e -count=1 -timeout=60m -parallel=3 -skip='^TestAnsible$$' || status=$$?; \
+		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e,$(TAGS) -count=1 -timeout=60m -parallel=3 -skip='^TestAnsible$$' || status=$$?; \
 	sed -n 's/: 2 runs, 1 failures$$/ (failed once, then passed)/; t flaky; d; :flaky; s/^/FLAKY: /p' "$$reruns"; exit $$status
 
 # Those that take too long for `make test`.
 examples: build bundle ## run examples/ansible on real machines (root; installs ansible-core)
 	@command -v ansible-playbook >/dev/null && command -v ssh >/dev/null || { apt-get -q update && apt-get -q install --yes --no-install-recommends ansible-core openssh-client; }
-	go test -tags=e2e -count=1 -timeout=40m -v -run '^TestAnsible$$' ./test/e2e
+	go test -tags=e2e,$(TAGS) -count=1 -timeout=40m -v -run '^TestAnsible$$' ./test/e2e
 
 bench: build bundle ## compare with kubeadm: Slipway, kubeadm, ratio
 	@$(LAB) build

@@ -7,8 +7,8 @@ package schema
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/pkg/errors"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -26,11 +26,23 @@ func Plan() (*Schema, error) { return load("plan.schema.json") }
 // BundleIndex is that of the index in a bundle.
 func BundleIndex() (*Schema, error) { return load("bundle-index.schema.json") }
 
+// load finds the schema from below the root of the source, where tests run.
 func load(name string) (*Schema, error) {
-	_, here, _, _ := runtime.Caller(0)
-	path := filepath.Join(filepath.Dir(here), "../../docs", name)
-	compiled, err := jsonschema.NewCompiler().Compile(path)
-	return &Schema{compiled}, err
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		path := filepath.Join(dir, "docs", name)
+		if _, err := os.Stat(path); err == nil {
+			compiled, err := jsonschema.NewCompiler().Compile(path)
+			return &Schema{compiled}, err
+		}
+		if dir == filepath.Dir(dir) {
+			return nil, errors.Errorf("docs/%s is in no directory above this one", name)
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // Check holds one JSON document against the schema.

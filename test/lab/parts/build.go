@@ -14,8 +14,8 @@ import (
 	"github.com/pkg/errors"
 )
 
-// goEnv is how the lab runs the Go command: its programs have no C in them.
-var goEnv = []string{"CGO_ENABLED=0", "GOWORK=off"}
+// goEnv is how the lab runs the Go command, whatever flags Slipway is built with: its programs have no C in them.
+var goEnv = []string{"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off"}
 
 // leftOut are packages that a program's main.go imports for what they register, and that the lab leaves out. Of
 // flannel's backends, udp is written in C, and tencent-vpc takes the SDK of the one cloud that it is for.
