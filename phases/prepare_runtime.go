@@ -92,6 +92,12 @@ func (p *Prepare) findRuntime(ctx context.Context, env *Env) (hostRuntime, error
 	return chooseRuntime(ctx, env, found)
 }
 
+// Socket is the path of the socket where the host's runtime answers, or will answer once it is started.
+func (p *Prepare) Socket(ctx context.Context, env *Env) (string, error) {
+	found, err := p.findRuntime(ctx, env)
+	return strings.TrimPrefix(found.socket, "unix://"), err
+}
+
 // chooseRuntime returns the one of several runtimes that answers.
 func chooseRuntime(ctx context.Context, env *Env, found []hostRuntime) (hostRuntime, error) {
 	var answering []hostRuntime

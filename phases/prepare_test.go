@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -214,6 +215,23 @@ func TestPrepareAgainOnHalfANode(t *testing.T) {
 	for alone, want := range map[bool]string{true: "the version of its cluster is not known", false: "the bundle is for v1.37.3, and `up` does not change the version of a node"} {
 		if said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.3"), Alone: alone}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("another kubelet: %v, want %s\n%s", err, want, said)
+		}
+	}
+}
+
+// TestPrepareSocket: the node gets the runtime that is there, although it does not run yet.
+func TestPrepareSocket(t *testing.T) {
+	h, _ := newBareHost(t)
+	p := &Prepare{Bundle: testBundle(t, "v1.37.2")}
+	for _, unit := range []string{"", "crio.service"} {
+		want := "/run/containerd/containerd.sock"
+		if unit != "" {
+			h.units[unit] = host.UnitState{LoadState: "loaded", ActiveState: "inactive", Fragment: "/usr/lib/systemd/system/" + unit}
+			want = config.KnownSockets()[1]
+		}
+		got, err := p.Socket(t.Context(), h.env(&bytes.Buffer{}))
+		if err != nil || got != want {
+			t.Errorf("with %q: %s, want %s; %v", unit, got, want, err)
 		}
 	}
 }

@@ -42,8 +42,8 @@ func TestCommandsInMessages(t *testing.T) {
 			return nil // not a message of this program
 		}
 		for _, text := range literals(t, path) {
-			found += strings.Count(text, ownName) + strings.Count(text, ownJoin) + strings.Count(text, ownUpgrade)
-			plain := strings.NewReplacer(ownName, "", ownJoin, "", ownUpgrade, "").Replace(text)
+			found += strings.Count(text, ownName) + strings.Count(text, ownJoin) + strings.Count(text, ownUp) + strings.Count(text, ownUpgrade)
+			plain := strings.NewReplacer(ownName, "", ownJoin, "", ownUp, "", ownUpgrade, "").Replace(text)
 			for _, command := range commands {
 				if strings.Contains(plain, command) {
 					t.Errorf("%s: %q names a command without a backquote before it", path, text)

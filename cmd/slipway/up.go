@@ -56,6 +56,9 @@ func (o *upOptions) run(cmd *cobra.Command, g *globals, args []string) error {
 	if err != nil {
 		return err
 	}
+	if socket, err := prepare.Socket(cmd.Context(), newParts(g, machine, in.host).env); err == nil { // otherwise a phase says why
+		in.options.Facts.Sockets = []string{socket}
+	}
 	if joins {
 		return o.join(cmd, g, node, in, machine, phases.UpJoin(prepare, machine))
 	}

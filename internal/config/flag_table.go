@@ -147,7 +147,7 @@ func clusterFlags() []flagRow {
 
 func networkFlags() []flagRow {
 	return []flagRow{
-		text("network", NoNetwork, "the Pod network to install: none, flannel, or a manifest's `file`; - reads standard input", func(f *Flags) *string { return &f.NetworkAddOn }).
+		text("network", NoNetwork, "the Pod network to install: none, flannel, or the `file` of a manifest; - reads standard input", func(f *Flags) *string { return &f.NetworkAddOn }).
 			offers(NoNetwork, Flannel).
 			on("init", "preflight init", "config images list", "config images pull"),
 		text("pod-network-cidr", "", "`CIDR` of the Pod network; two, separated by a comma, for dual stack", func(f *Flags) *string { return &f.PodNetworkCIDR }).
