@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,12 +26,20 @@ type oneNode struct {
 	node *corev1.Node
 	pods []corev1.Pod
 	dns  []corev1.Pod
+	// passes lets time pass.
+	passes func()
 }
 
 func (o *oneNode) Pods(context.Context, string, string) ([]corev1.Pod, error) { return o.dns, nil }
 
+// AwaitNode looks once or, if time passes, again after that.
 func (o *oneNode) AwaitNode(_ context.Context, _ string, check func(*corev1.Node, []corev1.Pod) error) error {
-	return check(o.node, o.pods)
+	err := check(o.node, o.pods)
+	if o.passes != nil {
+		o.passes()
+		err = check(o.node, o.pods)
+	}
+	return err
 }
 
 func readyNode(status corev1.ConditionStatus, message string) *corev1.Node {
@@ -186,8 +195,13 @@ func TestWaitNodeAgain(t *testing.T) {
 func TestWaitNodeJoinedWithoutNetwork(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.Join = &config.Join{}
-	s.Cluster = &oneNode{Plan: s.api, node: readyNode(corev1.ConditionFalse, "cni plugin not initialized"),
+	api := &oneNode{Plan: s.api, node: readyNode(corev1.ConditionFalse, "cni plugin not initialized"),
 		pods: []corev1.Pod{aPod("etcd", "static critical ready"), aPod("kube-proxy", "critical host ready")}}
+	s.Cluster, s.host.now = api, time.Now()
+	if err := Run(t.Context(), s.Env, []Phase{waitNode()}, Options{}); err == nil {
+		t.Error("the network's Pod may still come")
+	}
+	api.passes = func() { s.host.now = s.host.now.Add(networkTime) }
 	fatal(t, Run(t.Context(), s.Env, []Phase{waitNode()}, Options{}))
 	if said := s.said.String(); !strings.Contains(said, "node cp-1 is not Ready yet, because the cluster has no Pod network") || strings.Contains(said, "and runs Pods") {
 		t.Errorf("said %s", said)

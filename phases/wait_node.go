@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -36,14 +37,20 @@ func runWaitNode(ctx context.Context, env *Env) error {
 	limit := env.Config.Timeouts.KubeletHealthCheck
 	env.UI.Printf("Waiting until node %s is Ready and runs a Pod, up to %s", name, limit)
 	failure := "node " + name + " does not run Pods yet"
-	noNetwork := false
+	noNetwork, lacking := false, time.Time{}
 	err := diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
 		due, err := podsDue(ctx, env, name)
 		if err != nil {
 			return err
 		}
 		return env.Cluster.AwaitNode(ctx, name, func(node *corev1.Node, pods []corev1.Pod) error {
-			if noNetwork = lacksNetwork(node, pods); noNetwork {
+			switch now := env.Host.Now(); {
+			case !lacksNetwork(node, pods):
+				lacking = time.Time{}
+			case lacking.IsZero():
+				lacking = now
+			case now.Sub(lacking) >= networkTime:
+				noNetwork = true
 				return nil
 			}
 			if err := nodeReady(node); err != nil {
@@ -95,8 +102,12 @@ func willHaveNetwork(env *Env) bool {
 // noPlugin is in what the kubelet says of its node as long as the runtime has no configuration of a network.
 const noPlugin = "cni plugin not initialized"
 
+// networkTime is how long a network add-on's Pod may come after kube-proxy's. The cluster gives a new node the Pods of all its
+// DaemonSets at once, but a busy one may take some seconds for it.
+const networkTime = 10 * time.Second
+
 // lacksNetwork reports whether nothing is on its way that would configure a node's network: kube-proxy's Pod runs already, and
-// the cluster, which gives a new node the Pods of all its DaemonSets at once, has given it no other.
+// the node has got no other.
 func lacksNetwork(node *corev1.Node, pods []corev1.Pod) bool {
 	uninitialized := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && strings.Contains(c.Message, noPlugin)
