@@ -39,10 +39,12 @@ func runPreflightHostReset(ctx context.Context, env *Env) error {
 	if env.Host.EffectiveUID() != 0 {
 		return fault.New("this needs root", "run it with sudo")
 	}
-	for _, path := range []string{thisnode.KubeletConf(env.Config), env.Config.Paths.Manifests} {
-		if _, err := env.Host.Lstat(path); err == nil {
-			return fault.New("this host is a node, or part of one: "+path+" is there", "run `slipway reset` first")
-		}
+	sign, err := thisnode.Sign(env.Host, env.Config)
+	if err := ignoreForbidden(err); err != nil {
+		return err
+	}
+	if sign != "" {
+		return fault.New("this host is a node, or part of one: "+sign+" is there", "run `slipway reset` first")
 	}
 	tasks, err := runningTasks(env.Host)
 	if err != nil {
