@@ -107,26 +107,6 @@ func TestHostResetRestores(t *testing.T) {
 	}
 }
 
-// TestHostResetOfNode refuses as long as this host is a node. A directory for static Pods, which the kubelet's packages bring,
-// and files in it that the kubelet does not read, are no node.
-func TestHostResetOfNode(t *testing.T) {
-	for path, refused := range map[string]bool{
-		"/etc/kubernetes/manifests/.etcd.yaml":          false,
-		"/etc/kubernetes/manifests/old/kube-vip.yaml":   false,
-		"/etc/kubernetes/manifests/kube-apiserver.yaml": true,
-		"/etc/kubernetes/kubelet.conf":                  true,
-		"/etc/kubernetes/bootstrap-kubelet.conf":        true,
-	} {
-		h, root := newBareHost(t)
-		fixture.Put(t, root, path, "x")
-		var out bytes.Buffer
-		err := Run(t.Context(), h.env(&out), HostReset(), Options{Serial: true})
-		if refused && (err == nil || !strings.Contains(err.Error(), "this host is a node, or part of one: "+path+" is there")) || !refused && err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-}
-
 // hostTree lists the files below root with their content.
 func hostTree(t *testing.T, root string) []string {
 	t.Helper()
