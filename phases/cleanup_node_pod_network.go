@@ -5,6 +5,7 @@ package phases
 
 import (
 	"encoding/json"
+	"io/fs"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -81,7 +82,11 @@ func (c *cleanup) findFormerNetwork() error {
 	return nil
 }
 
+// noteNetwork writes no note into a tree that is no running system: it has no network.
 func (c *cleanup) noteNetwork() error {
+	if _, err := c.Host.Lstat(filepath.Dir(networkPath)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	data, err := json.Marshal(c.network)
 	if err != nil {
 		return err
