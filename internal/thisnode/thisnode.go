@@ -57,7 +57,7 @@ func BootstrapConf(n *config.Node) string {
 
 // Sign is a file by which this host is a node or part of one: a kubeconfig file of its kubelet, or a static Pod. It is empty
 // if there is none. The directory of static Pods is no sign, because the kubelet's packages bring it.
-func Sign(h host.Host, n *config.Node) (string, error) {
+func Sign(h host.Reader, n *config.Node) (string, error) {
 	for _, path := range []string{KubeletConf(n), BootstrapConf(n)} {
 		if _, err := h.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			return path, err
