@@ -34,6 +34,9 @@ func cleanupNode() Phase {
 // be stopped is a warning, what cannot be removed an error at the end.
 func runCleanupNode(ctx context.Context, env *Env) error {
 	c := &cleanup{Env: env, announced: map[string]bool{}}
+	if err := c.findNetwork(); err != nil {
+		return err
+	}
 	for _, step := range []func(context.Context){
 		c.endPods,
 		c.unmount,
@@ -64,6 +67,10 @@ type cleanup struct {
 	// did not run.
 	kubeletRuns bool
 	stopped     time.Time
+	// isNode reports whether this host was a node, or part of one, when the run began. network is nil if it was not, and
+	// shows no sign of having been one before.
+	isNode  bool
+	network *podNetwork
 	// announced has the IDs of the Pods that the user was told of.
 	announced map[string]bool
 }

@@ -5,15 +5,13 @@ package phases
 
 import (
 	"context"
-	"net/netip"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -31,7 +29,7 @@ const (
 	defaultBridge = "cni0"
 )
 
-// removeNetwork removes what kube-proxy, the kubelet and the Pods' bridge have left in the kernel and below
+// removeNetwork removes what kube-proxy, the kubelet and the network of the Pods have left in the kernel and below
 // /var/lib/cni. The configuration of the network plugin is the user's.
 func (c *cleanup) removeNetwork(ctx context.Context) {
 	if !c.Config.Reset.Network {
@@ -39,8 +37,16 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, networkLimit)
 	defer cancel()
-	network := c.podNetwork()
-	left, err := c.Host.NetworkLeftovers(ctx, host.PodNetwork{Bridge: network.bridge, Routed: c.flannelNetworks()})
+	if c.network == nil {
+		c.leaveNetwork(ctx)
+		return
+	}
+	if process, held := c.Host.PortHolder(kubeletPort); held && !c.isNode {
+		c.warnf("this host's network stays: it is in use, because %s (process %d) listens on port %d of the kubelet", process.Name, process.PID, kubeletPort)
+		return
+	}
+	network := host.PodNetwork{Bridge: c.network.Bridge, Routed: c.network.Routed}
+	left, err := c.Host.NetworkLeftovers(ctx, network)
 	if err != nil {
 		c.warnf("not all of the kernel's network state could be read: %v", err)
 	}
@@ -49,52 +55,39 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 		err := c.Host.RemoveLeftover(ctx, l)
 		c.did(err == nil, err)
 	}
-	c.removeFlannel()
-	if network.name == "" {
-		return
+	c.removePluginState(c.network.Name)
+	if err != nil {
+		_, err = c.Host.NetworkLeftovers(ctx, network)
 	}
-	c.removeTree(filepath.Join(pluginState, "networks", network.name))
-	for _, cache := range []string{"results", "cache/results"} {
-		c.removeResults(filepath.Join(pluginState, cache), network.name)
+	if len(c.failed) == 0 && ignoreForbidden(err) == nil {
+		c.removeNetworkSigns()
+	}
+}
+
+// leaveNetwork says what stays on a host that shows no sign of having been a node.
+func (c *cleanup) leaveNetwork(ctx context.Context) {
+	left, _ := c.Host.NetworkLeftovers(ctx, host.PodNetwork{Bridge: defaultBridge}) // nothing depends on it
+	var names []string
+	for _, l := range left {
+		names = append(names, l.String())
+	}
+	if len(names) > 0 {
+		c.warn("this host's network stays, because nothing shows that it is of a node that kubeadm or Slipway made, and other tools make such things, too: "+
+			strings.Join(names, ", "), "if nothing needs it, restart the machine: the kernel does not keep it")
+	}
+}
+
+// removePluginState removes what network plugins have recorded of a network's Pods.
+func (c *cleanup) removePluginState(network string) {
+	c.removeTree(filepath.Join(pluginState, "flannel"))
+	if network != "" {
+		c.removeTree(filepath.Join(pluginState, "networks", network))
+		for _, cache := range []string{"results", "cache/results"} {
+			c.removeResults(filepath.Join(pluginState, cache), network)
+		}
 	}
 	for _, dir := range []string{"networks", "results", "cache/results", "cache", ""} {
 		c.removeEmpty(filepath.Join(pluginState, dir))
-	}
-}
-
-// flannelSubnets is where flannel writes what it has given this host:
-// https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/running.md
-const flannelSubnets = "/run/flannel/subnet.env"
-
-// flannelNetworks are those of all Pods if flannel has run here.
-func (c *cleanup) flannelNetworks() []netip.Prefix {
-	data, err := c.Host.ReadFile(flannelSubnets)
-	c.did(false, ignoreForbidden(ignoreMissing(err)))
-	var networks []netip.Prefix
-	for line := range strings.Lines(string(data)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if name != "FLANNEL_NETWORK" && name != "FLANNEL_IPV6_NETWORK" {
-			continue
-		}
-		for _, text := range strings.Split(value, ",") {
-			if network, err := netip.ParsePrefix(text); err == nil {
-				networks = append(networks, network.Masked())
-			}
-		}
-	}
-	return networks
-}
-
-// removeFlannel removes what flannel's Pods have put on this host. The settings of its plugins stay if they are not
-// Slipway's: with others, the network is the user's.
-func (c *cleanup) removeFlannel() {
-	c.removeFile(flannelSubnets)
-	c.removeEmpty(filepath.Dir(flannelSubnets))
-	c.removeTree(filepath.Join(pluginState, "flannel"))
-	data, err := c.Host.ReadFile(manifests.FlannelPluginsPath)
-	c.did(false, ignoreForbidden(ignoreMissing(err)))
-	if err == nil && string(data) == manifests.FlannelPlugins {
-		c.removeFile(manifests.FlannelPluginsPath)
 	}
 }
 
@@ -110,41 +103,36 @@ func (c *cleanup) removeResults(dir, network string) {
 	}
 }
 
-// podNetwork is the network that the runtime gives to Pods.
-type podNetwork struct {
-	name   string // empty where no file says it
-	bridge string
-}
-
-func (c *cleanup) podNetwork() podNetwork {
-	found := podNetwork{bridge: defaultBridge}
-	entries, err := c.Host.ReadDir(pluginConfig)
-	c.did(false, ignoreForbidden(ignoreMissing(err)))
-	for _, e := range entries { // sorted by name
-		if !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name())) {
-			continue
+// removeNetworkSigns removes the files that say what to remove. They go last, and the note after the others: without
+// them, a run after one that was interrupted would not know.
+func (c *cleanup) removeNetworkSigns() {
+	for _, remove := range []func(){
+		func() { c.removeFile(flannelSubnets) },
+		func() { c.removeEmpty(filepath.Dir(flannelSubnets)) },
+		c.removeFlannelPlugins,
+		func() { c.removeFile(networkPath) },
+	} {
+		if remove(); len(c.failed) > 0 {
+			return
 		}
-		data, err := c.Host.ReadFile(filepath.Join(pluginConfig, e.Name()))
-		var conf plugin
-		if err != nil || yaml.Unmarshal(data, &conf) != nil || conf.Name == "" || filepath.Base(conf.Name) != conf.Name {
-			continue
-		}
-		found.name = conf.Name
-		for _, p := range append(conf.Plugins, conf) {
-			if p.Type == "bridge" && p.Bridge != "" {
-				found.bridge = p.Bridge
-			}
-		}
-		return found
 	}
-	return found
 }
 
-// plugin is the part of a network's configuration that matters here:
-// https://www.cni.dev/docs/spec/#configuration-format
-type plugin struct {
-	Name    string   `json:"name"`
-	Type    string   `json:"type"`
-	Bridge  string   `json:"bridge"`
-	Plugins []plugin `json:"plugins"`
+// removeFlannelPlugins leaves the settings of flannel's plugins if they are not Slipway's: with others, the network is the
+// user's.
+func (c *cleanup) removeFlannelPlugins() {
+	switch data, ours := c.flannelPlugins(); {
+	case ours:
+		c.removeFile(manifests.FlannelPluginsPath)
+	case data != nil:
+		c.keepFlannelPlugins(data)
+	}
+}
+
+func (c *cleanup) keepFlannelPlugins(have []byte) {
+	ours := []byte(manifests.FlannelPlugins)
+	ui.SayKept(c.UI, ui.Kept{
+		Path: manifests.FlannelPluginsPath, Summary: ownership.LineDifference(have, ours), Now: ownership.Shown(have), Ours: ownership.Shown(ours),
+		Remedy: "remove it if nothing needs it",
+	})
 }

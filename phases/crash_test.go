@@ -64,7 +64,7 @@ var crashes = []crashing{crashingInit, crashingJoin, crashingPlane, crashingAppl
 	crashingRollbackNode}
 
 // killable are all workflows. reset goes on where the others fail, so TestResetFaults tests its faults.
-var killable = append([]crashing{crashingReset}, crashes...)
+var killable = append([]crashing{crashingReset, crashingResetFlannel}, crashes...)
 
 // runIfAsked is for TestMain.
 func runIfAsked() {
@@ -195,7 +195,7 @@ func (s *scene) process(t *testing.T, at int) kill.Run {
 	t.Helper()
 	var said bytes.Buffer
 	cmd := s.command(&said)
-	run := kill.Run{At: at, Count: visible, Below: []string{s.root + "/etc", s.root + "/var"}}
+	run := kill.Run{At: at, Count: visible, Below: []string{s.root + "/etc", s.root + "/run", s.root + "/var"}}
 	var err error
 	if s.after > 0 { // the API kills the run, so nothing is traced
 		err = s.untraced(cmd, &run)
@@ -339,7 +339,7 @@ func (s *scene) left(t *testing.T) map[string]string {
 	}
 	err := filepath.WalkDir(s.root, func(path string, d fs.DirEntry, err error) error {
 		rel := strings.TrimPrefix(path, s.root)
-		if err != nil || strings.HasPrefix(rel, "/run") || strings.HasPrefix(rel, "/proc") || strings.HasPrefix(rel, kubeletActive) && rel != kubeletActive {
+		if err != nil || strings.HasPrefix(rel, "/run/slipway.lock") || strings.HasPrefix(rel, "/proc") || strings.HasPrefix(rel, kubeletActive) && rel != kubeletActive {
 			return err
 		}
 		if d.IsDir() && (rel == fakeContainers || rel == "/etc/kubernetes/tmp") { // their names have times

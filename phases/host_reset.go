@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/containerd"
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // HostReset undoes what host prepare did to this host, and leaves everything else. It goes by the record of the
@@ -33,44 +33,11 @@ func HostReset() []Phase {
 
 func hostResetFlags(more ...string) []string { return append([]string{"dry-run"}, more...) }
 
-// runPreflightHostReset refuses as long as the host is a node, or containers run.
 func runPreflightHostReset(ctx context.Context, env *Env) error {
 	env.UI.Printf("Checking this host")
-	if env.Host.EffectiveUID() != 0 {
-		return fault.New("this needs root", "run it with sudo")
-	}
-	for _, path := range []string{thisnode.KubeletConf(env.Config), env.Config.Paths.Manifests} {
-		if _, err := env.Host.Lstat(path); err == nil {
-			return fault.New("this host is a node, or part of one: "+path+" is there", "run `slipway reset` first")
-		}
-	}
-	tasks, err := runningTasks(env.Host)
-	if err != nil {
-		return err
-	}
-	if len(tasks) > 0 && ownContainerd(env) {
-		return fault.New("containers run on this host: "+strings.Join(tasks, ", "), "stop and remove them: `ctr --namespace NAMESPACE tasks ls` lists them")
-	}
-	return nil
-}
-
-// taskDir has a directory for each running container of containerd, below one for its namespace.
-const taskDir = "/run/containerd/io.containerd.runtime.v2.task"
-
-// runningTasks are the running containers, as NAMESPACE/ID.
-func runningTasks(h host.Host) ([]string, error) {
-	var tasks []string
-	namespaces, err := h.ReadDir(taskDir)
-	for _, n := range namespaces {
-		ids, err := h.ReadDir(filepath.Join(taskDir, n.Name()))
-		if err != nil {
-			return nil, err
-		}
-		for _, id := range ids {
-			tasks = append(tasks, n.Name()+"/"+id.Name())
-		}
-	}
-	return tasks, ignoreMissing(err)
+	sign := func(h host.Reader) (string, error) { return thisnode.Sign(h, env.Config) }
+	checks := preflight.HostReset(sign, ownContainerd(env))
+	return show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
 }
 
 // ownContainerd reports whether containerd is from a bundle.

@@ -8,6 +8,7 @@ import (
 	stderrors "errors"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -31,7 +32,11 @@ func runResetFiles(ctx context.Context, env *Env) error {
 	r := &fileReset{Env: env, missing: record.Missing}
 	reload := ownContainerd(env) || env.Host.Made(kubeletconfig.DropInPath)
 	for _, dir := range record.Directories {
-		r.removeData(dir)
+		if dir == namespaceDir {
+			r.removeNamespaces()
+		} else {
+			r.removeData(dir)
+		}
 	}
 	for _, dir := range []string{programDir, cniDir, unitDir, containerd.ConfDir} {
 		r.removeIn(dir, "")
@@ -87,6 +92,33 @@ func (r *fileReset) removeData(dir string) {
 	if done.Changed {
 		r.UI.Printf("Removed %s", dir)
 	}
+	r.did(err)
+}
+
+// namespaceDir has a mount for each network namespace that has a name: those of Pods, of `ip netns add`, and of Podman.
+const namespaceDir = "/run/netns"
+
+// removeNamespaces removes the network namespaces of Pods, which containerd calls cni-…, if it is from a bundle. A bound
+// directory, as `ip netns add` makes it, and namespaces that others have made stay.
+func (r *fileReset) removeNamespaces() {
+	mounts, err := r.Host.Mounts(namespaceDir)
+	r.did(err)
+	entries, err := r.Host.ReadDir(namespaceDir)
+	r.did(ignoreMissing(err))
+	for _, e := range entries {
+		path := filepath.Join(namespaceDir, e.Name())
+		if !strings.HasPrefix(e.Name(), "cni-") || !ownContainerd(r.Env) {
+			continue
+		}
+		r.UI.Printf("Removing %s", path)
+		for _, m := range mounts {
+			if m == path {
+				r.did(r.Host.Unmount(m, nil))
+			}
+		}
+		r.did(r.Host.Remove(path))
+	}
+	_, err = r.Host.RemoveEmpty(namespaceDir)
 	r.did(err)
 }
 

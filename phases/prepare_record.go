@@ -115,7 +115,7 @@ func missingDirectories(h host.Host) []string {
 // make and fill.
 func vacantDirectories(h host.Host) ([]string, error) {
 	var vacant []string
-	for _, dir := range append(containerd.Directories(), "/run/netns", "/var/log/containers", "/var/log/pods") {
+	for _, dir := range append(containerd.Directories(), namespaceDir, "/var/log/containers", "/var/log/pods") {
 		entries, err := h.ReadDir(dir)
 		if err := ignoreMissing(err); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return nil, err

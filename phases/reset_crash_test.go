@@ -17,12 +17,18 @@ import (
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
-var crashingReset = crashing{name: "reset", prepare: prepareReset, run: crashReset}
+// The first has a network that its owner has set up, the second flannel.
+var (
+	crashingReset        = crashing{name: "reset", prepare: prepareReset(networkOwn), run: crashReset}
+	crashingResetFlannel = crashing{name: "reset-flannel", prepare: prepareReset(flannelOwn), run: crashReset}
+)
 
 // prepareReset creates a complete node.
-func prepareReset(_ *testing.T, s *scene) error {
-	s.api = fakeapi.New(nil)
-	return errors.Join(lay(s.root, usersOwn), lay(s.root, nodesOwn), lay(s.root, networkOwn))
+func prepareReset(network map[string]string) func(*testing.T, *scene) error {
+	return func(_ *testing.T, s *scene) error {
+		s.api = fakeapi.New(nil)
+		return errors.Join(lay(s.root, usersOwn), lay(s.root, nodesOwn), lay(s.root, network))
+	}
 }
 
 func crashReset(ctx context.Context, h runHost, _ string, say io.Writer) error {
@@ -61,14 +67,20 @@ func (h faultyReset) RemoveEmpty(path string) (bool, error) {
 // TestResetFaults refuses each order to the host once. The run reports that in an error or a warning, unless it tries
 // again by itself, and the same run again finishes as if nothing had happened.
 func TestResetFaults(t *testing.T) {
-	want := newScene(t, crashingReset)
+	for _, c := range []crashing{crashingReset, crashingResetFlannel} {
+		t.Run(c.name, func(t *testing.T) { resetFaults(t, c) })
+	}
+}
+
+func resetFaults(t *testing.T, c crashing) {
+	want := newScene(t, c)
 	defer want.close()
 	count := faultyReset{&faultyHost{lastingHost: newLastingHost(want.root)}}
 	if said, err := want.on(t.Context(), count); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	for at := 1; at <= count.count; at++ {
-		s := newScene(t, crashingReset)
+		s := newScene(t, c)
 		h := faultyReset{&faultyHost{lastingHost: newLastingHost(s.root), at: at}}
 		said, err := s.on(t.Context(), h)
 		if err == nil && !strings.Contains(said, "[WARNING]") && !strings.HasPrefix(h.what, "remove "+fakePods) {

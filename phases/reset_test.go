@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // resetHost is a lasting host whose runtime has Pods and whose kernel has leftovers, each represented by a directory
@@ -186,7 +187,9 @@ var usersOwn = map[string]string{
 	"/srv/etcd/backup.db":                  "mine",
 	"/var/lib/cni/networks/other/10.0.0.2": "",
 	"/var/lib/cni/results/other-1-eth0":    "{}",
-	fakePods + "/":                         "", fakeLeftovers + "/br-other/": "",
+	fakePods + "/":                         "", fakeLeftovers + "/br-other/": "", fakeLeftovers + "/cni-podman0/": "",
+	"/etc/cni/net.d/87-podman.conflist":      `{"name": "podman", "plugins": [{"type": "bridge", "bridge": "cni-podman0"}]}`,
+	"/var/lib/cni/networks/podman/10.88.0.2": "",
 }
 
 const etcdPod = `{"kind": "Pod", "spec": {"containers": [{"command": ["etcd", "--name=cp-1", "--data-dir=DIR",
@@ -218,6 +221,19 @@ var networkOwn = map[string]string{
 	"/var/lib/cni/results/pods-1-eth0":       "{}",
 	"/var/lib/cni/results/cni-loopback-1-lo": "{}",
 	"/var/lib/cni/cache/results/pods-1-eth0": "{}",
+}
+
+// flannelOwn is the same where flannel is as `--network flannel` installs it.
+var flannelOwn = map[string]string{
+	manifests.FlannelPluginsPath:             manifests.FlannelPlugins,
+	fakeLeftovers + "/cni0/":                 "",
+	fakeLeftovers + "/fd00:10:244::/":        "",
+	flannelSubnets:                           networkOwn[flannelSubnets],
+	"/var/lib/cni/flannel/1":                 "{}",
+	"/var/lib/cni/networks/cbr0/10.244.0.2":  "",
+	"/var/lib/cni/results/cbr0-1-eth0":       "{}",
+	"/var/lib/cni/results/cni-loopback-1-lo": "{}",
+	"/var/lib/cni/cache/results/cbr0-1-eth0": "{}",
 }
 
 // files lists what is below root, directories with a slash. It omits the lock and the state of the test's systemd.
@@ -339,7 +355,7 @@ func TestResetNetwork(t *testing.T) {
 			kept = append(kept, path)
 		}
 	}
-	if len(kept) != 8 { // files and directories of the network
+	if len(kept) != 9 { // files and directories of the network
 		t.Errorf("without --network, these network files are left: %v", kept)
 	}
 	s.Config.Reset.Network = true

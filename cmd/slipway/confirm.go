@@ -20,14 +20,22 @@ const askingPhase = "preflight"
 // longestAnswer is in bytes, more than any form of yes has.
 const longestAnswer = 64
 
-// confirmReset asks on standard input whether to go on, unless --force is given. No answer means no.
-func confirmReset(ctx context.Context, g *globals, p *parts) error {
+const (
+	undoesNode = "This undoes what init or join did to this host: its Pods are stopped, and its certificates, settings\n" +
+		"and copy of the cluster's data are deleted."
+	undoesHost = undoesNode + " It also undoes what prepare did: the kubelet's and containerd's\n" +
+		"programs and settings are deleted; containerd's images, containers and all its other data, if prepare\n" +
+		"installed it; and the network interfaces and rules of the Pods, kube-proxy and flannel."
+)
+
+// confirmReset asks on standard input whether to go on with what text describes, unless --force is given. No answer means
+// no.
+func confirmReset(ctx context.Context, g *globals, p *parts, text string) error {
 	if p.env.Config.Reset.Force {
 		return nil
 	}
 	return p.confirm(func() error {
-		return askBefore(ctx, g, "This undoes what init or join did to this host: its Pods are stopped, and its certificates, settings\n"+
-			"and copy of the cluster's data are deleted.", "--force")
+		return askBefore(ctx, g, text, "--force")
 	})
 }
 

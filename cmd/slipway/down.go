@@ -6,6 +6,7 @@ package main
 import (
 	"slices"
 
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -33,26 +34,29 @@ func newDown(g *globals) *cobra.Command {
 
 func (o *downOptions) run(cmd *cobra.Command, g *globals) error {
 	o.Given = given(cmd.Flags())
+	if o.Host && g.rootfs != "" {
+		return errors.New("--host is for this machine's kernel and services and --rootfs for another host's files: leave one of them out")
+	}
 	node, host := o.ForDown()
 	reset := &resetOptions{Flags: node}
 	p, err := reset.load(cmd, g)
 	if err != nil {
 		return err
 	}
-	workflow := phases.Down()
+	workflow, text := phases.Down(), undoesNode
 	if o.Host {
 		machine, err := config.LoadHost(host)
 		if err != nil {
 			return err
 		}
-		workflow = phases.DownHost(machine)
+		workflow, text = phases.DownHost(machine), undoesHost
 	}
 	skip := slices.Clone(o.SkipPhases)
 	for _, name := range p.env.Config.SkipPhases {
 		skip = append(skip, "reset/"+name)
 	}
 	if !slices.Contains(skip, "reset/"+askingPhase) {
-		if err := confirmReset(cmd.Context(), g, p); err != nil {
+		if err := confirmReset(cmd.Context(), g, p, text); err != nil {
 			return err
 		}
 	}

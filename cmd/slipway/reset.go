@@ -31,7 +31,7 @@ func newReset(g *globals) *cobra.Command {
 			}
 			skip := p.env.Config.SkipPhases
 			if !slices.Contains(skip, askingPhase) {
-				if err := confirmReset(cmd.Context(), g, p); err != nil {
+				if err := confirmReset(cmd.Context(), g, p, undoesNode); err != nil {
 					return err
 				}
 			}
@@ -56,7 +56,7 @@ func runnableResetPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) 
 				return err
 			}
 			if p.Name == askingPhase {
-				if err := confirmReset(cmd.Context(), g, parts); err != nil {
+				if err := confirmReset(cmd.Context(), g, parts, undoesNode); err != nil {
 					return err
 				}
 			}

@@ -6,11 +6,14 @@
 package thisnode
 
 import (
+	"io/fs"
 	"net"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -50,6 +53,26 @@ func KubeletConf(n *config.Node) string { return filepath.Join(n.Paths.Kubeconfi
 // BootstrapConf is the path of the kubeconfig file with which a kubelet asks for its first certificate.
 func BootstrapConf(n *config.Node) string {
 	return filepath.Join(n.Paths.Kubeconfigs, "bootstrap-kubelet.conf")
+}
+
+// Sign is a file by which this host is a node or part of one: a kubeconfig file of its kubelet, or a static Pod. It is empty
+// if there is none. The directory of static Pods is no sign, because the kubelet's packages bring it.
+func Sign(h host.Reader, n *config.Node) (string, error) {
+	for _, path := range []string{KubeletConf(n), BootstrapConf(n)} {
+		if _, err := h.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return path, err
+		}
+	}
+	entries, err := h.ReadDir(n.Paths.Manifests)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	for _, e := range entries {
+		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") { // others are nothing to the kubelet
+			return filepath.Join(n.Paths.Manifests, e.Name()), nil
+		}
+	}
+	return "", nil
 }
 
 // StaticPodPath is the path of a component's static Pod.

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+// TestHostResetOfNode refuses as long as this host is a node. A directory for static Pods, which the kubelet's packages bring,
+// and files in it that the kubelet does not read, are no node.
+func TestHostResetOfNode(t *testing.T) {
+	for path, refused := range map[string]bool{
+		"/etc/kubernetes/manifests/.etcd.yaml":          false,
+		"/etc/kubernetes/manifests/old/kube-vip.yaml":   false,
+		"/etc/kubernetes/manifests/kube-apiserver.yaml": true,
+		"/etc/kubernetes/kubelet.conf":                  true,
+		"/etc/kubernetes/bootstrap-kubelet.conf":        true,
+	} {
+		h, root := newBareHost(t)
+		fixture.Put(t, root, path, "x")
+		var out bytes.Buffer
+		err := Run(t.Context(), h.env(&out), HostReset(), Options{Serial: true})
+		if err != nil {
+			env := h.env(&out)
+			env.Config.IgnorePreflightErrors = []string{"nonode"}
+			if err := Run(t.Context(), env, HostReset(), Options{Serial: true}); err != nil || !strings.Contains(out.String(), "[WARNING] NoNode: this host is a node") {
+				t.Errorf("%s, ignored: %v\n%s", path, err, out.String())
+			}
+		}
+		if refused && (err == nil || !strings.Contains(err.Error(), "this host is a node, or part of one: "+path+" is there")) || !refused && err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// TestHostResetOfNamespaces leaves the network namespaces that others have made since the host was prepared.
+func TestHostResetOfNamespaces(t *testing.T) {
+	for name, others := range map[string][]string{"with others'": {"mine", "netns-podman"}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			h, root := newBareHost(t)
+			h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+			table := ""
+			for i, name := range append([]string{"cni-1", "cni-2"}, others...) {
+				fixture.Put(t, root, "/run/netns/"+name, "")
+				table += fmt.Sprintf("%d 21 0:4 net:[1] /run/netns/%s rw - nsfs nsfs rw\n", 30+i, name)
+			}
+			fixture.Put(t, root, "/proc/self/mountinfo", table)
+			unmounting := &unmounts{bareHost: h}
+			var out bytes.Buffer
+			env := h.env(&out)
+			env.Host = unmounting
+			for range 2 {
+				if err := Run(t.Context(), env, HostReset(), Options{Serial: true}); err != nil {
+					t.Fatalf("%v\n%s", err, out.String())
+				}
+				var left []string
+				entries, err := h.ReadDir("/run/netns")
+				for _, e := range entries {
+					left = append(left, e.Name())
+				}
+				if !slices.Equal(left, others) || (others == nil) != errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("left %v, %v", left, err)
+				}
+			}
+			if diff := cmp.Diff([]string{"/run/netns/cni-1", "/run/netns/cni-2"}, unmounting.paths); diff != "" {
+				t.Errorf("unmounted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+type unmounts struct {
+	*bareHost
+	paths []string
+}
+
+func (h *unmounts) Unmount(path string, _ []string) error {
+	h.paths = append(h.paths, path)
+	return nil
+}
