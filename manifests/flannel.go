@@ -119,12 +119,9 @@ func flannelConfig(n *config.Node) (map[string]string, error) {
 	return map[string]string{"net-conf.json": string(data) + "\n", "cni-conf.json": FlannelPlugins}, nil
 }
 
-const (
-	// FlannelPluginsPath is where flannel's Pods put FlannelPlugins.
-	FlannelPluginsPath = config.FlannelPluginsPath
-	// FlannelPlugins are the CNI plugins that give Pods their network:
-	// https://github.com/flannel-io/cni-plugin#format-of-subnet-file
-	FlannelPlugins = `{
+// FlannelPlugins are the CNI plugins that give Pods their network, for config.FlannelPluginsPath:
+// https://github.com/flannel-io/cni-plugin#format-of-subnet-file
+const FlannelPlugins = `{
   "name": "cbr0",
   "cniVersion": "1.0.0",
   "plugins": [
@@ -133,7 +130,6 @@ const (
   ]
 }
 `
-)
 
 func flannelDaemonSet(n *config.Node) Object {
 	labels := map[string]string{"app": flannelName}
@@ -179,7 +175,7 @@ func flannelConfigurer(n *config.Node) corev1.Container {
 		Name:            "install-cni",
 		Image:           n.Image(config.FlannelImage),
 		ImagePullPolicy: corev1.PullIfNotPresent,
-		Command:         []string{"/opt/bin/install-conf", flannelDir + "/cni-conf.json", FlannelPluginsPath},
+		Command:         []string{"/opt/bin/install-conf", flannelDir + "/cni-conf.json", config.FlannelPluginsPath},
 		VolumeMounts:    []corev1.VolumeMount{{Name: "cni", MountPath: "/etc/cni/net.d"}, {Name: "flannel-cfg", MountPath: flannelDir}},
 	}
 }

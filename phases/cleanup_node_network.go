@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -123,7 +124,7 @@ func (c *cleanup) removeNetworkSigns() {
 func (c *cleanup) removeFlannelPlugins() {
 	switch data, ours := c.flannelPlugins(); {
 	case ours:
-		c.removeFile(manifests.FlannelPluginsPath)
+		c.removeFile(config.FlannelPluginsPath)
 	case data != nil:
 		c.keepFlannelPlugins(data)
 	}
@@ -132,7 +133,7 @@ func (c *cleanup) removeFlannelPlugins() {
 func (c *cleanup) keepFlannelPlugins(have []byte) {
 	ours := []byte(manifests.FlannelPlugins)
 	ui.SayKept(c.UI, ui.Kept{
-		Path: manifests.FlannelPluginsPath, Summary: ownership.LineDifference(have, ours), Now: ownership.Shown(have), Ours: ownership.Shown(ours),
+		Path: config.FlannelPluginsPath, Summary: ownership.LineDifference(have, ours), Now: ownership.Shown(have), Ours: ownership.Shown(ours),
 		Remedy: "remove it if nothing needs it",
 	})
 }

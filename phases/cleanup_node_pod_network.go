@@ -111,7 +111,7 @@ func (c *cleanup) resetByKubeadm() bool {
 
 // flannelPlugins are the settings of flannel's plugins, nil without flannel. ours says that they are Slipway's.
 func (c *cleanup) flannelPlugins() (data []byte, ours bool) {
-	data, err := host.ReadIfExists(c.Host, manifests.FlannelPluginsPath)
+	data, err := host.ReadIfExists(c.Host, config.FlannelPluginsPath)
 	c.did(false, ignoreForbidden(err))
 	return data, string(data) == manifests.FlannelPlugins
 }

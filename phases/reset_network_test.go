@@ -47,12 +47,12 @@ func (s *resetScene) remove(t *testing.T, path string) {
 // TestResetLeavesNetworksOfOthers: on a host that was never a node, such things are another tool's.
 func TestResetLeavesNetworksOfOthers(t *testing.T) {
 	for name, spoil := range map[string]func(s *resetScene){
-		"no sign": func(s *resetScene) { s.remove(t, manifests.FlannelPluginsPath) },
+		"no sign": func(s *resetScene) { s.remove(t, config.FlannelPluginsPath) },
 		"flannel's plugins as others set them": func(s *resetScene) {
-			_ = os.WriteFile(filepath.Join(s.root, manifests.FlannelPluginsPath), []byte(`{"name": "cbr0"}`), 0o600)
+			_ = os.WriteFile(filepath.Join(s.root, config.FlannelPluginsPath), []byte(`{"name": "cbr0"}`), 0o600)
 		},
 		"what is ready for a node": func(s *resetScene) {
-			s.remove(t, manifests.FlannelPluginsPath)
+			s.remove(t, config.FlannelPluginsPath)
 			_ = lay(s.root, map[string]string{"/etc/kubernetes/pki/ca.crt": "", "/etc/kubernetes/manifests/.keep": ""})
 		},
 	} {
@@ -88,7 +88,7 @@ func TestResetNetworkOfFormerNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newNetworkScene(t, tt.files)
 			if tt.files != nil {
-				s.remove(t, manifests.FlannelPluginsPath)
+				s.remove(t, config.FlannelPluginsPath)
 				for _, path := range []string{"networks/cbr0/10.244.0.2", "networks/cbr0", "results/cbr0-1-eth0", "cache/results/cbr0-1-eth0", "cache/results", "results/cni-loopback-1-lo"} {
 					s.remove(t, filepath.Join(pluginState, path)) // nothing says whose these are
 				}
@@ -152,12 +152,12 @@ func TestResetKeepsOtherToolsNetworks(t *testing.T) {
 
 // TestResetNamesEditedFlannel: settings that somebody has edited stay, and are named.
 func TestResetNamesEditedFlannel(t *testing.T) {
-	s := newResetScene(t, flannelOwn, map[string]string{manifests.FlannelPluginsPath: strings.Replace(manifests.FlannelPlugins, "true", "false", 1)})
+	s := newResetScene(t, flannelOwn, map[string]string{config.FlannelPluginsPath: strings.Replace(manifests.FlannelPlugins, "true", "false", 1)})
 	s.Config.Reset.Network = true
-	if said := s.reset(t); !strings.Contains(said, "[WARNING] keeping "+manifests.FlannelPluginsPath+", which differs") {
+	if said := s.reset(t); !strings.Contains(said, "[WARNING] keeping "+config.FlannelPluginsPath+", which differs") {
 		t.Errorf("it says\n%s", said)
 	}
-	s.isAsBefore(t, manifests.FlannelPluginsPath)
+	s.isAsBefore(t, config.FlannelPluginsPath)
 }
 
 // TestResetNetworkLater: the network is known when the files of the node are gone, even if somebody has removed its own.

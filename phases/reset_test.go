@@ -225,7 +225,7 @@ var networkOwn = map[string]string{
 
 // flannelOwn is the same where flannel is as `--network flannel` installs it.
 var flannelOwn = map[string]string{
-	manifests.FlannelPluginsPath:             manifests.FlannelPlugins,
+	config.FlannelPluginsPath:                manifests.FlannelPlugins,
 	fakeLeftovers + "/cni0/":                 "",
 	fakeLeftovers + "/fd00:10:244::/":        "",
 	flannelSubnets:                           networkOwn[flannelSubnets],
