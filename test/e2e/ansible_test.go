@@ -13,18 +13,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pkg/errors"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
 // TestAnsible makes a cluster of three control planes and two workers with examples/ansible, over SSH, finds nothing to do in
-// a second run, and upgrades it by a rolling play, after which there is nothing to do again. It needs ansible-core and
-// OpenSSH's client, which `make examples` installs.
+// a second run, and upgrades it by a rolling play, after which there is nothing to do again. Then it rebuilds a control plane.
+// It needs ansible-core and OpenSSH's client, which `make examples` installs.
 func TestAnsible(t *testing.T) {
 	t.Parallel()
 	older := olderBundle(t)
@@ -34,15 +36,15 @@ func TestAnsible(t *testing.T) {
 	a.takesKey(all)
 	a.writeInventory(all)
 
+	a.play("site.yaml", older, "--check")
 	a.play("site.yaml", older)
 	for _, n := range all {
 		m.ready(n.node.Name())
 	}
 	m.runsVersion(m.node.VersionOf(olderKubernetes), "cp-1", "cp-2", "cp-3")
 	m.reachAcross(all)
-	if changed := a.play("site.yaml", older); changed != 0 {
-		t.Errorf("a second run of the play changed %d things", changed)
-	}
+	a.changesNothing("site.yaml", older)
+	a.changesNothing("site.yaml", older, "--check")
 
 	newer := absolute(t, bundleHere(t))
 	a.play("upgrade.yaml", newer)
@@ -52,11 +54,43 @@ func TestAnsible(t *testing.T) {
 	}
 	m.prints("", "get", "nodes", "-o", "jsonpath={.items[*].spec.unschedulable}")
 	m.reachAcross(all)
-	for _, book := range []string{"upgrade.yaml", "site.yaml"} {
-		if changed := a.play(book, newer); changed != 0 {
-			t.Errorf("%s changed %d things after the upgrade", book, changed)
-		}
+	a.changesNothing("upgrade.yaml", newer)
+	a.changesNothing("upgrade.yaml", newer, "--check")
+	a.changesNothing("site.yaml", newer)
+
+	a.rebuilds(all[2], newer)
+	for _, n := range all {
+		m.ready(n.node.Name())
 	}
+	first := a.inventoryBeginningWith("cp-2")
+	a.play("site.yaml", newer, "--inventory", first) // cp-2 gets super-admin.conf
+	a.changesNothing("site.yaml", newer, "--inventory", first)
+}
+
+// rebuilds makes a control plane a bare machine, and then a node again, without the other machines. Its old Node is still there.
+func (a ansible) rebuilds(n machine, bundle string) {
+	a.Helper()
+	name := n.node.Name()
+	n.must("slipway", "reset", "--force")
+	a.eventually(name+" not to be Ready", 2*time.Minute, func() error {
+		out, err := a.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "node", name,
+			"-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+		if err == nil && out == "True" {
+			err = errors.New("it is")
+		}
+		return err
+	})
+	a.play("site.yaml", bundle, "--limit", name)
+}
+
+// inventoryBeginningWith has one control plane. Before the inventory of all, it makes that one the first.
+func (a ansible) inventoryBeginningWith(name string) string {
+	a.Helper()
+	path := a.path("first.json")
+	if err := os.WriteFile(path, []byte(`{"control_planes": {"hosts": {"`+name+`": {}}}}`), 0o600); err != nil {
+		a.Fatal(err)
+	}
+	return path
 }
 
 // ansible runs the playbooks from this machine, in the lab's network.
@@ -97,7 +131,10 @@ func (a ansible) writeInventory(all []machine) {
 	vars := inventory["all"]["vars"].(object)
 	vars["slipway_endpoint"] = all[0].node.IP() + ":6443"
 	vars["slipway_program"] = absolute(a.T, programHere())
-	vars["slipway_arguments"] = []string{"--ignore-preflight-errors=" + nodes.IgnorePreflightErrors}
+	for _, name := range []string{"slipway_arguments", "slipway_upgrade_arguments"} {
+		vars[name] = []string{"--ignore-preflight-errors=" + nodes.IgnorePreflightErrors}
+	}
+	vars["slipway_drain_arguments"] = []string{"--drain-force"}
 	vars["slipway_documents"] = []object{a.document(nodes.KubeletConfiguration), a.document(nodes.KubeProxyConfiguration)}
 	vars["ansible_ssh_private_key_file"] = a.path("key")
 	vars["ansible_ssh_common_args"] = "-F none -o StrictHostKeyChecking=accept-new -o UserKnownHostsFile=" + a.path("known_hosts")
@@ -137,20 +174,33 @@ func (a ansible) document(text string) (d map[string]any) {
 // recap is a line of Ansible's about a machine.
 var recap = regexp.MustCompile(`(?m)^(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=0 +failed=0 `)
 
-// play runs a playbook, which must succeed, and returns how much it changed.
-func (a ansible) play(book, bundle string) (changed int) {
+// changesNothing runs a playbook, which must not change anything.
+func (a ansible) changesNothing(book, bundle string, more ...string) {
+	a.Helper()
+	if changed := a.play(book, bundle, more...); changed != 0 {
+		a.Errorf("%s %q changed %d things", book, more, changed)
+	}
+}
+
+// play runs a playbook with more arguments, which must succeed, and returns how much it changed.
+func (a ansible) play(book, bundle string, more ...string) (changed int) {
 	a.Helper()
 	started := time.Now()
-	cmd := exec.CommandContext(a.Context(), "nsenter", "--net="+a.node.NetworkNamespace(),
-		"ansible-playbook", "--inventory", a.path("inventory.json"), "--extra-vars", "slipway_bundle="+bundle, book)
+	args := append([]string{"--net=" + a.node.NetworkNamespace(), "ansible-playbook"}, more...)
+	cmd := exec.CommandContext(a.Context(), "nsenter",
+		append(args, "--inventory", a.path("inventory.json"), "--extra-vars", "slipway_bundle="+bundle, book)...)
 	cmd.Dir = "../../examples/ansible"
 	cmd.Env = append(os.Environ(), "HOME="+a.dir, "ANSIBLE_NOCOLOR=1")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	lines := recap.FindAllStringSubmatch(out.String(), -1)
-	if err != nil || len(lines) != 5 {
-		a.Fatalf("%s: %v\n%s", book, err, out.String())
+	machines := 5
+	if slices.Contains(more, "--limit") {
+		machines = 1
+	}
+	if err != nil || len(lines) != machines {
+		a.Fatalf("%s %q: %v\n%s", book, more, err, out.String())
 	}
 	said := ""
 	for _, line := range lines {
@@ -161,7 +211,7 @@ func (a ansible) play(book, bundle string) (changed int) {
 		changed += count
 		said += fmt.Sprintf("\n  %s: ok=%s changed=%s", line[1], line[2], line[3])
 	}
-	a.Logf("%s took %.0fs%s", book, time.Since(started).Seconds(), said)
+	a.Logf("%s %q took %.0fs%s", book, more, time.Since(started).Seconds(), said)
 	if secretToken.MatchString(out.String()) {
 		a.Errorf("%s printed a token:\n%s", book, out.String())
 	}

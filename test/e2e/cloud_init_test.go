@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,6 +65,28 @@ func TestCloudInit(t *testing.T) {
 			t.Errorf("it ran again on %s:\n%s", n.node.Name(), out)
 		}
 	}
+	restarted := time.Now()
+	for _, n := range all {
+		m.reportsAfter(restarted, n.node.Name())
+		m.ready(n.node.Name())
+	}
+}
+
+// reportsAfter waits until a node's kubelet has renewed its Lease after a moment: until then, what the Node says is old.
+func (m machine) reportsAfter(moment time.Time, name string) {
+	m.Helper()
+	m.eventually("the kubelet of "+name+" to report", readyLimit, func() error {
+		out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "lease", name, "--namespace=kube-node-lease",
+			"-o", "jsonpath={.spec.renewTime}")
+		if err != nil {
+			return err
+		}
+		renewed, err := time.Parse(time.RFC3339, out)
+		if err == nil && !renewed.After(moment) {
+			err = fmt.Errorf("it has last reported at %s", out)
+		}
+		return err
+	})
 }
 
 // secretToken is a bootstrap token.
