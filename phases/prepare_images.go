@@ -4,12 +4,15 @@
 package phases
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
@@ -82,10 +85,14 @@ func presentImages(ctx context.Context, env *Env, found hostRuntime) (map[string
 
 func (p *Prepare) importAndPin(ctx context.Context, env *Env, socket string, missing, unpinned []string) error {
 	wanted := p.bundled()
+	settings, err := host.ReadIfExists(env.Host, containerd.ConfigPath)
+	if err != nil {
+		return err
+	}
 	var old []string
-	err := p.note(env, func(r *prepared) {
+	err = p.note(env, func(r *prepared) {
 		for _, name := range r.Images {
-			if wanted[name] == "" {
+			if wanted[name] == "" && !bytes.Contains(settings, []byte(strconv.Quote(name))) { // sandboxes still need that one
 				old = append(old, name)
 			}
 		}

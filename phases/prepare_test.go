@@ -219,6 +219,24 @@ func TestPrepareAgainOnHalfANode(t *testing.T) {
 	}
 }
 
+// TestPrepareKeepsSandbox: images of an earlier bundle lose their pins, but not the one that containerd's settings still name.
+func TestPrepareKeepsSandbox(t *testing.T) {
+	h, root := newBareHost(t)
+	const sandbox, other = "registry.k8s.io/pause:3.9", "registry.k8s.io/etcd:3.5.0-0"
+	fixture.Put(t, root, containerd.ConfigPath, string(containerd.Config(containerd.Settings{SandboxImage: sandbox})))
+	p, env := &Prepare{}, h.env(&bytes.Buffer{})
+	fatal(t, p.note(env, func(r *prepared) { r.Images = []string{sandbox, other} }))
+	h.jobs = nil
+	fatal(t, p.importAndPin(t.Context(), env, containerd.Socket, nil, nil))
+	if diff := cmp.Diff([]string{"pin " + other + " false"}, h.jobs); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	record, err := readPrepared(h)
+	if fatal(t, err); !slices.Equal(record.Images, []string{sandbox}) {
+		t.Errorf("the record has %q", record.Images)
+	}
+}
+
 // TestPrepareSocket: the node gets the runtime that is there, although it does not run yet.
 func TestPrepareSocket(t *testing.T) {
 	h, _ := newBareHost(t)

@@ -97,7 +97,7 @@ func (o *tokenCreateOptions) create(ctx context.Context, p *parts, key config.Se
 			if err != nil {
 				return nil, err
 			}
-			m.JoinCommand, m.CertificateKey = command.Text(" "), command.CertificateKey
+			m.JoinCommand, m.CACertHashes, m.CertificateKey = command.Text(" "), command.Pins, command.CertificateKey
 		}
 		made = append(made, m)
 	}

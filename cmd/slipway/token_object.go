@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// tokenObject is a bootstrap token as commands print it. The last two fields are Slipway's own, and only set by
+// tokenObject is a bootstrap token as commands print it. The last three fields are Slipway's own, and only set by
 // `token create --print-join-command`.
 type tokenObject struct {
 	metav1.TypeMeta `json:",inline"`
@@ -29,6 +29,7 @@ type tokenObject struct {
 	Usages         []string     `json:"usages,omitempty"`
 	Groups         []string     `json:"groups,omitempty"`
 	JoinCommand    string       `json:"joinCommand,omitempty"`
+	CACertHashes   []string     `json:"caCertHashes,omitempty"`
 	CertificateKey string       `json:"certificateKey,omitempty"`
 }
 

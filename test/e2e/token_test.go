@@ -98,13 +98,19 @@ func (m machine) signerAgrees() {
 // sharesCerts prints the whole command for a control plane. The key in it decrypts what was uploaded.
 func (m machine) sharesCerts() {
 	m.Helper()
-	var made struct{ Token, JoinCommand, CertificateKey string }
+	var made struct {
+		Token, JoinCommand, CertificateKey string
+		CACertHashes                       []string
+	}
 	text := m.must("slipway", "token", "create", "--print-join-command", "--control-plane", "-o", "json")
 	if err := json.Unmarshal([]byte(text), &made); err != nil {
 		m.Fatal(err)
 	}
 	if want := "--control-plane --certificate-key " + made.CertificateKey; len(made.CertificateKey) != 64 || !strings.HasSuffix(made.JoinCommand, want) {
 		m.Errorf("the join command is %q", made.JoinCommand)
+	}
+	if len(made.CACertHashes) != 1 || !strings.Contains(made.JoinCommand, " --discovery-token-ca-cert-hash "+made.CACertHashes[0]+" ") {
+		m.Errorf("the hashes are %q, in the join command %q", made.CACertHashes, made.JoinCommand)
 	}
 	secret := m.get("secret", "-n", "kube-system", "kubeadm-certs")
 	if data, _ := secret["data"].(map[string]any); len(data) != 8 {
