@@ -47,6 +47,9 @@ func flannelFits(ctx context.Context, env *Env) error {
 	if n.NetworkAddOn.Name != config.Flannel || env.Again { // a whole init has compared its configuration with the cluster's
 		return nil
 	}
+	if err := env.Cluster.EnsureAdmin(ctx); err != nil {
+		return err
+	}
 	text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, "kubeadm-config", "ClusterConfiguration")
 	if err != nil || text == "" { // a cluster that is being made
 		return err

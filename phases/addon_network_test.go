@@ -4,13 +4,43 @@
 package phases
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
+
+// newServer forbids everything until the administrators have their rights.
+type newServer struct {
+	*cluster.Plan
+	bound bool
+}
+
+func (c *newServer) EnsureAdmin(ctx context.Context) error {
+	c.bound = true
+	return c.Plan.EnsureAdmin(ctx)
+}
+
+func (c *newServer) Get(ctx context.Context, obj cluster.Object) (bool, error) {
+	if !c.bound {
+		return false, errors.New("403 Forbidden")
+	}
+	return c.Plan.Get(ctx, obj)
+}
+
+// TestNetworkInNewCluster: the network may be the first add-on that asks the API server for something.
+func TestNetworkInNewCluster(t *testing.T) {
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Config.NetworkAddOn.Name, s.Config.Cluster.Networking.PodSubnet = config.Flannel, "10.244.0.0/16"
+	s.Cluster = &newServer{Plan: s.api}
+	s.play(t, networkAddon())
+}
 
 // TestNetworkFits: the phase's own command does not give a cluster a flannel that is made for another one.
 func TestNetworkFits(t *testing.T) {
