@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -46,8 +45,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 		c.warnf("this host's network stays: it is in use, because %s (process %d) listens on port %d of the kubelet", process.Name, process.PID, kubeletPort)
 		return
 	}
-	network := host.PodNetwork{Bridge: c.network.Bridge, Routed: c.network.Routed}
-	left, err := c.Host.NetworkLeftovers(ctx, network)
+	left, err := c.Host.NetworkLeftovers(ctx, c.network.Bridge)
 	if err != nil {
 		c.warnf("not all of the kernel's network state could be read: %v", err)
 	}
@@ -58,7 +56,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 	}
 	c.removePluginState(c.network.Name)
 	if err != nil {
-		_, err = c.Host.NetworkLeftovers(ctx, network)
+		_, err = c.Host.NetworkLeftovers(ctx, c.network.Bridge)
 	}
 	if len(c.failed) == 0 && ignoreForbidden(err) == nil {
 		c.removeNetworkSigns()
@@ -67,7 +65,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 
 // leaveNetwork says what stays on a host that shows no sign of having been a node.
 func (c *cleanup) leaveNetwork(ctx context.Context) {
-	left, _ := c.Host.NetworkLeftovers(ctx, host.PodNetwork{Bridge: defaultBridge}) // nothing depends on it
+	left, _ := c.Host.NetworkLeftovers(ctx, defaultBridge) // nothing depends on it
 	var names []string
 	for _, l := range left {
 		names = append(names, l.String())

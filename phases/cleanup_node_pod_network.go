@@ -6,7 +6,6 @@ package phases
 import (
 	"encoding/json"
 	"io/fs"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,9 +33,8 @@ const (
 // podNetwork is the network of a node's Pods.
 type podNetwork struct {
 	// Name is empty where no file says it.
-	Name   string         `json:"name,omitempty"`
-	Bridge string         `json:"bridge"`
-	Routed []netip.Prefix `json:"routed,omitempty"`
+	Name   string `json:"name,omitempty"`
+	Bridge string `json:"bridge"`
 }
 
 // findNetwork finds out which network is this node's, or was before it was reset. There is none on a host that was never a
@@ -72,7 +70,7 @@ func (c *cleanup) findFormerNetwork() error {
 	if !emptied && !c.hasTraces() {
 		return nil
 	}
-	c.network = &podNetwork{Bridge: defaultBridge, Routed: c.flannelNetworks()}
+	c.network = &podNetwork{Bridge: defaultBridge}
 	if data, _ := c.flannelPlugins(); data != nil {
 		c.network.learn(data)
 	}
@@ -116,28 +114,9 @@ func (c *cleanup) flannelPlugins() (data []byte, ours bool) {
 	return data, string(data) == manifests.FlannelPlugins
 }
 
-// flannelNetworks are those of all Pods if flannel has run here.
-func (c *cleanup) flannelNetworks() []netip.Prefix {
-	data, err := host.ReadIfExists(c.Host, flannelSubnets)
-	c.did(false, ignoreForbidden(err))
-	var networks []netip.Prefix
-	for line := range strings.Lines(string(data)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if name != "FLANNEL_NETWORK" && name != "FLANNEL_IPV6_NETWORK" {
-			continue
-		}
-		for _, text := range strings.Split(value, ",") {
-			if network, err := netip.ParsePrefix(text); err == nil {
-				networks = append(networks, network.Masked())
-			}
-		}
-	}
-	return networks
-}
-
 // networkOfNode is the network that the runtime gives to Pods: that of the first file by name.
 func (c *cleanup) networkOfNode() (*podNetwork, error) {
-	found := &podNetwork{Bridge: defaultBridge, Routed: c.flannelNetworks()}
+	found := &podNetwork{Bridge: defaultBridge}
 	entries, err := c.Host.ReadDir(pluginConfig)
 	if err := ignoreForbidden(ignoreMissing(err)); err != nil {
 		return nil, err

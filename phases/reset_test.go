@@ -108,14 +108,11 @@ func (h *resetHost) AwaitSettled(_ context.Context, _ string, since time.Time) e
 	return h.making
 }
 
-func (h *resetHost) NetworkLeftovers(_ context.Context, network host.PodNetwork) ([]host.Leftover, error) {
+func (h *resetHost) NetworkLeftovers(_ context.Context, bridge string) ([]host.Leftover, error) {
 	var left []host.Leftover
 	for _, name := range h.names(fakeLeftovers) {
-		switch {
-		case name == network.Bridge:
+		if name == bridge {
 			left = append(left, host.Leftover{Kind: host.Link, Name: name})
-		case len(network.Routed) == 2 && name == network.Routed[1].Addr().String():
-			left = append(left, host.Leftover{Kind: host.RouteToNode, Name: name})
 		}
 	}
 	return left, nil
@@ -215,7 +212,6 @@ var nodesOwn = map[string]string{
 // networkOwn is what only `reset --network` removes.
 var networkOwn = map[string]string{
 	fakeLeftovers + "/br-pods/":              "",
-	fakeLeftovers + "/fd00:10:244::/":        "", // a route into flannel's second network
 	flannelSubnets:                           "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.0.1/24\nFLANNEL_IPV6_NETWORK=fd00:10:244::/56\nFLANNEL_MTU=1450\n",
 	"/var/lib/cni/networks/pods/10.244.0.2":  "",
 	"/var/lib/cni/results/pods-1-eth0":       "{}",
@@ -227,7 +223,6 @@ var networkOwn = map[string]string{
 var flannelOwn = map[string]string{
 	config.FlannelPluginsPath:                manifests.FlannelPlugins,
 	fakeLeftovers + "/cni0/":                 "",
-	fakeLeftovers + "/fd00:10:244::/":        "",
 	flannelSubnets:                           networkOwn[flannelSubnets],
 	"/var/lib/cni/flannel/1":                 "{}",
 	"/var/lib/cni/networks/cbr0/10.244.0.2":  "",
@@ -355,7 +350,7 @@ func TestResetNetwork(t *testing.T) {
 			kept = append(kept, path)
 		}
 	}
-	if len(kept) != 9 { // files and directories of the network
+	if len(kept) != 8 { // files and directories of the network
 		t.Errorf("without --network, these network files are left: %v", kept)
 	}
 	s.Config.Reset.Network = true

@@ -7,7 +7,6 @@ import (
 	"context"
 	stderrors "errors"
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -17,16 +16,8 @@ import (
 // configuration.
 type Leftover struct {
 	Kind LeftoverKind
-	// Name is the table with its family, the set, the interface, or the route as `ip route` prints it.
+	// Name is the table with its family, the set, or the interface.
 	Name string
-}
-
-// PodNetwork is how to recognize what a network plugin has left in the kernel.
-type PodNetwork struct {
-	// Bridge is the interface that connects this host's Pods.
-	Bridge string
-	// Routed are the networks whose parts are those of other nodes, to which the plugin has made routes.
-	Routed []netip.Prefix
 }
 
 // LeftoverKind is the kind of a Leftover.
@@ -46,8 +37,6 @@ const (
 	Sets LeftoverKind = "ipset"
 	// Link is a network interface.
 	Link LeftoverKind = "network interface"
-	// RouteToNode is a route to the Pods of another node.
-	RouteToNode LeftoverKind = "route"
 )
 
 func (l Leftover) String() string { return fmt.Sprintf("%s %s", l.Kind, l.Name) }
@@ -63,15 +52,14 @@ func isKubeChain(name string) bool {
 }
 
 // NetworkLeftovers implements NetworkReader. It lists what it can, whatever fails.
-func (r *Real) NetworkLeftovers(ctx context.Context, network PodNetwork) ([]Leftover, error) {
+func (r *Real) NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error) {
 	var all []Leftover
 	var failed []error
 	for _, find := range []func() ([]Leftover, error){
 		func() ([]Leftover, error) { return legacyLeftovers(ctx) },
 		nftLeftovers,
 		setLeftovers,
-		func() ([]Leftover, error) { return routeLeftovers(network.Routed) },
-		func() ([]Leftover, error) { return linkLeftovers(network.Bridge) },
+		func() ([]Leftover, error) { return linkLeftovers(bridge) },
 	} {
 		found, err := find()
 		all, failed = append(all, found...), append(failed, err)
@@ -91,8 +79,6 @@ func (r *Real) RemoveLeftover(ctx context.Context, l Leftover) error {
 		err = removeSet(l.Name)
 	case Link:
 		err = removeLink(l.Name)
-	case RouteToNode:
-		err = removeRoute(l.Name)
 	}
 	if err != nil {
 		return errors.Wrapf(err, "remove %s", l)

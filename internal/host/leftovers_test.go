@@ -4,9 +4,6 @@
 package host
 
 import (
-	stderrors "errors"
-	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +12,6 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 func TestLegacyRemoval(t *testing.T) {
@@ -237,71 +233,4 @@ func linkNames(t *testing.T) []string {
 		names = append(names, l.Attrs().Name)
 	}
 	return names
-}
-
-// Routes to other nodes' parts of a Pod network are the plugin's. Those of others stay.
-func TestRouteLeftovers(t *testing.T) {
-	if !isolated(t) {
-		return
-	}
-	link := &netlink.Bridge{LinkAttrs: named("br0", 100, 0)}
-	if err := netlink.LinkAdd(link); err != nil {
-		t.Skipf("this kernel has no links of type %s: %v", link.Type(), err)
-	}
-	address, err := netlink.ParseAddr("192.0.2.1/24")
-	if err == nil {
-		err = stderrors.Join(netlink.AddrAdd(link, address), netlink.LinkSetUp(link))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	add := func(to, via string, origin netlink.RouteProtocol) {
-		dst, err := netlink.ParseIPNet(to)
-		if err != nil {
-			t.Fatal(err)
-		}
-		route := &netlink.Route{LinkIndex: 100, Dst: dst, Gw: net.ParseIP(via), Protocol: origin, Scope: unix.RT_SCOPE_LINK}
-		if via != "" {
-			route.Scope = unix.RT_SCOPE_UNIVERSE
-		}
-		if err := netlink.RouteAdd(route); err != nil {
-			t.Fatalf("%s: %v", to, err)
-		}
-	}
-	add("10.244.1.0/24", "192.0.2.2", 0) // as flannel adds them
-	add("10.244.2.0/24", "192.0.2.3", 0)
-	add("10.244.3.0/24", "192.0.2.4", unix.RTPROT_STATIC)
-	add("10.244.0.0/16", "192.0.2.5", 0)
-	add("10.244.4.0/24", "", 0)
-	add("10.96.0.0/16", "192.0.2.6", 0)
-	networks := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/56")}
-	found, err := routeLeftovers(networks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []Leftover{{RouteToNode, "10.244.1.0/24 via 192.0.2.2"}, {RouteToNode, "10.244.2.0/24 via 192.0.2.3"}}
-	if diff := cmp.Diff(want, found); diff != "" {
-		t.Errorf("found (-want +got):\n%s", diff)
-	}
-	for _, l := range found {
-		for range 2 { // as after an interrupted run
-			if err := New().RemoveLeftover(t.Context(), l); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	left, err := New().Routes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var to []string
-	for _, r := range left {
-		if r.Destination.Addr().Is4() {
-			to = append(to, r.Destination.String())
-		}
-	}
-	slices.Sort(to)
-	if diff := cmp.Diff([]string{"10.244.0.0/16", "10.244.3.0/24", "10.244.4.0/24", "10.96.0.0/16", "192.0.2.0/24"}, to); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
-	}
 }

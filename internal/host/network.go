@@ -139,9 +139,10 @@ type Route struct {
 
 // Routes implements NetworkReader.
 func (r *Real) Routes() ([]Route, error) {
-	routes, err := mainRoutes()
+	// Without a filter this is the main table.
+	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
-		return nil, err
+		return nil, errors.Wrap(err, "list the routes of this host")
 	}
 	names := map[int]string{}
 	var out []Route

@@ -149,9 +149,9 @@ type NetworkReader interface {
 	// PortHolder returns the process that listens on a TCP port of this host;
 	// found is false if there is none or this user may not see it.
 	PortHolder(port int) (p Process, found bool)
-	// NetworkLeftovers lists what kube-proxy, the kubelet and the plugin of
-	// network have left in the kernel.
-	NetworkLeftovers(ctx context.Context, network PodNetwork) ([]Leftover, error)
+	// NetworkLeftovers lists what kube-proxy, the kubelet and a network plugin
+	// with this bridge have left in the kernel.
+	NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error)
 	// EmptyTables lists the tables of nftables that do nothing.
 	EmptyTables() ([]Leftover, error)
 }
