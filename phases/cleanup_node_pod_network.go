@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 const (
@@ -122,7 +123,7 @@ func (c *cleanup) networkOfNode() (*podNetwork, error) {
 		return nil, err
 	}
 	for _, e := range entries { // sorted by name
-		if e.IsDir() || !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name())) {
+		if e.IsDir() || !preflight.IsNetwork(e.Name()) {
 			continue
 		}
 		data, err := c.Host.ReadFile(filepath.Join(pluginConfig, e.Name()))

@@ -5,7 +5,6 @@ package phases
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 func waitNode() Phase {
@@ -91,8 +91,7 @@ func willHaveNetwork(env *Env) bool {
 		return false
 	}
 	for _, e := range entries {
-		switch filepath.Ext(e.Name()) {
-		case ".conf", ".conflist", ".json":
+		if preflight.IsNetwork(e.Name()) {
 			return true
 		}
 	}

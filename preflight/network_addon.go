@@ -58,7 +58,7 @@ func networksBefore(h View, path string) []Finding {
 		return warn("cannot see whether another network's configuration comes before flannel's: %v", err).remedy("look into %s", filepath.Dir(path))
 	}
 	for _, e := range entries {
-		if isNetwork(e.Name()) && e.Name() < filepath.Base(path) {
+		if IsNetwork(e.Name()) && e.Name() < filepath.Base(path) {
 			return fail("%s configures another Pod network, and the container runtime uses it in the place of flannel's %s, which comes after it",
 				filepath.Join(filepath.Dir(path), e.Name()), filepath.Base(path)).
 				remedy("if nothing needs it, move it out of %s; or leave out --network flannel, and keep that network", filepath.Dir(path))
@@ -67,8 +67,8 @@ func networksBefore(h View, path string) []Finding {
 	return nil
 }
 
-// isNetwork reports whether a runtime takes a file of /etc/cni/net.d for the configuration of a network.
-func isNetwork(name string) bool {
+// IsNetwork reports whether a runtime takes a file of /etc/cni/net.d for the configuration of a network.
+func IsNetwork(name string) bool {
 	return slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name))
 }
 

@@ -90,7 +90,7 @@ func foreignNetworks(_ context.Context, h View) []Finding {
 	}
 	var names []string
 	for _, e := range entries {
-		if isNetwork(e.Name()) {
+		if IsNetwork(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
