@@ -134,10 +134,19 @@ func (h *stubHost) Probe(ctx context.Context, p host.Probe) error {
 func (h *stubHost) EffectiveUID() int { return h.uid }
 
 func (h *stubHost) Now() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.now.IsZero() {
 		return time.Now()
 	}
 	return h.now
+}
+
+// passes moves the clock, which a phase that runs may be reading.
+func (h *stubHost) passes(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = h.now.Add(d)
 }
 
 // certsCA is the phase certs/ca, the first of the table.

@@ -201,7 +201,7 @@ func TestWaitNodeJoinedWithoutNetwork(t *testing.T) {
 	if err := Run(t.Context(), s.Env, []Phase{waitNode()}, Options{}); err == nil {
 		t.Error("the network's Pod may still come")
 	}
-	api.passes = func() { s.host.now = s.host.now.Add(networkTime) }
+	api.passes = func() { s.host.passes(networkTime) }
 	fatal(t, Run(t.Context(), s.Env, []Phase{waitNode()}, Options{}))
 	if said := s.said.String(); !strings.Contains(said, "node cp-1 is not Ready yet, because the cluster has no Pod network") || strings.Contains(said, "and runs Pods") {
 		t.Errorf("said %s", said)
