@@ -150,7 +150,7 @@ func (t *table) collect(ctx context.Context, root string, column int, component,
 		argv = append(argv, path)
 	}
 	cmd := exec.CommandContext(ctx, "go", argv...)
-	cmd.Dir, cmd.Env = filepath.Join(root, components, component), append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	cmd.Dir, cmd.Env = filepath.Join(root, components, component), append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
