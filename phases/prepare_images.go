@@ -115,14 +115,19 @@ func (p *Prepare) importAndPin(ctx context.Context, env *Env, socket string, mis
 			return err
 		}
 	}
-	for _, name := range old {
+	return p.unpin(ctx, env, socket, old)
+}
+
+// unpin lets the kubelet remove images of an earlier bundle.
+func (p *Prepare) unpin(ctx context.Context, env *Env, socket string, names []string) error {
+	for _, name := range names {
 		env.UI.Printf("Unpinning %s, which this bundle does not have", name)
 		if err := env.Host.PinImage(ctx, socket, name, false); err != nil {
 			return err
 		}
 	}
 	return p.note(env, func(r *prepared) {
-		for _, name := range old {
+		for _, name := range names {
 			exclude(&r.Images, name)
 		}
 	})

@@ -76,3 +76,12 @@ func (p *Prepare) enableInstalled(ctx context.Context, env *Env) error {
 	}
 	return p.enable(ctx, env, kubeletUnit)
 }
+
+// reloadFor makes systemd read the files of a unit again, if this run or an interrupted one has changed them.
+func reloadFor(ctx context.Context, env *Env, unit string, changed bool) error {
+	state, err := unitState(ctx, env, unit)
+	if err != nil || !changed && state.LoadState == "loaded" && state.Current {
+		return err
+	}
+	return env.Host.ReloadUnits(ctx)
+}

@@ -288,15 +288,6 @@ func (p *Prepare) runUnit(ctx context.Context, env *Env, unit string, changed bo
 	return nil
 }
 
-// reloadFor makes systemd read the files of a unit again, if this run or an interrupted one has changed them.
-func reloadFor(ctx context.Context, env *Env, unit string, changed bool) error {
-	state, err := unitState(ctx, env, unit)
-	if err != nil || !changed && state.LoadState == "loaded" && state.Current {
-		return err
-	}
-	return env.Host.ReloadUnits(ctx)
-}
-
 // awaitRuntime waits until the runtime answers.
 func awaitRuntime(ctx context.Context, env *Env, socket string) error {
 	ctx, cancel := context.WithTimeout(ctx, runtimeStart)

@@ -28,7 +28,6 @@ import (
 // a second run, and upgrades it by a rolling play, after which there is nothing to do again. Then it rebuilds a control plane.
 // It needs ansible-core and OpenSSH's client, which `make examples` installs.
 func TestAnsible(t *testing.T) {
-	t.Parallel()
 	older := olderBundle(t)
 	m := bare(t)
 	all := []machine{m, m.anotherBare("cp-2"), m.anotherBare("cp-3"), m.anotherBare("worker-1"), m.anotherBare("worker-2")}
@@ -72,7 +71,7 @@ func (a ansible) rebuilds(n machine, bundle string) {
 	a.Helper()
 	name := n.node.Name()
 	n.must("slipway", "reset", "--force")
-	a.eventually(name+" not to be Ready", 2*time.Minute, func() error {
+	a.eventually(name+" not to be Ready", readyLimit, func() error {
 		out, err := a.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "node", name,
 			"-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
 		if err == nil && out == "True" {

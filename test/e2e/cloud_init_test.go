@@ -28,7 +28,6 @@ const (
 // TestCloudInit makes a cluster of three machines by the first boot alone, with the user-data of examples/cloud-init. All of
 // them boot at once, so those that join wait for the first.
 func TestCloudInit(t *testing.T) {
-	t.Parallel()
 	m := bare(t)
 	userData := filepath.Join(t.TempDir(), "cluster")
 	cmd := exec.Command("../../examples/cloud-init/user-data.sh", "192.168.99.11:6443", userData)

@@ -48,7 +48,7 @@ encryptionAlgorithm: ECDSA-P256
 // TestCrashAtEveryFileOperation kills slipway and kubeadm right before each system call that changes a file, and runs
 // the same command again.
 func TestCrashAtEveryFileOperation(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	lab, err := nodes.Open(nodes.Options{Name: labPrefix + "files"})
 	if err != nil {
 		t.Fatal(err)

@@ -136,7 +136,7 @@ func (m machine) otherConfigurationIsRefused() {
 func (m machine) killedAt(at instant, end func(context.Context) error, args ...string) bool {
 	m.Helper()
 	read, write := io.Pipe()
-	ctx, cancel := context.WithTimeout(m.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(m.Context(), readyLimit)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {

@@ -28,7 +28,7 @@ var diskErrors = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS}
 // TestDiskFailsAtEveryFileOperation lets each system call with which Slipway changes or syncs a file fail once. The
 // run must report it and leave no partial file, and the same command must finish when run again.
 func TestDiskFailsAtEveryFileOperation(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	if !kill.CanFail {
 		t.Skip("calls cannot be made to fail on this kind of machine")
 	}

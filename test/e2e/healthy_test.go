@@ -13,7 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-const readyLimit = 2 * time.Minute
+// readyLimit is for what takes seconds: on a machine that others slow down, it may take minutes.
+const readyLimit = 4 * time.Minute
 
 // expectation describes the healthy cluster of a test.
 type expectation struct {

@@ -23,7 +23,6 @@ import (
 // TestHostPrepareNode upgrades a node that was made from a bundle by a newer bundle, without a network: its images, then the
 // control plane, then the programs, during which no container is restarted.
 func TestHostPrepareNode(t *testing.T) {
-	t.Parallel()
 	m := bare(t)
 	m.hasProgram()
 	newer := m.swapBundle(olderBundle(t))
@@ -164,7 +163,6 @@ func here(t *testing.T, args ...string) string {
 // TestHostPrepareSigned: a host that trusts a key takes only bundles that were signed with it, and what Slipway signs is what
 // minisign signs.
 func TestHostPrepareSigned(t *testing.T) {
-	t.Parallel()
 	m := bare(t)
 	m.hasProgram()
 	dir := t.TempDir()

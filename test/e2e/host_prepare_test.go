@@ -30,7 +30,6 @@ var prepareArgs = []string{"slipway", "host", "prepare", "--bundle", bundlePath,
 // network, boots them, and takes everything back. The control plane has Slipway from its package, the worker the program
 // alone.
 func TestHostPrepare(t *testing.T) {
-	t.Parallel()
 	m := bare(t)
 	m.installsPackage(slipwayPackage(t))
 	w := m.anotherBare("worker-1")
@@ -104,7 +103,6 @@ var prepareInstants = [][]instant{
 // TestHostPrepareKilled runs the same command again and again, each time until a later instant, at which it is killed; the last
 // run finishes, and all is taken back.
 func TestHostPrepareKilled(t *testing.T) {
-	t.Parallel()
 	m := bare(t)
 	m.hasProgram()
 	before := m.everyState()
@@ -132,6 +130,7 @@ func TestHostPrepareKilled(t *testing.T) {
 // bare boots a machine with an init system and nothing that Kubernetes needs, and puts the bundle on its disk.
 func bare(t *testing.T) machine {
 	t.Helper()
+	beside(t)
 	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program})
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +169,7 @@ func (m machine) anotherBare(name string) machine {
 			m.Fatal(err)
 		}
 	}
-	n.eventually("the boot to end", time.Minute, func() error {
+	n.eventually("the boot to end", readyLimit, func() error {
 		if out, _ := n.try("systemctl", "is-system-running"); strings.TrimSpace(out) != "running" {
 			return fmt.Errorf("systemd is %s", out)
 		}

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pkg/errors"
 )
@@ -75,7 +74,7 @@ func (m machine) signerAgrees() {
 	}
 	m.kubectl("create", "secret", "generic", "bootstrap-token-others", "--namespace=kube-system", "--type=bootstrap.kubernetes.io/token",
 		"--from-literal=token-id=others", "--from-literal=token-secret=0123456789abcdef", "--from-literal=usage-bootstrap-signing=true")
-	m.eventually("the signature of the controller manager", time.Minute, func() error {
+	m.eventually("the signature of the controller manager", readyLimit, func() error {
 		if data, _ := info()["data"].(map[string]any); data["jws-kubeconfig-others"] == nil {
 			return errors.New("cluster-info is not signed with the other token")
 		}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 )
 
 // Secrets of a shop that runs on the node. Except for the last ones, neither their names nor their looks give them
@@ -79,14 +78,14 @@ func (m machine) runsShop(logged string) {
 spec: {nodeName: cp-1, hostNetwork: true, restartPolicy: Never, automountServiceAccountToken: false,
 containers: [{name: shop, image: %q, imagePullPolicy: IfNotPresent, command: [kube-scheduler, --%s]}]}}
 `, image, logged))
-	m.eventually("the shop to be made", time.Minute, func() error { // its service account must exist first
+	m.eventually("the shop to be made", readyLimit, func() error { // its service account must exist first
 		out, err := m.try("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "apply", "-f", "/root/shop.yaml")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
 	})
-	m.eventually("the shop to have logged", time.Minute, func() error {
+	m.eventually("the shop to have logged", readyLimit, func() error {
 		out, _ := m.try("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "logs", "shop")
 		if !strings.Contains(out, logged) {
 			return errors.New(out)

@@ -27,7 +27,6 @@ var firstArgs = upArgs("--config", "/root/up.yaml", "--network", "flannel", "--s
 // TestUp makes a cluster of three machines that have an init system and nothing else, without a way out of their network:
 // one command on each. Then it takes all of it away.
 func TestUp(t *testing.T) {
-	t.Parallel()
 	m := bare(t)
 	p, w := m.anotherBare("cp-2"), m.anotherBare("worker-1")
 	all := []machine{m, p, w}
@@ -65,7 +64,6 @@ func TestUp(t *testing.T) {
 
 // TestUpDualStack does it with addresses of both families and rules of nftables.
 func TestUpDualStack(t *testing.T) {
-	t.Parallel()
 	m := bare(t)
 	w := m.anotherBare("worker-1")
 	all := []machine{m, w}
@@ -105,7 +103,6 @@ var upInstants = []instant{
 
 // TestUpKilled runs one command again and again, each time until a later instant, at which it is killed; the last run finishes.
 func TestUpKilled(t *testing.T) {
-	t.Parallel()
 	m := bare(t)
 	m.hasProgram()
 	before := m.everyState()

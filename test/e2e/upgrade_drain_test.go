@@ -18,7 +18,7 @@ func (m machine) drains(w machine) {
 	name := w.node.Name()
 	m.write("/root/guarded.yaml", strings.NewReplacer("NODE", name, "IMAGE", nodes.ProbeImage).Replace(guardedManifest))
 	m.kubectl("apply", "-f", "/root/guarded.yaml")
-	m.kubectl("wait", "--for=condition=Available", "deployment/guarded", "--timeout=60s")
+	m.kubectl("wait", "--for=condition=Available", "deployment/guarded", "--timeout="+readyLimit.String())
 	m.prints(name, "get", "pods", "-l", "app=guarded", "-o", "jsonpath={.items[*].spec.nodeName}")
 
 	out, err := w.try("slipway", "upgrade", "node", "--drain", "--drain-timeout=3s")
@@ -30,7 +30,7 @@ func (m machine) drains(w machine) {
 	m.kubectl("delete", "poddisruptionbudget", "guarded")
 	w.runs("slipway", "upgrade", []string{"node", "--drain"})
 	m.prints("", "get", "node", name, "-o", "jsonpath={.spec.unschedulable}")
-	m.kubectl("wait", "--for=condition=Available", "deployment/guarded", "--timeout=60s")
+	m.kubectl("wait", "--for=condition=Available", "deployment/guarded", "--timeout="+readyLimit.String())
 	m.prints(m.node.Name(), "get", "pods", "-l", "app=guarded", "-o", "jsonpath={.items[*].spec.nodeName}")
 	m.kubectl("delete", "deployment", "guarded")
 }

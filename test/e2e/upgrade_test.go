@@ -28,7 +28,7 @@ const (
 // plugin gives Pods addresses from podSubnets.
 func bootOlder(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
-	t.Parallel()
+	beside(t)
 	downAfter(t)
 	return boots(t, nodes.NodeSpec{Name: "cp-1", PodSubnets: podSubnets}, olderKubernetes)
 }
