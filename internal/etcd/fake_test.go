@@ -82,7 +82,8 @@ func (f *fakeCluster) MemberList(context.Context, *pb.MemberListRequest) (*pb.Me
 	if err != nil {
 		return nil, err
 	}
-	return &pb.MemberListResponse{Header: &pb.ResponseHeader{ClusterId: fakeClusterID}, Members: f.members}, f.end("list")
+	now := &pb.MemberListResponse{Header: &pb.ResponseHeader{ClusterId: fakeClusterID}, Members: f.members}
+	return proto.CloneOf(now), f.end("list") // it is sent after others may change the members
 }
 
 const fakeClusterID = 77

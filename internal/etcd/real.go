@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/slipway-k8s/slipway/internal/retry"
@@ -55,17 +54,15 @@ func (r *Real) Join(ctx context.Context, name, peerURL string) (members []Member
 			members = now
 			return nameFault(*m, name)
 		}
-		for _, m := range now {
-			if m.Name == name {
-				return errors.Errorf("it already has a member %q, at %s: reset that node, or remove its member %x, before another node takes its name", name, m.PeerURL, m.ID)
-			}
+		if err := inTheWay(now, name); err != nil {
+			return err
 		}
 		_, err := c.MemberAddAsLearner(ctx, []string{peerURL})
 		added = true // or not: the next look shows it
 		if err == nil {
 			return passing(errors.New("it was added, but the members do not know it yet"))
 		}
-		return learnersInTheWay(err, now)
+		return err
 	})
 	return members, added && members != nil, errors.WithMessagef(err, "add %s to etcd", peerURL)
 }
@@ -78,18 +75,21 @@ func nameFault(m Member, name string) error {
 		m.PeerURL, m.Name, name, m.ID)
 }
 
-// learnersInTheWay names the learner that etcd waits for before it takes
-// another.
-func learnersInTheWay(err error, now []Member) error {
-	if !is(err, rpctypes.ErrGRPCTooManyLearners) {
-		return err
+// inTheWay names the member that keeps another of this name from being added. Etcd takes one learner at a time, and is not
+// even asked for a second: its log keeps a request that the members refuse when they apply it. A member that is restarted
+// reads it again, and from then on tries to reach the member that does not exist, some 20 times a second (seen with etcd 3.7.0).
+func inTheWay(now []Member, name string) error {
+	for _, m := range now {
+		if m.Name == name {
+			return errors.Errorf("it already has a member %q, at %s: reset that node, or remove its member %x, before another node takes its name", name, m.PeerURL, m.ID)
+		}
 	}
 	for _, m := range now {
 		if m.Learner {
 			return passing(errors.Errorf("member %x at %s is still a learner, and etcd takes one at a time; if its node is gone for good, remove that member", m.ID, m.PeerURL))
 		}
 	}
-	return err
+	return nil
 }
 
 // Promote implements Etcd.

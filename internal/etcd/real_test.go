@@ -126,6 +126,25 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
+// TestWaitsForLearner: etcd's log must not get a request for a second learner, even if it is refused.
+func TestWaitsForLearner(t *testing.T) {
+	f, looks := stuck(), 0
+	f.before = func(call string) error {
+		switch learner := f.members[1]; {
+		case call == "list":
+			looks++
+			learner.IsLearner = looks < 3
+		case call == "add" && learner.IsLearner:
+			t.Error("a second learner was asked for")
+		}
+		return nil
+	}
+	r := f.serve(t, 20*time.Second)
+	if _, added, err := r.Join(t.Context(), "c", peer("c")); err != nil || !added {
+		t.Errorf("added %t, %v", added, err)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	denied := status.Error(codes.PermissionDenied, "etcdserver: permission denied")
 	tests := map[string]struct {
@@ -145,7 +164,7 @@ func TestRefusals(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := test.do(t.Context(), test.cluster.serve(t, 400*time.Millisecond))
+			err := test.do(t.Context(), test.cluster.serve(t, 3*time.Second))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
@@ -196,7 +215,7 @@ func TestRefusesRemoval(t *testing.T) {
 				}
 				return nil
 			}
-			removed, err := f.serve(t, 300*time.Millisecond).Leave(t.Context(), peer("b"))
+			removed, err := f.serve(t, 3*time.Second).Leave(t.Context(), peer("b"))
 			if err == nil || removed || RefusesRemoval(err) != test.want {
 				t.Errorf("removed %t, refused %t, want %t: %v", removed, RefusesRemoval(err), test.want, err)
 			}
