@@ -247,7 +247,7 @@ func (c *conn) confirmForbidden() func(context.Context, error) error {
 			return err
 		}
 		_, notReady := c.do(ctx, c.client.Get().AbsPath("/readyz"))
-		confirmed = notReady == nil
+		confirmed = !passes(notReady) && !apierrors.IsForbidden(notReady)
 		return notYetError{err}
 	}
 }

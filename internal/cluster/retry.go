@@ -23,8 +23,8 @@ const (
 	slowestDelay = time.Second
 	// pollDelay suits waiting for something on this host or one hop away.
 	pollDelay = 50 * time.Millisecond
-	// startTime is how long a server that is starting may forbid everything.
-	startTime = 5 * time.Second
+	// startTime is how long a server that is starting may forbid everything, on a busy machine.
+	startTime = 20 * time.Second
 )
 
 // policy tries again after errors that can pass, and respects Retry-After.
