@@ -97,7 +97,7 @@ e2e: build bundle ## run the suite on real clusters, and install the packages (r
 	@cd packaging && go run . $(RELEASE) -architectures "$$(go env GOARCH)" -out ../bin/packages
 	@reruns=$$(mktemp); trap 'rm -f "$$reruns"' EXIT; status=0; \
 	$(TOOL) gotestsum --format=standard-verbose --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 \
-		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e,$(TAGS) -count=1 -timeout=60m -parallel=3 -skip='^TestAnsible$$' || status=$$?; \
+		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e,$(TAGS) -count=1 -timeout=75m -parallel=3 -skip='^TestAnsible$$' || status=$$?; \
 	sed -n 's/: 2 runs, 1 failures$$/ (failed once, then passed)/; t flaky; d; :flaky; s/^/FLAKY: /p' "$$reruns"; exit $$status
 
 # Those that take too long for `make test`.
