@@ -30,7 +30,6 @@ var crashingInit = crashing{
 	reads: "/etc/kubernetes/kubelet.conf",
 	renews: []string{"PUT /api/v1/namespaces/kube-system/secrets/kubeadm-certs",
 		"PUT /api/v1/namespaces/kube-system/secrets/bootstrap-token-" + ownerID(crashKey)},
-	everyFault: 3,
 }
 
 // crashKey is the certificate key of crashDocuments.

@@ -238,8 +238,8 @@ func (r *Real) call(ctx context.Context, op func(context.Context, *conn) error) 
 }
 
 // confirmForbidden returns a function that makes a 403 an error that passes unless the server is ready and says so twice: one
-// that is starting forbids everything until it has read who may do what. A user may lack the right to ask for readiness, too,
-// so startTime is the limit.
+// that is starting forbids everything until it has read who may do what, the question of whether it is ready included. A user may
+// lack the right to ask that for good, so startTime is the limit.
 func (c *conn) confirmForbidden() func(context.Context, error) error {
 	began, confirmed := time.Now(), false
 	return func(ctx context.Context, err error) error {

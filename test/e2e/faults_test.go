@@ -182,7 +182,7 @@ func (m machine) slowStart() []string {
 // logs.
 func (m machine) diagnosedHealthy() {
 	m.Helper()
-	m.eventually("nothing to be found on "+m.node.Name(), readyLimit, func() error {
+	m.eventually("nothing to be found on "+m.node.Name(), 45*time.Second, func() error {
 		out, err := m.try("slipway", "diagnose")
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, out)
