@@ -1,7 +1,7 @@
 # What each target does is said by `make help`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build bundle test unit fuzz lint verify cluster cluster-down tables e2e examples bench packages release clean
+.PHONY: help build bundle test unit fuzz lint verify cluster cluster-down tables installs e2e examples bench packages release clean
 
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null | sed 's/^\([^v]\)/v0.0.0-\1/')
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
@@ -88,16 +88,19 @@ tables: ## compare the tables of internal/releases with the released modules, an
 	go test -tags=e2e,$(TAGS) -count=1 -timeout=40m -run '^TestProgramsRefuseWhatTheTablesSay$$' -v ./test/releases
 	go run ./test/releases
 
+# The packages of this version, too, for the suite.
+installs: ## build, install, upgrade and remove the packages (root)
+	cd packaging && go test -count=1 -timeout=20m ./...
+	@cd packaging && go run . $(RELEASE) -architectures "$$(go env GOARCH)" -out ../bin/packages
+
 # A test that fails runs once more by itself, at most three in a run; one that
 # then passes is named as FLAKY at the end, to be explained and fixed.
 e2e: build bundle ## run the suite on real clusters, and install the packages (root; builds the lab at first)
 	@$(LAB) build
-	@$(MAKE) --no-print-directory tables
-	cd packaging && go test -count=1 -timeout=20m ./...
-	@cd packaging && go run . $(RELEASE) -architectures "$$(go env GOARCH)" -out ../bin/packages
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target tables installs
 	@reruns=$$(mktemp); trap 'rm -f "$$reruns"' EXIT; status=0; \
 	$(TOOL) gotestsum --format=standard-verbose --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 \
-		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e,$(TAGS) -count=1 -timeout=75m -parallel=3 -skip='^TestAnsible$$' || status=$$?; \
+		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e,$(TAGS) -count=1 -timeout=75m -parallel=64 -skip='^TestAnsible$$' || status=$$?; \
 	sed -n 's/: 2 runs, 1 failures$$/ (failed once, then passed)/; t flaky; d; :flaky; s/^/FLAKY: /p' "$$reruns"; exit $$status
 
 # Those that take too long for `make test`.

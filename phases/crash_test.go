@@ -272,7 +272,7 @@ func TestCrash(t *testing.T) {
 			}
 			calls := want.writing
 			var group errgroup.Group
-			group.SetLimit(3)
+			group.SetLimit(8) // a run mostly waits
 			for at := 1; at <= whole.Changes; at++ {
 				group.Go(func() error { crashAt(t, want, at, 0); return nil })
 			}

@@ -50,7 +50,7 @@ func TestAPIFaults(t *testing.T) {
 				t.Fatalf("%v\n%s", err, said)
 			}
 			var group errgroup.Group
-			group.SetLimit(12) // some only wait
+			group.SetLimit(24) // most only wait
 			tried := 0
 			for i, f := range apiFaults {
 				for at := 1; at <= count.seen; at++ {

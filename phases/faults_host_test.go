@@ -144,7 +144,7 @@ func TestHostFaults(t *testing.T) {
 				t.Fatalf("%v\n%s", err, said)
 			}
 			var group errgroup.Group
-			group.SetLimit(4)
+			group.SetLimit(8)
 			for at := 1; at <= counting.count; at++ {
 				group.Go(func() error { refusedAt(t, want, at); return nil })
 			}

@@ -19,9 +19,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/kill"
 )
 
 func TestMain(m *testing.M) {
+	kill.Play()
 	runIfAsked()
 	goleak.VerifyTestMain(m)
 }

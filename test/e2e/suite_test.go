@@ -19,9 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/slipway-k8s/slipway/test/joiners"
+	"github.com/slipway-k8s/slipway/test/kill"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
@@ -33,6 +32,7 @@ var labPrefix = cmp.Or(os.Getenv("SLIPWAY_E2E_PREFIX"), "e2e-")
 var program = os.Getenv("SLIPWAY_E2E_PROGRAM")
 
 func TestMain(m *testing.M) {
+	kill.Play()
 	joiners.Play() // does not return where this is the copy that a node runs
 	os.Exit(run(m))
 }
@@ -83,32 +83,6 @@ func labName(t *testing.T) string {
 type machine struct {
 	*testing.T
 	node *nodes.Node
-}
-
-// room is how many machines run at a time: more of them, on two processors, take so long for everything that the limits of
-// Kubernetes itself pass.
-var room = semaphore.NewWeighted(maxMachines)
-
-const maxMachines = 7
-
-// machinesOf are the tests that start more machines than one, or keep both processors as busy.
-var machinesOf = map[string]int64{
-	"TestAnsible": 5, "TestHA": 5, "TestJoinWorkers": 4, "TestUpgradeHA": 4,
-	"TestCloudInit": 3, "TestIPv6": 3, "TestInitExternalEtcd": 3, "TestJoinMany": 3, "TestUp": 3, "TestUpgradeMixed": 3,
-	"TestTrust/1-lost-voter": 3, "TestTrust/2-edits": 3, "TestTrust/4-old-clusters": 3,
-	"TestCrashAtEveryFileOperation": 2, "TestCrashJoin/a": 2, "TestCrashJoin/b": 2, "TestDiskFailsAtEveryFileOperation": 2, "TestHostPrepare": 2, "TestJoinPeer": 2, "TestResetWorker": 2,
-	"TestTrust/3-joined": 2, "TestTrust/7-reset": 2, "TestUpDualStack": 2, "TestUpgrade": 2, "TestUpgradeChain": 2,
-}
-
-// beside lets a test run beside others once there is room for its machines.
-func beside(t *testing.T) {
-	t.Helper()
-	t.Parallel()
-	n := max(1, machinesOf[t.Name()])
-	if err := room.Acquire(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { room.Release(n) })
 }
 
 // boot starts a node like a freshly installed one. Its network plugin gives Pods addresses from podSubnets.

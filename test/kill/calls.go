@@ -6,15 +6,45 @@ package kill
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unsafe"
 
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
-// entry is struct ptrace_syscall_info of ptrace(2) at the entry to a call.
+// stopAtChanges lets the kernel stop this process for its tracer at the calls in changes, and so what it executes.
+func stopAtChanges() error {
+	const nr = 0 // where struct seccomp_data has the call's number
+	filter := []bpf.Instruction{bpf.LoadAbsolute{Off: nr, Size: 4}}
+	for _, call := range slices.Sorted(maps.Keys(changes)) {
+		filter = append(filter, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(call), SkipTrue: 1}, bpf.RetConstant{Val: unix.SECCOMP_RET_TRACE})
+	}
+	raw, err := bpf.Assemble(append(filter, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}))
+	if err != nil {
+		return err
+	}
+	code := make([]unix.SockFilter, len(raw))
+	for i, r := range raw {
+		code[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	// Without this, only root may set a filter.
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		return fmt.Errorf("set a filter of calls: %w", errno)
+	}
+	return nil
+}
+
+// entry is struct ptrace_syscall_info of ptrace(2) before a call that the filter has selected.
 type entry struct {
 	op   uint8
 	_    [3]uint8

@@ -12,20 +12,11 @@ import (
 // CanFail reports whether Fail works on this kind of machine.
 const CanFail = true
 
-// dropCall turns the call that a thread is about to make into none.
-func dropCall(tid int) {
+// fail makes the call that a thread is about to make return an error, and do nothing.
+func fail(tid int, errno syscall.Errno) {
 	var regs unix.PtraceRegs
 	if unix.PtraceGetRegs(tid, &regs) == nil {
-		regs.Orig_rax = ^uint64(0)
-		_ = unix.PtraceSetRegs(tid, &regs)
-	}
-}
-
-// setResult makes a call that has just returned return an error.
-func setResult(tid int, errno syscall.Errno) {
-	var regs unix.PtraceRegs
-	if unix.PtraceGetRegs(tid, &regs) == nil {
-		regs.Rax = uint64(-int64(errno))
+		regs.Orig_rax, regs.Rax = ^uint64(0), uint64(-int64(errno))
 		_ = unix.PtraceSetRegs(tid, &regs)
 	}
 }

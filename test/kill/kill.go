@@ -8,12 +8,14 @@
 package kill
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
 
-	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,9 +43,7 @@ type Run struct {
 	Status syscall.WaitStatus
 
 	leader  int
-	inside  map[int]bool // threads between the entry to a call and the exit
-	failing int          // the thread whose call fails
-	settled bool         // the options are set
+	settled bool // the options are set
 }
 
 // Step is one system call that changes a file.
@@ -56,19 +56,51 @@ type Step struct {
 
 func (s Step) String() string { return s.Call + " " + s.Path }
 
-// options let the tracer tell calls from signals, follow new threads and
-// children, and take them along if it ends.
-const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
+// options let the tracer see the calls that the filter selects, follow new threads and children, and take them along if
+// it ends.
+const options = unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
 	unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_EXITKILL
 
 // ErrNotAllowed says that this machine lets nobody trace a program.
 var ErrNotAllowed = errors.New("tracing is not allowed here")
 
-// Do runs cmd to its end. Its streams work as with exec.
+// programEnv has the program that this binary is to become, see Play.
+const programEnv = "SLIPWAY_KILL_PROGRAM"
+
+// played reports whether this process has called Play.
+var played bool
+
+// Play is for the start of TestMain, before all else. Do starts a copy of the test's binary, and Play makes the copy the
+// program that Do is asked to run: it lets the kernel stop that program at calls that change files, and at no others, as
+// each stop takes time. It returns in the test itself, and in a program that is this binary.
+func Play() {
+	played = true
+	program := os.Getenv(programEnv)
+	if program == "" {
+		return
+	}
+	err := errors.Join(os.Unsetenv(programEnv), stopAtChanges())
+	if err == nil && program != self {
+		err = syscall.Exec(program, os.Args, os.Environ()) //nolint:gosec // the test says what to run
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "kill: start %s: %v\n", program, err)
+		os.Exit(1)
+	}
+}
+
+const self = "/proc/self/exe"
+
+// Do runs cmd to its end. Its streams work as with exec. TestMain must have called Play.
 func (r *Run) Do(cmd *exec.Cmd) error {
+	if !played {
+		return errors.New("TestMain does not call kill.Play")
+	}
 	// Only the thread that has begun a trace may go on with it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	cmd.Env = append(cmd.Environ(), programEnv+"="+cmd.Path)
+	cmd.Path = self
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
@@ -78,9 +110,9 @@ func (r *Run) Do(cmd *exec.Cmd) error {
 		if errors.Is(err, unix.EPERM) {
 			return ErrNotAllowed
 		}
-		return errors.Wrap(err, "start the program")
+		return fmt.Errorf("start the program: %w", err)
 	}
-	r.leader, r.inside, r.settled = cmd.Process.Pid, map[int]bool{}, false
+	r.leader, r.settled = cmd.Process.Pid, false
 	err := r.follow()
 	_ = cmd.Wait() // for its streams: the process itself is gone
 	return err
@@ -97,7 +129,7 @@ func (r *Run) follow() error {
 		case err == syscall.ECHILD:
 			return nil
 		case err != nil:
-			return errors.Wrap(err, "wait for the program")
+			return fmt.Errorf("wait for the program: %w", err)
 		case status.Stopped():
 			r.stopped(tid, status)
 		case tid == r.leader:
@@ -109,29 +141,20 @@ func (r *Run) follow() error {
 // stopped looks at a thread that has stopped and lets it go on. A thread that
 // is dead by then needs no letting go.
 func (r *Run) stopped(tid int, status syscall.WaitStatus) {
-	const call = unix.SIGTRAP | 0x80 // PTRACE_O_TRACESYSGOOD
 	pass := 0
 	switch signal := status.StopSignal(); {
 	case !r.settled:
 		r.settled = unix.PtraceSetOptions(tid, options) == nil
-	case signal == call:
+	case status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
 		r.call(tid)
 	case signal != unix.SIGTRAP && signal != unix.SIGSTOP: // those are the trace's own
 		pass = int(signal)
 	}
-	_ = unix.PtraceSyscall(tid, pass)
+	_ = unix.PtraceCont(tid, pass)
 }
 
-// call counts a change at its entry, and kills before the one asked for.
+// call counts a change that a thread is about to make, and kills before the one asked for.
 func (r *Run) call(tid int) {
-	r.inside[tid] = !r.inside[tid]
-	if !r.inside[tid] {
-		if r.failing == tid {
-			r.failing = 0
-			setResult(tid, r.Fail)
-		}
-		return
-	}
 	info, err := syscallInfo(tid)
 	if err != nil {
 		return // it is being killed
@@ -148,8 +171,7 @@ func (r *Run) call(tid int) {
 	switch {
 	case r.Changes != r.At:
 	case r.Fail != 0:
-		r.failing = tid
-		dropCall(tid)
+		fail(tid, r.Fail)
 	default:
 		_ = unix.Kill(r.leader, unix.SIGKILL)
 	}

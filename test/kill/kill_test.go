@@ -18,6 +18,7 @@ import (
 const victimEnv = "SLIPWAY_KILL_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
+	Play()
 	if dir := os.Getenv(victimEnv); dir != "" {
 		if err := victim(dir); err != nil {
 			panic(err)

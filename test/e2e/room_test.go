@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// need is what a test takes of the machine that runs the suite. A test that needs as much of both processors as two
+// machines counts as two.
+type need struct {
+	machines int
+	minutes  int // about how long it takes among others
+}
+
+// needs has the tests that need more than one machine for one or two minutes.
+var needs = map[string]need{
+	"TestAnsible":                       {5, 30},
+	"TestCloudInit":                     {3, 4},
+	"TestCrashAtEveryFileOperation":     {2, 1},
+	"TestCrashJoin/a":                   {2, 3},
+	"TestCrashJoin/b":                   {2, 3},
+	"TestCrashNode":                     {1, 3},
+	"TestDiskFailsAtEveryFileOperation": {2, 2},
+	"TestHA":                            {5, 6},
+	"TestHostPrepare":                   {2, 3},
+	"TestHostPrepareKilled":             {1, 3},
+	"TestIPv6":                          {3, 3},
+	"TestInitExternalEtcd":              {3, 3},
+	"TestJoinMany":                      {3, 3},
+	"TestJoinPeer":                      {2, 2},
+	"TestJoinWorkers":                   {4, 3},
+	"TestReset":                         {1, 4},
+	"TestResetWorker":                   {2, 2},
+	"TestTrust/1-lost-voter":            {3, 5},
+	"TestTrust/2-edits":                 {3, 4},
+	"TestTrust/3-joined":                {2, 3},
+	"TestTrust/4-old-clusters":          {3, 5},
+	"TestTrust/7-reset":                 {2, 3},
+	"TestUp":                            {3, 5},
+	"TestUpDualStack":                   {2, 3},
+	"TestUpKilled":                      {1, 5},
+	"TestUpgrade":                       {2, 6},
+	"TestUpgradeChain":                  {2, 9},
+	"TestUpgradeCrash":                  {1, 10},
+	"TestUpgradeExternal":               {1, 4},
+	"TestUpgradeFails":                  {1, 6},
+	"TestUpgradeHA":                     {4, 11},
+	"TestUpgradeMixed":                  {3, 8},
+	"TestUpgradeRollback":               {1, 4},
+}
+
+// room is for 7 machines at a time: more of them, on two processors, take so long for everything that the limits of
+// Kubernetes itself pass.
+var room = newRooms(7)
+
+// rooms are for tests that run side by side. Those that take longest come first, so that none of them is left alone at
+// the end.
+type rooms struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	free    int
+	waiting []need
+}
+
+func newRooms(machines int) *rooms {
+	r := &rooms{free: machines}
+	r.changed = sync.NewCond(&r.mu)
+	return r
+}
+
+func (r *rooms) take(n need) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = append(r.waiting, n)
+	for r.next() != n {
+		r.changed.Wait()
+	}
+	r.waiting = slices.Delete(r.waiting, slices.Index(r.waiting, n), slices.Index(r.waiting, n)+1)
+	r.free -= n.machines
+	r.changed.Broadcast() // there may be room for another one
+}
+
+func (r *rooms) giveBack(n need) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.free += n.machines
+	r.changed.Broadcast()
+}
+
+// next is the longest of those waiting for which there is room, and the zero need if there is none.
+func (r *rooms) next() need {
+	var first need
+	for _, n := range r.waiting {
+		if n.machines <= r.free && cmp.Or(cmp.Compare(n.minutes, first.minutes), cmp.Compare(n.machines, first.machines)) > 0 {
+			first = n
+		}
+	}
+	return first
+}
+
+// beside lets a test run beside others once there is room for its machines.
+func beside(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	n, known := needs[t.Name()]
+	if !known {
+		n = need{1, 2}
+	}
+	room.take(n)
+	started := time.Now()
+	t.Cleanup(func() {
+		t.Logf("it took %.1f min, with %d machines", time.Since(started).Minutes(), n.machines)
+		room.giveBack(n)
+	})
+}
