@@ -110,6 +110,30 @@ func TestStartingServerForbids(t *testing.T) {
 	}
 }
 
+// TestReadyServerForbids: a server that is ready, or knows nothing of /readyz, is asked once more and then believed.
+func TestReadyServerForbids(t *testing.T) {
+	for name, readyz := range map[string]fakeapi.Fault{
+		"ready":     nil,
+		"no readyz": fakeapi.Refuse(apierrors.NewNotFound(schema.GroupResource{Resource: "readyz"}, "")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			asked := 0
+			a.hook = func(r *http.Request, _ string) fakeapi.Fault {
+				if r.URL.Path == "/readyz" {
+					return readyz
+				}
+				asked++
+				return fakeapi.Refuse(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no rule")))
+			}
+			_, err := a.client(t).PodsOn(t.Context(), "n")
+			if !apierrors.IsForbidden(err) || asked != 2 {
+				t.Errorf("asked %d times: %v", asked, err)
+			}
+		})
+	}
+}
+
 func TestUntilSettled(t *testing.T) {
 	p := untilSettled(usual(), 30*time.Millisecond)
 	lasting := errors.New("x509: certificate signed by unknown authority")
