@@ -106,7 +106,7 @@ e2e: build bundle ## run the suite on real clusters, and install the packages (r
 # Those that take too long for `make test`.
 examples: build bundle ## run examples/ansible on real machines (root; installs ansible-core)
 	@command -v ansible-playbook >/dev/null && command -v ssh >/dev/null || { apt-get -q update && apt-get -q install --yes --no-install-recommends ansible-core openssh-client; }
-	go test -tags=e2e,$(TAGS) -count=1 -timeout=40m -v -run '^TestAnsible$$' ./test/e2e
+	go test -tags=e2e,$(TAGS) -count=1 -timeout=60m -v -run '^TestAnsible$$' ./test/e2e
 
 bench: build bundle ## compare with kubeadm: Slipway, kubeadm, ratio
 	@$(LAB) build
