@@ -57,21 +57,21 @@ var needs = map[string]need{
 	"TestUpgradeRollback":               {1, 4},
 }
 
-// room is for 7 machines at a time: more of them, on two processors, take so long for everything that the limits of
-// Kubernetes itself pass.
-var room = newRooms(7)
+// room is for 3 tests with 7 machines at a time: with more of them, on two processors, all takes so long that the limits
+// of Kubernetes itself pass.
+var room = newRooms(3, 7)
 
 // rooms are for tests that run side by side. Those that take longest come first, so that none of them is left alone at
 // the end.
 type rooms struct {
-	mu      sync.Mutex
-	changed *sync.Cond
-	free    int
-	waiting []need
+	mu              sync.Mutex
+	changed         *sync.Cond
+	tests, machines int // for how many more there is room
+	waiting         []need
 }
 
-func newRooms(machines int) *rooms {
-	r := &rooms{free: machines}
+func newRooms(tests, machines int) *rooms {
+	r := &rooms{tests: tests, machines: machines}
 	r.changed = sync.NewCond(&r.mu)
 	return r
 }
@@ -84,14 +84,14 @@ func (r *rooms) take(n need) {
 		r.changed.Wait()
 	}
 	r.waiting = slices.Delete(r.waiting, slices.Index(r.waiting, n), slices.Index(r.waiting, n)+1)
-	r.free -= n.machines
+	r.tests, r.machines = r.tests-1, r.machines-n.machines
 	r.changed.Broadcast() // there may be room for another one
 }
 
 func (r *rooms) giveBack(n need) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.free += n.machines
+	r.tests, r.machines = r.tests+1, r.machines+n.machines
 	r.changed.Broadcast()
 }
 
@@ -99,7 +99,7 @@ func (r *rooms) giveBack(n need) {
 func (r *rooms) next() need {
 	var first need
 	for _, n := range r.waiting {
-		if n.machines <= r.free && cmp.Or(cmp.Compare(n.minutes, first.minutes), cmp.Compare(n.machines, first.machines)) > 0 {
+		if r.tests > 0 && n.machines <= r.machines && cmp.Or(cmp.Compare(n.minutes, first.minutes), cmp.Compare(n.machines, first.machines)) > 0 {
 			first = n
 		}
 	}
