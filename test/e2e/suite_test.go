@@ -190,7 +190,7 @@ func (m machine) get(args ...string) map[string]any {
 	return obj
 }
 
-// eventually waits for a condition, and checks it four times a second.
+// eventually waits for a condition, and checks it once a second: on a busy machine, kubectl takes much of that to start.
 func (m machine) eventually(what string, limit time.Duration, ok func() error) {
 	m.Helper()
 	deadline := time.Now().Add(limit)
@@ -202,6 +202,6 @@ func (m machine) eventually(what string, limit time.Duration, ok func() error) {
 		if time.Now().After(deadline) {
 			m.Fatalf("%s: not within %s: %v", what, limit, err)
 		}
-		time.Sleep(250 * time.Millisecond)
+		time.Sleep(time.Second)
 	}
 }
