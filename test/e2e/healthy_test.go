@@ -106,7 +106,7 @@ func (m machine) rotatable(node string) {
 func (m machine) serviceAnswers(name string) {
 	m.Helper()
 	m.write("/root/probe.yaml", strings.ReplaceAll(strings.ReplaceAll(probeManifest, "IMAGE", nodes.ProbeImage), "NAME", name))
-	m.kubectl("apply", "-f", "/root/probe.yaml")
+	m.create("/root/probe.yaml")
 	m.eventually("the Service to answer by name", readyLimit, func() error {
 		out, err := m.try("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "pod", "client", "-o", "jsonpath={.status.phase}")
 		if err != nil || out != "Succeeded" {

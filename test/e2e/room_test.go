@@ -57,9 +57,9 @@ var needs = map[string]need{
 	"TestUpgradeRollback":               {1, 4},
 }
 
-// room is for 3 tests with 7 machines at a time: with more of them, on two processors, all takes so long that the limits
+// room is for 3 tests with 5 machines at a time: with more of them, on two processors, all takes so long that the limits
 // of Kubernetes itself pass.
-var room = newRooms(3, 7)
+var room = newRooms(3, 5)
 
 // rooms are for tests that run side by side. Those that take longest come first, so that none of them is left alone at
 // the end.

@@ -179,6 +179,18 @@ func (m machine) kubectl(args ...string) string {
 	return m.must(append([]string{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf"}, args...)...)
 }
 
+// create gives the cluster what is in a file of the node. On a busy machine, etcd may lose a request while it elects a leader.
+func (m machine) create(path string) {
+	m.Helper()
+	m.eventually(path+" to be applied", readyLimit, func() error {
+		out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "apply", "-f", path)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
 // get reads an object into a generic value.
 func (m machine) get(args ...string) map[string]any {
 	m.Helper()

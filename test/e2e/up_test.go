@@ -174,7 +174,7 @@ func (m machine) reachAcross(all []machine) {
 	for _, n := range all {
 		n.must("ctr", "--namespace=k8s.io", "images", "import", "/root/probe.tar")
 		m.write("/root/server.yaml", strings.NewReplacer("IMAGE", nodes.ProbeImage, "NODE", n.node.Name()).Replace(serverManifest))
-		m.kubectl("apply", "-f", "/root/server.yaml")
+		m.create("/root/server.yaml")
 	}
 	var urls []string
 	for _, n := range all {
@@ -189,7 +189,7 @@ func (m machine) reachAcross(all []machine) {
 			asked++
 			m.write("/root/client.yaml", strings.NewReplacer("IMAGE", nodes.ProbeImage, "NODE", n.node.Name(), "URL", url, "NUMBER", fmt.Sprint(asked)).
 				Replace(clientManifest))
-			m.kubectl("apply", "-f", "/root/client.yaml")
+			m.create("/root/client.yaml")
 		}
 	}
 	m.eventually("all clients to reach all servers", readyLimit, func() error {

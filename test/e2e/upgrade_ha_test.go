@@ -103,7 +103,7 @@ func (m machine) startWriters(node string, planes []machine) writers {
 	}
 	slices.Sort(w.names)
 	m.write("/root/writers.yaml", manifest)
-	m.kubectl("apply", "-f", "/root/writers.yaml")
+	m.create("/root/writers.yaml")
 	m.eventually("the writers to write", readyLimit, func() error {
 		for _, name := range w.names {
 			if out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "logs", "--tail=1", "writer-"+name); err != nil || !strings.HasPrefix(out, "writes ") {
