@@ -57,9 +57,11 @@ var needs = map[string]need{
 	"TestUpgradeRollback":               {1, 4},
 }
 
-// room is for 3 tests with 5 machines at a time: with more of them, on two processors, all takes so long that the limits
-// of Kubernetes itself pass.
-var room = newRooms(3, 5)
+// room is for so many tests and machines at a time: with more of them, on two processors, all takes so long that the
+// limits of Kubernetes itself pass.
+var room = newRooms(3, mostMachines)
+
+const mostMachines = 5
 
 // rooms are for tests that run side by side. Those that take longest come first, so that none of them is left alone at
 // the end.
@@ -83,7 +85,8 @@ func (r *rooms) take(n need) {
 	for r.next() != n {
 		r.changed.Wait()
 	}
-	r.waiting = slices.Delete(r.waiting, slices.Index(r.waiting, n), slices.Index(r.waiting, n)+1)
+	at := slices.Index(r.waiting, n)
+	r.waiting = slices.Delete(r.waiting, at, at+1)
 	r.tests, r.machines = r.tests-1, r.machines-n.machines
 	r.changed.Broadcast() // there may be room for another one
 }
@@ -113,6 +116,9 @@ func beside(t *testing.T) {
 	n, known := needs[t.Name()]
 	if !known {
 		n = need{1, 2}
+	}
+	if n.machines > mostMachines {
+		t.Fatalf("it needs %d machines, and there is never room for more than %d", n.machines, mostMachines)
 	}
 	room.take(n)
 	started := time.Now()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,6 +73,30 @@ func TestEachStep(t *testing.T) {
 		if diff := cmp.Diff(left[at-1], listing(t, dir)); diff != "" {
 			t.Errorf("killed before step %d, there is (-want +got):\n%s", at, diff)
 		}
+	}
+}
+
+// TestFail: a call fails without doing anything, and the program reads the error.
+func TestFail(t *testing.T) {
+	if !CanFail {
+		t.Skip("calls cannot be made to fail on this kind of machine")
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), victimEnv+"="+dir)
+	var said strings.Builder
+	cmd.Stderr = &said
+	run := Run{Below: []string{dir}, At: 2, Fail: unix.ENOSPC} // the write
+	if err := run.Do(cmd); errors.Is(err, ErrNotAllowed) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if run.Status.ExitStatus() != 2 || !strings.Contains(said.String(), unix.ENOSPC.Error()) {
+		t.Errorf("%v: %s", run.Status, said.String())
+	}
+	if diff := cmp.Diff(left[1], listing(t, dir)); diff != "" {
+		t.Errorf("there is (-want +got):\n%s", diff)
 	}
 }
 
