@@ -35,7 +35,7 @@ bundle: build ## make dist/slipway-bundle-VERSION-linux-ARCH.tar of the lab's pa
 	bin/slipway bundle create --from "$$parts" -o "dist/slipway-bundle-$$version-linux-$$(go env GOARCH).tar"
 
 test: build ## run everything: unit tests, then the suite on real clusters
-	@$(MAKE) --no-print-directory unit fuzz
+	@$(MAKE) --no-print-directory unit fuzz FUZZTIME=5s
 	@$(MAKE) --no-print-directory e2e
 
 # Tests that run the program in thousands of processes or for minutes, or measure
@@ -100,13 +100,13 @@ e2e: build bundle ## run the suite on real clusters, and install the packages (r
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target tables installs
 	@reruns=$$(mktemp); trap 'rm -f "$$reruns"' EXIT; status=0; \
 	$(TOOL) gotestsum --format=standard-verbose --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 \
-		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e,$(TAGS) -count=1 -timeout=75m -parallel=64 -skip='^TestAnsible$$' || status=$$?; \
+		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e,$(TAGS) -count=1 -timeout=75m -parallel=64 -skip='^Test(Ansible|CloudInit)$$' || status=$$?; \
 	sed -n 's/: 2 runs, 1 failures$$/ (failed once, then passed)/; t flaky; d; :flaky; s/^/FLAKY: /p' "$$reruns"; exit $$status
 
 # Those that take too long for `make test`.
-examples: build bundle ## run examples/ansible on real machines (root; installs ansible-core)
+examples: build bundle ## run examples/cloud-init and examples/ansible on real machines (root; installs ansible-core)
 	@command -v ansible-playbook >/dev/null && command -v ssh >/dev/null || { apt-get -q update && apt-get -q install --yes --no-install-recommends ansible-core openssh-client; }
-	go test -tags=e2e,$(TAGS) -count=1 -timeout=60m -v -run '^TestAnsible$$' ./test/e2e
+	go test -tags=e2e,$(TAGS) -count=1 -timeout=60m -v -run '^Test(Ansible|CloudInit)$$' ./test/e2e
 
 bench: build bundle ## compare with kubeadm: Slipway, kubeadm, ratio
 	@$(LAB) build

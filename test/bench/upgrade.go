@@ -78,7 +78,7 @@ func (j *joining) makeOlder(ctx context.Context, version string) error {
 	return j.await(ctx, "the Pods to be Ready", func() error { return j.ready(ctx, systemPods, "pods", "--namespace=kube-system") })
 }
 
-// startWriter starts a Pod on the worker that writes 20 times a second.
+// startWriter starts a Pod on the worker that writes 10 times a second.
 func (j *joining) startWriter(ctx context.Context) error {
 	manifest := nodes.WriterManifest("writer", j.worker.Name(), "https://"+j.first.IP()+":6443")
 	if err := j.first.WriteFile("/root/writer.yaml", []byte(manifest), 0o600); err != nil {

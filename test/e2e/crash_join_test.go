@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// joinInstants are spread over the join of a control plane.
+// joinInstants are spread over the join of a control plane, in order.
 var joinInstants = []instant{
 	{"[preflight] Checking this host", 0},
 	{`Generating the certificate and key "apiserver"`, 0},
@@ -25,41 +25,33 @@ var joinInstants = []instant{
 	{"Waiting for the kubelet's certificate", 100 * time.Millisecond},
 }
 
-// TestCrashJoin kills the join of a control plane and runs the same command again. The node is reset in between.
+// TestCrashJoin kills the join of a control plane again and again, each time at a later instant, and lets it finish; then it
+// does so with the instants in between. The node is reset before.
 func TestCrashJoin(t *testing.T) {
-	t.Parallel()
-	for _, lane := range []struct {
-		name     string
-		instants []instant
-	}{{"a", joinInstants[:5]}, {"b", joinInstants[5:]}} {
-		t.Run(lane.name, func(t *testing.T) {
-			cp1 := boot(t)
-			cp2 := cp1.another("cp-2")
-			cp1.knowsEndpoint([]machine{cp1, cp2})
-			cp2.knowsEndpoint([]machine{cp1, cp2})
-			cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
-			_, args := cp1.joinCommands()
-			for i, at := range lane.instants {
-				if !cp2.killedAt(at, nothingMore, append([]string{"slipway", "join"}, args...)...) {
-					t.Fatalf("the join finished before %s", at)
-				}
-				cp2.runs("slipway", "join", args)
-				cp1.hasVoters(cp1, cp2)
-				cp2.isControlPlaneLike(cp1)
-				cp2.thirdRunWritesNothing(append([]string{"slipway", "join"}, args...)...)
-				if t.Failed() {
-					t.Fatalf("failed after the kill %s", at)
-				}
-				if i == len(lane.instants)-1 {
-					break
-				}
-				cp2.reset()
-				cp1.hasVoters(cp1)
-				cp1.kubectl("delete", "node", "cp-2")
-			}
-			cp1.twoPlanesWork()
-		})
+	cp1 := boot(t)
+	cp2 := cp1.another("cp-2")
+	cp1.knowsEndpoint([]machine{cp1, cp2})
+	cp2.knowsEndpoint([]machine{cp1, cp2})
+	cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
+	_, args := cp1.joinCommands()
+	command := append([]string{"slipway", "join"}, args...)
+	var late late
+	for first := range 2 {
+		if first > 0 {
+			cp2.reset()
+			cp1.hasVoters(cp1)
+			cp1.kubectl("delete", "node", "cp-2")
+		}
+		for i := first; i < len(joinInstants); i += 2 {
+			late.killAt(cp2, joinInstants[i], command...)
+		}
+		cp2.runs("slipway", "join", args)
+		cp1.hasVoters(cp1, cp2)
+		cp2.isControlPlaneLike(cp1)
+		cp2.thirdRunWritesNothing(command...)
+		cp1.twoPlanesWork()
 	}
+	late.areFew(t, joinInstants)
 }
 
 // twoPlanesWork is healthy for a cluster of two control planes.

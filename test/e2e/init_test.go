@@ -95,45 +95,24 @@ func (m machine) printsJoinCommand(out string) {
 	}
 }
 
-func TestInitECDSAShort(t *testing.T) {
-	m := boot(t)
-	m.init(document("", podSubnet+`
-encryptionAlgorithm: ECDSA-P256
-certificateValidityPeriod: 2h0m0s
-caCertificateValidityPeriod: 48h0m0s`))
-	m.healthy(everything)
-	for file, hours := range map[string]float64{"apiserver.crt": 2, "ca.crt": 48, "etcd/server.crt": 2} {
-		cert := m.certificate("/etc/kubernetes/pki/" + file)
-		if cert.PublicKeyAlgorithm.String() != "ECDSA" {
-			t.Errorf("%s has a key of kind %s", file, cert.PublicKeyAlgorithm)
-		}
-		if got := cert.NotAfter.Sub(cert.NotBefore).Hours(); got < hours || got > hours+0.2 {
-			t.Errorf("%s is valid for %.2f hours, want %.0f", file, got, hours)
-		}
-	}
-}
-
-func TestInitPatches(t *testing.T) {
-	m := boot(t)
+// TestInitConfigured sets what does not exclude each other: keys, lifetimes, networks, arguments and patches.
+func TestInitConfigured(t *testing.T) {
+	m := boot(t, "10.99.0.0/16")
 	m.must("mkdir", "/root/patches")
 	m.write("/root/patches/kube-scheduler+merge.yaml", "metadata: {labels: {patched: merge}}\n")
 	m.write("/root/patches/kube-apiserver0+strategic.yaml",
 		"spec: {containers: [{name: kube-apiserver, resources: {requests: {cpu: 111m}}}]}\n")
 	m.write("/root/patches/etcd+json.json", `[{"op": "add", "path": "/metadata/labels/patched", "value": "json"}]`)
 	m.write("/root/patches/kubeletconfiguration.yaml", "maxPods: 55\n")
-	m.init(document("patches: {directory: /root/patches}", podSubnet))
-	m.healthy(everything)
-	m.prints("merge", "get", "pod", "-n", "kube-system", "kube-scheduler-cp-1", "-o", "jsonpath={.metadata.labels.patched}")
-	m.prints("json", "get", "pod", "-n", "kube-system", "etcd-cp-1", "-o", "jsonpath={.metadata.labels.patched}")
-	m.prints("111m", "get", "pod", "-n", "kube-system", "kube-apiserver-cp-1", "-o", "jsonpath={.spec.containers[0].resources.requests.cpu}")
-	m.prints("55", "get", "node", "cp-1", "-o", "jsonpath={.status.capacity.pods}")
-}
-
-func TestInitExtraArgs(t *testing.T) {
-	m := boot(t)
 	m.init(document(`  kubeletExtraArgs:
   - {name: node-labels, value: "lab=one,lab2=two"}
-  - {name: v, value: "3"}`, podSubnet+`
+  - {name: v, value: "3"}
+patches: {directory: /root/patches}`, `clusterName: lab
+networking: {podSubnet: 10.99.0.0/16, serviceSubnet: 172.30.0.0/20, dnsDomain: lab.local}
+controlPlaneEndpoint: 192.168.99.11
+encryptionAlgorithm: ECDSA-P256
+certificateValidityPeriod: 2h0m0s
+caCertificateValidityPeriod: 48h0m0s
 apiServer:
   certSANs: [api.lab.example, 192.0.2.7]
   extraArgs:
@@ -151,41 +130,45 @@ scheduler:
   - {name: v, value: "4"}
   extraVolumes:
   - {name: hosts, hostPath: /etc/hosts, mountPath: /etc/lab-hosts, readOnly: true, pathType: File}`))
-	m.healthy(everything)
+	want := everything
+	want.dnsName = "probe.default.svc.lab.local"
+	m.healthy(want)
+
+	for file, hours := range map[string]float64{"apiserver.crt": 2, "ca.crt": 48, "etcd/server.crt": 2} {
+		cert := m.certificate("/etc/kubernetes/pki/" + file)
+		if cert.PublicKeyAlgorithm.String() != "ECDSA" {
+			t.Errorf("%s has a key of kind %s", file, cert.PublicKeyAlgorithm)
+		}
+		if got := cert.NotAfter.Sub(cert.NotBefore).Hours(); got < hours || got > hours+0.2 {
+			t.Errorf("%s is valid for %.2f hours, want %.0f", file, got, hours)
+		}
+	}
+	if cert := m.certificate("/etc/kubernetes/pki/apiserver.crt"); cert.VerifyHostname("api.lab.example") != nil || cert.VerifyHostname("192.0.2.7") != nil {
+		t.Errorf("the API server's certificate lacks a name: %v %v", cert.DNSNames, cert.IPAddresses)
+	}
+
 	m.prints("one", "get", "node", "cp-1", "-o", "jsonpath={.metadata.labels.lab}")
 	m.prints("here", "get", "pod", "-n", "kube-system", "kube-apiserver-cp-1", "-o", `jsonpath={.spec.containers[0].env[?(@.name=="LAB")].value}`)
 	m.prints("/etc/lab-hosts", "get", "pod", "-n", "kube-system", "kube-scheduler-cp-1", "-o",
 		`jsonpath={.spec.containers[0].volumeMounts[?(@.name=="hosts")].mountPath}`)
-	if cert := m.certificate("/etc/kubernetes/pki/apiserver.crt"); cert.VerifyHostname("api.lab.example") != nil || cert.VerifyHostname("192.0.2.7") != nil {
-		t.Errorf("the API server's certificate lacks a name: %v %v", cert.DNSNames, cert.IPAddresses)
-	}
-}
 
-func TestInitCustomNetworks(t *testing.T) {
-	m := boot(t, "10.99.0.0/16")
-	m.init(document("", `clusterName: lab
-networking: {podSubnet: 10.99.0.0/16, serviceSubnet: 172.30.0.0/20, dnsDomain: lab.local}
-controlPlaneEndpoint: 192.168.99.11`))
-	want := everything
-	want.dnsName = "probe.default.svc.lab.local"
-	m.healthy(want)
+	m.prints("merge", "get", "pod", "-n", "kube-system", "kube-scheduler-cp-1", "-o", "jsonpath={.metadata.labels.patched}")
+	m.prints("json", "get", "pod", "-n", "kube-system", "etcd-cp-1", "-o", "jsonpath={.metadata.labels.patched}")
+	m.prints("111m", "get", "pod", "-n", "kube-system", "kube-apiserver-cp-1", "-o", "jsonpath={.spec.containers[0].resources.requests.cpu}")
+	m.prints("55", "get", "node", "cp-1", "-o", "jsonpath={.status.capacity.pods}")
+
 	m.prints("172.30.0.1", "get", "service", "kubernetes", "-o", "jsonpath={.spec.clusterIP}")
 	m.prints("172.30.0.10", "get", "service", "-n", "kube-system", "kube-dns", "-o", "jsonpath={.spec.clusterIP}")
 	m.prints("10.99.0.0/24", "get", "node", "cp-1", "-o", "jsonpath={.spec.podCIDR}")
 }
 
-func TestInitDisabledAddons(t *testing.T) {
-	m := boot(t)
-	m.init(document("", podSubnet+"\ndns: {disabled: true}\nproxy: {disabled: true}"))
-	m.healthy(expectation{pods: []string{"etcd-", "kube-apiserver-", "kube-controller-manager-", "kube-scheduler-"}})
-}
-
+// TestInitGivenCA makes a cluster without add-ons from a CA that is there.
 func TestInitGivenCA(t *testing.T) {
 	m := boot(t)
 	m.must("slipway", "init", "phase", "certs", "ca")
 	before := m.must("cat", "/etc/kubernetes/pki/ca.crt")
-	m.init(document("", podSubnet))
-	m.healthy(everything)
+	m.init(document("", podSubnet+"\ndns: {disabled: true}\nproxy: {disabled: true}"))
+	m.healthy(expectation{pods: []string{"etcd-", "kube-apiserver-", "kube-controller-manager-", "kube-scheduler-"}})
 	if after := m.must("cat", "/etc/kubernetes/pki/ca.crt"); after != before {
 		t.Error("the given CA was replaced")
 	}

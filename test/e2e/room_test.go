@@ -23,10 +23,13 @@ type need struct {
 // needs has the tests that need more than one machine for one or two minutes.
 var needs = map[string]need{
 	"TestAnsible":                       {5, 30},
-	"TestCloudInit":                     {3, 4},
+	"TestCloudInit":                     {3, 6},
 	"TestCrashAtEveryFileOperation":     {2, 1},
-	"TestCrashJoin/a":                   {2, 3},
-	"TestCrashJoin/b":                   {2, 3},
+	"TestCrashInit/1":                   {1, 4},
+	"TestCrashInit/2":                   {1, 4},
+	"TestCrashInit/3":                   {1, 4},
+	"TestCrashInit/4":                   {1, 4},
+	"TestCrashJoin":                     {2, 5},
 	"TestCrashNode":                     {1, 3},
 	"TestDiskFailsAtEveryFileOperation": {2, 2},
 	"TestHA":                            {5, 6},
@@ -53,7 +56,6 @@ var needs = map[string]need{
 	"TestUpgradeExternal":               {1, 4},
 	"TestUpgradeFails":                  {1, 6},
 	"TestUpgradeHA":                     {4, 11},
-	"TestUpgradeMixed":                  {3, 8},
 	"TestUpgradeRollback":               {1, 4},
 }
 

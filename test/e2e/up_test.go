@@ -107,16 +107,11 @@ func TestUpKilled(t *testing.T) {
 	m.hasProgram()
 	before := m.everyState()
 	m.write("/root/up.yaml", document("", podSubnet))
-	late := 0
+	var late late
 	for _, at := range upInstants {
-		if !m.killedAt(at, nothingMore, firstArgs...) {
-			late++
-			m.Logf("it ended before %s", at)
-		}
+		late.killAt(m, at, firstArgs...)
 	}
-	if late > 3 {
-		t.Errorf("%d of %d runs finished before they were killed", late, len(upInstants))
-	}
+	late.areFew(t, upInstants)
 	m.goesUp(firstArgs...)
 	m.isWhole()
 	if left := m.must("find", "/usr/local", "/opt", "/etc", "-name", ".*.slipway-*"); left != "" {

@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -15,42 +16,27 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// TestUpgradeHA upgrades three control planes and a worker that kubeadm has made. Clients of the other API servers and of
-// the Service write all the time.
+// TestUpgradeHA upgrades three control planes and a worker that kubeadm has made: one control plane by kubeadm, the others
+// by Slipway, while clients of the other API servers and of the Service write all the time. The hosts have no IPv4 address.
 func TestUpgradeHA(t *testing.T) {
-	cp1 := bootOlder(t)
-	cp2, cp3, w := cp1.anotherOlder("cp-2"), cp1.anotherOlder("cp-3"), cp1.anotherOlder("worker-1")
+	cp1 := bootOlder(t, podsIPv6)
+	cp2, cp3, w := cp1.anotherOlder("cp-2", podsIPv6), cp1.anotherOlder("cp-3", podsIPv6), cp1.anotherOlder("worker-1", podsIPv6)
 	planes := []machine{cp1, cp2, cp3}
-	for _, m := range []machine{cp1, cp2, cp3, w} {
-		m.knowsEndpoint(planes)
+	all := append(slices.Clone(planes), w)
+	for _, m := range all {
+		m.hasOnlyIPv6(all)
 	}
-	cp1.kubeadmCluster(podSubnet, planes, w)
+	cp1.kubeadmCluster(networkingIPv6, planes, w)
 
 	writers := cp1.startWriters("worker-1", planes)
 	writers.succeedDuring(cp1, func() { cp1.apply() })
-	writers.succeedDuring(cp2, func() { cp2.runs("slipway", "upgrade", []string{"node"}) })
-	writers.succeedDuring(cp3, func() { cp3.runs("slipway", "upgrade", []string{"node"}) })
-	w.runs("slipway", "upgrade", []string{"node"})
-	cp1.areUpgraded(planes, w)
-}
-
-// TestUpgradeMixed upgrades one of three control planes by kubeadm, the others by Slipway. The hosts have no IPv4 address.
-func TestUpgradeMixed(t *testing.T) {
-	cp1 := bootOlder(t, podsIPv6)
-	cp2, cp3 := cp1.anotherOlder("cp-2", podsIPv6), cp1.anotherOlder("cp-3", podsIPv6)
-	planes := []machine{cp1, cp2, cp3}
-	for _, m := range planes {
-		m.hasOnlyIPv6(planes)
-	}
-	cp1.kubeadmCluster(networkingIPv6, planes)
-
-	cp1.apply()
 	if err := cp2.node.InstallKubernetes(newestKubernetes); err != nil {
 		t.Fatal(err)
 	}
 	cp2.runs("kubeadm", "upgrade", []string{"node", "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors})
-	cp3.runs("slipway", "upgrade", []string{"node"})
-	cp1.areUpgraded(planes)
+	writers.succeedDuring(cp3, func() { cp3.runs("slipway", "upgrade", []string{"node"}) })
+	w.runs("slipway", "upgrade", []string{"node"})
+	cp1.areUpgraded(planes, w)
 }
 
 // kubeadmCluster makes an older cluster with kubeadm, of which m is the first control plane. All nodes know its endpoint.
@@ -93,7 +79,8 @@ func (m machine) startWriters(node string, planes []machine) writers {
 	m.Helper()
 	urls := map[string]string{"service": "https://kubernetes.default.svc.cluster.local"}
 	for _, p := range planes {
-		urls[p.node.Name()] = "https://" + p.node.IP() + ":6443"
+		address := m.kubectl("get", "node", p.node.Name(), "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
+		urls[p.node.Name()] = "https://" + net.JoinHostPort(address, "6443")
 	}
 	manifest := ""
 	w := writers{machine: m}
@@ -147,7 +134,7 @@ func (w writers) succeedDuring(away machine, action func()) {
 		if name == away.node.Name() {
 			continue
 		}
-		if wrote := writes(log) - before[name]; wrote < int(took.Seconds()) { // of 20 in a second
+		if wrote := writes(log) - before[name]; wrote < int(took.Seconds()) { // of 10 in a second
 			w.Errorf("writer-%s wrote only %d times in %s", name, wrote, took)
 		}
 		for line := range strings.Lines(log) {

@@ -5,7 +5,7 @@ package nodes
 
 import "strings"
 
-// WriterManifest is a Pod on a node that writes to the API 20 times a second,
+// WriterManifest is a Pod on a node that writes to the API 10 times a second,
 // and says in its log how that goes (see components/probe). url is that of an
 // API server, or of the Service kubernetes.
 func WriterManifest(name, node, url string) string {

@@ -6,7 +6,7 @@
 //	probe serve [ADDRESS]   answer HTTP with the host's name (default :8080)
 //	probe get URL           print what URL answers
 //	probe lookup NAME       print NAME's addresses, one a line
-//	probe write URL         patch the object at URL of the API 20 times a second, with the Pod's service account,
+//	probe write URL         patch the object at URL of the API 10 times a second, with the Pod's service account,
 //	                        until ended; print each write that fails, and every second how many there were
 //	probe sleep             wait to be ended
 package main

@@ -20,7 +20,7 @@ const (
 	// serviceAccount is where the kubelet puts a Pod's credentials.
 	serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
 	// interval is from the start of one write to that of the next.
-	interval = 50 * time.Millisecond
+	interval = 100 * time.Millisecond
 	// writeLimit is long enough for an API server to say why a write failed.
 	writeLimit = 30 * time.Second
 )
