@@ -15,9 +15,9 @@ import (
 var joinInstants = []instant{
 	{"[preflight] Checking this host", 0},
 	{`Generating the certificate and key "apiserver"`, 0},
-	{"Writing /etc/kubernetes/manifests/", 0},
 	{"[kubelet-start] Stopping the kubelet", 0},
 	{"[kubelet-start] Starting the kubelet", 20 * time.Millisecond},
+	{"Writing /etc/kubernetes/manifests/", 0},
 	{"Adding https://", 0},
 	{"Adding https://", 100 * time.Millisecond},
 	{"Waiting for this node's etcd to catch up", 500 * time.Millisecond},
