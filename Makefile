@@ -35,7 +35,7 @@ bundle: build ## make dist/slipway-bundle-VERSION-linux-ARCH.tar of the lab's pa
 	bin/slipway bundle create --from "$$parts" -o "dist/slipway-bundle-$$version-linux-$$(go env GOARCH).tar"
 
 test: build ## run everything: unit tests, then the suite on real clusters
-	@$(MAKE) --no-print-directory unit fuzz FUZZTIME=5s
+	@$(MAKE) --no-print-directory unit fuzz
 	@$(MAKE) --no-print-directory e2e
 
 # Tests that run the program in thousands of processes or for minutes, or measure

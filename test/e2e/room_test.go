@@ -29,6 +29,8 @@ var needs = map[string]need{
 	"TestCrashInit/2":                   {1, 4},
 	"TestCrashInit/3":                   {1, 4},
 	"TestCrashInit/4":                   {1, 4},
+	"TestCrashInit/5":                   {1, 4},
+	"TestCrashInit/6":                   {1, 4},
 	"TestCrashJoin":                     {2, 5},
 	"TestCrashNode":                     {1, 3},
 	"TestDiskFailsAtEveryFileOperation": {2, 2},

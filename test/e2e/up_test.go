@@ -107,11 +107,16 @@ func TestUpKilled(t *testing.T) {
 	m.hasProgram()
 	before := m.everyState()
 	m.write("/root/up.yaml", document("", podSubnet))
-	var late late
+	late := 0
 	for _, at := range upInstants {
-		late.killAt(m, at, firstArgs...)
+		if !m.killedAt(at, nothingMore, firstArgs...) {
+			late++
+			m.Logf("it ended before %s", at)
+		}
 	}
-	late.areFew(t, upInstants)
+	if late > 3 {
+		t.Errorf("%d of %d runs finished before they were killed", late, len(upInstants))
+	}
 	m.goesUp(firstArgs...)
 	m.isWhole()
 	if left := m.must("find", "/usr/local", "/opt", "/etc", "-name", ".*.slipway-*"); left != "" {
