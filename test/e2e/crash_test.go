@@ -32,7 +32,8 @@ type instant struct {
 
 func (i instant) String() string { return fmt.Sprintf("%s after %q", i.delay, i.line) }
 
-// initInstants are 20 instants spread over init, in order. TestCrashNode has one more.
+// initInstants are 20 instants spread over init, in order. The line of the add-on is that of a host on which init has begun.
+// TestCrashNode has one more.
 var initInstants = []instant{
 	{"[preflight] Checking this host", 0},
 	{"[preflight] Pulling missing images", 0},
@@ -52,7 +53,7 @@ var initInstants = []instant{
 	{"[upload-config] Storing the ClusterConfiguration", 0},
 	{"[mark-control-plane] Marking node", 20 * time.Millisecond},
 	{"[bootstrap-token] Allowing nodes", 10 * time.Millisecond},
-	{"[addon] Installing CoreDNS", 20 * time.Millisecond},
+	{"[addon] Checking CoreDNS", 20 * time.Millisecond},
 	{"[kubelet-finalize] Pointing", 0},
 }
 
