@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -186,14 +187,18 @@ func (e *eviction) try(ctx context.Context) error {
 	return &podsLeftError{left}
 }
 
-// evict asks for the end of a Pod, unless it is terminating, and returns why it may still be there.
+// evict asks for the end of a Pod, unless it is terminating, and returns why it may still be there. A request that the
+// deadline has cut off says less about that than the API's last answer.
 func (e *eviction) evict(ctx context.Context, pod *corev1.Pod) (why string, err error) {
 	if pod.DeletionTimestamp != nil {
 		return "has been terminating since " + pod.DeletionTimestamp.UTC().Format(time.RFC3339), nil
 	}
 	err = e.env.Cluster.Evict(ctx, pod)
 	blocked := (*cluster.BlockedError)(nil)
-	if !errors.As(err, &blocked) {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return cmp.Or(e.said[pod.UID], err.Error()), nil
+	case !errors.As(err, &blocked):
 		return "evicted just now", err
 	}
 	if e.said[pod.UID] != blocked.Reason {

@@ -34,6 +34,8 @@ type drained struct {
 	stuck []string
 	// before is called before the Pods are listed.
 	before func(d *drained)
+	// silent is the eviction from which on the API does not answer; 0 for none.
+	silent int
 	asked  []string // evictions
 }
 
@@ -44,8 +46,12 @@ func (d *drained) PodsOn(context.Context, string) ([]corev1.Pod, error) {
 	return slices.Clone(d.pods), nil
 }
 
-func (d *drained) Evict(_ context.Context, pod *corev1.Pod) error {
+func (d *drained) Evict(ctx context.Context, pod *corev1.Pod) error {
 	d.asked = append(d.asked, pod.Name)
+	if d.silent > 0 && len(d.asked) >= d.silent {
+		<-ctx.Done()
+		return errors.WithMessage(ctx.Err(), "evict "+podName(pod))
+	}
 	if why := d.blocked[pod.Name]; why != nil {
 		if reason := why(); reason != "" {
 			return &cluster.BlockedError{Pod: podName(pod), Reason: reason}
@@ -199,6 +205,29 @@ func TestDrainDeadline(t *testing.T) {
 	fatal(t, s.drain(t))
 	s.play(t, uncordon())
 	s.checkCordoned(t, false, false)
+}
+
+// TestDrainUnanswered: if the API does not answer until the deadline, the error names all Pods that are left, and the budgets
+// that were seen before.
+func TestDrainUnanswered(t *testing.T) {
+	for silent, want := range map[int]string{
+		1: "ns/a (evict ns/a: context deadline exceeded); ns/b (evict ns/b: context deadline exceeded)",
+		2: "ns/a (budget web needs 2); ns/b (evict ns/b: context deadline exceeded)",
+		3: "ns/a (budget web needs 2); ns/b (budget web needs 2)",
+		4: "ns/a (budget web needs 2); ns/b (budget web needs 2)",
+	} {
+		s := newDrainStage(t, podOf("a", "ReplicaSet"), podOf("b", "ReplicaSet"))
+		s.Config.Upgrade.Drain.Timeout = 30 * time.Second
+		s.api.blocked["a"] = func() string { return "budget web needs 2" }
+		s.api.blocked["b"] = s.api.blocked["a"]
+		s.api.silent = silent
+		var err error
+		synctest.Test(t, func(t *testing.T) { err = s.drain(t) })
+		if err == nil || !strings.HasSuffix(err.Error(), "was not drained within 30s; Pods that are still there: "+want) || !strings.Contains(fault.Remedy(err), "--drain-timeout") {
+			t.Errorf("silent from eviction %d: got %v, %q", silent, err, fault.Remedy(err))
+		}
+		s.checkCordoned(t, true, true)
+	}
 }
 
 // TestDrainEndsAtOnce when the API refuses for good.
