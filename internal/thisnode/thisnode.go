@@ -32,12 +32,12 @@ func Current(h host.Host) *config.JoinConfiguration {
 	return n
 }
 
-// apiServerManifest is the static Pod of a control plane's API server.
-var apiServerManifest = filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml")
+// APIServerManifest is the static Pod of a control plane's API server.
+var APIServerManifest = filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml")
 
 // IsControlPlane reports whether this host has an API server, or has begun to have one.
 func IsControlPlane(h host.Host) bool {
-	_, err := h.Lstat(apiServerManifest)
+	_, err := h.Lstat(APIServerManifest)
 	return err == nil
 }
 
@@ -91,7 +91,7 @@ func StaticPod(h host.Host, path string) (pod *corev1.Pod, found bool) {
 
 // StartupTime is how long the kubelet gives this node's API server to start, by its static Pod; 0 if it does not say.
 func StartupTime(h host.Host) time.Duration {
-	pod, found := StaticPod(h, apiServerManifest)
+	pod, found := StaticPod(h, APIServerManifest)
 	if !found || len(pod.Spec.Containers) == 0 || pod.Spec.Containers[0].StartupProbe == nil {
 		return 0
 	}
@@ -101,7 +101,7 @@ func StartupTime(h host.Host) time.Duration {
 
 // advertised reads the address from the API server's static Pod.
 func advertised(h host.Host) config.APIEndpoint {
-	pod, found := StaticPod(h, apiServerManifest)
+	pod, found := StaticPod(h, APIServerManifest)
 	if !found {
 		return config.APIEndpoint{}
 	}

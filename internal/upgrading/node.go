@@ -26,8 +26,7 @@ import (
 // the cluster's configuration has.
 func Node(ctx context.Context, api cluster.Cluster, h host.Host, self *config.UpgradeSelf, opts config.Options) (*config.Node, []string, error) {
 	if thisnode.IsControlPlane(h) {
-		// An API server that starts refuses even administrators for a moment. That of an upgrade that was interrupted starts.
-		if err := api.Ready(ctx); err != nil {
+		if err := awaitServer(ctx, api, h, self.Timeouts); err != nil {
 			return nil, nil, adviseRollback(err)
 		}
 	}
@@ -51,6 +50,18 @@ func Node(ctx context.Context, api cluster.Cluster, h host.Host, self *config.Up
 	upgrade.Version = n.Cluster.KubernetesVersion
 	n.Upgrade, n.IgnorePreflightErrors = &upgrade, self.IgnorePreflightErrors
 	return n, warnings, nil
+}
+
+// awaitServer waits for the API server: one that starts refuses even administrators for a moment. That of an upgrade that was
+// interrupted may have been told to start a moment ago, and has as long for it as it would have had then.
+func awaitServer(ctx context.Context, api cluster.Cluster, h host.Host, limits *config.Timeouts) error {
+	limit := limits.KubernetesAPICall.Duration
+	if told, err := h.Stat(thisnode.APIServerManifest); err == nil {
+		limit = max(limit, limits.UpgradeManifests.Duration-h.Now().Sub(told.ModTime()))
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return api.Ready(ctx)
 }
 
 // adviseRollback says what to do about an API server that does not serve.

@@ -4,6 +4,7 @@
 package upgrading
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,9 +15,11 @@ import (
 	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // TestKeepPatience: the upgrade keeps the startup probes that this node was made with, unless the user gives a time.
@@ -50,6 +53,50 @@ func TestKeepPatience(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAwaitServer: an API server whose static Pod was just replaced has as long as an upgrade gives it.
+func TestAwaitServer(t *testing.T) {
+	limits := &config.Timeouts{KubernetesAPICall: &metav1.Duration{Duration: time.Minute}, UpgradeManifests: &metav1.Duration{Duration: 5 * time.Minute}}
+	for name, test := range map[string]struct{ age, want time.Duration }{
+		"just replaced": {0, 5 * time.Minute},
+		"a moment ago":  {2 * time.Minute, 3 * time.Minute},
+		"long ago":      {time.Hour, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			path := filepath.Join(root, thisnode.APIServerManifest)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			at := time.Now().Add(-test.age)
+			if err := os.Chtimes(path, at, at); err != nil {
+				t.Fatal(err)
+			}
+			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil)}
+			if err := awaitServer(t.Context(), api, host.NewAt(root), limits); err != nil {
+				t.Fatal(err)
+			}
+			if off := api.limit - test.want; off < -time.Minute/2 || off > time.Second {
+				t.Errorf("it waits up to %s, want %s", api.limit, test.want)
+			}
+		})
+	}
+}
+
+// readiness remembers how long the wait for the API server may take.
+type readiness struct {
+	*cluster.Plan
+	limit time.Duration
+}
+
+func (r *readiness) Ready(ctx context.Context) error {
+	deadline, _ := ctx.Deadline()
+	r.limit = time.Until(deadline)
+	return nil
 }
 
 // TestAdviseRollback: only an API server that does not serve may be the fault of an upgrade.

@@ -164,8 +164,8 @@ func (c *chain) killedAt(at instant) bool {
 	return err != nil
 }
 
-// runUntil runs a command until an instant, calls end, and kills the command with SIGKILL if it still runs. It returns all that
-// the command said, and how it ended.
+// runUntil runs a command until an instant, calls end, and kills the command with SIGKILL if it still runs. It does not call end if
+// the command ends before. It returns all that the command said, and how it ended.
 func (m machine) runUntil(at instant, end func(context.Context) error, args ...string) (string, error) {
 	m.Helper()
 	read, write := io.Pipe()
@@ -179,16 +179,20 @@ func (m machine) runUntil(at instant, end func(context.Context) error, args ...s
 	var said bytes.Buffer
 	output := io.TeeReader(read, &said)
 	lines := bufio.NewScanner(output)
-	for lines.Scan() && !strings.Contains(lines.Text(), at.line) {
+	reached := false
+	for !reached && lines.Scan() {
+		reached = strings.Contains(lines.Text(), at.line)
 	}
 	rest := make(chan struct{})
 	go func() { // so that the command never blocks on its output
 		defer close(rest)
 		_, _ = io.Copy(io.Discard, output)
 	}()
-	time.Sleep(at.delay)
-	if err := end(ctx); err != nil {
-		m.Fatal(err)
+	if reached {
+		time.Sleep(at.delay)
+		if err := end(ctx); err != nil {
+			m.Fatal(err)
+		}
 	}
 	cancel()
 	err := <-ended
