@@ -13,6 +13,7 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -202,8 +203,9 @@ func (p *upgradePlanner) parts(ctx context.Context, target string) (*parts, *pla
 		node.Upgrade = p.settings(target)
 		return &parts{env: &phases.Env{Config: node}}, nil, nil
 	}
-	self, options := *p.in.self, p.in.options
-	self.Version, options.AnyVersion = target, true
+	self, options, limits := *p.in.self, p.in.options, *p.in.self.Timeouts
+	limits.UpgradeManifests = &metav1.Duration{Duration: askTime} // a plan waits for nothing that starts
+	self.Version, self.Timeouts, options.AnyVersion = target, &limits, true
 	node, warnings, err := upgrading.Node(ctx, p.api, p.in.host, &self, options)
 	if err != nil {
 		return nil, nil, err

@@ -55,12 +55,15 @@ func Node(ctx context.Context, api cluster.Cluster, h host.Host, self *config.Up
 // awaitServer waits for the API server: one that starts refuses even administrators for a moment. That of an upgrade that was
 // interrupted may have been told to start a moment ago, and has as long for it as it would have had then.
 func awaitServer(ctx context.Context, api cluster.Cluster, h host.Host, limits *config.Timeouts) error {
-	limit := limits.KubernetesAPICall.Duration
 	if told, err := h.Stat(thisnode.APIServerManifest); err == nil {
-		limit = max(limit, limits.UpgradeManifests.Duration-h.Now().Sub(told.ModTime()))
+		whole := limits.UpgradeManifests.Duration
+		left := min(whole, whole-h.Now().Sub(told.ModTime())) // the file may be dated ahead of the clock
+		if left > limits.KubernetesAPICall.Duration {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, left)
+			defer cancel()
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	return api.Ready(ctx)
 }
 

@@ -61,7 +61,8 @@ func TestAwaitServer(t *testing.T) {
 	for name, test := range map[string]struct{ age, want time.Duration }{
 		"just replaced": {0, 5 * time.Minute},
 		"a moment ago":  {2 * time.Minute, 3 * time.Minute},
-		"long ago":      {time.Hour, time.Minute},
+		"long ago":      {time.Hour, 0}, // that of any call
+		"in the future": {-time.Hour, 5 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -87,15 +88,16 @@ func TestAwaitServer(t *testing.T) {
 	}
 }
 
-// readiness remembers how long the wait for the API server may take.
+// readiness remembers how long the wait for the API server may take; 0 if its context has no deadline.
 type readiness struct {
 	*cluster.Plan
 	limit time.Duration
 }
 
 func (r *readiness) Ready(ctx context.Context) error {
-	deadline, _ := ctx.Deadline()
-	r.limit = time.Until(deadline)
+	if deadline, limited := ctx.Deadline(); limited {
+		r.limit = time.Until(deadline)
+	}
 	return nil
 }
 
