@@ -197,7 +197,7 @@ func (e *eviction) evict(ctx context.Context, pod *corev1.Pod) (why string, err 
 	blocked := (*cluster.BlockedError)(nil)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return cmp.Or(e.said[pod.UID], err.Error()), nil
+		return cmp.Or(e.said[pod.UID], err.Error()), nil //nolint:nilerr // evict's own error names it, with all the other Pods
 	case !errors.As(err, &blocked):
 		return "evicted just now", err
 	}
