@@ -4,8 +4,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -82,5 +87,47 @@ func TestFailure(t *testing.T) {
 	want := "kubeadm: phase preflight: this host is a\r\nnode of another cluster already\r\n  → run `kubeadm reset`\r\n"
 	if string(shown) != want {
 		t.Errorf("terminal: got %q, want %q", shown, want)
+	}
+}
+
+// TestInterrupt: a wait ends at once when the program is interrupted, and says
+// what it waited for.
+func TestInterrupt(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the lock of the node is for root")
+	}
+	root := t.TempDir()
+	for _, dir := range []string{"etc", "run", "proc"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "slipway", "--rootfs", root, "init", "phase", "wait-control-plane")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(stderr)
+	for line := ""; !strings.Contains(line, "] Waiting for the kubelet"); {
+		if line, err = lines.ReadString('\n'); err != nil {
+			t.Fatalf("the program ended before the wait: %v; its last line: %q", err, line)
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	last, err := io.ReadAll(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("the program ended with %v; want exit code 1", err)
+	}
+	want := regexp.MustCompile("^slipway: phase wait-control-plane/health: the kubelet is not healthy; `journalctl -u kubelet` says why: .*; gave up after .*: interrupt signal received\n$")
+	if !want.Match(last) {
+		t.Errorf("the error is %q", last)
 	}
 }
