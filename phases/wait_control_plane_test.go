@@ -37,6 +37,12 @@ func (p *probes) answer(_ context.Context, probe host.Probe) error {
 	return p.broken[probe.URL]
 }
 
+func (p *probes) has(url string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Contains(p.asked, url)
+}
+
 const (
 	kubeletURL           = "http://127.0.0.1:10248/healthz"
 	apiServerURL         = "https://192.0.2.11:6443/livez"
@@ -170,7 +176,12 @@ func TestWaitIsInterrupted(t *testing.T) {
 	s.play(t, controlPlane())
 	answers.broken[controllerManagerURL] = errors.New("not yet")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(100*time.Millisecond, func() { cancel(errors.New("interrupt signal received")) })
+	go func() {
+		for !answers.has(controllerManagerURL) {
+			time.Sleep(time.Millisecond)
+		}
+		cancel(errors.New("interrupt signal received"))
+	}()
 	err := Run(ctx, s.Env, []Phase{waitControlPlane()}, Options{})
 	want := "phase wait-control-plane/health: kube-controller-manager is not healthy at " + controllerManagerURL +
 		"; look at its container's log in /var/log/pods: not yet; gave up after "

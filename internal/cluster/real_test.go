@@ -319,17 +319,24 @@ func TestBudget(t *testing.T) {
 	a := newAPI(t)
 	a.hook = func(*http.Request, string) fakeapi.Fault { return answers(500, "", "") }
 	r := a.client(t)
-	r.options.Timeout = 600 * time.Millisecond
+	r.options.Timeout = 2 * time.Second
 	err := r.Ensure(t.Context(), configMap("c", nil))
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "create ConfigMap kube-system/c: 500 Internal Server Error; gave up after ") {
 		t.Error(err)
 	}
 	if tries := len(a.seen()); tries < 3 || tries > 20 {
-		t.Errorf("%d tries in 600 ms", tries)
+		t.Errorf("%d tries in 2 s", tries)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
+	defer cancel()
+	asked := 0
+	a.hook = func(*http.Request, string) fakeapi.Fault {
+		if asked++; asked == 2 {
+			cancel()
+		}
+		return answers(500, "", "")
+	}
 	r.options.Timeout = time.Minute
 	if err := r.EnsureAbsent(ctx, configMap("c", nil)); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "500") {
 		t.Error(err)
