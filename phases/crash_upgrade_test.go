@@ -30,6 +30,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -114,7 +115,7 @@ func crashUpgrade(ctx context.Context, h runHost, endpoint string, say io.Writer
 		timeout.Duration = limit
 	}
 	api := cluster.New(crashOptions(h, endpoint, controlPlane, config.DefaultAdminKubeconfig, "/etc/kubernetes/kubelet.conf", limit))
-	n, _, err := upgrading.Node(ctx, api, h, self, opts)
+	n, _, err := upgrading.Node(ctx, api, h, ui.NewLines(say, say).Printf, self, opts)
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func (u upgradeCommand) load(cmd *cobra.Command, g *globals, o *upgradeOptions, 
 	if err != nil {
 		return nil, err
 	}
-	node, err := in.node(cmd)
+	node, err := in.node(cmd, g)
 	if err != nil {
 		return nil, err
 	}
@@ -136,14 +136,14 @@ func (o *upgradeOptions) read(cmd *cobra.Command, g *globals, command string, ar
 }
 
 // node is what this node is to be after the upgrade. It adds warnings about what the cluster stores.
-func (in *upgradeInput) node(cmd *cobra.Command) (*config.Node, error) {
+func (in *upgradeInput) node(cmd *cobra.Command, g *globals) (*config.Node, error) {
 	if in.self.First && in.self.Version == "" {
 		return nil, errors.Errorf("%s needs the version to upgrade to, such as %s", cmd.CommandPath(), config.DefaultKubernetesVersion)
 	}
 	if in.self.First && !thisnode.IsControlPlane(in.host) {
 		return nil, fault.New("this host is not a control plane: it has no static Pod of an API server", "run this on a control plane; `slipway upgrade node` is for this host")
 	}
-	node, warnings, err := upgrading.Node(cmd.Context(), in.cluster(cmd), in.host, in.self, in.options)
+	node, warnings, err := upgrading.Node(cmd.Context(), in.cluster(cmd), in.host, newUI(g).Printf, in.self, in.options)
 	in.warnings = append(in.warnings, warnings...)
 	return node, err
 }

@@ -32,7 +32,7 @@ func upgradeDiff(cmd *cobra.Command, g *globals, o *upgradeOptions, args []strin
 		return err
 	}
 	defer in.host.Close()
-	node, err := in.node(cmd)
+	node, err := in.node(cmd, g)
 	if err != nil {
 		return err
 	}

@@ -206,7 +206,7 @@ func (p *upgradePlanner) parts(ctx context.Context, target string) (*parts, *pla
 	self, options, limits := *p.in.self, p.in.options, *p.in.self.Timeouts
 	limits.UpgradeManifests = &metav1.Duration{Duration: askTime} // a plan waits for nothing that starts
 	self.Version, self.Timeouts, options.AnyVersion = target, &limits, true
-	node, warnings, err := upgrading.Node(ctx, p.api, p.in.host, &self, options)
+	node, warnings, err := upgrading.Node(ctx, p.api, p.in.host, p.said.Printf, &self, options)
 	if err != nil {
 		return nil, nil, err
 	}

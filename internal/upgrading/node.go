@@ -8,6 +8,7 @@ package upgrading
 import (
 	"context"
 	"syscall"
+	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -23,10 +24,10 @@ import (
 )
 
 // Node returns what this node is to be after the upgrade that self asks for. Without a version there, it is the one that
-// the cluster's configuration has.
-func Node(ctx context.Context, api cluster.Cluster, h host.Host, self *config.UpgradeSelf, opts config.Options) (*config.Node, []string, error) {
+// the cluster's configuration has. It says that it waits for the API server, if it does.
+func Node(ctx context.Context, api cluster.Cluster, h host.Host, say func(format string, args ...any), self *config.UpgradeSelf, opts config.Options) (*config.Node, []string, error) {
 	if thisnode.IsControlPlane(h) {
-		if err := awaitServer(ctx, api, h, self.Timeouts); err != nil {
+		if err := awaitServer(ctx, api, h, say, self.Timeouts); err != nil {
 			return nil, nil, adviseRollback(err)
 		}
 	}
@@ -52,18 +53,25 @@ func Node(ctx context.Context, api cluster.Cluster, h host.Host, self *config.Up
 	return n, warnings, nil
 }
 
+// sayAfter is how long a wait goes on before it is said: most end at once.
+const sayAfter = 2 * time.Second
+
 // awaitServer waits for the API server: one that starts refuses even administrators for a moment. That of an upgrade that was
 // interrupted may have been told to start a moment ago, and has as long for it as it would have had then.
-func awaitServer(ctx context.Context, api cluster.Cluster, h host.Host, limits *config.Timeouts) error {
+func awaitServer(ctx context.Context, api cluster.Cluster, h host.Host, say func(format string, args ...any), limits *config.Timeouts) error {
+	limit := limits.KubernetesAPICall.Duration
 	if told, err := h.Stat(thisnode.APIServerManifest); err == nil {
 		whole := limits.UpgradeManifests.Duration
 		left := min(whole, whole-h.Now().Sub(told.ModTime())) // the file may be dated ahead of the clock
-		if left > limits.KubernetesAPICall.Duration {
+		if left > limit {
+			limit = left
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, left)
+			ctx, cancel = context.WithTimeout(ctx, limit)
 			defer cancel()
 		}
 	}
+	late := time.AfterFunc(sayAfter, func() { say("Waiting for the API server, up to %s", limit.Round(time.Second)) })
+	defer late.Stop()
 	return api.Ready(ctx)
 }
 

@@ -5,11 +5,13 @@ package upgrading
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pkg/errors"
@@ -78,7 +80,7 @@ func TestAwaitServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil)}
-			if err := awaitServer(t.Context(), api, host.NewAt(root), limits); err != nil {
+			if err := awaitServer(t.Context(), api, host.NewAt(root), func(string, ...any) {}, limits); err != nil {
 				t.Fatal(err)
 			}
 			if off := api.limit - test.want; off < -time.Minute/2 || off > time.Second {
@@ -88,16 +90,32 @@ func TestAwaitServer(t *testing.T) {
 	}
 }
 
+// TestAwaitServerSays that it waits, but not of a server that is ready at once.
+func TestAwaitServerSays(t *testing.T) {
+	limits := &config.Timeouts{KubernetesAPICall: &metav1.Duration{Duration: time.Minute}, UpgradeManifests: &metav1.Duration{Duration: 5 * time.Minute}}
+	for delay, want := range map[time.Duration]string{0: "", 3 * time.Second: "Waiting for the API server, up to 1m0s"} {
+		synctest.Test(t, func(t *testing.T) {
+			said := ""
+			say := func(format string, args ...any) { said += fmt.Sprintf(format, args...) }
+			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil), delay: delay}
+			if err := awaitServer(t.Context(), api, host.NewAt(t.TempDir()), say, limits); err != nil || said != want {
+				t.Errorf("after %s it said %q, want %q; error %v", delay, said, want, err)
+			}
+		})
+	}
+}
+
 // readiness remembers how long the wait for the API server may take; 0 if its context has no deadline.
 type readiness struct {
 	*cluster.Plan
-	limit time.Duration
+	delay, limit time.Duration
 }
 
 func (r *readiness) Ready(ctx context.Context) error {
 	if deadline, limited := ctx.Deadline(); limited {
 		r.limit = time.Until(deadline)
 	}
+	time.Sleep(r.delay)
 	return nil
 }
 
