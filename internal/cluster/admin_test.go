@@ -100,7 +100,7 @@ func TestEnsureAdmin(t *testing.T) {
 		a.authorizes(0)
 		r := a.client(t)
 		r.options.SuperAdmin = filepath.Join(t.TempDir(), "super-admin.conf")
-		r.options.Timeout = 200 * time.Millisecond
+		r.options.Timeout = time.Second
 		err := r.EnsureAdmin(t.Context())
 		if err == nil || !strings.Contains(err.Error(), r.options.SuperAdmin+", which could give "+r.options.Kubeconfig+" its rights, is missing") ||
 			!strings.Contains(err.Error(), "create ClusterRoleBinding kubeadm:cluster-admins: ") ||

@@ -263,7 +263,7 @@ func TestNamespaceThatIsNotThereYet(t *testing.T) {
 	}
 
 	a.Remove(namespace)
-	r.options.Timeout = 200 * time.Millisecond
+	r.options.Timeout = time.Second
 	err := r.Ensure(t.Context(), configMap("d", nil))
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `create ConfigMap kube-system/d: namespaces "kube-system" not found; gave up after `) {
 		t.Error(err)

@@ -95,7 +95,7 @@ func TestCaughtUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, r := led(t, "a", "b")
 			test.set(f)
-			r.options.Timeout = 300 * time.Millisecond
+			r.options.Timeout = time.Second
 			err := r.CaughtUp(t.Context(), peer("b"))
 			if err == nil || !strings.HasPrefix(err.Error(), "wait for the member of etcd at "+peer("b")+": ") || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("error %v, want %s", err, test.says)

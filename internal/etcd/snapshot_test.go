@@ -109,7 +109,7 @@ func TestSnapshotFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, r := led(t, "a", "b")
-			f.snapshot, r.options.Timeout = whole, 300*time.Millisecond
+			f.snapshot, r.options.Timeout = whole, time.Second
 			if test.change != nil {
 				test.change(f)
 			}
@@ -132,11 +132,11 @@ func TestSnapshotFails(t *testing.T) {
 // TestSnapshotTakesItsTime: the whole may take longer than the timeout, as long as something arrives.
 func TestSnapshotTakesItsTime(t *testing.T) {
 	f, r := led(t, "a")
-	f.snapshot, r.options.Timeout = read(t, real36), 400*time.Millisecond
+	f.snapshot, r.options.Timeout = read(t, real36), 2*time.Second
 	parts := 0
 	slow := writerFunc(func(p []byte) (int, error) {
 		if parts++; parts <= 5 {
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(500 * time.Millisecond)
 		}
 		return len(p), nil
 	})

@@ -70,13 +70,20 @@ func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
 			return nil
 		case live && (tries == p.Tries || p.Passes != nil && !p.Passes(err)):
 			return err
-		case live || last == nil:
+		case live && !late(ctx) || last == nil:
 			last = err
 		}
 		if stop := sleep(ctx, backoff.Step(), p.after(err)); stop != nil {
 			return &Error{Last: last, Cause: stop, Elapsed: time.Since(start), Tries: tries}
 		}
 	}
+}
+
+// late reports whether the deadline of ctx has passed. A server, or a library that looks at the clock, may notice it before
+// ctx does.
+func late(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
 }
 
 func (p Policy) backoff() wait.Backoff {

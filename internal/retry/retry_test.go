@@ -149,6 +149,24 @@ func TestDeadlineJustPassed(t *testing.T) {
 	}
 }
 
+// TestDeadlineNoticedEarly: nor is an error the last one that comes after the deadline, but before the context ends.
+func TestDeadlineNoticedEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		tries := 0
+		err := Every(20*time.Millisecond).Do(lateContext{ctx}, func(context.Context) error {
+			if tries++; tries == 1 {
+				return errBusy
+			}
+			return context.DeadlineExceeded
+		})
+		if want := "busy; gave up after 50ms (tries: 3): context canceled"; err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	})
+}
+
 // TestAskedForTooLong does not wait if the requested time is longer than what is left.
 func TestAskedForTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
