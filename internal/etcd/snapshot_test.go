@@ -100,7 +100,7 @@ func TestSnapshotFails(t *testing.T) {
 		"it is empty":             {change: func(f *fakeCluster) { f.snapshot = nil }, says: "EOF"},
 		"it is a hash of nothing": {change: func(f *fakeCluster) { f.snapshot = resealed(nil) }, says: "after 32 bytes it does not end with a checksum"},
 		"a bit is wrong":          {change: func(f *fakeCluster) { f.snapshot = flipped }, says: "it is damaged: its checksum is wrong"},
-		"it stops":                {change: func(f *fakeCluster) { f.stuck = 9000 }, says: "etcd sent nothing for 300ms"},
+		"it stops":                {change: func(f *fakeCluster) { f.stuck = 9000 }, says: "etcd sent nothing for 1s"},
 		"not a member":            {from: "z", says: "it is not a member"},
 		"another answers":         {change: func(f *fakeCluster) { f.status[2].Header.MemberId = 9 }, says: "member 9 answers in its place"},
 		"it is not running":       {change: func(f *fakeCluster) { f.members[1].ClientURLs = []string{gone(t)} }, says: "connection refused"},
