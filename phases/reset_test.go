@@ -589,9 +589,9 @@ func (h immutable) Remove(path string) error {
 // A run that is interrupted while etcd hangs ends at once, and the next one tries again.
 func TestResetInterrupted(t *testing.T) {
 	s := newResetScene(t)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errors.New("interrupted"))
-	defer cancel()
-	s.Etcd = hangingEtcd{}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	s.Etcd = hangingEtcd{asked: func() { cancel(errors.New("interrupted")) }}
 	if err := Run(ctx, s.Env, Reset(), Options{}); err == nil || !strings.Contains(err.Error(), "phase remove-etcd-member: interrupted") {
 		t.Errorf("error %v", err)
 	}
@@ -602,9 +602,14 @@ func TestResetInterrupted(t *testing.T) {
 	s.isAsBefore(t)
 }
 
-type hangingEtcd struct{ etcd.Etcd }
+// hangingEtcd calls asked, and does not answer.
+type hangingEtcd struct {
+	etcd.Etcd
+	asked func()
+}
 
-func (hangingEtcd) Members(ctx context.Context) ([]etcd.Member, error) {
+func (e hangingEtcd) Members(ctx context.Context) ([]etcd.Member, error) {
+	e.asked()
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

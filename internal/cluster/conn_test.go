@@ -42,7 +42,7 @@ func TestReady(t *testing.T) {
 	}
 
 	a.hook = func(*http.Request, string) fakeapi.Fault { return answers(500, "", failing) }
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	err := r.Ready(ctx)
 	const want = " is not ready: 500 Internal Server Error: etcd failed: reason withheld, poststarthook/rbac/bootstrap-roles failed: not finished; gave up after "

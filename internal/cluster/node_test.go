@@ -110,7 +110,7 @@ func TestAwaitReport(t *testing.T) {
 			}
 			limit := 10 * time.Second
 			if tt.want != "" {
-				limit = 300 * time.Millisecond
+				limit = 2 * time.Second
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()

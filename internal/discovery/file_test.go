@@ -109,7 +109,7 @@ func TestByURL(t *testing.T) {
 			if tt.alien {
 				how.roots = []*x509.Certificate{authority{}.sign(t, asCA).cert}
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			found, creds, err := ByFile(ctx, how)
 			switch {

@@ -141,9 +141,9 @@ func TestHostileJoin(t *testing.T) {
 			if tt.pins != nil {
 				pins = tt.pins(f)
 			}
-			limit := 2 * time.Second
+			limit := 20 * time.Second
 			if tt.kind == Unreachable {
-				limit = 100 * time.Millisecond
+				limit = time.Second
 			}
 			found, err := join(t, f.start(t), pins, limit)
 			var failed *Error
@@ -177,7 +177,7 @@ func TestJoinRefusedConnection(t *testing.T) {
 	}
 	address := l.Addr().String()
 	l.Close()
-	_, err = join(t, address, []string{"sha256:00"}, 50*time.Millisecond)
+	_, err = join(t, address, []string{"sha256:00"}, time.Second)
 	if err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Error(err)
 	}

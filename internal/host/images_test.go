@@ -209,7 +209,7 @@ func TestAwaitRuntime(t *testing.T) {
 		{Type: cri.RuntimeReady, Reason: "Starting", Message: "not yet"},
 	}}}}
 	for socket, want := range map[string]string{unready.serve(t): "it is not ready: Starting: not yet", "/none/s": "the socket does not exist"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		err := newReal(t).AwaitRuntime(ctx, socket)
 		cancel()
 		if err == nil || !strings.Contains(told(err), want) {

@@ -217,7 +217,7 @@ func TestUnitJobResults(t *testing.T) {
 		t.Run("result "+result, func(t *testing.T) {
 			f := &fakeSystemd{result: result}
 			f.serve(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			err := newReal(t).StartUnit(ctx, "kubelet")
 			var typed *UnitError
