@@ -182,7 +182,7 @@ func TestWaitIsInterrupted(t *testing.T) {
 		}
 		cancel(errors.New("interrupt signal received"))
 	}()
-	err := Run(ctx, s.Env, []Phase{waitControlPlane()}, Options{})
+	err := Run(ctx, s.Env, []Phase{waitControlPlane()}, Options{Serial: true}) // the head start is over
 	want := "phase wait-control-plane/health: kube-controller-manager is not healthy at " + controllerManagerURL +
 		"; look at its container's log in /var/log/pods: not yet; gave up after "
 	if !strings.HasPrefix(message(err), want) || !strings.HasSuffix(message(err), ": interrupt signal received") {
