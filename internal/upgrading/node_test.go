@@ -98,7 +98,9 @@ func TestAwaitServerSays(t *testing.T) {
 			said := ""
 			say := func(format string, args ...any) { said += fmt.Sprintf(format, args...) }
 			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil), delay: delay}
-			if err := awaitServer(t.Context(), api, host.NewAt(t.TempDir()), say, limits); err != nil || said != want {
+			err := awaitServer(t.Context(), api, host.NewAt(t.TempDir()), say, limits)
+			synctest.Wait()
+			if err != nil || said != want {
 				t.Errorf("after %s it said %q, want %q; error %v", delay, said, want, err)
 			}
 		})
