@@ -37,6 +37,18 @@ func controlPlanesBehind(ctx context.Context, env *Env) ([]string, error) {
 // apiServers are the Pods of the API servers by the names of their nodes, nil for one that is unknown. This node's static Pod
 // says it before its mirror in the API does.
 func apiServers(ctx context.Context, env *Env) (map[string]*corev1.Pod, error) {
+	servers, err := mirroredServers(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	if own, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName)); found {
+		servers[env.Config.Name] = own
+	}
+	return servers, nil
+}
+
+// mirroredServers are the Pods of the API servers that the API has, by the names of their nodes, nil for one that it lacks.
+func mirroredServers(ctx context.Context, env *Env) (map[string]*corev1.Pod, error) {
 	pods, err := env.Cluster.Pods(ctx, metav1.NamespaceSystem, "component="+manifests.APIServerName)
 	if err != nil {
 		return nil, err
@@ -53,9 +65,6 @@ func apiServers(ctx context.Context, env *Env) (map[string]*corev1.Pod, error) {
 	}
 	for i := range pods {
 		servers[pods[i].Spec.NodeName] = &pods[i]
-	}
-	if own, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName)); found {
-		servers[env.Config.Name] = own
 	}
 	return servers, nil
 }

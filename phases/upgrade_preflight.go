@@ -6,11 +6,15 @@ package phases
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -27,11 +31,39 @@ func upgradePreflight(flags []string) Phase {
 
 func runUpgradePreflight(ctx context.Context, env *Env) error {
 	env.UI.Printf("Checking this node and its cluster")
+	if env.Config.ControlPlane {
+		awaitServerPods(ctx, env)
+	}
 	checks := preflight.Upgrade(env.Config, append(upgradeQuestions(env), upgradeBreakages(ctx, env)...))
 	if err := show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil || !env.Config.ControlPlane {
 		return err
 	}
 	return pullImages(ctx, env)
+}
+
+// awaitServerPods waits until the API has the Pod of each control plane's API server, which says what version that is. A
+// kubelet makes it some seconds after it has started, or replaced the static Pod. What is wrong is for the checks to say.
+func awaitServerPods(ctx context.Context, env *Env) {
+	limit := env.Config.Timeouts.KubernetesAPICall
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	said := false
+	_ = retry.Every(readyInterval).Do(ctx, func(ctx context.Context) error {
+		servers, err := mirroredServers(ctx, env)
+		if err != nil {
+			return nil
+		}
+		maps.DeleteFunc(servers, func(_ string, pod *corev1.Pod) bool { return pod != nil })
+		if len(servers) == 0 {
+			return nil
+		}
+		missing := strings.Join(slices.Sorted(maps.Keys(servers)), ", ")
+		if !said {
+			said = true
+			env.UI.Printf("Waiting until the API has the Pod of the API server of %s, up to %s", missing, limit)
+		}
+		return errors.Errorf("there is no Pod of the API server of %s", missing)
+	})
 }
 
 // The names of checks that `upgrade plan` makes, too.

@@ -83,7 +83,7 @@ func controlPlaneRefusals(u *config.Upgrade, target *version.Version, nodes []No
 		have, err := version.ParseSemantic(group.version)
 		if err != nil {
 			found = append(found, refuse("cannot tell which version of the API server runs on %s", group.nodes).
-				remedy("make its Pod run with an image whose tag is a version"))
+				remedy("its Pod has to be there (`kubectl -n kube-system get pods -l component=kube-apiserver`), with an image whose tag is a version"))
 			continue
 		}
 		if oldest == nil || have.LessThan(oldest) {

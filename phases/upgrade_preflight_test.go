@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// latePods is an API that has the Pods of the nodes from the given look on.
+type latePods struct {
+	*planes
+	from, looks int
+}
+
+func (l *latePods) Pods(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
+	if l.looks++; l.looks < l.from {
+		return nil, nil
+	}
+	return l.planes.Pods(ctx, namespace, selector)
+}
+
+// TestAwaitServerPods: the kubelet of a new control plane needs a moment to make them. One that will never be there is
+// for the check of the versions.
+func TestAwaitServerPods(t *testing.T) {
+	const waiting = "Waiting until the API has the Pod of the API server of "
+	for name, test := range map[string]struct {
+		from int
+		dead string
+		took time.Duration
+		said string
+	}{
+		"all there": {},
+		"late":      {from: 4, took: 3 * readyInterval, said: waiting + "cp-1, up to 1m0s\n"},
+		"never":     {dead: "cp-2", took: time.Minute, said: waiting + "cp-2, up to 1m0s\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newAddonStage(t, "")
+			if test.dead != "" {
+				s.planes.server(test.dead, "")
+			}
+			s.Cluster = &latePods{planes: s.planes, from: test.from}
+			s.said.Reset()
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				awaitServerPods(t.Context(), s.Env)
+				if took := time.Since(began); took != test.took || s.said.String() != test.said {
+					t.Errorf("it took %s, want %s, and said %q, want %q", took, test.took, s.said.String(), test.said)
+				}
+			})
+		})
+	}
+}
