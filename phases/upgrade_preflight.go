@@ -32,7 +32,9 @@ func upgradePreflight(flags []string) Phase {
 func runUpgradePreflight(ctx context.Context, env *Env) error {
 	env.UI.Printf("Checking this node and its cluster")
 	if env.Config.ControlPlane {
-		awaitServerPods(ctx, env)
+		if err := awaitServerPods(ctx, env); err != nil {
+			return err
+		}
 	}
 	checks := preflight.Upgrade(env.Config, append(upgradeQuestions(env), upgradeBreakages(ctx, env)...))
 	if err := show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil || !env.Config.ControlPlane {
@@ -42,13 +44,13 @@ func runUpgradePreflight(ctx context.Context, env *Env) error {
 }
 
 // awaitServerPods waits until the API has the Pod of each control plane's API server, which says what version that is. A
-// kubelet makes it some seconds after it has started, or replaced the static Pod. What is wrong is for the checks to say.
-func awaitServerPods(ctx context.Context, env *Env) {
+// kubelet makes it some seconds after it has started, or replaced the static Pod. It returns an error only if it is interrupted: what is wrong is for the checks to say.
+func awaitServerPods(ctx context.Context, env *Env) error {
 	limit := env.Config.Timeouts.KubernetesAPICall
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	said := false
-	_ = retry.Every(readyInterval).Do(ctx, func(ctx context.Context) error {
+	_ = retry.Every(readyInterval).Do(limited, func(ctx context.Context) error {
 		servers, err := mirroredServers(ctx, env)
 		if err != nil {
 			return nil
@@ -64,6 +66,7 @@ func awaitServerPods(ctx context.Context, env *Env) {
 		}
 		return errors.Errorf("there is no Pod of the API server of %s", missing)
 	})
+	return context.Cause(ctx)
 }
 
 // The names of checks that `upgrade plan` makes, too.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -30,14 +31,18 @@ func (l *latePods) Pods(ctx context.Context, namespace, selector string) ([]core
 func TestAwaitServerPods(t *testing.T) {
 	const waiting = "Waiting until the API has the Pod of the API server of "
 	for name, test := range map[string]struct {
-		from int
-		dead string
-		took time.Duration
-		said string
+		from        int
+		dead        string
+		interrupted time.Duration // after this time
+		took        time.Duration
+		said        string
+		fails       string
 	}{
 		"all there": {},
 		"late":      {from: 4, took: 3 * readyInterval, said: waiting + "cp-1, up to 1m0s\n"},
 		"never":     {dead: "cp-2", took: time.Minute, said: waiting + "cp-2, up to 1m0s\n"},
+		"interrupted": {dead: "cp-2", interrupted: 5 * time.Second, took: 5 * time.Second, said: waiting + "cp-2, up to 1m0s\n",
+			fails: "interrupt signal received"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAddonStage(t, "")
@@ -47,10 +52,15 @@ func TestAwaitServerPods(t *testing.T) {
 			s.Cluster = &latePods{planes: s.planes, from: test.from}
 			s.said.Reset()
 			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				if test.interrupted > 0 {
+					time.AfterFunc(test.interrupted, func() { cancel(errors.New(test.fails)) })
+				}
 				began := time.Now()
-				awaitServerPods(t.Context(), s.Env)
-				if took := time.Since(began); took != test.took || s.said.String() != test.said {
-					t.Errorf("it took %s, want %s, and said %q, want %q", took, test.took, s.said.String(), test.said)
+				err := awaitServerPods(ctx, s.Env)
+				if took := time.Since(began); took != test.took || s.said.String() != test.said || message(err) != test.fails {
+					t.Errorf("it took %s, want %s, said %q, want %q, and returned %v, want %q", took, test.took, s.said.String(), test.said, err, test.fails)
 				}
 			})
 		})

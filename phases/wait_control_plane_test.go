@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -171,18 +172,37 @@ func errOf(p *probes, url string) error {
 	return p.broken[url]
 }
 
+// endUI closes ended when a phase has ended.
+type endUI struct {
+	ui.UI
+	phase string
+	ended chan struct{}
+}
+
+func (e endUI) Start(phase string) (ui.UI, func(error)) {
+	in, end := e.UI.Start(phase)
+	return endUI{in, e.phase, e.ended}, func(err error) {
+		end(err)
+		if phase == e.phase {
+			close(e.ended)
+		}
+	}
+}
+
 func TestWaitIsInterrupted(t *testing.T) {
 	s, answers := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, controlPlane())
 	answers.broken[controllerManagerURL] = errors.New("not yet")
 	ctx, cancel := context.WithCancelCause(t.Context())
+	headStart := make(chan struct{})
+	s.UI = endUI{s.UI, "wait-control-plane/api-server", headStart}
 	go func() {
-		for !answers.has(controllerManagerURL) {
+		for <-headStart; !answers.has(controllerManagerURL); {
 			time.Sleep(time.Millisecond)
 		}
 		cancel(errors.New("interrupt signal received"))
 	}()
-	err := Run(ctx, s.Env, []Phase{waitControlPlane()}, Options{Serial: true}) // the head start is over
+	err := Run(ctx, s.Env, []Phase{waitControlPlane()}, Options{})
 	want := "phase wait-control-plane/health: kube-controller-manager is not healthy at " + controllerManagerURL +
 		"; look at its container's log in /var/log/pods: not yet; gave up after "
 	if !strings.HasPrefix(message(err), want) || !strings.HasSuffix(message(err), ": interrupt signal received") {

@@ -204,7 +204,8 @@ func (p *upgradePlanner) parts(ctx context.Context, target string) (*parts, *pla
 		return &parts{env: &phases.Env{Config: node}}, nil, nil
 	}
 	self, options, limits := *p.in.self, p.in.options, *p.in.self.Timeouts
-	limits.UpgradeManifests = &metav1.Duration{Duration: askTime} // a plan waits for nothing that starts
+	limits.KubernetesAPICall = &metav1.Duration{Duration: askTime} // as that of p.api
+	limits.UpgradeManifests = limits.KubernetesAPICall             // a plan waits for nothing that starts
 	self.Version, self.Timeouts, options.AnyVersion = target, &limits, true
 	node, warnings, err := upgrading.Node(ctx, p.api, p.in.host, p.said.Printf, &self, options)
 	if err != nil {

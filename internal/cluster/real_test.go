@@ -324,7 +324,7 @@ func TestBudget(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "create ConfigMap kube-system/c: 500 Internal Server Error; gave up after ") {
 		t.Error(err)
 	}
-	if tries := len(a.seen()); tries < 3 || tries > 20 {
+	if tries := len(a.seen()); tries < 6 || tries > 20 {
 		t.Errorf("%d tries in 2 s", tries)
 	}
 

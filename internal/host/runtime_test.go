@@ -325,7 +325,7 @@ func TestRuntimeComesLater(t *testing.T) {
 	if err := os.Link(path, later); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(3 * time.Second)
 	for {
 		err := r.PullImage(t.Context(), later, "x")
 		if err == nil {

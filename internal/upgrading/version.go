@@ -83,7 +83,7 @@ func controlPlaneRefusals(u *config.Upgrade, target *version.Version, nodes []No
 		have, err := version.ParseSemantic(group.version)
 		if err != nil {
 			found = append(found, refuse("cannot tell which version of the API server runs on %s", group.nodes).
-				remedy("its Pod has to be there (`kubectl -n kube-system get pods -l component=kube-apiserver`), with an image whose tag is a version"))
+				remedy("`kubectl -n kube-system get pods -l component=kube-apiserver -o wide` has to show its Pod, whose image needs a version as its tag; if the Pod is missing, `slipway diagnose` on that node says what is wrong"))
 			continue
 		}
 		if oldest == nil || have.LessThan(oldest) {
