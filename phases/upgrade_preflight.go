@@ -43,6 +43,8 @@ func runUpgradePreflight(ctx context.Context, env *Env) error {
 	return pullImages(ctx, env)
 }
 
+var errNoServerPod = errors.New("the API lacks the Pod of an API server")
+
 // awaitServerPods waits until the API has the Pod of each control plane's API server, which says what version that is. A
 // kubelet makes it some seconds after it has started, or replaced the static Pod. It returns an error only if it is interrupted: what is wrong is for the checks to say.
 func awaitServerPods(ctx context.Context, env *Env) error {
@@ -50,21 +52,22 @@ func awaitServerPods(ctx context.Context, env *Env) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	said := false
-	_ = retry.Every(readyInterval).Do(limited, func(ctx context.Context) error {
+	policy := retry.Policy{First: readyInterval, Passes: func(err error) bool { return errors.Is(err, errNoServerPod) }}
+	_ = policy.Do(limited, func(ctx context.Context) error {
 		servers, err := mirroredServers(ctx, env)
 		if err != nil {
-			return nil
+			return err
 		}
 		maps.DeleteFunc(servers, func(_ string, pod *corev1.Pod) bool { return pod != nil })
 		if len(servers) == 0 {
 			return nil
 		}
-		missing := strings.Join(slices.Sorted(maps.Keys(servers)), ", ")
 		if !said {
 			said = true
-			env.UI.Printf("Waiting until the API has the Pod of the API server of %s, up to %s", missing, limit)
+			env.UI.Printf("Waiting until the API has the Pod of the API server of %s, up to %s",
+				strings.Join(slices.Sorted(maps.Keys(servers)), ", "), limit)
 		}
-		return errors.Errorf("there is no Pod of the API server of %s", missing)
+		return errNoServerPod
 	})
 	return context.Cause(ctx)
 }
