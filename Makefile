@@ -1,7 +1,7 @@
 # What each target does is said by `make help`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build bundle test unit fuzz lint verify cluster cluster-down tables installs e2e examples bench packages release clean
+.PHONY: help build bundle test test-full unit fuzz lint verify cluster cluster-down tables test-packages e2e examples bench packages release clean
 
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null | sed 's/^\([^v]\)/v0.0.0-\1/')
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
@@ -34,23 +34,20 @@ bundle: build ## make dist/slipway-bundle-VERSION-linux-ARCH.tar of the lab's pa
 	version=$$(sed -n 's/^kubernetesVersion: //p' "$$parts/bundle.yaml") && \
 	bin/slipway bundle create --from "$$parts" -o "dist/slipway-bundle-$$version-linux-$$(go env GOARCH).tar"
 
-test: build ## run everything: unit tests, then the suite on real clusters
-	@$(MAKE) --no-print-directory unit fuzz
-	@$(MAKE) --no-print-directory e2e
+SUITE := go run ./test/suite
 
-# Tests that run the program in thousands of processes or for minutes, or measure
-# its memory: the race detector would make them as many times longer, needs as much
-# memory again, and sees no other code there.
-LONG := ^Test(Canary|Contention|PlansSendNothing|Crash|ResetFaults|APIFaults|HostFaults|Memory|Minisign)$$
+# Chooses the samples of long tests: those of this commit again with SLIPWAY_TEST_SEED=COMMIT.
+export SLIPWAY_TEST_SEED ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 
-# The two packages that take longest come first, and run side by side: their tests wait more than they compute.
-unit: ## run the unit tests, with the race detector (which needs gcc), zlint over the certificates, etcd's own restore, kubectl's choice of Pods to evict, and gitleaks' forms of tokens
-	CGO_ENABLED=1 go test -race -timeout=20m -skip='$(LONG)' ./phases ./cmd/slipway ./...
-	set -o pipefail; go test -count=1 -timeout=20m -run='$(LONG)' -v ./cmd/slipway ./phases ./internal/bundle | grep -Ev '^( *--- PASS| *=== )'
-	cd test/zlint && go test -count=1 ./...
-	cd test/etcdutl && go test -count=1 ./...
-	cd test/drain && go test -count=1 ./...
-	cd test/gitleaks && go test -count=1 ./...
+# docs/testing.md says what is in which tier, and where a new test belongs.
+test: build ## run the core tier, meant to take 35 minutes: unit tests, samples of the long ones, each promise on real clusters (root)
+	@$(SUITE) -budget 35m
+
+test-full: build ## run everything, some hours long (root)
+	@$(SUITE) -full
+
+unit: build ## run the core tier's tests that need no cluster
+	@$(SUITE) unit race long
 
 fuzz: ## run every fuzz target for FUZZTIME (15s), two at a time
 	go run ./test/fuzz -time $(FUZZTIME)
@@ -88,20 +85,11 @@ tables: ## compare the tables of internal/releases with the released modules, an
 	go test -tags=e2e,$(TAGS) -count=1 -timeout=40m -run '^TestProgramsRefuseWhatTheTablesSay$$' -v ./test/releases
 	go run ./test/releases
 
-# The packages of this version, too, for the suite.
-installs: ## build, install, upgrade and remove the packages (root)
-	cd packaging && go test -count=1 -timeout=20m ./...
+test-packages: ## make the packages of this version for the suite, in bin/packages/
 	@cd packaging && go run . $(RELEASE) -architectures "$$(go env GOARCH)" -out ../bin/packages
 
-# A test that fails runs once more by itself, at most three in a run; one that
-# then passes is named as FLAKY at the end, to be explained and fixed.
-e2e: build bundle ## run the suite on real clusters, and install the packages (root; builds the lab at first)
-	@$(LAB) build
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target tables installs
-	@reruns=$$(mktemp); trap 'rm -f "$$reruns"' EXIT; status=0; \
-	$(TOOL) gotestsum --format=standard-verbose --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 \
-		--rerun-fails-report="$$reruns" --packages=./test/e2e/... -- -tags=e2e,$(TAGS) -count=1 -timeout=75m -parallel=64 -skip='^Test(Ansible|CloudInit)$$' || status=$$?; \
-	sed -n 's/: 2 runs, 1 failures$$/ (failed once, then passed)/; t flaky; d; :flaky; s/^/FLAKY: /p' "$$reruns"; exit $$status
+e2e: build ## run the core tier's tests on real clusters (root; builds the lab at first)
+	@$(SUITE) parts packages e2e
 
 # Those that take too long for `make test`.
 examples: build bundle ## run examples/cloud-init and examples/ansible on real machines (root; installs ansible-core)

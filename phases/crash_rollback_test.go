@@ -32,7 +32,7 @@ var (
 	crashingRollback = crashing{name: "upgrade-rollback", prepare: prepareRollback, run: crashRollback,
 		reads: "/var/lib/kubelet/config.yaml", renews: []string{leaseWrite}}
 	crashingRollbackPlain = crashing{name: "upgrade-rollback-plain", prepare: prepareRollback, run: crashRollbackPlain,
-		reads: "/var/lib/kubelet/config.yaml", renews: []string{leaseWrite}, everyFault: 7} // its requests are those of the other
+		reads: "/var/lib/kubelet/config.yaml", renews: []string{leaseWrite}}
 	crashingRollbackNode = crashing{name: "upgrade-rollback-node", prepare: prepareRollbackNode, run: crashRollbackPlain,
 		reads: "/var/lib/kubelet/config.yaml", least: 3} // two files and the kubelet
 )

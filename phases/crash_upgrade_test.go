@@ -47,10 +47,9 @@ var crashingApply = crashing{
 	run: func(ctx context.Context, h runHost, at string, say io.Writer) error {
 		return crashUpgrade(ctx, h, at, say, "apply")
 	},
-	reads:      "/etc/kubernetes/manifests/etcd.yaml",
-	renews:     []string{leaseWrite},
-	everyFault: 7, // each request meets one of the faults
-	rewrites:   renewed,
+	reads:    "/etc/kubernetes/manifests/etcd.yaml",
+	renews:   []string{leaseWrite},
+	rewrites: renewed,
 }
 
 // crashingNodePlane is a control plane whose cluster was upgraded on another one.
@@ -73,10 +72,9 @@ var crashingNodePlane = crashing{
 	run: func(ctx context.Context, h runHost, at string, say io.Writer) error {
 		return crashUpgrade(ctx, h, at, say, "node")
 	},
-	reads:      "/etc/kubernetes/manifests/etcd.yaml",
-	renews:     []string{leaseWrite},
-	everyFault: 7,
-	rewrites:   renewed,
+	reads:    "/etc/kubernetes/manifests/etcd.yaml",
+	renews:   []string{leaseWrite},
+	rewrites: renewed,
 }
 
 // renewed reports whether a file changes with each upgrade, because it renews the certificates.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/intact"
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // faultyHost refuses one of its orders.
@@ -145,11 +146,11 @@ func TestHostFaults(t *testing.T) {
 			}
 			var group errgroup.Group
 			group.SetLimit(8)
-			for at := 1; at <= counting.count; at++ {
-				group.Go(func() error { refusedAt(t, want, at); return nil })
+			for _, i := range tier.Sample(t, 6, counting.count) {
+				group.Go(func() error { refusedAt(t, want, i+1); return nil })
 			}
 			_ = group.Wait()
-			t.Logf("each of %d orders to the host was refused once", counting.count)
+			t.Logf("a run gives %d orders to the host", counting.count)
 		})
 	}
 }

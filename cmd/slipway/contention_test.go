@@ -21,11 +21,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 const contentionEnv = "SLIPWAY_CONTENTION_STAGE"
 
-// TestContention races two real processes for one node, 200 times: one does
+// TestContention races two real processes for one node, 20 or 200 times: one does
 // the work, the other says within a second who holds the node, or comes late
 // enough to find all done. Whichever wins, every pair is good.
 func TestContention(t *testing.T) {
@@ -42,7 +43,7 @@ func TestContention(t *testing.T) {
 	}
 	ownDirectories(t)
 	refused, slowest, waits := 0, time.Duration(0), []time.Duration(nil)
-	const rounds = 200
+	rounds := len(tier.Sample(t, 20, 200))
 	for round := range rounds {
 		pki := fmt.Sprintf("/etc/kubernetes/pki-%d", round)
 		put(t, "/tmp/init.yaml", canaryInit+"certificatesDir: "+pki+"\n", 0o600)

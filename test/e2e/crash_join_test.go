@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // joinInstants are spread over the join of a control plane. Those of a round are in order, and seconds apart, so that a run
@@ -33,6 +35,7 @@ var joinInstants = [][]instant{
 // TestCrashJoin kills the join of a control plane again and again, each time at a later instant of a round, and lets it
 // finish. The node is reset between the rounds.
 func TestCrashJoin(t *testing.T) {
+	tier.OnlyFull(t, "TestCrashInit")
 	cp1 := boot(t)
 	cp2 := cp1.another("cp-2")
 	cp1.knowsEndpoint([]machine{cp1, cp2})

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // externalPKI is where a control plane keeps the client certificate for an external etcd: apart from the cluster's own
@@ -21,6 +23,7 @@ const externalPKI = "/etc/external-etcd"
 // brings no files: it gets the etcd client certificate the same way as the cluster's own keys. When it leaves, it
 // leaves nothing behind and removes nothing that belongs to others. It also serves without the first.
 func TestInitExternalEtcd(t *testing.T) {
+	tier.OnlyFull(t, "TestNode")
 	cp1 := boot(t)
 	cp2, w1 := cp1.another("cp-2"), cp1.another("worker-1")
 	planes := []machine{cp1, cp2}

@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/intact"
 	"github.com/slipway-k8s/slipway/test/kill"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // diskErrors are the errors that the disk returns, in turn.
@@ -49,11 +50,11 @@ func TestDiskFailsAtEveryFileOperation(t *testing.T) {
 		}
 		var group errgroup.Group
 		group.SetLimit(4)
-		for at := 1; at <= whole.Changes; at++ {
-			group.Go(func() error { v.failedAt(before, after, args, at); return nil })
+		for _, i := range tier.Sample(t, 4, whole.Changes) {
+			group.Go(func() error { v.failedAt(before, after, args, i+1); return nil })
 		}
 		_ = group.Wait()
-		t.Logf("%s: each of %d calls failed once", args[0], whole.Changes)
+		t.Logf("%s makes %d calls", args[0], whole.Changes)
 	}
 }
 

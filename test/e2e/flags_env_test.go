@@ -10,16 +10,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
 
-// TestFlagsEnv checks kubeadm-flags.env with the systemd of a node: whatever the values are, the process gets exactly
+// readsFlagsEnv checks kubeadm-flags.env with the systemd of a node: whatever the values are, the process gets exactly
 // these words. It also checks the unit tests' model of systemd with the same values.
-func TestFlagsEnv(t *testing.T) {
-	m := boot(t)
+func readsFlagsEnv(m machine) {
 	m.write("/run/systemd/system/words@.service", `[Service]
 Type=oneshot
 EnvironmentFile=/run/words/%i.env
@@ -37,7 +35,7 @@ StandardOutput=truncate:/run/words/%i.out
 		}
 		data, err := kubeletconfig.FlagsEnv(&n)
 		if err != nil {
-			t.Fatal(err)
+			m.Fatal(err)
 		}
 		m.write(fmt.Sprintf("/run/words/%d.env", i), string(data))
 		wanted[i] = kubeletconfig.Flags(&n)
@@ -48,11 +46,11 @@ StandardOutput=truncate:/run/words/%i.out
 	for i, want := range wanted {
 		out, err := m.node.ReadFile(fmt.Sprintf("/run/words/%d.out", i))
 		if err != nil {
-			t.Fatal(err)
+			m.Fatal(err)
 		}
 		got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 		if !slices.Equal(got, want) {
-			t.Errorf("systemd reads %q\nwant %q", got, want)
+			m.Errorf("systemd reads %q\nwant %q", got, want)
 		}
 	}
 }

@@ -18,11 +18,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // TestHostPrepareNode upgrades a node that was made from a bundle by a newer bundle, without a network: its images, then the
 // control plane, then the programs, during which no container is restarted.
 func TestHostPrepareNode(t *testing.T) {
+	tier.OnlyFull(t, "TestUp")
 	m := bare(t)
 	m.hasProgram()
 	newer := m.swapBundle(olderBundle(t))
@@ -163,6 +165,7 @@ func here(t *testing.T, args ...string) string {
 // TestHostPrepareSigned: a host that trusts a key takes only bundles that were signed with it, and what Slipway signs is what
 // minisign signs.
 func TestHostPrepareSigned(t *testing.T) {
+	tier.OnlyFull(t, "TestUp")
 	m := bare(t)
 	m.hasProgram()
 	dir := t.TempDir()

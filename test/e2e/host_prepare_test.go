@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // bundlePath is where a test puts the bundle on a node.
@@ -30,6 +30,7 @@ var prepareArgs = []string{"slipway", "host", "prepare", "--bundle", bundlePath,
 // network, boots them, and takes everything back. The control plane has Slipway from its package, the worker the program
 // alone.
 func TestHostPrepare(t *testing.T) {
+	tier.OnlyFull(t, "TestUp")
 	m := bare(t)
 	m.installsPackage(slipwayPackage(t))
 	w := m.anotherBare("worker-1")
@@ -103,6 +104,7 @@ var prepareInstants = [][]instant{
 // TestHostPrepareKilled runs the same command again and again, each time until a later instant, at which it is killed; the last
 // run finishes, and all is taken back.
 func TestHostPrepareKilled(t *testing.T) {
+	tier.OnlyFull(t, "TestUp")
 	m := bare(t)
 	m.hasProgram()
 	before := m.everyState()
@@ -135,11 +137,7 @@ func bare(t *testing.T) machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := lab.Down(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	downAfter(t, lab)
 	return machine{T: t}.anotherBare("cp-1")
 }
 

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // labSettings are what kubelet and kube-proxy need on a lab node: it shares the host's kernel, which has cgroup v1.
@@ -46,21 +48,6 @@ kind: ClusterConfiguration
 
 const podSubnet = "networking: {podSubnet: 10.244.0.0/16}"
 
-func TestInitDefault(t *testing.T) {
-	m := boot(t)
-	config := document("", podSubnet)
-	m.passesPreflight(config)
-	before := m.plan(config)
-	m.printsJoinCommand(m.init(config))
-	m.healthy(everything)
-	m.filesHaveReferenceModes()
-	m.keepsPlan(before)
-	m.isAdministrated()
-	m.secondInitChangesNothing(config)
-	m.prints("", "get", "node", "cp-1", "-o", "jsonpath={.spec.taints}")
-	m.passesPreflight(config) // on a node, too
-}
-
 // isAdministrated does what administrators do to a cluster of one node: it lets other Pods run there, and adds a zone
 // to the cluster's DNS.
 func (m machine) isAdministrated() {
@@ -75,16 +62,6 @@ func (m machine) isAdministrated() {
 	m.kubectl("patch", "configmap", "coredns", "-n", "kube-system", "--type=merge", "--patch", string(patch))
 }
 
-// TestInitReference creates the cluster that the reference data was taken from.
-func TestInitReference(t *testing.T) {
-	m := boot(t)
-	m.hasFullDisk() // the reference has no settings for it
-	m.init(strings.Replace(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), fullDisk, "", 1), "--upload-certs")
-	m.healthy(everything)
-	m.objectsEqualReference()
-	m.accountsEqualReference()
-}
-
 // printsJoinCommand checks what scripts read: stdout has the command and nothing else.
 func (m machine) printsJoinCommand(out string) {
 	m.Helper()
@@ -97,6 +74,7 @@ func (m machine) printsJoinCommand(out string) {
 
 // TestInitConfigured sets what does not exclude each other: keys, lifetimes, networks, arguments and patches.
 func TestInitConfigured(t *testing.T) {
+	tier.OnlyFull(t, "TestNode")
 	m := boot(t, "10.99.0.0/16")
 	m.must("mkdir", "/root/patches")
 	m.write("/root/patches/kube-scheduler+merge.yaml", "metadata: {labels: {patched: merge}}\n")
@@ -164,6 +142,7 @@ scheduler:
 
 // TestInitGivenCA makes a cluster without add-ons from a CA that is there.
 func TestInitGivenCA(t *testing.T) {
+	tier.OnlyFull(t, "TestNode")
 	m := boot(t)
 	m.must("slipway", "init", "phase", "certs", "ca")
 	before := m.must("cat", "/etc/kubernetes/pki/ca.crt")
@@ -175,6 +154,7 @@ func TestInitGivenCA(t *testing.T) {
 }
 
 func TestInitExternalCA(t *testing.T) {
+	tier.OnlyFull(t, "TestNode")
 	m := boot(t)
 	config := document("", podSubnet)
 	m.write("/root/slipway.yaml", config)

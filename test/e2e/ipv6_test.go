@@ -8,6 +8,8 @@ package e2e
 import (
 	"strings"
 	"testing"
+
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // The networks of clusters whose hosts have no IPv4 address.
@@ -19,6 +21,7 @@ const (
 // TestIPv6 creates a cluster of hosts without an IPv4 address: two control planes, one of which leaves again, and a
 // worker. The only addresses in the configuration are the endpoint and the networks of Pods and Services.
 func TestIPv6(t *testing.T) {
+	tier.OnlyFull(t, "TestHA")
 	cp1 := boot(t, podsIPv6)
 	cp2, w1 := cp1.another("cp-2", podsIPv6), cp1.another("worker-1", podsIPv6)
 	all := []machine{cp1, cp2, w1}

@@ -11,11 +11,13 @@ import (
 	"testing"
 
 	"github.com/slipway-k8s/slipway/test/joiners"
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // TestJoinMany lets 20 workers discover the cluster and bootstrap their TLS at the same time, against one control
 // plane.
 func TestJoinMany(t *testing.T) {
+	tier.OnlyFull(t, "TestWorkers")
 	m := boot(t)
 	args := strings.Fields(strings.ReplaceAll(m.init(document("", podSubnet)), "\\\n", " "))
 	after := func(flag string) string { return args[slices.Index(args, flag)+1] }

@@ -13,41 +13,12 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
+	"github.com/slipway-k8s/slipway/test/tier"
 )
-
-// TestJoinWorkers adds three workers to a cluster of one control plane: one by token, one with kubeadm, one by a
-// discovery file.
-func TestJoinWorkers(t *testing.T) {
-	m := boot(t)
-	args := m.initForJoin(document("", podSubnet))
-
-	w1, w2, w3 := m.another("worker-1"), m.another("worker-2"), m.another("worker-3")
-	w1.refusesWrongPin(args)
-	w1.planWritesNothing(args)
-	m.join(w1, append([]string{"slipway", "join"}, args...)...)
-	m.join(w2, append([]string{"kubeadm", "join"}, args...)...)
-	w3.write("/root/discovery.conf", m.kubectl("-n", "kube-public", "get", "configmap", "cluster-info", "-o", "jsonpath={.data.kubeconfig}"))
-	w3.write("/root/token", args[slices.Index(args, "--token")+1]+"\n")
-	m.join(w3, "slipway", "join", "--discovery-file=/root/discovery.conf", "--token-file=/root/token",
-		"--ignore-preflight-errors="+nodes.IgnorePreflightErrors)
-
-	for _, w := range []machine{m, w1, w2, w3} {
-		m.ready(w.node.Name())
-	}
-	for _, w := range []machine{w1, w3} {
-		w.rotatableKubelet()
-		if out, err := w.try("test", "-e", "/etc/kubernetes/bootstrap-kubelet.conf"); err == nil {
-			t.Errorf("%s: the join credentials still exist: %s", w.node.Name(), out)
-		}
-	}
-	w1.sameFilesAs(w2)
-	w1.secondJoinChangesNothing(args)
-	w1.nameOfAnotherIsRefused(args)
-	m.comesBack(w1, args)
-}
 
 // TestJoinPeer joins a worker to a cluster that kubeadm created.
 func TestJoinPeer(t *testing.T) {
+	tier.OnlyFull(t, "TestWorkers")
 	m := boot(t)
 	m.write("/root/peer.yaml", document("", podSubnet))
 	m.must("kubeadm", "init", "--config", "/root/peer.yaml")
@@ -63,7 +34,7 @@ func TestJoinPeer(t *testing.T) {
 // another boots one more node in m's lab, whose Pods get addresses from podSubnets.
 func (m machine) another(name string, podSubnets ...string) machine {
 	m.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: labName(m.T), Slipway: program})
+	lab, err := nodes.Open(nodes.Options{Name: m.node.LabName(), Slipway: program})
 	if err != nil {
 		m.Fatal(err)
 	}

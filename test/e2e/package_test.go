@@ -11,11 +11,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // TestPackageOnNode installs, upgrades and removes the package on a node that runs, which it does not touch, and boots
 // without it: what the package says of that is true, and installing it again is all that it takes.
 func TestPackageOnNode(t *testing.T) {
+	tier.OnlyFull(t, "TestUp")
 	m := boot(t)
 	m.init(document("", podSubnet))
 	m.ready("cp-1")

@@ -11,77 +11,10 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
-
-// TestReset creates a control plane, resets it in each possible way, and creates it again. After each reset the host's
-// files are as they were before.
-func TestReset(t *testing.T) {
-	m := boot(t)
-	m.must("slipway", "reset", "--force") // on a host that is not a node
-	before := m.host()
-	config := document("", podSubnet)
-
-	m.init(config)
-	m.hasNetwork()
-	m.changesNothingUnless("y")
-	m.resetPlanIsTrue()
-	m.killedWhileResetting()
-	m.isAs(before, "/var/lib/cni")
-	m.hasNoPods()
-
-	m.init(config)
-	m.hasNetwork()
-	m.plantForeignNetwork()
-	m.reset("--network")
-	m.hasForeignNetworkOnly()
-	m.isAs(before)
-
-	m.init(config)
-	m.resetsThoughAllIsDead()
-	m.reset()
-	m.isAs(before, "/var/lib/cni")
-	m.hasNoPods()
-	if out := m.reset(); !strings.Contains(out, "Nothing to do") {
-		t.Errorf("reset of a host that is no longer a node:\n%s", out)
-	}
-}
-
-// TestResetWorker joins a worker, resets it and joins it again. What was mounted from elsewhere stays as it was.
-func TestResetWorker(t *testing.T) {
-	m := boot(t)
-	m.init(document("", podSubnet))
-	w := m.another("worker-1")
-	before := w.host()
-	args, _ := m.joinCommands()
-	w.runs("slipway", "join", args)
-	m.ready("worker-1")
-	w.eventually("a Pod on the worker", readyLimit, func() error {
-		if out := w.must("ctr", "-n", "k8s.io", "tasks", "ls", "-q"); strings.TrimSpace(out) == "" {
-			return errors.New("nothing runs")
-		}
-		return nil
-	})
-	precious := w.mountsPrecious()
-	if out := w.reset(); !strings.Contains(out, "kubectl delete node worker-1") ||
-		!strings.Contains(out, "/var/lib/kubelet/mine stays: something that is not the kubelet's is mounted there") {
-		t.Errorf("reset says:\n%s", out)
-	}
-	for _, path := range precious {
-		w.must("test", "-s", path)
-	}
-	w.must("umount", "/var/lib/kubelet/mine", "/etc/kubernetes/pki/mine")
-	w.reset()
-	w.hasNoPods()
-	w.must("rm", "-r", "/srv/precious")
-	w.isAs(before, "/var/lib/cni")
-	m.kubectl("delete", "node", "worker-1")
-	w.runs("slipway", "join", args)
-	m.ready("worker-1")
-}
 
 // host lists the host's files with type, mode and owner. It omits logs, files of this boot, the runtime's images and
 // root's own files.

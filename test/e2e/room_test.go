@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -34,21 +35,14 @@ var needs = map[string]need{
 	"TestCrashJoin":                     {2, 5},
 	"TestCrashNode":                     {1, 3},
 	"TestDiskFailsAtEveryFileOperation": {2, 2},
-	"TestHA":                            {5, 6},
+	"TestHA":                            {4, 8},
 	"TestHostPrepare":                   {2, 3},
 	"TestHostPrepareKilled":             {1, 3},
 	"TestIPv6":                          {3, 3},
 	"TestInitExternalEtcd":              {3, 3},
 	"TestJoinMany":                      {3, 3},
 	"TestJoinPeer":                      {2, 2},
-	"TestJoinWorkers":                   {4, 3},
-	"TestReset":                         {1, 4},
-	"TestResetWorker":                   {2, 2},
-	"TestTrust/1-lost-voter":            {3, 5},
-	"TestTrust/2-edits":                 {3, 4},
-	"TestTrust/3-joined":                {2, 3},
-	"TestTrust/4-old-clusters":          {3, 5},
-	"TestTrust/7-reset":                 {2, 3},
+	"TestNode":                          {1, 6},
 	"TestUp":                            {3, 5},
 	"TestUpDualStack":                   {2, 3},
 	"TestUpKilled":                      {1, 5},
@@ -59,6 +53,7 @@ var needs = map[string]need{
 	"TestUpgradeFails":                  {1, 6},
 	"TestUpgradeHA":                     {4, 11},
 	"TestUpgradeRollback":               {1, 4},
+	"TestWorkers":                       {3, 6},
 }
 
 // room is for so many tests and machines at a time: with more of them, on two processors, all takes so long that the
@@ -113,21 +108,34 @@ func (r *rooms) next() need {
 	return first
 }
 
+// elsewhere gives the test's room to others while its machines have nothing to do.
+func (m machine) elsewhere(wait func()) {
+	n := needOf(m.T)
+	room.giveBack(n)
+	wait()
+	room.take(n)
+}
+
+// needOf is what a test takes of the machine.
+func needOf(t *testing.T) need {
+	if n, known := needs[t.Name()]; known {
+		return n
+	}
+	return need{1, 2}
+}
+
 // beside lets a test run beside others once there is room for its machines.
 func beside(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	n, known := needs[t.Name()]
-	if !known {
-		n = need{1, 2}
-	}
+	n := needOf(t)
 	if n.machines > mostMachines {
 		t.Fatalf("it needs %d machines, and there is never room for more than %d", n.machines, mostMachines)
 	}
 	room.take(n)
 	started := time.Now()
 	t.Cleanup(func() {
-		t.Logf("it took %.1f min, with %d machines", time.Since(started).Minutes(), n.machines)
+		t.Attr("wall", fmt.Sprintf("%.1f", time.Since(started).Seconds()))
 		room.giveBack(n)
 	})
 }

@@ -76,7 +76,7 @@ func prepare(ctx context.Context) error {
 
 // labName is short enough for a lab and differs between tests.
 func labName(t *testing.T) string {
-	return labPrefix + strings.ReplaceAll(strings.ToLower(strings.NewReplacer("TestInit", "", "TestTrust/", "", "Test", "").Replace(t.Name())), "/", "-")
+	return labPrefix + strings.ReplaceAll(strings.ToLower(strings.NewReplacer("TestInit", "", "Test", "").Replace(t.Name())), "/", "-")
 }
 
 // machine is one node, with methods for what tests do on it.
@@ -100,6 +100,7 @@ func bootAlone(t *testing.T, podSubnets ...string) machine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	downAfter(t, lab)
 	node, err := lab.StartNode(t.Context(), nodes.NodeSpec{Name: "cp-1", PodSubnets: podSubnets})
 	if err != nil {
 		t.Fatal(err)
@@ -110,11 +111,22 @@ func bootAlone(t *testing.T, podSubnets ...string) machine {
 		if t.Failed() {
 			m.explain()
 		}
+	})
+	return m
+}
+
+// downAfter takes a test's lab down at its end, and tells what its nodes have cost.
+func downAfter(t *testing.T, lab *nodes.Lab) {
+	t.Cleanup(func() {
+		used, err := lab.ProcessorTime()
+		if err != nil {
+			t.Error(err)
+		}
+		t.Attr("cpu", fmt.Sprintf("%.1f", used.Seconds()))
 		if err := lab.Down(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	return m
 }
 
 // explain prints what is needed to understand a failure and no more: some CI systems keep only the end of a long log,

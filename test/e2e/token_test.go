@@ -9,17 +9,14 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
-	"testing"
 
 	"github.com/pkg/errors"
 )
 
 const pin = `--discovery-token-ca-cert-hash sha256:[0-9a-f]{64}`
 
-// TestToken creates, lists and deletes tokens, and compares the list with kubeadm's.
-func TestToken(t *testing.T) {
-	m := boot(t)
-	m.init(document("", podSubnet))
+// managesTokens creates, lists and deletes tokens, and compares the list with kubeadm's.
+func managesTokens(m machine) {
 	m.matches(`^abcdef\.0123456789abcdef\n$`, "token", "create", "abcdef.0123456789abcdef", "--ttl", "0", "--description", "for ever")
 	m.matches(`^slipway join 192\.168\.99\.11:6443 --token [a-z0-9]{6}\.[a-z0-9]{16} `+pin+`\n$`, "token", "create", "--print-join-command")
 	m.sameList()

@@ -12,19 +12,13 @@ import (
 	"strings"
 )
 
-// keepOperatorEdits edits the files of three nodes and the objects of their cluster, and deletes one object. The same
-// init and the same joins report what differs, create what is missing, and change nothing else.
-func keepOperatorEdits(m machine) {
-	w, cp2 := m.another("worker-1"), m.another("cp-2")
-	planes, all := []machine{m, cp2}, []machine{m, cp2, w}
-	for _, n := range all {
-		n.knowsEndpoint(planes)
-	}
-	m.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
-	worker, plane := m.joinCommands()
-	sideBySide(func() { cp2.runs("slipway", "join", plane) }, func() { w.runs("slipway", "join", worker) })
+// keepsEdits edits the files of three nodes and the objects of their cluster, and deletes one object. The same init and
+// the same joins report what differs, create what is missing, and change nothing else. m has the first control plane.
+func (m machine) keepsEdits(cp2, w machine, plane, worker []string) {
+	m.Helper()
+	cp2.T, w.T = m.T, m.T
 	sideBySide(m.editFiles, cp2.editFiles, w.editFiles)
-	for _, n := range all {
+	for _, n := range []machine{m, cp2, w} {
 		m.ready(n.node.Name())
 	}
 	m.editObjects()

@@ -23,10 +23,8 @@ const kubeletClient = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
 // saysJoinedWhenItHas: a worker was switched off until its certificate expired. Nobody signs a new one, so its join
 // fails and can be repeated. Once somebody signs, the join succeeds with a valid certificate and a node that reports.
-func saysJoinedWhenItHas(m machine) {
-	args := m.initForJoin(document("", podSubnet))
-	w := m.another("worker-1")
-	m.join(w, append([]string{"slipway", "join"}, args...)...)
+func (m machine) saysJoinedWhenItHas(w machine, args []string) {
+	m.Helper()
 	w.must("systemctl", "stop", "kubelet")
 	w.write(kubeletClient, m.expiredClient(w.node.Name()))
 	const signer, away = "/etc/kubernetes/manifests/kube-controller-manager.yaml", "/root/kube-controller-manager.yaml"

@@ -12,7 +12,6 @@ import (
 // followsUserKubeconfig moves admin.conf away and finds the cluster with the user's settings: a list of files that
 // only together have a whole context, and ~/.kube/config. These also take precedence over admin.conf.
 func followsUserKubeconfig(m machine) {
-	m.init(document("", podSubnet))
 	const token = "abcdef.0123456789abcdef"
 	m.must("slipway", "token", "create", token)
 	m.splitKubeconfig("/root/a", "/root/b")

@@ -12,15 +12,14 @@ import (
 
 // joinsOldCluster makes a cluster's ConfigMaps look as if other versions and an editor had written them, and works
 // with that cluster.
-func joinsOldCluster(m machine) {
-	config := document("", podSubnet)
-	args := m.initForJoin(config)
+func (m machine) joinsOldCluster(w machine, args []string) {
+	m.Helper()
 	m.editStored("kubeadm-config", "ClusterConfiguration", func(text string) string {
 		return text + "useHyperKubeImage: false\nfutureField: {a: [1, two]}\nfeatureGates: {EtcdLearnerMode: true, ControlPlaneKubeletLocalMode: true}\n"
 	})
 	m.editStored("kubelet-config", "kubelet", func(text string) string { return text + "futureField: 5\n" })
 
-	w := m.another("worker-1")
+	m.takesOut(w)
 	out, err := w.try(append([]string{"slipway", "join"}, args...)...)
 	if err != nil {
 		m.Fatalf("a worker cannot join: %v\n%s", err, out)
@@ -34,7 +33,7 @@ func joinsOldCluster(m machine) {
 			m.Errorf("join does not warn once of %q:\n%s", want, out)
 		}
 	}
-	m.ready("worker-1") // so its kubelet accepts the unknown field, too
+	m.ready(w.node.Name()) // so its kubelet accepts the unknown field, too
 
 	m.worksWithStored()
 	m.must("slipway", "init", "phase", "upload-config", "all", "--config", "/root/slipway.yaml")
@@ -51,11 +50,18 @@ func joinsOldCluster(m machine) {
 		return strings.Replace(text, "kubernetesVersion: v1.3", "kubernetesVersion: v1.30.14 # v1.3", 1)
 	})
 	m.worksWithStored()
-	w2 := m.another("worker-2")
-	if out, err := w2.try(append([]string{"slipway", "join"}, args...)...); err == nil || !strings.Contains(out, `kubernetesVersion: "v1.30.14" is not supported`) ||
+	m.takesOut(w)
+	if out, err := w.try(append([]string{"slipway", "join"}, args...)...); err == nil || !strings.Contains(out, `kubernetesVersion: "v1.30.14" is not supported`) ||
 		!strings.Contains(out, "join with kubeadm of the cluster's version") {
 		m.Errorf("joining a cluster of 1.30: %v\n%s", err, out)
 	}
+}
+
+// takesOut makes a host of a worker again.
+func (m machine) takesOut(w machine) {
+	m.Helper()
+	w.reset()
+	m.kubectl("delete", "node", w.node.Name())
 }
 
 // worksWithStored runs the commands that read the cluster's configuration on a control plane. They must not use the

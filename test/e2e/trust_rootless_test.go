@@ -8,6 +8,9 @@ package e2e
 import (
 	"crypto/tls"
 	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // rootlessDataDir is below the lab's mount of /var/lib/etcd, so that a hard link can point outside of it.
@@ -22,9 +25,11 @@ var rootlessReaders = map[string][]string{
 	"kubeadm-ks":  {"/etc/kubernetes/scheduler.conf"},
 }
 
-// rootlessKeepsOwners: files that another user plants in its directory do not give away files of root. Renewed
+// TestRootless: files that another user plants in its directory do not give away files of root. Renewed
 // credentials match and stay readable, even while the API is down.
-func rootlessKeepsOwners(m machine) {
+func TestRootless(t *testing.T) {
+	tier.OnlyFull(t, "nothing, as the feature is an alpha")
+	m := boot(t)
 	m.init(document("", podSubnet+`
 encryptionAlgorithm: ECDSA-P256
 featureGates: {RootlessControlPlane: true}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // upArgs make a node of a bare machine.
@@ -24,15 +25,23 @@ func upArgs(more ...string) []string {
 // firstArgs make it the first node of a cluster with a network.
 var firstArgs = upArgs("--config", "/root/up.yaml", "--network", "flannel", "--schedulable")
 
-// TestUp makes a cluster of three machines that have an init system and nothing else, without a way out of their network:
-// one command on each. Then it takes all of it away.
+// TestUp makes a cluster of machines that have an init system and nothing else, without a way out of their network: one
+// command on each. The worker has the package, and was prepared before. Then it takes all of it away. In the full tier
+// there is a second control plane.
 func TestUp(t *testing.T) {
 	m := bare(t)
-	p, w := m.anotherBare("cp-2"), m.anotherBare("worker-1")
-	all := []machine{m, p, w}
+	w := m.anotherBare("worker-1")
+	all := []machine{m, w}
+	if tier.Full() {
+		all = append(all, m.anotherBare("cp-2"))
+	}
 	before := map[string][]string{}
 	for _, n := range all {
-		n.hasProgram()
+		if n == w {
+			n.installsPackage(slipwayPackage(t))
+		} else {
+			n.hasProgram()
+		}
 		before[n.node.Name()] = n.everyState()
 	}
 	m.write("/root/up.yaml", document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"))
@@ -44,9 +53,15 @@ func TestUp(t *testing.T) {
 	if r.Node != "cp-1" || r.Endpoint != "192.168.99.11:6443" || r.Token == "" || len(r.CACertHashes) != 1 {
 		t.Errorf("the result is %+v", r)
 	}
+	w.prepares() // which up then finds done
+	w.secondPrepareChangesNothing()
 	worker, plane := m.joinCommands()
 	joined := map[string][]string{"cp-2": upArgs(plane...), "worker-1": upArgs(worker...)}
-	sideBySide(func() { p.goesUp(joined["cp-2"]...) }, func() { w.goesUp(joined["worker-1"]...) })
+	var joins []func()
+	for _, n := range all[1:] {
+		joins = append(joins, func() { n.goesUp(joined[n.node.Name()]...) })
+	}
+	sideBySide(joins...)
 	for _, n := range all {
 		m.ready(n.node.Name())
 	}
@@ -55,8 +70,10 @@ func TestUp(t *testing.T) {
 	for _, n := range all[1:] {
 		n.secondUpChangesNothing(joined[n.node.Name()])
 	}
-	m.prints("etcd-cp-1 etcd-cp-2", "--namespace=kube-system", "get", "pods", "-l", "component=etcd", "-o", "jsonpath={.items[*].metadata.name}")
-	for _, n := range []machine{w, p, m} {
+	if tier.Full() {
+		m.prints("etcd-cp-1 etcd-cp-2", "--namespace=kube-system", "get", "pods", "-l", "component=etcd", "-o", "jsonpath={.items[*].metadata.name}")
+	}
+	for _, n := range slices.Backward(all) {
 		n.must("slipway", "down", "--host", "--force")
 		n.isBareAgain(before[n.node.Name()])
 	}
@@ -64,6 +81,7 @@ func TestUp(t *testing.T) {
 
 // TestUpDualStack does it with addresses of both families and rules of nftables.
 func TestUpDualStack(t *testing.T) {
+	tier.OnlyFull(t, "TestUp")
 	m := bare(t)
 	w := m.anotherBare("worker-1")
 	all := []machine{m, w}
@@ -103,6 +121,7 @@ var upInstants = []instant{
 
 // TestUpKilled runs one command again and again, each time until a later instant, at which it is killed; the last run finishes.
 func TestUpKilled(t *testing.T) {
+	tier.OnlyFull(t, "TestCrashInit")
 	m := bare(t)
 	m.hasProgram()
 	before := m.everyState()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // upgradeInstants are in the order of an upgrade. Each run continues where the one before was killed, and gets at least
@@ -32,6 +34,7 @@ var upgradeInstants = []instant{
 
 // TestUpgradeCrash kills one upgrade twelve times, once with the whole node. The same command finishes it.
 func TestUpgradeCrash(t *testing.T) {
+	tier.OnlyFull(t, "TestUpgrade")
 	m := bootOlder(t)
 	m.kubeadmInit(podSubnet)
 	command := []string{"slipway", "upgrade", "apply", m.upgradesTo(), "--yes"}
@@ -60,6 +63,7 @@ func TestUpgradeCrash(t *testing.T) {
 // TestUpgradeFails upgrades with an API server that does not start. etcd has been upgraded by then, and stays; the API
 // server of before serves again.
 func TestUpgradeFails(t *testing.T) {
+	tier.OnlyFull(t, "TestUpgrade")
 	m := bootOlder(t)
 	m.kubeadmInit(podSubnet)
 	m.must("mkdir", "/root/patches")
@@ -90,6 +94,7 @@ func TestUpgradeFails(t *testing.T) {
 
 // TestUpgradeExternal upgrades a control plane whose etcd somebody else runs.
 func TestUpgradeExternal(t *testing.T) {
+	tier.OnlyFull(t, "TestUpgrade")
 	m := bootOlder(t)
 	m.servesEtcd()
 	m.kubeadmInit(fmt.Sprintf(`%s

@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // TestUpgradeHA upgrades three control planes and a worker that kubeadm has made: one control plane by kubeadm, the others
 // by Slipway, while clients of the other API servers and of the Service write all the time. The hosts have no IPv4 address.
 func TestUpgradeHA(t *testing.T) {
+	tier.OnlyFull(t, "TestUpgrade")
 	cp1 := bootOlder(t, podsIPv6)
 	cp2, cp3, w := cp1.anotherOlder("cp-2", podsIPv6), cp1.anotherOlder("cp-3", podsIPv6), cp1.anotherOlder("worker-1", podsIPv6)
 	planes := []machine{cp1, cp2, cp3}
@@ -126,9 +128,8 @@ func (w writers) succeedDuring(away machine, action func()) {
 	since := time.Now().UTC()
 	action()
 	took := time.Since(since)
-	time.Sleep(2 * time.Second) // the last writes are in the logs
 	for _, name := range w.names {
-		log := w.kubectl("logs", "writer-"+name, "--since-time="+since.Format(time.RFC3339))
+		log := w.logsUntil(name, since, time.Now())
 		last := log[strings.LastIndex(strings.TrimSpace(log), "\n")+1:]
 		w.Logf("during the upgrade of %s, writer-%s: %s", away.node.Name(), name, last)
 		if name == away.node.Name() {
@@ -147,6 +148,20 @@ func (w writers) succeedDuring(away machine, action func()) {
 			}
 		}
 	}
+}
+
+// logsUntil is a writer's log since an action began, once the writer has reported after the action's end.
+func (w writers) logsUntil(name string, began, ended time.Time) string {
+	w.Helper()
+	since := func(t time.Time) string { return "--since-time=" + t.UTC().Format(time.RFC3339) }
+	w.eventually("the last writes of writer-"+name, readyLimit, func() error {
+		out, err := w.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "logs", "writer-"+name, since(ended.Add(time.Second)))
+		if err != nil || !strings.Contains(out, "writes ") {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	return w.kubectl("logs", "writer-"+name, since(began))
 }
 
 // writes is the number of writes in the last line of a writer's log that says it.

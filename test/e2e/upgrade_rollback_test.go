@@ -13,11 +13,14 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // TestUpgradeRollback goes back twice from the newest Kubernetes to the one before, in a cluster that kubeadm has made:
 // with etcd's data, in runs that are killed, and without.
 func TestUpgradeRollback(t *testing.T) {
+	tier.OnlyFull(t, "TestUpgrade/rollback")
 	m := bootOlder(t)
 	old := strings.TrimSpace(m.must("kubeadm", "version", "--output=short"))
 	m.kubeadmInit(podSubnet)

@@ -52,6 +52,9 @@ var nodeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,30}$`)
 
 func (l *Lab) nodeDir(name string) string { return filepath.Join(l.dir, "nodes", name) }
 
+// LabName is the name of the node's lab.
+func (n *Node) LabName() string { return n.lab.Name() }
+
 // Node is an existing node, running or not.
 func (l *Lab) Node(name string) (*Node, error) {
 	s, err := readState(filepath.Join(l.nodeDir(name), stateFile))

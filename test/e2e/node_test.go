@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/test/tier"
+)
+
+// row runs a part of a test that shares its cluster with others. It reports whether the part passed.
+func (m machine) row(name string, part func(m machine)) bool {
+	return m.Run(name, func(t *testing.T) { part(machine{t, m.node}) })
+}
+
+// TestNode takes one machine through the life of a control plane: checked, planned, initialized as the reference was,
+// used, administered, reset, and once more with the defaults. Each row leaves the cluster as the next one expects it.
+func TestNode(t *testing.T) {
+	m := boot(t)
+	m.row("flags-env", readsFlagsEnv)
+	m.hasFullDisk() // the reference has no settings for it
+	config := strings.Replace(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), fullDisk, "", 1)
+	before := m.host()
+
+	if !m.row("init", func(m machine) { m.initializesAsReference(config) }) {
+		return
+	}
+	m.row("token", managesTokens)
+	m.row("kubeconfig", followsUserKubeconfig)
+	m.row("cli", answersAsKubeadm)
+	m.row("support-bundle", bundleIsSafe)
+	m.row("certs", func(m machine) {
+		m.usesUserKubeconfig()
+		m.renewsOneByName()
+		m.must("slipway", "certs", "renew", "all", "--restart")
+		m.healthy(everything)
+	})
+	m.row("second-init", func(m machine) {
+		m.isAdministrated()
+		m.secondInitChangesNothing(config)
+		m.prints("", "get", "node", "cp-1", "-o", "jsonpath={.spec.taints}")
+		m.passesPreflight(config)
+	})
+	m.row("reset", func(m machine) {
+		m.hasNetwork()
+		m.changesNothingUnless("y")
+		m.resetPlanIsTrue()
+		m.killedWhileResetting()
+		m.isAs(before, "/var/lib/cni")
+		m.hasNoPods()
+	})
+	m.row("defaults", func(m machine) {
+		m.printsJoinCommand(m.init(document("", podSubnet)))
+		m.hasNetwork()
+		m.plantForeignNetwork()
+		m.reset("--network")
+		m.hasForeignNetworkOnly()
+		m.isAs(before)
+	})
+	if tier.Full() {
+		m.row("reset-dead", func(m machine) {
+			m.init(document("", podSubnet))
+			m.resetsThoughAllIsDead()
+			m.reset()
+			m.isAs(before, "/var/lib/cni")
+			m.hasNoPods()
+		})
+	}
+	if out := m.reset(); !strings.Contains(out, "Nothing to do") {
+		t.Errorf("reset of a host that is no longer a node:\n%s", out)
+	}
+	m.row("no-systemd", worksWithoutSystemd)
+}
+
+// initializesAsReference checks a new node, plans, and initializes it: the plan was true, and the files and objects are
+// those of the reference.
+func (m machine) initializesAsReference(config string) {
+	m.Helper()
+	m.passesPreflight(config)
+	planned := m.plan(config, "--upload-certs")
+	m.init(config, "--upload-certs")
+	m.healthy(everything)
+	m.filesHaveReferenceModes()
+	m.keepsPlan(planned)
+	m.objectsEqualReference()
+	m.accountsEqualReference()
+}

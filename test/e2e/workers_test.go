@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// TestWorkers joins workers to one control plane, by slipway and by kubeadm, and takes them through what happens to
+// workers later: a second join, a deleted Node, a reset, an expired certificate, a cluster that others have changed.
+func TestWorkers(t *testing.T) {
+	m := boot(t)
+	config := document("", podSubnet)
+	args := m.initForJoin(config)
+	w1, w2 := m.another("worker-1"), m.another("worker-2")
+	before := w1.host()
+	if !m.row("join", func(m machine) { m.joinsWorkers(w1, w2, args) }) {
+		return
+	}
+	m.row("reset", func(m machine) { m.resetsWorker(machine{m.T, w1.node}, before) })
+	m.row("discovery-file", func(m machine) { m.joinsByFile(machine{m.T, w1.node}, args) })
+	m.row("expired", func(m machine) { m.saysJoinedWhenItHas(machine{m.T, w1.node}, args) })
+	m.row("old-cluster", func(m machine) { m.joinsOldCluster(machine{m.T, w2.node}, args) })
+}
+
+// joinsWorkers joins one worker by each tool. Their files are the same.
+func (m machine) joinsWorkers(w1, w2 machine, args []string) {
+	m.Helper()
+	w1.T, w2.T = m.T, m.T
+	w1.refusesWrongPin(args)
+	w1.planWritesNothing(args)
+	m.join(w1, append([]string{"slipway", "join"}, args...)...)
+	m.join(w2, append([]string{"kubeadm", "join"}, args...)...)
+	for _, w := range []machine{m, w1, w2} {
+		m.ready(w.node.Name())
+	}
+	w1.usesRotatedKubelet()
+	w1.sameFilesAs(w2)
+	w1.secondJoinChangesNothing(args)
+	w1.nameOfAnotherIsRefused(args)
+	m.comesBack(w1, args)
+}
+
+// usesRotatedKubelet checks that the credentials of the join are gone, and that the kubelet rotates its own.
+func (m machine) usesRotatedKubelet() {
+	m.Helper()
+	m.rotatableKubelet()
+	if out, err := m.try("test", "-e", "/etc/kubernetes/bootstrap-kubelet.conf"); err == nil {
+		m.Errorf("%s: the join credentials still exist: %s", m.node.Name(), out)
+	}
+}
+
+// resetsWorker takes a worker out of the cluster: nothing is left on its host, and nothing of anybody else's is deleted.
+func (m machine) resetsWorker(w machine, before []string) {
+	m.Helper()
+	w.eventually("a Pod on the worker", readyLimit, func() error {
+		if out := w.must("ctr", "-n", "k8s.io", "tasks", "ls", "-q"); strings.TrimSpace(out) == "" {
+			return errors.New("nothing runs")
+		}
+		return nil
+	})
+	precious := w.mountsPrecious()
+	if out := w.reset(); !strings.Contains(out, "kubectl delete node worker-1") || !strings.Contains(out, "/var/lib/kubelet/mine") {
+		w.Errorf("reset says:\n%s", out)
+	}
+	for _, path := range precious {
+		w.must("test", "-s", path)
+	}
+	w.must("umount", "/var/lib/kubelet/mine", "/etc/kubernetes/pki/mine")
+	w.reset()
+	w.hasNoPods()
+	w.must("rm", "-r", "/srv/precious")
+	w.isAs(before, "/var/lib/cni")
+	m.kubectl("delete", "node", w.node.Name())
+}
+
+// joinsByFile joins a worker that finds its cluster by a discovery file and reads its token from a file.
+func (m machine) joinsByFile(w machine, args []string) {
+	m.Helper()
+	w.write("/root/discovery.conf", m.kubectl("-n", "kube-public", "get", "configmap", "cluster-info", "-o", "jsonpath={.data.kubeconfig}"))
+	w.write("/root/token", args[slices.Index(args, "--token")+1]+"\n")
+	m.join(w, "slipway", "join", "--discovery-file=/root/discovery.conf", "--token-file=/root/token",
+		"--ignore-preflight-errors="+nodes.IgnorePreflightErrors)
+	m.ready(w.node.Name())
+	w.usesRotatedKubelet()
+}

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// step is a part of a tier: other commands, or tests.
+type step struct {
+	name     string
+	onlyFull bool
+	// commands run one after another, in the project's directory.
+	commands [][]string
+	tests    *tests
+	// parts says that the step makes what later runs find made, so it doesn't count against the budget.
+	parts bool
+}
+
+// tests is a run of `go test`.
+type tests struct {
+	dir  string   // of the module, if it isn't the project's
+	args []string // of `go test`, the packages excepted
+	// packages are patterns; concurrent are the packages below them that start goroutines, sequential the others.
+	packages               []string
+	concurrent, sequential bool
+	race                   bool
+	// each gives every test a row of its own instead of its package, and a second try if few fail.
+	each bool
+}
+
+// longTests run the program in thousands of processes or for minutes, or measure its memory: the race detector would
+// make them as many times longer, needs as much memory again, and sees no other code there.
+const longTests = "^Test(Canary|Contention|PlansSendNothing|Crash|ResetFaults|APIFaults|HostFaults|Memory|Minisign)$"
+
+var (
+	everywhere = []string{"./..."}
+	ofModule   = func(dir string) *tests { return &tests{dir: dir, args: []string{"-count=1"}, packages: everywhere} }
+)
+
+// steps are in the order of running: what fails soonest comes first.
+var steps = []step{
+	{name: "unit", tests: &tests{args: []string{"-timeout=20m"}, packages: everywhere, sequential: true}},
+	// The two packages that take longest come first, and run side by side: their tests wait more than they compute.
+	{name: "race", tests: &tests{
+		args: []string{"-timeout=30m", "-skip=" + longTests}, packages: append([]string{"./phases", "./cmd/slipway"}, everywhere...), concurrent: true, race: true,
+	}},
+	{name: "race-rest", onlyFull: true, tests: &tests{args: []string{"-timeout=30m"}, packages: everywhere, sequential: true, race: true}},
+	{name: "long", tests: &tests{
+		args: []string{"-count=1", "-timeout=40m", "-run=" + longTests}, packages: []string{"./phases", "./cmd/slipway", "./internal/bundle"},
+	}},
+	{name: "zlint", onlyFull: true, tests: ofModule("test/zlint")},
+	{name: "etcdutl", onlyFull: true, tests: ofModule("test/etcdutl")},
+	{name: "drain", onlyFull: true, tests: ofModule("test/drain")},
+	{name: "gitleaks", onlyFull: true, tests: ofModule("test/gitleaks")},
+	{name: "fuzz", onlyFull: true, commands: [][]string{{"make", "fuzz"}}},
+	{name: "parts", parts: true, commands: [][]string{{"make", "bundle"}, {"go", "run", "./test/lab", "build"}}},
+	{name: "packages", commands: [][]string{{"make", "test-packages"}}},
+	{name: "packaging", onlyFull: true, tests: &tests{dir: "packaging", args: []string{"-count=1", "-timeout=20m"}, packages: everywhere}},
+	{name: "tables", onlyFull: true, commands: [][]string{{"make", "tables"}}},
+	{name: "e2e", tests: &tests{
+		args:     []string{"-tags=e2e,grpcnotrace", "-count=1", "-timeout=150m", "-parallel=64", "-skip=^Test(Ansible|CloudInit)$"},
+		packages: []string{"./test/e2e/..."}, each: true,
+	}},
+}
