@@ -17,18 +17,18 @@ import (
 // gets past what the one before had begun.
 var joinInstants = [][]instant{
 	{
-		{"[preflight] Checking this host", 0},
-		{"[kubelet-start] Starting the kubelet", 20 * time.Millisecond},
+		{"[preflight] Checking", 0},
+		{"[kubelet-start] Starting", 20 * time.Millisecond},
 		{"Adding https://", 0},
-		{"Waiting for this node's etcd to catch up", 500 * time.Millisecond},
+		{"Waiting … etcd", 500 * time.Millisecond},
 	}, {
-		{"[kubelet-start] Stopping the kubelet", 0},
+		{"[kubelet-start] Stopping", 0},
 		{"Writing /etc/kubernetes/manifests/", 0},
 		{"Adding https://", 100 * time.Millisecond},
 		{"etcd has 2 members", 0},
 	}, {
-		{`Generating the certificate and key "apiserver"`, 0},
-		{"Waiting for the kubelet's certificate", 100 * time.Millisecond},
+		{`Generating … "apiserver"`, 0},
+		{"Waiting … certificate", 100 * time.Millisecond},
 	},
 }
 

@@ -86,16 +86,16 @@ func TestHostPrepare(t *testing.T) {
 // enough apart that a run that is killed at one does not reach the next.
 var prepareInstants = [][]instant{
 	{
-		{"[preflight] Checking this host", 0},
+		{"[preflight] Checking", 0},
 		{"[kernel] Set net.ipv4.ip_forward", 0},
-		{"[programs] Verifying the bundle", 300 * time.Millisecond},
+		{"[programs] Verifying", 300 * time.Millisecond},
 		{"[container-runtime] Starting containerd.service", 0},
 		{"[kubelet] Writing /etc/systemd/system/kubelet.service.d/20-slipway.conf", 0},
 		{"[images] Importing", 500 * time.Millisecond},
 	},
 	{
 		{"[kernel] Writing /etc/sysctl.d/90-slipway.conf", 0},
-		{"[programs] Verifying the bundle", 0},
+		{"[programs] Verifying", 0},
 		{"[container-runtime] Writing /etc/containerd/config.toml", 0},
 		{"[images] Importing", 0},
 	},
@@ -264,7 +264,7 @@ func (m machine) secondPrepareChangesNothing() {
 func (m machine) refusesHostReset() {
 	m.Helper()
 	out, err := m.try("slipway", "host", "reset")
-	if err == nil || !strings.Contains(out, "this host is a node") {
+	if err == nil || !strings.Contains(out, "NoNode") {
 		m.Errorf("host reset on a node: %v\n%s", err, out)
 	}
 }

@@ -108,15 +108,15 @@ func TestUpDualStack(t *testing.T) {
 // upInstants are 10 instants spread over up, in order. Those of init are of a host on which init has begun.
 var upInstants = []instant{
 	{"[prepare/kernel] Set net.ipv4.ip_forward", 0},
-	{"[prepare/programs] Verifying the bundle", 400 * time.Millisecond},
+	{"[prepare/programs] Verifying", 400 * time.Millisecond},
 	{"[prepare/container-runtime] Starting containerd.service", 0},
 	{"[prepare/images] Importing", 300 * time.Millisecond},
-	{"[init/preflight] Checking this host", 0},
-	{`[init/certs] Generating the certificate and key "ca"`, 0},
-	{"[init/kubelet-start] Starting the kubelet", 0},
-	{"[init/wait-control-plane] Waiting for the control plane", time.Second},
-	{"[init/addon] Checking flannel", 20 * time.Millisecond},
-	{"[wait-node] Waiting until node", 200 * time.Millisecond},
+	{"[init/preflight] Checking", 0},
+	{`[init/certs] … "ca"`, 0},
+	{"[init/kubelet-start] Starting", 0},
+	{"[init/wait-control-plane] Waiting", time.Second},
+	{"[init/addon] … flannel", 20 * time.Millisecond},
+	{"[wait-node] Waiting", 200 * time.Millisecond},
 }
 
 // TestUpKilled runs one command again and again, each time until a later instant, at which it is killed; the last run finishes.
