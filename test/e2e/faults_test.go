@@ -130,7 +130,7 @@ func nodeFaults() []nodeFault {
 // not be reported as a fault. The other one joins it; its first join fails. This test runs before those that share the
 // machine, because it measures times.
 func TestFaults(t *testing.T) {
-	m := bootAlone(t)
+	m := boot(t)
 	other := m.another("cp-2")
 	table := &faultTable{causes: map[string]bool{}}
 	faults := nodeFaults()

@@ -35,6 +35,7 @@ var needs = map[string]need{
 	"TestCrashJoin":                     {2, 5},
 	"TestCrashNode":                     {1, 3},
 	"TestDiskFailsAtEveryFileOperation": {2, 2},
+	"TestFaults":                        {2, 4},
 	"TestHA":                            {4, 8},
 	"TestHostPrepare":                   {2, 3},
 	"TestHostPrepareKilled":             {1, 3},

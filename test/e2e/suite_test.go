@@ -89,11 +89,11 @@ type machine struct {
 func boot(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
 	beside(t)
-	return bootAlone(t, podSubnets...)
+	return bootBeside(t, podSubnets...)
 }
 
-// bootAlone is boot for a test that must not run beside others.
-func bootAlone(t *testing.T, podSubnets ...string) machine {
+// bootBeside is boot for another lab of a test that has its room already.
+func bootBeside(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
 	started := time.Now()
 	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program})

@@ -212,7 +212,7 @@ func (m machine) filesEqualFresh(config string) {
 		return contents
 	}
 	m.Run("fresh", func(t *testing.T) {
-		fresh := bootAlone(t)
+		fresh := bootBeside(t)
 		fresh.init(config)
 		if diff := cmp.Diff(files(fresh), files(machine{t, m.node})); diff != "" {
 			t.Errorf("an upgraded node has other files than a new one (-new +upgraded):\n%s", diff)
