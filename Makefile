@@ -95,8 +95,7 @@ installs: ## build, install, upgrade and remove the packages (root)
 
 # A test that fails runs once more by itself, at most three in a run; one that
 # then passes is named as FLAKY at the end, to be explained and fixed.
-e2e: build bundle ## run the suite on real clusters, and install the packages (root; builds the lab at first)
-	@$(LAB) build
+e2e: build bundle ## run the suite on real clusters, and install the packages (root; builds what it needs of the lab)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target tables installs
 	@reruns=$$(mktemp); trap 'rm -f "$$reruns"' EXIT; status=0; \
 	$(TOOL) gotestsum --format=standard-verbose --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 \
@@ -109,7 +108,6 @@ examples: build bundle ## run examples/cloud-init and examples/ansible on real m
 	go test -tags=e2e,$(TAGS) -count=1 -timeout=60m -v -run '^Test(Ansible|CloudInit)$$' ./test/e2e
 
 bench: build bundle ## compare with kubeadm: Slipway, kubeadm, ratio
-	@$(LAB) build
 	go run ./test/bench
 
 # The checksums of all that is in dist/.

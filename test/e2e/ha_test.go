@@ -29,6 +29,7 @@ func TestHA(t *testing.T) {
 	for _, m := range all {
 		m.knowsEndpoint(planes)
 	}
+	w2.hasKubeadm()
 	cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
 
 	worker, plane := cp1.joinCommands()

@@ -25,6 +25,7 @@ func TestJoinWorkers(t *testing.T) {
 	w1.refusesWrongPin(args)
 	w1.planWritesNothing(args)
 	m.join(w1, append([]string{"slipway", "join"}, args...)...)
+	w2.hasKubeadm()
 	m.join(w2, append([]string{"kubeadm", "join"}, args...)...)
 	w3.write("/root/discovery.conf", m.kubectl("-n", "kube-public", "get", "configmap", "cluster-info", "-o", "jsonpath={.data.kubeconfig}"))
 	w3.write("/root/token", args[slices.Index(args, "--token")+1]+"\n")
@@ -50,6 +51,7 @@ func TestJoinWorkers(t *testing.T) {
 func TestJoinPeer(t *testing.T) {
 	m := boot(t)
 	m.write("/root/peer.yaml", document("", podSubnet))
+	m.hasKubeadm()
 	m.must("kubeadm", "init", "--config", "/root/peer.yaml")
 	args := strings.Fields(m.must("kubeadm", "token", "create", "--print-join-command"))[2:]
 	args = append(args, "--ignore-preflight-errors="+nodes.IgnorePreflightErrors)
@@ -63,11 +65,7 @@ func TestJoinPeer(t *testing.T) {
 // another boots one more node in m's lab, whose Pods get addresses from podSubnets.
 func (m machine) another(name string, podSubnets ...string) machine {
 	m.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: labName(m.T), Slipway: program})
-	if err != nil {
-		m.Fatal(err)
-	}
-	node, err := lab.StartNode(m.Context(), nodes.NodeSpec{Name: name, PodSubnets: podSubnets})
+	node, err := openLab(m.T, labName(m.T), "").StartNode(m.Context(), nodes.NodeSpec{Name: name, PodSubnets: podSubnets})
 	if err != nil {
 		m.Fatal(err)
 	}

@@ -53,6 +53,7 @@ func (m machine) refuses(message string, args ...string) {
 // sameList compares the token lists that scripts read with those of kubeadm.
 func (m machine) sameList() {
 	m.Helper()
+	m.hasKubeadm()
 	for _, form := range []string{"json", "yaml", `jsonpath={.token} {.usages} {.groups} {.expires}{"\n"}`, `go-template={{.token}}{{"\n"}}`} {
 		got, want := m.must("slipway", "token", "list", "-o", form), m.must("kubeadm", "token", "list", "-o", form)
 		if got != want {

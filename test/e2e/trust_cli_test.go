@@ -13,6 +13,7 @@ import (
 // answersAsKubeadm runs Slipway through a link named kubeadm, and compares it with kubeadm: the same version in the
 // same form, and the same exit codes where nothing is done.
 func answersAsKubeadm(m machine) {
+	m.hasKubeadm()
 	const link = "/root/kubeadm"
 	m.must("ln", "-s", "/usr/local/bin/slipway", link)
 	for _, form := range []string{"", "short", "json", "yaml"} {

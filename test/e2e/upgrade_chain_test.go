@@ -22,8 +22,8 @@ func TestUpgradeChain(t *testing.T) {
 		t.Skip("the lab builds Kubernetes 1.35 in nine minutes: set SLIPWAY_E2E_CHAIN=1")
 	}
 	downAfter(t)
-	cp := boots(t, nodes.NodeSpec{Name: "cp-1"}, "1.35", olderKubernetes)
-	w := boots(t, nodes.NodeSpec{Name: "worker-1"}, "1.35", olderKubernetes)
+	cp := boots(t, nodes.NodeSpec{Name: "cp-1"}, "1.35")
+	w := boots(t, nodes.NodeSpec{Name: "worker-1"}, "1.35")
 	for _, m := range []machine{cp, w} {
 		m.hasImagesOfKubeadm()
 	}

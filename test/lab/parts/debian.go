@@ -111,10 +111,20 @@ func (r *run) debian(ctx context.Context, set packageSet) (tree, error) {
 	return tree{filepath.Join(upper, layerDir), base}, err
 }
 
+// While dpkg installs, it needn't wait until each file is on the disk: what isn't complete is thrown away.
+const (
+	unsafe      = "force-unsafe-io"
+	dpkgOptions = "etc/dpkg/dpkg.cfg.d/lab"
+)
+
+// debootstrap installs Debian in dir.
 func debootstrap(ctx context.Context, dir, include string) error {
 	// Its own mount namespace takes along what an interrupted run has mounted.
 	err := thread.Do(func() error {
 		if err := thread.PrivateMounts(); err != nil {
+			return err
+		}
+		if err := place(dir, dpkgOptions, func(path string) error { return os.WriteFile(path, []byte(unsafe+"\n"), 0o644) }); err != nil {
 			return err
 		}
 		_, err := output(ctx, "", nil, "debootstrap", "--variant=minbase", "--include="+include, suite, dir)
@@ -122,6 +132,9 @@ func debootstrap(ctx context.Context, dir, include string) error {
 	})
 	if err != nil {
 		return err
+	}
+	if err := removeFiles(filepath.Join(dir, dpkgOptions)); err != nil {
+		return errors.Wrap(err, "cannot tidy up")
 	}
 	return removeContents(filepath.Join(dir, "var/cache/apt/archives"), filepath.Join(dir, "var/lib/apt/lists"))
 }

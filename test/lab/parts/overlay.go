@@ -64,7 +64,8 @@ func install(ctx context.Context, root string, packages []string) error {
 		return errors.Wrap(err, "cannot keep services from starting")
 	}
 	env := []string{searchPath, "HOME=/root", "TMPDIR=/tmp", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive"}
-	for _, args := range [][]string{{"update"}, slices.Concat([]string{"install", "--yes", "--no-install-recommends"}, packages)} {
+	installing := []string{"install", "--yes", "--no-install-recommends", "--option", "DPkg::Options::=--" + unsafe}
+	for _, args := range [][]string{{"update"}, append(installing, packages...)} {
 		if _, err := output(ctx, "", env, slices.Concat([]string{"chroot", root, "apt-get", "-q"}, args)...); err != nil {
 			return err
 		}

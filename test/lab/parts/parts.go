@@ -135,8 +135,8 @@ func (r *run) keep() (map[string]bool, error) {
 	}
 	paths, err := r.InUse()
 	for _, path := range paths {
-		if below, err := filepath.Rel(r.dir, path); err == nil {
-			name, _, _ := strings.Cut(below, string(filepath.Separator))
+		if below, inside := strings.CutPrefix(path, r.dir+"/"); inside {
+			name, _, _ := strings.Cut(below, "/")
 			keep[name] = true
 		}
 	}
