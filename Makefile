@@ -97,7 +97,6 @@ examples: build bundle ## run examples/cloud-init and examples/ansible on real m
 	go test -tags=e2e,$(TAGS) -count=1 -timeout=60m -v -run '^Test(Ansible|CloudInit)$$' ./test/e2e
 
 bench: build bundle ## compare with kubeadm: Slipway, kubeadm, ratio
-	@$(LAB) build
 	go run ./test/bench
 
 # The checksums of all that is in dist/.

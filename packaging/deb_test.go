@@ -31,7 +31,7 @@ func (p *packages) debHost(t *testing.T, others ...standIn) (r *root, ours, olde
 	for _, other := range others {
 		its = append(its, other.pack(t, "deb"))
 	}
-	r = newRoot(t, p.tree)
+	r = newRoot(t, p.tree...)
 	r.run(append([]string{"dpkg", "--install"}, r.bring(its...)...)...)
 	r.node()
 	r.write("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--v=3\n")

@@ -17,16 +17,19 @@ import (
 // tools are what the tests need on this machine, each with its Debian package.
 var tools = [][2]string{{"lintian", "lintian"}, {"rpm", "rpm"}, {"rpmlint", "rpmlint"}, {"dnf", "dnf"}}
 
-// debian is the tree that the packages are installed in, which is made if it is missing, as are the tools.
-func debian(t *testing.T) string {
+// debian are the layers of the tree that the packages are installed in, which are made if they are missing, as are the tools.
+func debian(t *testing.T) []string {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Fatal("these tests install packages in a root of their own, which needs root: run them with sudo")
 	}
-	tree, err := parts.Debian(t.Context(), parts.Options{Components: "../test/lab/components",
-		Dir: cmp.Or(os.Getenv("SLIPWAY_LAB_DIR"), "/var/cache/slipway-lab"), Log: os.Stderr}, tools...)
+	lab, err := parts.New(parts.Options{Components: "../test/lab/components",
+		Dir: cmp.Or(os.Getenv("SLIPWAY_LAB_DIR"), "/var/cache/slipway-lab"), Log: os.Stderr})
 	must(t, err)
-	return tree
+	must(t, lab.InstallHere(t.Context(), tools...))
+	layers, err := lab.Debian(t.Context())
+	must(t, err)
+	return layers
 }
 
 // testRelease is for this machine only; `make packages` has both architectures.
@@ -38,7 +41,7 @@ func testRelease(t *testing.T) *release {
 
 // packages are what the tests install.
 type packages struct {
-	tree string // to install them in
+	tree []string // to install them in: layers, the topmost first
 	// release has been made; older is the same with an earlier version and a program that is none.
 	release, older *release
 	kubernetes     string

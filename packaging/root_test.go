@@ -27,9 +27,9 @@ type root struct {
 	dir string
 }
 
-// newRoot lays a root over a tree, which stays as it is. The calling test keeps its thread, in namespaces of its own, until
+// newRoot lays a root over the layers of a tree, which stay as they are. The calling test keeps its thread, in namespaces of its own, until
 // both end.
-func newRoot(t *testing.T, tree string) *root {
+func newRoot(t *testing.T, tree ...string) *root {
 	t.Helper()
 	dir := t.TempDir()
 	runtime.LockOSThread()
@@ -41,7 +41,7 @@ func newRoot(t *testing.T, tree string) *root {
 		must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
 	r := &root{t: t, dir: filepath.Join(dir, "root")}
-	must(t, unix.Mount("overlay", r.dir, "overlay", 0, "lowerdir="+tree+",upperdir="+dir+"/upper,workdir="+dir+"/work"))
+	must(t, unix.Mount("overlay", r.dir, "overlay", 0, "lowerdir="+strings.Join(tree, ":")+",upperdir="+dir+"/upper,workdir="+dir+"/work"))
 	must(t, unix.Mount("proc", r.path("/proc"), "proc", 0, ""))
 	return r
 }

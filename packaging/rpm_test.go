@@ -31,7 +31,7 @@ func (p *packages) rpmHost(t *testing.T, others ...standIn) *rpmHost {
 	for _, other := range append(base, others...) {
 		its = append(its, other.pack(t, "rpm"))
 	}
-	h := &rpmHost{root: newRoot(t, p.tree), ours: p.of(t, p.release, "rpm"), older: p.of(t, p.older, "rpm")}
+	h := &rpmHost{root: newRoot(t, p.tree...), ours: p.of(t, p.release, "rpm"), older: p.of(t, p.older, "rpm")}
 	h.rpm(append([]string{"--install"}, its...)...)
 	h.node()
 	h.write("/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=--v=3\n")

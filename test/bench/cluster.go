@@ -32,7 +32,7 @@ func measureCluster(ctx context.Context, lab *nodes.Lab, program string, t *tabl
 	c := &joining{table: t}
 	for name, node := range map[string]**nodes.Node{"cp-1": &c.first, "worker-1": &c.worker} {
 		var err error
-		if *node, err = lab.StartNode(ctx, nodes.NodeSpec{Name: name}); err != nil {
+		if *node, err = lab.StartNode(ctx, nodes.NodeSpec{Name: name, With: both}); err != nil {
 			return err
 		}
 		defer func() { _ = (*node).Remove(context.WithoutCancel(ctx)) }()

@@ -54,7 +54,7 @@ func newJoining(ctx context.Context, lab *nodes.Lab, t *table) (*joining, error)
 	j := &joining{table: t}
 	for name, node := range map[string]**nodes.Node{"cp-1": &j.first, "cp-2": &j.plane, "worker-1": &j.worker} {
 		var err error
-		if *node, err = lab.StartNode(ctx, nodes.NodeSpec{Name: name}); err != nil {
+		if *node, err = lab.StartNode(ctx, nodes.NodeSpec{Name: name, With: both}); err != nil {
 			return nil, err
 		}
 	}

@@ -22,6 +22,9 @@ import (
 // programs are Slipway and kubeadm, by their names on a node.
 var programs = []string{"slipway", "kubeadm"}
 
+// both is for nodes that have kubeadm as well as Slipway.
+var both = []string{nodes.Kubeadm}
+
 // sections are the parts of the comparison, each on nodes of its own.
 var sections = []struct {
 	name    string
@@ -42,11 +45,8 @@ func main() {
 }
 
 func run(ctx context.Context, rounds int, only string) error {
-	lab, err := nodes.Open(nodes.Options{Name: "bench", Log: os.Stderr, Older: []string{olderKubernetes}})
+	lab, err := nodes.Open(nodes.Options{Name: "bench", Log: os.Stderr})
 	if err != nil {
-		return err
-	}
-	if err := lab.Build(ctx); err != nil {
 		return err
 	}
 	if err := lab.Down(ctx); err != nil { // what an interrupted bench left

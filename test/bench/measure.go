@@ -31,7 +31,7 @@ const (
 
 // measure lets one program have its turn on a fresh node.
 func measure(ctx context.Context, lab *nodes.Lab, program string, t *table) error {
-	node, err := lab.StartNode(ctx, nodes.NodeSpec{Name: "cp-1"})
+	node, err := lab.StartNode(ctx, nodes.NodeSpec{Name: "cp-1", With: both})
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func measureUpgrade(ctx context.Context, lab *nodes.Lab, program string, t *tabl
 	j := &joining{table: t}
 	for name, node := range map[string]**nodes.Node{"cp-1": &j.first, "worker-1": &j.worker} {
 		var err error
-		if *node, err = lab.StartNode(ctx, nodes.NodeSpec{Name: name, Kubernetes: olderKubernetes}); err != nil {
+		if *node, err = lab.StartNode(ctx, nodes.NodeSpec{Name: name, Kubernetes: olderKubernetes, With: both}); err != nil {
 			return err
 		}
 		defer func() { _ = (*node).Remove(context.WithoutCancel(ctx)) }()
@@ -37,7 +37,7 @@ func measureUpgrade(ctx context.Context, lab *nodes.Lab, program string, t *tabl
 		return err
 	}
 	for _, n := range []*nodes.Node{j.first, j.worker} {
-		if err := n.InstallKubernetes(""); err != nil {
+		if err := n.InstallKubernetes(ctx, ""); err != nil {
 			return err
 		}
 	}

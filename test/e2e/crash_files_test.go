@@ -49,18 +49,7 @@ encryptionAlgorithm: ECDSA-P256
 // command again.
 func TestCrashAtEveryFileOperation(t *testing.T) {
 	beside(t)
-	lab, err := nodes.Open(nodes.Options{Name: labPrefix + "files"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lab.Build(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	path, err := lab.Program("slipway")
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := victim{T: t, program: path, dir: t.TempDir()}
+	v := victim{T: t, program: filesProgram(t), dir: t.TempDir()}
 	for i, args := range filePhases {
 		steps := v.phase(i, args)
 		t.Logf("%s has %d steps", args[0], steps)
@@ -68,6 +57,20 @@ func TestCrashAtEveryFileOperation(t *testing.T) {
 			t.Errorf("%s: too few steps to be plausible", args)
 		}
 	}
+}
+
+// filesProgram is bin/slipway.
+func filesProgram(t *testing.T) string {
+	t.Helper()
+	lab, err := nodes.Open(nodes.Options{Name: labPrefix + "files"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := lab.Program(t.Context(), "slipway")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // victim is a program that works in directories that it takes for a host's root.

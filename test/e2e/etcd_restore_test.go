@@ -29,7 +29,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/test/lab/nodes"
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
@@ -184,8 +183,7 @@ func verifySnapshot(t *testing.T, path string) etcd.SnapshotInfo {
 // newEtcdPKI makes the certificates of an etcd and of its clients.
 func newEtcdPKI(t *testing.T) string {
 	t.Helper()
-	lab := etcdLab(t, "")
-	slipway, err := lab.Program("slipway")
+	slipway, err := openLab(t, labPrefix+"etcd", "").Program(t.Context(), "slipway")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,18 +196,6 @@ func newEtcdPKI(t *testing.T) string {
 	return pki
 }
 
-func etcdLab(t *testing.T, release string) *nodes.Lab {
-	t.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: labPrefix + "etcd", Slipway: program, Kubernetes: release})
-	if err == nil {
-		err = lab.Build(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lab
-}
-
 // etcdProcess is an etcd that listens on loopback.
 type etcdProcess struct {
 	*testing.T
@@ -220,7 +206,7 @@ type etcdProcess struct {
 
 func newEtcd(t *testing.T, pki, release, name string) *etcdProcess {
 	t.Helper()
-	path, err := etcdLab(t, release).Program("etcd")
+	path, err := openLab(t, labPrefix+"etcd", release).Program(t.Context(), "etcd")
 	if err != nil {
 		t.Fatal(err)
 	}

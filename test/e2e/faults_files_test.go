@@ -19,7 +19,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/test/intact"
 	"github.com/slipway-k8s/slipway/test/kill"
-	"github.com/slipway-k8s/slipway/test/lab/nodes"
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
@@ -33,15 +32,7 @@ func TestDiskFailsAtEveryFileOperation(t *testing.T) {
 	if !kill.CanFail {
 		t.Skip("calls cannot be made to fail on this kind of machine")
 	}
-	lab, err := nodes.Open(nodes.Options{Name: labPrefix + "files"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path, err := lab.Program("slipway")
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := victim{T: t, program: path, dir: t.TempDir()}
+	v := victim{T: t, program: filesProgram(t), dir: t.TempDir()}
 	for i, args := range filePhases {
 		before, after := v.around(i)
 		whole := v.run(after, args, 0, syscall.EIO) // counts fsync as well

@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/slipway-k8s/slipway/test/lab/nodes"
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
@@ -107,11 +106,7 @@ type bundleList struct {
 // readBundleList reads the lab's list for a minor version, with absolute paths.
 func readBundleList(t *testing.T, minor string) (list bundleList) {
 	t.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: labName(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := lab.BundleParts(t.Context(), minor)
+	dir, err := openLab(t, labName(t), "").BundleParts(t.Context(), minor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,6 +166,9 @@ func TestHostPrepareSigned(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	slipway := programHere()
+	if err := openLab(t, labName(t), "").InstallHere(t.Context(), "minisign", "minisign"); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"ours", "other"} {
 		here(t, "minisign", "-G", "-W", "-p", at(name+".pub"), "-s", at(name+".key"))
 	}

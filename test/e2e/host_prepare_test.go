@@ -132,21 +132,14 @@ func TestHostPrepareKilled(t *testing.T) {
 // bare boots a machine with an init system and nothing that Kubernetes needs, and puts the bundle on its disk.
 func bare(t *testing.T) machine {
 	t.Helper()
-	beside(t)
-	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program})
-	if err != nil {
-		t.Fatal(err)
-	}
-	downAfter(t, lab)
+	beside(t, nodes.NodeSpec{Bare: true})
+	downAfter(t, openLab(t, labName(t), ""))
 	return machine{T: t}.anotherBare("cp-1")
 }
 
 func (m machine) anotherBare(name string) machine {
 	m.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: labName(m.T), Slipway: program, Older: []string{olderKubernetes}})
-	if err != nil {
-		m.Fatal(err)
-	}
+	lab := openLab(m.T, labName(m.T), "")
 	node, err := lab.StartNode(m.Context(), nodes.NodeSpec{Name: name, Bare: true})
 	if err != nil {
 		m.Fatal(err)

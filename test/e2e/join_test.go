@@ -21,6 +21,7 @@ func TestJoinPeer(t *testing.T) {
 	tier.OnlyFull(t, "TestWorkers")
 	m := boot(t)
 	m.write("/root/peer.yaml", document("", podSubnet))
+	m.hasKubeadm()
 	m.must("kubeadm", "init", "--config", "/root/peer.yaml")
 	args := strings.Fields(m.must("kubeadm", "token", "create", "--print-join-command"))[2:]
 	args = append(args, "--ignore-preflight-errors="+nodes.IgnorePreflightErrors)
@@ -34,11 +35,7 @@ func TestJoinPeer(t *testing.T) {
 // another boots one more node in m's lab, whose Pods get addresses from podSubnets.
 func (m machine) another(name string, podSubnets ...string) machine {
 	m.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: m.node.LabName(), Slipway: program})
-	if err != nil {
-		m.Fatal(err)
-	}
-	node, err := lab.StartNode(m.Context(), nodes.NodeSpec{Name: name, PodSubnets: podSubnets})
+	node, err := openLab(m.T, m.node.LabName(), "").StartNode(m.Context(), nodes.NodeSpec{Name: name, PodSubnets: podSubnets})
 	if err != nil {
 		m.Fatal(err)
 	}

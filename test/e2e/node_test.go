@@ -22,6 +22,7 @@ func (m machine) row(name string, part func(m machine)) bool {
 func TestNode(t *testing.T) {
 	m := boot(t)
 	m.row("flags-env", readsFlagsEnv)
+	m.hasKubeadm()  // which some rows compare with
 	m.hasFullDisk() // the reference has no settings for it
 	config := strings.Replace(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), fullDisk, "", 1)
 	before := m.host()

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
 // need is what a test takes of the machine that runs the suite. A test that needs as much of both processors as two
@@ -125,10 +127,14 @@ func needOf(t *testing.T) need {
 	return need{1, 2}
 }
 
-// beside lets a test run beside others once there is room for its machines.
-func beside(t *testing.T) {
+// beside lets a test run beside others once there is room for its machines. What such machines consist of is built before
+// that, so that a test that waits for it takes no room.
+func beside(t *testing.T, specs ...nodes.NodeSpec) {
 	t.Helper()
 	t.Parallel()
+	if err := openLab(t, labPrefix+"parts", "").Build(t.Context(), specs...); err != nil {
+		t.Fatal(err)
+	}
 	n := needOf(t)
 	if n.machines > mostMachines {
 		t.Fatalf("it needs %d machines, and there is never room for more than %d", n.machines, mostMachines)

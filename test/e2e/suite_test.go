@@ -46,15 +46,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// prepare builds the node parts and removes what an interrupted run of the suite left.
+// prepare removes what an interrupted run of the suite left.
 func prepare(ctx context.Context) error {
-	lab, err := nodes.Open(nodes.Options{Log: os.Stderr, Older: []string{olderKubernetes}})
-	if err != nil {
-		return err
-	}
-	if err := lab.Build(ctx); err != nil {
-		return err
-	}
 	names, err := nodes.Names("")
 	if err != nil {
 		return err
@@ -85,10 +78,20 @@ type machine struct {
 	node *nodes.Node
 }
 
+// openLab opens a test's lab. It builds what is missing of a part once a test asks for it.
+func openLab(t *testing.T, name, kubernetes string) *nodes.Lab {
+	t.Helper()
+	lab, err := nodes.Open(nodes.Options{Name: name, Slipway: program, Kubernetes: kubernetes, BuildLog: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lab
+}
+
 // boot starts a node like a freshly installed one. Its network plugin gives Pods addresses from podSubnets.
 func boot(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
-	beside(t)
+	beside(t, nodes.NodeSpec{})
 	return bootBeside(t, podSubnets...)
 }
 
@@ -96,10 +99,7 @@ func boot(t *testing.T, podSubnets ...string) machine {
 func bootBeside(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
 	started := time.Now()
-	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab := openLab(t, labName(t), "")
 	downAfter(t, lab)
 	node, err := lab.StartNode(t.Context(), nodes.NodeSpec{Name: "cp-1", PodSubnets: podSubnets})
 	if err != nil {
@@ -145,6 +145,14 @@ func (m machine) explain() {
 
 // longLine is a line of which only the start is worth reading.
 var longLine = regexp.MustCompile(`(?m)^(.{200}).+$`)
+
+// hasKubeadm installs kubeadm, which a node doesn't have by itself.
+func (m machine) hasKubeadm() {
+	m.Helper()
+	if err := m.node.Install(m.Context(), newestKubernetes, nodes.Kubeadm); err != nil {
+		m.Fatal(err)
+	}
+}
 
 // try runs a command on the node and returns all of its output.
 func (m machine) try(args ...string) (string, error) {

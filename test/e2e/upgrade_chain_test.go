@@ -21,9 +21,9 @@ func TestUpgradeChain(t *testing.T) {
 	if os.Getenv("SLIPWAY_E2E_CHAIN") == "" {
 		t.Skip("the lab builds Kubernetes 1.35 in nine minutes: set SLIPWAY_E2E_CHAIN=1")
 	}
-	takesDown(t)
-	cp := boots(t, nodes.NodeSpec{Name: "cp-1"}, "1.35", olderKubernetes)
-	w := boots(t, nodes.NodeSpec{Name: "worker-1"}, "1.35", olderKubernetes)
+	downAfter(t, openLab(t, labName(t), ""))
+	cp := boots(t, nodes.NodeSpec{Name: "cp-1"}, "1.35")
+	w := boots(t, nodes.NodeSpec{Name: "worker-1"}, "1.35")
 	for _, m := range []machine{cp, w} {
 		m.hasImagesOfKubeadm()
 	}

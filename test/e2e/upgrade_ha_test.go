@@ -32,7 +32,7 @@ func TestUpgradeHA(t *testing.T) {
 
 	writers := cp1.startWriters("worker-1", planes)
 	writers.succeedDuring(cp1, func() { cp1.apply() })
-	if err := cp2.node.InstallKubernetes(newestKubernetes); err != nil {
+	if err := cp2.node.InstallKubernetes(t.Context(), newestKubernetes); err != nil {
 		t.Fatal(err)
 	}
 	cp2.runs("kubeadm", "upgrade", []string{"node", "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors})

@@ -24,35 +24,24 @@ const (
 	newestKubernetes = ""
 )
 
+// olderNode is a node that such a cluster is made of.
+var olderNode = nodes.NodeSpec{Kubernetes: olderKubernetes, With: []string{nodes.Kubeadm}}
+
 // bootOlder starts a node with older programs, of which Slipway is not one, in a lab that ends with the test. Its network
 // plugin gives Pods addresses from podSubnets.
 func bootOlder(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
-	beside(t)
-	takesDown(t)
+	beside(t, olderNode)
+	downAfter(t, openLab(t, labName(t), ""))
 	return boots(t, nodes.NodeSpec{Name: "cp-1", PodSubnets: podSubnets}, olderKubernetes)
 }
 
-// downAfter takes the test's lab down at its end.
-func takesDown(t *testing.T) {
+// boots starts a node with the programs of a minor version, of which kubeadm is one. It has the images of that version and
+// of all newer ones.
+func boots(t *testing.T, spec nodes.NodeSpec, minor string) machine {
 	t.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: labName(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	downAfter(t, lab)
-}
-
-// boots starts a node with the programs of the first of several minor versions. It has the images of all of them, and
-// those of the newest.
-func boots(t *testing.T, spec nodes.NodeSpec, minors ...string) machine {
-	t.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: labName(t), Slipway: program, Older: minors})
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec.Kubernetes = minors[0]
-	node, err := lab.StartNode(t.Context(), spec)
+	spec.Kubernetes, spec.With = minor, olderNode.With
+	node, err := openLab(t, labName(t), "").StartNode(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +80,7 @@ func (m machine) apply(more ...string) {
 // `upgrade`.
 func (m machine) installs(minor string) {
 	m.Helper()
-	if err := m.node.InstallKubernetes(minor); err != nil {
+	if err := m.node.InstallKubernetes(m.Context(), minor); err != nil {
 		m.Fatal(err)
 	}
 	m.must("systemctl", "restart", "kubelet")

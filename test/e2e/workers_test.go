@@ -38,6 +38,7 @@ func (m machine) joinsWorkers(w1, w2 machine, args []string) {
 	w1.refusesWrongPin(args)
 	w1.planWritesNothing(args)
 	m.join(w1, append([]string{"slipway", "join"}, args...)...)
+	w2.hasKubeadm()
 	m.join(w2, append([]string{"kubeadm", "join"}, args...)...)
 	for _, w := range []machine{m, w1, w2} {
 		m.ready(w.node.Name())

@@ -159,11 +159,16 @@ func each(lab *nodes.Lab, names []string, do func(*nodes.Node) error) error {
 	return nil
 }
 
-func build(ctx context.Context, lab *nodes.Lab, args []string) error {
-	if len(args) > 0 {
-		return errUsage
+func setUpBuild(flags *flag.FlagSet) runner {
+	var spec nodes.NodeSpec
+	flags.BoolVar(&spec.Bare, "bare", false, "a node with an init system and nothing that Kubernetes needs")
+	withVar(flags, &spec.With)
+	return func(ctx context.Context, lab *nodes.Lab, args []string) error {
+		if len(args) > 0 {
+			return errUsage
+		}
+		return lab.Build(ctx, spec)
 	}
-	return lab.Build(ctx)
 }
 
 func bundleParts(ctx context.Context, lab *nodes.Lab, args []string) error {

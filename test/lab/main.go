@@ -47,7 +47,7 @@ func commands() []command {
 		{"start", "NODE...", "boot nodes that do not run", plain(start)},
 		{"restart", "NODE...", "kill nodes and boot them again", plain(restart)},
 		{"refresh", "[NODE...]", "put bin/slipway as it is now into running nodes", plain(refresh)},
-		{"build", "", "make what nodes consist of, as far as it is missing", plain(build)},
+		{"build", "", "make what a node consists of, as far as it is missing", setUpBuild},
 		{"bundle-parts", "", "make a list for `slipway bundle create`, and print its directory", plain(bundleParts)},
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-k8s/slipway/test/lab/internal/progress"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
@@ -34,6 +34,7 @@ type upOptions struct {
 	controlPlanes, workers, nodes int
 	noInit, bare                  bool
 	tool, podSubnets              string
+	with                          []string
 }
 
 func setUpUp(flags *flag.FlagSet) runner {
@@ -44,6 +45,7 @@ func setUpUp(flags *flag.FlagSet) runner {
 	flags.BoolVar(&o.noInit, "no-init", false, "only boot the nodes")
 	flags.BoolVar(&o.bare, "bare", false, "only boot the nodes, with an init system and nothing that Kubernetes needs")
 	flags.StringVar(&o.tool, "tool", "slipway", "what makes the cluster: slipway or kubeadm")
+	withVar(flags, &o.with)
 	flags.StringVar(&o.podSubnets, "pod-subnets", nodes.DefaultPodSubnet, "where Pods get addresses from, with commas between several")
 	return func(ctx context.Context, lab *nodes.Lab, args []string) error {
 		if len(args) > 0 {
@@ -52,7 +54,7 @@ func setUpUp(flags *flag.FlagSet) runner {
 		if o.nodes > 0 {
 			o.workers = o.nodes - o.controlPlanes
 		}
-		if o.tool != "slipway" && o.tool != "kubeadm" {
+		if o.tool != "slipway" && o.tool != nodes.Kubeadm {
 			return errors.Errorf("--tool is slipway or kubeadm, not %q", o.tool)
 		}
 		if o.controlPlanes < 1 || o.controlPlanes > 9 || o.workers < 0 || o.workers > 29 {
@@ -60,6 +62,14 @@ func setUpUp(flags *flag.FlagSet) runner {
 		}
 		return (&upRun{upOptions: o, lab: lab, log: progress.New(os.Stderr)}).run(ctx)
 	}
+}
+
+// withVar defines the flag for what only some nodes have.
+func withVar(flags *flag.FlagSet, with *[]string) {
+	flags.Func("with", "what nodes have besides, with commas: kubeadm, the program; flannel, its images", func(text string) error {
+		*with = strings.Split(text, ",")
+		return nil
+	})
 }
 
 // upRun is one run of up. It may be interrupted and started again.
@@ -92,41 +102,44 @@ func (u *upRun) run(ctx context.Context) error {
 	return nil
 }
 
-// boot boots all nodes side by side.
+// specs are those of the control planes and then of the workers.
+func (u *upRun) specs() []nodes.NodeSpec {
+	spec := nodes.NodeSpec{PodSubnets: strings.Split(u.podSubnets, ","), Bare: u.bare, With: u.with}
+	if u.tool == nodes.Kubeadm && !slices.Contains(spec.With, nodes.Kubeadm) {
+		spec.With = append(spec.With, nodes.Kubeadm)
+	}
+	var all []nodes.NodeSpec
+	for i := range u.controlPlanes {
+		spec.Name = fmt.Sprintf("cp-%d", i+1)
+		all = append(all, spec)
+	}
+	for i := range u.workers {
+		spec.Name = fmt.Sprintf("worker-%d", i+1)
+		all = append(all, spec)
+	}
+	return all
+}
+
+// boot makes what the nodes consist of, and boots them all side by side.
 func (u *upRun) boot(ctx context.Context) error {
-	if err := u.lab.Build(ctx); err != nil {
+	specs := u.specs()
+	if err := u.lab.Build(ctx, specs...); err != nil {
 		return err
 	}
-	u.planes = make([]*nodes.Node, u.controlPlanes)
-	u.others = make([]*nodes.Node, u.workers)
-	errs := make([]error, u.controlPlanes+u.workers)
-	start := func(format string, number int) (*nodes.Node, error) {
-		n, err := u.lab.StartNode(ctx, nodes.NodeSpec{
-			Name: fmt.Sprintf(format, number), PodSubnets: strings.Split(u.podSubnets, ","), Bare: u.bare,
-		})
-		if err == nil && u.bare {
-			err = n.InstallSlipway()
-		}
-		return n, err
-	}
-	var all sync.WaitGroup
-	for i := range errs {
-		all.Go(func() {
-			if i < u.controlPlanes {
-				u.planes[i], errs[i] = start("cp-%d", i+1)
-				return
+	all := make([]*nodes.Node, len(specs))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, spec := range specs {
+		group.Go(func() (err error) {
+			all[i], err = u.lab.StartNode(ctx, spec)
+			if err == nil && u.bare {
+				err = all[i].InstallSlipway()
 			}
-			worker := i - u.controlPlanes
-			u.others[worker], errs[i] = start("worker-%d", worker+1)
+			return err
 		})
 	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	err := group.Wait()
+	u.planes, u.others = all[:u.controlPlanes], all[u.controlPlanes:]
+	return err
 }
 
 // init makes the control plane, unless a run before this one did.

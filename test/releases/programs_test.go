@@ -41,8 +41,8 @@ type trial struct{ program, name, value string }
 // or is locked between the two releases, and with gates that lack what they need. Each release's program must refuse
 // exactly what is found to break for it.
 func TestProgramsRefuseWhatTheTablesSay(t *testing.T) {
-	built, err := parts.Programs(t.Context(), parts.Options{Components: "../lab/components",
-		Dir: cmp.Or(os.Getenv(nodes.DirVariable), "/var/cache/slipway-lab"), Log: os.Stderr, Older: []string{older}})
+	lab, err := parts.New(parts.Options{Components: "../lab/components",
+		Dir: cmp.Or(os.Getenv(nodes.DirVariable), "/var/cache/slipway-lab"), Log: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +55,16 @@ func TestProgramsRefuseWhatTheTablesSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	trials := facts.trials()
+	needed := map[string]bool{}
+	for _, try := range trials {
+		needed[try.program] = true
+	}
+	built := map[string]map[string]string{}
+	for _, release := range []string{older, newer} {
+		if built[release], err = lab.Programs(t.Context(), release, slices.Collect(maps.Keys(needed))...); err != nil {
+			t.Fatal(err)
+		}
+	}
 	refused := map[string]int{}
 	for _, try := range trials {
 		for _, release := range []string{older, newer} {

@@ -51,7 +51,10 @@ var steps = []step{
 	{name: "drain", onlyFull: true, tests: ofModule("test/drain")},
 	{name: "gitleaks", onlyFull: true, tests: ofModule("test/gitleaks")},
 	{name: "fuzz", onlyFull: true, commands: [][]string{{"make", "fuzz"}}},
-	{name: "parts", parts: true, commands: [][]string{{"make", "bundle"}, {"go", "run", "./test/lab", "build"}}},
+	{name: "parts", parts: true, commands: [][]string{
+		{"go", "run", "./test/lab", "build", "--with", "kubeadm"}, {"make", "bundle"}, {"go", "run", "./test/lab", "build", "--bare"},
+		{"go", "run", "./test/lab", "build", "--kubernetes", "1.36", "--with", "kubeadm"},
+	}},
 	{name: "packages", commands: [][]string{{"make", "test-packages"}}},
 	{name: "packaging", onlyFull: true, tests: &tests{dir: "packaging", args: []string{"-count=1", "-timeout=20m"}, packages: everywhere}},
 	{name: "tables", onlyFull: true, commands: [][]string{{"make", "tables"}}},

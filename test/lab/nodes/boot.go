@@ -31,7 +31,7 @@ const (
 // it is now, and waits until its container runtime is ready. For a running node
 // it only waits.
 func (n *Node) Start(ctx context.Context) error {
-	unlock, err := n.lock()
+	unlock, err := n.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,8 +54,8 @@ func (n *Node) Start(ctx context.Context) error {
 }
 
 // lock keeps two programs from booting, killing or removing the node at once.
-func (n *Node) lock() (unlock func(), err error) {
-	return filelock.Take(filepath.Join(n.lab.dir, "."+n.state.Name+".lock"), nil)
+func (n *Node) lock(ctx context.Context) (unlock func(), err error) {
+	return filelock.Take(ctx, filepath.Join(n.lab.dir, "."+n.state.Name+".lock"), nil)
 }
 
 func (n *Node) boot(ctx context.Context) error {

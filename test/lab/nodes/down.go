@@ -12,12 +12,14 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/test/lab/internal/tree"
 )
 
 // Kill ends all processes of the node at once, as a power failure does. Its
 // state stays; Start boots it again.
 func (n *Node) Kill(ctx context.Context) error {
-	unlock, err := n.lock()
+	unlock, err := n.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ func (n *Node) InstallSlipway() error {
 const slipwayPath = "/usr/local/bin/slipway"
 
 // installSlipway does it for a node that does not run. Without a program under
-// test the node is still useful, with kubeadm.
+// test the node is still useful.
 func (n *Node) installSlipway() error {
 	if _, err := os.Stat(n.lab.options.Slipway); os.IsNotExist(err) {
 		return nil
@@ -104,15 +106,21 @@ func (n *Node) installSlipway() error {
 	if err := os.Remove(target); err != nil && !os.IsNotExist(err) {
 		return errors.Wrap(err, "cannot replace the program under test")
 	}
-	return errors.Wrap(copyFile(n.lab.options.Slipway, target), "cannot copy the program under test")
+	return errors.Wrap(tree.CopyFile(n.lab.options.Slipway, target), "cannot copy the program under test")
 }
 
 // InstallKubernetes replaces the programs that a package manager would upgrade
 // by those of another minor release, empty for the newest. What runs goes on
 // with what it was started from.
-func (n *Node) InstallKubernetes(minor string) error {
-	for _, name := range []string{"kubeadm", "kubectl", "kubelet"} {
-		here, inNode, err := n.lab.program(minor, name)
+func (n *Node) InstallKubernetes(ctx context.Context, minor string) error {
+	return n.Install(ctx, minor, Kubeadm, "kubectl", "kubelet")
+}
+
+// Install puts programs of a minor release into the node, where its package
+// would; they are built if they are missing.
+func (n *Node) Install(ctx context.Context, minor string, programs ...string) error {
+	for _, name := range programs {
+		here, inNode, err := n.lab.program(ctx, minor, name)
 		if err != nil {
 			return err
 		}
@@ -124,7 +132,7 @@ func (n *Node) InstallKubernetes(minor string) error {
 }
 
 // VersionOf is the version that InstallKubernetes installs, such as v1.36.4 for
-// "1.36", or "" if the lab was not built with it.
+// "1.36", or "" if there is none.
 func (n *Node) VersionOf(minor string) string { return n.lab.VersionOf(minor) }
 
 // Down ends and removes all of the lab, whatever state it is in, and leaves

@@ -4,6 +4,7 @@
 package nodes
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,7 +27,7 @@ func (n *Node) Inside(fn func() error) error {
 			return fn()
 		})
 	}
-	unlock, err := n.lock() // nobody may boot it while its root is mounted here
+	unlock, err := n.lock(context.Background()) // nobody may boot it while its root is mounted here
 	if err != nil {
 		return err
 	}

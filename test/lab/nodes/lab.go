@@ -11,11 +11,9 @@ import (
 	"context"
 	"io"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sync"
 
 	"github.com/pkg/errors"
 
@@ -27,6 +25,12 @@ import (
 // commands: serve [ADDRESS], get URL, lookup NAME, sleep.
 const ProbeImage = parts.ProbeImage
 
+// What a node may be With.
+const (
+	Kubeadm = parts.Kubeadm // the program
+	Flannel = parts.Flannel // the images of this Pod network
+)
+
 // ProbeArchive is the name of a file with it in the directory of BundleParts.
 const ProbeArchive = parts.ProbeArchive
 
@@ -37,15 +41,14 @@ const defaultDir = "/var/cache/slipway-lab"
 
 // Options of a lab. The zero value is the lab that a contributor uses by hand.
 type Options struct {
-	Name    string // tells labs apart; default "slipway"
-	Dir     string // keeps parts and nodes; default SLIPWAY_LAB_DIR or /var/cache/slipway-lab
-	Source  string // the project's directory; default: found from the working directory upwards
-	Slipway string // the program under test; default bin/slipway in Source
-	// Kubernetes is the minor version of new nodes; default the newest. Older are
-	// those that NodeSpec may name besides.
-	Kubernetes string
-	Older      []string
-	Log        io.Writer // progress for people; default none
+	Name       string // tells labs apart; default "slipway"
+	Dir        string // keeps parts and nodes; default SLIPWAY_LAB_DIR or /var/cache/slipway-lab
+	Source     string // the project's directory; default: found from the working directory upwards
+	Slipway    string // the program under test; default bin/slipway in Source
+	Kubernetes string // the minor version of new nodes; default the newest
+	// Log gets progress for people, by default none, and BuildLog that of building
+	// parts, by default the same.
+	Log, BuildLog io.Writer
 }
 
 // Lab is a group of nodes on one network of their own.
@@ -53,9 +56,7 @@ type Lab struct {
 	options Options
 	log     *progress.Log
 	dir     string // of this lab
-
-	mu    sync.Mutex
-	parts *parts.Parts
+	parts   *parts.Builder
 }
 
 var labName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,20}$`)
@@ -90,7 +91,14 @@ func Open(o Options) (*Lab, error) {
 	if o.Slipway == "" {
 		o.Slipway = filepath.Join(o.Source, "bin", "slipway")
 	}
-	return &Lab{options: o, log: progress.New(o.Log), dir: filepath.Join(o.Dir, "labs", o.Name)}, nil
+	if o.BuildLog == nil {
+		o.BuildLog = o.Log
+	}
+	l := &Lab{options: o, log: progress.New(o.Log), dir: filepath.Join(o.Dir, "labs", o.Name)}
+	l.parts, err = parts.New(parts.Options{
+		Components: filepath.Join(o.Source, "test", "lab", "components"), Dir: o.Dir, Log: o.BuildLog, InUse: l.layersInUse,
+	})
+	return l, err
 }
 
 // sourceDir is the nearest directory upwards that holds the component modules.
@@ -120,42 +128,35 @@ func Names(dir string) ([]string, error) {
 	return dirNames(filepath.Join(dir, "labs"))
 }
 
-// Build makes the parts that nodes consist of, as far as they are missing:
-// minutes at first, no time later. StartNode does it too.
-func (l *Lab) Build(ctx context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.parts != nil {
-		return nil
+// Build makes the parts that new nodes consist of, as far as they are missing:
+// minutes at first, no time later. StartNode does it, too. A node that exists
+// already needs nothing.
+func (l *Lab) Build(ctx context.Context, specs ...NodeSpec) error {
+	for _, spec := range specs {
+		if _, err := l.Node(spec.Name); spec.Name != "" && err == nil {
+			continue
+		}
+		if _, err := l.parts.Machine(ctx, l.need(spec)); err != nil {
+			return err
+		}
 	}
-	inUse, err := l.layersInUse()
-	if err != nil {
-		return err
-	}
-	older := l.options.Older
-	if l.options.Kubernetes != "" {
-		older = append([]string{l.options.Kubernetes}, older...)
-	}
-	l.parts, err = parts.Build(ctx, l.partsOptions(inUse, older))
-	return err
+	return nil
 }
 
-func (l *Lab) partsOptions(inUse, older []string) parts.Options {
-	return parts.Options{
-		Components: filepath.Join(l.options.Source, "test", "lab", "components"),
-		Dir:        l.options.Dir, Log: l.options.Log, InUse: inUse, Older: older,
-	}
+func (l *Lab) need(spec NodeSpec) parts.Need {
+	return parts.Need{Bare: spec.Bare, Kubernetes: cmp.Or(spec.Kubernetes, l.options.Kubernetes), With: spec.With}
 }
 
 // BundleParts makes a directory with a list for `slipway bundle create`: the
 // programs and images that nodes of the lab have, of a minor version of Kubernetes
 // or, if it is empty, of the version of new nodes.
 func (l *Lab) BundleParts(ctx context.Context, minor string) (string, error) {
-	var older []string
-	if minor = cmp.Or(minor, l.options.Kubernetes); minor != "" {
-		older = []string{minor}
-	}
-	return parts.BundleParts(ctx, l.partsOptions(nil, older))
+	return l.parts.Bundle(ctx, cmp.Or(minor, l.options.Kubernetes))
+}
+
+// InstallHere installs a program on this machine if it's missing, from a package of Debian.
+func (l *Lab) InstallHere(ctx context.Context, program, debianPackage string) error {
+	return l.parts.InstallHere(ctx, [2]string{program, debianPackage})
 }
 
 // layersInUse are those of all nodes of all labs.
@@ -176,29 +177,14 @@ func (l *Lab) layersInUse() ([]string, error) {
 // Name is the lab's name.
 func (l *Lab) Name() string { return l.options.Name }
 
-// KubernetesVersion is that of new nodes, such as v1.37.2. It is known once Build
-// has run.
+// KubernetesVersion is that of new nodes, such as v1.37.2.
 func (l *Lab) KubernetesVersion() string { return l.VersionOf("") }
 
-// VersionOf is the version of a release that the lab has built, such as v1.36.4
-// for "1.36"; "" is that of new nodes.
-func (l *Lab) VersionOf(release string) string {
-	r, _ := l.release(release)
-	return r.Versions.Kubernetes
-}
-
-// release is one that Build has made; "" is that of new nodes.
-func (l *Lab) release(name string) (parts.Release, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.parts == nil {
-		return parts.Release{}, errors.New("the lab has not been built")
-	}
-	r, ok := l.parts.Releases[cmp.Or(name, l.options.Kubernetes, l.parts.Default)]
-	if !ok {
-		return r, errors.Errorf("the lab was not built with Kubernetes %q", name)
-	}
-	return r, nil
+// VersionOf is the version of a release that nodes may have, such as v1.36.4
+// for "1.36", or "" if there is none; "" is that of new nodes.
+func (l *Lab) VersionOf(minor string) string {
+	versions, _ := l.parts.VersionsOf(cmp.Or(minor, l.options.Kubernetes))
+	return versions.Kubernetes
 }
 
 // Nodes are all nodes of the lab, running or not, sorted by name.
@@ -231,30 +217,21 @@ func dirNames(dir string) ([]string, error) {
 }
 
 // Program is the path, on this machine, of a program that nodes of the default
-// release have. Build must have run.
-func (l *Lab) Program(name string) (string, error) {
+// release have, or may have. It is built if it is missing.
+func (l *Lab) Program(ctx context.Context, name string) (string, error) {
 	if name == "slipway" {
 		return l.options.Slipway, nil
 	}
-	path, _, err := l.program("", name)
-	return path, err
+	here, _, err := l.program(ctx, "", name)
+	return here, err
 }
 
-// program finds a program that nodes of a release have: its path on this
+// program builds a program that nodes of a release have: its path on this
 // machine, and in a node.
-func (l *Lab) program(minor, name string) (here, inNode string, err error) {
-	release, err := l.release(minor)
-	if err != nil {
-		return "", "", err
+func (l *Lab) program(ctx context.Context, minor, name string) (here, inNode string, err error) {
+	here, inNode, err = l.parts.Program(ctx, cmp.Or(minor, l.options.Kubernetes), name)
+	if err == nil && inNode == "" {
+		err = errors.Errorf("the nodes have no program %q", name)
 	}
-	for _, layer := range release.Layers {
-		for _, dir := range []string{"/usr/local/bin", "/usr/bin"} {
-			inNode = path.Join(dir, name)
-			here = filepath.Join(layer, inNode)
-			if _, err := os.Stat(here); err == nil {
-				return here, inNode, nil
-			}
-		}
-	}
-	return "", "", errors.Errorf("the nodes have no program %q", name)
+	return here, inNode, err
 }

@@ -31,7 +31,7 @@ func (l *Lab) netnsPath() string { return filepath.Join("/run/netns", l.netns())
 // bridge in a namespace that has no other way out. What is sent elsewhere is
 // refused at once, so nothing in a node waits for an answer that cannot come.
 func (l *Lab) ensureNetwork(ctx context.Context) error {
-	unlock, err := filelock.Take(filepath.Join(l.dir, ".network.lock"), nil)
+	unlock, err := filelock.Take(ctx, filepath.Join(l.dir, ".network.lock"), nil)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/test/lab/internal/filelock"
+	"github.com/slipway-k8s/slipway/test/lab/internal/tree"
 	"github.com/slipway-k8s/slipway/test/lab/parts"
 )
 
@@ -26,6 +27,7 @@ type NodeSpec struct {
 	IP         string   // an address in 192.168.99.11-99; default by name
 	PodSubnets []string // of the whole cluster; default DefaultPodSubnet
 	Kubernetes string   // the minor version of its programs; default the newest
+	With       []string // what only some nodes have: Kubeadm, Flannel
 	Bare       bool     // only what images of clouds have: no runtime, kubelet, images or Pod network
 }
 
@@ -65,33 +67,37 @@ func (l *Lab) Node(name string) (*Node, error) {
 }
 
 // StartNode makes a node and boots it, to where its container runtime is ready
-// and has all images. A node that exists already is booted as it is, or left
-// alone if it runs.
+// and has the images. A node that exists already is booted as it is, or left
+// alone if it runs. kubeadm is installed in either, if it's asked for.
 func (l *Lab) StartNode(ctx context.Context, spec NodeSpec) (*Node, error) {
-	if err := l.Build(ctx); err != nil {
-		return nil, err
-	}
 	n, err := l.Node(spec.Name)
 	if err != nil {
-		if n, err = l.create(spec); err != nil {
+		machine, err := l.parts.Machine(ctx, l.need(spec))
+		if err != nil {
+			return nil, err
+		}
+		if n, err = l.create(ctx, spec, machine); err != nil {
 			return nil, errors.WithMessagef(err, "node %s", spec.Name)
 		}
 	}
-	return n, n.Start(ctx)
+	if err := n.Start(ctx); err != nil || !slices.Contains(spec.With, Kubeadm) {
+		return n, err
+	}
+	return n, n.Install(ctx, spec.Kubernetes, Kubeadm)
 }
 
 // create lays out a new node's directory. The state file comes last: a directory
 // without one is a leftover.
-func (l *Lab) create(spec NodeSpec) (*Node, error) {
+func (l *Lab) create(ctx context.Context, spec NodeSpec, machine *parts.Machine) (*Node, error) {
 	if !nodeName.MatchString(spec.Name) {
 		return nil, errors.New("not a host name")
 	}
-	unlock, err := filelock.Take(filepath.Join(l.dir, ".nodes.lock"), nil)
+	unlock, err := filelock.Take(ctx, filepath.Join(l.dir, ".nodes.lock"), nil)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	s, err := l.newState(spec)
+	s, err := l.newState(spec, machine.Layers)
 	if err != nil {
 		return nil, err
 	}
@@ -99,22 +105,15 @@ func (l *Lab) create(spec NodeSpec) (*Node, error) {
 	if err := os.RemoveAll(n.dir()); err != nil {
 		return nil, errors.Wrap(err, "cannot remove a leftover")
 	}
-	if err := n.layOut(l.parts); err != nil {
+	if err := n.layOut(machine); err != nil {
 		return nil, err
 	}
 	return n, n.save(s)
 }
 
 // newState chooses what the specification leaves open.
-func (l *Lab) newState(spec NodeSpec) (state, error) {
-	release, err := l.release(spec.Kubernetes)
-	if err != nil {
-		return state{}, err
-	}
-	s := state{Name: spec.Name, PodSubnets: spec.PodSubnets, Layers: release.Layers, Bare: spec.Bare}
-	if s.Bare {
-		s.Layers = l.parts.Bare
-	}
+func (l *Lab) newState(spec NodeSpec, layers []string) (state, error) {
+	s := state{Name: spec.Name, PodSubnets: spec.PodSubnets, Layers: layers, Bare: spec.Bare}
 	if len(s.PodSubnets) == 0 {
 		s.PodSubnets = []string{DefaultPodSubnet}
 	}
@@ -168,14 +167,14 @@ func (n *Node) disk(name string) string { return filepath.Join(n.dir(), "disk", 
 // diskDirs are the directories of /var/lib that are bound in.
 var diskDirs = []string{"containerd", "kubelet", "etcd"}
 
-func (n *Node) layOut(p *parts.Parts) error {
+func (n *Node) layOut(m *parts.Machine) error {
 	for _, dir := range []string{n.upper(), n.work(), n.root(), filepath.Join(n.upper(), "etc"), n.disk("kubelet"), n.disk("etcd"), n.disk("containerd")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return errors.Wrap(err, "cannot make its directories")
 		}
 	}
 	if !n.state.Bare {
-		if err := linkTree(p.Containerd, n.disk("containerd")); err != nil {
+		if err := tree.Link(m.Containerd, n.disk("containerd")); err != nil {
 			return err
 		}
 	}

@@ -8,75 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
-
-	"github.com/pkg/errors"
 )
-
-// linkTree copies a containerd root. Databases are copied, everything else is
-// hard links: containerd never changes a blob or a snapshot that others build on.
-func linkTree(from, to string) error {
-	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, rel)
-		switch {
-		case entry.IsDir():
-			return copyDir(entry, target)
-		case filepath.Ext(path) == ".db":
-			return copyFile(path, target)
-		}
-		return os.Link(path, target)
-	})
-	return errors.Wrap(err, "cannot copy the images")
-}
-
-// copyDir makes a directory with the mode and owner of another.
-func copyDir(entry fs.DirEntry, target string) error {
-	info, err := entry.Info()
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(target, 0o700); err != nil {
-		return err
-	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
-		if err := os.Chown(target, int(owner.Uid), int(owner.Gid)); err != nil {
-			return err
-		}
-	}
-	return os.Chmod(target, info.Mode())
-}
-
-// copyFile copies a regular file's content and mode.
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, info.Mode())
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	if _, err := io.Copy(out, in); err != nil {
-		return err
-	}
-	if err := out.Chmod(info.Mode()); err != nil {
-		return err
-	}
-	return out.Close()
-}
 
 // copyTree copies a file, a directory's contents or a symbolic link with its mode.
 func copyTree(source *os.Root, from string, target *os.Root, to string) error {

@@ -23,9 +23,9 @@ var leftOut = map[string][]string{
 	"flanneld": {flannelModule + "/pkg/backend/udp", flannelModule + "/pkg/backend/tencentvpc"},
 }
 
-// build runs "go build" with flags in the component's directory dir.
-func (p program) build(ctx context.Context, dir string, flags ...string) error {
-	args := append([]string{"go", "build"}, flags...)
+// run runs a command of Go's, such as "build", for the program in the component's directory dir.
+func (p program) run(ctx context.Context, dir, command string, flags ...string) error {
+	args := append([]string{"go", command}, flags...)
 	if leftOut[p.name] == nil {
 		_, err := output(ctx, dir, goEnv, append(args, p.pkg)...)
 		return err

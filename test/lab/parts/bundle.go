@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/yaml"
 )
 
@@ -39,58 +41,79 @@ var bundled = map[string]string{
 // license is that of all components. What comes from Debian has its own.
 const license = "Apache-2.0"
 
-// BundleParts makes a directory with a list for `slipway bundle create`: the
-// programs and images of the last of the releases in o, by default the newest.
-func BundleParts(ctx context.Context, o Options) (string, error) {
-	b, unlock, err := newBuilder(o)
+// Bundle makes a directory with a list for `slipway bundle create`: the
+// programs and images of a minor version of Kubernetes, "" being the newest.
+func (b *Builder) Bundle(ctx context.Context, minor string) (dir string, err error) {
+	at, err := b.releaseAt(minor)
 	if err != nil {
 		return "", err
 	}
-	defer unlock()
-	if err := b.hostPackages(ctx); err != nil {
-		return "", err
-	}
-	if err := b.buildPrograms(ctx); err != nil {
-		return "", err
-	}
-	base, err := b.debian(ctx, "nodes", nodePackages)
-	if err != nil {
-		return "", err
-	}
-	return b.bundleParts(base)
+	release := b.releases[at]
+	err = b.do(ctx, func(ctx context.Context, r *run) error {
+		picks := release.bundlePicks()
+		var debian tree
+		group, building := errgroup.WithContext(ctx)
+		group.Go(func() (err error) {
+			debian, err = r.debian(building, nodePackages)
+			return err
+		})
+		group.Go(func() error { return r.fetch(building, picks) })
+		group.Go(func() error { return r.build(building, picks) })
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		dir, err = r.bundle(ctx, release, debian)
+		return err
+	})
+	return dir, err
 }
 
-func (b *builder) bundleParts(base string) (string, error) {
-	r := b.releases[len(b.releases)-1]
-	tools, err := debianTools(base)
+// bundleImages are the images of a bundle.
+func (r *versioned) bundleImages() []imageRecipe {
+	return slices.Concat(r.commonImages()[:1], r.images(), r.flannelImages())
+}
+
+// bundlePicks are all programs that a bundle is made of, and that of the tests' Pods.
+func (r *versioned) bundlePicks() []pick {
+	picks := r.picks(slices.Collect(maps.Keys(bundled))...)
+	for _, i := range append(r.bundleImages(), r.probe()) {
+		picks = append(picks, i.picks...)
+	}
+	return inOrder(picks)
+}
+
+func (r *run) bundle(ctx context.Context, release *versioned, debian tree) (string, error) {
+	tools, err := debianTools(debian)
 	if err != nil {
 		return "", err
 	}
-	pause, probe := r.commonImages()
-	table := slices.Concat([]image{pause}, r.images(tools), r.flannelImages(tools))
-	rows, err := r.bundleRows(b.Components, base)
+	table, err := r.table(release.bundleImages(), tools)
+	if err != nil {
+		return "", err
+	}
+	probe, err := r.table([]imageRecipe{release.probe()}, tools)
+	if err != nil {
+		return "", err
+	}
+	rows, err := r.bundleRows(release, debian)
 	if err != nil {
 		return "", err
 	}
 	for _, i := range table {
-		rows = append(rows, bundleImage(i, r.versions.Kubernetes))
+		rows = append(rows, bundleImage(i, release.versions.Kubernetes))
 	}
 	list, err := yaml.Marshal(map[string]any{
-		"apiVersion": "slipway.bundle/v1", "kind": "BundleParts", "kubernetesVersion": r.versions.Kubernetes,
+		"apiVersion": "slipway.bundle/v1", "kind": "BundleParts", "kubernetesVersion": release.versions.Kubernetes,
 		"os": "linux", "architecture": runtime.GOARCH, "parts": rows,
 	})
 	if err != nil {
 		return "", errors.Wrap(err, "cannot write the bundle's list")
 	}
-	name := stamp("bundle", string(list), fmt.Sprint(table, probe))
-	if err := b.sweep(map[string]bool{name: true}, unused); err != nil {
-		return "", err
-	}
-	return b.part(name, "laying out the parts of a bundle", func(dir string) error {
+	return r.part(ctx, stamp("bundle", string(list), fmt.Sprint(table, probe)), "laying out the parts of a bundle", func(dir string) error {
 		if err := writeImages(filepath.Join(dir, imagesArchive), dir, table); err != nil {
 			return err
 		}
-		if err := writeImages(filepath.Join(dir, ProbeArchive), dir, []image{probe}); err != nil {
+		if err := writeImages(filepath.Join(dir, ProbeArchive), dir, probe); err != nil {
 			return err
 		}
 		if err := removeFiles(filepath.Join(dir, "layer.tar")); err != nil {
@@ -106,20 +129,22 @@ const (
 	ProbeArchive = "probe.tar"
 )
 
-// bundleRows are the files of a bundle.
-func (r *built) bundleRows(components, base string) ([]bundleRow, error) {
+// bundleRows are the programs of a bundle.
+func (r *run) bundleRows(release *versioned, debian tree) ([]bundleRow, error) {
 	var rows []bundleRow
-	for _, p := range programs {
-		if bundled[p.name] == "" {
-			continue
-		}
-		module, version, err := sourceOf(filepath.Join(components, r.dir(p.component)), p.pkg)
+	for _, p := range inOrder(release.picks(slices.Collect(maps.Keys(bundled))...)) {
+		program, dir := r.source(p)
+		module, version, err := sourceOf(dir, program.pkg)
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, bundleRow{p.name, bundled[p.name], version, "pkg:golang/" + module + "@" + version, license, r.programs[p.name]})
+		path, err := r.programPath(p)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, bundleRow{p.program, bundled[p.program], version, "pkg:golang/" + module + "@" + version, license, path})
 	}
-	status, err := os.ReadFile(filepath.Join(base, "var/lib/dpkg/status"))
+	status, err := os.ReadFile(debian.find("var/lib/dpkg/status"))
 	if err != nil {
 		return nil, errors.Wrap(err, "cannot read the version of runc")
 	}
@@ -127,7 +152,7 @@ func (r *built) bundleRows(components, base string) ([]bundleRow, error) {
 	if found == nil {
 		return nil, errors.New("the nodes' Debian has no runc")
 	}
-	return append(rows, bundleRow{"runc", "program", string(found[1]), "pkg:deb/debian/runc@" + string(found[1]), license, filepath.Join(base, "usr/sbin/runc")}), nil
+	return append(rows, bundleRow{"runc", "program", string(found[1]), "pkg:deb/debian/runc@" + string(found[1]), license, debian.find("usr/sbin/runc")}), nil
 }
 
 // sourceOf is the module that has a package, and its version.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -48,15 +49,6 @@ var releases = []release{
 // dir is the directory of a component below test/lab/components.
 func (r release) dir(component string) string { return component + r.older[component] }
 
-func releaseNamed(name string) (release, error) {
-	for _, r := range releases {
-		if r.name == name {
-			return r, nil
-		}
-	}
-	return release{}, errors.Errorf("the lab has no Kubernetes %q", name)
-}
-
 // programs in the order of building: the API server takes longest and shares
 // most packages with the others.
 var programs = []program{
@@ -91,12 +83,20 @@ func (p program) ofRelease() bool {
 	return p.component == kubernetes || p.component == etcd || p.component == coredns
 }
 
+func programNamed(name string) (program, error) {
+	at := slices.IndexFunc(programs, func(p program) bool { return p.name == name })
+	if at < 0 {
+		return program{}, errors.Errorf("the lab has no program %q", name)
+	}
+	return programs[at], nil
+}
+
 // onNode says where a program that runs on a node itself is installed; the
-// others run from images only.
+// others run from images only. Only some nodes have kubeadm: see Need.
 var onNode = map[string]string{
 	"kubelet":                 "usr/bin/kubelet",
 	"kubectl":                 "usr/bin/kubectl",
-	"kubeadm":                 "usr/local/bin/kubeadm",
+	Kubeadm:                   "usr/local/bin/kubeadm",
 	"containerd":              "usr/local/bin/containerd",
 	"containerd-shim-runc-v2": "usr/local/bin/containerd-shim-runc-v2",
 	"ctr":                     "usr/local/bin/ctr",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/test/lab/internal/filelock"
 	"github.com/slipway-k8s/slipway/test/lab/internal/thread"
 )
 
@@ -26,13 +27,18 @@ var machinePackages = []string{
 	"mount", "util-linux", "hostname", "iputils-ping",
 }
 
+// packageSet is what one kind of machine has beyond that, in a layer above it.
+type packageSet struct {
+	kind, of string
+	packages []string
+}
+
 var (
 	// nodePackages are what Kubernetes expects of a host.
-	nodePackages = slices.Concat(machinePackages, []string{"runc", "conntrack", "ebtables", "socat", "ethtool"})
+	nodePackages = packageSet{"debian-node", "nodes", []string{"runc", "conntrack", "ebtables", "socat", "ethtool"}}
 	// barePackages are what images of clouds have: what sets a machine up at its
-	// first boot, and a way in. The third is one of several that cryptography takes;
-	// debootstrap does not choose.
-	barePackages = slices.Concat(machinePackages, []string{"cloud-init", "openssh-server", "python3-cffi-backend", "sudo"})
+	// first boot, and a way in. The third is one of several that cryptography takes.
+	barePackages = packageSet{"debian-bare", "bare machines", []string{"cloud-init", "openssh-server", "python3-cffi-backend", "sudo"}}
 )
 
 // hostPrograms are what the lab itself runs, each with its Debian package.
@@ -40,32 +46,30 @@ var hostPrograms = [][2]string{
 	{"debootstrap", "debootstrap"},
 	{"systemd-nspawn", "systemd-container"},
 	{"ip", "iproute2"},
-	{"minisign", "minisign"},
 }
 
-// Debian installs the Debian that nodes have, without what the lab puts on top of it, and returns its directory, which
-// must not be changed. It also installs programs on this machine, each given with its package.
-func Debian(ctx context.Context, o Options, programs ...[2]string) (string, error) {
-	b, unlock, err := newBuilder(o)
+// Debian installs the Debian that nodes have, without what the lab puts on top of it, and returns its layers, the topmost
+// first, which must not be changed.
+func (b *Builder) Debian(ctx context.Context) (layers []string, err error) {
+	err = b.do(ctx, func(ctx context.Context, r *run) (err error) {
+		layers, err = r.debian(ctx, nodePackages)
+		return err
+	})
+	return layers, err
+}
+
+// InstallHere installs programs on this machine that are missing, each given with its Debian package.
+func (b *Builder) InstallHere(ctx context.Context, programs ...[2]string) error {
+	if len(missingHere(programs)) == 0 {
+		return nil
+	}
+	unlock, err := filelock.Take(ctx, b.store.path(aptLock), b.waiting("installing programs"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer unlock()
-	if err := b.hostPackages(ctx, programs...); err != nil {
-		return "", err
-	}
-	return b.debian(ctx, "nodes", nodePackages)
-}
-
-// hostPackages installs what the lab needs on this machine and is missing, and more programs.
-func (b *builder) hostPackages(ctx context.Context, more ...[2]string) error {
-	var missing []string
-	for _, row := range slices.Concat(hostPrograms, more) {
-		if _, err := exec.LookPath(row[0]); err != nil {
-			missing = append(missing, row[1])
-		}
-	}
-	if len(missing) == 0 {
+	missing := missingHere(programs)
+	if len(missing) == 0 { // by now
 		return nil
 	}
 	env := []string{"DEBIAN_FRONTEND=noninteractive"}
@@ -79,23 +83,60 @@ func (b *builder) hostPackages(ctx context.Context, more ...[2]string) error {
 	})
 }
 
-// debian makes the lowest layer of a root: Debian as it is installed, with these packages.
-func (b *builder) debian(ctx context.Context, of string, packages []string) (string, error) {
-	include := strings.Join(packages, ",")
-	return b.part(stamp("debian", suite, include), "installing Debian for the "+of, func(dir string) error {
-		// Its own mount namespace takes along what an interrupted run has mounted.
-		err := thread.Do(func() error {
-			if err := thread.PrivateMounts(); err != nil {
-				return err
-			}
-			_, err := output(ctx, "", nil, "debootstrap", "--variant=minbase", "--include="+include, suite, dir)
-			return err
-		})
-		if err != nil {
+func missingHere(programs [][2]string) (packages []string) {
+	for _, row := range programs {
+		if _, err := exec.LookPath(row[0]); err != nil {
+			packages = append(packages, row[1])
+		}
+	}
+	return packages
+}
+
+// debian installs Debian with what one kind of machine has: the lowest layers of its root.
+func (r *run) debian(ctx context.Context, set packageSet) (tree, error) {
+	if err := r.InstallHere(ctx, hostPrograms...); err != nil {
+		return nil, err
+	}
+	include := strings.Join(machinePackages, ",")
+	name := stamp("debian", suite, include)
+	base, err := r.part(ctx, name, "installing Debian", func(dir string) error {
+		return debootstrap(ctx, dir, include)
+	})
+	if err != nil {
+		return nil, err
+	}
+	upper, err := r.part(ctx, stamp(set.kind, name, strings.Join(set.packages, ",")), "installing Debian's packages for "+set.of, func(dir string) error {
+		return addPackages(ctx, base, dir, set.packages)
+	})
+	return tree{filepath.Join(upper, layerDir), base}, err
+}
+
+// While dpkg installs, it needn't wait until each file is on the disk: what isn't complete is thrown away.
+const (
+	unsafe      = "force-unsafe-io"
+	dpkgOptions = "etc/dpkg/dpkg.cfg.d/lab"
+)
+
+// debootstrap installs Debian in dir.
+func debootstrap(ctx context.Context, dir, include string) error {
+	// Its own mount namespace takes along what an interrupted run has mounted.
+	err := thread.Do(func() error {
+		if err := thread.PrivateMounts(); err != nil {
 			return err
 		}
-		return removeContents(filepath.Join(dir, "var/cache/apt/archives"), filepath.Join(dir, "var/lib/apt/lists"))
+		if err := place(dir, dpkgOptions, func(path string) error { return os.WriteFile(path, []byte(unsafe+"\n"), 0o644) }); err != nil {
+			return err
+		}
+		_, err := output(ctx, "", nil, "debootstrap", "--variant=minbase", "--include="+include, suite, dir)
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	if err := removeFiles(filepath.Join(dir, dpkgOptions)); err != nil {
+		return errors.Wrap(err, "cannot tidy up")
+	}
+	return removeContents(filepath.Join(dir, "var/cache/apt/archives"), filepath.Join(dir, "var/lib/apt/lists"))
 }
 
 // removeContents empties directories whose files only cost space.

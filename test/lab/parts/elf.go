@@ -11,26 +11,31 @@ import (
 	"github.com/pkg/errors"
 )
 
-// libraries finds what dynamically linked programs below root need: their
+// libraries finds dynamically linked programs of a tree and what they need: their
 // loader and all shared libraries, as paths in an image mapped to files. It
 // does what ldd does, without running anything.
-func libraries(root, libraryDir string, programs []string) (map[string]string, error) {
+func libraries(root tree, libraryDir string, programs []string) (map[string]string, error) {
 	found := map[string]string{}
-	for todo := programs; len(todo) > 0; todo = todo[1:] {
+	var todo []string
+	for _, path := range programs {
+		found[path] = root.find(path)
+		todo = append(todo, found[path])
+	}
+	for ; len(todo) > 0; todo = todo[1:] {
 		loader, needed, err := linkage(todo[0])
 		if err != nil {
 			return nil, err
 		}
 		if loader != "" {
 			// The loader's usual path is a link; its file lies with the libraries.
-			found[strings.TrimPrefix(loader, "/")] = filepath.Join(root, libraryDir, filepath.Base(loader))
+			found[strings.TrimPrefix(loader, "/")] = root.find(filepath.Join(libraryDir, filepath.Base(loader)))
 		}
 		for _, name := range needed {
 			inImage := filepath.Join(libraryDir, name)
 			if _, known := found[inImage]; known {
 				continue
 			}
-			found[inImage] = filepath.Join(root, inImage)
+			found[inImage] = root.find(inImage)
 			todo = append(todo, found[inImage])
 		}
 	}

@@ -13,18 +13,22 @@ const (
 
 // flannelImages are those of the Pod network flannel, with paths as its manifest has them: its daemon, and its plugin
 // with a cp that installs it.
-func (r *built) flannelImages(tools tools) []image {
-	return []image{
+func (r *versioned) flannelImages() []imageRecipe {
+	return []imageRecipe{
 		{
-			name:       flannelRegistry + "flannel:" + r.versions.Flannel,
-			files:      append(r.binaries("opt/bin/", "flanneld", "install-conf"), tools.packet...),
-			entrypoint: []string{"/opt/bin/flanneld"},
-			of:         "flannel, without the backends udp and tencent-vpc,", debian: packetLicenses,
+			image: image{
+				name:       flannelRegistry + "flannel:" + r.versions.Flannel,
+				entrypoint: []string{"/opt/bin/flanneld"},
+				of:         "flannel, without the backends udp and tencent-vpc,", debian: packetLicenses,
+			},
+			picks: r.picks("flanneld", "install-conf"), directory: "opt/bin/", tools: packetTools,
 		},
 		{
-			name:  flannelRegistry + "flannel-cni-plugin:" + flannelPluginTag,
-			files: append(r.binaries("", "flannel"), tools.copy...),
-			of:    "the plugin flannel of github.com/containernetworking/plugins", debian: copyLicenses,
+			image: image{
+				name: flannelRegistry + "flannel-cni-plugin:" + flannelPluginTag,
+				of:   "the plugin flannel of github.com/containernetworking/plugins", debian: copyLicenses,
+			},
+			picks: r.picks("flannel"), tools: copyTools,
 		},
 	}
 }

@@ -4,7 +4,6 @@
 package parts
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -35,12 +34,11 @@ func TestLeftOut(t *testing.T) {
 
 // The names and paths are those in flannel's manifest.
 func TestFlannelImages(t *testing.T) {
-	versions, err := readVersions(filepath.Join("..", "components"), releases[0])
+	b := testBuilder(t)
+	images, err := b.table(b.releases[0].flannelImages(), tools{packet: []imageFile{{path: "usr/sbin/nft"}}, copy: []imageFile{{path: "usr/bin/cp"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &built{versions: versions, programs: map[string]string{"flanneld": "/1", "install-conf": "/2", "flannel": "/3"}}
-	images := r.flannelImages(tools{packet: []imageFile{{path: "usr/sbin/nft"}}, copy: []imageFile{{path: "usr/bin/cp"}}})
 	want := []struct{ name, paths, license string }{
 		{"ghcr.io/flannel-io/flannel:v0.28.10", "opt/bin/flanneld opt/bin/install-conf usr/sbin/nft", "Apache-2.0 AND GPL-2.0-or-later AND LGPL-2.1-or-later"},
 		{"ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel3", "flannel usr/bin/cp",

@@ -15,6 +15,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/test/lab/internal/thread"
+	filetree "github.com/slipway-k8s/slipway/test/lab/internal/tree"
 )
 
 const (
@@ -23,64 +24,119 @@ const (
 	ProbeImage = "slipway.test/probe:1"
 )
 
-// imageTable lists all images, named as a control plane of each release asks
-// for them.
-func (b *builder) imageTable(base string) ([]image, error) {
-	tools, err := debianTools(base)
-	if err != nil {
-		return nil, err
+// imageRecipe is an image of which the files are still to be made.
+type imageRecipe struct {
+	image
+	picks     []pick // the programs in it
+	directory string // where they are in it
+	tools     func(tools) []imageFile
+}
+
+// imageGroup are images that a node has all of or none.
+type imageGroup struct {
+	of      string
+	recipes []imageRecipe
+}
+
+// commonImages are those that are the same in all releases.
+func (r *versioned) commonImages() []imageRecipe {
+	return []imageRecipe{
+		{image: image{name: pauseImage, entrypoint: []string{"/pause"}}, picks: r.picks("pause")},
+		r.probe(),
 	}
-	pause, probe := b.releases[0].commonImages()
-	table := append([]image{pause, probe}, b.releases[0].flannelImages(tools)...)
-	for _, r := range b.releases {
-		table = append(table, r.images(tools)...)
+}
+
+func (r *versioned) probe() imageRecipe {
+	return imageRecipe{image: image{name: ProbeImage, entrypoint: []string{"/probe"}}, picks: r.picks("probe")}
+}
+
+// images are those of a release, named as its control plane asks for them. kube-proxy's also has tools.
+func (r *versioned) images() []imageRecipe {
+	const registry, directory = "registry.k8s.io/", "usr/local/bin/"
+	ofProgram := func(name string) imageRecipe {
+		return imageRecipe{image: image{name: registry + name + ":" + r.versions.Kubernetes}, picks: r.picks(name), directory: directory}
+	}
+	proxy := ofProgram("kube-proxy")
+	proxy.tools, proxy.debian = packetTools, packetLicenses
+	return []imageRecipe{
+		ofProgram("kube-apiserver"), ofProgram("kube-controller-manager"), ofProgram("kube-scheduler"), proxy,
+		{image: image{name: registry + "etcd:" + strings.TrimPrefix(r.versions.Etcd, "v") + "-0"}, picks: r.picks("etcd", "etcdctl"), directory: directory},
+		{image: image{name: registry + "coredns/coredns:" + r.versions.CoreDNS, entrypoint: []string{"/coredns"}}, picks: r.picks("coredns")},
+	}
+}
+
+// table gives the images of recipes their files.
+func (b *Builder) table(recipes []imageRecipe, tools tools) ([]image, error) {
+	var table []image
+	for _, recipe := range recipes {
+		for _, p := range recipe.picks {
+			path, err := b.programPath(p)
+			if err != nil {
+				return nil, err
+			}
+			recipe.files = append(recipe.files, imageFile{path: recipe.directory + p.program, source: path})
+		}
+		if recipe.tools != nil {
+			recipe.files = append(recipe.files, recipe.tools(tools)...)
+		}
+		table = append(table, recipe.image)
 	}
 	return table, nil
 }
 
-// commonImages are those that are the same in all releases.
-func (r *built) commonImages() (pause, probe image) {
-	return image{name: pauseImage, files: r.binaries("", "pause"), entrypoint: []string{"/pause"}},
-		image{name: ProbeImage, files: r.binaries("", "probe"), entrypoint: []string{"/probe"}}
-}
-
-// images are those of a release. kube-proxy's also has tools.
-func (r *built) images(tools tools) []image {
-	const registry = "registry.k8s.io/"
-	ofProgram := func(name string) image {
-		return image{name: registry + name + ":" + r.versions.Kubernetes, files: r.binaries("usr/local/bin/", name)}
-	}
-	proxy := ofProgram("kube-proxy")
-	proxy.files, proxy.debian = append(proxy.files, tools.packet...), packetLicenses
-	return []image{
-		ofProgram("kube-apiserver"), ofProgram("kube-controller-manager"), ofProgram("kube-scheduler"), proxy,
-		{name: registry + "etcd:" + strings.TrimPrefix(r.versions.Etcd, "v") + "-0", files: r.binaries("usr/local/bin/", "etcd", "etcdctl")},
-		{name: registry + "coredns/coredns:" + r.versions.CoreDNS, files: r.binaries("", "coredns"), entrypoint: []string{"/coredns"}},
-	}
-}
-
-func (r *built) binaries(directory string, names ...string) []imageFile {
-	var files []imageFile
-	for _, name := range names {
-		files = append(files, imageFile{path: directory + name, source: r.programs[name]})
-	}
-	return files
-}
-
-// images makes a containerd root with every image unpacked. A node gets a copy
-// made of hard links, which takes a fraction of a second where an import takes many.
-func (b *builder) images(ctx context.Context, base string) (string, error) {
-	table, err := b.imageTable(base)
+// images makes a containerd root with the images of all groups unpacked. A node gets a copy made of hard links, which
+// takes a fraction of a second where an import takes many. So does the root that has one more group.
+func (r *run) images(ctx context.Context, groups []imageGroup, debian tree) (string, error) {
+	tools, err := debianTools(debian)
 	if err != nil {
 		return "", err
 	}
-	name := stamp("images", fmt.Sprint(table), b.releases[0].programs["containerd"])
-	return b.part(name, "making and unpacking the images", func(dir string) error {
-		archive := filepath.Join(dir, "images.tar")
-		if err := writeImages(archive, dir, table); err != nil {
+	containerd, err := r.common("containerd")
+	if err != nil {
+		return "", err
+	}
+	var rows []imageRoot
+	name := ""
+	for _, g := range groups {
+		table, err := r.table(g.recipes, tools)
+		if err != nil {
+			return "", err
+		}
+		row := imageRoot{upon: name, name: stamp("images", name, fmt.Sprint(table), containerd), of: g.of, table: table}
+		rows, name = append(rows, row), row.name
+	}
+	// Usually all are there, or all but the last. What they are made upon need not be.
+	from := len(rows) - 1
+	for from > 0 && !r.has(rows[from].name) {
+		from--
+	}
+	path := ""
+	for _, row := range rows[from:] {
+		if path, err = r.imageRoot(ctx, row); err != nil {
+			return "", err
+		}
+	}
+	return path, nil
+}
+
+// imageRoot is a part with a containerd root: the images in the table upon those of another root, if there is one.
+type imageRoot struct {
+	upon, name, of string
+	table          []image
+}
+
+func (r *run) imageRoot(ctx context.Context, row imageRoot) (string, error) {
+	return r.part(ctx, row.name, "making and unpacking the images "+row.of, func(dir string) error {
+		if row.upon != "" {
+			if err := filetree.Link(filepath.Join(r.store.path(row.upon), "root"), filepath.Join(dir, "root")); err != nil {
+				return err
+			}
+		}
+		archive := filepath.Join(dir, imagesArchive)
+		if err := writeImages(archive, dir, row.table); err != nil {
 			return err
 		}
-		if err := b.unpack(ctx, archive, dir); err != nil {
+		if err := r.unpack(ctx, archive, dir); err != nil {
 			return err
 		}
 		return errors.Wrap(removeFiles(archive, filepath.Join(dir, "layer.tar")), "cannot tidy up")
@@ -100,7 +156,7 @@ func writeImages(archive, scratch string, table []image) error {
 }
 
 // unpack imports the archive with a containerd of its own, whose root is dir/root.
-func (b *builder) unpack(ctx context.Context, archive, dir string) error {
+func (r *run) unpack(ctx context.Context, archive, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	state, err := os.MkdirTemp("", "lab-containerd-") // a socket's path has to be short
@@ -114,7 +170,15 @@ func (b *builder) unpack(ctx context.Context, archive, dir string) error {
 		return errors.Wrap(err, "cannot write containerd's configuration")
 	}
 	var said strings.Builder
-	daemon := exec.Command(b.releases[0].programs["containerd"], "--config", config, "--root", filepath.Join(dir, "root"),
+	containerd, err := r.common("containerd")
+	if err != nil {
+		return err
+	}
+	ctr, err := r.common("ctr")
+	if err != nil {
+		return err
+	}
+	daemon := exec.Command(containerd, "--config", config, "--root", filepath.Join(dir, "root"),
 		"--state", state, "--address", socket)
 	daemon.Stdout, daemon.Stderr = &said, &said
 	if err := startApart(daemon); err != nil {
@@ -122,7 +186,7 @@ func (b *builder) unpack(ctx context.Context, archive, dir string) error {
 	}
 	err = waitForFile(ctx, socket)
 	if err == nil {
-		_, err = output(ctx, "", nil, b.releases[0].programs["ctr"], "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
+		_, err = output(ctx, "", nil, ctr, "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
 	}
 	stopped := stop(daemon)
 	if err == nil {

@@ -4,6 +4,7 @@
 package parts
 
 import (
+	"context"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -58,11 +59,27 @@ var layerDirs = map[string]os.FileMode{
 	"etc/lab":         0o755,
 }
 
-// commonLayer makes the layer of the nodes' root that all releases share:
-// configuration and programs. Programs are hard links, so it costs no space.
-func (b *builder) commonLayer() (string, error) {
-	return b.layer("layer", "laying out the nodes' files", b.releases[0].installed(false),
-		content{"machine", machineLinks}, content{"node", nodeLinks})
+// nodeLayers makes the layers of a node's root above Debian, with programs that are hard links, so they cost no space:
+// the programs of one release, and below them what all releases share.
+func (r *run) nodeLayers(ctx context.Context, picks []pick) (own, common string, err error) {
+	installed, shared := map[string]string{}, map[string]string{}
+	for _, p := range picks {
+		place := shared
+		program, _ := r.source(p)
+		if program.ofRelease() {
+			place = installed
+		}
+		if place[onNode[p.program]], err = r.programPath(p); err != nil {
+			return "", "", err
+		}
+	}
+	common, err = r.layer(ctx, "layer", "laying out the nodes' files", shared, content{"machine", machineLinks}, content{"node", nodeLinks})
+	if err != nil {
+		return "", "", err
+	}
+	own, err = r.part(ctx, stamp("release", pairs(installed)...), "laying out the nodes' programs",
+		func(dir string) error { return linkPrograms(dir, installed) })
+	return own, common, err
 }
 
 // content is a directory of layerFiles, and the links that go with it.
@@ -71,7 +88,7 @@ type content struct {
 	links map[string]string
 }
 
-func (b *builder) layer(kind, doing string, installed map[string]string, contents ...content) (string, error) {
+func (r *run) layer(ctx context.Context, kind, doing string, installed map[string]string, contents ...content) (string, error) {
 	inputs := append([]string{fmt.Sprint(layerDirs)}, pairs(installed)...)
 	for _, c := range contents {
 		files, err := c.files()
@@ -84,7 +101,7 @@ func (b *builder) layer(kind, doing string, installed map[string]string, content
 		}
 		inputs = append(inputs, hash, fmt.Sprint(c.links))
 	}
-	return b.part(stamp(kind, inputs...), doing, func(dir string) error {
+	return r.part(ctx, stamp(kind, inputs...), doing, func(dir string) error {
 		for _, c := range contents {
 			if err := c.fill(dir); err != nil {
 				return err
@@ -113,25 +130,6 @@ func (c content) fill(dir string) error {
 		}
 	}
 	return nil
-}
-
-// releaseLayer makes the layer above it, with the programs of one release.
-func (b *builder) releaseLayer(r *built) (string, error) {
-	installed := r.installed(true)
-	doing := "laying out the programs of Kubernetes " + r.name
-	return b.part(stamp("release", pairs(installed)...), doing, func(dir string) error { return linkPrograms(dir, installed) })
-}
-
-// installed are the programs on a node, either those of the release or the
-// common ones: where they are on a node, and where on this machine.
-func (r *built) installed(ofRelease bool) map[string]string {
-	found := map[string]string{}
-	for _, p := range programs {
-		if place, ok := onNode[p.name]; ok && p.ofRelease() == ofRelease {
-			found[place] = r.programs[p.name]
-		}
-	}
-	return found
 }
 
 // pairs are the keys and values of m, in order.

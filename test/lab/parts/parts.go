@@ -3,8 +3,8 @@
 
 // Package parts makes what the lab's nodes consist of, from pinned Go modules
 // and Debian packages: programs, a root file system and images. Each thing is
-// kept under a name that holds the hash of all that went into it, so it is made
-// again only if that changed.
+// made when somebody needs it, and kept under a name that holds the hash of all
+// that went into it, so it is made again only if that changed.
 package parts
 
 import (
@@ -13,8 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pkg/errors"
@@ -32,192 +32,137 @@ type Options struct {
 	Components string    // directory with the component modules
 	Dir        string    // directory that keeps what was made
 	Log        io.Writer // progress, for people
-	InUse      []string  // paths below Dir that must not be swept away
-	Older      []string  // minor versions of Kubernetes to build beside the default
+	// InUse lists paths below Dir that must not be swept away; nil if there are none.
+	InUse func() ([]string, error)
 }
 
-// Parts are the directories that a node consists of. They never change.
-type Parts struct {
-	Releases   map[string]Release // by minor version of Kubernetes
-	Default    string             // the newest of them
-	Containerd string             // a containerd root that holds the images of all of them
-	Bare       []string           // layers of a machine without all that, as images of clouds are, the topmost first
-}
-
-// Release is what differs between nodes of different versions.
-type Release struct {
-	Layers   []string // of the root file system, the topmost first
-	Versions Versions
-}
-
-// builder is one run of Build.
-type builder struct {
+// Builder makes parts. Its methods, and other Builders of the same directory, may be used side by side, also by several
+// programs: each part has a lock of its own. All of them take minutes at first and no time later, and may be interrupted
+// and called again.
+type Builder struct {
 	Options
 	store
-	log      *progress.Log
-	made     map[string]bool // names of what this run needs
-	releases []*built
+	log       *progress.Log
+	releases  []*versioned // the newest first
+	goVersion func() (string, error)
 }
 
-// built is a release with what has been made for it.
-type built struct {
+// versioned is a release with the versions that the component modules say.
+type versioned struct {
 	release
 	versions Versions
-	programs map[string]string // all that its nodes and images have, the common ones too
 }
 
-// Build makes what is missing, in a few minutes at first and in no time later.
-// It may be interrupted and run again.
-func Build(ctx context.Context, o Options) (*Parts, error) {
-	b, unlock, err := newBuilder(o)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if err := b.hostPackages(ctx); err != nil {
-		return nil, err
-	}
-	return b.all(ctx)
-}
-
-// Programs makes the programs alone, and returns their paths: by minor version
-// of Kubernetes, and by name.
-func Programs(ctx context.Context, o Options) (map[string]map[string]string, error) {
-	b, unlock, err := newBuilder(o)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if err := b.buildPrograms(ctx); err != nil {
-		return nil, err
-	}
-	paths := map[string]map[string]string{}
-	for _, r := range b.releases {
-		paths[r.name] = r.programs
-	}
-	return paths, nil
-}
-
-// newBuilder waits until no other run is building; unlock lets the next one begin.
-func newBuilder(o Options) (b *builder, unlock func(), err error) {
-	b = &builder{Options: o, log: progress.New(o.Log), store: store{dir: filepath.Join(o.Dir, "parts")},
-		made: map[string]bool{}}
-	for _, name := range slices.Compact(append([]string{releases[0].name}, o.Older...)) {
-		r, err := releaseNamed(name)
-		if err != nil {
-			return nil, nil, err
-		}
+// New prepares to make parts, and makes nothing yet.
+func New(o Options) (*Builder, error) {
+	b := &Builder{Options: o, store: store{filepath.Join(o.Dir, "parts")}, log: progress.New(o.Log),
+		goVersion: sync.OnceValues(func() (string, error) {
+			version, err := output(context.Background(), "", nil, "go", "env", "GOVERSION")
+			return strings.TrimSpace(version), err
+		})}
+	for _, r := range releases {
 		versions, err := readVersions(o.Components, r)
-		if err != nil {
-			return nil, nil, err
-		}
-		b.releases = append(b.releases, &built{release: r, versions: versions, programs: map[string]string{}})
-	}
-	unlock, err = filelock.Take(b.path(".lock"), func() { b.log.Printf("waiting for another run that is building …") })
-	return b, unlock, err
-}
-
-// all makes every part in order; later ones contain earlier ones.
-func (b *builder) all(ctx context.Context) (*Parts, error) {
-	if err := b.buildPrograms(ctx); err != nil {
-		return nil, err
-	}
-	base, err := b.debian(ctx, "nodes", nodePackages)
-	if err != nil {
-		return nil, err
-	}
-	common, err := b.commonLayer()
-	if err != nil {
-		return nil, err
-	}
-	p := &Parts{Releases: map[string]Release{}, Default: releases[0].name}
-	for _, r := range b.releases {
-		own, err := b.releaseLayer(r)
 		if err != nil {
 			return nil, err
 		}
-		p.Releases[r.name] = Release{Layers: []string{own, common, base}, Versions: r.versions}
+		b.releases = append(b.releases, &versioned{r, versions})
 	}
-	containerd, err := b.images(ctx, base)
+	return b, nil
+}
+
+// VersionsOf are those of a minor version of Kubernetes, "" being the newest.
+func (b *Builder) VersionsOf(minor string) (Versions, error) {
+	at, err := b.releaseAt(minor)
 	if err != nil {
-		return nil, err
+		return Versions{}, err
 	}
-	p.Containerd = filepath.Join(containerd, "root")
-	if p.Bare, err = b.bareLayers(ctx); err != nil {
-		return nil, err
-	}
-	for _, path := range b.InUse {
-		b.made[filepath.Base(path)] = true
-	}
-	if err := b.sweep(b.made, unused); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return b.releases[at].versions, nil
 }
 
-// bareLayers are the layers of a machine with an init system and nothing that
-// Kubernetes needs, the topmost first.
-func (b *builder) bareLayers(ctx context.Context) ([]string, error) {
-	machine, err := b.layer("machine", "laying out the files of bare machines", nil, content{"machine", machineLinks})
-	if err != nil {
-		return nil, err
-	}
-	base, err := b.debian(ctx, "bare machines", barePackages)
-	return []string{machine, base}, err
+// The locks in the store: runs share the first, so that nothing is swept away meanwhile. Those of single parts have the
+// part's name after lockOf.
+const (
+	runLock = ".lock"
+	goLock  = ".lock-go"  // one build at a time
+	aptLock = ".lock-apt" // one installation on this machine at a time
+	lockOf  = ".lock-part-"
+)
+
+// run is one call of a Builder's method.
+type run struct {
+	*Builder
+	mu   sync.Mutex
+	used map[string]bool // names of the parts that it needed
 }
 
-// part makes the named thing if it is missing, as a step that people see.
-func (b *builder) part(name, doing string, make func(dir string) error) (string, error) {
-	b.made[name] = true
-	if b.has(name) {
-		return b.path(name), b.ensure(name, make)
-	}
-	err := b.log.Do(doing, func() error { return b.ensure(name, make) })
-	return b.path(name), errors.WithMessage(err, doing)
-}
-
-// buildPrograms builds every program that is not there, one after another: each
-// build uses all processors by itself.
-func (b *builder) buildPrograms(ctx context.Context) error {
-	version, err := output(ctx, "", nil, "go", "env", "GOVERSION")
+// do calls fn, and then sweeps unless others are at work.
+func (b *Builder) do(ctx context.Context, fn func(ctx context.Context, r *run) error) error {
+	lock, err := filelock.Share(ctx, b.store.path(runLock), b.waiting("tidying up"))
 	if err != nil {
 		return err
 	}
-	for i, r := range b.releases {
-		for _, p := range programs {
-			if !p.ofRelease() && i > 0 {
-				r.programs[p.name] = b.releases[0].programs[p.name]
-				continue
-			}
-			if r.programs[p.name], err = b.program(ctx, p, r, strings.TrimSpace(version)); err != nil {
-				return err
-			}
-		}
+	defer lock.Release()
+	r := &run{Builder: b, used: map[string]bool{}}
+	if err := fn(ctx, r); err != nil || !lock.Alone() {
+		return err
 	}
-	return nil
+	keep, err := r.keep()
+	if err != nil {
+		return err
+	}
+	return b.sweep(keep, unused)
 }
 
-// program builds a program as a release has it, and returns its path.
-func (b *builder) program(ctx context.Context, p program, r *built, goVersion string) (string, error) {
-	dir := filepath.Join(b.Components, r.dir(p.component))
-	hash, err := treeHash(os.DirFS(dir), isGoSource)
+// waiting is for a lock that another run has.
+func (b *Builder) waiting(doing string) func() {
+	return func() { b.log.Printf("waiting for another run before %s …", doing) }
+}
+
+// keep are the names of the parts that must stay: those that this run or a node uses, and all programs as they are today.
+func (r *run) keep() (map[string]bool, error) {
+	keep := r.used
+	for _, release := range r.releases {
+		for _, p := range programs {
+			name, err := r.programPart(pick{release.name, p.name})
+			if err != nil {
+				return nil, err
+			}
+			keep[name] = true
+		}
+	}
+	if r.InUse == nil {
+		return keep, nil
+	}
+	paths, err := r.InUse()
+	for _, path := range paths {
+		if below, inside := strings.CutPrefix(path, r.dir+"/"); inside {
+			name, _, _ := strings.Cut(below, "/")
+			keep[name] = true
+		}
+	}
+	return keep, err
+}
+
+// part makes the named thing if it is missing, as a step that people see, and returns its directory. Others that need
+// it at the same time wait for it.
+func (r *run) part(ctx context.Context, name, doing string, make func(dir string) error) (string, error) {
+	r.mu.Lock()
+	r.used[name] = true
+	r.mu.Unlock()
+	path := r.store.path(name)
+	if r.has(name) {
+		return path, r.ensure(name, make)
+	}
+	unlock, err := filelock.Take(ctx, r.store.path(lockOf+name), r.waiting(doing))
 	if err != nil {
 		return "", err
 	}
-	doing := "building " + p.name
-	if p.ofRelease() {
-		doing += " for Kubernetes " + r.name
+	defer unlock()
+	if r.has(name) {
+		return path, r.ensure(name, make)
 	}
-	flags := linkerFlags(p.component, r.versions)
-	inputs := append([]string{hash, p.pkg, flags, goVersion}, leftOut[p.name]...)
-	made, err := b.part(stamp("program-"+p.name, inputs...), doing, func(out string) error {
-		return p.build(ctx, dir, "-trimpath", "-o", filepath.Join(out, p.name), "-ldflags", flags)
-	})
-	return filepath.Join(made, p.name), err
-}
-
-func isGoSource(name string) bool {
-	return name == "go.mod" || name == "go.sum" || filepath.Ext(name) == ".go"
+	err = r.log.Do(doing, func() error { return r.ensure(name, make) })
+	return path, errors.WithMessage(err, doing)
 }
 
 // output runs a program and returns what it printed; a failure's error holds

@@ -68,8 +68,9 @@ func (s store) ensure(name string, make func(dir string) error) error {
 	return errors.Wrap(os.Rename(temporary, s.path(name)), "cannot keep what was built")
 }
 
-// sweep removes what an interrupted run left, and what no current or running
-// thing needs: of the kinds in keep, everything else that was not used for a while.
+// sweep removes what interrupted runs left, locks that nobody holds, and what no
+// current or running thing needs: of the kinds in keep, everything else that was
+// not used for a while. Nobody may be at work in the store.
 func (s store) sweep(keep map[string]bool, unused time.Duration) error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -85,7 +86,7 @@ func (s store) sweep(keep map[string]bool, unused time.Duration) error {
 			continue
 		}
 		old := kinds[kindOf(entry.Name())] && time.Since(info.ModTime()) > unused
-		if !old && !strings.HasPrefix(entry.Name(), unfinished) {
+		if !old && !strings.HasPrefix(entry.Name(), unfinished) && !strings.HasPrefix(entry.Name(), lockOf) {
 			continue
 		}
 		if err := os.RemoveAll(s.path(entry.Name())); err != nil {

@@ -4,6 +4,7 @@
 package parts
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,38 +24,35 @@ const (
 	copyLicenses   = "GPL-3.0-or-later AND LGPL-2.1-or-later AND BSD-3-Clause"
 )
 
-func debianTools(base string) (t tools, err error) {
-	plugins, err := filepath.Glob(filepath.Join(base, "usr/lib/*/xtables/*.so"))
-	if err != nil || len(plugins) == 0 {
-		return t, errors.Errorf("the nodes' Debian has no iptables in %s", base)
+func packetTools(t tools) []imageFile { return t.packet }
+func copyTools(t tools) []imageFile   { return t.copy }
+
+func debianTools(debian tree) (t tools, err error) {
+	plugins := debian.glob("usr/lib/*/xtables/*.so")
+	if len(plugins) == 0 {
+		return t, errors.Errorf("the nodes' Debian has no iptables in %q", debian)
 	}
-	libraryDir, err := filepath.Rel(base, filepath.Dir(filepath.Dir(plugins[0])))
-	if err != nil {
-		return t, errors.Wrap(err, "cannot find the nodes' libraries")
-	}
+	libraryDir := filepath.Dir(filepath.Dir(plugins[0]))
 	packet := slices.Clone(plugins)
 	for _, name := range []string{"xtables-nft-multi", "conntrack", "nft"} {
-		packet = append(packet, filepath.Join(base, "usr/sbin", name))
+		packet = append(packet, filepath.Join("usr/sbin", name))
 	}
-	if t.packet, err = withLibraries(base, libraryDir, packet); err != nil {
+	if t.packet, err = withLibraries(debian, libraryDir, packet); err != nil {
 		return t, err
 	}
 	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"} {
 		t.packet = append(t.packet, imageFile{path: "usr/sbin/" + name, link: "xtables-nft-multi"})
 	}
 	slices.SortFunc(t.packet, byPath)
-	t.copy, err = withLibraries(base, libraryDir, []string{filepath.Join(base, "usr/bin/cp")})
+	t.copy, err = withLibraries(debian, libraryDir, []string{"usr/bin/cp"})
 	return t, err
 }
 
-// withLibraries are programs below base, and all libraries that they load.
-func withLibraries(base, libraryDir string, programs []string) ([]imageFile, error) {
-	found, err := libraries(base, libraryDir, programs)
+// withLibraries are programs of Debian, and all libraries that they load.
+func withLibraries(debian tree, libraryDir string, programs []string) ([]imageFile, error) {
+	found, err := libraries(debian, libraryDir, programs)
 	if err != nil {
 		return nil, err
-	}
-	for _, file := range programs {
-		found[strings.TrimPrefix(file, base+"/")] = file
 	}
 	var files []imageFile
 	for path, source := range found {
@@ -65,3 +63,30 @@ func withLibraries(base, libraryDir string, programs []string) ([]imageFile, err
 }
 
 func byPath(a, b imageFile) int { return strings.Compare(a.path, b.path) }
+
+// tree is a file system as an overlay shows it: its layers, the topmost first.
+type tree []string
+
+// find is the path on this machine of a file, whether it's there or not.
+func (t tree) find(path string) string {
+	for _, layer := range t[:len(t)-1] {
+		here := filepath.Join(layer, path)
+		if _, err := os.Lstat(here); err == nil {
+			return here
+		}
+	}
+	return filepath.Join(t[len(t)-1], path)
+}
+
+// glob are the paths of files that match, each once.
+func (t tree) glob(pattern string) []string {
+	var paths []string
+	for _, layer := range t {
+		found, _ := filepath.Glob(filepath.Join(layer, pattern)) // fails only for a wrong pattern
+		for _, here := range found {
+			paths = append(paths, strings.TrimPrefix(here, layer+"/"))
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}

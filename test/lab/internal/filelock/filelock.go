@@ -5,6 +5,7 @@
 package filelock
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 
@@ -14,8 +15,36 @@ import (
 
 // Take takes the lock at path and returns what gives it back. If another
 // program, or another part of this one, holds it, Take calls waiting (which may
-// be nil) and waits. The lock of a program that ends is free.
-func Take(path string, waiting func()) (release func(), err error) {
+// be nil) and waits until it's free or ctx ends. The lock of a program that ends
+// is free.
+func Take(ctx context.Context, path string, waiting func()) (release func(), err error) {
+	f, err := take(ctx, path, unix.LOCK_EX, waiting)
+	if err != nil {
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
+
+// Shared is a lock that any number of programs hold at a time, and none of them
+// beside one that has taken it for itself.
+type Shared struct{ file *os.File }
+
+// Share takes the lock at path together with others.
+func Share(ctx context.Context, path string, waiting func()) (*Shared, error) {
+	f, err := take(ctx, path, unix.LOCK_SH, waiting)
+	return &Shared{f}, err
+}
+
+// Alone turns the lock into one that nobody else holds, unless somebody does:
+// then it's lost, and Alone reports false.
+func (s *Shared) Alone() bool {
+	return unix.Flock(int(s.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
+}
+
+// Release gives the lock back.
+func (s *Shared) Release() { s.file.Close() }
+
+func take(ctx context.Context, path string, how int, waiting func()) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, errors.Wrap(err, "cannot make the lab's directory")
 	}
@@ -24,17 +53,37 @@ func Take(path string, waiting func()) (release func(), err error) {
 		return nil, errors.Wrap(err, "cannot open a lock")
 	}
 	fd := int(f.Fd())
-	if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		if waiting != nil {
-			waiting()
-		}
-		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-			err = unix.Flock(fd, unix.LOCK_EX)
-		}
+	err = unix.Flock(fd, how|unix.LOCK_NB)
+	if !errors.Is(err, unix.EWOULDBLOCK) {
+		return keep(f, err)
 	}
+	if waiting != nil {
+		waiting()
+	}
+	taken := make(chan error, 1)
+	go func() {
+		err := unix.Flock(fd, how)
+		for errors.Is(err, unix.EINTR) {
+			err = unix.Flock(fd, how)
+		}
+		taken <- err
+	}()
+	select {
+	case err := <-taken:
+		return keep(f, err)
+	case <-ctx.Done():
+		go func() {
+			<-taken
+			f.Close()
+		}()
+		return nil, errors.Wrap(ctx.Err(), "waiting for a lock")
+	}
+}
+
+func keep(f *os.File, err error) (*os.File, error) {
 	if err != nil {
 		f.Close()
 		return nil, errors.Wrap(err, "cannot take a lock")
 	}
-	return func() { f.Close() }, nil
+	return f, nil
 }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package progress tells people what the lab's long steps are doing: a line at
-// the start and at the end of each, and the elapsed time in between.
+// the start and at the end of each, and the elapsed time in between. Steps may
+// run side by side.
 package progress
 
 import (
@@ -23,8 +24,9 @@ const heartbeat = 30 * time.Second
 type Log struct {
 	mu     sync.Mutex
 	w      io.Writer
-	live   bool // w is a terminal: the running step's line is rewritten
-	active int
+	live   bool // w is a terminal: the line of a step that runs alone is rewritten
+	active int  // steps that run
+	open   bool // the last line has no end yet
 }
 
 // New makes a Log. A nil writer discards everything.
@@ -57,18 +59,22 @@ func (l *Log) Do(name string, fn func() error) error {
 func (l *Log) Printf(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fmt.Fprintf(l.w, format+"\n", args...)
+	l.line(format, args...)
 }
 
 func (l *Log) begin(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.open { // that of a step that no longer runs alone
+		fmt.Fprintln(l.w)
+		l.open = false
+	}
 	l.active++
 	if l.rewrites() {
-		fmt.Fprintf(l.w, "%s …", name)
+		l.rewrite("%s …", name)
 		return
 	}
-	fmt.Fprintf(l.w, "%s …\n", name)
+	l.line("%s …", name)
 }
 
 func (l *Log) tick(name string, start time.Time, done <-chan struct{}) {
@@ -93,25 +99,37 @@ func (l *Log) beat(name string, elapsed time.Duration) {
 	defer l.mu.Unlock()
 	switch {
 	case l.rewrites():
-		fmt.Fprintf(l.w, "\r\033[K%s … %s", name, Elapsed(elapsed))
+		l.rewrite("%s … %s", name, Elapsed(elapsed))
 	case !l.live || elapsed.Truncate(time.Second)%heartbeat == 0:
-		fmt.Fprintf(l.w, "%s … %s\n", name, Elapsed(elapsed))
+		l.line("%s … %s", name, Elapsed(elapsed))
 	}
 }
 
 func (l *Log) end(name string, elapsed time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	start := ""
-	if l.rewrites() {
-		start = "\r\033[K"
-	}
 	l.active--
 	outcome := "done"
 	if err != nil {
 		outcome = "failed"
 	}
-	fmt.Fprintf(l.w, "%s%s: %s in %s\n", start, name, outcome, Elapsed(elapsed))
+	l.line("%s: %s in %s", name, outcome, Elapsed(elapsed))
+}
+
+// line writes a line, in the place of one that has no end yet.
+func (l *Log) line(format string, args ...any) {
+	l.rewrite(format+"\n", args...)
+	l.open = false
+}
+
+// rewrite writes a line without its end, in the place of one that has none either.
+func (l *Log) rewrite(format string, args ...any) {
+	start := ""
+	if l.open {
+		start = "\r\033[K"
+	}
+	fmt.Fprintf(l.w, start+format, args...)
+	l.open = true
 }
 
 // rewrites reports whether the running step's line may be rewritten: only one can be.

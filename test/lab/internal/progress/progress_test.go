@@ -27,6 +27,31 @@ func TestDo(t *testing.T) {
 	}
 }
 
+// Steps side by side have lines of their own, also where the line of one that runs alone is rewritten.
+func TestSideBySide(t *testing.T) {
+	for live, want := range map[bool]string{
+		false: "one …\ntwo …\na word\ntwo: done in [0-9.]+s\none: done in [0-9.]+s\n",
+		true:  "one …\ntwo …\na word\ntwo: done in [0-9.]+s\none … 2m0s\r\033\\[Kone: done in [0-9.]+s\n",
+	} {
+		var out bytes.Buffer
+		log := New(&out)
+		log.live = live
+		_ = log.Do("one", func() error {
+			_ = log.Do("two", func() error {
+				log.Printf("a %s", "word")
+				return nil
+			})
+			if live {
+				log.beat("one", 2*time.Minute)
+			}
+			return nil
+		})
+		if !regexp.MustCompile("^" + want + "$").Match(out.Bytes()) {
+			t.Errorf("live is %v: got\n%q", live, out.String())
+		}
+	}
+}
+
 func TestElapsed(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		140 * time.Millisecond: "0.1s", 9400 * time.Millisecond: "9.4s", 65400 * time.Millisecond: "1m5s",

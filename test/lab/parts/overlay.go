@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/test/lab/internal/thread"
+)
+
+// layerDir is the directory of a part that is a layer of a root. Beside it was
+// what an overlay needs while it was made.
+const layerDir = "root"
+
+// noServices keeps the packages' scripts from starting anything.
+const noServices = "usr/sbin/policy-rc.d"
+
+// addPackages installs packages of Debian above base: dir gets a layer with all
+// that this changes.
+func addPackages(ctx context.Context, base, dir string, packages []string) error {
+	upper, work, merged := filepath.Join(dir, layerDir), filepath.Join(dir, "work"), filepath.Join(dir, "merged")
+	for _, path := range []string{upper, work, merged} {
+		if err := os.Mkdir(path, 0o755); err != nil {
+			return errors.Wrap(err, "cannot make a layer")
+		}
+	}
+	// What is mounted is only seen in a mount namespace of its own, and goes away with it.
+	err := thread.Do(func() error {
+		if err := thread.PrivateMounts(); err != nil {
+			return err
+		}
+		// Others use the layer later without this overlay's other half, so all of a directory or file is in it.
+		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=off,metacopy=off,index=off", base, upper, work)
+		if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
+			return errors.Wrap(err, "cannot mount the installation")
+		}
+		defer func() { _ = unix.Unmount(merged, unix.MNT_DETACH) }()
+		return install(ctx, merged, packages)
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Wrap(removeFiles(work, merged, filepath.Join(upper, noServices),
+		filepath.Join(upper, "var/lib/apt/lists"), filepath.Join(upper, "var/cache/apt")), "cannot tidy up")
+}
+
+// install runs apt in root, in a mount namespace of the calling thread's own.
+func install(ctx context.Context, root string, packages []string) error {
+	if err := unix.Mount("proc", filepath.Join(root, "proc"), "proc", 0, ""); err != nil {
+		return errors.Wrap(err, "cannot mount /proc of the installation")
+	}
+	if err := useResolver(root); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, noServices), []byte("#!/bin/sh\nexit 101\n"), 0o755); err != nil {
+		return errors.Wrap(err, "cannot keep services from starting")
+	}
+	env := []string{searchPath, "HOME=/root", "TMPDIR=/tmp", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive"}
+	installing := []string{"install", "--yes", "--no-install-recommends", "--option", "DPkg::Options::=--" + unsafe}
+	for _, args := range [][]string{{"update"}, append(installing, packages...)} {
+		if _, err := output(ctx, "", env, slices.Concat([]string{"chroot", root, "apt-get", "-q"}, args)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// useResolver lets programs in root find names as this machine does now.
+func useResolver(root string) error {
+	const path = "/etc/resolv.conf"
+	if _, err := os.Stat(path); err != nil {
+		return nil // this machine has none
+	}
+	target := filepath.Join(root, path)
+	if _, err := os.Lstat(target); os.IsNotExist(err) {
+		if err := os.WriteFile(target, nil, 0o644); err != nil {
+			return errors.Wrap(err, "cannot give the installation names")
+		}
+	}
+	return errors.Wrap(unix.Mount(path, target, "", unix.MS_BIND, ""), "cannot give the installation names")
+}
