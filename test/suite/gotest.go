@@ -81,7 +81,7 @@ func (t *tests) command(records string, packages []string) (argv, env []string, 
 	} else {
 		argv = append(argv, "--format=pkgname")
 	}
-	argv = append(argv, "--", "-exec="+self+" "+measureCommand+" "+filepath.Join(records, costsFile))
+	argv = append(argv, "--", "-vet=off", "-exec="+self+" "+measureCommand+" "+filepath.Join(records, costsFile))
 	if t.race {
 		argv, env = append(argv, "-race"), []string{"CGO_ENABLED=1"} // the detector needs cgo
 	}

@@ -37,6 +37,7 @@ var (
 
 // steps are in the order of running: what fails soonest comes first.
 var steps = []step{
+	{name: "vet", commands: [][]string{{"go", "vet", "./..."}}},
 	{name: "unit", tests: &tests{args: []string{"-timeout=20m"}, packages: everywhere, sequential: true}},
 	// The two packages that take longest come first, and run side by side: their tests wait more than they compute.
 	{name: "race", tests: &tests{
