@@ -86,7 +86,7 @@ func (m machine) joinsAsNewMember(other machine, planes []machine) {
 			if e, there := now[name]; there && e.Learner {
 				learned.Store(true)
 			}
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(150 * time.Millisecond) // each look starts a program
 		}
 	}()
 	out, err := m.try(append([]string{"slipway", "join"}, plane...)...)
