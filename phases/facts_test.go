@@ -7,7 +7,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -99,28 +98,26 @@ func severityOf(f preflight.Finding) string {
 	return map[preflight.Severity]string{preflight.Error: "error", preflight.Warning: "warning", preflight.Unasked: "unchecked"}[f.Severity]
 }
 
-// after is the line after the only one that has a text, for example the remedy of a warning.
+// after is the next line of the same phase after the only one that has a text, for example the remedy of a warning.
 func after(t *testing.T, text, has string) string {
 	t.Helper()
-	_, rest, found := strings.Cut(text, has)
-	_, rest, _ = strings.Cut(rest, "\n")
-	next, _, _ := strings.Cut(rest, "\n")
+	before, rest, found := strings.Cut(text, has)
 	if !found || strings.Contains(rest, has) {
 		t.Errorf("not once %q in\n%s", has, text)
 	}
-	return next
-}
-
-// inOrder sorts what phases have said side by side. A remedy stays below its warning.
-func inOrder(text string) string {
-	var said []string
-	for one := range strings.Lines(text) {
-		if _, _, remedy := strings.Cut(one, "[WARNING]   "); remedy && said != nil {
-			said[len(said)-1] += one
-		} else {
-			said = append(said, one)
+	phase, _, _ := strings.Cut(before[strings.LastIndex(before, "\n")+1:], "]")
+	for one := range strings.Lines(rest) {
+		if strings.HasPrefix(one, phase+"]") {
+			return one
 		}
 	}
-	slices.Sort(said)
-	return strings.Join(said, "")
+	return ""
+}
+
+// showsRun runs phases one after another, and holds all that they say against a golden file.
+func (s *stage) showsRun(t *testing.T, name string, workflow ...Phase) {
+	t.Helper()
+	s.said.Reset()
+	fatal(t, Run(t.Context(), s.Env, workflow, Options{Serial: true}))
+	shows(t, name, s.said.String())
 }

@@ -76,10 +76,10 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 	s.saidOnce(t, line{"keeping " + apiServerManifest, ": # --encryption-provider-config"}, line{"keeping " + kubeletSettingsIn, ": maxPods: 17\n"},
 		line{"keeping " + kubeletFlagsIn}, line{"`slipway init` with --diff", "`slipway init phase control-plane apiserver`"})
 	fact.In(t, after(t, s.said.String(), "keeping "+kubeletSettingsIn), "[kubelet-start] [WARNING]", "`slipway init` with --diff", "`slipway init phase kubelet-start`")
-	shows(t, "init-again-files", inOrder(s.said.String()))
 	if strings.Contains(s.said.String(), "0123456789abcdef") {
 		t.Errorf("the output has a secret:\n%s", s.said.String())
 	}
+	s.showsRun(t, "init-again-files", filePhases()...)
 
 	s.Again = false
 	s.said.Reset()
