@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -59,12 +58,13 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 	if want := []string{"ensure Deployment coredns"}; !slices.Equal(s.done, want) {
 		t.Errorf("did %q, want %q", s.done, want)
 	}
-	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile\n",
-		"keeping ConfigMap kube-system/kube-proxy, which differs from what this configuration makes: data.config.conf\n",
-		"to replace it, run `slipway init phase addon kube-proxy`\n",
-		"keeping ConfigMap kube-system/kubelet-config, which differs from what this configuration makes: data.kubelet\n",
-		"keeping Node cp-1, which differs from what this configuration makes: without label node.kubernetes.io/exclude-from-external-load-balancers, taint node-role.kubernetes.io/control-plane:NoSchedule\n",
-		"[WARNING]   to add it, run `slipway init phase mark-control-plane`\n")
+	s.saidOnce(t, line{"[WARNING]", "keeping ConfigMap kube-system/coredns", ": data.Corefile\n"},
+		line{"[WARNING]", "keeping ConfigMap kube-system/kube-proxy", ": data.config.conf\n"},
+		line{"[WARNING]", "`slipway init phase addon kube-proxy`\n"},
+		line{"[WARNING]", "keeping ConfigMap kube-system/kubelet-config", ": data.kubelet\n"},
+		line{"[WARNING]", "keeping Node cp-1", "label node.kubernetes.io/exclude-from-external-load-balancers, taint node-role.kubernetes.io/control-plane:NoSchedule\n"},
+		line{"[WARNING]", "`slipway init phase mark-control-plane`\n"})
+	s.showsRun(t, "init-again-objects", workflow...)
 	for name, key := range edited {
 		if got := systemConfigMap(t, s, name).Data[key]; got != "edited" {
 			t.Errorf("ConfigMap %s was written again:\n%s", name, got)
@@ -86,8 +86,7 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 			t.Errorf("ConfigMap %s after the phase's own command:\n%s", name, got)
 		}
 	}
-	s.saidOnce(t, "keeping ConfigMap kube-system/coredns, which differs from what this configuration makes: data.Corefile\n",
-		"replacing edited fields of ConfigMap kube-system/kube-proxy: data.config.conf")
+	s.saidOnce(t, line{"[WARNING]", "keeping ConfigMap kube-system/coredns", ": data.Corefile\n"}, line{"replacing", "ConfigMap kube-system/kube-proxy: data.config.conf"})
 	if len(api.mark.Taints) != 1 {
 		t.Errorf("the phase's own command set the taints %v", api.mark.Taints)
 	}
@@ -112,14 +111,10 @@ func TestAgainFinishes(t *testing.T) {
 	}
 }
 
-// saidOnce checks that each text was printed exactly once.
-func (s *stage) saidOnce(t *testing.T, texts ...string) {
+// saidOnce checks that each line was printed exactly once.
+func (s *stage) saidOnce(t *testing.T, lines ...line) {
 	t.Helper()
-	for _, text := range texts {
-		if n := strings.Count(s.said.String(), text); n != 1 {
-			t.Errorf("%d times %q in\n%s", n, text, s.said.String())
-		}
-	}
+	once(t, s.said.String(), lines...)
 }
 
 // unbound is an API that refuses administrators everything until they have their role.

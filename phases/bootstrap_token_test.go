@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -55,31 +56,31 @@ func TestBootstrapTokens(t *testing.T) {
 		before         func(t *testing.T, s *stage)
 		written        bool   // a token
 		join           string // the token in the join command
-		says           string
+		says           line
 	}{
-		{name: "a new one", written: true, join: "abcdef.0123456789abcdef", says: "Creating bootstrap token abcdef"},
-		{name: "that of an earlier run serves", join: "zzzzzz.zzzzzzzzzzzzzzzz", says: "Bootstrap token zzzzzz already exists",
+		{name: "a new one", written: true, join: "abcdef.0123456789abcdef", says: line{"Creating", "token abcdef"}},
+		{name: "that of an earlier run serves", join: "zzzzzz.zzzzzzzzzzzzzzzz", says: line{"token zzzzzz", "exists"},
 			before: func(t *testing.T, s *stage) { withToken(t, s, earlier(s)) }},
-		{name: "that of an earlier run will not live long enough", written: true, join: "abcdef.0123456789abcdef", says: "Creating",
+		{name: "that of an earlier run will not live long enough", written: true, join: "abcdef.0123456789abcdef", says: line{"Creating", "token abcdef"},
 			before: func(t *testing.T, s *stage) {
 				withToken(t, s, earlier(s))
 				s.host.now = time.Now().Add(23*time.Hour + time.Minute)
 			}},
-		{name: "one of a person's own does not serve for a generated one", written: true, join: "abcdef.0123456789abcdef", says: "Creating",
+		{name: "one of a person's own does not serve for a generated one", written: true, join: "abcdef.0123456789abcdef", says: line{"Creating", "token abcdef"},
 			before: func(t *testing.T, s *stage) {
 				token := earlier(s)
 				token.Description = "mine"
 				withToken(t, s, token)
 			}},
-		{name: "one without the right usages does not serve", written: true, join: "abcdef.0123456789abcdef", says: "Creating",
+		{name: "one without the right usages does not serve", written: true, join: "abcdef.0123456789abcdef", says: line{"Creating", "token abcdef"},
 			before: func(t *testing.T, s *stage) {
 				token := earlier(s)
 				token.Usages = []string{"signing"}
 				withToken(t, s, token)
 			}},
-		{name: "the user's own is kept", document: explicitToken, join: "abcdef.0123456789abcdef", says: "Bootstrap token abcdef already exists",
+		{name: "the user's own is kept", document: explicitToken, join: "abcdef.0123456789abcdef", says: line{"token abcdef", "exists"},
 			before: func(t *testing.T, s *stage) { withToken(t, s, s.Config.BootstrapTokens[0]) }},
-		{name: "the user's own with another secret is replaced", document: explicitToken, written: true, join: "abcdef.0123456789abcdef", says: "Creating",
+		{name: "the user's own with another secret is replaced", document: explicitToken, written: true, join: "abcdef.0123456789abcdef", says: line{"Creating", "token abcdef"},
 			before: func(t *testing.T, s *stage) {
 				token := s.Config.BootstrapTokens[0]
 				token.Secret = config.NewSecret("ffffffffffffffff")
@@ -98,9 +99,7 @@ func TestBootstrapTokens(t *testing.T) {
 			if written != tt.written {
 				t.Errorf("did %v", s.done)
 			}
-			if !strings.Contains(s.said.String(), tt.says) {
-				t.Errorf("said %q, want %q", s.said.String(), tt.says)
-			}
+			s.saidOnce(t, tt.says)
 			if want := "slipway join 192.0.2.11:6443 --token " + tt.join + " "; !strings.HasPrefix(s.results.String(), want) {
 				t.Errorf("results %q, want %q", s.results.String(), want)
 			}
@@ -151,9 +150,7 @@ func TestShortTokens(t *testing.T) {
 func TestJoinCommandWithoutToken(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.play(t, certsCA(), showJoinCommand("join"))
-	if want := "[WARNING] bootstrap token abcdef is missing from the cluster"; !strings.Contains(s.said.String(), want) {
-		t.Errorf("it says %q, want %q", s.said.String(), want)
-	}
+	s.saidOnce(t, line{"[WARNING]", "token abcdef", "missing"})
 }
 
 // noLists is an API that answers only requests for single objects.
@@ -171,9 +168,7 @@ func TestExpiredTokenIsLeftOut(t *testing.T) {
 	if did := strings.Join(s.done, "\n"); strings.Contains(did, "bootstrap-token-abcdef") || !strings.Contains(did, "ensure ConfigMap cluster-info") {
 		t.Errorf("did %v", s.done)
 	}
-	if want := "bootstrap token abcdef was skipped because it expired at 2020-01-01T00:00:00Z"; !strings.Contains(s.said.String(), want) {
-		t.Errorf("said %q, want %q", s.said.String(), want)
-	}
+	s.saidOnce(t, line{"token abcdef", "skipped", "2020-01-01T00:00:00Z"})
 }
 
 func TestBootstrapTokenWritesWhatNodesNeed(t *testing.T) {
@@ -199,11 +194,9 @@ func TestBootstrapTokenWritesWhatNodesNeed(t *testing.T) {
 
 func TestBootstrapTokenNeedsTheCA(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	want := fault.Fault{Message: "/etc/kubernetes/pki/ca.crt does not exist, but is needed",
-		Remedy: "for a new cluster, run `slipway init phase certs ca`; for an existing one, copy it and its key from a control plane"}
-	if err := runBootstrapToken(t.Context(), s.Env); err == nil || fault.Of(err) != want {
-		t.Errorf("error %v, want %q", err, want)
-	}
+	err := runBootstrapToken(t.Context(), s.Env)
+	fact.Error(t, err, "/etc/kubernetes/pki/ca.crt", "not exist")
+	fact.In(t, fault.Remedy(err), "`slipway init phase certs ca`", "control plane")
 }
 
 func TestJoinCommandWithholds(t *testing.T) {
@@ -308,8 +301,8 @@ func TestImmutableClusterInfo(t *testing.T) {
 	if data := infoNow(t, s); len(data) != 1 || len(s.done) > 0 {
 		t.Errorf("did %q, cluster-info has %q", s.done, data)
 	}
-	s.saidOnce(t, "[WARNING] ConfigMap kube-public/cluster-info is immutable, so it cannot be signed",
-		"[WARNING]   let nodes join with --discovery-file, or delete this ConfigMap and run `slipway init phase bootstrap-token`")
+	s.saidOnce(t, line{"[WARNING]", "ConfigMap kube-public/cluster-info", "immutable"},
+		line{"[WARNING]", "--discovery-file", "`slipway init phase bootstrap-token`"})
 }
 
 // TestReplacedTokenSigns only with its new secret.

@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // etcdLog is a file that exists once etcd has run.
@@ -71,16 +72,16 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 		pod    bool         // etcd.yaml of an earlier run is here
 		before func(s *planeStage)
 		did    []string
-		err    string
-		says   string
+		err    []string
+		says   line
 	}{
 		{name: "a new one", did: []string{join, promote}},
-		{name: "a new one, and old data", data: own, err: "/var/lib/etcd/member/wal holds the data of member 9 of etcd cluster 7, which is not this host's member"},
-		{name: "one that was removed since it ran", data: own, pod: true, err: "holds the data of member 9"},
+		{name: "a new one, and old data", data: own, err: []string{"/var/lib/etcd/member/wal", "member 9", "cluster 7"}},
+		{name: "one that was removed since it ran", data: own, pod: true, err: []string{"/var/lib/etcd/member/wal", "member 9"}},
 		{name: "added, and cut off", member: &added, did: []string{join, promote}},
-		{name: "added, and data of another cluster", member: &added, data: logOf(9, 8, true), err: "holds the data of member 9 of etcd cluster 8"},
+		{name: "added, and data of another cluster", member: &added, data: logOf(9, 8, true), err: []string{"/var/lib/etcd/member/wal", "member 9", "cluster 8"}},
 		{name: "added, and data of a member that was removed", member: &added, data: logOf(5, cluster, true), did: replaced,
-			says: "the data on this host (/var/lib/etcd/member/wal) belongs to member 5, which was removed"},
+			says: line{"[WARNING]", "(/var/lib/etcd/member/wal)", "member 5", "removed"}},
 		{name: "started, and cut off before it told its name", member: &added, data: started, pod: true, did: []string{join, promote}},
 		{name: "one that runs", member: &ran, data: own, pod: true, did: []string{join, promote}},
 		{name: "one that runs, led elsewhere by a patch", member: &ran, data: own, at: "/srv/etcd/member/wal/0.wal", pod: true, did: []string{join, promote}},
@@ -94,27 +95,27 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 				s.Config.Cluster.Etcd.Local.ExtraArgs = []config.Arg{{Name: "wal-dir", Value: "/srv/wal"}}
 			}},
 		{name: "one whose host was made again", member: &ran, did: replaced,
-			says: `[WARNING] etcd has a member "cp-2" at https://192.0.2.12:2380, but its data is not on this host (/var/lib/etcd). Removing it; this node joins again as a learner`},
+			says: line{"[WARNING]", `member "cp-2"`, "https://192.0.2.12:2380", "(/var/lib/etcd)", "Removing it", "learner"}},
 		{name: "one that has lost its disk", member: &ran, pod: true, did: replaced},
 		{name: "one that has lost its log alone", member: &ran, data: "x", at: "/var/lib/etcd/member/snap/db", pod: true, did: replaced},
-		{name: "one that the kubelet has started on an empty disk", member: &ran, data: started, pod: true, did: replaced, says: "it was started on an empty disk"},
-		{name: "one that is another by now", member: &ran, data: logOf(5, cluster, true), pod: true, did: replaced, says: "belongs to member 5, which was removed"},
-		{name: "one that has another's data", member: &ran, data: logOf(1, cluster, true), pod: true, err: "holds the data of member 1 of etcd cluster 7"},
-		{name: "one that has the data of another cluster", member: &ran, data: logOf(9, 8, true), pod: true, err: "holds the data of member 9 of etcd cluster 8"},
-		{name: "data that nobody can read", member: &ran, data: "x", pod: true, err: "does not say which member of etcd it belongs to"},
+		{name: "one that the kubelet has started on an empty disk", member: &ran, data: started, pod: true, did: replaced, says: line{"[WARNING]", "empty disk"}},
+		{name: "one that is another by now", member: &ran, data: logOf(5, cluster, true), pod: true, did: replaced, says: line{"[WARNING]", "member 5", "removed"}},
+		{name: "one that has another's data", member: &ran, data: logOf(1, cluster, true), pod: true, err: []string{"member 1", "cluster 7"}},
+		{name: "one that has the data of another cluster", member: &ran, data: logOf(9, 8, true), pod: true, err: []string{"member 9", "cluster 8"}},
+		{name: "data that nobody can read", member: &ran, data: "x", pod: true, err: []string{"/var/lib/etcd/member/wal", "which member"}},
 		{name: "a learner that has lost its data", member: &learner, did: replaced},
-		{name: "one of another name", member: &etcd.Member{ID: 9, Name: "old", PeerURL: peer}, did: []string{join}, err: "it is called old",
+		{name: "one of another name", member: &etcd.Member{ID: 9, Name: "old", PeerURL: peer}, did: []string{join}, err: []string{"called old"},
 			before: func(s *planeStage) { s.etcd.fail = map[string]error{"join": errors.New("it is called old")} }},
-		{name: "one that answers", member: &ran, err: `etcd member "cp-2" answers at https://192.0.2.12:2379, but its data is not on this host`,
+		{name: "one that answers", member: &ran, err: []string{`member "cp-2"`, "answers", "https://192.0.2.12:2379"},
 			before: func(s *planeStage) { delete(s.etcd.down, "cp-2") }},
-		{name: "it cannot leave", member: &ran, did: []string{leave}, err: "`etcdctl member remove 9` on another control plane removes it, too: unhealthy cluster",
+		{name: "it cannot leave", member: &ran, did: []string{leave}, err: []string{"`etcdctl member remove 9`", "unhealthy cluster"},
 			before: func(s *planeStage) { s.etcd.fail = map[string]error{"leave": errors.New("unhealthy cluster")} }},
-		{name: "the others have no quorum", member: &ran, err: "the others have no quorum without it: cp-1 works; cp-3 does not (connection refused)",
+		{name: "the others have no quorum", member: &ran, err: []string{"no quorum", ": cp-1 works; cp-3 does not (connection refused)"},
 			before: func(s *planeStage) { third(s); s.etcd.down["cp-3"] = down }},
-		{name: "there is no other", member: &ran, err: "restore etcd from a snapshot", before: func(s *planeStage) { s.etcd.list = s.etcd.list[1:] }},
-		{name: "nobody can be asked how the others are", member: &ran, err: "deadline exceeded",
+		{name: "there is no other", member: &ran, err: []string{"restore", "snapshot"}, before: func(s *planeStage) { s.etcd.list = s.etcd.list[1:] }},
+		{name: "nobody can be asked how the others are", member: &ran, err: []string{"deadline exceeded"},
 			before: func(s *planeStage) { s.etcd.fail = map[string]error{"health": context.DeadlineExceeded} }},
-		{name: "etcd has no quorum", data: own, err: "no leader; of etcd's members, none works; cp-1 does not (connection refused); cp-3 does not (connection refused)",
+		{name: "etcd has no quorum", data: own, err: []string{"no leader;", "none works; cp-1 does not (connection refused); cp-3 does not (connection refused)"},
 			before: func(s *planeStage) {
 				third(s)
 				s.etcd.down["cp-1"], s.etcd.down["cp-3"] = down, down
@@ -139,14 +140,12 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 				tt.before(s)
 			}
 			s.Host = &endingHost{stubHost: s.host, left: 2}
-			if got := message(runEtcdJoin(t.Context(), s.Env)); !strings.Contains(got, tt.err) || tt.err == "" && got != "" {
-				t.Errorf("error %q, want %q", got, tt.err)
-			}
+			fact.Error(t, runEtcdJoin(t.Context(), s.Env), tt.err...)
 			if diff := gocmp.Diff(tt.did, s.etcd.did); diff != "" {
 				t.Errorf("etcd was asked to (-want +got):\n%s", diff)
 			}
-			if said := s.said.String(); !strings.Contains(said, tt.says) {
-				t.Errorf("said %q, want %q", said, tt.says)
+			if tt.says != nil {
+				s.saidOnce(t, tt.says)
 			}
 			_, err := os.Stat(filepath.Join(s.root, path))
 			if left, want := err == nil, tt.data != "" && !slices.Contains(tt.did, leave); left != want {
@@ -204,25 +203,24 @@ func TestEtcdJoinRightAfterInit(t *testing.T) {
 	for name, tt := range map[string]struct {
 		missing int
 		err     error
-		want    string
-		says    string
+		want    []string
+		says    line
 	}{
-		"soon":  {8, &etcdmember.NoPodError{}, "", "Waiting until the API has a Pod of etcd, up to 2m0s"},
-		"never": {1e9, &etcdmember.NoPodError{Silent: []string{"etcd-cp-1"}}, "etcd-cp-1 lack it; gave up after 2m0s", "Waiting"},
-		"down":  {1e9, errors.New("connection refused"), "find the endpoints of etcd: connection refused", ""},
+		"soon":  {8, &etcdmember.NoPodError{}, nil, line{"Waiting", "Pod", "etcd", "2m0s"}},
+		"never": {1e9, &etcdmember.NoPodError{Silent: []string{"etcd-cp-1"}}, []string{"etcd-cp-1", "2m0s"}, line{"Waiting"}},
+		"down":  {1e9, errors.New("connection refused"), []string{"etcd: connection refused"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := preparedPlane(t)
 			s.Etcd = &lateMembers{members: s.etcd, missing: tt.missing, err: tt.err}
 			synctest.Test(t, func(t *testing.T) {
 				err := checkData(t.Context(), s.Env, peer)
-				if got := message(err); !strings.Contains(got, tt.want) || tt.want == "" && got != "" {
-					t.Errorf("error %q, want %q", got, tt.want)
-				}
+				fact.Error(t, err, tt.want...)
 			})
-			if said := strings.Count(s.said.String(), "Waiting until"); said != min(len(tt.says), 1) || !strings.Contains(s.said.String(), tt.says) {
+			if said := strings.Count(s.said.String(), "Waiting"); said != min(len(tt.says), 1) {
 				t.Errorf("said %q, want %q once", s.said.String(), tt.says)
 			}
+			fact.In(t, s.said.String(), tt.says...)
 		})
 	}
 }

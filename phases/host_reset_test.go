@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -34,12 +34,13 @@ func TestHostResetOfNode(t *testing.T) {
 		if err != nil {
 			env := h.env(&out)
 			env.Config.IgnorePreflightErrors = []string{"nonode"}
-			if err := Run(t.Context(), env, HostReset(), Options{Serial: true}); err != nil || !strings.Contains(out.String(), "[WARNING] NoNode: this host is a node") {
-				t.Errorf("%s, ignored: %v\n%s", path, err, out.String())
-			}
+			fact.Error(t, Run(t.Context(), env, HostReset(), Options{Serial: true}))
+			once(t, out.String(), line{"[WARNING] NoNode:", path})
 		}
-		if refused && (err == nil || !strings.Contains(err.Error(), "this host is a node, or part of one: "+path+" is there")) || !refused && err != nil {
-			t.Errorf("%s: %v", path, err)
+		if refused {
+			fact.Error(t, err, "NoNode", path)
+		} else {
+			fact.Error(t, err)
 		}
 	}
 }

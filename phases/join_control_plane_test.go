@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -299,11 +300,14 @@ func TestJoinExternalEtcd(t *testing.T) {
 
 // TestDownloadRefusesForExternalEtcd: what is shared under a name must be of the right kind.
 func TestDownloadRefusesForExternalEtcd(t *testing.T) {
-	for _, tt := range []struct{ name, from, want string }{
-		{"external-etcd-ca.crt", "ca.key", "external-etcd-ca.crt: the file also holds a private key"},
-		{"external-etcd.crt", "sa.key", "external-etcd.crt: the file also holds a private key"},
-		{"external-etcd.crt", "ca.crt", "external-etcd.crt and external-etcd.key: "},
-		{"external-etcd.key", "ca.key", "external-etcd.crt and external-etcd.key: "},
+	for _, tt := range []struct {
+		name, from string
+		want       []string
+	}{
+		{"external-etcd-ca.crt", "ca.key", []string{"external-etcd-ca.crt:", "private key"}},
+		{"external-etcd.crt", "sa.key", []string{"external-etcd.crt:", "private key"}},
+		{"external-etcd.crt", "ca.crt", []string{"external-etcd.crt and external-etcd.key:"}},
+		{"external-etcd.key", "ca.key", []string{"external-etcd.crt and external-etcd.key:"}},
 	} {
 		t.Run(tt.from+" as "+tt.name, func(t *testing.T) {
 			s := newPlaneStage(t, storedExternal)
@@ -313,9 +317,7 @@ func TestDownloadRefusesForExternalEtcd(t *testing.T) {
 			if err := s.discoverPlane(t, someKey); err != nil {
 				t.Fatal(err)
 			}
-			if got := message(runDownloadCerts(t.Context(), s.Env)); !strings.Contains(got, tt.want) {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
+			fact.Error(t, runDownloadCerts(t.Context(), s.Env), tt.want...)
 			for _, dir := range []string{"/etc/kubernetes/pki", externalEtcdDir} {
 				if _, err := os.Stat(filepath.Join(s.root, dir)); err == nil {
 					t.Errorf("something was written to %s", dir)
@@ -340,21 +342,21 @@ func TestDownloadRefuses(t *testing.T) {
 	tests := []struct {
 		name, key string
 		before    func(s *planeStage)
-		want      string
+		want      []string
 	}{
-		{"no key and no files", "", func(*planeStage) {}, "this host lacks files that all control planes share: /etc/kubernetes/pki/ca.crt, "},
-		{"another key", strings.Repeat("ef", 32), func(*planeStage) {}, "was not encrypted with this certificate key"},
+		{"no key and no files", "", func(*planeStage) {}, []string{": /etc/kubernetes/pki/ca.crt, "}},
+		{"another key", strings.Repeat("ef", 32), func(*planeStage) {}, []string{"not encrypted", "certificate key"}},
 		{"no Secret", someKey, func(s *planeStage) {
 			_ = s.api().EnsureAbsent(t.Context(), &corev1.Secret{ObjectMeta: s.secret.ObjectMeta})
-		}, "Secret kube-system/kubeadm-certs, which should have them, does not exist: it expires after two hours"},
+		}, []string{"Secret kube-system/kubeadm-certs", "not exist", "two hours"}},
 		{"another cluster's CA", someKey, other(t, func(f map[string][]byte) {
 			f["ca.crt"], f["ca.key"] = f["etcd-ca.crt"], f["etcd-ca.key"]
-		}), "is not the CA that this node has verified"},
-		{"a CA that is garbage", someKey, other(t, func(f map[string][]byte) { f["ca.crt"] = []byte("x") }), "ca.crt and ca.key in Secret kube-system/kubeadm-certs are wrong"},
-		{"a file is missing", someKey, other(t, func(f map[string][]byte) { delete(f, "sa.key") }), "neither Secret kube-system/kubeadm-certs nor this host has sa.key"},
-		{"an empty file", someKey, other(t, func(f map[string][]byte) { f["etcd-ca.key"] = nil }), "neither Secret kube-system/kubeadm-certs nor this host has etcd-ca.key"},
-		{"a key of another CA", someKey, other(t, func(f map[string][]byte) { f["ca.key"] = f["etcd-ca.key"] }), "ca.crt and ca.key in Secret kube-system/kubeadm-certs"},
-		{"another service account key", someKey, other(t, func(f map[string][]byte) { f["sa.pub"] = []byte("x") }), "sa.pub in Secret kube-system/kubeadm-certs"},
+		}), []string{"not the CA", "verified"}},
+		{"a CA that is garbage", someKey, other(t, func(f map[string][]byte) { f["ca.crt"] = []byte("x") }), []string{"ca.crt and ca.key in Secret kube-system/kubeadm-certs", "wrong"}},
+		{"a file is missing", someKey, other(t, func(f map[string][]byte) { delete(f, "sa.key") }), []string{"Secret kube-system/kubeadm-certs", "has sa.key"}},
+		{"an empty file", someKey, other(t, func(f map[string][]byte) { f["etcd-ca.key"] = nil }), []string{"Secret kube-system/kubeadm-certs", "has etcd-ca.key"}},
+		{"a key of another CA", someKey, other(t, func(f map[string][]byte) { f["ca.key"] = f["etcd-ca.key"] }), []string{"ca.crt and ca.key in Secret kube-system/kubeadm-certs"}},
+		{"another service account key", someKey, other(t, func(f map[string][]byte) { f["sa.pub"] = []byte("x") }), []string{"sa.pub in Secret kube-system/kubeadm-certs"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -364,9 +366,8 @@ func TestDownloadRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := runDownloadCerts(t.Context(), s.Env)
-			if got := message(err); !strings.Contains(got, tt.want) || tt.key != "" && strings.Contains(got, tt.key) {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
+			fact.Error(t, err, tt.want...)
+			fact.NotIn(t, message(err), tt.key)
 			if _, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes/pki")); err == nil {
 				t.Error("something was written")
 			}
@@ -383,16 +384,16 @@ func TestDownloadFromAnOddSecret(t *testing.T) {
 		extra  map[string][]byte
 		here   []string // copied to this host before
 		spoil  func(s *planeStage, t *testing.T)
-		err    string
+		err    []string
 	}{
 		{name: "entries of an earlier layout", extra: map[string][]byte{"apiserver.key": []byte("not encrypted with this key, and long enough"), "old": []byte("x"), "empty": nil}},
 		{name: "pairs that were brought here", absent: []string{"front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "sa.pub"},
 			here: []string{"front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "sa.pub"}},
 		{name: "half of a pair was brought here", absent: []string{"etcd-ca.crt"}, here: []string{"etcd-ca.crt"}},
-		{name: "half of another pair was brought here", absent: []string{"etcd-ca.crt"}, err: "etcd-ca.key in Secret kube-system/kubeadm-certs does not fit etcd-ca.crt on this host",
+		{name: "half of another pair was brought here", absent: []string{"etcd-ca.crt"}, err: []string{"etcd-ca.key in Secret kube-system/kubeadm-certs", "not fit etcd-ca.crt"},
 			spoil: func(s *planeStage, t *testing.T) { s.put(t, pki+"etcd/ca.crt", string(s.shared["ca.crt"])) }},
 		{name: "much is missing", absent: []string{"sa.pub", "ca.key", "etcd-ca.crt"},
-			err: "neither Secret kube-system/kubeadm-certs nor this host has ca.key, etcd-ca.crt, sa.pub"},
+			err: []string{"Secret kube-system/kubeadm-certs", "has ca.key, etcd-ca.crt, sa.pub"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -413,10 +414,8 @@ func TestDownloadFromAnOddSecret(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := s.files(t)
-			if got := message(runDownloadCerts(t.Context(), s.Env)); !strings.Contains(got, tt.err) || tt.err == "" && got != "" {
-				t.Fatalf("error %q, want %q", got, tt.err)
-			}
-			if tt.err != "" {
+			fact.Error(t, runDownloadCerts(t.Context(), s.Env), tt.err...)
+			if tt.err != nil {
 				if diff := cmp.Diff(before, s.files(t)); diff != "" {
 					t.Errorf("something was written (-before +after):\n%s", diff)
 				}
@@ -433,9 +432,7 @@ func TestDownloadFromAnOddSecret(t *testing.T) {
 
 func TestControlPlaneNeedsEndpoint(t *testing.T) {
 	s := newPlaneStage(t, fixture.ClusterConfiguration)
-	if got := message(s.discoverPlane(t, someKey)); !strings.Contains(got, "the cluster has no controlPlaneEndpoint") {
-		t.Errorf("got %q", got)
-	}
+	fact.Error(t, s.discoverPlane(t, someKey), "no controlPlaneEndpoint")
 }
 
 // endingHost has a container that ends after it was seen a few times.
@@ -456,6 +453,7 @@ func (h *endingHost) Containers(context.Context, string, string, string) ([]host
 func TestEtcdJoinUndoes(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"
 	late := errors.New("it has not caught up")
+	const removed = "was removed"
 	tests := []struct {
 		name   string
 		before func(t *testing.T, s *planeStage)
@@ -464,14 +462,14 @@ func TestEtcdJoinUndoes(t *testing.T) {
 		pod    bool     // is still there
 	}{
 		{"promotion fails", func(_ *testing.T, s *planeStage) { s.etcd.fail = map[string]error{"promote": late} },
-			[]string{"it has not caught up", "was removed from the cluster again"}, 1, false},
+			[]string{removed}, 1, false},
 		{"and undoing fails, too", func(_ *testing.T, s *planeStage) {
 			s.etcd.fail = map[string]error{"promote": late, "leave": errors.New("no leader")}
-		}, []string{"it has not caught up", "could not be undone: no leader"}, 2, true},
+		}, []string{"undone: no leader"}, 2, true},
 		{"promotion of an earlier run's member fails", func(_ *testing.T, s *planeStage) {
 			s.etcd.fail = map[string]error{"promote": late}
 			s.etcd.list = append(s.etcd.list, etcd.Member{ID: 9, PeerURL: peer, Learner: true})
-		}, []string{"it has not caught up"}, 2, true},
+		}, []string{"caught up"}, 2, true},
 		{"it cannot be added", func(_ *testing.T, s *planeStage) { s.etcd.fail = map[string]error{"join": errors.New("no leader")} },
 			[]string{"no leader"}, 1, false},
 	}
@@ -481,17 +479,16 @@ func TestEtcdJoinUndoes(t *testing.T) {
 			tt.before(t, s)
 			h := &endingHost{stubHost: s.host, left: 2}
 			s.Host = h
-			got := message(runEtcdJoin(t.Context(), s.Env))
-			for _, want := range tt.want {
-				if !strings.Contains(got, want) {
-					t.Errorf("got %q, want %q", got, want)
-				}
+			failed := runEtcdJoin(t.Context(), s.Env)
+			fact.Error(t, failed, tt.want...)
+			if s.etcd.fail["promote"] != nil && !errors.Is(failed, late) {
+				t.Errorf("%v does not say why", failed)
 			}
-			if strings.Contains(got, "could not be undone") && strings.Contains(got, "was taken out") {
+			if got := message(failed); strings.Contains(got, "undone") && strings.Contains(got, removed) {
 				t.Errorf("%q gives both reasons", got)
 			}
 			_, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes/manifests/etcd.yaml"))
-			if strings.Contains(got, "was taken out") && s.etcd.fail != nil && h.left != 0 {
+			if strings.Contains(message(failed), removed) && h.left != 0 {
 				t.Error("etcd's data was removed while it ran")
 			}
 			if len(s.etcd.list) != tt.left || (err == nil) != tt.pod {
@@ -513,10 +510,9 @@ func TestEtcdJoinLeavesData(t *testing.T) {
 	s := preparedPlane(t)
 	s.etcd.fail = map[string]error{"promote": errors.New("it has not caught up")}
 	s.Host = keepingHost{&endingHost{stubHost: s.host}}
-	got := message(runEtcdJoin(t.Context(), s.Env))
-	if !strings.Contains(got, "it has not caught up; this node's etcd was removed from the cluster again") ||
-		!strings.Contains(got, "device or resource busy; reset this host before you join it again") || len(s.etcd.list) != 1 {
-		t.Errorf("%d members, error %q", len(s.etcd.list), got)
+	fact.Error(t, runEtcdJoin(t.Context(), s.Env), "caught up;", "was removed", "resource busy; reset")
+	if len(s.etcd.list) != 1 {
+		t.Errorf("%d members", len(s.etcd.list))
 	}
 }
 

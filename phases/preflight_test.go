@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -62,8 +63,9 @@ func TestPreflightReadsNetwork(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.NetworkAddOn = config.NetworkAddOn{Name: "net.yaml", Manifest: []byte("kind: Pod\n")}
 	err := Run(t.Context(), s.Env, []Phase{preflightInit()}, Options{})
-	if err == nil || !strings.Contains(err.Error(), "--network net.yaml: document 1: it has no apiVersion or no kind") || len(s.done) > 0 {
-		t.Errorf("%v; did %q", err, s.done)
+	fact.Error(t, err, "--network net.yaml: document 1:", "apiVersion", "kind")
+	if len(s.done) > 0 {
+		t.Errorf("did %q", s.done)
 	}
 }
 

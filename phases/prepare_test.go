@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -150,13 +151,7 @@ func TestPrepareKeepsOperators(t *testing.T) {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
 	}
-	for _, want := range []string{
-		"keeping " + containerd.ConfigPath, "keeping " + kubeletconfig.DropInPath, "Using the /opt/cni/bin/bridge that is there", "swap stays on (/swapfile)",
-	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q is missing in:\n%s", want, said)
-		}
-	}
+	fact.In(t, said, "keeping "+containerd.ConfigPath, "keeping "+kubeletconfig.DropInPath, "/opt/cni/bin/bridge", "(/swapfile)")
 }
 
 // TestPrepareRefuses: nothing is written on a host that cannot be prepared.
@@ -165,38 +160,39 @@ func TestPrepareRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		setup func(t *testing.T, h *bareHost, root string)
-		want  string
+		want  []string
 	}{
-		{"a runtime without CRI", func(_ *testing.T, h *bareHost, _ string) { h.units[containerd.Unit] = packaged }, "[ERROR CRI]"},
+		{"a runtime without CRI", func(_ *testing.T, h *bareHost, _ string) { h.units[containerd.Unit] = packaged }, []string{"[ERROR CRI]"}},
 		{"a runtime with another CRI", func(_ *testing.T, h *bareHost, _ string) {
 			h.units[containerd.Unit] = packaged
 			h.runtime = &host.RuntimeInfo{Name: "containerd", Version: "1.5.0", APIVersion: "v1alpha2", Ready: true}
-		}, "speaks version v1alpha2 of CRI"},
+		}, []string{"v1alpha2 of CRI"}},
 		{"a sandbox image that is nowhere", func(_ *testing.T, h *bareHost, _ string) {
 			h.units[containerd.Unit] = packaged
 			h.runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.2.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd", SandboxImage: "example.test/pause:1"}
-		}, "begins each Pod with example.test/pause:1"},
+		}, []string{"example.test/pause:1"}},
 		{"two runtimes", func(_ *testing.T, h *bareHost, _ string) {
 			h.units[containerd.Unit] = packaged
 			h.units["crio.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/crio.service"}
 			h.runtime = &host.RuntimeInfo{Name: "x", Version: "2.2.0", APIVersion: "v1", Ready: true}
-		}, "several container runtimes: containerd.service, crio.service"},
+		}, []string{": containerd.service, crio.service"}},
 		{"a node of a newer cluster", func(t *testing.T, _ *bareHost, root string) {
 			fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
 			fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:v1.36.4'}]}\n")
-		}, "the kubelet (v1.37.2) is newer than the control plane (v1.36.4)"},
+		}, []string{"kubelet (v1.37.2)", "control plane (v1.36.4)"}},
 		{"a node of an unknown cluster", func(t *testing.T, _ *bareHost, root string) {
 			fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
 			fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: x}]}\n")
-		}, "the version of its cluster is not known"},
+		}, []string{"version", "cluster", "not known"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h, root := newBareHost(t)
 			tt.setup(t, h, root)
 			before := hostTree(t, root)
 			said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2"), Alone: true})
-			if err == nil || !strings.Contains(err.Error(), tt.want) || fault.Remedy(err) == "" {
-				t.Errorf("%v (%s)\n%s", err, fault.Remedy(err), said)
+			fact.Error(t, err, tt.want...)
+			if fault.Remedy(err) == "" {
+				t.Errorf("%v has no remedy\n%s", err, said)
 			}
 			if diff := cmp.Diff(before, hostTree(t, root)); diff != "" {
 				t.Errorf("something was written:\n%s", diff)
@@ -212,10 +208,9 @@ func TestPrepareAgainOnHalfANode(t *testing.T) {
 	fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
 	fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: x}]}\n")
-	for alone, want := range map[bool]string{true: "the version of its cluster is not known", false: "the bundle is for v1.37.3, and `up` does not change the version of a node"} {
-		if said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.3"), Alone: alone}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("another kubelet: %v, want %s\n%s", err, want, said)
-		}
+	for alone, want := range map[bool][]string{true: {"version", "cluster", "not known"}, false: {"for v1.37.3", "`up`"}} {
+		_, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.3"), Alone: alone})
+		fact.Error(t, err, want...)
 	}
 }
 
@@ -260,9 +255,8 @@ func TestPrepareWithPackages(t *testing.T) {
 	h.units[containerd.Unit] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", Fragment: "/usr/lib/systemd/system/containerd.service"}
 	h.runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.1.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}
 	said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
-	if err != nil || !strings.Contains(said, "does not say with which image it begins each Pod") {
-		t.Errorf("%v\n%s", err, said)
-	}
+	fact.Error(t, err)
+	once(t, said, line{"[WARNING]", "which image", "Pod"})
 	for _, path := range []string{"/usr/local/bin/containerd", "/usr/local/bin/runc", containerd.ConfigPath, containerd.UnitPath} {
 		if _, err := os.Lstat(filepath.Join(root, path)); err == nil {
 			t.Errorf("%s was written beside the operator's runtime", path)
@@ -312,9 +306,6 @@ func TestPrepareWithout(t *testing.T) {
 	if got := fixture.Get(t, root, sysctlPath); !strings.Contains(got, "net/ipv4/ip_forward = 1") {
 		t.Errorf("%s is %q", sysctlPath, got)
 	}
-	for _, want := range []string{"it still lacks a container runtime and the kubelet", "https://containerd.io/downloads/"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q is missing in:\n%s", want, said)
-		}
-	}
+	once(t, said, line{"lacks", "container runtime", "kubelet"})
+	fact.In(t, said, "https://containerd.io/downloads/")
 }

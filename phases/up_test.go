@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/workflow"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -94,28 +95,28 @@ func TestWaitNode(t *testing.T) {
 		node   *corev1.Node
 		pods   []corev1.Pod
 		change func(*config.Node)
-		want   string // the error; empty for success
+		want   []string // in the error; none for success
 	}{
-		"all is well":              {ready, []corev1.Pod{proxy, dns}, nil, ""},
-		"no report":                {cluster.NewNode("cp-1"), nil, nil, "the kubelet has not reported how node cp-1 is"},
-		"not Ready":                {readyNode(corev1.ConditionFalse, "PLEG is not healthy"), nil, nil, "node cp-1 is not Ready: PLEG is not healthy"},
-		"no network yet":           {unplugged, nil, nil, "no network add-on has configured its network"},
-		"a network's Pod to come":  {unplugged, []corev1.Pod{aPod("kube-proxy", "critical host")}, joined, "no network add-on has configured its network"},
-		"a network on its way":     {unplugged, []corev1.Pod{proxy, aPod("cilium", "host")}, joined, "no network add-on has configured its network"},
-		"tainted by its file":      {ready, []corev1.Pod{proxy}, dedicated, ""},
-		"no Pod":                   {ready, nil, nil, "no Pod has been scheduled to this node yet"},
-		"tainted":                  {taintedNode(), nil, nil, "no Pod can be scheduled to node cp-1 while it has the taint node.kubernetes.io/disk-pressure"},
-		"only static Pods":         {ready, []corev1.Pod{aPod("etcd", "static critical ready")}, nil, "no Pod has been scheduled to this node yet"},
-		"no Pod of the network":    {ready, []corev1.Pod{proxy}, nil, "no Pod has been scheduled to this node yet"},
-		"a Pod that runs":          {ready, []corev1.Pod{proxy, aPod("coredns", "runs")}, nil, ""},
-		"a Pod that waits":         {ready, []corev1.Pod{proxy, aPod("coredns", "")}, nil, "Pod kube-system/coredns does not run: container c: ImagePullBackOff: no network"},
-		"a critical Pod that runs": {ready, []corev1.Pod{aPod("kube-proxy", "critical host runs"), dns}, nil, "Pod kube-system/kube-proxy is not Ready: it is "},
-		"a critical Pod that does": {ready, []corev1.Pod{dns, aPod("kube-flannel", "critical host")}, nil, "Pod kube-system/kube-flannel is not Ready: container c: ImagePullBackOff: no network"},
-		"a Pod of the user's":      {ready, []corev1.Pod{aPod("shop", ""), proxy, dns}, nil, ""},
-		"a worker":                 {ready, []corev1.Pod{proxy}, joined, ""},
-		"a worker without a Pod":   {ready, nil, joined, "no Pod has been scheduled to this node yet"},
+		"all is well":              {ready, []corev1.Pod{proxy, dns}, nil, nil},
+		"no report":                {cluster.NewNode("cp-1"), nil, nil, []string{"kubelet", "not reported", "node cp-1"}},
+		"not Ready":                {readyNode(corev1.ConditionFalse, "PLEG is not healthy"), nil, nil, []string{"node cp-1", "not Ready: PLEG"}},
+		"no network yet":           {unplugged, nil, nil, unconfigured},
+		"a network's Pod to come":  {unplugged, []corev1.Pod{aPod("kube-proxy", "critical host")}, joined, unconfigured},
+		"a network on its way":     {unplugged, []corev1.Pod{proxy, aPod("cilium", "host")}, joined, unconfigured},
+		"tainted by its file":      {ready, []corev1.Pod{proxy}, dedicated, nil},
+		"no Pod":                   {ready, nil, nil, unscheduled},
+		"tainted":                  {taintedNode(), nil, nil, []string{"no Pod", "node cp-1", "taint node.kubernetes.io/disk-pressure"}},
+		"only static Pods":         {ready, []corev1.Pod{aPod("etcd", "static critical ready")}, nil, unscheduled},
+		"no Pod of the network":    {ready, []corev1.Pod{proxy}, nil, unscheduled},
+		"a Pod that runs":          {ready, []corev1.Pod{proxy, aPod("coredns", "runs")}, nil, nil},
+		"a Pod that waits":         {ready, []corev1.Pod{proxy, aPod("coredns", "")}, nil, []string{"Pod kube-system/coredns", "not run: container c: ImagePullBackOff: no network"}},
+		"a critical Pod that runs": {ready, []corev1.Pod{aPod("kube-proxy", "critical host runs"), dns}, nil, []string{"Pod kube-system/kube-proxy", "not Ready:"}},
+		"a critical Pod that does": {ready, []corev1.Pod{dns, aPod("kube-flannel", "critical host")}, nil, []string{"Pod kube-system/kube-flannel", "not Ready: container c: ImagePullBackOff: no network"}},
+		"a Pod of the user's":      {ready, []corev1.Pod{aPod("shop", ""), proxy, dns}, nil, nil},
+		"a worker":                 {ready, []corev1.Pod{proxy}, joined, nil},
+		"a worker without a Pod":   {ready, nil, joined, unscheduled},
 		"neither DNS nor kube-proxy": {ready, nil, func(n *config.Node) { n.Cluster.DNS.Disabled, n.Cluster.Proxy.Disabled = true, true },
-			""},
+			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
@@ -126,15 +127,16 @@ func TestWaitNode(t *testing.T) {
 			fatal(t, s.api.Ensure(t.Context(), addOns(t, s.Env)...))
 			s.Cluster = &oneNode{Plan: s.api, node: c.node, pods: c.pods}
 			err := Run(t.Context(), s.Env, []Phase{waitNode()}, Options{})
-			if c.want == "" && (err != nil || !strings.Contains(s.said.String(), "Node cp-1 is Ready, and runs Pods.")) {
-				t.Errorf("%v; said %s", err, s.said.String())
-			}
-			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-				t.Errorf("error %v, want %s", err, c.want)
+			fact.Error(t, err, c.want...)
+			if c.want == nil {
+				s.saidOnce(t, line{"Node cp-1", "is Ready,", "runs Pods"})
 			}
 		})
 	}
 }
+
+// unconfigured and unscheduled are in the error about a node without a Pod network, or without a Pod.
+var unconfigured, unscheduled = []string{"no network add-on"}, []string{"no Pod", "scheduled"}
 
 // addOns are the Deployment of CoreDNS and the DaemonSet of kube-proxy, unless the configuration has neither.
 func addOns(t *testing.T, env *Env) (objs []cluster.Object) {
@@ -166,9 +168,9 @@ func TestWaitNodeAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		dns    []corev1.Pod
 		change func(*appsv1.Deployment)
-		want   string
+		want   []string
 	}{
-		"on no node":     {dns: []corev1.Pod{aPod("coredns", "")}, want: "no Pod has been scheduled to this node yet"},
+		"on no node":     {dns: []corev1.Pod{aPod("coredns", "")}, want: unscheduled},
 		"elsewhere":      {dns: []corev1.Pod{aPod("coredns", ""), elsewhere}},
 		"scaled to none": {change: func(d *appsv1.Deployment) { d.Spec.Replicas = &none }},
 		"not there":      {change: func(d *appsv1.Deployment) { d.Name = "other" }},
@@ -184,9 +186,7 @@ func TestWaitNodeAgain(t *testing.T) {
 			}
 			s.Cluster = &oneNode{Plan: s.api, node: readyNode(corev1.ConditionTrue, ""), pods: []corev1.Pod{aPod("kube-proxy", "critical host ready")}, dns: c.dns}
 			err := Run(t.Context(), s.Env, []Phase{waitNode()}, Options{})
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-				t.Errorf("error %v, want %q", err, c.want)
-			}
+			fact.Error(t, err, c.want...)
 		})
 	}
 }
@@ -203,24 +203,19 @@ func TestWaitNodeJoinedWithoutNetwork(t *testing.T) {
 	}
 	api.passes = func() { s.host.passes(networkTime) }
 	fatal(t, Run(t.Context(), s.Env, []Phase{waitNode()}, Options{}))
-	if said := s.said.String(); !strings.Contains(said, "node cp-1 is not Ready yet, because the cluster has no Pod network") || strings.Contains(said, "and runs Pods") {
-		t.Errorf("said %s", said)
-	}
+	s.saidOnce(t, line{"[WARNING]", "node cp-1", "not Ready", "no Pod network"})
+	fact.NotIn(t, s.said.String(), "runs Pods")
 }
 
 // TestWaitNodeWithoutNetwork: the node cannot become Ready, which the run says instead of waiting.
 func TestWaitNodeWithoutNetwork(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, waitNode())
-	if !strings.Contains(s.said.String(), "node cp-1 is not Ready yet, because the cluster has no Pod network") {
-		t.Errorf("said %s", s.said.String())
-	}
+	s.saidOnce(t, line{"[WARNING]", "node cp-1", "not Ready", "no Pod network"})
 	s.put(t, "/etc/cni/net.d/10-own.conflist", "{}")
 	s.said.Reset()
 	s.play(t, waitNode())
-	if !strings.Contains(s.said.String(), "Waiting until node cp-1 is Ready") {
-		t.Errorf("said %s", s.said.String())
-	}
+	s.saidOnce(t, line{"Waiting", "node cp-1", "Ready"})
 }
 
 // TestSchedulable takes the taint of an earlier run, and no other.

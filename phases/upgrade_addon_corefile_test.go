@@ -13,12 +13,12 @@ import (
 // TestUpgradeCorefile: an edited Corefile stays if it can, is migrated if it must, and keeps CoreDNS as it is if nobody
 // knows.
 func TestUpgradeCorefile(t *testing.T) {
-	const edit, unknown = "    loop\n", "keeping CoreDNS and its configuration as they are, with "
+	const edit = "    loop\n"
 	for name, c := range map[string]struct {
 		image, edited, ignored string
 		migrated               []string // parts of the new Corefile
 		done                   []string
-		said                   string
+		said                   line
 	}{
 		"default":          {image: oldDNS, done: []string{wroteDNS}},
 		"default, unknown": {image: "registry.k8s.io/coredns/coredns:v0.9.9", done: []string{wroteDNS}},
@@ -26,20 +26,20 @@ func TestUpgradeCorefile(t *testing.T) {
 		"migrated": {
 			image: "registry.k8s.io/coredns/coredns:1.6.9", edited: "    k8s_external e.example\n    kubernetes other.local {\n        upstream\n        transfer to *\n    }\n",
 			migrated: []string{"transfer other.local {\n        to *\n    }\n", "kubernetes other.local\n"},
-			done:     []string{wroteFile, wroteDNS}, said: "Migrating the Corefile to CoreDNS 1.14.6; the old one stays in the key Corefile-backup of ConfigMap kube-system/coredns",
+			done:     []string{wroteFile, wroteDNS}, said: line{"Corefile", "CoreDNS 1.14.6", "Corefile-backup of ConfigMap kube-system/coredns"},
 		},
 		"unknown plugin": {
 			image: oldDNS, edited: "    template IN A\n",
-			said: unknown + oldDNS + ": the Corefile uses plugin template, and it is not known whether CoreDNS 1.14.6 still supports that\n",
+			said: line{"[WARNING]", "keeping CoreDNS", "with " + oldDNS, "plugin template", "CoreDNS 1.14.6"},
 		},
 		"unknown plugin, accepted": {
 			image: oldDNS, edited: "    template IN A\n", ignored: "corednsunsupportedplugins", done: []string{wroteDNS},
-			said: "the Corefile uses plugin template, and it is not known whether CoreDNS 1.14.6 still supports that; it stays as it is",
+			said: line{"[WARNING]", "plugin template", "CoreDNS 1.14.6", "stays"},
 		},
 		"unknown plugin, the version stays": {image: newDNS, edited: "    template IN A\n"},
 		"unknown version": {
 			image: "registry.k8s.io/coredns/coredns:v1.99.0", edited: "    log\n",
-			said: unknown + `registry.k8s.io/coredns/coredns:v1.99.0: it is not known how to migrate the Corefile from CoreDNS "1.99.0" to "1.14.6"`,
+			said: line{"[WARNING]", "keeping CoreDNS", "with registry.k8s.io/coredns/coredns:v1.99.0", `from CoreDNS "1.99.0" to "1.14.6"`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestUpgradeCorefile(t *testing.T) {
 					t.Errorf("no %q in %s\nbackup:\n%s", part, cm.Data["Corefile"], cm.Data["Corefile-backup"])
 				}
 			}
-			if c.said != "" {
+			if c.said != nil {
 				s.saidOnce(t, c.said)
 			}
 			s.done = nil
@@ -110,8 +110,8 @@ func TestUpgradeCoreDNSElsewhere(t *testing.T) {
 	s.edited(t, d)
 	s.play(t, upgradeAddon(onceUpgraded).Children[0])
 	s.checkDone(t, nil)
-	s.saidOnce(t, "its Deployment does not read its Corefile from ConfigMap kube-system/coredns",
-		"run `kubectl -n kube-system set image deployment/coredns coredns="+newDNS+"`")
+	s.saidOnce(t, line{"[WARNING]", "Deployment", "Corefile from ConfigMap kube-system/coredns"},
+		line{"`kubectl -n kube-system set image deployment/coredns coredns=" + newDNS + "`"})
 }
 
 // TestUpgradeAddonInterrupted: wherever a run ends, the same command finishes it.

@@ -32,13 +32,13 @@ func (s *addonStage) checkDone(t *testing.T, want []string) {
 
 // TestUpgradeKubeProxySettings: those of a user stay, and the run says what they lack.
 func TestUpgradeKubeProxySettings(t *testing.T) {
-	for name, c := range map[string]struct{ old, new, said string }{
-		"edited": {`mode: ""`, `mode: ipvs`, "Keeping ConfigMap kube-system/kube-proxy, whose settings are yours\n"},
-		"edited, without the new default": {
-			"maxPerCore: null", "maxPerCore: 0",
-			"keeping ConfigMap kube-system/kube-proxy, whose settings are yours; a new cluster of v1.37.2 would also have: mode: iptables\n",
-		},
-		"unreadable": {"mode:", "]", "keeping ConfigMap kube-system/kube-proxy, whose settings cannot be read: "},
+	for name, c := range map[string]struct {
+		old, new string
+		said     line
+	}{
+		"edited":                          {`mode: ""`, `mode: ipvs`, line{"Keeping ConfigMap kube-system/kube-proxy", "yours\n"}},
+		"edited, without the new default": {"maxPerCore: null", "maxPerCore: 0", line{"[WARNING]", "keeping ConfigMap kube-system/kube-proxy", "yours", "v1.37.2", ": mode: iptables\n"}},
+		"unreadable":                      {"mode:", "]", line{"[WARNING]", "keeping ConfigMap kube-system/kube-proxy", "yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAddonStage(t, "")
@@ -96,8 +96,8 @@ func TestUpgradeMissingAddons(t *testing.T) {
 	}
 	s.done = nil
 	s.upgrade(t)
-	s.saidOnce(t, "The cluster has no Deployment kube-system/coredns, and stays without it; `slipway init phase addon coredns` would install it",
-		"The cluster has no DaemonSet kube-system/kube-proxy, and stays without it; `slipway init phase addon kube-proxy` would install it")
+	s.saidOnce(t, line{"no Deployment kube-system/coredns", "`slipway init phase addon coredns`"},
+		line{"no DaemonSet kube-system/kube-proxy", "`slipway init phase addon kube-proxy`"})
 }
 
 // TestUpgradeAddonCreatesWhatIsMissing besides the workloads.
@@ -118,14 +118,14 @@ func TestUpgradeAddonWaitsForControlPlanes(t *testing.T) {
 	for name, c := range map[string]struct {
 		images map[string]string
 		own    string // the image of this node's static Pod
-		said   string // empty if the add-ons are upgraded
+		said   line   // none if the add-ons are upgraded
 	}{
 		"all":               {images: map[string]string{"cp-2": "example.com/kube-apiserver:v1.37.2@sha256:0123", "cp-3": "a:5000/kube-apiserver:v1.37.3_x.1"}},
-		"an old one":        {images: map[string]string{"cp-2": "registry.k8s.io/kube-apiserver:v1.37.2", "cp-3": "registry.k8s.io/kube-apiserver:v1.36.4"}, said: "Not upgraded yet: cp-3 (runs v1.36.4)\n"},
-		"without a Pod":     {images: map[string]string{"cp-2": ""}, said: "Not upgraded yet: cp-2 (its kube-apiserver Pod is not in the API)\n"},
-		"unknown":           {images: map[string]string{"cp-2": "example.com/kube-apiserver:nightly"}, said: "Not upgraded yet: cp-2 (the version of example.com/kube-apiserver:nightly is unknown)\n"},
-		"an old patch":      {images: map[string]string{"cp-2": "registry.k8s.io/kube-apiserver:v1.37.1"}, said: "Not upgraded yet: cp-2 (runs v1.37.1)\n"},
-		"this one is old":   {own: "registry.k8s.io/kube-apiserver:v1.36.4", said: "Not upgraded yet: cp-1 (runs v1.36.4)\n"},
+		"an old one":        {images: map[string]string{"cp-2": "registry.k8s.io/kube-apiserver:v1.37.2", "cp-3": "registry.k8s.io/kube-apiserver:v1.36.4"}, said: line{": cp-3 (runs v1.36.4)\n"}},
+		"without a Pod":     {images: map[string]string{"cp-2": ""}, said: line{": cp-2 (", "kube-apiserver Pod"}},
+		"unknown":           {images: map[string]string{"cp-2": "example.com/kube-apiserver:nightly"}, said: line{": cp-2 (", "example.com/kube-apiserver:nightly", "unknown)\n"}},
+		"an old patch":      {images: map[string]string{"cp-2": "registry.k8s.io/kube-apiserver:v1.37.1"}, said: line{": cp-2 (runs v1.37.1)\n"}},
+		"this one is old":   {own: "registry.k8s.io/kube-apiserver:v1.36.4", said: line{": cp-1 (runs v1.36.4)\n"}},
 		"this one's mirror": {images: map[string]string{"cp-1": "registry.k8s.io/kube-apiserver:v1.36.4"}, own: "registry.k8s.io/kube-apiserver:v1.37.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,15 +137,14 @@ func TestUpgradeAddonWaitsForControlPlanes(t *testing.T) {
 				s.put(t, apiServerManifest, "spec: {containers: [{name: kube-apiserver, image: '"+c.own+"'}]}\n")
 			}
 			s.play(t, upgradeAddon(onceUpgraded))
-			if c.said == "" {
+			if c.said == nil {
 				if s.deployment(t).Spec.Template.Spec.Containers[0].Image != newDNS {
 					t.Errorf("not upgraded:\n%s", s.said.String())
 				}
 				return
 			}
 			s.checkDone(t, nil)
-			s.saidOnce(t, "Leaving CoreDNS as it is: the last control plane to be upgraded to v1.37.2 upgrades it, too. "+c.said,
-				"Leaving kube-proxy as it is: the last control plane to be upgraded to v1.37.2 upgrades it, too. "+c.said)
+			s.saidOnce(t, append(line{"Leaving CoreDNS", "v1.37.2"}, c.said...), append(line{"Leaving kube-proxy", "v1.37.2"}, c.said...))
 		})
 	}
 }

@@ -4,7 +4,6 @@
 package phases
 
 import (
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -58,8 +57,8 @@ func TestUpgradeFlannel(t *testing.T) {
 	want.Spec.Template.Spec.InitContainers[1].Command = d.Spec.Template.Spec.InitContainers[1].Command
 	var live cluster.Object = s.flannel(t)
 	diffObjects(t, want, live)
-	s.saidOnce(t, "Upgrading flannel to ghcr.io/flannel-io/flannel:v0.28.10", "`kubectl -n kube-flannel rollout status daemonset/kube-flannel-ds`",
-		"to replace it, run `slipway init phase addon network --network flannel`")
+	s.saidOnce(t, line{"Upgrading flannel", "ghcr.io/flannel-io/flannel:v0.28.10"}, line{"`kubectl -n kube-flannel rollout status daemonset/kube-flannel-ds`"},
+		line{"`slipway init phase addon network --network flannel`"})
 	s.done = nil
 	s.play(t, upgradeAddon(onceUpgraded).Children[2])
 	s.checkDone(t, nil)
@@ -77,9 +76,7 @@ func TestUpgradeForeignNetwork(t *testing.T) {
 			}
 			s.play(t, upgradeAddon(onceUpgraded).Children[2])
 			s.checkDone(t, nil)
-			if !strings.Contains(s.said.String(), "Leaving the Pod network as it is") {
-				t.Errorf("said %s", s.said.String())
-			}
+			s.saidOnce(t, line{"Leaving", "Pod network", "--network flannel"})
 		})
 	}
 }

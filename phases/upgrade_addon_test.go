@@ -189,8 +189,8 @@ func TestUpgradeAddonsEqualAFreshInit(t *testing.T) {
 			}
 		}
 	}
-	s.saidOnce(t, "Upgrading CoreDNS to "+newDNS, "Upgrading kube-proxy to registry.k8s.io/kube-proxy:v1.37.2",
-		"`kubectl -n kube-system rollout status deployment/coredns`", "`kubectl -n kube-system rollout status daemonset/kube-proxy`")
+	s.saidOnce(t, line{"Upgrading CoreDNS to " + newDNS}, line{"Upgrading kube-proxy to registry.k8s.io/kube-proxy:v1.37.2"},
+		line{"`kubectl -n kube-system rollout status deployment/coredns`"}, line{"`kubectl -n kube-system rollout status daemonset/kube-proxy`"})
 	if strings.Contains(s.said.String(), "WARNING") {
 		t.Errorf("warnings:\n%s", s.said.String())
 	}
@@ -218,21 +218,24 @@ func TestUpgradeAddonsKeepEdits(t *testing.T) {
 	if got := s.daemonSet(t).Spec.Template.Spec.Containers[0].Command[1]; got != "--v=4" {
 		t.Errorf("the flag became %s", got)
 	}
-	s.saidOnce(t, "keeping Deployment kube-system/coredns, which differs from what this configuration makes: spec.template.spec.affinity, "+
-		"spec.template.spec.containers[coredns].resources.limits.memory, spec.template.spec.tolerations\n",
-		"keeping DaemonSet kube-system/kube-proxy, which differs from what this configuration makes: spec.template.spec.containers[kube-proxy].command\n",
-		"run the same `slipway upgrade apply` with --diff; to replace it, run `slipway init phase addon coredns`")
+	s.saidOnce(t, line{"keeping Deployment kube-system/coredns", ": spec.template.spec.affinity, " +
+		"spec.template.spec.containers[coredns].resources.limits.memory, spec.template.spec.tolerations\n"},
+		line{"keeping DaemonSet kube-system/kube-proxy", ": spec.template.spec.containers[kube-proxy].command\n"},
+		line{"`slipway upgrade apply` with --diff", "`slipway init phase addon coredns`"})
 }
 
 // TestUpgradeCoreDNSImages: an image of the release's repository follows the release and dns.imageTag, any other one stays.
 func TestUpgradeCoreDNSImages(t *testing.T) {
 	const pinned = "dns: {imageTag: v1.14.4}\n"
-	for name, c := range map[string]struct{ documents, image, want, said string }{
+	for name, c := range map[string]struct {
+		documents, image, want string
+		said                   line
+	}{
 		"the release's":            {image: oldDNS, want: newDNS},
 		"a digest":                 {image: newDNS + "@sha256:0123", want: newDNS},
 		"pinned":                   {documents: pinned, image: oldDNS, want: "registry.k8s.io/coredns/coredns:v1.14.4"},
 		"a mirror was configured":  {documents: "imageRepository: mirror.example/k8s\n", image: oldDNS, want: "mirror.example/k8s/coredns:v1.14.6"},
-		"an operator's repository": {image: "example.com/dns:v9", want: "example.com/dns:v9", said: "keeping Deployment kube-system/coredns, which differs from what this configuration makes: spec.template.spec.containers[coredns].image\n"},
+		"an operator's repository": {image: "example.com/dns:v9", want: "example.com/dns:v9", said: line{"keeping Deployment kube-system/coredns", ": spec.template.spec.containers[coredns].image\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAddonStage(t, c.documents)
@@ -243,7 +246,7 @@ func TestUpgradeCoreDNSImages(t *testing.T) {
 			if got := s.deployment(t).Spec.Template.Spec.Containers[0].Image; got != c.want {
 				t.Errorf("image %s, want %s", got, c.want)
 			}
-			if c.said != "" {
+			if c.said != nil {
 				s.saidOnce(t, c.said)
 			}
 		})

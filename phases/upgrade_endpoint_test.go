@@ -76,7 +76,7 @@ func TestWithdrawEndpoint(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				started := time.Now()
 				prepareStop(t.Context(), s.Env, manifests.APIServerName)
-				if warned := strings.Contains(s.said.String(), "some clients may have to connect again"); warned != test.fails {
+				if warned := strings.Contains(s.said.String(), "[WARNING]"); warned != test.fails {
 					t.Errorf("said %q", s.said.String())
 				}
 				if took := time.Since(started); took != test.waits {

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -184,43 +183,65 @@ func TestHostFindings(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(members []etcd.Health)
 		host   equipped
-		want   []string
+		want   []foundAs
 	}{
 		"nothing":  {func([]etcd.Health) {}, equipped{s.host, "none", 50 << 30}, nil},
-		"an image": {func([]etcd.Health) {}, equipped{s.host, "coredns", 50 << 30}, []string{"warning ImagesPresent: not on this node yet: registry.k8s.io/coredns/coredns:v1.14.6"}},
-		"a full disk": {func([]etcd.Health) {}, equipped{s.host, "none", 1 << 30}, []string{
-			"error EtcdSnapshotSpace: the file system of /etc/kubernetes has 1024 MiB free, and a snapshot of etcd needs 1088 MiB"}},
+		"an image": {func([]etcd.Health) {}, equipped{s.host, "coredns", 50 << 30}, []foundAs{{name: "warning ImagesPresent", list: "registry.k8s.io/coredns/coredns:v1.14.6"}}},
+		"a full disk": {func([]etcd.Health) {}, equipped{s.host, "none", 1 << 30}, []foundAs{
+			{name: "error EtcdSnapshotSpace", facts: []string{"/etc/kubernetes", "1024 MiB free", "needs 1088 MiB"}}}},
 		"another member is down": {func(m []etcd.Health) { m[1].Err = errors.New("no answer") }, equipped{s.host, "none", 50 << 30},
-			[]string{"warning EtcdHealth: etcd member cp-2 does not work: no answer"}},
+			[]foundAs{{name: "warning EtcdHealth", facts: []string{"member cp-2", "no answer"}}}},
 		"this member is down": {func(m []etcd.Health) { m[0].Err = errors.New("no answer") }, equipped{s.host, "none", 50 << 30},
-			[]string{"warning EtcdHealth: etcd member cp-1 does not work: no answer"}},
+			[]foundAs{{name: "warning EtcdHealth", facts: []string{"member cp-1", "no answer"}}}},
 		"a learner": {func(m []etcd.Health) { m[2].Learner = true }, equipped{s.host, "none", 50 << 30},
-			[]string{"warning EtcdLearner: etcd member cp-3 is a learner: a control plane is being added"}},
+			[]foundAs{{name: "warning EtcdLearner", facts: []string{"member cp-3"}}}},
 		"an alarm": {func(m []etcd.Health) {
 			for i := range m {
 				m[i].Status.Alarms = []etcd.Alarm{{Member: 1, Kind: "NOSPACE"}}
 			}
-		}, equipped{s.host, "none", 50 << 30}, []string{"error EtcdAlarm: etcd member cp-2 has raised the alarm NOSPACE: etcd refuses writes"}},
+		}, equipped{s.host, "none", 50 << 30}, []foundAs{{name: "error EtcdAlarm", facts: []string{"member cp-2", "NOSPACE"}}}},
 		"little space in etcd": {func(m []etcd.Health) { m[1].Status.Size = 2<<30 - 1 }, equipped{s.host, "none", 50 << 30},
-			[]string{"warning EtcdSpace: etcd member cp-2 uses 2047 of the 2048 MiB that its database may have"}},
+			[]foundAs{{name: "warning EtcdSpace", facts: []string{"member cp-2", "2047", "2048 MiB"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Host = row.host
 			members := healthy()
 			row.change(members)
 			found := slices.Concat(imageFindings(t.Context(), s.Env), etcdFindings(members), snapshotSpace(s.Env, members))
-			if diff := cmp.Diff(row.want, inWords(found)); diff != "" {
-				t.Errorf("findings:\n%s", diff)
-			}
+			checkFindings(t, found, row.want...)
 		})
 	}
+}
+
+// TestUpgradeFindingsShown has everything that the checks of a host find in one list.
+func TestUpgradeFindingsShown(t *testing.T) {
+	s := planeToExamine(t)
+	s.Host = equipped{s.host, "coredns", 1 << 30}
+	s.editPod(t, "kube-scheduler", "cpu: 100m", "cpu: 300m")
+	s.put(t, "/etc/kubernetes/manifests/notes.txt", "remember")
+	s.put(t, "/etc/kubernetes/manifests/etcd.yaml.bak", s.get(t, "/etc/kubernetes/manifests/etcd.yaml"))
+	of := func(id uint64, name string, change func(*etcd.Health)) etcd.Health {
+		m := etcd.Health{Member: etcd.Member{ID: id, Name: name}, Answers: true, Status: etcd.Status{Version: "3.6.12", Size: 1 << 30, Quota: 2 << 30}}
+		change(&m)
+		return m
+	}
+	members := []etcd.Health{
+		of(1, "cp-1", func(m *etcd.Health) { m.Status.Alarms = []etcd.Alarm{{Member: 1, Kind: "NOSPACE"}} }),
+		of(2, "cp-2", func(m *etcd.Health) { m.Err = errors.New("no answer") }),
+		of(3, "cp-3", func(m *etcd.Health) { m.Status.Size = 2<<30 - 1 }),
+		of(4, "cp-4", func(m *etcd.Health) { m.Learner = true }),
+	}
+	var all strings.Builder
+	for _, f := range slices.Concat(staticPodEdits(t.Context(), s.Env), strayManifests(s.Env), imageFindings(t.Context(), s.Env), etcdFindings(members), snapshotSpace(s.Env, members)) {
+		all.WriteString(f.String() + "\n")
+	}
+	shows(t, "upgrade-findings", all.String())
 }
 
 func inWords(found []preflight.Finding) []string {
 	var list []string
 	for _, f := range found {
-		severity := map[preflight.Severity]string{preflight.Error: "error", preflight.Warning: "warning", preflight.Unasked: "unchecked"}[f.Severity]
-		list = append(list, severity+" "+f.Check+": "+f.Message)
+		list = append(list, severityOf(f)+" "+f.Check+": "+f.Message)
 	}
 	return list
 }
@@ -236,11 +257,8 @@ func TestStrayManifests(t *testing.T) {
 	}
 	s.put(t, dir+"etcd.yaml.bak", s.get(t, dir+"etcd.yaml"))
 	s.put(t, dir+"notes.txt", "remember")
-	want := []string{"error StrayManifest: " + dir + "etcd.yaml.bak is another manifest of etcd: the kubelet may run it instead of the upgraded one",
-		"warning StrayManifest: " + dir + "notes.txt is not a Pod, and the kubelet keeps reporting it as an error"}
-	if diff := cmp.Diff(want, inWords(strayManifests(s.Env))); diff != "" {
-		t.Errorf("findings:\n%s", diff)
-	}
+	checkFindings(t, strayManifests(s.Env), foundAs{name: "error StrayManifest", facts: []string{dir + "etcd.yaml.bak", "of etcd"}},
+		foundAs{name: "warning StrayManifest", facts: []string{dir + "notes.txt", "Pod"}})
 }
 
 // TestCertificateFindings: what the upgrade renews is not worth a word.
@@ -255,20 +273,17 @@ func TestCertificateFindings(t *testing.T) {
 		t.Errorf("although they are renewed: %q", inWords(found))
 	}
 	s.Config.Upgrade.CertificateRenewal = false
-	if found := inWords(certificateFindings(s.Env)); !slices.ContainsFunc(found, func(f string) bool {
-		return strings.HasPrefix(f, "warning CertificateExpiration: the certificate apiserver expires on ")
+	if found := certificateFindings(s.Env); !slices.ContainsFunc(found, func(f preflight.Finding) bool {
+		return severityOf(f)+" "+f.Check == "warning CertificateExpiration" && slices.Contains(strings.Fields(f.Message), "apiserver")
 	}) {
-		t.Errorf("without renewal: %q", found)
+		t.Errorf("without renewal: %q", inWords(found))
 	}
 	if err := os.Remove(filepath.Join(s.root, "/etc/kubernetes/pki/etcd/ca.key")); err != nil {
 		t.Fatal(err)
 	}
 	s.host.now, s.Config.Upgrade.CertificateRenewal = time.Now(), true
-	want := []string{"warning CertificateAuthorityKey: the key of the CA etcd-ca is not on this host, so the upgrade cannot renew " +
-		"apiserver-etcd-client, etcd-healthcheck-client, etcd-peer, etcd-server"}
-	if diff := cmp.Diff(want, inWords(certificateFindings(s.Env))); diff != "" {
-		t.Errorf("without a CA's key:\n%s", diff)
-	}
+	checkFindings(t, certificateFindings(s.Env), foundAs{name: "warning CertificateAuthorityKey",
+		facts: []string{"CA etcd-ca", "renew apiserver-etcd-client, etcd-healthcheck-client, etcd-peer, etcd-server"}})
 }
 
 // TestKubeletBreakages: `upgrade node` checks the flags and the configuration with which its kubelet will be started, without
@@ -277,23 +292,16 @@ func TestKubeletBreakages(t *testing.T) {
 	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
 	s.Host = equipped{s.host, "none", 50 << 30}
-	ask := func() []string { return inWords(ownBreakages(t.Context(), s.Env)) }
-	if got := ask(); len(got) != 1 || !strings.HasPrefix(got[0], "unchecked not-checked: the cluster has no Node cp-1") {
-		t.Errorf("without a Node: %q", got)
-	}
+	ask := func() []preflight.Finding { return ownBreakages(t.Context(), s.Env) }
+	checkFindings(t, ask(), foundAs{name: "unchecked not-checked", facts: []string{"no Node cp-1"}})
 	s.hasKubelet(t, "v1.34.9")
 	s.put(t, "/sys/fs/cgroup/cgroup.controllers", "cpu\n")
 	s.put(t, "/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.10 --v=2"`)
 	s.put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nfeatureGates: {SidecarContainers: true}\n") // written again
-	if got := ask(); len(got) > 0 {
-		t.Errorf("found %q", got)
-	}
+	checkFindings(t, ask())
 	s.put(t, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--boot-id-file=/x --feature-gates=SidecarContainers=true\n")
-	want := []string{"error flag-removed: kubelet on cp-1: kubelet 1.37 has no flag --boot-id-file",
-		"error gate-removed: kubelet on cp-1: kubelet 1.37 has no feature gate SidecarContainers"}
-	if diff := cmp.Diff(want, ask()); diff != "" {
-		t.Errorf("findings:\n%s", diff)
-	}
+	checkFindings(t, ask(), foundAs{name: "error flag-removed", facts: []string{"kubelet on cp-1", "kubelet 1.37", "--boot-id-file"}},
+		foundAs{name: "error gate-removed", facts: []string{"kubelet on cp-1", "kubelet 1.37", "SidecarContainers"}})
 }
 
 // TestOwnControlPlane: `upgrade node` checks the static Pods that it will write, with the patches of this host, which no other
@@ -311,17 +319,13 @@ func TestOwnControlPlane(t *testing.T) {
 		s.put(t, "/patches/"+component+"0+json.yaml", "- {op: add, path: /spec/containers/0/command/-, value: "+flag+"}\n")
 	}
 	s.Config.PatchesDir = "/patches"
-	want := []string{"error flag-removed: etcd on cp-1: etcd 3.7 has no flag --experimental-initial-corrupt-check",
-		"error flag-removed: kube-controller-manager on cp-1: kube-controller-manager 1.37 has no flag --concurrent-service-syncs"}
-	got := inWords(ownBreakages(t.Context(), s.Env))
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("with patches:\n%s", diff)
-	}
+	want := []foundAs{{name: "error flag-removed", facts: []string{"etcd on cp-1", "etcd 3.7", "--experimental-initial-corrupt-check"}},
+		{name: "error flag-removed", facts: []string{"kube-controller-manager on cp-1", "kube-controller-manager 1.37", "--concurrent-service-syncs"}}}
+	got := ownBreakages(t.Context(), s.Env)
+	slices.SortFunc(got, func(a, b preflight.Finding) int { return strings.Compare(a.Message, b.Message) })
+	checkFindings(t, got, want...)
 	s.Config.Upgrade.Etcd = false
-	if diff := cmp.Diff(want[1:], inWords(ownBreakages(t.Context(), s.Env))); diff != "" {
-		t.Errorf("without etcd:\n%s", diff)
-	}
+	checkFindings(t, ownBreakages(t.Context(), s.Env), want[1:]...)
 }
 
 // hasKubelet adds this host's Node, whose kubelet has a version.
@@ -339,15 +343,16 @@ func (s *stage) hasKubelet(t *testing.T, version string) {
 func TestNodeFindings(t *testing.T) {
 	const stray = "/etc/kubernetes/manifests/kube-scheduler.yaml.bak"
 	down := map[string]error{"cp-2": errors.New("no answer")}
+	strays := foundAs{name: "error StrayManifest", facts: []string{stray}}
 	for name, row := range map[string]struct {
 		worker  bool
 		down    map[string]error
 		missing string
-		want    []string
+		want    []foundAs
 	}{
-		"a stray manifest":       {false, nil, "none", []string{"error StrayManifest: " + stray}},
-		"a missing image":        {false, nil, "coredns", []string{"error StrayManifest: " + stray}},
-		"another member is down": {false, down, "none", []string{"error StrayManifest: " + stray, "warning EtcdHealth: etcd member cp-2"}},
+		"a stray manifest":       {false, nil, "none", []foundAs{strays}},
+		"a missing image":        {false, nil, "coredns", []foundAs{strays}},
+		"another member is down": {false, down, "none", []foundAs{strays, {name: "warning EtcdHealth", facts: []string{"member cp-2"}}}},
 		"on a worker":            {true, down, "none", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -362,11 +367,7 @@ func TestNodeFindings(t *testing.T) {
 			for _, q := range upgradeBreakages(t.Context(), s.Env) {
 				found = append(found, q.Ask(t.Context())...)
 			}
-			got := inWords(found)
-			same := slices.EqualFunc(got, row.want, strings.HasPrefix)
-			if !same {
-				t.Errorf("found %q, want %q", got, row.want)
-			}
+			checkFindings(t, found, row.want...)
 		})
 	}
 }
@@ -386,10 +387,8 @@ func TestKubeletEdits(t *testing.T) {
 		t.Errorf("found %q", inWords(found))
 	}
 	s.put(t, "/var/lib/kubelet/config.yaml", shared+"eventBurst: 7\nregistryBurst: 4\n")
-	want := []string{"warning KubeletConfigEdits: the upgrade would lose edits of /var/lib/kubelet/config.yaml: eventBurst, registryBurst"}
-	if diff := cmp.Diff(want, inWords(kubeletEditFindings(t.Context(), s.Env))); diff != "" {
-		t.Errorf("findings:\n%s", diff)
-	}
+	checkFindings(t, kubeletEditFindings(t.Context(), s.Env),
+		foundAs{name: "warning KubeletConfigEdits", facts: []string{"/var/lib/kubelet/config.yaml"}, list: "eventBurst, registryBurst"})
 	patches, err := PatchesOfEdits(t.Context(), s.Env)
 	files := patches.Kept
 	if err != nil || len(files) != 1 || files[0].Name != "kubeletconfiguration0+merge.yaml" {
@@ -405,16 +404,16 @@ func TestKubeletEdits(t *testing.T) {
 // TestEtcdQuorum: `upgrade plan` and `upgrade apply` judge by one rule, and only an upgrade that restarts etcd needs the other
 // members.
 func TestEtcdQuorum(t *testing.T) {
-	const refused = "error EtcdQuorum: this node's etcd cannot be restarted: "
+	refused := func(facts ...string) []foundAs { return []foundAs{{name: "error EtcdQuorum", facts: facts}} }
 	for name, row := range map[string]struct {
 		members, down int // beside this node's
 		change        func(*stage)
-		want          []string
+		want          []foundAs
 	}{
 		"alone":                   {0, 0, nil, nil},
 		"three, all work":         {2, 0, nil, nil},
-		"three, one is down":      {2, 1, nil, []string{refused + "of the 3 members with a vote, 2 besides this one must be healthy"}},
-		"four, one is down":       {3, 1, nil, []string{refused + "of the 4 members with a vote, 3 besides this one must be healthy"}},
+		"three, one is down":      {2, 1, nil, refused("3 members", "2 besides")},
+		"four, one is down":       {3, 1, nil, refused("4 members", "3 besides")},
 		"five, one is down":       {4, 1, nil, nil},
 		"without etcd":            {2, 1, func(s *stage) { s.Config.Upgrade.Etcd = false }, nil},
 		"etcd is what it will be": {2, 1, func(s *stage) { s.Config.Cluster.Etcd.Local.ImageTag = "3.6.8-0" }, nil},
@@ -448,9 +447,7 @@ func TestEtcdQuorum(t *testing.T) {
 				for i := range found {
 					found[i].Check = q.Name
 				}
-				if got := inWords(found); !slices.EqualFunc(got, row.want, strings.HasPrefix) {
-					t.Errorf("%s: found %q, want %q", command, got, row.want)
-				}
+				t.Run(command, func(t *testing.T) { checkFindings(t, found, row.want...) })
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -77,11 +78,7 @@ spec:
 	if diff := cmp.Diff(want, answers.asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
-	for _, line := range []string{"Waiting for the kubelet at " + kubeletURL + ", up to 4m0s", "kube-scheduler is healthy after"} {
-		if !strings.Contains(s.said.String(), line) {
-			t.Errorf("did not say %q:\n%s", line, s.said.String())
-		}
-	}
+	s.saidOnce(t, line{"Waiting", "kubelet", kubeletURL + ",", "4m0s"}, line{"kube-scheduler", "healthy"})
 }
 
 func TestWaitWithoutKubeletHealthz(t *testing.T) {
@@ -95,21 +92,18 @@ func TestWaitWithoutKubeletHealthz(t *testing.T) {
 
 func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
-		url, want string
-		before    func(s *stage)
-		status    int
+		url    string
+		want   []string
+		before func(s *stage)
+		status int
 	}{
-		"kubelet": {url: kubeletURL,
-			want: "health: the kubelet is not healthy; `journalctl -u kubelet` says why: out of paper; gave up after "},
+		"kubelet": {url: kubeletURL, want: []string{"kubelet", "`journalctl -u kubelet`"}},
 		"kubelet, and no bus": {url: kubeletURL, before: func(s *stage) {
 			s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, errors.New("no bus") }
-		}, want: "health: the kubelet is not healthy; `journalctl -u kubelet` says why: out of paper; gave up after "},
-		"kube-apiserver": {url: apiServerURL,
-			want: "health: kube-apiserver is not healthy at " + apiServerURL + "; look at its container's log in /var/log/pods: out of paper; gave up after "},
-		"kube-apiserver, which answers": {url: apiServerURL, status: 500,
-			want: "health: kube-apiserver is not healthy at " + apiServerURL + "; look at its container's log in /var/log/pods: GET " + apiServerURL + ": 500 Internal Server Error; gave up after "},
-		"kube-scheduler": {url: schedulerURL,
-			want: "health: kube-scheduler is not healthy at " + schedulerURL + "; look at its container's log in /var/log/pods: out of paper; gave up after "},
+		}, want: []string{"kubelet", "`journalctl -u kubelet`"}},
+		"kube-apiserver":                {url: apiServerURL, want: []string{"kube-apiserver", "at " + apiServerURL + ";", "/var/log/pods"}},
+		"kube-apiserver, which answers": {url: apiServerURL, status: 500, want: []string{"kube-apiserver", "/var/log/pods", "GET " + apiServerURL + ": 500 Internal Server Error"}},
+		"kube-scheduler":                {url: schedulerURL, want: []string{"kube-scheduler", "at " + schedulerURL + ";", "/var/log/pods"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, answers := waitStage(t, fixture.InitDocument+shortWaits+fixture.ClusterDocument)
@@ -123,10 +117,11 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 				test.before(s)
 			}
 			err := Run(t.Context(), s.Env, []Phase{waitControlPlane()}, Options{})
-			test.want = "phase wait-control-plane/" + test.want
-			if !strings.HasPrefix(message(err), test.want) || !errors.Is(err, errOf(answers, test.url)) {
-				t.Errorf("error\n%q, want\n%q", message(err), test.want)
+			answer := errOf(answers, test.url)
+			if !strings.HasPrefix(message(err), "phase wait-control-plane/health: ") || !strings.Contains(message(err), ": "+answer.Error()+"; ") || !errors.Is(err, answer) {
+				t.Errorf("error %q lacks the phase, or the last answer", message(err))
 			}
+			fact.Error(t, err, test.want...)
 		})
 	}
 }
@@ -203,11 +198,10 @@ func TestWaitIsInterrupted(t *testing.T) {
 		cancel(errors.New("interrupt signal received"))
 	}()
 	err := Run(ctx, s.Env, []Phase{waitControlPlane()}, Options{})
-	want := "phase wait-control-plane/health: kube-controller-manager is not healthy at " + controllerManagerURL +
-		"; look at its container's log in /var/log/pods: not yet; gave up after "
-	if !strings.HasPrefix(message(err), want) || !strings.HasSuffix(message(err), ": interrupt signal received") {
-		t.Errorf("error\n%q, want\n%q", message(err), want)
+	if !strings.HasPrefix(message(err), "phase wait-control-plane/health: ") || !strings.HasSuffix(message(err), ": "+context.Cause(ctx).Error()) {
+		t.Errorf("error %q", message(err))
 	}
+	fact.Error(t, err, "kube-controller-manager", "at "+controllerManagerURL+";", "/var/log/pods", ": not yet;")
 }
 
 // A static Pod that nobody writes makes a run fail. A plan waits for nothing that it cannot cause, and asks neither
@@ -216,7 +210,7 @@ func TestWaitForAMissingManifest(t *testing.T) {
 	s, answers := waitStage(t, fixture.InitDocument+shortWaits+fixture.ClusterDocument)
 	s.put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{livenessProbe: {httpGet: {host: 192.0.2.11, port: 6443, path: /livez}}}]}")
 	err := Run(t.Context(), s.Env, []Phase{waitControlPlane()}, Options{})
-	if !strings.Contains(message(err), "the static Pod that phase `control-plane ") {
+	if !strings.Contains(message(err), "phase `control-plane ") {
 		t.Errorf("error %q", message(err))
 	}
 	answers.asked = nil
@@ -233,21 +227,23 @@ func TestWaitForAMissingManifest(t *testing.T) {
 
 func TestWaitFaultsOfManifests(t *testing.T) {
 	const path = "/etc/kubernetes/manifests/kube-scheduler.yaml"
-	for name, test := range map[string]struct{ manifest, want string }{
-		"missing":   {"", "the static Pod that phase `control-plane scheduler` writes: open "},
-		"no YAML":   {"{", path + " is not a valid Pod: "},
-		"no Pod":    {"replicas: 3", path + " is not a valid Pod: "},
-		"no probe":  {"spec: {containers: [{name: a}]}", path + ": the first container has no HTTP liveness probe to wait for"},
-		"exec only": {"spec: {containers: [{name: a, livenessProbe: {exec: {command: [x]}}}]}", path + ": the first container has no HTTP liveness probe to wait for"},
+	for name, test := range map[string]struct {
+		manifest string
+		want     []string
+	}{
+		"missing":   {"", []string{"static Pod", "`control-plane scheduler`", path}},
+		"no YAML":   {"{", []string{path, "valid Pod:"}},
+		"no Pod":    {"replicas: 3", []string{path, "valid Pod:"}},
+		"no probe":  {"spec: {containers: [{name: a}]}", []string{path + ":", "HTTP liveness probe"}},
+		"exec only": {"spec: {containers: [{name: a, livenessProbe: {exec: {command: [x]}}}]}", []string{path + ":", "HTTP liveness probe"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			if test.manifest != "" {
 				s.put(t, path, test.manifest)
 			}
-			if _, err := componentProbe(s.Env, "kube-scheduler"); !strings.Contains(message(err), test.want) {
-				t.Errorf("error %q, want %q", message(err), test.want)
-			}
+			_, err := componentProbe(s.Env, "kube-scheduler")
+			fact.Error(t, err, test.want...)
 		})
 	}
 }
