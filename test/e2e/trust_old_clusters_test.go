@@ -26,12 +26,12 @@ func (m machine) joinsOldCluster(w machine, args []string) {
 	if err != nil {
 		m.Fatalf("a worker cannot join: %v\n%s", err, out)
 	}
-	for _, want := range []string{"ConfigMap kube-system/kubeadm-config:", "ConfigMap kube-system/kubelet-config:", "EtcdLearnerMode"} {
+	for _, want := range []string{"useHyperKubeImage", "ConfigMap kube-system/kubelet-config:", "EtcdLearnerMode"} {
 		if strings.Count(out, want) != 1 {
 			m.Errorf("join does not warn once of %q:\n%s", want, out)
 		}
 	}
-	fact.In(m, out, "futureField", "useHyperKubeImage")
+	fact.In(m, out, "ConfigMap kube-system/kubeadm-config", "futureField")
 	m.ready(w.node.Name()) // so its kubelet accepts the unknown field, too
 
 	m.worksWithStored()
