@@ -26,23 +26,23 @@ func etcdRows() []row {
 	return []row{
 		{"ExternalEtcdVersion", "oldest", says(`{"etcdserver":"3.5.24","etcdcluster":"3.5.0"}`), nil},
 		{"ExternalEtcdVersion", "too old", says(`{"etcdserver":"3.5.23"}`),
-			[]string{"[ERROR ExternalEtcdVersion]: http://192.0.2.20:2379/version is etcd 3.5.23, but Kubernetes needs at least 3.5.24-0\n  upgrade etcd"}},
+			[]string{"[ERROR ExternalEtcdVersion] | http://192.0.2.20:2379/version | etcd 3.5.23 | 3.5.24-0"}},
 		{"ExternalEtcdVersion", "something else", says("hello"),
-			[]string{"[ERROR ExternalEtcdVersion]: http://192.0.2.20:2379/version did not answer with etcd's version: invalid character 'h' looking for beginning of value\n  check the addresses in etcd.external"}},
+			[]string{"[ERROR ExternalEtcdVersion] | http://192.0.2.20:2379/version | invalid character 'h' | etcd.external"}},
 		{"ExternalEtcdVersion", "no version", says("{}"),
-			[]string{"[ERROR ExternalEtcdVersion]: http://192.0.2.20:2379/version reports an invalid etcd version \"\"\n  check the addresses in etcd.external"}},
+			[]string{"[ERROR ExternalEtcdVersion] | http://192.0.2.20:2379/version | \"\" | etcd.external"}},
 		{"ExternalEtcdVersion", "every member is asked", func(s scene) {
 			says(`{"etcdserver":"3.6.8"}`)(s)
 			e := s.node.Cluster.Etcd.External
 			e.Endpoints = append(e.Endpoints, "http://192.0.2.21:2379", "http://192.0.2.22:2379")
 		}, []string{
-			"[ERROR ExternalEtcdVersion]: cannot get etcd's version: Get \"http://192.0.2.21:2379/version\": connection refused\n  check that etcd is running and can be reached from this host, and check etcd.external in the configuration",
-			"[ERROR ExternalEtcdVersion]: cannot get etcd's version: Get \"http://192.0.2.22:2379/version\": connection refused\n  check that etcd is running and can be reached from this host, and check etcd.external in the configuration",
+			"[ERROR ExternalEtcdVersion] | \"http://192.0.2.21:2379/version\" | connection refused | etcd.external",
+			"[ERROR ExternalEtcdVersion] | \"http://192.0.2.22:2379/version\" | connection refused | etcd.external",
 		}},
 		{"ExternalEtcdVersion", "dry run", func(s scene) {
 			s.external()
 			s.unknown["etcd"] = host.ErrNotInPlan
-		}, []string{"the version of etcd at http://192.0.2.20:2379/version"}},
+		}, []string{"[UNASKED ExternalEtcdVersion] | etcd | http://192.0.2.20:2379/version"}},
 		{"ExternalEtcdVersion", "HTTP endpoints of their own", func(s scene) {
 			says(`{"etcdserver":"3.6.8"}`)(s)
 			e := s.node.Cluster.Etcd.External
@@ -51,18 +51,18 @@ func etcdRows() []row {
 		{"ExternalEtcdVersion", "CA missing", func(s scene) {
 			says(`{"etcdserver":"3.6.8"}`)(s)
 			s.node.Cluster.Etcd.External.CAFile = "/etc/etcd/ca.crt"
-		}, []string{"[ERROR ExternalEtcdVersion]: cannot ask etcd for its version without etcd.external.caFile: open etc/etcd/ca.crt: file does not exist\n  copy the file to this host from an etcd host"}},
+		}, []string{"[ERROR ExternalEtcdVersion] | etcd.external.caFile | etc/etcd/ca.crt"}},
 
 		{"ExternalEtcdClientCertificates", "none named", func(s scene) { s.external() }, nil},
 		{"ExternalEtcdClientCertificates", "all missing", withFiles("", "", ""), []string{
-			"[ERROR ExternalEtcdClientCertificates]: etcd.external.caFile: open etc/etcd/ca.crt: file does not exist\n  copy the file to this host from an etcd host",
-			"[ERROR ExternalEtcdClientCertificates]: etcd.external.certFile: open etc/etcd/client.crt: file does not exist\n  copy the file to this host from an etcd host",
-			"[ERROR ExternalEtcdClientCertificates]: etcd.external.keyFile: open etc/etcd/client.key: file does not exist\n  copy the file to this host from an etcd host",
+			"[ERROR ExternalEtcdClientCertificates] | etcd.external.caFile | etc/etcd/ca.crt",
+			"[ERROR ExternalEtcdClientCertificates] | etcd.external.certFile | etc/etcd/client.crt",
+			"[ERROR ExternalEtcdClientCertificates] | etcd.external.keyFile | etc/etcd/client.key",
 		}},
 		{"ExternalEtcdClientCertificates", "empty", func(s scene) {
 			withFiles("ca", "crt", "")(s)
 			s.put("/etc/etcd/client.key", "")
-		}, []string{"[ERROR ExternalEtcdClientCertificates]: etcd.external.keyFile: /etc/etcd/client.key is empty\n  copy the file to this host from an etcd host"}},
+		}, []string{"[ERROR ExternalEtcdClientCertificates] | etcd.external.keyFile | /etc/etcd/client.key | empty"}},
 		{"ExternalEtcdClientCertificates", "a pair", func(s scene) {
 			crt, key := pair()
 			withFiles("ca", crt, key)(s)
@@ -71,7 +71,7 @@ func etcdRows() []row {
 			crt, _ := pair()
 			_, key := pair()
 			withFiles("ca", crt, key)(s)
-		}, []string{"[ERROR ExternalEtcdClientCertificates]: /etc/etcd/client.crt does not match /etc/etcd/client.key: tls: private key does not match public key\n  copy a certificate and its own key from an etcd host"}},
+		}, []string{"[ERROR ExternalEtcdClientCertificates] | /etc/etcd/client.crt | /etc/etcd/client.key | private key"}},
 	}
 }
 

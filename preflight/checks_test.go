@@ -10,11 +10,11 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // scene is a host, what is asked of it, and the static Pods that would be written.
@@ -66,11 +66,9 @@ func (r row) run(t *testing.T) {
 		s := newScene(t)
 		r.scene(s)
 		got := s.found(r.check)
-		if diff := cmp.Diff(r.want, got); diff != "" {
-			t.Error(diff)
-		}
+		fact.List(t, got, r.want...)
 		for _, text := range got {
-			if strings.HasPrefix(text, "[") && !strings.Contains(text, "\n  ") {
+			if (strings.HasPrefix(text, "[ERROR ") || strings.HasPrefix(text, "[WARNING ")) && !strings.Contains(text, "\n  ") {
 				t.Errorf("%q does not say what to do", text)
 			}
 		}
@@ -91,51 +89,51 @@ func machineRows() []row {
 	off := false
 	return []row{
 		{"IsPrivilegedUser", "another user", func(s scene) { s.uid = 1000 },
-			[]string{"[ERROR IsPrivilegedUser]: this needs root, but runs as user 1000\n  run it with sudo"}},
+			[]string{"[ERROR IsPrivilegedUser] | root | 1000 | sudo"}},
 		{"NumCPU", "one", func(s scene) { s.cpus = 1 },
-			[]string{"[ERROR NumCPU]: this host has 1 CPU; a control plane needs at least 2\n  give the machine more CPUs"}},
+			[]string{"[ERROR NumCPU] | 1 CPU | 2"}},
 		{"Mem", "just enough", func(s scene) { s.memory = 1700 << 20 }, nil},
 		{"Mem", "too little", func(s scene) { s.memory = 1700<<20 - 1 },
-			[]string{"[ERROR Mem]: this host has 1699 MiB of memory; a control plane needs at least 1700 MiB\n  give the machine more memory"}},
+			[]string{"[ERROR Mem] | 1699 MiB | memory | 1700 MiB"}},
 		{"Mem", "not to be told", func(s scene) { s.unknown["memory"] = errors.New("no sysinfo") },
-			[]string{"[WARNING Mem]: cannot read the size of the memory: no sysinfo\n  make sure that this host has at least 1700 MiB"}},
+			[]string{"[WARNING Mem] | memory | no sysinfo | 1700 MiB"}},
 		{"Swap", "on", func(s scene) { s.swap = []string{"/dev/sda2", "/swapfile"} },
-			[]string{"[ERROR Swap]: swap is on (/dev/sda2, /swapfile), and the kubelet does not start with it (failSwapOn is true: the kubelet's default)\n  turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
-		{"Swap", "allowed in the configuration", func(s scene) { s.swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off }, swapWarning("failSwapOn in the KubeletConfiguration")},
+			[]string{"[ERROR Swap] | /dev/sda2 | /swapfile | kubelet's default | `swapoff -a` | /etc/fstab | failSwapOn: false | KubeletConfiguration"}},
+		{"Swap", "allowed in the configuration", func(s scene) { s.swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off }, swapWarning("failSwapOn | KubeletConfiguration")},
 		{"Swap", "allowed by a flag", func(s scene) {
 			s.swap, s.node.KubeletExtraArgs = []string{"/dev/sda2"}, []config.Arg{{Name: "fail-swap-on", Value: "false"}}
-		}, swapWarning("--fail-swap-on in nodeRegistration.kubeletExtraArgs")},
+		}, swapWarning("--fail-swap-on | nodeRegistration.kubeletExtraArgs")},
 		{"Swap", "allowed by a drop-in of the kubelet's", func(s scene) {
 			s.swap, s.node.KubeletExtraArgs = []string{"/dev/sda2"}, []config.Arg{{Name: "config-dir", Value: "/etc/kubelet.d"}}
 			s.put("/etc/kubelet.d/50-swap.conf", "failSwapOn: false\n")
 			s.put("/etc/kubelet.d/60-swap.yaml", "failSwapOn: true\n")
-		}, swapWarning("failSwapOn in /etc/kubelet.d/50-swap.conf")},
+		}, swapWarning("failSwapOn | /etc/kubelet.d/50-swap.conf")},
 		{"Swap", "forbidden by a flag over a drop-in", func(s scene) {
 			s.swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off
 			s.put("/etc/systemd/system/kubelet.service.d/20-x.conf", "[Service]\n# --fail-swap-on=false\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2 --fail-swap-on\"\n")
-		}, []string{"[ERROR Swap]: swap is on (/dev/sda2), and the kubelet does not start with it (failSwapOn is true: --fail-swap-on in /etc/systemd/system/kubelet.service.d/20-x.conf)\n  turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in a KubeletConfiguration"}},
+		}, []string{"[ERROR Swap] | /dev/sda2 | --fail-swap-on | /etc/systemd/system/kubelet.service.d/20-x.conf | `swapoff -a` | /etc/fstab | failSwapOn: false | KubeletConfiguration"}},
 		{"Swap", "allowed by the package's file", func(s scene) {
 			s.swap = []string{"/dev/sda2"}
 			s.put("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--fail-swap-on=false\n")
-		}, swapWarning("--fail-swap-on in /etc/default/kubelet")},
+		}, swapWarning("--fail-swap-on | /etc/default/kubelet")},
 		{"Swap", "not to be told", func(s scene) { s.unknown["swap"] = errors.New("no /proc") },
-			[]string{"[WARNING Swap]: cannot check whether swap is on: no /proc\n  check it with `swapon --show`"}},
+			[]string{"[WARNING Swap] | no /proc | `swapon --show`"}},
 		{"Hostname", "not a name", func(s scene) { s.node.Name = "node_1" },
-			[]string{"[ERROR Hostname]: invalid node name \"node_1\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')\n  set another with --node-name or nodeRegistration.name"}},
+			[]string{"[ERROR Hostname] | \"node_1\" | RFC 1123 | --node-name | nodeRegistration.name"}},
 		{"Hostname", "unknown to the resolver", func(s scene) { s.names, s.unknown["names"] = nil, errors.New("lookup node-1: no such host") },
-			[]string{"[WARNING Hostname]: the node name \"node-1\" does not resolve on this host (lookup node-1: no such host), so programs that look it up will be slow or fail\n  add it to /etc/hosts or to DNS"}},
+			[]string{"[WARNING Hostname] | \"node-1\" | lookup node-1 | /etc/hosts | DNS"}},
 		{"Hostname", "without an address", func(s scene) { s.names = nil },
-			[]string{"[WARNING Hostname]: the node name \"node-1\" does not resolve on this host (no address), so programs that look it up will be slow or fail\n  add it to /etc/hosts or to DNS"}},
+			[]string{"[WARNING Hostname] | \"node-1\" | no address | /etc/hosts | DNS"}},
 		{"FileExisting-losetup", "missing", func(s scene) { delete(s.programs, "losetup") },
-			[]string{"[ERROR FileExisting-losetup]: the kubelet needs the program losetup, which is not in PATH\n  install the package mount (Debian) or util-linux"}},
+			[]string{"[ERROR FileExisting-losetup] | losetup | PATH | util-linux"}},
 		{"FileExisting-mount", "missing", func(s scene) { delete(s.programs, "mount") },
-			[]string{"[ERROR FileExisting-mount]: the kubelet needs the program mount, which is not in PATH\n  install the package mount (Debian) or util-linux"}},
+			[]string{"[ERROR FileExisting-mount] | mount | PATH | util-linux"}},
 		{"FileExisting-cp", "missing", func(s scene) { delete(s.programs, "cp") },
-			[]string{"[ERROR FileExisting-cp]: the kubelet needs the program cp, which is not in PATH\n  install the package coreutils"}},
+			[]string{"[ERROR FileExisting-cp] | cp | PATH | coreutils"}},
 		{forward4, "off", func(s scene) { s.put("/proc/sys/net/ipv4/ip_forward", "0\n") },
-			[]string{"[ERROR " + forward4 + "]: /proc/sys/net/ipv4/ip_forward is \"0\", so this host does not forward packets of Pods\n  run `sysctl -w net.ipv4.ip_forward=1`, and add net.ipv4.ip_forward=1 to /etc/sysctl.d/k8s.conf"}},
+			[]string{"[ERROR " + forward4 + "] | /proc/sys/net/ipv4/ip_forward | \"0\" | `sysctl -w net.ipv4.ip_forward=1` | /etc/sysctl.d/k8s.conf"}},
 		{forward6, "not in this kernel", func(s scene) { s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112" },
-			[]string{"[ERROR " + forward6 + "]: cannot read /proc/sys/net/ipv6/conf/default/forwarding: open proc/sys/net/ipv6/conf/default/forwarding: file does not exist\n  use a kernel that supports this protocol"}},
+			[]string{"[ERROR " + forward6 + "] | /proc/sys/net/ipv6/conf/default/forwarding"}},
 		{forward6, "on", func(s scene) {
 			s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112"
 			s.put("/proc/sys/net/ipv6/conf/default/forwarding", "1\n")
@@ -144,7 +142,7 @@ func machineRows() []row {
 }
 
 func swapWarning(from string) []string {
-	return []string{"[WARNING Swap]: swap is on (/dev/sda2), and the kubelet is configured to run with it (" + from + ")\n  if Pods are meant to use swap, set memorySwap in a KubeletConfiguration (cgroup v2 only): https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/"}
+	return []string{"[WARNING Swap] | /dev/sda2 | " + from + " | memorySwap | KubeletConfiguration | cgroup v2 | https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/"}
 }
 
 func versionRows() []row {
@@ -152,53 +150,53 @@ func versionRows() []row {
 		{"KubernetesVersion", "older", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.35.9" }, nil},
 		{"KubernetesVersion", "newer patch", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.37.99" }, nil},
 		{"KubernetesVersion", "newer", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.38.0" },
-			[]string{"[WARNING KubernetesVersion]: Kubernetes 1.38.0 is newer than this program, which was made for 1.37\n  use a release of this program for Kubernetes 1.38"}},
+			[]string{"[WARNING KubernetesVersion] | 1.38.0 | newer | 1.37"}},
 		{"KubernetesVersion", "none", func(s scene) { s.node.Cluster.KubernetesVersion = "stable" },
-			[]string{"[ERROR KubernetesVersion]: invalid Kubernetes version \"stable\" (expected something like v1.37.2)\n  set kubernetesVersion or --kubernetes-version"}},
+			[]string{"[ERROR KubernetesVersion] | \"stable\" | v1.37.2 | kubernetesVersion | --kubernetes-version"}},
 		{"KubeletVersion", "newer patch", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.37.9" }, nil},
 		{"KubeletVersion", "oldest", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.34.0" }, nil},
 		{"KubeletVersion", "newer", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.35.4" },
-			[]string{"[ERROR KubeletVersion]: the kubelet (v1.37.2) is newer than the control plane (v1.35.4), which is not supported\n  install kubelet 1.35, or choose a newer control plane with --kubernetes-version"}},
+			[]string{"[ERROR KubeletVersion] | kubelet | v1.37.2 | newer | v1.35.4 | 1.35 | --kubernetes-version"}},
 		{"KubeletVersion", "too old", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.33.9" },
-			[]string{"[ERROR KubeletVersion]: the kubelet (v1.33.9) is older than 1.34, the oldest for a control plane of 1.37\n  install kubelet 1.37"}},
+			[]string{"[ERROR KubeletVersion] | kubelet | v1.33.9 | older | 1.34 | 1.37"}},
 		{"KubeletVersion", "missing", func(s scene) { delete(s.programs, "kubelet") },
-			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: kubelet: not found\n  install kubelet v1.37.2"}},
+			[]string{"[ERROR KubeletVersion] | not found | kubelet v1.37.2"}},
 		{"KubeletVersion", "broken", func(s scene) { s.unknown["version"] = errors.New("killed") },
-			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: killed\n  install kubelet v1.37.2"}},
+			[]string{"[ERROR KubeletVersion] | killed | kubelet v1.37.2"}},
 		{"KubeletVersion", "garbage", func(s scene) { s.programs["kubelet"] = "Kubernetes vgarbage" },
-			[]string{"[ERROR KubeletVersion]: cannot read the kubelet's version: could not parse \"vgarbage\" as version\n  install kubelet v1.37.2"}},
+			[]string{"[ERROR KubeletVersion] | \"vgarbage\" | kubelet v1.37.2"}},
 	}
 }
 
 func portRows() []row {
 	return []row{
 		{port6443, "held by a stranger", func(s scene) { s.held[6443] = host.Process{PID: 7, Name: "nginx"} },
-			[]string{"[ERROR Port-6443]: port 6443, which kube-apiserver needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
+			[]string{"[ERROR Port-6443] | port 6443 | kube-apiserver | nginx | process 7"}},
 		{port6443, "held by who knows", func(s scene) { s.held[6443] = host.Process{} },
-			[]string{"[ERROR Port-6443]: port 6443 is in use: address already in use, and kube-apiserver needs this port\n  find the program that holds it with `ss -ltnp` as root, and stop it"}},
+			[]string{"[ERROR Port-6443] | port 6443 | kube-apiserver | `ss -ltnp` | root"}},
 		{port6443, "held by another API server", func(s scene) { s.held[6443] = host.Process{PID: 7, Name: "kube-apiserver"} },
-			[]string{"[ERROR Port-6443]: port 6443 is held by kube-apiserver (process 7), which this node's configuration did not start\n  stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
+			[]string{"[ERROR Port-6443] | port 6443 | kube-apiserver | process 7 | `slipway reset`"}},
 		{port6443, "held by our own", func(s scene) {
 			s.held[6443] = host.Process{PID: 7, Name: "kube-apiserver"}
 			s.earlier("kube-apiserver")
-		}, []string{"kube-apiserver is already running (process 7, port 6443)"}},
+		}, []string{"[NOTE Port-6443] | kube-apiserver | process 7 | port 6443"}},
 		{"Port-10259", "held by a stranger", func(s scene) { s.held[10259] = host.Process{PID: 7, Name: "nginx"} },
-			[]string{"[ERROR Port-10259]: port 10259, which kube-scheduler needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
+			[]string{"[ERROR Port-10259] | port 10259 | kube-scheduler | nginx | process 7"}},
 		{"Port-10257", "held by a stranger", func(s scene) { s.held[10257] = host.Process{PID: 7, Name: "nginx"} },
-			[]string{"[ERROR Port-10257]: port 10257, which kube-controller-manager needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
+			[]string{"[ERROR Port-10257] | port 10257 | kube-controller-manager | nginx | process 7"}},
 		{"Port-2379", "held by a stranger", func(s scene) { s.held[2379] = host.Process{PID: 7, Name: "nginx"} },
-			[]string{"[ERROR Port-2379]: port 2379, which etcd needs, is held by nginx (process 7)\n  stop that program, or give it another port"}},
+			[]string{"[ERROR Port-2379] | port 2379 | etcd | nginx | process 7"}},
 		{"Port-2380", "held by another etcd", func(s scene) { s.held[2380] = host.Process{PID: 7, Name: "etcd"} },
-			[]string{"[ERROR Port-2380]: port 2380 is held by etcd (process 7), which this node's configuration did not start\n  stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
+			[]string{"[ERROR Port-2380] | port 2380 | etcd | process 7 | `slipway reset`"}},
 		{"Port-2380", "held by our own", func(s scene) {
 			s.held[2380] = host.Process{PID: 7, Name: "etcd"}
 			s.earlier("etcd")
-		}, []string{"etcd is already running (process 7, port 2380)"}},
+		}, []string{"[NOTE Port-2380] | etcd | process 7 | port 2380"}},
 		{port10250, "held by our kubelet", func(s scene) {
 			s.held[10250] = host.Process{PID: 9, Name: "kubelet"}
 			s.units["kubelet.service"] = host.UnitState{LoadState: "loaded", MainPID: 9}
 			s.earlier("kube-apiserver")
-		}, []string{"kubelet is already running (process 9, port 10250)"}},
+		}, []string{"[NOTE Port-10250] | kubelet | process 9 | port 10250"}},
 		{port10250, "held by a worker's kubelet", func(s scene) {
 			s.held[10250] = host.Process{PID: 9, Name: "kubelet"}
 			s.units["kubelet.service"] = host.UnitState{LoadState: "loaded", MainPID: 9}
@@ -216,27 +214,27 @@ func portRows() []row {
 }
 
 func strangeKubelet() []string {
-	return []string{"[ERROR Port-10250]: port 10250 is held by kubelet (process 9), which this node's configuration did not start\n  stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}
+	return []string{"[ERROR Port-10250] | port 10250 | kubelet | process 9 | `slipway reset`"}
 }
 
 func fileRows() []row {
-	const there = "/etc/kubernetes/manifests/kube-apiserver.yaml differs from what this configuration makes: "
-	const remedy = "\n  " + KeepOrReset
+	const there = "/etc/kubernetes/manifests/kube-apiserver.yaml | "
+	const remedy = " | `slipway reset`"
 	return []row{
 		{apiFile, "the same", func(s scene) { s.wants("kube-apiserver"); s.earlier("kube-apiserver") },
-			[]string{"/etc/kubernetes/manifests/kube-apiserver.yaml is in place"}},
+			[]string{"[NOTE " + apiFile + "] | /etc/kubernetes/manifests/kube-apiserver.yaml"}},
 		{apiFile, "another argument and image", func(s scene) {
 			s.wants("kube-apiserver")
 			s.earlier("kube-apiserver", "--secure-port=6443", "--secure-port=8443", "v1.37.2", "v1.36.1")
-		}, []string{"[ERROR " + apiFile + "]: " + there + "its image is registry.k8s.io/kube-apiserver:v1.36.1 instead of registry.k8s.io/kube-apiserver:v1.37.2; only there: --secure-port=8443; only in this configuration: --secure-port=6443" + remedy}},
+		}, []string{"[ERROR " + apiFile + "] | " + there + "registry.k8s.io/kube-apiserver:v1.36.1 | registry.k8s.io/kube-apiserver:v1.37.2 | --secure-port=8443 | --secure-port=6443" + remedy}},
 		{apiFile, "an argument more, one less", func(s scene) {
 			s.wants("kube-apiserver")
 			s.earlier("kube-apiserver", "    - --allow-privileged=true\n", "    - --v=4\n")
-		}, []string{"[ERROR " + apiFile + "]: " + there + "only there: --v=4; only in this configuration: --allow-privileged=true" + remedy}},
+		}, []string{"[ERROR " + apiFile + "] | " + there + "--v=4 | --allow-privileged=true" + remedy}},
 		{apiFile, "another environment, which may be secret", func(s scene) {
 			s.wants("kube-apiserver")
 			s.earlier("kube-apiserver", "    image:", "    env:\n    - name: PASSWORD\n      value: hunter2\n    image:")
-		}, []string{"[ERROR " + apiFile + "]: " + there + "volumes, environment, probes, resources or formatting" + remedy}},
+		}, []string{"[ERROR " + apiFile + "] | " + there + "environment" + remedy}},
 		{apiFile, "another Pod", func(s scene) {
 			s.wants("kube-apiserver")
 			s.put("/etc/kubernetes/manifests/kube-apiserver.yaml", manifest(s.t, "etcd"))
@@ -255,34 +253,34 @@ func fileRows() []row {
 		}, strangeFile()},
 		{apiFile, "not readable", func(s scene) {
 			s.unreadable = map[string]bool{"/etc/kubernetes/manifests/kube-apiserver.yaml": true}
-		}, []string{"[ERROR " + apiFile + "]: /etc/kubernetes/manifests/kube-apiserver.yaml exists, but cannot be read\n  run as root"}},
+		}, []string{"[ERROR " + apiFile + "] | /etc/kubernetes/manifests/kube-apiserver.yaml | root"}},
 		{"FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml", "not a Pod of that name", func(s scene) {
 			s.wants("kube-controller-manager")
 			s.put("/etc/kubernetes/manifests/kube-controller-manager.yaml", "a: b")
-		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml]: /etc/kubernetes/manifests/kube-controller-manager.yaml exists, but is not a static Pod of kube-controller-manager\n  move it away"}},
+		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml] | /etc/kubernetes/manifests/kube-controller-manager.yaml | kube-controller-manager"}},
 		{"FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml", "not a Pod of that name", func(s scene) {
 			s.wants("kube-scheduler")
 			s.put("/etc/kubernetes/manifests/kube-scheduler.yaml", "a: b")
-		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml]: /etc/kubernetes/manifests/kube-scheduler.yaml exists, but is not a static Pod of kube-scheduler\n  move it away"}},
+		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml] | /etc/kubernetes/manifests/kube-scheduler.yaml | kube-scheduler"}},
 		{etcdFile, "though etcd is external", func(s scene) { s.external(); s.earlier("etcd") },
-			[]string{"[ERROR " + etcdFile + "]: /etc/kubernetes/manifests/etcd.yaml exists, but this configuration has no such static Pod\n  move it away; if it is left from an old cluster, run `slipway reset` first"}},
+			[]string{"[ERROR " + etcdFile + "] | /etc/kubernetes/manifests/etcd.yaml | `slipway reset`"}},
 		{etcdDir, "empty", func(s scene) { s.files["var/lib/etcd"] = &fstest.MapFile{Mode: fs.ModeDir | 0o700} }, nil},
 		{etcdDir, "being probed", func(s scene) { s.put("/var/lib/etcd/.probe.slipway-ABCDEFGH", "") }, nil},
 		{etcdDir, "our own", func(s scene) { s.put("/var/lib/etcd/member/snap/db", ""); s.earlier("etcd") },
-			[]string{"/var/lib/etcd holds the data of this node's etcd"}},
+			[]string{"[NOTE " + etcdDir + "] | /var/lib/etcd | etcd"}},
 		{etcdDir, "an old cluster's", func(s scene) { s.put("/var/lib/etcd/member/snap/db", "") }, strangeData()},
 		{etcdDir, "something else", func(s scene) { s.put("/var/lib/etcd/notes.txt", ""); s.earlier("etcd") }, strangeData()},
 		{etcdDir, "not readable", func(s scene) { s.unreadable = map[string]bool{"/var/lib/etcd": true} },
-			[]string{"[ERROR " + etcdDir + "]: cannot check that /var/lib/etcd is empty: permission denied\n  run as root"}},
+			[]string{"[ERROR " + etcdDir + "] | /var/lib/etcd | empty | permission denied | root"}},
 	}
 }
 
 func strangeFile() []string {
-	return []string{"[ERROR " + apiFile + "]: /etc/kubernetes/manifests/kube-apiserver.yaml exists, but is not a static Pod of kube-apiserver\n  move it away"}
+	return []string{"[ERROR " + apiFile + "] | /etc/kubernetes/manifests/kube-apiserver.yaml | kube-apiserver"}
 }
 
 func strangeData() []string {
-	return []string{"[ERROR " + etcdDir + "]: /var/lib/etcd is not empty, and its content is not from this node's etcd\n  if it is left from an old cluster, run `slipway reset` or move it away; otherwise give etcd another directory (etcd.local.dataDir)"}
+	return []string{"[ERROR " + etcdDir + "] | /var/lib/etcd | empty | etcd | `slipway reset` | etcd.local.dataDir"}
 }
 
 func TestChecks(t *testing.T) {
@@ -300,7 +298,7 @@ func allRows() []row {
 func TestEachCheckCanFail(t *testing.T) {
 	fails := map[string]bool{"ImagePull": true} // images_test.go
 	for _, r := range allRows() {
-		if len(r.want) > 0 && strings.HasPrefix(r.want[0], "[") {
+		if len(r.want) > 0 && (strings.HasPrefix(r.want[0], "[ERROR ") || strings.HasPrefix(r.want[0], "[WARNING ")) {
 			fails[r.check] = true
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 func workerNode() *config.Node {
@@ -54,23 +54,23 @@ func TestJoinWorker(t *testing.T) {
 	}{
 		{name: "fit"},
 		{name: "joined to another cluster", make: func(h *fakeHost) { h.put(kubeletConf, "") }, foreign: errors.New("it is of another cluster"),
-			want: []string{"[ERROR FileAvailable--etc-kubernetes-kubelet.conf]: /etc/kubernetes/kubelet.conf exists, and is not from an earlier join to this cluster: it is of another cluster\n  run `slipway reset` first, or move the file away"}},
+			want: []string{"[ERROR FileAvailable--etc-kubernetes-kubelet.conf] | /etc/kubernetes/kubelet.conf | another cluster | `slipway reset`"}},
 		{name: "joined to this cluster", make: func(h *fakeHost) {
 			h.put(kubeletConf, "")
 			h.put(manifest, "")
 			h.held[10250] = host.Process{PID: 7, Name: "kubelet"}
 			h.units["kubelet.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", MainPID: 7}
-		}, want: []string{"/etc/kubernetes/kubelet.conf is in place", "kubelet is already running (process 7, port 10250)"}},
+		}, want: []string{"[NOTE FileAvailable--etc-kubernetes-kubelet.conf] | /etc/kubernetes/kubelet.conf", "[NOTE Port-10250] | kubelet | process 7 | port 10250"}},
 		{name: "unreadable", make: func(h *fakeHost) { h.unreadable = map[string]bool{kubeletConf: true} },
-			want: []string{"[ERROR FileAvailable--etc-kubernetes-kubelet.conf]: /etc/kubernetes/kubelet.conf exists, but cannot be read\n  run as root"}},
+			want: []string{"[ERROR FileAvailable--etc-kubernetes-kubelet.conf] | /etc/kubernetes/kubelet.conf | root"}},
 		{name: "a kubelet that this node did not start", make: func(h *fakeHost) {
 			h.held[10250] = host.Process{PID: 7, Name: "kubelet"}
 			h.units["kubelet.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", MainPID: 7}
-		}, want: []string{"[ERROR Port-10250]: port 10250 is held by kubelet (process 7), which this node's configuration did not start\n  stop it; if it belongs to a cluster that this host is part of, run `slipway reset` first"}},
+		}, want: []string{"[ERROR Port-10250] | port 10250 | kubelet | process 7 | `slipway reset`"}},
 		{name: "static Pods", make: func(h *fakeHost) { h.put(manifest, "") },
-			want: []string{"[ERROR DirAvailable--etc-kubernetes-manifests]: /etc/kubernetes/manifests is not empty, and the kubelet would start what is in it\n  if the files are left from a control plane, run `slipway reset`; otherwise move them away"}},
+			want: []string{"[ERROR DirAvailable--etc-kubernetes-manifests] | /etc/kubernetes/manifests | empty | `slipway reset`"}},
 		{name: "a control plane", make: func(h *fakeHost) { h.put("/etc/kubernetes/manifests/kube-apiserver.yaml", "") },
-			want: []string{"[ERROR DirAvailable--etc-kubernetes-manifests]: this host already runs a control plane (/etc/kubernetes/manifests/kube-apiserver.yaml)\n  to make it a worker of a cluster, run `slipway reset` first"}},
+			want: []string{"[ERROR DirAvailable--etc-kubernetes-manifests] | /etc/kubernetes/manifests/kube-apiserver.yaml | `slipway reset`"}},
 		{name: "a proxy", make: func(h *fakeHost) {
 			h.proxy = func(url string) (string, error) {
 				if url == "https://192.0.2.1:6443" {
@@ -78,7 +78,7 @@ func TestJoinWorker(t *testing.T) {
 				}
 				return "", nil
 			}
-		}, want: []string{"[WARNING HTTPProxy]: requests to the API server at 192.0.2.1:6443 would go through the proxy http://proxy\n  to bypass the proxy, add 192.0.2.1 to NO_PROXY"}},
+		}, want: []string{"[WARNING HTTPProxy] | 192.0.2.1:6443 | http://proxy | NO_PROXY"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -89,13 +89,7 @@ func TestJoinWorker(t *testing.T) {
 			}
 			leftovers := []Leftover{{Path: kubeletConf, Foreign: func([]byte) error { return tt.foreign }}}
 			report := Run(t.Context(), JoinWorker(workerNode(), leftovers), h, nil)
-			var got []string
-			for _, f := range slices.Concat(report.Notes, report.Warnings, report.Errors) {
-				got = append(got, f.String())
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			fact.List(t, texts(slices.Concat(report.Notes, report.Warnings, report.Errors)), tt.want...)
 		})
 	}
 }
@@ -148,20 +142,20 @@ func TestJoinControlPlane(t *testing.T) {
 			h.put(manifests+"etcd.yaml", manifest(t, "etcd"))
 			h.put("/var/lib/etcd/member/wal", "")
 			h.held[2379] = host.Process{PID: 5, Name: "etcd"}
-		}, want: []string{"/etc/kubernetes/pki/ca.crt is in place", "/etc/kubernetes/manifests/etcd.yaml is in place",
-			"/var/lib/etcd holds the data of this node's etcd", "etcd is already running (process 5, port 2379)"}},
+		}, want: []string{"[NOTE FileAvailable--etc-kubernetes-pki-ca.crt] | /etc/kubernetes/pki/ca.crt", "[NOTE FileAvailable--etc-kubernetes-manifests-etcd.yaml] | /etc/kubernetes/manifests/etcd.yaml",
+			"[NOTE DirAvailable--var-lib-etcd] | /var/lib/etcd", "[NOTE Port-2379] | etcd | process 5 | port 2379"}},
 		{name: "what is left of another cluster", make: func(h *fakeHost) {
 			h.put(manifests+"kube-scheduler.yaml", manifest(t, "kube-scheduler"))
-		}, want: []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml]: /etc/kubernetes/manifests/kube-scheduler.yaml exists, and is not from an earlier join to this cluster\n  run `slipway reset` first, or move the file away"}},
+		}, want: []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml] | /etc/kubernetes/manifests/kube-scheduler.yaml | `slipway reset`"}},
 		{name: "a foreign file", make: func(h *fakeHost) {
 			h.put(ca, "")
 			h.put(manifests+"kube-scheduler.yaml", "a: b")
-		}, want: []string{"/etc/kubernetes/pki/ca.crt is in place",
-			"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml]: /etc/kubernetes/manifests/kube-scheduler.yaml exists, but is not a static Pod of kube-scheduler\n  move it away"}},
+		}, want: []string{"[NOTE FileAvailable--etc-kubernetes-pki-ca.crt] | /etc/kubernetes/pki/ca.crt",
+			"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml] | /etc/kubernetes/manifests/kube-scheduler.yaml | kube-scheduler"}},
 		{name: "foreign data of etcd", make: func(h *fakeHost) { h.put("/var/lib/etcd/member/wal", "") },
-			want: []string{"[ERROR DirAvailable--var-lib-etcd]: /var/lib/etcd is not empty, and its content is not from this node's etcd\n  if it is left from an old cluster, run `slipway reset` or move it away; otherwise give etcd another directory (etcd.local.dataDir)"}},
+			want: []string{"[ERROR DirAvailable--var-lib-etcd] | /var/lib/etcd | empty | etcd | `slipway reset` | etcd.local.dataDir"}},
 		{name: "small", make: func(h *fakeHost) { h.cpus = 1 },
-			want: []string{"[ERROR NumCPU]: this host has 1 CPU; a control plane needs at least 2\n  give the machine more CPUs"}},
+			want: []string{"[ERROR NumCPU] | 1 CPU | 2"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -174,9 +168,7 @@ func TestJoinControlPlane(t *testing.T) {
 			got := texts(slices.Concat(report.Notes, report.Warnings, report.Errors))
 			slices.Sort(got)
 			slices.Sort(tt.want)
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
+			fact.List(t, got, tt.want...)
 		})
 	}
 }

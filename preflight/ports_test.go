@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // changingHost is a host whose port and unit change between looks, as they do while systemd restarts the kubelet.
@@ -54,25 +55,23 @@ func TestPortOfAKubeletThatIsRestarted(t *testing.T) {
 	before, after := &host.Process{PID: 7, Name: kubelet}, &host.Process{PID: 9, Name: kubelet}
 	for name, tt := range map[string]struct {
 		host changingHost
-		want []Finding
+		want []string
 	}{
 		"gone between the attempt and the look": {host: changingHost{
 			held: []bool{true, false}, holders: []*host.Process{nil}, pids: []int{7}}},
 		"gone, and back again": {host: changingHost{
 			held: []bool{true}, holders: []*host.Process{nil, nil, after}, pids: []int{9}},
-			want: note("kubelet is already running (process 9, port 10250)")},
+			want: []string{"[NOTE ] | kubelet | process 9 | port 10250"}},
 		"another process when the unit is read": {host: changingHost{
 			held: []bool{true}, holders: []*host.Process{before, after}, pids: []int{9}},
-			want: note("kubelet is already running (process 9, port 10250)")},
+			want: []string{"[NOTE ] | kubelet | process 9 | port 10250"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
 			s.earlier("kube-apiserver")
 			tt.host.fakeHost = s.fakeHost
 			got := portFree(s.node, portUse{"", 10250, kubelet})(t.Context(), &tt.host)
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
+			fact.List(t, texts(got), tt.want...)
 		})
 	}
 }
