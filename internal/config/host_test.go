@@ -5,10 +5,13 @@ package config
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // hostFields are what LoadHost takes from the command line.
@@ -58,9 +61,7 @@ func TestLoadHost(t *testing.T) {
 func TestLoadHostRefuses(t *testing.T) {
 	for _, swap := range []string{"on", "", "OFF", "no"} {
 		_, err := LoadHost(Flags{Given: []string{"swap"}, Swap: swap})
-		if want := `--swap is off or keep, not "` + swap + `"`; err == nil || err.Error() != want {
-			t.Errorf("error %v, want %s", err, want)
-		}
+		fact.Error(t, err, "--swap", "off", "keep", strconv.Quote(swap))
 	}
 }
 

@@ -6,8 +6,11 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // TestMigrateMore covers what the reference does not: v1beta3, every kind, and component configurations, which do not
@@ -32,13 +35,14 @@ func TestMigrateMore(t *testing.T) {
 
 func TestMigrateFaults(t *testing.T) {
 	for _, tt := range []struct{ file, want string }{
-		{"invalid-empty", "invalid-empty.yaml: contains no document; expected one of "},
-		{"invalid-crlf", "invalid-crlf.yaml:3: clusterNam: unknown field"},
+		{"invalid-empty", "invalid-empty.yaml: | no document"},
+		{"invalid-crlf", "invalid-crlf.yaml:3: clusterNam: | unknown field"},
 	} {
 		got, _, err := Migrate(t.Context(), Source{Name: tt.file + ".yaml", Data: readFile(t, configs, tt.file+".yaml")}, testOptions())
-		if got != nil || !strings.HasPrefix(fmt.Sprint(err), tt.want) {
-			t.Errorf("%s: %v", tt.file, err)
+		if got != nil {
+			t.Errorf("%s: %s", tt.file, got)
 		}
+		fact.Error(t, err, fact.Of(tt.want)...)
 	}
 }
 
@@ -74,12 +78,11 @@ func TestPrintDefaultsFaults(t *testing.T) {
 		components []string
 		want       string
 	}{
-		{"init", []string{"KubeletConfiguratoin"}, `--component-configs: unknown component configuration "KubeletConfiguratoin"; expected one of KubeletConfiguration, KubeProxyConfiguration; did you mean "KubeletConfiguration"?`},
-		{"boot", nil, `there are no defaults for "boot"`},
+		{"init", []string{"KubeletConfiguratoin"}, `--component-configs: | "KubeletConfiguratoin" | KubeletConfiguration, KubeProxyConfiguration | "KubeletConfiguration"?`},
+		{"boot", nil, `defaults | "boot"`},
 	} {
-		if _, err := PrintDefaults(tt.command, tt.components, HostFacts{}); fmt.Sprint(err) != tt.want {
-			t.Errorf("got %v, want %s", err, tt.want)
-		}
+		_, err := PrintDefaults(tt.command, tt.components, HostFacts{})
+		fact.Error(t, err, fact.Of(tt.want)...)
 	}
 }
 
@@ -99,7 +102,7 @@ func TestTooManyFaults(t *testing.T) {
 	src := Source{Name: "f.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer: {certSANs: [" + strings.Repeat("a_b,", 10_000) + "]}")}
 	_, err := Validate(t.Context(), src, testOptions())
 	lines := strings.Split(fmt.Sprint(err), "\n")
-	if len(lines) != maxFaults+1 || lines[maxFaults] != "stopped after 200 faults" {
+	if len(lines) != maxFaults+1 || !strings.Contains(lines[maxFaults], " 200 ") {
 		t.Errorf("%d faults, the last %q", len(lines), lines[len(lines)-1])
 	}
 }
@@ -119,9 +122,9 @@ func TestSuggestions(t *testing.T) {
 		"bogus": "", "": "", strings.Repeat("podSubnet", 1000): "",
 	} {
 		if want != "" {
-			want = fmt.Sprintf("; did you mean %q?", want)
+			want = strconv.Quote(want) + "?"
 		}
-		if got := didYouMean(word, known); got != want {
+		if got := didYouMean(word, known); !strings.HasSuffix(got, want) || (got == "") != (want == "") {
 			t.Errorf("%.20s: got %q, want %q", word, got, want)
 		}
 	}

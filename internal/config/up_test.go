@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 func TestUpJoins(t *testing.T) {
@@ -54,20 +56,18 @@ func TestForUp(t *testing.T) {
 		},
 		"init with a flag of join": {
 			more: []string{"control-plane"},
-			err:  "only a host that joins a cluster takes --control-plane; to join one, give HOST:PORT or --discovery-file",
+			err:  "--control-plane | HOST:PORT | --discovery-file",
 		},
 		"join with flags of init": {
 			more: []string{"network", "schedulable"}, joins: true,
-			err: "only the first host of a cluster takes --network, --schedulable, and this host joins an existing one",
+			err: "--network, --schedulable | first host",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := Flags{Given: append(slices.Clone(given), c.more...), SkipPhases: []string{"prepare/swap"}}
 			node, host, err := f.ForUp(c.joins, nil)
 			if c.err != "" {
-				if err == nil || err.Error() != c.err {
-					t.Errorf("error %v, want %s", err, c.err)
-				}
+				fact.Error(t, err, fact.Of(c.err)...)
 				return
 			}
 			if err != nil || node.SkipPhases != nil || !slices.Equal(host.SkipPhases, []string{"swap"}) {

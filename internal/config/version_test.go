@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 func TestVersion(t *testing.T) {
@@ -22,14 +24,14 @@ func TestVersion(t *testing.T) {
 		{"v1.36.0-rc.0", "v1.36.0-rc.0"},
 		{"stable-1", "v1.36.9"},
 		{"release/stable-1.35", "v1.35.4"},
-		{"stable-1.36", "v1.37.2 warning: f.yaml:6: kubernetesVersion: cannot resolve \"stable-1.36\", using v1.37.2: no way out"},
-		{"latest", `f.yaml:6: kubernetesVersion: "latest" resolves to v1.38.0-alpha.1, which is not supported; this program sets up Kubernetes 1.35 to 1.37`},
-		{"v1.34.9", `f.yaml:6: kubernetesVersion: "v1.34.9" is not supported; this program sets up Kubernetes 1.35 to 1.37`},
-		{"v1.38.0", `f.yaml:6: kubernetesVersion: "v1.38.0" is not supported; this program sets up Kubernetes 1.35 to 1.37`},
-		{"v2.36.0", `f.yaml:6: kubernetesVersion: "v2.36.0" is not supported; this program sets up Kubernetes 1.35 to 1.37`},
-		{"ci/latest", "f.yaml:6: kubernetesVersion: CI builds are not supported; use a release such as v1.37.2"},
-		{"v1.36", `f.yaml:6: kubernetesVersion: "v1.36" is not a version such as v1.37.2 or a label such as stable-1`},
-		{"../../etc", `f.yaml:6: kubernetesVersion: "../../etc" is not a version such as v1.37.2 or a label such as stable-1`},
+		{"stable-1.36", "v1.37.2 | f.yaml:6: kubernetesVersion: | \"stable-1.36\" | no way"},
+		{"latest", `f.yaml:6: kubernetesVersion: "latest" | v1.38.0-alpha.1 | Kubernetes 1.35 to 1.37`},
+		{"v1.34.9", `f.yaml:6: kubernetesVersion: "v1.34.9" | Kubernetes 1.35 to 1.37`},
+		{"v1.38.0", `f.yaml:6: kubernetesVersion: "v1.38.0" | Kubernetes 1.35 to 1.37`},
+		{"v2.36.0", `f.yaml:6: kubernetesVersion: "v2.36.0" | Kubernetes 1.35 to 1.37`},
+		{"ci/latest", "f.yaml:6: kubernetesVersion: | CI builds | v1.37.2"},
+		{"v1.36", `f.yaml:6: kubernetesVersion: "v1.36" | v1.37.2 | stable-1`},
+		{"../../etc", `f.yaml:6: kubernetesVersion: "../../etc" | v1.37.2 | stable-1`},
 	} {
 		t.Run(tt.given, func(t *testing.T) {
 			opts := testOptions()
@@ -41,16 +43,15 @@ func TestVersion(t *testing.T) {
 			}
 			src := &Source{Name: "f.yaml", Data: fmt.Appendf(nil, "\n---\n\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: %s\n", tt.given)}
 			n, warnings, err := LoadInit(t.Context(), src, Flags{}, opts)
-			got := fmt.Sprint(err)
-			if err == nil {
-				got = n.Cluster.KubernetesVersion
+			if err != nil {
+				fact.List(t, strings.Split(err.Error(), "\n"), tt.want)
+				return
 			}
-			if len(warnings) > 0 {
-				got += " warning: " + strings.Join(warnings, ", ")
+			version, warning, warned := strings.Cut(tt.want, " | ")
+			if n.Cluster.KubernetesVersion != version || len(warnings) > 1 || (len(warnings) == 1) != warned {
+				t.Errorf("got  %s, warnings %q\nwant %s", n.Cluster.KubernetesVersion, warnings, tt.want)
 			}
-			if got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
+			fact.In(t, strings.Join(warnings, ""), fact.Of(warning)...)
 		})
 	}
 }
@@ -74,10 +75,10 @@ func TestVersionOfAPlan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := `cannot resolve "stable-1.36", using v1.37.2`
-		if n.Cluster.KubernetesVersion != "v1.37.2" || !strings.Contains(strings.Join(warnings, "\n"), want) {
+		if n.Cluster.KubernetesVersion != "v1.37.2" {
 			t.Errorf("version %s, warnings %q", n.Cluster.KubernetesVersion, warnings)
 		}
+		fact.In(t, strings.Join(warnings, "\n"), `"stable-1.36"`, "v1.37.2")
 	}
 }
 
@@ -95,13 +96,14 @@ func TestFetchLabel(t *testing.T) {
 	defer server.Close()
 	for _, tt := range []struct{ path, want string }{
 		{"/good.txt", "v1.36.9 <nil>"},
-		{"/html.txt", " URL/html.txt: the answer is not a version"},
-		{"/none.txt", " URL/none.txt: the server answered 404 Not Found"},
+		{"/html.txt", "URL/html.txt: | version"},
+		{"/none.txt", "URL/none.txt: | 404 Not Found"},
 	} {
 		version, err := fetchLabel(t.Context(), server.Client(), server.URL+tt.path)
-		if got := strings.ReplaceAll(fmt.Sprint(version, " ", err), server.URL, "URL"); got != tt.want {
-			t.Errorf("got %s, want %s", got, tt.want)
+		if (version == "") != (err != nil) {
+			t.Errorf("version %q and error %v", version, err)
 		}
+		fact.In(t, strings.ReplaceAll(fmt.Sprint(version, " ", err), server.URL, "URL"), fact.Of(tt.want)...)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
