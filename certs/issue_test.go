@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -75,7 +76,7 @@ func bits(cert *x509.Certificate) int {
 
 func TestNewKeyUnknown(t *testing.T) {
 	_, err := NewKey("DSA-1024", rand.Reader)
-	if err == nil || !strings.Contains(err.Error(), `unknown encryptionAlgorithm "DSA-1024"`) {
+	if err == nil || !strings.Contains(err.Error(), `"DSA-1024"`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -149,17 +150,15 @@ func TestIssueRefuses(t *testing.T) {
 		now  time.Time
 		want string
 	}{
-		{"external CA", keyless, now, `certificate apiserver: the private key of its CA "ca" is not on this host`},
-		{"expired CA", ca, now.Add(87601 * time.Hour), "is valid from 2026-03-14T15:04:26Z to 2036-03-11T15:09:26Z, but"},
-		{"future CA", ca, now.Add(-time.Hour), "but it is 2026-03-14T14:09:26Z now"},
-		{"key of another CA", Pair{Cert: ca.Cert, Key: otherRSAKey()}, now, "signing certificate apiserver: "},
+		{"external CA", keyless, now, `certificate apiserver: | private key | "ca"`},
+		{"expired CA", ca, now.Add(87601 * time.Hour), "2026-03-14T15:04:26Z | 2036-03-11T15:09:26Z"},
+		{"future CA", ca, now.Add(-time.Hour), "2026-03-14T15:04:26Z | 2026-03-14T14:09:26Z"},
+		{"key of another CA", Pair{Cert: ca.Cert, Key: otherRSAKey()}, now, "certificate apiserver:"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Issue(spec, n, tt.ca, rsaKey(), tt.now, rand.Reader)
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want %q", err, tt.want)
-			}
+			fact.Error(t, err, fact.Of(tt.want)...)
 		})
 	}
 	noEntropy := iotest.ErrReader(errors.New("no entropy"))

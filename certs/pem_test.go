@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -92,32 +93,33 @@ func TestParsePairRefuses(t *testing.T) {
 		cert, key []byte
 		want      string
 	}{
-		{"empty certificate", []byte(" \n"), nil, "the certificate: the file is empty"},
-		{"garbage", []byte("hunter2"), nil, "the certificate: the file is not in PEM form"},
-		{"DER", issueAll(t, n, key)[CA].Cert.Raw, nil, "the certificate: the file is not in PEM form"},
-		{"cut off", cert[:len(cert)-20], nil, "the certificate: PEM blocks that are truncated or damaged: 1 of 1"},
-		{"second cut off", slices.Concat(cert, cert[:100]), nil, "PEM blocks that are truncated or damaged: 1 of 2"},
-		{"malformed", block("CERTIFICATE", "hunter2"), nil, "the certificate: certificate 1 of the file is malformed"},
-		{"key in its place", keyPEM, nil, "the file also holds a private key"},
-		{"with key", slices.Concat(cert, keyPEM), nil, "the file also holds a private key"},
-		{"no certificate", block("X509 CRL", "hunter2"), nil, "the certificate: the file holds no certificate in PEM form"},
-		{"empty key", cert, []byte{}, "the private key: the file is empty"},
-		{"garbled key", cert, []byte("hunter2"), "the private key: the file is not in PEM form"},
-		{"certificate in its place", cert, cert, "the private key: the file holds no private key in PEM form"},
-		{"two keys", cert, slices.Concat(keyPEM, keyPEM), "the file holds more than one private key"},
-		{"malformed RSA key", cert, block("RSA PRIVATE KEY", "hunter2"), `the block "RSA PRIVATE KEY" is damaged`},
-		{"malformed EC key", cert, block("EC PRIVATE KEY", "hunter2"), `the block "EC PRIVATE KEY" is damaged`},
-		{"malformed PKCS #8", cert, block("PRIVATE KEY", "hunter2"), `the block "PRIVATE KEY" is damaged`},
-		{"encrypted PKCS #8", cert, block("ENCRYPTED PRIVATE KEY", "hunter2"), "the key is encrypted with a passphrase"},
-		{"encrypted by OpenSSL", cert, legacy, "the key is encrypted with a passphrase"},
-		{"DSA", cert, block("DSA PRIVATE KEY", "hunter2"), "the type of the key is not supported"},
+		{"empty certificate", []byte(" \n"), nil, "certificate: | empty"},
+		{"garbage", []byte("hunter2"), nil, "certificate: | not in PEM"},
+		{"DER", issueAll(t, n, key)[CA].Cert.Raw, nil, "certificate: | not in PEM"},
+		{"cut off", cert[:len(cert)-20], nil, "certificate: | PEM | 1 of 1"},
+		{"second cut off", slices.Concat(cert, cert[:100]), nil, "PEM | 1 of 2"},
+		{"malformed", block("CERTIFICATE", "hunter2"), nil, "certificate: | certificate 1 | malformed"},
+		{"key in its place", keyPEM, nil, "also | private key"},
+		{"with key", slices.Concat(cert, keyPEM), nil, "also | private key"},
+		{"no certificate", block("X509 CRL", "hunter2"), nil, "certificate: | no certificate"},
+		{"empty key", cert, []byte{}, "private key: | empty"},
+		{"garbled key", cert, []byte("hunter2"), "private key: | not in PEM"},
+		{"certificate in its place", cert, cert, "private key: | no private | PEM"},
+		{"two keys", cert, slices.Concat(keyPEM, keyPEM), "more than | private key"},
+		{"malformed RSA key", cert, block("RSA PRIVATE KEY", "hunter2"), `block "RSA PRIVATE KEY" | damaged`},
+		{"malformed EC key", cert, block("EC PRIVATE KEY", "hunter2"), `block "EC PRIVATE KEY" | damaged`},
+		{"malformed PKCS #8", cert, block("PRIVATE KEY", "hunter2"), `block "PRIVATE KEY" | damaged`},
+		{"encrypted PKCS #8", cert, block("ENCRYPTED PRIVATE KEY", "hunter2"), "key | encrypted"},
+		{"encrypted by OpenSSL", cert, legacy, "key | encrypted"},
+		{"DSA", cert, block("DSA PRIVATE KEY", "hunter2"), "key | not supported"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := ParsePair(tt.cert, tt.key)
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Fatalf("got %v, want %q", err, tt.want)
+			if err == nil {
+				t.Fatalf("no error, want %q", tt.want)
 			}
+			fact.Error(t, err, fact.Of(tt.want)...)
 			if strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("the error quotes the file: %v", err)
 			}
@@ -146,20 +148,18 @@ func TestCheckServiceAccountPair(t *testing.T) {
 		{"RSA", encodeKey(t, rsaKey()), public(rsaKey()), ""},
 		{"EC", encodeKey(t, ec), public(ec), ""},
 		{"an earlier key as well", encodeKey(t, ec), slices.Concat(public(rsaKey()), public(ec)), ""},
-		{"of another", encodeKey(t, ec), public(rsaKey()), "the public key does not belong to the private key"},
-		{"no public key", encodeKey(t, ec), nil, "the public key: the file is empty"},
-		{"not public", encodeKey(t, ec), encodeKey(t, ec), "the public key: the file holds no public key in PEM form"},
+		{"of another", encodeKey(t, ec), public(rsaKey()), "public key | private key"},
+		{"no public key", encodeKey(t, ec), nil, "public key: | empty"},
+		{"not public", encodeKey(t, ec), encodeKey(t, ec), "public key: | no public | PEM"},
 		{"damaged", encodeKey(t, ec), []byte("-----BEGIN PUBLIC KEY-----\naGk=\n-----END PUBLIC KEY-----\n"),
-			"the public key: public key 1 of the file is malformed"},
-		{"no private key", nil, public(ec), "the private key: the file is empty"},
-		{"Ed25519", encodeKey(t, ed), public(ed), "service account tokens can be signed with RSA or ECDSA only"},
+			"public key: | key 1 | malformed"},
+		{"no private key", nil, public(ec), "private key: | empty"},
+		{"Ed25519", encodeKey(t, ed), public(ed), "RSA | ECDSA"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := CheckServiceAccountPair(tt.key, tt.pub)
-			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want %q", err, tt.want)
-			}
+			fact.Error(t, err, fact.Of(tt.want)...)
 		})
 	}
 }

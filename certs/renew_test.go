@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 func TestRenewal(t *testing.T) {
@@ -80,12 +81,11 @@ func TestRequest(t *testing.T) {
 
 func TestFirstCert(t *testing.T) {
 	for _, c := range []struct{ data, want string }{
-		{"", "the file is empty"},
-		{"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "the file holds no certificate in PEM form"},
-		{"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "certificate 1 of the file is malformed: x509: malformed certificate"},
+		{"", "empty"},
+		{"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "no certificate | PEM"},
+		{"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "certificate 1 | x509: malformed certificate"},
 	} {
-		if _, err := FirstCert([]byte(c.data)); err == nil || err.Error() != c.want {
-			t.Errorf("%q: %v, want %s", c.data, err, c.want)
-		}
+		_, err := FirstCert([]byte(c.data))
+		fact.Error(t, err, fact.Of(c.want)...)
 	}
 }
