@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 var certificateKey = config.NewSecret(strings.Repeat("5e", 32))
@@ -90,8 +91,8 @@ func TestCertsErrors(t *testing.T) {
 		return err
 	}
 	const (
-		badKey = "the certificate key must be 32 bytes, written as 64 hexadecimal digits"
-		other  = "ca.key in Secret kube-system/kubeadm-certs was not encrypted with this certificate key; use the key that the last upload printed, or upload the certificates again"
+		badKey = "certificate key | 32 bytes | 64"
+		other  = "ca.key in Secret kube-system/kubeadm-certs | certificate key"
 	)
 	for _, tt := range []struct {
 		name string
@@ -103,13 +104,11 @@ func TestCertsErrors(t *testing.T) {
 		{"no hexadecimal key", decrypt(encrypted["ca.key"], strings.Repeat("zz", 32)), badKey},
 		{"another key", decrypt(encrypted["ca.key"], strings.Repeat("5f", 32)), other},
 		{"changed", decrypt(broken, certificateKey.Reveal()), other},
-		{"short", decrypt(broken[:27], certificateKey.Reveal()), "ca.key in Secret kube-system/kubeadm-certs is too short to be an encrypted file; upload the certificates again"},
-		{"empty", decrypt(nil, certificateKey.Reveal()), "ca.key in Secret kube-system/kubeadm-certs is too short to be an encrypted file; upload the certificates again"},
-		{"no random numbers", encrypt(iotest.ErrReader(errors.New("no entropy"))), "encrypting ca.key: random numbers: no entropy"},
+		{"short", decrypt(broken[:27], certificateKey.Reveal()), "ca.key in Secret kube-system/kubeadm-certs | short"},
+		{"empty", decrypt(nil, certificateKey.Reveal()), "ca.key in Secret kube-system/kubeadm-certs | short"},
+		{"no random numbers", encrypt(iotest.ErrReader(errors.New("no entropy"))), "ca.key: | no entropy"},
 	} {
-		if tt.err == nil || tt.err.Error() != tt.want {
-			t.Errorf("%s: %v, want %s", tt.name, tt.err, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) { fact.Error(t, tt.err, fact.Of(tt.want)...) })
 	}
 }
 

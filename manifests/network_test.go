@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 var update = goflag.Bool("update", false, "write the golden files of the network add-on again")
@@ -164,21 +165,22 @@ func TestNetworkFromFile(t *testing.T) {
 
 func TestNetworkFromBadFile(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                              "--network net.yaml: there is no object in it; give a manifest as for `kubectl apply`",
-		"---\n# only a comment\n":       "--network net.yaml: there is no object in it; give a manifest as for `kubectl apply`",
-		"a: [":                          "--network net.yaml: document 1 is not an object of the API: ",
-		"- a":                           "--network net.yaml: document 1 is not an object of the API: ",
-		"kind: Pod":                     "--network net.yaml: document 1: it has no apiVersion or no kind",
-		"{apiVersion: v1}":              "--network net.yaml: document 1: it has no apiVersion or no kind",
-		"{apiVersion: v1, kind: Thing}": "--network net.yaml: document 1: a Thing without metadata.name",
-		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Thing}]}":             "--network net.yaml: document 1: a Thing without metadata.name",
-		"{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {psk: [hidden]}}": "--network net.yaml: document 1: Secret a: ",
+		"":                              "--network net.yaml: | no object | `kubectl apply`",
+		"---\n# only a comment\n":       "--network net.yaml: | no object | `kubectl apply`",
+		"a: [":                          "--network net.yaml: | document 1 | API",
+		"- a":                           "--network net.yaml: | document 1 | API",
+		"kind: Pod":                     "--network net.yaml: | document 1: | apiVersion | kind",
+		"{apiVersion: v1}":              "--network net.yaml: | document 1: | apiVersion | kind",
+		"{apiVersion: v1, kind: Thing}": "--network net.yaml: | document 1: | Thing | metadata.name",
+		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Thing}]}":             "--network net.yaml: | document 1: | Thing | metadata.name",
+		"{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {psk: [hidden]}}": "--network net.yaml: | document 1: Secret a:",
 	} {
 		n := withNetwork(t, func(f *config.Flags) { f.NetworkAddOn, f.NetworkManifest = "net.yaml", []byte(text) })
 		_, err := Network(n, config.PatchSet{})
-		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "hidden") {
+		if err != nil && strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
+		fact.Error(t, err, fact.Of(want)...)
 	}
 }
 
