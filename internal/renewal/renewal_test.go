@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -145,23 +146,26 @@ func TestRefusals(t *testing.T) {
 		name, remove, want, remedy string
 		all                        bool // an error also when all are renewed
 	}{
-		{"apiserver", pkiDir + "ca.key", `apiserver: the key of its CA "ca" is not on this host`, "run `slipway certs generate-csr ", false},
-		{"apiserver", pkiDir + "apiserver.crt", pkiDir + "apiserver.crt does not exist, so there is nothing to renew", "create it with `slipway init phase certs apiserver`", false},
-		{"super-admin.conf", "/etc/kubernetes/super-admin.conf", "there is nothing to renew", "create it with `slipway init phase kubeconfig super-admin`", false},
-		{"etcd-peer", pkiDir + "etcd/ca.crt", pkiDir + "etcd/ca.crt does not exist, but is needed", "for a new cluster, run `slipway init phase certs etcd-ca`; ", true},
+		{"apiserver", pkiDir + "ca.key", `apiserver: | CA "ca"`, "`slipway certs generate-csr --cert-dir DIR --kubeconfig-dir DIR`", false},
+		{"apiserver", pkiDir + "apiserver.crt", pkiDir + "apiserver.crt | nothing | renew", "`slipway init phase certs apiserver`", false},
+		{"super-admin.conf", "/etc/kubernetes/super-admin.conf", "/etc/kubernetes/super-admin.conf | nothing | renew", "`slipway init phase kubeconfig super-admin`", false},
+		{"etcd-peer", pkiDir + "etcd/ca.crt", pkiDir + "etcd/ca.crt | not exist", "`slipway init phase certs etcd-ca`", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newControlPlane(t)
 			c.remove(t, tt.remove)
-			if err := (Renewal{Store: c.Store, Name: tt.name}).Renew(tt.name); err == nil || !strings.Contains(err.Error(), tt.want) ||
-				!strings.HasPrefix(fault.Remedy(err), tt.remedy) {
-				t.Errorf("%v, remedy %q; want %s, remedy %s", err, fault.Remedy(err), tt.want, tt.remedy)
-			}
-			err := Renewal{Store: c.Store}.Renew(tt.name)
+			err := Renewal{Store: c.Store, Name: tt.name}.Renew(tt.name)
+			fact.Error(t, err, fact.Of(tt.want)...)
+			fact.In(t, fault.Remedy(err), tt.remedy)
+			err = Renewal{Store: c.Store}.Renew(tt.name)
 			said := c.said.String()
-			warned := strings.Contains(said, tt.want) && strings.Contains(said, "\n[WARNING]   "+tt.remedy)
-			if (err != nil) != tt.all || !tt.all && !warned {
+			if (err != nil) != tt.all {
 				t.Errorf("when all are renewed: %v; said:\n%s", err, said)
+			}
+			if !tt.all {
+				_, remedy, _ := strings.Cut(said, "\n[WARNING]   ")
+				fact.In(t, said, fact.Of(tt.want)...)
+				fact.In(t, remedy, tt.remedy)
 			}
 		})
 	}
