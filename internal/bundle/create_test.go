@@ -87,7 +87,7 @@ func TestMembers(t *testing.T) {
 		refused(t, createFails(t, save(t, listOf(part), dir)), "program containerd", "SHA-256")
 	}
 	writeFile(t, dir, "text", []byte("no archive, but as long as the header of one: "+strings.Repeat("x", 600)))
-	refused(t, createFails(t, save(t, listOf(ListedPart{Name: "x", Type: Program, File: "text", Member: "x"}), dir)), "not a tar archive")
+	refused(t, createFails(t, save(t, listOf(ListedPart{Name: "x", Type: Program, File: "text", Member: "x"}), dir)), "text | tar archive")
 }
 
 // createFails returns the error, and checks that nothing is left.
@@ -117,8 +117,8 @@ func TestListFaults(t *testing.T) {
 		"URL with a password": {func(l *List) { l.Parts[0].File, l.Parts[0].URL = "", "https://u:p@dl.k8s.io/x" }, []string{"password"}},
 		"URL of another kind": {func(l *List) { l.Parts[0].File, l.Parts[0].URL = "", "ftp://dl.k8s.io/x" }, []string{"https"}},
 		"hash that is none":   {func(l *List) { l.Parts[0].SHA256 = "abc" }, []string{"abc"}},
-		"two sources":         {func(l *List) { l.Parts[0].URL = "https://dl.k8s.io/x" }, []string{"one of file, url and image"}},
-		"no source":           {func(l *List) { l.Parts[0].File = "" }, []string{"one of file, url and image"}},
+		"two sources":         {func(l *List) { l.Parts[0].URL = "https://dl.k8s.io/x" }, []string{"file, url | image"}},
+		"no source":           {func(l *List) { l.Parts[0].File = "" }, []string{"file, url | image"}},
 		"image without a digest": {func(l *List) {
 			l.Parts[0] = ListedPart{Name: "registry.k8s.io/a:1", Type: Image, Image: "registry.k8s.io/a:1"}
 		}, []string{"digest"}},
@@ -131,8 +131,8 @@ func TestListFaults(t *testing.T) {
 		"unknown type":           {func(l *List) { l.Parts[0].Type = "binary" }, []string{"binary"}},
 		"twice":                  {func(l *List) { l.Parts = append(l.Parts, l.Parts[0]) }, []string{"twice"}},
 		"no parts":               {func(l *List) { l.Parts = nil }, []string{"no parts"}},
-		"no version, no license": {func(l *List) { l.Parts[0].Version, l.Parts[0].License = "", "" }, []string{"version is missing", "license is missing"}},
-		"no words on the source": {func(l *List) { l.Parts[0].Source = "" }, []string{"source is missing"}},
+		"no version, no license": {func(l *List) { l.Parts[0].Version, l.Parts[0].License = "", "" }, []string{"version | missing", "license | missing"}},
+		"no words on the source": {func(l *List) { l.Parts[0].Source = "" }, []string{"source | missing"}},
 		"other kind":             {func(l *List) { l.Kind = "List" }, []string{"BundleParts"}},
 		"no Kubernetes version":  {func(l *List) { l.KubernetesVersion = "1.37" }, []string{"kubernetesVersion"}},
 		"no architecture":        {func(l *List) { l.Architecture = "" }, []string{"platform"}},
@@ -330,7 +330,7 @@ func TestWrongImages(t *testing.T) {
 	writeFile(t, dir, "text", bytes.Repeat([]byte("text "), 300))
 	writeFile(t, dir, "other.tar", tarOf(t, map[string][]byte{"README": []byte("x")}))
 	for file, says := range map[string]string{
-		"arm.tar": "linux/arm64", "lie.tar": "what the configuration says of its layers is not true", "two": "2 images", "damaged": "damaged", "text": "not a tar", "other.tar": "neither a docker-archive nor an image layout",
+		"arm.tar": "linux/arm64", "lie.tar": "configuration | layers", "two": "2 images", "damaged": "damaged", "text": "text | tar", "other.tar": "docker-archive | image layout",
 	} {
 		part := ListedPart{Name: proxyName, Type: Image, File: file}
 		refused(t, createFails(t, save(t, listOf(part), dir)), "image "+proxyName, says)

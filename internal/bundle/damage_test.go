@@ -17,6 +17,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // entry is one of a tar.
@@ -85,9 +87,7 @@ func refused(t *testing.T, err error, words ...string) {
 		return
 	}
 	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("the error %q does not say %q", err, word)
-		}
+		fact.In(t, err.Error(), fact.Of(word)...)
 	}
 }
 
@@ -175,43 +175,43 @@ func TestWrongEntries(t *testing.T) {
 		change func([]entry) []entry
 		says   string
 	}{
-		"path that escapes":       {func(l []entry) []entry { return append(l, file("../../etc/passwd", "x")) }, `"../../etc/passwd", which leads out`},
+		"path that escapes":       {func(l []entry) []entry { return append(l, file("../../etc/passwd", "x")) }, `"../../etc/passwd" | leads out`},
 		"path that escapes first": {func(l []entry) []entry { return slices.Insert(l, 0, file("blobs/../../x", "x")) }, "leads out"},
-		"absolute path":           {func(l []entry) []entry { return append(l, file("/etc/passwd", "x")) }, `"/etc/passwd", which leads out`},
-		"symlink":                 {func(l []entry) []entry { return append(l, link(tar.TypeSymlink, "blobs/x", "/etc/passwd")) }, "a symbolic link"},
+		"absolute path":           {func(l []entry) []entry { return append(l, file("/etc/passwd", "x")) }, `"/etc/passwd" | leads out`},
+		"symlink":                 {func(l []entry) []entry { return append(l, link(tar.TypeSymlink, "blobs/x", "/etc/passwd")) }, "symbolic link"},
 		"symlink for a part":      {func(l []entry) []entry { l[kubectl] = link(tar.TypeSymlink, l[kubectl].Name, "/etc/passwd"); return l }, "program kubectl"},
-		"hard link for a part":    {func(l []entry) []entry { l[last] = link(tar.TypeLink, l[last].Name, l[kubectl].Name); return l }, "a hard link"},
-		"device":                  {func(l []entry) []entry { l[kubectl] = link(tar.TypeChar, l[kubectl].Name, ""); return l }, "a device"},
-		"pipe":                    {func(l []entry) []entry { return append(l, link(tar.TypeFifo, "p", "")) }, "a pipe"},
-		"directory":               {func(l []entry) []entry { return append(l, link(tar.TypeDir, "blobs/", "")) }, "a directory"},
+		"hard link for a part":    {func(l []entry) []entry { l[last] = link(tar.TypeLink, l[last].Name, l[kubectl].Name); return l }, "hard link"},
+		"device":                  {func(l []entry) []entry { l[kubectl] = link(tar.TypeChar, l[kubectl].Name, ""); return l }, "device"},
+		"pipe":                    {func(l []entry) []entry { return append(l, link(tar.TypeFifo, "p", "")) }, "pipe"},
+		"directory":               {func(l []entry) []entry { return append(l, link(tar.TypeDir, "blobs/", "")) }, "directory"},
 		"twice":                   {func(l []entry) []entry { return append(l, l[kubectl]) }, "twice"},
 		"index twice":             {func(l []entry) []entry { return append(l, l[1]) }, `"index.json" twice`},
 		"unknown entry":           {func(l []entry) []entry { return append(l, file("README", "x")) }, `"README"`},
-		"unknown blob":            {func(l []entry) []entry { return append(l, file(blobEntry(digestOf([]byte("x"))), "x")) }, "belongs to no part"},
-		"part missing":            {func(l []entry) []entry { return slices.Delete(l, kubectl, kubectl+1) }, "program kubectl is missing"},
+		"unknown blob":            {func(l []entry) []entry { return append(l, file(blobEntry(digestOf([]byte("x"))), "x")) }, "no part"},
+		"part missing":            {func(l []entry) []entry { return slices.Delete(l, kubectl, kubectl+1) }, "program kubectl | missing"},
 		"last part missing":       {func(l []entry) []entry { return l[:last] }, "image registry.k8s.io/pause:3.10.2"},
-		"other order":             {func(l []entry) []entry { l[last], l[last-1] = l[last-1], l[last]; return l }, "is missing"},
+		"other order":             {func(l []entry) []entry { l[last], l[last-1] = l[last-1], l[last]; return l }, "missing"},
 		"part longer":             {func(l []entry) []entry { l[kubectl].data = append(l[kubectl].data, 0); return l }, "program kubectl"},
-		"no layout":               {func(l []entry) []entry { return l[1:] }, "not a bundle"},
-		"other layout":            {func(l []entry) []entry { l[0].data = []byte(`{"imageLayoutVersion":"2.0.0"}`); return l }, "not a bundle"},
-		"no index":                {func(l []entry) []entry { return slices.Delete(l, 1, 2) }, "index.json is missing"},
-		"huge index":              {func(l []entry) []entry { l[1].data = bytes.Repeat([]byte(" "), mostDocument+1); return l }, "index.json has"},
+		"no layout":               {func(l []entry) []entry { return l[1:] }, "bundle"},
+		"other layout":            {func(l []entry) []entry { l[0].data = []byte(`{"imageLayoutVersion":"2.0.0"}`); return l }, "bundle"},
+		"no index":                {func(l []entry) []entry { return slices.Delete(l, 1, 2) }, "index.json | missing"},
+		"huge index":              {func(l []entry) []entry { l[1].data = bytes.Repeat([]byte(" "), mostDocument+1); return l }, "index.json"},
 		"huge signature": {func(l []entry) []entry {
 			return slices.Insert(l, 2, file(entrySignature, strings.Repeat("x", mostSignature+1)))
-		}, "the signature has"},
+		}, "signature"},
 		"attributes": {func(l []entry) []entry {
 			l[kubectl].PAXRecords = map[string]string{"SCHILY.xattr.user.x": "y"}
 			return l
 		}, "SCHILY.xattr.user.x"},
-		"nothing": {func([]entry) []entry { return nil }, "not a bundle"},
+		"nothing": {func([]entry) []entry { return nil }, "bundle"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, verifyAll(t, writeEntries(t, tt.change(readEntries(t, whole))), Keys{}), tt.says)
 		})
 	}
-	refused(t, verifyAll(t, append(bytes.Clone(whole), "more"...), Keys{}), "goes on after its end")
-	refused(t, verifyAll(t, append(bytes.Clone(whole), make([]byte, 2<<20)...), Keys{}), "goes on after its end")
-	refused(t, verifyAll(t, []byte("#!/bin/sh\necho no tar, and longer than a header of one is\n"), Keys{}), "not a bundle")
+	refused(t, verifyAll(t, append(bytes.Clone(whole), "more"...), Keys{}), "end")
+	refused(t, verifyAll(t, append(bytes.Clone(whole), make([]byte, 2<<20)...), Keys{}), "end")
+	refused(t, verifyAll(t, []byte("#!/bin/sh\necho no tar, and longer than a header of one is\n"), Keys{}), "bundle")
 	if err := verifyAll(t, append(bytes.Clone(whole), make([]byte, 10240)...), Keys{}); err != nil {
 		t.Errorf("padding, as other programs write it, is refused: %v", err)
 	}
@@ -311,29 +311,29 @@ func TestLies(t *testing.T) {
 		lie  func([]staged, *contents) map[v1.Hash][]byte
 		says []string
 	}{
-		"larger than it says":          {part(func(s *staged) { s.part.Size-- }), []string{"program kubectl is larger"}},
-		"smaller than it says":         {part(func(s *staged) { s.part.Size++ }), []string{"program kubectl is smaller"}},
-		"negative size":                {part(func(s *staged) { s.part.Size = -1 }), []string{"program kubectl has a wrong size"}},
-		"another digest":               {part(func(s *staged) { s.part.Digest = hash }), []string{"program kubectl is damaged"}},
+		"larger than it says":          {part(func(s *staged) { s.part.Size-- }), []string{"program kubectl", "larger"}},
+		"smaller than it says":         {part(func(s *staged) { s.part.Size++ }), []string{"program kubectl", "smaller"}},
+		"negative size":                {part(func(s *staged) { s.part.Size = -1 }), []string{"program kubectl", "size"}},
+		"another digest":               {part(func(s *staged) { s.part.Digest = hash }), []string{"program kubectl", "damaged"}},
 		"path as a name":               {part(func(s *staged) { s.part.Name = "../kubectl" }), []string{`"../kubectl"`}},
 		"absolute path as a name":      {part(func(s *staged) { s.part.Name = "/etc/passwd" }), []string{`"/etc/passwd"`}},
 		"hidden file as a name":        {part(func(s *staged) { s.part.Name = ".." }), []string{`".."`}},
 		"unknown type":                 {part(func(s *staged) { s.part.Type = "key" }), []string{`"key"`}},
-		"no license":                   {part(func(s *staged) { s.part.License = "" }), []string{"program kubectl has no version, source or license"}},
-		"other title":                  {part(func(s *staged) { s.blob.Annotations = nil }), []string{"program kubectl is not at its place"}},
+		"no license":                   {part(func(s *staged) { s.part.License = "" }), []string{"program kubectl", "version, source", "license"}},
+		"other title":                  {part(func(s *staged) { s.blob.Annotations = nil }), []string{"program kubectl", "place"}},
 		"file with a configuration":    {part(func(s *staged) { s.part.ConfigDigest = &hash }), []string{"program kubectl"}},
-		"bomb that claims to be small": {bomb(t, 1000), []string{"program kubectl is larger"}},
-		"bomb that claims its size":    {bomb(t, 1<<40), []string{"program kubectl is smaller"}},
+		"bomb that claims to be small": {bomb(t, 1000), []string{"program kubectl", "larger"}},
+		"bomb that claims its size":    {bomb(t, 1<<40), []string{"program kubectl", "smaller"}},
 		"image without configuration":  {image(func(s *staged) { s.part.ConfigDigest = nil }), []string{"image " + proxyName}},
 		"another configuration":        {image(func(s *staged) { s.part.ConfigDigest = &hash }), []string{"image " + proxyName, "another configuration"}},
 		"image of another size":        {image(func(s *staged) { s.part.Size++ }), []string{"image " + proxyName, "another size"}},
-		"image larger than it says":    {image(func(s *staged) { s.part.Size = 1000 }), []string{"image " + proxyName, "is larger"}},
+		"image larger than it says":    {image(func(s *staged) { s.part.Size = 1000 }), []string{"image " + proxyName, "larger"}},
 		"another manifest":             {image(func(s *staged) { s.part.Digest = hash }), []string{"image " + proxyName}},
 		"image without a name":         {image(func(s *staged) { s.image.descriptor.Annotations = nil }), []string{"image " + proxyName}},
 		"other version of the format":  {documents(func(c *contents) { c.index.APIVersion = "slipway.bundle/v2" }), []string{"slipway.bundle/v2"}},
 		"other architecture":           {documents(func(c *contents) { c.index.Architecture = "arm64" }), []string{"image " + proxyName, "linux/amd64", "linux/arm64"}},
 		"no Kubernetes version":        {documents(func(c *contents) { c.index.KubernetesVersion = "" }), []string{"kubernetesVersion"}},
-		"part twice":                   {documents(func(c *contents) { c.index.Parts[1] = c.index.Parts[0] }), []string{"program kubectl is twice"}},
+		"part twice":                   {documents(func(c *contents) { c.index.Parts[1] = c.index.Parts[0] }), []string{"program kubectl", "twice"}},
 		"part without a blob":          {documents(func(c *contents) { c.manifest.Layers = c.manifest.Layers[1:] }), []string{"5 files", "6"}},
 		"image without a manifest":     {documents(func(c *contents) { c.layout.Manifests = c.layout.Manifests[:2] }), []string{"1 images"}},
 		"blobs exchanged":              {documents(func(c *contents) { l := c.manifest.Layers; l[0].Digest, l[1].Digest = l[1].Digest, l[0].Digest }), []string{"program kubectl"}},
@@ -382,8 +382,8 @@ func TestChangedWhileOpen(t *testing.T) {
 	if _, err := f.WriteAt(garbage, info.Size()-8192); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, b.Each(t.Context(), nil), "is damaged")
-	refused(t, b.WriteImages(t.Context(), []string{proxyName, "registry.k8s.io/pause:3.10.2"}, io.Discard), "is damaged")
+	refused(t, b.Each(t.Context(), nil), "damaged")
+	refused(t, b.WriteImages(t.Context(), []string{proxyName, "registry.k8s.io/pause:3.10.2"}, io.Discard), "damaged")
 	if err := f.Truncate(100_000); err != nil {
 		t.Fatal(err)
 	}
@@ -393,7 +393,7 @@ func TestChangedWhileOpen(t *testing.T) {
 // TestNoBundle: what is no file at all is said to be none.
 func TestNoBundle(t *testing.T) {
 	_, err := Open(filepath.Join(t.TempDir(), "none"), Keys{})
-	refused(t, err, "cannot open the bundle", "none")
+	refused(t, err, "bundle", "none")
 	_, err = Open(t.TempDir(), Keys{})
-	refused(t, err, "not a file")
+	refused(t, err, "file")
 }

@@ -162,10 +162,10 @@ func TestPushRefuses(t *testing.T) {
 	path := create(t, coreDNSList(t, "amd64"))
 	b := open(t, path, Keys{})
 	err := b.Push(t.Context(), host, Access{}, t.Logf)
-	if refused(t, err, "does not serve HTTPS"); !strings.Contains(fault.Remedy(err), "--plain-http") {
+	if refused(t, err, "HTTPS"); !strings.Contains(fault.Remedy(err), "--plain-http") {
 		t.Errorf("it is not said what to do: %q", fault.Remedy(err))
 	}
-	refused(t, b.Push(t.Context(), "https://"+host, plain, t.Logf), "not a registry")
+	refused(t, b.Push(t.Context(), "https://"+host, plain, t.Logf), "registry")
 	refused(t, b.Push(t.Context(), host+"/UPPER", plain, t.Logf), "UPPER")
 	data, err := os.ReadFile(path)
 	if err != nil {
