@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,9 +103,7 @@ func TestDiff(t *testing.T) {
 	var text bytes.Buffer
 	p.form = "text"
 	must(t, p.write(&text))
-	if diff := cmp.Diff(wantDiff, text.String()); diff != "" {
-		t.Errorf("text (-want +got):\n%s", diff)
-	}
+	checkGolden(t, "plan/diff.txt", text.String())
 	fact.In(t, warned, "cluster", "down")
 	var document bytes.Buffer
 	s, err := schema.Plan()
@@ -120,80 +117,3 @@ func TestDiff(t *testing.T) {
 		t.Errorf("a secret is in the plan:\n%s", document.String())
 	}
 }
-
-const wantDiff = `Plan: 13 steps. Nothing has been done.
-
-1. enable unit kubelet.service (now disabled)
-
-2. stop unit kubelet.service (now active)
-
-3. start unit kubelet.service (now inactive)
-
-4. write /a 0644: changes
-    old mode 0600
-    new mode 0644
-    --- /a	now
-    +++ /a	planned
-    @@ -1,2 +1,2 @@
-     one
-    -two
-    +three
-
-5. write /a 0644: changes
-    --- /a	now
-    +++ /a	planned
-    @@ -1,2 +1,2 @@
-     one
-    -three
-    +four
-
-6. write /key 0600 (secret, not shown): changes
-
-7. write /key 0600: changes
-    --- /key	now
-    +++ /key	planned
-    @@ -1 +1 @@
-    -(the current file holds a secret and is not shown)
-    +none
-
-8. ensure ConfigMap kube-system/c: changes
-    --- ConfigMap kube-system/c	now
-    +++ ConfigMap kube-system/c	planned
-    @@ -1 +1 @@
-    -data: old
-    +data: new
-
-9. ensure ConfigMap kube-system/c: unchanged
-
-10. ensure ConfigMap kube-system/c: new
-    --- ConfigMap kube-system/c	now
-    +++ ConfigMap kube-system/c	planned
-    @@ -0,0 +1,7 @@
-    +apiVersion: v1
-    +data:
-    +  k: new
-    +kind: ConfigMap
-    +metadata:
-    +  name: c
-    +  namespace: kube-system
-
-11. ensure ConfigMap kube-system/c
-    apiVersion: v1
-    data:
-      k: new
-    kind: ConfigMap
-    metadata:
-      name: c
-      namespace: kube-system
-
-12. ensure ConfigMap kube-system/c
-    apiVersion: v1
-    data:
-      k: new
-    kind: ConfigMap
-    metadata:
-      name: c
-      namespace: kube-system
-
-13. ensure Secret kube-system/s: changes
-`

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -26,25 +24,6 @@ var someKept = []ui.Kept{
 // TestPlanKept: with --diff, what stays as it is has a step with all of the
 // difference, in place of the warning that other runs give.
 func TestPlanKept(t *testing.T) {
-	const want = `Plan: 3 steps. Nothing has been done.
-
-1. keep /etc/a: unchanged
-    --- /etc/a	now
-    +++ /etc/a	asked for
-    @@ -1 +1 @@
-    -one
-    +two
-
-2. keep ConfigMap kube-system/c: unchanged
-    --- ConfigMap kube-system/c	now
-    +++ ConfigMap kube-system/c	asked for
-    @@ -1 +1 @@
-    -k: old
-    +k: new
-
-3. keep Secret kube-system/s: unchanged
-    values that are not shown
-`
 	var said bytes.Buffer
 	p := &plan{form: "text", command: "init", node: "cp-1", now: newPresent(host.NewAt(t.TempDir()))}
 	for _, k := range someKept {
@@ -52,8 +31,9 @@ func TestPlanKept(t *testing.T) {
 	}
 	var text, document bytes.Buffer
 	must(t, p.write(&text))
-	if diff := cmp.Diff(want, text.String()); diff != "" || said.Len() > 0 {
-		t.Errorf("said %q; plan (-want +got):\n%s", said.String(), diff)
+	checkGolden(t, "plan/kept.txt", text.String())
+	if said.Len() > 0 {
+		t.Errorf("said %q", said.String())
 	}
 	s, err := schema.Plan()
 	must(t, err)

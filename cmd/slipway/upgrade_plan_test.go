@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,21 +167,10 @@ func TestUpgradePlanOverMinors(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the golden file of a plan")
-
 // TestUpgradePlanGolden holds the whole text of a plan against a golden file.
 func TestUpgradePlanGolden(t *testing.T) {
-	const golden = "../../testdata/golden/upgrade/plan.txt"
 	_, kubeconfig := plannedCluster(t)
-	text := planOutput(t, "--kubeconfig", kubeconfig)
-	if *update {
-		must(t, os.WriteFile(golden, []byte(text), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	must(t, err)
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("the plan differs from %s (-want +got); to take it over, use -update:\n%s", golden, diff)
-	}
+	checkGolden(t, "upgrade/plan.txt", planOutput(t, "--kubeconfig", kubeconfig))
 }
 
 // TestUpgradePlanText has each part under its heading, in order.
