@@ -67,7 +67,7 @@ func TestOfferedFormatsAreTaken(t *testing.T) {
 		}
 	}
 	for _, form := range templateForms() {
-		if _, err := (&outputOptions{form: form}).printer(nil); err == nil || !strings.Contains(err.Error(), "template is needed") {
+		if _, err := (&outputOptions{form: form}).printer(nil); err == nil || !strings.Contains(err.Error(), "template") {
 			t.Errorf("%s: %v", form, err)
 		}
 	}
