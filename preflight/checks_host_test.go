@@ -131,25 +131,25 @@ func networkRows() []row {
 	}
 	return []row{
 		{"HTTPProxy", "in the way", func(s scene) { s.proxy = unless() },
-			[]string{"[WARNING HTTPProxy] | 192.0.2.10:6443 | http://proxy:3128 | NO_PROXY"}},
+			[]string{"[WARNING HTTPProxy] | 192.0.2.10:6443 | http://proxy:3128 | 192.0.2.10 to NO_PROXY"}},
 		{"HTTPProxy", "in the way of the endpoint", func(s scene) {
 			s.node.Cluster.ControlPlaneEndpoint = "api.example.com"
 			s.proxy = unless("192.0.2.10:6443")
-		}, []string{"[WARNING HTTPProxy] | api.example.com:6443 | http://proxy:3128 | NO_PROXY"}},
+		}, []string{"[WARNING HTTPProxy] | api.example.com:6443 | http://proxy:3128 | api.example.com to NO_PROXY"}},
 		{"HTTPProxy", "not a URL", func(s scene) { s.proxy = broken },
 			[]string{"[WARNING HTTPProxy] | URL | HTTPS_PROXY | HTTP_PROXY"}},
 		{"HTTPProxyCIDR", "in the way", func(s scene) { s.proxy = unless() },
 			[]string{
-				"[WARNING HTTPProxyCIDR] | 10.96.0.0/12 | http://proxy:3128 | NO_PROXY",
-				"[WARNING HTTPProxyCIDR] | 10.244.0.0/16 | http://proxy:3128 | NO_PROXY",
+				"[WARNING HTTPProxyCIDR] | 10.96.0.0/12 | http://proxy:3128 | 10.96.0.0/12 to NO_PROXY",
+				"[WARNING HTTPProxyCIDR] | 10.244.0.0/16 | http://proxy:3128 | 10.244.0.0/16 to NO_PROXY",
 			}},
 		{"HTTPProxyCIDR", "half excepted", func(s scene) { s.proxy = unless("10.96.", "10.111.255.255:", "10.244.0.") },
-			[]string{"[WARNING HTTPProxyCIDR] | 10.244.0.0/16 | http://proxy:3128 | NO_PROXY"}},
+			[]string{"[WARNING HTTPProxyCIDR] | 10.244.0.0/16 | http://proxy:3128 | 10.244.0.0/16 to NO_PROXY"}},
 		{"HTTPProxyCIDR", "IPv6", func(s scene) {
 			s.node.Cluster.Networking.PodSubnet = ""
 			s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112"
 			s.proxy = unless("[fd00:2::1]:443")
-		}, []string{"[WARNING HTTPProxyCIDR] | fd00:2::/112 | http://proxy:3128 | NO_PROXY"}},
+		}, []string{"[WARNING HTTPProxyCIDR] | fd00:2::/112 | http://proxy:3128 | fd00:2::/112 to NO_PROXY"}},
 		{"HTTPProxyCIDR", "not a URL", func(s scene) { s.proxy = broken },
 			[]string{"[WARNING HTTPProxyCIDR] | URL | HTTPS_PROXY | HTTP_PROXY"}},
 

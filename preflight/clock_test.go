@@ -17,7 +17,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 func TestClockSkew(t *testing.T) {
@@ -60,7 +59,7 @@ func TestClockSkew(t *testing.T) {
 				h.unknown["date"] = tt.err
 			}
 			check := Check{Name: "ClockSkew", Run: clock(n)}
-			fact.List(t, texts(check.findings(t.Context(), h)), tt.want...)
+			expect(t, check.findings(t.Context(), h), tt.want...)
 		})
 	}
 }

@@ -13,8 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
-
-	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // registry is a container runtime whose pulls take a second each.
@@ -121,8 +119,8 @@ func TestImages(t *testing.T) {
 					}
 				})
 				start := time.Now()
-				found := texts(check.findings(t.Context(), s.fakeHost))
-				fact.List(t, found, tt.want...)
+				found := check.findings(t.Context(), s.fakeHost)
+				expect(t, found, tt.want...)
 				if diff := cmp.Diff(tt.told, events); diff != "" {
 					t.Error("progress:", diff)
 				}
@@ -142,7 +140,7 @@ func TestImagesNamesEveryFault(t *testing.T) {
 	for _, image := range sixImages() {
 		want = append(want, "[ERROR ImagePull] | "+image+" | went away")
 	}
-	fact.List(t, texts(report.Errors), want...)
+	expect(t, report.Errors, want...)
 }
 
 func TestImagesEndsWithItsContext(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // changingHost is a host whose port and unit change between looks, as they do while systemd restarts the kubelet.
@@ -71,7 +70,7 @@ func TestPortOfAKubeletThatIsRestarted(t *testing.T) {
 			s.earlier("kube-apiserver")
 			tt.host.fakeHost = s.fakeHost
 			got := portFree(s.node, portUse{"", 10250, kubelet})(t.Context(), &tt.host)
-			fact.List(t, texts(got), tt.want...)
+			expect(t, got, tt.want...)
 		})
 	}
 }

@@ -179,3 +179,14 @@ func TestEachCheckHasADeadline(t *testing.T) {
 		t.Errorf("no limit of its own: %v left", left)
 	}
 }
+
+// expect compares findings with a line for each: severity and name, and the facts. An error or a warning has a remedy.
+func expect(t *testing.T, found []Finding, lines ...string) {
+	t.Helper()
+	fact.List(t, texts(found), lines...)
+	for _, f := range found {
+		if (f.Severity == Error || f.Severity == Warning) && f.Remedy == "" {
+			t.Errorf("%q does not say what to do", f)
+		}
+	}
+}

@@ -90,7 +90,7 @@ func prepareRows() []prepareRow {
 			h.put("/usr/lib/sysctl.d/99-hardening.conf", "net.ipv4.ip_forward = 3\n")
 			h.put("/etc/sysctl.d/10-early.conf", "net.ipv4.ip_forward = 0\n")
 			h.put("/run/sysctl.d/99-same.conf", "net/ipv4/ip_forward=1\n")
-		}, []string{"[WARNING Sysctl] | /etc/sysctl.d/99-hardening.conf | net.ipv4.ip_forward | 0 | /etc/sysctl.d/90-slipway.conf | 1"}},
+		}, []string{"[WARNING Sysctl] | /etc/sysctl.d/99-hardening.conf | net.ipv4.ip_forward to 0 | /etc/sysctl.d/90-slipway.conf | to 1"}},
 		{"SELinux", "on", func(h *fakeHost) { h.selinux, h.programs["restorecon"] = true, "" }, nil},
 		{"SELinux", "on, without its tools", func(h *fakeHost) { h.selinux = true },
 			[]string{"[ERROR SELinux] | SELinux | restorecon | policycoreutils"}},
@@ -141,7 +141,7 @@ func TestPrepare(t *testing.T) {
 			h := bare()
 			r.make(h)
 			i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == r.check })
-			fact.List(t, texts(checks[i].findings(t.Context(), h)), r.want...)
+			expect(t, checks[i].findings(t.Context(), h), r.want...)
 		})
 	}
 }
@@ -163,7 +163,7 @@ func TestSameKubelet(t *testing.T) {
 	} {
 		h := bare()
 		h.programs["kubelet"] = "Kubernetes " + installed
-		fact.List(t, texts(SameKubelet("v1.37.2").findings(t.Context(), h)), want...)
+		expect(t, SameKubelet("v1.37.2").findings(t.Context(), h), want...)
 	}
 }
 
@@ -180,10 +180,10 @@ func TestBundledKubelet(t *testing.T) {
 		"none there":          {bundled: "v1.36.2", cluster: "v1.37.2"},
 		"not to be told":      {bundled: "v1.36.2", cluster: "v1.37.2", installed: "garbage"},
 		"oldest":              {bundled: "v1.34.0", cluster: "v1.37.2", installed: "v1.34.0"},
-		"newer than cluster":  {"v1.37.2", "v1.36.4", "v1.36.4", nil, []string{"[ERROR KubeletVersion] | kubelet | v1.37.2 | newer | v1.36.4 | bundle of v1.36"}},
-		"too old for cluster": {"v1.33.9", "v1.37.2", "v1.33.0", nil, []string{"[ERROR KubeletVersion] | kubelet | v1.33.9 | older | 1.34 | 1.37 | bundle of v1.37"}},
+		"newer than cluster":  {"v1.37.2", "v1.36.4", "v1.36.4", nil, []string{"[ERROR KubeletVersion] | kubelet (v1.37.2) | newer | control plane (v1.36.4) | bundle of v1.36"}},
+		"too old for cluster": {"v1.33.9", "v1.37.2", "v1.33.0", nil, []string{"[ERROR KubeletVersion] | kubelet (v1.33.9) | older | 1.34 | 1.37 | bundle of v1.37"}},
 		"back": {"v1.36.4", "v1.37.2", "v1.37.0", nil,
-			[]string{"[ERROR KubeletVersion] | kubelet | v1.36.4 | older | v1.37.0 | bundle of v1.37"}},
+			[]string{"[ERROR KubeletVersion] | kubelet (v1.36.4) | older | (v1.37.0) | bundle of v1.37"}},
 		"no bundled version": {"latest", "v1.37.2", "v1.37.0", nil, []string{"[ERROR KubeletVersion] | bundle | \"latest\""}},
 		"no cluster version": {"v1.37.2", "", "v1.37.0", nil, []string{"[ERROR KubeletVersion] | \"\" | ConfigMap kube-system/kubeadm-config"}},
 		"unknown": {"v1.37.2", "", "v1.37.0", fault.New("refused", "start it"),
