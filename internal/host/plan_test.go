@@ -381,15 +381,9 @@ func TestOverlayUnits(t *testing.T) {
 			if err := errors.Join(o.RestartUnit(ctx, "kubelet"), o.PullImage(ctx, "unix:///none", "pause"), o.Probe(ctx, Probe{URL: "https://127.0.0.1:1"})); err != nil {
 				t.Fatal(err)
 			}
-			var got []string
-			for _, a := range *list {
-				got = append(got, a.String())
-			}
-			want := []string{
-				"stop unit kubelet.service", "reload units", "enable unit kubelet.service",
-				"start unit kubelet.service", "restart unit kubelet.service", "pull image pause",
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			const kubelet = "kubelet.service"
+			want := []Action{{Verb: Stop, Unit: kubelet}, {Verb: Reload}, {Verb: Enable, Unit: kubelet}, {Verb: Start, Unit: kubelet}, {Verb: Restart, Unit: kubelet}, {Verb: Pull, Image: "pause"}}
+			if diff := cmp.Diff(want, *list); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 		})
