@@ -18,7 +18,7 @@ const (
 	// linked is what enables the timer.
 	linked = "/etc/systemd/system/timers.target.wants/" + renewalTimer
 	// stillNode is in what is said when Slipway is removed from a node.
-	stillNode = "still a node of a cluster"
+	stillNode = "`slipway reset`"
 	// askedFile has what systemctl was called with.
 	askedFile = "/asked"
 )

@@ -4,11 +4,14 @@
 package breakages
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/releases"
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 func command(program string, args ...string) []Command {
@@ -97,14 +101,15 @@ apiserver_requested_deprecated_apis{group="networking.k8s.io",removed_release="`
 `)
 }
 
-// TestRows has each rule with something that it finds ("id release fatal|warning: subject"), and something near to it that
-// is fine.
-func TestRows(t *testing.T) {
-	for _, tt := range []struct {
-		name, from, to string
-		in             Inputs
-		want           []string
-	}{
+// row is something that a rule finds ("id release fatal|warning: subject"), or something near to it that is fine.
+type row struct {
+	name, from, to string
+	in             Inputs
+	want           []string
+}
+
+func rows() []row {
+	return []row{
 		// Command lines, by the tables.
 		{"flag of the controller manager", "1.36", "1.37", Inputs{Commands: command(releases.ControllerManager, "concurrent-service-syncs=2", "v=2", "leader-elect=true")},
 			[]string{"flag-removed 1.37 fatal: --concurrent-service-syncs"}},
@@ -256,7 +261,11 @@ func TestRows(t *testing.T) {
 		{"labels that are changed file by file", "1.36", "1.37", Inputs{Cluster: Objects{SELinux: true, Pods: []corev1.Pod{claim("s0:c1"), recursive(claim("s0:c2"))}}}, nil},
 
 		{"a release that is not known", "1.37", "1.38", Inputs{Cluster: Objects{}}, []string{"no-table 1.38 warning: "}},
-	} {
+	}
+}
+
+func TestRows(t *testing.T) {
+	for _, tt := range rows() {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.in.From, tt.in.To = tt.from, tt.to
 			var got []string
@@ -274,6 +283,33 @@ func TestRows(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}
 		})
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden file of the findings")
+
+// TestGolden: the file has the first finding of each rule.
+func TestGolden(t *testing.T) {
+	var text strings.Builder
+	shown := map[string]bool{}
+	for _, r := range rows() {
+		r.in.From, r.in.To = r.from, r.to
+		for _, f := range Check(r.in) {
+			if !shown[f.ID] {
+				shown[f.ID] = true
+				fmt.Fprintf(&text, "[%s] %s, fatal %t: %s\n", f.ID, f.Release, f.Fatal, f.Fault)
+			}
+		}
+	}
+	const file = "testdata/findings.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if diff := cmp.Diff(string(want), text.String()); err != nil || diff != "" {
+		t.Errorf("error %v; -update writes the file again (-want +got):\n%s", err, diff)
 	}
 }
 
@@ -301,7 +337,8 @@ func TestEtcdTables(t *testing.T) {
 // TestEtcdPatchRemedy is something that a user of a stacked etcd can do.
 func TestEtcdPatchRemedy(t *testing.T) {
 	found := Check(Inputs{From: "v1.36.3", To: "v1.37.2", Etcd: member("3.6.8"), EtcdVersion: stacked})
-	if len(found) != 1 || !strings.Contains(found[0].Remedy, "etcd.local.imageTag: 3.6.11-0") || !strings.Contains(found[0].Remedy, "`slipway upgrade apply` with the version that the cluster has") {
-		t.Errorf("%+v", found)
+	if len(found) != 1 {
+		t.Fatalf("%+v", found)
 	}
+	fact.In(t, found[0].Remedy, "etcd.local.imageTag: 3.6.11-0", "`slipway upgrade apply`", "version")
 }

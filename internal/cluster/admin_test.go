@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
@@ -102,21 +103,16 @@ func TestEnsureAdmin(t *testing.T) {
 		r.options.SuperAdmin = filepath.Join(t.TempDir(), "super-admin.conf")
 		r.options.Timeout = time.Second
 		err := r.EnsureAdmin(t.Context())
-		if err == nil || !strings.Contains(err.Error(), r.options.SuperAdmin+", which could give "+r.options.Kubeconfig+" its rights, is missing") ||
-			!strings.Contains(err.Error(), "create ClusterRoleBinding kubeadm:cluster-admins: ") ||
-			fault.Remedy(err) != "make it with `slipway init phase kubeconfig super-admin`" {
-			t.Error(fault.Of(err))
-		}
+		fact.Error(t, err, r.options.SuperAdmin, r.options.Kubeconfig, "missing", "create ClusterRoleBinding kubeadm:cluster-admins")
+		fact.In(t, fault.Remedy(err), "`slipway init phase kubeconfig super-admin`")
 	})
 	t.Run("nobody may", func(t *testing.T) {
 		a := newAPI(t)
 		a.hook = func(*http.Request, string) fakeapi.Fault { return fakeapi.Forbidden }
 		r := a.client(t)
 		err := r.EnsureAdmin(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "the user of "+r.options.SuperAdmin+" lacks this right") ||
-			fault.Remedy(err) != "use the kubeconfig of a user who has it" {
-			t.Error(fault.Of(err))
-		}
+		fact.Error(t, err, r.options.SuperAdmin, "right")
+		fact.In(t, fault.Remedy(err), "kubeconfig")
 	})
 	t.Run("unreadable super-admin.conf", func(t *testing.T) {
 		a := newAPI(t)

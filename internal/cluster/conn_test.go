@@ -29,6 +29,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
@@ -45,10 +46,12 @@ func TestReady(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	err := r.Ready(ctx)
-	const want = " is not ready: 500 Internal Server Error: etcd failed: reason withheld, poststarthook/rbac/bootstrap-roles failed: not finished; gave up after "
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
+	var gaveUp *retry.Error
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &gaveUp) {
 		t.Error(err)
 	}
+	fact.Error(t, err, "500 Internal Server Error: etcd failed: reason withheld, poststarthook/rbac/bootstrap-roles failed: not finished")
+	fact.NotIn(t, err.Error(), "ping")
 }
 
 // Nothing listens until the API server's container runs.
@@ -181,9 +184,9 @@ func TestWrongCertificates(t *testing.T) {
 		remedy []string
 	}{
 		{"another CA", good, "127.0.0.1", otherPEM,
-			"unknown authority", []string{"compare the CA in ", "admin.conf", "`slipway init phase kubeconfig`"}},
+			"unknown authority", []string{"CA", "admin.conf", "`slipway init phase kubeconfig`"}},
 		{"expired", old, "127.0.0.1", oldPEM,
-			"certificate has expired", []string{"check the clocks", "`slipway certs check-expiration`"}},
+			"expired", []string{"clocks", "`slipway certs check-expiration`"}},
 		{"another name", good, "localhost", goodPEM,
 			"localhost", []string{"apiServer.certSANs"}},
 	}
@@ -256,8 +259,7 @@ func TestStatusErrorKeepsRetryAfter(t *testing.T) {
 func TestRefusedAdvice(t *testing.T) {
 	gaveUp := &retry.Error{Last: noAnswerError{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, Cause: context.DeadlineExceeded}
 	err := errors.Wrap((&conn{}).advise(gaveUp), "phase x")
-	const want = "run `slipway diagnose` on the control plane: it shows what keeps the API server from running"
-	if got := fault.Remedy(err); got != want || strings.Contains(err.Error(), "slipway") {
+	if got := fault.Remedy(err); !strings.Contains(got, "`slipway diagnose`") || strings.Contains(err.Error(), "slipway") {
 		t.Errorf("remedy %q of %v", got, err)
 	}
 }
@@ -268,17 +270,16 @@ func TestUnauthorizedAdvice(t *testing.T) {
 	tests := []struct {
 		cert           []byte
 		now            time.Time
-		reason, remedy string
+		reason, remedy []string
 	}{
-		{cert, end.Add(time.Hour), "the client certificate in admin.conf expired on 2026-01-02T03:04:05Z", "renew it with `slipway certs renew all`"},
-		{cert, end.Add(-time.Minute), "the server does not accept the credentials in admin.conf", "check that they are from this cluster"},
-		{nil, end, "the server does not accept the credentials in admin.conf", "check that they are from this cluster"},
+		{cert, end.Add(time.Hour), []string{"client certificate", "admin.conf", "2026-01-02T03:04:05Z"}, []string{"`slipway certs renew all`"}},
+		{cert, end.Add(-time.Minute), []string{"credentials", "admin.conf"}, []string{"this cluster"}},
+		{nil, end, []string{"credentials", "admin.conf"}, []string{"this cluster"}},
 	}
 	for _, tt := range tests {
 		c := &conn{kubeconfig: "admin.conf", clientCert: tt.cert}
 		reason, remedy := c.adviseUnauthorized(tt.now)
-		if reason != tt.reason || !strings.HasPrefix(remedy, tt.remedy) {
-			t.Errorf("%q %q\nwant %q %q", reason, remedy, tt.reason, tt.remedy)
-		}
+		fact.In(t, reason, tt.reason...)
+		fact.In(t, remedy, tt.remedy...)
 	}
 }

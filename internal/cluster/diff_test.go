@@ -4,13 +4,14 @@
 package cluster
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // parse reads YAML like an answer of the API.
@@ -111,21 +112,19 @@ func TestChange(t *testing.T) {
 }
 
 func TestImmutable(t *testing.T) {
-	tests := []struct{ kind, ours, live, want string }{
+	tests := []struct{ kind, ours, live, field, is, shouldBe string }{
 		{"RoleBinding", `roleRef: {kind: Role, name: a}`, `roleRef: {kind: Role, name: b}`,
-			`roleRef is {"kind":"Role","name":"b"} and should be {"kind":"Role","name":"a"}`},
-		{"ClusterRoleBinding", `roleRef: {name: cluster-admin}`, `roleRef: {name: view}`, `should be {"name":"cluster-admin"}`},
-		{"Service", `spec: {clusterIP: 10.96.0.10}`, `spec: {clusterIP: 10.1.0.10}`, `spec.clusterIP is "10.1.0.10" and should be "10.96.0.10"`},
-		{"Deployment", `spec: {selector: {matchLabels: {a: b}}}`, `spec: {selector: {matchLabels: {a: c}}}`, `spec.selector is {"matchLabels":{"a":"c"}}`},
-		{"DaemonSet", `spec: {selector: {matchLabels: {a: b}}}`, `spec: {}`, `spec.selector is null`},
-		{"Secret", `type: Opaque`, `type: bootstrap.kubernetes.io/token`, `type is "bootstrap.kubernetes.io/token" and should be "Opaque"`},
+			"roleRef", `{"kind":"Role","name":"b"}`, `{"kind":"Role","name":"a"}`},
+		{"ClusterRoleBinding", `roleRef: {name: cluster-admin}`, `roleRef: {name: view}`, "roleRef", `{"name":"view"}`, `{"name":"cluster-admin"}`},
+		{"Service", `spec: {clusterIP: 10.96.0.10}`, `spec: {clusterIP: 10.1.0.10}`, "spec.clusterIP", `"10.1.0.10"`, `"10.96.0.10"`},
+		{"Deployment", `spec: {selector: {matchLabels: {a: b}}}`, `spec: {selector: {matchLabels: {a: c}}}`,
+			"spec.selector", `{"matchLabels":{"a":"c"}}`, `{"matchLabels":{"a":"b"}}`},
+		{"DaemonSet", `spec: {selector: {matchLabels: {a: b}}}`, `spec: {}`, "spec.selector", "null", `{"matchLabels":{"a":"b"}}`},
+		{"Secret", `type: Opaque`, `type: bootstrap.kubernetes.io/token`, "type", `"bootstrap.kubernetes.io/token"`, `"Opaque"`},
 	}
 	for _, tt := range tests {
 		w := wanted{ref{kind: kind{name: tt.kind}, namespace: "ns", name: "n"}, parse(t, tt.ours)}
 		_, err := change(w, parse(t, tt.live))
-		if err == nil || !strings.Contains(err.Error(), tt.want) ||
-			!strings.Contains(err.Error(), "update "+tt.kind+" ns/n: ") || !strings.Contains(err.Error(), "delete it, and run the same command again") {
-			t.Errorf("%s: %v", tt.kind, err)
-		}
+		fact.Error(t, err, "update "+tt.kind+" ns/n", tt.field+" is "+tt.is, "be "+tt.shouldBe, "delete")
 	}
 }

@@ -35,7 +35,7 @@ func TestEvict(t *testing.T) {
 	}{
 		"evicted":                     {},
 		"gone":                        {answer: apierrors.NewNotFound(pods, "a")},
-		"a budget":                    {answer: budget, blocked: "Pod default/a cannot be evicted now: The disruption budget web needs 2 healthy pods and has 2 currently"},
+		"a budget":                    {answer: budget, blocked: "The disruption budget web needs 2 healthy pods and has 2 currently"},
 		"several budgets":             {answer: apierrors.NewInternalError(errors.New("more than one budget")), blocked: "more than one budget"},
 		"another Pod has the name":    {answer: apierrors.NewConflict(pods, "a", errors.New("the UID differs")), blocked: "the UID differs"},
 		"its namespace is going":      {answer: terminating, blocked: "it is being terminated"},
@@ -54,7 +54,7 @@ func TestEvict(t *testing.T) {
 			err := a.client(t).Evict(t.Context(), pod("a", "n"))
 			blocked := (*BlockedError)(nil)
 			switch {
-			case c.blocked != "" && (!errors.As(err, &blocked) || !strings.Contains(err.Error(), c.blocked)):
+			case c.blocked != "" && (!errors.As(err, &blocked) || blocked.Pod != "default/a" || !strings.Contains(blocked.Reason, c.blocked)):
 				t.Errorf("%v, want %q", err, c.blocked)
 			case c.fail != "" && (err == nil || errors.As(err, &blocked) || !strings.Contains(err.Error(), c.fail)):
 				t.Errorf("%v, want %q", err, c.fail)

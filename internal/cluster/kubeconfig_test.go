@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
@@ -131,19 +132,20 @@ func TestLoadKubeconfigFaults(t *testing.T) {
 	tests := []struct {
 		name  string
 		paths []string
-		says  string
+		says  []string
 	}{
-		{"missing", []string{filepath.Join(dir, "none")}, "none: no such file"},
-		{"malformed", []string{bad}, "it is not a kubeconfig in YAML form"},
-		{"malformed in a list", []string{good, bad}, bad + ": it is not a kubeconfig in YAML form"},
-		{"a directory in a list", []string{good, dir}, "read " + dir + ": is a directory"},
-		{"no current context", []string{writeFile(t, filepath.Join(dir, "u"), userFile)}, "no current-context is set"},
-		{"no such cluster", []string{good}, "cannot locate cluster c"},
+		{"missing", []string{filepath.Join(dir, "none")}, []string{dir + "/none"}},
+		{"malformed", []string{bad}, []string{"kubeconfig", "YAML"}},
+		{"malformed in a list", []string{good, bad}, []string{bad, "YAML"}},
+		{"a directory in a list", []string{good, dir}, []string{"read " + dir}},
+		{"no current context", []string{writeFile(t, filepath.Join(dir, "u"), userFile)}, []string{"current-context"}},
+		{"no such cluster", []string{good}, []string{"cluster c"}},
 	}
 	for _, tt := range tests {
 		_, err := LoadKubeconfig(tt.paths...)
-		if err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v, want %q", tt.name, err, tt.says)
+		fact.Error(t, err, tt.says...)
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
 	if _, err := LoadKubeconfig(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
@@ -155,12 +157,12 @@ func TestLoadKubeconfigFaults(t *testing.T) {
 func TestURLPasswords(t *testing.T) {
 	tests := []struct{ server, proxy, says string }{
 		{"https://u:hunter2@127.0.0.1:1", "", "connection refused"},
-		{"https://u:hun ter2@127.0.0.1:1", "", "the server is not a URL"},
-		{"https://u:hun/ter2@127.0.0.1:1", "", "the server is not a URL"},
-		{"https://u:hunter2%zz@127.0.0.1:1", "", "the server is not a URL"},
+		{"https://u:hun ter2@127.0.0.1:1", "", "a URL"},
+		{"https://u:hun/ter2@127.0.0.1:1", "", "a URL"},
+		{"https://u:hunter2%zz@127.0.0.1:1", "", "a URL"},
 		{"https://127.0.0.1:1", "http://u:hunter2@127.0.0.1:1", "connection refused"},
-		{"https://127.0.0.1:1", "http://u:hun ter2@127.0.0.1:1", `the proxy-url of cluster "c" is not`},
-		{"https://127.0.0.1:1", "ftp://u:hunter2@127.0.0.1:1", `the proxy-url of cluster "c" is not`},
+		{"https://127.0.0.1:1", "http://u:hun ter2@127.0.0.1:1", `proxy-url of cluster "c"`},
+		{"https://127.0.0.1:1", "ftp://u:hunter2@127.0.0.1:1", `proxy-url of cluster "c"`},
 	}
 	for _, tt := range tests {
 		text := contextFile + "users: [{name: u, user: {token: t}}]\nclusters: [{name: c, cluster: {server: '" + tt.server + "', proxy-url: '" + tt.proxy + "'}}]\n"

@@ -106,24 +106,24 @@ func certificateRows() []row {
 		}
 	}
 	return []row{
-		{"certificate", "expired", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11")) }), "/pki/a.crt expired at 2026-11-21T08:01:00Z", false},
-		{"certificate", "of another key", complained(func(h *fakeHost) { _, key := ca.leaf(at, time.Hour, "192.0.2.11"); h.put("/pki/a.key", string(key)) }), "does not match the key /pki/a.key", false},
-		{"certificate", "of another address", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.9")) }), "is not valid for 192.0.2.11", false},
-		{"certificate", "missing", complained(func(h *fakeHost) { delete(h.files, "pki/a.crt") }), "/pki/a.crt does not exist", false},
-		{"certificate", "empty", complained(func(h *fakeHost) { h.put("/pki/a.crt", "") }), "/pki/a.crt: ", false},
-		{"certificate", "garbage for a key", complained(func(h *fakeHost) { h.put("/pki/a.key", "x") }), "/pki/a.key: ", false},
-		{"certificate", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(ca, ca, time.Second) }), "kubelet.conf: /etc/kubernetes/kubelet.conf expired", false},
+		{"certificate", "expired", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11")) }), "kube-apiserver; /pki/a.crt expired; 2026-11-21T08:01:00Z; `slipway certs renew all --restart`", false},
+		{"certificate", "of another key", complained(func(h *fakeHost) { _, key := ca.leaf(at, time.Hour, "192.0.2.11"); h.put("/pki/a.key", string(key)) }), "/pki/a.crt; key /pki/a.key", false},
+		{"certificate", "of another address", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.9")) }), "/pki/a.crt; 192.0.2.11; `slipway certs check-expiration`", false},
+		{"certificate", "missing", complained(func(h *fakeHost) { delete(h.files, "pki/a.crt") }), "/pki/a.crt; not exist", false},
+		{"certificate", "empty", complained(func(h *fakeHost) { h.put("/pki/a.crt", "") }), "/pki/a.crt; empty", false},
+		{"certificate", "garbage for a key", complained(func(h *fakeHost) { h.put("/pki/a.key", "x") }), "/pki/a.key; PEM", false},
+		{"certificate", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(ca, ca, time.Second) }), "kubelet.conf; /etc/kubernetes/kubelet.conf expired; 2026-11-21T08:59:01Z", false},
 		{"certificate", "fine, though somebody complains", complained(func(*fakeHost) {}), "", false},
 		{"certificate", "expired, and nobody complains", func(h *fakeHost) {
 			h.certified(ca)
 			h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11"))
 		}, "", false},
-		{"ca-mismatch", "of the API server", complained(func(h *fakeHost) { h.serve(other.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")) }), `is not signed by a CA in /pki/ca.crt ("CN=ours")`, false},
-		{"ca-mismatch", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(other, other, time.Hour) }), "kubelet.conf does not trust the CA", false},
+		{"ca-mismatch", "of the API server", complained(func(h *fakeHost) { h.serve(other.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")) }), `kube-apiserver, kubelet.conf; /pki/a.crt (issued by "CN=another"); /pki/ca.crt ("CN=ours")`, false},
+		{"ca-mismatch", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(other, other, time.Hour) }), `/etc/kubernetes/kubelet.conf (issued by "CN=another"); /pki/ca.crt ("CN=ours"); /pki/a.crt`, false},
 		{"ca-mismatch", "of an API server elsewhere", func(h *fakeHost) {
 			h.kubeconfig(ca, ca, time.Hour)
 			h.insisted(`E1121 "x" err="Get \"https://api.example.org:6443/api/v1/nodes/cp-1\": tls: failed to verify certificate: x509: certificate signed by unknown authority"`)
-		}, "does not trust the certificate of the API server at https://api.example.org:6443", false},
+		}, "https://api.example.org:6443; `slipway token create --print-join-command`", false},
 		{"ca-mismatch", "of a registry", func(h *fakeHost) {
 			h.kubeconfig(ca, ca, time.Hour)
 			h.insisted(`E1121 "PullImage from image service failed" err="Get \"https://registry.example.org/v2/\": x509: certificate signed by unknown authority"`)
@@ -139,22 +139,22 @@ func certificateRows() []row {
 			between.cert = sign(between.cert, other.cert, between.key, other.key)
 			cert, key := between.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")
 			h.serve(append(cert, certs.EncodeCerts(between.cert)...), key)
-		}), "is not signed by a CA in /pki/ca.crt", false},
+		}), `/pki/a.crt (issued by "CN=between"); /pki/ca.crt ("CN=ours")`, false},
 		{"clock", "a little behind a certificate", func(h *fakeHost) {
 			h.certified(ca)
 			h.serve(ca.leaf(at.Add(2*time.Second), time.Hour, "192.0.2.11"))
 			h.said(`E1121 "x" err="x509: certificate has expired or is not yet valid: current time is before"`)
-		}, "is only valid from", true},
+		}, "/pki/a.crt; 2026-11-21T09:00:02Z; 2026-11-21T09:00:00Z", true},
 		{"clock", "behind a certificate", func(h *fakeHost) {
 			h.certified(ca)
 			h.serve(ca.leaf(at.Add(time.Minute), time.Hour, "192.0.2.11"))
 			h.said(`E1121 "x" err="x509: certificate has expired or is not yet valid: current time is before"`)
-		}, "is only valid from 2026-11-21T09:01:00Z, but this host's clock shows 2026-11-21T09:00:00Z", false},
+		}, "/pki/a.crt; 2026-11-21T09:01:00Z; 2026-11-21T09:00:00Z", false},
 		{"clock", "behind the API server", func(h *fakeHost) {
 			h.kubeconfig(ca, ca, time.Hour)
 			h.apart = 2 * time.Minute
 			h.said(`E1121 "x" err="x509: certificate has expired or is not yet valid"`)
-		}, "is 2m0s behind that of the API server", false},
+		}, "2m0s; https://api.example.org:6443", false},
 	}
 }
 

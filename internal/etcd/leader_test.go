@@ -14,6 +14,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // led creates members that follow the first, each with an address of its own.
@@ -74,8 +76,8 @@ func TestMoveLeaderFails(t *testing.T) {
 		return nil
 	}
 	moved, err := r.MoveLeader(t.Context(), peer("a"))
-	if moved || err == nil || !strings.HasPrefix(err.Error(), "make another member than "+peer("a")+" the leader of etcd: ") || !strings.Contains(err.Error(), "PermissionDenied") {
-		t.Errorf("%t, %v", moved, err)
+	if fact.Error(t, err, peer("a"), "leader", "PermissionDenied"); moved {
+		t.Error("moved")
 	}
 }
 
@@ -83,23 +85,21 @@ func TestMoveLeaderFails(t *testing.T) {
 func TestCaughtUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		set, clear func(f *fakeCluster)
-		says       string
+		says       string // facts, each after "; "
 	}{
-		"it lags":             {func(*fakeCluster) {}, func(f *fakeCluster) { f.status[2].RaftAppliedIndex = 100 }, "it has applied 92 of the leader's 100 entries"},
-		"the others go on":    {func(*fakeCluster) {}, func(f *fakeCluster) { f.status[1].RaftIndex, f.status[2].RaftAppliedIndex = 500, 101 }, "92 of the leader's 100 entries"},
-		"a learner":           {func(f *fakeCluster) { f.members[1].IsLearner, f.status[2].RaftAppliedIndex = true, 100 }, func(f *fakeCluster) { f.members[1].IsLearner = false }, "it is still a learner, which has no vote"},
-		"it has no leader":    {func(f *fakeCluster) { f.status[2].Leader, f.status[2].RaftAppliedIndex = 0, 100 }, func(f *fakeCluster) { f.status[2].Leader = 1 }, "it has no leader"},
-		"it is not running":   {func(f *fakeCluster) { f.status[2].Header.MemberId, f.status[2].RaftAppliedIndex = 9, 100 }, func(f *fakeCluster) { f.status[2].Header.MemberId = 2 }, "member 9 answers in its place"},
-		"the leader is alone": {func(f *fakeCluster) { f.status[1].Header.MemberId, f.status[2].RaftAppliedIndex = 9, 100 }, func(f *fakeCluster) { f.status[1].Header.MemberId = 1 }, "the leader does not answer"},
+		"it lags":             {func(*fakeCluster) {}, func(f *fakeCluster) { f.status[2].RaftAppliedIndex = 100 }, "92; 100 entries"},
+		"the others go on":    {func(*fakeCluster) {}, func(f *fakeCluster) { f.status[1].RaftIndex, f.status[2].RaftAppliedIndex = 500, 101 }, "92; 100 entries"},
+		"a learner":           {func(f *fakeCluster) { f.members[1].IsLearner, f.status[2].RaftAppliedIndex = true, 100 }, func(f *fakeCluster) { f.members[1].IsLearner = false }, "a learner"},
+		"it has no leader":    {func(f *fakeCluster) { f.status[2].Leader, f.status[2].RaftAppliedIndex = 0, 100 }, func(f *fakeCluster) { f.status[2].Leader = 1 }, "no leader"},
+		"it is not running":   {func(f *fakeCluster) { f.status[2].Header.MemberId, f.status[2].RaftAppliedIndex = 9, 100 }, func(f *fakeCluster) { f.status[2].Header.MemberId = 2 }, "member 9"},
+		"the leader is alone": {func(f *fakeCluster) { f.status[1].Header.MemberId, f.status[2].RaftAppliedIndex = 9, 100 }, func(f *fakeCluster) { f.status[1].Header.MemberId = 1 }, "the leader; not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, r := led(t, "a", "b")
 			test.set(f)
 			r.options.Timeout = time.Second
 			err := r.CaughtUp(t.Context(), peer("b"))
-			if err == nil || !strings.HasPrefix(err.Error(), "wait for the member of etcd at "+peer("b")+": ") || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("error %v, want %s", err, test.says)
-			}
+			fact.Error(t, err, append(strings.Split(test.says, "; "), peer("b"))...)
 			r.options.Timeout = time.Minute
 			looks := 0
 			f.before = func(call string) error {
@@ -114,9 +114,7 @@ func TestCaughtUp(t *testing.T) {
 		})
 	}
 	_, r := led(t, "a")
-	if err := r.CaughtUp(t.Context(), peer("z")); err == nil || !strings.Contains(err.Error(), "it is not a member: something else has removed it") {
-		t.Errorf("error %v", err)
-	}
+	fact.Error(t, r.CaughtUp(t.Context(), peer("z")), peer("z"), "a member", "removed")
 }
 
 func TestStatus(t *testing.T) {

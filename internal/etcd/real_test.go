@@ -6,10 +6,10 @@ package etcd
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"net"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +17,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // once answers the first of these calls with err.
@@ -150,24 +153,21 @@ func TestRefusals(t *testing.T) {
 	tests := map[string]struct {
 		cluster *fakeCluster
 		do      func(ctx context.Context, r *Real) error
-		want    string
+		want    []string
 	}{
-		"a name that another member has": {voters("a", "c"), join("https://elsewhere.example:2380"), `it already has a member "c", at https://c.example:2380`},
-		"a member of another name":       {voters("a", "b"), join(peer("b")), `the member at https://b.example:2380 is called "b", not "c"`},
-		"promoting what is no member":    {voters("a"), func(ctx context.Context, r *Real) error { return r.Promote(ctx, peer("z")) }, "something else has removed it"},
-		"a learner that never ends":      {stuck(), join(peer("c")), "is still a learner, and etcd takes one at a time"},
+		"a name that another member has": {voters("a", "c"), join("https://elsewhere.example:2380"), []string{`"c"`, "https://c.example:2380"}},
+		"a member of another name":       {voters("a", "b"), join(peer("b")), []string{"https://b.example:2380", `"b", not "c"`}},
+		"promoting what is no member":    {voters("a"), func(ctx context.Context, r *Real) error { return r.Promote(ctx, peer("z")) }, []string{peer("z"), "removed"}},
+		"a learner that never ends":      {stuck(), join(peer("c")), []string{peer("b"), "a learner"}},
 		"no permission": {func() *fakeCluster { f := voters("a"); f.before = func(string) error { return denied }; return f }(),
-			join(peer("c")), "permission denied"},
+			join(peer("c")), []string{"permission denied"}},
 		"a learner that never catches up": {func() *fakeCluster { f := stuck(); f.notReady = 1 << 30; return f }(),
-			func(ctx context.Context, r *Real) error { return r.Promote(ctx, peer("b")) }, "which is in sync with leader; gave up after "},
+			func(ctx context.Context, r *Real) error { return r.Promote(ctx, peer("b")) }, []string{"in sync"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := test.do(t.Context(), test.cluster.serve(t, 3*time.Second))
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v, want %q", err, test.want)
-			}
+			fact.Error(t, test.do(t.Context(), test.cluster.serve(t, 3*time.Second)), test.want...)
 		})
 	}
 }
@@ -263,7 +263,7 @@ func TestWrongCertificates(t *testing.T) {
 		r    *Real
 		want string
 	}{
-		"of the member": {voters("a").serve(t, limit), "x509: certificate signed by unknown authority"},
+		"of the member": {voters("a").serve(t, limit), "unknown authority"},
 		"of the client": {strangers.serve(t, limit), "remote error: tls: "},
 	} {
 		if name == "of the member" {
@@ -273,12 +273,14 @@ func TestWrongCertificates(t *testing.T) {
 		}
 		start := time.Now()
 		_, err := test.r.Members(t.Context())
-		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "slipway certs check-expiration") || time.Since(start) > limit/2 {
-			t.Errorf("%s: %v after %s, want %q", name, err, time.Since(start), test.want)
+		if fact.Error(t, err, test.want, "slipway certs check-expiration"); time.Since(start) > limit/2 {
+			t.Errorf("%s: %v after %s", name, err, time.Since(start))
 		}
 	}
 	r := strangers.serve(t, time.Second, gone(t))
-	if _, err := r.Members(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused\"; gave up after ") {
+	_, err := r.Members(t.Context())
+	var gaveUp *retry.Error
+	if fact.Error(t, err, "connection refused"); !errors.As(err, &gaveUp) {
 		t.Errorf("with another member: %v", err)
 	}
 }
@@ -286,12 +288,12 @@ func TestWrongCertificates(t *testing.T) {
 func TestOptions(t *testing.T) {
 	for name, test := range map[string]struct {
 		endpoints []string
-		want      string
+		want      []string
 	}{
-		"no endpoint":    {nil, "no endpoint of etcd is known"},
-		"not encrypted":  {[]string{"http://192.0.2.1:2379"}, "is not a client URL of an etcd member"},
-		"no URL":         {[]string{"192.0.2.1"}, "is not a client URL of an etcd member"},
-		"no certificate": {[]string{"https://192.0.2.1:2379"}, "read the credentials for etcd"},
+		"no endpoint":    {nil, []string{"no endpoint"}},
+		"not encrypted":  {[]string{"http://192.0.2.1:2379"}, []string{"http://192.0.2.1:2379", "URL"}},
+		"no URL":         {[]string{"192.0.2.1"}, []string{"192.0.2.1", "URL"}},
+		"no certificate": {[]string{"https://192.0.2.1:2379"}, []string{"credentials", "/nonexistent"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := voters("a").serve(t, time.Second)
@@ -299,9 +301,8 @@ func TestOptions(t *testing.T) {
 			if name == "no certificate" {
 				r.options.CA = "/nonexistent"
 			}
-			if _, err := r.Members(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v, want %q", err, test.want)
-			}
+			_, err := r.Members(t.Context())
+			fact.Error(t, err, test.want...)
 		})
 	}
 }

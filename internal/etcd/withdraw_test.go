@@ -5,7 +5,6 @@ package etcd
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // fakeKeys has one key, and tells who watches it what happens next.
@@ -93,7 +94,5 @@ func TestWithdrawGivesUp(t *testing.T) {
 	f := voters("a")
 	f.keys = &fakeKeys{count: 1, next: mvccpb.Event_PUT, refusals: 1 << 30}
 	_, err := f.serve(t, 300*time.Millisecond).Withdraw(t.Context(), "/k")
-	if err == nil || !strings.HasPrefix(err.Error(), "delete /k in etcd: ") {
-		t.Error(err)
-	}
+	fact.Error(t, err, "delete /k")
 }

@@ -9,11 +9,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // childAccounts locks the accounts as lckpwdf(3) does, with a process lock.
@@ -51,10 +52,7 @@ func TestLockAccounts(t *testing.T) {
 	}
 
 	_, err = lockAccounts(dir+accountsLock, 0)
-	want := fmt.Sprintf("lock the accounts with %s: `exe init phase` (pid %d) has held it for 0s: wait until it has finished", dir+accountsLock, cmd.Process.Pid)
-	if err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("error\n%v, want\n%s", err, want)
-	}
+	fact.Error(t, err, dir+accountsLock, "`exe init phase`", fmt.Sprintf("pid %d", cmd.Process.Pid), "0s")
 
 	_ = stdin.Close()
 	release, err := NewAt(dir).LockAccounts() // waits until the other has ended
@@ -63,9 +61,7 @@ func TestLockAccounts(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	_, err = lockAccounts(dir+accountsLock, 0)
-	if err == nil || !strings.Contains(err.Error(), ": another program has held it for 0s") {
-		t.Errorf("within one process: error %v", err)
-	}
+	fact.Error(t, err, "another program", "0s") // within one process
 	release()
 	release, err = lockAccounts(dir+accountsLock, time.Minute)
 	if err != nil {
@@ -76,7 +72,6 @@ func TestLockAccounts(t *testing.T) {
 
 func TestLockAccountsFails(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := NewAt(dir).LockAccounts(); err == nil || !strings.HasPrefix(err.Error(), "lock the accounts with "+dir) {
-		t.Errorf("without a directory: error %v", err)
-	}
+	_, err := NewAt(dir).LockAccounts()
+	fact.Error(t, err, "accounts", dir+accountsLock)
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // childEnv names what this binary does instead of testing, if a test starts it as a separate process.
@@ -100,7 +101,7 @@ func childLimit(dir string) error {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1000, Max: 1000}); err != nil {
 		return err
 	}
-	return expectFailure(dir, unix.EFBIG, "file too large")
+	return expectFailure(dir, unix.EFBIG, "")
 }
 
 // childDisk runs in its own mount namespace and fills a small disk, then makes it read-only.
@@ -112,21 +113,20 @@ func childDisk(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("old"), 0o644); err != nil {
 		return err
 	}
-	if err := expectFailure(dir, unix.ENOSPC, "no space left on device: free some space"); err != nil {
+	if err := expectFailure(dir, unix.ENOSPC, "free some"); err != nil {
 		return err
 	}
 	if err := unix.Mount("none", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=64k"); err != nil {
 		return err
 	}
-	return expectFailure(dir, unix.EROFS, "read-only file system: mount this file system writable")
+	return expectFailure(dir, unix.EROFS, "writable")
 }
 
-func expectFailure(dir string, cause error, text string) error {
+func expectFailure(dir string, cause error, remedy string) error {
 	path := filepath.Join(dir, "f")
 	changed, err := New().WriteFile(path, make([]byte, 100_000), 0o644)
-	want := "write " + path + ": " + text
-	if changed || !errors.Is(err, cause) || !strings.HasPrefix(err.Error(), want) {
-		return fmt.Errorf("changed %v, error %w, want %s", changed, err, want)
+	if changed || !errors.Is(err, cause) || !strings.Contains(err.Error(), path+": ") || !strings.Contains(err.Error(), remedy) {
+		return fmt.Errorf("changed %v, error %w, want %q", changed, err, remedy)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
@@ -244,10 +244,11 @@ func TestLockStaleSignature(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := NewAt(dir).Lock()
-		want := "another run of Slipway is changing this node (it holds " + path + "): wait until it has finished, then run the same command again"
-		if err == nil || err.Error() != want {
-			t.Errorf("%q: error\n%v, want\n%s", text, err, want)
+		var locked *LockedError
+		if !errors.As(err, &locked) || *locked != (LockedError{Path: path}) {
+			t.Errorf("%q: error %v", text, err)
 		}
+		fact.Error(t, err, path, "wait")
 	}
 }
 
@@ -298,6 +299,16 @@ func TestLockInAnEmptyRoot(t *testing.T) {
 	if _, err := NewAt(root).Lock(); !errors.As(err, &locked) || locked.Path != filepath.Join(root, "run/slipway.lock") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// checkKind checks an error that names a thing of the wrong kind.
+func checkKind(t *testing.T, err error, path, got, want string) {
+	t.Helper()
+	var typed *KindError
+	if !errors.As(err, &typed) || typed.Path != path || kind(typed.Got) != got || typed.Want != want {
+		t.Errorf("error %v, want a %s at %s in the place of a %s", err, got, path, want)
+	}
+	fact.Error(t, err, path, got, want)
 }
 
 // told is an error with its remedy, as a user sees it.

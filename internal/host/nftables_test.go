@@ -112,7 +112,7 @@ func TestEmptyTableRemovalPlanned(t *testing.T) {
 	if err := NewRecorder(New(), record).RemoveLeftover(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
-	want := []Action{{Verb: Remove, Name: "empty nftables table ip bare"}}
+	want := []Action{{Verb: Remove, Name: string(EmptyTable) + " ip bare"}}
 	if diff := cmp.Diff([][]Action{want, want}, [][]Action{*planned, *did}); diff != "" {
 		t.Errorf("actions of plan and run (-want +got):\n%s", diff)
 	}

@@ -93,14 +93,14 @@ func TestAwaitServer(t *testing.T) {
 // TestAwaitServerSays that it waits, but not of a server that is ready at once.
 func TestAwaitServerSays(t *testing.T) {
 	limits := &config.Timeouts{KubernetesAPICall: &metav1.Duration{Duration: time.Minute}, UpgradeManifests: &metav1.Duration{Duration: 5 * time.Minute}}
-	for delay, want := range map[time.Duration]string{0: "", 3 * time.Second: "Waiting for the API server, up to 1m0s"} {
+	for delay, want := range map[time.Duration]string{0: "", 3 * time.Second: "1m0s"} {
 		synctest.Test(t, func(t *testing.T) {
 			said := ""
 			say := func(format string, args ...any) { said += fmt.Sprintf(format, args...) }
 			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil), delay: delay}
 			err := awaitServer(t.Context(), api, host.NewAt(t.TempDir()), say, limits)
 			synctest.Wait()
-			if err != nil || said != want {
+			if err != nil || (said == "") != (want == "") || !strings.Contains(said, want) || strings.Count(said, "API server") > 1 {
 				t.Errorf("after %s it said %q, want %q; error %v", delay, said, want, err)
 			}
 		})

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // journal makes phases that record that they ran.
@@ -76,15 +78,15 @@ func TestRunInOrder(t *testing.T) {
 		fail error
 		skip []string
 		want []string
-		err  string
+		err  []string
 	}{
 		{name: "all", want: []string{"a", "x", "y", "c"}},
 		{name: "a phase left out", skip: []string{"a"}, want: []string{"x", "y", "c"}},
 		{name: "a parent left out", skip: []string{"b"}, want: []string{"a", "c"}},
 		{name: "a child left out", skip: []string{"b/x"}, want: []string{"a", "y", "c"}},
 		{name: "an unknown one", skip: []string{"b/z", "d"},
-			err: "skip-phases: unknown phase b/z, d; the phases are a, b, b/x, b/y, c"},
-		{name: "a failure ends the run and is named once", fail: broken, want: []string{"a", "x", "y"}, err: "phase b/y: out of paper"},
+			err: []string{"skip-phases", "phase b/z, d", "a, b, b/x, b/y, c"}},
+		{name: "a failure ends the run and is named once", fail: broken, want: []string{"a", "x", "y"}, err: []string{"phase b/y", "of paper"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -95,8 +97,8 @@ func TestRunInOrder(t *testing.T) {
 				j.phase("c", nil),
 			}
 			err := Run(t.Context(), newEnv(), workflow, options{Skip: tt.skip})
-			if got := message(err); got != tt.err {
-				t.Errorf("error %q, want %q", got, tt.err)
+			if fact.Error(t, err, tt.err...); strings.Count(message(err), "b/y") > 1 {
+				t.Errorf("error %v", err)
 			}
 			if diff := cmp.Diff(tt.want, j.ran); diff != "" {
 				t.Errorf("ran (-want +got):\n%s", diff)
@@ -388,8 +390,8 @@ func TestSkippedPhasesSayWhy(t *testing.T) {
 func TestPhasesThatWaitForEachOther(t *testing.T) {
 	j := &journal{}
 	err := Run(t.Context(), newEnv(), []phase{j.phase("a", nil).Needing("b"), j.phase("b", nil).Needing("a")}, options{})
-	if got := message(err); got != "the phases a, b wait for each other" || len(j.ran) > 0 {
-		t.Errorf("error %q, ran %v", got, j.ran)
+	if fact.Error(t, err, "a, b", "each other"); len(j.ran) > 0 {
+		t.Errorf("ran %v", j.ran)
 	}
 }
 

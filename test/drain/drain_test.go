@@ -25,6 +25,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -118,7 +119,7 @@ func slipway(t *testing.T, pod corev1.Pod, force bool) decision {
 	i := slices.IndexFunc(workflow, func(p phases.Phase) bool { return p.Name == "drain" })
 	env := &phases.Env{Config: n, Cluster: api, UI: ui.NewLines(&bytes.Buffer{}, &bytes.Buffer{})}
 	err := phases.Run(t.Context(), env, workflow[i:i+1], phases.Options{})
-	if err != nil && !strings.Contains(err.Error(), "would not come back") {
+	if err != nil && (!strings.Contains(fault.Remedy(err), "--drain-force") || !strings.Contains(err.Error(), pod.Namespace+"/"+pod.Name)) {
 		t.Fatal(err)
 	}
 	return decision{Evicted: api.evicted, Refused: err != nil}
