@@ -168,8 +168,13 @@ func (r *run) part(ctx context.Context, name, doing string, make func(dir string
 // output runs a program and returns what it printed; a failure's error holds
 // the end of what it said. Cancelling ctx interrupts it politely at first.
 func output(ctx context.Context, dir string, env []string, argv ...string) (string, error) {
+	return outputOf(ctx, nil, dir, env, argv...)
+}
+
+// outputOf does it with something to read.
+func outputOf(ctx context.Context, stdin io.Reader, dir string, env []string, argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	cmd.Stdin, cmd.Dir, cmd.Env = stdin, dir, append(os.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	var stdout, stderr strings.Builder
