@@ -143,12 +143,17 @@ func (r *run) keep() (map[string]bool, error) {
 	return keep, err
 }
 
+// use notes that the run needs a part.
+func (r *run) use(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used[name] = true
+}
+
 // part makes the named thing if it is missing, as a step that people see, and returns its directory. Others that need
 // it at the same time wait for it.
 func (r *run) part(ctx context.Context, name, doing string, make func(dir string) error) (string, error) {
-	r.mu.Lock()
-	r.used[name] = true
-	r.mu.Unlock()
+	r.use(name)
 	path := r.store.path(name)
 	if r.has(name) {
 		return path, r.ensure(name, make)
