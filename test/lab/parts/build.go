@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,11 +24,14 @@ var leftOut = map[string][]string{
 	"flanneld": {flannelModule + "/pkg/backend/udp", flannelModule + "/pkg/backend/tencentvpc"},
 }
 
-// run runs a command of Go's, such as "build", for the program in the component's directory dir.
-func (p program) run(ctx context.Context, dir, command string, flags ...string) error {
+// runGo runs a command of Go's, such as "build", for programs of the component in the directory dir.
+func runGo(ctx context.Context, dir string, programs []program, command string, flags ...string) error {
 	args := append([]string{"go", command}, flags...)
-	if leftOut[p.name] == nil {
-		_, err := output(ctx, dir, goEnv, append(args, p.pkg)...)
+	if leftOut[programs[0].name] == nil {
+		for _, p := range programs {
+			args = append(args, p.pkg)
+		}
+		_, err := output(ctx, dir, goEnv, args...)
 		return err
 	}
 	beside, err := os.MkdirTemp("", "lab-source-")
@@ -35,13 +39,24 @@ func (p program) run(ctx context.Context, dir, command string, flags ...string) 
 		return errors.Wrap(err, "cannot make a directory for a program's source")
 	}
 	defer os.RemoveAll(beside)
-	overlay, err := p.shorten(ctx, dir, beside)
+	overlay, err := programs[0].shorten(ctx, dir, beside)
 	if err != nil {
 		return err
 	}
 	_, err = output(ctx, dir, goEnv, append(args, "-overlay", overlay, ".")...)
 	return err
 }
+
+// built is the name that "go build" gives the program.
+func (p program) built() string {
+	if leftOut[p.name] != nil || p.pkg == "." {
+		return p.component
+	}
+	return path.Base(majorVersion.ReplaceAllString(p.pkg, ""))
+}
+
+// majorVersion is the end of an import path, which isn't part of the program's name.
+var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
 
 // shorten writes the program's main.go, its only file, without what is left out, and the overlay with which the Go
 // command finds that in dir: it allows none for files of other modules.

@@ -110,14 +110,11 @@ func (r *run) bundle(ctx context.Context, release *versioned, debian tree) (stri
 		return "", errors.Wrap(err, "cannot write the bundle's list")
 	}
 	return r.part(ctx, stamp("bundle", string(list), fmt.Sprint(table, probe)), "laying out the parts of a bundle", func(dir string) error {
-		if err := writeImages(filepath.Join(dir, imagesArchive), dir, table); err != nil {
+		if err := writeImages(filepath.Join(dir, imagesArchive), table); err != nil {
 			return err
 		}
-		if err := writeImages(filepath.Join(dir, ProbeArchive), dir, probe); err != nil {
+		if err := writeImages(filepath.Join(dir, ProbeArchive), probe); err != nil {
 			return err
-		}
-		if err := removeFiles(filepath.Join(dir, "layer.tar")); err != nil {
-			return errors.Wrap(err, "cannot tidy up")
 		}
 		return os.WriteFile(filepath.Join(dir, "bundle.yaml"), list, 0o644)
 	})

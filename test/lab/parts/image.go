@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 
 	"github.com/pkg/errors"
@@ -61,12 +60,12 @@ type manifest struct {
 }
 
 // writeArchive writes images in the format of "docker save". The same images
-// give the same bytes. Layers are made in the directory scratch.
-func writeArchive(w io.Writer, scratch string, images []image) error {
+// give the same bytes.
+func writeArchive(w io.Writer, images []image) error {
 	archive := tar.NewWriter(w)
 	var manifests []manifest
 	for _, i := range images {
-		m, err := addImage(archive, scratch, i)
+		m, err := addImage(archive, i)
 		if err != nil {
 			return errors.Wrapf(err, "image %s", i.name)
 		}
@@ -82,12 +81,14 @@ func writeArchive(w io.Writer, scratch string, images []image) error {
 	return errors.Wrap(archive.Close(), "cannot finish the images' archive")
 }
 
-func addImage(archive *tar.Writer, scratch string, i image) (manifest, error) {
-	layer := filepath.Join(scratch, "layer.tar")
-	digest, err := writeLayer(layer, i.files)
-	if err != nil {
+// addImage makes the image's layer twice, as its digest and size come before it:
+// that costs less than to keep it.
+func addImage(archive *tar.Writer, i image) (manifest, error) {
+	hash, size := sha256.New(), counter(0)
+	if err := writeLayer(io.MultiWriter(hash, &size), i.files); err != nil {
 		return manifest{}, err
 	}
+	digest := hex.EncodeToString(hash.Sum(nil))
 	config, err := json.Marshal(imageConfig{
 		Architecture: runtime.GOARCH, OS: "linux",
 		Config: processConfig{Env: []string{searchPath}, Entrypoint: i.entrypoint},
@@ -101,27 +102,29 @@ func addImage(archive *tar.Writer, scratch string, i image) (manifest, error) {
 	if err := addBytes(archive, m.Config, config); err != nil {
 		return manifest{}, err
 	}
-	return m, addFile(archive, imageFile{path: m.Layers[0], source: layer}, 0o644)
+	if err := archive.WriteHeader(&tar.Header{Name: m.Layers[0], Size: int64(size), Mode: 0o644}); err != nil {
+		return manifest{}, errors.Wrap(err, "cannot add its layer")
+	}
+	return m, writeLayer(archive, i.files)
 }
 
-// writeLayer writes a layer and returns its digest.
-func writeLayer(path string, files []imageFile) (string, error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return "", errors.Wrap(err, "cannot make its layer")
-	}
-	defer f.Close()
-	hash := sha256.New()
-	layer := tar.NewWriter(io.MultiWriter(f, hash))
+// writeLayer writes a layer.
+func writeLayer(w io.Writer, files []imageFile) error {
+	layer := tar.NewWriter(w)
 	for _, file := range files {
 		if err := addFile(layer, file, 0o755); err != nil {
-			return "", err
+			return err
 		}
 	}
-	if err := layer.Close(); err != nil {
-		return "", errors.Wrap(err, "cannot finish its layer")
-	}
-	return hex.EncodeToString(hash.Sum(nil)), nil
+	return errors.Wrap(layer.Close(), "cannot finish its layer")
+}
+
+// counter counts the bytes that are written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
 }
 
 func addFile(w *tar.Writer, file imageFile, mode int64) error {

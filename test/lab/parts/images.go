@@ -6,6 +6,7 @@ package parts
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,31 +133,24 @@ func (r *run) imageRoot(ctx context.Context, row imageRoot) (string, error) {
 				return err
 			}
 		}
-		archive := filepath.Join(dir, imagesArchive)
-		if err := writeImages(archive, dir, row.table); err != nil {
-			return err
-		}
-		if err := r.unpack(ctx, archive, dir); err != nil {
-			return err
-		}
-		return errors.Wrap(removeFiles(archive, filepath.Join(dir, "layer.tar")), "cannot tidy up")
+		return r.unpack(ctx, row.table, dir)
 	})
 }
 
-func writeImages(archive, scratch string, table []image) error {
+func writeImages(archive string, table []image) error {
 	f, err := os.Create(archive)
 	if err != nil {
 		return errors.Wrap(err, "cannot make the images' archive")
 	}
 	defer f.Close()
-	if err := writeArchive(f, scratch, table); err != nil {
+	if err := writeArchive(f, table); err != nil {
 		return err
 	}
 	return errors.Wrap(f.Close(), "cannot finish the images' archive")
 }
 
-// unpack imports the archive with a containerd of its own, whose root is dir/root.
-func (r *run) unpack(ctx context.Context, archive, dir string) error {
+// unpack imports images with a containerd of its own, whose root is dir/root.
+func (r *run) unpack(ctx context.Context, table []image, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	state, err := os.MkdirTemp("", "lab-containerd-") // a socket's path has to be short
@@ -186,7 +180,10 @@ func (r *run) unpack(ctx context.Context, archive, dir string) error {
 	}
 	err = waitForFile(ctx, socket)
 	if err == nil {
-		_, err = output(ctx, "", nil, ctr, "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
+		archive, w := io.Pipe()
+		go func() { w.CloseWithError(writeArchive(w, table)) }()
+		_, err = outputOf(ctx, archive, "", nil, ctr, "--address", socket, "--namespace", "k8s.io", "images", "import", "-")
+		archive.Close()
 	}
 	stopped := stop(daemon)
 	if err == nil {

@@ -73,7 +73,7 @@ func (b *Builder) contents(n Need) (contents, error) {
 			needed = append(needed, i.picks...)
 		}
 	}
-	c.first = inOrder(append(needed, own.picks("containerd", "ctr")...))
+	c.first = inOrder(append(needed, own.picks("containerd", "containerd-shim-runc-v2", "ctr")...))
 	for _, name := range slices.Sorted(maps.Keys(onNode)) {
 		if name != Kubeadm {
 			c.layers = append(c.layers, own.picks(name)...)

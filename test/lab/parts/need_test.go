@@ -36,7 +36,7 @@ const (
 	plane137 = "kube-apiserver@1.37 kube-controller-manager@1.37 kube-scheduler@1.37 kube-proxy@1.37 etcd@1.37 etcdctl@1.37 coredns@1.37"
 	plane136 = " kube-apiserver@1.36 kube-controller-manager@1.36 kube-scheduler@1.36 kube-proxy@1.36 etcd@1.36 etcdctl@1.36 coredns@1.36"
 	plane135 = " kube-apiserver@1.35 kube-controller-manager@1.35 kube-scheduler@1.35 kube-proxy@1.35 etcd@1.35 etcdctl@1.35 coredns@1.35"
-	plugins  = "containerd-shim-runc-v2 bridge loopback ptp host-local portmap"
+	plugins  = "bridge loopback ptp host-local portmap"
 )
 
 // What each need consists of, and nothing else.
@@ -63,31 +63,31 @@ func TestContents(t *testing.T) {
 		},
 		{
 			name: "the node of `make cluster`", debian: "debian-node",
-			first:  plane137 + " containerd ctr pause probe",
+			first:  plane137 + " containerd containerd-shim-runc-v2 ctr pause probe",
 			then:   "kubelet@1.37 kubectl@1.37 " + plugins,
 			images: []string{images},
 		},
 		{
 			name: "one with kubeadm", need: Need{Kubernetes: "1.37", With: []string{Kubeadm}}, debian: "debian-node",
-			first:  plane137 + " containerd ctr pause probe",
+			first:  plane137 + " containerd containerd-shim-runc-v2 ctr pause probe",
 			then:   "kubelet@1.37 kubectl@1.37 kubeadm@1.37 " + plugins,
 			images: []string{images},
 		},
 		{
 			name: "one with flannel", need: Need{With: []string{Flannel}}, debian: "debian-node",
-			first:  plane137 + " containerd ctr flanneld install-conf flannel pause probe",
+			first:  plane137 + " containerd containerd-shim-runc-v2 ctr flanneld install-conf flannel pause probe",
 			then:   "kubelet@1.37 kubectl@1.37 " + plugins,
 			images: []string{images, "flannel:v0.28.10 flannel-cni-plugin:v1.9.1-flannel3"},
 		},
 		{
 			name: "an older one, to be upgraded", need: Need{Kubernetes: "1.36", With: []string{Kubeadm}}, debian: "debian-node",
-			first:  plane137 + " containerd ctr pause probe" + plane136,
+			first:  plane137 + " containerd containerd-shim-runc-v2 ctr pause probe" + plane136,
 			then:   plugins + " kubelet@1.36 kubectl@1.36 kubeadm@1.36",
 			images: []string{images, version("1.36")[1:]},
 		},
 		{
 			name: "one to be upgraded twice", need: Need{Kubernetes: "1.35", With: []string{Flannel}}, debian: "debian-node",
-			first:  plane137 + " containerd ctr flanneld install-conf flannel pause probe" + plane136 + plane135,
+			first:  plane137 + " containerd containerd-shim-runc-v2 ctr flanneld install-conf flannel pause probe" + plane136 + plane135,
 			then:   plugins + " kubelet@1.35 kubectl@1.35",
 			images: []string{images, version("1.36")[1:], version("1.35")[1:], "flannel:v0.28.10 flannel-cni-plugin:v1.9.1-flannel3"},
 		},
@@ -112,6 +112,35 @@ func TestContents(t *testing.T) {
 	for _, n := range []Need{{Kubernetes: "1.2"}, {With: []string{"crictl"}}} {
 		if c, err := b.contents(n); err == nil {
 			t.Errorf("%v is made of %v", n, c)
+		}
+	}
+}
+
+// Programs of the same component are built together. What is left out of one is not left out of others.
+func TestBatches(t *testing.T) {
+	b := testBuilder(t)
+	newest, older := b.releases[0], b.releases[1]
+	picks := inOrder(append(newest.picks("kubelet", "etcd", "kubectl", "etcdctl", "flanneld", "install-conf", "flannel"), older.picks("kubectl", "etcdctl")...))
+	var got []string
+	for _, batch := range b.batches(picks) {
+		got = append(got, filepath.Base(batch.dir)+": "+names(batch.picks))
+	}
+	want := []string{"kubernetes: kubelet@1.37 kubectl@1.37", "etcd: etcd@1.37 etcdctl@1.37", "flannel: flanneld", "flannel: install-conf", "flannel-cni: flannel",
+		"kubernetes-1.36: kubectl@1.36", "etcd-3.6: etcdctl@1.36"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestBuilt(t *testing.T) {
+	for name, want := range map[string]string{"etcd": "server", "etcdctl": "etcdctl", "kubelet": "kubelet", "flanneld": "flannel", "install-conf": "install_conf",
+		"pause": "pause", "ctr": "ctr"} {
+		p, err := programNamed(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.built(); got != want {
+			t.Errorf("%s is built as %s, want %s", name, got, want)
 		}
 	}
 }

@@ -143,12 +143,17 @@ func (r *run) keep() (map[string]bool, error) {
 	return keep, err
 }
 
+// use notes that the run needs a part.
+func (r *run) use(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used[name] = true
+}
+
 // part makes the named thing if it is missing, as a step that people see, and returns its directory. Others that need
 // it at the same time wait for it.
 func (r *run) part(ctx context.Context, name, doing string, make func(dir string) error) (string, error) {
-	r.mu.Lock()
-	r.used[name] = true
-	r.mu.Unlock()
+	r.use(name)
 	path := r.store.path(name)
 	if r.has(name) {
 		return path, r.ensure(name, make)
@@ -168,8 +173,13 @@ func (r *run) part(ctx context.Context, name, doing string, make func(dir string
 // output runs a program and returns what it printed; a failure's error holds
 // the end of what it said. Cancelling ctx interrupts it politely at first.
 func output(ctx context.Context, dir string, env []string, argv ...string) (string, error) {
+	return outputOf(ctx, nil, dir, env, argv...)
+}
+
+// outputOf does it with something to read.
+func outputOf(ctx context.Context, stdin io.Reader, dir string, env []string, argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	cmd.Stdin, cmd.Dir, cmd.Env = stdin, dir, append(os.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	var stdout, stderr strings.Builder

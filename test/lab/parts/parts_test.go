@@ -170,7 +170,7 @@ func TestWriteArchive(t *testing.T) {
 	}
 	var first, second bytes.Buffer
 	for _, w := range []io.Writer{&first, &second} {
-		if err := writeArchive(w, t.TempDir(), images); err != nil {
+		if err := writeArchive(w, images); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,12 +5,12 @@ package parts
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-k8s/slipway/test/lab/internal/filelock"
@@ -98,94 +98,148 @@ func (b *Builder) common(name string) (string, error) {
 	return b.programPath(b.releases[0].picks(name)[0])
 }
 
-// build builds programs that are not there, one after another: each build uses all processors by itself.
-func (r *run) build(ctx context.Context, picks []pick) error {
+// A batch are programs that one command builds: of the same component, and so with the same flags. It links one of them
+// while it compiles the next, and looks only once at the packages that they share.
+type batch struct {
+	dir, flags string
+	picks      []pick
+}
+
+func (b *batch) programs() []program {
+	var list []program
+	for _, p := range b.picks {
+		program, _ := programNamed(p.program)
+		list = append(list, program)
+	}
+	return list
+}
+
+// batches are the picks, in the same order but for those that come earlier with others of their batch.
+func (b *Builder) batches(picks []pick) []*batch {
+	var list []*batch
 	for _, p := range picks {
-		if err := r.program(ctx, p); err != nil {
+		program, dir := b.source(p)
+		at := slices.IndexFunc(list, func(other *batch) bool { return other.dir == dir })
+		if at < 0 || leftOut[program.name] != nil || leftOut[list[at].picks[0].program] != nil {
+			list = append(list, &batch{dir, b.linkerFlags(p), []pick{p}})
+			continue
+		}
+		list[at].picks = append(list[at].picks, p)
+	}
+	return list
+}
+
+// build builds programs that are not there, one batch after another: each uses all processors by itself.
+func (r *run) build(ctx context.Context, picks []pick) error {
+	for _, b := range r.batches(picks) {
+		if err := r.buildBatch(ctx, b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// program builds a program unless it's there. No other program, of this run or another, is built at the same time.
-func (r *run) program(ctx context.Context, p pick) error {
-	name, err := r.programPart(p)
+// buildBatch builds what is missing of a batch. Nothing else is built at the same time, by this run or another.
+func (r *run) buildBatch(ctx context.Context, b *batch) error {
+	missing, err := r.missing(b.picks)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	unlock, err := filelock.Take(ctx, r.store.path(goLock), r.waiting(building(missing)))
 	if err != nil {
 		return err
 	}
-	program, dir := r.source(p)
-	doing := "building " + p.program
-	if program.ofRelease() {
-		doing += " for Kubernetes " + p.release
+	defer unlock()
+	if missing, err = r.missing(b.picks); err != nil || len(missing) == 0 { // by now
+		return err
 	}
-	if !r.has(name) {
-		unlock, err := filelock.Take(ctx, r.store.path(goLock), r.waiting(doing))
+	doing := building(missing)
+	return errors.WithMessage(r.log.Do(doing, func() error { return r.compile(ctx, b, missing) }), doing)
+}
+
+// missing are the picks that are not there. The others are marked as used.
+func (r *run) missing(picks []pick) (missing []pick, err error) {
+	for _, p := range picks {
+		name, err := r.programPart(p)
+		if err != nil {
+			return nil, err
+		}
+		r.use(name)
+		if !r.has(name) {
+			missing = append(missing, p)
+		} else if err := r.ensure(name, nil); err != nil {
+			return nil, err
+		}
+	}
+	return missing, nil
+}
+
+// building says what is built.
+func building(picks []pick) string {
+	var names []string
+	of := ""
+	for _, p := range picks {
+		names = append(names, p.program)
+		if program, _ := programNamed(p.program); program.ofRelease() {
+			of = " for Kubernetes " + p.release
+		}
+	}
+	return "building " + strings.Join(names, ", ") + of
+}
+
+// compile builds programs of a batch, and makes a part of each.
+func (r *run) compile(ctx context.Context, b *batch, picks []pick) error {
+	out, err := os.MkdirTemp(r.dir, unfinished)
+	if err != nil {
+		return errors.Wrap(err, "cannot make a directory to build in")
+	}
+	defer os.RemoveAll(out)
+	programs := (&batch{picks: picks}).programs()
+	if err := runGo(ctx, b.dir, programs, "build", "-trimpath", "-o", out+"/", "-ldflags", b.flags); err != nil {
+		return err
+	}
+	for i, p := range picks {
+		name, err := r.programPart(p)
 		if err != nil {
 			return err
 		}
-		defer unlock()
+		err = r.ensure(name, func(dir string) error {
+			return os.Rename(filepath.Join(out, programs[i].built()), filepath.Join(dir, p.program))
+		})
+		if err != nil {
+			return err
+		}
 	}
-	_, err = r.part(ctx, name, doing, func(out string) error {
-		return program.run(ctx, dir, "build", "-trimpath", "-o", filepath.Join(out, p.program), "-ldflags", r.linkerFlags(p))
-	})
-	return err
+	return nil
 }
 
 // fetch downloads the modules that programs which are not there are built from: all but those of the first, whose build
 // downloads them while this waits for the network, too.
 func (r *run) fetch(ctx context.Context, picks []pick) error {
-	wanted := map[string][]program{}
-	first := ""
-	for _, p := range picks {
-		name, err := r.programPart(p)
-		if err != nil {
-			return err
-		}
-		program, dir := r.source(p)
-		if r.has(name) || program.pkg == "." { // which needs no module
-			continue
-		}
-		if first == "" {
-			first = dir
-		}
-		wanted[dir] = append(wanted[dir], program)
+	missing, err := r.missing(picks)
+	if err != nil {
+		return err
 	}
-	delete(wanted, first)
-	if len(wanted) == 0 {
+	var others []*batch
+	var names []string
+	batches := r.batches(missing)
+	for _, b := range batches {
+		program, _ := r.source(b.picks[0])
+		if b.dir != batches[0].dir && program.pkg != "." { // which needs no module
+			others, names = append(others, b), append(names, filepath.Base(b.dir))
+		}
+	}
+	if len(others) == 0 {
 		return nil
 	}
-	var names []string
-	for _, dir := range slices.Sorted(maps.Keys(wanted)) {
-		names = append(names, filepath.Base(dir))
-	}
-	return r.log.Do("downloading the Go modules of "+strings.Join(names, ", "), func() error {
+	return r.log.Do("downloading the Go modules of "+strings.Join(slices.Compact(names), ", "), func() error {
 		group, ctx := errgroup.WithContext(ctx)
-		for dir, programs := range wanted {
-			group.Go(func() error { return download(ctx, dir, programs) })
+		for _, b := range others {
+			// To list all packages that a program consists of, the Go command downloads what is missing, and nothing else.
+			group.Go(func() error { return runGo(ctx, b.dir, b.programs(), "list", "-deps") })
 		}
 		return group.Wait()
 	})
-}
-
-// download has the Go command list all packages that the programs of a component consist of, for which it downloads what
-// is missing, and nothing else.
-func download(ctx context.Context, dir string, programs []program) error {
-	args := []string{"go", "list", "-deps"}
-	for _, p := range programs {
-		if leftOut[p.name] == nil {
-			args = append(args, p.pkg)
-			continue
-		}
-		if err := p.run(ctx, dir, "list", "-deps"); err != nil {
-			return err
-		}
-	}
-	if len(args) == 3 {
-		return nil
-	}
-	_, err := output(ctx, dir, goEnv, args...)
-	return err
 }
 
 func isGoSource(name string) bool {
