@@ -169,7 +169,7 @@ func TestOurLinks(t *testing.T) {
 	}{
 		"nothing of ours":    {links: []netlink.Link{bridge("br0", 1), veth("veth1", 1), dummy("mine", 0)}},
 		"the bridge of Pods": {links: []netlink.Link{veth("veth0", 0), bridge("cni0", 1), veth("veth1", 1), veth("veth2", 2)}, want: []Leftover{{Link, "cni0"}}},
-		"a bridge in use":    {links: []netlink.Link{bridge("cni0", 1), veth("veth1", 1), dummy("eth0", 1)}, fault: "cni0"},
+		"a bridge in use":    {links: []netlink.Link{bridge("cni0", 1), veth("veth1", 1), dummy("eth0", 1)}, fault: "bridge cni0"},
 		"not a bridge":       {links: []netlink.Link{dummy("cni0", 0)}},
 		"of kube-proxy":      {links: []netlink.Link{dummy("kube-ipvs0", 0)}, want: []Leftover{{Link, "kube-ipvs0"}}, fault: "ipvsadm --clear"},
 		"only called so":     {links: []netlink.Link{bridge("kube-ipvs0", 0)}},

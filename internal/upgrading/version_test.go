@@ -34,7 +34,7 @@ func TestRefusals(t *testing.T) {
 		"the next patch":                   {config.Upgrade{Version: "v1.36.5"}, "cp-1=v1.36.4/v1.36.4", nil},
 		"the same version":                 {config.Upgrade{Version: "v1.36.4"}, "cp-1=v1.36.4/v1.36.4", nil},
 		"an upgrade that was interrupted":  {config.Upgrade{Version: "v1.37.2"}, "cp-1=v1.37.2/v1.36.4 cp-2=v1.36.4/v1.36.4 cp-3=v1.36.4/v1.36.4", nil},
-		"not a version":                    {config.Upgrade{Version: "v1"}, "cp-1=v1.36.4/v1.36.4", []string{"version"}},
+		"not a version":                    {config.Upgrade{Version: "v1"}, "cp-1=v1.36.4/v1.36.4", []string{"invalid version"}},
 		"a minor that is not known yet": {config.Upgrade{Version: "v1.38.0"}, "cp-1=v1.37.2/v1.37.2",
 			[]string{"v1.38.0; Kubernetes 1.37"}},
 		"another major": {config.Upgrade{Version: "v2.0.0"}, "cp-1=v1.37.2/v1.37.2",
