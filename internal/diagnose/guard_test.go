@@ -27,7 +27,7 @@ func TestGuard(t *testing.T) {
 	}{
 		"succeeds":           {wait: func(context.Context) error { return nil }},
 		"fails by itself":    {wait: func(context.Context) error { return errors.New("no such file") }, want: "no such file"},
-		"the cause is known": {wait: forever, fails: true, want: "it did not start;"},
+		"the cause is known": {wait: forever, fails: true, want: "it did not start"},
 		"the time is up":     {wait: forever, want: "out of paper"},
 	} {
 		t.Run(name, func(t *testing.T) {

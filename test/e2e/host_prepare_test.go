@@ -224,7 +224,7 @@ func (m machine) preparePlanIsTrue() {
 	before := m.everyState()
 	plan := m.must(append(prepareArgs, "--dry-run")...)
 	for _, step := range []string{
-		"write /usr/local/bin/kubelet 0755", "write /opt/cni/bin/bridge 0755", "set kernel parameter net.ipv4.ip_forward=1",
+		"write /usr/local/bin/kubelet 0755", "write /opt/cni/bin/bridge 0755", "net.ipv4.ip_forward=1",
 		"write /etc/containerd/config.toml 0644", "start unit containerd.service", "enable unit kubelet.service",
 		"import image registry.k8s.io/pause:",
 	} {

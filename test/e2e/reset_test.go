@@ -135,9 +135,9 @@ func (m machine) resetPlanIsTrue() {
 	before := m.ownFiles()
 	plan := m.must("slipway", "reset", "--dry-run", "--network")
 	for _, step := range []string{
-		"remove etcd member https://192.168.99.11:2380", "stop unit kubelet.service", "remove Pod kube-system/etcd-cp-1",
+		"member https://192.168.99.11:2380", "stop unit kubelet.service", "remove Pod kube-system/etcd-cp-1",
 		"unmount /var/lib/kubelet/pods/", "remove directory /etc/kubernetes/pki", "    ca.key", "remove directory /var/lib/etcd", "remove directory /var/lib/kubelet",
-		"remove /etc/kubernetes/admin.conf", "nftables table ip nat", "remove network interface cni0",
+		"remove /etc/kubernetes/admin.conf", "table ip nat", "remove network interface cni0",
 		"remove directory /var/lib/cni/networks/lab",
 	} {
 		if !strings.Contains(plan, step) {

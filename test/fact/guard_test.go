@@ -17,18 +17,29 @@ import (
 
 // packages are those whose tests assert facts.
 var packages = []string{
-	"certs", "cmd/slipway", "internal/bundle", "internal/config", "internal/discovery", "internal/joining", "internal/kubeconfig", "internal/pki",
-	"internal/redact", "internal/renewal", "internal/tokens", "internal/ui", "kubeletconfig", "manifests", "preflight", "test/fact",
+	"certs", "cmd/slipway", "internal/accounts", "internal/background", "internal/breakages", "internal/bundle", "internal/cluster", "internal/config", "internal/containerd", "internal/corefile", "internal/diagnose", "internal/discovery", "internal/etcd", "internal/etcdmember", "internal/fault", "internal/host", "internal/inventory", "internal/joining", "internal/kubeconfig", "internal/pki", "internal/redact", "internal/releases", "internal/renewal", "internal/retry", "internal/support", "internal/tokens", "internal/ui", "internal/upgrading", "internal/workflow", "kubeletconfig", "manifests", "packaging", "phases", "preflight", "test/bench", "test/drain", "test/e2e", "test/etcdutl", "test/fact", "test/fuzz", "test/gitleaks", "test/joiners", "test/kill", "test/lab/internal/filelock", "test/lab/internal/progress", "test/lab/internal/tree", "test/lab/nodes", "test/lab/parts", "test/releases", "test/schema", "test/suite", "test/tier", "test/zlint",
 }
 
 // complete has how sentences begin that tests compare as a whole, and the reason.
 var complete = map[string]string{
-	"kubeadm: phase preflight: this host is a": "the test's own message, as it is wrapped",
-	" ! this line is wider than a":             "the test's own message, as it is wrapped",
-	"[certs] Generating \"ca\"\n":              "the test's own messages, as lines",
-	"the clock is slow":                        "the test's own message, as an event",
-	"<!-- The table is made by ":               "a mark in a page",
-	"<!-- end of the table -->":                "a mark in a page",
+	"kubeadm: phase preflight: this host is a":  "the test's own message, as it is wrapped",
+	" ! this line is wider than a":              "the test's own message, as it is wrapped",
+	"[certs] Generating \"ca\"\n":               "the test's own messages, as lines",
+	"the clock is slow":                         "the test's own message, as an event",
+	"it did not start":                          "the test's own error, which the message begins with",
+	"the plugin says no":                        "the test's own message, as an error's cause",
+	"The disruption budget web ":                "the API's words",
+	"more than one budget":                      "the API's words",
+	"it is being terminated":                    "the API's words",
+	"flag provided but not defined: ":           "another program's words",
+	"feature is locked to":                      "another program's words",
+	"but depends on features that are disabled": "another program's words",
+	"that has not been registered":              "another program's words",
+	"\ncp-2 control-plane v1.37.0-rc.1 | # ":    "all steps of an upgrade, complete",
+	"     wall processor  step: ":               "a bill, complete",
+	"within the budget of ":                     "a bill, complete",
+	"<!-- The table is made by ":                "a mark in a page",
+	"<!-- end of the table -->":                 "a mark in a page",
 }
 
 // four plain words in a row are a sentence.

@@ -11,7 +11,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Need says what a machine consists of. Whoever asks for a machine gets it, and nothing beyond it is built.
+// Need says what a machine consists of. Nothing beyond it is built.
 type Need struct {
 	Bare       bool     // as images of clouds are: an init system, a way in, and nothing of what follows
 	Kubernetes string   // the minor version of its programs; default the newest
