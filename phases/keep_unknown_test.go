@@ -34,7 +34,7 @@ func TestUploadKeepsUnknown(t *testing.T) {
 			[]string{"  futureField: a\n"},
 			line{"[WARNING]", "ConfigMap kube-system/kube-proxy: keeping fields", ": ipvs.futureField"}},
 		{"kubelet-config", "kubelet", uploadConfig(), "broken: [", []string{"cgroupDriver: systemd"},
-			line{"[WARNING]", "is replaced", "ConfigMap kube-system/kubelet-config:"}},
+			line{"[WARNING]", "unknown fields", "ConfigMap kube-system/kubelet-config:"}},
 	} {
 		t.Run(tt.name+" "+strings.Join(tt.says, " "), func(t *testing.T) {
 			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)

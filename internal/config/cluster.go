@@ -74,7 +74,7 @@ func Keep(source string, stored, wanted []byte) (data []byte, warnings []string,
 	d := newStored()
 	d.addStored(source, kind, stored)
 	if len(d.faults) > 0 {
-		return wanted, []string{"the present value cannot be read and is replaced: " + sorted(d.faults)[0].Error()}, nil
+		return wanted, []string{"the present value cannot be read, so a new one would lack its unknown fields: " + sorted(d.faults)[0].Error()}, nil
 	}
 	data, err = d.extras[kind].into(wanted)
 	return data, d.warningTexts(), err
