@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Comparing the facts themselves needs the released modules compiled, so `make e2e` does that, for the releases that the
+// Comparing the facts themselves needs the released modules compiled, so `make test-full` does that, for the releases that the
 // lab builds anyway. This holds all of them, cheaply: what the facts were made from is what is there.
 func TestTablesAreMadeFromTheseInputs(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("../..", tableFile))
