@@ -227,32 +227,28 @@ func (s *remains) build(t *testing.T) {
 	}
 }
 
-// podHost is a resetHost. When its runtime removes a Pod, it also removes what the network plugin made for the Pod.
-type podHost struct {
-	*resetHost
-	pods []host.Pod
-}
-
-func (h podHost) Pods(context.Context, string) ([]host.Pod, error) {
-	return slices.DeleteFunc(slices.Clone(h.pods), func(p host.Pod) bool { return !slices.Contains(h.names(fakePods), p.ID) }), nil
-}
-
-// RemovePods does so in the order of the real host.
-func (h podHost) RemovePods(ctx context.Context, socket string, pods []host.Pod) ([]host.Pod, error) {
-	var own, shared []host.Pod
-	for _, p := range pods {
-		if p.HostNetwork {
-			shared = append(shared, p)
-			continue
-		}
-		own = append(own, p)
-		for _, path := range []string{"results/pods-" + p.ID + "-eth0", "results/cni-loopback-" + p.ID + "-lo", "networks/pods/10.244.0.1" + p.ID} {
-			if err := h.Remove(filepath.Join(pluginState, path)); err != nil {
-				return nil, err
+// hasPods gives the runtime these Pods. When it removes one, it also removes what the network plugin made for the Pod, in the
+// order of the real host.
+func (h *lastingHost) hasPods(all []host.Pod) {
+	h.On.Pods = func(context.Context, string) ([]host.Pod, error) {
+		return slices.DeleteFunc(slices.Clone(all), func(p host.Pod) bool { return !slices.Contains(h.names(fakePods), p.ID) }), nil
+	}
+	h.On.RemovePods = func(ctx context.Context, socket string, pods []host.Pod) ([]host.Pod, error) {
+		var own, shared []host.Pod
+		for _, p := range pods {
+			if p.HostNetwork {
+				shared = append(shared, p)
+				continue
+			}
+			own = append(own, p)
+			for _, path := range []string{"results/pods-" + p.ID + "-eth0", "results/cni-loopback-" + p.ID + "-lo", "networks/pods/10.244.0.1" + p.ID} {
+				if err := h.Remove(filepath.Join(pluginState, path)); err != nil {
+					return nil, err
+				}
 			}
 		}
+		return h.removePods(ctx, socket, slices.Concat(own, shared))
 	}
-	return h.resetHost.RemovePods(ctx, socket, slices.Concat(own, shared))
 }
 
 // tellingEtcd reports which member has really left.
@@ -376,7 +372,8 @@ func enter(t *testing.T, root string) {
 
 func resetPlanIsTrue(t *testing.T, s *remains) {
 	s.build(t)
-	h := podHost{&resetHost{Host: newLastingHost("")}, s.pods}
+	h := newLastingHost("")
+	h.hasPods(s.pods)
 	var plans []*record
 	before := seen(t, h, "/", map[string]string{})
 	var overlay host.Host

@@ -42,7 +42,7 @@ func newTheatre(t *testing.T, v variant) *theatre {
 	t.Helper()
 	p := &theatre{variant: v, node: v.node(t), root: inMemory(t), record: &record{}}
 	p.host = newLastingHost(p.root)
-	t.Cleanup(p.host.Close)
+	t.Cleanup(p.host.Real.Close)
 	if err := errors.Join(furnish(p.root), willMake(p.root, kubeletPEM, rotatedPEM(t, p.node.Name, time.Now().Add(time.Hour)))); err != nil {
 		t.Fatal(err)
 	}
