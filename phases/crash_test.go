@@ -35,6 +35,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 	"github.com/slipway-k8s/slipway/test/kill"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
@@ -124,7 +125,7 @@ type scene struct {
 
 func newScene(t *testing.T, c crashing) *scene {
 	t.Helper()
-	root, err := os.MkdirTemp(inMemory(t), "")
+	root, err := os.MkdirTemp(teststage.Dir(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,17 +134,6 @@ func newScene(t *testing.T, c crashing) *scene {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// inMemory is a directory on which syncing costs no time, if there is one.
-func inMemory(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "slipway-test-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 func (s *scene) close() {

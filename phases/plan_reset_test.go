@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
 // remains is a host that was a node, or was about to become one, and the flags with which it is reset.
@@ -338,7 +339,7 @@ func TestResetPlanIsTrue(t *testing.T) {
 			t.Parallel()
 			parent, _, _ := strings.Cut(t.Name(), "/")
 			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", fmt.Sprintf("-test.run=^%s$/^%d$", parent, seed))
-			cmd.Env = append(os.Environ(), variable+"="+inMemory(t))
+			cmd.Env = append(os.Environ(), variable+"="+teststage.Dir(t))
 			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
 			if os.Geteuid() != 0 {
 				cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER

@@ -29,7 +29,7 @@ type bareHost struct {
 
 func newBareHost(t *testing.T) (*bareHost, string) {
 	t.Helper()
-	root := inMemory(t)
+	root := teststage.Dir(t)
 	h := &bareHost{Host: teststage.At(root)}
 	v6 := netip.MustParseAddr("fd00::9")
 	h.Has.Units, h.Has.Runtime, h.Has.Swap = map[string]host.UnitState{}, nil, []string{"/swapfile"}

@@ -9,10 +9,12 @@ package stage
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -54,6 +56,23 @@ var _ host.Host = (*Host)(nil)
 func At(root string) *Host {
 	files := host.NewAt(root)
 	return &Host{FileReader: files, PathReader: files, Root: root, Real: files, Has: ordinary(), Fail: map[string]error{}}
+}
+
+// New is a host in a new directory, in memory if it can be: there, syncing costs no time.
+func New(t *testing.T) *Host {
+	t.Helper()
+	return At(Dir(t))
+}
+
+// Dir is a new directory for the files of a host.
+func Dir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "slipway-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // Orders are the Jobs without writes of files.

@@ -34,6 +34,7 @@ type State struct {
 	Programs  map[string]string // what they say to --version; nil: every program is there, in the default version
 	Environ   []string
 	Time      time.Time             // zero: the real one
+	Date      time.Time             // of servers; zero: that of this host
 	Space     map[string]host.Space // of paths; any other is as full as /
 	Syncs     []time.Duration
 

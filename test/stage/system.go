@@ -201,7 +201,10 @@ func (h *Host) Date(ctx context.Context, p host.Probe) (time.Time, error) {
 	if h.On.Date != nil {
 		return h.On.Date(ctx, p)
 	}
-	return h.Now(), h.fails("Date")
+	if h.Has.Date.IsZero() {
+		return h.Now(), h.fails("Date")
+	}
+	return h.Has.Date, h.fails("Date")
 }
 
 func (h *Host) LookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
