@@ -146,6 +146,9 @@ func (h *Host) gave(path string, owner host.Owner) error {
 }
 
 func (h *Host) WriteOwned(path string, data []byte, mode fs.FileMode, owner host.Owner) (bool, error) {
+	if err := h.before(context.Background(), "write "+path); err != nil {
+		return false, err
+	}
 	if h.On.WriteOwned != nil {
 		return h.On.WriteOwned(path, data, mode, owner)
 	}
@@ -154,10 +157,14 @@ func (h *Host) WriteOwned(path string, data []byte, mode fs.FileMode, owner host
 			return false, err
 		}
 	}
-	return h.WriteFile(path, data, mode)
+	changed, err := h.Real.WriteFile(path, data, mode)
+	return h.wrote(path, changed, err)
 }
 
 func (h *Host) Give(path string, owner host.Owner, mode fs.FileMode) error {
+	if err := h.before(context.Background(), "chown "+path); err != nil {
+		return err
+	}
 	if h.On.Give != nil {
 		return h.On.Give(path, owner, mode)
 	}
@@ -168,6 +175,9 @@ func (h *Host) Give(path string, owner host.Owner, mode fs.FileMode) error {
 }
 
 func (h *Host) GiveTree(path string, owner host.Owner) ([]string, error) {
+	if err := h.before(context.Background(), "chown "+path); err != nil {
+		return nil, err
+	}
 	if h.On.GiveTree != nil {
 		return h.On.GiveTree(path, owner)
 	}

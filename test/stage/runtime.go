@@ -133,7 +133,10 @@ func (h *Host) PullImage(ctx context.Context, socket, image string) error {
 	return nil
 }
 
-func (h *Host) ImportImages(_ context.Context, _ string, names []string, archive func(io.Writer) error) error {
+func (h *Host) ImportImages(ctx context.Context, _ string, names []string, archive func(io.Writer) error) error {
+	if err := h.ordered(ctx, "import "+strings.Join(names, " ")); err != nil {
+		return err
+	}
 	h.with(func(has *State) {
 		for _, name := range names {
 			has.Images = append(has.Images, host.Image{Names: []string{name}, Pinned: true})
