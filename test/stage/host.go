@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stage is what tests of several packages play on: a host in a directory, an API that only records, and the
-// output.
+// Package stage has the host that tests play on.
 //
 // Like test/fixture, it imports neither certs nor phases, so that their own tests can use it.
 package stage
