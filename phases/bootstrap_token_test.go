@@ -64,7 +64,7 @@ func TestBootstrapTokens(t *testing.T) {
 		{name: "that of an earlier run will not live long enough", written: true, join: "abcdef.0123456789abcdef", says: line{"Creating", "token abcdef"},
 			before: func(t *testing.T, s *stage) {
 				withToken(t, s, earlier(s))
-				s.host.now = time.Now().Add(23*time.Hour + time.Minute)
+				s.host.Has.Time = time.Now().Add(23*time.Hour + time.Minute)
 			}},
 		{name: "one of a person's own does not serve for a generated one", written: true, join: "abcdef.0123456789abcdef", says: line{"Creating", "token abcdef"},
 			before: func(t *testing.T, s *stage) {
@@ -135,7 +135,7 @@ func TestShortTokens(t *testing.T) {
 		s := newStage(t, fixture.InitDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, "+life+"}]\n"+fixture.ClusterDocument)
 		s.play(t, certsCA(), bootstrapToken(), showJoinCommand("join"))
 		made := len(s.done)
-		s.host.now = time.Now().Add(later)
+		s.host.Has.Time = time.Now().Add(later)
 		s.play(t, bootstrapToken(), showJoinCommand("join"))
 		if strings.Contains(s.said.String(), "WARNING") {
 			t.Errorf("%s: it says %q", life, s.said.String())

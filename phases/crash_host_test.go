@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,24 +15,33 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-// lastingHost is a host in a directory. Its systemd, kubelet and container runtime keep their state in that directory
-// as well, so that a later process finds what a killed one did. Each order to them changes one file.
+// lastingHost is a host whose systemd, kubelet and container runtime keep their state in its directory as well, so that a
+// later process finds what a killed one did. Each order to them changes one file.
 type lastingHost struct {
-	*host.Real
+	*teststage.Host
 	root  string
-	limit time.Duration
-	skip  []string // phases
+	limit time.Duration // how long a run waits for others; 0 for the limits of the configuration
+	skip  []string      // phases
+	// plans makes the run a plan.
+	plans func(*Env)
 
 	kubelet sync.Mutex // there is only one kubelet, however many runs wait for its files
 }
 
-func (h *lastingHost) patience() time.Duration { return h.limit }
-func (h *lastingHost) skipped() []string       { return h.skip }
-
 func newLastingHost(root string) *lastingHost {
-	return &lastingHost{Real: host.NewAt(root), root: root}
+	h := &lastingHost{Host: teststage.At(root), root: root}
+	h.On = teststage.Overrides{
+		WriteOwned: h.Real.WriteOwned, Give: h.Real.Give, GiveTree: h.Real.GiveTree, LockAccounts: h.Real.LockAccounts,
+		Unit: h.unit, EnableUnit: h.enable, StartUnit: h.start, StopUnit: h.stop, RestartUnit: h.restart,
+		ImagePresent: h.imagePresent, PullImage: h.pull,
+		Containers: h.containers, StopContainer: h.stopContainer, AwaitContainer: h.awaitContainer,
+		Pods: h.pods, RemovePods: h.removePods, NetworkLeftovers: h.leftovers, RemoveLeftover: h.removeLeftover,
+		AwaitFile: h.awaitFile, Unmount: h.Real.Unmount, Probe: h.probe, Fetch: h.fetch, PortHolder: h.portHolder, PortFree: h.portFree,
+	}
+	return h
 }
 
 // State other than files, by directory below the root.
@@ -69,7 +77,7 @@ func (h *lastingHost) note(path string) error {
 	return err
 }
 
-func (h *lastingHost) Unit(_ context.Context, name string) (host.UnitState, error) {
+func (h *lastingHost) unit(_ context.Context, name string) (host.UnitState, error) {
 	if name != kubeletUnit {
 		return host.UnitState{LoadState: "not-found"}, nil
 	}
@@ -80,29 +88,25 @@ func (h *lastingHost) Unit(_ context.Context, name string) (host.UnitState, erro
 	return state, nil
 }
 
-func (h *lastingHost) ReloadUnits(context.Context) error           { return nil }
-func (h *lastingHost) EnableUnit(context.Context, string) error    { return h.note(kubeletEnabled) }
-func (h *lastingHost) StartUnit(_ context.Context, _ string) error { return h.note(kubeletActive) }
+func (h *lastingHost) enable(context.Context, string) error { return h.note(kubeletEnabled) }
+func (h *lastingHost) start(context.Context, string) error  { return h.note(kubeletActive) }
 
-func (h *lastingHost) SuspendUnit(context.Context, string) error { return nil }
-func (h *lastingHost) KillUnit(context.Context, string) error    { return nil }
-
-func (h *lastingHost) StopUnit(context.Context, string) error {
+func (h *lastingHost) stop(context.Context, string) error {
 	if !h.has(kubeletActive) {
 		return nil
 	}
 	return os.Rename(filepath.Join(h.root, kubeletActive), filepath.Join(h.root, fmt.Sprintf("%s-%d", kubeletActive, time.Now().UnixNano())))
 }
 
-func (h *lastingHost) RestartUnit(context.Context, string) error {
+func (h *lastingHost) restart(context.Context, string) error {
 	if !h.has(kubeletActive) {
 		return h.note(kubeletActive)
 	}
 	return h.note(fmt.Sprintf("%s/%d", kubeletActive, time.Now().UnixNano())) // the time changes the directory as well
 }
 
-// AwaitFile lets the kubelet, if it runs, write its files.
-func (h *lastingHost) AwaitFile(ctx context.Context, path string, fits func([]byte) error) error {
+// awaitFile lets the kubelet, if it runs, write its files.
+func (h *lastingHost) awaitFile(ctx context.Context, path string, fits func([]byte) error) error {
 	if h.has(kubeletActive) {
 		if err := h.makeFiles(); err != nil {
 			return err
@@ -151,8 +155,8 @@ func willMake(root, path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// Probe finds everything healthy once the kubelet runs. Where containers are simulated, it has started what was missing.
-func (h *lastingHost) Probe(_ context.Context, p host.Probe) error {
+// probe finds everything healthy once the kubelet runs. Where containers are simulated, it has started what was missing.
+func (h *lastingHost) probe(context.Context, host.Probe) error {
 	if !h.has(kubeletActive) {
 		return errors.New("connection refused")
 	}
@@ -162,49 +166,26 @@ func (h *lastingHost) Probe(_ context.Context, p host.Probe) error {
 	return h.startPods()
 }
 
-func (h *lastingHost) Fetch(ctx context.Context, p host.Probe) ([]byte, error) {
-	return nil, h.Probe(ctx, p)
-}
-
-func (h *lastingHost) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
-	return host.RuntimeInfo{Name: "containerd", Version: "2.1.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}, nil
+func (h *lastingHost) fetch(ctx context.Context, p host.Probe) ([]byte, error) {
+	return nil, h.probe(ctx, p)
 }
 
 func imageMark(image string) string {
 	return images + "/" + strings.NewReplacer("/", "_", ":", "_").Replace(image)
 }
 
-func (h *lastingHost) ImagePresent(_ context.Context, _, image string) (bool, error) {
+func (h *lastingHost) imagePresent(_ context.Context, _, image string) (bool, error) {
 	return h.has(imageMark(image)), nil
 }
 
-func (h *lastingHost) PullImage(_ context.Context, _, image string) error {
+func (h *lastingHost) pull(_ context.Context, _, image string) error {
 	return h.note(imageMark(image))
-}
-
-// A diagnosis finds nothing wrong.
-func (h *lastingHost) Journal(context.Context, string, time.Time, int) ([]host.JournalEntry, error) {
-	return nil, nil
-}
-
-func (h *lastingHost) ContainerStates(context.Context, string, string) ([]host.ContainerState, error) {
-	return nil, nil
-}
-
-func (h *lastingHost) Sandboxes(context.Context, string, string) ([]host.Sandbox, error) {
-	return nil, nil
-}
-
-func (h *lastingHost) ImageDir(context.Context, string) (string, error) { return "", nil }
-
-func (h *lastingHost) LookupHost(context.Context, string) ([]netip.Addr, error) {
-	return []netip.Addr{netip.MustParseAddr("192.0.2.11")}, nil
 }
 
 // holders are the programs that listen once the kubelet runs, by port.
 var holders = map[int]string{10250: "kubelet", 6443: "kube-apiserver", 10259: "kube-scheduler", 10257: "kube-controller-manager", 2379: "etcd", 2380: "etcd"}
 
-func (h *lastingHost) PortHolder(port int) (host.Process, bool) {
+func (h *lastingHost) portHolder(port int) (host.Process, bool) {
 	name := holders[port]
 	if name == "" || !h.has(kubeletActive) || name != "kubelet" && !h.has("/etc/kubernetes/manifests/"+name+".yaml") {
 		return host.Process{}, false
@@ -212,25 +193,50 @@ func (h *lastingHost) PortHolder(port int) (host.Process, bool) {
 	return host.Process{PID: kubeletPID, Name: name}, true
 }
 
-func (h *lastingHost) PortFree(_ string, port int) error {
-	if p, held := h.PortHolder(port); held {
+func (h *lastingHost) portFree(_ string, port int) error {
+	if p, held := h.portHolder(port); held {
 		return fmt.Errorf("port %d is held by %s", port, p.Name)
 	}
 	return nil
 }
 
-// SyncTimes does nothing, because it would cost each run a second.
-func (h *lastingHost) SyncTimes(context.Context, string) ([]time.Duration, error) {
-	return []time.Duration{time.Millisecond}, nil
+// Pods of the runtime, and what the kernel has of networks: a directory of its name for each.
+const (
+	fakePods      = "/var/fake/pods"
+	fakeLeftovers = "/var/fake/leftovers"
+)
+
+func (h *lastingHost) pods(context.Context, string) (pods []host.Pod, _ error) {
+	for _, name := range h.names(fakePods) {
+		pods = append(pods, host.Pod{ID: name, Namespace: "kube-system", Name: name})
+	}
+	return pods, nil
 }
 
-func (h *lastingHost) EffectiveUID() int                 { return 0 }
-func (h *lastingHost) NumCPU() int                       { return 2 }
-func (h *lastingHost) MemoryBytes() (uint64, error)      { return 4 << 30, nil }
-func (h *lastingHost) Swap() ([]string, error)           { return nil, nil }
-func (h *lastingHost) Environ() []string                 { return nil }
-func (h *lastingHost) LookPath(n string) (string, error) { return "/usr/bin/" + n, nil }
+func (h *lastingHost) removePods(_ context.Context, _ string, pods []host.Pod) ([]host.Pod, error) {
+	for _, p := range pods {
+		if err := h.Remove(filepath.Join(fakePods, p.ID)); err != nil {
+			return nil, err
+		}
+	}
+	return pods, nil
+}
 
-func (h *lastingHost) ProgramVersion(context.Context, string) (string, error) {
-	return "Kubernetes v1.37.2", nil
+func (h *lastingHost) leftovers(_ context.Context, bridge string) ([]host.Leftover, error) {
+	if !h.has(filepath.Join(fakeLeftovers, bridge)) {
+		return nil, nil
+	}
+	return []host.Leftover{{Kind: host.Link, Name: bridge}}, nil
+}
+
+func (h *lastingHost) removeLeftover(_ context.Context, l host.Leftover) error {
+	return h.Remove(filepath.Join(fakeLeftovers, l.Name))
+}
+
+func (h *lastingHost) names(dir string) (names []string) {
+	entries, _ := h.ReadDir(dir)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }

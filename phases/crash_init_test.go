@@ -55,11 +55,11 @@ apiServer: {certSANs: [127.0.0.1]}
 `
 
 // crashInit does what the command init does.
-func crashInit(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+func crashInit(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
 	return initWith(ctx, h, endpoint, say, crashDocuments)
 }
 
-func initWith(ctx context.Context, h runHost, endpoint string, say io.Writer, documents string) error {
+func initWith(ctx context.Context, h *lastingHost, endpoint string, say io.Writer, documents string) error {
 	random := func(n int) string { return strings.ToLower(rand.Text()[:n]) }
 	flags := config.Flags{Given: []string{"upload-certs"}, UploadCerts: true}
 	n, _, err := config.LoadInit(ctx, &config.Source{Name: "init.yaml", Data: []byte(documents)}, flags, config.Options{

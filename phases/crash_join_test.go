@@ -41,7 +41,7 @@ func prepareJoin(t *testing.T, s *scene) error {
 }
 
 // crashJoin does what the command join does.
-func crashJoin(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+func crashJoin(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
 	opts := config.Options{Facts: config.HostFacts{Hostname: "host"}}
 	documents, err := h.ReadFile("/join.yaml")
 	if err != nil {
@@ -55,7 +55,7 @@ func crashJoin(ctx context.Context, h runHost, endpoint string, say io.Writer) e
 		return cluster.New(cluster.Options{Kubeconfig: "discovery", Timeout: self.Timeouts.KubernetesAPICall.Duration,
 			ReadFile: func(string) ([]byte, error) { return embedded(h, kubeconfig) }})
 	}
-	if limit := h.patience(); limit > 0 {
+	if limit := h.limit; limit > 0 {
 		self.Timeouts.KubernetesAPICall.Duration = limit
 	}
 	d := &joining.Discovery{Host: h, UI: ui.NewLines(say, io.Discard), Options: opts, Connect: connect}

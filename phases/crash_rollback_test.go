@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,21 +130,21 @@ func prepareRollbackNode(t *testing.T, s *scene) error {
 }
 
 // crashRollback does what the command does with --restore-etcd, and crashRollbackPlain what it does without.
-func crashRollback(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+func crashRollback(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
 	return rollBack(ctx, h, endpoint, say, true)
 }
 
-func crashRollbackPlain(ctx context.Context, h runHost, endpoint string, say io.Writer) error {
+func crashRollbackPlain(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
 	return rollBack(ctx, h, endpoint, say, false)
 }
 
-func rollBack(ctx context.Context, h runHost, endpoint string, say io.Writer, restore bool) error {
-	h = frozenHost{h}
+func rollBack(ctx context.Context, h *lastingHost, endpoint string, say io.Writer, restore bool) error {
+	h.Has.Time = time.Date(2026, 2, 4, 0, 0, 0, 0, time.UTC) // so that the names of what runs set aside can be compared
 	_, pod := h.Lstat("/etc/kubernetes/manifests/etcd.yaml")
 	if _, data := h.Lstat("/var/lib/etcd/member"); pod == nil && data != nil {
 		return errors.New("had the node been booted now, etcd would have begun a cluster without data")
 	}
-	limit := cmp.Or(h.patience(), 30*time.Second)
+	limit := cmp.Or(h.limit, 30*time.Second)
 	api := cluster.New(crashOptions(h, endpoint, thisnode.IsControlPlane(h), config.DefaultAdminKubeconfig, "/etc/kubernetes/kubelet.conf", limit))
 	r, n, err := newRollback(ctx, api, h, h.members(), restore, say)
 	if err != nil {
@@ -171,24 +170,4 @@ func newRollback(ctx context.Context, api cluster.Cluster, h host.Host, members 
 	env := &Env{Config: n, Host: h, Etcd: members, UI: ui.NewLines(say, io.Discard)}
 	r, err := NewRollback(ctx, env, RollbackOptions{Backup: backup, Progress: progress, RestoreEtcd: restore})
 	return r, n, err
-}
-
-// frozenHost has always the same time, so that the names of what runs set aside can be compared.
-type frozenHost struct{ runHost }
-
-func (frozenHost) Now() time.Time { return time.Date(2026, 2, 4, 0, 0, 0, 0, time.UTC) }
-
-// WriteTree refuses what a restore writes.
-func (h *faultyHost) WriteTree(path string, fill func(dir string) error) error {
-	if err := h.fault("create directory " + path); err != nil {
-		return &fs.PathError{Op: "mkdir", Path: path, Err: err}
-	}
-	return h.lastingHost.WriteTree(path, fill)
-}
-
-func (h *faultyHost) Rename(from, to string) (bool, error) {
-	if err := h.fault("rename " + from); err != nil {
-		return false, &fs.PathError{Op: "rename", Path: from, Err: err}
-	}
-	return h.lastingHost.Rename(from, to)
 }

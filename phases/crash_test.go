@@ -30,12 +30,12 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 	"github.com/slipway-k8s/slipway/test/kill"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
@@ -48,7 +48,7 @@ type crashing struct {
 	name string
 	// prepare creates the API, and what the host has beyond a fresh one.
 	prepare func(t *testing.T, s *scene) error
-	run     func(ctx context.Context, h runHost, endpoint string, say io.Writer) error
+	run     func(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error
 	// reads is a file that the kubelet reads only when it starts.
 	reads string
 	// renews are writes that another run repeats, as requested; rewrites reports which files it writes again.
@@ -78,38 +78,26 @@ func runIfAsked() {
 	}
 }
 
-// runHost is a host on which a whole run can work.
-type runHost interface {
-	host.Host
-	Lock() (end func(), err error)
-	Close()
-	// patience limits how long the run waits for others. 0 means the limits of the configuration.
-	patience() time.Duration
-	// skipped are phases to skip.
-	skipped() []string
-	members() etcd.Etcd
-}
-
-func crashRun(ctx context.Context, n *config.Node, h runHost, endpoint string, say io.Writer, workflow []Phase) error {
-	defer h.Close()
-	end, err := h.Lock()
+func crashRun(ctx context.Context, n *config.Node, h *lastingHost, endpoint string, say io.Writer, workflow []Phase) error {
+	defer h.Real.Close()
+	end, err := h.Real.Lock()
 	if err != nil {
 		return err
 	}
 	defer end()
-	if limit := h.patience(); limit > 0 {
+	if limit := h.limit; limit > 0 {
 		n.Timeouts.KubernetesAPICall, n.Timeouts.KubeletHealthCheck, n.Timeouts.UpgradeManifests = limit, limit, limit
 	}
 	options := crashOptions(h, endpoint, n.ControlPlane, n.Paths.AdminKubeconfig, thisnode.KubeletConf(n), n.Timeouts.KubernetesAPICall)
 	env := &Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.members(), UI: ui.NewLines(say, io.Discard)}
-	if planning, is := h.(*planningHost); is {
-		planning.plan(env)
+	if h.plans != nil {
+		h.plans(env)
 	}
-	return Run(ctx, env, workflow, Options{Skip: h.skipped()})
+	return Run(ctx, env, workflow, Options{Skip: h.skip})
 }
 
 // crashOptions lead to the API of a scene with the credentials that a node has.
-func crashOptions(h runHost, endpoint string, controlPlane bool, admin, kubelet string, limit time.Duration) cluster.Options {
+func crashOptions(h *lastingHost, endpoint string, controlPlane bool, admin, kubelet string, limit time.Duration) cluster.Options {
 	if controlPlane {
 		return cluster.Options{Kubeconfig: admin, SuperAdmin: "/etc/kubernetes/super-admin.conf", ReadFile: h.ReadFile, Endpoint: endpoint, Timeout: limit}
 	}
@@ -137,7 +125,7 @@ type scene struct {
 
 func newScene(t *testing.T, c crashing) *scene {
 	t.Helper()
-	root, err := os.MkdirTemp(inMemory(t), "")
+	root, err := os.MkdirTemp(teststage.Dir(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,17 +134,6 @@ func newScene(t *testing.T, c crashing) *scene {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// inMemory is a directory on which syncing costs no time, if there is one.
-func inMemory(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "slipway-test-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 func (s *scene) close() {
@@ -243,7 +220,7 @@ func (s *scene) again(ctx context.Context) (string, error) {
 }
 
 // on runs the workflow on a host, within this process.
-func (s *scene) on(ctx context.Context, h runHost) (string, error) {
+func (s *scene) on(ctx context.Context, h *lastingHost) (string, error) {
 	for {
 		var said bytes.Buffer
 		err := s.run(ctx, h, s.api.Listener.Addr().String(), &said)

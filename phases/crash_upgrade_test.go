@@ -44,7 +44,7 @@ const leaseWrite = "PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leas
 var crashingApply = crashing{
 	name:    "upgrade-apply",
 	prepare: prepareApply,
-	run: func(ctx context.Context, h runHost, at string, say io.Writer) error {
+	run: func(ctx context.Context, h *lastingHost, at string, say io.Writer) error {
 		return crashUpgrade(ctx, h, at, say, "apply")
 	},
 	reads:    "/etc/kubernetes/manifests/etcd.yaml",
@@ -69,7 +69,7 @@ var crashingNodePlane = crashing{
 		s.api.Put(path, fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", stored))
 		return nil
 	},
-	run: func(ctx context.Context, h runHost, at string, say io.Writer) error {
+	run: func(ctx context.Context, h *lastingHost, at string, say io.Writer) error {
 		return crashUpgrade(ctx, h, at, say, "node")
 	},
 	reads:    "/etc/kubernetes/manifests/etcd.yaml",
@@ -85,7 +85,7 @@ func renewed(path string) bool {
 var crashingNode = crashing{
 	name:    "upgrade-node",
 	prepare: prepareNode,
-	run: func(ctx context.Context, h runHost, at string, say io.Writer) error {
+	run: func(ctx context.Context, h *lastingHost, at string, say io.Writer) error {
 		return crashUpgrade(ctx, h, at, say, "node")
 	},
 	reads:  "/proc/sys/net/ipv4/ip_forward", // by anything but the kubelet, which is not restarted
@@ -93,7 +93,7 @@ var crashingNode = crashing{
 }
 
 // crashUpgrade does what the commands of upgrade do.
-func crashUpgrade(ctx context.Context, h runHost, endpoint string, say io.Writer, command string) error {
+func crashUpgrade(ctx context.Context, h *lastingHost, endpoint string, say io.Writer, command string) error {
 	version, flags, workflow := crashTo, config.Flags{Given: []string{"yes"}, Yes: true}, UpgradeApply
 	controlPlane := thisnode.IsControlPlane(h)
 	if command == "node" {
@@ -107,7 +107,7 @@ func crashUpgrade(ctx context.Context, h runHost, endpoint string, say io.Writer
 	if err != nil {
 		return err
 	}
-	limit := cmp.Or(h.patience(), 30*time.Second)
+	limit := cmp.Or(h.limit, 30*time.Second)
 	self.Timeouts.ControlPlaneComponentHealthCheck.Duration = 30 * time.Second // as in crashDocuments: probes depend on it
 	for _, timeout := range []*metav1.Duration{self.Timeouts.KubernetesAPICall, self.Timeouts.UpgradeManifests, self.Timeouts.EtcdAPICall} {
 		timeout.Duration = limit
@@ -258,7 +258,7 @@ func prepareNode(t *testing.T, s *scene) error {
 // the runtime makes or removes one, so a kill cannot come in between.
 const fakeContainers = "/var/fake/containers"
 
-func (h *lastingHost) Containers(_ context.Context, _, _, name string) (list []host.Container, err error) {
+func (h *lastingHost) containers(_ context.Context, _, _, name string) (list []host.Container, err error) {
 	entries, err := os.ReadDir(filepath.Join(h.root, fakeContainers, name))
 	for _, e := range entries {
 		created, image, _ := strings.Cut(e.Name(), " ")
@@ -271,21 +271,19 @@ func (h *lastingHost) Containers(_ context.Context, _, _, name string) (list []h
 	return list, ignoreMissing(err)
 }
 
-func (h *lastingHost) StopContainer(_ context.Context, _, id string, _ time.Duration) error {
+func (h *lastingHost) stopContainer(_ context.Context, _, id string, _ time.Duration) error {
 	return ignoreMissing(os.Remove(filepath.Join(h.root, fakeContainers, id)))
 }
 
-func (h *lastingHost) RemoveExited(context.Context, string, string, string) error { return nil }
-
-// AwaitContainer lets the kubelet, if it runs, look at its static Pods.
-func (h *lastingHost) AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(host.Container) bool) error {
+// awaitContainer lets the kubelet, if it runs, look at its static Pods.
+func (h *lastingHost) awaitContainer(ctx context.Context, socket, namespace, name string, accept func(host.Container) bool) error {
 	for {
 		if h.has(kubeletActive) {
 			if err := h.startPods(); err != nil {
 				return err
 			}
 		}
-		list, err := h.Containers(ctx, socket, namespace, name)
+		list, err := h.containers(ctx, socket, namespace, name)
 		if err != nil || slices.ContainsFunc(list, accept) {
 			return err
 		}
@@ -330,13 +328,13 @@ func (h *lastingHost) outdated(name, path, image string) (current bool, err erro
 	if err != nil {
 		return false, err
 	}
-	list, err := h.Containers(context.Background(), "", "", name)
+	list, err := h.containers(context.Background(), "", "", name)
 	for _, c := range list {
 		if c.Image == image && !c.Created.Before(info.ModTime()) {
 			current = true
 			continue
 		}
-		err = errors.Join(err, h.StopContainer(context.Background(), "", c.ID, 0))
+		err = errors.Join(err, h.stopContainer(context.Background(), "", c.ID, 0))
 	}
 	return current, err
 }
@@ -345,7 +343,7 @@ func (h *lastingHost) outdated(name, path, image string) (current bool, err erro
 func (h *lastingHost) runningPods() map[string]string {
 	running := map[string]string{}
 	for _, name := range []string{manifests.EtcdName, manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
-		list, err := h.Containers(context.Background(), "", "", name)
+		list, err := h.containers(context.Background(), "", "", name)
 		info, _ := os.Stat(filepath.Join(h.root, "/etc/kubernetes/manifests", name+".yaml"))
 		for _, c := range list {
 			running["container of "+name] += fmt.Sprint(c.Image, " up to date: ", info != nil && !c.Created.Before(info.ModTime()))
@@ -402,7 +400,12 @@ func TestUpgradePlanWritesNothing(t *testing.T) {
 			s := newScene(t, c)
 			defer s.close()
 			files, before := s.stamps(t), len(s.api.Writes())
-			planned := &planningHost{lastingHost: newLastingHost(s.root), objects: map[string]bool{}}
+			planned, objects := newLastingHost(s.root), map[string]bool{} // by name
+			planned.plans = func(env *Env) {
+				env.Host = host.NewOverlay(planned, func(host.Action) {})
+				env.Cluster = cluster.NewPlan(func(a cluster.Action) { objects[a.Name] = true }, env.Cluster)
+				env.Etcd = etcd.NewPlan(func(etcd.Action) {}, etcd.Member{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"})
+			}
 			if said, err := s.on(t.Context(), planned); err != nil {
 				t.Fatalf("%v\n%s", err, said)
 			}
@@ -421,24 +424,10 @@ func TestUpgradePlanWritesNothing(t *testing.T) {
 			}
 			for _, write := range writes {
 				name := path.Base(strings.TrimSuffix(write, "/eviction"))
-				if !planned.objects[name] {
-					t.Errorf("%s is not in the plan, which has %q", write, slices.Sorted(maps.Keys(planned.objects)))
+				if !objects[name] {
+					t.Errorf("%s is not in the plan, which has %q", write, slices.Sorted(maps.Keys(objects)))
 				}
 			}
 		})
 	}
-}
-
-// planningHost makes crashRun plan.
-type planningHost struct {
-	*lastingHost
-	objects map[string]bool // by name
-}
-
-// plan replaces the parts of a run by those of a plan.
-func (h *planningHost) plan(env *Env) {
-	record := func(a cluster.Action) { h.objects[a.Name] = true }
-	env.Host = host.NewOverlay(h.lastingHost, func(host.Action) {})
-	env.Cluster = cluster.NewPlan(record, env.Cluster)
-	env.Etcd = etcd.NewPlan(func(etcd.Action) {}, etcd.Member{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"})
 }

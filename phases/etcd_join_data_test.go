@@ -139,7 +139,7 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 			if tt.before != nil {
 				tt.before(s)
 			}
-			s.Host = &endingHost{stubHost: s.host, left: 2}
+			s.etcdEnds(2)
 			fact.Error(t, runEtcdJoin(t.Context(), s.Env), tt.err...)
 			if diff := gocmp.Diff(tt.did, s.etcd.did); diff != "" {
 				t.Errorf("etcd was asked to (-want +got):\n%s", diff)
@@ -155,17 +155,6 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 	}
 }
 
-// fillingHost runs an etcd that receives its first entry right after somebody has looked.
-type fillingHost struct {
-	*stubHost
-	fill func()
-}
-
-func (h *fillingHost) Containers(context.Context, string, string, string) ([]host.Container, error) {
-	h.fill()
-	return []host.Container{{ID: "etcd"}}, nil
-}
-
 // TestLearnerThatStarts: the others know the name of a learner before it has received anything. It has lost nothing.
 func TestLearnerThatStarts(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"
@@ -174,7 +163,10 @@ func TestLearnerThatStarts(t *testing.T) {
 	s.startedBefore(t, ".")
 	s.put(t, etcdLog, logOf(9, 7, false))
 	s.etcd.list = append(s.etcd.list, etcd.Member{ID: 9, Cluster: 7, Name: "cp-2", PeerURL: peer, Learner: true})
-	s.Host = &fillingHost{s.host, func() { s.put(t, etcdLog, logOf(9, 7, true)) }}
+	s.host.On.Containers = func(context.Context, string, string, string) ([]host.Container, error) {
+		s.put(t, etcdLog, logOf(9, 7, true)) // it receives its first entry right after somebody has looked
+		return []host.Container{{ID: "etcd"}}, nil
+	}
 	if err := checkData(t.Context(), s.Env, peer); err != nil || len(s.etcd.did) > 0 || strings.Contains(s.said.String(), "Removing it") {
 		t.Errorf("%v; asked etcd to %q, said %q", err, s.etcd.did, s.said.String())
 	}

@@ -5,10 +5,10 @@ package phases
 
 import (
 	"context"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,114 +23,60 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// faultyHost refuses one of its orders.
-type faultyHost struct {
-	*lastingHost
+// refusal refuses one order to a host.
+type refusal struct {
 	mu    sync.Mutex
 	count int
 	at    int    // which order, from 1; or
 	named string // the first of this name
 	what  string // the order that it was
 	hang  bool   // the order hangs until its time is over
+	more  string // orders that are refused beside the usual ones
+}
+
+// on is a host in a directory that refuses the order.
+func (f *refusal) on(root string) *lastingHost {
+	h := newLastingHost(root)
+	h.Before = f.before
+	return h
 }
 
 // diskFaults are the errors of a disk on write, in turn.
 var diskFaults = []error{syscall.EIO, syscall.ENOSPC, syscall.EROFS}
 
-// fault is the error if this is the order to refuse.
-func (h *faultyHost) fault(order string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.count++; h.what != "" || h.count != h.at && (h.named == "" || h.named != order) {
+// refused are the orders that can be refused, as they begin. Others are extras, which a run can do without.
+var refused = regexp.MustCompile(`^((write|mkdir|remove|create directory|rename) /|(start|stop|restart|pull) |reload$)`)
+
+// before is the error if this is the order to refuse.
+func (f *refusal) before(ctx context.Context, order string) error {
+	if !refused.MatchString(order) && (f.more == "" || !regexp.MustCompile(f.more).MatchString(order)) {
 		return nil
 	}
-	h.what = order
-	return diskFaults[h.count%len(diskFaults)]
-}
-
-// late is fault for orders to other programs, which may also never answer.
-func (h *faultyHost) late(ctx context.Context, order string) error {
-	err := h.fault(order)
-	if err == nil || !h.hang {
-		return err
+	f.mu.Lock()
+	if f.count++; f.what != "" || f.count != f.at && (f.named == "" || f.named != order && f.named+" "+kubeletUnit != order) {
+		f.mu.Unlock()
+		return nil
 	}
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func (h *faultyHost) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
-	if err := h.fault("write " + path); err != nil {
-		return false, &fs.PathError{Op: "write", Path: path, Err: err}
+	f.what = order
+	err := diskFaults[f.count%len(diskFaults)]
+	f.mu.Unlock()
+	if f.hang {
+		<-ctx.Done()
+		err = ctx.Err()
 	}
-	return h.lastingHost.WriteFile(path, data, mode)
+	return asOf(order, err)
 }
 
-func (h *faultyHost) WriteSecret(path string, data []byte) (bool, error) {
-	return h.WriteFile(path, data, 0o600)
-}
-
-func (h *faultyHost) EnsureDir(path string, mode fs.FileMode) error {
-	if err := h.fault("mkdir " + path); err != nil {
-		return &fs.PathError{Op: "mkdir", Path: path, Err: err}
+// asOf is an error as the part of the host returns it that gets the order.
+func asOf(order string, err error) error {
+	verb, about, _ := strings.Cut(order, " ")
+	if at := strings.Index(order, " /"); at > 0 {
+		return &fs.PathError{Op: verb, Path: order[at+1:], Err: err}
 	}
-	return h.lastingHost.EnsureDir(path, mode)
-}
-
-func (h *faultyHost) Remove(path string) error {
-	if err := h.fault("remove " + path); err != nil {
-		return &fs.PathError{Op: "remove", Path: path, Err: err}
+	if verb == "pull" || strings.HasPrefix(about, "container ") {
+		return &host.RuntimeError{Socket: "unix:///run/containerd/containerd.sock", Op: order, Reason: err.Error(), Err: err}
 	}
-	return h.lastingHost.Remove(path)
-}
-
-func (h *faultyHost) unit(ctx context.Context, job, name string, do func(context.Context, string) error) error {
-	if err := h.late(ctx, job); err != nil {
-		return &host.UnitError{Unit: name, Job: job, Result: host.ResultRefused, Err: err}
-	}
-	return do(ctx, name)
-}
-
-func (h *faultyHost) StartUnit(ctx context.Context, name string) error {
-	return h.unit(ctx, "start", name, h.lastingHost.StartUnit)
-}
-
-func (h *faultyHost) StopUnit(ctx context.Context, name string) error {
-	return h.unit(ctx, "stop", name, h.lastingHost.StopUnit)
-}
-
-func (h *faultyHost) RestartUnit(ctx context.Context, name string) error {
-	return h.unit(ctx, "restart", name, h.lastingHost.RestartUnit)
-}
-
-func (h *faultyHost) ReloadUnits(ctx context.Context) error {
-	return h.unit(ctx, "reload", "", func(ctx context.Context, _ string) error { return h.lastingHost.ReloadUnits(ctx) })
-}
-
-func (h *faultyHost) PullImage(ctx context.Context, socket, image string) error {
-	if err := h.late(ctx, "pull "+image); err != nil {
-		return &host.RuntimeError{Socket: socket, Op: "pull image " + image, Reason: err.Error(), Err: err}
-	}
-	return h.lastingHost.PullImage(ctx, socket, image)
-}
-
-// WriteStream fails in the middle.
-func (h *faultyHost) WriteStream(path string, fill func(io.Writer) error) error {
-	failure := h.fault("write " + path)
-	if failure == nil {
-		return h.lastingHost.WriteStream(path, fill)
-	}
-	return h.lastingHost.WriteStream(path, func(w io.Writer) error {
-		_, _ = io.WriteString(w, "half a snapshot")
-		return &fs.PathError{Op: "write", Path: path, Err: failure}
-	})
-}
-
-func (h *faultyHost) StopContainer(ctx context.Context, socket, id string, grace time.Duration) error {
-	name, _, _ := strings.Cut(id, "/")
-	if err := h.late(ctx, "stop container "+name); err != nil {
-		return &host.RuntimeError{Socket: socket, Op: "stop container " + name, Reason: err.Error(), Err: err}
-	}
-	return h.lastingHost.StopContainer(ctx, socket, id, grace)
+	return &host.UnitError{Unit: about, Job: verb, Result: host.ResultRefused, Err: err}
 }
 
 // TestHostFaults refuses each order to the host once. The run reports that and leaves no partial file. The same run
@@ -140,8 +86,8 @@ func TestHostFaults(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			want := newScene(t, c)
 			defer want.close()
-			counting := &faultyHost{lastingHost: newLastingHost(want.root)}
-			if said, err := want.on(t.Context(), counting); err != nil {
+			counting := &refusal{}
+			if said, err := want.on(t.Context(), counting.on(want.root)); err != nil {
 				t.Fatalf("%v\n%s", err, said)
 			}
 			var group errgroup.Group
@@ -158,22 +104,22 @@ func TestHostFaults(t *testing.T) {
 func refusedAt(t *testing.T, want *scene, at int) {
 	s := newScene(t, want.crashing)
 	defer s.close()
-	h := &faultyHost{lastingHost: newLastingHost(s.root), at: at}
-	said, err := s.on(t.Context(), h)
-	pulled := strings.HasPrefix(h.what, "pull ") // pulls are retried
-	if h.what == "" || pulled && err == nil {
+	f := &refusal{at: at}
+	said, err := s.on(t.Context(), f.on(s.root))
+	pulled := strings.HasPrefix(f.what, "pull ") // pulls are retried
+	if f.what == "" || pulled && err == nil {
 		return
 	}
 	cause := diskFaults[at%len(diskFaults)]
 	if err == nil || !strings.Contains(err.Error(), cause.Error()) {
-		t.Errorf("%s, refused with %q: the run ended with %v\n%s", h.what, cause, err, said)
+		t.Errorf("%s, refused with %q: the run ended with %v\n%s", f.what, cause, err, said)
 	}
-	verb, path, _ := strings.Cut(h.what, " ")
+	verb, path, _ := strings.Cut(f.what, " ")
 	if strings.HasPrefix(path, "/") && err != nil && !strings.Contains(err.Error(), path) {
 		t.Errorf("%s of %s, refused with %q: the error does not name the file: %v", verb, path, cause, err)
 	}
-	noPartialFile(t, h.what, s.root)
-	s.finishesAs(t, want, h.what+", refused")
+	noPartialFile(t, f.what, s.root)
+	s.finishesAs(t, want, f.what+", refused")
 }
 
 // finishesAs runs once more, and compares the result with an undisturbed run.
@@ -221,11 +167,12 @@ func TestHungUnits(t *testing.T) {
 func hungAt(t *testing.T, want *scene, order string) {
 	s := newScene(t, want.crashing)
 	defer s.close()
-	h := &faultyHost{lastingHost: newLastingHost(s.root), named: order, hang: true}
+	f := &refusal{named: order, hang: true}
+	h := f.on(s.root)
 	h.limit = 2 * time.Second
 	started := time.Now()
 	_, err := s.on(t.Context(), h)
-	if h.what == "" {
+	if f.what == "" {
 		return // this workflow does not give this order
 	}
 	if took := time.Since(started); err == nil || took > 20*time.Second || !strings.Contains(err.Error(), order) {

@@ -6,7 +6,6 @@ package phases
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,47 +16,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fixture"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
 const golden = "../testdata/golden/node"
 
-// dirHost is a host in a directory, whose systemd accepts every order.
-type dirHost struct {
-	*host.Real
-	jobs    []string
-	journal []host.JournalEntry // the kubelet's
-}
-
-func (h *dirHost) Unit(context.Context, string) (host.UnitState, error) {
-	state := host.UnitState{LoadState: "loaded", ActiveState: "inactive"}
-	if len(h.jobs) > 0 && h.jobs[len(h.jobs)-1] == "start kubelet.service" {
-		state.ActiveState = "active"
-	}
-	return state, nil
-}
-
-func (h *dirHost) ReloadUnits(context.Context) error { return h.job("reload") }
-func (h *dirHost) EnableUnit(_ context.Context, name string) error {
-	return h.job("enable " + name)
-}
-func (h *dirHost) StartUnit(_ context.Context, name string) error { return h.job("start " + name) }
-func (h *dirHost) StopUnit(_ context.Context, name string) error  { return h.job("stop " + name) }
-
-func (h *dirHost) job(text string) error {
-	h.jobs = append(h.jobs, text)
-	return nil
-}
-
-func (h *dirHost) Environ() []string { return nil }
-
-// Probe reports the kubelet as healthy.
-func (h *dirHost) Probe(context.Context, host.Probe) error { return nil }
-
 // newDirHost has the directories for CA certificates that the reference host had.
-func newDirHost(t *testing.T) (*dirHost, string) {
+func newDirHost(t *testing.T) (*teststage.Host, string) {
 	t.Helper()
 	root := t.TempDir()
 	for _, dir := range []string{"/etc/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates", "/etc/kubernetes", "/var/lib"} {
@@ -65,7 +32,7 @@ func newDirHost(t *testing.T) (*dirHost, string) {
 			t.Fatal(err)
 		}
 	}
-	return &dirHost{Real: host.NewAt(root)}, root
+	return teststage.At(root), root
 }
 
 // filePhases are the phases of init that write files.
@@ -90,7 +57,7 @@ func TestGoldenFiles(t *testing.T) {
 			compareContents(t, filepath.Join(golden, c.Name(), "files"), root)
 			compareModes(t, filepath.Join(golden, c.Name(), "modes.tsv"), root)
 			wantJobs := []string{"stop kubelet.service", "reload", "start kubelet.service"}
-			if diff := cmp.Diff(wantJobs, h.jobs); diff != "" {
+			if diff := cmp.Diff(wantJobs, h.Orders()); diff != "" {
 				t.Errorf("unit actions (-want +got):\n%s", diff)
 			}
 			runAgainChangesNothing(t, env, h, root)
@@ -187,9 +154,9 @@ func listing(t *testing.T, root string) []string {
 }
 
 // runAgainChangesNothing runs the same phases once more and compares contents, modes and times.
-func runAgainChangesNothing(t *testing.T, env *Env, h *dirHost, root string) {
+func runAgainChangesNothing(t *testing.T, env *Env, h *teststage.Host, root string) {
 	t.Helper()
-	before, jobs := stamps(t, root), len(h.jobs)
+	before, jobs := stamps(t, root), len(h.Jobs)
 	time.Sleep(10 * time.Millisecond) // more than the clock tick of file times
 	if err := Run(t.Context(), env, filePhases(), Options{}); err != nil {
 		t.Fatal(err)
@@ -197,8 +164,8 @@ func runAgainChangesNothing(t *testing.T, env *Env, h *dirHost, root string) {
 	if diff := cmp.Diff(before, stamps(t, root)); diff != "" {
 		t.Errorf("the second run changed files (-before +after):\n%s", diff)
 	}
-	if len(h.jobs) != jobs {
-		t.Errorf("the second run did %v", h.jobs[jobs:])
+	if len(h.Jobs) != jobs {
+		t.Errorf("the second run did %v", h.Jobs[jobs:])
 	}
 }
 

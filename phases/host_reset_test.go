@@ -57,10 +57,8 @@ func TestHostResetOfNamespaces(t *testing.T) {
 				table += fmt.Sprintf("%d 21 0:4 net:[1] /run/netns/%s rw - nsfs nsfs rw\n", 30+i, name)
 			}
 			fixture.Put(t, root, "/proc/self/mountinfo", table)
-			unmounting := &unmounts{bareHost: h}
 			var out bytes.Buffer
 			env := h.env(&out)
-			env.Host = unmounting
 			for range 2 {
 				if err := Run(t.Context(), env, HostReset(), Options{Serial: true}); err != nil {
 					t.Fatalf("%v\n%s", err, out.String())
@@ -74,19 +72,9 @@ func TestHostResetOfNamespaces(t *testing.T) {
 					t.Errorf("left %v, %v", left, err)
 				}
 			}
-			if diff := cmp.Diff([]string{"/run/netns/cni-1", "/run/netns/cni-2"}, unmounting.paths); diff != "" {
+			if diff := cmp.Diff([]string{"/run/netns/cni-1", "/run/netns/cni-2"}, h.Did("unmount")); diff != "" {
 				t.Errorf("unmounted (-want +got):\n%s", diff)
 			}
 		})
 	}
-}
-
-type unmounts struct {
-	*bareHost
-	paths []string
-}
-
-func (h *unmounts) Unmount(path string, _ []string) error {
-	h.paths = append(h.paths, path)
-	return nil
 }

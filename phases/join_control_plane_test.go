@@ -56,7 +56,7 @@ func newPlaneStage(t *testing.T, stored string) *planeStage {
 	s.share(t, s.shared)
 	s.store(t, fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", stored))
 	s.etcd.list = []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}}
-	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	return s
 }
 
@@ -435,18 +435,16 @@ func TestControlPlaneNeedsEndpoint(t *testing.T) {
 	fact.Error(t, s.discoverPlane(t, someKey), "no controlPlaneEndpoint")
 }
 
-// endingHost has a container that ends after it was seen a few times.
-type endingHost struct {
-	*stubHost
-	left int
-}
-
-func (h *endingHost) Containers(context.Context, string, string, string) ([]host.Container, error) {
-	if h.left == 0 {
-		return nil, nil
+// etcdEnds gives this node a container of etcd that ends after it was seen a few times. It returns how often it will be.
+func (s *planeStage) etcdEnds(after int) (left *int) {
+	s.host.On.Containers = func(context.Context, string, string, string) ([]host.Container, error) {
+		if after == 0 {
+			return nil, nil
+		}
+		after--
+		return []host.Container{{ID: "etcd"}}, nil
 	}
-	h.left--
-	return []host.Container{{ID: "etcd"}}, nil
+	return &after
 }
 
 // TestEtcdJoinUndoes: a run that cannot finish removes the member that it added. One that an earlier run added stays.
@@ -477,8 +475,7 @@ func TestEtcdJoinUndoes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := preparedPlane(t)
 			tt.before(t, s)
-			h := &endingHost{stubHost: s.host, left: 2}
-			s.Host = h
+			left := s.etcdEnds(2)
 			failed := runEtcdJoin(t.Context(), s.Env)
 			fact.Error(t, failed, tt.want...)
 			if s.etcd.fail["promote"] != nil && !errors.Is(failed, late) {
@@ -488,7 +485,7 @@ func TestEtcdJoinUndoes(t *testing.T) {
 				t.Errorf("%q gives both reasons", got)
 			}
 			_, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes/manifests/etcd.yaml"))
-			if strings.Contains(message(failed), removed) && h.left != 0 {
+			if strings.Contains(message(failed), removed) && *left != 0 {
 				t.Error("etcd's data was removed while it ran")
 			}
 			if len(s.etcd.list) != tt.left || (err == nil) != tt.pod {
@@ -498,18 +495,14 @@ func TestEtcdJoinUndoes(t *testing.T) {
 	}
 }
 
-// keepingHost cannot remove any directory.
-type keepingHost struct{ *endingHost }
-
-func (h keepingHost) RemoveTree(string) (host.Removal, error) {
-	return host.Removal{}, errors.New("device or resource busy")
-}
-
 // TestEtcdJoinLeavesData: the same command does not continue with the data of a member that has left.
 func TestEtcdJoinLeavesData(t *testing.T) {
 	s := preparedPlane(t)
 	s.etcd.fail = map[string]error{"promote": errors.New("it has not caught up")}
-	s.Host = keepingHost{&endingHost{stubHost: s.host}}
+	s.etcdEnds(0)
+	s.host.On.RemoveTree = func(string) (host.Removal, error) {
+		return host.Removal{}, errors.New("device or resource busy")
+	}
 	fact.Error(t, runEtcdJoin(t.Context(), s.Env), "caught up;", "was removed", "resource busy; reset")
 	if len(s.etcd.list) != 1 {
 		t.Errorf("%d members", len(s.etcd.list))

@@ -64,14 +64,14 @@ func (s *joinStage) bootstrapped(t *testing.T, ca fixture.Pair, name string, unt
 
 func TestJoin(t *testing.T) {
 	s := newJoinStage(t)
-	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	if err := s.discover(t); err != nil {
 		t.Fatal(err)
 	}
 	s.play(t, kubeletStartJoin())
 	want := []string{"stop kubelet.service", "write kubeadm-flags.env", "write instance-config.yaml", "write config.yaml",
-		"write ca.crt", "write kubelet.crt", "reload", "start kubelet.service"}
-	if diff := cmp.Diff(want, s.host.jobs); diff != "" {
+		"write ca.crt", "write bootstrap-kubelet.conf", "write kubelet.key", "write kubelet.crt", "reload", "start kubelet.service"}
+	if diff := cmp.Diff(want, s.host.Jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}
 	for path, mode := range map[string]fs.FileMode{"/etc/kubernetes/pki/ca.crt": 0o644, "/etc/kubernetes/bootstrap-kubelet.conf": 0o600, "/var/lib/kubelet/config.yaml": 0o600} {
@@ -98,13 +98,13 @@ func TestJoin(t *testing.T) {
 	if err := s.api.Ensure(t.Context(), cluster.NewNode("worker-1")); err != nil {
 		t.Fatal(err)
 	}
-	s.host.jobs = []string{"start kubelet.service"}
+	s.host.Jobs = []string{"start kubelet.service"}
 	if err := s.discover(t); err != nil {
 		t.Fatal(err)
 	}
 	s.play(t, kubeletStartJoin(), kubeletWaitBootstrap())
-	if len(s.host.jobs) != 1 {
-		t.Errorf("the second join did %v", s.host.jobs[1:])
+	if len(s.host.Jobs) != 1 {
+		t.Errorf("the second join did %v", s.host.Jobs[1:])
 	}
 	if strings.Contains(s.said.String(), fixture.Token) {
 		t.Errorf("the output has the token: %s", s.said.String())
@@ -115,16 +115,16 @@ func TestJoin(t *testing.T) {
 // for the Node.
 func TestJoinAfterTheNodeWasDeleted(t *testing.T) {
 	s := newJoinStage(t)
-	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))
 	fatal(t, s.discover(t))
 	s.play(t, kubeletStartJoin())
-	s.host.jobs = []string{"start kubelet.service"}
+	s.host.Jobs = []string{"start kubelet.service"}
 	fatal(t, s.discover(t))
 	api := &marked{Plan: s.api}
 	s.Cluster = api
 	s.play(t, kubeletStartJoin(), kubeletWaitBootstrap())
-	if diff := cmp.Diff([]string{"start kubelet.service", "restart kubelet.service"}, s.host.jobs); diff != "" {
+	if diff := cmp.Diff([]string{"start kubelet.service", "restart kubelet.service"}, s.host.Jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}
 	if api.name != "worker-1" || api.mark.Labels != nil {
@@ -191,9 +191,7 @@ func TestWaitBootstrapGivesUp(t *testing.T) {
 	if err := s.discover(t); err != nil {
 		t.Fatal(err)
 	}
-	s.host.unit = func() (host.UnitState, error) {
-		return host.UnitState{LoadState: "loaded", ActiveState: "failed", Result: "exit-code"}, nil
-	}
+	s.host.Has.Units[kubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "failed", Result: "exit-code"}
 	started := time.Now()
 	err := runKubeletWaitBootstrap(t.Context(), s.Env)
 	fact.Error(t, err, "no certificate", "unit kubelet.service", "failed")

@@ -47,13 +47,13 @@ const apiServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 // writes the configuration.
 func TestInitKeepsEditedFiles(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	s.play(t, filePhases()...)
 	s.play(t, uploadConfig())
 	s.append(t, apiServerManifest, "# --encryption-provider-config=/etc/enc.yaml\n# token: abcdef.0123456789abcdef\n")
 	s.append(t, kubeletSettingsIn, "maxPods: 17\n")
 	s.put(t, kubeletFlagsIn, "KUBELET_KUBEADM_ARGS=\"--node-labels=a=b\"\n")
-	before, jobs := stamps(t, s.root), len(s.host.jobs)
+	before, jobs := stamps(t, s.root), len(s.host.Jobs)
 
 	stored := storedCompares(t.Context(), s.Env)
 	if found := differences(s.Env, stored); !stored.same || len(found) > 0 {
@@ -70,8 +70,8 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 	s.Again = true
 	s.said.Reset()
 	s.play(t, filePhases()...)
-	if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" || len(s.host.jobs) != jobs {
-		t.Errorf("something was done: %v\n%s", s.host.jobs[jobs:], diff)
+	if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" || len(s.host.Jobs) != jobs {
+		t.Errorf("something was done: %v\n%s", s.host.Jobs[jobs:], diff)
 	}
 	s.saidOnce(t, line{"keeping " + apiServerManifest, ": # --encryption-provider-config"}, line{"keeping " + kubeletSettingsIn, ": maxPods: 17\n"},
 		line{"keeping " + kubeletFlagsIn}, line{"`slipway init` with --diff", "`slipway init phase control-plane apiserver`"})
@@ -98,7 +98,7 @@ func TestInitRefusesWhatItCannotTell(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, filePhases()...)
 	s.append(t, kubeletSettingsIn, "maxPods: 17\n")
-	s.host.probe = func(context.Context, host.Probe) error { return &host.ProbeError{} }
+	s.host.On.Probe = func(context.Context, host.Probe) error { return &host.ProbeError{} }
 	stored := storedCompares(t.Context(), s.Env)
 	got := faultText(differences(s.Env, stored))
 	if stored.same {
@@ -114,7 +114,7 @@ func TestJoinKeepsEditedFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newJoinStage(t)
 			s.joined(t, time.Now().Add(until))
-			s.host.jobs = s.host.jobs[:0]
+			s.host.Jobs = s.host.Jobs[:0]
 			s.append(t, kubeletSettingsIn, "maxPods: 18\n")
 			s.put(t, kubeletFlagsIn, "KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"\n")
 			settings, flags := s.get(t, kubeletSettingsIn), s.get(t, kubeletFlagsIn)

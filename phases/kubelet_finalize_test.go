@@ -48,7 +48,7 @@ func TestKubeletFinalize(t *testing.T) {
 		err  []string
 	}{
 		{name: "the certificate is there", make: func(t *testing.T, s *stage) { s.rotated(t, kubeletPEM, "cp-1", later) },
-			jobs: []string{"restart kubelet.service"}},
+			jobs: []string{"write kubelet.conf", "restart kubelet.service"}},
 		{name: "the certificate does not come", err: failure("not exist", "deadline exceeded")},
 		{name: "one that has expired", make: func(t *testing.T, s *stage) { s.rotated(t, kubeletPEM, "cp-1", time.Now().Add(-time.Minute)) },
 			err: failure("expired")},
@@ -64,10 +64,10 @@ func TestKubeletFinalize(t *testing.T) {
 			if tt.make != nil {
 				tt.make(t, s)
 			}
-			s.host.jobs = nil
+			s.host.Jobs = nil
 			err := runEnableClientCertRotation(t.Context(), s.Env)
 			fact.Error(t, err, tt.err...)
-			if diff := cmp.Diff(tt.jobs, s.host.jobs); diff != "" {
+			if diff := cmp.Diff(tt.jobs, s.host.Jobs); diff != "" {
 				t.Errorf("jobs (-want +got):\n%s", diff)
 			}
 			after := s.get(t, kubeletConf)
@@ -78,12 +78,12 @@ func TestKubeletFinalize(t *testing.T) {
 			if !changed {
 				return
 			}
-			s.host.jobs = nil
+			s.host.Jobs = nil
 			s.play(t, kubeletFinalize())
-			if len(s.host.jobs) > 0 || s.get(t, kubeletConf) != after {
-				t.Errorf("a second run did %v", s.host.jobs)
+			if len(s.host.Jobs) > 0 || s.get(t, kubeletConf) != after {
+				t.Errorf("a second run did %v", s.host.Jobs)
 			}
-			s.host.now = later.Add(time.Hour)
+			s.host.Has.Time = later.Add(time.Hour)
 			err = runEnableClientCertRotation(t.Context(), s.Env)
 			fact.Error(t, err, kubeletPEM+":", "expired")
 			fact.In(t, fault.Remedy(err), "`slipway certs renew all --restart`")
@@ -109,8 +109,8 @@ func TestKubeletFinalizeWithoutInit(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+shortWaits+fixture.ClusterDocument)
 	s.play(t, certsCA(), kubeconfigs())
 	s.rotated(t, kubeletPEM, "cp-1", time.Now().Add(time.Hour))
-	s.host.fail = map[string]error{"restart kubelet.service": host.ErrNoSystemd}
-	s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, host.ErrNoSystemd }
+	s.host.Fail["restart kubelet.service"] = host.ErrNoSystemd
+	s.host.Fail["Unit"] = host.ErrNoSystemd
 	s.play(t, kubeletFinalize())
 	s.saidOnce(t, line{"[WARNING]", "not restarted"})
 	fact.In(t, after(t, s.said.String(), "not restarted"), "[kubelet-finalize] [WARNING]   restart it")
@@ -136,15 +136,15 @@ func TestKubeletFinalizeHeedsFlags(t *testing.T) {
 			s.Config.Timeouts.TLSBootstrap = 150 * time.Millisecond
 			s.put(t, "/patches/kubeletconfiguration.yaml", tt.patch)
 			s.play(t, certsCA(), kubeconfigs(), kubeletStart())
-			s.host.jobs = nil
+			s.host.Jobs = nil
 			if tt.pem != "" {
 				s.rotated(t, tt.pem, "cp-1", time.Now().Add(time.Hour))
 			}
 			s.play(t, kubeletFinalize())
 			conf := s.get(t, kubeletConf)
 			if tt.pem == "" {
-				if !strings.Contains(conf, "client-key-data") || len(s.host.jobs) > 0 {
-					t.Errorf("jobs %v", s.host.jobs)
+				if !strings.Contains(conf, "client-key-data") || len(s.host.Jobs) > 0 {
+					t.Errorf("jobs %v", s.host.Jobs)
 				}
 				s.saidOnce(t, line{"Leaving " + kubeletConf, "(rotateCertificates)"})
 				return

@@ -114,8 +114,8 @@ func TestServingPairThatIsThere(t *testing.T) {
 			s.put(t, tt.path, "scribble")
 			err := runKubeletStart(t.Context(), s.Env)
 			fact.Error(t, err, tt.want...)
-			if strings.Contains(strings.Join(s.host.jobs, " "), "start kubelet") || s.get(t, tt.path) != "scribble" {
-				t.Errorf("it went on: %q", s.host.jobs)
+			if strings.Contains(strings.Join(s.host.Jobs, " "), "start kubelet") || s.get(t, tt.path) != "scribble" {
+				t.Errorf("it went on: %q", s.host.Jobs)
 			}
 		})
 	}

@@ -32,15 +32,11 @@ func TestKubeletStart(t *testing.T) {
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/kubeadm-flags.env", "KUBELET_EXTRA_ARGS=") }},
 		{name: "failed with these files", want: []string{stop, "reload", start}, says: []string{"Starting"},
 			before: func(_ *testing.T, s *stage) {
-				s.host.unit = func() (host.UnitState, error) {
-					return host.UnitState{LoadState: "loaded", ActiveState: "failed"}, nil
-				}
+				s.host.Has.Units[kubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "failed"}
 			}},
 		{name: "systemd knows the unit", want: []string{stop, start}, says: []string{"Starting"},
 			before: func(_ *testing.T, s *stage) {
-				s.host.unit = func() (host.UnitState, error) {
-					return host.UnitState{LoadState: "loaded", ActiveState: "failed", Current: true}, nil
-				}
+				s.host.Has.Units[kubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "failed", Current: true}
 			}},
 		{name: "to be enabled", want: []string{"enable kubelet.service"}, says: []string{"already running"},
 			before: func(_ *testing.T, s *stage) { s.Config.EnableKubelet = true }},
@@ -55,32 +51,32 @@ func TestKubeletStart(t *testing.T) {
 			before: func(t *testing.T, s *stage) { s.put(t, "/var/lib/kubelet/config.yaml", "") }},
 		{name: "no init system, and nothing to write", says: []string{"/run/systemd/system"},
 			before: func(_ *testing.T, s *stage) {
-				s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, host.ErrNoSystemd }
+				s.host.Fail["Unit"] = host.ErrNoSystemd
 			}},
 		{name: "no init system to enable it in", want: []string{"enable kubelet.service"}, fail: "enable kubelet.service", cause: host.ErrNoSystemd,
 			says: []string{"/run/systemd/system"}, before: func(_ *testing.T, s *stage) { s.Config.EnableKubelet = true }},
 		{name: "the bus cannot be reached", err: "no bus",
 			before: func(_ *testing.T, s *stage) {
-				s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, errors.New("no bus") }
+				s.host.Fail["Unit"] = errors.New("no bus")
 			}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			s.play(t, kubeletStart())
-			s.host.jobs = s.host.jobs[len(s.host.jobs)-1:] // "start": the stub's kubelet runs by that
+			s.host.Jobs = s.host.Jobs[len(s.host.Jobs)-1:] // "start": the stub's kubelet runs by that
 			s.said.Reset()
 			if tt.before != nil {
 				tt.before(t, s)
 			}
 			if tt.fail != "" {
-				s.host.fail = map[string]error{tt.fail: cmp.Or(tt.cause, refused)}
+				s.host.Fail[tt.fail] = cmp.Or(tt.cause, refused)
 			}
 			err := runKubeletStart(t.Context(), s.Env)
 			if got := message(err); got != tt.err {
 				t.Errorf("error %q, want %q", got, tt.err)
 			}
-			if diff := gocmp.Diff(tt.want, append([]string(nil), s.host.jobs[1:]...)); diff != "" {
+			if diff := gocmp.Diff(tt.want, append([]string(nil), s.host.Jobs[1:]...)); diff != "" {
 				t.Errorf("jobs (-want +got):\n%s", diff)
 			}
 			fact.In(t, s.said.String(), tt.says...)
@@ -92,8 +88,8 @@ func TestKubeletStartAnew(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.play(t, kubeletStart())
 	want := []string{"stop kubelet.service", "write kubeadm-flags.env", "write instance-config.yaml", "write config.yaml",
-		"write kubelet.crt", "reload", "start kubelet.service"}
-	if diff := gocmp.Diff(want, s.host.jobs); diff != "" {
+		"write kubelet.key", "write kubelet.crt", "reload", "start kubelet.service"}
+	if diff := gocmp.Diff(want, s.host.Jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}
 }

@@ -38,14 +38,14 @@ func TestControlPlaneKubeletIsHastened(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newJoinStage(t)
-			s.host.probe = func(context.Context, host.Probe) error { return nil }
+			s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 			s.Config.ControlPlane = tt.plane
 			if tt.registered {
 				fatal(t, s.api.Ensure(t.Context(), cluster.NewNode(s.Config.Name)))
 			}
 			s.Cluster = s.api
 			s.waitsForCertificate(t, tt.has)
-			if restarted := slices.Contains(s.host.jobs, restart); restarted != tt.want {
+			if restarted := slices.Contains(s.host.Jobs, restart); restarted != tt.want {
 				t.Errorf("restarted: %v", restarted)
 			}
 		})
@@ -70,16 +70,6 @@ func (s *joinStage) waitsForCertificate(t *testing.T, has bool) {
 	}
 }
 
-// lateHost is a host on which two seconds pass after each look at the clock.
-type lateHost struct {
-	*stubHost
-	looks atomic.Int64
-}
-
-func (h *lateHost) Now() time.Time {
-	return h.stubHost.Now().Add(time.Duration(h.looks.Add(1)) * 2 * time.Second)
-}
-
 // TestLateCertificateHastensWorker: a kubelet that gets its certificate late retries everything else only every few
 // seconds by then.
 func TestLateCertificateHastensWorker(t *testing.T) {
@@ -91,13 +81,15 @@ func TestLateCertificateHastensWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newJoinStage(t)
-			s.host.probe = func(context.Context, host.Probe) error { return nil }
-			s.Config.ControlPlane, s.Cluster, s.Host = tt.plane, s.api, &lateHost{stubHost: s.host}
+			s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
+			s.Config.ControlPlane, s.Cluster = tt.plane, s.api
+			var looks atomic.Int64 // two seconds pass after each look at the clock
+			s.host.On.Now = func() time.Time { return time.Now().Add(time.Duration(looks.Add(1)) * 2 * time.Second) }
 			if tt.registered {
 				fatal(t, s.api.Ensure(t.Context(), cluster.NewNode(s.Config.Name)))
 			}
 			s.waitsForCertificate(t, tt.has)
-			if restarted := slices.Contains(s.host.jobs, "restart kubelet.service"); restarted != tt.want {
+			if restarted := slices.Contains(s.host.Jobs, "restart kubelet.service"); restarted != tt.want {
 				t.Errorf("restarted: %v", restarted)
 			}
 		})
@@ -107,18 +99,18 @@ func TestLateCertificateHastensWorker(t *testing.T) {
 // TestHasteningEndsWithTheWait: an API server that never becomes ready does not make the wait longer.
 func TestHasteningEndsWithTheWait(t *testing.T) {
 	s := newJoinStage(t)
-	s.host.probe = func(context.Context, host.Probe) error { return errors.New("refused") }
+	s.host.On.Probe = func(context.Context, host.Probe) error { return errors.New("refused") }
 	ctx, cancel := context.WithTimeout(t.Context(), 2*readyInterval)
 	defer cancel()
-	if hasten(ctx, s.Env); len(s.host.jobs) > 0 {
-		t.Errorf("jobs %v", s.host.jobs)
+	if hasten(ctx, s.Env); len(s.host.Jobs) > 0 {
+		t.Errorf("jobs %v", s.host.Jobs)
 	}
 }
 
 // TestWaitBootstrapHeedsCertDir: the kubelet writes its certificate to the directory of its flag, over an expired one.
 func TestWaitBootstrapHeedsCertDir(t *testing.T) {
 	s := newJoinStage(t)
-	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	s.Config.Timeouts.TLSBootstrap = 150 * time.Millisecond
 	s.Config.KubeletExtraArgs = []config.Arg{{Name: "cert-dir", Value: "/other/pki"}}
 	const pem = "/other/pki/kubelet-client-current.pem"
@@ -188,7 +180,7 @@ func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 // TestWaitBootstrapWithoutRotation: a kubelet without rotation never copies the certificate in kubelet.conf to a file.
 func TestWaitBootstrapWithoutRotation(t *testing.T) {
 	s := newJoinStage(t)
-	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	s.Config.Timeouts.TLSBootstrap = 10 * time.Second
 	s.put(t, "/var/lib/kubelet/config.yaml", "rotateCertificates: false")
 	cert := certs.EncodeCerts(fixture.Signed(t, s.ca, "system:node:cp-1", time.Now().Add(time.Hour)).Cert)
@@ -201,7 +193,7 @@ func TestWaitBootstrapWithoutRotation(t *testing.T) {
 // TestBootstrapCredentialsStayUntilTheKubeletReports: a certificate alone does not mean that the node has joined.
 func TestBootstrapCredentialsStayUntilTheKubeletReports(t *testing.T) {
 	s := newJoinStage(t)
-	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	fatal(t, s.discover(t))
 	s.put(t, "/etc/kubernetes/bootstrap-kubelet.conf", "x")
 	s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))

@@ -5,21 +5,16 @@ package phases
 
 import (
 	"bytes"
-	"context"
-	"io/fs"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/kill"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +27,7 @@ func TestMain(m *testing.M) {
 // records, and the output.
 type stage struct {
 	*Env
-	host    *stubHost
+	host    *teststage.Host
 	root    string
 	api     *cluster.Plan
 	done    []string // to the API
@@ -44,7 +39,7 @@ type stage struct {
 func newStage(t *testing.T, documents string) *stage {
 	t.Helper()
 	h, root := newDirHost(t)
-	s := &stage{host: &stubHost{dirHost: h}, root: root}
+	s := &stage{host: h, root: root}
 	s.api = cluster.NewPlan(func(a cluster.Action) {
 		s.done = append(s.done, strings.Join(strings.Fields(string(a.Verb)+" "+a.Kind+" "+a.Name), " "))
 	}, nil)
@@ -70,85 +65,6 @@ func (s *stage) play(t *testing.T, workflow ...Phase) {
 	if err := Run(t.Context(), s.Env, workflow, Options{}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// stubHost is a dirHost whose answers a test sets. A nil function leaves the answer of dirHost.
-type stubHost struct {
-	*dirHost
-	unit  func() (host.UnitState, error)
-	probe func(ctx context.Context, p host.Probe) error
-	uid   int
-	mu    sync.Mutex // phases run side by side
-	now   time.Time
-	fail  map[string]error // by job
-	owned []string         // what was given to whom
-	kept  []string         // by GiveTree
-	// locked is called as soon as the accounts are locked.
-	locked func()
-}
-
-// Unit is active once it was started, unless the test says otherwise.
-func (h *stubHost) Unit(context.Context, string) (host.UnitState, error) {
-	if h.unit != nil {
-		return h.unit()
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	state := host.UnitState{LoadState: "loaded", ActiveState: "inactive"}
-	for _, job := range h.jobs {
-		switch verb, _, _ := strings.Cut(job, " "); verb {
-		case "start":
-			state.ActiveState = "active"
-		case "stop":
-			state.ActiveState = "inactive"
-		}
-	}
-	return state, nil
-}
-
-func (h *stubHost) EnableUnit(_ context.Context, name string) error  { return h.job("enable " + name) }
-func (h *stubHost) StartUnit(_ context.Context, name string) error   { return h.job("start " + name) }
-func (h *stubHost) StopUnit(_ context.Context, name string) error    { return h.job("stop " + name) }
-func (h *stubHost) RestartUnit(_ context.Context, name string) error { return h.job("restart " + name) }
-
-func (h *stubHost) job(text string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.jobs = append(h.jobs, text)
-	return h.fail[text]
-}
-
-func (h *stubHost) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
-	changed, err := h.dirHost.WriteFile(path, data, mode)
-	if changed {
-		return true, h.job("write " + filepath.Base(path))
-	}
-	return changed, err
-}
-
-func (h *stubHost) Probe(ctx context.Context, p host.Probe) error {
-	if h.probe == nil {
-		return h.dirHost.Probe(ctx, p)
-	}
-	return h.probe(ctx, p)
-}
-
-func (h *stubHost) EffectiveUID() int { return h.uid }
-
-func (h *stubHost) Now() time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.now.IsZero() {
-		return time.Now()
-	}
-	return h.now
-}
-
-// passes moves the clock, which a phase that runs may be reading.
-func (h *stubHost) passes(d time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.now = h.now.Add(d)
 }
 
 // certsCA is the phase certs/ca, the first of the table.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/test/fixture"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
 // marked is an API that records how a node was marked, and whose report was waited for.
@@ -92,11 +93,11 @@ func TestMarkControlPlaneFails(t *testing.T) {
 // unregistered is an API whose Node appears once the kubelet was restarted.
 type unregistered struct {
 	*cluster.Plan
-	host *stubHost
+	host *teststage.Host
 }
 
 func (u *unregistered) MarkNode(ctx context.Context, _ string, _ cluster.Mark) error {
-	if slices.Contains(u.host.jobs, "restart kubelet.service") {
+	if slices.Contains(u.host.Jobs, "restart kubelet.service") {
 		return nil
 	}
 	<-ctx.Done()
@@ -117,8 +118,8 @@ func TestMarkControlPlaneWhoseNodeWasDeleted(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := markRegistered(ctx, s.Env, cluster.Mark{})
-			if len(s.host.jobs) != want || (err == nil) != (want == 1) {
-				t.Errorf("%s: %v, jobs %v", name, err, s.host.jobs)
+			if len(s.host.Jobs) != want || (err == nil) != (want == 1) {
+				t.Errorf("%s: %v, jobs %v", name, err, s.host.Jobs)
 			}
 		})
 	}

@@ -21,17 +21,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// signingHost is a host whose kubelet gets its certificate once it runs.
-type signingHost struct {
-	*stubHost
-	sign func()
-}
-
-func (h *signingHost) StartUnit(ctx context.Context, name string) error {
-	h.sign()
-	return h.stubHost.StartUnit(ctx, name)
-}
-
 // onEtcd records an action of the plan or of the membership.
 func (r *record) onEtcd(a etcd.Action) { r.add(fmt.Sprintf("%s %s %s", a.Verb, a.Name, a.PeerURL)) }
 
@@ -150,8 +139,13 @@ func TestJoinPlanIsTrue(t *testing.T) {
 			if err := s.discover(t); err != nil {
 				t.Fatal(err)
 			}
-			h := &signingHost{s.host, func() { s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour)) }}
-			p := &joinPlay{known: s.Config, assumed: assume(t, h, byToken("worker-1", config.Flags{}), "worker-1"), host: h, live: s.api, etcd: &members{},
+			s.host.Before = func(_ context.Context, order string) error {
+				if order == "start "+kubeletUnit { // it gets its certificate once it runs
+					s.bootstrapped(t, s.ca, "worker-1", time.Now().Add(time.Hour))
+				}
+				return nil
+			}
+			p := &joinPlay{known: s.Config, assumed: assume(t, s.host, byToken("worker-1", config.Flags{}), "worker-1"), host: s.host, live: s.api, etcd: &members{},
 				workflow: []Phase{kubeletStartJoin(), kubeletWaitBootstrap()}}
 			p.compare(t)
 		})

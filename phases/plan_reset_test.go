@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
 // remains is a host that was a node, or was about to become one, and the flags with which it is reset.
@@ -227,32 +228,28 @@ func (s *remains) build(t *testing.T) {
 	}
 }
 
-// podHost is a resetHost. When its runtime removes a Pod, it also removes what the network plugin made for the Pod.
-type podHost struct {
-	*resetHost
-	pods []host.Pod
-}
-
-func (h podHost) Pods(context.Context, string) ([]host.Pod, error) {
-	return slices.DeleteFunc(slices.Clone(h.pods), func(p host.Pod) bool { return !slices.Contains(h.names(fakePods), p.ID) }), nil
-}
-
-// RemovePods does so in the order of the real host.
-func (h podHost) RemovePods(ctx context.Context, socket string, pods []host.Pod) ([]host.Pod, error) {
-	var own, shared []host.Pod
-	for _, p := range pods {
-		if p.HostNetwork {
-			shared = append(shared, p)
-			continue
-		}
-		own = append(own, p)
-		for _, path := range []string{"results/pods-" + p.ID + "-eth0", "results/cni-loopback-" + p.ID + "-lo", "networks/pods/10.244.0.1" + p.ID} {
-			if err := h.Remove(filepath.Join(pluginState, path)); err != nil {
-				return nil, err
+// hasPods gives the runtime these Pods. When it removes one, it also removes what the network plugin made for the Pod, in the
+// order of the real host.
+func (h *lastingHost) hasPods(all []host.Pod) {
+	h.On.Pods = func(context.Context, string) ([]host.Pod, error) {
+		return slices.DeleteFunc(slices.Clone(all), func(p host.Pod) bool { return !slices.Contains(h.names(fakePods), p.ID) }), nil
+	}
+	h.On.RemovePods = func(ctx context.Context, socket string, pods []host.Pod) ([]host.Pod, error) {
+		var own, shared []host.Pod
+		for _, p := range pods {
+			if p.HostNetwork {
+				shared = append(shared, p)
+				continue
+			}
+			own = append(own, p)
+			for _, path := range []string{"results/pods-" + p.ID + "-eth0", "results/cni-loopback-" + p.ID + "-lo", "networks/pods/10.244.0.1" + p.ID} {
+				if err := h.Remove(filepath.Join(pluginState, path)); err != nil {
+					return nil, err
+				}
 			}
 		}
+		return h.removePods(ctx, socket, slices.Concat(own, shared))
 	}
-	return h.resetHost.RemovePods(ctx, socket, slices.Concat(own, shared))
 }
 
 // tellingEtcd reports which member has really left.
@@ -342,7 +339,7 @@ func TestResetPlanIsTrue(t *testing.T) {
 			t.Parallel()
 			parent, _, _ := strings.Cut(t.Name(), "/")
 			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", fmt.Sprintf("-test.run=^%s$/^%d$", parent, seed))
-			cmd.Env = append(os.Environ(), variable+"="+inMemory(t))
+			cmd.Env = append(os.Environ(), variable+"="+teststage.Dir(t))
 			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
 			if os.Geteuid() != 0 {
 				cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
@@ -376,7 +373,8 @@ func enter(t *testing.T, root string) {
 
 func resetPlanIsTrue(t *testing.T, s *remains) {
 	s.build(t)
-	h := podHost{&resetHost{Host: newLastingHost("")}, s.pods}
+	h := newLastingHost("")
+	h.hasPods(s.pods)
 	var plans []*record
 	before := seen(t, h, "/", map[string]string{})
 	var overlay host.Host

@@ -26,6 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/schema"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
 // theatre is a host and an API on which a variant is first planned and then run.
@@ -40,9 +41,9 @@ type theatre struct {
 
 func newTheatre(t *testing.T, v variant) *theatre {
 	t.Helper()
-	p := &theatre{variant: v, node: v.node(t), root: inMemory(t), record: &record{}}
+	p := &theatre{variant: v, node: v.node(t), root: teststage.Dir(t), record: &record{}}
 	p.host = newLastingHost(p.root)
-	t.Cleanup(p.host.Close)
+	t.Cleanup(p.host.Real.Close)
 	if err := errors.Join(furnish(p.root), willMake(p.root, kubeletPEM, rotatedPEM(t, p.node.Name, time.Now().Add(time.Hour)))); err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,8 @@ import (
 
 // The checks use what the kubelet will read, including patches.
 func TestCheckInitGoesByThePatchedKubelet(t *testing.T) {
-	s, h := preflightStage(t, "")
-	h.uid = 0
-	s.put(t, "/proc/swaps", "Filename Type Size Used Priority\n/swapfile file 1 0 -2\n")
+	s := preflightStage(t, "")
+	s.host.Has.UID, s.host.Has.Swap = 0, []string{"/swapfile"}
 	s.put(t, "/patches/kubeletconfiguration0.yaml", "failSwapOn: false\n")
 	before := stamps(t, s.root)
 	for dir, want := range map[string]preflight.Outcome{"": preflight.WithError, "/patches": preflight.WithWarning} {
@@ -31,14 +30,14 @@ func TestCheckInitGoesByThePatchedKubelet(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" || len(h.jobs) > 0 || len(h.pulled) > 0 {
-		t.Errorf("did %v, pulled %v, files (-before +after):\n%s", h.jobs, h.pulled, diff)
+	if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" || len(s.host.Jobs) > 0 {
+		t.Errorf("did %v, files (-before +after):\n%s", s.host.Jobs, diff)
 	}
 }
 
 // Without a cluster, nobody knows to which cluster a file belongs: that is not an error.
 func TestCheckJoinWithoutACluster(t *testing.T) {
-	s, _ := preflightStage(t, "")
+	s := preflightStage(t, "")
 	s.Config.ControlPlane, s.Config.Join = false, &config.Join{CAPath: "/etc/kubernetes/pki/ca.crt"}
 	s.put(t, "/etc/kubernetes/kubelet.conf", "")
 	found, err := CheckJoin(t.Context(), s.Env)

@@ -21,7 +21,7 @@ import (
 // and nothing is written.
 func TestDifferences(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	s.play(t, filePhases()...)
 	s.play(t, uploadConfig())
 	tests := []struct {
@@ -45,13 +45,13 @@ func TestDifferences(t *testing.T) {
 			}
 			other := newStage(t, init+fixture.ClusterDocument+tt.cluster)
 			env := &Env{Config: other.Config, Host: s.host, Cluster: s.api, UI: s.UI}
-			before, jobs := stamps(t, s.root), len(s.host.jobs)
+			before, jobs := stamps(t, s.root), len(s.host.Jobs)
 			got := faultText(differences(env, storedCompares(t.Context(), env)))
 			if (tt.want == nil) != (got == "") || tt.want != nil && tt.want.count(t, got) == 0 || strings.Contains(got, "hush") {
 				t.Errorf("got %q\nwant %q", got, tt.want)
 			}
-			if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" || len(s.host.jobs) != jobs {
-				t.Errorf("something was done: %v\n%s", s.host.jobs[jobs:], diff)
+			if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" || len(s.host.Jobs) != jobs {
+				t.Errorf("something was done: %v\n%s", s.host.Jobs[jobs:], diff)
 			}
 		})
 	}
@@ -61,7 +61,7 @@ func TestDifferences(t *testing.T) {
 // not make another configuration.
 func TestDifferencesOfOldClusters(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	s.play(t, filePhases()...)
 	if err := s.Cluster.Ensure(t.Context(), fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", `# edited by hand
 kind: ClusterConfiguration

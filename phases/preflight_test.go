@@ -8,54 +8,26 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// pulling is a host with a container runtime that has all images but one.
-type pulling struct {
-	*stubHost
-	mu      sync.Mutex
-	lacks   string
-	pulled  []string
-	pullErr error
-}
-
-func (h *pulling) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
-	return host.RuntimeInfo{Name: "containerd", Version: "2.1.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}, nil
-}
-
-func (h *pulling) ImageDir(context.Context, string) (string, error) { return "/var/lib/images", nil }
-
-func (h *pulling) ImagePresent(_ context.Context, _, image string) (bool, error) {
-	return image != h.lacks, nil
-}
-
-func (h *pulling) PullImage(_ context.Context, _, image string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.pulled = append(h.pulled, image)
-	return h.pullErr
-}
-
 const etcdImage = "registry.k8s.io/etcd:3.7.0-0"
 
-func preflightStage(t *testing.T, ignore string) (*stage, *pulling) {
+// preflightStage runs as another user than root, on a host that lacks one image.
+func preflightStage(t *testing.T, ignore string) *stage {
 	t.Helper()
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.IgnorePreflightErrors = strings.Fields(ignore)
-	h := &pulling{stubHost: s.host, lacks: etcdImage}
-	h.uid = 1000
-	s.Host = h
-	return s, h
+	s.host.Has.UID, s.host.Has.AllImages = 1000, true
+	s.host.On.ImagePresent = func(_ context.Context, _, image string) (bool, error) { return image != etcdImage, nil }
+	return s
 }
 
 // TestPreflightReadsNetwork: a manifest that cannot be read ends init before anything is written.
@@ -70,22 +42,22 @@ func TestPreflightReadsNetwork(t *testing.T) {
 }
 
 func TestPreflightStopsBeforePulling(t *testing.T) {
-	s, h := preflightStage(t, "")
+	s := preflightStage(t, "")
 	err := runPreflightInit(t.Context(), s.Env)
 	if !strings.Contains(message(err), "[ERROR IsPrivilegedUser]: ") || !strings.Contains(fault.Remedy(err), "--ignore-preflight-errors=IsPrivilegedUser") {
 		t.Errorf("error %q", message(err))
 	}
-	if len(h.pulled) > 0 {
-		t.Errorf("pulled %v", h.pulled)
+	if pulled := s.host.Did("pull"); len(pulled) > 0 {
+		t.Errorf("pulled %v", pulled)
 	}
 }
 
 func TestPreflightIgnoresAndPulls(t *testing.T) {
-	s, h := preflightStage(t, "all")
+	s := preflightStage(t, "all")
 	if err := runPreflightInit(t.Context(), s.Env); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{etcdImage}, h.pulled); diff != "" {
+	if diff := cmp.Diff([]string{etcdImage}, s.host.Did("pull")); diff != "" {
 		t.Errorf("pulled (-want +got):\n%s", diff)
 	}
 	for _, want := range []string{"[WARNING] IsPrivilegedUser: ", etcdImage + ": "} {
@@ -96,8 +68,8 @@ func TestPreflightIgnoresAndPulls(t *testing.T) {
 }
 
 func TestPreflightNamesAnImageThatCannotBePulled(t *testing.T) {
-	s, h := preflightStage(t, "")
-	h.pullErr = errors.New("no such host")
+	s := preflightStage(t, "")
+	s.host.Fail["pull "+etcdImage] = errors.New("no such host")
 	for _, want := range []string{"[ERROR ImagePull]: ", etcdImage, "no such host"} {
 		if err := pullImages(t.Context(), s.Env); !strings.Contains(message(err), want) {
 			t.Errorf("error %q, want %q", message(err), want)
@@ -114,14 +86,13 @@ func TestPreflightNamesAnImageThatCannotBePulled(t *testing.T) {
 func TestPreflightWritesNothing(t *testing.T) {
 	s := rootlessStage(t)
 	s.Config.IgnorePreflightErrors = []string{"all"}
-	h := &pulling{stubHost: s.host}
-	s.Host = h
+	s.host.Has.AllImages = true
 	before := stamps(t, s.root)
 	if err := runPreflightInit(t.Context(), s.Env); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" || len(s.host.jobs) > 0 || len(s.host.owned) > 0 {
-		t.Errorf("did %v, gave away %v, files (-before +after):\n%s", s.host.jobs, s.host.owned, diff)
+	if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" || len(s.host.Jobs) > 0 || len(s.host.Owned) > 0 {
+		t.Errorf("did %v, gave away %v, files (-before +after):\n%s", s.host.Jobs, s.host.Owned, diff)
 	}
 	wanted, err := wantedManifests(s.Env)
 	if err != nil {

@@ -5,7 +5,6 @@ package phases
 
 import (
 	"bytes"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,11 +58,11 @@ func TestPrepareDamagedBundle(t *testing.T) {
 // TestPrepareRelabels gives every file the SELinux context of its place.
 func TestPrepareRelabels(t *testing.T) {
 	h, _ := newBareHost(t)
-	h.selinux = true
+	h.Has.SELinux = true
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
 	for _, path := range []string{"/usr/local/bin/kubelet", "/opt/cni/bin/bridge", "/etc/containerd/config.toml", sysctlPath, "/usr/local/lib/systemd/system/containerd.service"} {
-		if !slices.Contains(h.relabelled, path) {
-			t.Errorf("%s keeps the context that it was made with: %v", path, h.relabelled)
+		if !slices.Contains(h.Did("relabel"), path) {
+			t.Errorf("%s keeps the context that it was made with: %v", path, h.Did("relabel"))
 		}
 	}
 }
@@ -71,7 +70,7 @@ func TestPrepareRelabels(t *testing.T) {
 // TestPrepareWithoutRoute refuses a host of which nobody could tell the address, before anything is written.
 func TestPrepareWithoutRoute(t *testing.T) {
 	h, root := newBareHost(t)
-	h.v4, h.v6 = netip.Addr{}, netip.Addr{}
+	h.Has.Default = nil
 	before := hostTree(t, root)
 	said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
 	if fact.Error(t, err, "[ERROR DefaultRoute]:"); t.Failed() {
@@ -87,12 +86,12 @@ func TestPrepareInterrupted(t *testing.T) {
 	h, _ := newBareHost(t)
 	p := &Prepare{Bundle: testBundle(t, "v1.37.2")}
 	h.mustPrepare(t, p)
-	state := h.units["containerd.service"]
+	state := h.Has.Units["containerd.service"]
 	state.ActiveSince = state.ActiveSince.AddDate(0, 0, -1)
-	h.units["containerd.service"] = state
-	h.jobs = nil
+	h.Has.Units["containerd.service"] = state
+	h.Jobs = nil
 	h.mustPrepare(t, p)
-	if diff := cmp.Diff([]string{"restart containerd.service"}, h.jobs); diff != "" {
+	if diff := cmp.Diff([]string{"reload", "restart containerd.service"}, h.Orders()); diff != "" {
 		t.Errorf("what was done (-want +got):\n%s", diff)
 	}
 }
@@ -105,10 +104,10 @@ func TestPrepareSwapOfTheNextBoot(t *testing.T) {
 	} {
 		for _, keep := range []bool{false, true} {
 			h, root := newBareHost(t)
-			h.swap = nil
+			h.Has.Swap = nil
 			fixture.Put(t, root, "/etc/fstab", "# a comment\n"+line+"\n")
 			h.mustPrepare(t, &Prepare{KeepSwap: keep})
-			if got := slices.Contains(h.jobs, "mask "+swapTarget); got != (masked && !keep) {
+			if got := slices.Contains(h.Orders(), "mask "+swapTarget); got != (masked && !keep) {
 				t.Errorf("%q, --swap=keep %t: masked is %t", line, keep, got)
 			}
 		}
@@ -130,7 +129,7 @@ func TestPrepareWithoutImages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, _ := newBareHost(t)
-			h.images = tt.have
+			h.Has.Images = tt.have
 			var out bytes.Buffer
 			env := h.env(&out)
 			env.Config.SkipPhases = []string{"images"}

@@ -7,47 +7,37 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fixture"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-// bareHost is a host to prepare: its files are in a directory, and what systemd, the runtime and the kernel would do is
-// in memory.
+// bareHost is a host to prepare.
 type bareHost struct {
-	*host.Real
-
-	mu      sync.Mutex
-	units   map[string]host.UnitState
-	runtime *host.RuntimeInfo // nil if it does not answer
-	images  []host.Image
-	swap    []string
-	jobs    []string
-	v4, v6  netip.Addr // of the default routes
-	selinux bool
-	// relabelled are the paths whose SELinux contexts were restored.
-	relabelled []string
-	reloads    int
+	*teststage.Host
+	reloaded bool // systemd knows the units that have a file
 }
 
 func newBareHost(t *testing.T) (*bareHost, string) {
 	t.Helper()
-	root := inMemory(t)
-	h := &bareHost{Real: host.NewAt(root), units: map[string]host.UnitState{}, swap: []string{"/swapfile"},
-		v4: netip.MustParseAddr("192.0.2.9"), v6: netip.MustParseAddr("fd00::9")}
-	t.Cleanup(h.Close)
+	root := teststage.Dir(t)
+	h := &bareHost{Host: teststage.At(root)}
+	v6 := netip.MustParseAddr("fd00::9")
+	h.Has.Units, h.Has.Runtime, h.Has.Swap = map[string]host.UnitState{}, nil, []string{"/swapfile"}
+	h.Has.Default = []netip.Addr{netip.MustParseAddr("192.0.2.9"), v6}
+	h.Has.Interfaces = []host.Interface{{Name: "eth0", Addresses: []netip.Addr{v6}}}
+	h.Has.Environ = []string{"https_proxy=http://proxy.example:3128"}
+	h.On.Unit, h.On.LookPath, h.On.ProgramVersion, h.On.LoadModule = h.unit, h.lookPath, h.programVersion, h.loadModule
+	h.Before = h.before
 	for path, text := range map[string]string{
 		"/proc/sys/net/ipv4/ip_forward":              "0\n",
 		"/proc/sys/net/ipv6/conf/all/forwarding":     "0\n",
@@ -65,155 +55,49 @@ func newBareHost(t *testing.T) (*bareHost, string) {
 	return h, root
 }
 
-func (h *bareHost) did(format string, args ...any) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.jobs = append(h.jobs, fmt.Sprintf(format, args...))
+// before starts the runtime with its unit.
+func (h *bareHost) before(_ context.Context, order string) error {
+	if strings.HasPrefix(order, "start ") {
+		h.Has.Runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.2.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}
+	}
+	h.reloaded = h.reloaded || order == "reload"
 	return nil
 }
 
-// Unit knows the units that have a file here, and those that a test has set.
-func (h *bareHost) Unit(_ context.Context, name string) (host.UnitState, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	state, known := h.units[name]
+// unit knows the units that have a file here, and those that a test has set.
+func (h *bareHost) unit(_ context.Context, name string) (host.UnitState, error) {
+	absent := host.UnitState{LoadState: "not-found", ActiveState: "inactive"}
+	state, known := h.Has.Units[name]
 	if !known {
-		state = host.UnitState{LoadState: "not-found", ActiveState: "inactive"}
+		state = absent
 	}
 	path := "/usr/local/lib/systemd/system/" + name
-	if _, err := h.Stat(path); err == nil && h.reloads > 0 {
+	if _, err := h.Stat(path); err == nil && h.reloaded {
 		state.LoadState, state.Fragment, state.Current = "loaded", path, true
-	} else if !known || state.Fragment == path {
-		state = host.UnitState{LoadState: "not-found", ActiveState: "inactive"}
+	} else if state.Fragment == path {
+		state = absent
 	}
 	return state, nil
 }
 
-func (h *bareHost) set(verb, name string, change func(*host.UnitState)) error {
-	state, err := h.Unit(context.Background(), name)
-	if err != nil {
-		return err
-	}
-	change(&state)
-	h.mu.Lock()
-	h.units[name] = state
-	h.mu.Unlock()
-	return h.did("%s %s", verb, name)
-}
-
-func (h *bareHost) ReloadUnits(context.Context) error { h.reloads++; return nil }
-func (h *bareHost) EnableUnit(_ context.Context, name string) error {
-	return h.set("enable", name, func(s *host.UnitState) { s.UnitFileState = "enabled" })
-}
-func (h *bareHost) DisableUnit(_ context.Context, name string) error {
-	return h.set("disable", name, func(s *host.UnitState) { s.UnitFileState = "disabled" })
-}
-func (h *bareHost) MaskUnit(_ context.Context, name string) error {
-	return h.set("mask", name, func(s *host.UnitState) { s.UnitFileState = "masked" })
-}
-func (h *bareHost) UnmaskUnit(_ context.Context, name string) error {
-	return h.set("unmask", name, func(s *host.UnitState) { s.UnitFileState = "static" })
-}
-func (h *bareHost) StartUnit(_ context.Context, name string) error {
-	h.runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.2.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}
-	return h.set("start", name, func(s *host.UnitState) {
-		s.ActiveState, s.ActiveSince = "active", time.Now().Add(time.Second) // of a file system with coarse times
-	})
-}
-func (h *bareHost) RestartUnit(_ context.Context, name string) error {
-	return h.did("restart %s", name)
-}
-func (h *bareHost) StopUnit(_ context.Context, name string) error {
-	return h.set("stop", name, func(s *host.UnitState) { s.ActiveState = "inactive" })
-}
-
-func (h *bareHost) RuntimeInfo(_ context.Context, socket string) (host.RuntimeInfo, error) {
-	if h.runtime == nil {
-		return host.RuntimeInfo{}, &host.RuntimeError{Socket: socket, Op: "ask", Reason: "nothing answers", Fix: "start it"}
-	}
-	return *h.runtime, nil
-}
-
-func (h *bareHost) AwaitRuntime(ctx context.Context, socket string) error {
-	_, err := h.RuntimeInfo(ctx, socket)
-	return err
-}
-
-func (h *bareHost) Images(ctx context.Context, socket string) ([]host.Image, error) {
-	_, err := h.RuntimeInfo(ctx, socket)
-	return slices.Clone(h.images), err
-}
-
-func (h *bareHost) ImagePresent(_ context.Context, _, image string) (bool, error) {
-	return slices.ContainsFunc(h.images, func(i host.Image) bool { return slices.Contains(i.Names, image) }), nil
-}
-
-func (h *bareHost) ImportImages(_ context.Context, _ string, names []string, archive func(io.Writer) error) error {
-	for _, name := range names {
-		h.images = append(h.images, host.Image{Names: []string{name}, Pinned: true})
-	}
-	return archive(io.Discard)
-}
-
-func (h *bareHost) PinImage(_ context.Context, _, image string, pinned bool) error {
-	for i := range h.images {
-		if slices.Contains(h.images[i].Names, image) {
-			h.images[i].Pinned = pinned
-		}
-	}
-	return h.did("pin %s %t", image, pinned)
-}
-
-func (h *bareHost) RemoveImage(_ context.Context, _, image string) error {
-	h.images = slices.DeleteFunc(h.images, func(i host.Image) bool { return slices.Contains(i.Names, image) })
-	return h.did("remove %s", image)
-}
-
-// LoadModule brings the parameters of br_netfilter.
-func (h *bareHost) LoadModule(_ context.Context, name string) error {
+// loadModule brings the parameters of br_netfilter.
+func (h *bareHost) loadModule(context.Context, string) error {
+	const dir = "/proc/sys/net/bridge/"
 	for _, p := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
-		if _, err := h.Stat("/proc/sys/net/bridge/" + p); err == nil {
+		if _, err := h.Stat(dir + p); err == nil {
 			continue
 		}
-		if err := h.EnsureDir("/proc/sys/net/bridge", 0o755); err != nil {
+		if err := h.Real.EnsureDir(dir, 0o755); err != nil {
 			return err
 		}
-		if _, err := h.WriteFile("/proc/sys/net/bridge/"+p, []byte("0\n"), 0o644); err != nil {
+		if _, err := h.Real.WriteFile(dir+p, []byte("0\n"), 0o644); err != nil {
 			return err
 		}
 	}
-	return h.did("load %s", name)
-}
-
-func (h *bareHost) Swap() ([]string, error) { return slices.Clone(h.swap), nil }
-func (h *bareHost) SwapOff(area string) error {
-	h.swap = nil
-	return h.did("swapoff %s", area)
-}
-func (h *bareHost) SwapOn(area string) error {
-	h.swap = []string{area}
-	return h.did("swapon %s", area)
-}
-
-func (h *bareHost) Probe(context.Context, host.Probe) error { return nil }
-func (h *bareHost) SELinux() bool                           { return h.selinux }
-func (h *bareHost) EmptyTables() ([]host.Leftover, error)   { return nil, nil }
-func (h *bareHost) RestoreContexts(_ context.Context, paths []string) error {
-	h.relabelled = append(h.relabelled, paths...)
 	return nil
 }
-func (h *bareHost) DefaultAddress(ipv6 bool) (netip.Addr, error) {
-	if ipv6 {
-		return h.v6, nil
-	}
-	return h.v4, nil
-}
-func (h *bareHost) Interfaces() ([]host.Interface, error) {
-	return []host.Interface{{Name: "eth0", Addresses: []netip.Addr{netip.MustParseAddr("fd00::9")}}}, nil
-}
-func (h *bareHost) EffectiveUID() int { return 0 }
-func (h *bareHost) Environ() []string { return []string{"https_proxy=http://proxy.example:3128"} }
-func (h *bareHost) LookPath(name string) (string, error) {
+
+func (h *bareHost) lookPath(name string) (string, error) {
 	if name == "restorecon" {
 		return "/sbin/restorecon", nil
 	}
@@ -222,15 +106,10 @@ func (h *bareHost) LookPath(name string) (string, error) {
 	return path, err
 }
 
-// ProgramVersion is what the bundle's programs hold in place of a program.
-func (h *bareHost) ProgramVersion(_ context.Context, path string) (string, error) {
+// programVersion is what the bundle's programs hold in place of a program.
+func (h *bareHost) programVersion(_ context.Context, path string) (string, error) {
 	data, err := h.ReadFile(path)
 	return strings.Replace(string(data), "kubelet ", "Kubernetes ", 1), err
-}
-
-func (h *bareHost) KernelRelease() (string, error) { return "6.1.0", nil }
-func (h *bareHost) Space(string) (host.Space, error) {
-	return host.Space{Free: 1 << 40, Total: 1 << 41}, nil
 }
 
 // env is for phases on h; what they say goes to said.

@@ -73,9 +73,9 @@ func TestPreparePlanIsTrue(t *testing.T) {
 	if again := h.plan(t, p); len(again) > 0 {
 		t.Errorf("a plan for a prepared host: %v", again)
 	}
-	jobs := slices.Clone(h.jobs)
+	jobs := slices.Clone(h.Orders())
 	h.mustPrepare(t, p)
-	if diff := cmp.Diff(jobs, h.jobs); diff != "" {
+	if diff := cmp.Diff(jobs, h.Orders()); diff != "" {
 		t.Errorf("a second run did something:\n%s", diff)
 	}
 }
@@ -88,8 +88,8 @@ func TestHostResetRestores(t *testing.T) {
 	if got := fixture.Get(t, root, "/proc/sys/net/ipv4/ip_forward"); got != "1\n" {
 		t.Errorf("ip_forward is %q", got)
 	}
-	if len(h.swap) > 0 {
-		t.Errorf("swap is still on: %v", h.swap)
+	if len(h.Has.Swap) > 0 {
+		t.Errorf("swap is still on: %v", h.Has.Swap)
 	}
 	var out bytes.Buffer
 	if err := Run(t.Context(), h.env(&out), HostReset(), Options{Serial: true}); err != nil {
@@ -99,12 +99,12 @@ func TestHostResetRestores(t *testing.T) {
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("the host is not as before (-before +after):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"/swapfile"}, h.swap); diff != "" {
+	if diff := cmp.Diff([]string{"/swapfile"}, h.Has.Swap); diff != "" {
 		t.Errorf("swap (-want +got):\n%s", diff)
 	}
 	for _, want := range []string{"disable containerd.service", "disable kubelet.service", "unmask swap.target"} {
-		if !slices.Contains(h.jobs, want) {
-			t.Errorf("%q is missing: %v", want, h.jobs)
+		if !slices.Contains(h.Orders(), want) {
+			t.Errorf("%q is missing: %v", want, h.Orders())
 		}
 	}
 }
@@ -162,19 +162,19 @@ func TestPrepareRefuses(t *testing.T) {
 		setup func(t *testing.T, h *bareHost, root string)
 		want  []string
 	}{
-		{"a runtime without CRI", func(_ *testing.T, h *bareHost, _ string) { h.units[containerd.Unit] = packaged }, []string{"[ERROR CRI]"}},
+		{"a runtime without CRI", func(_ *testing.T, h *bareHost, _ string) { h.Has.Units[containerd.Unit] = packaged }, []string{"[ERROR CRI]"}},
 		{"a runtime with another CRI", func(_ *testing.T, h *bareHost, _ string) {
-			h.units[containerd.Unit] = packaged
-			h.runtime = &host.RuntimeInfo{Name: "containerd", Version: "1.5.0", APIVersion: "v1alpha2", Ready: true}
+			h.Has.Units[containerd.Unit] = packaged
+			h.Has.Runtime = &host.RuntimeInfo{Name: "containerd", Version: "1.5.0", APIVersion: "v1alpha2", Ready: true}
 		}, []string{"v1alpha2 of CRI"}},
 		{"a sandbox image that is nowhere", func(_ *testing.T, h *bareHost, _ string) {
-			h.units[containerd.Unit] = packaged
-			h.runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.2.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd", SandboxImage: "example.test/pause:1"}
+			h.Has.Units[containerd.Unit] = packaged
+			h.Has.Runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.2.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd", SandboxImage: "example.test/pause:1"}
 		}, []string{"example.test/pause:1"}},
 		{"two runtimes", func(_ *testing.T, h *bareHost, _ string) {
-			h.units[containerd.Unit] = packaged
-			h.units["crio.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/crio.service"}
-			h.runtime = &host.RuntimeInfo{Name: "x", Version: "2.2.0", APIVersion: "v1", Ready: true}
+			h.Has.Units[containerd.Unit] = packaged
+			h.Has.Units["crio.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/crio.service"}
+			h.Has.Runtime = &host.RuntimeInfo{Name: "x", Version: "2.2.0", APIVersion: "v1", Ready: true}
 		}, []string{": containerd.service, crio.service"}},
 		{"a node of a newer cluster", func(t *testing.T, _ *bareHost, root string) {
 			fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
@@ -221,9 +221,9 @@ func TestPrepareKeepsSandbox(t *testing.T) {
 	fixture.Put(t, root, containerd.ConfigPath, string(containerd.Config(containerd.Settings{SandboxImage: sandbox})))
 	p, env := &Prepare{}, h.env(&bytes.Buffer{})
 	fatal(t, p.note(env, func(r *prepared) { r.Images = []string{sandbox, other} }))
-	h.jobs = nil
+	h.Jobs = nil
 	fatal(t, p.importAndPin(t.Context(), env, containerd.Socket, nil, nil))
-	if diff := cmp.Diff([]string{"pin " + other + " false"}, h.jobs); diff != "" {
+	if diff := cmp.Diff([]string{"pin " + other + " false"}, h.Orders()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	record, err := readPrepared(h)
@@ -239,7 +239,7 @@ func TestPrepareSocket(t *testing.T) {
 	for _, unit := range []string{"", "crio.service"} {
 		want := "/run/containerd/containerd.sock"
 		if unit != "" {
-			h.units[unit] = host.UnitState{LoadState: "loaded", ActiveState: "inactive", Fragment: "/usr/lib/systemd/system/" + unit}
+			h.Has.Units[unit] = host.UnitState{LoadState: "loaded", ActiveState: "inactive", Fragment: "/usr/lib/systemd/system/" + unit}
 			want = config.KnownSockets()[1]
 		}
 		got, err := p.Socket(t.Context(), h.env(&bytes.Buffer{}))
@@ -252,8 +252,8 @@ func TestPrepareSocket(t *testing.T) {
 // TestPrepareWithPackages uses a runtime and a kubelet that are there, and neither replaces nor doubles them.
 func TestPrepareWithPackages(t *testing.T) {
 	h, root := newBareHost(t)
-	h.units[containerd.Unit] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", Fragment: "/usr/lib/systemd/system/containerd.service"}
-	h.runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.1.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}
+	h.Has.Units[containerd.Unit] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", Fragment: "/usr/lib/systemd/system/containerd.service"}
+	h.Has.Runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.1.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}
 	said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
 	fact.Error(t, err)
 	once(t, said, line{"[WARNING]", "which image", "Pod"})
@@ -269,8 +269,8 @@ func TestPrepareWithPackages(t *testing.T) {
 	if err := Run(t.Context(), h.env(&out), HostReset(), Options{Serial: true}); err != nil {
 		t.Fatal(err)
 	}
-	if slices.ContainsFunc(h.jobs, func(j string) bool { return strings.HasSuffix(j, containerd.Unit) }) {
-		t.Errorf("the operator's runtime was touched: %v", h.jobs)
+	if slices.ContainsFunc(h.Orders(), func(j string) bool { return strings.HasSuffix(j, containerd.Unit) }) {
+		t.Errorf("the operator's runtime was touched: %v", h.Orders())
 	}
 }
 
@@ -285,16 +285,16 @@ func TestPrepareNode(t *testing.T) {
 		fixture.Put(t, root, path, text)
 	}
 	for _, unit := range []string{kubeletUnit, containerd.Unit} {
-		state := h.units[unit]
+		state := h.Has.Units[unit]
 		state.ActiveState, state.Replaced = "active", true // as systemd says of a program that was replaced
-		h.units[unit] = state
+		h.Has.Units[unit] = state
 	}
-	h.jobs = nil
+	h.Jobs = nil
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2"), Alone: true})
 	if got := fixture.Get(t, root, "/usr/local/bin/kubelet"); got != "kubelet v1.37.2" {
 		t.Errorf("the kubelet is %q", got)
 	}
-	if diff := cmp.Diff([]string{"restart containerd.service", "restart kubelet.service"}, h.jobs); diff != "" {
+	if diff := cmp.Diff([]string{"restart containerd.service", "restart kubelet.service"}, h.Orders()); diff != "" {
 		t.Errorf("what was done (-want +got):\n%s", diff)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +58,7 @@ func TestRenewAll(t *testing.T) {
 		t.Errorf("%d files", len(before))
 	}
 	later := time.Now().Add(100 * 24 * time.Hour)
-	s.host.now = later
+	s.host.Has.Time = later
 	s.play(t, Renew(RenewOptions{})...)
 	for path, old := range before {
 		if s.get(t, path) == old {
@@ -93,9 +92,9 @@ func TestRenewRootless(t *testing.T) {
 			"etcd-healthcheck-client":  "",
 			"apiserver-kubelet-client": pkiDir + "apiserver-kubelet-client.key 997:997",
 		} {
-			s.host.owned = nil
+			s.host.Owned = nil
 			s.play(t, Renew(RenewOptions{Name: name})...)
-			if got := strings.Join(s.host.owned, ", "); got != want {
+			if got := strings.Join(s.host.Owned, ", "); got != want {
 				t.Errorf("gate %s: %s: gave away %q, want %q", label, name, got, want)
 			}
 		}
@@ -153,60 +152,11 @@ func TestRenewAllWithoutCAKey(t *testing.T) {
 	fact.NotIn(t, text, "~/.kube/config")
 }
 
-// runtimeHost is a stage's host on which containers run, and start again at once.
-type runtimeHost struct {
-	*stubHost
-	running map[string]time.Time
-	crashed []string // these start only after the kubelet is restarted
-	stopped []string
-	grace   map[string]time.Duration
-	removed []string
-}
-
-func (h *runtimeHost) Containers(_ context.Context, _, _, name string) ([]host.Container, error) {
-	if slices.Contains(h.crashed, name) {
-		return nil, nil
-	}
-	return []host.Container{{ID: name, Created: h.running[name]}}, nil
-}
-
-func (h *runtimeHost) AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(host.Container) bool) error {
-	list, err := h.Containers(ctx, socket, namespace, name)
-	if err == nil && !slices.ContainsFunc(list, accept) {
-		err = errors.New("it is not running")
-	}
-	return err
-}
-
-func (h *runtimeHost) RemoveExited(_ context.Context, _, _, name string) error {
-	h.removed = append(h.removed, name)
-	return errors.New("the runtime is busy") // this only costs time
-}
-
-func (h *runtimeHost) RestartUnit(ctx context.Context, name string) error {
-	for _, component := range h.crashed {
-		h.running[component] = time.Now().Add(time.Second)
-	}
-	h.crashed = nil
-	return h.stubHost.RestartUnit(ctx, name)
-}
-
-func (h *runtimeHost) StopContainer(_ context.Context, _, id string, grace time.Duration) error {
-	h.stopped = append(h.stopped, id)
-	h.grace[id] = grace
-	h.running[id] = time.Now().Add(time.Second)
-	return nil
-}
-
 func TestRestartJustWhatChanged(t *testing.T) {
 	s := controlPlaneStage(t)
 	s.play(t, localEtcd(), controlPlane())
-	s.host.probe = func(context.Context, host.Probe) error { return nil }
-	h := &runtimeHost{stubHost: s.host, running: map[string]time.Time{}, grace: map[string]time.Duration{}}
-	for _, c := range manifests.Components(s.Config) {
-		h.running[c] = time.Now()
-	}
-	s.Host = h
+	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
+	s.host.Runs(time.Now(), manifests.Components(s.Config)...)
 	time.Sleep(20 * time.Millisecond) // more than the clock tick of file times
 	s.play(t, Renew(RenewOptions{Name: "scheduler.conf"})...)
 	for range 2 {
@@ -214,7 +164,7 @@ func TestRestartJustWhatChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := strings.Join(h.stopped, " "); got != "kube-scheduler" {
+	if got := strings.Join(s.host.Did("stop container"), " "); got != "kube-scheduler" {
 		t.Errorf("stopped %q", got)
 	}
 }
@@ -225,7 +175,7 @@ func TestMendKubelet(t *testing.T) {
 	if err := repairKubelet(t.Context(), s.Env); err != nil || s.get(t, "/etc/kubernetes/kubelet.conf") != before {
 		t.Fatalf("a kubelet.conf that is valid has changed: %v", err)
 	}
-	s.host.now = time.Now().Add(2 * 365 * 24 * time.Hour)
+	s.host.Has.Time = time.Now().Add(2 * 365 * 24 * time.Hour)
 	s.put(t, kubeletPEM, "old")
 	if err := repairKubelet(t.Context(), s.Env); err != nil {
 		t.Fatal(err)
@@ -235,35 +185,15 @@ func TestMendKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	cert, err := certs.FirstCert(data)
-	if err != nil || cert.Subject.CommonName != "system:node:cp-1" || cert.NotAfter.Before(s.host.now) {
+	if err != nil || cert.Subject.CommonName != "system:node:cp-1" || cert.NotAfter.Before(s.host.Has.Time) {
 		t.Errorf("%v %v", cert.Subject, err)
 	}
 	if _, err := os.Stat(filepath.Join(s.root, kubeletPEM)); err == nil {
 		t.Error("the expired certificate is still there")
 	}
-	if got := s.host.jobs[len(s.host.jobs)-1]; got != "restart kubelet.service" {
+	if got := s.host.Jobs[len(s.host.Jobs)-1]; got != "restart kubelet.service" {
 		t.Errorf("last job: %s", got)
 	}
-}
-
-// cutHost is a stage's host on which a run is interrupted at one step of renewing kubelet.conf.
-type cutHost struct {
-	*stubHost
-	at string
-}
-
-func (h *cutHost) Remove(path string) error {
-	if h.at == "remove" {
-		return errors.New("cut off")
-	}
-	return h.stubHost.Remove(path)
-}
-
-func (h *cutHost) RestartUnit(ctx context.Context, name string) error {
-	if h.at == "restart" {
-		return errors.New("cut off")
-	}
-	return h.stubHost.RestartUnit(ctx, name)
 }
 
 // TestMendKubeletIsCutOff: the next run continues wherever the first was interrupted, and does not take the expired
@@ -278,32 +208,37 @@ func TestMendKubeletIsCutOff(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStage(t, tt.documents)
 			s.play(t, certificates(), kubeconfigs())
-			s.host.probe = func(context.Context, host.Probe) error { return nil }
+			s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 			until := time.Now().Add(time.Hour)
 			s.rotated(t, tt.pem, "cp-1", until)
 			s.play(t, kubeletFinalize())
 
 			started := time.Now().Add(-time.Minute)
-			s.host.now = until.Add(time.Hour)
-			s.host.unit = func() (host.UnitState, error) {
+			s.host.Has.Time = until.Add(time.Hour)
+			s.host.On.Unit = func(context.Context, string) (host.UnitState, error) {
 				return host.UnitState{LoadState: "loaded", ActiveState: "active", ActiveSince: started}, nil
 			}
-			s.Host = &cutHost{s.host, tt.at}
+			s.host.Before = func(_ context.Context, order string) error {
+				if strings.HasPrefix(order, tt.at+" ") {
+					return errors.New("cut off")
+				}
+				return nil
+			}
 			if err := repairKubelet(t.Context(), s.Env); message(err) != "cut off" {
 				t.Fatalf("the first run: %v", err)
 			}
-			s.Host, s.host.jobs = s.host, nil
-			if err := repairKubelet(t.Context(), s.Env); err != nil || strings.Join(s.host.jobs, " ") != "restart kubelet.service" {
-				t.Fatalf("the second run: %v, jobs %v", err, s.host.jobs)
+			s.host.Before, s.host.Jobs = nil, nil
+			if err := repairKubelet(t.Context(), s.Env); err != nil || strings.Join(s.host.Jobs, " ") != "restart kubelet.service" {
+				t.Fatalf("the second run: %v, jobs %v", err, s.host.Jobs)
 			}
 			if _, err := os.Stat(filepath.Join(s.root, tt.pem)); err == nil {
 				t.Error("the expired certificate is still there")
 			}
 
-			started, s.host.jobs = time.Now().Add(time.Minute), nil
-			s.rotated(t, tt.pem, "cp-1", s.host.now.Add(time.Hour))
-			if err := repairKubelet(t.Context(), s.Env); err != nil || len(s.host.jobs) > 0 {
-				t.Errorf("a third run: %v, jobs %v", err, s.host.jobs)
+			started, s.host.Jobs = time.Now().Add(time.Minute), nil
+			s.rotated(t, tt.pem, "cp-1", s.host.Has.Time.Add(time.Hour))
+			if err := repairKubelet(t.Context(), s.Env); err != nil || len(s.host.Jobs) > 0 {
+				t.Errorf("a third run: %v, jobs %v", err, s.host.Jobs)
 			}
 			if err := finishKubelet(t.Context(), s.Env); err != nil || !strings.Contains(s.get(t, kubeletConf), "client-certificate: "+tt.pem) {
 				t.Errorf("finishing: %v", err)

@@ -7,12 +7,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"strings"
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 	"github.com/slipway-k8s/slipway/test/tier"
@@ -32,37 +30,19 @@ func prepareReset(network map[string]string) func(*testing.T, *scene) error {
 	}
 }
 
-func crashReset(ctx context.Context, h runHost, _ string, say io.Writer) error {
+func crashReset(ctx context.Context, h *lastingHost, _ string, say io.Writer) error {
 	flags := config.Flags{Given: []string{"network"}, Network: true}
 	n, _, err := config.LoadReset(nil, flags, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
 	if err != nil {
 		return err
 	}
-	defer h.Close()
-	end, err := h.Lock()
+	defer h.Real.Close()
+	end, err := h.Real.Lock()
 	if err != nil {
 		return err
 	}
 	defer end()
-	on := &resetHost{Host: h}
-	return Run(ctx, &Env{Config: n, Host: on, Etcd: lastingEtcd{host: on}, UI: ui.NewLines(say, io.Discard)}, Reset(), Options{})
-}
-
-// faultyReset also refuses orders that only reset gives.
-type faultyReset struct{ *faultyHost }
-
-func (h faultyReset) RemoveTree(path string) (host.Removal, error) {
-	if err := h.fault("remove directory " + path); err != nil {
-		return host.Removal{}, &fs.PathError{Op: "remove", Path: path, Err: err}
-	}
-	return h.faultyHost.RemoveTree(path)
-}
-
-func (h faultyReset) RemoveEmpty(path string) (bool, error) {
-	if err := h.fault("remove empty " + path); err != nil {
-		return false, &fs.PathError{Op: "remove", Path: path, Err: err}
-	}
-	return h.faultyHost.RemoveEmpty(path)
+	return Run(ctx, &Env{Config: n, Host: h, Etcd: lastingEtcd{host: h}, UI: ui.NewLines(say, io.Discard)}, Reset(), Options{})
 }
 
 // TestResetFaults refuses each order to the host once. The run reports that in an error or a warning, unless it tries
@@ -76,20 +56,21 @@ func TestResetFaults(t *testing.T) {
 func resetFaults(t *testing.T, c crashing) {
 	want := newScene(t, c)
 	defer want.close()
-	count := faultyReset{&faultyHost{lastingHost: newLastingHost(want.root)}}
-	if said, err := want.on(t.Context(), count); err != nil {
+	const more = "^remove (directory|empty) /" // which only reset gives
+	count := &refusal{more: more}
+	if said, err := want.on(t.Context(), count.on(want.root)); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	for _, i := range tier.Sample(t, 8, count.count) {
 		s := newScene(t, c)
-		h := faultyReset{&faultyHost{lastingHost: newLastingHost(s.root), at: i + 1}}
-		said, err := s.on(t.Context(), h)
-		if err == nil && !strings.Contains(said, "[WARNING]") && !strings.HasPrefix(h.what, "remove "+fakePods) {
-			t.Errorf("%s was refused, but the run does not report it:\n%s", h.what, said)
+		f := &refusal{at: i + 1, more: more}
+		said, err := s.on(t.Context(), f.on(s.root))
+		if err == nil && !strings.Contains(said, "[WARNING]") && !strings.HasPrefix(f.what, "remove "+fakePods) {
+			t.Errorf("%s was refused, but the run does not report it:\n%s", f.what, said)
 		}
-		noPartialFile(t, h.what, s.root+"/etc/kubernetes/manifests")
-		if h.what != "remove "+fakeMember { // a refusal of etcd is not retried
-			s.finishesAs(t, want, h.what+" refused")
+		noPartialFile(t, f.what, s.root+"/etc/kubernetes/manifests")
+		if f.what != "remove "+fakeMember { // a refusal of etcd is not retried
+			s.finishesAs(t, want, f.what+" refused")
 		}
 		s.close()
 	}

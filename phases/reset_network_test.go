@@ -108,17 +108,11 @@ func TestResetNetworkOfFormerNode(t *testing.T) {
 func TestResetNetworkInUse(t *testing.T) {
 	s := newNetworkScene(t, nil)
 	before := files(t, s.root)
-	s.Host = servingHost{s.host}
+	s.host.On.PortHolder = func(int) (host.Process, bool) { return host.Process{PID: 7, Name: "k3s-agent"}, true }
 	once(t, s.reset(t), line{"[WARNING]", "network stays:", "k3s-agent (process 7)", "port 10250"})
 	if after := files(t, s.root); !slices.Equal(before, after) {
 		t.Errorf("left %v", after)
 	}
-}
-
-type servingHost struct{ host.Host }
-
-func (servingHost) PortHolder(int) (host.Process, bool) {
-	return host.Process{PID: 7, Name: "k3s-agent"}, true
 }
 
 // TestResetKeepsOtherToolsNetworks: a node whose only network is another tool's.

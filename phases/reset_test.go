@@ -28,109 +28,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// resetHost is a lasting host whose runtime has Pods and whose kernel has leftovers, each represented by a directory
-// of that name.
-type resetHost struct {
-	host.Host
-	unitErr, podsErr, noSuspend error
-	// late are Pods that the runtime is still making when the kubelet ends, and making is what it never ends to make.
-	late   []string
-	making error
-	// busy is how often the Pods cannot be removed.
-	busy    int
-	settled []time.Time
-	// asked is what was asked of systemd and of the runtime.
-	asked []string
-	// removing is called before Pods are removed.
-	removing func()
-}
-
-func (h *resetHost) SuspendUnit(_ context.Context, name string) error {
-	h.asked = append(h.asked, "suspend "+name)
-	return h.noSuspend
-}
-
-func (h *resetHost) KillUnit(_ context.Context, name string) error {
-	h.asked = append(h.asked, "kill "+name)
-	return nil
-}
-
-func (h *resetHost) StopUnit(ctx context.Context, name string) error {
-	h.asked = append(h.asked, "stop "+name)
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return h.Host.StopUnit(ctx, name)
-}
-
-const (
-	fakePods      = "/var/fake/pods"
-	fakeLeftovers = "/var/fake/leftovers"
-	fakeMember    = "/var/fake/member"
-)
-
-func (h *resetHost) Unit(ctx context.Context, name string) (host.UnitState, error) {
-	state, err := h.Host.Unit(ctx, name)
-	return state, errors.Join(err, h.unitErr)
-}
-
-func (h *resetHost) Pods(context.Context, string) ([]host.Pod, error) {
-	var pods []host.Pod
-	for _, name := range h.names(fakePods) {
-		pods = append(pods, host.Pod{ID: name, Namespace: "kube-system", Name: name})
-	}
-	return pods, h.podsErr
-}
-
-func (h *resetHost) RemovePods(_ context.Context, _ string, pods []host.Pod) ([]host.Pod, error) {
-	h.asked = append(h.asked, "remove Pods")
-	if h.removing != nil {
-		h.removing()
-	}
-	if h.busy--; h.busy >= 0 {
-		return nil, errors.New("container is in starting state")
-	}
-	for _, p := range pods {
-		if err := h.Remove(filepath.Join(fakePods, p.ID)); err != nil {
-			return nil, err
-		}
-	}
-	return pods, nil
-}
-
-func (h *resetHost) AwaitSettled(_ context.Context, _ string, since time.Time) error {
-	h.settled = append(h.settled, since)
-	for _, name := range h.late {
-		if err := h.EnsureDir(filepath.Join(fakePods, name), 0o755); err != nil {
-			return err
-		}
-	}
-	h.late = nil
-	return h.making
-}
-
-func (h *resetHost) NetworkLeftovers(_ context.Context, bridge string) ([]host.Leftover, error) {
-	var left []host.Leftover
-	for _, name := range h.names(fakeLeftovers) {
-		if name == bridge {
-			left = append(left, host.Leftover{Kind: host.Link, Name: name})
-		}
-	}
-	return left, nil
-}
-
-func (h *resetHost) RemoveLeftover(_ context.Context, l host.Leftover) error {
-	return h.Remove(filepath.Join(fakeLeftovers, l.Name))
-}
-
-func (h *resetHost) names(dir string) []string {
-	entries, _ := h.ReadDir(dir)
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}
+const fakeMember = "/var/fake/member"
 
 // lastingEtcd has one other member, unless err is set.
 type lastingEtcd struct {
@@ -256,10 +154,17 @@ func files(t *testing.T, root string) []string {
 // resetScene is a node in a directory, and what the directory had before.
 type resetScene struct {
 	*Env
-	host   *resetHost
+	host   *lastingHost
 	root   string
 	before []string
 	said   bytes.Buffer
+	// late are Pods that the runtime is still making when the kubelet ends, and making is what it never ends to make.
+	late    []string
+	making  error
+	settled []time.Time
+	// busy is how often the Pods cannot be removed, and removing is called before they are.
+	busy     int
+	removing func()
 }
 
 func newResetScene(t *testing.T, more ...map[string]string) *resetScene {
@@ -278,9 +183,34 @@ func newResetScene(t *testing.T, more ...map[string]string) *resetScene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.host = &resetHost{Host: newLastingHost(s.root)}
+	s.host = newLastingHost(s.root)
+	s.host.On.AwaitSettled, s.host.Before = s.settles, s.removesPods
 	s.Env = &Env{Config: n, Host: s.host, Etcd: lastingEtcd{host: s.host}, UI: ui.NewLines(&s.said, io.Discard)}
 	return s
+}
+
+func (s *resetScene) settles(_ context.Context, _ string, since time.Time) error {
+	s.settled = append(s.settled, since)
+	for _, name := range s.late {
+		if err := s.host.EnsureDir(filepath.Join(fakePods, name), 0o755); err != nil {
+			return err
+		}
+	}
+	s.late = nil
+	return s.making
+}
+
+func (s *resetScene) removesPods(_ context.Context, order string) error {
+	if order != "remove Pods" {
+		return nil
+	}
+	if s.removing != nil {
+		s.removing()
+	}
+	if s.busy--; s.busy >= 0 {
+		return errors.New("container is in starting state")
+	}
+	return nil
 }
 
 func (s *resetScene) reset(t *testing.T) string {
@@ -361,7 +291,7 @@ func TestResetRemovesLatePods(t *testing.T) {
 	for name, busy := range map[string]int{"at once": 0, "when it is no longer busy": 5} {
 		t.Run(name, func(t *testing.T) {
 			s := newResetScene(t)
-			s.host.late, s.host.busy = []string{"late"}, busy
+			s.late, s.busy = []string{"late"}, busy
 			began := time.Now()
 			said := s.reset(t)
 			if strings.Count(said, "Removing 2 Pods") != 1 || strings.Count(said, "Removing 1 Pods") != 1 || strings.Contains(said, "WARNING") {
@@ -369,7 +299,7 @@ func TestResetRemovesLatePods(t *testing.T) {
 			}
 			s.isAsBefore(t)
 			s.reset(t)
-			if at := s.host.settled; len(at) != 3 || at[0].Before(began) || at[1] != at[0] || !at[2].IsZero() {
+			if at := s.settled; len(at) != 3 || at[0].Before(began) || at[1] != at[0] || !at[2].IsZero() {
 				t.Errorf("waited for what was asked until %v", at)
 			}
 		})
@@ -385,10 +315,10 @@ func TestResetSuspendsTheKubelet(t *testing.T) {
 		err   error
 	}{
 		"well":           {func(*resetScene, func()) {}, ended, nil},
-		"interrupted":    {func(s *resetScene, interrupt func()) { s.host.removing = interrupt }, ended, context.Canceled},
-		"not suspended":  {func(s *resetScene, _ func()) { s.host.noSuspend = errors.New("no such method") }, []string{"suspend kubelet.service", "stop kubelet.service", "remove Pods"}, nil},
+		"interrupted":    {func(s *resetScene, interrupt func()) { s.removing = interrupt }, ended, context.Canceled},
+		"not suspended":  {func(s *resetScene, _ func()) { s.host.Fail["suspend kubelet.service"] = errors.New("no such method") }, []string{"suspend kubelet.service", "stop kubelet.service", "remove Pods"}, nil},
 		"it runs not":    {func(s *resetScene, _ func()) { _ = os.Remove(s.root + kubeletActive) }, []string{"remove Pods"}, nil},
-		"Pods resist it": {func(s *resetScene, _ func()) { s.host.busy = 1 }, []string{"suspend kubelet.service", "remove Pods", "remove Pods", "kill kubelet.service", "stop kubelet.service"}, nil},
+		"Pods resist it": {func(s *resetScene, _ func()) { s.busy = 1 }, []string{"suspend kubelet.service", "remove Pods", "remove Pods", "kill kubelet.service", "stop kubelet.service"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newResetScene(t)
@@ -398,7 +328,7 @@ func TestResetSuspendsTheKubelet(t *testing.T) {
 			if err := Run(ctx, s.Env, Reset(), Options{}); !errors.Is(err, tt.err) {
 				t.Errorf("error %v, want %v", err, tt.err)
 			}
-			if diff := cmp.Diff(tt.want, s.host.asked); diff != "" {
+			if diff := cmp.Diff(tt.want, s.host.Orders()); diff != "" {
 				t.Errorf("asked for (-want +got):\n%s", diff)
 			}
 		})
@@ -408,17 +338,17 @@ func TestResetSuspendsTheKubelet(t *testing.T) {
 // TestResetIsPatientWithTheRuntime: only for a while, and not if a kubelet may make more.
 func TestResetIsPatientWithTheRuntime(t *testing.T) {
 	for name, tt := range map[string]struct {
-		spoil func(h *resetHost)
+		spoil func(s *resetScene)
 		warns line
 		takes time.Duration
 	}{
-		"Pods stay":           {func(h *resetHost) { h.busy = 1e9 }, line{"2 of 2 Pods", ": container is", "starting state"}, suspendedLimit + podsLimit},
-		"Pods may appear":     {func(h *resetHost) { h.making = errors.New("still making [1]") }, line{"Pods", "unix:///run/x.sock: still making [1]"}, 0},
-		"the kubelet remains": {func(h *resetHost) { h.busy, h.unitErr = 1e9, host.ErrNoSystemd }, line{"2 of 2 Pods"}, 0},
+		"Pods stay":           {func(s *resetScene) { s.busy = 1e9 }, line{"2 of 2 Pods", ": container is", "starting state"}, suspendedLimit + podsLimit},
+		"Pods may appear":     {func(s *resetScene) { s.making = errors.New("still making [1]") }, line{"Pods", "unix:///run/x.sock: still making [1]"}, 0},
+		"the kubelet remains": {func(s *resetScene) { s.busy, s.host.Fail["Unit"] = 1e9, host.ErrNoSystemd }, line{"2 of 2 Pods"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newResetScene(t)
-			tt.spoil(s.host)
+			tt.spoil(s)
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				once(t, s.reset(t), append(line{"[WARNING]"}, tt.warns...))
@@ -445,17 +375,17 @@ func TestResetGoesOn(t *testing.T) {
 			left:  []string{fakeMember + "/"},
 		},
 		"no runtime": {
-			spoil:  func(s *resetScene) { s.host.podsErr = dead },
+			spoil:  func(s *resetScene) { s.host.Fail["Pods"] = dead },
 			warns:  line{"Pods", ": connection refused\n", "container runtime"},
 			remedy: []string{"[cleanup-node] [WARNING]", "--cri-socket=unix:///run/x.sock"},
 			left:   []string{fakePods + "/coredns-1/", fakePods + "/etcd-cp-1/"},
 		},
 		"no systemd": {
-			spoil: func(s *resetScene) { s.host.unitErr = dead },
+			spoil: func(s *resetScene) { s.host.Fail["Unit"] = dead },
 			warns: line{"kubelet", "still be", ": connection refused"},
 		},
 		"no init system": {
-			spoil: func(s *resetScene) { s.host.unitErr = host.ErrNoSystemd },
+			spoil: func(s *resetScene) { s.host.Fail["Unit"] = host.ErrNoSystemd },
 			warns: line{"/run/systemd/system", "kubelet", "still be"},
 		},
 		"a broken static Pod of etcd": {
@@ -546,38 +476,30 @@ func TestResetRemovesAccounts(t *testing.T) {
 // A directory that somebody else mounted stays, and is named.
 func TestResetNamesMounts(t *testing.T) {
 	s := newResetScene(t)
-	s.Host = keptMount{s.host}
-	once(t, s.reset(t), line{"[WARNING]", "/var/lib/kubelet/mine stays:", "mounted"})
-}
-
-type keptMount struct{ host.Host }
-
-func (h keptMount) RemoveTree(path string) (host.Removal, error) {
-	done, err := h.Host.RemoveTree(path)
-	if path == "/var/lib/kubelet" {
-		done.Kept = append(done.Kept, "/var/lib/kubelet/mine")
+	s.host.On.RemoveTree = func(path string) (host.Removal, error) {
+		done, err := s.host.Real.RemoveTree(path)
+		if path == "/var/lib/kubelet" {
+			done.Kept = append(done.Kept, "/var/lib/kubelet/mine")
+		}
+		return done, err
 	}
-	return done, err
+	once(t, s.reset(t), line{"[WARNING]", "/var/lib/kubelet/mine stays:", "mounted"})
 }
 
 // If something cannot be removed, the reset ends with an error that says so; the rest is removed.
 func TestResetReportsFailures(t *testing.T) {
 	s := newResetScene(t)
-	s.Host = immutable{s.host}
+	s.host.Before = func(_ context.Context, order string) error {
+		if order == "remove /etc/kubernetes/admin.conf" {
+			return errors.New("lsattr says why")
+		}
+		return nil
+	}
 	err := Run(t.Context(), s.Env, Reset(), Options{})
 	if !strings.HasPrefix(message(err), "phase cleanup-node: ") || !strings.HasSuffix(message(err), ": lsattr says why") {
 		t.Errorf("error %v lacks the phase, or why", err)
 	}
 	s.isAsBefore(t, "/etc/kubernetes/", "/etc/kubernetes/admin.conf")
-}
-
-type immutable struct{ host.Host }
-
-func (h immutable) Remove(path string) error {
-	if path == "/etc/kubernetes/admin.conf" {
-		return errors.New("lsattr says why")
-	}
-	return h.Host.Remove(path)
 }
 
 // A run that is interrupted while etcd hangs ends at once, and the next one tries again.

@@ -13,20 +13,31 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // restartStage is a control plane whose components all have old containers.
-func restartStage(t *testing.T) (*stage, *runtimeHost) {
+func restartStage(t *testing.T) *stage {
 	t.Helper()
 	s := controlPlaneStage(t)
 	s.play(t, localEtcd(), controlPlane())
-	s.host.probe = func(context.Context, host.Probe) error { return nil }
+	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	s.rotated(t, kubeletPEM, "cp-1", time.Now().Add(time.Hour))
 	s.play(t, kubeletFinalize())
-	h := &runtimeHost{stubHost: s.host, running: map[string]time.Time{}, grace: map[string]time.Duration{}} // since ever
-	s.Host = h
-	return s, h
+	s.host.Runs(time.Time{}, manifests.Components(s.Config)...)
+	return s
+}
+
+// graces has the time that each container gets to stop.
+func (s *stage) graces() map[string]time.Duration {
+	grace := map[string]time.Duration{}
+	s.host.On.StopContainer = func(_ context.Context, _, id string, given time.Duration) error {
+		grace[id] = given
+		s.host.Runs(time.Now().Add(time.Second), id)
+		return nil
+	}
+	return grace
 }
 
 // ownPeer is the URL at which other members find the stage's etcd.
@@ -61,27 +72,32 @@ func TestOthersSuffice(t *testing.T) {
 // TestRestartOrder: the API server stops before etcd, which would wait for its watches. What needs the API comes last.
 // Nobody waits for watches of the API server, and the kubelet finds no earlier container to count as a crash.
 func TestRestartOrder(t *testing.T) {
-	s, h := restartStage(t)
+	s := restartStage(t)
+	grace := s.graces()
+	for _, c := range manifests.Components(s.Config) {
+		s.host.Fail["remove exited "+c] = errors.New("the runtime is busy") // this only costs time
+	}
 	s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
 	if err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: true}), Options{}); err != nil {
 		t.Fatal(err)
 	}
 	const want = "kube-apiserver etcd kube-controller-manager kube-scheduler"
-	if got := strings.Join(h.stopped, " "); got != want {
+	if got := strings.Join(s.host.Did("stop container"), " "); got != want {
 		t.Errorf("stopped %q, want %q", got, want)
 	}
-	if got := strings.Join(h.removed, " "); got != want {
+	if got := strings.Join(s.host.Did("remove exited"), " "); got != want {
 		t.Errorf("removed what was left of %q, want %q", got, want)
 	}
-	if h.grace["kube-apiserver"] != 2*time.Second || h.grace["etcd"] != 30*time.Second {
-		t.Errorf("grace periods %v", h.grace)
+	if grace["kube-apiserver"] != 2*time.Second || grace["etcd"] != 30*time.Second {
+		t.Errorf("grace periods %v", grace)
 	}
 }
 
 // TestRestartLetsTheAPIServerDrain: an API server that is configured to keep serving after it is told to stop is not
 // killed before that time is over.
 func TestRestartLetsTheAPIServerDrain(t *testing.T) {
-	s, h := restartStage(t)
+	s := restartStage(t)
+	grace := s.graces()
 	s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
 	const path = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 	const last = "    - --secure-port=6443\n"
@@ -94,25 +110,31 @@ func TestRestartLetsTheAPIServerDrain(t *testing.T) {
 	if err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: true}), Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if h.grace["kube-apiserver"] != 30*time.Second {
-		t.Errorf("grace period %s", h.grace["kube-apiserver"])
+	if grace["kube-apiserver"] != 30*time.Second {
+		t.Errorf("grace period %s", grace["kube-apiserver"])
 	}
 }
 
 // TestRestartDoesNotWaitForBackOff of a component that crashed with its old certificate. It does not restart a kubelet
 // that was started since.
 func TestRestartDoesNotWaitForBackOff(t *testing.T) {
-	for started, want := range map[time.Duration]string{-time.Hour: "restart kubelet.service", time.Hour: ""} {
-		s, h := restartStage(t)
+	const restart = "restart kubelet.service"
+	for started, want := range map[time.Duration]string{-time.Hour: restart, time.Hour: ""} {
+		s := restartStage(t)
 		s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
-		h.crashed, h.jobs = []string{"kube-apiserver"}, nil
-		h.unit = func() (host.UnitState, error) {
-			return host.UnitState{LoadState: "loaded", ActiveState: "active", ActiveSince: time.Now().Add(started)}, nil
+		delete(s.host.Has.Running, "kube-apiserver")
+		s.host.Before = func(_ context.Context, order string) error {
+			if order == restart { // then it starts again
+				s.host.Runs(time.Now().Add(time.Second), "kube-apiserver")
+			}
+			return nil
 		}
+		s.host.Jobs = nil
+		s.host.Has.Units[kubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "active", ActiveSince: time.Now().Add(started)}
 		if err := endBackOff(t.Context(), s.Env); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(h.jobs, " "); got != want {
+		if got := strings.Join(s.host.Jobs, " "); got != want {
 			t.Errorf("with a kubelet that started at %s: %q, want %q", started, got, want)
 		}
 	}
@@ -121,7 +143,7 @@ func TestRestartDoesNotWaitForBackOff(t *testing.T) {
 // TestRestartLeavesEtcdRunning while its peers are not healthy. What does not depend on it is restarted, and the run
 // fails.
 func TestRestartLeavesEtcdRunning(t *testing.T) {
-	s, h := restartStage(t)
+	s := restartStage(t)
 	peers := &members{
 		list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}, {Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}},
 		down: map[string]error{"cp-2": errors.New("connection refused")},
@@ -133,7 +155,7 @@ func TestRestartLeavesEtcdRunning(t *testing.T) {
 	err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: true}), Options{})
 	fact.Error(t, err, "phase etcd:", "not restarted", "cp-2 does not (connection refused)")
 	fact.In(t, fault.Remedy(err), "`slipway certs renew etcd-server --restart`")
-	if got := strings.Join(h.stopped, " "); got != "kube-apiserver kube-controller-manager kube-scheduler" {
+	if got := strings.Join(s.host.Did("stop container"), " "); got != "kube-apiserver kube-controller-manager kube-scheduler" {
 		t.Errorf("stopped %q", got)
 	}
 
@@ -142,13 +164,13 @@ func TestRestartLeavesEtcdRunning(t *testing.T) {
 		t.Errorf("with members that cannot be listed: %v", err)
 	}
 
-	h.stopped, peers.fail = nil, nil
+	s.host.Jobs, peers.fail = nil, nil
 	for range 2 { // they are healthy now
 		if err := restartEtcdLate(t.Context(), s.Env); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := strings.Join(h.stopped, " "); got != "etcd" {
+	if got := strings.Join(s.host.Did("stop container"), " "); got != "etcd" {
 		t.Errorf("stopped %q", got)
 	}
 }

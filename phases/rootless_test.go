@@ -4,9 +4,6 @@
 package phases
 
 import (
-	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,55 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/accounts"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 const rootless = fixture.ClusterDocument + "featureGates: {RootlessControlPlane: true}\n"
-
-// gave records who got what, so that a test does not need root.
-func (h *stubHost) gave(path string, owner host.Owner) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.owned = append(h.owned, fmt.Sprintf("%s %d:%d", path, owner.UID, owner.GID))
-}
-
-// WriteOwned implements host.Owners.
-func (h *stubHost) WriteOwned(path string, data []byte, mode fs.FileMode, owner host.Owner) (bool, error) {
-	if owner != ownUser {
-		h.gave(path, owner)
-	}
-	return h.WriteFile(path, data, mode)
-}
-
-// Give implements host.Owners.
-func (h *stubHost) Give(path string, owner host.Owner, mode fs.FileMode) error {
-	err := h.dirHost.Give(path, ownUser, mode)
-	if err == nil {
-		h.gave(path, owner)
-	}
-	return err
-}
-
-// GiveTree implements host.Owners.
-func (h *stubHost) GiveTree(path string, owner host.Owner) ([]string, error) {
-	if _, err := h.dirHost.GiveTree(path, ownUser); err != nil {
-		return nil, err
-	}
-	h.gave(path, owner)
-	return h.kept, h.fail["chown "+path]
-}
-
-// LockAccounts implements host.Owners.
-func (h *stubHost) LockAccounts() (func(), error) {
-	if h.locked != nil {
-		h.locked()
-	}
-	return func() {}, h.job("lock accounts")
-}
-
-// ownUser owns the files of a test.
-var ownUser = host.Owner{UID: os.Getuid(), GID: os.Getgid()}
 
 func rootlessStage(t *testing.T) *stage {
 	t.Helper()
@@ -87,13 +39,13 @@ func TestRootlessAccounts(t *testing.T) {
 	}
 
 	// The second run keeps the numbers and writes nothing.
-	before, jobs := stamps(t, s.root), len(s.host.jobs)
+	before, jobs := stamps(t, s.root), len(s.host.Jobs)
 	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
 	if diff := cmp.Diff(before, stamps(t, s.root)); diff != "" {
 		t.Errorf("the second run changed files (-before +after):\n%s", diff)
 	}
-	if len(s.host.jobs) != jobs {
-		t.Errorf("the second run did %v", s.host.jobs[jobs:])
+	if len(s.host.Jobs) != jobs {
+		t.Errorf("the second run did %v", s.host.Jobs[jobs:])
 	}
 }
 
@@ -102,7 +54,7 @@ func TestRootlessOwnerships(t *testing.T) {
 	s.play(t, certificates(), kubeconfigs())
 	s.put(t, "/var/lib/kubelet/config.yaml", "x") // of a phase that is not played
 	s.play(t, localEtcd(), controlPlane())
-	slices.Sort(s.host.owned)
+	slices.Sort(s.host.Owned)
 	const pki = "/etc/kubernetes/pki/"
 	want := []string{
 		"/etc/kubernetes/controller-manager.conf 996:996",
@@ -119,7 +71,7 @@ func TestRootlessOwnerships(t *testing.T) {
 		"/etc/kubernetes/scheduler.conf 995:995",
 		"/var/lib/etcd 998:999",
 	}
-	if diff := cmp.Diff(want, s.host.owned); diff != "" {
+	if diff := cmp.Diff(want, s.host.Owned); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 	listed := listing(t, s.root)
@@ -134,7 +86,7 @@ func TestRootlessOwnerships(t *testing.T) {
 func TestRootlessLeavesOutWhatIsMissing(t *testing.T) {
 	s := rootlessStage(t)
 	s.play(t, controlPlane())
-	if len(s.host.owned) > 0 {
-		t.Errorf("gave away %v", s.host.owned)
+	if len(s.host.Owned) > 0 {
+		t.Errorf("gave away %v", s.host.Owned)
 	}
 }

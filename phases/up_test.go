@@ -197,11 +197,11 @@ func TestWaitNodeJoinedWithoutNetwork(t *testing.T) {
 	s.Config.Join = &config.Join{}
 	api := &oneNode{Plan: s.api, node: readyNode(corev1.ConditionFalse, "cni plugin not initialized"),
 		pods: []corev1.Pod{aPod("etcd", "static critical ready"), aPod("kube-proxy", "critical host ready")}}
-	s.Cluster, s.host.now = api, time.Now()
+	s.Cluster, s.host.Has.Time = api, time.Now()
 	if err := Run(t.Context(), s.Env, []Phase{waitNode()}, Options{}); err == nil {
 		t.Error("the network's Pod may still come")
 	}
-	api.passes = func() { s.host.passes(networkTime) }
+	api.passes = func() { s.host.Pass(networkTime) }
 	fatal(t, Run(t.Context(), s.Env, []Phase{waitNode()}, Options{}))
 	s.saidOnce(t, line{"[WARNING]", "node cp-1", "not Ready", "no Pod network"})
 	fact.NotIn(t, s.said.String(), "runs Pods")

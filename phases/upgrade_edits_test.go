@@ -249,14 +249,6 @@ func TestEditsOfOlderReleases(t *testing.T) {
 	})
 }
 
-// atHome is a host with another environment than when its static Pods were written.
-type atHome struct {
-	*stubHost
-	environ []string
-}
-
-func (h atHome) Environ() []string { return h.environ }
-
 // TestEnvironmentIsNoEdit: what the host had, or has by now, is not an edit: directories of CAs, and proxies, which are reported
 // when they go.
 func TestEnvironmentIsNoEdit(t *testing.T) {
@@ -288,7 +280,7 @@ func TestEnvironmentIsNoEdit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := planeToExamine(t)
-			s.Host = atHome{s.host, row.environ}
+			s.host.Has.Environ = row.environ
 			row.change(t, s)
 			found := staticPodEdits(t.Context(), s.Env)
 			checkFindings(t, found, row.want...)

@@ -56,7 +56,7 @@ func TestWithdrawEndpoint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			s.play(t, localEtcd(), controlPlane())
-			s.host.probe = func(context.Context, host.Probe) error {
+			s.host.On.Probe = func(context.Context, host.Probe) error {
 				if test.sick {
 					return errors.New("refused")
 				}

@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 	"github.com/slipway-k8s/slipway/test/fixture"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
 // planeToExamine is a control plane of v1.36.4 that is to be upgraded to v1.37.2, as Slipway made it.
@@ -35,7 +36,7 @@ func planeFrom(t *testing.T, from string, extra ...config.Arg) *stage {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.Cluster.ControllerManager.ExtraArgs = append(s.Config.Cluster.ControllerManager.ExtraArgs, extra...)
 	s.Config.Upgrade = &config.Upgrade{From: from, Version: "v1.37.2", First: true, Etcd: true, CertificateRenewal: true}
-	s.host.now = time.Now()
+	s.host.Has.Time = time.Now()
 	view, err := hostView(s.Env)
 	if err != nil {
 		t.Fatal(err)
@@ -147,31 +148,24 @@ func TestEditPatches(t *testing.T) {
 	}
 }
 
-// equipped answers for the container runtime, and for the space on all disks.
+// equipped is what the runtime lacks, and the space on all disks.
 type equipped struct {
-	*stubHost
+	host    *teststage.Host
 	missing string
 	free    uint64
 }
 
-func (h equipped) ImagePresent(_ context.Context, _, image string) (bool, error) {
-	return !strings.Contains(image, h.missing), nil
-}
-
-func (h equipped) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
-	return host.RuntimeInfo{CgroupDriver: "systemd"}, nil
-}
-
-func (h equipped) ImageDir(context.Context, string) (string, error) { return "/", nil }
-
-func (h equipped) Space(string) (host.Space, error) {
-	return host.Space{Free: h.free, Total: 100 << 30}, nil
+func (e equipped) set() {
+	e.host.On.ImagePresent = func(_ context.Context, _, image string) (bool, error) {
+		return !strings.Contains(image, e.missing), nil
+	}
+	e.host.Has.Space["/"] = host.Space{Free: e.free, Total: 100 << 30}
 }
 
 func TestHostFindings(t *testing.T) {
 	s := planeToExamine(t)
 	// Nothing is wrong.
-	s.Host = equipped{s.host, "none", 50 << 30}
+	equipped{s.host, "none", 50 << 30}.set()
 	healthy := func() []etcd.Health {
 		var all []etcd.Health
 		for i, name := range []string{"cp-1", "cp-2", "cp-3"} {
@@ -204,7 +198,7 @@ func TestHostFindings(t *testing.T) {
 			[]foundAs{{name: "warning EtcdSpace", facts: []string{"member cp-2", "2047", "2048 MiB"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.Host = row.host
+			row.host.set()
 			members := healthy()
 			row.change(members)
 			found := slices.Concat(imageFindings(t.Context(), s.Env), etcdFindings(members), snapshotSpace(s.Env, members))
@@ -216,7 +210,7 @@ func TestHostFindings(t *testing.T) {
 // TestUpgradeFindingsShown has everything that the checks of a host find in one list.
 func TestUpgradeFindingsShown(t *testing.T) {
 	s := planeToExamine(t)
-	s.Host = equipped{s.host, "coredns", 1 << 30}
+	equipped{s.host, "coredns", 1 << 30}.set()
 	s.editPod(t, "kube-scheduler", "cpu: 100m", "cpu: 300m")
 	s.put(t, "/etc/kubernetes/manifests/notes.txt", "remember")
 	s.put(t, "/etc/kubernetes/manifests/etcd.yaml.bak", s.get(t, "/etc/kubernetes/manifests/etcd.yaml"))
@@ -268,7 +262,7 @@ func TestCertificateFindings(t *testing.T) {
 	if found := certificateFindings(s.Env); len(found) > 0 {
 		t.Errorf("found %q", inWords(found))
 	}
-	s.host.now = time.Now().Add(360 * 24 * time.Hour)
+	s.host.Has.Time = time.Now().Add(360 * 24 * time.Hour)
 	if found := certificateFindings(s.Env); len(found) > 0 {
 		t.Errorf("although they are renewed: %q", inWords(found))
 	}
@@ -281,7 +275,7 @@ func TestCertificateFindings(t *testing.T) {
 	if err := os.Remove(filepath.Join(s.root, "/etc/kubernetes/pki/etcd/ca.key")); err != nil {
 		t.Fatal(err)
 	}
-	s.host.now, s.Config.Upgrade.CertificateRenewal = time.Now(), true
+	s.host.Has.Time, s.Config.Upgrade.CertificateRenewal = time.Now(), true
 	checkFindings(t, certificateFindings(s.Env), foundAs{name: "warning CertificateAuthorityKey",
 		facts: []string{"CA etcd-ca", "renew apiserver-etcd-client, etcd-healthcheck-client, etcd-peer, etcd-server"}})
 }
@@ -291,7 +285,7 @@ func TestCertificateFindings(t *testing.T) {
 func TestKubeletBreakages(t *testing.T) {
 	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
-	s.Host = equipped{s.host, "none", 50 << 30}
+	equipped{s.host, "none", 50 << 30}.set()
 	ask := func() []preflight.Finding { return ownBreakages(t.Context(), s.Env) }
 	checkFindings(t, ask(), foundAs{name: "unchecked not-checked", facts: []string{"no Node cp-1"}})
 	s.hasKubelet(t, "v1.34.9")
@@ -309,7 +303,7 @@ func TestKubeletBreakages(t *testing.T) {
 func TestOwnControlPlane(t *testing.T) {
 	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
-	s.Host = equipped{s.host, "none", 50 << 30}
+	equipped{s.host, "none", 50 << 30}.set()
 	s.hasKubelet(t, "v1.37.2")
 	s.editPod(t, "kube-scheduler", "    - --leader-elect=true\n", "    - --leader-elect=true\n    - --feature-gates=SidecarContainers=true\n") // will be lost
 	if got := inWords(ownBreakages(t.Context(), s.Env)); len(got) > 0 {
@@ -359,7 +353,7 @@ func TestNodeFindings(t *testing.T) {
 			s := planeToExamine(t)
 			s.play(t, certificates(), kubeconfigs())
 			s.Config.Upgrade.First, s.Config.ControlPlane = false, !row.worker
-			s.Host = equipped{s.host, row.missing, 50 << 30}
+			equipped{s.host, row.missing, 50 << 30}.set()
 			s.Etcd = &members{down: row.down, list: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: ownPeer}, {ID: 2, Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}}}
 			s.hasKubelet(t, "v1.37.2")
 			s.put(t, stray, s.get(t, "/etc/kubernetes/manifests/kube-scheduler.yaml"))
@@ -424,7 +418,7 @@ func TestEtcdQuorum(t *testing.T) {
 			if row.change != nil {
 				row.change(s)
 			}
-			s.Host = &runtimeHost{stubHost: s.host, running: map[string]time.Time{"etcd": time.Now().Add(time.Hour)}}
+			s.host.Runs(time.Now().Add(time.Hour), "etcd")
 			asked := &members{list: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: ownPeer}}, down: map[string]error{}}
 			for i := range row.members {
 				m := etcd.Member{ID: uint64(2 + i), Name: fmt.Sprintf("cp-%d", 2+i), PeerURL: fmt.Sprintf("https://192.0.2.%d:2380", 12+i)}

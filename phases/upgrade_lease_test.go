@@ -62,7 +62,7 @@ func TestTakeTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-			s.host.now = time.Now()
+			s.host.Has.Time = time.Now()
 			s.Config.Timeouts.UpgradeManifests = 90 * time.Second
 			if !test.gone {
 				if err := s.api.Ensure(t.Context(), cluster.NewNode(other)); err != nil {
@@ -117,7 +117,7 @@ func secondControlPlane(t *testing.T, s *stage) *Env {
 // TestWaitsForTurn: the Lease passes on once its holder has given it back, and its holder keeps renewing it.
 func TestWaitsForTurn(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	s.host.now = time.Now()
+	s.host.Has.Time = time.Now()
 	s.Config.Timeouts.UpgradeManifests = time.Minute
 	second := secondControlPlane(t, s)
 	synctest.Test(t, func(t *testing.T) {
@@ -178,8 +178,8 @@ func TestTurnAfterRefusal(t *testing.T) {
 	for name, earlier := range map[string]string{"at first": "", "continued": "cp-1"} {
 		t.Run(name, func(t *testing.T) {
 			s := planeToExamine(t)
-			s.host.jobs = nil
-			s.Host = &containerHost{stubHost: s.host, stage: s}
+			s.host.Jobs = nil
+			s.runsPods(nil, nil)
 			s.Etcd = &members{list: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: ownPeer}}}
 			s.Config.Timeouts.KubeletHealthCheck = 10 * time.Millisecond
 			other := cluster.NewNode("cp-2")
@@ -193,7 +193,7 @@ func TestTurnAfterRefusal(t *testing.T) {
 			if s.holder(t) != earlier {
 				t.Errorf("holder %q, want %q", s.holder(t), earlier)
 			}
-			if changed := s.host.jobs; len(changed) > 0 {
+			if changed := s.host.Jobs; len(changed) > 0 {
 				t.Errorf("did %q", changed)
 			}
 		})

@@ -329,26 +329,18 @@ func TestSnapshotsAreKeptUnseen(t *testing.T) {
 	once(t, said.String(), line{"[WARNING]", "all snapshots", "slipway-rollback.yaml"})
 }
 
-// kubeletHost is a host with a kubelet of a version, or with none.
-type kubeletHost struct {
-	*lastingHost
-	kubelet string
-}
-
-func (h kubeletHost) ProgramVersion(context.Context, string) (string, error) {
-	if h.kubelet == "" {
-		return "", errors.New("not found")
-	}
-	return "Kubernetes " + h.kubelet, nil
-}
-
 // TestRollbackKubeletStarts: a kubelet gets its flags back, except those that the installed one would not start with.
 func TestRollbackKubeletStarts(t *testing.T) {
 	const accepted = `KUBELET_KUBEADM_ARGS="--v=2"` + "\n"
 	for kubelet, want := range map[string]string{"v1.34.9": oldFlags, "v1.35.0": accepted, "v1.37.2": accepted, "": accepted} {
 		s := newScene(t, crashingRollbackNode)
 		defer s.close()
-		if said, err := s.on(t.Context(), kubeletHost{newLastingHost(s.root), kubelet}); err != nil {
+		h := newLastingHost(s.root)
+		h.Has.Programs = map[string]string{"kubelet": "Kubernetes " + kubelet}
+		if kubelet == "" {
+			h.Fail["ProgramVersion"] = errors.New("not found")
+		}
+		if said, err := s.on(t.Context(), h); err != nil {
 			t.Fatalf("%v\n%s", err, said)
 		}
 		if got, err := os.ReadFile(s.root + "/var/lib/kubelet/kubeadm-flags.env"); err != nil || string(got) != want {
@@ -416,18 +408,15 @@ func TestRollbackWithoutStaticPod(t *testing.T) {
 	}
 }
 
-// earlierHost is a host a minute ago, so that the backups of two runs have different names.
-type earlierHost struct{ *faultyHost }
-
-func (earlierHost) Now() time.Time { return time.Now().Add(-time.Minute) }
-
 // TestRetriedUpgradeKeepsBefore: a run that finds the API server replaced takes another snapshot, which a rollback does not
 // restore; and what the first run found goes back.
 func TestRetriedUpgradeKeepsBefore(t *testing.T) {
 	s := newScene(t, crashingApply)
 	defer s.close()
-	h := earlierHost{&faultyHost{lastingHost: newLastingHost(s.root), named: "write /etc/kubernetes/manifests/kube-scheduler.yaml"}}
-	if said, err := s.on(t.Context(), h); err == nil || h.what == "" {
+	f := &refusal{named: "write /etc/kubernetes/manifests/kube-scheduler.yaml"}
+	h := f.on(s.root)
+	h.On.Now = func() time.Time { return time.Now().Add(-time.Minute) } // so that the backups of two runs have different names
+	if said, err := s.on(t.Context(), h); err == nil || f.what == "" {
 		t.Fatalf("the first run ended with %v\n%s", err, said)
 	}
 	if said, err := s.again(t.Context()); err != nil {

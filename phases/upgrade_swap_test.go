@@ -7,7 +7,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,63 +20,35 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// containerHost is a stubHost whose kubelet runs what the static Pods say. A container whose image is in ended has ended
-// at once; one whose image is in loading runs and does not answer.
-type containerHost struct {
-	*stubHost
-	stage          *stage
-	ended, loading []string
-	refuses        string // the component whose container cannot be stopped
-
-	mu      sync.Mutex
-	stopped []string
+// runsPods makes the kubelet run what the static Pods say. A container whose image is in ended has ended at once; one whose
+// image is in loading runs and does not answer.
+func (s *stage) runsPods(ended, loading []string) {
+	s.host.On.Containers = func(_ context.Context, _, _, component string) ([]host.Container, error) {
+		image := s.image(component)
+		if slices.Contains(ended, image) {
+			return nil, nil
+		}
+		return []host.Container{{ID: component, Image: image, Created: s.host.Now()}}, nil
+	}
+	s.host.On.Probe = func(_ context.Context, p host.Probe) error {
+		component := manifests.EtcdName
+		if strings.Contains(p.URL, ":6443") {
+			component = manifests.APIServerName
+		}
+		if image := s.image(component); slices.Contains(ended, image) || slices.Contains(loading, image) {
+			return errors.New("connection refused")
+		}
+		return nil
+	}
 }
 
-func (h *containerHost) image(component string) string {
-	data, err := h.ReadFile(thisnode.StaticPodPath(h.stage.Config, component))
+// image is that of a static Pod.
+func (s *stage) image(component string) string {
+	data, err := s.host.ReadFile(thisnode.StaticPodPath(s.Config, component))
 	if err != nil {
 		return ""
 	}
 	return imageOf(data)
-}
-
-func (h *containerHost) Containers(_ context.Context, _, _, component string) ([]host.Container, error) {
-	image := h.image(component)
-	if slices.Contains(h.ended, image) {
-		return nil, nil
-	}
-	return []host.Container{{ID: component, Image: image, Created: h.Now()}}, nil
-}
-
-func (h *containerHost) StopContainer(_ context.Context, _, id string, _ time.Duration) error {
-	if id == h.refuses {
-		return errors.New("the runtime does not answer")
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stopped = append(h.stopped, id)
-	return nil
-}
-
-func (h *containerHost) RemoveExited(context.Context, string, string, string) error { return nil }
-
-func (h *containerHost) AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(host.Container) bool) error {
-	if running, _ := h.Containers(ctx, socket, namespace, name); slices.ContainsFunc(running, accept) {
-		return nil
-	}
-	<-ctx.Done()
-	return errors.New("no container")
-}
-
-func (h *containerHost) Probe(_ context.Context, p host.Probe) error {
-	component := manifests.EtcdName
-	if strings.Contains(p.URL, ":6443") {
-		component = manifests.APIServerName
-	}
-	if image := h.image(component); slices.Contains(h.ended, image) || slices.Contains(h.loading, image) {
-		return errors.New("connection refused")
-	}
-	return nil
 }
 
 // loneMember is an etcd that cannot hand over the lead.
@@ -112,8 +83,9 @@ func TestPutBack(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			s.play(t, localEtcd(), controlPlane())
-			h := &containerHost{stubHost: s.host, stage: s, ended: test.ended, loading: test.loading, refuses: test.refuses}
-			s.Host, s.Etcd = h, loneMember{}
+			s.runsPods(test.ended, test.loading)
+			s.host.Fail["stop container "+test.refuses] = errors.New("the runtime does not answer")
+			s.Etcd = loneMember{}
 			s.Config.Timeouts.UpgradeManifests = 5 * time.Second // what does not start takes all of it
 			var components []componentUpgrade
 			for _, c := range []struct{ name, before, wanted string }{{manifests.EtcdName, oldEtcd, test.etcd}, {manifests.APIServerName, oldAPI, newAPI}} {
@@ -130,10 +102,10 @@ func TestPutBack(t *testing.T) {
 			if failed := slices.Contains(test.said, failedToo); errors.As(err, &restored) == failed {
 				t.Errorf("%T: everything runs again: %t", err, !failed)
 			}
-			if runs := []string{h.image(manifests.EtcdName), h.image(manifests.APIServerName)}; !slices.Equal(runs, test.runs) {
+			if runs := []string{s.image(manifests.EtcdName), s.image(manifests.APIServerName)}; !slices.Equal(runs, test.runs) {
 				t.Errorf("the static Pods have the images %v, want %v", runs, test.runs)
 			}
-			if test.refuses != "" && slices.Contains(h.stopped, manifests.EtcdName) {
+			if test.refuses != "" && slices.Contains(s.host.Did("stop container"), manifests.EtcdName) {
 				t.Error("etcd was stopped, although nothing had changed about it")
 			}
 		})
@@ -147,7 +119,7 @@ func TestPutBackNothing(t *testing.T) {
 	manifest := []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, image: 'a:v2'}]}\n")
 	failed := errors.New("it does not come up")
 	err := putBack(t.Context(), s.Env, []componentUpgrade{{name: manifests.APIServerName, before: manifest, wanted: manifest}}, []bool{false}, failed)
-	if !errors.Is(err, failed) || err.Error() != failed.Error() || len(s.host.jobs) > 0 || s.said.Len() > 0 {
-		t.Errorf("error %v, did %q, said %q", err, s.host.jobs, s.said.String())
+	if !errors.Is(err, failed) || err.Error() != failed.Error() || len(s.host.Jobs) > 0 || s.said.Len() > 0 {
+		t.Errorf("error %v, did %q, said %q", err, s.host.Jobs, s.said.String())
 	}
 }

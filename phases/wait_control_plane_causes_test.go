@@ -16,19 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// The answers of a host in a directory to a diagnosis: nothing is wrong except what the journal says.
-func (h *dirHost) Journal(context.Context, string, time.Time, int) ([]host.JournalEntry, error) {
-	return h.journal, nil
-}
-
-func (h *dirHost) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
-	return host.RuntimeInfo{Ready: true}, nil
-}
-
-func (h *dirHost) ContainerStates(context.Context, string, string) ([]host.ContainerState, error) {
-	return nil, nil
-}
-
 // ended is a line of systemd about a kubelet that exited, with the kubelet's last message.
 func ended(words string) []host.JournalEntry {
 	return []host.JournalEntry{
@@ -67,8 +54,9 @@ func TestWaitEndsOnceTheCauseIsKnown(t *testing.T) {
 			t.Parallel()
 			s, answers := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			answers.broken[kubeletURL] = errors.New("connection refused")
-			s.host.unit = func() (host.UnitState, error) { return test.unit, nil }
-			s.host.journal = test.journal
+			s.host.Has.Units[kubeletUnit] = test.unit
+			s.host.On.RestartUnit = func(context.Context, string) error { return nil } // it ends again
+			s.host.Has.Journal = test.journal
 			started := time.Now()
 			err := test.wait(t.Context(), s.Env) // its own limits are minutes
 			if got := causes(err); len(got) != 1 || got[0] != test.want || time.Since(started) > 30*time.Second {
@@ -84,11 +72,9 @@ func TestWaitGoesOnWhileTheCauseMayPass(t *testing.T) {
 	t.Parallel()
 	s, answers := waitStage(t, fixture.InitDocument+strings.ReplaceAll(shortWaits, "150ms", "2500ms")+fixture.ClusterDocument)
 	answers.broken[kubeletURL] = errors.New("out of paper")
-	s.host.unit = func() (host.UnitState, error) {
-		return host.UnitState{LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart"}, nil
-	}
+	s.host.Has.Units[kubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart"}
 	const waiting = `E1121 09:00:00.000000 12 run.go:72] "command failed" err="dial tcp 192.0.2.11:6443: connect: connection refused"`
-	s.host.journal = append(ended(waiting), ended(waiting)...)
+	s.host.Has.Journal = append(ended(waiting), ended(waiting)...)
 	err := waitKubelet(t.Context(), s.Env)
 	if !errors.Is(err, errOf(answers, kubeletURL)) {
 		t.Errorf("error %v", err)
@@ -101,10 +87,8 @@ func TestWaitGoesOnWhileTheCauseMayPass(t *testing.T) {
 
 func TestUnitThatCannotStartIsExplained(t *testing.T) {
 	s, _ := waitStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	s.host.unit = func() (host.UnitState, error) {
-		return host.UnitState{LoadState: "masked", ActiveState: "inactive"}, nil
-	}
-	s.host.fail = map[string]error{"start kubelet.service": errors.New("refused")}
+	s.host.Has.Units[kubeletUnit] = host.UnitState{LoadState: "masked", ActiveState: "inactive"}
+	s.host.Fail["start kubelet.service"] = errors.New("refused")
 	s.put(t, "/var/lib/kubelet/config.yaml", "")
 	_, err := ensureKubelet(t.Context(), s.Env, nil)
 	if got := causes(err); len(got) != 1 || got[0] != "kubelet-unit" || !strings.HasPrefix(message(err), "refused\n  [kubelet-unit] kubelet.service: ") {

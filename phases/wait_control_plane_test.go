@@ -56,7 +56,7 @@ func waitStage(t *testing.T, documents string) (*stage, *probes) {
 	t.Helper()
 	s := newStage(t, documents)
 	answers := &probes{broken: map[string]error{}}
-	s.host.probe = answers.answer
+	s.host.On.Probe = answers.answer
 	return s, answers
 }
 
@@ -99,7 +99,7 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 	}{
 		"kubelet": {url: kubeletURL, want: []string{"kubelet", "`journalctl -u kubelet`"}},
 		"kubelet, and no bus": {url: kubeletURL, before: func(s *stage) {
-			s.host.unit = func() (host.UnitState, error) { return host.UnitState{}, errors.New("no bus") }
+			s.host.Fail["Unit"] = errors.New("no bus")
 		}, want: []string{"kubelet", "`journalctl -u kubelet`"}},
 		"kube-apiserver":                {url: apiServerURL, want: []string{"kube-apiserver", "at " + apiServerURL + ";", "/var/log/pods"}},
 		"kube-apiserver, which answers": {url: apiServerURL, status: 500, want: []string{"kube-apiserver", "/var/log/pods", "GET " + apiServerURL + ": 500 Internal Server Error"}},
@@ -107,7 +107,7 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, answers := waitStage(t, fixture.InitDocument+shortWaits+fixture.ClusterDocument)
-			s.host.jobs = []string{"start kubelet.service"}
+			s.host.Jobs = []string{"start kubelet.service"}
 			s.play(t, controlPlane())
 			answers.broken[test.url] = errors.New("out of paper")
 			if test.status != 0 {
@@ -136,7 +136,7 @@ func TestOthersWaitForTheAPIServer(t *testing.T) {
 	}
 	var mu sync.Mutex
 	asked := 0
-	s.host.probe = func(ctx context.Context, p host.Probe) error {
+	s.host.On.Probe = func(ctx context.Context, p host.Probe) error {
 		if p.URL != apiServerURL {
 			return answers.answer(ctx, p)
 		}
@@ -214,7 +214,7 @@ func TestWaitForAMissingManifest(t *testing.T) {
 		t.Errorf("error %q", message(err))
 	}
 	answers.asked = nil
-	s.host.unit = func() (host.UnitState, error) {
+	s.host.On.Unit = func(context.Context, string) (host.UnitState, error) {
 		t.Error("a plan asks the kubelet")
 		return host.UnitState{}, nil
 	}

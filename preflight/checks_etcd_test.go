@@ -20,7 +20,7 @@ func etcdRows() []row {
 	says := func(answer string) func(scene) {
 		return func(s scene) {
 			s.external()
-			s.answers[url] = answer
+			s.Has.Answers[url] = answer
 		}
 	}
 	return []row{
@@ -41,7 +41,7 @@ func etcdRows() []row {
 		}},
 		{"ExternalEtcdVersion", "dry run", func(s scene) {
 			s.external()
-			s.unknown["etcd"] = host.ErrNotInPlan
+			s.Fail["Fetch"] = host.ErrNotInPlan
 		}, []string{"[UNASKED ExternalEtcdVersion] | etcd | http://192.0.2.20:2379/version"}},
 		{"ExternalEtcdVersion", "HTTP endpoints of their own", func(s scene) {
 			says(`{"etcdserver":"3.6.8"}`)(s)

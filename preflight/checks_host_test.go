@@ -15,12 +15,12 @@ import (
 
 func serviceRows() []row {
 	unit := func(u host.UnitState) func(scene) {
-		return func(s scene) { s.units["kubelet.service"] = u }
+		return func(s scene) { s.Has.Units["kubelet.service"] = u }
 	}
 	return []row{
-		{"Service-kubelet", "no systemd", func(s scene) { s.noSystemd = true },
+		{"Service-kubelet", "no systemd", func(s scene) { s.Fail["Unit"] = errors.New("no bus") },
 			[]string{"[WARNING Service-kubelet] | systemd | kubelet.service | no bus | `systemctl status kubelet.service`"}},
-		{"Service-kubelet", "no init system", func(s scene) { s.noInit = true },
+		{"Service-kubelet", "no init system", func(s scene) { s.Fail["Unit"] = host.ErrNoSystemd },
 			[]string{"[WARNING Service-kubelet] | /run/systemd/system"}},
 		{"Service-kubelet", "missing", unit(host.UnitState{LoadState: "not-found"}),
 			[]string{"[ERROR Service-kubelet] | systemd | kubelet.service"}},
@@ -34,32 +34,32 @@ func serviceRows() []row {
 			unit(host.UnitState{LoadState: "loaded", UnitFileState: "disabled"})(s)
 			s.node.EnableKubelet = true
 		}, nil},
-		{"Firewalld", "no systemd", func(s scene) { s.noSystemd = true },
+		{"Firewalld", "no systemd", func(s scene) { s.Fail["Unit"] = errors.New("no bus") },
 			[]string{"[WARNING Firewalld] | 6443 | 10250 | no bus"}},
 		{"Firewalld", "active", func(s scene) {
-			s.units["firewalld.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
+			s.Has.Units["firewalld.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
 		},
 			[]string{"[WARNING Firewalld] | firewalld | `firewall-cmd --permanent --add-port=6443/tcp --add-port=10250/tcp && firewall-cmd --reload`"}},
-		{"CRI", "no answer", func(s scene) { s.noRuntime = true },
+		{"CRI", "no answer", func(s scene) { s.Fail["RuntimeInfo"] = errors.New("no socket unix:///run/containerd/containerd.sock") },
 			[]string{"[ERROR CRI] | no socket | unix:///run/containerd/containerd.sock | --cri-socket"}},
-		{"CRI", "not ready", func(s scene) { s.runtime.Ready, s.runtime.Reason = false, "Starting: not yet" },
+		{"CRI", "not ready", func(s scene) { s.Has.Runtime.Ready, s.Has.Runtime.Reason = false, "Starting: not yet" },
 			[]string{"[ERROR CRI] | containerd v2.2.0 | Starting: not yet"}},
-		{"ContainerRuntimeVersion", "no answer", func(s scene) { s.noRuntime = true },
+		{"ContainerRuntimeVersion", "no answer", func(s scene) { s.Fail["RuntimeInfo"] = errors.New("no socket unix:///run/containerd/containerd.sock") },
 			[]string{"[ERROR ContainerRuntimeVersion] | unix:///run/containerd/containerd.sock | --cri-socket"}},
-		{"ContainerRuntimeVersion", "old containerd", func(s scene) { s.runtime.Version = "1.7.24" },
+		{"ContainerRuntimeVersion", "old containerd", func(s scene) { s.Has.Runtime.Version = "1.7.24" },
 			[]string{"[WARNING ContainerRuntimeVersion] | containerd 1.7.24 | 1.38 | containerd 2.0 | CRI-O 1.28"}},
-		{"ContainerRuntimeVersion", "old containerd of another mind", func(s scene) { s.runtime.Version, s.runtime.CgroupDriver = "1.7.24", "cgroupfs" },
+		{"ContainerRuntimeVersion", "old containerd of another mind", func(s scene) { s.Has.Runtime.Version, s.Has.Runtime.CgroupDriver = "1.7.24", "cgroupfs" },
 			[]string{"[ERROR ContainerRuntimeVersion] | containerd 1.7.24 | cgroupfs | systemd | containerd 2.0 | CRI-O 1.28"}},
-		{"ContainerRuntimeVersion", "old CRI-O", func(s scene) { s.runtime = host.RuntimeInfo{Name: "cri-o", Version: "1.27.0", Ready: true} },
+		{"ContainerRuntimeVersion", "old CRI-O", func(s scene) { s.Has.Runtime = &host.RuntimeInfo{Name: "cri-o", Version: "1.27.0", Ready: true} },
 			[]string{"[WARNING ContainerRuntimeVersion] | cri-o 1.27.0 | 1.38 | containerd 2.0 | CRI-O 1.28"}},
-		{"ContainerRuntimeVersion", "another driver that the kubelet will follow", func(s scene) { s.runtime.CgroupDriver = "cgroupfs" }, nil},
+		{"ContainerRuntimeVersion", "another driver that the kubelet will follow", func(s scene) { s.Has.Runtime.CgroupDriver = "cgroupfs" }, nil},
 	}
 }
 
 func systemRows() []row {
 	off := false
 	const remedy = " | cgroup v2 | systemd.unified_cgroup_hierarchy=1"
-	kernel := func(release string) func(scene) { return func(s scene) { s.kernel = release } }
+	kernel := func(release string) func(scene) { return func(s scene) { s.Has.Kernel = release } }
 	unsupported := func(release string) []string {
 		return []string{fmt.Sprintf("[WARNING SystemVerification] | kernel %s | kernel 5.4 | 5.10 | 5.15 | 6.0", release)}
 	}
@@ -69,13 +69,13 @@ func systemRows() []row {
 		{"SystemVerification", "kernel 5.14", kernel("5.14.0"), unsupported("5.14.0")},
 		{"SystemVerification", "kernel of a strange name", kernel("custom"),
 			[]string{"[WARNING SystemVerification] | \"custom\" | kernel 5.4 | 5.10 | 5.15 | 6.0"}},
-		{"SystemVerification", "kernel not to be told", func(s scene) { s.unknown["kernel"] = errors.New("no uname") },
+		{"SystemVerification", "kernel not to be told", func(s scene) { s.Fail["KernelRelease"] = errors.New("no uname") },
 			[]string{"[WARNING SystemVerification] | no uname | kernel 5.4 | 5.10 | 5.15 | 6.0"}},
 		{"SystemVerification", "kernel options missing", func(s scene) {
 			s.put("/proc/config.gz", gzipped(strings.NewReplacer("CONFIG_NET_NS=y", "# CONFIG_NET_NS is not set", "CONFIG_NETFILTER_XT_TARGET_REDIRECT=y", "").Replace(kernelOptions())))
 		}, []string{"[ERROR SystemVerification] | CONFIG_NET_NS | CONFIG_NETFILTER_XT_TARGET_REDIRECT | CONFIG_IP_NF_TARGET_REDIRECT"}},
 		{"SystemVerification", "kernel options by another name, as modules, in /boot", func(s scene) {
-			delete(s.files, "proc/config.gz")
+			s.remove("/proc/config.gz")
 			s.put("/boot/config-6.12.1-amd64", strings.NewReplacer("NETFILTER_XT_TARGET_REDIRECT=y", "IP_NF_TARGET_REDIRECT=m").Replace(kernelOptions()))
 		}, nil},
 		{"SystemVerification", "kernel options damaged, then none", func(s scene) { s.put("/proc/config.gz", "") },
@@ -89,7 +89,7 @@ func systemRows() []row {
 			[]string{"[ERROR SystemVerification] | cgroup v1 | 1.35" + remedy + " | failCgroupV1 | KubeletConfiguration"}},
 		{"SystemVerification", "cgroup v1, allowed", func(s scene) { cgroupV1(s); s.node.Kubelet.FailCgroupV1 = &off },
 			[]string{"[WARNING SystemVerification] | cgroup v1" + remedy}},
-		{"SystemVerification", "cgroup v1, old kubelet", func(s scene) { cgroupV1(s); s.programs["kubelet"] = "Kubernetes v1.34.4" },
+		{"SystemVerification", "cgroup v1, old kubelet", func(s scene) { cgroupV1(s); s.Has.Programs["kubelet"] = "Kubernetes v1.34.4" },
 			[]string{"[WARNING SystemVerification] | cgroup v1" + remedy}},
 		{"SystemVerification", "cgroup v1 without memory", func(s scene) {
 			cgroupV1(s)
@@ -99,7 +99,7 @@ func systemRows() []row {
 			"[ERROR SystemVerification] | memory | cgroup_enable=memory",
 			"[WARNING SystemVerification] | cgroup v1" + remedy,
 		}},
-		{"SystemVerification", "no cgroups", func(s scene) { delete(s.files, "sys/fs/cgroup/cgroup.controllers") },
+		{"SystemVerification", "no cgroups", func(s scene) { s.remove("/sys/fs/cgroup/cgroup.controllers") },
 			[]string{"[ERROR SystemVerification] | proc/cgroups | cgroup v2 | /sys/fs/cgroup"}},
 	}
 }
@@ -109,7 +109,7 @@ const v1Table = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n" +
 	"devices\t5\t1\t1\nfreezer\t6\t1\t1\nhugetlb\t0\t1\t1\npids\t8\t1\t1\n"
 
 func cgroupV1(s scene) {
-	delete(s.files, "sys/fs/cgroup/cgroup.controllers")
+	s.remove("/sys/fs/cgroup/cgroup.controllers")
 	s.put("/proc/cgroups", v1Table)
 }
 
@@ -130,35 +130,35 @@ func networkRows() []row {
 		return host.Route{Destination: netip.MustParsePrefix(to), Interface: dev}
 	}
 	return []row{
-		{"HTTPProxy", "in the way", func(s scene) { s.proxy = unless() },
+		{"HTTPProxy", "in the way", func(s scene) { s.On.ProxyFor = unless() },
 			[]string{"[WARNING HTTPProxy] | 192.0.2.10:6443 | http://proxy:3128 | 192.0.2.10 to NO_PROXY"}},
 		{"HTTPProxy", "in the way of the endpoint", func(s scene) {
 			s.node.Cluster.ControlPlaneEndpoint = "api.example.com"
-			s.proxy = unless("192.0.2.10:6443")
+			s.On.ProxyFor = unless("192.0.2.10:6443")
 		}, []string{"[WARNING HTTPProxy] | api.example.com:6443 | http://proxy:3128 | api.example.com to NO_PROXY"}},
-		{"HTTPProxy", "not a URL", func(s scene) { s.proxy = broken },
+		{"HTTPProxy", "not a URL", func(s scene) { s.On.ProxyFor = broken },
 			[]string{"[WARNING HTTPProxy] | URL | HTTPS_PROXY | HTTP_PROXY"}},
-		{"HTTPProxyCIDR", "in the way", func(s scene) { s.proxy = unless() },
+		{"HTTPProxyCIDR", "in the way", func(s scene) { s.On.ProxyFor = unless() },
 			[]string{
 				"[WARNING HTTPProxyCIDR] | 10.96.0.0/12 | http://proxy:3128 | 10.96.0.0/12 to NO_PROXY",
 				"[WARNING HTTPProxyCIDR] | 10.244.0.0/16 | http://proxy:3128 | 10.244.0.0/16 to NO_PROXY",
 			}},
-		{"HTTPProxyCIDR", "half excepted", func(s scene) { s.proxy = unless("10.96.", "10.111.255.255:", "10.244.0.") },
+		{"HTTPProxyCIDR", "half excepted", func(s scene) { s.On.ProxyFor = unless("10.96.", "10.111.255.255:", "10.244.0.") },
 			[]string{"[WARNING HTTPProxyCIDR] | 10.244.0.0/16 | http://proxy:3128 | 10.244.0.0/16 to NO_PROXY"}},
 		{"HTTPProxyCIDR", "IPv6", func(s scene) {
 			s.node.Cluster.Networking.PodSubnet = ""
 			s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112"
-			s.proxy = unless("[fd00:2::1]:443")
+			s.On.ProxyFor = unless("[fd00:2::1]:443")
 		}, []string{"[WARNING HTTPProxyCIDR] | fd00:2::/112 | http://proxy:3128 | fd00:2::/112 to NO_PROXY"}},
-		{"HTTPProxyCIDR", "not a URL", func(s scene) { s.proxy = broken },
+		{"HTTPProxyCIDR", "not a URL", func(s scene) { s.On.ProxyFor = broken },
 			[]string{"[WARNING HTTPProxyCIDR] | URL | HTTPS_PROXY | HTTP_PROXY"}},
 
 		{"PodSubnetRoutes", "a part is elsewhere", func(s scene) {
-			s.routes = append(s.routes, route("10.244.9.1/32", "eth1"), route("10.244.7.0/24", "tun0"), route("10.244.9.1/32", "eth1"))
+			s.Has.Routes = append(s.Has.Routes, route("10.244.9.1/32", "eth1"), route("10.244.7.0/24", "tun0"), route("10.244.9.1/32", "eth1"))
 		}, []string{"[ERROR PodSubnetRoutes] | 10.244.0.0/16 | 10.244.7.0/24 on tun0 | 10.244.9.1/32 on eth1 | --pod-network-cidr | networking.podSubnet"}},
-		{"PodSubnetRoutes", "the same", func(s scene) { s.routes = append(s.routes, route("10.244.0.0/16", "docker0")) },
+		{"PodSubnetRoutes", "the same", func(s scene) { s.Has.Routes = append(s.Has.Routes, route("10.244.0.0/16", "docker0")) },
 			[]string{"[ERROR PodSubnetRoutes] | 10.244.0.0/16 on docker0 | --pod-network-cidr | networking.podSubnet"}},
-		{"PodSubnetRoutes", "within a wider one", func(s scene) { s.routes = append(s.routes, route("10.0.0.0/8", "tun0")) },
+		{"PodSubnetRoutes", "within a wider one", func(s scene) { s.Has.Routes = append(s.Has.Routes, route("10.0.0.0/8", "tun0")) },
 			[]string{"[WARNING PodSubnetRoutes] | 10.244.0.0/16 | 10.0.0.0/8 on tun0 | --pod-network-cidr | networking.podSubnet"}},
 		{"PodSubnetRoutes", "the node's address", func(s scene) { s.node.Cluster.Networking.PodSubnet = "192.0.0.0/16" },
 			[]string{
@@ -166,27 +166,27 @@ func networkRows() []row {
 				"[ERROR PodSubnetRoutes] | 192.0.0.0/16 | 192.0.2.0/24 on eth0 | --pod-network-cidr | networking.podSubnet",
 			}},
 		{"PodSubnetRoutes", "a CNI plugin's", func(s scene) {
-			s.routes = append(s.routes, route("10.244.0.0/24", "cni0"), route("10.244.1.0/24", "flannel.1"), route("10.244.2.3/32", "cali0123"))
+			s.Has.Routes = append(s.Has.Routes, route("10.244.0.0/24", "cni0"), route("10.244.1.0/24", "flannel.1"), route("10.244.2.3/32", "cali0123"))
 		}, nil},
 		{"PodSubnetRoutes", "to other nodes of the cluster that runs already", func(s scene) {
-			s.routes = append(s.routes, route("10.244.1.0/24", "eth0"))
+			s.Has.Routes = append(s.Has.Routes, route("10.244.1.0/24", "eth0"))
 			s.earlier("kube-apiserver")
 		}, []string{"[NOTE PodSubnetRoutes] | 10.244.0.0/16 | 10.244.1.0/24 on eth0"}},
 		{"PodSubnetRoutes", "through gateways", func(s scene) {
 			for _, to := range []string{"10.244.1.0/24", "10.244.2.0/24", "10.244.3.0/24", "10.244.4.0/24"} {
 				r := route(to, "eth0")
 				r.Gateway = true
-				s.routes = append(s.routes, r)
+				s.Has.Routes = append(s.Has.Routes, r)
 			}
 		}, []string{"[WARNING PodSubnetRoutes] | 10.244.0.0/16 | 10.244.1.0/24 on eth0 | 10.244.2.0/24 on eth0 | 10.244.3.0/24 on eth0 | 1 more | --pod-network-cidr | networking.podSubnet"}},
 		{"PodSubnetRoutes", "none", func(s scene) { s.node.Cluster.Networking.PodSubnet = "" }, nil},
-		{"PodSubnetRoutes", "not to be told", func(s scene) { s.unknown["routes"] = errors.New("no netlink") },
+		{"PodSubnetRoutes", "not to be told", func(s scene) { s.Fail["Routes"] = errors.New("no netlink") },
 			[]string{"[WARNING PodSubnetRoutes] | no netlink | `ip route`"}},
-		{"ServiceSubnetRoutes", "a part is elsewhere", func(s scene) { s.routes = append(s.routes, route("10.100.0.0/24", "eth1")) },
+		{"ServiceSubnetRoutes", "a part is elsewhere", func(s scene) { s.Has.Routes = append(s.Has.Routes, route("10.100.0.0/24", "eth1")) },
 			[]string{"[ERROR ServiceSubnetRoutes] | 10.96.0.0/12 | 10.100.0.0/24 on eth1 | --service-cidr | networking.serviceSubnet"}},
 		{"ServiceSubnetRoutes", "of the other family", func(s scene) {
 			s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112"
-			s.routes = append(s.routes, route("10.96.0.0/12", "eth1"), route("fe80::/64", "eth0"))
+			s.Has.Routes = append(s.Has.Routes, route("10.96.0.0/12", "eth1"), route("fe80::/64", "eth0"))
 		}, nil},
 	}
 }

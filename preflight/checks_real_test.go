@@ -20,7 +20,7 @@ func kernelRows() []row {
 	gone := func(names ...string) func(scene) {
 		return func(s scene) {
 			for _, name := range names {
-				delete(s.files, "sys/module/"+name)
+				s.remove("/sys/module/" + name)
 			}
 		}
 	}
@@ -30,26 +30,26 @@ func kernelRows() []row {
 		s.put("/lib/modules/6.12.1-amd64/modules.dep", "kernel/fs/overlayfs/overlay.ko.xz:\nkernel/net/bridge/br_netfilter.ko.xz: kernel/net/bridge/bridge.ko.xz\n")
 	}
 	return []row{
-		{"CgroupDriver", "systemd is not there", func(s scene) { delete(s.files, "run/systemd/system") },
+		{"CgroupDriver", "systemd is not there", func(s scene) { s.remove("/run/systemd/system") },
 			[]string{"[ERROR CgroupDriver] | containerd | systemd | SystemdCgroup = false | cgroup_manager = \"cgroupfs\" | CRI-O"}},
-		{"CgroupDriver", "two managers", func(s scene) { s.runtime.CgroupDriver = "cgroupfs" },
+		{"CgroupDriver", "two managers", func(s scene) { s.Has.Runtime.CgroupDriver = "cgroupfs" },
 			[]string{
 				"[WARNING CgroupDriver] | containerd | cgroupfs | systemd | SystemdCgroup = true | cgroup_manager = \"systemd\" | CRI-O",
 				"[NOTE CgroupDriver] | cgroupfs | containerd | systemd | cgroupDriver | KubeletConfiguration"}},
 		{"CgroupDriver", "a flag that agrees", func(s scene) {
 			s.node.Kubelet.CgroupDriver, s.node.KubeletExtraArgs = "cgroupfs", []config.Arg{{Name: "cgroup-driver", Value: "systemd"}}
 		}, nil},
-		{"CgroupDriver", "not told", func(s scene) { s.runtime.Version = "1.7.1" },
+		{"CgroupDriver", "not told", func(s scene) { s.Has.Runtime.Version = "1.7.1" },
 			[]string{"[SKIPPED CgroupDriver] | CRI | ContainerRuntimeVersion"}},
 		{"KernelModules", "not loaded", loadable,
 			[]string{"[WARNING KernelModules] | br_netfilter | " + bridge + " | `modprobe br_netfilter` | /etc/modules-load.d/k8s.conf"}},
 		{"KernelModules", "missing", func(s scene) {
 			loadable(s)
 			s.node.KubeProxy.Mode = "nftables"
-			s.files["sys/module/br_netfilter"] = s.files["etc"]
+			s.mkdir("/sys/module/br_netfilter")
 		},
 			[]string{"[WARNING KernelModules] | nf_tables | kube-proxy | nftables | linux-modules-extra"}},
-		{"KernelModules", "not to be told", func(s scene) { delete(s.files, "sys/module/overlay"); delete(s.files, "proc/config.gz") },
+		{"KernelModules", "not to be told", func(s scene) { s.remove("/sys/module/overlay"); s.remove("/proc/config.gz") },
 			[]string{"[NOTE KernelModules] | overlay"}},
 		{"KernelModules", "built in, by what it shows", func(s scene) {
 			gone("overlay", "br_netfilter", "nf_conntrack")(s)
@@ -64,30 +64,30 @@ func kernelRows() []row {
 
 func diskRows() []row {
 	slow := func(s scene) {
-		s.syncs = slices.Concat(s.syncs[:98], []time.Duration{12 * time.Millisecond, time.Second})
+		s.Has.Syncs = slices.Concat(s.Has.Syncs[:98], []time.Duration{12 * time.Millisecond, time.Second})
 	}
 	return []row{
-		{"EtcdDisk", "one outlier", func(s scene) { s.syncs[50] = time.Second }, nil},
+		{"EtcdDisk", "one outlier", func(s scene) { s.Has.Syncs[50] = time.Second }, nil},
 		{"EtcdDisk", "slow", slow,
 			[]string{"[WARNING EtcdDisk] | /var/lib | 12ms | 99th | 100 | etcd | 10ms | etcd.local.dataDir"}},
-		{"EtcdDisk", "so slow that few fit", func(s scene) { s.syncs = []time.Duration{600 * time.Millisecond} },
+		{"EtcdDisk", "so slow that few fit", func(s scene) { s.Has.Syncs = []time.Duration{600 * time.Millisecond} },
 			[]string{"[WARNING EtcdDisk] | /var/lib | 600ms | 99th | 1 | etcd | 10ms | etcd.local.dataDir"}},
-		{"EtcdDisk", "failing", func(s scene) { s.unknown["syncs"] = errors.New("measure the disk of /var/lib: input/output error") },
+		{"EtcdDisk", "failing", func(s scene) { s.Fail["SyncTimes"] = errors.New("measure the disk of /var/lib: input/output error") },
 			[]string{"[WARNING EtcdDisk] | /var/lib | input/output error"}},
-		{"EtcdDisk", "not root", func(s scene) { s.uid, s.unknown["syncs"] = 1000, errors.New("permission denied") },
+		{"EtcdDisk", "not root", func(s scene) { s.Has.UID, s.Fail["SyncTimes"] = 1000, errors.New("permission denied") },
 			[]string{"[SKIPPED EtcdDisk] | /var/lib | root"}},
-		{"EtcdDisk", "dry run", func(s scene) { s.unknown["syncs"] = host.ErrNotInPlan },
+		{"EtcdDisk", "dry run", func(s scene) { s.Fail["SyncTimes"] = host.ErrNotInPlan },
 			[]string{"[UNASKED EtcdDisk] | /var/lib"}},
 		{"WritableFolders", "read-only", func(s scene) {
-			s.unwritable = map[string]error{"/etc": errors.Wrap(unix.EROFS, "write to /etc")}
+			s.Fail["ProbeWrite /etc"] = errors.Wrap(unix.EROFS, "write to /etc")
 		}, []string{"[ERROR WritableFolders] | /etc | read-only file system"}},
 		{"WritableFolders", "one of several", func(s scene) {
 			s.mkdir("/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd")
-			s.unwritable = map[string]error{"/etc": unix.EIO, "/var/lib/etcd": errors.Wrap(unix.EIO, "write to /var/lib/etcd")}
+			s.Fail["ProbeWrite /etc"], s.Fail["ProbeWrite /var/lib/etcd"] = unix.EIO, errors.Wrap(unix.EIO, "write to /var/lib/etcd")
 		}, []string{"[ERROR WritableFolders] | /var/lib/etcd | input/output error"}},
-		{"WritableFolders", "not root", func(s scene) { s.uid = 1000 },
+		{"WritableFolders", "not root", func(s scene) { s.Has.UID = 1000 },
 			[]string{"[SKIPPED WritableFolders] | root | IsPrivilegedUser"}},
-		{"WritableFolders", "dry run", func(s scene) { s.unwritable = map[string]error{"/etc": host.ErrNotInPlan} },
+		{"WritableFolders", "dry run", func(s scene) { s.Fail["ProbeWrite /etc"] = host.ErrNotInPlan },
 			[]string{"[UNASKED WritableFolders] | directories"}},
 	}
 }
@@ -96,7 +96,7 @@ func spaceRows() []row {
 	full := func(path string, free, total uint64) func(scene) {
 		return func(s scene) {
 			s.mkdir(path)
-			s.space[path] = host.Space{Free: free, Total: total, FreeInodes: 900_000, TotalInodes: 1_000_000}
+			s.Has.Space[path] = host.Space{Free: free, Total: total, FreeInodes: 900_000, TotalInodes: 1_000_000}
 		}
 	}
 	const remedy = " | larger disk"
@@ -115,16 +115,16 @@ func spaceRows() []row {
 		}, nil},
 		{"DiskSpace-kubelet", "few inodes", func(s scene) {
 			s.mkdir("/var/lib/kubelet")
-			s.space["/var/lib/kubelet"] = host.Space{Free: 90 << 30, Total: 100 << 30, FreeInodes: 40_000, TotalInodes: 1_000_000}
+			s.Has.Space["/var/lib/kubelet"] = host.Space{Free: 90 << 30, Total: 100 << 30, FreeInodes: 40_000, TotalInodes: 1_000_000}
 		}, []string{"[WARNING DiskSpace-kubelet] | /var/lib/kubelet | 40000 inodes | 50000 | evictionHard nodefs.inodesFree 5% | another disk"}},
 		{"DiskSpace-runtime", "little", full("/var/lib/containerd", 1<<30, 4<<30),
 			[]string{"[WARNING DiskSpace-runtime] | /var/lib/containerd | 1024 MiB free | 2048 MiB" + remedy}},
-		{"DiskSpace-runtime", "not told", func(s scene) { s.unknown["images"] = errors.New("no answer") },
+		{"DiskSpace-runtime", "not told", func(s scene) { s.Fail["ImageDir"] = errors.New("no answer") },
 			[]string{"[SKIPPED DiskSpace-runtime] | CRI"}},
-		{"DiskSpace-etcd", "no inodes", func(s scene) { s.space["/var/lib"] = host.Space{Free: 9 << 30, Total: 10 << 30, TotalInodes: 10} },
+		{"DiskSpace-etcd", "no inodes", func(s scene) { s.Has.Space["/var/lib"] = host.Space{Free: 9 << 30, Total: 10 << 30, TotalInodes: 10} },
 			[]string{"[ERROR DiskSpace-etcd] | /var/lib | etcd | 0 inodes | 5000 | another disk"}},
-		{"DiskSpace-etcd", "btrfs counts no inodes", func(s scene) { s.space["/var/lib"] = host.Space{Free: 9 << 30, Total: 10 << 30} }, nil},
-		{"DiskSpace-etcd", "not to be told", func(s scene) { s.unknown["space"] = errors.New("statfs: input/output error") },
+		{"DiskSpace-etcd", "btrfs counts no inodes", func(s scene) { s.Has.Space["/var/lib"] = host.Space{Free: 9 << 30, Total: 10 << 30} }, nil},
+		{"DiskSpace-etcd", "not to be told", func(s scene) { s.Fail["Space"] = errors.New("statfs: input/output error") },
 			[]string{"[WARNING DiskSpace-etcd] | input/output error | `df /var/lib`"}},
 	}
 }
@@ -136,58 +136,58 @@ func reachRows() []row {
 			for _, a := range addrs {
 				i.Addresses = append(i.Addresses, netip.MustParseAddr(a))
 			}
-			s.interfaces = append(s.interfaces, i)
+			s.Has.Interfaces = append(s.Has.Interfaces, i)
 		}
 	}
 	behind := func(s scene) { s.node.Cluster.ControlPlaneEndpoint = "api.example.org" }
 	const second = "[ERROR ExistingCluster] | api.example.org:6443 | behind | " +
 		"`slipway token create --print-join-command --control-plane`"
 	return []row{
-		{"ExistingCluster", "alive", func(s scene) { behind(s); s.answers["https://api.example.org:6443/version"] = "{}" }, []string{second}},
+		{"ExistingCluster", "alive", func(s scene) { behind(s); s.Has.Answers["https://api.example.org:6443/version"] = "{}" }, []string{second}},
 		{"ExistingCluster", "without anonymous requests", func(s scene) {
 			behind(s)
-			s.unknown["https://api.example.org:6443/version"] = &host.ProbeError{Status: 401}
+			s.Fail["Fetch https://api.example.org:6443/version"] = &host.ProbeError{Status: 401}
 		}, []string{second}},
 		{"ExistingCluster", "a load balancer alone", func(s scene) {
 			behind(s)
-			s.unknown["https://api.example.org:6443/version"] = &host.ProbeError{Status: 503}
+			s.Fail["Fetch https://api.example.org:6443/version"] = &host.ProbeError{Status: 503}
 		}, nil},
 		{"ExistingCluster", "nothing there", behind, nil},
 		{"ExistingCluster", "this host is its control plane", func(s scene) {
 			behind(s)
-			s.answers["https://api.example.org:6443/version"] = "{}"
+			s.Has.Answers["https://api.example.org:6443/version"] = "{}"
 			s.put("/etc/kubernetes/manifests/kube-apiserver.yaml", "")
 		}, nil},
 		{"ExistingCluster", "this host has its data", func(s scene) {
 			behind(s)
-			s.answers["https://api.example.org:6443/version"] = "{}"
+			s.Has.Answers["https://api.example.org:6443/version"] = "{}"
 			s.mkdir("/var/lib/etcd/member")
 		}, nil},
-		{"ExistingCluster", "dry run", func(s scene) { behind(s); s.unknown["https://api.example.org:6443/version"] = host.ErrNotInPlan },
+		{"ExistingCluster", "dry run", func(s scene) { behind(s); s.Fail["Fetch https://api.example.org:6443/version"] = host.ErrNotInPlan },
 			[]string{"[UNASKED ExistingCluster] | api.example.org:6443"}},
-		{"Hostname", "another host's address", func(s scene) { s.names["node-1"] = "192.0.2.99" },
+		{"Hostname", "another host's address", func(s scene) { s.Has.Names["node-1"] = "192.0.2.99" },
 			[]string{"[WARNING Hostname] | \"node-1\" | 192.0.2.99 | /etc/hosts | DNS"}},
-		{"Hostname", "Debian's loopback address", func(s scene) { s.names["node-1"] = "127.0.1.1" }, nil},
-		{"Hostname", "dry run", func(s scene) { s.unknown["names"] = host.ErrNotInPlan },
+		{"Hostname", "Debian's loopback address", func(s scene) { s.Has.Names["node-1"] = "127.0.1.1" }, nil},
+		{"Hostname", "dry run", func(s scene) { s.Fail["LookupHost"] = host.ErrNotInPlan },
 			[]string{"[UNASKED Hostname] | \"node-1\""}},
 		{"ControlPlaneEndpoint", "unknown", func(s scene) { s.node.Cluster.ControlPlaneEndpoint = "api.example.org:6443" },
 			[]string{"[ERROR ControlPlaneEndpoint] | \"api.example.org\" | no address | DNS | /etc/hosts | controlPlaneEndpoint"}},
 		{"ControlPlaneEndpoint", "known", func(s scene) {
-			s.node.Cluster.ControlPlaneEndpoint, s.names["api.example.org"] = "api.example.org", "192.0.2.99"
+			s.node.Cluster.ControlPlaneEndpoint, s.Has.Names["api.example.org"] = "api.example.org", "192.0.2.99"
 		}, nil},
 		{"ControlPlaneEndpoint", "dry run", func(s scene) {
-			s.node.Cluster.ControlPlaneEndpoint, s.unknown["names"] = "api.example.org", host.ErrNotInPlan
+			s.node.Cluster.ControlPlaneEndpoint, s.Fail["LookupHost"] = "api.example.org", host.ErrNotInPlan
 		}, []string{"[UNASKED ControlPlaneEndpoint] | \"api.example.org\""}},
-		{"MTU", "small", func(s scene) { s.interfaces[0].MTU = 1200 },
+		{"MTU", "small", func(s scene) { s.Has.Interfaces[0].MTU = 1200 },
 			[]string{"[WARNING MTU] | eth0 | MTU 1200 | IPv6 | 1280 | 50 | `ip link set eth0 mtu 1500`"}},
 		{"MTU", "the Pods' is larger", another("cni0", 9000),
 			[]string{"[WARNING MTU] | cni0 | MTU 9000 | eth0 | 1500"}},
-		{"MTU", "the node's is smaller", func(s scene) { s.interfaces[0].Addresses = nil; another("tun0", 1420, "192.0.2.10")(s) },
+		{"MTU", "the node's is smaller", func(s scene) { s.Has.Interfaces[0].Addresses = nil; another("tun0", 1420, "192.0.2.10")(s) },
 			[]string{"[WARNING MTU] | 192.0.2.10 | tun0 | MTU 1420 | eth0 | 1500"}},
 		{"MTU", "jumbo frames besides", another("eth1", 9000, "198.51.100.1"), nil},
-		{"MTU", "no way out", func(s scene) { s.interfaces[0].Default = false },
+		{"MTU", "no way out", func(s scene) { s.Has.Interfaces[0].Default = false },
 			[]string{"[SKIPPED MTU] | default route"}},
-		{"MTU", "not to be told", func(s scene) { s.unknown["interfaces"] = errors.New("no netlink") },
+		{"MTU", "not to be told", func(s scene) { s.Fail["Interfaces"] = errors.New("no netlink") },
 			[]string{"[WARNING MTU] | MTU | no netlink | `ip link`"}},
 	}
 }

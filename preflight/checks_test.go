@@ -4,11 +4,9 @@
 package preflight
 
 import (
-	"io/fs"
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/pkg/errors"
 
@@ -40,7 +38,7 @@ func (s scene) external() {
 }
 
 func newScene(t *testing.T) scene {
-	return scene{healthy(), controlPlaneNode(), map[string][]byte{}, t}
+	return scene{healthy(t), controlPlaneNode(), map[string][]byte{}, t}
 }
 
 // found runs one check by its name.
@@ -51,7 +49,11 @@ func (s scene) found(name string) []string {
 	if i < 0 {
 		s.t.Fatalf("no check %s in %v", name, names(checks))
 	}
-	return texts(checks[i].findings(s.t.Context(), s.fakeHost))
+	var found []string
+	for _, text := range texts(checks[i].findings(s.t.Context(), s.fakeHost)) {
+		found = append(found, strings.ReplaceAll(text, s.Root, ""))
+	}
+	return found
 }
 
 type row struct {
@@ -88,47 +90,47 @@ const (
 func machineRows() []row {
 	off := false
 	return []row{
-		{"IsPrivilegedUser", "another user", func(s scene) { s.uid = 1000 },
+		{"IsPrivilegedUser", "another user", func(s scene) { s.Has.UID = 1000 },
 			[]string{"[ERROR IsPrivilegedUser] | root | 1000 | sudo"}},
-		{"NumCPU", "one", func(s scene) { s.cpus = 1 },
+		{"NumCPU", "one", func(s scene) { s.Has.CPUs = 1 },
 			[]string{"[ERROR NumCPU] | 1 CPU | 2"}},
-		{"Mem", "just enough", func(s scene) { s.memory = 1700 << 20 }, nil},
-		{"Mem", "too little", func(s scene) { s.memory = 1700<<20 - 1 },
+		{"Mem", "just enough", func(s scene) { s.Has.Memory = 1700 << 20 }, nil},
+		{"Mem", "too little", func(s scene) { s.Has.Memory = 1700<<20 - 1 },
 			[]string{"[ERROR Mem] | 1699 MiB | memory | 1700 MiB"}},
-		{"Mem", "not to be told", func(s scene) { s.unknown["memory"] = errors.New("no sysinfo") },
+		{"Mem", "not to be told", func(s scene) { s.Fail["MemoryBytes"] = errors.New("no sysinfo") },
 			[]string{"[WARNING Mem] | memory | no sysinfo | 1700 MiB"}},
-		{"Swap", "on", func(s scene) { s.swap = []string{"/dev/sda2", "/swapfile"} },
+		{"Swap", "on", func(s scene) { s.Has.Swap = []string{"/dev/sda2", "/swapfile"} },
 			[]string{"[ERROR Swap] | /dev/sda2 | /swapfile | kubelet's default | `swapoff -a` | /etc/fstab | failSwapOn: false | KubeletConfiguration"}},
-		{"Swap", "allowed in the configuration", func(s scene) { s.swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off }, swapWarning("failSwapOn | KubeletConfiguration")},
+		{"Swap", "allowed in the configuration", func(s scene) { s.Has.Swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off }, swapWarning("failSwapOn | KubeletConfiguration")},
 		{"Swap", "allowed by a flag", func(s scene) {
-			s.swap, s.node.KubeletExtraArgs = []string{"/dev/sda2"}, []config.Arg{{Name: "fail-swap-on", Value: "false"}}
+			s.Has.Swap, s.node.KubeletExtraArgs = []string{"/dev/sda2"}, []config.Arg{{Name: "fail-swap-on", Value: "false"}}
 		}, swapWarning("--fail-swap-on | nodeRegistration.kubeletExtraArgs")},
 		{"Swap", "allowed by a drop-in of the kubelet's", func(s scene) {
-			s.swap, s.node.KubeletExtraArgs = []string{"/dev/sda2"}, []config.Arg{{Name: "config-dir", Value: "/etc/kubelet.d"}}
+			s.Has.Swap, s.node.KubeletExtraArgs = []string{"/dev/sda2"}, []config.Arg{{Name: "config-dir", Value: "/etc/kubelet.d"}}
 			s.put("/etc/kubelet.d/50-swap.conf", "failSwapOn: false\n")
 			s.put("/etc/kubelet.d/60-swap.yaml", "failSwapOn: true\n")
 		}, swapWarning("failSwapOn | /etc/kubelet.d/50-swap.conf")},
 		{"Swap", "forbidden by a flag over a drop-in", func(s scene) {
-			s.swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off
+			s.Has.Swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off
 			s.put("/etc/systemd/system/kubelet.service.d/20-x.conf", "[Service]\n# --fail-swap-on=false\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2 --fail-swap-on\"\n")
 		}, []string{"[ERROR Swap] | /dev/sda2 | --fail-swap-on | /etc/systemd/system/kubelet.service.d/20-x.conf | `swapoff -a` | /etc/fstab | failSwapOn: false | KubeletConfiguration"}},
 		{"Swap", "allowed by the package's file", func(s scene) {
-			s.swap = []string{"/dev/sda2"}
+			s.Has.Swap = []string{"/dev/sda2"}
 			s.put("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--fail-swap-on=false\n")
 		}, swapWarning("--fail-swap-on | /etc/default/kubelet")},
-		{"Swap", "not to be told", func(s scene) { s.unknown["swap"] = errors.New("no /proc") },
+		{"Swap", "not to be told", func(s scene) { s.Fail["Swap"] = errors.New("no /proc") },
 			[]string{"[WARNING Swap] | no /proc | `swapon --show`"}},
 		{"Hostname", "not a name", func(s scene) { s.node.Name = "node_1" },
 			[]string{"[ERROR Hostname] | \"node_1\" | RFC 1123 | --node-name | nodeRegistration.name"}},
-		{"Hostname", "unknown to the resolver", func(s scene) { s.names, s.unknown["names"] = nil, errors.New("lookup node-1: no such host") },
+		{"Hostname", "unknown to the resolver", func(s scene) { s.Has.Names, s.Fail["LookupHost"] = nil, errors.New("lookup node-1: no such host") },
 			[]string{"[WARNING Hostname] | \"node-1\" | lookup node-1 | /etc/hosts | DNS"}},
-		{"Hostname", "without an address", func(s scene) { s.names = nil },
+		{"Hostname", "without an address", func(s scene) { s.Has.Names = map[string]string{} },
 			[]string{"[WARNING Hostname] | \"node-1\" | no address | /etc/hosts | DNS"}},
-		{"FileExisting-losetup", "missing", func(s scene) { delete(s.programs, "losetup") },
+		{"FileExisting-losetup", "missing", func(s scene) { delete(s.Has.Programs, "losetup") },
 			[]string{"[ERROR FileExisting-losetup] | losetup | PATH | util-linux"}},
-		{"FileExisting-mount", "missing", func(s scene) { delete(s.programs, "mount") },
+		{"FileExisting-mount", "missing", func(s scene) { delete(s.Has.Programs, "mount") },
 			[]string{"[ERROR FileExisting-mount] | mount | PATH | util-linux"}},
-		{"FileExisting-cp", "missing", func(s scene) { delete(s.programs, "cp") },
+		{"FileExisting-cp", "missing", func(s scene) { delete(s.Has.Programs, "cp") },
 			[]string{"[ERROR FileExisting-cp] | cp | PATH | coreutils"}},
 		{forward4, "off", func(s scene) { s.put("/proc/sys/net/ipv4/ip_forward", "0\n") },
 			[]string{"[ERROR " + forward4 + "] | /proc/sys/net/ipv4/ip_forward | \"0\" | `sysctl -w net.ipv4.ip_forward=1` | /etc/sysctl.d/k8s.conf"}},
@@ -153,61 +155,61 @@ func versionRows() []row {
 			[]string{"[WARNING KubernetesVersion] | 1.38.0 | newer | 1.37 | for Kubernetes 1.38"}},
 		{"KubernetesVersion", "none", func(s scene) { s.node.Cluster.KubernetesVersion = "stable" },
 			[]string{"[ERROR KubernetesVersion] | \"stable\" | v1.37.2 | kubernetesVersion | --kubernetes-version"}},
-		{"KubeletVersion", "newer patch", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.37.9" }, nil},
-		{"KubeletVersion", "oldest", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.34.0" }, nil},
+		{"KubeletVersion", "newer patch", func(s scene) { s.Has.Programs["kubelet"] = "Kubernetes v1.37.9" }, nil},
+		{"KubeletVersion", "oldest", func(s scene) { s.Has.Programs["kubelet"] = "Kubernetes v1.34.0" }, nil},
 		{"KubeletVersion", "newer", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.35.4" },
 			[]string{"[ERROR KubeletVersion] | kubelet (v1.37.2) | newer | control plane (v1.35.4) | kubelet 1.35 | --kubernetes-version"}},
-		{"KubeletVersion", "too old", func(s scene) { s.programs["kubelet"] = "Kubernetes v1.33.9" },
+		{"KubeletVersion", "too old", func(s scene) { s.Has.Programs["kubelet"] = "Kubernetes v1.33.9" },
 			[]string{"[ERROR KubeletVersion] | kubelet (v1.33.9) | older | 1.34 | kubelet 1.37"}},
-		{"KubeletVersion", "missing", func(s scene) { delete(s.programs, "kubelet") },
+		{"KubeletVersion", "missing", func(s scene) { delete(s.Has.Programs, "kubelet") },
 			[]string{"[ERROR KubeletVersion] | not found | kubelet v1.37.2"}},
-		{"KubeletVersion", "broken", func(s scene) { s.unknown["version"] = errors.New("killed") },
+		{"KubeletVersion", "broken", func(s scene) { s.Fail["ProgramVersion"] = errors.New("killed") },
 			[]string{"[ERROR KubeletVersion] | killed | kubelet v1.37.2"}},
-		{"KubeletVersion", "garbage", func(s scene) { s.programs["kubelet"] = "Kubernetes vgarbage" },
+		{"KubeletVersion", "garbage", func(s scene) { s.Has.Programs["kubelet"] = "Kubernetes vgarbage" },
 			[]string{"[ERROR KubeletVersion] | \"vgarbage\" | kubelet v1.37.2"}},
 	}
 }
 
 func portRows() []row {
 	return []row{
-		{port6443, "held by a stranger", func(s scene) { s.held[6443] = host.Process{PID: 7, Name: "nginx"} },
+		{port6443, "held by a stranger", func(s scene) { s.Has.Held[6443] = host.Process{PID: 7, Name: "nginx"} },
 			[]string{"[ERROR Port-6443] | port 6443 | kube-apiserver | nginx | process 7"}},
-		{port6443, "held by who knows", func(s scene) { s.held[6443] = host.Process{} },
+		{port6443, "held by who knows", func(s scene) { s.Has.Held[6443] = host.Process{} },
 			[]string{"[ERROR Port-6443] | port 6443 | kube-apiserver | `ss -ltnp` | root"}},
-		{port6443, "held by another API server", func(s scene) { s.held[6443] = host.Process{PID: 7, Name: "kube-apiserver"} },
+		{port6443, "held by another API server", func(s scene) { s.Has.Held[6443] = host.Process{PID: 7, Name: "kube-apiserver"} },
 			[]string{"[ERROR Port-6443] | port 6443 | kube-apiserver | process 7 | `slipway reset`"}},
 		{port6443, "held by our own", func(s scene) {
-			s.held[6443] = host.Process{PID: 7, Name: "kube-apiserver"}
+			s.Has.Held[6443] = host.Process{PID: 7, Name: "kube-apiserver"}
 			s.earlier("kube-apiserver")
 		}, []string{"[NOTE Port-6443] | kube-apiserver | process 7 | port 6443"}},
-		{"Port-10259", "held by a stranger", func(s scene) { s.held[10259] = host.Process{PID: 7, Name: "nginx"} },
+		{"Port-10259", "held by a stranger", func(s scene) { s.Has.Held[10259] = host.Process{PID: 7, Name: "nginx"} },
 			[]string{"[ERROR Port-10259] | port 10259 | kube-scheduler | nginx | process 7"}},
-		{"Port-10257", "held by a stranger", func(s scene) { s.held[10257] = host.Process{PID: 7, Name: "nginx"} },
+		{"Port-10257", "held by a stranger", func(s scene) { s.Has.Held[10257] = host.Process{PID: 7, Name: "nginx"} },
 			[]string{"[ERROR Port-10257] | port 10257 | kube-controller-manager | nginx | process 7"}},
-		{"Port-2379", "held by a stranger", func(s scene) { s.held[2379] = host.Process{PID: 7, Name: "nginx"} },
+		{"Port-2379", "held by a stranger", func(s scene) { s.Has.Held[2379] = host.Process{PID: 7, Name: "nginx"} },
 			[]string{"[ERROR Port-2379] | port 2379 | etcd | nginx | process 7"}},
-		{"Port-2380", "held by another etcd", func(s scene) { s.held[2380] = host.Process{PID: 7, Name: "etcd"} },
+		{"Port-2380", "held by another etcd", func(s scene) { s.Has.Held[2380] = host.Process{PID: 7, Name: "etcd"} },
 			[]string{"[ERROR Port-2380] | port 2380 | etcd | process 7 | `slipway reset`"}},
 		{"Port-2380", "held by our own", func(s scene) {
-			s.held[2380] = host.Process{PID: 7, Name: "etcd"}
+			s.Has.Held[2380] = host.Process{PID: 7, Name: "etcd"}
 			s.earlier("etcd")
 		}, []string{"[NOTE Port-2380] | etcd | process 7 | port 2380"}},
 		{port10250, "held by our kubelet", func(s scene) {
-			s.held[10250] = host.Process{PID: 9, Name: "kubelet"}
-			s.units["kubelet.service"] = host.UnitState{LoadState: "loaded", MainPID: 9}
+			s.Has.Held[10250] = host.Process{PID: 9, Name: "kubelet"}
+			s.Has.Units["kubelet.service"] = host.UnitState{LoadState: "loaded", MainPID: 9}
 			s.earlier("kube-apiserver")
 		}, []string{"[NOTE Port-10250] | kubelet | process 9 | port 10250"}},
 		{port10250, "held by a worker's kubelet", func(s scene) {
-			s.held[10250] = host.Process{PID: 9, Name: "kubelet"}
-			s.units["kubelet.service"] = host.UnitState{LoadState: "loaded", MainPID: 9}
+			s.Has.Held[10250] = host.Process{PID: 9, Name: "kubelet"}
+			s.Has.Units["kubelet.service"] = host.UnitState{LoadState: "loaded", MainPID: 9}
 		}, strangeKubelet()},
 		{port10250, "held by a kubelet without a unit", func(s scene) {
-			s.held[10250] = host.Process{PID: 9, Name: "kubelet"}
+			s.Has.Held[10250] = host.Process{PID: 9, Name: "kubelet"}
 			s.earlier("kube-apiserver")
 		}, strangeKubelet()},
 		{port10250, "held by a kubelet, without systemd", func(s scene) {
-			s.held[10250] = host.Process{PID: 9, Name: "kubelet"}
-			s.noSystemd = true
+			s.Has.Held[10250] = host.Process{PID: 9, Name: "kubelet"}
+			s.Fail["Unit"] = errors.New("no bus")
 			s.earlier("kube-apiserver")
 		}, strangeKubelet()},
 	}
@@ -252,7 +254,7 @@ func fileRows() []row {
 			s.put("/etc/kubernetes/manifests/kube-apiserver.yaml", "")
 		}, strangeFile()},
 		{apiFile, "not readable", func(s scene) {
-			s.unreadable = map[string]bool{"/etc/kubernetes/manifests/kube-apiserver.yaml": true}
+			s.unreadable("/etc/kubernetes/manifests/kube-apiserver.yaml")
 		}, []string{"[ERROR " + apiFile + "] | /etc/kubernetes/manifests/kube-apiserver.yaml | root"}},
 		{"FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml", "not a Pod of that name", func(s scene) {
 			s.wants("kube-controller-manager")
@@ -264,13 +266,13 @@ func fileRows() []row {
 		}, []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml] | /etc/kubernetes/manifests/kube-scheduler.yaml | kube-scheduler"}},
 		{etcdFile, "though etcd is external", func(s scene) { s.external(); s.earlier("etcd") },
 			[]string{"[ERROR " + etcdFile + "] | /etc/kubernetes/manifests/etcd.yaml | `slipway reset`"}},
-		{etcdDir, "empty", func(s scene) { s.files["var/lib/etcd"] = &fstest.MapFile{Mode: fs.ModeDir | 0o700} }, nil},
+		{etcdDir, "empty", func(s scene) { s.mkdir("/var/lib/etcd") }, nil},
 		{etcdDir, "being probed", func(s scene) { s.put("/var/lib/etcd/.probe.slipway-ABCDEFGH", "") }, nil},
 		{etcdDir, "our own", func(s scene) { s.put("/var/lib/etcd/member/snap/db", ""); s.earlier("etcd") },
 			[]string{"[NOTE " + etcdDir + "] | /var/lib/etcd | etcd"}},
 		{etcdDir, "an old cluster's", func(s scene) { s.put("/var/lib/etcd/member/snap/db", "") }, strangeData()},
 		{etcdDir, "something else", func(s scene) { s.put("/var/lib/etcd/notes.txt", ""); s.earlier("etcd") }, strangeData()},
-		{etcdDir, "not readable", func(s scene) { s.unreadable = map[string]bool{"/var/lib/etcd": true} },
+		{etcdDir, "not readable", func(s scene) { s.unreadable("/var/lib/etcd") },
 			[]string{"[ERROR " + etcdDir + "] | /var/lib/etcd | empty | permission denied | root"}},
 	}
 }

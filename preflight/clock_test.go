@@ -21,7 +21,7 @@ import (
 
 func TestClockSkew(t *testing.T) {
 	const remedy = " | chrony | systemd-timesyncd"
-	ca := selfSigned(t, healthy().now.Add(-time.Hour))
+	ca := selfSigned(t, healthy(t).Has.Time.Add(-time.Hour))
 	expired := &url.Error{Op: "Get", URL: "https://192.0.2.1:6443/version", Err: x509.CertificateInvalidError{Reason: x509.Expired, Detail: "too early"}}
 	for _, tt := range []struct {
 		name         string
@@ -40,7 +40,7 @@ func TestClockSkew(t *testing.T) {
 		{name: "a worker far ahead", ahead: 6*time.Minute + time.Second, want: []string{"[WARNING ClockSkew] | 6m0s ahead" + remedy}},
 		{name: "a control plane far ahead", ahead: 6*time.Minute + time.Second, controlPlane: true,
 			want: []string{"[ERROR ClockSkew] | 6m0s ahead" + remedy}},
-		{name: "before the CA", ca: selfSigned(t, healthy().now.Add(time.Hour)),
+		{name: "before the CA", ca: selfSigned(t, healthy(t).Has.Time.Add(time.Hour)),
 			want: []string{"[ERROR ClockSkew] | 2026-05-04T03:02:01Z | CA | 2026-05-04T04:02:01Z" + remedy}},
 		{name: "outside the server's certificate", err: expired,
 			want: []string{"[ERROR ClockSkew] | 2026-05-04T03:02:01Z | x509 | expired | too early" + remedy + " | renew"}},
@@ -48,15 +48,15 @@ func TestClockSkew(t *testing.T) {
 		{name: "dry run", err: host.ErrNotInPlan, want: []string{"[UNASKED ClockSkew] | API server's clock"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h, n := healthy(), workerNode()
+			h, n := healthy(t), workerNode()
 			n.ControlPlane = tt.controlPlane
 			n.Join.CA = ca
 			if tt.ca != nil {
 				n.Join.CA = tt.ca
 			}
-			h.date = h.now.Add(-tt.ahead).Truncate(time.Second)
+			h.Has.Date = h.Has.Time.Add(-tt.ahead).Truncate(time.Second)
 			if tt.err != nil {
-				h.unknown["date"] = tt.err
+				h.Fail["Date"] = tt.err
 			}
 			check := Check{Name: "ClockSkew", Run: clock(n)}
 			expect(t, check.findings(t.Context(), h), tt.want...)

@@ -97,10 +97,12 @@ func TestImages(t *testing.T) {
 		{"not found, and all others are pulled", func(_ scene, r *registry) { r.broken["r/b:1"] = []error{notFound} }, 6, 1, 6 * time.Second,
 			[]told{{"r/b:1", ImagePulling, 0}, {"r/b:1", ImageFailed, time.Second}},
 			[]string{"[ERROR ImagePull] | r/b:1 | not found" + remedy}},
-		{"no runtime", func(s scene, _ *registry) { s.noRuntime = true }, 0, 0, 0, nil,
+		{"no runtime", func(s scene, _ *registry) {
+			s.Fail["RuntimeInfo"] = errors.New("no socket unix:///run/containerd/containerd.sock")
+		}, 0, 0, 0, nil,
 			[]string{"[ERROR ImagePull] | no socket | unix:///run/containerd/containerd.sock | --cri-socket"}},
 		{"another sandbox image", func(s scene, r *registry) {
-			s.runtime.SandboxImage = "r/pause:3.8"
+			s.Has.Runtime.SandboxImage = "r/pause:3.8"
 			for _, image := range sixImages() {
 				r.present[image] = true
 			}
@@ -110,7 +112,7 @@ func TestImages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, r := newScene(t), &registry{present: map[string]bool{}, broken: map[string][]error{}}
-				s.runtime.SandboxImage = "r/pause:3.10.2"
+				s.Has.Runtime.SandboxImage = "r/pause:3.10.2"
 				tt.scene(s, r)
 				var events []told
 				check := Images(s.node, sixImages(), r, func(image, state string, took time.Duration) {
@@ -148,7 +150,7 @@ func TestImagesEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
 		s, r := newScene(t), &registry{}
-		s.runtime.SandboxImage = ""
+		s.Has.Runtime.SandboxImage = ""
 		found := Images(s.node, sixImages(), r, func(string, string, time.Duration) {}).findings(ctx, s.fakeHost)
 		if len(found) != 4 || len(slices.Compact(r.pulls)) != 6 {
 			t.Errorf("%d faults, pulls of %v", len(found), r.pulls)

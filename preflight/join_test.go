@@ -58,21 +58,21 @@ func TestJoinWorker(t *testing.T) {
 		{name: "joined to this cluster", make: func(h *fakeHost) {
 			h.put(kubeletConf, "")
 			h.put(manifest, "")
-			h.held[10250] = host.Process{PID: 7, Name: "kubelet"}
-			h.units["kubelet.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", MainPID: 7}
+			h.Has.Held[10250] = host.Process{PID: 7, Name: "kubelet"}
+			h.Has.Units["kubelet.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", MainPID: 7}
 		}, want: []string{"[NOTE FileAvailable--etc-kubernetes-kubelet.conf] | /etc/kubernetes/kubelet.conf", "[NOTE Port-10250] | kubelet | process 7 | port 10250"}},
-		{name: "unreadable", make: func(h *fakeHost) { h.unreadable = map[string]bool{kubeletConf: true} },
+		{name: "unreadable", make: func(h *fakeHost) { h.unreadable(kubeletConf) },
 			want: []string{"[ERROR FileAvailable--etc-kubernetes-kubelet.conf] | /etc/kubernetes/kubelet.conf | root"}},
 		{name: "a kubelet that this node did not start", make: func(h *fakeHost) {
-			h.held[10250] = host.Process{PID: 7, Name: "kubelet"}
-			h.units["kubelet.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", MainPID: 7}
+			h.Has.Held[10250] = host.Process{PID: 7, Name: "kubelet"}
+			h.Has.Units["kubelet.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", MainPID: 7}
 		}, want: []string{"[ERROR Port-10250] | port 10250 | kubelet | process 7 | `slipway reset`"}},
 		{name: "static Pods", make: func(h *fakeHost) { h.put(manifest, "") },
 			want: []string{"[ERROR DirAvailable--etc-kubernetes-manifests] | /etc/kubernetes/manifests | empty | `slipway reset`"}},
 		{name: "a control plane", make: func(h *fakeHost) { h.put("/etc/kubernetes/manifests/kube-apiserver.yaml", "") },
 			want: []string{"[ERROR DirAvailable--etc-kubernetes-manifests] | /etc/kubernetes/manifests/kube-apiserver.yaml | `slipway reset`"}},
 		{name: "a proxy", make: func(h *fakeHost) {
-			h.proxy = func(url string) (string, error) {
+			h.On.ProxyFor = func(url string) (string, error) {
 				if url == "https://192.0.2.1:6443" {
 					return "http://proxy", nil
 				}
@@ -82,8 +82,8 @@ func TestJoinWorker(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := healthy()
-			h.names["worker-1"] = "192.0.2.21"
+			h := healthy(t)
+			h.Has.Names["worker-1"] = "192.0.2.21"
 			if tt.make != nil {
 				tt.make(h)
 			}
@@ -141,7 +141,7 @@ func TestJoinControlPlane(t *testing.T) {
 			h.put(ca, "")
 			h.put(manifests+"etcd.yaml", manifest(t, "etcd"))
 			h.put("/var/lib/etcd/member/wal", "")
-			h.held[2379] = host.Process{PID: 5, Name: "etcd"}
+			h.Has.Held[2379] = host.Process{PID: 5, Name: "etcd"}
 		}, want: []string{"[NOTE FileAvailable--etc-kubernetes-pki-ca.crt] | /etc/kubernetes/pki/ca.crt", "[NOTE FileAvailable--etc-kubernetes-manifests-etcd.yaml] | /etc/kubernetes/manifests/etcd.yaml",
 			"[NOTE DirAvailable--var-lib-etcd] | /var/lib/etcd", "[NOTE Port-2379] | etcd | process 5 | port 2379"}},
 		{name: "what is left of another cluster", make: func(h *fakeHost) {
@@ -154,12 +154,12 @@ func TestJoinControlPlane(t *testing.T) {
 			"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml] | /etc/kubernetes/manifests/kube-scheduler.yaml | kube-scheduler"}},
 		{name: "foreign data of etcd", make: func(h *fakeHost) { h.put("/var/lib/etcd/member/wal", "") },
 			want: []string{"[ERROR DirAvailable--var-lib-etcd] | /var/lib/etcd | empty | etcd | `slipway reset` | etcd.local.dataDir"}},
-		{name: "small", make: func(h *fakeHost) { h.cpus = 1 },
+		{name: "small", make: func(h *fakeHost) { h.Has.CPUs = 1 },
 			want: []string{"[ERROR NumCPU] | 1 CPU | 2"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := healthy()
+			h := healthy(t)
 			if tt.make != nil {
 				tt.make(h)
 			}

@@ -16,12 +16,29 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// changingHost is a host whose port and unit change between looks, as they do while systemd restarts the kubelet.
-type changingHost struct {
-	*fakeHost
+// changing is a port and a unit that change between looks, as they do while systemd restarts the kubelet.
+type changing struct {
 	held    []bool          // at each attempt to listen; the last one stays
 	holders []*host.Process // at each look at the holder; the last one stays
 	pids    []int           // of the unit
+}
+
+func (c changing) on(h *fakeHost) {
+	h.On.PortFree = func(string, int) error {
+		if next(&c.held) {
+			return errors.Wrap(unix.EADDRINUSE, "port 10250 is in use")
+		}
+		return nil
+	}
+	h.On.PortHolder = func(int) (host.Process, bool) {
+		if p := next(&c.holders); p != nil {
+			return *p, true
+		}
+		return host.Process{}, false
+	}
+	h.On.Unit = func(context.Context, string) (host.UnitState, error) {
+		return host.UnitState{LoadState: "loaded", MainPID: uint32(next(&c.pids))}, nil
+	}
 }
 
 func next[T any](values *[]T) T {
@@ -32,44 +49,26 @@ func next[T any](values *[]T) T {
 	return v
 }
 
-func (h *changingHost) PortFree(string, int) error {
-	if next(&h.held) {
-		return errors.Wrap(unix.EADDRINUSE, "port 10250 is in use")
-	}
-	return nil
-}
-
-func (h *changingHost) PortHolder(int) (host.Process, bool) {
-	if p := next(&h.holders); p != nil {
-		return *p, true
-	}
-	return host.Process{}, false
-}
-
-func (h *changingHost) Unit(context.Context, string) (host.UnitState, error) {
-	return host.UnitState{LoadState: "loaded", MainPID: uint32(next(&h.pids))}, nil
-}
-
 func TestPortOfAKubeletThatIsRestarted(t *testing.T) {
 	before, after := &host.Process{PID: 7, Name: kubelet}, &host.Process{PID: 9, Name: kubelet}
 	for name, tt := range map[string]struct {
-		host changingHost
+		host changing
 		want []string
 	}{
-		"gone between the attempt and the look": {host: changingHost{
+		"gone between the attempt and the look": {host: changing{
 			held: []bool{true, false}, holders: []*host.Process{nil}, pids: []int{7}}},
-		"gone, and back again": {host: changingHost{
+		"gone, and back again": {host: changing{
 			held: []bool{true}, holders: []*host.Process{nil, nil, after}, pids: []int{9}},
 			want: []string{"[NOTE ] | kubelet | process 9 | port 10250"}},
-		"another process when the unit is read": {host: changingHost{
+		"another process when the unit is read": {host: changing{
 			held: []bool{true}, holders: []*host.Process{before, after}, pids: []int{9}},
 			want: []string{"[NOTE ] | kubelet | process 9 | port 10250"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
 			s.earlier("kube-apiserver")
-			tt.host.fakeHost = s.fakeHost
-			got := portFree(s.node, portUse{"", 10250, kubelet})(t.Context(), &tt.host)
+			tt.host.on(s.fakeHost)
+			got := portFree(s.node, portUse{"", 10250, kubelet})(t.Context(), s.fakeHost)
 			expect(t, got, tt.want...)
 		})
 	}
@@ -87,7 +86,7 @@ func TestPortsOfAddresses(t *testing.T) {
 	}
 	own := s.node.AdvertiseAddress.String()
 	want := []string{"192.0.2.11:6443", ":10259", "127.0.0.1:10257", ":10250", net.JoinHostPort(own, "2379"), net.JoinHostPort(own, "2380")}
-	if diff := cmp.Diff(want, s.listened); diff != "" {
+	if diff := cmp.Diff(want, s.Listened); diff != "" {
 		t.Error(diff)
 	}
 }

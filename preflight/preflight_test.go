@@ -85,7 +85,7 @@ func replaced(list []string, by map[string]string) []string {
 }
 
 func TestHealthyHostHasNoFindings(t *testing.T) {
-	r := Run(t.Context(), Init(controlPlaneNode(), nil), healthy(), nil)
+	r := Run(t.Context(), Init(controlPlaneNode(), nil), healthy(t), nil)
 	if diff := cmp.Diff(Report{}, r); diff != "" {
 		t.Error(diff)
 	}
@@ -114,7 +114,7 @@ func TestRunSortsByCheckAndSeverity(t *testing.T) {
 			[]string{"[WARNING A]: a1", "[WARNING A]: a2", "[WARNING CRI]: c1", "[WARNING CRI]: c2"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := Run(t.Context(), checks, healthy(), tt.ignore)
+			r := Run(t.Context(), checks, healthy(t), tt.ignore)
 			if diff := cmp.Diff([]string{"[NOTE A]: a3"}, texts(r.Notes)); diff != "" {
 				t.Error("notes:", diff)
 			}
@@ -142,7 +142,7 @@ func texts(found []Finding) []string {
 }
 
 func TestErrListsEveryFault(t *testing.T) {
-	r := Run(t.Context(), []Check{saying("NumCPU", fail("one CPU").remedy("add one")[0]), saying("CRI", fail("c1")[0], fail("c2")[0])}, healthy(), nil)
+	r := Run(t.Context(), []Check{saying("NumCPU", fail("one CPU").remedy("add one")[0]), saying("CRI", fail("c1")[0], fail("c2")[0])}, healthy(t), nil)
 	err := errors.Wrap(r.Err(), "phase preflight")
 	fact.Error(t, err, "phase preflight")
 	const list = ":\n" +
@@ -169,12 +169,12 @@ func TestEachCheckHasADeadline(t *testing.T) {
 		left = time.Until(deadline)
 		return nil
 	}}
-	Run(t.Context(), []Check{c}, healthy(), nil)
+	Run(t.Context(), []Check{c}, healthy(t), nil)
 	if left < 50*time.Second || left > time.Minute {
 		t.Errorf("limit of a minute: %v left", left)
 	}
 	c.Limit = 0
-	Run(t.Context(), []Check{c}, healthy(), nil)
+	Run(t.Context(), []Check{c}, healthy(t), nil)
 	if left < 5*time.Second || left > 10*time.Second {
 		t.Errorf("no limit of its own: %v left", left)
 	}

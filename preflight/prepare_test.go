@@ -23,9 +23,9 @@ const runtimeSocket = "unix:///run/containerd/containerd.sock"
 var foreign = HostRuntime{Socket: runtimeSocket, Installed: true, Running: true}
 
 // bare is a healthy host that is not prepared.
-func bare() *fakeHost {
-	h := healthy()
-	h.runtime.APIVersion = "v1"
+func bare(t *testing.T) *fakeHost {
+	h := healthy(t)
+	h.Has.Runtime.APIVersion = "v1"
 	return h
 }
 
@@ -59,18 +59,18 @@ type prepareRow struct {
 }
 
 func prepareRows() []prepareRow {
-	noRoute := func(h *fakeHost) { h.addresses = nil }
+	noRoute := func(h *fakeHost) { h.Has.Default = nil }
 	return []prepareRow{
-		{"IsPrivilegedUser", "another user", func(h *fakeHost) { h.uid = 1000 },
+		{"IsPrivilegedUser", "another user", func(h *fakeHost) { h.Has.UID = 1000 },
 			[]string{"[ERROR IsPrivilegedUser] | root | 1000 | sudo"}},
-		{"Systemd", "another init", func(h *fakeHost) { delete(h.files, "run/systemd/system") },
+		{"Systemd", "another init", func(h *fakeHost) { h.remove("/run/systemd/system") },
 			[]string{"[ERROR Systemd] | systemd"}},
-		{"DefaultRoute", "only IPv6", func(h *fakeHost) { h.addresses = []netip.Addr{netip.MustParseAddr("2001:db8::1")} }, nil},
+		{"DefaultRoute", "only IPv6", func(h *fakeHost) { h.Has.Default = []netip.Addr{netip.MustParseAddr("2001:db8::1")} }, nil},
 		{"DefaultRoute", "none", noRoute,
 			[]string{"[ERROR DefaultRoute] | `ip route add default via ADDRESS` | nodeRegistration.kubeletExtraArgs | localAPIEndpoint.advertiseAddress | `ip route add SERVICE-SUBNET dev INTERFACE`"}},
-		{"DefaultRoute", "not to be told", func(h *fakeHost) { noRoute(h); h.unknown["default route"] = errors.New("no netlink") },
+		{"DefaultRoute", "not to be told", func(h *fakeHost) { noRoute(h); h.Fail["DefaultAddress"] = errors.New("no netlink") },
 			[]string{"[WARNING DefaultRoute] | no netlink | `ip route`"}},
-		{"SystemVerification", "kernel 4.18", func(h *fakeHost) { h.kernel = "4.18.0" },
+		{"SystemVerification", "kernel 4.18", func(h *fakeHost) { h.Has.Kernel = "4.18.0" },
 			[]string{"[WARNING SystemVerification] | kernel 4.18.0 | kernel 5.4 | 5.10 | 5.15 | 6.0"}},
 		{"CNI", "no network", func(h *fakeHost) { h.mkdir("/etc/cni/net.d"); h.put("/etc/cni/net.d/README", "") }, nil},
 		{"CNI", "networks", func(h *fakeHost) {
@@ -78,9 +78,9 @@ func prepareRows() []prepareRow {
 			h.put("/etc/cni/net.d/99-lo.conf", "{}")
 			h.put("/etc/cni/net.d/old.conf.bak", "{}")
 		}, []string{"[NOTE CNI] | /etc/cni/net.d | 10-flannel.conflist | 99-lo.conf"}},
-		{"CNI", "not readable", func(h *fakeHost) { h.unreadable = map[string]bool{"/etc/cni/net.d": true} }, nil},
+		{"CNI", "not readable", func(h *fakeHost) { h.unreadable("/etc/cni/net.d") }, nil},
 		{"Firewalld", "active", func(h *fakeHost) {
-			h.units["firewalld.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
+			h.Has.Units["firewalld.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
 		}, []string{"[WARNING Firewalld] | firewalld | `firewall-cmd --permanent --add-port=6443/tcp --add-port=10250/tcp && firewall-cmd --reload`"}},
 		{"Firewalld", "ufw", func(h *fakeHost) { h.put("/etc/ufw/ufw.conf", "# ufw\nENABLED=yes\n") },
 			[]string{"[WARNING Firewalld] | ufw | `ufw allow 6443/tcp && ufw allow 10250/tcp`"}},
@@ -91,32 +91,34 @@ func prepareRows() []prepareRow {
 			h.put("/etc/sysctl.d/10-early.conf", "net.ipv4.ip_forward = 0\n")
 			h.put("/run/sysctl.d/99-same.conf", "net/ipv4/ip_forward=1\n")
 		}, []string{"[WARNING Sysctl] | /etc/sysctl.d/99-hardening.conf | net.ipv4.ip_forward to 0 | /etc/sysctl.d/90-slipway.conf | to 1"}},
-		{"SELinux", "on", func(h *fakeHost) { h.selinux, h.programs["restorecon"] = true, "" }, nil},
-		{"SELinux", "on, without its tools", func(h *fakeHost) { h.selinux = true },
+		{"SELinux", "on", func(h *fakeHost) { h.Has.SELinux, h.Has.Programs["restorecon"] = true, "" }, nil},
+		{"SELinux", "on, without its tools", func(h *fakeHost) { h.Has.SELinux = true },
 			[]string{"[ERROR SELinux] | SELinux | restorecon | policycoreutils"}},
-		{"DiskSpace--usr-local-bin", "just enough", func(h *fakeHost) { h.space["/"] = host.Space{Free: 200 << 20} }, nil},
-		{"DiskSpace--usr-local-bin", "too little", func(h *fakeHost) { h.space["/"] = host.Space{Free: 200<<20 - 1} },
+		{"DiskSpace--usr-local-bin", "just enough", func(h *fakeHost) { h.Has.Space["/"] = host.Space{Free: 200 << 20} }, nil},
+		{"DiskSpace--usr-local-bin", "too little", func(h *fakeHost) { h.Has.Space["/"] = host.Space{Free: 200<<20 - 1} },
 			[]string{"[ERROR DiskSpace--usr-local-bin] | / | bundle | 199 MiB free | 200 MiB"}},
-		{"DiskSpace--usr-local-bin", "no inodes", func(h *fakeHost) { h.space["/"] = host.Space{Free: 1 << 40, TotalInodes: 9, FreeInodes: 8} },
+		{"DiskSpace--usr-local-bin", "no inodes", func(h *fakeHost) { h.Has.Space["/"] = host.Space{Free: 1 << 40, TotalInodes: 9, FreeInodes: 8} },
 			[]string{"[ERROR DiskSpace--usr-local-bin] | / | bundle | 8 inodes | 5000"}},
-		{"DiskSpace--usr-local-bin", "not to be told", func(h *fakeHost) { h.unknown["space"] = errors.New("no statfs") },
+		{"DiskSpace--usr-local-bin", "not to be told", func(h *fakeHost) { h.Fail["Space"] = errors.New("no statfs") },
 			[]string{"[WARNING DiskSpace--usr-local-bin] | / | no statfs | `df /`"}},
 	}
 }
 
 func foreignRuntimeRows() []prepareRow {
 	is := func(change func(r *host.RuntimeInfo)) func(*fakeHost) {
-		return func(h *fakeHost) { change(&h.runtime) }
+		return func(h *fakeHost) { change(h.Has.Runtime) }
 	}
 	return []prepareRow{
 		{"CRI", "CRI-O", is(func(r *host.RuntimeInfo) { r.Name, r.Version = "cri-o", "1.33.0" }), nil},
-		{"CRI", "no answer", func(h *fakeHost) { h.noRuntime = true },
+		{"CRI", "no answer", func(h *fakeHost) {
+			h.Fail["RuntimeInfo"] = errors.New("no socket unix:///run/containerd/containerd.sock")
+		},
 			[]string{"[ERROR CRI] | no socket | " + runtimeSocket + " | --cri-socket"}},
 		{"CRI", "an old API", is(func(r *host.RuntimeInfo) { r.Version, r.APIVersion = "1.5.0", "v1alpha2" }),
 			[]string{"[ERROR CRI] | containerd 1.5.0 | v1alpha2 | v1 | containerd 2.0 | CRI-O 1.28"}},
 		{"CRI", "old containerd", is(func(r *host.RuntimeInfo) { r.Version = "1.7.24" }),
 			[]string{"[WARNING CRI] | containerd 1.7.24 | 1.38 | containerd 2.0 | CRI-O 1.28"}},
-		{"CRI", "systemd's driver without systemd", func(h *fakeHost) { delete(h.files, "run/systemd/system") },
+		{"CRI", "systemd's driver without systemd", func(h *fakeHost) { h.remove("/run/systemd/system") },
 			[]string{"[ERROR CRI] | containerd | systemd | SystemdCgroup = false | cgroup_manager = \"cgroupfs\" | CRI-O"}},
 		{"CRI", "cgroupfs beside systemd", is(func(r *host.RuntimeInfo) { r.CgroupDriver = "cgroupfs" }),
 			[]string{"[WARNING CRI] | containerd | cgroupfs | systemd | SystemdCgroup = true | cgroup_manager = \"systemd\" | CRI-O"}},
@@ -138,7 +140,7 @@ func TestPrepare(t *testing.T) {
 	})
 	for _, r := range slices.Concat(prepareRows(), foreignRuntimeRows()) {
 		t.Run(r.check+"/"+r.name, func(t *testing.T) {
-			h := bare()
+			h := bare(t)
 			r.make(h)
 			i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == r.check })
 			expect(t, checks[i].findings(t.Context(), h), r.want...)
@@ -149,7 +151,7 @@ func TestPrepare(t *testing.T) {
 // A host that has all it needs passes without a word.
 func TestPrepareHealthy(t *testing.T) {
 	checks := Prepare(&config.Node{BindPort: config.DefaultBindPort}, Preparation{Runtime: foreign, Sizes: map[string]uint64{"/usr/local/bin": 1 << 20}})
-	report := Run(t.Context(), checks, bare(), nil)
+	report := Run(t.Context(), checks, bare(t), nil)
 	if found := slices.Concat(report.Notes, report.Warnings, report.Errors); len(found) > 0 {
 		t.Errorf("found %v", texts(found))
 	}
@@ -161,8 +163,8 @@ func TestSameKubelet(t *testing.T) {
 		"v1.37.3": {"[ERROR KubeletVersion] | kubelet v1.37.3 | v1.37.2 | bundle of v1.37.3 | `slipway upgrade plan v1.37.2`"},
 		"garbage": {"[ERROR KubeletVersion] | \"garbage\" | bundle"},
 	} {
-		h := bare()
-		h.programs["kubelet"] = "Kubernetes " + installed
+		h := bare(t)
+		h.Has.Programs["kubelet"] = "Kubernetes " + installed
 		expect(t, SameKubelet("v1.37.2").findings(t.Context(), h), want...)
 	}
 }
@@ -190,10 +192,10 @@ func TestBundledKubelet(t *testing.T) {
 			[]string{"[ERROR KubeletVersion] | cluster | refused"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := bare()
-			delete(h.programs, "kubelet")
+			h := bare(t)
+			delete(h.Has.Programs, "kubelet")
 			if test.installed != "" {
-				h.programs["kubelet"] = "Kubernetes " + test.installed
+				h.Has.Programs["kubelet"] = "Kubernetes " + test.installed
 			}
 			got := texts(BundledKubelet(test.bundled, test.cluster, test.unknown).findings(t.Context(), h))
 			fact.List(t, got, test.want...)

@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,14 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/schema"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
-
-// runningHost is a host in a directory, with all units running.
-type runningHost struct{ *host.Real }
-
-func (runningHost) Unit(context.Context, string) (host.UnitState, error) {
-	return host.UnitState{ActiveState: "active", UnitFileState: "disabled"}, nil
-}
 
 // TestPlanHidesVariables: their names and the addresses of proxies stay, in a
 // static Pod as well as in a configuration that an object holds, and --diff
@@ -78,8 +71,10 @@ func TestDiff(t *testing.T) {
 	root := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(root, "a"), []byte("one\ntwo\n"), 0o600))
 	must(t, os.WriteFile(filepath.Join(root, "key"), []byte("-----BEGIN PRIVATE KEY-----\nhush\n"), 0o600))
+	running := teststage.At(root)
+	running.Has.Units["kubelet.service"] = host.UnitState{ActiveState: "active", UnitFileState: "disabled"}
 	var warned string
-	p := &plan{command: "init", node: "cp-1", now: newPresent(runningHost{host.NewAt(root)}), warn: func(format string, args ...any) { warned = fmt.Sprintf(format, args...) }}
+	p := &plan{command: "init", node: "cp-1", now: newPresent(running), warn: func(format string, args ...any) { warned = fmt.Sprintf(format, args...) }}
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "kube-system", Name: name} }
 	changed := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: named("c"), Data: map[string]string{"k": "new"}}
 	p.enter("kubelet-start")

@@ -21,6 +21,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // row is a way to break the fake host, and what must be found then: the cause, and facts of the finding.
@@ -36,7 +37,7 @@ const head = "E1121 09:00:00.000000    1234 run.go:72] "
 
 func kubeletRows() []row {
 	unit := func(s host.UnitState) func(h *fakeHost) {
-		return func(h *fakeHost) { h.units[kubeletService] = s }
+		return func(h *fakeHost) { h.Has.Units[kubeletService] = s }
 	}
 	failed := func(words string) func(h *fakeHost) {
 		return func(h *fakeHost) { h.died(head + `"command failed" err="` + words + `"`) }
@@ -47,12 +48,12 @@ func kubeletRows() []row {
 		{"kubelet-unit", "masked", unit(host.UnitState{LoadState: "masked"}), "masked; `systemctl unmask kubelet`", false},
 		{"kubelet-unit", "broken", unit(host.UnitState{LoadState: "bad-setting"}), "bad-setting; `systemctl status kubelet`", false},
 		{"kubelet-unit", "stopped", unit(host.UnitState{LoadState: "loaded", ActiveState: "inactive"}), "kubelet.service; stopped; `systemctl start kubelet`", false},
-		{"kubelet-unit", "no init system", func(h *fakeHost) { h.noInit = true }, "kubelet.service; /run/systemd/system", true},
+		{"kubelet-unit", "no init system", func(h *fakeHost) { h.Fail["Unit"] = host.ErrNoSystemd }, "kubelet.service; /run/systemd/system", true},
 		{"kubelet-unit", "no init system, and a kubelet", func(h *fakeHost) {
-			h.noInit, h.held[10250] = true, host.Process{PID: 7, Name: "kubelet"}
+			h.Fail["Unit"], h.Has.Held[10250] = host.ErrNoSystemd, host.Process{PID: 7, Name: "kubelet"}
 		}, "", false},
 		{"kubelet-unit", "starting", unit(host.UnitState{LoadState: "loaded", ActiveState: "activating"}), "", false},
-		{"swap", "on", func(h *fakeHost) { h.swap = []string{"/dev/sda2"}; failed(swapWords)(h) }, "/dev/sda2; `swapoff -a`; failSwapOn: false", false},
+		{"swap", "on", func(h *fakeHost) { h.Has.Swap = []string{"/dev/sda2"}; failed(swapWords)(h) }, "/dev/sda2; `swapoff -a`; failSwapOn: false", false},
 		{"swap", "turned off meanwhile", failed(swapWords), "", false},
 		{"cgroup-version", "1", failed("failed to validate kubelet configuration, error: kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported"), "failCgroupV1: false; systemd.unified_cgroup_hierarchy=1", false},
 		{"kubelet-config", "that is the cgroups' fault", failed("failed to validate kubelet configuration, error: kubelet is configured to not run on a host using cgroup v1"), "", false},
@@ -60,23 +61,23 @@ func kubeletRows() []row {
 			h.insisted(`E1121 "Failed to create sandbox" err="expected cgroupsPath to be of format \"slice:prefix:name\" for systemd cgroups, got \"/kubepods/x\" instead"`)
 		}, "is systemd; cgroupDriver; SystemdCgroup", false},
 		{"cgroup-driver", "of a look in passing", func(h *fakeHost) { h.saidBefore(`E1121 "x" err="expected cgroupsPath to be of format slice"`) }, "", false},
-		{"swap", "of a kubelet that runs on", func(h *fakeHost) { h.swap = []string{"/dev/sda2"}; h.said(swapWords) }, "", false},
+		{"swap", "of a kubelet that runs on", func(h *fakeHost) { h.Has.Swap = []string{"/dev/sda2"}; h.said(swapWords) }, "", false},
 		{"kubelet-config", "said in passing by a kubelet that has just begun", func(h *fakeHost) {
-			h.units[kubeletService] = host.UnitState{LoadState: "loaded", ActiveState: "active", SubState: "running", ActiveSince: at.Add(-3 * time.Second)}
+			h.Has.Units[kubeletService] = host.UnitState{LoadState: "loaded", ActiveState: "active", SubState: "running", ActiveSince: at.Add(-3 * time.Second)}
 			h.said("W1121 feature_gate.go:352] unrecognized feature gate: New")
 		}, "", false},
 		{"kubelet-config", "of the process before the one that runs", func(h *fakeHost) {
-			h.units[kubeletService] = host.UnitState{LoadState: "loaded", ActiveState: "active", SubState: "running", ActiveSince: at.Add(-time.Second)}
+			h.Has.Units[kubeletService] = host.UnitState{LoadState: "loaded", ActiveState: "active", SubState: "running", ActiveSince: at.Add(-time.Second)}
 			h.said("E1121 failed to validate kubelet configuration")
 		}, "/var/lib/kubelet/config.yaml; KubeletConfiguration", false},
 		{"bad-flag", "systemd does not answer", func(h *fakeHost) {
-			h.noSystemd = true
+			h.Fail["Unit"] = errors.New("the bus does not answer")
 			h.said(`E1121 "Failed" err="unknown flag: --x"`)
 		}, "", false},
 		{"kubelet-config", "its certificate is still asked for", failed("unable to read existing bootstrap client config from /etc/kubernetes/kubelet.conf: invalid configuration: [unable to read client-cert /var/lib/kubelet/pki/kubelet-client-current.pem"), "", false},
 		{"kubelet-config", "invalid", failed("failed to validate kubelet configuration, error: invalid configuration: maxPods"), "/var/lib/kubelet/config.yaml; KubeletConfiguration; maxPods", false},
 		{"kubelet-config", "missing", func(h *fakeHost) {
-			delete(h.files, "var/lib/kubelet/config.yaml")
+			h.remove("/var/lib/kubelet/config.yaml")
 			failed("failed to load kubelet config file, path: /var/lib/kubelet/config.yaml")(h)
 		}, "/var/lib/kubelet/config.yaml; not exist; `slipway init`; `slipway join`", false},
 		{"bad-flag", "of the kubelet", failed("failed to parse kubelet flag: unknown flag: --nonsense"), "nodeRegistration.kubeletExtraArgs; KUBELET_EXTRA_ARGS; /etc/default/kubelet", false},
@@ -84,13 +85,13 @@ func kubeletRows() []row {
 		{"kubelet-crash", "once", failed("no"), "", false},
 		{"kubelet-crash", "twice, differently", func(h *fakeHost) {
 			failed("no")(h)
-			h.journal[0].Time, h.journal[1].Time = at.Add(-6*time.Second), at.Add(-5*time.Second)
+			h.Has.Journal[0].Time, h.Has.Journal[1].Time = at.Add(-6*time.Second), at.Add(-5*time.Second)
 			failed("no, and for another reason")(h)
 		}, "keeps crashing; another reason", true},
 		{"kubelet-crash", "killed by a watchdog", func(h *fakeHost) {
 			for range 2 {
 				h.died("")
-				h.journal[len(h.journal)-1].Message = "kubelet.service: Main process exited, code=dumped, status=6/ABRT"
+				h.Has.Journal[len(h.Has.Journal)-1].Message = "kubelet.service: Main process exited, code=dumped, status=6/ABRT"
 			}
 		}, "status=6/ABRT", true},
 		{"kubelet-crash", "without a word", func(h *fakeHost) { h.died(""); h.died("") }, "Main process; code=exited; status=1/FAILURE", false},
@@ -100,15 +101,15 @@ func kubeletRows() []row {
 			failed("dial tcp 192.0.2.11:6443: connect: connection refused")(h)
 		}, "connection refused", true},
 		{"port-taken", "the kubelet's", func(h *fakeHost) {
-			h.held[10248] = host.Process{PID: 9, Name: "nginx"}
+			h.Has.Held[10248] = host.Process{PID: 9, Name: "nginx"}
 			h.said(`E1121 "Failed to start healthz server" err="listen tcp 127.0.0.1:10248: bind: address already in use"`)
 		}, "kubelet; port 10248; nginx (process 9)", false},
 		{"port-taken", "that a Pod wants", func(h *fakeHost) {
-			h.held[8080] = host.Process{PID: 9, Name: "nginx"}
+			h.Has.Held[8080] = host.Process{PID: 9, Name: "nginx"}
 			h.said(`E1121 "RunPodSandbox from runtime service failed" err="listen tcp 0.0.0.0:8080: bind: address already in use" pod="default/web"`)
 		}, "", false},
 		{"port-taken", "the kubelet's, by itself", func(h *fakeHost) {
-			h.held[10250] = host.Process{PID: 7, Name: "kubelet"}
+			h.Has.Held[10250] = host.Process{PID: 7, Name: "kubelet"}
 			h.said(`E1121 "Failed" err="listen tcp 0.0.0.0:10250: bind: address already in use"`)
 		}, "", false},
 	}
@@ -118,38 +119,38 @@ func runtimeRows() []row {
 	pull := func(answer string) func(h *fakeHost) {
 		return func(h *fakeHost) {
 			h.crashed("kube-scheduler")
-			h.states = slices.DeleteFunc(h.states, func(c host.ContainerState) bool { return c.Name == "kube-scheduler" })
+			h.Has.Containers = slices.DeleteFunc(h.Has.Containers, func(c host.ContainerState) bool { return c.Name == "kube-scheduler" })
 			h.absent["registry.k8s.io/kube-scheduler:v1"] = true
 			h.said(`E1121 "PullImage from image service failed" err="` + answer + `" image="registry.k8s.io/kube-scheduler:v1"`)
 		}
 	}
 	return []row{
-		{"runtime-down", "no socket", func(h *fakeHost) { h.noRuntime = true }, "unix:///run/containerd/containerd.sock; such socket; `systemctl start containerd.service`", false},
+		{"runtime-down", "no socket", func(h *fakeHost) { h.noRuntime() }, "unix:///run/containerd/containerd.sock; such socket; `systemctl start containerd.service`", false},
 		{"runtime-down", "stopped", func(h *fakeHost) {
-			h.noRuntime = true
-			h.units["containerd.service"] = host.UnitState{LoadState: "loaded", ActiveState: "inactive", SubState: "dead", Result: "success"}
+			h.noRuntime()
+			h.Has.Units["containerd.service"] = host.UnitState{LoadState: "loaded", ActiveState: "inactive", SubState: "dead", Result: "success"}
 		}, "unit containerd.service: loaded, inactive (dead)", false},
 		{"runtime-down", "not installed", func(h *fakeHost) {
-			h.noRuntime = true
-			h.units["containerd.service"] = host.UnitState{LoadState: "not-found"}
+			h.noRuntime()
+			h.Has.Units["containerd.service"] = host.UnitState{LoadState: "not-found"}
 		}, "not-found; criSocket; --cri-socket", false},
 		{"runtime-down", "hanging", func(h *fakeHost) { h.hangs = true }, "unix:///run/containerd/containerd.sock; deadline exceeded", false},
-		{"runtime-down", "not ready", func(h *fakeHost) { h.runtime = host.RuntimeInfo{Reason: "still loading"} }, "still loading", false},
+		{"runtime-down", "not ready", func(h *fakeHost) { h.Has.Runtime = &host.RuntimeInfo{Reason: "still loading"} }, "still loading", false},
 		{"image", "not found", pull(`code = NotFound desc = failed to pull and unpack image: failed to resolve reference: registry.k8s.io/kube-scheduler:v1: not found`), "kube-scheduler; image registry.k8s.io/kube-scheduler:v1; imageRepository; `slipway config images pull`", false},
 		{"image", "the runtime has lost a part, once", pull(`code = NotFound desc = failed to extract layer: content digest: not found`), "content digest", true},
 		{"image", "of a registry with a port, once", func(h *fakeHost) {
 			h.pod("kube-scheduler")
-			m := h.files[manifests[1:]+"/kube-scheduler.yaml"]
-			m.Data = []byte(strings.ReplaceAll(string(m.Data), "registry.k8s.io/", "registry.example.org:5000/"))
+			const pod = manifests + "/kube-scheduler.yaml"
+			h.put(pod, strings.ReplaceAll(fixture.Get(h.t, h.Root, pod), "registry.k8s.io/", "registry.example.org:5000/"))
 			h.names["registry.example.org:5000"] = true
-			h.states = slices.DeleteFunc(h.states, func(c host.ContainerState) bool { return c.Name == "kube-scheduler" })
+			h.Has.Containers = slices.DeleteFunc(h.Has.Containers, func(c host.ContainerState) bool { return c.Name == "kube-scheduler" })
 			h.absent["registry.example.org:5000/kube-scheduler:v1"] = true
 			h.said(`E1121 "PullImage from image service failed" err="i/o timeout" image="registry.example.org:5000/kube-scheduler:v1"`)
 		}, "i/o timeout", true},
 		{"image", "no network, once", pull("dial tcp: i/o timeout"), "i/o timeout", true},
 		{"image", "no network, twice", func(h *fakeHost) {
 			pull("dial tcp: i/o timeout")(h)
-			h.journal[0].Time = at.Add(-10 * time.Second)
+			h.Has.Journal[0].Time = at.Add(-10 * time.Second)
 			pull("dial tcp: i/o timeout")(h)
 		}, "i/o timeout", false},
 		{"image", "no such registry", func(h *fakeHost) { h.names["registry.k8s.io"] = true; pull("dial tcp: server misbehaving")(h) }, "server misbehaving", false},
@@ -158,28 +159,28 @@ func runtimeRows() []row {
 			h.absent["registry.k8s.io/pause:3.10"] = true
 			const line = `E1121 "RunPodSandbox from runtime service failed" err="rpc error: failed to get sandbox image \"registry.k8s.io/pause:3.10\": failed to pull"`
 			h.said(line)
-			h.journal[0].Time = at.Add(-10 * time.Second)
+			h.Has.Journal[0].Time = at.Add(-10 * time.Second)
 			h.said(line)
 		}, "image registry.k8s.io/pause:3.10", false},
 		{"disk-full", "etcd's", func(h *fakeHost) {
-			h.space["/var/lib/etcd"] = host.Space{Free: 1 << 20, Total: 9 << 20}
+			h.Has.Space["/var/lib/etcd"] = host.Space{Free: 1 << 20, Total: 9 << 20}
 			h.crashed("etcd", `{"level":"panic","msg":"failed to create WAL","error":"no space left on device"}`)
 		}, "/var/lib/etcd; 1 MiB of 9 MiB; WAL: no space; `du -xh --max-depth=2 /var/lib/etcd`", false},
 		{"disk-full", "without inodes", func(h *fakeHost) {
-			h.space["/var/lib/kubelet"] = host.Space{Free: 9 << 30, Total: 10 << 30, FreeInodes: 0, TotalInodes: 5}
+			h.Has.Space["/var/lib/kubelet"] = host.Space{Free: 9 << 30, Total: 10 << 30, FreeInodes: 0, TotalInodes: 5}
 			h.said(`E1121 "x" err="mkdir: no space left on device"`)
 		}, "/var/lib/kubelet; 0 of 5 inodes", false},
 		{"disk-full", "a small file system", func(h *fakeHost) {
 			h.put("/tmp/x", "")
-			h.space["/tmp"] = host.Space{Free: 40 << 20, Total: 50 << 20}
+			h.Has.Space["/tmp"] = host.Space{Free: 40 << 20, Total: 50 << 20}
 			h.said(`E1121 "x" err="no space left on device"`)
 		}, "", false},
 		{"disk-full", "no more inotify watches", func(h *fakeHost) {
-			h.space["/var/lib/kubelet"] = host.Space{Free: 1 << 20, Total: 10 << 30}
+			h.Has.Space["/var/lib/kubelet"] = host.Space{Free: 1 << 20, Total: 10 << 30}
 			h.said(`E1121 "Failed to watch directory" err="inotify_add_watch /sys/fs/cgroup: no space left on device"`)
 		}, "", false},
 		{"disk-full", "space was made", func(h *fakeHost) { h.said(`E1121 "x" err="no space left on device"`) }, "", false},
-		{"disk-full", "and nobody complains", func(h *fakeHost) { h.space["/var/lib/etcd"] = host.Space{Free: 1} }, "", false},
+		{"disk-full", "and nobody complains", func(h *fakeHost) { h.Has.Space["/var/lib/etcd"] = host.Space{Free: 1} }, "", false},
 	}
 }
 
@@ -187,7 +188,7 @@ func podRows() []row {
 	const crash = head + `"command failed" err="out of cheese"`
 	lost := func(name string) func(h *fakeHost) {
 		return func(h *fakeHost) {
-			h.states = slices.DeleteFunc(h.states, func(c host.ContainerState) bool { return c.Name == name })
+			h.Has.Containers = slices.DeleteFunc(h.Has.Containers, func(c host.ContainerState) bool { return c.Name == name })
 		}
 	}
 	return []row{
@@ -203,19 +204,19 @@ func podRows() []row {
 			h.container("kube-apiserver", "exited", at.Add(-time.Hour), "Error: unknown flag: --nonsense")
 		}, "", false},
 		{"bad-flag", "of one that was fixed", func(h *fakeHost) {
-			h.states = nil
+			h.Has.Containers = nil
 			h.container("kube-apiserver", "exited", at.Add(-20*time.Second), "Error: unknown flag: --nonsense")
 			h.container("kube-apiserver", "running", at.Add(-9*time.Second))
 		}, "", false},
 		{"port-taken", "by a stranger", func(h *fakeHost) {
-			h.held[10259] = host.Process{PID: 9, Name: "nginx"}
+			h.Has.Held[10259] = host.Process{PID: 9, Name: "nginx"}
 			h.crashed("kube-scheduler", head+"failed to listen on 127.0.0.1:10259: listen tcp 127.0.0.1:10259: bind: address already in use")
 		}, "kube-scheduler; port 10259; nginx (process 9)", false},
 		{"port-taken", "by who knows", func(h *fakeHost) {
 			h.crashed("kube-scheduler", head+"listen tcp 127.0.0.1:10259: bind: address already in use")
 		}, "kube-scheduler; port 10259; `ss -ltnp 'sport = :10259'`", true},
 		{"port-taken", "by the next of its own", func(h *fakeHost) {
-			h.held[10259] = host.Process{PID: 9, Name: "kube-scheduler"}
+			h.Has.Held[10259] = host.Process{PID: 9, Name: "kube-scheduler"}
 			h.crashed("kube-scheduler", head+"listen tcp 127.0.0.1:10259: bind: address already in use")
 			h.container("kube-scheduler", "running", at.Add(-time.Second))
 		}, "", false},
@@ -284,12 +285,12 @@ func podRows() []row {
 		{"container-crash", "killed by the kubelet", func(h *fakeHost) {
 			h.crashed("kube-scheduler", crash)
 			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), crash)
-			h.states[0].ExitCode, h.states[1].ExitCode = 137, 137
+			h.Has.Containers[0].ExitCode, h.Has.Containers[1].ExitCode = 137, 137
 		}, "exit code 137", true},
 		{"container-crash", "out of memory", func(h *fakeHost) {
 			h.crashed("kube-scheduler", crash)
 			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), crash)
-			h.states[0].ExitCode, h.states[1].ExitCode, h.states[0].Reason = 137, 137, "OOMKilled"
+			h.Has.Containers[0].ExitCode, h.Has.Containers[1].ExitCode, h.Has.Containers[0].Reason = 137, 137, "OOMKilled"
 		}, "exit code 137 (OOMKilled); more memory", false},
 		{"container-crash", "waiting for others", func(h *fakeHost) {
 			for range 2 {
@@ -302,14 +303,14 @@ func podRows() []row {
 			h.container("kube-scheduler", "running", at.Add(-8*time.Second))
 		}, "", false},
 		{"not-running", "no container", lost("kube-scheduler"), "/etc/kubernetes/manifests/kube-scheduler.yaml; `journalctl -u kubelet`; `crictl pods`", true},
-		{"manifest-missing", "moved away", func(h *fakeHost) { delete(h.files, manifests[1:]+"/kube-apiserver.yaml") },
+		{"manifest-missing", "moved away", func(h *fakeHost) { h.remove(manifests + "/kube-apiserver.yaml") },
 			"kube-apiserver; " + manifests + "/kube-apiserver.yaml; not exist; `slipway init phase control-plane apiserver`", true},
 		{"manifest-missing", "a worker", func(h *fakeHost) {
 			for _, name := range components() {
-				delete(h.files, manifests[1:]+"/"+name+".yaml")
+				h.remove(manifests + "/" + name + ".yaml")
 			}
 		}, "", false},
-		{"manifest-missing", "etcd on other hosts", func(h *fakeHost) { delete(h.files, manifests[1:]+"/etcd.yaml") }, "", false},
+		{"manifest-missing", "etcd on other hosts", func(h *fakeHost) { h.remove(manifests + "/etcd.yaml") }, "", false},
 	}
 }
 
@@ -370,7 +371,7 @@ func etcdRows() []row {
 // externalEtcd is a host whose API server uses an external etcd, and exits without it.
 func externalEtcd(answer error) func(h *fakeHost) {
 	return func(h *fakeHost) {
-		delete(h.files, manifests[1:]+"/etcd.yaml")
+		h.remove(manifests + "/etcd.yaml")
 		h.pod("kube-apiserver", "--etcd-servers=https://192.0.2.21:2379", "--etcd-cafile=/etc/etcd/ca.crt")
 		h.crashed("kube-apiserver", "error creating storage factory: context deadline exceeded")
 		h.answers["/version"] = answer
@@ -431,7 +432,7 @@ func networkRows() []row {
 func TestCauses(t *testing.T) {
 	for _, r := range allRows() {
 		t.Run(r.cause+" "+r.name, func(t *testing.T) {
-			h := healthy()
+			h := healthy(t)
 			r.hurt(h)
 			found := Run(t.Context(), h, h.target(true))
 			at := slices.IndexFunc(found, func(f Finding) bool { return f.Cause == r.cause })
@@ -468,7 +469,7 @@ func TestEachCauseCanBeFound(t *testing.T) {
 			t.Errorf("no row shows %s", c.Name)
 			continue
 		}
-		h := healthy()
+		h := healthy(t)
 		rows[i].hurt(h)
 		for _, f := range Run(t.Context(), h, h.target(true)) {
 			if f.Cause == c.Name {
@@ -490,7 +491,7 @@ func TestEachCauseCanBeFound(t *testing.T) {
 
 func TestHealthyNodeHasNoCause(t *testing.T) {
 	for _, waiting := range []bool{true, false} {
-		if found := names(t, healthy(), waiting); len(found) > 0 {
+		if found := names(t, healthy(t), waiting); len(found) > 0 {
 			t.Errorf("waiting %t: found %v", waiting, found)
 		}
 	}

@@ -109,7 +109,7 @@ func certificateRows() []row {
 		{"certificate", "expired", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11")) }), "kube-apiserver; /pki/a.crt expired; 2026-11-21T08:01:00Z; `slipway certs renew all --restart`", false},
 		{"certificate", "of another key", complained(func(h *fakeHost) { _, key := ca.leaf(at, time.Hour, "192.0.2.11"); h.put("/pki/a.key", string(key)) }), "/pki/a.crt; key /pki/a.key", false},
 		{"certificate", "of another address", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.9")) }), "/pki/a.crt; 192.0.2.11; `slipway certs check-expiration`", false},
-		{"certificate", "missing", complained(func(h *fakeHost) { delete(h.files, "pki/a.crt") }), "/pki/a.crt; not exist", false},
+		{"certificate", "missing", complained(func(h *fakeHost) { h.remove("/pki/a.crt") }), "/pki/a.crt; not exist", false},
 		{"certificate", "empty", complained(func(h *fakeHost) { h.put("/pki/a.crt", "") }), "/pki/a.crt; empty", false},
 		{"certificate", "garbage for a key", complained(func(h *fakeHost) { h.put("/pki/a.key", "x") }), "/pki/a.key; PEM", false},
 		{"certificate", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(ca, ca, time.Second) }), "kubelet.conf; /etc/kubernetes/kubelet.conf expired; 2026-11-21T08:59:01Z", false},
@@ -167,10 +167,10 @@ func TestDiagnosisLooksAhead(t *testing.T) {
 		"name-unknown": func(h *fakeHost) { h.names["api.example.org"] = true },
 		"clock":        func(h *fakeHost) { h.apart = -time.Minute },
 		"disk-full": func(h *fakeHost) {
-			h.space["/var/lib/etcd"] = h.space["/none"] // nothing is free
+			h.Has.Space["/var/lib/etcd"] = h.Has.Space["/none"] // nothing is free
 		},
 	} {
-		h := healthy()
+		h := healthy(t)
 		h.certified(ca)
 		hurt(h)
 		if found := names(t, h, false); len(found) != 1 || found[0] != want {
@@ -181,7 +181,7 @@ func TestDiagnosisLooksAhead(t *testing.T) {
 
 // Evidence comes from logs, which may contain anything.
 func TestFindingsHoldNoSecret(t *testing.T) {
-	h := healthy()
+	h := healthy(t)
 	h.crashed("kube-apiserver", "Error: unknown flag: --x; token abcdef.0123456789abcdef, http://me:hunter2@192.0.2.9/ "+strings.Repeat("0123456789abcdef", 4))
 	text := ""
 	for _, f := range Run(t.Context(), h, h.target(true)) {

@@ -32,7 +32,7 @@ func TestGuard(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := healthy()
+				h := healthy(t)
 				if tt.fails {
 					h.crashed("kube-apiserver", "Error: unknown flag: --nonsense")
 				}

@@ -47,14 +47,14 @@ func TestJudge(t *testing.T) {
 func TestWatchEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
 	defer cancel()
-	if found := Watch(ctx, healthy(), healthy().target(false)); found != nil {
+	if found := Watch(ctx, healthy(t), healthy(t).target(false)); found != nil {
 		t.Errorf("found %v", found)
 	}
 }
 
 // What a kubelet repeated before a wait began may be fixed by now: it counts once it is logged again.
 func TestInsistedBeforeTheWait(t *testing.T) {
-	h := healthy()
+	h := healthy(t)
 	h.insisted(`E1121 "x" err="cannot create certificate signing request: failed calling webhook \"guard.example.org\": refused"`)
 	for _, began := range []time.Time{at.Add(-time.Minute), at.Add(time.Second)} {
 		target := h.target(true)
@@ -71,7 +71,11 @@ func TestLateLookCountsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		h := &lateHost{healthy()}
+		h := healthy(t)
+		h.On.RuntimeInfo = func(ctx context.Context, _ string) (host.RuntimeInfo, error) {
+			<-ctx.Done() // it answers only when nobody waits for it any more
+			return host.RuntimeInfo{}, ctx.Err()
+		}
 		h.crashed("kube-apiserver", "Error: unknown flag: --nonsense")
 		if found := Watch(ctx, h, h.target(false)); found != nil {
 			t.Errorf("found %v", found)
@@ -79,29 +83,21 @@ func TestLateLookCountsForNothing(t *testing.T) {
 	})
 }
 
-// lateHost answers requests to the runtime only when nobody waits for them any more.
-type lateHost struct{ *fakeHost }
-
-func (h *lateHost) RuntimeInfo(ctx context.Context, _ string) (host.RuntimeInfo, error) {
-	<-ctx.Done()
-	return host.RuntimeInfo{}, ctx.Err()
-}
-
 func TestJournalIsReadOnce(t *testing.T) {
-	h := healthy()
+	h := healthy(t)
 	var j journal
 	entry := func(after time.Duration, program, text string) host.JournalEntry {
 		return host.JournalEntry{Time: at.Add(after), Program: program, Message: text}
 	}
-	h.journal = []host.JournalEntry{entry(1, "kubelet", "E1121 09:00:00.1 12 a.go:1] waiting 1"), entry(2, "systemd", "exited")}
+	h.Has.Journal = []host.JournalEntry{entry(1, "kubelet", "E1121 09:00:00.1 12 a.go:1] waiting 1"), entry(2, "systemd", "exited")}
 	j.read(t.Context(), h, at)
-	h.journal = []host.JournalEntry{entry(1, "kubelet", "read before"), entry(5000, "kubelet", "E1121 09:00:09.9 13 a.go:1] waiting 2"), entry(6000, "systemd", "exited")}
+	h.Has.Journal = []host.JournalEntry{entry(1, "kubelet", "read before"), entry(5000, "kubelet", "E1121 09:00:09.9 13 a.go:1] waiting 2"), entry(6000, "systemd", "exited")}
 	j.read(t.Context(), h, at)
 	var got []host.JournalEntry
 	for _, e := range j.entries {
 		got = append(got, e.JournalEntry)
 	}
-	want := []host.JournalEntry{entry(2, "systemd", "exited"), h.journal[1], h.journal[2]}
+	want := []host.JournalEntry{entry(2, "systemd", "exited"), h.Has.Journal[1], h.Has.Journal[2]}
 	if diff := cmp.Diff(want, got); diff != "" || !j.entries[1].first.Equal(at.Add(1)) {
 		t.Errorf("first said at %s, entries (-want +got):\n%s", j.entries[1].first, diff)
 	}
@@ -110,8 +106,8 @@ func TestJournalIsReadOnce(t *testing.T) {
 // Log lines of an earlier kubelet process do not count.
 func TestBeginning(t *testing.T) {
 	for since, want := range map[time.Duration]time.Duration{-time.Hour: -10 * time.Second, -2 * time.Second: -2 * time.Second, time.Second: time.Second} {
-		h := healthy()
-		h.units[kubeletService] = host.UnitState{ActiveSince: at.Add(since)}
+		h := healthy(t)
+		h.Has.Units[kubeletService] = host.UnitState{ActiveSince: at.Add(since)}
 		if got := Beginning(t.Context(), h, at); !got.Equal(at.Add(want)) {
 			t.Errorf("of a kubelet started %s from now: %s", since, got)
 		}

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"io/fs"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestHasFile(t *testing.T) {
@@ -71,35 +69,6 @@ func TestHasFilePlanned(t *testing.T) {
 	}
 	if _, err := o.ReadFile(dir + "/set"); !errors.Is(err, ErrNotInPlan) {
 		t.Errorf("reading a file of a set: error %v", err)
-	}
-}
-
-// The plan names what a run then does, and does not ask for the contents.
-func TestWriteSetPlanAndRecorder(t *testing.T) {
-	dir := twoDirs(t)
-	files := []SetFile{member(dir+"/bin/a", "aaa", 0o755), member(dir+"/lib/old", "bbb", 0o600)}
-	planned, plan := records()
-	never := func(putFunc) error { t.Error("a plan called fill"); return nil }
-	if err := NewOverlay(New(), plan).WriteSet(files, never); err != nil {
-		t.Fatal(err)
-	}
-	checkUntouched(t, dir)
-	did, record := records()
-	if err := NewRecorder(New(), record).WriteSet(files, filled(files[0].Path, "aaa", files[1].Path, "bbb")); err != nil {
-		t.Fatal(err)
-	}
-	action := func(path string, mode fs.FileMode, created bool, data string) Action {
-		return Action{Verb: Write, Path: dir + path, Mode: mode, Created: created, Opaque: true, Data: []byte("(3 bytes, sha256:" + data + ")\n")}
-	}
-	want := []Action{
-		action("/bin/a", 0o755, true, "9834876dcfb05cb167a5c24953eba58c4ac89b1adf57f28f2f9d09af107ee8f0"),
-		action("/lib/old", 0o600, false, "3e744b9dc39389baf0c5a0660589b8402f3dbb49b89b3e75f2c9355852a3c677"),
-	}
-	if diff := cmp.Diff(want, *planned); diff != "" {
-		t.Errorf("planned (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(*planned, *did); diff != "" {
-		t.Errorf("done (-planned +done):\n%s", diff)
 	}
 }
 

@@ -139,8 +139,8 @@ var inFiles = []struct {
 
 // TestBundleMatrix puts each kind of secret into each place that the bundle reads.
 func TestBundleMatrix(t *testing.T) {
-	root := t.TempDir()
-	c, s := canaries{}, &stage{Real: host.NewAt(root), root: root, all: true}
+	c, s := canaries{}, newStage(t)
+	s.all = true
 	for _, place := range inFiles {
 		text := place.before
 		for i, written := range c.each(place.path, place.environment) {
@@ -153,9 +153,9 @@ func TestBundleMatrix(t *testing.T) {
 		}
 		s.put(t, place.path, text)
 	}
-	s.journal = c.each("journal", false)
+	s.logs(c.each("journal", false)...)
 	for i, message := range c.each("message", false) {
-		s.states = append(s.states, host.ContainerState{
+		s.Has.Containers = append(s.Has.Containers, host.ContainerState{
 			ID: fmt.Sprintf("%064d", i), Name: "a", Namespace: "default", State: "exited", Created: time.Now(), Message: message, LogPath: "/var/log/pods/a/a.log",
 		})
 	}

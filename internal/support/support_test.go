@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,6 +29,8 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
 // canaries are unique values, by the place where they are put.
@@ -80,75 +81,49 @@ func (c canaries) pem(place string) (cert, key string) {
 	return string(certs.EncodeCerts(leaf)), string(data)
 }
 
-// stage is a host whose files are in a directory, with secrets everywhere.
+// stage is a host with secrets everywhere.
 type stage struct {
-	*host.Real
-	root    string
-	journal []string
-	states  []host.ContainerState
-	dark    bool // only files can be read
-	all     bool // the bundle has all namespaces
+	*teststage.Host
+	all bool // the bundle has all namespaces
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{Host: teststage.New(t)}
+	s.On.Unit = func(context.Context, string) (host.UnitState, error) {
+		return host.UnitState{LoadState: "loaded", ActiveState: "failed", SubState: "failed", Result: "exit-code"}, nil
+	}
+	s.Has.Names = map[string]string{}
+	s.Has.Sandboxes = []host.Sandbox{{ID: strings.Repeat("b", 64), Pod: "etcd-cp-1", Namespace: "kube-system"}}
+	return s
+}
+
+// logs is what the kubelet has logged.
+func (s *stage) logs(lines ...string) {
+	for _, line := range lines {
+		s.Has.Journal = append(s.Has.Journal, host.JournalEntry{Time: time.Now(), Program: "kubelet", Message: line})
+	}
 }
 
 func (s *stage) put(t *testing.T, path, text string) {
 	t.Helper()
-	path = filepath.Join(s.root, path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	fixture.Put(t, s.Root, path, text)
+	if err := os.Chmod(filepath.Join(s.Root, path), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
 var errDark = errors.New("out of order")
 
-func (s *stage) Unit(context.Context, string) (host.UnitState, error) {
-	if s.dark {
-		return host.UnitState{}, errDark
-	}
-	return host.UnitState{LoadState: "loaded", ActiveState: "failed", SubState: "failed", Result: "exit-code"}, nil
-}
-
-func (s *stage) Journal(context.Context, string, time.Time, int) ([]host.JournalEntry, error) {
-	var entries []host.JournalEntry
-	for _, line := range s.journal {
-		entries = append(entries, host.JournalEntry{Time: time.Now(), Program: "kubelet", Message: line})
-	}
-	return entries, nil
-}
-
-func (s *stage) ContainerStates(context.Context, string, string) ([]host.ContainerState, error) {
-	if s.dark {
-		return nil, errDark
-	}
-	return s.states, nil
-}
-
-func (s *stage) Sandboxes(context.Context, string, string) ([]host.Sandbox, error) {
-	if s.dark {
-		return nil, errDark
-	}
-	return []host.Sandbox{{ID: strings.Repeat("b", 64), Pod: "etcd-cp-1", Namespace: "kube-system"}}, nil
-}
-
-func (s *stage) RuntimeInfo(context.Context, string) (host.RuntimeInfo, error) {
-	return host.RuntimeInfo{Name: "containerd", Ready: true}, nil
-}
-
-func (s *stage) ProgramVersion(context.Context, string) (string, error) {
-	return "Kubernetes v1.37.2", nil
-}
-func (s *stage) LookupHost(context.Context, string) ([]netip.Addr, error) { return nil, nil }
-func (s *stage) Routes() ([]host.Route, error) {
-	return []host.Route{{Destination: netip.MustParsePrefix("192.0.2.0/24"), Interface: "eth0"}}, nil
+// dark lets only files be read.
+func (s *stage) dark() {
+	s.Fail = map[string]error{"Unit": errDark, "ContainerStates": errDark, "Sandboxes": errDark}
 }
 
 // strew puts a secret into everything that the bundle reads.
 func strew(t *testing.T) (*stage, canaries) {
 	t.Helper()
-	root := t.TempDir()
-	c, s := canaries{}, &stage{Real: host.NewAt(root), root: root}
+	c, s := canaries{}, newStage(t)
 	kubeconfig := func(name string) string {
 		cert, key := c.pem(name + " key")
 		b64 := base64.StdEncoding.EncodeToString
@@ -185,12 +160,12 @@ func strew(t *testing.T) (*stage, canaries) {
 	cert, key = c.pem("key in a certificate's place")
 	s.put(t, "/etc/kubernetes/pki/apiserver.crt", key)
 	_, key = c.pem("key in a log")
-	s.journal = []string{
-		"token " + c.token("journal"), "key " + c.hexKey("key in the journal"), "http://u:" + c.password("proxy in the journal") + "@p:1",
-		`{"token":"` + c.password("JSON in the journal") + `"}`, "Authorization: Bearer " + c.password("header in the journal"),
-		strings.ReplaceAll(key, "\n", `\n`), `E1121 "command failed" err="bad token ` + c.token("evidence") + `"`,
-	}
-	s.states = []host.ContainerState{{
+	s.logs(
+		"token "+c.token("journal"), "key "+c.hexKey("key in the journal"), "http://u:"+c.password("proxy in the journal")+"@p:1",
+		`{"token":"`+c.password("JSON in the journal")+`"}`, "Authorization: Bearer "+c.password("header in the journal"),
+		strings.ReplaceAll(key, "\n", `\n`), `E1121 "command failed" err="bad token `+c.token("evidence")+`"`,
+	)
+	s.Has.Containers = []host.ContainerState{{
 		ID: strings.Repeat("a", 64), Name: "etcd", Namespace: "kube-system", State: "exited", Created: time.Now().Add(time.Minute), LogPath: "/var/log/pods/etcd/0.log", Message: "token " + c.token("message"),
 	}}
 	s.put(t, "/var/log/pods/etcd/0.log", "2026-11-21T09:00:00Z stderr F unknown flag: "+c.token("log")+" in "+strings.Repeat("a", 64)+"\n2026-11-21T09:00:00Z stderr F "+c.hexKey("key in the log")+"\n"+cert)
@@ -234,7 +209,9 @@ func TestBundleHoldsNoSecret(t *testing.T) {
 		t.Fatalf("only %d secrets", len(c))
 	}
 	for _, dark := range []bool{false, true} {
-		s.dark = dark
+		if dark {
+			s.dark()
+		}
 		c.absent(t, collect(t, s))
 	}
 }
@@ -285,7 +262,7 @@ func TestBundleHoldsWhatMatters(t *testing.T) {
 			t.Errorf("%s lacks %q:\n%s", name, want, files[name])
 		}
 	}
-	s.dark = true
+	s.dark()
 	if text := collect(t, s)["containers.txt"]; !strings.Contains(text, errDark.Error()) {
 		t.Errorf("without a runtime: %s", text)
 	}
