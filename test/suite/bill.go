@@ -35,7 +35,7 @@ type bill struct {
 // cheap rows are added up.
 const cheap = time.Second
 
-// add takes the rows of a step, and what it took besides: compiling, in a run of tests.
+// add takes the rows of a step, the time that it took, and the processor time that is in no row.
 func (b *bill) add(s step, rows []row, spent cost) {
 	b.total.wall += spent.wall
 	if s.parts {
@@ -43,11 +43,7 @@ func (b *bill) add(s step, rows []row, spent cost) {
 	}
 	rest := row{step: s.name, name: "the step itself", cost: spent}
 	if s.tests != nil {
-		rest.name, rest.wall = "compiling and the rest", 0 // it overlaps with the rows
-		for _, r := range rows {
-			rest.cpu -= r.cpu
-		}
-		rest.cpu = max(rest.cpu, 0)
+		rest.name, rest.wall = "compiling and reporting", 0 // it overlaps with the rows
 	}
 	for _, r := range append(slices.Clone(rows), rest) {
 		b.total.cpu += r.cpu

@@ -25,7 +25,8 @@ import (
 // gotestsum reports tests and tries them again; its module pins it.
 var gotestsum = []string{"go", "tool", "-modfile=test/tools/go.mod", "gotestsum", "--hide-summary=skipped"}
 
-// test runs the tests of a step. The rows are of packages, or of tests; what is left of the cost is that of compiling.
+// test runs the tests of a step. The rows are of packages or of tests. The cost has the time of all, and the processor time
+// of what is in no row.
 func (r *runner) test(ctx context.Context, s step) (rows []row, spent cost, err error) {
 	packages, err := s.tests.list(ctx)
 	if err != nil {
@@ -41,10 +42,12 @@ func (r *runner) test(ctx context.Context, s step) (rows []row, spent cost, err 
 		return nil, spent, err
 	}
 	spent, failed := command(ctx, s.tests.dir, env, argv)
-	if s.tests.each {
+	rows, err = eachPackage(filepath.Join(records, costsFile), s.name)
+	for _, r := range rows {
+		spent.cpu -= r.cpu // what is left is compiling, and reporting
+	}
+	if s.tests.each && err == nil {
 		rows, err = eachTest(filepath.Join(records, eventsFile), s.name)
-	} else {
-		rows, err = eachPackage(filepath.Join(records, costsFile), s.name)
 	}
 	for _, name := range flaky(rows) {
 		fmt.Println("FLAKY:", name, "(failed once, then passed)")

@@ -21,14 +21,14 @@ func TestBill(t *testing.T) {
 	b.add(unit, []row{
 		{step: "unit", name: "phases", cost: cost{60 * time.Second, 90 * time.Second}},
 		{step: "unit", name: "internal/retry", cost: cost{100 * time.Millisecond, 10 * time.Millisecond}},
-	}, cost{2 * time.Minute, 100 * time.Second})
+	}, cost{2 * time.Minute, 10 * time.Second})
 	b.add(step{name: "parts", parts: true}, nil, cost{12 * time.Minute, 20 * time.Minute})
-	b.add(e2e, []row{{step: "e2e", name: "TestUp", told: true, cost: cost{4 * time.Minute, 3 * time.Minute}}}, cost{5 * time.Minute, time.Minute})
+	b.add(e2e, []row{{step: "e2e", name: "TestUp", told: true, cost: cost{4 * time.Minute, 3 * time.Minute}}}, cost{5 * time.Minute, 0})
 	const table = `     wall processor  step: package or test
     720.0    1200.0  parts: the step itself
     240.0     180.0  e2e: TestUp
      60.0      90.0  unit: phases
-        -      10.0  unit: compiling and the rest
+        -      10.0  unit: compiling and reporting
       0.1       0.0  2 cheaper rows
 total: 19m0s, 24m40s of processor time; without making the lab's parts: 7m0s
 `
