@@ -159,7 +159,7 @@ func (e equipped) set() {
 	e.host.On.ImagePresent = func(_ context.Context, _, image string) (bool, error) {
 		return !strings.Contains(image, e.missing), nil
 	}
-	e.host.Has.Space["/"] = host.Space{Free: e.free, Total: 100 << 30}
+	e.host.Has.ImageDir, e.host.Has.Space["/"] = "/", host.Space{Free: e.free, Total: 100 << 30}
 }
 
 func TestHostFindings(t *testing.T) {

@@ -56,7 +56,7 @@ func named(image string) func(host.Image) bool {
 }
 
 func (h *Host) ImageDir(context.Context, string) (string, error) {
-	return "/var/lib/containerd", h.fails("ImageDir")
+	return h.Has.ImageDir, h.fails("ImageDir")
 }
 
 func (h *Host) Containers(ctx context.Context, socket, namespace, name string) (list []host.Container, err error) {

@@ -20,6 +20,7 @@ type State struct {
 	Runtime    *host.RuntimeInfo // nil: it does not answer
 	Images     []host.Image
 	AllImages  bool // the runtime has every image
+	ImageDir   string
 	Running    map[string][]host.Container
 	Containers []host.ContainerState
 	Sandboxes  []host.Sandbox
@@ -53,6 +54,7 @@ func ordinary() State {
 	return State{
 		Units:    map[string]host.UnitState{kubelet: {LoadState: "loaded", ActiveState: "inactive"}},
 		Runtime:  &host.RuntimeInfo{Name: "containerd", Version: "2.1.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"},
+		ImageDir: "/var/lib/containerd",
 		Running:  map[string][]host.Container{},
 		Hostname: "cp-1", CPUs: 2, Memory: 4 << 30, Kernel: "6.12.1-amd64",
 		Space:      map[string]host.Space{"/": {Free: 90 << 30, Total: 100 << 30, FreeInodes: 900_000, TotalInodes: 1_000_000}},
