@@ -36,7 +36,6 @@ var complete = map[string]string{
 	"but depends on features that are disabled": "another program's words",
 	"that has not been registered":              "another program's words",
 	"\ncp-2 control-plane v1.37.0-rc.1 | # ":    "all steps of an upgrade, complete",
-	"     wall processor  step: ":               "a bill, complete",
 	"within the budget of ":                     "a bill, complete",
 	"<!-- The table is made by ":                "a mark in a page",
 	"<!-- end of the table -->":                 "a mark in a page",
