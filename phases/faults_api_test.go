@@ -101,7 +101,7 @@ func apiFaultAt(t *testing.T, want *scene, at int, name string, fault fakeapi.Fa
 	started := time.Now()
 	said, err := s.on(t.Context(), h)
 	where := fmt.Sprintf("%s: %s", nth.what, name)
-	if took := time.Since(started); took > 20*time.Second {
+	if took := time.Since(started); took > 2*time.Minute {
 		t.Errorf("%s: the run took %s: %v", where, took, err)
 	}
 	if passes && err != nil {
@@ -155,7 +155,7 @@ func TestTwoRuns(t *testing.T) {
 	<-working
 	started := time.Now()
 	err := s.run(t.Context(), newLastingHost(s.root), s.api.Listener.Addr().String(), io.Discard)
-	if took := time.Since(started); took > 15*time.Second {
+	if took := time.Since(started); took > time.Minute {
 		t.Errorf("it took %s", took)
 	}
 	var locked *host.LockedError

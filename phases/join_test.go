@@ -195,7 +195,7 @@ func TestWaitBootstrapGivesUp(t *testing.T) {
 	started := time.Now()
 	err := runKubeletWaitBootstrap(t.Context(), s.Env)
 	fact.Error(t, err, "no certificate", "unit kubelet.service", "failed")
-	if time.Since(started) > 30*time.Second {
+	if time.Since(started) > 2*time.Minute {
 		t.Error("it waited")
 	}
 }

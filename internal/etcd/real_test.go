@@ -64,7 +64,7 @@ func TestMembershipGrowsAndShrinks(t *testing.T) {
 						f := voters("a", "b")
 						f.notReady = 2
 						set(f)
-						liveOnce(t, f, f.serve(t, 10*time.Second))
+						liveOnce(t, f, f.serve(t, time.Minute))
 					})
 				})
 			}

@@ -78,7 +78,7 @@ func TestWithdraw(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := voters("a")
 			f.keys = &test.keys
-			withdrawn, err := f.serve(t, 10*time.Second).Withdraw(t.Context(), "/registry/masterleases/192.0.2.1")
+			withdrawn, err := f.serve(t, time.Minute).Withdraw(t.Context(), "/registry/masterleases/192.0.2.1")
 			if err != nil || withdrawn != test.withdrawn || (f.keys.deleted != "") != test.withdrawn {
 				t.Errorf("withdrawn %t, %v; deleted %q", withdrawn, err, f.keys.deleted)
 			}

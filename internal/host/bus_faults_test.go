@@ -49,7 +49,7 @@ func TestSilentSystemd(t *testing.T) {
 		started := time.Now()
 		err := ask(ctx, newReal(t))
 		cancel()
-		if took := time.Since(started); err == nil || took > 15*time.Second {
+		if took := time.Since(started); err == nil || took > time.Minute {
 			t.Errorf("%s: error %v after %s", name, err, took)
 		}
 	}

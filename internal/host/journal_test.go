@@ -82,7 +82,7 @@ func TestJournalHangs(t *testing.T) {
 	defer cancel()
 	started := time.Now()
 	_, err := New().Journal(ctx, "kubelet", time.Time{}, 5)
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 5*time.Second {
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 30*time.Second {
 		t.Errorf("error %v after %s", err, time.Since(started))
 	}
 }
