@@ -32,11 +32,10 @@ func (r *runner) test(ctx context.Context, s step) (rows []row, spent cost, err 
 	if err != nil {
 		return nil, spent, err
 	}
-	records, err := os.MkdirTemp("", "slipway-suite-")
+	records, err := newRecords(s.name)
 	if err != nil {
-		return nil, spent, errors.Wrap(err, "cannot make a directory for records")
+		return nil, spent, err
 	}
-	defer os.RemoveAll(records)
 	argv, env, err := s.tests.command(records, packages)
 	if err != nil {
 		return nil, spent, err
@@ -58,7 +57,21 @@ func (r *runner) test(ctx context.Context, s step) (rows []row, spent cost, err 
 	return rows, spent, err
 }
 
-// The files of a run's records.
+// recordsDir keeps the records of each step's last run, for `gotestsum tool slowest` and the like.
+const recordsDir = "bin/suite"
+
+func newRecords(step string) (string, error) {
+	dir, err := filepath.Abs(filepath.Join(recordsDir, step))
+	if err != nil {
+		return "", errors.Wrap(err, "cannot find the records")
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return "", errors.Wrap(err, "cannot remove old records")
+	}
+	return dir, errors.Wrap(os.MkdirAll(dir, 0o755), "cannot make a directory for records")
+}
+
+// The files of a step's records.
 const (
 	eventsFile = "events.json"
 	costsFile  = "costs.tsv"
