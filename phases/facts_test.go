@@ -4,36 +4,19 @@
 package phases
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/slipway-k8s/slipway/preflight"
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/golden"
 )
 
-var update = flag.Bool("update", false, "write the golden files of what users see")
-
-// shows holds a complete output against a golden file.
+// shows compares a complete output with a golden file.
 func shows(t *testing.T, name, output string) {
 	t.Helper()
-	path := filepath.Join("../testdata/golden/said", name+".txt")
-	if *update {
-		if err := os.WriteFile(path, []byte(output), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), output); diff != "" {
-		t.Errorf("%s (-want +got); -update writes it:\n%s", path, diff)
-	}
+	golden.Check(t, filepath.Join("../testdata/golden/said", name+".txt"), output)
 }
 
 // line has facts of a single line.

@@ -21,7 +21,7 @@ import (
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-const golden = "../testdata/golden/node"
+const goldenNodes = "../testdata/golden/node"
 
 // newDirHost has the directories for CA certificates that the reference host had.
 func newDirHost(t *testing.T) (*teststage.Host, string) {
@@ -43,19 +43,19 @@ func filePhases() []Phase {
 // TestGoldenFiles compares what init writes with the reference, file by file: contents, and modes with the differences
 // that the reference lists.
 func TestGoldenFiles(t *testing.T) {
-	cases, err := os.ReadDir(golden)
+	cases, err := os.ReadDir(goldenNodes)
 	if err != nil || len(cases) < 4 {
 		t.Fatalf("%d reference cases: %v", len(cases), err)
 	}
 	for _, c := range cases {
 		t.Run(c.Name(), func(t *testing.T) {
 			h, root := newDirHost(t)
-			env := &Env{Config: fixture.GoldenNode(t, filepath.Join(golden, c.Name(), "input.yaml")), Host: h, UI: quietUI()}
+			env := &Env{Config: fixture.GoldenNode(t, filepath.Join(goldenNodes, c.Name(), "input.yaml")), Host: h, UI: quietUI()}
 			if err := Run(t.Context(), env, filePhases(), Options{}); err != nil {
 				t.Fatal(err)
 			}
-			compareContents(t, filepath.Join(golden, c.Name(), "files"), root)
-			compareModes(t, filepath.Join(golden, c.Name(), "modes.tsv"), root)
+			compareContents(t, filepath.Join(goldenNodes, c.Name(), "files"), root)
+			compareModes(t, filepath.Join(goldenNodes, c.Name(), "modes.tsv"), root)
 			wantJobs := []string{"stop kubelet.service", "reload", "start kubelet.service"}
 			if diff := cmp.Diff(wantJobs, h.Orders()); diff != "" {
 				t.Errorf("unit actions (-want +got):\n%s", diff)

@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/golden"
 	"github.com/slipway-k8s/slipway/test/schema"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
@@ -98,7 +99,7 @@ func TestDiff(t *testing.T) {
 	var text bytes.Buffer
 	p.form = "text"
 	must(t, p.write(&text))
-	checkGolden(t, "plan/diff.txt", text.String())
+	golden.Check(t, "../../testdata/golden/plan/diff.txt", text.String())
 	fact.In(t, warned, "cluster", "down")
 	var document bytes.Buffer
 	s, err := schema.Plan()

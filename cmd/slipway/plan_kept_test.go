@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/golden"
 	"github.com/slipway-k8s/slipway/test/schema"
 )
 
@@ -31,7 +32,7 @@ func TestPlanKept(t *testing.T) {
 	}
 	var text, document bytes.Buffer
 	must(t, p.write(&text))
-	checkGolden(t, "plan/kept.txt", text.String())
+	golden.Check(t, "../../testdata/golden/plan/kept.txt", text.String())
 	if said.Len() > 0 {
 		t.Errorf("said %q", said.String())
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
+	"github.com/slipway-k8s/slipway/test/golden"
 )
 
 // plannedCluster is the one that the reference was made of: a control plane n1 and a worker n2 of v1.36.3. It returns the
@@ -170,7 +171,7 @@ func TestUpgradePlanOverMinors(t *testing.T) {
 // TestUpgradePlanGolden holds the whole text of a plan against a golden file.
 func TestUpgradePlanGolden(t *testing.T) {
 	_, kubeconfig := plannedCluster(t)
-	checkGolden(t, "upgrade/plan.txt", planOutput(t, "--kubeconfig", kubeconfig))
+	golden.Check(t, "../../testdata/golden/upgrade/plan.txt", planOutput(t, "--kubeconfig", kubeconfig))
 }
 
 // TestUpgradePlanText has each part under its heading, in order.

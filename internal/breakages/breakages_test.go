@@ -4,14 +4,11 @@
 package breakages
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -21,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/releases"
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/golden"
 )
 
 func command(program string, args ...string) []Command {
@@ -286,8 +284,6 @@ func TestRows(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the golden file of the findings")
-
 // TestGolden: the file has the first finding of each rule.
 func TestGolden(t *testing.T) {
 	var text strings.Builder
@@ -301,16 +297,7 @@ func TestGolden(t *testing.T) {
 			}
 		}
 	}
-	const file = "testdata/findings.txt"
-	if *update {
-		if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if diff := cmp.Diff(string(want), text.String()); err != nil || diff != "" {
-		t.Errorf("error %v; -update writes the file again (-want +got):\n%s", err, diff)
-	}
+	golden.Check(t, "testdata/findings.txt", text.String())
 }
 
 // TestEtcdTables: there is a table of each etcd that Slipway installs.

@@ -6,22 +6,20 @@ package diagnose
 import (
 	"context"
 	"crypto/tls"
-	"flag"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/golden"
 )
 
 // row is a way to break the fake host, and what must be found then: the cause, and facts of the finding.
@@ -457,8 +455,6 @@ func allRows() []row {
 	return slices.Concat(kubeletRows(), runtimeRows(), podRows(), etcdRows(), networkRows(), certificateRows())
 }
 
-var update = flag.Bool("update", false, "write the golden file of the findings")
-
 // TestEachCauseCanBeFound: each cause has a row in which it is found. The golden file has the finding of each first row.
 func TestEachCauseCanBeFound(t *testing.T) {
 	var text strings.Builder
@@ -477,16 +473,7 @@ func TestEachCauseCanBeFound(t *testing.T) {
 			}
 		}
 	}
-	const file = "testdata/findings.txt"
-	if *update {
-		if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if diff := cmp.Diff(string(want), text.String()); err != nil || diff != "" {
-		t.Errorf("error %v; -update writes the file again (-want +got):\n%s", err, diff)
-	}
+	golden.Check(t, "testdata/findings.txt", text.String())
 }
 
 func TestHealthyNodeHasNoCause(t *testing.T) {
