@@ -14,13 +14,16 @@ import (
 )
 
 // retired are words that read as if translated, with what to write instead.
-var retired = []struct{ words, instead string }{
-	{`\b[Ss]hall\b`, "must, is to, or the present tense"},
-	{`\b[Mm]end(s|ed|ing)?\b`, "fix, repair"},
-	{`\b[Aa]new\b`, "again"},
-	{`\b[Ww]hoever\b`, "anyone who, a client that"},
-	{`\b[Tt]ells whether\b`, "reports whether"},
-	{`\b[Ff]olders?\b`, "directory"},
+var retired = []struct {
+	words   *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`\b[Ss]hall\b`), "must, is to, or the present tense"},
+	{regexp.MustCompile(`\b[Mm]end(s|ed|ing)?\b`), "fix, repair"},
+	{regexp.MustCompile(`\b[Aa]new\b`), "again"},
+	{regexp.MustCompile(`\b[Ww]hoever\b`), "anyone who, a client that"},
+	{regexp.MustCompile(`\b[Tt]ells whether\b`), "reports whether"},
+	{regexp.MustCompile(`\b[Ff]olders?\b`), "directory"},
 }
 
 // TestRetiredWords keeps them out of messages, comments and documents.
@@ -51,7 +54,7 @@ func findRetired(t *testing.T, root, path string) {
 	lines.Buffer(nil, 1<<20)
 	for number := 1; lines.Scan(); number++ {
 		for _, r := range retired {
-			if found := regexp.MustCompile(r.words).FindString(lines.Text()); found != "" {
+			if found := r.words.FindString(lines.Text()); found != "" {
 				t.Errorf("%s:%d: %q: write %s", path, number, found, r.instead)
 			}
 		}
