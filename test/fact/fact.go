@@ -66,7 +66,8 @@ func has(text, fact string) bool {
 		at += from
 		before, _ := utf8.DecodeLastRuneInString(text[:at])
 		after, _ := utf8.DecodeRuneInString(text[at+len(fact):])
-		if !(inWord(before) && inWord(first)) && !(inWord(last) && inWord(after)) {
+		cut := inWord(before) && inWord(first) || inWord(last) && inWord(after)
+		if !cut {
 			return true
 		}
 		from = at + 1

@@ -63,7 +63,7 @@ func (b *Builder) InstallHere(ctx context.Context, programs ...[2]string) error 
 	if len(missingHere(programs)) == 0 {
 		return nil
 	}
-	unlock, err := filelock.Take(ctx, b.store.path(aptLock), b.waiting("installing programs"))
+	unlock, err := filelock.Take(ctx, b.path(aptLock), b.waiting("installing programs"))
 	if err != nil {
 		return err
 	}

@@ -129,7 +129,7 @@ type imageRoot struct {
 func (r *run) imageRoot(ctx context.Context, row imageRoot) (string, error) {
 	return r.part(ctx, row.name, "making and unpacking the images "+row.of, func(dir string) error {
 		if row.upon != "" {
-			if err := filetree.Link(filepath.Join(r.store.path(row.upon), "root"), filepath.Join(dir, "root")); err != nil {
+			if err := filetree.Link(filepath.Join(r.path(row.upon), "root"), filepath.Join(dir, "root")); err != nil {
 				return err
 			}
 		}

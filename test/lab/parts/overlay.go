@@ -76,8 +76,8 @@ func install(ctx context.Context, root string, packages []string) error {
 // useResolver lets programs in root find names as this machine does now.
 func useResolver(root string) error {
 	const path = "/etc/resolv.conf"
-	if _, err := os.Stat(path); err != nil {
-		return nil // this machine has none
+	if _, err := os.Stat(path); os.IsNotExist(err) {
+		return nil
 	}
 	target := filepath.Join(root, path)
 	if _, err := os.Lstat(target); os.IsNotExist(err) {

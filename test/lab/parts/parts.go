@@ -97,7 +97,7 @@ type run struct {
 
 // do calls fn, and then sweeps unless others are at work.
 func (b *Builder) do(ctx context.Context, fn func(ctx context.Context, r *run) error) error {
-	lock, err := filelock.Share(ctx, b.store.path(runLock), b.waiting("tidying up"))
+	lock, err := filelock.Share(ctx, b.path(runLock), b.waiting("tidying up"))
 	if err != nil {
 		return err
 	}
