@@ -154,11 +154,11 @@ func (r *run) use(name string) {
 // it at the same time wait for it.
 func (r *run) part(ctx context.Context, name, doing string, make func(dir string) error) (string, error) {
 	r.use(name)
-	path := r.store.path(name)
+	path := r.path(name)
 	if r.has(name) {
 		return path, r.ensure(name, make)
 	}
-	unlock, err := filelock.Take(ctx, r.store.path(lockOf+name), r.waiting(doing))
+	unlock, err := filelock.Take(ctx, r.path(lockOf+name), r.waiting(doing))
 	if err != nil {
 		return "", err
 	}

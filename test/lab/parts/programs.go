@@ -90,7 +90,7 @@ func (b *Builder) linkerFlags(p pick) string {
 // programPath is the path of a program, built or not.
 func (b *Builder) programPath(p pick) (string, error) {
 	name, err := b.programPart(p)
-	return filepath.Join(b.store.path(name), p.program), err
+	return filepath.Join(b.path(name), p.program), err
 }
 
 // common is the path of a program that all releases share.
@@ -145,7 +145,7 @@ func (r *run) buildBatch(ctx context.Context, b *batch) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	unlock, err := filelock.Take(ctx, r.store.path(goLock), r.waiting(building(missing)))
+	unlock, err := filelock.Take(ctx, r.path(goLock), r.waiting(building(missing)))
 	if err != nil {
 		return err
 	}
