@@ -32,7 +32,7 @@ func TestSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := time.Now().Add(-100 * time.Hour)
-	if err := os.Chtimes(b.store.path("thing-0"), long, long); err != nil {
+	if err := os.Chtimes(b.path("thing-0"), long, long); err != nil {
 		t.Fatal(err)
 	}
 	var made atomic.Int32
@@ -72,11 +72,11 @@ func TestSideBySide(t *testing.T) {
 	if err := b.need(t.Context(), "thing-3", nothing); err != nil {
 		t.Fatal(err)
 	}
-	left, err := filepath.Glob(b.store.path("*"))
+	left, err := filepath.Glob(b.path("*"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks, err := filepath.Glob(b.store.path(lockOf + "*"))
+	locks, err := filepath.Glob(b.path(lockOf + "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestFailedRun(t *testing.T) {
 func TestKeep(t *testing.T) {
 	b := testBuilder(t)
 	b.InUse = func() ([]string, error) {
-		return []string{b.store.path("debian-1"), b.store.path("debian-node-2/root"), "/elsewhere/debian-3"}, nil
+		return []string{b.path("debian-1"), b.path("debian-node-2/root"), "/elsewhere/debian-3"}, nil
 	}
 	r := &run{Builder: b, used: map[string]bool{"images-4": true}}
 	keep, err := r.keep()
