@@ -64,7 +64,7 @@ func (h *bareHost) before(_ context.Context, order string) error {
 	return nil
 }
 
-// unit knows the units that have a file here, and those that a test has set.
+// unit finds a unit with a file on this host, or one set by the test.
 func (h *bareHost) unit(_ context.Context, name string) (host.UnitState, error) {
 	absent := host.UnitState{LoadState: "not-found", ActiveState: "inactive"}
 	state, known := h.Has.Units[name]

@@ -132,7 +132,7 @@ var writes = map[string]write{
 			{Verb: host.Write, Path: binary.Path, Mode: 0o755, Created: true, Opaque: true, Data: []byte("(3 bytes, sha256:9834876dcfb05cb167a5c24953eba58c4ac89b1adf57f28f2f9d09af107ee8f0)\n")},
 			{Verb: host.Write, Path: library.Path, Mode: 0o600, Opaque: true, Data: []byte("(3 bytes, sha256:3e744b9dc39389baf0c5a0660589b8402f3dbb49b89b3e75f2c9355852a3c677)\n")},
 		},
-		again: true, // the caller leaves out what is there
+		again: true, // callers skip those that exist
 		seen:  func(_ context.Context, h host.Host) (any, error) { return h.HasFile(library) },
 	},
 	"Rename": {

@@ -54,7 +54,7 @@ func nodeFaults() []nodeFault {
 			inject: `printf 'Filename\tType\tSize\tUsed\tPriority\n/dev/lab-swap partition 1048572 0 -2\n' >/root/swaps; mount --bind /root/swaps /proc/swaps`,
 			repair: "umount /proc/swaps", kubelet: "cgroupDriver: cgroupfs\nfailCgroupV1: false\n",
 		},
-		{name: "cgroup version 1", cause: "cgroup-version", message: "cgroup", kubelet: "cgroupDriver: cgroupfs\nfailSwapOn: false\n"},
+		{name: "cgroup version 1", cause: "cgroup-version", message: "refuses to run", kubelet: "cgroupDriver: cgroupfs\nfailSwapOn: false\n"},
 		{
 			name: "runtime stopped", cause: "runtime-down", message: "containerd.sock",
 			inject: "systemctl stop containerd", repair: "systemctl start containerd",
@@ -70,7 +70,7 @@ func nodeFaults() []nodeFault {
 			repair: "mv /root/unit/* /usr/lib/systemd/system/; systemctl daemon-reload",
 		},
 		{
-			name: "kubelet keeps crashing", cause: "kubelet-crash", message: "kubelet",
+			name: "kubelet keeps crashing", cause: "kubelet-crash", message: "crashing",
 			inject: "mkdir -p /run/systemd/system/kubelet.service.d; printf '[Service]\\nExecStart=\\nExecStart=/bin/false\\n' >/run/systemd/system/kubelet.service.d/99-broken.conf; systemctl daemon-reload",
 			repair: "rm -r /run/systemd/system/kubelet.service.d; systemctl daemon-reload",
 		},
@@ -102,7 +102,7 @@ func nodeFaults() []nodeFault {
 			inject: "mount -t tmpfs -o size=8m,mode=0700 lab-full /var/lib/etcd", repair: "umount -l /var/lib/etcd",
 		},
 		{
-			name: "etcd is not a member", cause: "etcd-member", message: "member",
+			name: "etcd is not a member", cause: "etcd-member", message: "not a member",
 			cluster: "etcd: {local: {extraArgs: [{name: initial-cluster, value: 'other=https://192.168.99.99:2380'}]}}",
 		},
 		{

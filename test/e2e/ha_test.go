@@ -181,7 +181,7 @@ func (m machine) keepsEtcdRunning(lost machine) {
 	etcd := func() string { return m.must("pidof", "etcd") }
 	before := etcd()
 	out, err := m.try("slipway", "certs", "renew", "etcd-server", "--restart")
-	if err == nil || !strings.Contains(out, lost.node.Name()+" ") {
+	if err == nil || !strings.Contains(out, "etcd was not") || !strings.Contains(out, lost.node.Name()+" does not (") {
 		m.Errorf("renew --restart while %s is lost: %v\n%s", lost.node.Name(), err, out)
 	}
 	if after := etcd(); after != before {

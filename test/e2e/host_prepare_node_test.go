@@ -185,7 +185,7 @@ func TestHostPrepareSigned(t *testing.T) {
 			}
 		}
 	}
-	refuses("signed")
+	refuses("not signed")
 
 	bundle := at("bundle.tar")
 	if err := m.node.CopyOut(bundlePath, bundle); err != nil {

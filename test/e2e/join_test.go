@@ -115,7 +115,7 @@ func (m machine) refusesWrongPin(args []string) {
 	wrong := slices.Clone(args)
 	wrong[slices.Index(wrong, "--discovery-token-ca-cert-hash")+1] = "sha256:" + strings.Repeat("0", 64)
 	out, err := m.try(append([]string{"slipway", "join"}, wrong...)...)
-	if err == nil || !strings.Contains(out, "cluster-info") {
+	if err == nil || !strings.Contains(out, "given hashes") {
 		m.Errorf("a wrong pin: %v\n%s", err, out)
 	}
 	if after := m.everything(); after != before {
@@ -169,7 +169,7 @@ func (m machine) secondJoinChangesNothing(args []string) {
 	pid := m.must("systemctl", "show", "-p", "MainPID", "kubelet")
 	before := m.must("find", "/etc/kubernetes", "-printf", `%p %m %T@\n`)
 	out, err := m.try(append([]string{"slipway", "join"}, args...)...)
-	if err != nil || !strings.Contains(out, m.node.Name()) {
+	if err != nil || !strings.Contains(out, "already node "+m.node.Name()) {
 		m.Errorf("a second join: %v\n%s", err, out)
 	}
 	if m.must("systemctl", "show", "-p", "MainPID", "kubelet") != pid || m.must("find", "/etc/kubernetes", "-printf", `%p %m %T@\n`) != before {

@@ -72,7 +72,7 @@ func TestNode(t *testing.T) {
 		})
 	}
 	if out := m.reset(); !strings.Contains(out, "Nothing to do") {
-		t.Errorf("reset of a host that is no longer a node:\n%s", out)
+		t.Errorf("reset of a host after it left the cluster:\n%s", out)
 	}
 	m.row("no-systemd", worksWithoutSystemd)
 }

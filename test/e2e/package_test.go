@@ -37,7 +37,7 @@ func TestPackageOnNode(t *testing.T) {
 		t.Errorf("an upgrade speaks of a removal:\n%s", out)
 	}
 	untouched("upgrading")
-	if out, err := m.try("dpkg", "--remove", "slipway"); err != nil || !strings.Contains(out, "kubelet") {
+	if out, err := m.try("dpkg", "--remove", "slipway"); err != nil || !strings.Contains(out, "next boot") {
 		t.Errorf("a removal does not say what it means: %v\n%s", err, out)
 	}
 	untouched("removing")

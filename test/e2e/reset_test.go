@@ -36,7 +36,7 @@ func (m machine) host() []string {
 	return slices.Sorted(strings.Lines(out))
 }
 
-// ownFiles are the host's files without those that the kubelet and etcd make and remove by themselves while they run.
+// ownFiles are the host's files, but for those of Pods and of etcd's database, which change while a node runs.
 func (m machine) ownFiles() []string {
 	m.Helper()
 	return slices.DeleteFunc(m.host(), func(line string) bool {

@@ -51,7 +51,7 @@ func (m machine) joinsOldCluster(w machine, args []string) {
 	m.worksWithStored()
 	m.takesOut(w)
 	if out, err := w.try(append([]string{"slipway", "join"}, args...)...); err == nil || !strings.Contains(out, `kubernetesVersion: "v1.30.14"`) ||
-		!strings.Contains(out, "kubeadm") {
+		!strings.Contains(out, "with kubeadm of") {
 		m.Errorf("joining a cluster of 1.30: %v\n%s", err, out)
 	}
 }

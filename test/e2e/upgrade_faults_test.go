@@ -76,7 +76,7 @@ func TestUpgradeFails(t *testing.T) {
 	if err == nil {
 		t.Fatalf("the upgrade succeeded:\n%s", out)
 	}
-	for _, want := range []string{"[bad-flag] kube-apiserver", "unknown flag: --no-such-flag", before, "etcd"} {
+	for _, want := range []string{"[bad-flag] kube-apiserver", "unknown flag: --no-such-flag", before, "etcd stays"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the upgrade does not say %q:\n%s", want, out)
 		}

@@ -92,7 +92,7 @@ func (m machine) killedOften(back []string) {
 func (m machine) refusesRollbackUnasked() {
 	m.Helper()
 	out, err := m.try("sh", "-c", "slipway upgrade rollback --restore-etcd </dev/null")
-	if err == nil || !strings.Contains(out, "lost") {
+	if err == nil || !strings.Contains(out, "is lost") {
 		m.Errorf("%v:\n%s", err, out)
 	}
 	plan := m.must("slipway", "upgrade", "rollback", "--restore-etcd", "--dry-run")

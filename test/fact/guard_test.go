@@ -262,7 +262,7 @@ func (g *guard) table(list *ast.CompositeLit) {
 	}
 }
 
-// collect takes the sentences of an expression, but not those that a function gets as its input.
+// collect takes the sentences of an expression, except the arguments of functions.
 func (g *guard) collect(e ast.Expr) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
