@@ -17,7 +17,7 @@ import (
 // go.mod pins its version.
 type program struct {
 	component string // directory below test/lab/components, without what release.dir adds
-	pkg       string // import path
+	pkg       string // import path, or the directory of a main package of our own
 	name      string // of the executable
 }
 
@@ -61,7 +61,7 @@ var programs = []program{
 	{kubernetes, "k8s.io/kubernetes/cmd/kubeadm", "kubeadm"},
 	{etcd, "go.etcd.io/etcd/server/v3", "etcd"},
 	{etcd, "go.etcd.io/etcd/etcdctl/v3", "etcdctl"},
-	{coredns, "github.com/coredns/coredns", "coredns"},
+	{coredns, "./coredns", "coredns"},
 	{"containerd", "github.com/containerd/containerd/v2/cmd/containerd", "containerd"},
 	{"containerd", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2", "containerd-shim-runc-v2"},
 	{"containerd", "github.com/containerd/containerd/v2/cmd/ctr", "ctr"},
