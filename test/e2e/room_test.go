@@ -100,13 +100,17 @@ func (r *rooms) giveBack(n need) {
 	r.changed.Broadcast()
 }
 
-// next is the longest of those waiting for which there is room, and the zero need if there is none.
+// next is the longest of those waiting, and the zero need if there is no room for it yet: a test that needs most of the
+// machines would wait for ever while smaller ones passed it.
 func (r *rooms) next() need {
-	var first need
-	for _, n := range r.waiting {
-		if r.tests > 0 && n.machines <= r.machines && cmp.Or(cmp.Compare(n.minutes, first.minutes), cmp.Compare(n.machines, first.machines)) > 0 {
-			first = n
-		}
+	if len(r.waiting) == 0 {
+		return need{}
+	}
+	first := slices.MaxFunc(r.waiting, func(a, b need) int {
+		return cmp.Or(cmp.Compare(a.minutes, b.minutes), cmp.Compare(a.machines, b.machines))
+	})
+	if r.tests == 0 || first.machines > r.machines {
+		return need{}
 	}
 	return first
 }
