@@ -250,7 +250,13 @@ func TestCheckConstraints(t *testing.T) {
 				t.Fatal(err)
 			}
 			spec := find(t, n, "apiserver")
-			cert, err := Issue(spec, n, Pair{Cert: ca, Key: key}, key, now, rand.Reader)
+			if _, err := Issue(spec, n, Pair{Cert: ca, Key: key}, key, now, rand.Reader); err == nil {
+				t.Error("it was issued")
+			}
+			if template, err = newTemplate(spec, key.Public(), now, time.Hour, rand.Reader); err != nil {
+				t.Fatal(err)
+			}
+			cert, err := sign(spec, template, ca, key.Public(), key, rand.Reader)
 			if err != nil {
 				t.Fatal(err)
 			}

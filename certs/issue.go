@@ -90,7 +90,14 @@ func Issue(spec Spec, n *config.Node, ca Pair, key crypto.Signer, now time.Time,
 	if template.NotAfter.After(ca.Cert.NotAfter) {
 		template.NotAfter = ca.Cert.NotAfter
 	}
-	return sign(spec, template, ca.Cert, key.Public(), ca.Key, random)
+	cert, err := sign(spec, template, ca.Cert, key.Public(), ca.Key, random)
+	if err != nil {
+		return nil, err
+	}
+	if err := allows(spec, n, cert, ca); err != nil {
+		return nil, err
+	}
+	return cert, nil
 }
 
 // PublicKeyPin returns the fingerprint of a CA's public key as --discovery-token-ca-cert-hash takes it: "sha256:" and the

@@ -39,6 +39,9 @@ func controllerManagerArgs(n *config.Node, v HostView) []config.Arg {
 	pki := func(file string) string { return path.Join(n.Paths.PKI, file) }
 	conf := path.Join(n.Paths.Kubernetes, "controller-manager.conf")
 	signingCert, signingKey := pki("ca.crt"), pki("ca.key")
+	if v.SeveralCAs {
+		signingCert = pki(SignerFile)
+	}
 	if v.ExternalCA {
 		signingCert, signingKey = "", ""
 	}

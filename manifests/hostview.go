@@ -17,11 +17,17 @@ type HostView struct {
 	// ExternalCA reports that the CA of the cluster is on the host without its key, so that the controller manager cannot
 	// sign.
 	ExternalCA bool
+	// SeveralCAs reports that the file of the cluster's CA holds others, too. The controller manager then signs with the one in
+	// SignerFile, because it takes no file with several.
+	SeveralCAs bool
 	// ProxyEnv is the result of ProxyEnv() for the environment of the host.
 	ProxyEnv []corev1.EnvVar
 	// Users are the accounts of a rootless control plane; nil if it runs as root. See Rootless.
 	Users *Users
 }
+
+// SignerFile is below the directory of certificates.
+const SignerFile = "ca-signer.crt"
 
 // CertDirs returns the directories in which distributions keep CA certificates, in addition to /etc/ssl/certs. Links in
 // /etc/ssl/certs can point into them, so a container that trusts the CAs of the host needs each one that exists.
@@ -48,6 +54,9 @@ func (v HostView) AsIn(pod *corev1.Pod) HostView {
 		return !directory(certVolume(dir), dir).isIn(c)
 	})
 	v.ExternalCA = slices.Contains(c.Command, "--cluster-signing-key-file=")
+	v.SeveralCAs = slices.ContainsFunc(c.Command, func(arg string) bool {
+		return strings.HasPrefix(arg, "--cluster-signing-cert-file=") && strings.HasSuffix(arg, "/"+SignerFile)
+	})
 	return v
 }
 

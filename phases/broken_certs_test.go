@@ -143,7 +143,7 @@ func TestBrokenCertificates(t *testing.T) {
 			t.Parallel()
 			s := copyOfStage(t, whole)
 			b.do(t, s)
-			renewals := append(Renew(RenewOptions{Name: "apiserver"}), Renew(RenewOptions{Name: "admin.conf"})[0])
+			renewals := append(Renew(RenewOptions{Name: "apiserver"}), Renew(RenewOptions{Name: "admin.conf"})[:2]...)
 			says(t, "renew", Run(t.Context(), s.Env, renewals, Options{}), b.renew)
 
 			s = copyOfStage(t, whole)

@@ -43,7 +43,7 @@ func certificateFiles() []string {
 			names = append(names, row.File)
 		}
 	}
-	return append(names, certs.ServiceAccount)
+	return append(names, certs.ServiceAccount, strings.TrimSuffix(manifests.SignerFile, ".crt"))
 }
 
 // pluginDirectories are created by the kubelet and the controller manager, the innermost first. Other files in them

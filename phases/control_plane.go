@@ -83,6 +83,9 @@ func writeStaticPod(env *Env, component string, members []manifests.Member) erro
 	if err := ensureDataDir(env, component); err != nil {
 		return err
 	}
+	if err := env.pki().EnsureSigner(); err != nil {
+		return err
+	}
 	if err := env.accounts().Give(component); err != nil {
 		return err
 	}
@@ -155,7 +158,10 @@ func hostView(env *Env) (manifests.HostView, error) {
 			view.CertDirs = append(view.CertDirs, dir)
 		}
 	}
-	view.ExternalCA, err = externalCA(env)
+	if view.ExternalCA, err = externalCA(env); err != nil {
+		return view, err
+	}
+	view.SeveralCAs, err = env.pki().SeveralCAs()
 	return view, err
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/pkg/errors"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
@@ -154,7 +153,7 @@ func ensureUnitIsCurrent(ctx context.Context, env *Env) error {
 // kubeletFiles are what the kubelet reads when it starts. Only root may read them: CIS Kubernetes Benchmark 4.1.9.
 func kubeletFiles(env *Env) ([]ownership.File, error) {
 	n := env.Config
-	cfg, err := kubeletConfigYAML(env)
+	cfg, _, err := kubeletConfigYAML(env)
 	if err != nil {
 		return nil, err
 	}
@@ -170,19 +169,4 @@ func kubeletFiles(env *Env) ([]ownership.File, error) {
 		file("instance-config.yaml", kubeletconfig.InstanceConfigYAML(n)),
 		file("config.yaml", cfg),
 	}, nil
-}
-
-func kubeletConfigYAML(env *Env) ([]byte, error) {
-	data, err := kubeletconfig.ConfigYAML(env.Config)
-	if err != nil {
-		return nil, err
-	}
-	patches, err := env.patches()
-	if err != nil {
-		return nil, err
-	}
-	if data, err = patches.Apply(config.PatchKubelet, data, kubeletconfig.New()); err != nil {
-		return nil, err
-	}
-	return env.Config.KubeletWithExtra(data)
 }

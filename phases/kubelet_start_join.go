@@ -40,6 +40,9 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
+	if err := warnCorrected(env); err != nil {
+		return err
+	}
 	ca, err := trustedCAs(env)
 	if err != nil {
 		return err

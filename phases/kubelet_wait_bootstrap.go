@@ -52,6 +52,9 @@ func runKubeletWaitBootstrap(ctx context.Context, env *Env) error {
 	if err := env.Host.Remove(thisnode.BootstrapConf(n)); err != nil {
 		return err
 	}
+	if err := awaitSandbox(ctx, env); err != nil {
+		return err
+	}
 	env.UI.Nextf("Node %s has joined the cluster; `kubectl get nodes` on a control plane shows it", thisnode.RegisteredName(env.Host, env.Config))
 	return nil
 }

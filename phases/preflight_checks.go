@@ -80,7 +80,7 @@ func joinChecks(env *Env) ([]preflight.Check, error) {
 // asStarted returns the node with the settings that its kubelet will read, including the user's patches: the checks
 // are about what will be in force.
 func asStarted(env *Env) (*config.Node, error) {
-	data, err := kubeletConfigYAML(env)
+	data, _, err := kubeletConfigYAML(env)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,10 @@ func Renew(o RenewOptions) []Phase {
 	if o.Name == "" {
 		workflow = append(workflow, o.phase("look", "Look for certificates", renewal.Renewal.CheckAny))
 	}
-	workflow = append(workflow, o.renew())
+	workflow = append(workflow, o.phase("check", "Check that clients and servers will trust each other", renewal.Renewal.CheckTrust), o.renew())
+	if o.Name == "" {
+		workflow = append(workflow, o.bringCAs())
+	}
 	if o.Restart {
 		return append(workflow, restartPhases()...)
 	}

@@ -39,6 +39,7 @@ const apiServerGrace = 2 * time.Second
 // has expired comes first, because the kubelet restarts the components.
 func restartPhases() []Phase {
 	return []Phase{
+		checkTrust(),
 		{Name: "kubelet", Summary: "Renew an expired kubelet.conf", Run: repairKubelet},
 		{Name: "restart", Summary: "Restart the components whose files have changed", Run: restartChanged},
 		{Name: "kubelet-finalize", Summary: "Let the kubelet rotate its certificate", Run: finishKubelet},

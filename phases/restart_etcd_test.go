@@ -23,7 +23,7 @@ func restartStage(t *testing.T) *stage {
 	s := controlPlaneStage(t)
 	s.play(t, localEtcd(), controlPlane())
 	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
-	s.rotated(t, kubeletPEM, "cp-1", time.Now().Add(time.Hour))
+	s.certified(t, "cp-1")
 	s.play(t, kubeletFinalize())
 	s.host.Runs(time.Time{}, manifests.Components(s.Config)...)
 	return s

@@ -136,7 +136,8 @@ func nextKubeletConfig(env *Env) ([]byte, error) {
 	if instance == nil {
 		instance = kubeletconfig.InstanceConfigYAML(env.Config)
 	}
-	return upgradedKubeletConfig(env, instance)
+	data, _, err := upgradedKubeletConfig(env, instance)
+	return data, err
 }
 
 // PlanQuestions are the checks of `upgrade plan`: what the upgrade of the cluster breaks, and, on a control plane, what

@@ -248,10 +248,16 @@ func madeBefore(ctx context.Context, env *Env, component string, written time.Ti
 
 // renewForUpgrade renews the certificates of the components that are upgraded, whether or not their manifests change.
 func renewForUpgrade(env *Env) error {
-	if !env.Config.Upgrade.CertificateRenewal {
-		return nil
-	}
 	store := env.pki()
+	if err := store.EnsureSigner(); err != nil || !env.Config.Upgrade.CertificateRenewal {
+		return err
+	}
+	if err := (renewal.Renewal{Store: store}).CheckTrust(); err != nil {
+		return err
+	}
+	if _, err := store.TrustInKubelet(); err != nil { // it restarts with the components
+		return err
+	}
 	for _, row := range certs.Specs(env.Config) {
 		if !row.Renewable() || row.UsedBy == manifests.EtcdName && !env.Config.Upgrade.Etcd || neverHere(store, row) {
 			continue

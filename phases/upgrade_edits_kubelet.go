@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -46,7 +47,8 @@ func kubeletEdits(ctx context.Context, env *Env) (map[string]any, error) {
 	}
 	lost := map[string]any{}
 	for name, value := range docs[0] {
-		if !slices.ContainsFunc(docs[1:], func(other map[string]any) bool { return reflect.DeepEqual(other[name], value) }) {
+		ours := name == "resolvConf" && value == config.ResolvedConf // systemd-resolved ran here
+		if !ours && !slices.ContainsFunc(docs[1:], func(other map[string]any) bool { return reflect.DeepEqual(other[name], value) }) {
 			lost[name] = value
 		}
 	}

@@ -52,10 +52,11 @@ func upgradedKubeletFiles(env *Env) ([]ownership.File, error) {
 	if there != nil {
 		instance.Data = there
 	}
-	data, err := upgradedKubeletConfig(env, instance.Data)
+	data, corrections, err := upgradedKubeletConfig(env, instance.Data)
 	if err != nil {
 		return nil, err
 	}
+	sayCorrected(env, corrections)
 	files := []ownership.File{instance, file("config.yaml", data)}
 	if flags.Data, err = host.ReadIfExists(env.Host, flags.Path); err != nil || flags.Data == nil {
 		return files, err
@@ -68,23 +69,10 @@ func upgradedKubeletFiles(env *Env) ([]ownership.File, error) {
 }
 
 // upgradedKubeletConfig returns config.yaml: the cluster's settings, this node's own over them, and then the user's patches.
-func upgradedKubeletConfig(env *Env, instance []byte) ([]byte, error) {
-	data, err := kubeletconfig.ConfigYAML(env.Config)
-	if err != nil {
-		return nil, err
-	}
+func upgradedKubeletConfig(env *Env, instance []byte) ([]byte, []kubeletconfig.Correction, error) {
 	own, err := config.ParsePatches([]config.PatchFile{{Name: config.PatchKubelet + "+strategic.yaml", Data: instance}})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	patches, err := env.patches()
-	if err != nil {
-		return nil, err
-	}
-	for _, set := range []config.PatchSet{own, patches} {
-		if data, err = set.Apply(config.PatchKubelet, data, kubeletconfig.New()); err != nil {
-			return nil, err
-		}
-	}
-	return env.Config.KubeletWithExtra(data)
+	return kubeletConfigWith(env, own)
 }

@@ -40,20 +40,11 @@ func hostFacts(real *host.Real) (config.HostFacts, error) {
 		return config.HostFacts{}, err
 	}
 	return config.HostFacts{
-		Hostname:   name,
-		IPv4:       defaultAddress(real, false),
-		IPv6:       defaultAddress(real, true),
-		Sockets:    existing(real, config.KnownSockets()),
-		ResolvConf: resolvConf(real),
+		Hostname: name,
+		IPv4:     defaultAddress(real, false),
+		IPv6:     defaultAddress(real, true),
+		Sockets:  existing(real, config.KnownSockets()),
 	}, nil
-}
-
-// resolvConf is the file that systemd-resolved keeps where it runs.
-func resolvConf(real *host.Real) string {
-	if _, err := real.Lstat(config.ResolvedConf); err != nil {
-		return ""
-	}
-	return config.ResolvedConf
 }
 
 func defaultAddress(real *host.Real, ipv6 bool) netip.Addr {

@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"internal/etcdmember": {"internal/cluster", "internal/config", "internal/etcd", "internal/host", "internal/thisnode", "internal/ui", "manifests"},
 	"internal/accounts":   {"internal/config", "internal/host", "internal/ui", "manifests"},
 	"internal/pki":        {"internal/config", "internal/fault", "internal/host", "internal/kubeconfig", "internal/thisnode", "internal/ui", "certs", "manifests"},
-	"internal/renewal":    {"internal/config", "internal/fault", "internal/pki", "internal/ui", "certs", "manifests"},
+	"internal/renewal":    {"internal/config", "internal/fault", "internal/host", "internal/kubeconfig", "internal/pki", "internal/thisnode", "internal/ui", "certs", "manifests"},
 	"internal/joining": {
 		"certs", "manifests", "internal/cluster", "internal/config", "internal/discovery", "internal/fault", "internal/host", "internal/kubeconfig",
 		"internal/pki", "internal/retry", "internal/thisnode", "internal/ui",

@@ -120,7 +120,7 @@ func (d *documents) completeStored(self *JoinConfiguration, opts Options) {
 	d.checkStoredPaths()
 	d.cluster.ControlPlaneEndpoint = withPort(d.cluster.ControlPlaneEndpoint, d.init.LocalAPIEndpoint.BindPort)
 	d.checkComponents()
-	d.completeComponents(opts.Facts)
+	d.completeComponents()
 }
 
 // takeSelf converts the node's own settings to those of a first control plane.

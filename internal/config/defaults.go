@@ -48,12 +48,10 @@ type HostFacts struct {
 	IPv4, IPv6 netip.Addr
 	// Sockets lists the existing KnownSockets.
 	Sockets []string
-	// ResolvConf is the resolv.conf for Pods; empty for the kubelet's default. With systemd-resolved it is
-	// ResolvedConf, because the file in /etc names a stub resolver that Pods cannot reach.
-	ResolvConf string
 }
 
-// ResolvedConf is where systemd-resolved writes the actual name servers.
+// ResolvedConf is where systemd-resolved writes the actual name servers: the file in /etc names a stub resolver that Pods
+// cannot reach.
 const ResolvedConf = "/run/systemd/resolve/resolv.conf"
 
 // KnownSockets are the default sockets of containerd, CRI-O and cri-dockerd.

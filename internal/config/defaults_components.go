@@ -22,8 +22,9 @@ const (
 )
 
 // defaultKubelet fills in the cluster's KubeletConfiguration. It keeps what the user set, except
-// rotateCertificates: a kubelet that does not rotate its certificate drops out of the cluster after a year.
-func defaultKubelet(k *kubelet.KubeletConfiguration, c *ClusterConfiguration, facts HostFacts) {
+// rotateCertificates: a kubelet that does not rotate its certificate drops out of the cluster after a year. Nothing here
+// depends on a host: the result is stored in the cluster. See kubeletconfig.Fit.
+func defaultKubelet(k *kubelet.KubeletConfiguration, c *ClusterConfiguration) {
 	k.TypeMeta = metav1.TypeMeta{APIVersion: kubeletAPI, Kind: kindKubelet}
 	k.StaticPodPath = cmp.Or(k.StaticPodPath, path.Join(DefaultKubernetesDir, "manifests"))
 	k.ClusterDomain = cmp.Or(k.ClusterDomain, c.Networking.DNSDomain)
@@ -43,9 +44,6 @@ func defaultKubelet(k *kubelet.KubeletConfiguration, c *ClusterConfiguration, fa
 		k.HealthzPort = new(int32(kubeletHealthzPort))
 	}
 	k.CgroupDriver = cmp.Or(k.CgroupDriver, "systemd")
-	if k.ResolverConfig == nil && facts.ResolvConf != "" {
-		k.ResolverConfig = new(facts.ResolvConf)
-	}
 	k.RotateCertificates = true
 }
 

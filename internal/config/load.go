@@ -122,7 +122,7 @@ func (d *documents) completeInit(ctx context.Context, opts Options) {
 	d.checkCluster()
 	d.cluster.ControlPlaneEndpoint = withPort(d.cluster.ControlPlaneEndpoint, d.init.LocalAPIEndpoint.BindPort)
 	d.checkComponents()
-	d.completeComponents(opts.Facts)
+	d.completeComponents()
 }
 
 func firstPrefix(list string) netip.Prefix {
@@ -144,9 +144,9 @@ func (d *documents) placeholderAddress(primary netip.Prefix) {
 }
 
 // completeComponents defaults the component configurations, and creates missing ones.
-func (d *documents) completeComponents(facts HostFacts) {
+func (d *documents) completeComponents() {
 	d.kubelet = cmp.Or(d.kubelet, &kubelet.KubeletConfiguration{})
-	defaultKubelet(d.kubelet, d.cluster, facts)
+	defaultKubelet(d.kubelet, d.cluster)
 	d.kubeProxy = cmp.Or(d.kubeProxy, &kubeproxy.KubeProxyConfiguration{})
 	advertise, _ := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
 	defaultKubeProxy(d.kubeProxy, d.cluster, advertise)

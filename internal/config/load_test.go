@@ -259,10 +259,10 @@ func TestHostFacts(t *testing.T) {
 
 func TestComponentDefaults(t *testing.T) {
 	opts := testOptions()
-	opts.Facts = HostFacts{Hostname: "h", IPv6: netip.MustParseAddr("fd00:99::9"), ResolvConf: ResolvedConf}
+	opts.Facts = HostFacts{Hostname: "h", IPv6: netip.MustParseAddr("fd00:99::9")}
 	n := mustLoad(t, file("", "networking: {serviceSubnet: 'fd00:10:96::/112', podSubnet: 'fd00:10:244::/56'}"), Flags{}, opts)
-	got := fmt.Sprint(n.Kubelet.ClusterDNS, " ", *n.Kubelet.ResolverConfig, " ", n.Kubelet.HealthzBindAddress, " ", n.KubeProxy.BindAddress, " ", n.KubeProxy.ClusterCIDR)
-	if want := "[fd00:10:96::a] /run/systemd/resolve/resolv.conf 127.0.0.1 :: fd00:10:244::/56"; got != want {
+	got := fmt.Sprint(n.Kubelet.ClusterDNS, " ", n.Kubelet.HealthzBindAddress, " ", n.KubeProxy.BindAddress, " ", n.KubeProxy.ClusterCIDR)
+	if want := "[fd00:10:96::a] 127.0.0.1 :: fd00:10:244::/56"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

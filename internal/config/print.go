@@ -148,7 +148,7 @@ func printInitDefaults(components []string) ([]byte, error) {
 		}
 		if name == kindKubelet {
 			k := &kubelet.KubeletConfiguration{}
-			defaultKubelet(k, cluster, HostFacts{})
+			defaultKubelet(k, cluster)
 			out = append(out, k)
 			continue
 		}

@@ -25,6 +25,7 @@ func Causes() []Cause {
 		{Name: "etcd-space", Summary: "etcd's database has reached its quota", look: etcdSpace},
 		{Name: "etcd-unreachable", Summary: "an etcd on other hosts does not answer", look: etcdUnreachable},
 		{Name: "image", Summary: "an image is missing and cannot be pulled", look: image},
+		{Name: "pod-sandbox", Summary: "no Pod can start, because its sandbox cannot be created", look: podSandbox},
 		{Name: "name-unknown", Summary: "a name does not resolve", look: nameUnknown},
 		{Name: "proxy", Summary: "a proxy blocks requests to the cluster", look: proxy},
 		{Name: "webhook", Summary: "an admission webhook fails or rejects requests", look: webhook},

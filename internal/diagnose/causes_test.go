@@ -58,6 +58,19 @@ func kubeletRows() []row {
 		{"cgroup-driver", "of the runtime", func(h *fakeHost) {
 			h.insisted(`E1121 "Failed to create sandbox" err="expected cgroupsPath to be of format \"slice:prefix:name\" for systemd cgroups, got \"/kubepods/x\" instead"`)
 		}, "is systemd; cgroupDriver; SystemdCgroup", false},
+		{"pod-sandbox", "without its name servers", func(h *fakeHost) {
+			h.said(`E1121 "Failed to generate sandbox config for pod" err="open /run/systemd/resolve/resolv.conf: no such file or directory" pod="kube-system/kube-proxy-x"`)
+		}, "/run/systemd/resolve/resolv.conf; resolvConf; kube-system/kubelet-config", false},
+		{"pod-sandbox", "with name servers meanwhile", func(h *fakeHost) {
+			h.put("/run/systemd/resolve/resolv.conf", "")
+			h.said(`E1121 "Failed to generate sandbox config for pod" err="open /run/systemd/resolve/resolv.conf: no such file or directory" pod="kube-system/kube-proxy-x"`)
+		}, "", false},
+		{"pod-sandbox", "refused by the runtime", func(h *fakeHost) {
+			h.insisted(`E1121 "CreatePodSandbox for pod failed" err="failed to "CreatePodSandbox" for "kube-proxy-x" with CreatePodSandboxError: runc: executable file not found in $PATH"`)
+		}, "every Pod's sandbox; runc; `journalctl -u containerd.service`", false},
+		{"pod-sandbox", "of a network that is not there yet", func(h *fakeHost) {
+			h.insisted(`E1121 "Failed to create sandbox for pod" err="rpc error: failed to setup network for sandbox "x": plugin type="flannel" failed (add): open /run/flannel/subnet.env: no such file or directory"`)
+		}, "", false},
 		{"cgroup-driver", "of a look in passing", func(h *fakeHost) { h.saidBefore(`E1121 "x" err="expected cgroupsPath to be of format slice"`) }, "", false},
 		{"swap", "of a kubelet that runs on", func(h *fakeHost) { h.Has.Swap = []string{"/dev/sda2"}; h.said(swapWords) }, "", false},
 		{"kubelet-config", "said in passing by a kubelet that has just begun", func(h *fakeHost) {

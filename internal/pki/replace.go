@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // Current returns the certificate that a row has now, nil if it does not exist. The row is not that of a CA.
@@ -44,7 +45,8 @@ func unreadable(row certs.Spec, path string, err error) error {
 		"or put the right file there", path, row.Phase()))
 }
 
-// Replace puts another certificate and key in the place of those of a row. The rest of a kubeconfig file stays.
+// Replace puts another certificate and key in the place of those of a row. A kubeconfig file then trusts the CAs on this host:
+// one may have been added or replaced. The rest of it stays.
 func (s Store) Replace(row certs.Spec, pair certs.Pair) error {
 	if row.Kubeconfig == "" {
 		return s.writePair(row, pair)
@@ -54,8 +56,37 @@ func (s Store) Replace(row certs.Spec, pair certs.Pair) error {
 	if err != nil {
 		return err
 	}
-	if data, err = kubeconfig.Renewed(data, pair); err != nil {
+	ca, err := s.CA(row.CA)
+	if err != nil {
+		return err
+	}
+	if data, err = kubeconfig.Renewed(data, pair); err == nil {
+		data, _, err = kubeconfig.Trusting(data, ca.Bundle())
+	}
+	if err != nil {
 		return errors.Wrap(err, path)
 	}
 	return s.writePrivate(path, data)
+}
+
+// TrustInKubelet makes the kubelet trust the CAs on this host, and reports whether it did not. Its credentials are its own.
+func (s Store) TrustInKubelet() (changed bool, err error) {
+	path := thisnode.KubeletConf(s.Config)
+	data, err := host.ReadIfExists(s.Host, path)
+	if err != nil || data == nil {
+		return false, err
+	}
+	ca, err := s.CA(certs.CA)
+	if err != nil {
+		return false, err
+	}
+	data, changed, err = kubeconfig.Trusting(data, ca.Bundle())
+	if err != nil {
+		return false, errors.Wrap(err, path)
+	}
+	if !changed {
+		return false, nil
+	}
+	s.UI.Printf("Writing the CAs in ca.crt to %s", path)
+	return true, s.writePrivate(path, data)
 }

@@ -83,13 +83,31 @@ func (s Store) Ensure(row certs.Spec, spare crypto.Signer) error {
 	case err != nil:
 		return err
 	case cert != nil:
-		if err := s.Check(row, cert, key); err != nil {
-			return err
-		}
-		s.UI.Printf("Keeping the certificate and key %q", row.File)
-		return nil
+		return s.keepPair(row, cert, key)
 	}
 	return s.issuePair(row, key, spare)
+}
+
+// keepPair refuses a CA that could not sign what it has to, before it signs anything.
+func (s Store) keepPair(row certs.Spec, cert, key []byte) error {
+	if err := s.Check(row, cert, key); err != nil {
+		return err
+	}
+	if key == nil {
+		s.UI.Printf("Keeping the certificate %q, whose key is not on this host", row.File)
+		return nil
+	}
+	if row.IsCA() {
+		pair, err := s.parse(row, cert, key)
+		if err != nil {
+			return err
+		}
+		if err := certs.CheckIssues(row, s.Config, pair, s.Host.Now(), rand.Reader); err != nil {
+			return err
+		}
+	}
+	s.UI.Printf("Keeping the certificate and key %q", row.File)
+	return nil
 }
 
 // Check checks an existing certificate and key, as Read returns them, against their row, and narrows the mode of the

@@ -125,6 +125,10 @@ func (r Renewal) replace(row certs.Spec, old *x509.Certificate, ca certs.Pair) e
 	if err := r.Store.Replace(row, certs.Pair{Cert: cert, Key: key}); err != nil {
 		return err
 	}
+	if row.Name == certs.APIServer && old.CheckSignatureFrom(ca.Cert) != nil {
+		r.Store.UI.Warn("the API server's certificate comes from another CA than before: "+named(ca.Cert.Subject.String(), ca.Cert.SubjectKeyId),
+			"nodes, Pods and users that don't trust that one yet are refused once the API server has it: see \"Replacing a CA\" in docs/cluster-life.md")
+	}
 	r.Store.UI.Nextf("Renewed %s: valid until %s", row.Name, cert.NotAfter.Format(shownTime))
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/stage"
 )
 
 const (
@@ -38,7 +39,7 @@ type controlPlane struct {
 func newControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
 	n := fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument)
-	c := &controlPlane{root: t.TempDir()}
+	c := &controlPlane{root: stage.Dir(t)}
 	c.Store = pki.Store{Host: host.NewAt(c.root), Config: n, UI: ui.NewLines(&c.said, &c.said)}
 	for _, row := range certs.Specs(n) {
 		if err := c.Ensure(row, nil); err != nil {

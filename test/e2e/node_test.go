@@ -40,6 +40,10 @@ func TestNode(t *testing.T) {
 		m.must("slipway", "certs", "renew", "all", "--restart")
 		m.healthy(everything)
 	})
+	m.row("replaced-ca", func(m machine) { m.replacesCA() })
+	if tier.Full() {
+		m.row("two-cas", func(m machine) { m.usesTwoCAs() })
+	}
 	m.row("second-init", func(m machine) {
 		m.isAdministrated()
 		m.secondInitChangesNothing(config)

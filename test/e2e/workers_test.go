@@ -19,6 +19,7 @@ import (
 func TestWorkers(t *testing.T) {
 	m := boot(t)
 	config := document("", podSubnet)
+	m.runsResolved()
 	args := m.initForJoin(config)
 	w1, w2 := m.another("worker-1"), m.another("worker-2")
 	before := w1.host()
@@ -26,6 +27,10 @@ func TestWorkers(t *testing.T) {
 		return
 	}
 	m.row("reset", func(m machine) { m.resetsWorker(machine{m.T, w1.node}, before) })
+	m.row("host-facts", func(m machine) {
+		m.keepsHostFacts()
+		m.correctsHostFacts(machine{m.T, w1.node}, args)
+	})
 	m.row("discovery-file", func(m machine) { m.joinsByFile(machine{m.T, w1.node}, args) })
 	m.row("expired", func(m machine) { m.saysJoinedWhenItHas(machine{m.T, w1.node}, args) })
 	m.row("old-cluster", func(m machine) { m.joinsOldCluster(machine{m.T, w2.node}, args) })

@@ -56,7 +56,9 @@ func ordinary() State {
 		Runtime:  &host.RuntimeInfo{Name: "containerd", Version: "2.1.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"},
 		ImageDir: "/var/lib/containerd",
 		Running:  map[string][]host.Container{},
-		Hostname: "cp-1", CPUs: 2, Memory: 4 << 30, Kernel: "6.12.1-amd64",
+		// One that the kubelet has made: nothing has to wait for it.
+		Sandboxes: []host.Sandbox{{ID: "kube-proxy", Pod: "kube-proxy-abcde", Namespace: "kube-system", Ready: true}},
+		Hostname:  "cp-1", CPUs: 2, Memory: 4 << 30, Kernel: "6.12.1-amd64",
 		Space:      map[string]host.Space{"/": {Free: 90 << 30, Total: 100 << 30, FreeInodes: 900_000, TotalInodes: 1_000_000}},
 		Syncs:      []time.Duration{time.Millisecond},
 		Interfaces: []host.Interface{{Name: "eth0", MTU: 1500, Default: true, Addresses: []netip.Addr{address}}},

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
+)
+
+var (
+	sandboxRefused = lazyregexp.New(`CreatePodSandboxError|Failed to create sandbox for pod|Failed to generate sandbox config|RunPodSandbox from runtime service failed`)
+	// ofPodNetwork matches what a Pod network says that is not configured yet: it passes once its Pod runs.
+	ofPodNetwork = lazyregexp.New(`[Ff]ailed to (?:setup|set up) network for sandbox|plugin type=|cni plugin|CNI`)
+	missingFile  = lazyregexp.New(`open (/[^\s":\\]*resolv[^\s":\\]*): no such file or directory`)
+)
+
+// podSandbox looks for what keeps the kubelet from starting any Pod. Its image and the cgroup driver are causes of their own.
+func podSandbox(s *scene) []Finding {
+	unknown := func(line string) bool {
+		return sandboxFailed().MatchString(line) || cgroupDriverRefused().MatchString(line) || ofPodNetwork().MatchString(line)
+	}
+	f := Finding{Subject: "every Pod's sandbox"}
+	for _, line := range slices.Backward(s.lately(s.sources[0], sandboxRefused)) {
+		m := missingFile().FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		if _, err := s.h.Stat(m[1]); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		f.Evidence, f.lasts = []string{line}, time.Second
+		f.Fault = fault.Fault{
+			Message: "the kubelet gives Pods the name servers in " + m[1] + ", which does not exist on this host, so no Pod can start",
+			Remedy:  "set resolvConf in the KubeletConfiguration (ConfigMap kube-system/kubelet-config, or a patch for this node) to a file that exists, or create this one",
+		}
+		return []Finding{f}
+	}
+	lines := slices.DeleteFunc(s.insists(s.sources[0], sandboxRefused), func(line string) bool { return passing().MatchString(line) || unknown(line) })
+	if len(lines) == 0 {
+		return nil
+	}
+	f.Evidence, f.lasts = last(lines, 1), 2*time.Second
+	f.Fault = fault.Fault{
+		Message: "the container runtime cannot create what a Pod's containers run in",
+		Remedy:  "see the runtime's message, and its journal (`journalctl -u " + runtimeService(s.t.Socket) + "`)",
+	}
+	return []Finding{f}
+}
