@@ -182,12 +182,12 @@ func TestHostFindings(t *testing.T) {
 		"nothing":  {func([]etcd.Health) {}, equipped{s.host, "none", 50 << 30}, nil},
 		"an image": {func([]etcd.Health) {}, equipped{s.host, "coredns", 50 << 30}, []foundAs{{name: "warning ImagesPresent", list: "registry.k8s.io/coredns/coredns:v1.14.6"}}},
 		"a full disk": {func([]etcd.Health) {}, equipped{s.host, "none", 1 << 30}, []foundAs{
-			{name: "error EtcdSnapshotSpace", facts: []string{"/etc/kubernetes", "1024 MiB free", "1024 MiB for the snapshot", "10 GiB", "10 %"}}}},
+			{name: "error EtcdSnapshotSpace", facts: []string{"/etc/kubernetes", "1024 MiB free", "10 GiB", "10 %"}}}},
 		"a tenth would not stay free": {func([]etcd.Health) {}, equipped{s.host, "none", 11<<30 - 1}, []foundAs{{name: "error EtcdSnapshotSpace"}}},
 		"a tenth stays free":          {func([]etcd.Health) {}, equipped{s.host, "none", 11 << 30}, nil},
 		"the images fit, and the snapshot too, but not both": {func([]etcd.Health) {}, equipped{s.host, "coredns", 11<<30 + 400<<20}, []foundAs{
 			{name: "warning DiskSpace-runtime"}, {name: "warning ImagesPresent"},
-			{name: "error EtcdSnapshotSpace", facts: []string{"/etc/kubernetes", "1024 MiB for the snapshot", "500 MiB for images"}}}},
+			{name: "error EtcdSnapshotSpace", facts: []string{"/etc/kubernetes", "1024 MiB", "500 MiB"}}}},
 		"the images are on another disk": {func([]etcd.Health) {
 			s.host.Has.ImageDir = "/images"
 			s.host.Has.Space["/images"] = host.Space{Free: 50 << 30, Total: 100 << 30, Device: 2}

@@ -89,10 +89,10 @@ func TestRollbackRefusals(t *testing.T) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-7")
 		}, plain: true, says: []string{"node cp-7", "cp-1"}},
 		"a cluster with another CA": {change: func(edit func(path, old, new string), _ func(path, from string)) {
-			edit(backedUpManifests+"upgrade.yaml", "ca: sha256:", "ca: sha256:0 # ")
+			ofAnotherCluster(edit)
 		}, plain: true, says: []string{"sha256:0", "/etc/kubernetes/pki/ca.crt"}},
 		"a cluster with another CA, with its data": {change: func(edit func(path, old, new string), _ func(path, from string)) {
-			edit(backedUpManifests+"upgrade.yaml", "ca: sha256:", "ca: sha256:0 # ")
+			ofAnotherCluster(edit)
 		}, says: []string{"sha256:0", "/etc/kubernetes/pki/ca.crt"}},
 		"one of two CAs": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit(backedUpManifests+"upgrade.yaml", "ca: sha256:", "ca: sha256:0,sha256:")
@@ -219,6 +219,12 @@ func authoritySince(t *testing.T, since time.Time) string {
 		t.Fatal(err)
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+func ofAnotherCluster(edit func(path, old, new string)) {
+	for _, dir := range []string{backedUpManifests, rollbackBackups + "kubeadm-kubelet-config-" + upgradeTime + "/"} {
+		edit(dir+"upgrade.yaml", "ca: sha256:", "ca: sha256:0 # ")
+	}
 }
 
 func interruptRestore(replace func(path, from string)) {
