@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 )
@@ -96,22 +97,25 @@ func (o *restore) gather(ctx context.Context, env *Env, all []etcd.Health, answe
 }
 
 // gatherPresent notes the members that this node's etcd knows, although it does not answer clients: one that waits for a
-// quorum tells its peers, and the database of one that does not run can be read.
+// quorum tells its peers, and the database of one that does not run can be read. One that keeps crashing has it open at times.
 func (o *restore) gatherPresent(ctx context.Context, env *Env) {
-	own := env.Etcd.Peers(ctx, []string{o.member.PeerURL})[0]
-	members, err := own.Members, own.Err
-	if o.planned = errors.Is(err, etcd.ErrNotAsked); o.planned {
-		return
-	}
-	if err != nil {
-		members, err = o.stored(env)
-	}
-	if err != nil {
+	limited, cancel := context.WithTimeout(ctx, etcd.HealthTime)
+	defer cancel()
+	policy := retry.Policy{First: readyInterval, Passes: func(err error) bool { return errors.Is(err, etcd.ErrOpen) }}
+	err := policy.Do(limited, func(ctx context.Context) error {
+		own := env.Etcd.Peers(ctx, []string{o.member.PeerURL})[0]
+		members, err := own.Members, own.Err
+		if err != nil && !errors.Is(err, etcd.ErrNotAsked) {
+			members, err = o.stored(env)
+		}
+		for _, m := range members {
+			o.note(m.Name, m.PeerURL)
+		}
+		o.known = len(members) > 0
+		return err
+	})
+	if o.planned = errors.Is(err, etcd.ErrNotAsked); err != nil {
 		o.unread = err.Error()
-	}
-	o.known = len(members) > 0
-	for _, m := range members {
-		o.note(m.Name, m.PeerURL)
 	}
 }
 

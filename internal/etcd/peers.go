@@ -86,13 +86,15 @@ func readPeer(answer *http.Response) ([]Member, error) {
 	return members, nil
 }
 
+// ErrOpen is the error of StoredMembers if an etcd has the database open.
+var ErrOpen = errors.New("an etcd has it open")
+
 // StoredMembers reads the members from the database of an etcd that does not run,
-// which is the file snap/db in its directory `member`. It fails if an etcd has it
-// open.
+// which is the file snap/db in its directory `member`.
 func StoredMembers(f *os.File) (members []Member, err error) {
 	db, err := openDatabase(f, &bbolt.Options{ReadOnly: true})
 	if errors.Is(err, bbolt.ErrTimeout) {
-		return nil, errors.Errorf("an etcd has %s open", f.Name())
+		err = ErrOpen
 	}
 	if err != nil {
 		return nil, errors.Wrap(err, f.Name())

@@ -164,7 +164,7 @@ func (b *Backup) add(h host.Host, d backupDir) error {
 		path := filepath.Join(d.path, e.Name())
 		component, manifest := strings.CutSuffix(e.Name(), ".yaml")
 		switch {
-		case e.Name() == RecordFile || !e.Type().IsRegular():
+		case e.Name() == RecordFile || strings.HasPrefix(e.Name(), ".") || !e.Type().IsRegular(): // a killed run was about to write the hidden ones
 		case d.kind == EtcdBackup && e.Name() == SnapshotFile:
 			err = errors.WithMessage(b.addSnapshot(h, path), path)
 		case d.kind == ManifestBackup && manifest:

@@ -84,6 +84,7 @@ func TestLastBackup(t *testing.T) {
 		"completed":                             {kept: completed(second), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
 		"completed in two runs":                 {kept: completed(slices.Concat(second, march)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01 (03-01)"},
 		"only the kubelet's settings since":     {kept: slices.Concat(completed(second), []kept{{KubeletBackup + "2026-03-01-00-00-00", "v1.37.2", "config.yaml=1.37.2"}}), want: ": ; config.yaml@03-01; "},
+		"a killed run's":                        {kept: []kept{{kubelet1, "v1.36.4", "config.yaml=1.35.8 .upgrade.yaml.slipway-1=1.35.8"}}, want: ": ; config.yaml@01-01; "},
 		"a worker, after it was completed":      {kept: slices.Concat(completed(second[2:]), []kept{{KubeletBackup + "2026-03-01-00-00-00", "v1.37.2", "config.yaml=1.37.2"}}), want: ": ; config.yaml@03-01; "},
 		"the same version in another cluster":   {kept: slices.Concat(inCluster(second, "sha256:1"), inCluster(march, "sha256:2")), want: "v1.37.2: etcd@03-01 kube-apiserver@03-01; ; 03-01"},
 		"the same cluster with another CA more": {kept: slices.Concat(inCluster(second, "sha256:1"), inCluster(march, "sha256:2,sha256:1")), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01 (03-01)"},
