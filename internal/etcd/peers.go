@@ -14,6 +14,8 @@ import (
 
 	"github.com/pkg/errors"
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
 )
 
 // Peer is what was found at a peer URL.
@@ -68,22 +70,21 @@ func (r *Real) peer(ctx context.Context, url string) ([]Member, error) {
 		return nil, errors.Wrap(err, strings.TrimPrefix(url, scheme))
 	}
 	defer answer.Body.Close()
-	return readPeer(answer)
+	return readPeer(answer), nil
 }
 
 // readPeer reads an answer. A member that answers runs, whatever it says.
-func readPeer(answer *http.Response) ([]Member, error) {
+func readPeer(answer *http.Response) (members []Member) {
 	const most = 1 << 20
 	data, err := io.ReadAll(io.LimitReader(answer.Body, most))
 	var list []storedMember
 	if err != nil || answer.StatusCode != http.StatusOK || json.Unmarshal(data, &list) != nil {
-		return nil, nil //nolint:nilerr // it runs
+		return nil
 	}
-	var members []Member
 	for _, m := range list {
 		members = append(members, m.member())
 	}
-	return members, nil
+	return members
 }
 
 // ErrOpen is the error of StoredMembers if an etcd has the database open.
@@ -93,13 +94,16 @@ var ErrOpen = errors.New("an etcd has it open")
 // which is the file snap/db in its directory `member`.
 func StoredMembers(f *os.File) (members []Member, err error) {
 	db, err := openDatabase(f, &bbolt.Options{ReadOnly: true})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bbolterrors.ErrTimeout) {
 		err = ErrOpen
 	}
 	if err != nil {
 		return nil, errors.Wrap(err, f.Name())
 	}
-	defer db.Close()
+	defer func() {
+		_ = db.Close()
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // bbolt leaves that to the closing of f, and an etcd may start before
+	}()
 	err = db.View(func(tx *bbolt.Tx) (err error) {
 		defer recoverDamage(&err)()
 		if tx.Bucket(membersBucket) == nil {

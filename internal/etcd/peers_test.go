@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
@@ -111,16 +112,19 @@ func TestStoredMembers(t *testing.T) {
 	if err := os.WriteFile(path, database, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	running, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer running.Close()
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	if _, err := StoredMembers(f); err != nil {
+		t.Fatal(err)
+	}
+	running, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second}) // although f is still open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Close()
 	_, err = StoredMembers(f)
 	if fact.Error(t, err, path); !errors.Is(err, ErrOpen) {
 		t.Error(err)

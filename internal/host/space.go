@@ -32,7 +32,7 @@ func (r *Real) Space(path string) (Space, error) {
 		return Space{}, explain("look at", path, err)
 	}
 	block := uint64(s.Frsize)
-	return Space{Free: s.Bavail * block, Total: s.Blocks * block, FreeInodes: s.Ffree, TotalInodes: s.Files, Device: uint64(at.Dev)}, nil
+	return Space{Free: s.Bavail * block, Total: s.Blocks * block, FreeInodes: s.Ffree, TotalInodes: s.Files, Device: at.Dev}, nil
 }
 
 // ReadTail implements FileReader.
