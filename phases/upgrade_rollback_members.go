@@ -142,6 +142,7 @@ func (o *restore) gatherNodes(ctx context.Context, env *Env) {
 		if _, controlPlane := nodes[i].Labels[labelControlPlane]; !controlPlane || nodes[i].Name == env.Config.Name {
 			continue
 		}
+		o.note(nodes[i].Name, "") // also one without an address
 		for _, a := range nodes[i].Status.Addresses {
 			if a.Type == corev1.NodeInternalIP {
 				o.note(nodes[i].Name, manifests.PeerURL(a.Address))

@@ -81,6 +81,8 @@ func (n theseNodes) Nodes(context.Context) (list []corev1.Node, err error) {
 		node := cluster.NewNode(name)
 		if strings.HasPrefix(name, "cp-") {
 			node.Labels = map[string]string{labelControlPlane: ""}
+		}
+		if strings.HasPrefix(name, "cp-") && name != "cp-none" {
 			node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: addressOf(name)}}
 		}
 		list = append(list, *node)
@@ -138,6 +140,7 @@ func TestRestoreAsksOthers(t *testing.T) {
 		"only in the static Pod":                {namesOfOthers{snapshot: "cp-1", database: "cp-1", static: "cp-1 cp-2"}, down, nil, silent("cp-2")},
 		"only a Node":                           {namesOfOthers{snapshot: "cp-1", nodes: "cp-1 cp-2"}, down, nil, silent("cp-2")},
 		"only a Node, and it runs":              {namesOfOthers{snapshot: "cp-1", nodes: "cp-1 cp-2", runs: "cp-2"}, down, []string{"run: cp-2."}, nil},
+		"a Node without an address":             {namesOfOthers{snapshot: "cp-1", nodes: "cp-1 cp-none"}, down, nil, []foundAs{{name: "error " + othersCheck, facts: []string{"cp-none"}}}},
 		"a worker":                              {namesOfOthers{snapshot: "cp-1", nodes: "cp-1 worker-1"}, down, nil, nil},
 		"alone, by the database":                {namesOfOthers{snapshot: "cp-1", database: "cp-1"}, down, nil, nil},
 		"nobody knows":                          {namesOfOthers{snapshot: "cp-1", static: "cp-1"}, down, nil, []foundAs{{name: "error " + othersCheck, facts: []string{"/var/lib/etcd/member/snap/db"}}}},
