@@ -16,6 +16,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
@@ -64,7 +65,15 @@ func prepareRollback(t *testing.T, s *scene) error {
 		return err
 	}
 	s.api.SpoilFirst(s.spoil)
-	record, err := yaml.Marshal(upgrading.Record{Node: "cp-1", To: config.DefaultKubernetesVersion, ClusterConfiguration: rollbackCluster})
+	authority, err := os.ReadFile(s.root + "/etc/kubernetes/pki/ca.crt")
+	if err != nil {
+		return err
+	}
+	list, err := certs.ParseCerts(authority)
+	if err != nil {
+		return err
+	}
+	record, err := yaml.Marshal(upgrading.Record{Node: "cp-1", To: config.DefaultKubernetesVersion, CA: clusterPins(list), ClusterConfiguration: rollbackCluster})
 	if err != nil {
 		return err
 	}
@@ -167,7 +176,7 @@ func newRollback(ctx context.Context, api cluster.Cluster, h host.Host, members 
 	if err != nil {
 		return nil, nil, err
 	}
-	env := &Env{Config: n, Host: h, Etcd: members, UI: ui.NewLines(say, io.Discard)}
+	env := &Env{Config: n, Host: h, Cluster: api, Etcd: members, UI: ui.NewLines(say, io.Discard)}
 	r, err := NewRollback(ctx, env, RollbackOptions{Backup: backup, Progress: progress, RestoreEtcd: restore})
 	return r, n, err
 }

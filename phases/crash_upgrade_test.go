@@ -14,6 +14,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -355,6 +356,9 @@ func (h *lastingHost) runningPods() map[string]string {
 	return running
 }
 
+// ofAnyRun are the lines of a record that differ from one scene to the next.
+var ofAnyRun = regexp.MustCompile(`(?m)^(ca|completed): .*\n`)
+
 // keptBefore has the oldest of the files of each name that upgrades have kept: what the node had before the first of them.
 func keptBefore(root string) (map[string]string, error) {
 	kept := map[string]string{}
@@ -371,13 +375,23 @@ func keptBefore(root string) (map[string]string, error) {
 		if err = errors.Join(err, readErr); filepath.Ext(path) == ".db" {
 			data = nil
 		}
-		kept[name] = string(data)
+		kept[name] = ofAnyRun.ReplaceAllString(string(data), "")
 	}
 	return kept, err
 }
 
 func (m lastingMembers) Health(context.Context) ([]etcd.Health, error) {
-	return []etcd.Health{{Member: etcd.Member{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}, Answers: true, Status: etcd.Status{Revision: 500}}}, nil
+	return []etcd.Health{{Member: etcd.Member{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}, Answers: true, Status: etcd.Status{Revision: 500, Size: 2 << 30}}}, nil
+}
+
+func (m lastingMembers) Peers(_ context.Context, urls []string) []etcd.Peer { return silent(urls) }
+
+// silent is the answer of peers that do not run.
+func silent(urls []string) (all []etcd.Peer) {
+	for _, url := range urls {
+		all = append(all, etcd.Peer{URL: url, Err: errors.New("connection refused")})
+	}
+	return all
 }
 
 func (m lastingMembers) MoveLeader(context.Context, string) (bool, error) { return false, nil }

@@ -55,6 +55,9 @@ func backUpControlPlane(ctx context.Context, env *Env) error {
 	if unlessLocalEtcd(env) != "" {
 		return nil
 	}
+	if err := ensureSnapshotSpace(ctx, env); err != nil {
+		return err
+	}
 	if err := snapshotEtcd(ctx, env, filepath.Join(backupRoot(env), upgrading.EtcdBackup+stamp)); err != nil {
 		return errors.WithMessage(err, "a control plane is not upgraded without a snapshot of etcd")
 	}
@@ -63,7 +66,7 @@ func backUpControlPlane(ctx context.Context, env *Env) error {
 
 // controlPlaneRecord is what a rollback needs to know about this upgrade. The API may be down by then.
 func controlPlaneRecord(ctx context.Context, env *Env) (upgrading.Record, error) {
-	r := upgrading.Record{Node: env.Config.Name, To: env.Config.Cluster.KubernetesVersion}
+	r := nodeRecord(env)
 	stored, err := joining.StoredConfiguration(ctx, env.Cluster)
 	if err != nil {
 		return r, err
@@ -78,6 +81,15 @@ func controlPlaneRecord(ctx context.Context, env *Env) (upgrading.Record, error)
 		r.EtcdCluster = etcdID(data.Cluster)
 	}
 	return r, nil
+}
+
+// nodeRecord is what a rollback needs to know about this node.
+func nodeRecord(env *Env) upgrading.Record {
+	authorities, _, err := authoritiesHere(env)
+	if err != nil {
+		ui.WarnError(env.UI, errors.WithMessage(err, "the backup will not say which cluster it is of"))
+	}
+	return upgrading.Record{Node: env.Config.Name, To: env.Config.Cluster.KubernetesVersion, CA: clusterPins(authorities)}
 }
 
 // etcdID is an ID as etcd and its tools write it.
@@ -238,7 +250,7 @@ func snapshotsIn(env *Env, dir string) (whole, partial bool, err error) {
 // backUpKubelet keeps the kubelet's files that are about to be replaced.
 func backUpKubelet(env *Env, files []ownership.File) error {
 	dir := filepath.Join(backupRoot(env), upgrading.KubeletBackup+env.Host.Now().UTC().Format(upgrading.BackupTime))
-	if err := backUpRecord(env, dir, upgrading.Record{Node: env.Config.Name, To: env.Config.Cluster.KubernetesVersion}); err != nil {
+	if err := backUpRecord(env, dir, nodeRecord(env)); err != nil {
 		return err
 	}
 	for _, f := range files {

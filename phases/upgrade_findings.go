@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/renewal"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -29,7 +28,8 @@ const soon = 30 * 24 * time.Hour
 
 // HostFindings are about this control plane and the members of etcd: what stands in the way of any upgrade.
 func HostFindings(ctx context.Context, env *Env, members []etcd.Health) []preflight.Finding {
-	return slices.Concat(kubeletEditFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(members), snapshotSpace(env, members))
+	return slices.Concat(kubeletEditFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(members),
+		snapshotSpace(env, members, missingImagesNeed(ctx, env, env.Config.Images())...))
 }
 
 func finding(check string, severity preflight.Severity, remedy, format string, args ...any) preflight.Finding {
@@ -138,17 +138,11 @@ func strayManifests(env *Env) []preflight.Finding {
 // imageFindings are about images that the upgrade would have to pull, and the space for them.
 func imageFindings(ctx context.Context, env *Env) []preflight.Finding {
 	n := env.Config
-	var missing []string
-	for _, image := range n.Images() {
-		present, err := env.Host.ImagePresent(ctx, n.CRISocket, image)
-		if err != nil {
-			return []preflight.Finding{finding(imagesCheck, preflight.Unasked, "start the container runtime", "the images were not checked: %v", err)}
-		}
-		if !present {
-			missing = append(missing, image)
-		}
-	}
-	if len(missing) == 0 {
+	missing, err := missingImages(ctx, env, n.Images())
+	switch {
+	case err != nil:
+		return []preflight.Finding{finding(imagesCheck, preflight.Unasked, "start the container runtime", "the images were not checked: %v", err)}
+	case len(missing) == 0:
 		return nil
 	}
 	return append(preflight.ImageSpace(ctx, n, env.Host), finding(imagesCheck, preflight.Warning,
@@ -195,23 +189,4 @@ func alarms(members []etcd.Health, names map[uint64]string) []preflight.Finding 
 		}
 	}
 	return found
-}
-
-// snapshotSpace compares the space where the snapshot of etcd is written with the size of the database.
-func snapshotSpace(env *Env, members []etcd.Health) []preflight.Finding {
-	local, found := etcdmember.Local(env.Host, env.Config)
-	i := slices.IndexFunc(members, func(m etcd.Health) bool { return m.PeerURL == local.PeerURL })
-	if !found || i < 0 {
-		return nil
-	}
-	const reserve = 64 << 20 // for manifests and logs
-	space, err := env.Host.Space(env.Config.Paths.Kubernetes)
-	switch need := uint64(members[i].Status.Size) + reserve; {
-	case err != nil:
-		return []preflight.Finding{finding(snapshotCheck, preflight.Unasked, "check it with `df "+env.Config.Paths.Kubernetes+"`", "the space for a snapshot of etcd was not checked: %v", err)}
-	case space.Free < need:
-		return []preflight.Finding{finding(snapshotCheck, preflight.Error, "free some space there; old snapshots are in "+backupRoot(env),
-			"the file system of %s has %d MiB free, and a snapshot of etcd needs %d MiB", env.Config.Paths.Kubernetes, space.Free>>20, need>>20)}
-	}
-	return nil
 }

@@ -182,7 +182,19 @@ func TestHostFindings(t *testing.T) {
 		"nothing":  {func([]etcd.Health) {}, equipped{s.host, "none", 50 << 30}, nil},
 		"an image": {func([]etcd.Health) {}, equipped{s.host, "coredns", 50 << 30}, []foundAs{{name: "warning ImagesPresent", list: "registry.k8s.io/coredns/coredns:v1.14.6"}}},
 		"a full disk": {func([]etcd.Health) {}, equipped{s.host, "none", 1 << 30}, []foundAs{
-			{name: "error EtcdSnapshotSpace", facts: []string{"/etc/kubernetes", "1024 MiB free", "needs 1088 MiB"}}}},
+			{name: "error EtcdSnapshotSpace", facts: []string{"/etc/kubernetes", "1024 MiB free", "10 GiB", "10 %"}}}},
+		"a tenth would not stay free": {func([]etcd.Health) {}, equipped{s.host, "none", 11<<30 - 1}, []foundAs{{name: "error EtcdSnapshotSpace"}}},
+		"a tenth stays free":          {func([]etcd.Health) {}, equipped{s.host, "none", 11 << 30}, nil},
+		"the images fit, and the snapshot too, but not both": {func([]etcd.Health) {}, equipped{s.host, "coredns", 11<<30 + 400<<20}, []foundAs{
+			{name: "warning DiskSpace-runtime"}, {name: "warning ImagesPresent"},
+			{name: "error EtcdSnapshotSpace", facts: []string{"/etc/kubernetes", "1024 MiB", "500 MiB"}}}},
+		"the images are on another disk": {func([]etcd.Health) {
+			s.host.Has.ImageDir = "/images"
+			s.host.Has.Space["/images"] = host.Space{Free: 50 << 30, Total: 100 << 30, Device: 2}
+			s.put(t, "/images/x", "")
+		}, equipped{s.host, "coredns", 11<<30 + 400<<20}, []foundAs{{name: "warning ImagesPresent"}}},
+		"etcd does not say how large it is": {func(m []etcd.Health) { m[0].Answers = false }, equipped{s.host, "none", 50 << 30},
+			[]foundAs{{name: "unchecked EtcdSnapshotSpace"}}},
 		"another member is down": {func(m []etcd.Health) { m[1].Err = errors.New("no answer") }, equipped{s.host, "none", 50 << 30},
 			[]foundAs{{name: "warning EtcdHealth", facts: []string{"member cp-2", "no answer"}}}},
 		"this member is down": {func(m []etcd.Health) { m[0].Err = errors.New("no answer") }, equipped{s.host, "none", 50 << 30},
@@ -201,7 +213,8 @@ func TestHostFindings(t *testing.T) {
 			row.host.set()
 			members := healthy()
 			row.change(members)
-			found := slices.Concat(imageFindings(t.Context(), s.Env), etcdFindings(members), snapshotSpace(s.Env, members))
+			found := slices.Concat(imageFindings(t.Context(), s.Env), etcdFindings(members),
+				snapshotSpace(s.Env, members, missingImagesNeed(t.Context(), s.Env, s.Config.Images())...))
 			checkFindings(t, found, row.want...)
 		})
 	}
@@ -226,7 +239,8 @@ func TestUpgradeFindingsShown(t *testing.T) {
 		of(4, "cp-4", func(m *etcd.Health) { m.Learner = true }),
 	}
 	var all strings.Builder
-	for _, f := range slices.Concat(staticPodEdits(t.Context(), s.Env), strayManifests(s.Env), imageFindings(t.Context(), s.Env), etcdFindings(members), snapshotSpace(s.Env, members)) {
+	for _, f := range slices.Concat(staticPodEdits(t.Context(), s.Env), strayManifests(s.Env), imageFindings(t.Context(), s.Env), etcdFindings(members),
+		snapshotSpace(s.Env, members, missingImagesNeed(t.Context(), s.Env, s.Config.Images())...)) {
 		all.WriteString(f.String() + "\n")
 	}
 	shows(t, "upgrade-findings", all.String())

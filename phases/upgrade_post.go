@@ -6,7 +6,11 @@ package phases
 import (
 	"context"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
 // socketAnnotation is where kubeadm kept the runtime's socket until 1.36. It is in instance-config.yaml since.
@@ -31,6 +35,9 @@ func runPostUpgrade(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
+	if err := completeUpgrade(env); err != nil {
+		ui.WarnError(env.UI, errors.WithMessage(err, "cannot record that the upgrade is complete, so a later rollback may go back to before it"))
+	}
 	version := env.Config.Cluster.KubernetesVersion
 	if env.Config.ControlPlane {
 		env.UI.Nextf("This control plane runs Kubernetes %s", version)
@@ -40,4 +47,18 @@ func runPostUpgrade(ctx context.Context, env *Env) error {
 		env.UI.Nextf("Then run `slipway upgrade node` on the other nodes, control planes first, one at a time")
 	}
 	return nil
+}
+
+// completeUpgrade records that this upgrade of the node is complete: the next run, such as one that brings new extraArgs to
+// the same version, is another upgrade, with a backup of its own.
+func completeUpgrade(env *Env) error {
+	progress, err := upgrading.ReadProgress(env.Host, backupRoot(env))
+	if err != nil {
+		return err
+	}
+	backup, err := upgrading.LastBackup(env.Host, backupRoot(env), progress)
+	if err != nil || backup == nil || backup.To != env.Config.Cluster.KubernetesVersion || !progress.Finished.Before(backup.Began) {
+		return err // nothing was replaced, or it went back since
+	}
+	return backup.Complete(env.Host)
 }

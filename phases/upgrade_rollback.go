@@ -53,6 +53,9 @@ func NewRollback(ctx context.Context, env *Env, o RollbackOptions) (*Rollback, e
 	if o.Backup.Node != "" && o.Backup.Node != env.Config.Name {
 		return nil, errors.Errorf("the backup in %s is of node %s, and this node is %s", backupRoot(env), o.Backup.Node, env.Config.Name)
 	}
+	if err := r.checkSameCluster(env); err != nil {
+		return nil, err
+	}
 	if err := r.readManifests(env); err != nil {
 		return nil, err
 	}
@@ -181,8 +184,10 @@ func (r *Rollback) preflight(ctx context.Context, env *Env) error {
 	}
 	checks := preflight.Rollback()
 	if r.restore != nil {
-		checks = append(checks, preflight.Questions([]preflight.Question{{Name: "EtcdOtherMembers", Asks: "no other member of etcd runs",
-			Ask: func(context.Context) []preflight.Finding { return r.restore.checkOthers() }}})...)
+		checks = append(checks, preflight.Questions([]preflight.Question{
+			{Name: othersCheck, Asks: "no other member of etcd runs", Ask: func(context.Context) []preflight.Finding { return r.restore.checkOthers() }},
+			r.restore.spaceQuestion(env, missingImagesNeed(ctx, env, r.images(env))...),
+		})...)
 	}
 	if env.Config.ControlPlane {
 		checks = append(checks, preflight.Images(env.Config, r.images(env), env.Host, sayImage(env)))
@@ -214,8 +219,12 @@ func (r *Rollback) kubeletFiles(env *Env) ([]ownership.File, error) {
 	return files, nil
 }
 
-// putBackKubelet does not restart the kubelet: a later phase does.
+// putBackKubelet does not restart the kubelet: a later phase does. From here on, the upgrade no longer counts as completed: if
+// it is run again before the rollback has finished, a later rollback goes back to what was before both runs.
 func (r *Rollback) putBackKubelet(ctx context.Context, env *Env) error {
+	if err := r.Backup.Reopen(env.Host); err != nil {
+		return err
+	}
 	files, err := r.kubeletFiles(env)
 	if err != nil {
 		return err

@@ -195,9 +195,11 @@ func (r *Rollback) finish(_ context.Context, env *Env) error {
 
 func (r *Rollback) sayAfterRestore(env *Env) {
 	env.UI.Nextf("etcd's data from before the restore is in %s; remove it when nobody needs it any more", r.Progress.Aside)
-	for _, name := range r.restore.info.Members {
+	names := append(labelsOf(r.restore.info.Members), r.restore.others...)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		if name != r.restore.member.Name {
-			env.UI.Nextf("Node %s is not a member of etcd any more: run `slipway reset --force` there, `kubectl delete node %s` here, and join it again (`slipway token create --print-join-command --certificate-key KEY`)", name, name)
+			env.UI.Nextf("Node %s is not a member of etcd any more: run `slipway reset --force` there, `kubectl delete node --ignore-not-found %s` here, and join it again (`slipway token create --print-join-command --certificate-key KEY`)", name, name)
 		}
 	}
 }

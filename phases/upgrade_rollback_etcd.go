@@ -22,7 +22,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // restore is what etcd's data is restored from, and how.
@@ -32,11 +31,17 @@ type restore struct {
 	member   manifests.LocalMember
 	// data is the directory `member` on this host; fresh is where the new data is made.
 	data, fresh string
-	// revision is the present revision of the keys, 0 if etcd does not answer. others are the members that do not answer.
+	// revision is the present revision of the keys, 0 if etcd does not answer.
 	revision int64
-	others   []string
-	// unasked is set if nobody could be asked whether the others run.
-	unasked bool
+	// members may be members of etcd beside this node's. others are the names of all who do not answer.
+	members []*otherMember
+	others  []string
+	// begun is set if an earlier run may have stopped etcd.
+	begun bool
+	// known is set if etcd, its data or the API says who the members are now; unread says why the data does not. planned is
+	// set in a plan, which asks nobody.
+	known, planned bool
+	unread         string
 }
 
 // restoreBegun reports whether an earlier run may have stopped etcd to restore its data: until the static Pod of etcd is
@@ -80,7 +85,7 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
 	}
 	r.restore = o
 	if begun {
-		o.revision = r.Progress.Revision
+		o.revision, o.begun = r.Progress.Revision, true
 		return nil
 	}
 	if err := o.checkCluster(env); err != nil {
@@ -118,44 +123,6 @@ func memberIn(manifest []byte) (manifests.LocalMember, error) {
 	return member, nil
 }
 
-// askMembers finds out what is lost, and fails if other members still run: they would carry on as a separate cluster.
-func (o *restore) askMembers(ctx context.Context, env *Env) error {
-	all, err := etcd.AskHealth(ctx, env.Etcd)
-	if err != nil {
-		o.others = slices.DeleteFunc(slices.Clone(o.info.Members), func(name string) bool { return name == o.member.Name })
-		o.unasked = len(o.others) > 0
-		return ctx.Err()
-	}
-	var running []string
-	for _, m := range all {
-		switch {
-		case m.PeerURL == o.member.PeerURL:
-			o.revision = m.Status.Revision
-		case m.Answers:
-			running = append(running, m.Name)
-		default:
-			o.others = append(o.others, m.Name)
-		}
-	}
-	if len(running) == 0 {
-		return nil
-	}
-	return fault.New("etcd has other members that run: "+strings.Join(running, ", ")+". A restored etcd starts as a cluster of one member, and the others would carry on with their own data",
-		"run `slipway reset` on "+strings.Join(running, ", then on ")+"; then run this command again, and join these nodes again (`slipway join ... --control-plane`)")
-}
-
-// checkOthers finds members that may still run: with this node's etcd down, nobody knows.
-func (o *restore) checkOthers() []preflight.Finding {
-	if !o.unasked {
-		return nil
-	}
-	return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
-		Message: "this node's etcd does not answer, so it is not known whether other members still run: " + strings.Join(o.others, ", ") +
-			". They would carry on with their own data",
-		Remedy: "start this node's etcd, or make sure that etcd runs on none of them (`slipway reset --force` there)",
-	}}}
-}
-
 // loses says what the restore takes away.
 func (o *restore) loses() string {
 	text := fmt.Sprintf("etcd goes back to its snapshot of %s, at revision %d (%d keys). ", o.taken().Format(shownTime), o.info.Revision, o.info.Keys)
@@ -178,7 +145,7 @@ func (r *Rollback) restoreData(ctx context.Context, env *Env) error {
 	if r.restore == nil || r.Progress.Restored {
 		return nil
 	}
-	if err := r.makeData(env); err != nil {
+	if err := r.makeData(ctx, env); err != nil {
 		return err
 	}
 	if err := r.stopControlPlane(ctx, env); err != nil {
@@ -192,12 +159,15 @@ func (r *Rollback) restoreData(ctx context.Context, env *Env) error {
 }
 
 // makeData makes the new data beside the data that etcd has. It starts over unless an earlier run has begun the exchange.
-func (r *Rollback) makeData(env *Env) error {
+func (r *Rollback) makeData(ctx context.Context, env *Env) error {
 	o := r.restore
 	if moved, err := exists(env, r.Progress.Aside); err != nil || moved {
 		return err
 	}
 	if _, err := env.Host.RemoveTree(o.fresh); err != nil {
+		return err
+	}
+	if err := ensureSpace(ctx, env, o.spaceQuestion(env)); err != nil {
 		return err
 	}
 	env.UI.Printf("Restoring %s to %s", o.snapshot, o.fresh)

@@ -68,8 +68,8 @@ func verifiedSnapshot(env *Env, path string) (etcd.SnapshotInfo, error) {
 // fits fails if a snapshot is of another member, or of a newer etcd than the one that is put back, which would not start
 // with it.
 func fits(info etcd.SnapshotInfo, member, minor string) error {
-	if !slices.Contains(info.Members, member) {
-		return errors.Errorf("it is of the members %s, and this node's member is %s", strings.Join(info.Members, ", "), member)
+	if !slices.ContainsFunc(info.Members, func(m etcd.Member) bool { return m.Name == member }) {
+		return errors.Errorf("it is of the members %s, and this node's member is %s", strings.Join(labelsOf(info.Members), ", "), member)
 	}
 	if info.Version == "" || minor == "" {
 		return nil // before 3.6, or the image has a tag of its own
@@ -84,24 +84,21 @@ func fits(info etcd.SnapshotInfo, member, minor string) error {
 	return nil
 }
 
+func labelsOf(members []etcd.Member) []string {
+	var labels []string
+	for _, m := range members {
+		labels = append(labels, m.Label())
+	}
+	return labels
+}
+
 // checkCluster fails if this host's etcd has joined another cluster since the snapshot was taken.
 func (o *restore) checkCluster(env *Env) error {
 	record, err := upgrading.RecordBeside(env.Host, o.snapshot)
 	if err != nil || record.EtcdCluster == "" {
 		return err
 	}
-	now, err := readEtcdData(env)
-	if err != nil { // damaged data is a reason to restore
-		env.UI.Warn(fmt.Sprintf("cannot tell whether the data in %s is of the same etcd cluster: %v", o.data, err), "the rollback keeps it aside")
-		return nil
-	}
-	if now.log == "" {
-		return nil
-	}
-	if id := etcdID(now.Cluster); id != record.EtcdCluster {
-		return errors.Errorf("the snapshot %s is of etcd cluster %s, and the data in %s is of cluster %s", o.snapshot, record.EtcdCluster, now.log, id)
-	}
-	return nil
+	return sameEtcdCluster(env, "the snapshot "+o.snapshot, record.EtcdCluster)
 }
 
 // taken is when the snapshot was taken.

@@ -6,7 +6,13 @@ package phases
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"io"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,9 +27,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
-	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fact"
-	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // otherMembers is an etcd with these members beside this node's.
@@ -31,10 +35,26 @@ type otherMembers struct {
 	etcd.Etcd
 	others []etcd.Health
 	err    error
+	// leaderless: this node's has no leader. peers are what is found at peer URLs; nobody answers at others.
+	leaderless bool
+	peers      map[string][]etcd.Member
+}
+
+func (m otherMembers) Peers(_ context.Context, urls []string) []etcd.Peer {
+	all := silent(urls)
+	for i, url := range urls {
+		if told, answers := m.peers[url]; answers {
+			all[i] = etcd.Peer{URL: url, Members: told}
+		}
+	}
+	return all
 }
 
 func (m otherMembers) Health(context.Context) ([]etcd.Health, error) {
 	own := etcd.Health{Member: etcd.Member{Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}, Answers: true, Status: etcd.Status{Revision: 42}}
+	if m.leaderless {
+		own.Err = errors.New("no leader")
+	}
 	return append([]etcd.Health{own}, m.others...), m.err
 }
 
@@ -57,6 +77,7 @@ const (
 
 // TestRollbackRefusals: a rollback begins only with a backup and a snapshot that fit this node, and says what is wrong.
 func TestRollbackRefusals(t *testing.T) {
+	agedCA := authoritySince(t, time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC))
 	tests := map[string]struct {
 		change  func(edit func(path, old, new string), replace func(path, from string)) // nil for none
 		members otherMembers
@@ -67,6 +88,31 @@ func TestRollbackRefusals(t *testing.T) {
 		"another node": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-7")
 		}, plain: true, says: []string{"node cp-7", "cp-1"}},
+		"a cluster with another CA": {change: func(edit func(path, old, new string), _ func(path, from string)) {
+			ofAnotherCluster(edit)
+		}, plain: true, says: []string{"sha256:0", "/etc/kubernetes/pki/ca.crt"}},
+		"a cluster with another CA, with its data": {change: func(edit func(path, old, new string), _ func(path, from string)) {
+			ofAnotherCluster(edit)
+		}, says: []string{"sha256:0", "/etc/kubernetes/pki/ca.crt"}},
+		"one of two CAs": {change: func(edit func(path, old, new string), _ func(path, from string)) {
+			edit(backedUpManifests+"upgrade.yaml", "ca: sha256:", "ca: sha256:0,sha256:")
+		}, plain: true},
+		"no CA here": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace("/etc/kubernetes/pki/ca.crt", "")
+		}, plain: true, says: []string{"/etc/kubernetes/pki/ca.crt"}},
+		"a backup without a hash, older than the cluster": {change: func(edit func(path, old, new string), _ func(path, from string)) {
+			edit(backedUpManifests+"upgrade.yaml", "ca: ", "# ")
+		}, plain: true, says: []string{"/etc/kubernetes/pki/ca.crt", "2026-02-03"}},
+		"a backup without a hash": {change: func(edit func(path, old, new string), replace func(path, from string)) {
+			edit(backedUpManifests+"upgrade.yaml", "ca: ", "# ")
+			replace("/etc/kubernetes/pki/ca.crt", "text:"+agedCA)
+		}, plain: true},
+		"a backup without a hash, of another etcd": {change: func(edit func(path, old, new string), replace func(path, from string)) {
+			edit(backedUpManifests+"upgrade.yaml", "ca: ", "# ")
+			replace("/etc/kubernetes/pki/ca.crt", "text:"+agedCA)
+			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+		}, plain: true, says: []string{rollbackBackups[:len(rollbackBackups)-1], "cluster abc", "cluster " + startedCluster}},
 		"a version between": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit("/etc/kubernetes/manifests/kube-apiserver.yaml", "v1.37.2", "v1.36.9")
 		}, plain: true, says: []string{"runs registry.k8s.io/kube-apiserver:v1.36.9", "from v1.36.4 to v1.37.2"}},
@@ -99,11 +145,13 @@ func TestRollbackRefusals(t *testing.T) {
 		"an old backup of kubeadm's": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			replace(backedUpManifests+"upgrade.yaml", "")
 			replace(rollbackBackups+"kubeadm-kubelet-config-"+upgradeTime+"/upgrade.yaml", "")
+			replace("/etc/kubernetes/pki/ca.crt", "text:"+agedCA)
 			edit(backedUpManifests+"kube-apiserver.yaml", "v1.36.4", "v1.35.4")
 		}, plain: true, says: []string{"runs v1.37.2", "static Pods of v1.35.4"}},
 		"a backup of kubeadm's": {change: func(_ func(path, old, new string), replace func(path, from string)) {
 			replace(backedUpManifests+"upgrade.yaml", "")
 			replace(rollbackBackups+"kubeadm-kubelet-config-"+upgradeTime+"/upgrade.yaml", "")
+			replace("/etc/kubernetes/pki/ca.crt", "text:"+agedCA)
 		}, plain: true},
 		"a version between, after an unknown one": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit(backedUpManifests+"kube-apiserver.yaml", ":v1.36.4", "@sha256:36")
@@ -155,6 +203,27 @@ func TestRollbackRefusals(t *testing.T) {
 				fact.In(t, fault.Remedy(err), "run `slipway reset` on cp-2;")
 			}
 		})
+	}
+}
+
+// authoritySince is a CA that is valid since a time.
+func authoritySince(t *testing.T, since time.Time) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotBefore: since, NotAfter: since.AddDate(10, 0, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+func ofAnotherCluster(edit func(path, old, new string)) {
+	for _, dir := range []string{backedUpManifests, rollbackBackups + "kubeadm-kubelet-config-" + upgradeTime + "/"} {
+		edit(dir+"upgrade.yaml", "ca: sha256:", "ca: sha256:0 # ")
 	}
 }
 
@@ -454,28 +523,5 @@ func TestRollbackAfterGoingForward(t *testing.T) {
 		if r.Progress.Restored == again || r.restore.snapshot != snapshot {
 			t.Errorf("upgraded again: %t; restored: %t, from %s", again, r.Progress.Restored, r.restore.snapshot)
 		}
-	}
-}
-
-// TestRestoreAsksOthers: while this node's etcd does not answer, the snapshot says which members may still run.
-func TestRestoreAsksOthers(t *testing.T) {
-	for name, tt := range map[string]struct {
-		members []string
-		answer  otherMembers
-		want    []foundAs
-	}{
-		"another, and etcd is down": {[]string{"cp-1", "cp-2"}, otherMembers{err: errors.New("connection refused")}, []foundAs{{name: "error ", facts: []string{"other members", "run: cp-2."}}}},
-		"none, and etcd is down":    {[]string{"cp-1"}, otherMembers{err: errors.New("connection refused")}, nil},
-		"another that is gone":      {[]string{"cp-1", "cp-2"}, otherMembers{others: []etcd.Health{member("cp-2", false)}}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-			s.Etcd = tt.answer
-			o := &restore{info: etcd.SnapshotInfo{Members: tt.members}, member: manifests.LocalMember{Name: "cp-1", PeerURL: ownPeer}}
-			if err := o.askMembers(t.Context(), s.Env); err != nil {
-				t.Fatal(err)
-			}
-			checkFindings(t, o.checkOthers(), tt.want...)
-		})
 	}
 }

@@ -6,6 +6,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -37,6 +38,10 @@ type Etcd interface {
 	// seconds, sorted by peer URL. It changes nothing and needs no quorum: any
 	// member can list the others. It fails only if no member answers.
 	Health(ctx context.Context) ([]Health, error)
+	// Peers asks the members at these peer URLs who the members are, all side by
+	// side, and answers within seconds, in the order of urls. Unlike a client, a peer
+	// gets an answer from a member that has no leader yet.
+	Peers(ctx context.Context, urls []string) []Peer
 	// MoveLeader makes sure that the member at peerURL does not lead the
 	// cluster, so that it can stop without an election. The healthy voter that
 	// has applied most takes over. If there is none, as with a single member,
@@ -113,6 +118,9 @@ func QuorumWithout(all []Health, peerURL string) bool {
 	}
 	return working > voters/2
 }
+
+// Label is the member's name, or its peer URL if it has none yet.
+func (m Member) Label() string { return cmp.Or(m.Name, m.PeerURL) }
 
 // Member is one member of the cluster.
 type Member struct {

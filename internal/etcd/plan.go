@@ -84,6 +84,15 @@ func (p *Plan) Health(context.Context) ([]Health, error) {
 	return all, nil
 }
 
+// Peers implements Etcd: a plan asks nobody.
+func (p *Plan) Peers(_ context.Context, urls []string) []Peer {
+	var all []Peer
+	for _, url := range urls {
+		all = append(all, Peer{URL: url, Err: ErrNotAsked})
+	}
+	return all
+}
+
 // MoveLeader implements Etcd. A plan does not know who leads. Another leader
 // changes nothing that lasts, so it is not recorded.
 func (p *Plan) MoveLeader(context.Context, string) (bool, error) { return false, nil }

@@ -36,11 +36,22 @@ import (
 // revision has 63 bits, so this can be done nine billion times.
 const RevisionBump = 1_000_000_000
 
-// storedMember is a member as etcd stores it in its database and in raft's log.
+// storedMember is a member as etcd stores it in its database and in raft's log,
+// and as it tells its peers.
 type storedMember struct {
-	ID       uint64   `json:"id"`
-	PeerURLs []string `json:"peerURLs"`
-	Name     string   `json:"name,omitempty"`
+	ID         uint64   `json:"id"`
+	PeerURLs   []string `json:"peerURLs"`
+	IsLearner  bool     `json:"isLearner,omitempty"`
+	Name       string   `json:"name,omitempty"`
+	ClientURLs []string `json:"clientURLs,omitempty"`
+}
+
+func (m storedMember) member() Member {
+	found := Member{ID: m.ID, Name: m.Name, ClientURLs: m.ClientURLs, Learner: m.IsLearner}
+	if len(m.PeerURLs) > 0 {
+		found.PeerURL = m.PeerURLs[0]
+	}
+	return found
 }
 
 // firstIndex and firstTerm are those of the only entry in a restored log.
@@ -59,10 +70,10 @@ const firstIndex, firstTerm = 1, 1
 func Restore(snapshot *os.File, dir, name, peerURL string, atLeast int64) (Data, error) {
 	ids, err := newIDs()
 	if err == nil {
-		err = restoreDatabase(snapshot, filepath.Join(dir, "snap"), storedMember{ids.Member, []string{peerURL}, name}, atLeast)
+		err = restoreDatabase(snapshot, filepath.Join(dir, "snap"), storedMember{ID: ids.Member, PeerURLs: []string{peerURL}, Name: name}, atLeast)
 	}
 	if err == nil {
-		err = restoreLog(dir, ids, storedMember{ids.Member, []string{peerURL}, name})
+		err = restoreLog(dir, ids, storedMember{ID: ids.Member, PeerURLs: []string{peerURL}, Name: name})
 	}
 	return ids, errors.WithMessagef(err, "restore the snapshot %s", snapshot.Name())
 }

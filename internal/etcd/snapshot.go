@@ -29,7 +29,7 @@ type SnapshotInfo struct {
 	// who had it. Only VerifySnapshot knows them.
 	Revision int64
 	Keys     int
-	Members  []string
+	Members  []Member
 }
 
 // Snapshot implements Etcd.

@@ -4,6 +4,7 @@
 package etcd
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"hash/maphash"
@@ -103,7 +104,7 @@ func (info *SnapshotInfo) read(tx *bbolt.Tx) (err error) {
 		}
 	}
 	info.Version = string(tx.Bucket(metaBucket).Get(storageVersionKey))
-	if err := info.readMembers(tx); err != nil {
+	if info.Members, err = membersIn(tx); err != nil {
 		return err
 	}
 	if err := info.readKeys(tx); err != nil {
@@ -131,20 +132,21 @@ func visit(b *bbolt.Bucket, each func(key, value []byte) error) error {
 	})
 }
 
-func (info *SnapshotInfo) readMembers(tx *bbolt.Tx) error {
-	err := visit(tx.Bucket(membersBucket), func(_, value []byte) error {
+// membersIn are the members that a database has, sorted by peer URL.
+func membersIn(tx *bbolt.Tx) (members []Member, err error) {
+	err = visit(tx.Bucket(membersBucket), func(_, value []byte) error {
 		var m storedMember
 		if err := json.Unmarshal(value, &m); err != nil {
 			return errors.Wrap(err, "its members")
 		}
-		info.Members = append(info.Members, m.Name)
+		members = append(members, m.member())
 		return nil
 	})
-	if err == nil && len(info.Members) == 0 {
+	if err == nil && len(members) == 0 {
 		err = errors.New("it has no members")
 	}
-	slices.Sort(info.Members)
-	return err
+	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.PeerURL, b.PeerURL) })
+	return members, err
 }
 
 // readKeys counts the keys, and finds the newest revision. They are stored by

@@ -17,6 +17,8 @@ type Space struct {
 	// FreeInodes is how many files can still be created. If TotalInodes is 0, the
 	// file system does not count them.
 	FreeInodes, TotalInodes uint64
+	// Device identifies the file system on this host.
+	Device uint64
 }
 
 // Space implements PathReader.
@@ -25,8 +27,12 @@ func (r *Real) Space(path string) (Space, error) {
 	if err := unix.Statfs(r.path(path), &s); err != nil {
 		return Space{}, explain("look at the file system of", path, err)
 	}
+	var at unix.Stat_t
+	if err := unix.Stat(r.path(path), &at); err != nil {
+		return Space{}, explain("look at", path, err)
+	}
 	block := uint64(s.Frsize)
-	return Space{Free: s.Bavail * block, Total: s.Blocks * block, FreeInodes: s.Ffree, TotalInodes: s.Files}, nil
+	return Space{Free: s.Bavail * block, Total: s.Blocks * block, FreeInodes: s.Ffree, TotalInodes: s.Files, Device: at.Dev}, nil
 }
 
 // ReadTail implements FileReader.

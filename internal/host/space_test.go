@@ -19,6 +19,12 @@ func TestSpace(t *testing.T) {
 	if err != nil || s.Total == 0 || s.Free > s.Total || s.FreeInodes > s.TotalInodes {
 		t.Errorf("%+v, %v", s, err)
 	}
+	in, err := New().Space(t.TempDir())
+	beside, besideErr := New().Space(os.TempDir())
+	other, otherErr := New().Space("/proc")
+	if errors.Join(err, besideErr, otherErr) != nil || in.Device != beside.Device || other.Device == s.Device {
+		t.Errorf("devices %d, %d, %d and %d", s.Device, in.Device, beside.Device, other.Device)
+	}
 	if _, err := New().Space("/no/such/directory"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of nothing: %v", err)
 	}

@@ -31,26 +31,6 @@ const (
 	RecordFile = "upgrade.yaml"
 )
 
-// Record describes the upgrade that made a backup.
-type Record struct {
-	// Node is the node's name, To the version that it was upgraded to.
-	Node string `json:"node"`
-	To   string `json:"to"`
-	// EtcdCluster is the ID of the etcd cluster in hexadecimal, empty without etcd on this host.
-	EtcdCluster string `json:"etcdCluster,omitempty"`
-	// ClusterConfiguration and KubeletConfiguration are what the cluster stored before; empty on workers.
-	ClusterConfiguration string `json:"clusterConfiguration,omitempty"`
-	KubeletConfiguration string `json:"kubeletConfiguration,omitempty"`
-}
-
-// complete takes from the record of a later run what r does not have: not every phase records everything.
-func (r *Record) complete(later Record) {
-	r.Node, r.To = cmp.Or(r.Node, later.Node), cmp.Or(r.To, later.To)
-	r.EtcdCluster = cmp.Or(r.EtcdCluster, later.EtcdCluster)
-	r.ClusterConfiguration = cmp.Or(r.ClusterConfiguration, later.ClusterConfiguration)
-	r.KubeletConfiguration = cmp.Or(r.KubeletConfiguration, later.KubeletConfiguration)
-}
-
 // Backup is what this node had before its last upgrade. An upgrade that was interrupted may have made it in several runs.
 type Backup struct {
 	Record
@@ -68,6 +48,9 @@ type Backup struct {
 	// its snapshot, and only then replaces a manifest, the API server's first. A run that kept no manifest of the API server,
 	// as earlier releases did, had found it replaced.
 	Snapshots, Later []string
+
+	// last is the last directory with a record, in which the end of the upgrade is recorded.
+	last string
 }
 
 // backupDir is a directory of a backup.
@@ -88,7 +71,7 @@ func LastBackup(h host.Host, root string, rollback Progress) (*Backup, error) {
 	if len(dirs) == 0 {
 		return nil, nil
 	}
-	b := &Backup{Began: dirs[0].made, Manifests: map[string]string{}, Kubelet: map[string]string{}}
+	b := &Backup{Record: Record{CA: dirs[0].record.CA}, Began: dirs[0].made, Manifests: map[string]string{}, Kubelet: map[string]string{}}
 	for _, d := range dirs {
 		if err := b.add(h, d); err != nil {
 			return nil, err
@@ -137,32 +120,26 @@ func order(kind string) int {
 	return slices.Index([]string{ManifestBackup, EtcdBackup, KubeletBackup}, kind)
 }
 
-func readRecord(h host.Host, dir string) (r Record, err error) {
-	path := filepath.Join(dir, RecordFile)
-	data, err := host.ReadIfExists(h, path)
-	if err != nil || data == nil {
-		return r, err
-	}
-	return r, errors.Wrap(yaml.UnmarshalStrict(data, &r), path)
-}
-
 // lastUpgrade returns the directories of the last upgrade: the last ones in a row that lead to the same version, also if
-// the same upgrade was run again later. kubeadm's backups do not say which version they belong to; of those, the newest
-// manifests and what follows them count.
+// it took several runs, but none from before a run that completed it, or from another cluster. kubeadm's backups do not say
+// which version they belong to; of those, the newest manifests and what follows them count.
 func lastUpgrade(dirs []backupDir) []backupDir {
-	begin, to := len(dirs), ""
+	begin, last := len(dirs), Record{}
 	for i, d := range slices.Backward(dirs) {
+		earlier := begin < len(dirs) && !d.record.Completed.IsZero() || last.another(d.record)
 		switch {
 		case d.kind == EtcdBackup: // belongs to the manifests before it
-		case d.record.To == "" && to == "":
+		case earlier:
+			return dirs[begin:]
+		case d.record.To == "" && last.To == "":
 			begin = i
 			if d.kind == ManifestBackup {
 				return dirs[i:]
 			}
-		case d.record.To == "" || to != "" && d.record.To != to:
+		case d.record.To == "" || last.To != "" && d.record.To != last.To:
 			return dirs[begin:]
 		default:
-			begin, to = i, d.record.To
+			begin, last.To, last.CA = i, d.record.To, cmp.Or(d.record.CA, last.CA)
 		}
 	}
 	return dirs[begin:]
@@ -170,7 +147,12 @@ func lastUpgrade(dirs []backupDir) []backupDir {
 
 // add adds what is in a directory. If several runs kept a file, the first one found what was there before the upgrade.
 func (b *Backup) add(h host.Host, d backupDir) error {
-	b.complete(d.record)
+	if d.kind != EtcdBackup {
+		b.complete(d.record)
+	}
+	if d.record.To != "" {
+		b.last = d.path
+	}
 	if d.kind == ManifestBackup {
 		b.Ended = d.made
 	}
@@ -182,7 +164,7 @@ func (b *Backup) add(h host.Host, d backupDir) error {
 		path := filepath.Join(d.path, e.Name())
 		component, manifest := strings.CutSuffix(e.Name(), ".yaml")
 		switch {
-		case e.Name() == RecordFile || !e.Type().IsRegular():
+		case e.Name() == RecordFile || strings.HasPrefix(e.Name(), ".") || !e.Type().IsRegular(): // a killed run was about to write the hidden ones
 		case d.kind == EtcdBackup && e.Name() == SnapshotFile:
 			err = errors.WithMessage(b.addSnapshot(h, path), path)
 		case d.kind == ManifestBackup && manifest:

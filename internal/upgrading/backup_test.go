@@ -46,6 +46,7 @@ func TestLastBackup(t *testing.T) {
 	second := []kept{
 		{manifests2, "v1.37.2", "kube-apiserver.yaml=1.36.4 etcd.yaml=1.36.4"}, {etcd2, "", "snapshot.db=1.36.4"}, {kubelet2, "v1.37.2", "config.yaml=1.36.4"},
 	}
+	march := []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.37.2 etcd.yaml=1.37.2"}, {EtcdBackup + "2026-03-01-00-00-00", "", "snapshot.db=1.37.2"}}
 	for name, tt := range map[string]struct {
 		kept     []kept
 		rollback string // when the last one ended
@@ -76,10 +77,21 @@ func TestLastBackup(t *testing.T) {
 			want: "v1.36.4: kube-apiserver@03-01; ; "},
 		"the same again, while it is rolled back": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.36.4"}}), of: "2026-03-01",
 			want: "v1.36.4: kube-apiserver@03-01; ; "},
-		"kubeadm's":        {kept: unrecorded(slices.Concat(first, second)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
-		"after kubeadm's":  {kept: slices.Concat(unrecorded(first), second), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
-		"before kubeadm's": {kept: slices.Concat(first, unrecorded(second)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
-		"a worker":         {kept: []kept{first[2], second[2]}, want: ": ; config.yaml@02-01; "},
+		"the same again, after it was completed": {kept: slices.Concat(completed(second), march), want: "v1.37.2: etcd@03-01 kube-apiserver@03-01; ; 03-01"},
+		"the same again, in two runs": {kept: slices.Concat(completed(second), march, []kept{{ManifestBackup + "2026-03-02-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.37.2 kube-scheduler.yaml=1.37.2"},
+			{EtcdBackup + "2026-03-02-00-00-00", "", "snapshot.db=1.37.2"}}), want: "v1.37.2: etcd@03-01 kube-apiserver@03-01 kube-scheduler@03-02; ; 03-01 03-02"},
+		"the same again, completed":             {kept: completed(slices.Concat(completed(second), march)), want: "v1.37.2: etcd@03-01 kube-apiserver@03-01; ; 03-01"},
+		"completed":                             {kept: completed(second), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"completed in two runs":                 {kept: completed(slices.Concat(second, march)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01 (03-01)"},
+		"only the kubelet's settings since":     {kept: slices.Concat(completed(second), []kept{{KubeletBackup + "2026-03-01-00-00-00", "v1.37.2", "config.yaml=1.37.2"}}), want: ": ; config.yaml@03-01; "},
+		"a killed run's":                        {kept: []kept{{kubelet1, "v1.36.4", "config.yaml=1.35.8 .upgrade.yaml.slipway-1=1.35.8"}}, want: ": ; config.yaml@01-01; "},
+		"a worker, after it was completed":      {kept: slices.Concat(completed(second[2:]), []kept{{KubeletBackup + "2026-03-01-00-00-00", "v1.37.2", "config.yaml=1.37.2"}}), want: ": ; config.yaml@03-01; "},
+		"the same version in another cluster":   {kept: slices.Concat(inCluster(second, "sha256:1"), inCluster(march, "sha256:2")), want: "v1.37.2: etcd@03-01 kube-apiserver@03-01; ; 03-01"},
+		"the same cluster with another CA more": {kept: slices.Concat(inCluster(second, "sha256:1"), inCluster(march, "sha256:2,sha256:1")), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01 (03-01)"},
+		"kubeadm's":                             {kept: unrecorded(slices.Concat(first, second)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"after kubeadm's":                       {kept: slices.Concat(unrecorded(first), second), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"before kubeadm's":                      {kept: slices.Concat(first, unrecorded(second)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"a worker":                              {kept: []kept{first[2], second[2]}, want: ": ; config.yaml@02-01; "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -98,6 +110,29 @@ func TestLastBackup(t *testing.T) {
 			}
 		})
 	}
+}
+
+// completed says that a run has completed the upgrade that made these.
+func completed(list []kept) []kept {
+	out := slices.Clone(list)
+	for i := range slices.Backward(out) {
+		if out[i].to != "" {
+			out[i].to += "\ncompleted: 2026-02-01T00:02:00Z"
+			break
+		}
+	}
+	return out
+}
+
+// inCluster says which CAs the cluster has of which these are.
+func inCluster(list []kept, pins string) []kept {
+	out := slices.Clone(list)
+	for i := range out {
+		if out[i].to != "" {
+			out[i].to += "\nca: " + pins
+		}
+	}
+	return out
 }
 
 func unrecorded(list []kept) (out []kept) {
@@ -177,6 +212,43 @@ func TestLastBackupRecord(t *testing.T) {
 	}
 	if began, ended := b.Began.Format(BackupTime), b.Ended.Format(BackupTime); began != "2026-02-01-00-01-00" || ended != "2026-02-01-00-20-00" {
 		t.Errorf("from %s to %s", began, ended)
+	}
+}
+
+// TestCompleted: the end of an upgrade is recorded once, and a rollback takes that back. A backup of kubeadm's stays as it is.
+func TestCompleted(t *testing.T) {
+	root := t.TempDir()
+	h := host.New()
+	read := func() *Backup {
+		b, err := LastBackup(h, root, Progress{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	write(t, filepath.Join(root, manifests1), kept{manifests1, "", "kube-apiserver.yaml=1.35.8"})
+	if err := read().Complete(h); err != nil || !read().Completed.IsZero() {
+		t.Error(err)
+	}
+	for _, k := range []kept{{manifests2, "v1.37.2\nca: sha256:1", "kube-apiserver.yaml=1.36.4"}, {etcd2, "", "snapshot.db=1.36.4"}} {
+		write(t, filepath.Join(root, k.dir), k)
+	}
+	if err := read().Complete(h); err != nil {
+		t.Fatal(err)
+	}
+	first := read()
+	if err := first.Complete(h); err != nil || first.Completed.IsZero() || first.Node != "cp-1" || first.CA != "sha256:1" || first.From != "v1.36.4" {
+		t.Errorf("%+v, %v", first, err)
+	}
+	write(t, filepath.Join(root, manifests3), kept{manifests3, "v1.37.2\nca: sha256:1", "kube-apiserver.yaml=1.37.2"})
+	if b := read(); b.From != "v1.37.2" || !b.Completed.IsZero() {
+		t.Errorf("the next run: %+v", b)
+	}
+	if err := first.Reopen(h); err != nil {
+		t.Fatal(err)
+	}
+	if b := read(); b.From != "v1.36.4" || !b.Completed.IsZero() || b.CA != "sha256:1" {
+		t.Errorf("after a rollback began: %+v", b)
 	}
 }
 

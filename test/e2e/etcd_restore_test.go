@@ -106,7 +106,7 @@ func (e *etcdProcess) takesSnapshot() (path string, revision int64) {
 	info := verifySnapshot(e.T, path)
 	e.Logf("%s: %+v", e.version(), info)
 	if info.Hash != taken.Hash || info.Size != taken.Size || info.Version != taken.Version || info.Revision != revision ||
-		info.Keys != 3 || info.Version == "" || strings.Join(info.Members, " ") != "cp-1" {
+		info.Keys != 3 || info.Version == "" || len(info.Members) != 1 || info.Members[0].Name != "cp-1" || info.Members[0].PeerURL != e.peerURL {
 		e.Errorf("taken %+v, verified %+v, at revision %d", taken, info, revision)
 	}
 	return path, revision
@@ -160,6 +160,7 @@ func (e *etcdProcess) grows(t *testing.T, pki, release string, want map[string]s
 	}
 	second.hasCompacted(1)
 	second.holds(want)
+	e.knowsMembersAlone(second)
 	if removed, err := e.api().Leave(t.Context(), second.peerURL); !removed || err != nil {
 		t.Errorf("%t, %v", removed, err)
 	}

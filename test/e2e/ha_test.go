@@ -32,6 +32,7 @@ func TestHA(t *testing.T) {
 		m.knowsEndpoint(planes)
 	}
 	cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
+	cp1.keepsBackupAlone()
 
 	worker, plane := cp1.joinCommands()
 	sideBySide(
@@ -48,6 +49,7 @@ func TestHA(t *testing.T) {
 		return
 	}
 	cp1.row("edits", func(m machine) { m.keepsEdits(cp2, w, plane, worker) })
+	cp1.row("restore", func(m machine) { m.refusesRestoreBeside(cp2, cp3) })
 	for _, i := range tier.Sample(t, 1, len(planes)) {
 		planes[i].row("is-lost", func(m machine) { m.canBeLost(planes[(i+1)%3]) })
 	}

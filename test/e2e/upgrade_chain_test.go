@@ -37,7 +37,7 @@ func TestUpgradeChain(t *testing.T) {
 		writers := cp.startWriters("worker-1", []machine{cp})
 		version := cp.node.VersionOf(minor)
 		since := time.Now().UTC()
-		cp.runs("slipway", "upgrade", []string{"apply", version, "--yes"})
+		cp.runs("slipway", "upgrade", []string{"apply", version, "--yes", littleRoom})
 		if t.Failed() {
 			return
 		}

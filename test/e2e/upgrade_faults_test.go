@@ -37,7 +37,7 @@ func TestUpgradeCrash(t *testing.T) {
 	tier.OnlyFull(t, "TestUpgrade")
 	m := bootOlder(t)
 	m.kubeadmInit(podSubnet)
-	command := []string{"slipway", "upgrade", "apply", m.upgradesTo(), "--yes"}
+	command := []string{"slipway", "upgrade", "apply", m.upgradesTo(), "--yes", littleRoom}
 	for i, at := range upgradeInstants {
 		end := nothingMore
 		if i == 6 {
@@ -72,7 +72,7 @@ func TestUpgradeFails(t *testing.T) {
 		return strings.TrimSpace(m.must("grep", "-o", "registry.k8s.io/kube-apiserver:.*", "/etc/kubernetes/manifests/kube-apiserver.yaml"))
 	}
 	before := image()
-	out, err := m.try("slipway", "upgrade", "apply", m.upgradesTo(), "--yes", "--patches=/root/patches", "--ignore-preflight-errors=flag-removed")
+	out, err := m.try("slipway", "upgrade", "apply", m.upgradesTo(), "--yes", "--patches=/root/patches", littleRoom+",flag-removed")
 	if err == nil {
 		t.Fatalf("the upgrade succeeded:\n%s", out)
 	}

@@ -36,7 +36,7 @@ func TestUpgradeHA(t *testing.T) {
 		t.Fatal(err)
 	}
 	cp2.runs("kubeadm", "upgrade", []string{"node", "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors})
-	writers.succeedDuring(cp3, func() { cp3.runs("slipway", "upgrade", []string{"node"}) })
+	writers.succeedDuring(cp3, func() { cp3.runs("slipway", "upgrade", []string{"node", littleRoom}) })
 	w.runs("slipway", "upgrade", []string{"node"})
 	cp1.areUpgraded(planes, w)
 }

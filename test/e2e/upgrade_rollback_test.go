@@ -31,7 +31,7 @@ func TestUpgradeRollback(t *testing.T) {
 
 	m.kubectl("create", "configmap", "lost")
 	m.kubectl("delete", "configmap", "kept")
-	back := []string{"slipway", "upgrade", "rollback", "--restore-etcd", "--yes"}
+	back := []string{"slipway", "upgrade", "rollback", "--restore-etcd", "--yes", littleRoom}
 	m.killedOften(back)
 	m.hasConfigMaps("kept")
 	m.runsImages(map[string]string{"etcd": "3.6.8-0", "kube-apiserver": old, "kube-controller-manager": old, "kube-scheduler": old})

@@ -70,10 +70,13 @@ func (m machine) kubeadmInit(cluster string) {
 // upgradesTo is the version that nodes are upgraded to: that of the lab's newest Kubernetes.
 func (m machine) upgradesTo() string { return m.node.VersionOf(newestKubernetes) }
 
+// littleRoom: a tenth of the disk has to stay free, and that of the lab may be as full as it likes.
+const littleRoom = "--ignore-preflight-errors=EtcdSnapshotSpace,EtcdRestoreSpace"
+
 // apply upgrades the first control plane, and what all share.
 func (m machine) apply(more ...string) {
 	m.Helper()
-	m.runs("slipway", "upgrade", append([]string{"apply", m.upgradesTo(), "--yes"}, more...))
+	m.runs("slipway", "upgrade", append([]string{"apply", m.upgradesTo(), "--yes", littleRoom}, more...))
 }
 
 // installs replaces the kubelet and the tools by those of a minor version, as the operator's package manager does after

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/pkg/errors"
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
+)
+
+// Peer is what was found at a peer URL.
+type Peer struct {
+	URL string
+	// Members are all that the etcd there knows, itself included. They are valid
+	// unless Err is set: then no etcd has answered.
+	Members []Member
+	Err     error
+}
+
+// ErrNotAsked is the error of a plan, which sends nothing.
+var ErrNotAsked = errors.New("a plan asks no member of etcd")
+
+// peerMembers is the path at which a member tells its peers who else is one: a
+// member that joins asks there.
+const peerMembers = "/members"
+
+// Peers implements Etcd.
+func (r *Real) Peers(ctx context.Context, urls []string) []Peer {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	found := make([]Peer, len(urls))
+	var group sync.WaitGroup
+	for i, url := range urls {
+		group.Go(func() {
+			members, err := r.peer(ctx, url)
+			found[i] = Peer{url, members, err}
+		})
+	}
+	group.Wait()
+	return found
+}
+
+// peer asks the etcd at a peer URL. Its certificate has to be of the CA of etcd.
+func (r *Real) peer(ctx context.Context, url string) ([]Member, error) {
+	if err := CheckClientURL(url); err != nil {
+		return nil, err
+	}
+	trust, err := r.tls()
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+peerMembers, nil)
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	transport := &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true} // and no proxy
+	defer transport.CloseIdleConnections()
+	answer, err := transport.RoundTrip(request)
+	if err != nil {
+		return nil, errors.Wrap(err, strings.TrimPrefix(url, scheme))
+	}
+	defer answer.Body.Close()
+	return readPeer(answer), nil
+}
+
+// readPeer reads an answer. A member that answers runs, whatever it says.
+func readPeer(answer *http.Response) (members []Member) {
+	const most = 1 << 20
+	data, err := io.ReadAll(io.LimitReader(answer.Body, most))
+	var list []storedMember
+	if err != nil || answer.StatusCode != http.StatusOK || json.Unmarshal(data, &list) != nil {
+		return nil
+	}
+	for _, m := range list {
+		members = append(members, m.member())
+	}
+	return members
+}
+
+// ErrOpen is the error of StoredMembers if an etcd has the database open.
+var ErrOpen = errors.New("an etcd has it open")
+
+// StoredMembers reads the members from the database of an etcd that does not run,
+// which is the file snap/db in its directory `member`.
+func StoredMembers(f *os.File) (members []Member, err error) {
+	db, err := openDatabase(f, &bbolt.Options{ReadOnly: true})
+	if errors.Is(err, bbolterrors.ErrTimeout) {
+		err = ErrOpen
+	}
+	if err != nil {
+		return nil, errors.Wrap(err, f.Name())
+	}
+	defer func() {
+		_ = db.Close()
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // bbolt leaves that to the closing of f, and an etcd may start before
+	}()
+	err = db.View(func(tx *bbolt.Tx) (err error) {
+		defer recoverDamage(&err)()
+		if tx.Bucket(membersBucket) == nil {
+			return errors.Errorf("it has no bucket %q", membersBucket)
+		}
+		members, err = membersIn(tx)
+		return err
+	})
+	return members, errors.Wrap(err, f.Name())
+}

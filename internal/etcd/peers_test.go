@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
+
+	"github.com/slipway-k8s/slipway/test/fact"
+)
+
+// What etcd 3.6 answers at its peer URL.
+const toldPeers = `[{"id":2,"peerURLs":["https://b.example:2380"],"name":"b","clientURLs":["https://b.example:2379"]},` +
+	`{"id":18446744073709551615,"peerURLs":["https://c.example:2380"],"isLearner":true}]`
+
+// peerServer is the peer URL of an etcd, which knows its clients by their certificates.
+func peerServer(t *testing.T, pair tls.Certificate, answer string, status int) string {
+	t.Helper()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/members" {
+			status = http.StatusNotFound
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(answer))
+	}))
+	clients := x509.NewCertPool()
+	clients.AddCert(pair.Leaf)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients, MinVersion: tls.VersionTLS12}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// TestPeers: a member that runs is found at its peer URL, whatever it says, and nobody else is.
+func TestPeers(t *testing.T) {
+	dir := t.TempDir()
+	pair := certificate(t, dir)
+	r := New(Options{CA: filepath.Join(dir, "crt"), Cert: filepath.Join(dir, "crt"), Key: filepath.Join(dir, "key"), ReadFile: os.ReadFile})
+	urls := []string{peerServer(t, pair, toldPeers, http.StatusOK), gone(t), peerServer(t, certificate(t, t.TempDir()), toldPeers, http.StatusOK),
+		peerServer(t, pair, "something else", http.StatusInternalServerError), "http://127.0.0.1:1"}
+	found := r.Peers(t.Context(), urls)
+	want := []Member{{ID: 2, Name: "b", PeerURL: peer("b"), ClientURLs: []string{"https://b.example:2379"}}, {ID: 1<<64 - 1, PeerURL: peer("c"), Learner: true}}
+	if diff := cmp.Diff(want, found[0].Members); diff != "" || found[0].Err != nil {
+		t.Errorf("%v (-want +got):\n%s", found[0].Err, diff)
+	}
+	fact.Error(t, found[1].Err, "connection refused")
+	fact.Error(t, found[2].Err, "certificate")
+	fact.Error(t, found[4].Err, "http://127.0.0.1:1")
+	if found[3].Err != nil || found[3].Members != nil {
+		t.Errorf("%+v", found[3])
+	}
+	for i, p := range found {
+		if p.URL != urls[i] {
+			t.Errorf("%d is of %s", i, p.URL)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if found := r.Peers(ctx, urls[:1]); !errors.Is(found[0].Err, context.Canceled) {
+		t.Errorf("canceled: %v", found[0].Err)
+	}
+	if found := NewPlan(nil).Peers(t.Context(), urls); len(found) != len(urls) || !errors.Is(found[0].Err, ErrNotAsked) {
+		t.Errorf("a plan: %+v", found)
+	}
+}
+
+// TestStoredMembers: an etcd that does not run has its members in its database. One that has it open is not disturbed.
+func TestStoredMembers(t *testing.T) {
+	database := edited(t, func(tx *bbolt.Tx) error {
+		return tx.Bucket(membersBucket).Put([]byte("1"), []byte(`{"id":1,"peerURLs":["http://127.0.0.1:1"],"isLearner":true}`))
+	})
+	path := filepath.Join(t.TempDir(), "db")
+	stored := func(data []byte) ([]Member, error) {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		return StoredMembers(f)
+	}
+	database = database[:len(database)-sha256.Size]
+	members, err := stored(database)
+	want := []Member{{ID: 1, PeerURL: "http://127.0.0.1:1", Learner: true},
+		{ID: 0x2e1259d415f2a040, Name: "cp-1", PeerURL: "http://127.0.0.1:23800", ClientURLs: []string{"http://127.0.0.1:23790"}}}
+	if diff := cmp.Diff(want, members); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	damaged := bytes.Clone(database)
+	copy(damaged[8192:], bytes.Repeat([]byte{0xff}, len(damaged)-8192))
+	for name, data := range map[string][]byte{"empty": nil, "short": []byte("new"), "damaged": damaged} {
+		if _, err := stored(data); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if err := os.WriteFile(path, database, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := StoredMembers(f); err != nil {
+		t.Fatal(err)
+	}
+	running, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second}) // although f is still open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Close()
+	_, err = StoredMembers(f)
+	if fact.Error(t, err, path); !errors.Is(err, ErrOpen) {
+		t.Error(err)
+	}
+}

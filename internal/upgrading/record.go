@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrading
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+)
+
+// Record describes the upgrade that made a backup.
+type Record struct {
+	// Node is the node's name, To the version that it was upgraded to.
+	Node string `json:"node"`
+	To   string `json:"to"`
+	// CA has the hashes of the cluster's CAs (sha256:HEX of the public key), separated by commas. It is empty in a backup of an
+	// earlier release.
+	CA string `json:"ca,omitempty"`
+	// EtcdCluster is the ID of the etcd cluster in hexadecimal, empty without etcd on this host.
+	EtcdCluster string `json:"etcdCluster,omitempty"`
+	// ClusterConfiguration and KubeletConfiguration are what the cluster stored before; empty on workers.
+	ClusterConfiguration string `json:"clusterConfiguration,omitempty"`
+	KubeletConfiguration string `json:"kubeletConfiguration,omitempty"`
+	// Completed is when the upgrade was completed, in the record of the last directory that it made.
+	Completed time.Time `json:"completed,omitzero"`
+}
+
+// complete takes from the record of a later run what r does not have: not every phase records everything. The files that go
+// back are those of the first run, and so is the cluster.
+func (r *Record) complete(later Record) {
+	r.Node, r.To = cmp.Or(r.Node, later.Node), cmp.Or(r.To, later.To)
+	r.EtcdCluster = cmp.Or(r.EtcdCluster, later.EtcdCluster)
+	r.ClusterConfiguration = cmp.Or(r.ClusterConfiguration, later.ClusterConfiguration)
+	r.KubeletConfiguration = cmp.Or(r.KubeletConfiguration, later.KubeletConfiguration)
+	r.Completed = later.Completed
+}
+
+// another reports whether two records are of different clusters. One without a hash may be of any.
+func (r *Record) another(other Record) bool {
+	return r.CA != "" && other.CA != "" && !slices.ContainsFunc(strings.Split(r.CA, ","), func(pin string) bool {
+		return slices.Contains(strings.Split(other.CA, ","), pin)
+	})
+}
+
+func readRecord(h host.Host, dir string) (r Record, err error) {
+	path := filepath.Join(dir, RecordFile)
+	data, err := host.ReadIfExists(h, path)
+	if err != nil || data == nil {
+		return r, err
+	}
+	return r, errors.Wrap(yaml.UnmarshalStrict(data, &r), path)
+}
+
+// Complete records that the upgrade that made b is complete. The next run begins another one, even to the same version.
+// Nothing is written if that is recorded already, or if kubeadm made the backup.
+func (b *Backup) Complete(h host.Host) error {
+	if !b.Completed.IsZero() {
+		return nil
+	}
+	return b.setCompleted(h, h.Now().UTC().Truncate(time.Second))
+}
+
+// Reopen takes that back: a rollback begins.
+func (b *Backup) Reopen(h host.Host) error {
+	if b.Completed.IsZero() {
+		return nil
+	}
+	return b.setCompleted(h, time.Time{})
+}
+
+func (b *Backup) setCompleted(h host.Host, at time.Time) error {
+	if b.last == "" {
+		return nil
+	}
+	record, err := readRecord(h, b.last)
+	if err != nil {
+		return err
+	}
+	record.Completed = at
+	data, err := yaml.Marshal(record)
+	if err != nil {
+		return err
+	}
+	if _, err := (ownership.File{Path: filepath.Join(b.last, RecordFile), Data: data, Mode: 0o600}).Write(h); err != nil {
+		return err
+	}
+	b.Completed = at
+	return nil
+}
