@@ -40,7 +40,9 @@ func runCleanupNode(ctx context.Context, env *Env) error {
 	for _, step := range []func(context.Context){
 		c.endPods,
 		c.unmount,
+		c.findEtcdDirs,
 		c.removeEtcdData,
+		c.removeBackups,
 		c.removeEtcdClient,
 		c.removeDirectories,
 		c.removeAccounts,
@@ -51,6 +53,7 @@ func runCleanupNode(ctx context.Context, env *Env) error {
 		}
 		step(ctx)
 	}
+	c.nameBackups()
 	c.conclude()
 	return c.failure()
 }
@@ -61,6 +64,8 @@ type cleanup struct {
 	changed bool
 	warned  bool
 	failed  []error
+	// etcdDirs are the directories with etcd's data, and with what was set aside of it.
+	etcdDirs []string
 	// dataLeft reports that etcd's data could not be removed.
 	dataLeft bool
 	// kubeletRuns reports that the kubelet may still run, and stopped when this run has suspended or ended it; zero if it

@@ -5,16 +5,12 @@ package phases
 
 import (
 	"context"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/containerd"
-	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // HostReset undoes what host prepare did to this host, and leaves everything else. It goes by the record of the
@@ -33,46 +29,6 @@ func HostReset() []Phase {
 
 func hostResetFlags(more ...string) []string { return append([]string{"dry-run"}, more...) }
 
-func runPreflightHostReset(ctx context.Context, env *Env) error {
-	env.UI.Printf("Checking this host")
-	sign := func(h host.Reader) (string, error) { return thisnode.Sign(h, env.Config) }
-	checks := preflight.HostReset(sign, ownContainerd(env))
-	return show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
-}
-
-// ownContainerd reports whether containerd is from a bundle.
-func ownContainerd(env *Env) bool { return env.Host.Made(containerd.UnitPath) }
-
-func runResetImages(ctx context.Context, env *Env) error {
-	record, err := readPrepared(env.Host)
-	if err != nil || len(record.Images) == 0 || ownContainerd(env) { // then they go with its data
-		return err
-	}
-	images, err := env.Host.Images(ctx, containerd.Socket)
-	if err != nil {
-		return err
-	}
-	for _, i := range images {
-		for _, name := range i.Names {
-			if !slices.Contains(record.Images, name) {
-				continue
-			}
-			if err := forgetImage(ctx, env, name, slices.Contains(record.Imported, name)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func forgetImage(ctx context.Context, env *Env, name string, imported bool) error {
-	if imported {
-		env.UI.Printf("Removing image %s", name)
-		return env.Host.RemoveImage(ctx, containerd.Socket, name)
-	}
-	return env.Host.PinImage(ctx, containerd.Socket, name, false)
-}
-
 // runResetUnits stops what runs from files that are removed next.
 func runResetUnits(ctx context.Context, env *Env) error {
 	record, err := readPrepared(env.Host)
@@ -83,7 +39,11 @@ func runResetUnits(ctx context.Context, env *Env) error {
 	if env.Host.Made(kubeletconfig.DropInPath) {
 		stop = append(stop, kubeletUnit)
 	}
-	if ownContainerd(env) {
+	own, err := ownContainerd(ctx, env)
+	if err != nil {
+		return err
+	}
+	if own {
 		stop = append(stop, containerd.Unit)
 	}
 	for _, unit := range stop {
@@ -99,12 +59,28 @@ func runResetUnits(ctx context.Context, env *Env) error {
 		}
 	}
 	for _, unit := range record.Enabled {
-		env.UI.Printf("Disabling %s", unit)
-		if err := env.Host.DisableUnit(ctx, unit); err != nil {
+		if err := disable(ctx, env, unit, record.UnitFiles[unit], own); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// disable disables a unit that was enabled, unless somebody has put another one in its place. Earlier releases did not record
+// the unit's file.
+func disable(ctx context.Context, env *Env, unit, file string, ownContainerd bool) error {
+	state, err := unitState(ctx, env, unit)
+	if err != nil {
+		return err
+	}
+	fromBundle := file == containerd.UnitPath || file == "" && unit == containerd.Unit
+	theirs := file != "" && state.Fragment != file || fromBundle && !ownContainerd
+	if theirs && state.LoadState == "loaded" {
+		env.UI.Printf("Leaving %s enabled: its file is not the one that was enabled", unit)
+		return nil
+	}
+	env.UI.Printf("Disabling %s", unit)
+	return env.Host.DisableUnit(ctx, unit)
 }
 
 func runResetKernel(ctx context.Context, env *Env) error {
@@ -112,14 +88,8 @@ func runResetKernel(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(record.Parameters)) {
-		changed, err := env.Host.SetParameter(name, record.Parameters[name])
-		if ignoreMissing(err) != nil { // an interface may be gone
-			return err
-		}
-		if changed {
-			env.UI.Printf("Set %s back to %s", strings.ReplaceAll(name, "/", "."), record.Parameters[name])
-		}
+	if err := resetParameters(ctx, env, record.Parameters); err != nil {
+		return err
 	}
 	for _, unit := range record.Masked {
 		if err := env.Host.UnmaskUnit(ctx, unit); err != nil {
@@ -145,12 +115,15 @@ func runResetRecord(_ context.Context, env *Env) error {
 	return (&fileReset{Env: env}).removeEmpty(filepath.Dir(preparedPath))
 }
 
+// iptablesTables are the names, without the IP family, of the tables that iptables makes.
+var iptablesTables = []string{"filter", "mangle", "nat", "raw", "security"}
+
 // removeEmptyTables removes the tables that iptables has made for the kubelet, kube-proxy and network plugins, and that
 // have no rules any more.
 func removeEmptyTables(ctx context.Context, env *Env, before []string) error {
 	tables, err := env.Host.EmptyTables()
 	for _, t := range tables {
-		if slices.Contains(before, t.Name) {
+		if slices.Contains(before, t.Name) || !slices.Contains(iptablesTables, t.Name[strings.Index(t.Name, " ")+1:]) {
 			continue
 		}
 		env.UI.Printf("Removing %s", t)

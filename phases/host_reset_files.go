@@ -18,8 +18,8 @@ import (
 // preparedFiles are the files that a preparation may have made, beside programs and mirrors.
 func preparedFiles() []string {
 	return []string{
-		modulesPath, sysctlPath, containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.CrictlPath,
-		kubeletconfig.UnitPath, kubeletconfig.DropInPath,
+		modulesPath, sysctlPath, containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.ProxyEnvPath,
+		containerd.CrictlPath, kubeletconfig.UnitPath, kubeletconfig.DropInPath,
 	}
 }
 
@@ -29,15 +29,21 @@ func runResetFiles(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	r := &fileReset{Env: env, missing: record.Missing}
-	reload := ownContainerd(env) || env.Host.Made(kubeletconfig.DropInPath)
-	for _, dir := range record.Directories {
-		if dir == namespaceDir {
-			r.removeNamespaces()
-		} else {
-			r.removeData(dir)
-		}
+	owner, err := containerdOwner(ctx, env)
+	if err != nil {
+		return err
 	}
+	other, err := otherRuntime(ctx, env)
+	if err != nil {
+		return err
+	}
+	r := &fileReset{Env: env, missing: record.Missing, containerd: owner}
+	if other != "" {
+		r.inUse = append(runtimeDirectories(), cniDir)
+	}
+	ownKubelet := env.Host.Made(kubeletconfig.DropInPath)
+	reload := owner == slipways || ownKubelet
+	r.removeDirectories(record.Directories, ownKubelet)
 	for _, dir := range []string{programDir, cniDir, unitDir, containerd.ConfDir} {
 		r.removeIn(dir, "")
 	}
@@ -57,6 +63,38 @@ func runResetFiles(ctx context.Context, env *Env) error {
 	return startPackaged(ctx, env)
 }
 
+// removeDirectories removes what daemons from a bundle have filled. Others than these may have filled them, too.
+func (r *fileReset) removeDirectories(vacated []string, ownKubelet bool) {
+	var runtimes []string
+	for _, dir := range vacated {
+		switch {
+		case dir == namespaceDir:
+			r.removeNamespaces()
+		case slices.Contains(containerd.Directories(), dir):
+			runtimes = append(runtimes, dir)
+		case ownKubelet: // logs of Pods
+			r.removeData(dir)
+		default:
+			r.did(r.removeVacant(dir))
+		}
+	}
+	r.removeContainerd(runtimes)
+}
+
+// removeVacant removes a directory if it is empty, and else names it.
+func (r *fileReset) removeVacant(dir string) error {
+	entries, err := r.Host.ReadDir(dir)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	if len(entries) > 0 {
+		r.UI.Warn(dir+" stays: the kubelet that has filled it is not from a bundle", "remove it if nothing needs it")
+		return nil
+	}
+	_, err = r.Host.RemoveEmpty(dir)
+	return err
+}
+
 // startPackaged starts the kubelet of a package again, which waits for its settings as it did before.
 func startPackaged(ctx context.Context, env *Env) error {
 	state, err := unitState(ctx, env, kubeletUnit)
@@ -69,8 +107,11 @@ func startPackaged(ctx context.Context, env *Env) error {
 // fileReset removes files, whatever fails.
 type fileReset struct {
 	*Env
-	missing []string // directories that were not there before
-	failed  []error
+	missing    []string // directories that were not there before
+	containerd runtimeOwner
+	staying    []string // of the bundle's files: an operator's containerd may use them
+	inUse      []string // directories: containerd ends when that of the Pod network's settings is removed
+	failed     []error
 }
 
 func (r *fileReset) did(err error) {
@@ -107,7 +148,7 @@ func (r *fileReset) removeNamespaces() {
 	r.did(ignoreMissing(err))
 	for _, e := range entries {
 		path := filepath.Join(namespaceDir, e.Name())
-		if !strings.HasPrefix(e.Name(), "cni-") || !ownContainerd(r.Env) {
+		if !strings.HasPrefix(e.Name(), "cni-") || r.containerd != slipways {
 			continue
 		}
 		r.UI.Printf("Removing %s", path)
@@ -140,6 +181,7 @@ func (r *fileReset) removeIn(dir, name string) {
 // removeFile removes a file that is as Slipway has made it, and the directories that it made for it.
 func (r *fileReset) removeFile(path string) {
 	switch {
+	case slices.Contains(r.staying, path): // named already
 	case r.Host.Unchanged(path):
 		r.UI.Printf("Removing %s", path)
 		r.did(r.Host.Remove(path))
@@ -152,6 +194,9 @@ func (r *fileReset) removeFile(path string) {
 // removeEmpty removes a directory that was not there before, or that Slipway has made, if it is empty, and those above it.
 func (r *fileReset) removeEmpty(dir string) error {
 	for ; slices.Contains(r.missing, dir) || r.Host.Made(dir); dir = filepath.Dir(dir) {
+		if slices.Contains(r.inUse, dir) {
+			return nil
+		}
 		if removed, err := r.Host.RemoveEmpty(dir); err != nil || !removed {
 			return err
 		}

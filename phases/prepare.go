@@ -25,12 +25,12 @@ import (
 type Prepare struct {
 	// Bundle has the programs and images; nil for what needs none of them.
 	Bundle *bundle.Bundle
-	// BundleFile is where it was read from, for the commands that other hosts join with.
-	BundleFile string
+	// BundleFile is where it was read from, and BundleDigest what it was pinned by, for the commands that other hosts join with.
+	BundleFile, BundleDigest string
 	// Alone says that nothing follows, so the last phase says what to do next.
 	Alone bool
-	// KeepSwap leaves swap on.
-	KeepSwap bool
+	// KeepSwap leaves swap on, AllowDowngrade lets older programs replace those of a node.
+	KeepSwap, AllowDowngrade bool
 	// Mirrors are where containerd pulls the images of other registries from.
 	Mirrors []containerd.Mirror
 
@@ -56,7 +56,7 @@ func (p *Prepare) preflight() Phase {
 	return Phase{
 		Name:    "preflight",
 		Summary: "Check this host, what it has already, and the bundle",
-		Flags:   prepareFlags("ignore-preflight-errors"),
+		Flags:   prepareFlags("allow-downgrade", "ignore-preflight-errors"),
 		Run: func(ctx context.Context, env *Env) error {
 			env.UI.Printf("Checking this host")
 			found, err := p.findRuntime(ctx, env)
@@ -68,12 +68,16 @@ func (p *Prepare) preflight() Phase {
 					return err
 				}
 			}
+			refused, err := p.refusedPrograms(ctx, env)
+			if err != nil {
+				return err
+			}
 			parameters, err := wantedParameters(env.Host)
 			if err != nil {
 				return err
 			}
 			checks := preflight.Prepare(env.Config, preflight.Preparation{
-				Runtime: found.check(ctx, env), Sizes: p.sizes(), Parameters: parameters, SysctlFile: sysctlPath,
+				Runtime: found.check(ctx, env), Sizes: p.sizes(), Parameters: parameters, SysctlFile: sysctlPath, Refused: refused,
 			})
 			checks = append(checks, p.skewChecks(ctx, env)...)
 			return show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
@@ -91,7 +95,7 @@ func (p *Prepare) phase(name string) string {
 
 // prepareFlags are the flags of a phase's own command.
 func prepareFlags(more ...string) []string {
-	return append([]string{"bundle", "cri-socket", "dry-run", "public-key"}, more...)
+	return append([]string{"bundle", "cri-socket", "digest", "dry-run", "public-key"}, more...)
 }
 
 // Where the programs of a bundle are on a host.
@@ -158,7 +162,7 @@ func ensureFiles(ctx context.Context, env *Env, files ...ownership.File) (change
 			keepOperators(env, f, have)
 			continue
 		}
-		if err := env.Host.EnsureDir(filepath.Dir(f.Path), 0o755); err != nil {
+		if err := ensureDir(env, filepath.Dir(f.Path)); err != nil {
 			return changed, err
 		}
 		env.UI.Printf("Writing %s", f.Path)
@@ -171,6 +175,15 @@ func ensureFiles(ctx context.Context, env *Env, files ...ownership.File) (change
 		changed = true
 	}
 	return changed, nil
+}
+
+// ensureDir makes a directory that is missing. The mode of one that is there is the operator's, or the distribution's:
+// Debian's is 2775 for /usr/local/bin.
+func ensureDir(env *Env, dir string) error {
+	if info, err := env.Host.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	return env.Host.EnsureDir(dir, 0o755)
 }
 
 // keepOperators says that a file stays as an operator has made it.

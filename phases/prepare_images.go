@@ -6,6 +6,7 @@ package phases
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -39,9 +40,15 @@ func (p *Prepare) runImages(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
+	record, err := readPrepared(env.Host)
+	if err != nil {
+		return err
+	}
 	var missing, unpinned []string
 	for name, id := range wanted {
 		switch have, ok := present[name]; {
+		case ok && have.ID != "" && have.ID != id && !record.imported(name, have.ID):
+			keepImage(env, name, have.ID, id)
 		case !ok || have.ID != "" && have.ID != id:
 			missing = append(missing, name)
 		case !have.Pinned:
@@ -55,6 +62,17 @@ func (p *Prepare) runImages(ctx context.Context, env *Env) error {
 			"put them into a registry that it can pull from with `slipway bundle push`, and skip this phase with --skip-phases="+p.phase("images"))
 	}
 	return p.importAndPin(ctx, env, found.socket, missing, unpinned)
+}
+
+// imported reports whether the image with a name and an ID came from a bundle. Earlier releases recorded no IDs.
+func (p prepared) imported(name, id string) bool {
+	return slices.Contains(p.Imported, name) && (len(p.ImageIDs[name]) == 0 || slices.Contains(p.ImageIDs[name], id))
+}
+
+// keepImage says that somebody else's image stays under a name that the bundle has an image for, too.
+func keepImage(env *Env, name, have, want string) {
+	env.UI.Warn(fmt.Sprintf("keeping the image %s that is there (%s), which is not the bundle's (%s)", name, have, want),
+		fmt.Sprintf("if it is not meant to differ, remove it with `crictl rmi %s` and run the same command again", name))
 }
 
 // bundled are the IDs of the bundle's images, by name.
@@ -97,8 +115,14 @@ func (p *Prepare) importAndPin(ctx context.Context, env *Env, socket string, mis
 			}
 		}
 		include(&r.Images, missing...)
-		include(&r.Imported, missing...)
 		include(&r.Images, unpinned...)
+		include(&r.Imported, missing...)
+		for _, name := range missing {
+			r.ImageIDs[name] = with(r.ImageIDs[name], wanted[name])
+		}
+		if len(r.Images) > 0 {
+			r.Socket = socket
+		}
 	})
 	if err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/containerd"
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
@@ -23,7 +22,7 @@ func (p *Prepare) programs() Phase {
 	return Phase{
 		Name:    "programs",
 		Summary: "Verify the bundle, and put its programs and units in place",
-		Flags:   prepareFlags(),
+		Flags:   prepareFlags("allow-downgrade"),
 		Run:     p.runPrograms,
 	}
 }
@@ -35,20 +34,38 @@ func (p *Prepare) runPrograms(ctx context.Context, env *Env) error {
 		return nil
 	}
 	pending, err := p.pendingFiles(ctx, env)
-	if err != nil || len(pending) == 0 {
+	switch {
+	case err != nil:
 		return err
+	case len(pending.refused) > 0:
+		return pending.refused[0]
 	}
+	for _, path := range pending.kept {
+		env.UI.Printf("Using the %s that is there, not the bundle's", path)
+	}
+	if len(pending.files) == 0 {
+		return nil
+	}
+	return p.putInPlace(ctx, env, pending.files)
+}
+
+func (p *Prepare) putInPlace(ctx context.Context, env *Env, pending map[string]host.SetFile) error {
 	files := make([]host.SetFile, 0, len(pending))
 	for _, part := range p.parts() {
 		if f, ok := pending[part.String()]; ok {
-			if err := env.Host.EnsureDir(filepath.Dir(f.Path), 0o755); err != nil {
+			if err := ensureDir(env, filepath.Dir(f.Path)); err != nil {
 				return err
 			}
 			files = append(files, f)
 		}
 	}
+	if _, brings := pending[containerdUnit.String()]; brings {
+		if err := p.noteContainerd(env); err != nil {
+			return err
+		}
+	}
 	env.UI.Printf("Verifying the bundle, and installing %d files", len(files))
-	err = env.Host.WriteSet(files, func(put func(string, io.Reader) error) error {
+	err := env.Host.WriteSet(files, func(put func(string, io.Reader) error) error {
 		return p.Bundle.Each(ctx, func(part bundle.Part, content io.Reader) error {
 			if f, ok := pending[part.String()]; ok {
 				return put(f.Path, content)
@@ -78,18 +95,24 @@ func relabel(ctx context.Context, env *Env, paths ...string) error {
 	return env.Host.RestoreContexts(ctx, paths)
 }
 
-// pendingFiles are the files to write, by part.
-func (p *Prepare) pendingFiles(ctx context.Context, env *Env) (map[string]host.SetFile, error) {
+// pendingFiles are what the bundle's files do to those that are there.
+type pendingFiles struct {
+	files   map[string]host.SetFile // to write, by part
+	kept    []string                // somebody else's, used in the place of the bundle's
+	refused []error                 // somebody else's that have to fit the bundle's, and programs that are newer
+}
+
+func (p *Prepare) pendingFiles(ctx context.Context, env *Env) (pending pendingFiles, err error) {
 	found, err := p.findRuntime(ctx, env)
 	if err != nil {
-		return nil, err
+		return pending, err
 	}
 	kubelet, err := unitState(ctx, env, kubeletUnit)
 	if err != nil {
-		return nil, err
+		return pending, err
 	}
 	packaged := kubelet.LoadState == "loaded" && kubelet.Fragment != kubeletconfig.UnitPath
-	pending := map[string]host.SetFile{}
+	pending.files = map[string]host.SetFile{}
 	for _, part := range p.parts() {
 		f, ok := fileOf(part)
 		switch {
@@ -98,42 +121,34 @@ func (p *Prepare) pendingFiles(ctx context.Context, env *Env) (map[string]host.S
 		case part.Name == "kubelet" && kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion):
 			continue
 		}
-		write, err := needsFile(env, part, f)
+		have, err := env.Host.HasFile(f)
 		if err != nil {
-			return nil, err
+			return pending, err
 		}
-		if write {
-			pending[part.String()] = f
+		if have {
+			continue
+		}
+		write, refusal, err := p.mayReplace(ctx, env, part, f.Path)
+		switch {
+		case err != nil:
+			return pending, err
+		case refusal != nil:
+			pending.refused = append(pending.refused, refusal)
+		case write:
+			pending.files[part.String()] = f
+		default:
+			pending.kept = append(pending.kept, f.Path)
 		}
 	}
 	return pending, nil
 }
 
+// containerdUnit is by which a bundle brings containerd: the program alone may be the operator's.
+var containerdUnit = bundle.Part{Type: bundle.Unit, Name: containerd.Unit}
+
 // forRuntime reports whether a part is of no use with another container runtime.
 func forRuntime(part bundle.Part) bool {
 	return part.Type == bundle.Program && runtimePrograms[part.Name] || part.Type == bundle.Unit && part.Name == containerd.Unit || part.Type == bundle.Setting
-}
-
-// needsFile reports whether a file is to be written. One of somebody else's is used in the place of the bundle's, unless it
-// has to fit the others; and a unit or a setting that was edited stays.
-func needsFile(env *Env, part bundle.Part, f host.SetFile) (bool, error) {
-	have, err := env.Host.HasFile(f)
-	if err != nil || have {
-		return false, err
-	}
-	if _, err := env.Host.Lstat(f.Path); err != nil {
-		return true, ignoreMissing(err)
-	}
-	program := part.Type == bundle.Program || part.Type == bundle.CNIPlugin
-	switch {
-	case program && env.Host.Made(f.Path), env.Host.Unchanged(f.Path):
-		return true, nil
-	case part.Type == bundle.Program && (part.Name == "kubelet" || runtimePrograms[part.Name]):
-		return false, fault.New(f.Path+" is not from a bundle, and differs from the one in this bundle",
-			"remove it if nothing needs it, and run the same command again")
-	}
-	env.UI.Printf("Using the %s that is there, not the bundle's", f.Path)
-	return false, nil
 }
 
 // unitDir is for units of programs in /usr/local: systemd.unit(5).

@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io/fs"
@@ -33,18 +34,28 @@ type prepared struct {
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// Swap are areas that were in use.
 	Swap []string `json:"swap,omitempty"`
-	// Masked and Enabled are units that were not.
-	Masked  []string `json:"masked,omitempty"`
-	Enabled []string `json:"enabled,omitempty"`
+	// Masked and Enabled are units that were not. UnitFiles are the files of those that were enabled, by name: another file may
+	// take the place of one.
+	Masked    []string          `json:"masked,omitempty"`
+	Enabled   []string          `json:"enabled,omitempty"`
+	UnitFiles map[string]string `json:"unitFiles,omitempty"`
+	// Containerd says that a bundle has brought it.
+	Containerd bool `json:"containerd,omitempty"`
 	// Directories are those that were missing or empty before a daemon filled them.
 	Directories []string `json:"directories,omitempty"`
 	// Missing are directories that were not there. The mark on a directory does not do, because a run may be killed
 	// between making and marking it.
 	Missing []string `json:"missing,omitempty"`
-	// Images are pinned, and Imported are those of them that were not there.
-	Images   []string `json:"images,omitempty"`
-	Imported []string `json:"imported,omitempty"`
+	// Images are pinned, in the runtime at Socket, and Imported are those of them that were not there. ImageIDs are those of
+	// the imported ones, by name: somebody may give a name to another image.
+	Socket   string              `json:"socket,omitempty"`
+	Images   []string            `json:"images,omitempty"`
+	Imported []string            `json:"imported,omitempty"`
+	ImageIDs map[string][]string `json:"imageIDs,omitempty"`
 }
+
+// criSocket is that of the runtime with the images. Earlier releases did not record it.
+func (p prepared) criSocket() string { return cmp.Or(p.Socket, containerd.Socket) }
 
 func (p *Prepare) record() Phase {
 	return Phase{
@@ -78,7 +89,7 @@ func (p *Prepare) runRecord(_ context.Context, env *Env) error {
 		for _, t := range tables {
 			r.EmptyTables = append(r.EmptyTables, t.Name)
 		}
-		for _, name := range slices.AppendSeq(slices.Clone(nodeParameters), maps.Keys(wanted)) {
+		for _, name := range slices.AppendSeq(slices.Collect(maps.Keys(nodeParameters)), maps.Keys(wanted)) {
 			if value, err := env.Host.ReadFile(host.ProcSys + name); err == nil {
 				r.Parameters[name] = strings.TrimSpace(string(value))
 			}
@@ -86,12 +97,13 @@ func (p *Prepare) runRecord(_ context.Context, env *Env) error {
 	})
 }
 
-// nodeParameters are kernel parameters that the kubelet, kube-proxy and network plugins set.
-var nodeParameters = []string{
-	"kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys", "kernel/panic", "kernel/panic_on_oops",
-	"net/ipv4/conf/all/route_localnet", "net/ipv4/vs/conntrack", "net/netfilter/nf_conntrack_max",
-	"net/netfilter/nf_conntrack_tcp_timeout_close_wait", "net/netfilter/nf_conntrack_tcp_timeout_established",
-	"vm/overcommit_memory", "vm/panic_on_oom",
+// nodeParameters are kernel parameters that the kubelet, kube-proxy and network plugins set, with their value; it is empty
+// where it depends on the machine or on kube-proxy's settings.
+var nodeParameters = map[string]string{
+	"kernel/keys/root_maxbytes": "25000000", "kernel/keys/root_maxkeys": "1000000", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+	"net/ipv4/conf/all/route_localnet": "1", "net/ipv4/vs/conntrack": "1", "net/netfilter/nf_conntrack_max": "",
+	"net/netfilter/nf_conntrack_tcp_timeout_close_wait": "", "net/netfilter/nf_conntrack_tcp_timeout_established": "",
+	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0",
 }
 
 // missingDirectories are those that a preparation makes for its files and that are not there.
@@ -128,7 +140,7 @@ func vacantDirectories(h host.Host) ([]string, error) {
 }
 
 func readPrepared(h host.Host) (prepared, error) {
-	p := prepared{Parameters: map[string]string{}}
+	p := prepared{Parameters: map[string]string{}, UnitFiles: map[string]string{}, ImageIDs: map[string][]string{}}
 	data, err := host.ReadIfExists(h, preparedPath)
 	if err != nil || data == nil {
 		return p, err
@@ -153,7 +165,7 @@ func (p *Prepare) note(env *Env, change func(*prepared)) error {
 	if err != nil {
 		return err
 	}
-	if err := env.Host.EnsureDir(filepath.Dir(preparedPath), 0o755); err != nil {
+	if err := ensureDir(env, filepath.Dir(preparedPath)); err != nil {
 		return err
 	}
 	_, err = env.Host.WriteFile(preparedPath, append(data, '\n'), 0o644)
@@ -162,8 +174,10 @@ func (p *Prepare) note(env *Env, change func(*prepared)) error {
 
 func (p prepared) clone() prepared {
 	return prepared{
-		p.Prepared, slices.Clone(p.EmptyTables), maps.Clone(p.Parameters), slices.Clone(p.Swap), slices.Clone(p.Masked), slices.Clone(p.Enabled),
-		slices.Clone(p.Directories), slices.Clone(p.Missing), slices.Clone(p.Images), slices.Clone(p.Imported),
+		Prepared: p.Prepared, EmptyTables: slices.Clone(p.EmptyTables), Parameters: maps.Clone(p.Parameters), Swap: slices.Clone(p.Swap),
+		Masked: slices.Clone(p.Masked), Enabled: slices.Clone(p.Enabled), UnitFiles: maps.Clone(p.UnitFiles), Containerd: p.Containerd,
+		Directories: slices.Clone(p.Directories), Missing: slices.Clone(p.Missing),
+		Socket: p.Socket, Images: slices.Clone(p.Images), Imported: slices.Clone(p.Imported), ImageIDs: maps.Clone(p.ImageIDs),
 	}
 }
 
@@ -175,8 +189,32 @@ func exclude(list *[]string, element string) {
 }
 
 // include adds what is not in a sorted list yet.
-func include(list *[]string, more ...string) {
-	*list = slices.Compact(slices.Sorted(slices.Values(slices.Concat(*list, more))))
+func include(list *[]string, more ...string) { *list = with(*list, more...) }
+
+// with is a sorted list with what is not in it yet.
+func with(list []string, more ...string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(list, more))))
+}
+
+// noteContainerd records, before its files are put in place, that a bundle brings containerd. From then on its directories are
+// its own, but for one that somebody else's containerd has filled since the host was prepared.
+func (p *Prepare) noteContainerd(env *Env) error {
+	brought, err := broughtContainerd(env)
+	if err != nil {
+		return err
+	}
+	vacant, err := vacantDirectories(env.Host)
+	if err != nil {
+		return err
+	}
+	return p.note(env, func(r *prepared) {
+		r.Containerd = true
+		for _, dir := range containerd.Directories() {
+			if !brought && !slices.Contains(vacant, dir) {
+				exclude(&r.Directories, dir)
+			}
+		}
+	})
 }
 
 // unitState is a unit's state. A host without systemd has no units: the check Systemd says so, and a plan goes on.
@@ -194,7 +232,11 @@ func (p *Prepare) enable(ctx context.Context, env *Env, unit string) error {
 	if err != nil || state.UnitFileState == "enabled" {
 		return err
 	}
-	if err := p.note(env, func(r *prepared) { include(&r.Enabled, unit) }); err != nil {
+	err = p.note(env, func(r *prepared) {
+		include(&r.Enabled, unit)
+		r.UnitFiles[unit] = state.Fragment
+	})
+	if err != nil {
 		return err
 	}
 	env.UI.Printf("Enabling %s", unit)

@@ -19,100 +19,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // runtimeStart bounds the start of a container runtime, which takes a second.
 const runtimeStart = time.Minute
-
-// A hostRuntime is a container runtime that a host has, or is to get.
-type hostRuntime struct {
-	unit, socket string
-	// by is who installed it.
-	by runtimeOwner
-}
-
-type runtimeOwner int
-
-const (
-	nobody   runtimeOwner = iota // there is none
-	slipways                     // from a bundle
-	operators
-)
-
-func (r hostRuntime) foreign() bool { return r.by == operators }
-
-// check is what preflight looks at.
-func (r hostRuntime) check(ctx context.Context, env *Env) preflight.HostRuntime {
-	running := true // as far as the socket is all that is known
-	if r.unit != "" {
-		state, err := unitState(ctx, env, r.unit)
-		running = err != nil || state.ActiveState == "active"
-	}
-	return preflight.HostRuntime{Socket: r.socket, Installed: r.foreign(), Running: running}
-}
-
-// knownRuntimes are the units of container runtimes, with their sockets, in the order of config.KnownSockets.
-func knownRuntimes() []hostRuntime {
-	var list []hostRuntime
-	for i, unit := range []string{containerd.Unit, "crio.service", "cri-docker.service"} {
-		list = append(list, hostRuntime{unit: unit, socket: "unix://" + config.KnownSockets()[i]})
-	}
-	list[0].socket = containerd.Socket
-	return list
-}
-
-// findRuntime looks for the runtime that the kubelet is to use: one that the operator has installed, or else containerd
-// from a bundle. Of several, the one that answers counts: Docker brings a containerd with CRI disabled.
-func (p *Prepare) findRuntime(ctx context.Context, env *Env) (hostRuntime, error) {
-	own := knownRuntimes()[0]
-	if socket := env.Config.CRISocket; socket != "" && socket != own.socket {
-		return hostRuntime{socket: socket, by: operators}, nil
-	}
-	var found []hostRuntime
-	for _, r := range knownRuntimes() {
-		state, err := unitState(ctx, env, r.unit)
-		if err != nil {
-			return own, err
-		}
-		switch {
-		case state.Fragment == containerd.UnitPath:
-			own.by = slipways
-		case state.LoadState == "loaded":
-			r.by = operators
-			found = append(found, r)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return own, nil
-	case 1:
-		return found[0], nil
-	}
-	return chooseRuntime(ctx, env, found)
-}
-
-// Socket is the path of the socket where the host's runtime answers, or will answer once it is started.
-func (p *Prepare) Socket(ctx context.Context, env *Env) (string, error) {
-	found, err := p.findRuntime(ctx, env)
-	return strings.TrimPrefix(found.socket, "unix://"), err
-}
-
-// chooseRuntime returns the one of several runtimes that answers.
-func chooseRuntime(ctx context.Context, env *Env, found []hostRuntime) (hostRuntime, error) {
-	var answering []hostRuntime
-	var names []string
-	for _, r := range found {
-		names = append(names, r.unit)
-		if _, err := env.Host.RuntimeInfo(ctx, r.socket); err == nil {
-			answering = append(answering, r)
-		}
-	}
-	if len(answering) == 1 {
-		return answering[0], nil
-	}
-	return hostRuntime{}, fault.New("this host has several container runtimes: "+strings.Join(names, ", "), "name the one for Kubernetes with --cri-socket")
-}
 
 func (p *Prepare) containerRuntime() Phase {
 	return Phase{
@@ -138,7 +48,7 @@ func (p *Prepare) runContainerRuntime(ctx context.Context, env *Env) error {
 		}
 		changed = changed || containerdIsBehind(ctx, env)
 	}
-	if err := p.runUnit(ctx, env, found.unit, changed); err != nil {
+	if err := p.runUnit(ctx, env, found, changed); err != nil {
 		return err
 	}
 	if _, err := ensureFiles(ctx, env, ownership.File{Path: containerd.CrictlPath, Data: containerd.CrictlConfig(found.socket), Mode: 0o644}); err != nil {
@@ -154,7 +64,7 @@ func containerdIsBehind(ctx context.Context, env *Env) bool {
 	if err != nil || state.ActiveState != "active" {
 		return false
 	}
-	paths := []string{containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.ConfDir}
+	paths := []string{containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.ProxyEnvPath, containerd.ConfDir}
 	entries, _ := env.Host.ReadDir(containerd.ConfDir) // it need not exist
 	for _, e := range entries {
 		paths = append(paths, filepath.Join(containerd.ConfDir, e.Name()))
@@ -177,7 +87,7 @@ func (p *Prepare) containerdFiles(ctx context.Context, env *Env) (changed bool, 
 		return false, err
 	}
 	for _, dir := range runtimeDirectories() {
-		if err := env.Host.EnsureDir(dir, 0o755); err != nil {
+		if err := ensureDir(env, dir); err != nil {
 			return false, err
 		}
 	}
@@ -190,9 +100,11 @@ func (p *Prepare) containerdFiles(ctx context.Context, env *Env) (changed bool, 
 		}
 		files = append(files, ownership.File{Path: containerd.ConfigPath, Data: containerd.Config(settings), Mode: 0o644})
 	}
-	if proxies := containerd.ProxyDropIn(env.Host.Environ()); proxies != nil {
-		files = append(files, ownership.File{Path: containerd.ProxyPath, Data: proxies, Mode: 0o600})
+	proxies, err := proxiesOf(env)
+	if err != nil {
+		return false, err
 	}
+	files = append(files, proxies...)
 	changed, err = ensureFiles(ctx, env, files...)
 	for _, m := range p.Mirrors { // containerd reads these at each pull
 		if err == nil {
@@ -200,6 +112,55 @@ func (p *Prepare) containerdFiles(ctx context.Context, env *Env) (changed bool, 
 		}
 	}
 	return changed, err
+}
+
+// proxiesOf are the files that give containerd the proxies of the environment. Without proxies there, they stay as they are;
+// but a drop-in of an earlier release, which shows the proxies' passwords to every user, is replaced.
+func proxiesOf(env *Env) ([]ownership.File, error) {
+	proxies := containerd.ProxyEnv(env.Host.Environ())
+	if proxies == nil {
+		have, err := host.ReadIfExists(env.Host, containerd.ProxyPath)
+		if err != nil || !env.Host.Unchanged(containerd.ProxyPath) {
+			return nil, ignoreForbidden(err)
+		}
+		proxies = containerd.ProxyEnv(containerd.ShownProxies(have))
+	}
+	if proxies == nil {
+		return nil, nil
+	}
+	theirs, err := operatorsProxies(env)
+	if err != nil {
+		return nil, err
+	}
+	if theirs != "" {
+		env.UI.Printf("Leaving containerd's proxies to %s", theirs)
+		return nil, nil
+	}
+	return []ownership.File{
+		{Path: containerd.ProxyEnvPath, Data: proxies, Mode: 0o600},
+		{Path: containerd.ProxyPath, Data: containerd.ProxyDropIn(), Mode: 0o644},
+	}, nil
+}
+
+// operatorsProxies is a drop-in of the operator's that gives containerd proxies; empty if there is none. systemd would prefer
+// those of a file, which it is told of anywhere, to what is set in a drop-in.
+func operatorsProxies(env *Env) (string, error) {
+	dir := filepath.Dir(containerd.ProxyPath)
+	entries, err := env.Host.ReadDir(dir)
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if path == containerd.ProxyPath || filepath.Ext(path) != ".conf" {
+			continue
+		}
+		text, err := env.Host.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		if strings.Contains(strings.ToUpper(string(text)), "_PROXY=") {
+			return path, nil
+		}
+	}
+	return "", ignoreForbidden(ignoreMissing(err))
 }
 
 // sandboxImage is the bundle's image for sandboxes, or the usual one if it has none. It is empty without a bundle.
@@ -262,28 +223,27 @@ func systemdManagesCgroups(h host.Host) bool {
 	return err == nil
 }
 
-// runUnit enables and starts a unit, or restarts it if its files have changed. It is empty for a runtime of which only
-// the socket is known.
-func (p *Prepare) runUnit(ctx context.Context, env *Env, unit string, changed bool) error {
-	if unit == "" {
+// runUnit enables and starts the unit of a runtime. One from a bundle is restarted if its files or its program have changed.
+func (p *Prepare) runUnit(ctx context.Context, env *Env, r hostRuntime, changed bool) error {
+	if r.unit == "" { // only its socket is known
 		return nil
 	}
-	if err := reloadFor(ctx, env, unit, changed); err != nil {
+	if err := reloadFor(ctx, env, r.unit, changed); err != nil {
 		return err
 	}
-	if err := p.enable(ctx, env, unit); err != nil {
+	if err := p.enable(ctx, env, r.unit); err != nil {
 		return err
 	}
-	state, err := unitState(ctx, env, unit)
+	state, err := unitState(ctx, env, r.unit)
 	switch {
 	case err != nil:
 		return err
 	case state.ActiveState != "active":
-		env.UI.Printf("Starting %s", unit)
-		return env.Host.StartUnit(ctx, unit)
-	case changed || state.Replaced: // no container ends with it: see containerd.ServiceUnit
-		env.UI.Printf("Restarting %s", unit)
-		return env.Host.RestartUnit(ctx, unit)
+		env.UI.Printf("Starting %s", r.unit)
+		return env.Host.StartUnit(ctx, r.unit)
+	case !r.foreign() && (changed || state.Replaced): // no container ends with it: see containerd.ServiceUnit
+		env.UI.Printf("Restarting %s", r.unit)
+		return env.Host.RestartUnit(ctx, r.unit)
 	}
 	return nil
 }

@@ -549,3 +549,41 @@ func TestKubeletSocket(t *testing.T) {
 		}
 	}
 }
+
+// TestResetNamesBackups: upgrades and rollbacks leave copies of etcd's data, which hold every Secret. Reset names them, and
+// `down --host` removes them.
+func TestResetNamesBackups(t *testing.T) {
+	const stamp = "2026-02-03-04-05-06"
+	backups := map[string]string{
+		"/etc/kubernetes/tmp/kubeadm-backup-etcd-" + stamp + "/snapshot.db":              "every Secret",
+		"/etc/kubernetes/tmp/kubeadm-backup-manifests-" + stamp + "/kube-apiserver.yaml": "kind: Pod\n",
+		"/srv/etcd/member.before-rollback-" + stamp + "/snap/db":                         "every Secret",
+		"/srv/etcd/member.new/snap/db":                                                   "every Secret",
+		"/srv/etcd/.member.new.slipway-ABCDEFGH/snap/db":                                 "every Secret",
+		"/srv/etcd/member.before-rollback-mine/notes":                                    "mine",
+		"/etc/kubernetes/manifests/etcd.yaml":                                            strings.ReplaceAll(etcdPod, "DIR", "/srv/etcd"),
+		"/srv/etcd/member/wal/0.wal":                                                     "",
+	}
+	left := []string{"/etc/kubernetes/tmp/kubeadm-backup-etcd-" + stamp, "/srv/etcd/.member.new.slipway-ABCDEFGH", "/srv/etcd/member.before-rollback-" + stamp, "/srv/etcd/member.new"}
+	s := newResetScene(t, backups)
+	said := s.reset(t)
+	once(t, said, append(line{"[WARNING]", "Secret"}, left...))
+	if strings.Contains(said, "rollback-mine") {
+		t.Errorf("it names what is somebody else's:\n%s", said)
+	}
+	for _, path := range left {
+		if _, err := s.host.Lstat(path); err != nil {
+			t.Error(err)
+		}
+	}
+
+	s = newResetScene(t, backups)
+	n, _, err := config.LoadReset(nil, config.Flags{Host: true}, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
+	fatal(t, err)
+	s.Config = n
+	if said := s.reset(t); strings.Contains(said, "Secret") {
+		t.Errorf("it still names backups:\n%s", said)
+	}
+	s.isAsBefore(t, "/var/lib/etcd/", "/var/lib/etcd/member/", "/var/lib/etcd/member/wal/", "/var/lib/etcd/member/wal/0.wal",
+		"/srv/etcd/member.before-rollback-mine/", "/srv/etcd/member.before-rollback-mine/notes")
+}

@@ -29,7 +29,11 @@ func (p *Prepare) upCommand() string {
 	if p.BundleFile == "" {
 		return "up"
 	}
-	return "up --bundle " + upgrading.Quoted(p.BundleFile)
+	command := "up --bundle " + upgrading.Quoted(p.BundleFile)
+	if p.BundleDigest != "" {
+		command += " --digest " + upgrading.Quoted(p.BundleDigest)
+	}
+	return command
 }
 
 // UpJoin makes a bare host a node of an existing cluster.

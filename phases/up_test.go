@@ -251,6 +251,9 @@ func TestUpCommand(t *testing.T) {
 			t.Errorf("%q: %s, want %s", file, got, want)
 		}
 	}
+	if got := (&Prepare{BundleFile: "b.tar", BundleDigest: "sha256:00"}).upCommand(); got != "up --bundle b.tar --digest sha256:00" {
+		t.Error(got)
+	}
 }
 
 // TestUpIsItsParts: up has all phases of host prepare, init and join, and waits for them in the same order.

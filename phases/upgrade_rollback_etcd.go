@@ -107,7 +107,7 @@ func newRestore(manifest []byte) (*restore, error) {
 	case member.WALDir != "":
 		return nil, errors.Errorf("etcd keeps its log in a directory of its own (--wal-dir=%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", member.WALDir)
 	}
-	return &restore{member: member, data: filepath.Join(dir, "member"), fresh: filepath.Join(dir, "member.new")}, nil
+	return &restore{member: member, data: filepath.Join(dir, etcdMember), fresh: filepath.Join(dir, etcdMember+notYet)}, nil
 }
 
 // memberIn is the member of etcd that a static Pod runs.
@@ -187,7 +187,7 @@ func (r *Rollback) makeData(ctx context.Context, env *Env) error {
 		return err
 	}
 	if r.Progress.Aside == "" {
-		r.Progress.Aside = o.data + ".before-rollback-" + env.Host.Now().UTC().Format(upgrading.BackupTime)
+		r.Progress.Aside = o.data + beforeRollback + env.Host.Now().UTC().Format(upgrading.BackupTime)
 	}
 	r.Progress.Snapshot, r.Progress.Revision = o.snapshot, o.revision
 	r.Progress.Finished = time.Time{} // of an earlier one, without etcd

@@ -64,7 +64,7 @@ func table(t *testing.T) string {
 		append(Prepare(&config.Node{BindPort: config.DefaultBindPort}, Preparation{Runtime: HostRuntime{Installed: true, Running: true}, Sizes: map[string]uint64{
 			"/usr/local/bin": 1, "/opt/cni/bin": 1, "/var/lib/containerd": 1,
 		}}), BundledKubelet("v1.37.2", "v1.37.2", nil)),
-		HostReset(nil, true),
+		HostReset(nil),
 	}
 	var b strings.Builder
 	b.WriteString("| name | what is checked | init | join --control-plane | join | reset | host prepare | host reset |\n|---|---|---|---|---|---|---|---|\n")

@@ -30,6 +30,8 @@ type Preparation struct {
 	// Parameters are kernel parameters, by path below /proc/sys, and SysctlFile is what sets them at boot.
 	Parameters map[string]string
 	SysctlFile string
+	// Refused are programs of the bundle that cannot be put in their places, each with a remedy.
+	Refused []error
 }
 
 // Prepare lists the checks of a host before it is prepared.
@@ -42,6 +44,7 @@ func Prepare(n *config.Node, p Preparation) []Check {
 		{Name: "CNI", Run: foreignNetworks, Asks: "which Pod networks are configured already (note)"},
 		{Name: "Firewalld", Run: firewalld(n), Asks: "neither firewalld nor ufw is on; where one is, ports have to be opened in it (warning)"},
 		{Name: "SELinux", Run: selinux, Asks: "contexts can be restored where SELinux is on"},
+		{Name: "Programs", Run: programsFit(p.Refused), Asks: "no program that somebody else has put in place, or changed, is where a program of the bundle goes, and none of a node is newer"},
 		{Name: "Sysctl", Run: bootParameters(p.SysctlFile, p.Parameters), Asks: "no file of /etc/sysctl.d and the like sets the kernel parameters to something else at boot (warning)"},
 	}
 	if r := p.Runtime; r.Installed && r.Running {
@@ -54,6 +57,17 @@ func Prepare(n *config.Node, p Preparation) []Check {
 		})
 	}
 	return checks
+}
+
+// programsFit reports what was found of the programs.
+func programsFit(refused []error) func(context.Context, View) []Finding {
+	return func(context.Context, View) []Finding {
+		var found []Finding
+		for _, err := range refused {
+			found = append(found, Finding{Severity: Error, Fault: fault.Of(err)})
+		}
+		return found
+	}
 }
 
 func runsSystemd(_ context.Context, h View) []Finding {

@@ -30,7 +30,7 @@ func bare(t *testing.T) *fakeHost {
 }
 
 func TestPrepareNames(t *testing.T) {
-	always := []string{"IsPrivilegedUser", "Systemd", "DefaultRoute", "SystemVerification", "CNI", "Firewalld", "SELinux", "Sysctl"}
+	always := []string{"IsPrivilegedUser", "Systemd", "DefaultRoute", "SystemVerification", "CNI", "Firewalld", "SELinux", "Programs", "Sysctl"}
 	for name, test := range map[string]struct {
 		runtime HostRuntime
 		sizes   map[string]uint64

@@ -5,10 +5,14 @@ package preflight
 
 import (
 	"context"
-	"path"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // bootParameters finds files that set kernel parameters to something else at each boot, after the file own has set them to
@@ -17,7 +21,10 @@ import (
 func bootParameters(own string, wanted map[string]string) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		var found []Finding
-		for _, file := range sysctlFilesAfter(h, filepath.Base(own)) {
+		for _, file := range sysctlFiles(h) {
+			if filepath.Base(file) <= filepath.Base(own) {
+				continue
+			}
 			text, err := h.ReadFile(file)
 			if err != nil {
 				found = append(found, note("cannot read %s, so it is not known whether it changes kernel parameters again: %v", file, err)...)
@@ -35,8 +42,36 @@ func bootParameters(own string, wanted map[string]string) func(context.Context, 
 	}
 }
 
-// sysctlFilesAfter lists the files that systemd reads after the one with a name. One in /etc hides others of its name.
-func sysctlFilesAfter(h View, name string) []string {
+// BootParameter is the file that decides at boot on the value of a kernel parameter, named by its path below /proc/sys, if the
+// file except is left out; empty if there is none.
+func BootParameter(h host.FileReader, except, name string) (file, value string, err error) {
+	for _, path := range append(sysctlFiles(h), sysctlConf) {
+		if path == except {
+			continue
+		}
+		text, err := h.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", "", err
+		}
+		for line := range strings.Lines(string(text)) {
+			pattern, set := sysctlSetting(line)
+			if matches, err := filepath.Match(pattern, name); matches && err == nil { // a pattern that is none sets nothing
+				file, value = path, set
+			}
+		}
+	}
+	return file, value, nil
+}
+
+// sysctlConf is a file that systemd does not read, but `sysctl --system` does, after all others.
+const sysctlConf = "/etc/sysctl.conf"
+
+// sysctlFiles lists the files that set parameters at boot, in the order in which systemd reads them. One in /etc hides others
+// of its name.
+func sysctlFiles(h host.FileReader) []string {
 	files := map[string]string{}
 	for _, dir := range []string{"/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sysctl.d", "/etc/sysctl.d"} {
 		entries, err := h.ReadDir(dir)
@@ -44,8 +79,8 @@ func sysctlFilesAfter(h View, name string) []string {
 			continue // most of them are not there
 		}
 		for _, e := range entries {
-			if strings.HasSuffix(e.Name(), ".conf") && e.Name() > name {
-				files[e.Name()] = path.Join(dir, e.Name())
+			if strings.HasSuffix(e.Name(), ".conf") {
+				files[e.Name()] = filepath.Join(dir, e.Name())
 			}
 		}
 	}
@@ -53,7 +88,7 @@ func sysctlFilesAfter(h View, name string) []string {
 	for _, path := range files {
 		list = append(list, path)
 	}
-	slices.SortFunc(list, func(a, b string) int { return strings.Compare(path.Base(a), path.Base(b)) })
+	slices.SortFunc(list, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
 	return list
 }
 

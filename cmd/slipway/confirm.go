@@ -25,7 +25,8 @@ const (
 		"and copy of the cluster's data are deleted."
 	undoesHost = undoesNode + " It also undoes what prepare did: the kubelet's and containerd's\n" +
 		"programs and settings are deleted; containerd's images, containers and all its other data, if prepare\n" +
-		"installed it; and the network interfaces and rules of the Pods, kube-proxy and flannel."
+		"installed it; the network interfaces and rules of the Pods, kube-proxy and flannel; and the backups of\n" +
+		"etcd that upgrades have made."
 )
 
 // confirmReset asks on standard input whether to go on with what text describes, unless --force is given. No answer means

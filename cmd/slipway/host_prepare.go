@@ -94,7 +94,9 @@ func (o *hostOptions) load(cmd *cobra.Command, g *globals) (*parts, *phases.Prep
 
 // newPreparation opens the bundle, which must be for this machine.
 func newPreparation(flags config.Flags) (_ *phases.Prepare, err error) {
-	prepare := &phases.Prepare{BundleFile: flags.Bundle, KeepSwap: flags.Swap == "keep"}
+	prepare := &phases.Prepare{
+		BundleFile: flags.Bundle, BundleDigest: flags.Digest, KeepSwap: flags.Swap == "keep", AllowDowngrade: flags.AllowDowngrade,
+	}
 	for _, text := range flags.RegistryMirrors {
 		mirror, err := containerd.ParseMirror(text)
 		if err != nil {
@@ -103,19 +105,19 @@ func newPreparation(flags config.Flags) (_ *phases.Prepare, err error) {
 		prepare.Mirrors = append(prepare.Mirrors, mirror)
 	}
 	if flags.Bundle != "" {
-		if prepare.Bundle, err = openBundle(flags.Bundle, flags.PublicKeys); err != nil {
+		if prepare.Bundle, err = openBundle(flags); err != nil {
 			return nil, err
 		}
 	}
 	return prepare, nil
 }
 
-func openBundle(path string, publicKeys []string) (*bundle.Bundle, error) {
-	keys, err := bundleKeys(publicKeys)
+func openBundle(flags config.Flags) (*bundle.Bundle, error) {
+	keys, err := bundleKeys(flags.PublicKeys)
 	if err != nil {
 		return nil, err
 	}
-	b, err := bundle.Open(path, keys)
+	b, err := bundle.OpenPinned(flags.Bundle, keys, flags.Digest)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,12 @@ type Bundle struct {
 // Open reads the head of a bundle: its signature, which one of the keys must
 // have made, its index, and the manifests of its images. It finds all other
 // parts, and leaves reading and verifying them to Each. Close it after use.
-func Open(path string, keys Keys) (*Bundle, error) {
+func Open(path string, keys Keys) (*Bundle, error) { return OpenPinned(path, keys, "") }
+
+// OpenPinned is Open for the bundle whose file has a digest, as sha256:HEX; an
+// empty one is that of any file. A signature does not tell an older bundle from a
+// newer one, and this does.
+func OpenPinned(path string, keys Keys, digest string) (*Bundle, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, errors.Wrap(err, "cannot open the bundle")
@@ -46,7 +51,10 @@ func Open(path string, keys Keys) (*Bundle, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "cannot open the bundle")
 	}
-	b, err := read(f, info.Size(), keys)
+	var b *Bundle
+	if err = checkPin(f, digest); err == nil {
+		b, err = read(f, info.Size(), keys)
+	}
 	if err != nil {
 		f.Close()
 		return nil, errors.Wrapf(err, "%s", path)

@@ -21,6 +21,7 @@ type Flags struct {
 	// Endpoint is the argument of join: host:port of an API server to discover.
 	Endpoint string
 
+	AllowDowngrade            bool
 	AllowExperimentalUpgrades bool
 	AllowPrereleases          bool
 	APIServerAdvertiseAddress string
@@ -38,6 +39,7 @@ type Flags struct {
 	ControlPlaneEndpoint      string
 	CRISocket                 string
 	Description               string
+	Digest                    string // of the bundle: sha256:…
 	DiscoveryFile             string
 	DiscoveryToken            string
 	Drain                     bool

@@ -21,6 +21,8 @@ func hostFlags() []flagRow {
 		text("bundle", "", "`file` with programs and images, made by `slipway bundle create`", func(f *Flags) *string { return &f.Bundle }).on(hostPrepare),
 		list("public-key", nil, "`files` with the keys of which one must have signed the bundle; those in /etc/slipway/bundle-keys.d by default",
 			func(f *Flags) *[]string { return &f.PublicKeys }).on(hostPrepare),
+		text("digest", "", "SHA-256 of the bundle's file, as sha256:`hex`: another file is refused", func(f *Flags) *string { return &f.Digest }).on(hostPrepare),
+		toggle("allow-downgrade", "let older programs of the bundle replace those of a node", func(f *Flags) *bool { return &f.AllowDowngrade }).on(hostPrepare),
 		text("swap", "off", "what to do with swap: off turns it off, now and at boot; keep leaves it on", func(f *Flags) *string { return &f.Swap }).
 			offers("off", "keep").on(hostPrepare),
 		list("registry-mirror", nil, "`mirrors` that containerd pulls images from, as REGISTRY=URL", func(f *Flags) *[]string { return &f.RegistryMirrors }).
@@ -37,6 +39,9 @@ func LoadHost(flags Flags) (*Node, error) {
 		n.CRISocket = "unix://" + n.CRISocket
 	}
 	n.SkipPhases, n.IgnorePreflightErrors, n.DryRun = flags.SkipPhases, lowered(flags.IgnorePreflightErrors), flags.DryRun
+	if flags.given("digest") && flags.Bundle == "" {
+		return nil, errors.New("--digest is of the bundle that --bundle names: give both")
+	}
 	if flags.given("swap") && flags.Swap != "off" && flags.Swap != "keep" {
 		return nil, errors.Errorf("--swap is off or keep, not %q", flags.Swap)
 	}

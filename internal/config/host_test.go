@@ -67,7 +67,7 @@ func TestLoadHostRefuses(t *testing.T) {
 
 func TestHostFlags(t *testing.T) {
 	for command, want := range map[string][]string{
-		hostPrepare: {"bundle", "cri-socket", "dry-run", "ignore-preflight-errors", "public-key", "registry-mirror", "skip-phases", "swap"},
+		hostPrepare: {"allow-downgrade", "bundle", "cri-socket", "digest", "dry-run", "ignore-preflight-errors", "public-key", "registry-mirror", "skip-phases", "swap"},
 		hostReset:   {"dry-run", "ignore-preflight-errors", "skip-phases"},
 	} {
 		var f Flags

@@ -11,6 +11,8 @@ type Reset struct {
 	Force bool
 	// CleanupTmpDir also removes what upgrades leave in /etc/kubernetes/tmp.
 	CleanupTmpDir bool
+	// Backups also removes what upgrades and rollbacks have left of etcd's data.
+	Backups bool
 	// UnmountFlags are names of umount2(2) flags.
 	UnmountFlags []string
 	// Network also removes what kube-proxy and the Pod network's bridge leave in the kernel.
@@ -35,7 +37,10 @@ func LoadReset(src *Source, flags Flags, opts Options) (*Node, []string, error) 
 	n := APINode("", nil)
 	n.CRISocket, n.Timeouts, n.Paths.PKI = c.CRISocket, limits(c.Timeouts), c.CertificatesDir
 	n.SkipPhases, n.IgnorePreflightErrors, n.DryRun = c.SkipPhases, lowered(c.IgnorePreflightErrors), c.DryRun
-	n.Reset = &Reset{Force: c.Force, CleanupTmpDir: c.CleanupTmpDir, UnmountFlags: c.UnmountFlags, Network: flags.Network}
+	n.Reset = &Reset{
+		Force: c.Force, CleanupTmpDir: c.CleanupTmpDir || flags.Host, Backups: flags.Host, // as `down --host` asks for it
+		UnmountFlags: c.UnmountFlags, Network: flags.Network,
+	}
 	if flags.given("kubeconfig") {
 		n.Paths.AdminKubeconfig = flags.Kubeconfig
 	}

@@ -25,6 +25,9 @@ const (
 	CertsDir  = "/etc/containerd/certs.d"
 	UnitPath  = "/usr/local/lib/systemd/system/containerd.service"
 	ProxyPath = "/etc/systemd/system/containerd.service.d/10-slipway-proxy.conf"
+	// ProxyEnvPath has the proxies themselves. Only root may read it: systemd shows
+	// every user what units and their drop-ins say, and a proxy may have a password.
+	ProxyEnvPath = "/etc/containerd/slipway-proxy.env"
 	// DataDir has images and containers.
 	DataDir = "/var/lib/containerd"
 )
@@ -98,9 +101,13 @@ WantedBy=multi-user.target
 `, program)
 }
 
-// ProxyDropIn gives containerd the proxies of an environment (NAME=VALUE); nil if it
-// has none. The kubelet gets no proxy: its requests are for the cluster.
-func ProxyDropIn(environ []string) []byte {
+// ProxyDropIn makes containerd read the file with the proxies. The kubelet gets no
+// proxy: its requests are for the cluster.
+func ProxyDropIn() []byte { return []byte("[Service]\nEnvironmentFile=" + ProxyEnvPath + "\n") }
+
+// ProxyEnv has the proxies of an environment (NAME=VALUE), in systemd's format for
+// such files; nil if it has none.
+func ProxyEnv(environ []string) []byte {
 	values := map[string]string{}
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
@@ -113,10 +120,9 @@ func ProxyDropIn(environ []string) []byte {
 		return nil
 	}
 	var b strings.Builder
-	b.WriteString("[Service]\n")
 	for _, name := range proxyVariables {
 		if values[name] != "" {
-			fmt.Fprintf(&b, "Environment=%s\n", quoted(name+"="+values[name]))
+			fmt.Fprintf(&b, "%s=%s\n", name, quoted(values[name]))
 		}
 	}
 	return []byte(b.String())
@@ -124,9 +130,22 @@ func ProxyDropIn(environ []string) []byte {
 
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 
-// quoted is a value for a unit file: systemd.syntax(7), systemd.unit(5) for %.
+// ShownProxies are the proxies, NAME=VALUE, of a drop-in that earlier releases made,
+// which shows them to every user.
+func ShownProxies(dropIn []byte) []string {
+	var environ []string
+	for line := range strings.Lines(string(dropIn)) {
+		value, found := strings.CutPrefix(strings.TrimSpace(line), `Environment="`)
+		if value, closed := strings.CutSuffix(value, `"`); found && closed {
+			environ = append(environ, strings.NewReplacer(`\\`, `\`, `\"`, `"`, "%%", "%").Replace(value))
+		}
+	}
+	return environ
+}
+
+// quoted is a value for an EnvironmentFile=: systemd.exec(5).
 func quoted(value string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "\n", " ").Replace(value) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`", "\n", " ").Replace(value) + `"`
 }
 
 // Mirror is another place to pull a registry's images from.

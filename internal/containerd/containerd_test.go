@@ -54,7 +54,8 @@ func TestGolden(t *testing.T) {
 	settings.SandboxImage = "mirror.example:5000/k8s/pause@sha256:" + strings.Repeat("0", 64)
 	golden(t, "config-cgroupfs.toml", Config(settings))
 	golden(t, "containerd.service", ServiceUnit("/usr/local/bin/containerd"))
-	golden(t, "proxy.conf", ProxyDropIn([]string{
+	golden(t, "proxy.conf", ProxyDropIn())
+	golden(t, "proxy.env", ProxyEnv([]string{
 		"PATH=/bin", "https_proxy=http://u:50%25@[2001:db8::1]:3128", `HTTP_PROXY=http://a"b\c:1`, "no_proxy=10.0.0.0/8,\n.cluster.local",
 	}))
 	golden(t, "hosts.toml", mirror(t, "registry.k8s.io=https://mirror.example").Hosts())
@@ -62,33 +63,45 @@ func TestGolden(t *testing.T) {
 	golden(t, "crictl.yaml", CrictlConfig(Socket))
 }
 
-func TestProxyDropIn(t *testing.T) {
+func TestProxyEnv(t *testing.T) {
 	for name, test := range map[string]struct {
 		environ []string
-		want    string // after [Service]; empty for no file
+		want    string // empty for no file
 	}{
 		"nothing":        {},
 		"other":          {environ: []string{"PATH=/bin", "ALL_PROXY=socks5://p", "MY_HTTP_PROXY=http://p", "HTTP_PROXY"}},
 		"empty":          {environ: []string{"HTTP_PROXY=", "https_proxy="}},
 		"only NO_PROXY":  {environ: []string{"NO_PROXY=localhost"}},
-		"lower case":     {[]string{"http_proxy=http://p:1"}, `Environment="HTTP_PROXY=http://p:1"`},
-		"an equals sign": {[]string{"HTTPS_PROXY=http://p/?a=b"}, `Environment="HTTPS_PROXY=http://p/?a=b"`},
-		"a percent sign": {[]string{"HTTPS_PROXY=http://u:%40n%i@p"}, `Environment="HTTPS_PROXY=http://u:%%40n%%i@p"`},
-		"quotes":         {[]string{`HTTPS_PROXY="p"`}, `Environment="HTTPS_PROXY=\"p\""`},
-		"a backslash":    {[]string{`HTTPS_PROXY=\n`}, `Environment="HTTPS_PROXY=\\n"`},
-		"a newline":      {[]string{"HTTPS_PROXY=p\nExecStartPre=/bin/x"}, `Environment="HTTPS_PROXY=p ExecStartPre=/bin/x"`},
-		"empty over set": {[]string{"http_proxy=http://p", "HTTP_PROXY="}, `Environment="HTTP_PROXY=http://p"`},
+		"lower case":     {[]string{"http_proxy=http://p:1"}, `HTTP_PROXY="http://p:1"`},
+		"an equals sign": {[]string{"HTTPS_PROXY=http://p/?a=b"}, `HTTPS_PROXY="http://p/?a=b"`},
+		"a percent sign": {[]string{"HTTPS_PROXY=http://u:%40n%i@p"}, `HTTPS_PROXY="http://u:%40n%i@p"`},
+		"quotes":         {[]string{`HTTPS_PROXY="p"`}, `HTTPS_PROXY="\"p\""`},
+		"for a shell":    {[]string{"HTTPS_PROXY=$a`b`"}, "HTTPS_PROXY=\"\\$a\\`b\\`\""},
+		"a backslash":    {[]string{`HTTPS_PROXY=\n`}, `HTTPS_PROXY="\\n"`},
+		"a newline":      {[]string{"HTTPS_PROXY=p\nLD_PRELOAD=/x"}, `HTTPS_PROXY="p LD_PRELOAD=/x"`},
+		"empty over set": {[]string{"http_proxy=http://p", "HTTP_PROXY="}, `HTTP_PROXY="http://p"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := ""
 			if test.want != "" {
-				want = "[Service]\n" + test.want + "\n"
+				want = test.want + "\n"
 			}
-			got := ProxyDropIn(test.environ)
+			got := ProxyEnv(test.environ)
 			if diff := cmp.Diff(want, string(got)); diff != "" || (got == nil) != (want == "") {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestShownProxies reads what earlier releases wrote.
+func TestShownProxies(t *testing.T) {
+	got := ShownProxies([]byte("[Service]\n" + `Environment="HTTP_PROXY=http://u:50%%25@a\"b\\c:1"` + "\n" + `Environment="NO_PROXY=x"` + "\n"))
+	if diff := cmp.Diff([]string{`HTTP_PROXY=http://u:50%25@a"b\c:1`, "NO_PROXY=x"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := ShownProxies(ProxyDropIn()); got != nil {
+		t.Errorf("the present drop-in shows %q", got)
 	}
 }
 

@@ -26,8 +26,8 @@ func upArgs(more ...string) []string {
 var firstArgs = upArgs("--config", "/root/up.yaml", "--network", "flannel", "--schedulable")
 
 // TestUp makes a cluster of machines that have an init system and nothing else, without a way out of their network: one
-// command on each. The worker has the package, and was prepared before. Then it takes all of it away. In the full tier
-// there is a second control plane.
+// command on each. The worker has the package, and was prepared before. Then it takes all of it away, and the worker gets a
+// container runtime of its operator's. In the full tier there is a second control plane.
 func TestUp(t *testing.T) {
 	m := bare(t)
 	w := m.anotherBare("worker-1")
@@ -77,6 +77,7 @@ func TestUp(t *testing.T) {
 		n.must("slipway", "down", "--host", "--force")
 		n.isBareAgain(before[n.node.Name()])
 	}
+	w.operatorsRuntimeSurvives()
 }
 
 // TestUpDualStack does it with addresses of both families and rules of nftables.

@@ -45,6 +45,7 @@ type State struct {
 	Routes     []host.Route
 	Held       map[int]host.Process // by port; a zero Process is an unknown one
 	Leftovers  []host.Leftover
+	Empty      []host.Leftover   // tables of nftables that do nothing
 	Names      map[string]string // nil: every name has the address of this host
 	Answers    map[string]string // by URL; nil: everything is healthy, and says nothing
 }

@@ -124,7 +124,7 @@ func (h *Host) Interfaces() ([]host.Interface, error) {
 }
 func (h *Host) Addresses() ([]netip.Addr, error)      { return h.Has.Addresses, h.fails("Addresses") }
 func (h *Host) Routes() ([]host.Route, error)         { return h.Has.Routes, h.fails("Routes") }
-func (h *Host) EmptyTables() ([]host.Leftover, error) { return nil, h.fails("EmptyTables") }
+func (h *Host) EmptyTables() ([]host.Leftover, error) { return h.Has.Empty, h.fails("EmptyTables") }
 
 func (h *Host) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 	for _, a := range h.Has.Default {

@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+// resetHost runs host reset, and returns what it said.
+func (h *bareHost) resetHost(t *testing.T, ignore ...string) (said string, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	env := h.env(&out)
+	env.Config.IgnorePreflightErrors = ignore
+	err = Run(t.Context(), env, HostReset(), Options{Serial: true})
+	return out.String(), err
+}
+
+// runtimeData is what a containerd has of its own, with a container that has ended.
+var runtimeData = []string{
+	containerd.DataDir + "/io.containerd.metadata.v1.bolt/meta.db", "/run/containerd/containerd.sock", "/opt/containerd/bin/plugin",
+}
+
+// installsContainerd gives a host a containerd with a unit at a path, which runs.
+func (h *bareHost) installsContainerd(t *testing.T, root, unit string) {
+	t.Helper()
+	if unit != "" {
+		_ = os.Remove(filepath.Join(root, unit)) // as tar and install do
+		fixture.Put(t, root, unit, "[Service]\nExecStart=/usr/local/bin/containerd\n")
+		h.Has.Units[containerd.Unit] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", Fragment: unit}
+		h.reloaded = true
+		fatal(t, os.MkdirAll(filepath.Join(root, "/etc/cni/net.d"), 0o755)) // which it watches
+	}
+	for _, path := range runtimeData {
+		fixture.Put(t, root, path, "theirs")
+	}
+	h.Has.Runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.2.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}
+}
+
+// TestHostResetLeavesOtherRuntimes: a container runtime that no bundle has brought stays, with all that it has, and is named;
+// also if it was installed after the host was prepared.
+func TestHostResetLeavesOtherRuntimes(t *testing.T) {
+	const packaged = "/usr/lib/systemd/system/containerd.service"
+	for name, tt := range map[string]struct {
+		bundle  bool
+		install func(t *testing.T, h *bareHost, root string)
+		stay    []string // beside runtimeData
+		gone    []string
+	}{
+		"from its own guide": {install: func(t *testing.T, h *bareHost, root string) { h.installsContainerd(t, root, containerd.UnitPath) }, stay: []string{containerd.UnitPath, "/etc/cni/net.d"}},
+		"from a package":     {install: func(t *testing.T, h *bareHost, root string) { h.installsContainerd(t, root, packaged) }, stay: []string{packaged, "/etc/cni/net.d"}},
+		"without a unit":     {install: func(t *testing.T, h *bareHost, root string) { h.installsContainerd(t, root, "") }},
+		"in place of the bundle's": {
+			bundle: true,
+			install: func(t *testing.T, h *bareHost, root string) {
+				h.installsContainerd(t, root, containerd.UnitPath)
+				_ = os.Remove(filepath.Join(root, "/usr/local/bin/containerd"))
+				fixture.Put(t, root, "/usr/local/bin/containerd", "a newer one")
+			},
+			stay: []string{containerd.UnitPath, containerd.ConfigPath, "/usr/local/bin/containerd", "/usr/local/bin/runc", containerd.ProxyEnvPath},
+			gone: []string{"/usr/local/bin/kubelet", kubeletconfig.DropInPath},
+		},
+		"copied over the bundle's program": {
+			bundle: true,
+			install: func(t *testing.T, h *bareHost, root string) {
+				fixture.Put(t, root, "/usr/local/bin/containerd", "a newer one")
+				for _, path := range runtimeData {
+					fixture.Put(t, root, path, "theirs")
+				}
+			},
+			stay: []string{containerd.UnitPath, containerd.ConfigPath, "/usr/local/bin/containerd", "/usr/local/bin/runc", "/etc/cni/net.d"},
+		},
+		"a package's beside the bundle's files": {
+			bundle: true,
+			install: func(t *testing.T, h *bareHost, root string) {
+				_ = os.Remove(filepath.Join(root, containerd.UnitPath))
+				h.installsContainerd(t, root, packaged)
+			},
+			stay: []string{packaged, containerd.ConfigPath, "/usr/local/bin/runc"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, root := newBareHost(t)
+			p := &Prepare{}
+			if tt.bundle {
+				p.Bundle = testBundle(t, "v1.37.2")
+			}
+			h.mustPrepare(t, p)
+			tt.install(t, h, root)
+			h.Jobs = nil
+			said, err := h.resetHost(t)
+			fact.Error(t, err)
+			for _, path := range append(slices.Clone(runtimeData), tt.stay...) {
+				if _, err := h.Lstat(path); err != nil {
+					t.Errorf("%v\n%s", err, said)
+				}
+			}
+			for _, path := range tt.gone {
+				if _, err := h.Lstat(path); err == nil {
+					t.Errorf("%s is still there", path)
+				}
+			}
+			if i := slices.IndexFunc(h.Orders(), func(o string) bool { return strings.HasSuffix(o, containerd.Unit) || strings.HasPrefix(o, "unmount") }); i >= 0 {
+				t.Errorf("the operator's runtime was touched: %q", h.Orders()[i])
+			}
+			once(t, said, line{"[WARNING]", containerd.DataDir, "/run/containerd", "/opt/containerd"})
+		})
+	}
+}
+
+// TestHostResetOfContainers refuses as long as containers run, no matter who installed their runtime. If the refusal is ignored,
+// those of an operator's runtime go on.
+func TestHostResetOfContainers(t *testing.T) {
+	for dir, name := range map[string]string{
+		"/run/containerd/io.containerd.runtime.v2.task/moby/abc":               "moby/abc",
+		"/run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/def": "moby/def",
+	} {
+		for _, bundled := range []bool{false, true} {
+			h, root := newBareHost(t)
+			p := &Prepare{}
+			if bundled {
+				p.Bundle = testBundle(t, "v1.37.2")
+			}
+			h.mustPrepare(t, p)
+			fixture.Put(t, root, dir+"/rootfs/file", "in use")
+			_, err := h.resetHost(t)
+			fact.Error(t, err, "[ERROR NoContainers]", name)
+			if bundled {
+				continue
+			}
+			_, err = h.resetHost(t, "nocontainers")
+			fact.Error(t, err)
+			if got := fixture.Get(t, root, dir+"/rootfs/file"); got != "in use" {
+				t.Errorf("the container's file is %q", got)
+			}
+		}
+	}
+}
+
+// TestHostResetAsksTheSocketOfThePreparation for the images that were imported there, and leaves one whose name somebody has
+// given to another image.
+func TestHostResetAsksTheSocketOfThePreparation(t *testing.T) {
+	const socket, ours, theirs, pinned = "unix:///run/other/containerd/containerd.sock", "example.test/ours:1", "example.test/theirs:1", "example.test/pinned:1"
+	h, root := newBareHost(t)
+	fixture.Put(t, root, "/run/other/containerd/containerd.sock", "")
+	h.Has.Images = []host.Image{{Names: []string{ours}, ID: "sha256:1"}, {Names: []string{theirs}, ID: "sha256:3"}, {Names: []string{pinned}, ID: "sha256:4"}}
+	p, env := &Prepare{}, h.env(&bytes.Buffer{})
+	fatal(t, p.note(env, func(r *prepared) {
+		r.Prepared, r.Socket, r.Images, r.Imported = true, socket, []string{ours, pinned, theirs}, []string{ours, theirs}
+		r.ImageIDs = map[string][]string{ours: {"sha256:1"}, theirs: {"sha256:2"}}
+	}))
+	var asked []string
+	h.On.RuntimeInfo = func(_ context.Context, socket string) (host.RuntimeInfo, error) {
+		asked = append(asked, socket)
+		return host.RuntimeInfo{APIVersion: "v1", Ready: true}, nil
+	}
+	said, err := h.resetHost(t)
+	fact.Error(t, err)
+	if !slices.Equal(slices.Compact(asked), []string{socket}) {
+		t.Errorf("asked %q", asked)
+	}
+	if diff := cmp.Diff([]string{"remove " + ours, "pin " + pinned + " false"}, h.Orders()); diff != "" {
+		t.Errorf("did (-want +got):\n%s", diff)
+	}
+	once(t, said, line{"[WARNING]", theirs, "sha256:3"})
+}
+
+// TestHostResetWithoutTheRuntime goes on, and says that it could not look for images.
+func TestHostResetWithoutTheRuntime(t *testing.T) {
+	h, _ := newBareHost(t)
+	p, env := &Prepare{}, h.env(&bytes.Buffer{})
+	fatal(t, p.note(env, func(r *prepared) {
+		r.Prepared, r.Socket, r.Images = true, "unix:///run/gone.sock", []string{"example.test/a:1"}
+	}))
+	said, err := h.resetHost(t)
+	fact.Error(t, err)
+	once(t, said, line{"[WARNING]", "unix:///run/gone.sock", "images"}, line{"example.test/a:1"})
+}
+
+// TestHostResetLeavesOtherUnits does not disable a unit that has taken the place of the one that was enabled.
+func TestHostResetLeavesOtherUnits(t *testing.T) {
+	h, root := newBareHost(t)
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	_ = os.Remove(filepath.Join(root, kubeletconfig.UnitPath))
+	h.Has.Units[kubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "inactive", UnitFileState: "enabled", Fragment: "/usr/lib/systemd/system/kubelet.service"}
+	_, err := h.resetHost(t)
+	fact.Error(t, err)
+	if got := h.Did("disable"); !slices.Equal(got, []string{containerd.Unit}) {
+		t.Errorf("disabled %q", got)
+	}
+}
+
+// TestHostResetParameters sets a kernel parameter back only if it still has the value of the preparation, and nothing else sets
+// or needs it.
+func TestHostResetParameters(t *testing.T) {
+	const forward, panics = "net/ipv4/ip_forward", "kernel/panic"
+	for name, tt := range map[string]struct {
+		files map[string]string
+		units []string
+		want  map[string]string
+	}{
+		"as it was":              {want: map[string]string{forward: "0", panics: "0"}},
+		"set to something else":  {files: map[string]string{"/proc/sys/" + forward: "2\n", "/proc/sys/" + panics: "60\n"}, want: map[string]string{forward: "2", panics: "60"}},
+		"set at boot":            {files: map[string]string{"/etc/sysctl.d/99-mine.conf": "net.ipv4.ip_forward=1\nkernel.panic = 10\n"}, want: map[string]string{forward: "1", panics: "10"}},
+		"set at boot, earlier":   {files: map[string]string{"/usr/lib/sysctl.d/10-x.conf": "net.ipv4.ip_forward = 1\n"}, want: map[string]string{forward: "1", panics: "0"}},
+		"set in sysctl.conf":     {files: map[string]string{"/etc/sysctl.conf": "net/ipv4/ip_forward = 1\n"}, want: map[string]string{forward: "1", panics: "0"}},
+		"set by a pattern":       {files: map[string]string{"/etc/sysctl.d/99-mine.conf": "net.*.ip_forward = 1\n"}, want: map[string]string{forward: "1", panics: "0"}},
+		"set to the earlier one": {files: map[string]string{"/etc/sysctl.d/99-mine.conf": "net.ipv4.ip_forward = 0\n"}, want: map[string]string{forward: "0", panics: "0"}},
+		"needed by Docker":       {units: []string{"docker.service"}, want: map[string]string{forward: "1", panics: "0"}},
+		"needed by containerd":   {units: []string{containerd.Unit}, want: map[string]string{forward: "1", panics: "0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, root := newBareHost(t)
+			fixture.Put(t, root, "/proc/sys/"+panics, "0\n")
+			h.mustPrepare(t, &Prepare{})
+			fixture.Put(t, root, "/proc/sys/"+panics, "10\n") // as the kubelet does
+			for path, text := range tt.files {
+				fixture.Put(t, root, path, text)
+			}
+			for _, unit := range tt.units {
+				h.Has.Units[unit] = host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/" + unit}
+				fixture.Put(t, root, "/usr/lib/systemd/system/"+unit, "[Service]\n")
+			}
+			said, err := h.resetHost(t)
+			fact.Error(t, err)
+			for name, want := range tt.want {
+				if got := strings.TrimSpace(fixture.Get(t, root, "/proc/sys/"+name)); got != want {
+					t.Errorf("%s is %s, want %s\n%s", name, got, want, said)
+				}
+			}
+		})
+	}
+}
+
+// TestHostResetLeavesOtherTables removes only the tables of nftables that iptables makes.
+func TestHostResetLeavesOtherTables(t *testing.T) {
+	h, _ := newBareHost(t)
+	h.mustPrepare(t, &Prepare{})
+	h.Has.Empty = []host.Leftover{{Kind: host.EmptyTable, Name: "ip nat"}, {Kind: host.EmptyTable, Name: "ip mine"}, {Kind: host.EmptyTable, Name: "ip6 filter"}}
+	_, err := h.resetHost(t)
+	fact.Error(t, err)
+	var want []string
+	for _, i := range []int{0, 2} {
+		want = append(want, h.Has.Empty[i].String())
+	}
+	if got := h.Did("remove"); !slices.Equal(got, want) {
+		t.Errorf("removed %q, want %q", got, want)
+	}
+}
