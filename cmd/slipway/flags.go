@@ -29,7 +29,11 @@ type joinOptions struct {
 }
 
 // resetOptions are the flags of `reset` and its phases.
-type resetOptions struct{ config.Flags }
+type resetOptions struct {
+	config.Flags
+
+	anyRuntime bool // see initOptions
+}
 
 // upgradeOptions are the flags of `upgrade` and its phases.
 type upgradeOptions struct{ config.Flags }
