@@ -140,13 +140,13 @@ func (m *manifest) object(n *yaml.Node) {
 		dec := &decoder{file: m.file, out: m.out, lines: map[string]int{}, bad: map[string]bool{}}
 		dec.value(n, typeOf(apiVersion, kind), "")
 		where.Fields = dec.lines
-		m.name(n, apiVersion, kind)
+		m.name(n, apiVersion, kind, dec.bad["metadata.name"])
 	}
 	m.objects = append(m.objects, where)
 }
 
-// name checks that the object has a name, which no other one has.
-func (m *manifest) name(n *yaml.Node, apiVersion, kind string) {
+// name checks that the object has a name, which no other one has. bad says that this has been reported.
+func (m *manifest) name(n *yaml.Node, apiVersion, kind string, bad bool) {
 	metadata := valueOf(n, "metadata")
 	if metadata == nil || metadata.Kind != yaml.MappingNode {
 		m.faultf(n, "metadata.name", "is missing")
@@ -154,8 +154,8 @@ func (m *manifest) name(n *yaml.Node, apiVersion, kind string) {
 	}
 	name, line := textField(metadata, "name")
 	if name == "" {
-		if valueOf(metadata, "name") == nil {
-			m.faultf(n, "metadata.name", "is missing")
+		if !bad {
+			m.faultf(metadata, "metadata.name", "is missing, or is no text")
 		}
 		return
 	}

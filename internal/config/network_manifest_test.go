@@ -103,10 +103,11 @@ metadata: {name: a
 // TestManifestWithoutObjects and others that are no manifest at all.
 func TestManifestWithoutObjects(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                         "net.yaml: | no object | `kubectl apply`",
-		"---\n# only a comment\n":  "net.yaml: | no object | `kubectl apply`",
-		"a: [":                     "net.yaml:1: | YAML",
-		"kind: Pod":                "net.yaml:1: apiVersion:",
+		"":                        "net.yaml: | no object | `kubectl apply`",
+		"---\n# only a comment\n": "net.yaml: | no object | `kubectl apply`",
+		"a: [":                    "net.yaml:1: | YAML",
+		"kind: Pod":               "net.yaml:1: apiVersion:",
+		"apiVersion: a/v1\nkind: B\nmetadata:\n  name: 5\n": "net.yaml:4: metadata.name:",
 		`{"kind": "Pod"`:           "net.yaml:1: | YAML",
 		"{apiVersion: v1, kind: a": "net.yaml:1: | YAML",
 	} {

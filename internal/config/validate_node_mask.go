@@ -33,9 +33,7 @@ func (d *documents) checkNodeMasks(pods []network) {
 	}
 	is6 := func(n network) bool { return n.prefix.Addr().Is6() }
 	v4, v6 := slices.ContainsFunc(pods, func(n network) bool { return !is6(n) }), slices.ContainsFunc(pods, is6)
-	_, plain := d.nodeMaskArg(nodeMaskArg, 128)
-	_, has4 := d.nodeMaskArg(nodeMask4Arg, 32)
-	_, has6 := d.nodeMaskArg(nodeMask6Arg, 128)
+	plain, has4, has6 := d.setsMask(nodeMaskArg, 128), d.setsMask(nodeMask4Arg, 32), d.setsMask(nodeMask6Arg, 128)
 	switch {
 	case plain && v4 && v6:
 		d.faultf(kindCluster, d.argPath(nodeMaskArg), "the controller manager refuses %s with two Pod networks; set %s and %s instead", nodeMaskArg, nodeMask4Arg, nodeMask6Arg)
@@ -48,18 +46,18 @@ func (d *documents) checkNodeMasks(pods []network) {
 	}
 }
 
-// nodeMaskArg returns the value of an argument; given is false if it is not set, or 0, which means the same.
-func (d *documents) nodeMaskArg(name string, most int) (mask int, given bool) {
+// setsMask reports whether an argument is set, to another value than 0, which means the same as without it.
+func (d *documents) setsMask(name string, most int) bool {
 	value, given := LastArg(d.cluster.ControllerManager.ExtraArgs, name)
 	if !given {
-		return 0, false
+		return false
 	}
 	mask, err := strconv.Atoi(value)
 	if err != nil || mask < 0 || mask > most {
 		d.faultf(kindCluster, d.argPath(name), "%q is not a mask from 1 to %d", printable(value), most)
-		return 0, false
+		return false
 	}
-	return mask, mask != 0
+	return mask != 0
 }
 
 // argPath is where the controller manager's argument is that counts: the last one of its name.

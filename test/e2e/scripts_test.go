@@ -33,7 +33,7 @@ func answersPlaybooks(m machine) {
 	}
 }
 
-// podNetworkWithFaults passes what can be checked without an API. Line 9 is the DaemonSet's spec.
+// podNetworkWithFaults passes what can be checked without an API. The DaemonSet has no selector for the labels on line 11.
 const podNetworkWithFaults = `apiVersion: v1
 kind: Namespace
 metadata: {name: pod-network}
@@ -79,7 +79,7 @@ func asksOfPodNetwork(m machine) {
 	m.write("/root/net.yaml", podNetworkWithFaults)
 	out, err := m.try("slipway", "init", "phase", "addon", "network", "--config", "/root/slipway.yaml", "--network", "/root/net.yaml")
 	for _, want := range []string{
-		"/root/net.yaml:9: DaemonSet pod-network/agent: spec.selector", "/root/net.yaml:14: PodSecurityPolicy agent: apiVersion", "/root/net.yaml:18: NetworkPolicy pod-network/agent: ", `"spec.podSelecto"`,
+		"/root/net.yaml:11: DaemonSet pod-network/agent: spec.template.metadata.labels: ", "/root/net.yaml:14: PodSecurityPolicy agent: apiVersion", "/root/net.yaml:18: NetworkPolicy pod-network/agent: ", `"spec.podSelecto"`,
 		"takes Pool all: ",
 	} {
 		if err == nil || !strings.Contains(out, want) {
