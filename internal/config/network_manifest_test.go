@@ -83,7 +83,7 @@ metadata: {name: a
 		`net.yaml:22: spec.template.spec.hostnetwork: | "hostNetwork"`,
 		"net.yaml:27: spec.template.spec.containers[0].ports[0].containerPort:",
 		"net.yaml:29: spec.template.spec.containers[0].env[0].value: | boolean | quotes",
-		"net.yaml:31: metadata.name:",
+		"net.yaml:33: metadata.name:",
 		"net.yaml:35: spec: | 34",
 		"net.yaml:40: kind:",
 		"net.yaml:44: metadata.name: | Namespace net | 2",
