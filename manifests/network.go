@@ -22,7 +22,7 @@ func Network(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	switch {
 	case n.NetworkAddOn.FromFile():
 		objs, err := parse(n.NetworkAddOn.Manifest)
-		return objs, errors.Wrapf(err, "--network %s", n.NetworkAddOn.Name)
+		return objs, errors.Wrapf(err, "--network %s", n.NetworkAddOn.File())
 	case n.NetworkAddOn.Name == config.Flannel:
 		return Flannel(n, patches)
 	}

@@ -112,7 +112,7 @@ func TestPodNetworkOfFlannel(t *testing.T) {
 		{serviceCIDR("fd00:10:96::/112,10.96.0.0/12"), "fd00:10:244::/56,10.244.0.0/16"},
 		{func(f *config.Flags) { f.Given, f.PodNetworkCIDR = append(f.Given, "pod-network-cidr"), "10.1.0.0/16" }, "10.1.0.0/16"},
 		{func(f *config.Flags) { f.NetworkAddOn = config.NoNetwork }, ""},
-		{func(f *config.Flags) { f.NetworkAddOn, f.NetworkManifest = "-", []byte("{}") }, ""},
+		{func(f *config.Flags) { f.NetworkAddOn, f.NetworkManifest = "-", []byte(manifest) }, ""},
 	} {
 		if got := withNetwork(t, c.change).Cluster.Networking.PodSubnet; got != c.want {
 			t.Errorf("Pod network %q, want %q", got, c.want)
@@ -163,6 +163,7 @@ func TestNetworkFromFile(t *testing.T) {
 	}
 }
 
+// TestNetworkFromBadFile: loading the configuration finds more than this.
 func TestNetworkFromBadFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "--network net.yaml: | no object | `kubectl apply`",
@@ -175,8 +176,7 @@ func TestNetworkFromBadFile(t *testing.T) {
 		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Thing}]}":             "--network net.yaml: | document 1: | Thing | metadata.name",
 		"{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {psk: [hidden]}}": "--network net.yaml: | document 1: Secret a:",
 	} {
-		n := withNetwork(t, func(f *config.Flags) { f.NetworkAddOn, f.NetworkManifest = "net.yaml", []byte(text) })
-		_, err := Network(n, config.PatchSet{})
+		_, err := Network(&config.Node{NetworkAddOn: config.NetworkAddOn{Name: "net.yaml", Manifest: []byte(text)}}, config.PatchSet{})
 		if err != nil && strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}

@@ -27,6 +27,9 @@ func networkAddon() Phase {
 			if err := flannelFits(ctx, env); err != nil {
 				return err
 			}
+			if err := checkNetwork(ctx, env); err != nil {
+				return err
+			}
 			return runAddon(ctx, env, "network --network "+env.Config.NetworkAddOn.Name, networkName(env), networkObjects)
 		},
 		Print: printed(networkObjects),
@@ -89,7 +92,7 @@ func kubeProxyMode(ctx context.Context, env *Env, otherwise string) (string, err
 // networkName is what people call the network add-on.
 func networkName(env *Env) string {
 	if env.Config.NetworkAddOn.FromFile() {
-		return "the Pod network of " + env.Config.NetworkAddOn.Name
+		return "the Pod network of " + env.Config.NetworkAddOn.File()
 	}
 	return env.Config.NetworkAddOn.Name
 }

@@ -30,3 +30,7 @@ func initThen(command string) []Phase {
 		showJoinCommand(command).Needing("upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon"),
 	}
 }
+
+// ChoosesRuntime reports whether a phase by itself has to know which of several container runtimes the node is to use. Phases
+// after these find it in the kubelet's files, and those before them need none.
+func ChoosesRuntime(p Phase) bool { return p.Name == "preflight" || p.Name == "kubelet-start" }

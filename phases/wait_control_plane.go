@@ -48,6 +48,8 @@ func waitControlPlane() Phase {
 		Children: []Phase{
 			{Name: "api-server", Summary: "Give the API server a head start", Run: runHeadStart},
 			{Name: "health", Summary: "Wait until the kubelet and the control plane are healthy", Run: runWaitHealth},
+			Phase{Name: "network", Summary: "Ask the API whether it takes the objects of --network FILE", Run: checkNetwork}.
+				Needing("wait-control-plane/health"),
 		},
 	}
 }

@@ -135,7 +135,7 @@ func TestInitHasKubeadmsPhases(t *testing.T) {
 		kubelet-start
 		etcd etcd/local
 		control-plane control-plane/apiserver control-plane/controller-manager control-plane/scheduler
-		wait-control-plane wait-control-plane/api-server wait-control-plane/health
+		wait-control-plane wait-control-plane/api-server wait-control-plane/health wait-control-plane/network
 		upload-config upload-config/kubeadm upload-config/kubelet
 		upload-certs mark-control-plane bootstrap-token
 		kubelet-finalize kubelet-finalize/enable-client-cert-rotation

@@ -267,6 +267,11 @@ func fileRows() []row {
 		{etcdFile, "though etcd is external", func(s scene) { s.external(); s.earlier("etcd") },
 			[]string{"[ERROR " + etcdFile + "] | /etc/kubernetes/manifests/etcd.yaml | `slipway reset`"}},
 		{etcdDir, "empty", func(s scene) { s.mkdir("/var/lib/etcd") }, nil},
+		{etcdDir, "a file system of its own", func(s scene) { s.mkdir("/var/lib/etcd/lost+found") }, nil},
+		{etcdDir, "an old cluster's on a file system of its own", func(s scene) {
+			s.mkdir("/var/lib/etcd/lost+found")
+			s.put("/var/lib/etcd/member/snap/db", "")
+		}, strangeData()},
 		{etcdDir, "being probed", func(s scene) { s.put("/var/lib/etcd/.probe.slipway-ABCDEFGH", "") }, nil},
 		{etcdDir, "our own", func(s scene) { s.put("/var/lib/etcd/member/snap/db", ""); s.earlier("etcd") },
 			[]string{"[NOTE " + etcdDir + "] | /var/lib/etcd | etcd"}},
@@ -293,7 +298,7 @@ func TestChecks(t *testing.T) {
 
 func allRows() []row {
 	return slices.Concat(machineRows(), versionRows(), portRows(), fileRows(), serviceRows(), systemRows(), networkRows(), etcdRows(),
-		kernelRows(), diskRows(), spaceRows(), reachRows(), flannelRows())
+		kernelRows(), diskRows(), spaceRows(), reachRows(), flannelRows(), dnsLoopRows())
 }
 
 // TestEachCheckCanFail: each check has a row above in which it fails.

@@ -5,6 +5,7 @@ package preflight
 
 import (
 	"context"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -24,6 +25,12 @@ func existingDir(h View, path string) string {
 		}
 		path = filepath.Dir(path)
 	}
+}
+
+// content lists a directory without what belongs to its file system.
+func content(h View, dir string) ([]fs.DirEntry, error) {
+	entries, err := h.ReadDir(dir)
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == host.LostAndFound }), err
 }
 
 // writtenDirs lists the directories that a run writes to. The directory of static

@@ -69,6 +69,7 @@ func node(n *config.Node) []Check {
 		{Name: "SystemVerification", Run: system(n), Asks: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
 		{Name: "KernelModules", Run: kernelModules(n), Asks: "overlay, br_netfilter, nf_conntrack and the modules of kube-proxy's mode are loaded or built in (warning)"},
 		{Name: "Hostname", Run: nodeName(n.Name), Asks: "the node's name is valid (error), and resolves to this host (warning)"},
+		{Name: "DNSLoop", Run: dnsLoop(n), Asks: "the kubelet's resolv.conf names servers that Pods can reach, not this host's loopback, where CoreDNS would ask itself (warning)"},
 		{Name: "ControlPlaneEndpoint", Run: controlPlaneEndpoint(n), Asks: "the name of the control plane's endpoint resolves"},
 		{Name: "KubeletVersion", Run: kubeletVersion(n.Cluster.KubernetesVersion), Asks: "the kubelet is not newer than the control plane, and at most three minor versions older"},
 		{Name: "Service-kubelet", Run: kubeletService(n), Asks: "systemd has the kubelet's unit, and it is not masked; it is enabled (warning)"},

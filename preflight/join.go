@@ -99,7 +99,7 @@ func leftover(l Leftover) func(context.Context, View) []Finding {
 func noManifests(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		dir := n.Paths.Manifests
-		entries, err := h.ReadDir(dir)
+		entries, err := content(h, dir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil

@@ -22,7 +22,7 @@ import (
 // --config-dir, overridden by its flags. Each says where it comes from.
 type kubeletSettings struct {
 	failSwapOn, failCgroupV1 setting[bool]
-	cgroupDriver             setting[string]
+	cgroupDriver, resolvConf setting[string]
 }
 
 type setting[T any] struct {
@@ -40,6 +40,7 @@ func effectiveKubelet(n *config.Node, h View) kubeletSettings {
 		failSwapOn:   setting[bool]{true, kubeletDefault},
 		failCgroupV1: setting[bool]{true, kubeletDefault},
 		cgroupDriver: setting[string]{"cgroupfs", kubeletDefault},
+		resolvConf:   setting[string]{"/etc/resolv.conf", kubeletDefault},
 	}
 	s.merge(n.Kubelet, "the KubeletConfiguration")
 	flags := kubeletFlags(n, h)
@@ -63,6 +64,9 @@ func (s *kubeletSettings) merge(c kubeletapi.KubeletConfiguration, from string) 
 	}
 	if c.CgroupDriver != "" {
 		s.cgroupDriver = setting[string]{c.CgroupDriver, "cgroupDriver in " + from}
+	}
+	if c.ResolverConfig != nil {
+		s.resolvConf = setting[string]{*c.ResolverConfig, "resolvConf in " + from}
 	}
 }
 
@@ -91,6 +95,8 @@ func (s *kubeletSettings) flag(f kubeletFlag) {
 	switch {
 	case f.name == "cgroup-driver":
 		s.cgroupDriver = setting[string]{f.value, from}
+	case f.name == "resolv-conf":
+		s.resolvConf = setting[string]{f.value, from}
 	case err != nil: // the kubelet reports it
 	case f.name == "fail-swap-on":
 		s.failSwapOn = setting[bool]{on, from}

@@ -130,7 +130,7 @@ func notListed(dir string, err error) []Finding {
 // member.
 func etcdData(n *config.Node, dir string) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
-		entries, err := h.ReadDir(dir)
+		entries, err := content(h, dir)
 		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
 			_, being := host.LeftoverOf(e.Name())
 			return being // the probe of WritableFolders, which runs at the same time

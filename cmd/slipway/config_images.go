@@ -25,7 +25,7 @@ func newConfigImages(g *globals) *cobra.Command {
 }
 
 func newImagesList(g *globals) *cobra.Command {
-	o, out := &initOptions{}, &outputOptions{}
+	o, out := &initOptions{anyRuntime: true}, &outputOptions{}
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the images that a control plane needs",
@@ -56,7 +56,13 @@ func newImagesPull(g *globals) *cobra.Command {
 				return err
 			}
 			defer parts.close()
-			return phases.PullImages(cmd.Context(), parts.env)
+			if g.asPeer() {
+				parts.last = pulledLines(parts.env.Config)
+			}
+			if err := phases.PullImages(cmd.Context(), parts.env); err != nil {
+				return err
+			}
+			return parts.show(parts.tellLast)
 		},
 	}
 	o.Bind(cmd.Flags(), "config images pull")

@@ -51,6 +51,7 @@ func requiredInput(ctx context.Context, g *globals, flag, path string) (*nodeInp
 	if err != nil {
 		return nil, err
 	}
+	in.anyRuntime()
 	in.host.Close()
 	return in, nil
 }

@@ -28,9 +28,11 @@ type parts struct {
 	close func()
 	// serial runs phases one after another.
 	serial bool
+	// last are the lines that scripts of kubeadm's users expect at the end of a run.
+	last []string
 }
 
-// run runs a workflow that has no result to print.
+// run runs a workflow that has no other result to print than what its phases print.
 func (p *parts) run(ctx context.Context, workflow []phases.Phase, skip []string) error {
 	defer p.close()
 	end, err := p.begin()
@@ -41,7 +43,14 @@ func (p *parts) run(ctx context.Context, workflow []phases.Phase, skip []string)
 	if err := phases.Run(ctx, p.env, workflow, phases.Options{Skip: skip, Serial: p.serial}); err != nil {
 		return err
 	}
-	return p.show(func() error { return nil })
+	return p.show(p.tellLast)
+}
+
+func (p *parts) tellLast() error {
+	for _, line := range p.last {
+		p.env.UI.Result(line)
+	}
+	return nil
 }
 
 // mode is how a command goes about its work: acting does it, planning only shows it. This file alone chooses between

@@ -17,13 +17,23 @@ type initOptions struct {
 
 	// anyHost says that nothing is done to this host, so that an address it lacks may be made up.
 	anyHost bool
+	// anyRuntime says that it does not matter which of several container runtimes the node uses.
+	anyRuntime bool
 }
 
 // joinOptions are the flags of `join` and its phases.
-type joinOptions struct{ config.Flags }
+type joinOptions struct {
+	config.Flags
+
+	anyRuntime bool // see initOptions
+}
 
 // resetOptions are the flags of `reset` and its phases.
-type resetOptions struct{ config.Flags }
+type resetOptions struct {
+	config.Flags
+
+	anyRuntime bool // see initOptions
+}
 
 // upgradeOptions are the flags of `upgrade` and its phases.
 type upgradeOptions struct{ config.Flags }

@@ -4,12 +4,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"net/netip"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // nodeInput is what a command loads its node from.
@@ -31,6 +34,15 @@ func readNodeInput(ctx context.Context, g *globals, m mode, file string) (*nodeI
 		return nil, err
 	}
 	return &nodeInput{src, real, m.options(facts)}, nil
+}
+
+// anyRuntime is for a command that neither chooses the node's container runtime nor asks it: where several are installed, it
+// need not be told which. It gets the kubelet's, or the first.
+func (in *nodeInput) anyRuntime() {
+	facts := &in.options.Facts
+	if len(facts.Sockets) > 1 {
+		facts.Sockets = []string{cmp.Or(strings.TrimPrefix(thisnode.KubeletSocket(in.host), "unix://"), facts.Sockets[0])}
+	}
 }
 
 // hostFacts asks this host for what defaults depend on. What cannot be known stays empty: the configuration may say it.

@@ -64,6 +64,9 @@ func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.anyRuntime {
+		in.anyRuntime()
+	}
 	return o.parts(cmd.Context(), g, in)
 }
 

@@ -54,7 +54,7 @@ func phaseCommand(g *globals, p phases.Phase, wrap wrapPhase, runnable runnableP
 }
 
 func runnableInitPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
-	o := &initOptions{}
+	o := &initOptions{anyRuntime: !phases.ChoosesRuntime(p)}
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: p.Summary,

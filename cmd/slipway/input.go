@@ -15,7 +15,7 @@ import (
 )
 
 // standardInput is the name of standard input in messages.
-const standardInput = "standard input"
+const standardInput = config.StandardInput
 
 // readConfigFile reads the file of --config, or standard input for -. Without a path, it returns nil.
 func readConfigFile(ctx context.Context, g *globals, path string) (*config.Source, error) {

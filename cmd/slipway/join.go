@@ -29,6 +29,9 @@ func newJoin(g *globals) *cobra.Command {
 				return err
 			}
 			p.beginJoin()
+			if g.asPeer() {
+				p.last = joinedLines(p.env.Config)
+			}
 			return p.run(cmd.Context(), phases.Join(), p.env.Config.SkipPhases)
 		},
 	}
@@ -49,6 +52,9 @@ func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*p
 	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {
 		return nil, err
+	}
+	if o.anyRuntime {
+		in.anyRuntime()
 	}
 	return o.parts(cmd.Context(), g, in)
 }

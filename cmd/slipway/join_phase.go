@@ -17,7 +17,7 @@ import (
 )
 
 func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
-	o := &joinOptions{}
+	o := &joinOptions{anyRuntime: !phases.ChoosesRuntime(p)}
 	cmd := &cobra.Command{Use: use, Short: p.Summary, Args: takes(0, 0)}
 	load := func([]string) (*parts, error) { return loadJoined(cmd, g, o, p) }
 	if slices.Contains(p.Flags, "discovery-file") {
@@ -44,6 +44,9 @@ func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) 
 	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {
 		return nil, err
+	}
+	if o.anyRuntime {
+		in.anyRuntime()
 	}
 	self, warnings := o.self(in.host), []string(nil)
 	if in.file != nil {

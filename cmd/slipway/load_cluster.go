@@ -119,13 +119,14 @@ func (o *certOptions) askCluster(cmd *cobra.Command, g *globals) (*config.Node, 
 	return nodeOfCluster(cmd.Context(), p.env, config.Secret{})
 }
 
-// loadFile reads a configuration for `init`. It does not matter here which of several runtimes this host uses.
+// loadFile reads a configuration for `init`.
 func (o *certOptions) loadFile(ctx context.Context, g *globals) (*config.Node, []string, error) {
 	in, err := readNodeInput(ctx, g, planning{g: g}, o.ConfigFile)
 	if err != nil {
 		return nil, nil, err
 	}
+	in.anyRuntime()
 	in.host.Close()
-	in.options.Facts.Sockets, in.options.Placeholders = nil, true
+	in.options.Placeholders = true
 	return config.LoadInit(ctx, in.file, config.Flags{}, in.options)
 }

@@ -113,9 +113,7 @@ func newRoot(program string, s streams, args []string) *cobra.Command {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return errors.Errorf("%v; see %s --help", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	g.bind(root.PersistentFlags())
 	root.SetArgs(args)
 	for _, make := range wanted(args) {

@@ -45,7 +45,7 @@ func newReset(g *globals) *cobra.Command {
 }
 
 func runnableResetPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *cobra.Command {
-	o := &resetOptions{}
+	o := &resetOptions{anyRuntime: !slices.Contains(p.Flags, "cri-socket")}
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: p.Summary,
@@ -84,6 +84,9 @@ func (o *resetOptions) load(cmd *cobra.Command, g *globals) (*parts, error) {
 	}
 	if socket := thisnode.KubeletSocket(in.host); socket != "" {
 		in.options.Facts.Sockets = []string{strings.TrimPrefix(socket, "unix://")}
+	}
+	if o.anyRuntime {
+		in.anyRuntime()
 	}
 	node, warnings, err := config.LoadReset(in.file, o.Flags, in.options)
 	if err != nil {

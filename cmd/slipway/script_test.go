@@ -6,12 +6,14 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/pkg/errors"
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/test/schema"
 )
@@ -48,6 +50,7 @@ func TestScripts(t *testing.T) {
 				ts.Defer(node.Unlock)
 			},
 			"schema": checkSchema,
+			"socket": makeSockets,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond != "root" {
@@ -56,6 +59,15 @@ func TestScripts(t *testing.T) {
 			return os.Geteuid() == 0, nil
 		},
 	})
+}
+
+// makeSockets makes sockets that nobody listens on: socket FILE...
+func makeSockets(ts *testscript.TestScript, _ bool, args []string) {
+	for _, path := range args {
+		path = ts.MkAbs(path)
+		ts.Check(os.MkdirAll(filepath.Dir(path), 0o755))
+		ts.Check(unix.Mknod(path, unix.S_IFSOCK|0o600, 0))
+	}
 }
 
 // checkSchema holds a file, or stdout, against docs/plan.schema.json, or each

@@ -49,11 +49,18 @@ func newPlanUI(g *globals) ui.UI {
 	if g.report != nil {
 		g.report.planned(g)
 	}
-	return newUI(g)
+	return g.shownUI()
 }
 
 // newUI shows progress in the form that the user asked for.
 func newUI(g *globals) ui.UI {
+	if g.asPeer() {
+		return peerUI{UI: g.shownUI()}
+	}
+	return g.shownUI()
+}
+
+func (g *globals) shownUI() ui.UI {
 	if g.report != nil {
 		return namedUI{g.report.ui, g.program}
 	}

@@ -66,6 +66,9 @@ func (u upgradeCommand) command(g *globals, use, short, long string, arguments i
 			if err := confirmUpgrade(cmd.Context(), g, p); err != nil {
 				return err
 			}
+			if g.asPeer() {
+				p.last = upgradedLines(p.env.Config)
+			}
 			return p.run(cmd.Context(), u.workflow(), p.env.Config.SkipPhases)
 		},
 	}

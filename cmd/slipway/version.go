@@ -40,10 +40,6 @@ func newVersion(g *globals) *cobra.Command {
 	return cmd
 }
 
-// peerName is the name by which scripts of kubeadm's users call this program.
-// They parse what it prints, which is then in kubeadm's form to the letter.
-const peerName = "kubeadm"
-
 func printVersion(w io.Writer, program, output string) error {
 	v := currentVersion()
 	text := fmt.Sprintf("%s (Kubernetes %s, %s, %s)", v.SlipwayVersion, v.GitVersion, v.GoVersion, v.Platform)

@@ -45,9 +45,7 @@ type Cluster interface {
 	// others as they are. It uses super-admin.conf, whose group needs no RBAC, so
 	// it works on an API server that has not written its default roles yet.
 	Precreate(ctx context.Context, objs ...Object) error
-	// Compare returns what Ensure would change, and changes nothing. Immutable
-	// fields are compared like the others.
-	Compare(ctx context.Context, obj Object) (Difference, error)
+	Judge
 	// Update reads obj, whose name and namespace are set, and writes it back if
 	// change, which alters it in place, reports that it did. If another client
 	// writes the object in between, both are done again, so no write is lost.
@@ -73,6 +71,16 @@ type Cluster interface {
 	// that it lacks. It never removes any.
 	MarkNode(ctx context.Context, name string, mark Mark) error
 	Waiter
+}
+
+// Judge says what a write would come to.
+type Judge interface {
+	// Compare returns what Ensure would change, and changes nothing. Immutable
+	// fields are compared like the others.
+	Compare(ctx context.Context, obj Object) (Difference, error)
+	// Validate asks the API whether it would create the objects, and writes
+	// nothing. It returns a verdict on each.
+	Validate(ctx context.Context, objs ...Object) ([]Verdict, error)
 }
 
 // Waiter waits for what a node does.

@@ -72,6 +72,9 @@ func (d *decoder) value(n *yaml.Node, t reflect.Type, path string) (v any, ok bo
 	case reflect.Map:
 		return d.mapping(n, path, nil, t.Elem())
 	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 { // bytes, in base64
+			return d.scalar(n, reflect.TypeFor[string](), path)
+		}
 		return d.sequence(n, t.Elem(), path)
 	case reflect.Interface:
 		return d.any(n, path)

@@ -72,11 +72,16 @@ func LoadInit(ctx context.Context, src *Source, flags Flags, opts Options) (*Nod
 	d.defaultPodSubnet(&flags)
 	d.schedule(&flags)
 	d.completeInit(ctx, opts)
+	objects := d.checkManifest(&flags)
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
 	}
 	n, err := d.node(&flags, opts)
-	return n, d.warningTexts(), err
+	if err != nil {
+		return nil, d.warningTexts(), err
+	}
+	n.NetworkAddOn.Objects = objects
+	return n, d.warningTexts(), nil
 }
 
 // ensureInit creates the two documents of init if they are missing.

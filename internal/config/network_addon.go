@@ -20,6 +20,19 @@ type NetworkAddOn struct {
 	Name string
 	// Manifest is the content of that file.
 	Manifest []byte
+	// Objects says of each object in the manifest, in order, where it is.
+	Objects []ManifestObject
+}
+
+// StandardInput is the name of standard input in messages.
+const StandardInput = "standard input"
+
+// File is the manifest's name in messages.
+func (a NetworkAddOn) File() string {
+	if a.Name == "-" {
+		return StandardInput
+	}
+	return a.Name
 }
 
 // FromFile reports whether the add-on is a manifest of the user's.

@@ -5,7 +5,6 @@ package config
 
 import (
 	"net/netip"
-	"strconv"
 	"strings"
 )
 
@@ -34,8 +33,9 @@ func (d *documents) checkNetworking() {
 		d.checkServiceSize(s)
 	}
 	pods := d.checkSubnets("networking.podSubnet", n.PodSubnet)
+	d.checkNodeMasks(pods)
 	for _, p := range pods {
-		d.checkPodSize(p)
+		d.checkPodSize(p, len(pods) > 1)
 	}
 	for _, p := range pods {
 		for _, s := range services {
@@ -136,34 +136,18 @@ func (d *documents) checkServiceSize(n network) {
 }
 
 // checkPodSize checks that the controller manager can divide a Pod network into one network per node.
-func (d *documents) checkPodSize(n network) {
+func (d *documents) checkPodSize(n network, dual bool) {
 	d.checkUsable(n)
-	if value, _ := LastArg(d.cluster.ControllerManager.ExtraArgs, "allocate-node-cidrs"); value == "false" {
+	if !d.allocatesNetworks() {
 		return
 	}
-	mask, flag := d.nodeMask(n.prefix.Addr().Is6())
+	mask, flag := d.nodeMask(n.prefix.Addr().Is6(), dual)
 	switch bits := n.prefix.Bits(); {
 	case bits > mask:
 		d.faultf(kindCluster, n.path, "%s is too small: each node gets a /%d from it; choose a larger network or set %s of the controller manager", n.text, mask, flag)
 	case mask-bits > maxNodeBits:
 		d.faultf(kindCluster, n.path, "%s is too large: each node gets a /%d from it, and the masks may differ by at most %d bits; choose a smaller network or set %s of the controller manager", n.text, mask, maxNodeBits, flag)
 	}
-}
-
-// nodeMask returns the mask of each node's Pod network, and the controller manager's argument that sets it.
-func (d *documents) nodeMask(ipv6 bool) (mask int, flag string) {
-	mask, flag = 24, "node-cidr-mask-size-ipv4"
-	if ipv6 {
-		mask, flag = 64, "node-cidr-mask-size-ipv6"
-	}
-	for _, name := range []string{"node-cidr-mask-size", flag} {
-		if value, ok := LastArg(d.cluster.ControllerManager.ExtraArgs, name); ok {
-			if n, err := strconv.Atoi(value); err == nil {
-				mask = n
-			}
-		}
-	}
-	return mask, flag
 }
 
 // LastArg returns the value of an argument; components use the last one if a name repeats.

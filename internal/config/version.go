@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -57,8 +58,25 @@ func fetchLabel(ctx context.Context, client *http.Client, url string) (string, e
 	return version, nil
 }
 
-// exact returns the user's kubernetesVersion in the form v1.2.3. Labels are resolved; if that fails, the
-// default is used with a warning. Faults are added to d.
+// builtIn is the version to use for a label if nobody can be asked: that of the host's bundle, or otherwise the newest one
+// that this program was built with. It is "" if neither is of the series that the label names.
+func (o Options) builtIn(label string) string {
+	_, series, _ := strings.Cut(label, "-")
+	major, minor, narrow := strings.Cut(series, ".")
+	number, _ := strconv.Atoi(minor)
+	switch {
+	case major != "" && major != "1":
+		return ""
+	case !narrow:
+		return cmp.Or(o.KubernetesVersion, DefaultKubernetesVersion)
+	case minorOf(o.KubernetesVersion) == number:
+		return cmp.Or(o.KubernetesVersion, NewestPatch(number))
+	}
+	return NewestPatch(number)
+}
+
+// exact returns the user's kubernetesVersion in the form v1.2.3. Labels are resolved; if that fails, the newest built-in version
+// of the series is used with a warning. Faults are added to d.
 func (d *documents) exact(ctx context.Context, opts Options) string {
 	version := strings.TrimSpace(d.cluster.KubernetesVersion)
 	if strings.HasPrefix(version, "ci/") {
@@ -67,10 +85,15 @@ func (d *documents) exact(ctx context.Context, opts Options) string {
 	}
 	if m := versionLabel().FindStringSubmatch(version); m != nil {
 		resolved, err := opts.resolve(ctx, m[2])
+		known := opts.builtIn(m[2])
 		switch {
-		case err != nil:
-			d.warnf(kindCluster, "kubernetesVersion", "cannot resolve %q, using %s: %v", version, DefaultKubernetesVersion, err)
+		case err != nil && known == "":
+			d.faultf(kindCluster, "kubernetesVersion", "cannot resolve %q, and this program knows no such version; name one, such as %s: %v",
+				version, DefaultKubernetesVersion, err)
 			return DefaultKubernetesVersion
+		case err != nil:
+			d.warnf(kindCluster, "kubernetesVersion", "cannot resolve %q, using %s: %v", version, known, err)
+			return known
 		case versionFault(resolved) != "":
 			d.faultf(kindCluster, "kubernetesVersion", "%q resolves to %s, which %s", version, resolved, versionFault(resolved))
 			return DefaultKubernetesVersion

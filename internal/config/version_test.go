@@ -24,7 +24,13 @@ func TestVersion(t *testing.T) {
 		{"v1.36.0-rc.0", "v1.36.0-rc.0"},
 		{"stable-1", "v1.36.9"},
 		{"release/stable-1.35", "v1.35.4"},
-		{"stable-1.36", "v1.37.2 | f.yaml:6: kubernetesVersion: | \"stable-1.36\" | no way"},
+		{"stable-1.36", "v1.36.4 | f.yaml:6: kubernetesVersion: | \"stable-1.36\" | v1.36.4 | no way"},
+		{"release/latest-1.37", "v1.37.2 | f.yaml:6: kubernetesVersion: | \"release/latest-1.37\" | v1.37.2 | no way"},
+		{"stable", "v1.37.2 | f.yaml:6: kubernetesVersion: | \"stable\" | v1.37.2 | no way"},
+		{"latest-1", "v1.37.2 | f.yaml:6: kubernetesVersion: | \"latest-1\" | v1.37.2 | no way"},
+		{"stable-1.34", `f.yaml:6: kubernetesVersion: | "stable-1.34" | no way`},
+		{"stable-1.38", `f.yaml:6: kubernetesVersion: | "stable-1.38" | no way`},
+		{"stable-2", `f.yaml:6: kubernetesVersion: | "stable-2" | no way`},
 		{"latest", `f.yaml:6: kubernetesVersion: "latest" | v1.38.0-alpha.1 | Kubernetes 1.35 to 1.37`},
 		{"v1.34.9", `f.yaml:6: kubernetesVersion: "v1.34.9" | Kubernetes 1.35 to 1.37`},
 		{"v1.38.0", `f.yaml:6: kubernetesVersion: "v1.38.0" | Kubernetes 1.35 to 1.37`},
@@ -75,10 +81,23 @@ func TestVersionOfAPlan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n.Cluster.KubernetesVersion != "v1.37.2" {
+		if n.Cluster.KubernetesVersion != "v1.36.4" {
 			t.Errorf("version %s, warnings %q", n.Cluster.KubernetesVersion, warnings)
 		}
-		fact.In(t, strings.Join(warnings, "\n"), `"stable-1.36"`, "v1.37.2")
+		fact.In(t, strings.Join(warnings, "\n"), `"stable-1.36"`, "v1.36.4")
+	}
+}
+
+// TestVersionOfTheBundle: without a network, a label stands for what the host's bundle is for, if it is of that series.
+func TestVersionOfTheBundle(t *testing.T) {
+	for label, want := range map[string]string{"stable-1": "v1.36.1", "stable-1.36": "v1.36.1", "stable-1.37": "v1.37.2"} {
+		opts := testOptions()
+		opts.KubernetesVersion = "v1.36.1"
+		opts.Resolve = func(context.Context, string) (string, error) { return "", errors.New("no way out") }
+		n, _, err := LoadInit(t.Context(), nil, Flags{KubernetesVersion: label, Given: []string{"kubernetes-version"}}, opts)
+		if err != nil || n.Cluster.KubernetesVersion != want {
+			t.Errorf("%s: %v, want %s", label, err, want)
+		}
 	}
 }
 

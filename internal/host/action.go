@@ -102,7 +102,7 @@ func taken(readDir func(string) ([]fs.DirEntry, error), path string, mounts []st
 	for _, e := range entries {
 		child := filepath.Join(path, e.Name())
 		switch {
-		case slices.Contains(mounts, child), stays && e.Name() == lostAndFound:
+		case slices.Contains(mounts, child), stays && e.Name() == LostAndFound:
 		case len(below(mounts, child)) > 0:
 			inner, _ := taken(readDir, child, mounts, false) // what this user may not see is not listed
 			for _, name := range inner {

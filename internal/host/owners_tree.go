@@ -66,7 +66,7 @@ func (g *treeGift) entries(dir *os.File, depth int) error {
 		return err
 	}
 	for _, name := range names {
-		if depth == 0 && name == lostAndFound {
+		if depth == 0 && name == LostAndFound {
 			continue
 		}
 		if err := g.entry(dir, name, depth); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -27,7 +27,7 @@ func NewOverlay(base Reader, record func(Action)) Host {
 	return &overlay{
 		base: base, RuntimeReader: base, SystemReader: base, NetworkReader: base, record: record,
 		nodes: map[string]*node{}, owners: map[string]Owner{}, units: map[string]unitPlan{}, unmounted: map[string]bool{}, removed: map[string]bool{},
-		swap: map[string]bool{}, images: map[string]bool{},
+		swap: map[string]bool{}, images: map[string]plannedImage{},
 	}
 }
 
@@ -47,10 +47,10 @@ type overlay struct {
 	units  map[string]unitPlan
 
 	unmounted map[string]bool
-	removed   map[string]bool // Pods, by ID
-	modules   []string        // that are loaded
-	swap      map[string]bool // areas that are turned on or off
-	images    map[string]bool // imported, or pinned and unpinned: whether they are pinned
+	removed   map[string]bool         // Pods, by ID
+	modules   []string                // that are loaded
+	swap      map[string]bool         // areas that are turned on or off
+	images    map[string]plannedImage // by name
 }
 
 // EffectiveUID implements SystemReader: a plan is of what root would do, and

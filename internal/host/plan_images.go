@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/pkg/errors"
 )
@@ -60,17 +61,37 @@ func (f SetFile) action(created bool) Action {
 	return Action{Verb: Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: []byte(f.describe()), Opaque: true, Created: created}
 }
 
-// Images implements RuntimeReader: what a plan imports is there, and pinned. A
-// runtime that the plan starts has no other images.
+// plannedImage is what a plan makes of an image: it is there, pinned or not, or removed.
+type plannedImage struct{ pinned, removed bool }
+
+// Images implements RuntimeReader: what a plan imports or pulls is there, what it
+// removes is not. A runtime that the plan starts has no other images.
 func (o *overlay) Images(ctx context.Context, socket string) ([]Image, error) {
-	images, err := o.RuntimeReader.Images(ctx, socket)
+	there, err := o.RuntimeReader.Images(ctx, socket)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil && !o.starts() {
 		return nil, err
 	}
-	for name, pinned := range o.images { // in any order: nothing is printed
-		images = append(images, Image{Names: []string{name}, Pinned: pinned})
+	var images []Image
+	known := map[string]bool{}
+	for _, i := range there {
+		names := slices.DeleteFunc(slices.Clone(i.Names), func(name string) bool { return o.images[name].removed })
+		for _, name := range names {
+			if plan, planned := o.images[name]; planned {
+				known[name], i.Pinned = true, plan.pinned
+			}
+		}
+		if len(names) < len(i.Names) && len(names) == 0 {
+			continue
+		}
+		i.Names = names
+		images = append(images, i)
+	}
+	for name, plan := range o.images { // in any order: nothing is printed
+		if !plan.removed && !known[name] {
+			images = append(images, Image{Names: []string{name}, Pinned: plan.pinned})
+		}
 	}
 	return images, nil
 }
@@ -80,10 +101,10 @@ func (o *overlay) ImagePresent(ctx context.Context, socket, image string) (bool,
 	present, err := o.RuntimeReader.ImagePresent(ctx, socket, image)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, planned := o.images[image]
+	plan, planned := o.images[image]
 	switch {
 	case planned:
-		return true, nil
+		return !plan.removed, nil
 	case err != nil && o.starts():
 		return false, nil
 	}
@@ -99,6 +120,15 @@ func (o *overlay) starts() bool {
 		}
 	}
 	return false
+}
+
+// PullImage implements RuntimeWriter.
+func (o *overlay) PullImage(_ context.Context, _, image string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.images[image] = plannedImage{pinned: o.images[image].pinned}
+	o.record(Action{Verb: Pull, Image: image})
+	return nil
 }
 
 // ImportImages implements RuntimeWriter.
@@ -125,7 +155,7 @@ func pinning(pinned bool) Verb {
 func (o *overlay) setImage(verb Verb, image string, pinned bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.images[image] = pinned
+	o.images[image] = plannedImage{pinned: pinned}
 	o.record(Action{Verb: verb, Image: image})
 }
 
@@ -133,7 +163,7 @@ func (o *overlay) setImage(verb Verb, image string, pinned bool) {
 func (o *overlay) RemoveImage(_ context.Context, _, image string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.images, image)
+	o.images[image] = plannedImage{removed: true}
 	o.record(Action{Verb: RemoveImage, Image: image})
 	return nil
 }

@@ -12,14 +12,6 @@ import (
 	"time"
 )
 
-// PullImage implements RuntimeWriter.
-func (o *overlay) PullImage(_ context.Context, _, image string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.record(Action{Verb: Pull, Image: image})
-	return nil
-}
-
 // StopContainer implements RuntimeWriter. It is no change by itself: the kubelet
 // starts the container again, from the same static Pod or another.
 func (o *overlay) StopContainer(context.Context, string, string, time.Duration) error { return nil }

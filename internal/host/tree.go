@@ -23,9 +23,10 @@ const (
 	attempts = 3
 	// mostFailures is how many failures an error lists.
 	mostFailures = 3
-	// lostAndFound is at the top of many file systems and belongs to them.
-	lostAndFound = "lost+found"
 )
+
+// LostAndFound is at the top of many file systems and belongs to them.
+const LostAndFound = "lost+found"
 
 // Removal is what RemoveTree did.
 type Removal struct {

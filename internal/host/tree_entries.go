@@ -34,7 +34,7 @@ func (t *treeRemoval) empty(dir *os.File, depth int, stays bool) {
 		return
 	}
 	for _, name := range names {
-		if !stays || name != lostAndFound {
+		if !stays || name != LostAndFound {
 			t.removeIn(dir, name, depth)
 		}
 	}

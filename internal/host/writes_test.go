@@ -55,6 +55,10 @@ func content(path string) func(context.Context, host.Host) (any, error) {
 	}
 }
 
+func imagePresent(name string) func(context.Context, host.Host) (any, error) {
+	return func(ctx context.Context, h host.Host) (any, error) { return h.ImagePresent(ctx, socket, name) }
+}
+
 func mode(path string) func(context.Context, host.Host) (any, error) {
 	return func(_ context.Context, h host.Host) (any, error) {
 		info, err := h.Lstat(path)
@@ -231,13 +235,14 @@ var writes = map[string]write{
 	"PullImage": {
 		do:      func(ctx context.Context, h host.Host, _ func()) error { return h.PullImage(ctx, socket, "new:1") },
 		actions: []host.Action{{Verb: host.Pull, Image: "new:1"}}, again: true,
+		seen: imagePresent("new:1"),
 	},
 	"ImportImages": {
 		do: func(ctx context.Context, h host.Host, filled func()) error {
 			return h.ImportImages(ctx, socket, []string{"new:1", "new:2"}, func(io.Writer) error { filled(); return nil })
 		},
 		actions: []host.Action{{Verb: host.Import, Image: "new:1"}, {Verb: host.Import, Image: "new:2"}}, again: true,
-		seen: func(ctx context.Context, h host.Host) (any, error) { return h.ImagePresent(ctx, socket, "new:2") },
+		seen: imagePresent("new:2"),
 	},
 	"PinImage": {
 		do: func(ctx context.Context, h host.Host, _ func()) error {
@@ -248,6 +253,7 @@ var writes = map[string]write{
 	"RemoveImage": {
 		do:      func(ctx context.Context, h host.Host, _ func()) error { return h.RemoveImage(ctx, socket, "old:1") },
 		actions: []host.Action{{Verb: host.RemoveImage, Image: "old:1"}}, again: true,
+		seen: imagePresent("old:1"),
 	},
 	"StopContainer": passing(func(ctx context.Context, h host.Host) error {
 		return h.StopContainer(ctx, socket, "etcd", time.Second)

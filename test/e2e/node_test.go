@@ -33,6 +33,8 @@ func TestNode(t *testing.T) {
 	m.row("token", managesTokens)
 	m.row("kubeconfig", followsUserKubeconfig)
 	m.row("cli", answersAsKubeadm)
+	m.row("playbooks", answersPlaybooks)
+	m.row("network-file", asksOfPodNetwork)
 	m.row("support-bundle", bundleIsSafe)
 	m.row("certs", func(m machine) {
 		m.usesUserKubeconfig()

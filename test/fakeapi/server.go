@@ -102,7 +102,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost && path.Base(r.URL.Path) == "eviction":
 		s.evict(w, path.Dir(r.URL.Path), body)
 	case r.Method == http.MethodPost:
-		s.create(w, r.URL.Path, body)
+		s.create(w, r.URL.Path, body, r.URL.Query().Has("dryRun"))
 	case r.Method == http.MethodGet && isList(r.URL.Query()):
 		s.list(w, r)
 	case !known:
@@ -126,7 +126,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) create(w http.ResponseWriter, collection string, body []byte) {
+func (s *Server) create(w http.ResponseWriter, collection string, body []byte, dry bool) {
 	obj, name, err := decode(body)
 	if err != nil {
 		refuse(w, apierrors.NewBadRequest(err.Error()))
@@ -142,8 +142,10 @@ func (s *Server) create(w http.ResponseWriter, collection string, body []byte) {
 		refuse(w, apierrors.NewAlreadyExists(resource(collection), name))
 		return
 	}
-	s.keep(at, obj)
-	s.writes = append(s.writes, "POST "+at)
+	if !dry {
+		s.keep(at, obj)
+		s.writes = append(s.writes, "POST "+at)
+	}
 	send(w, http.StatusCreated, obj)
 }
 

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
+)
+
+// saidBy is what phases of init write to standard output, in a program of that name.
+func saidBy(t *testing.T, program string, names ...string) string {
+	t.Helper()
+	var out, progress bytes.Buffer
+	g := &globals{program: program, streams: streams{out: &out, err: &progress}}
+	node := fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument+"controlPlaneEndpoint: k8s.example.org:6443\n")
+	node.UploadCerts, node.CertificateKey = true, config.NewSecret(strings.Repeat("ab", 32))
+	env := &phases.Env{Config: node, Host: teststage.New(t), Cluster: cluster.NewPlan(func(cluster.Action) {}, nil), UI: newUI(g)}
+	var workflow []phases.Phase
+	for _, name := range append([]string{"certs"}, names...) {
+		all := phases.Init()
+		i := slices.IndexFunc(all, func(p phases.Phase) bool { return p.Name == name })
+		workflow = append(workflow, all[i].Needing())
+	}
+	if err := phases.Run(t.Context(), env, workflow, phases.Options{Serial: true}); err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	return out.String()
+}
+
+// inner is the first group of a pattern in a text.
+func inner(pattern, text string) string {
+	if found := regexp.MustCompile(pattern).FindStringSubmatch(text); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+// TestPlaybooks: called kubeadm, the program prints what public playbooks and scripts take out of kubeadm's standard output, in
+// the ways in which they do. Called slipway, it prints nothing but the results.
+func TestPlaybooks(t *testing.T) {
+	key := strings.Repeat("ab", 32)
+	shared := saidBy(t, "kubeadm", "upload-certs")
+	lines := strings.Split(strings.TrimSuffix(shared, "\n"), "\n")
+	all := saidBy(t, "kubeadm", "upload-certs", "show-join-command")
+	worker := strings.Join(strings.SplitAfter(strings.TrimSuffix(all, "\n"), "\n")[strings.Count(all, "\n")-2:], "") // tail -2
+	plane := inner(`(?s)`+regexp.QuoteMeta(planesJoinWith)+`\n\n(.*?)\n\n`, all)
+	_, afterColon, _ := strings.Cut(shared, ":")
+	_, afterHeading, _ := strings.Cut(shared, "Using certificate key:")
+	without := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return strings.Contains(l, "upload-certs") })
+	words := slices.DeleteFunc(slices.Clone(lines), func(l string) bool {
+		return regexp.MustCompile(`\b(certificate|Namespace)\b`).MatchString(l)
+	})
+	for script, got := range map[string]string{
+		"upload-certs: stdout_lines[-1]":                        lines[len(lines)-1],
+		"upload-certs: stdout_lines[2]":                         lines[2],
+		"upload-certs: ${token#*:}":                             strings.TrimSpace(afterColon),
+		"upload-certs: split('Using certificate key:')":         strings.TrimSpace(afterHeading),
+		"upload-certs: grep -v upload-certs":                    strings.Join(without, "\n"),
+		"upload-certs: grep -vw -e certificate -e Namespace":    strings.Join(words, "\n"),
+		"init: regex_search('--certificate-key ([^ ]+)')":       inner(`--certificate-key ([^ \n]+)`, all),
+		"init: regex_search('(?<=certificate-key )[-0-9a-f]+')": inner(`certificate-key ([-0-9a-f]+)`, all),
+	} {
+		if got != key {
+			t.Errorf("%s is %q, want the key, in:\n%s", script, got, all)
+		}
+	}
+	const join = "kubeadm join k8s.example.org:6443 --token abcdef.0123456789abcdef \\\n\t--discovery-token-ca-cert-hash sha256:"
+	if !strings.HasPrefix(worker, join) || strings.Contains(worker, "control-plane") || !strings.HasPrefix(strings.TrimSpace(plane), join) ||
+		!strings.HasSuffix(plane, " \\\n\t--control-plane --certificate-key "+key) {
+		t.Errorf("workers join with %q\ncontrol planes with %q\nin:\n%s", worker, plane, all)
+	}
+	if strings.Count(all, "kubeadm join") != 2 || strings.Index(all, initialized) < 0 || strings.Index(all, initialized) > strings.Index(all, "kubeadm join") ||
+		!strings.Contains(all, nodesJoinWith+"\n\n"+worker) {
+		t.Errorf("init prints:\n%s", all)
+	}
+	own := saidBy(t, "slipway", "upload-certs", "show-join-command")
+	hash := inner(`(sha256:[0-9a-f]+)`, own)
+	ours := "slipway join k8s.example.org:6443 --token abcdef.0123456789abcdef \\\n\t--discovery-token-ca-cert-hash " + hash
+	if diff := cmp.Diff(key+"\n"+ours+" \\\n\t--control-plane --certificate-key "+key+"\n"+ours+"\n", own); diff != "" {
+		t.Errorf("as slipway, -want +got:\n%s", diff)
+	}
+}
+
+// TestLastLines: a run ends with them if the program is called kubeadm, and no plan has them.
+func TestLastLines(t *testing.T) {
+	worker := &config.Node{}
+	plane := &config.Node{ControlPlane: true}
+	first := &config.Node{ControlPlane: true, Upgrade: &config.Upgrade{First: true}, Cluster: config.ClusterConfiguration{KubernetesVersion: "v1.37.2"}}
+	half := &config.Node{ControlPlane: true, Upgrade: &config.Upgrade{}, SkipPhases: []string{"control-plane"}}
+	for name, tt := range map[string]struct{ got, want []string }{
+		"worker joins":         {joinedLines(worker), []string{"This node has joined the cluster:"}},
+		"control plane joins":  {joinedLines(plane), []string{"This node has joined the cluster and a new control plane instance was created:"}},
+		"upgrade apply":        {upgradedLines(first), []string{planeUpgraded, kubeletChanged, `[upgrade] SUCCESS! A control plane node of your cluster was upgraded to "v1.37.2".`}},
+		"part of upgrade node": {upgradedLines(half), []string{kubeletChanged}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			g := &globals{program: "kubeadm", streams: streams{out: &out, err: &bytes.Buffer{}}}
+			p := &parts{
+				env: &phases.Env{UI: newUI(g)}, begin: func() (func(), error) { return func() {}, nil },
+				show: showResult, close: func() {}, last: tt.got,
+			}
+			if err := p.run(t.Context(), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(out.String(), "\n")
+			for _, want := range tt.want {
+				if !slices.Contains(lines, want) {
+					t.Errorf("no line %q in:\n%s", want, out.String())
+				}
+			}
+			if strings.Contains(name, "part") && strings.Contains(out.String(), planeUpgraded) {
+				t.Errorf("a phase that was left out is reported:\n%s", out.String())
+			}
+			out.Reset()
+			p.show = func(func() error) error { return nil } // a plan prints itself
+			if err := p.run(t.Context(), nil, nil); err != nil || out.Len() > 0 {
+				t.Errorf("%v, %q", err, out.String())
+			}
+		})
+	}
+}
+
+// TestPeerOnlyForText: events have the same facts in their own form.
+func TestPeerOnlyForText(t *testing.T) {
+	for _, tt := range []struct {
+		g    *globals
+		want bool
+	}{
+		{&globals{program: "kubeadm"}, true},
+		{&globals{program: "kubeadm", report: &report{form: "text"}}, true},
+		{&globals{program: "kubeadm", report: &report{form: "json"}}, false},
+		{&globals{program: "slipway"}, false},
+	} {
+		if got := tt.g.asPeer(); got != tt.want {
+			t.Errorf("%+v: %t", tt.g, got)
+		}
+	}
+}

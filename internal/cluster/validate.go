@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Verdict is what the API says of an object that it has not got yet.
+type Verdict struct {
+	// Refusals are what is wrong with the object; none if the API takes it, or cannot tell.
+	Refusals []Refusal
+	// Untold is why the API cannot tell, such as that another object defines the kind.
+	Untold string
+}
+
+// Refusal is one thing that is wrong with an object.
+type Refusal struct {
+	// Field is its path, as far as the API names it.
+	Field   string
+	Message string
+}
+
+// ErrNotInPlan is the answer of a plan, which sends nothing.
+var ErrNotInPlan = errors.New("a plan does not ask the API")
+
+// Validate implements Cluster.
+func (p *Plan) Validate(context.Context, ...Object) ([]Verdict, error) { return nil, ErrNotInPlan }
+
+// Validate implements Cluster, with dry runs of the server.
+func (r *Real) Validate(ctx context.Context, objs ...Object) ([]Verdict, error) {
+	var wants []wanted
+	for _, obj := range objs {
+		w, err := want(obj)
+		if err != nil {
+			return nil, err
+		}
+		wants = append(wants, w)
+	}
+	c, err := r.connect()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	defined := definedKinds(wants)
+	verdicts := make([]Verdict, len(wants))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(sideBySide)
+	for i, w := range wants {
+		group.Go(func() error {
+			err := usual().Do(ctx, func(ctx context.Context) (err error) {
+				verdicts[i], err = c.judge(ctx, w, defined)
+				return err
+			})
+			return c.advise(errors.WithMessagef(err, "check %s", w.ref))
+		})
+	}
+	return verdicts, group.Wait()
+}
+
+// definedKinds are the kinds that the objects themselves define, as GROUP/KIND.
+func definedKinds(all []wanted) map[string]bool {
+	defined := map[string]bool{}
+	for _, w := range all {
+		if w.kind.name != "CustomResourceDefinition" {
+			continue
+		}
+		group, _, _ := unstructured.NestedString(w.fields, "spec", "group")
+		name, _, _ := unstructured.NestedString(w.fields, "spec", "names", "kind")
+		defined[group+"/"+name] = true
+	}
+	return defined
+}
+
+// judge asks for an object once. An object of a namespace that does not exist is tried in the default one: it is judged
+// by its own fields.
+func (c *conn) judge(ctx context.Context, w wanted, defined map[string]bool) (Verdict, error) {
+	group, _, grouped := strings.Cut(w.kind.apiVersion, "/")
+	there, found, err := c.located(ctx, w)
+	switch {
+	case err != nil:
+		return verdict(err)
+	case !found && defined[group+"/"+w.kind.name]:
+		return Verdict{Untold: "its kind is defined at the same time"}, nil
+	case !found && (!grouped || !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")):
+		return refused("apiVersion", "the cluster has no kind "+w.kind.name+" of "+w.kind.apiVersion), nil
+	case !found:
+		return Verdict{Untold: "the cluster has no kind " + w.kind.name + " of " + w.kind.apiVersion + " yet"}, nil
+	}
+	err = c.tryOut(ctx, there)
+	if status, ok := statusOf(err); ok && namespaceMissing(status) && there.namespace != metav1.NamespaceDefault {
+		err = c.tryOut(ctx, there.in(metav1.NamespaceDefault))
+	}
+	return verdict(err)
+}
+
+// in is w in another namespace.
+func (w wanted) in(namespace string) wanted {
+	w.fields, w.namespace = maps.Clone(w.fields), namespace
+	if meta, ok := w.fields["metadata"].(map[string]any); ok {
+		meta = maps.Clone(meta)
+		meta["namespace"], w.fields["metadata"] = namespace, meta
+	}
+	return w
+}
+
+// tryOut is create without a trace. Fields that the server does not know are refused, as `kubectl apply` has it.
+func (c *conn) tryOut(ctx context.Context, w wanted) error {
+	request := c.at(http.MethodPost, w.kind, w.namespace).Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict)
+	return c.send(ctx, request, runtime.ContentTypeJSON, w.fields)
+}
+
+// verdict reads the answer of the API. It returns the error of a question that got none.
+func verdict(err error) (Verdict, error) {
+	status, answered := statusOf(err)
+	var lost noAnswerError
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err): // which the server finds out after it has looked at the fields
+		return Verdict{}, nil
+	case passes(err), errors.As(err, &lost), apierrors.IsUnauthorized(err):
+		return Verdict{}, err
+	case !answered: // the server has the kind elsewhere
+		return refused("", err.Error()), nil
+	case strings.Contains(status.Message, "does not support dry run"): // a webhook
+		return Verdict{Untold: status.Message}, nil
+	case status.Code != http.StatusBadRequest && status.Code != http.StatusUnprocessableEntity:
+		return Verdict{Untold: status.Message}, nil
+	case status.Details == nil || len(status.Details.Causes) == 0:
+		return refused("", status.Message), nil
+	}
+	var v Verdict
+	for _, cause := range status.Details.Causes {
+		v.Refusals = append(v.Refusals, Refusal{cause.Field, cause.Message})
+	}
+	return v, nil
+}
+
+func refused(field, message string) Verdict { return Verdict{Refusals: []Refusal{{field, message}}} }

@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"reflect"
+	"slices"
+
+	"github.com/pkg/errors"
+	"go.yaml.in/yaml/v3"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// ManifestObject is where an object of the add-on's manifest is.
+type ManifestObject struct {
+	// Line is that of the object's beginning, Fields are those of its fields, as far as they are known.
+	Line   int
+	Fields map[string]int
+}
+
+// LineOf is the line of a field, or of its nearest parent.
+func (o ManifestObject) LineOf(field string) int {
+	for p := field; p != ""; p = parentPath(p) {
+		if line, ok := o.Fields[p]; ok {
+			return line
+		}
+	}
+	return o.Line
+}
+
+// checkManifest finds everything that is wrong with the manifest of --network, as far as that shows without an API.
+func (d *documents) checkManifest(flags *Flags) []ManifestObject {
+	addOn := flags.networkAddOn()
+	if !addOn.FromFile() {
+		return nil
+	}
+	m := manifest{file: addOn.File(), out: &d.findings, first: map[string]int{}}
+	before := len(d.faults)
+	m.read(addOn.Manifest)
+	if len(m.objects) == 0 && len(d.faults) == before {
+		d.fault(Fault{File: m.file, Message: "there is no object in it; give a manifest as for `kubectl apply`"})
+	}
+	return m.objects
+}
+
+// manifest is a stream of objects of the API.
+type manifest struct {
+	file    string
+	out     *findings
+	objects []ManifestObject
+	first   map[string]int // the line of each object, by its kind and name
+}
+
+// read takes the documents one by one: YAML or, as `kubectl apply` takes it, too, JSON values one after another.
+func (m *manifest) read(data []byte) {
+	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
+		m.readJSON(data)
+		return
+	}
+	m.readYAML(data)
+}
+
+func (m *manifest) readJSON(data []byte) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	for !m.out.full() {
+		var value json.RawMessage
+		err := dec.Decode(&value)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil { // YAML's parser says the line
+			m.readYAML(data)
+			return
+		}
+		lines := bytes.Count(data[:int(dec.InputOffset())-len(value)], []byte("\n"))
+		m.readYAML(append(bytes.Repeat([]byte("\n"), lines), value...))
+	}
+}
+
+func (m *manifest) readYAML(data []byte) {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for !m.out.full() {
+		var document yaml.Node
+		err := dec.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			m.out.fault(syntaxFault(m.file, err))
+			return
+		}
+		if len(document.Content) == 0 || document.Content[0].Tag == "!!null" {
+			continue
+		}
+		root := document.Content[0]
+		if excess := (&expansion{}).excess(root, 0); excess != "" {
+			m.out.fault(Fault{File: m.file, Line: root.Line, Message: excess})
+			continue
+		}
+		m.object(root)
+	}
+}
+
+func (m *manifest) faultf(n *yaml.Node, field, format string, args ...any) {
+	m.out.fault(Fault{File: m.file, Line: n.Line, Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// object checks an object, or those of a list.
+func (m *manifest) object(n *yaml.Node) {
+	if n.Kind != yaml.MappingNode {
+		m.faultf(n, "", "must be an object of the API, is %s", describe(n))
+		return
+	}
+	if items := valueOf(n, "items"); items != nil && items.Kind == yaml.SequenceNode {
+		for _, item := range items.Content {
+			m.object(item)
+		}
+		return
+	}
+	if len(n.Content) == 0 { // {}
+		return
+	}
+	where := ManifestObject{Line: n.Line}
+	apiVersion, _ := textField(n, "apiVersion")
+	kind, _ := textField(n, "kind")
+	for _, field := range []struct{ name, value string }{{"apiVersion", apiVersion}, {"kind", kind}} {
+		if field.value == "" {
+			m.faultf(n, field.name, "is missing")
+		}
+	}
+	if !merges(n) { // what a merge adds is for the API to check
+		dec := &decoder{file: m.file, out: m.out, lines: map[string]int{}, bad: map[string]bool{}}
+		dec.value(n, typeOf(apiVersion, kind), "")
+		where.Fields = dec.lines
+		m.name(n, apiVersion, kind, dec.bad["metadata.name"])
+	}
+	m.objects = append(m.objects, where)
+}
+
+// name checks that the object has a name, which no other one has. bad says that this has been reported.
+func (m *manifest) name(n *yaml.Node, apiVersion, kind string, bad bool) {
+	metadata := valueOf(n, "metadata")
+	if metadata == nil || metadata.Kind != yaml.MappingNode {
+		m.faultf(n, "metadata.name", "is missing")
+		return
+	}
+	name, line := textField(metadata, "name")
+	if name == "" {
+		if !bad {
+			m.faultf(metadata, "metadata.name", "is missing, or is no text")
+		}
+		return
+	}
+	namespace, _ := textField(metadata, "namespace")
+	key := path.Join(apiVersion, kind, namespace, name)
+	if first, dup := m.first[key]; dup {
+		m.out.fault(Fault{File: m.file, Line: line, Field: "metadata.name",
+			Message: fmt.Sprintf("%s %s is there twice, first on line %d", printable(kind), printable(path.Join(namespace, name)), first)})
+		return
+	}
+	m.first[key] = n.Line
+}
+
+// valueOf returns the value of a key, or nil.
+func valueOf(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// merges reports whether a document uses <<, or aliases, which may stand for a mapping with one.
+func merges(n *yaml.Node) bool {
+	return n.Kind == yaml.AliasNode || n.Tag == "!!merge" || slices.ContainsFunc(n.Content, merges)
+}
+
+// typeOf is the type of the objects of a kind, with all its fields, if this program knows it, and any otherwise.
+func typeOf(apiVersion, kind string) reflect.Type {
+	known := map[string]reflect.Type{
+		"v1/ConfigMap":      reflect.TypeFor[corev1.ConfigMap](),
+		"v1/Namespace":      reflect.TypeFor[corev1.Namespace](),
+		"v1/Pod":            reflect.TypeFor[corev1.Pod](),
+		"v1/Secret":         reflect.TypeFor[corev1.Secret](),
+		"v1/Service":        reflect.TypeFor[corev1.Service](),
+		"v1/ServiceAccount": reflect.TypeFor[corev1.ServiceAccount](),
+
+		"apps/v1/DaemonSet":  reflect.TypeFor[appsv1.DaemonSet](),
+		"apps/v1/Deployment": reflect.TypeFor[appsv1.Deployment](),
+
+		"rbac.authorization.k8s.io/v1/ClusterRole":        reflect.TypeFor[rbacv1.ClusterRole](),
+		"rbac.authorization.k8s.io/v1/ClusterRoleBinding": reflect.TypeFor[rbacv1.ClusterRoleBinding](),
+		"rbac.authorization.k8s.io/v1/Role":               reflect.TypeFor[rbacv1.Role](),
+		"rbac.authorization.k8s.io/v1/RoleBinding":        reflect.TypeFor[rbacv1.RoleBinding](),
+	}
+	if t, ok := known[apiVersion+"/"+kind]; ok {
+		return t
+	}
+	return reflect.TypeFor[any]()
+}

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"path"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// checkNetwork asks the API whether it takes the objects of --network FILE, before anything is created.
+func checkNetwork(ctx context.Context, env *Env) error {
+	addOn := env.Config.NetworkAddOn
+	if !addOn.FromFile() {
+		return nil
+	}
+	objs, err := networkObjects(env)
+	if err != nil {
+		return err
+	}
+	if err := env.Cluster.EnsureAdmin(ctx); err != nil {
+		return err
+	}
+	var asked []cluster.Object
+	for _, obj := range objs {
+		asked = append(asked, obj)
+	}
+	verdicts, err := env.Cluster.Validate(ctx, asked...)
+	if errors.Is(err, cluster.ErrNotInPlan) {
+		env.UI.Warnf("not checked in a dry run: whether the API takes the objects of %s", addOn.File())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var refused config.Faults
+	for i, v := range verdicts {
+		if v.Untold != "" {
+			env.UI.Printf("The API cannot tell yet whether it takes %s: %s", objectName(objs[i]), v.Untold)
+		}
+		for _, r := range v.Refusals {
+			refused = append(refused, faultIn(addOn, i, objs[i], r))
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	return fault.WithRemedy(refused, "correct "+addOn.File()+" and run the same command again")
+}
+
+func objectName(obj manifests.Object) string {
+	return obj.GetObjectKind().GroupVersionKind().Kind + " " + path.Join(obj.GetNamespace(), obj.GetName())
+}
+
+// faultIn locates what the API says of the object number i of the manifest.
+func faultIn(addOn config.NetworkAddOn, i int, obj manifests.Object, r cluster.Refusal) config.Fault {
+	f := config.Fault{File: addOn.File(), Field: objectName(obj), Message: r.Message}
+	if r.Field != "" {
+		f.Message = r.Field + ": " + r.Message
+	}
+	if i < len(addOn.Objects) {
+		f.Line = addOn.Objects[i].LineOf(r.Field)
+	}
+	return f
+}

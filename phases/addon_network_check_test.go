@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+// judge is an API with an opinion of each object.
+type judge struct {
+	*cluster.Plan
+	of  map[string]cluster.Verdict // by the object's name
+	err error
+}
+
+func (j judge) Validate(_ context.Context, objs ...cluster.Object) ([]cluster.Verdict, error) {
+	var all []cluster.Verdict
+	for _, obj := range objs {
+		all = append(all, j.of[obj.GetName()])
+	}
+	return all, j.err
+}
+
+const netManifest = `apiVersion: v1
+kind: Namespace
+metadata: {name: net}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: net}
+spec:
+  template: {}
+`
+
+// withPodNetwork gives the stage a Pod network from a file.
+func (s *stage) withPodNetwork(t *testing.T) {
+	t.Helper()
+	flags := config.Flags{Given: []string{"network"}, NetworkAddOn: "net.yaml", NetworkManifest: []byte(netManifest)}
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "a.yaml", Data: []byte(fixture.InitDocument)}, flags, config.Options{
+		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Config.NetworkAddOn = n.NetworkAddOn
+}
+
+// afterTheWait is what init does once the control plane is healthy.
+func afterTheWait(t *testing.T) []Phase {
+	t.Helper()
+	all := Init()
+	at := slices.IndexFunc(all, func(p Phase) bool { return p.Name == "wait-control-plane" })
+	wait := &all[at]
+	wait.Needs = nil
+	wait.Children = slices.DeleteFunc(wait.Children, func(p Phase) bool { return p.Name != "network" })
+	for i := range wait.Children {
+		wait.Children[i].Needs = nil
+	}
+	return all[at:]
+}
+
+// TestNetworkIsRefused: init ends before it creates anything else, and says where in the file the API sees a fault.
+func TestNetworkIsRefused(t *testing.T) {
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.withPodNetwork(t)
+	s.Cluster = judge{Plan: s.api, of: map[string]cluster.Verdict{"agent": {Refusals: []cluster.Refusal{
+		{Field: "spec.template.spec.containers", Message: "Required value"}, {Field: "spec.selector", Message: "Required value"},
+	}}}}
+	err := Run(t.Context(), s.Env, afterTheWait(t), Options{})
+	fact.Error(t, err, "net.yaml:9: DaemonSet net/agent: spec.template.spec.containers: Required value", "net.yaml:8: DaemonSet net/agent: spec.selector: Required value")
+	fact.In(t, fault.Remedy(err), "net.yaml")
+	if diff := cmp.Diff([]string{"ensure ClusterRoleBinding kubeadm:cluster-admins"}, s.done); diff != "" {
+		t.Errorf("done, -want +got:\n%s", diff)
+	}
+}
+
+// TestNetworkIsTaken, as far as the API can tell: it says what it cannot.
+func TestNetworkIsTaken(t *testing.T) {
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.withPodNetwork(t)
+	s.Cluster = judge{Plan: s.api, of: map[string]cluster.Verdict{"agent": {Untold: "namespace missing"}}}
+	s.play(t, networkAddon())
+	fact.In(t, s.said.String(), "DaemonSet net/agent", "namespace missing")
+	if !slices.Contains(s.done, "ensure DaemonSet agent") {
+		t.Errorf("done: %q", s.done)
+	}
+}
+
+// TestNetworkCannotBeChecked: in a plan, this is said; in a run, it is no approval.
+func TestNetworkCannotBeChecked(t *testing.T) {
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.withPodNetwork(t)
+	s.play(t, networkAddon())
+	fact.In(t, s.said.String(), "[WARNING]", "net.yaml")
+	s.done, s.Cluster = nil, judge{Plan: s.api, err: errors.New("connection refused")}
+	fact.Error(t, Run(t.Context(), s.Env, []Phase{networkAddon()}, Options{}), "connection refused")
+	if slices.Contains(s.done, "ensure DaemonSet agent") {
+		t.Errorf("done: %q", s.done)
+	}
+}

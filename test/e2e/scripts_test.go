@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+)
+
+// answersPlaybooks runs Slipway through a link named kubeadm, and compares what scripts find on standard output with what kubeadm
+// prints. The link is that of answersAsKubeadm.
+func answersPlaybooks(m machine) {
+	const link = "/root/kubeadm"
+	shared := func(program string) (above []string, key string) {
+		lines := strings.Split(strings.TrimSpace(m.must(program, "init", "phase", "--config", "/root/slipway.yaml", "upload-certs", "--upload-certs")), "\n")
+		return lines[:len(lines)-1], lines[len(lines)-1]
+	}
+	got, key := shared(link)
+	want, theirs := shared("kubeadm")
+	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(key) != len(theirs) {
+		m.Errorf("upload-certs prints %q and a key of %d characters, kubeadm %q and one of %d", got, len(key), want, len(theirs))
+	}
+	token := func(program string) string {
+		words := strings.Fields(m.must(program, "token", "create", "--print-join-command"))
+		m.must(program, "token", "delete", words[4]) // kubeadm join HOST:PORT --token TOKEN
+		words[4] = "TOKEN"
+		return strings.Join(words, " ")
+	}
+	if got, want := token(link), token("kubeadm"); got != want {
+		m.Errorf("token create prints %q, kubeadm %q", got, want)
+	}
+}
+
+// podNetworkWithFaults passes what can be checked without an API. The DaemonSet has no selector for the labels on line 11.
+const podNetworkWithFaults = `apiVersion: v1
+kind: Namespace
+metadata: {name: pod-network}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: pod-network}
+
+spec:
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: agent, image: example.org/agent}]}
+---
+apiVersion: policy/v1beta1
+kind: PodSecurityPolicy
+metadata: {name: agent}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: agent, namespace: pod-network}
+spec: {podSelecto: {}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: fine, namespace: pod-network}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: pools.net.example}
+spec:
+  group: net.example
+  scope: Cluster
+  names: {kind: Pool, plural: pools}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+---
+apiVersion: net.example/v1
+kind: Pool
+metadata: {name: all}
+`
+
+// asksOfPodNetwork checks that a real API finds the faults of a Pod network before anything of it is created.
+func asksOfPodNetwork(m machine) {
+	m.write("/root/net.yaml", podNetworkWithFaults)
+	out, err := m.try("slipway", "init", "phase", "addon", "network", "--config", "/root/slipway.yaml", "--network", "/root/net.yaml")
+	for _, want := range []string{
+		"/root/net.yaml:11: DaemonSet pod-network/agent: spec.template.metadata.labels: ", "/root/net.yaml:14: PodSecurityPolicy agent: apiVersion", "/root/net.yaml:18: NetworkPolicy pod-network/agent: ", `"spec.podSelecto"`,
+		"takes Pool all: ",
+	} {
+		if err == nil || !strings.Contains(out, want) {
+			m.Errorf("no %q (%v) in:\n%s", want, err, out)
+		}
+	}
+	for _, never := range []string{"ConfigMap pod-network/fine", "CustomResourceDefinition pools"} {
+		if strings.Contains(out, never) {
+			m.Errorf("a fault of %s in:\n%s", never, out)
+		}
+	}
+	if left := m.kubectl("get", "namespace", "pod-network", "--ignore-not-found"); left != "" {
+		m.Errorf("something was created:\n%s", left)
+	}
+}
