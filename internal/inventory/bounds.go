@@ -30,8 +30,8 @@ const (
 	// answerTime bounds the requests that leave the API server that is asked, to kubelets and other API servers: one
 	// that is down must not delay a plan for long.
 	answerTime = 3 * time.Second
-	// largestFile is that of a configuration file that a flag names, in bytes.
-	largestFile = 1 << 20
+	// LargestFile is that of a configuration file that a flag names, in bytes.
+	LargestFile = 1 << 20
 )
 
 // page is a part of a list.
