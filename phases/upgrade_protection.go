@@ -60,8 +60,11 @@ func lostProtection(env *Env, e *editedPod, view manifests.HostView, have []byte
 			continue
 		}
 		there = append(there, f)
+		if slices.ContainsFunc(slices.Concat(next, made), f.same) || slices.ContainsFunc(next, f.movedTo) {
+			continue
+		}
 		successor := successors[f.begins(maps.Keys(successors))]
-		if !slices.ContainsFunc(slices.Concat(next, made), f.same) && !slices.ContainsFunc(next, f.movedTo) && !settled(f.name) && !settled(successor) {
+		if !settled(f.name) && !settled(successor) || f.shortened(named(next, f.name)) {
 			lost.flags = append(lost.flags, f)
 		}
 	}

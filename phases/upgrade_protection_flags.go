@@ -30,6 +30,18 @@ func (f flag) movedTo(other flag) bool {
 	return f.name == other.name && path.IsAbs(f.value) && path.IsAbs(other.value) && path.Base(f.value) == path.Base(other.value)
 }
 
+// shortened reports whether others of its name have only a part of a list of guards, whoever says so.
+func (f flag) shortened(others []flag) bool {
+	if len(others) == 0 || !slices.Contains([]string{"authorization-mode", "enable-admission-plugins"}, f.name) {
+		return false
+	}
+	var left []string
+	for _, other := range others {
+		left = append(left, strings.Split(other.value, ",")...)
+	}
+	return slices.ContainsFunc(strings.Split(f.value, ","), func(guard string) bool { return !slices.Contains(left, guard) })
+}
+
 // begins is the one of some texts that the name begins with; empty for none.
 func (f flag) begins(texts iter.Seq[string]) string {
 	for text := range texts {

@@ -85,8 +85,16 @@ func TestProtection(t *testing.T) {
 			configure: func(c *config.ClusterConfiguration) {
 				c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "encryption-provider-config", Value: "/etc/kubernetes/enc/enc.yaml"})
 			}, want: []foundAs{guarded(server, "the volume at /etc/kubernetes/enc")}, kept: []string{volumes}},
+		"a list that the configuration has without a guard": {edits: []func(*testing.T, *stage){func(t *testing.T, s *stage) {
+			s.editPod(t, server, "plugins=NodeRestriction", "plugins=NodeRestriction,AlwaysPullImages")
+		}}, configure: func(c *config.ClusterConfiguration) {
+			c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "enable-admission-plugins", Value: "NodeRestriction,EventRateLimit"})
+		}, want: []foundAs{guarded(server, "--enable-admission-plugins=NodeRestriction,AlwaysPullImages")}, kept: []string{flags}},
 
 		// What the configuration says now isn't lost.
+		"a longer list in the configuration": {configure: func(c *config.ClusterConfiguration) {
+			c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "enable-admission-plugins", Value: "NodeRestriction,AlwaysPullImages"})
+		}, want: []foundAs{change("- --enable-admission-plugins=NodeRestriction,AlwaysPullImages")}},
 		"another value in the configuration": {edits: []func(*testing.T, *stage){flagIn(server, "--audit-log-maxage=7")},
 			configure: func(c *config.ClusterConfiguration) {
 				c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "audit-log-maxage", Value: "30"})

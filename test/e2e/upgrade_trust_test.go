@@ -29,6 +29,7 @@ func (m machine) pretends(admin machine) {
 	m.must("systemd-run", "--unit="+trap, "systemd-socket-activate", "--accept", "--listen="+trapPort, "--", "sh", "-c", "echo asked >>"+trapped)
 	address := admin.kubectl("get", "node", m.node.Name(), "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
 	pause := strings.TrimSpace(m.must("sh", "-c", "ctr -n k8s.io images ls -q | grep -m1 registry.k8s.io/pause:"))
+	m.must("mkdir", "-p", "/etc/kubernetes/manifests")
 	for name, annotation := range map[string]string{
 		"kube-apiserver": "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint: " + address + ":" + trapPort,
 		"etcd":           "kubeadm.kubernetes.io/etcd.advertise-client-urls: https://" + address + ":" + trapPort,
