@@ -22,7 +22,7 @@ import (
 // Labels that tell control planes from workers:
 // https://kubernetes.io/docs/reference/labels-annotations-taints/
 const (
-	labelControlPlane   = "node-role.kubernetes.io/control-plane"
+	labelControlPlane   = cluster.LabelControlPlane
 	labelExcludeFromLBs = "node.kubernetes.io/exclude-from-external-load-balancers"
 )
 

@@ -52,7 +52,7 @@ func upgradeUploadConfig(flags []string) Phase {
 	p := uploadConfig()
 	p.Summary = "Store the configuration with the new version in the cluster"
 	p.Flags = flags
-	p.Children[0].Run = uploadUpgradedConfig
+	p.Children[0].Run, p.Children[1].Run = uploadUpgradedConfig, uploadUpgradedKubeletConfig
 	for i := range p.Children {
 		p.Children[i].Flags = flags
 	}

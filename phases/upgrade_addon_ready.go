@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -47,7 +48,8 @@ func apiServers(ctx context.Context, env *Env) (map[string]*corev1.Pod, error) {
 	return servers, nil
 }
 
-// mirroredServers are the Pods of the API servers that the API has, by the names of their nodes, nil for one that it lacks.
+// mirroredServers are the Pods of the API servers that the API has, by the names of the control planes, nil for one that it
+// lacks.
 func mirroredServers(ctx context.Context, env *Env) (map[string]*corev1.Pod, error) {
 	pods, err := env.Cluster.Pods(ctx, metav1.NamespaceSystem, "component="+manifests.APIServerName)
 	if err != nil {
@@ -58,13 +60,13 @@ func mirroredServers(ctx context.Context, env *Env) (map[string]*corev1.Pod, err
 		return nil, err
 	}
 	servers := map[string]*corev1.Pod{}
-	for i := range nodes {
-		if _, controlPlane := nodes[i].Labels[labelControlPlane]; controlPlane {
-			servers[nodes[i].Name] = nil
-		}
+	planes := cluster.ControlPlanesOf(nodes)
+	for name := range planes {
+		servers[name] = nil
 	}
-	for i := range pods {
-		servers[pods[i].Spec.NodeName] = &pods[i]
+	own, _ := planes.Pods(pods)
+	for i := range own {
+		servers[own[i].Spec.NodeName] = &own[i]
 	}
 	return servers, nil
 }

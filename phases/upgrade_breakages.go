@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -52,11 +53,15 @@ func clusterBreakages(ctx context.Context, env *Env) []preflight.Finding {
 	if err != nil {
 		return notChecked(err)
 	}
-	there, err := Inventory(ctx, env, state, inventory.Sources{API: env.Cluster, Etcd: env.Etcd})
+	sources := inventory.Sources{API: env.Cluster, Etcd: env.Etcd}
+	if env.Config.Paths.AdminKubeconfig == config.DefaultAdminKubeconfig { // otherwise the user names a server
+		sources.Own = env.Cluster
+	}
+	there, err := Inventory(ctx, env, state, sources)
 	if err != nil {
 		return notChecked(err)
 	}
-	return slices.Concat(Breakages(env.Config, state, there), HostFindings(ctx, env, there.Members))
+	return slices.Concat(strayPods(state), unmarkedHere(env, state.Hosts), Breakages(env.Config, state, there), HostFindings(ctx, env, there.Members))
 }
 
 // nodeBreakages are what is wrong with this host. `upgrade node` follows an upgrade of the cluster that was checked then;
@@ -64,7 +69,7 @@ func clusterBreakages(ctx context.Context, env *Env) []preflight.Finding {
 func nodeBreakages(ctx context.Context, env *Env) []preflight.Finding {
 	found := ownBreakages(ctx, env)
 	if !env.Config.ControlPlane {
-		return found
+		return append(found, kubeletEditFindings(ctx, env)...)
 	}
 	var members []etcd.Health
 	if unlessLocalEtcd(env) == "" {
@@ -99,7 +104,7 @@ func ownBreakages(ctx context.Context, env *Env) []preflight.Finding {
 	if env.Config.ControlPlane {
 		versions.APIServer = runningVersion(env)
 	}
-	return asFindings(here.Check(ctx, versions, etcdVersions(env.Config)))
+	return append(unmarkedHere(env, []corev1.Node{*node}), asFindings(here.Check(ctx, versions, etcdVersions(env.Config)))...)
 }
 
 // inventoryHere is what can be seen of this host, and what the upgrade writes on it.
@@ -151,7 +156,7 @@ func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there 
 		upgrading.SkewQuestion(n.Upgrade, state.Nodes, true),
 		{Name: nodesReadyCheck, Ask: func(context.Context) []preflight.Finding { return notReady(state.Hosts, except) }},
 	}
-	found := Breakages(n, state, there)
+	found := append(strayPods(state), Breakages(n, state, there)...)
 	if unseen := otherControlPlanes(n, state, here); len(unseen) > 0 {
 		found = append(found, finding(breakages.NotChecked, preflight.Unasked, "run `slipway upgrade plan` there as root",
 			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))

@@ -48,6 +48,9 @@ type componentUpgrade struct {
 // runUpgradeControlPlane upgrades the components while no other control plane is upgraded. Others may go on after a success,
 // and after a failure that has left this node as it was.
 func runUpgradeControlPlane(ctx context.Context, env *Env) error {
+	if err := refuseLoss(ctx, env); err != nil {
+		return err
+	}
 	turn, err := takeTurn(ctx, env)
 	if err != nil {
 		return err

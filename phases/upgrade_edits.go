@@ -30,6 +30,8 @@ type podEdits struct {
 	// proxies are the names of variables for proxies whose values were taken from the environment of an earlier run, and that
 	// the upgrade writes with other values, or leaves out.
 	proxies []string
+	// protection is what guards data or access and would be dropped. It's always edited, never doubtful.
+	protection protection
 	// plugins are the paths of flex volume plugins that the controller manager finds with have and not with wanted.
 	plugins []string
 }
@@ -62,16 +64,19 @@ func editsOf(env *Env, component string, view manifests.HostView, changed time.T
 		return edits, errors.WithMessage(err, path)
 	}
 	edits.edited.component, edits.edited.wanted = component, wanted
-	written, err := writtenAt(env, component, path, have)
+	if edits.protection, err = lostProtection(env, edits.edited, view, have); err != nil {
+		return edits, errors.WithMessage(err, path)
+	}
+	written, err := writtenAt(env, path, func(b *upgrading.Backup) string { return b.Manifests[component] })
 	if err != nil || !changed.After(written) {
 		return edits, err
 	}
 	return edits, edits.split()
 }
 
-// writtenAt is when a static Pod was written; the zero time if it is the one in the backup of the last upgrade, because the
-// time of one that was put back says nothing.
-func writtenAt(env *Env, component, path string, have []byte) (time.Time, error) {
+// writtenAt is when a file was written; the zero time if it is the one in the backup of the last upgrade, because the time of
+// one that was put back says nothing.
+func writtenAt(env *Env, path string, keptIn func(*upgrading.Backup) string) (time.Time, error) {
 	info, err := env.Host.Stat(path)
 	if err != nil {
 		return time.Time{}, err
@@ -81,10 +86,14 @@ func writtenAt(env *Env, component, path string, have []byte) (time.Time, error)
 		return time.Time{}, err
 	}
 	backup, err := upgrading.LastBackup(env.Host, backupRoot(env), progress)
-	if err != nil || backup == nil || backup.Manifests[component] == "" {
+	if err != nil || backup == nil || keptIn(backup) == "" {
 		return info.ModTime(), err
 	}
-	kept, err := env.Host.ReadFile(backup.Manifests[component])
+	kept, err := env.Host.ReadFile(keptIn(backup))
+	if err != nil {
+		return time.Time{}, err
+	}
+	have, err := env.Host.ReadFile(path)
 	if bytes.Equal(kept, have) {
 		return time.Time{}, err
 	}
@@ -173,17 +182,19 @@ func smallest(list []*editedPod) *editedPod {
 	})
 }
 
-// split leaves to edited what only a person can have edited. What an earlier ClusterConfiguration may have said becomes
-// doubtful: flags, variables, volumes, the image and where the probes go.
+// split leaves to edited what only a person can have edited, and all protection. What an earlier ClusterConfiguration may have
+// said becomes doubtful: flags, variables, volumes, the image and where the probes go.
 func (p *podEdits) split() error {
 	e := p.edited
 	have, before, _, err := e.pods()
 	if err != nil {
 		return err
 	}
-	mine, made := have.Spec.Containers[0], &before.Spec.Containers[0]
+	mine, made := have.DeepCopy().Spec.Containers[0], &before.Spec.Containers[0]
+	was := made.Command
 	made.Command, made.Env, made.Image, made.Ports, made.VolumeMounts = mine.Command, mine.Env, mine.Image, mine.Ports, mine.VolumeMounts
-	before.Spec.Volumes = have.Spec.Volumes
+	before.Spec.Volumes = have.DeepCopy().Spec.Volumes
+	p.protection.takenFrom(before, was)
 	for _, probes := range [][2]*corev1.Probe{{made.LivenessProbe, mine.LivenessProbe}, {made.ReadinessProbe, mine.ReadinessProbe},
 		{made.StartupProbe, mine.StartupProbe}} {
 		if probes[0] != nil && probes[1] != nil {

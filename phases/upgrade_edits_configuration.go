@@ -16,53 +16,72 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// changedByOperator is the annotation of ConfigMap kubeadm-config with the time (RFC 3339) at which an operator last changed
-// the ClusterConfiguration. An upgrade sets it when it stores the new version, because managedFields then name Slipway.
+// changedByOperator is the annotation of the ConfigMaps kubeadm-config and kubelet-config with the time (RFC 3339) at which an
+// operator last changed the configuration in it. An upgrade sets it when it stores that of the new version, because managedFields
+// then name Slipway.
 const changedByOperator = "slipway/changed-by-operator"
 
-// configurationChanged returns when somebody other than kubeadm and Slipway last changed the ClusterConfiguration in the
-// cluster, as far as the ConfigMap says it; the zero time if nobody has. Static Pods that are older than this may have been
-// made with another configuration.
-func configurationChanged(ctx context.Context, env *Env) (time.Time, error) {
+// configurationChanged returns when somebody other than kubeadm and Slipway last changed a key of a ConfigMap in kube-system, as
+// far as the ConfigMap says it; the zero time if nobody has. Files that are older than this may have been made with another
+// configuration.
+func configurationChanged(ctx context.Context, env *Env, name, key string) (time.Time, error) {
 	cm := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: manifests.KubeadmConfigMap, Namespace: metav1.NamespaceSystem},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
 	}
 	if _, err := env.Cluster.Get(ctx, cm); err != nil {
 		return time.Time{}, err
 	}
 	last, _ := time.Parse(time.RFC3339, cm.Annotations[changedByOperator]) // one that is not a time counts as none
 	for _, entry := range cm.ManagedFields {
-		if entry.Time != nil && entry.Time.After(last) && ownsConfiguration(entry) && !slices.Contains([]string{"kubeadm", "slipway"}, entry.Manager) {
+		if entry.Time != nil && entry.Time.After(last) && owns(entry, key) && !slices.Contains([]string{"kubeadm", "slipway"}, entry.Manager) {
 			last = entry.Time.Time
 		}
 	}
 	return last, nil
 }
 
-// ownsConfiguration reports whether a manager of the ConfigMap has set the ClusterConfiguration:
+// clusterConfigurationChanged is configurationChanged of the ClusterConfiguration, which static Pods are made from.
+func clusterConfigurationChanged(ctx context.Context, env *Env) (time.Time, error) {
+	return configurationChanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
+}
+
+// owns reports whether a manager of the ConfigMap has set a key:
 // https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
-func ownsConfiguration(entry metav1.ManagedFieldsEntry) bool {
+func owns(entry metav1.ManagedFieldsEntry, key string) bool {
 	var fields struct {
 		Data map[string]any `json:"f:data"`
 	}
 	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 		return false
 	}
-	_, found := fields.Data["f:"+manifests.KubeadmConfigKey]
+	_, found := fields.Data["f:"+key]
 	return found
 }
 
 // uploadUpgradedConfig stores the configuration with the new version. What the ConfigMap says of its last change goes with it
-// in the same write: the other control planes, which are upgraded next, need it.
+// in the same write: the other nodes, which are upgraded next, need it.
 func uploadUpgradedConfig(ctx context.Context, env *Env) error {
-	changed, err := configurationChanged(ctx, env)
+	annotations, err := lastChange(ctx, env, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
 	if err != nil {
-		return errors.WithMessage(err, "the last change of the ClusterConfiguration")
-	}
-	annotations := map[string]string{}
-	if !changed.IsZero() {
-		annotations[changedByOperator] = changed.UTC().Format(time.RFC3339)
+		return err
 	}
 	return uploadKubeadmConfig(ctx, env, annotations)
+}
+
+// uploadUpgradedKubeletConfig does the same for the kubelets' configuration.
+func uploadUpgradedKubeletConfig(ctx context.Context, env *Env) error {
+	annotations, err := lastChange(ctx, env, manifests.KubeletConfigMap, "kubelet")
+	if err != nil {
+		return err
+	}
+	return uploadKubeletConfig(ctx, env, annotations)
+}
+
+func lastChange(ctx context.Context, env *Env, name, key string) (annotations map[string]string, err error) {
+	changed, err := configurationChanged(ctx, env, name, key)
+	if err != nil || changed.IsZero() {
+		return nil, errors.WithMessagef(err, "the last change of ConfigMap %s", name)
+	}
+	return map[string]string{changedByOperator: changed.UTC().Format(time.RFC3339)}, nil
 }

@@ -19,14 +19,14 @@ import (
 
 // staticPodEdits finds what the upgrade would lose of this control plane's static Pods.
 func staticPodEdits(ctx context.Context, env *Env) []preflight.Finding {
-	failed := func(err error) preflight.Finding {
-		return preflight.Finding{Check: editsCheck, Severity: preflight.Error, Fault: fault.Of(err)}
+	failed := func(err error) preflight.Finding { // protection may be among what could not be compared
+		return preflight.Finding{Check: editsCheck, Severity: preflight.Error, Final: true, Fault: fault.Of(err)}
 	}
 	view, err := hostView(env)
 	if err != nil {
 		return []preflight.Finding{failed(err)}
 	}
-	changed, err := configurationChanged(ctx, env)
+	changed, err := clusterConfigurationChanged(ctx, env)
 	if err != nil {
 		return []preflight.Finding{failed(err)}
 	}
@@ -37,6 +37,13 @@ func staticPodEdits(ctx context.Context, env *Env) []preflight.Finding {
 			found = append(found, failed(err))
 			continue
 		}
+		others, err := edits.protection.without(edits.edited)
+		if err != nil {
+			found = append(found, failed(err))
+			continue
+		}
+		found = append(found, edits.protection.findings(name)...)
+		edits.edited = others
 		found = append(found, edits.findings(name, changed)...)
 	}
 	return found

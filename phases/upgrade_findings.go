@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,20 +48,6 @@ const (
 	etcdSpaceCheck    = "EtcdSpace"
 	snapshotCheck     = "EtcdSnapshotSpace"
 )
-
-// kubeletEditFindings are about fields of the kubelet's configuration on this host that the upgrade writes with other values.
-func kubeletEditFindings(ctx context.Context, env *Env) []preflight.Finding {
-	lost, err := kubeletEdits(ctx, env)
-	switch {
-	case err != nil:
-		return []preflight.Finding{finding(kubeletEditsCheck, preflight.Unasked, "correct the file", "edits of the kubelet's configuration were not checked: %v", err)}
-	case len(lost) > 0:
-		return []preflight.Finding{finding(kubeletEditsCheck, preflight.Warning,
-			"keep them in a patch (--patches), which `slipway upgrade plan` prints; for all nodes, set them in ConfigMap kube-system/kubelet-config",
-			"the upgrade would lose edits of %s: %s", filepath.Join(env.Config.Paths.Kubelet, "config.yaml"), strings.Join(slices.Sorted(maps.Keys(lost)), ", "))}
-	}
-	return nil
-}
 
 // certificateFindings are about certificates that end soon and that the upgrade does not renew, and about CAs whose keys
 // are elsewhere, so that it cannot.

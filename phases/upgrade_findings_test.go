@@ -15,6 +15,7 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -23,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
@@ -341,6 +343,9 @@ func (s *stage) hasKubelet(t *testing.T, version string) {
 	t.Helper()
 	node := cluster.NewNode("cp-1")
 	node.Status.NodeInfo.KubeletVersion = version
+	if s.Config.ControlPlane {
+		node.Labels = map[string]string{cluster.LabelControlPlane: ""}
+	}
 	if err := s.api.Ensure(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
@@ -356,12 +361,15 @@ func TestNodeFindings(t *testing.T) {
 		worker  bool
 		down    map[string]error
 		missing string
+		kubelet string // what somebody has added to its configuration
 		want    []foundAs
 	}{
-		"a stray manifest":       {false, nil, "none", []foundAs{strays}},
-		"a missing image":        {false, nil, "coredns", []foundAs{strays}},
-		"another member is down": {false, down, "none", []foundAs{strays, {name: "warning EtcdHealth", facts: []string{"member cp-2"}}}},
-		"on a worker":            {true, down, "none", nil},
+		"a stray manifest":       {false, nil, "none", "", []foundAs{strays}},
+		"a missing image":        {false, nil, "coredns", "", []foundAs{strays}},
+		"another member is down": {false, down, "none", "", []foundAs{strays, {name: "warning EtcdHealth", facts: []string{"member cp-2"}}}},
+		"on a worker":            {true, down, "none", "", nil},
+		"edits on a worker": {true, nil, "none", "maxPods: 200\nsystemReserved: {memory: 1Gi}\n",
+			[]foundAs{{name: "error KubeletConfigEdits", facts: []string{"/var/lib/kubelet/config.yaml"}, list: "maxPods, systemReserved"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := planeToExamine(t)
@@ -371,6 +379,7 @@ func TestNodeFindings(t *testing.T) {
 			s.Etcd = &members{down: row.down, list: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: ownPeer}, {ID: 2, Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}}}
 			s.hasKubelet(t, "v1.37.2")
 			s.put(t, stray, s.get(t, "/etc/kubernetes/manifests/kube-scheduler.yaml"))
+			s.put(t, "/var/lib/kubelet/config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+row.kubelet)
 			var found []preflight.Finding
 			for _, q := range upgradeBreakages(t.Context(), s.Env) {
 				found = append(found, q.Ask(t.Context())...)
@@ -396,7 +405,7 @@ func TestKubeletEdits(t *testing.T) {
 	}
 	s.put(t, "/var/lib/kubelet/config.yaml", shared+"eventBurst: 7\nregistryBurst: 4\n")
 	checkFindings(t, kubeletEditFindings(t.Context(), s.Env),
-		foundAs{name: "warning KubeletConfigEdits", facts: []string{"/var/lib/kubelet/config.yaml"}, list: "eventBurst, registryBurst"})
+		foundAs{name: "error KubeletConfigEdits", facts: []string{"/var/lib/kubelet/config.yaml"}, list: "eventBurst, registryBurst"})
 	patches, err := PatchesOfEdits(t.Context(), s.Env)
 	files := patches.Kept
 	if err != nil || len(files) != 1 || files[0].Name != "kubeletconfiguration0+merge.yaml" {
@@ -406,6 +415,69 @@ func TestKubeletEdits(t *testing.T) {
 	s.Config.PatchesDir = "/patches"
 	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
 		t.Errorf("with the patch: %q", inWords(found))
+	}
+}
+
+// TestKubeletEditsInForm: what is zero, and how something is written, is no edit. A patch also keeps what somebody has taken out of
+// a field, and the finding has the whole patch, without secrets.
+func TestKubeletEditsInForm(t *testing.T) {
+	const document = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"
+	s := planeToExamine(t)
+	s.Config.Upgrade.First = false
+	s.Config.Kubelet.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "10%"}
+	s.put(t, "/var/lib/kubelet/config.yaml", document+"syncFrequency: 0s\ncrashLoopBackOff: {}\nmaxPods: 0\nmemorySwap: {}\nevictionHard: {\"nodefs.available\": '10%', \"memory.available\": 100Mi}\n")
+	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
+		t.Errorf("found %q", inWords(found))
+	}
+	s.put(t, "/var/lib/kubelet/config.yaml", document+"evictionHard: {memory.available: 200Mi}\nstaticPodURLHeader: {Authorization: [Bearer hidden-value]}\n")
+	found := kubeletEditFindings(t.Context(), s.Env)
+	checkFindings(t, found, foundAs{name: "error KubeletConfigEdits", list: "evictionHard, staticPodURLHeader"})
+	fact.In(t, found[0].Remedy, "kubeletconfiguration0+merge.yaml", "memory.available: 200Mi", "nodefs.available: null", "--ignore-preflight-errors=KubeletConfigEdits")
+	fact.NotIn(t, found[0].Remedy, "hidden-value")
+	patches, err := PatchesOfEdits(t.Context(), s.Env)
+	if err != nil || len(patches.Kept) != 1 {
+		t.Fatalf("%v, %v", patches, err)
+	}
+	s.put(t, "/patches/"+patches.Kept[0].Name, string(patches.Kept[0].Data))
+	s.Config.PatchesDir = "/patches"
+	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
+		t.Errorf("with the patch: %q", inWords(found))
+	}
+}
+
+// TestChangedKubeletConfiguration: an upgrade brings a change of ConfigMap kubelet-config to each node, so what the file has from
+// before isn't an error. What is newer than that change is.
+func TestChangedKubeletConfiguration(t *testing.T) {
+	const path, fields = "/var/lib/kubelet/config.yaml", `{"f:data":{"f:kubelet":{}}}`
+	for name, row := range map[string]struct {
+		stored   metav1.ObjectMeta
+		want     string
+		doubtful bool
+	}{
+		"changed since":  {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", fields, time.Hour)}}, "warning", true},
+		"changed before": {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", fields, -time.Hour)}}, "error", false},
+		"by Slipway":     {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("slipway", fields, time.Hour)}}, "error", false},
+		"before the first control plane was upgraded": {metav1.ObjectMeta{Annotations: map[string]string{changedByOperator: "2026-11-01T13:00:00Z"},
+			ManagedFields: []metav1.ManagedFieldsEntry{manager("slipway", fields, 2*time.Hour)}}, "warning", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			s.Config.Upgrade.First = false
+			cm := fixture.ConfigMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nmaxPods: 99\n")
+			cm.Annotations, cm.ManagedFields = row.stored.Annotations, row.stored.ManagedFields
+			if err := s.api.Ensure(t.Context(), cm); err != nil {
+				t.Fatal(err)
+			}
+			s.put(t, path, "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: 50\n")
+			if err := os.Chtimes(filepath.Join(s.root, path), time.Time{}, manifestsWritten); err != nil {
+				t.Fatal(err)
+			}
+			checkFindings(t, kubeletEditFindings(t.Context(), s.Env), foundAs{name: row.want + " KubeletConfigEdits", facts: []string{path}, list: "maxPods"})
+			kept, doubtful := s.editNames(t)
+			if len(kept) == len(doubtful) || row.doubtful != slices.Contains(doubtful, "kubeletconfiguration0-doubtful+merge.yaml") {
+				t.Errorf("patches %q, %q", kept, doubtful)
+			}
+		})
 	}
 }
 

@@ -26,20 +26,30 @@ type EditPatches struct{ Kept, Doubtful []config.PatchFile }
 
 // PatchesOfEdits returns the patches that keep the edits of this host.
 func PatchesOfEdits(ctx context.Context, env *Env) (p EditPatches, err error) {
-	suffix := "0"
-	if env.Config.PatchesDir != "" {
-		suffix = "zz-edits" // after those that are there
-	}
-	if err := p.addPods(ctx, env, suffix); err != nil {
+	if err := p.addPods(ctx, env, patchSuffix(env)); err != nil {
 		return p, err
 	}
-	lost, err := kubeletEdits(ctx, env)
-	if err != nil || len(lost) == 0 {
+	kubelet, err := editsOfKubelet(ctx, env)
+	switch {
+	case err != nil || kubelet == nil:
 		return p, nil //nolint:nilerr // the check of these edits reports it
+	case kubelet.changed.IsZero():
+		p.Kept = append(p.Kept, kubelet.patch)
+	default:
+		p.Doubtful = append(p.Doubtful, kubelet.patch)
 	}
-	data, err := yaml.Marshal(lost)
-	p.Kept = append(p.Kept, config.PatchFile{Name: config.PatchKubelet + suffix + "+merge.yaml", Data: data})
-	return p, errors.WithStack(err)
+	return p, nil
+}
+
+// doubtfulSuffix marks what may be no edit.
+const doubtfulSuffix = "-doubtful"
+
+// patchSuffix follows the target in the name of a patch.
+func patchSuffix(env *Env) string {
+	if env.Config.PatchesDir != "" {
+		return "zz-edits" // after those that are there
+	}
+	return "0"
 }
 
 // addPods adds the patches of the static Pods.
@@ -48,7 +58,7 @@ func (p *EditPatches) addPods(ctx context.Context, env *Env, suffix string) erro
 	if err != nil {
 		return err
 	}
-	changed, err := configurationChanged(ctx, env)
+	changed, err := clusterConfigurationChanged(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -61,7 +71,7 @@ func (p *EditPatches) addPods(ctx context.Context, env *Env, suffix string) erro
 			edits  *editedPod
 			suffix string
 			files  *[]config.PatchFile
-		}{{edits.edited, suffix, &p.Kept}, {edits.doubtful, suffix + "-doubtful", &p.Doubtful}} {
+		}{{edits.edited, suffix, &p.Kept}, {edits.doubtful, suffix + doubtfulSuffix, &p.Doubtful}} {
 			if part.edits == nil {
 				continue
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
@@ -121,13 +122,13 @@ func controlPlanesReady(ctx context.Context, env *Env) []preflight.Finding {
 // notReady finds control planes that are not Ready, but for one.
 func notReady(nodes []corev1.Node, except string) []preflight.Finding {
 	var found []preflight.Finding
-	for i := range nodes {
-		_, controlPlane := nodes[i].Labels[labelControlPlane]
-		if !controlPlane || nodes[i].Name == except || isReady(&nodes[i]) {
+	planes := cluster.ControlPlanesOf(nodes)
+	for _, name := range slices.Sorted(maps.Keys(planes)) {
+		if name == except || isReady(planes[name]) {
 			continue
 		}
 		found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
-			Message: fmt.Sprintf("control plane node %s is not Ready", nodes[i].Name),
+			Message: fmt.Sprintf("control plane node %s is not Ready", name),
 			Remedy:  "`slipway diagnose` there says what is wrong; remove a node that will not come back (`kubectl delete node`)",
 		}})
 	}

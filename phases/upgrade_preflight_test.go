@@ -12,6 +12,11 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // latePods is an API that has the Pods of the nodes from the given look on.
@@ -25,6 +30,33 @@ func (l *latePods) Pods(ctx context.Context, namespace, selector string) ([]core
 		return nil, nil
 	}
 	return l.planes.Pods(ctx, namespace, selector)
+}
+
+// TestServersOfWorkers: the mirror Pod of a worker, with whatever image, keeps neither the add-ons nor the upgrade of a control plane
+// waiting. Findings name it.
+func TestServersOfWorkers(t *testing.T) {
+	s := newAddonStage(t, "")
+	s.planes.nodes = append(s.planes.nodes, *cluster.NewNode("w-1"))
+	for _, image := range []string{"registry.k8s.io/kube-apiserver:v1.20.0", "evil"} {
+		s.planes.pods = append(s.planes.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-w-1", Labels: map[string]string{"component": "kube-apiserver"}},
+			Spec: corev1.PodSpec{NodeName: "w-1", Containers: []corev1.Container{{Name: "kube-apiserver", Image: image}}}})
+	}
+	if behind, err := controlPlanesBehind(t.Context(), s.Env); err != nil || len(behind) > 0 {
+		t.Errorf("behind: %q, %v", behind, err)
+	}
+	fatal(t, s.api.Ensure(t.Context(), fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.4\n")))
+	state, err := upgrading.Look(t.Context(), s.Cluster)
+	fatal(t, err)
+	for _, n := range state.Nodes {
+		if n.ControlPlane != (n.Name == "cp-1") {
+			t.Errorf("%+v", n)
+		}
+	}
+	checkFindings(t, strayPods(state), foundAs{name: "warning ControlPlaneLabel", facts: []string{"node w-1", "kube-apiserver-w-1", labelControlPlane}})
+
+	// A control plane whose label somebody has taken off is named before anything is changed.
+	s.planes.nodes[0].Labels = nil
+	checkFindings(t, unmarkedHere(s.Env, s.planes.nodes), foundAs{name: "error ControlPlaneLabel", facts: []string{"node cp-1", labelControlPlane}})
 }
 
 // TestAwaitServerPods: the kubelet of a new control plane needs a moment to make them. One that will never be there is

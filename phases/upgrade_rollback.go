@@ -191,6 +191,7 @@ func (r *Rollback) preflight(ctx context.Context, env *Env) error {
 	}
 	if env.Config.ControlPlane {
 		checks = append(checks, preflight.Images(env.Config, r.images(env), env.Host, sayImage(env)))
+		checks = append(checks, preflight.Questions([]preflight.Question{r.protectionQuestion(env)})...)
 	}
 	return show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
 }

@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"maps"
 
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -33,7 +34,7 @@ func uploadKubeadmConfig(ctx context.Context, env *Env, annotations map[string]s
 	if err != nil {
 		return err
 	}
-	objs[0].SetAnnotations(annotations)
+	annotate(objs[0], annotations)
 	env.UI.Printf("Storing the ClusterConfiguration in ConfigMap kube-system/kubeadm-config")
 	if err := env.keeper().KeepUnknown(ctx, objs); err != nil {
 		return err
@@ -42,13 +43,28 @@ func uploadKubeadmConfig(ctx context.Context, env *Env, annotations map[string]s
 }
 
 func runUploadKubeletConfig(ctx context.Context, env *Env) error {
+	return uploadKubeletConfig(ctx, env, nil)
+}
+
+// uploadKubeletConfig stores the KubeletConfiguration in a ConfigMap with these annotations beside its own.
+func uploadKubeletConfig(ctx context.Context, env *Env, annotations map[string]string) error {
 	objs, err := manifests.KubeletConfig(env.Config)
 	if err != nil {
 		return err
 	}
+	annotate(objs[0], annotations)
 	env.UI.Printf("Storing the KubeletConfiguration in ConfigMap kube-system/kubelet-config")
 	if err := env.keeper().KeepUnknown(ctx, objs); err != nil {
 		return err
 	}
 	return env.keeper().EnsureMissing(ctx, "init phase upload-config kubelet", objs...)
+}
+
+func annotate(obj manifests.Object, annotations map[string]string) {
+	all := obj.GetAnnotations()
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, annotations)
+	obj.SetAnnotations(all)
 }

@@ -49,6 +49,8 @@ const (
 type Finding struct {
 	Check    string
 	Severity Severity
+	// Final says that an error stays one, whatever is ignored.
+	Final bool
 	fault.Fault
 }
 
@@ -157,14 +159,17 @@ func (e *FailedError) Error() string {
 
 // Remedy is what to do about all of the findings together.
 func (e *FailedError) Remedy() string {
+	const remedy = "fix these problems and run the same command again"
 	var names []string
 	for _, f := range e.Findings {
+		if f.Final {
+			return remedy
+		}
 		if !slices.Contains(names, f.Check) {
 			names = append(names, f.Check)
 		}
 	}
-	return "fix these problems and run the same command again; to continue regardless, add --ignore-preflight-errors=" +
-		strings.Join(names, ",")
+	return remedy + "; to continue regardless, add --ignore-preflight-errors=" + strings.Join(names, ",")
 }
 
 // sideBySide calls f for 0 to n-1, at most limit of them at the same time, and

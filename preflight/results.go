@@ -75,7 +75,7 @@ func Ask(ctx context.Context, checks []Check, h View, ignore []string) []Result 
 			return
 		}
 		for k := range found {
-			if found[k].Severity == Error {
+			if found[k].Severity == Error && !found[k].Final {
 				found[k].Severity = Warning
 			}
 		}

@@ -36,8 +36,11 @@ func run() int {
 // execute runs a command line and returns its exit code.
 func execute(ctx context.Context, program string, s streams, args []string) int {
 	out := &output{to: s.out}
-	s.out = out
+	s.out = ui.NewPrintable(out)
 	terminal := onTerminal(&s)
+	if terminal == nil { // which has escape sequences of its own
+		s.err = ui.NewPrintable(s.err)
+	}
 	err := newRoot(program, s, args).ExecuteContext(ctx)
 	if terminal != nil {
 		terminal.Close()

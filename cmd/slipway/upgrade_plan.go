@@ -231,6 +231,9 @@ func (p *upgradePlanner) inventory(ctx context.Context, env *phases.Env) (*inven
 		return inventory.Collect(ctx, sources)
 	}
 	sources.Etcd = newEtcd(env.Config, p.in.host, p.api, p.said)
+	if options := clusterOptions(env.Config, p.in.host); options.Endpoint != "" {
+		sources.Own = cluster.New(options)
+	}
 	return phases.Inventory(ctx, env, p.state, sources)
 }
 

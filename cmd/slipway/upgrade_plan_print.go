@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/slipway-k8s/slipway/internal/redact"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
@@ -25,13 +26,13 @@ func printStored(w io.Writer, stored []byte) error {
 func printUpgradePlan(w io.Writer, p *upgrading.Plan) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Cluster version: %s\n\n", p.ClusterVersion)
-	table(&b, "NODE\tROLE\tAPI SERVER\tKUBELET\tRUNTIME", len(p.Nodes), func(i int) string {
+	table(&b, "NODE\tROLE\tAPI SERVER\tKUBELET\tRUNTIME", len(p.Nodes), func(i int) []string {
 		n := p.Nodes[i]
 		role := "worker"
 		if n.ControlPlane {
 			role = "control-plane"
 		}
-		return strings.Join([]string{n.Name, role, n.APIServer, n.Kubelet, n.Runtime}, "\t")
+		return []string{n.Name, role, n.APIServer, n.Kubelet, n.Runtime}
 	})
 	if len(p.Upgrades) == 0 {
 		b.WriteString("\nThere is nothing to upgrade.\n")
@@ -40,13 +41,13 @@ func printUpgradePlan(w io.Writer, p *upgrading.Plan) error {
 		printUpgrade(&b, u)
 	}
 	b.WriteString("\nConfigurations of components:\n\n")
-	table(&b, "API GROUP\tCURRENT VERSION\tPREFERRED VERSION\tMANUAL UPGRADE REQUIRED", len(p.Configs), func(i int) string {
+	table(&b, "API GROUP\tCURRENT VERSION\tPREFERRED VERSION\tMANUAL UPGRADE REQUIRED", len(p.Configs), func(i int) []string {
 		c := p.Configs[i]
 		manual := "no"
 		if c.Manual {
 			manual = "yes"
 		}
-		return strings.Join([]string{c.Group, c.Current, c.Preferred, manual}, "\t")
+		return []string{c.Group, c.Current, c.Preferred, manual}
 	})
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -55,9 +56,9 @@ func printUpgradePlan(w io.Writer, p *upgrading.Plan) error {
 func printUpgrade(b *strings.Builder, u upgrading.Upgrade) {
 	fmt.Fprintf(b, "\nUpgrade to %s (%s):\n\n", u.Version, u.Description)
 	rows := slices.DeleteFunc(slices.Clone(u.Components), func(c upgrading.ComponentUpgrade) bool { return c.Name == upgrading.RowProgram })
-	table(b, "COMPONENT\tNODE\tCURRENT\tTARGET", len(rows), func(i int) string {
+	table(b, "COMPONENT\tNODE\tCURRENT\tTARGET", len(rows), func(i int) []string {
 		c := rows[i]
-		return strings.Join([]string{c.Name, c.Node, c.Current, c.New}, "\t")
+		return []string{c.Name, c.Node, c.Current, c.New}
 	})
 	printFindings(b, u.Findings)
 	printPatches(b, "Patches that keep what has been edited on this host; put them into a directory for --patches", u.Patches)
@@ -103,7 +104,7 @@ func printFindings(b *strings.Builder, found []upgrading.Finding) {
 				b.WriteString("\n" + part.heading + ":\n\n")
 			}
 			if shown[f.Check]++; shown[f.Check] <= mostOfACheck {
-				fmt.Fprintf(b, "  %s: %s\n", f.Check, f.Message)
+				fmt.Fprintf(b, "  %s: %s\n", f.Check, strings.ReplaceAll(f.Message, "\n", "\n    "))
 				if f.Remedy != "" {
 					b.WriteString(indented("    ", f.Remedy))
 				}
@@ -117,12 +118,16 @@ func printFindings(b *strings.Builder, found []upgrading.Finding) {
 	}
 }
 
-// table writes rows of n columns that are separated by tabs.
-func table(w io.Writer, header string, n int, row func(i int) string) {
+// table writes n rows under a header, whose columns are separated by tabs.
+func table(w io.Writer, header string, n int, row func(i int) []string) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(t, header)
 	for i := range n {
-		fmt.Fprintln(t, row(i))
+		cells := row(i)
+		for k := range cells {
+			cells[k] = ui.OneLine(cells[k])
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	_ = t.Flush() // w is a string
 }

@@ -220,8 +220,10 @@ func rows() []row {
 			[]string{"cgroup-v1 1.35 fatal: failCgroupV1", "webhook-blocks-system 1.36 warning: namespaceSelector"}},
 		{"Pods on old and new kubelets", "v1.37.1", "v1.37.2", Inputs{
 			Kubelets:   []Kubelet{{Where: "kubelet on old", Node: "old", From: "v1.36.4"}, {Where: "kubelet on new", Node: "new", From: "v1.37.1"}},
-			StaticPods: []StaticPod{{"here", staticPodOn("new")}, {"here too", staticPodOn("old")}}},
+			StaticPods: []StaticPod{{Where: "here", Pod: staticPodOn("new")}, {Where: "here too", Pod: staticPodOn("old")}}},
 			[]string{"static-pod-api-reference 1.37 fatal: ServiceAccount"}},
+		{"a static Pod that a worker reports", "1.36", "1.37", Inputs{StaticPods: []StaticPod{{Where: "there", Pod: staticPodOn("w-1"), Reported: true}}},
+			[]string{"static-pod-api-reference 1.37 warning: ServiceAccount"}},
 		{"an old kube-proxy", "v1.37.1", "v1.37.2", Inputs{ProxyFrom: "v1.36.4", Proxies: file(releases.Proxy, "mode: ipvs")}, []string{"proxy-mode-ipvs 1.37 warning: mode"}},
 		{"a new kube-proxy", "1.36", "1.37", Inputs{ProxyFrom: "v1.37.2", Proxies: file(releases.Proxy, "mode: ipvs")}, nil},
 		{"a control plane that is newer than the tables", "1.38", "v1.38.1", Inputs{Commands: command(releases.Scheduler, "feature-gates=MemoryManager=true")},

@@ -15,6 +15,9 @@ import (
 type StaticPod struct {
 	Where string     // for people: /etc/kubernetes/manifests/dns.yaml on cp-1
 	Pod   corev1.Pod // with the name of its node
+	// Reported is set for one that a worker's kubelet reports to the API: it may say anything, and only the upgrade of that
+	// worker depends on it.
+	Reported bool
 }
 
 // staticPods finds static Pods that name objects of the API. The kubelet 1.37 never starts them; before, feature gate
@@ -28,7 +31,7 @@ func (c *checker) staticPods() {
 		if object == "" || c.passed(p.Pod.Spec.NodeName) {
 			continue
 		}
-		c.add(Finding{ID: "static-pod-api-reference", Fatal: true, Where: p.Where, Subject: object, Fault: fault.Fault{
+		c.add(Finding{ID: "static-pod-api-reference", Fatal: !p.Reported, Where: p.Where, Subject: object, Fault: fault.Fault{
 			Message: fmt.Sprintf("%s: the kubelet 1.37 does not start this static Pod, because it refers to a %s", p.Where, object),
 			Remedy:  "put what it needs into the manifest or into files of the node, or run it as a DaemonSet"}})
 	}

@@ -61,7 +61,23 @@ func dial(path string, kubeconfig []byte, endpoint string) (*conn, error) {
 	if err != nil {
 		return nil, errors.Wrapf(err, "kubeconfig %s: prepare the connection", path)
 	}
+	client.Client = within(client.Client)
 	return &conn{client: client, host: base.Host, kubeconfig: path, clientCert: cfg.CertData, answerTime: answerTime}, nil
+}
+
+// within returns a client that doesn't follow a redirect to another host. Its
+// transport adds the credentials to every request, and a node, whose answers
+// the API server passes on, could ask for them.
+func within(client *http.Client) *http.Client {
+	c := *client
+	c.CheckRedirect = func(to *http.Request, via []*http.Request) error {
+		const most = 5
+		if from := via[0].URL; len(via) > most || to.URL.Scheme != from.Scheme || to.URL.Host != from.Host {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
+	return &c
 }
 
 // moveUser takes the user out of the server's URL, which errors and logs show.

@@ -18,9 +18,6 @@ type Query struct {
 	Params url.Values
 	// Accept is the media type of the answer; empty is JSON.
 	Accept string
-	// Server, host:port, is the API server to ask: for what each of them says of itself. Empty is the one that all other
-	// requests go to.
-	Server string
 }
 
 // MetadataList is the media type of a list of objects without anything but their metadata.
@@ -28,28 +25,14 @@ const MetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.i
 
 // Read implements Cluster.
 func (r *Real) Read(ctx context.Context, q Query, take func(io.Reader) error) error {
-	c, err := r.connectTo(q.Server)
+	c, err := r.connect()
 	if err != nil {
 		return err
-	}
-	if q.Server != "" {
-		defer c.client.Client.CloseIdleConnections() // it is not needed again
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
 	err = usual().Do(ctx, func(ctx context.Context) error { return c.stream(ctx, q, take) })
 	return errors.WithMessagef(c.advise(err), "get %s", q.Path)
-}
-
-func (r *Real) connectTo(server string) (*conn, error) {
-	if server == "" {
-		return r.connect()
-	}
-	data, err := r.options.ReadFile(r.options.Kubeconfig)
-	if err != nil {
-		return nil, errors.Wrapf(err, "read kubeconfig %s", r.options.Kubeconfig)
-	}
-	return dial(r.options.Kubeconfig, data, server)
 }
 
 // stream makes the request once. What take cannot read stays unreadable: it is not asked for again.

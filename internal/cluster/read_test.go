@@ -6,6 +6,7 @@ package cluster
 import (
 	"errors"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -32,12 +33,6 @@ func TestRead(t *testing.T) {
 	if err := r.Read(t.Context(), Query{Path: "/metrics", Params: url.Values{"limit": {"1"}}, Accept: "text/plain"}, take); err != nil || string(text) != "up 1\n" {
 		t.Errorf("%q, %v", text, err)
 	}
-	// Another server.
-	b := newAPI(t)
-	b.Answer("/metrics", "up 2\n")
-	if err := r.Read(t.Context(), Query{Path: "/metrics", Server: strings.TrimPrefix(b.URL, "https://")}, take); err != nil || string(text) != "up 2\n" {
-		t.Errorf("of another server: %q, %v", text, err)
-	}
 	// What the API does not have, and what the caller cannot read.
 	if err := r.Read(t.Context(), Query{Path: "/apis/none"}, take); !apierrors.IsNotFound(err) || !strings.HasPrefix(err.Error(), "get /apis/none: ") {
 		t.Errorf("a path that is missing: %v", err)
@@ -46,6 +41,35 @@ func TestRead(t *testing.T) {
 	err := r.Read(t.Context(), Query{Path: "/metrics"}, func(io.Reader) error { calls++; return unread })
 	if !errors.Is(err, unread) || calls != 1 {
 		t.Errorf("what take cannot read: %v, after %d calls", err, calls)
+	}
+}
+
+// TestRedirects: the answers of nodes pass through the API server, so another host that they name gets no request, and no
+// credentials. A redirect on the server itself is followed.
+func TestRedirects(t *testing.T) {
+	a, other := newAPI(t), newAPI(t)
+	a.Answer("/moved", "here\n")
+	redirect := func(to string) fakeapi.Fault {
+		return func(w http.ResponseWriter, r *http.Request, _ http.HandlerFunc) {
+			http.Redirect(w, r, to, http.StatusFound)
+		}
+	}
+	var text []byte
+	take := func(body io.Reader) (err error) {
+		text, err = io.ReadAll(body)
+		return err
+	}
+	for to, want := range map[string]string{a.URL + "/moved": "here\n", "/moved": "here\n", other.URL + "/moved": "", strings.Replace(other.URL, "https", "http", 1): "",
+		strings.Replace(a.URL, "https", "http", 1) + "/moved": ""} {
+		text = nil
+		a.faults["GET"] = []fakeapi.Fault{redirect(to)}
+		err := a.client(t).Read(t.Context(), Query{Path: "/api/v1/nodes/w-1/proxy/configz"}, take)
+		if string(text) != want || (err == nil) != (want != "") {
+			t.Errorf("to %s: %q, %v", to, text, err)
+		}
+	}
+	if seen := other.seen(); len(seen) > 0 {
+		t.Errorf("another host was asked %q", seen)
 	}
 }
 

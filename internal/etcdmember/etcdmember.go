@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -46,14 +44,20 @@ func OwnEndpoints(h host.Host, n *config.Node) func(context.Context) ([]string, 
 type NoPodError struct {
 	// Silent are the names of etcd's Pods that lack the annotation.
 	Silent []string
+	// Refused say which Pods are not believed, and why.
+	Refused []error
 }
 
 func (e *NoPodError) Error() string {
+	var refused strings.Builder
+	for _, r := range e.Refused {
+		refused.WriteString("; " + r.Error())
+	}
 	if len(e.Silent) > 0 {
 		return fmt.Sprintf("no etcd Pod of the cluster has the annotation %s, which names its member's client URLs: %s lack it",
-			manifests.EtcdURLsAnnotation, strings.Join(e.Silent, ", "))
+			manifests.EtcdURLsAnnotation, strings.Join(e.Silent, ", ")) + refused.String()
 	}
-	return "the cluster has no etcd Pod on its control planes; is its etcd external?"
+	return "the cluster has no etcd Pod on its control planes; is its etcd external?" + refused.String()
 }
 
 // Remedy says what to do, see package fault.
@@ -62,8 +66,8 @@ func (*NoPodError) Remedy() string {
 }
 
 // Endpoints returns a function that finds the client URLs of etcd's members: those in the static Pod on this host, and
-// those of the Pods that the API has. A Pod with an invalid URL is left out, with one warning. If there is none at all,
-// the error is a *NoPodError.
+// those of the Pods that the API has of control planes. A Pod that is not believed, or has an invalid URL, is left out, with one
+// warning. If there is none at all, the error is a *NoPodError.
 func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(context.Context) ([]string, error) {
 	var mu sync.Mutex
 	warned := map[string]bool{}
@@ -83,54 +87,26 @@ func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(c
 			defer cancel()
 			ctx = limited
 		}
-		pods, err := api.Pods(ctx, metav1.NamespaceSystem, "component=etcd,tier=control-plane")
+		pods, err := lookUp(ctx, api)
 		if err != nil && len(urls) == 0 {
 			return nil, err
 		}
-		usable, faults := podEndpoints(pods)
-		for _, fault := range faults {
+		for _, fault := range slices.Concat(pods.refused, pods.invalid) {
 			warn(fault.Error())
 		}
-		for _, url := range usable {
+		for _, url := range pods.urls {
 			if !slices.Contains(urls, url) {
 				urls = append(urls, url)
 			}
 		}
 		switch {
-		case len(urls) == 0 && len(faults) > 0:
-			return nil, faults[0]
+		case len(urls) == 0 && len(pods.invalid) > 0:
+			return nil, pods.invalid[0]
 		case len(urls) == 0:
-			return nil, noPod(pods)
+			return nil, &NoPodError{Silent: pods.silent, Refused: pods.refused}
 		}
 		return urls, nil
 	}
-}
-
-func noPod(silent []corev1.Pod) *NoPodError {
-	var e NoPodError
-	for _, pod := range silent {
-		e.Silent = append(e.Silent, pod.Name)
-	}
-	return &e
-}
-
-// podEndpoints are the client URLs that etcd's Pods name, and what is wrong with
-// the others.
-func podEndpoints(pods []corev1.Pod) (urls []string, faults []error) {
-	for _, pod := range pods {
-		for url := range strings.SplitSeq(pod.Annotations[manifests.EtcdURLsAnnotation], ",") {
-			url = strings.TrimSpace(url)
-			if url == "" {
-				continue
-			}
-			if err := etcd.CheckClientURL(url); err != nil {
-				faults = append(faults, errors.WithMessagef(err, "annotation %s of Pod %s/%s", manifests.EtcdURLsAnnotation, pod.Namespace, pod.Name))
-				continue
-			}
-			urls = append(urls, url)
-		}
-	}
-	return urls, faults
 }
 
 // Known are those that the static Pod of etcd on this host was started

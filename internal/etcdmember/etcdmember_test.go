@@ -6,6 +6,7 @@ package etcdmember
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -59,14 +61,37 @@ func (s *stage) startEtcd(t *testing.T) {
 	fixture.Put(t, s.root, thisnode.StaticPodPath(s.node, manifests.EtcdName), string(pod))
 }
 
-// pods is an API that has these Pods.
+// pods is an API that has these Pods. cp-0 to cp-3 are control planes with the addresses 192.0.2.10 to 192.0.2.13, and w-1 is a
+// worker. The Service kubernetes has the addresses of servers.
 type pods struct {
 	cluster.Cluster
-	list []corev1.Pod
-	err  error
+	list    []corev1.Pod
+	servers []string
+	err     error
 }
 
 func (a pods) Pods(context.Context, string, string) ([]corev1.Pod, error) { return a.list, a.err }
+
+func (a pods) Nodes(context.Context) ([]corev1.Node, error) {
+	worker := cluster.NewNode("w-1")
+	worker.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.21"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.10"}}
+	list := []corev1.Node{*worker}
+	for i := range 4 {
+		plane := cluster.NewNode(fmt.Sprintf("cp-%d", i))
+		plane.Labels = map[string]string{cluster.LabelControlPlane: ""}
+		plane.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("192.0.2.1%d", i)}}
+		list = append(list, *plane)
+	}
+	return list, nil
+}
+
+func (a pods) Get(_ context.Context, obj cluster.Object) (bool, error) {
+	slice, is := obj.(*discoveryv1.EndpointSlice)
+	if is {
+		slice.Endpoints = []discoveryv1.Endpoint{{Addresses: a.servers}}
+	}
+	return is, nil
+}
 
 // hanging is an API that never answers.
 type hanging struct{ cluster.Cluster }
@@ -76,8 +101,10 @@ func (hanging) Pods(ctx context.Context, _, _ string) ([]corev1.Pod, error) {
 	return nil, ctx.Err()
 }
 
+// etcdPod is the Pod of an etcd on a node, after which it is named.
 func etcdPod(name, urls string) corev1.Pod {
-	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Annotations: map[string]string{manifests.EtcdURLsAnnotation: urls}}}
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Annotations: map[string]string{manifests.EtcdURLsAnnotation: urls}},
+		Spec: corev1.PodSpec{NodeName: strings.TrimPrefix(name, "etcd-")}}
 }
 
 // TestEndpoints finds the members by this host's static Pod and by the API.
@@ -120,22 +147,59 @@ func TestEndpoints(t *testing.T) {
 // TestEndpointsSkipInvalidURLs, with one warning each.
 func TestEndpointsSkipInvalidURLs(t *testing.T) {
 	s := newStage(t)
-	odd := []corev1.Pod{etcdPod("etcd-a", "http://192.0.2.11:2379"), etcdPod("etcd-b", "not a URL"), etcdPod("etcd-c", "")}
-	const first = `Pod kube-system/etcd-a: "http://192.0.2.11:2379"`
-	find := s.endpoints(pods{list: append(slices.Clone(odd), etcdPod("etcd-d", "https://192.0.2.14:2379, https://192.0.2.15:2379"))})
+	odd := []corev1.Pod{etcdPod("etcd-cp-0", "http://192.0.2.10:2379"), etcdPod("etcd-cp-1", "not a URL"), etcdPod("etcd-cp-2", "")}
+	const first = `Pod kube-system/etcd-cp-0: "http://192.0.2.10:2379"`
+	find := s.endpoints(pods{list: append(slices.Clone(odd), etcdPod("etcd-cp-3", "https://192.0.2.13:2379, https://192.0.2.13:12379"))})
 	for range 2 {
-		if urls, err := find(t.Context()); err != nil || !slices.Equal(urls, []string{"https://192.0.2.14:2379", "https://192.0.2.15:2379"}) {
+		if urls, err := find(t.Context()); err != nil || !slices.Equal(urls, []string{"https://192.0.2.13:2379", "https://192.0.2.13:12379"}) {
 			t.Errorf("got %v, %v", urls, err)
 		}
 	}
 	said := s.said.String()
-	for _, warning := range []string{first, `Pod kube-system/etcd-b: "not a URL"`} {
+	for _, warning := range []string{first, `Pod kube-system/etcd-cp-1: "not a URL"`} {
 		if strings.Count(said, warning) != 1 {
 			t.Errorf("want the warning %q once, got:\n%s", warning, said)
 		}
 	}
 	if _, err := s.endpoints(pods{list: odd})(t.Context()); err == nil || !strings.Contains(err.Error(), first) {
 		t.Errorf("without a valid URL: %v", err)
+	}
+}
+
+// TestEndpointsOfOthers: only a control plane says where its member is, and only at an address of its own, or of an API server. What
+// a worker says is named, and changes nothing else: a join waits for the Pod of a control plane as it does without it.
+func TestEndpointsOfOthers(t *testing.T) {
+	const evil = "https://203.0.113.6:2379"
+	for name, test := range map[string]struct {
+		pods    []corev1.Pod
+		servers []string
+		want    []string
+		refused []string // facts of a warning, or of the error
+	}{
+		"a worker":                              {[]corev1.Pod{etcdPod("etcd-w-1", evil)}, nil, nil, []string{"etcd-w-1", `"w-1"`, cluster.LabelControlPlane}},
+		"a worker at a control plane's address": {[]corev1.Pod{etcdPod("etcd-w-1", "https://192.0.2.10:2379")}, nil, nil, []string{"etcd-w-1"}},
+		"a worker beside a control plane": {[]corev1.Pod{etcdPod("etcd-w-1", evil), etcdPod("etcd-cp-1", "https://192.0.2.11:2379")}, nil,
+			[]string{"https://192.0.2.11:2379"}, []string{"etcd-w-1"}},
+		"no node":               {[]corev1.Pod{etcdPod("etcd-gone", evil)}, nil, nil, []string{"etcd-gone"}},
+		"not its address":       {[]corev1.Pod{etcdPod("etcd-cp-1", evil)}, nil, nil, []string{"etcd-cp-1", evil, "node cp-1"}},
+		"an address of another": {[]corev1.Pod{etcdPod("etcd-cp-1", "https://192.0.2.12:2379")}, nil, nil, []string{"etcd-cp-1"}},
+		"another network":       {[]corev1.Pod{etcdPod("etcd-cp-1", "https://198.51.100.1:2379")}, []string{"198.51.100.1"}, []string{"https://198.51.100.1:2379"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			urls, err := s.endpoints(pods{list: test.pods, servers: test.servers})(t.Context())
+			if !slices.Equal(urls, test.want) {
+				t.Errorf("asks %v, want %v", urls, test.want)
+			}
+			if fact.In(t, s.said.String(), test.refused...); test.want != nil {
+				return
+			}
+			var none *NoPodError
+			if !errors.As(err, &none) {
+				t.Fatalf("%v is no NoPodError", err)
+			}
+			fact.Error(t, err, test.refused...)
+		})
 	}
 }
 

@@ -4,12 +4,10 @@
 package inventory
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -154,46 +152,4 @@ func some(kind string, items []metav1.PartialObjectMetadata) string {
 		return fmt.Sprintf("%s %s and %d more", kind, name, len(items)-1)
 	}
 	return kind + " " + name
-}
-
-// requestedMetric is the one that breakages reads; the others are several megabytes.
-const requestedMetric = "apiserver_requested_deprecated_apis"
-
-// metrics asks each API server for the deprecated APIs that clients have requested of it.
-func (c *collector) metrics(ctx context.Context) {
-	type server struct{ node, address string }
-	var servers []server
-	for i := range c.State.Pods {
-		if pod := &c.State.Pods[i]; pod.Labels["component"] == manifests.APIServerName {
-			servers = append(servers, server{pod.Spec.NodeName, pod.Annotations[manifests.AdvertiseAnnotation]})
-		}
-	}
-	if len(servers) == 1 {
-		servers[0].address = "" // the one that is asked anyway
-	}
-	found := make([]breakages.File, len(servers))
-	var wait sync.WaitGroup
-	for i, s := range servers {
-		wait.Go(func() {
-			where := manifests.APIServerName + " on " + s.node
-			limited, cancel := context.WithTimeout(ctx, answerTime)
-			defer cancel()
-			var kept bytes.Buffer
-			err := c.API.Read(limited, cluster.Query{Path: "/metrics", Accept: "text/plain", Server: s.address}, func(r io.Reader) error {
-				return eachLine(r, func(line []byte) {
-					if bytes.Contains(line, []byte(requestedMetric)) {
-						kept.Write(line)
-						kept.WriteByte('\n')
-					}
-				})
-			})
-			if err != nil {
-				c.gap(where, "metrics", "look at them there: kubectl get --raw /metrics", "%s: its requests for deprecated APIs were not checked: %v", where, err)
-				return
-			}
-			found[i] = breakages.File{Where: where, Data: kept.Bytes()}
-		})
-	}
-	wait.Wait()
-	c.inputs.Metrics = slices.DeleteFunc(found, func(f breakages.File) bool { return f.Where == "" })
 }

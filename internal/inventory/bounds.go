@@ -30,8 +30,10 @@ const (
 	// answerTime bounds the requests that leave the API server that is asked, to kubelets and other API servers: one
 	// that is down must not delay a plan for long.
 	answerTime = 3 * time.Second
-	// largestFile is that of a configuration file that a flag names, in bytes.
-	largestFile = 1 << 20
+	// largestAnswer is that of a kubelet, in bytes.
+	largestAnswer = 8 << 20
+	// LargestFile is that of a configuration file that a flag names, in bytes.
+	LargestFile = 1 << 20
 )
 
 // page is a part of a list.
@@ -82,6 +84,11 @@ func (c *collector) incomplete(what, path string, left int64, err error) {
 	case left > 0:
 		c.gap(what, path, "look at the others yourself", "%s: only the first %d were checked, at least %d were not", what, mostObjects, left)
 	}
+}
+
+// within limits what a node can make this program read.
+func within(take func(io.Reader) error) func(io.Reader) error {
+	return func(r io.Reader) error { return take(io.LimitReader(r, largestAnswer)) }
 }
 
 func decodeInto(to any) func(io.Reader) error {

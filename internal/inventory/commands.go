@@ -173,11 +173,11 @@ func namedBy(pod *corev1.Pod, component string) []string {
 // hostFile reads a file by its path in the container, and the files that it names in turn, as an AdmissionConfiguration
 // does. where names the component for people.
 func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer string) {
-	path := onHost(pod, inContainer)
+	path := OnHost(pod, inContainer)
 	if slices.ContainsFunc(c.inputs.Files, func(f breakages.File) bool { return f.Where == path && f.Program == component }) {
 		return // one that names itself
 	}
-	data, err := c.Here.Host.ReadHead(path, largestFile)
+	data, err := c.Here.Host.ReadHead(path, LargestFile)
 	if err != nil {
 		c.gap(where, path, "correct the flag that names it, or the file", "%s was not checked: %v", path, err)
 		return
@@ -202,8 +202,8 @@ func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer stri
 	}
 }
 
-// onHost is the path on the host of a path in a Pod's first container.
-func onHost(pod *corev1.Pod, path string) string {
+// OnHost is the path on the host of a path in a Pod's first container.
+func OnHost(pod *corev1.Pod, path string) string {
 	longest, result := 0, path
 	for _, m := range pod.Spec.Containers[0].VolumeMounts {
 		rest, within := strings.CutPrefix(path, m.MountPath)

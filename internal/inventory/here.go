@@ -29,7 +29,7 @@ func (c *collector) staticPodsHere() {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		data, err := c.Here.Host.ReadHead(path, largestFile)
+		data, err := c.Here.Host.ReadHead(path, LargestFile)
 		if err != nil {
 			c.gap(path, path, "run this as root", "%s was not checked: %v", path, err)
 			continue

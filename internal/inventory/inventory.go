@@ -25,7 +25,9 @@ import (
 
 // Sources are where to look.
 type Sources struct {
-	API   cluster.Cluster
+	API cluster.Cluster
+	// Own is the API server of this host; nil if it cannot be asked apart from the others.
+	Own   cluster.Cluster
 	State *upgrading.State
 	// Here is this control plane; nil on another host, and without root's rights.
 	Here *Here
@@ -43,12 +45,13 @@ type Here struct {
 	Kubelet []byte
 }
 
-// Check returns what an upgrade to Node's version breaks about this host's kubelet, and about its control plane if there are
-// Wanted static Pods. n is what the cluster says of this host; etcd is as for Inventory.Check.
+// Check returns what an upgrade to Node's version breaks about this host's kubelet and its static Pods, and about its control
+// plane if there are Wanted static Pods. n is what the cluster says of this host; etcd is as for Inventory.Check.
 func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions, etcd func(minor string) string) []breakages.Finding {
 	c := &collector{Sources: Sources{Here: h}}
 	c.inputs.Kubelets = []breakages.Kubelet{c.kubeletHere(ctx, n, nil)}
 	c.wantedPods()
+	c.staticPodsHere()
 	return c.Check(cmp.Or(n.APIServer, n.Kubelet), h.Node.Cluster.KubernetesVersion, etcd)
 }
 

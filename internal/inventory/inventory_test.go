@@ -35,8 +35,9 @@ type scene struct {
 	root     string
 	from, to string
 	etcd     []etcd.Health
-	deaf     bool // etcd does not answer
-	remote   bool // the collector runs elsewhere
+	deaf     bool            // etcd does not answer
+	remote   bool            // the collector runs elsewhere
+	own      *fakeapi.Server // the API server of cp-1, if it can be asked apart
 	// wanted are the flags of the static Pods that the upgrade writes, by component; by default, those that run.
 	wanted map[string][]string
 }
@@ -111,7 +112,15 @@ func (s *scene) component(name string, args ...string) { s.componentOn("cp-1", n
 func (s *scene) componentOn(node, name string, args ...string) {
 	if node == "cp-1" {
 		s.wanted[name] = args
+	} else {
+		s.node(node, "containerd://2.2.0", true)
+		s.api.Answer("/api/v1/nodes/"+node+"/proxy/configz", `{"kubeletconfig": {"maxPods": 110}}`)
 	}
+	s.pod(node, name, args...)
+}
+
+// pod is what a node's kubelet reports of a component.
+func (s *scene) pod(node, name string, args ...string) {
 	tag := s.from
 	if name == "etcd" {
 		tag = "3.6.12-0"
@@ -171,13 +180,13 @@ func (m members) Health(context.Context) ([]etcd.Health, error) {
 	return m.scene.etcd, nil
 }
 
-// client is the API server's.
-func (s *scene) client() cluster.Cluster {
+// clientOf is a client of an API server.
+func clientOf(api *fakeapi.Server) cluster.Cluster {
 	return cluster.New(cluster.Options{Kubeconfig: "kubeconfig", Timeout: 20 * time.Second, ReadFile: func(string) ([]byte, error) {
 		return []byte(asJSON(object{
 			"apiVersion": "v1", "kind": "Config", "current-context": "c",
 			"contexts": []any{object{"name": "c", "context": object{"cluster": "k", "user": "u"}}},
-			"clusters": []any{object{"name": "k", "cluster": object{"server": s.api.URL, "insecure-skip-tls-verify": true}}},
+			"clusters": []any{object{"name": "k", "cluster": object{"server": api.URL, "insecure-skip-tls-verify": true}}},
 			"users":    []any{object{"name": "u", "user": object{"token": "t"}}},
 		})), nil
 	}})
@@ -223,7 +232,7 @@ func checkFound(t *testing.T, found []breakages.Finding, want string) {
 
 func (s *scene) findings() []breakages.Finding {
 	s.t.Helper()
-	api := s.client()
+	api := clientOf(s.api)
 	state, err := upgrading.Look(s.t.Context(), api)
 	if err != nil {
 		s.t.Fatal(err)
@@ -234,6 +243,9 @@ func (s *scene) findings() []breakages.Finding {
 		n.Paths.Kubelet, n.Paths.Manifests, n.CRISocket = "/var/lib/kubelet", "/etc/kubernetes/manifests", "unix:///no/socket"
 		h := host.NewAt(s.root)
 		defer h.Close()
+		if s.own != nil {
+			sources.Own = clientOf(s.own)
+		}
 		sources.Here, sources.Etcd = &Here{Host: h, Node: n, Wanted: map[string][]byte{}}, members{scene: s}
 		for component, args := range s.wanted {
 			sources.Here.Wanted[component] = []byte(asJSON(staticPod(component, s.to, args)))

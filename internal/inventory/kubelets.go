@@ -152,7 +152,7 @@ func (c *collector) kubeletOf(ctx context.Context, n upgrading.NodeVersions, sha
 	var running struct {
 		Config map[string]any `json:"kubeletconfig"`
 	}
-	if err := c.API.Read(ctx, cluster.Query{Path: proxy + "configz"}, decodeInto(&running)); err != nil {
+	if err := c.API.Read(ctx, cluster.Query{Path: proxy + "configz"}, within(decodeInto(&running))); err != nil {
 		c.gap(k.Where, "configz", "make the node Ready, or look at /var/lib/kubelet/config.yaml there", "%s: its configuration was not checked: %v", k.Where, err)
 	}
 	own := map[string]any{}
@@ -174,9 +174,9 @@ func (c *collector) kubeletOf(ctx context.Context, n upgrading.NodeVersions, sha
 
 // hasCgroupV1 asks a kubelet's metrics.
 func (c *collector) hasCgroupV1(ctx context.Context, where, proxy string) (v1 bool) {
-	err := c.API.Read(ctx, cluster.Query{Path: proxy + "metrics", Accept: "text/plain"}, func(r io.Reader) error {
+	err := c.API.Read(ctx, cluster.Query{Path: proxy + "metrics", Accept: "text/plain"}, within(func(r io.Reader) error {
 		return eachLine(r, func(line []byte) { v1 = v1 || string(line) == "kubelet_cgroup_version 1" })
-	})
+	}))
 	if err != nil {
 		c.gap(where, "cgroups", "check it there: stat -fc %T /sys/fs/cgroup", "%s: its version of cgroups was not checked: %v", where, err)
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/breakages"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 )
 
 // mirrorAnnotation marks the Pod by which the API shows a static Pod of a node.
@@ -27,12 +28,13 @@ func (c *collector) pods(ctx context.Context) {
 	if !crosses(c.oldest, "1.37") {
 		return
 	}
+	planes := cluster.ControlPlanesOf(c.State.Hosts)
 	c.inputs.Cluster.Pods = listed[corev1.Pod](ctx, c, "/api/v1/pods", "Pods")
 	for _, pod := range c.inputs.Cluster.Pods {
 		_, static := pod.Annotations[mirrorAnnotation]
 		if static && (c.Here == nil || pod.Spec.NodeName != c.Here.Node.Name) {
 			c.inputs.StaticPods = append(c.inputs.StaticPods, breakages.StaticPod{
-				Where: "static Pod " + pod.Namespace + "/" + pod.Name + " on " + pod.Spec.NodeName, Pod: pod})
+				Where: "static Pod " + pod.Namespace + "/" + pod.Name + " on " + pod.Spec.NodeName, Pod: pod, Reported: planes[pod.Spec.NodeName] == nil})
 		}
 	}
 }

@@ -74,6 +74,8 @@ func (l *lines) Outcome(Outcome) {}
 func (l *lines) line(phase, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// A line that others have put into a message doesn't look like one of a phase.
+	text = strings.ReplaceAll(text, "\n", "\n  ")
 	if phase != "" {
 		text = "[" + l.shown(phase) + "] " + text
 	}

@@ -103,7 +103,7 @@ func (t *Terminal) Skip(phase, reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.verbose {
-		t.draw(t.style.skipped() + t.wrap(phase+"  skipped: "+reason, indent))
+		t.draw(t.style.skipped() + t.wrap(phase+"  skipped: "+printable(reason), indent))
 	}
 }
 
@@ -141,7 +141,7 @@ func (t *Terminal) Warn(message, remedy string) {
 func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text := string(p)
+	text := strings.Map(printableRune, string(p))
 	if len(s.rows) > 0 {
 		text = strings.TrimSuffix(text, "\n") + "\n"
 	}

@@ -5,7 +5,6 @@ package ui
 
 import (
 	"strings"
-	"unicode"
 
 	"github.com/clipperhouse/displaywidth"
 	"github.com/morikuni/aec"
@@ -80,17 +79,6 @@ func (s *screen) wrapLines(text string) string {
 		lines[i] = margin + s.wrap(words, margin+more)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// printable leaves out control characters, which a terminal would act on: a
-// message may quote the log of a container.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
-			return -1
-		}
-		return r
-	}, strings.ReplaceAll(text, "\t", " "))
 }
 
 // style makes the marks at the beginning of lines.

@@ -33,9 +33,9 @@ type State struct {
 	KubeProxy, CoreDNS string
 	// Corefile is the configuration of CoreDNS, empty if it has none in its ConfigMap.
 	Corefile string
-	// Pods are the static Pods of the control planes, and Hosts the Nodes.
-	Pods  []corev1.Pod
-	Hosts []corev1.Node
+	// Pods are the static Pods of the control planes, and Hosts the Nodes. Strays are Pods that look like them on other Nodes.
+	Pods, Strays []corev1.Pod
+	Hosts        []corev1.Node
 	// KubeletConfig and KubeProxyConfig are the API versions of the stored configurations, such as v1beta1.
 	KubeletConfig, KubeProxyConfig string
 }
@@ -124,24 +124,24 @@ func tableOrder() []string {
 
 func (s *State) take(nodes []corev1.Node, pods []corev1.Pod) {
 	s.Hosts = nodes
-	for _, pod := range pods {
+	planes := cluster.ControlPlanesOf(nodes)
+	s.Pods, s.Strays = planes.Pods(slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
+		return pod.Spec.NodeName == "" || !slices.Contains(tableOrder(), pod.Labels["component"])
+	}))
+	for _, pod := range s.Pods {
 		name := pod.Labels["component"]
-		if slices.Contains(tableOrder(), name) && pod.Spec.NodeName != "" {
-			s.Pods = append(s.Pods, pod)
-			s.Components = append(s.Components, Component{Name: name, Node: pod.Spec.NodeName, Version: imageTag(pod.Spec, name)})
-		}
+		s.Components = append(s.Components, Component{Name: name, Node: pod.Spec.NodeName, Version: imageTag(pod.Spec, name)})
 	}
 	slices.SortFunc(s.Components, func(a, b Component) int {
 		return cmp.Or(slices.Index(tableOrder(), a.Name)-slices.Index(tableOrder(), b.Name), cmp.Compare(a.Node, b.Node))
 	})
 	for i := range nodes {
 		node := &nodes[i]
-		_, marked := node.Labels["node-role.kubernetes.io/control-plane"]
-		n := NodeVersions{Name: node.Name, ControlPlane: marked, Kubelet: node.Status.NodeInfo.KubeletVersion,
+		n := NodeVersions{Name: node.Name, ControlPlane: planes[node.Name] != nil, Kubelet: node.Status.NodeInfo.KubeletVersion,
 			Runtime: node.Status.NodeInfo.ContainerRuntimeVersion}
 		for _, c := range s.Components {
 			if c.Node == node.Name && c.Name == manifests.APIServerName {
-				n.ControlPlane, n.APIServer = true, exact(c.Version)
+				n.APIServer = exact(c.Version)
 			}
 		}
 		s.Nodes = append(s.Nodes, n)

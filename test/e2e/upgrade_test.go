@@ -129,8 +129,10 @@ func TestUpgrade(t *testing.T) {
 	w.runs("kubeadm", "join", worker)
 	cp.ready("worker-1")
 
+	cp.row("hostile-worker", func(m machine) { m.trustsNoWorker(w) })
 	cp.refusesUpgradeUnasked()
-	cp.apply()
+	cp.apply() // which waits for no Pod of the worker's
+	w.isHonest()
 	cp.row("rollback", machine.rollsBack)
 	cp.apply()
 	cp.installs(newestKubernetes)
@@ -151,6 +153,8 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("a second upgrade restarted something, before:\n%s\nafter:\n%s", before, after)
 	}
 	cp.initOnlyAddsToken(config)
+	w.row("kubelet-edit", machine.keepsKubeletEdit)
+	cp.row("encryption", machine.keepsEncryption)
 }
 
 // rollsBack takes a finished upgrade back, but for etcd.

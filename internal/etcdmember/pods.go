@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdmember
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// inAPI is what the Pods of etcd in the API say.
+type inAPI struct {
+	urls   []string
+	silent []string // the names of Pods that have no URL
+	// refused say why Pods are not believed, invalid what is wrong with URLs.
+	refused, invalid []error
+}
+
+// lookUp asks the API. A member gets the client certificate of an administrator of etcd, so only control planes may say where
+// one is, and only at an address of their own.
+func lookUp(ctx context.Context, api cluster.Cluster) (found inAPI, err error) {
+	pods, err := api.Pods(ctx, metav1.NamespaceSystem, "component=etcd,tier=control-plane")
+	if err != nil || len(pods) == 0 {
+		return found, err
+	}
+	nodes, err := api.Nodes(ctx)
+	if err != nil {
+		return found, err
+	}
+	planes := cluster.ControlPlanesOf(nodes)
+	own, strays := planes.Pods(pods)
+	for _, pod := range strays {
+		found.refused = append(found.refused, errors.Errorf("Pod %s/%s is on node %q, which is not a control plane: it lacks the label %s",
+			pod.Namespace, pod.Name, pod.Spec.NodeName, cluster.LabelControlPlane))
+	}
+	servers := serverAddresses(ctx, api)
+	for _, pod := range own {
+		found.take(pod, func(host string) bool {
+			return planes.Has(pod.Spec.NodeName, host) || slices.ContainsFunc(servers(), func(a string) bool { return cluster.SameHost(a, host) })
+		})
+	}
+	return found, nil
+}
+
+// take adds the client URLs of a Pod. mayBe reports whether a host may be its node.
+func (found *inAPI) take(pod corev1.Pod, mayBe func(host string) bool) {
+	named := false
+	for text := range strings.SplitSeq(pod.Annotations[manifests.EtcdURLsAnnotation], ",") {
+		text = strings.TrimSpace(text)
+		if text == "" {
+			continue
+		}
+		named = true
+		if err := etcd.CheckClientURL(text); err != nil {
+			found.invalid = append(found.invalid, errors.WithMessagef(err, "annotation %s of Pod %s/%s", manifests.EtcdURLsAnnotation, pod.Namespace, pod.Name))
+			continue
+		}
+		if u, err := url.Parse(text); err != nil || !mayBe(u.Hostname()) {
+			found.refused = append(found.refused, errors.Errorf("annotation %s of Pod %s/%s: %q is not an address of node %s",
+				manifests.EtcdURLsAnnotation, pod.Namespace, pod.Name, text, pod.Spec.NodeName))
+			continue
+		}
+		found.urls = append(found.urls, text)
+	}
+	if !named {
+		found.silent = append(found.silent, pod.Name)
+	}
+}
+
+// serverAddresses returns a function that asks, once, for the addresses at which the API servers say that they are: only they
+// write them. A control plane with several networks may advertise another address there, and in etcd, than its kubelet
+// reports. If they cannot be read, there are none.
+func serverAddresses(ctx context.Context, api cluster.Cluster) func() []string {
+	var addresses []string
+	asked := false
+	return func() []string {
+		if asked {
+			return addresses
+		}
+		asked = true
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", Namespace: metav1.NamespaceDefault}}
+		if there, err := api.Get(ctx, slice); err != nil || !there {
+			return nil
+		}
+		for _, e := range slice.Endpoints {
+			addresses = append(addresses, e.Addresses...)
+		}
+		return addresses
+	}
+}

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/breakages"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// requestedMetric is the one that breakages reads; the others are several megabytes.
+const requestedMetric = "apiserver_requested_deprecated_apis"
+
+// metrics asks for the deprecated APIs that clients have requested of an API server: each counts on its own. Only the one of
+// this host, and the one that all requests go to, get the user's credentials, and no address that the API names.
+func (c *collector) metrics(ctx context.Context) {
+	var nodes []string
+	for _, component := range c.State.Components {
+		if component.Name == manifests.APIServerName && !slices.Contains(nodes, component.Node) {
+			nodes = append(nodes, component.Node)
+		}
+	}
+	api, where := c.API, "the API server that was asked"
+	switch {
+	case len(nodes) == 1:
+		where, nodes = manifests.APIServerName+" on "+nodes[0], nil
+	case c.Own != nil && c.Here != nil:
+		own := func(name string) bool { return name == c.Here.Node.Name }
+		api, where, nodes = c.Own, manifests.APIServerName+" on "+c.Here.Node.Name, slices.DeleteFunc(nodes, own)
+	}
+	if len(nodes) > 0 {
+		c.gap(manifests.APIServerName, "metrics of others", "run `slipway upgrade plan` as root on each control plane",
+			"requests for deprecated APIs are counted by each API server, and these were not all asked: %s", strings.Join(nodes, ", "))
+	}
+	limited, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	var kept bytes.Buffer
+	err := api.Read(limited, cluster.Query{Path: "/metrics", Accept: "text/plain"}, func(r io.Reader) error {
+		return eachLine(r, func(line []byte) {
+			if bytes.Contains(line, []byte(requestedMetric)) {
+				kept.Write(line)
+				kept.WriteByte('\n')
+			}
+		})
+	})
+	if err != nil {
+		c.gap(where, "metrics", "look at them there: kubectl get --raw /metrics", "%s: its requests for deprecated APIs were not checked: %v", where, err)
+		return
+	}
+	c.inputs.Metrics = []breakages.File{{Where: where, Data: kept.Bytes()}}
+}

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
+	"github.com/slipway-k8s/slipway/test/fact"
+)
+
+// flagIn adds flags to a component's command line.
+func flagIn(component string, words ...string) func(*testing.T, *stage) {
+	return func(t *testing.T, s *stage) {
+		t.Helper()
+		first := "    - " + component + "\n"
+		s.editPod(t, component, first, first+"    - "+strings.Join(words, "\n    - ")+"\n")
+	}
+}
+
+// volumeIn mounts a directory of the host at the same path.
+func volumeIn(component, name, path string) func(*testing.T, *stage) {
+	return func(t *testing.T, s *stage) {
+		t.Helper()
+		s.editPod(t, component, "    volumeMounts:\n", "    volumeMounts:\n    - {mountPath: "+path+", name: "+name+", readOnly: true}\n")
+		s.editPod(t, component, "  volumes:\n", "  volumes:\n  - {name: "+name+", hostPath: {path: "+path+"}}\n")
+	}
+}
+
+// TestProtection: flags and volumes that guard data or access are never dropped as what may come from an earlier configuration,
+// and whatever is ignored. The patches that the plan prints keep them.
+func TestProtection(t *testing.T) {
+	const (
+		server  = manifests.APIServerName
+		flags   = "kube-apiserver0+json.yaml"
+		volumes = "kube-apiserver0+strategic.yaml"
+		encrypt = "--encryption-provider-config=/etc/kubernetes/enc/enc.yaml"
+	)
+	guarded := func(component, list string) foundAs {
+		return foundAs{name: "error StaticPodProtection", facts: []string{component}, list: list}
+	}
+	change := func(list string) foundAs {
+		return foundAs{name: "warning StaticPodEdits", facts: []string{server, "ClusterConfiguration"}, list: list}
+	}
+	for name, row := range map[string]struct {
+		edits     []func(*testing.T, *stage)
+		configure func(*config.ClusterConfiguration)
+		want      []foundAs
+		kept      []string
+	}{
+		"encryption": {edits: []func(*testing.T, *stage){flagIn(server, encrypt), volumeIn(server, "enc", "/etc/kubernetes/enc")},
+			want: []foundAs{guarded(server, encrypt+", the volume at /etc/kubernetes/enc")}, kept: []string{flags, volumes}},
+		"encryption, with its value apart": {edits: []func(*testing.T, *stage){flagIn(server, "--encryption-provider-config", "/etc/enc.yaml")},
+			want: []foundAs{guarded(server, "--encryption-provider-config /etc/enc.yaml")}, kept: []string{flags}},
+		"audit beside what is in doubt": {edits: []func(*testing.T, *stage){flagIn(server, "--profiling=false", "--audit-log-path=/var/log/audit/audit.log"), volumeIn(server, "audit", "/var/log/audit")},
+			want: []foundAs{guarded(server, "--audit-log-path=/var/log/audit/audit.log, the volume at /var/log/audit"), change("- --profiling=false")}, kept: []string{flags, volumes}},
+		"admission": {edits: []func(*testing.T, *stage){func(t *testing.T, s *stage) {
+			s.editPod(t, server, "plugins=NodeRestriction", "plugins=NodeRestriction,AlwaysPullImages")
+		}}, want: []foundAs{guarded(server, "--enable-admission-plugins=NodeRestriction,AlwaysPullImages")}, kept: []string{flags}},
+		"authentication": {edits: []func(*testing.T, *stage){flagIn(server, "--anonymous-auth=false", "--oidc_issuer_url=https://id.example.com")},
+			want: []foundAs{guarded(server, "--anonymous-auth=false, --oidc_issuer_url=https://id.example.com")}, kept: []string{flags}},
+		"authorization": {edits: []func(*testing.T, *stage){func(t *testing.T, s *stage) {
+			s.editPod(t, server, "mode=Node,RBAC", "mode=Node,RBAC,Webhook")
+		}, flagIn(server, "--authorization-webhook-config-file=/etc/authz/webhook.yaml"), volumeIn(server, "authz", "/etc/authz")},
+			want: []foundAs{guarded(server, "--authorization-webhook-config-file=/etc/authz/webhook.yaml, --authorization-mode=Node,RBAC,Webhook, the volume at /etc/authz")}, kept: []string{flags, volumes}},
+		"of etcd": {edits: []func(*testing.T, *stage){flagIn("etcd", "--client-crl-file=/etc/kubernetes/pki/etcd/crl.pem")},
+			want: []foundAs{guarded("etcd", "--client-crl-file=/etc/kubernetes/pki/etcd/crl.pem")}, kept: []string{"etcd0+json.yaml"}},
+		"the socket of a KMS plugin": {edits: []func(*testing.T, *stage){
+			flagIn(server, "--encryption-provider-config=/etc/kubernetes/pki/enc.yaml"), volumeIn(server, "kms", "/run/kms"), volumeIn(server, "other", "/opt/other"),
+			func(t *testing.T, s *stage) {
+				s.put(t, "/etc/kubernetes/pki/enc.yaml", "kind: EncryptionConfiguration\nresources: [{resources: [secrets], providers: [{kms: {endpoint: 'unix:///run/kms/kms.sock'}}]}]\n")
+			}}, want: []foundAs{guarded(server, "--encryption-provider-config=/etc/kubernetes/pki/enc.yaml, the volume at /run/kms"),
+			change("- mountPath: /opt/other, name: other, path: /opt/other, name: other")}, kept: []string{flags, volumes}},
+		"a volume whose flag has come into the configuration": {edits: []func(*testing.T, *stage){flagIn(server, encrypt), volumeIn(server, "enc", "/etc/kubernetes/enc")},
+			configure: func(c *config.ClusterConfiguration) {
+				c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "encryption-provider-config", Value: "/etc/kubernetes/enc/enc.yaml"})
+			}, want: []foundAs{guarded(server, "the volume at /etc/kubernetes/enc")}, kept: []string{volumes}},
+		"a list that the configuration has without a guard": {edits: []func(*testing.T, *stage){func(t *testing.T, s *stage) {
+			s.editPod(t, server, "plugins=NodeRestriction", "plugins=NodeRestriction,AlwaysPullImages")
+		}}, configure: func(c *config.ClusterConfiguration) {
+			c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "enable-admission-plugins", Value: "NodeRestriction,EventRateLimit"})
+		}, want: []foundAs{guarded(server, "--enable-admission-plugins=NodeRestriction,AlwaysPullImages")}, kept: []string{flags}},
+
+		// What the configuration says now isn't lost.
+		"a longer list in the configuration": {configure: func(c *config.ClusterConfiguration) {
+			c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "enable-admission-plugins", Value: "NodeRestriction,AlwaysPullImages"})
+		}, want: []foundAs{change("- --enable-admission-plugins=NodeRestriction,AlwaysPullImages")}},
+		"another value in the configuration": {edits: []func(*testing.T, *stage){flagIn(server, "--audit-log-maxage=7")},
+			configure: func(c *config.ClusterConfiguration) {
+				c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "audit-log-maxage", Value: "30"})
+			}, want: []foundAs{change("- --audit-log-maxage=30")}},
+		"a file in place of flags": {edits: nil, configure: func(c *config.ClusterConfiguration) {
+			c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "authorization-config", Value: "/etc/kubernetes/pki/authz.yaml"})
+		}, want: []foundAs{change("- --authorization-config=/etc/kubernetes/pki/authz.yaml")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			for _, edit := range row.edits {
+				edit(t, s)
+			}
+			if row.configure != nil {
+				row.configure(&s.Config.Cluster)
+			}
+			s.writtenAt(t, manifestsWritten)
+			s.configured(t, metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", configurationFields, time.Hour)}})
+			checkFindings(t, staticPodEdits(t.Context(), s.Env), row.want...)
+			patches, err := PatchesOfEdits(t.Context(), s.Env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kept []string
+			for _, f := range patches.Kept {
+				kept = append(kept, f.Name)
+				s.put(t, "/patches/"+f.Name, string(f.Data))
+			}
+			if diff := cmp.Diff(row.kept, kept); diff != "" {
+				t.Errorf("patches:\n%s", diff)
+			}
+			final := func(f preflight.Finding) bool { return f.Final }
+			for _, ignore := range []string{"all", "StaticPodEdits", "StaticPodProtection"} {
+				ask := preflight.Questions([]preflight.Question{{Name: ignore, Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, s.Env) }}})
+				report := preflight.Run(t.Context(), ask, s.Env.Host, []string{ignore})
+				if slices.ContainsFunc(report.Warnings, final) || len(report.Errors) != len(kept[:min(1, len(kept))]) {
+					t.Errorf("ignoring %s: %v", ignore, inWords(report.Errors))
+				}
+			}
+			s.Config.PatchesDir = "/patches"
+			if found := staticPodEdits(t.Context(), s.Env); kept != nil && slices.ContainsFunc(found, final) {
+				t.Errorf("with the patches: %q", inWords(found))
+			}
+		})
+	}
+}
+
+// TestProtectionWithoutChecks: the phase alone, or without the checks before it, drops nothing either, and changes nothing.
+func TestProtectionWithoutChecks(t *testing.T) {
+	s := planeToExamine(t)
+	flagIn(manifests.APIServerName, "--audit-policy-file=/etc/kubernetes/pki/audit.yaml")(t, s)
+	before := s.get(t, "/etc/kubernetes/manifests/kube-apiserver.yaml")
+	err := Run(t.Context(), s.Env, []Phase{upgradeControlPlane()}, Options{})
+	fact.Error(t, err, "StaticPodProtection", "--audit-policy-file=/etc/kubernetes/pki/audit.yaml", "kube-apiserver")
+	if s.get(t, "/etc/kubernetes/manifests/kube-apiserver.yaml") != before || len(s.done) > 0 {
+		t.Errorf("changed: %q", s.done)
+	}
+}

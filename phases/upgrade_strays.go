@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+const labelCheck = "ControlPlaneLabel"
+
+// strayPods are about Pods that look like parts of a control plane, on Nodes that aren't one: either somebody has taken off the
+// label, or a worker pretends. They don't count.
+func strayPods(state *upgrading.State) []preflight.Finding {
+	var found []preflight.Finding
+	var seen []string
+	for _, pod := range state.Strays {
+		node := pod.Spec.NodeName
+		if slices.Contains(seen, node) {
+			continue
+		}
+		seen = append(seen, node)
+		var names []string
+		for _, other := range state.Strays {
+			if other.Spec.NodeName == node {
+				names = append(names, other.Name)
+			}
+		}
+		found = append(found, finding(labelCheck, preflight.Warning,
+			"if it is a control plane, label it: `kubectl label node "+node+" "+cluster.LabelControlPlane+"=`; if it is a worker, find out who runs these Pods there, and do not trust it",
+			"node %s has Pods of a control plane (%s), but not the label %s: they are neither asked nor counted", node, strings.Join(names, ", "), cluster.LabelControlPlane))
+	}
+	return found
+}
+
+// unmarkedHere reports that this control plane's Node isn't marked as one, so that the others neither wait for it nor count it.
+func unmarkedHere(env *Env, nodes []corev1.Node) []preflight.Finding {
+	here := func(n corev1.Node) bool { return n.Name == env.Config.Name }
+	if !env.Config.ControlPlane || !slices.ContainsFunc(nodes, here) || cluster.ControlPlanesOf(nodes)[env.Config.Name] != nil {
+		return nil
+	}
+	return []preflight.Finding{finding(labelCheck, preflight.Error,
+		"label it: `kubectl label node "+env.Config.Name+" "+cluster.LabelControlPlane+"=`",
+		"node %s, which this host is, lacks the label %s: the other control planes do not wait for it", env.Config.Name, cluster.LabelControlPlane)}
+}
