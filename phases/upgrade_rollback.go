@@ -185,6 +185,7 @@ func (r *Rollback) preflight(ctx context.Context, env *Env) error {
 			Ask: func(context.Context) []preflight.Finding { return r.restore.checkOthers() }}})...)
 	}
 	if env.Config.ControlPlane {
+		checks = append(checks, r.quorumCheck(env)...)
 		checks = append(checks, preflight.Images(env.Config, r.images(env), env.Host, sayImage(env)))
 	}
 	return show(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
