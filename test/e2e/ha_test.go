@@ -47,6 +47,7 @@ func TestHA(t *testing.T) {
 	if t.Failed() {
 		return
 	}
+	cp1.row("turns", func(m machine) { m.renewsInTurn(cp2) })
 	cp1.row("edits", func(m machine) { m.keepsEdits(cp2, w, plane, worker) })
 	for _, i := range tier.Sample(t, 1, len(planes)) {
 		planes[i].row("is-lost", func(m machine) { m.canBeLost(planes[(i+1)%3]) })

@@ -148,6 +148,7 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("a second upgrade restarted something, before:\n%s\nafter:\n%s", before, after)
 	}
 	cp.initOnlyAddsToken(config)
+	cp.row("etcd-only", machine.patchesEtcd)
 }
 
 // rollsBack takes a finished upgrade back, but for etcd.
