@@ -140,6 +140,9 @@ func (m *members) Health(context.Context) ([]etcd.Health, error) {
 	return all, m.fail["health"]
 }
 
+func (m *members) MoveLeader(context.Context, string) (bool, error) { return false, nil }
+func (m *members) CaughtUp(context.Context, string) error           { return nil }
+
 func (m *members) at(peer string) int {
 	return slices.IndexFunc(m.list, func(e etcd.Member) bool { return e.PeerURL == peer })
 }

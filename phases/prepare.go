@@ -13,6 +13,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
@@ -29,6 +30,8 @@ type Prepare struct {
 	BundleFile, BundleDigest string
 	// Alone says that nothing follows, so the last phase says what to do next.
 	Alone bool
+	// ControlPlane is the control plane that this host is already; nil if it is none.
+	ControlPlane *config.Node
 	// KeepSwap leaves swap on, AllowDowngrade lets older programs replace those of a node.
 	KeepSwap, AllowDowngrade bool
 	// Mirrors are where containerd pulls the images of other registries from.

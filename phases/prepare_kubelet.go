@@ -39,18 +39,29 @@ func (p *Prepare) runKubelet(ctx context.Context, env *Env) error {
 	if err := p.enable(ctx, env, kubeletUnit); err != nil {
 		return err
 	}
-	return restartReplaced(ctx, env, changed)
+	return p.restartReplaced(ctx, env, changed)
 }
 
-// restartReplaced restarts a kubelet that runs from a program or with settings that were replaced. Its Pods go on.
-func restartReplaced(ctx context.Context, env *Env, changed bool) error {
+// restartReplaced restarts a kubelet that runs from a program or with settings that were replaced. Its Pods go on, but for
+// static ones that another minor version takes for new.
+func (p *Prepare) restartReplaced(ctx context.Context, env *Env, changed bool) error {
 	state, err := unitState(ctx, env, kubeletUnit)
-	if err != nil || state.ActiveState != "active" || !changed && !state.Replaced {
+	if err != nil || state.ActiveState != "active" {
 		return err
+	}
+	if !changed && !state.Replaced {
+		return p.finishTurn(ctx, env)
 	}
 	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil {
 		return ignoreMissing(err) // it waits for its settings
 	}
+	if p.ControlPlane != nil {
+		return p.restartInTurn(ctx, env)
+	}
+	return restartNow(ctx, env)
+}
+
+func restartNow(ctx context.Context, env *Env) error {
 	env.UI.Printf("Restarting the kubelet")
 	if err := env.Host.RestartUnit(ctx, kubeletUnit); err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/renewal"
@@ -157,6 +158,7 @@ func TestRestartJustWhatChanged(t *testing.T) {
 	s.play(t, localEtcd(), controlPlane())
 	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	s.host.Runs(time.Now(), manifests.Components(s.Config)...)
+	s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
 	time.Sleep(20 * time.Millisecond) // more than the clock tick of file times
 	s.play(t, Renew(RenewOptions{Name: "scheduler.conf"})...)
 	for range 2 {

@@ -5,9 +5,8 @@ package phases
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/x509"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,17 +23,6 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// stopGrace is how long a component may take to stop: as long as its static Pod
-// gives it by default (terminationGracePeriodSeconds).
-const stopGrace = 30 * time.Second
-
-// apiServerGrace is how long an API server may take. It stops listening and
-// cleans up within half a second, then finishes the requests that it has, 99 %
-// of which take less than a second (the service level objective of Kubernetes).
-// After that only watches are left, which never end by themselves: without this
-// limit the API is away for all of stopGrace. Clients open them again.
-const apiServerGrace = 2 * time.Second
-
 // restartPhases put the renewed certificates to use. A kubelet whose certificate
 // has expired comes first, because the kubelet restarts the components.
 func restartPhases() []Phase {
@@ -48,7 +36,8 @@ func restartPhases() []Phase {
 }
 
 // restartChanged compares the times of files and containers, so that the same
-// command finishes a run that was interrupted.
+// command finishes a run that was interrupted. If nothing is to be restarted, it
+// only waits for all to be healthy.
 //
 // The API server stops before etcd. Each waits for the other when it stops: the
 // API server gives up its lease in etcd, and etcd waits seven seconds for the
@@ -58,22 +47,72 @@ func restartChanged(ctx context.Context, env *Env) error {
 	if err := endBackOff(ctx, env); err != nil {
 		return err
 	}
-	first := []string{manifests.APIServerName}
-	if unlessLocalEtcd(env) == "" {
-		var kept *quorumError
-		switch _, err := mayStopEtcd(ctx, env); {
-		case errors.As(err, &kept): // the others do not depend on it
-			ui.WarnError(env.UI, errors.WithMessage(err, "etcd was not restarted yet"))
-		case err != nil:
-			return err
-		default:
-			first = append(first, manifests.EtcdName)
-		}
-	}
-	if err := restartTogether(ctx, env, first...); err != nil {
+	stale, err := staleComponents(ctx, env, staticPods(env)...)
+	if err != nil {
 		return err
 	}
-	return restartTogether(ctx, env, manifests.ControllerManagerName, manifests.SchedulerName)
+	if len(stale) == 0 {
+		if err := (turn{}).restartAll(ctx, env, false); err != nil {
+			return err
+		}
+		return finishEarlier(ctx, env, forRenewal)
+	}
+	mine, err := takeTurnToRenew(ctx, env)
+	if err != nil {
+		return err
+	}
+	etcdStays := false
+	if includes(stale, manifests.EtcdName) {
+		var kept *quorumError
+		if err := spareEtcd(ctx, env, stale); errors.As(err, &kept) { // the others do not depend on it
+			ui.WarnError(env.UI, err)
+			etcdStays = true
+		} else if err != nil {
+			return mine.unused(ctx, err)
+		}
+	}
+	return mine.finish(ctx, env, mine.restartAll(ctx, env, etcdStays))
+}
+
+// takeTurnToRenew is takeTurnIfAnswered. An API server that is not healthy is of no use to anybody, so it is restarted first if
+// it keeps this run from the Lease. Where no other member of etcd works, nobody needs the Lease. Where the API server is healthy
+// and there is no valid admin.conf, the health of etcd's members alone decides.
+func takeTurnToRenew(ctx context.Context, env *Env) (turn, error) {
+	mine, err := takeTurnIfAnswered(ctx, env, forRenewal)
+	if err != nil || mine.held || !mayHavePeers(ctx, env) || isHealthy(ctx, env, manifests.APIServerName) {
+		return mine, err
+	}
+	if err := mine.restartStale(ctx, env, manifests.APIServerName); err != nil {
+		return turn{}, err
+	}
+	return takeTurnIfAnswered(ctx, env, forRenewal)
+}
+
+// restartAll restarts all components that are stale, but for etcd if it has to stay, and waits for all.
+func (t turn) restartAll(ctx context.Context, env *Env, etcdStays bool) error {
+	first, then := []string{}, []string{}
+	for _, name := range staticPods(env) {
+		switch {
+		case name == manifests.EtcdName && etcdStays:
+		case name == manifests.EtcdName, name == manifests.APIServerName:
+			first = append(first, name)
+		default:
+			then = append(then, name)
+		}
+	}
+	if err := t.restartStale(ctx, env, first...); err != nil {
+		return err
+	}
+	return t.restartStale(ctx, env, then...)
+}
+
+// staticPods are the components that this host has, etcd first. If the cluster's configuration is not known, etcd may be
+// external.
+func staticPods(env *Env) []string {
+	return slices.DeleteFunc(manifests.Components(env.Config), func(name string) bool {
+		_, err := env.Host.Lstat(thisnode.StaticPodPath(env.Config, name))
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // endBackOff restarts a kubelet that delays the start of a component which
@@ -88,7 +127,7 @@ func endBackOff(ctx context.Context, env *Env) error {
 		return err
 	}
 	var crashed []string
-	for _, component := range manifests.Components(env.Config) {
+	for _, component := range staticPods(env) {
 		running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 		if err != nil {
 			return err
@@ -111,64 +150,77 @@ func endBackOff(ctx context.Context, env *Env) error {
 	return waitKubelet(ctx, env)
 }
 
-// restartTogether stops what is stale of the components, one after another,
-// and waits for all of them.
-func restartTogether(ctx context.Context, env *Env, components ...string) error {
-	changed := make([]time.Time, len(components))
-	for i, component := range components {
+// restartStale restarts those of the components that are stale, and waits for
+// all of them.
+func (t turn) restartStale(ctx context.Context, env *Env, components ...string) error {
+	since := map[string]time.Time{} // when a component's container must have been created
+	for _, name := range components {
 		var err error
-		if changed[i], err = stopStale(ctx, env, component); err != nil {
+		if since[name], err = credentialsChanged(env, name); err != nil {
 			return err
 		}
 	}
+	stale, err := staleComponents(ctx, env, components...)
+	if err != nil {
+		return err
+	}
+	began := env.Host.Now()
+	for _, c := range stale {
+		env.UI.Printf("Restarting %s", c.name)
+	}
+	if stale, err = t.stop(ctx, env, stale, thisKubelet); err != nil {
+		return err
+	}
+	for _, c := range stale {
+		if began.After(since[c.name]) {
+			since[c.name] = began
+		}
+	}
+	for _, name := range components {
+		if !includes(stale, name) { // it may have crashed with its old certificate; if this fails, the restart only takes longer
+			_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, name)
+		}
+	}
+	return awaitAllRestarted(ctx, env, since)
+}
+
+// awaitAllRestarted waits until each component is healthy, in a container that was created after a time.
+func awaitAllRestarted(ctx context.Context, env *Env, since map[string]time.Time) error {
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
-	failure := strings.Join(components, " and ") + " did not become healthy after the restart"
+	names := slices.Sorted(maps.Keys(since))
+	failure := strings.Join(names, " and ") + " did not become healthy after the restart"
 	return diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		for i, component := range components {
+		for _, name := range names {
 			group.Go(func() error {
-				if err := awaitRestarted(ctx, env, component, changed[i]); err != nil {
+				if err := awaitRestarted(ctx, env, name, since[name]); err != nil {
 					return err
 				}
-				return waitComponent(ctx, env, component)
+				return waitComponent(ctx, env, name)
 			})
 		}
 		return group.Wait()
 	})
 }
 
-// stopStale stops the containers of a component that were created before its
-// files changed, and returns when that was.
-func stopStale(ctx context.Context, env *Env, component string) (changed time.Time, err error) {
-	stale, changed, err := staleContainers(ctx, env, component)
-	if err != nil {
-		return changed, err
-	}
-	for _, c := range stale {
-		env.UI.Printf("Restarting %s", component)
-		if err := env.Host.StopContainer(ctx, env.Config.CRISocket, c.ID, graceOf(env, component)); err != nil {
-			return changed, err
+// staleComponents are those of the components that run with containers from before their files changed. Their manifests
+// stay.
+func staleComponents(ctx context.Context, env *Env, names ...string) (list []componentUpgrade, err error) {
+	for _, name := range names {
+		containers, _, err := staleContainers(ctx, env, name)
+		if err != nil {
+			return nil, err
 		}
+		if len(containers) == 0 {
+			continue
+		}
+		manifest, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, name))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, componentUpgrade{name: name, before: manifest, wanted: manifest, stale: containers})
 	}
-	// Also of a component that crashed with its old certificate. If this fails,
-	// the restart only takes longer.
-	_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
-	return changed, nil
-}
-
-// graceOf is how long a component may take to stop. An API server that was told
-// how to shut down (--shutdown-delay-duration and others), such as to serve
-// until load balancers send nothing more to it, has the time to do so:
-// https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/
-func graceOf(env *Env, component string) time.Duration {
-	if component != manifests.APIServerName {
-		return stopGrace
-	}
-	pod, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, component))
-	if err != nil || strings.Contains(string(pod), "--shutdown-") {
-		return stopGrace
-	}
-	return apiServerGrace
+	return list, nil
 }
 
 // staleContainers are those of a component that were created before its files
@@ -206,82 +258,4 @@ func credentialsChanged(env *Env, component string) (time.Time, error) {
 		}
 	}
 	return newest, nil
-}
-
-// repairKubelet gives a kubelet whose client certificate has expired a new one,
-// which it replaces by one that it requests as soon as the API answers:
-// https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert
-//
-// An interrupted run leaves a valid kubelet.conf, and a kubelet that has not read
-// it yet, or that still finds its expired certificate.
-func repairKubelet(ctx context.Context, env *Env) error {
-	row, _ := certs.Find(env.Config, certs.Kubelet)
-	path := env.pki().Files(row)[0]
-	old, err := env.pki().Current(row)
-	if err != nil || old == nil {
-		return err
-	}
-	expired := !env.Host.Now().Before(old.NotAfter)
-	if expired {
-		if err := replaceKubeletCertificate(env, row, old); err != nil {
-			return err
-		}
-	}
-	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
-	if expired = expired || hasExpired(env, pem); expired {
-		// While this is there, the kubelet takes it for its own.
-		if err := env.Host.Remove(pem); err != nil {
-			return err
-		}
-	}
-	stale, err := kubeletIsStale(ctx, env, path)
-	if err != nil || !expired && !stale {
-		return err
-	}
-	env.UI.Printf("Restarting the kubelet, so that it reads %s", path)
-	if err := restartKubelet(ctx, env); err != nil {
-		return err
-	}
-	return waitKubelet(ctx, env)
-}
-
-func replaceKubeletCertificate(env *Env, row certs.Spec, old *x509.Certificate) error {
-	ca, err := env.pki().CA(row.CA)
-	if err != nil {
-		return err
-	}
-	if ca.Key == nil {
-		return errors.Errorf("%s: its certificate has expired, and the key of the CA is not on this host; "+
-			"have the owner of the CA sign a new one, then restart the kubelet", env.pki().Files(row)[0])
-	}
-	key, err := env.pki().NewKey()
-	if err != nil {
-		return err
-	}
-	cert, err := certs.Issue(certs.Renewal(row, old), env.Config, ca, key, env.Host.Now(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	env.UI.Printf("Replacing the kubelet's client certificate, which has expired")
-	return env.pki().Replace(row, certs.Pair{Cert: cert, Key: key})
-}
-
-// hasExpired reports whether the kubelet's certificate at path has expired. A
-// file without a certificate is left to the kubelet.
-func hasExpired(env *Env, path string) bool {
-	data, err := env.Host.ReadFile(path)
-	var expired *thisnode.ExpiredError
-	return err == nil && errors.As(thisnode.ClientCertificateCheck(env.Host, path, "")(data), &expired)
-}
-
-// finishKubelet does nothing if kubelet.conf already refers to the certificate
-// that the kubelet rotates.
-func finishKubelet(ctx context.Context, env *Env) error {
-	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	}
-	return runEnableClientCertRotation(ctx, env)
 }

@@ -61,6 +61,7 @@ func TestOthersSuffice(t *testing.T) {
 		"five, one dead":                 {[]etcd.Health{own, member("b", "b", dead), member("c", "c", nil), member("d", "d", nil), member("e", "e", nil)}, nil},
 		"a learner that is dead":         {[]etcd.Health{own, {Member: etcd.Member{Name: "b", Learner: true}, Err: dead}}, nil},
 		"which is this one is not known": {[]etcd.Health{member("a", "a", nil), member("b", "b", nil), member("c", "c", dead)}, []string{"voting member", ownPeer}},
+		"a learner itself":               {[]etcd.Health{{Member: etcd.Member{Name: "cp-1", PeerURL: ownPeer, Learner: true}}, member("b", "b", nil), member("c", "c", dead)}, nil},
 		"this one is ill":                {[]etcd.Health{member("cp-1", ownPeer, dead), member("b", "b", nil), member("c", "c", nil)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +82,7 @@ func TestRestartOrder(t *testing.T) {
 	if err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: true}), Options{}); err != nil {
 		t.Fatal(err)
 	}
-	const want = "kube-apiserver etcd kube-controller-manager kube-scheduler"
+	const want = "kube-apiserver etcd kube-scheduler kube-controller-manager"
 	if got := strings.Join(s.host.Did("stop container"), " "); got != want {
 		t.Errorf("stopped %q, want %q", got, want)
 	}
@@ -155,7 +156,7 @@ func TestRestartLeavesEtcdRunning(t *testing.T) {
 	err := Run(t.Context(), s.Env, Renew(RenewOptions{Restart: true}), Options{})
 	fact.Error(t, err, "phase etcd:", "not restarted", "cp-2 does not (connection refused)")
 	fact.In(t, fault.Remedy(err), "`slipway certs renew etcd-server --restart`")
-	if got := strings.Join(s.host.Did("stop container"), " "); got != "kube-apiserver kube-controller-manager kube-scheduler" {
+	if got := strings.Join(s.host.Did("stop container"), " "); got != "kube-apiserver kube-scheduler kube-controller-manager" {
 		t.Errorf("stopped %q", got)
 	}
 
@@ -170,7 +171,7 @@ func TestRestartLeavesEtcdRunning(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := strings.Join(s.host.Did("stop container"), " "); got != "etcd" {
+	if got := strings.Join(s.host.Did("stop container"), " "); got != "kube-apiserver etcd" {
 		t.Errorf("stopped %q", got)
 	}
 }

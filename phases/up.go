@@ -17,7 +17,7 @@ import (
 // Up makes a bare host the first node of a new cluster. The host is prepared as host says.
 func Up(p *Prepare, host *config.Node) []Phase {
 	return []Phase{
-		workflow.Group("prepare", "Give this host what a node needs", goingBy(host, p.Phases())),
+		workflow.Group("prepare", "Give this host what a node needs", GoingBy(host, p.Phases())),
 		workflow.Group("init", "Create a cluster with this host as its first control plane", initThen(p.upCommand())),
 		schedulable(),
 		waitNode(),
@@ -39,7 +39,7 @@ func (p *Prepare) upCommand() string {
 // UpJoin makes a bare host a node of an existing cluster.
 func UpJoin(p *Prepare, host *config.Node) []Phase {
 	return []Phase{
-		workflow.Group("prepare", "Give this host what a node needs", goingBy(host, p.Phases())),
+		workflow.Group("prepare", "Give this host what a node needs", GoingBy(host, p.Phases())),
 		workflow.Group("join", "Join this host to the cluster", Join()),
 		waitNode(),
 	}
@@ -52,11 +52,11 @@ func Down() []Phase {
 
 // DownHost is Down, and undoes what up did before that, too.
 func DownHost(host *config.Node) []Phase {
-	return append(Down(), workflow.Group("host", "Undo what prepare did to this host", goingBy(host, HostReset())))
+	return append(Down(), workflow.Group("host", "Undo what prepare did to this host", GoingBy(host, HostReset())))
 }
 
-// goingBy are phases that go by a host's desired state instead of a node's.
-func goingBy(host *config.Node, list []Phase) []Phase {
+// GoingBy are phases that go by a host's desired state instead of a node's.
+func GoingBy(host *config.Node, list []Phase) []Phase {
 	return workflow.In(list, func(env *Env) *Env {
 		there := *env
 		there.Config = host

@@ -4,7 +4,6 @@
 package phases
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -45,13 +44,12 @@ type componentUpgrade struct {
 	stale []host.Container
 }
 
-// runUpgradeControlPlane upgrades the components while no other control plane is upgraded. Others may go on after a success,
-// and after a failure that has left this node as it was.
+// runUpgradeControlPlane upgrades the components while no other control plane restarts its own.
 func runUpgradeControlPlane(ctx context.Context, env *Env) error {
 	if err := refuseLoss(ctx, env); err != nil {
 		return err
 	}
-	turn, err := takeTurn(ctx, env)
+	mine, err := takeTurn(ctx, env, forUpgrade)
 	if err != nil {
 		return err
 	}
@@ -60,23 +58,9 @@ func runUpgradeControlPlane(ctx context.Context, env *Env) error {
 		err = prepareUpgrade(ctx, env, components)
 	}
 	if err != nil {
-		if turn.continued { // an interrupted run may have replaced something
-			return err
-		}
-		return cmp.Or(err, turn.giveBack(ctx))
+		return mine.unused(ctx, err)
 	}
-	failed := replaceComponents(ctx, env, components)
-	if restored := (*restoredError)(nil); failed != nil && !errors.As(failed, &restored) {
-		return failed
-	}
-	err = settle(ctx, env)
-	if err == nil {
-		err = turn.giveBack(ctx)
-	}
-	if failed != nil && err != nil {
-		return errors.WithMessagef(failed, "this control plane keeps the Lease %s, because it is not ready again (%v)", upgradeLease, err)
-	}
-	return cmp.Or(failed, err)
+	return mine.finish(ctx, env, mine.replaceComponents(ctx, env, components))
 }
 
 // planControlPlane shows what changes about the components, whether or not they may be upgraded now.
@@ -85,7 +69,7 @@ func planControlPlane(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	return replaceComponents(ctx, env, components)
+	return turn{}.replaceComponents(ctx, env, components)
 }
 
 // prepareUpgrade does what comes before the first component is replaced.
@@ -125,13 +109,13 @@ func awaitOthers(ctx context.Context, env *Env) error {
 
 // replaceComponents upgrades etcd and the API server together, so that the API is away once: each needs the other to stop
 // quickly, and the API server can do nothing without etcd. What can do nothing without the API follows.
-func replaceComponents(ctx context.Context, env *Env, components []componentUpgrade) error {
+func (t turn) replaceComponents(ctx context.Context, env *Env, components []componentUpgrade) error {
 	if len(components) == 0 {
 		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
 	}
 	first, then := split(components)
 	for _, group := range [][]componentUpgrade{first, then} {
-		if err := swap(ctx, env, group); err != nil {
+		if err := t.swap(ctx, env, group); err != nil {
 			return err
 		}
 	}

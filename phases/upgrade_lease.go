@@ -13,13 +13,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// upgradeLease is the Lease in kube-system whose holder is the control plane that is being upgraded. It does not expire: a
-// node whose run was interrupted may be without its API server or its member of etcd.
+// upgradeLease is the Lease in kube-system whose holder is the control plane whose components are being restarted, mostly for
+// an upgrade. It does not expire: a node whose run was interrupted may be without its API server or its member of etcd.
 const upgradeLease = "slipway-upgrade"
+
+// purposeAnnotation says on the Lease what its holder does.
+const purposeAnnotation = "slipway/purpose"
+
+// purpose is why a control plane's components are restarted.
+type purpose string
+
+const (
+	forUpgrade     purpose = "upgrade"
+	forRollback    purpose = "rollback"
+	forRenewal     purpose = "renewal"
+	forPreparation purpose = "preparation"
+)
+
+// purposes say of each purpose what a holder does, what it has begun, and what runs there.
+var purposes = map[purpose]struct{ doing, begun, runs string }{
+	forUpgrade:     {"is being upgraded", "has started an upgrade that has not finished", "upgrade"},
+	forRollback:    {"is being rolled back", "has started a rollback that has not finished", "rollback"},
+	forRenewal:     {"is restarting with renewed certificates", "has not finished restarting with renewed certificates", "`slipway certs renew --restart`"},
+	forPreparation: {"is restarting with another kubelet", "has not finished restarting with another kubelet", "`slipway host prepare`"},
+}
+
+// changesVersion reports whether an interrupted run may have left components of several versions, so that only the same
+// command may give the Lease back.
+func (p purpose) changesVersion() bool { return p == forUpgrade || p == forRollback }
 
 const (
 	// leaseRenewal is how often a run renews its Lease. It cannot while its own API server is replaced, so a run that has not
@@ -33,57 +56,23 @@ const (
 // heldError says who holds the Lease.
 type heldError struct {
 	holder string
+	what   purpose
 	last   time.Time
 	silent bool
 }
 
 func (e *heldError) Error() string {
-	state := "is being upgraded"
+	state := purposes[e.what].doing
 	if e.silent {
-		state = "has started an upgrade that has not finished"
+		state = purposes[e.what].begun
 	}
-	return fmt.Sprintf("control plane %s %s (Lease %s/%s, last renewed at %s); only one may be upgraded at a time",
+	return fmt.Sprintf("control plane %s %s (Lease %s/%s, last renewed at %s); only one at a time may restart its components",
 		e.holder, state, metav1.NamespaceSystem, upgradeLease, e.last.UTC().Format(time.RFC3339))
 }
 
 func (e *heldError) remedy() string {
-	return fmt.Sprintf("wait for it; if no upgrade runs there any more, run the same command again there; "+
-		"if that node will not come back, delete it (`kubectl delete node %s`)", e.holder)
-}
-
-// turn is this node's, while it holds the Lease.
-type turn struct {
-	// continued is set if this node has held the Lease already: an earlier run was interrupted or has failed.
-	continued bool
-	// giveBack is for a node that is as it should be; otherwise the Lease stays with it.
-	giveBack func(context.Context) error
-}
-
-// takeTurn waits until no other control plane is being upgraded, and makes this node the holder of the Lease. It renews it
-// until the end of the run.
-func takeTurn(ctx context.Context, env *Env) (turn, error) {
-	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.UpgradeManifests)
-	defer cancel()
-	held, said, continued := (*heldError)(nil), heldError{}, false
-	err := retry.Policy{First: turnInterval, Passes: func(err error) bool { return errors.As(err, &held) }}.Do(limited, func(ctx context.Context) (err error) {
-		continued, err = hold(ctx, env)
-		if errors.As(err, &held) && (said.holder != held.holder || said.silent != held.silent) {
-			said = *held
-			env.UI.Warn(fmt.Sprintf("waiting, up to %s: %v", env.Config.Timeouts.UpgradeManifests, held), held.remedy())
-		}
-		return err
-	})
-	switch {
-	case errors.As(err, &held):
-		return turn{}, fault.WithRemedy(err, held.remedy())
-	case err != nil:
-		return turn{}, err
-	}
-	stop := keepTurn(ctx, env)
-	return turn{continued, func(ctx context.Context) error {
-		stop()
-		return release(ctx, env)
-	}}, nil
+	return fmt.Sprintf("wait for it; if no %s runs there any more, run the same command again there; "+
+		"if that node will not come back, delete it (`kubectl delete node %s`)", purposes[e.what].runs, e.holder)
 }
 
 func newUpgradeLease() *coordinationv1.Lease {
@@ -93,34 +82,39 @@ func newUpgradeLease() *coordinationv1.Lease {
 	}
 }
 
-// hold makes this node the holder, or returns a *heldError. continued reports whether it was already. Only a holder whose
-// Node is gone is replaced.
-func hold(ctx context.Context, env *Env) (continued bool, err error) {
+// hold makes this node the holder, or returns a *heldError. before is what the node has held it for already, if it has. Only a
+// holder whose Node is gone is replaced.
+func hold(ctx context.Context, env *Env, what purpose) (before purpose, err error) {
 	lease := newUpgradeLease()
 	take := func() (bool, error) {
 		if err := mayHold(ctx, env, lease); err != nil {
 			return false, err
 		}
 		now := metav1.NewMicroTime(env.Host.Now())
-		if continued = holderOf(lease) == env.Config.Name; !continued {
+		if before = ""; holderOf(lease) == env.Config.Name {
+			before = purposeOf(lease)
+		} else {
 			lease.Spec.AcquireTime = &now
+		}
+		if !before.changesVersion() || what.changesVersion() {
+			metav1.SetMetaDataAnnotation(&lease.ObjectMeta, purposeAnnotation, string(what))
 		}
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &env.Config.Name, &now
 		return true, nil
 	}
 	found, err := env.Cluster.Update(ctx, lease, take)
 	if err != nil || found {
-		return continued, err
+		return before, err
 	}
 	// It is created without a holder: of several runs that do so, one becomes the holder.
 	if err := env.Cluster.Ensure(ctx, newUpgradeLease()); err != nil {
-		return false, err
+		return "", err
 	}
 	found, err = env.Cluster.Update(ctx, lease, take)
 	if err == nil && !found {
 		err = errors.Errorf("somebody deletes the Lease %s/%s", metav1.NamespaceSystem, upgradeLease)
 	}
-	return continued, err
+	return before, err
 }
 
 func mayHold(ctx context.Context, env *Env, lease *coordinationv1.Lease) error {
@@ -132,7 +126,7 @@ func mayHold(ctx context.Context, env *Env, lease *coordinationv1.Lease) error {
 	if err != nil || !found {
 		return err
 	}
-	held := &heldError{holder: holder}
+	held := &heldError{holder: holder, what: purposeOf(lease)}
 	if lease.Spec.RenewTime != nil {
 		held.last = lease.Spec.RenewTime.Time
 	}
@@ -147,8 +141,17 @@ func holderOf(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
+// purposeOf is what the holder of a Lease does. Earlier releases only held it for upgrades and rollbacks.
+func purposeOf(lease *coordinationv1.Lease) purpose {
+	what := purpose(lease.Annotations[purposeAnnotation])
+	if _, known := purposes[what]; !known {
+		return forUpgrade
+	}
+	return what
+}
+
 // keepTurn renews the Lease until stop is called or the run ends. The API may be away meanwhile.
-func keepTurn(ctx context.Context, env *Env) (stop func()) {
+func keepTurn(ctx context.Context, env *Env, what purpose) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -159,20 +162,23 @@ func keepTurn(ctx context.Context, env *Env) (stop func()) {
 				ticker.Stop()
 				return
 			case <-ticker.C:
-				_, _ = hold(ctx, env) // the next one may succeed
+				_, _ = hold(ctx, env, what) // the next one may succeed
 			}
 		}
 	}()
 	return func() { cancel(); <-ended }
 }
 
-func release(ctx context.Context, env *Env) error {
+// release gives the Lease back, unless this node has it for a change of its version that has not finished, and what is
+// something else.
+func release(ctx context.Context, env *Env, what purpose) error {
 	lease := newUpgradeLease()
 	_, err := env.Cluster.Update(ctx, lease, func() (bool, error) {
-		if holderOf(lease) != env.Config.Name {
+		if holderOf(lease) != env.Config.Name || purposeOf(lease).changesVersion() && !what.changesVersion() {
 			return false, nil
 		}
 		lease.Spec = coordinationv1.LeaseSpec{}
+		delete(lease.Annotations, purposeAnnotation)
 		return true, nil
 	})
 	return err

@@ -74,7 +74,7 @@ func TestTakeTurn(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				mine, err := takeTurn(t.Context(), s.Env)
+				mine, err := takeTurn(t.Context(), s.Env, forUpgrade)
 				if test.refuse != nil {
 					held := (*heldError)(nil)
 					if !errors.As(err, &held) || held.holder != test.refuse.holder || held.silent != test.refuse.silent || s.holder(t) != other {
@@ -121,13 +121,13 @@ func TestWaitsForTurn(t *testing.T) {
 	s.Config.Timeouts.UpgradeManifests = time.Minute
 	second := secondControlPlane(t, s)
 	synctest.Test(t, func(t *testing.T) {
-		mine, err := takeTurn(t.Context(), s.Env)
+		mine, err := takeTurn(t.Context(), s.Env, forUpgrade)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)
 		go func() {
-			next, err := takeTurn(t.Context(), second)
+			next, err := takeTurn(t.Context(), second, forUpgrade)
 			if err == nil {
 				err = next.giveBack(t.Context())
 			}
@@ -156,11 +156,11 @@ func TestDeletedLease(t *testing.T) {
 	if err := s.api.EnsureAbsent(t.Context(), newUpgradeLease()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hold(t.Context(), s.Env); err != nil || s.holder(t) != "cp-1" {
+	if _, err := hold(t.Context(), s.Env, forUpgrade); err != nil || s.holder(t) != "cp-1" {
 		t.Errorf("the first: %v, holder %q", err, s.holder(t))
 	}
 	held := (*heldError)(nil)
-	if _, err := hold(t.Context(), second); !errors.As(err, &held) || s.holder(t) != "cp-1" {
+	if _, err := hold(t.Context(), second, forUpgrade); !errors.As(err, &held) || s.holder(t) != "cp-1" {
 		t.Errorf("the second: %v, holder %q", err, s.holder(t))
 	}
 }

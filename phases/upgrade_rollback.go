@@ -190,6 +190,7 @@ func (r *Rollback) preflight(ctx context.Context, env *Env) error {
 		})...)
 	}
 	if env.Config.ControlPlane {
+		checks = append(checks, r.quorumCheck(env)...)
 		checks = append(checks, preflight.Images(env.Config, r.images(env), env.Host, sayImage(env)))
 		checks = append(checks, preflight.Questions([]preflight.Question{r.protectionQuestion(env)})...)
 	}

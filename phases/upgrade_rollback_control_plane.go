@@ -6,25 +6,20 @@ package phases
 import (
 	"context"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// reachTime limits how long a rollback waits for the API, which may be down: that is when people go back.
-const reachTime = 5 * time.Second
-
-// putBackControlPlane swaps the static Pods as an upgrade does. A component that does not come up is not replaced by the
-// newer one, which the user wants to get rid of.
+// putBackControlPlane swaps the static Pods as an upgrade does.
 func (r *Rollback) putBackControlPlane(ctx context.Context, env *Env) error {
-	mine, err := takeTurnIfAnswered(ctx, env)
+	mine, err := takeTurnIfAnswered(ctx, env, forRollback)
 	if err != nil {
 		return err
 	}
@@ -37,12 +32,8 @@ func (r *Rollback) putBackControlPlane(ctx context.Context, env *Env) error {
 	}
 	first, then := split(components)
 	for _, group := range [][]componentUpgrade{first, then} {
-		if len(group) == 0 {
-			continue
-		}
-		env.UI.Printf("Putting back %s: %s", namesOf(group), imagesOf(group))
-		if _, err := runWith(ctx, env, group); err != nil {
-			return err
+		if err := r.swap(ctx, env, mine, group); err != nil {
+			return mine.finish(ctx, env, err)
 		}
 	}
 	if len(components) == 0 { // otherwise it has been restarted
@@ -50,26 +41,39 @@ func (r *Rollback) putBackControlPlane(ctx context.Context, env *Env) error {
 			return err
 		}
 	}
-	if err := settle(ctx, env); err != nil {
-		return err
-	}
-	return mine.giveBack(ctx)
+	return mine.finish(ctx, env, nil)
 }
 
-// takeTurnIfAnswered is takeTurn if the API answers. If it does not, nobody can see who else upgrades or goes back.
-func takeTurnIfAnswered(ctx context.Context, env *Env) (turn, error) {
-	limited, cancel := context.WithTimeout(ctx, reachTime)
-	defer cancel()
-	err := env.Cluster.Ready(limited)
-	if err == nil {
-		return takeTurn(ctx, env)
+// swap makes components run with their previous manifests. If they do not come up, what ran before the rollback is put back,
+// but only if it worked: otherwise it is what the user wants to leave. After etcd's data was restored, there is no way but on.
+func (r *Rollback) swap(ctx context.Context, env *Env, mine turn, components []componentUpgrade) error {
+	if len(components) == 0 {
+		return nil
 	}
-	if ctx.Err() != nil {
-		return turn{}, err
+	env.UI.Printf("Putting back %s: %s", namesOf(components), imagesOf(components))
+	worked := r.restore == nil && !slices.ContainsFunc(components, func(c componentUpgrade) bool { return !isHealthy(ctx, env, c.name) })
+	restarted, answered, err := mine.runWith(ctx, env, components)
+	if err == nil || ctx.Err() != nil || !worked {
+		return err
 	}
-	ui.WarnError(env.UI, err)
-	env.UI.Warn("the API does not answer, so it is unknown whether another control plane is being upgraded", "make sure that no other control plane is being upgraded or rolled back")
-	return turn{giveBack: func(ctx context.Context) error { return release(ctx, env) }}, nil // the failed upgrade may have it
+	return mine.putBack(ctx, env, restarted, answered, err)
+}
+
+// quorumCheck asks whether the other members of etcd can do without this one, if it is to go back. After etcd's data was
+// restored, there are no others.
+func (r *Rollback) quorumCheck(env *Env) []preflight.Check {
+	q := quorumQuestion(env)
+	ask := q.Ask
+	q.Ask = func(ctx context.Context) []preflight.Finding {
+		if r.restore != nil || r.before[manifests.EtcdName] == nil || r.keepsEtcd(env, manifests.EtcdName) {
+			return nil
+		}
+		if _, right, err := r.component(ctx, env, manifests.EtcdName); right && err == nil {
+			return nil
+		}
+		return ask(ctx)
+	}
+	return preflight.Questions([]preflight.Question{q})
 }
 
 // components are the ones that do not run with their previous manifests, etcd first.

@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"slices"
 
 	"github.com/pkg/errors"
 
@@ -14,20 +15,25 @@ import (
 )
 
 // settle waits until the other control planes can do without this one's attention: its API server is ready, its member of
-// etcd has a vote and has applied what the leader had committed, and each of its components is healthy.
-func settle(ctx context.Context, env *Env) error {
+// etcd has a vote and has applied what the leader had committed, and each of its components is healthy. withAPI is false where
+// the API could not be asked before either, such as without admin.conf.
+func settle(ctx context.Context, env *Env, withAPI bool) error {
 	limit := env.Config.Timeouts.UpgradeManifests
-	const failure = "this control plane is not ready after the upgrade"
+	const failure = "this control plane is not ready again"
 	return diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
-		for _, component := range manifests.Components(env.Config) {
+		components := staticPods(env)
+		for _, component := range components {
 			if err := awaitHealthy(ctx, env, component); err != nil {
 				return err
 			}
 		}
-		if unlessLocalEtcd(env) == "" {
+		if slices.Contains(components, manifests.EtcdName) {
 			if err := caughtUp(ctx, env); err != nil {
 				return err
 			}
+		}
+		if !withAPI {
+			return nil
 		}
 		return env.Cluster.Ready(ctx)
 	})

@@ -15,25 +15,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // swap makes components run with their new manifests, all at once. Those that do not come up are put back.
-func swap(ctx context.Context, env *Env, components []componentUpgrade) error {
+func (t turn) swap(ctx context.Context, env *Env, components []componentUpgrade) error {
 	if len(components) == 0 {
 		return nil
 	}
 	env.UI.Printf("Upgrading %s", namesOf(components))
-	answered, err := runWith(ctx, env, components)
+	components, answered, err := t.runWith(ctx, env, components)
 	if err == nil || ctx.Err() != nil { // the same command continues after an interruption
 		return err
 	}
-	return putBack(ctx, env, components, answered, err)
+	return t.putBack(ctx, env, components, answered, err)
 }
 
 func namesOf(components []componentUpgrade) string {
@@ -48,25 +46,25 @@ func namesOf(components []componentUpgrade) string {
 //
 // Left to itself, the kubelet takes 15 to 25 seconds: it waits for the old Pod to end, notices that two seconds later, and
 // tries again after ten. So the containers are stopped here, and then the kubelet is restarted: it starts what it finds at
-// once. An interruption at any point leaves a kubelet that runs, and that does the same by itself.
+// once. After an interruption at any point, the kubelet does the same by itself.
 //
-// answered has the components that became healthy, in the order of components, also after an error.
-func runWith(ctx context.Context, env *Env, components []componentUpgrade) (answered []bool, err error) {
-	answered = make([]bool, len(components))
+// restarted are the components and what had to restart with them. answered has those that became healthy, in the same order,
+// also after an error.
+func (t turn) runWith(ctx context.Context, env *Env, components []componentUpgrade) (restarted []componentUpgrade, answered []bool, err error) {
 	since := env.Host.Now()
-	for _, c := range slices.Backward(components) { // the API server before etcd
-		if err := replace(ctx, env, c); err != nil {
-			return answered, err
-		}
+	restarted, err = t.stop(ctx, env, components, nextKubelet)
+	answered = make([]bool, len(restarted))
+	if err != nil {
+		return restarted, answered, err
 	}
 	if err := restartKubelet(ctx, env); err != nil {
-		return answered, err
+		return restarted, answered, err
 	}
 	limit := env.Config.Timeouts.UpgradeManifests
-	failure := namesOf(components) + " did not become healthy after the upgrade"
-	return answered, diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
+	failure := namesOf(restarted) + " did not become healthy after the restart"
+	return restarted, answered, diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		for i, c := range components {
+		for i, c := range restarted {
 			group.Go(func() error {
 				err := awaitUpgraded(ctx, env, c, since)
 				answered[i] = err == nil
@@ -75,51 +73,6 @@ func runWith(ctx context.Context, env *Env, components []componentUpgrade) (answ
 		}
 		return group.Wait()
 	})
-}
-
-// replace writes a component's manifest and stops the containers that were made from the one before. What depends on it has
-// been stopped already.
-func replace(ctx context.Context, env *Env, c componentUpgrade) error {
-	prepareStop(ctx, env, c.name)
-	if ctx.Err() != nil { // before the kubelet is told to replace it
-		return context.Cause(ctx)
-	}
-	grace := graceOf(env, c.name) // by the manifest that it runs with
-	file := ownership.File{Path: thisnode.StaticPodPath(env.Config, c.name), Data: c.wanted, Mode: 0o600}
-	if _, err := file.Write(env.Host); err != nil {
-		return err
-	}
-	return stopContainers(ctx, env, c.name, grace)
-}
-
-// giveUpLead makes another member of etcd the leader before this one stops, so that the cluster need not elect one. This
-// node's API server has stopped by then: its writes would fail while the leader changes.
-func giveUpLead(ctx context.Context, env *Env) error {
-	member, found := etcdmember.Local(env.Host, env.Config)
-	if !found {
-		return nil
-	}
-	moved, err := env.Etcd.MoveLeader(ctx, member.PeerURL)
-	if moved {
-		env.UI.Printf("Another member leads etcd now")
-	}
-	return err
-}
-
-func stopContainers(ctx context.Context, env *Env, component string, grace time.Duration) error {
-	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
-	if err != nil {
-		return err
-	}
-	for _, container := range running {
-		if err := env.Host.StopContainer(ctx, env.Config.CRISocket, container.ID, grace); err != nil {
-			return err
-		}
-	}
-	// The kubelet delays the start of a component that has crashed. If this fails, as when the kubelet removes the same
-	// container, the start only takes longer.
-	_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
-	return nil
 }
 
 // awaitUpgraded waits for a healthy container of the manifest that is there now.
@@ -142,7 +95,7 @@ func (e *restoredError) Unwrap() error { return e.error }
 // putBack restores the manifests of components that did not come up. What an interrupted run has replaced stays: what was
 // there before it is in the backup of that run. answered are the components that were healthy meanwhile. failed is why; it
 // is returned with what was done about it.
-func putBack(ctx context.Context, env *Env, components []componentUpgrade, answered []bool, failed error) error {
+func (t turn) putBack(ctx context.Context, env *Env, components []componentUpgrade, answered []bool, failed error) error {
 	var restored []componentUpgrade
 	etcdStays := false
 	for i, c := range components {
@@ -162,7 +115,7 @@ func putBack(ctx context.Context, env *Env, components []componentUpgrade, answe
 		return failed
 	}
 	env.UI.Warnf("%s did not come up; putting back what ran before", namesOf(components))
-	if _, err := runWith(ctx, env, restored); err != nil {
+	if _, _, err := t.runWith(ctx, env, restored); err != nil {
 		return fault.WithRemedy(errors.WithMessagef(failed, "and putting back what ran before failed, too (%v)", err),
 			"the previous manifests are in "+backupRoot(env)+"; `slipway diagnose` says what is wrong")
 	}

@@ -56,6 +56,10 @@ type loneMember struct{ etcd.Etcd }
 
 func (loneMember) MoveLeader(context.Context, string) (bool, error) { return false, nil }
 
+func (loneMember) Health(context.Context) ([]etcd.Health, error) {
+	return []etcd.Health{{Member: etcd.Member{Name: "cp-1", PeerURL: ownPeer}, Answers: true}}, nil
+}
+
 // TestPutBack: what did not come up is put back. An etcd of another minor version may have changed its data, unless it has
 // ended without an answer.
 func TestPutBack(t *testing.T) {
@@ -95,7 +99,7 @@ func TestPutBack(t *testing.T) {
 				s.put(t, path, with(c.before))
 				components = append(components, componentUpgrade{name: c.name, before: []byte(with(c.before)), wanted: []byte(with(c.wanted))})
 			}
-			err := swap(t.Context(), s.Env, components)
+			err := turn{}.swap(t.Context(), s.Env, components)
 			restored := (*restoredError)(nil)
 			fact.Error(t, err, test.said...)
 			fact.NotIn(t, message(err), test.without...)
@@ -118,7 +122,7 @@ func TestPutBackNothing(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	manifest := []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, image: 'a:v2'}]}\n")
 	failed := errors.New("it does not come up")
-	err := putBack(t.Context(), s.Env, []componentUpgrade{{name: manifests.APIServerName, before: manifest, wanted: manifest}}, []bool{false}, failed)
+	err := turn{}.putBack(t.Context(), s.Env, []componentUpgrade{{name: manifests.APIServerName, before: manifest, wanted: manifest}}, []bool{false}, failed)
 	if !errors.Is(err, failed) || err.Error() != failed.Error() || len(s.host.Jobs) > 0 || s.said.Len() > 0 {
 		t.Errorf("error %v, did %q, said %q", err, s.host.Jobs, s.said.String())
 	}

@@ -130,7 +130,8 @@ func (c Check) findings(ctx context.Context, h View) []Finding {
 	return found
 }
 
-func ignored(name string, ignore []string) bool {
+// Ignored reports whether the errors of a check count as warnings.
+func Ignored(name string, ignore []string) bool {
 	return slices.ContainsFunc(ignore, func(s string) bool {
 		return strings.EqualFold(s, name) || strings.EqualFold(s, "all")
 	})

@@ -71,7 +71,7 @@ func Ask(ctx context.Context, checks []Check, h View, ignore []string) []Result 
 		start := time.Now()
 		found := checks[i].findings(ctx, h)
 		results[i] = Result{Check: checks[i].Name, Findings: found, Took: time.Since(start)}
-		if !ignored(checks[i].Name, ignore) {
+		if !Ignored(checks[i].Name, ignore) {
 			return
 		}
 		for k := range found {

@@ -66,6 +66,8 @@ type mode interface {
 	discover(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error)
 	// joined returns the control plane that self describes, once discovery is over and admin.conf is written.
 	joined(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error)
+	// stored is the configuration of the cluster that this host belongs to, or the default one with a warning.
+	stored(ctx context.Context, real *host.Real) ([]byte, []string, error)
 	// parts are for a workflow on this host.
 	parts(*config.Node, *host.Real) *parts
 	// apiParts are for a command that only talks to the API; form and command are for its plan.
@@ -100,6 +102,9 @@ func askForPlan(fs *pflag.FlagSet) error { return fs.Set("dry-run", "true") }
 func (o *joinOptions) keepMode(self *config.JoinConfiguration) { keepMode(o.Flags, self) }
 
 func keepMode(flags config.Flags, self *config.JoinConfiguration) { self.DryRun = flags.DryRun }
+
+// keepModeOf copies --dry-run from a host to the control plane that it is.
+func keepModeOf(host, node *config.Node) { node.DryRun = host.DryRun }
 
 // keepMode copies --dry-run, or what the configuration file says instead, to a node that was made of the cluster's
 // configuration.

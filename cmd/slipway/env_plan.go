@@ -81,6 +81,13 @@ func (p planning) joined(ctx context.Context, real *host.Real, self *config.Join
 	return node, nil, err
 }
 
+func (p planning) stored(ctx context.Context, real *host.Real) ([]byte, []string, error) {
+	if p.diff {
+		return acting{p.g}.stored(ctx, real)
+	}
+	return config.DefaultCluster(), nil, nil
+}
+
 func (p planning) parts(node *config.Node, real *host.Real) *parts {
 	parts, _ := p.recorded(node, real)
 	return parts
@@ -96,9 +103,9 @@ func (p planning) recorded(node *config.Node, real *host.Real) (*parts, *plan) {
 		record.assumed = &assumed{node}
 	}
 	said := newPlanUI(p.g)
+	node.Timeouts.UpgradeManifests = min(node.Timeouts.UpgradeManifests, planPatience)
 	var live cluster.Cluster
 	if node.Upgrade != nil { // what is there decides what an upgrade does
-		node.Timeouts.UpgradeManifests = min(node.Timeouts.UpgradeManifests, planPatience)
 		live = answering(cluster.New(clusterOptions(node, real)))
 	}
 	api := cluster.NewPlan(record.addCluster, live)

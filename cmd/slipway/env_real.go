@@ -67,6 +67,17 @@ func (acting) joined(ctx context.Context, real *host.Real, self *config.JoinConf
 	return joining.JoinedNode(ctx, administrator(real), self, opts)
 }
 
+func (acting) stored(ctx context.Context, real *host.Real) ([]byte, []string, error) {
+	stored, err := joining.StoredConfiguration(ctx, administrator(real))
+	switch {
+	case err == nil:
+		return stored, nil, nil
+	case ctx.Err() != nil:
+		return nil, nil, err
+	}
+	return config.DefaultCluster(), []string{"cannot read the cluster's configuration; using the defaults and this host's files instead: " + err.Error()}, nil
+}
+
 func (a acting) parts(node *config.Node, real *host.Real) *parts {
 	return newRealParts(a.g, node, real)
 }

@@ -4,13 +4,17 @@
 package main
 
 import (
+	"context"
 	"runtime"
 
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -30,12 +34,12 @@ func newHostPrepare(g *globals) *cobra.Command {
 			"It runs these phases in order; `host prepare phase NAME` runs one alone:\n" + phaseTree(workflow, "  "),
 		Args: takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, prepare, err := o.load(cmd, g)
+			p, machine, prepare, err := o.load(cmd, g)
 			if err != nil {
 				return err
 			}
 			defer closeBundle(prepare)
-			return p.run(cmd.Context(), prepare.Phases(), p.env.Config.SkipPhases)
+			return p.run(cmd.Context(), phases.GoingBy(machine, prepare.Phases()), machine.SkipPhases)
 		},
 	}
 	o.Bind(cmd.Flags(), "host prepare")
@@ -51,12 +55,12 @@ func runnablePreparePhase(g *globals, phase phases.Phase, use string, _ wrapPhas
 		Short: phase.Summary,
 		Args:  takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, prepare, err := o.load(cmd, g)
+			p, machine, prepare, err := o.load(cmd, g)
 			if err != nil {
 				return err
 			}
 			defer closeBundle(prepare)
-			return p.run(cmd.Context(), only(prepare.Phases(), phase.Name), nil)
+			return p.run(cmd.Context(), phases.GoingBy(machine, only(prepare.Phases(), phase.Name)), nil)
 		},
 	}
 	o.BindPhase(cmd.Flags(), "host prepare", phaseFlags(phase.Flags))
@@ -74,22 +78,47 @@ func only(workflow []phases.Phase, name string) []phases.Phase {
 	return nil
 }
 
-func (o *hostOptions) load(cmd *cobra.Command, g *globals) (*parts, *phases.Prepare, error) {
+// load returns the parts of the node that this host is, if it is a control plane, and what the host is to be.
+func (o *hostOptions) load(cmd *cobra.Command, g *globals) (*parts, *config.Node, *phases.Prepare, error) {
 	o.Given = given(cmd.Flags())
 	in, err := readNodeInput(cmd.Context(), g, modeOfFlags(g, cmd), "")
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	node, err := config.LoadHost(o.Flags)
+	machine, err := config.LoadHost(o.Flags)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	node := machine
+	controlPlane, warnings, err := controlPlaneHere(cmd.Context(), modeOfFlags(g, cmd), in.host)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if controlPlane != nil {
+		keepModeOf(machine, controlPlane)
+		node = controlPlane
 	}
 	prepare, err := newPreparation(o.Flags)
 	if err != nil {
+		return nil, nil, nil, err
+	}
+	prepare.Alone, prepare.ControlPlane = true, controlPlane
+	p := newParts(g, node, in.host)
+	warn(p.env.UI, warnings)
+	return p, machine, prepare, nil
+}
+
+// controlPlaneHere is the control plane that this host is, or nil.
+func controlPlaneHere(ctx context.Context, m mode, real *host.Real) (*config.Node, []string, error) {
+	if !thisnode.IsControlPlane(real) {
+		return nil, nil, nil
+	}
+	stored, warnings, err := m.stored(ctx, real)
+	if err != nil {
 		return nil, nil, err
 	}
-	prepare.Alone = true
-	return newParts(g, node, in.host), prepare, nil
+	node, more, err := nodeFrom(stored, thisnode.Current(real))
+	return node, append(warnings, more...), errors.WithMessage(err, "this host is a control plane, and its configuration")
 }
 
 // newPreparation opens the bundle, which must be for this machine.

@@ -60,13 +60,13 @@ func (o *upOptions) run(cmd *cobra.Command, g *globals, args []string) error {
 		in.options.Facts.Sockets = []string{socket}
 	}
 	if joins {
-		return o.join(cmd, g, node, in, machine, phases.UpJoin(prepare, machine))
+		return o.join(cmd, g, node, in, machine, prepare)
 	}
 	in.options.KubernetesVersion = prepare.KubernetesVersion()
-	return o.init(cmd, g, node, in, machine, phases.Up(prepare, machine))
+	return o.init(cmd, g, node, in, machine, prepare)
 }
 
-func (o *upOptions) init(cmd *cobra.Command, g *globals, flags config.Flags, in *nodeInput, machine *config.Node, workflow []phases.Phase) error {
+func (o *upOptions) init(cmd *cobra.Command, g *globals, flags config.Flags, in *nodeInput, machine *config.Node, prepare *phases.Prepare) error {
 	i := &initOptions{Flags: flags}
 	if err := i.takeNetwork(cmd.Context(), g); err != nil {
 		return err
@@ -76,11 +76,12 @@ func (o *upOptions) init(cmd *cobra.Command, g *globals, flags config.Flags, in 
 		return err
 	}
 	machine.Becomes(p.env.Config)
+	prepare.On(p.env)
 	p.beginInit()
-	return p.run(cmd.Context(), workflow, o.skipped("init", p.env.Config))
+	return p.run(cmd.Context(), phases.Up(prepare, machine), o.skipped("init", p.env.Config))
 }
 
-func (o *upOptions) join(cmd *cobra.Command, g *globals, flags config.Flags, in *nodeInput, machine *config.Node, workflow []phases.Phase) error {
+func (o *upOptions) join(cmd *cobra.Command, g *globals, flags config.Flags, in *nodeInput, machine *config.Node, prepare *phases.Prepare) error {
 	j := &joinOptions{Flags: flags}
 	if err := j.takeToken(cmd.Context(), g); err != nil {
 		return err
@@ -90,8 +91,9 @@ func (o *upOptions) join(cmd *cobra.Command, g *globals, flags config.Flags, in 
 		return err
 	}
 	machine.Becomes(p.env.Config)
+	prepare.On(p.env)
 	p.beginJoin()
-	return p.run(cmd.Context(), workflow, o.skipped("join", p.env.Config))
+	return p.run(cmd.Context(), phases.UpJoin(prepare, machine), o.skipped("join", p.env.Config))
 }
 
 // skipped are the phases to skip: those of the flag, and those that a configuration file names without the part of `up` that

@@ -46,8 +46,10 @@ type Sandbox struct {
 	ID        string
 	Pod       string
 	Namespace string
-	Ready     bool
-	Created   time.Time
+	// UID is that of the Pod, by the kubelet that made it.
+	UID     string
+	Ready   bool
+	Created time.Time
 }
 
 // keptStates is how many containers with the same name in a Pod are returned:
@@ -133,7 +135,7 @@ func (r *Real) Sandboxes(ctx context.Context, socket, namespace string) ([]Sandb
 	var list []Sandbox
 	for _, s := range answer.GetItems() {
 		list = append(list, Sandbox{
-			ID: s.GetId(), Pod: s.GetMetadata().GetName(), Namespace: s.GetMetadata().GetNamespace(),
+			ID: s.GetId(), Pod: s.GetMetadata().GetName(), Namespace: s.GetMetadata().GetNamespace(), UID: s.GetMetadata().GetUid(),
 			Ready: s.GetState() == cri.PodSandboxState_SANDBOX_READY, Created: nanoTime(s.GetCreatedAt()),
 		})
 	}

@@ -41,7 +41,7 @@ func measureUpgrade(ctx context.Context, lab *nodes.Lab, program string, t *tabl
 			return err
 		}
 	}
-	if err := j.startWriter(ctx); err != nil {
+	if err := j.startWriter(ctx, "writer"); err != nil {
 		return err
 	}
 	version := lab.KubernetesVersion()
@@ -51,12 +51,35 @@ func measureUpgrade(ctx context.Context, lab *nodes.Lab, program string, t *tabl
 	if err := timed(ctx, j.first, t, rowApply, program, "upgrade", "apply", version, "--yes", ignore); err != nil {
 		return err
 	}
-	gap, err := j.gap(ctx)
+	gap, err := j.gap(ctx, "writer")
 	if err != nil {
 		return err
 	}
 	t.add(rowGap, program, gap.Seconds())
-	return timed(ctx, j.worker, t, rowNode, program, "upgrade", "node", ignore)
+	if err := timed(ctx, j.worker, t, rowNode, program, "upgrade", "node", ignore); err != nil || program != programs[0] {
+		return err
+	}
+	return j.patchEtcd(ctx, program, version)
+}
+
+// patchEtcd measures an upgrade to the same version that changes nothing but etcd. kubeadm leaves an etcd of the same version as
+// it is.
+func (j *joining) patchEtcd(ctx context.Context, program, version string) error {
+	const patch = `[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--log-level=warn"}]`
+	if err := j.first.WriteFile("/root/patches/etcd+json.json", []byte(patch), 0o600); err != nil {
+		return err
+	}
+	if err := j.startWriter(ctx, "writer-etcd"); err != nil {
+		return err
+	}
+	if err := timed(ctx, j.first, j.table, rowEtcd, program, "upgrade", "apply", version, "--yes", "--patches=/root/patches", ignore); err != nil {
+		return err
+	}
+	gap, err := j.gap(ctx, "writer-etcd")
+	if err == nil {
+		j.table.add(rowEtcdGap, program, gap.Seconds())
+	}
+	return err
 }
 
 // makeOlder makes the cluster with the kubeadm of the older nodes, and waits until all of it works.
@@ -79,20 +102,20 @@ func (j *joining) makeOlder(ctx context.Context, version string) error {
 }
 
 // startWriter starts a Pod on the worker that writes 10 times a second.
-func (j *joining) startWriter(ctx context.Context) error {
-	manifest := nodes.WriterManifest("writer", j.worker.Name(), "https://"+j.first.IP()+":6443")
+func (j *joining) startWriter(ctx context.Context, name string) error {
+	manifest := nodes.WriterManifest(name, j.worker.Name(), "https://"+j.first.IP()+":6443")
 	if err := j.first.WriteFile("/root/writer.yaml", []byte(manifest), 0o600); err != nil {
 		return err
 	}
 	if _, err := j.first.Combined(ctx, "kubectl", admin, "apply", "-f", "/root/writer.yaml"); err != nil {
 		return err
 	}
-	return j.await(ctx, "the writer to write", func() error { _, err := j.gap(ctx); return err })
+	return j.await(ctx, "the writer to write", func() error { _, err := j.gap(ctx, name); return err })
 }
 
-// gap is the longest time that the writer has had no answer to a write.
-func (j *joining) gap(ctx context.Context) (time.Duration, error) {
-	log, err := j.first.Output(ctx, "kubectl", admin, "logs", "--tail=1", "writer")
+// gap is the longest time that a writer has had no answer to a write.
+func (j *joining) gap(ctx context.Context, writer string) (time.Duration, error) {
+	log, err := j.first.Output(ctx, "kubectl", admin, "logs", "--tail=1", writer)
 	if err != nil {
 		return 0, err
 	}

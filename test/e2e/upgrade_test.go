@@ -155,6 +155,7 @@ func TestUpgrade(t *testing.T) {
 	cp.initOnlyAddsToken(config)
 	w.row("kubelet-edit", machine.keepsKubeletEdit)
 	cp.row("encryption", machine.keepsEncryption)
+	cp.row("etcd-only", machine.patchesEtcd)
 }
 
 // rollsBack takes a finished upgrade back, but for etcd.

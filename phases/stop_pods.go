@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// stopGrace is how long a component may take to stop: as long as its static Pod
+// gives it by default (terminationGracePeriodSeconds).
+const stopGrace = 30 * time.Second
+
+// apiServerGrace is how long an API server may take. It stops listening and
+// cleans up within half a second, then finishes the requests that it has, 99 %
+// of which take less than a second (the service level objective of Kubernetes).
+// After that only watches are left, which never end by themselves: without this
+// limit the API is away for all of stopGrace. Clients open them again.
+const apiServerGrace = 2 * time.Second
+
+// stop writes the manifests of components and stops their containers, the last component first; the kubelet starts them
+// again. Upgrades, rollbacks and renewals stop components only here, so it has the rules for it:
+//
+//   - This control plane has the turn.
+//   - If etcd stops, this node's API server stops first, and both start together, whatever has changed. Without etcd, the API
+//     server's requests hang, and so do its clients, such as a kubelet that starts meanwhile.
+//   - etcd stops only if the other members can do without it. Otherwise nothing stops, and the error is a *quorumError.
+//
+// by says who starts them. stopped are the components and what had to stop with them, etcd first.
+func (turn) stop(ctx context.Context, env *Env, components []componentUpgrade, by starter) (stopped []componentUpgrade, err error) {
+	if components, err = withAPIServer(env, components); err != nil {
+		return components, err
+	}
+	for i, c := range slices.Backward(components) { // the API server before etcd
+		if by == nextKubelet {
+			prepareStop(ctx, env, c.name)
+		}
+		if i == len(components)-1 { // the first to stop
+			if err := spareEtcd(ctx, env, components); err != nil {
+				return components, err
+			}
+			if by == nextKubelet {
+				killKubelet(ctx, env)
+			}
+		}
+		if err := replace(ctx, env, c); err != nil {
+			return components, err
+		}
+	}
+	return components, nil
+}
+
+// killKubelet ends the kubelet, which is restarted next. It would start the API server again before etcd has stopped, and that
+// one would hang until etcd is there; so would the restarted kubelet, which has to start etcd. systemd starts it again after ten
+// seconds (Restart=always), so an interruption only costs time. If this fails, too.
+func killKubelet(ctx context.Context, env *Env) { _ = env.Host.KillUnit(ctx, kubeletUnit) }
+
+// starter is who starts the components that were stopped.
+type starter int
+
+const (
+	// thisKubelet, which runs, starts a component within a second or so. etcd has to stop sooner: it would wait seven seconds
+	// for the watches of the next API server.
+	thisKubelet starter = iota
+	// nextKubelet is the one that is started when all have stopped. So there is time to prepare their clients for it.
+	nextKubelet
+)
+
+// withAPIServer adds this node's API server to components of which one is etcd.
+func withAPIServer(env *Env, components []componentUpgrade) ([]componentUpgrade, error) {
+	if !includes(components, manifests.EtcdName) || includes(components, manifests.APIServerName) {
+		return components, nil
+	}
+	manifest, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	if err != nil || manifest == nil {
+		return components, err
+	}
+	env.UI.Printf("Restarting %s with %s, which it needs", manifests.APIServerName, manifests.EtcdName)
+	at := slices.IndexFunc(components, named(manifests.EtcdName)) + 1
+	return slices.Insert(slices.Clone(components), at, componentUpgrade{name: manifests.APIServerName, before: manifest, wanted: manifest}), nil
+}
+
+func includes(components []componentUpgrade, name string) bool {
+	return slices.ContainsFunc(components, named(name))
+}
+
+func named(name string) func(componentUpgrade) bool {
+	return func(c componentUpgrade) bool { return c.name == name }
+}
+
+// replace writes a component's manifest and stops the containers that were made from the one before. What depends on it has
+// been stopped already.
+func replace(ctx context.Context, env *Env, c componentUpgrade) error {
+	if ctx.Err() != nil { // before the kubelet is told to replace it
+		return context.Cause(ctx)
+	}
+	grace := graceOf(env, c.name) // by the manifest that it runs with
+	file := ownership.File{Path: thisnode.StaticPodPath(env.Config, c.name), Data: c.wanted, Mode: 0o600}
+	if _, err := file.Write(env.Host); err != nil {
+		return err
+	}
+	return stopContainers(ctx, env, c.name, grace)
+}
+
+// giveUpLead makes another member of etcd the leader before this one stops, so that the cluster need not elect one. This
+// node's API server has stopped by then: its writes would fail while the leader changes.
+func giveUpLead(ctx context.Context, env *Env) error {
+	member, found := etcdmember.Local(env.Host, env.Config)
+	if !found {
+		return nil
+	}
+	moved, err := env.Etcd.MoveLeader(ctx, member.PeerURL)
+	if moved {
+		env.UI.Printf("Another member leads etcd now")
+	}
+	return err
+}
+
+func stopContainers(ctx context.Context, env *Env, component string, grace time.Duration) error {
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
+	if err != nil {
+		return err
+	}
+	for _, container := range running {
+		if err := env.Host.StopContainer(ctx, env.Config.CRISocket, container.ID, grace); err != nil {
+			return err
+		}
+	}
+	// The kubelet delays the start of a component that has crashed. If this fails, as when the kubelet removes the same
+	// container, the start only takes longer.
+	_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
+	return nil
+}
+
+// graceOf is how long a component may take to stop. An API server that was told
+// how to shut down (--shutdown-delay-duration and others), such as to serve
+// until load balancers send nothing more to it, has the time to do so:
+// https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/
+func graceOf(env *Env, component string) time.Duration {
+	if component != manifests.APIServerName {
+		return stopGrace
+	}
+	pod, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, component))
+	if err != nil || strings.Contains(string(pod), "--shutdown-") {
+		return stopGrace
+	}
+	return apiServerGrace
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// patchesEtcd upgrades a control plane to the version that it has, with a patch that changes only etcd. The API server stops before
+// etcd, and comes back with it: otherwise its requests hang, and the kubelet with them, for minutes.
+func (m machine) patchesEtcd() {
+	m.Helper()
+	m.write("/root/patches/etcd+json.json", `[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--log-level=warn"}]`)
+	before := m.containerIDs()
+	since := m.now()
+	m.apply("--patches=/root/patches")
+	after := m.containerIDs()
+	journal := m.must("journalctl", "--unit=containerd", "--output=cat", "--since=@"+since)
+	stopped := map[string]int{}
+	for _, component := range []string{"kube-apiserver", "etcd"} {
+		if before[component] == "" || before[component] == after[component] {
+			m.Errorf("%s was not restarted: %s, then %s", component, before[component], after[component])
+		}
+		stopped[component] = strings.Index(journal, `StopContainer for \"`+before[component])
+		if stopped[component] < 0 {
+			m.Errorf("nobody has stopped %s %s:\n%s", component, before[component], journal)
+		}
+	}
+	if stopped["kube-apiserver"] > stopped["etcd"] {
+		m.Errorf("etcd was stopped before the API server:\n%s", journal)
+	}
+	if command := m.must("cat", "/etc/kubernetes/manifests/etcd.yaml"); !strings.Contains(command, "--log-level=warn") {
+		m.Errorf("the patch is not there:\n%s", command)
+	}
+	m.ready(m.node.Name())
+}
+
+// now is the time on the node, in seconds since 1970.
+func (m machine) now() string {
+	m.Helper()
+	return strings.TrimSpace(m.must("date", "+%s"))
+}
+
+// containerIDs are those of the components of a control plane that run.
+func (m machine) containerIDs() map[string]string {
+	m.Helper()
+	ids := map[string]string{}
+	for _, component := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		for id := range strings.Lines(m.must("ctr", "--namespace=k8s.io", "containers", "ls", "--quiet", `labels."io.kubernetes.container.name"==`+component)) {
+			if id = strings.TrimSpace(id); m.hasTask(id) {
+				ids[component] = id
+			}
+		}
+	}
+	return ids
+}
+
+// hasTask reports whether a container has a process.
+func (m machine) hasTask(id string) bool {
+	m.Helper()
+	return strings.Contains(m.must("ctr", "--namespace=k8s.io", "tasks", "ls"), id)
+}
+
+const leaseHolder = "jsonpath={.spec.holderIdentity}"
+
+// holdsLease makes a control plane the holder of the Lease, or nobody.
+func (m machine) holdsLease(holder string) {
+	m.Helper()
+	m.kubectl("-n", "kube-system", "patch", "lease", "slipway-upgrade", "--type=merge", "-p", fmt.Sprintf(
+		`{"spec": {"holderIdentity": %q, "renewTime": %q}}`, holder, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
+}
+
+// renewsInTurn renews a certificate while another control plane is being upgraded. It restarts nothing until that is over. etcd
+// takes its API server along.
+func (m machine) renewsInTurn(other machine) {
+	m.Helper()
+	m.runs("slipway", "certs", []string{"renew", "scheduler.conf", "--restart"}) // this creates the Lease
+	m.prints("", "get", "lease", "slipway-upgrade", "-n", "kube-system", "-o", leaseHolder)
+	m.holdsLease(other.node.Name())
+	before := m.containerIDs()
+	const log = "/root/renewal.log"
+	ended := make(chan error, 1)
+	go func() {
+		_, err := m.try("sh", "-c", "slipway certs renew etcd-server --restart >"+log+" 2>&1")
+		ended <- err
+	}()
+	m.eventually("the renewal to wait", readyLimit, func() error {
+		if out, err := m.try("cat", log); err != nil || !strings.Contains(out, "control plane "+other.node.Name()+" ") {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	if now := m.containerIDs(); fmt.Sprint(now) != fmt.Sprint(before) {
+		m.Errorf("it restarted something out of turn: %v, then %v", before, now)
+	}
+	m.holdsLease("")
+	if err := <-ended; err != nil {
+		m.Errorf("%v:\n%s", err, m.must("cat", log))
+	}
+	for component, id := range m.containerIDs() {
+		if restarts := component == "etcd" || component == "kube-apiserver"; restarts != (id != before[component]) {
+			m.Errorf("%s is %s, and was %s", component, id, before[component])
+		}
+	}
+	m.prints("", "get", "lease", "slipway-upgrade", "-n", "kube-system", "-o", leaseHolder)
+}
