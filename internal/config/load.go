@@ -120,6 +120,7 @@ func (d *documents) completeInit(ctx context.Context, opts Options) {
 	}
 	d.checkInit(opts.Now)
 	d.checkCluster()
+	d.checkContradictions()
 	d.cluster.ControlPlaneEndpoint = withPort(d.cluster.ControlPlaneEndpoint, d.init.LocalAPIEndpoint.BindPort)
 	d.checkComponents()
 	d.completeComponents(opts.Facts)
