@@ -72,11 +72,13 @@ func withoutRepeats(entries []entry) []entry {
 // joined makes one entry of the lines of a message with several. Repeated messages may have lost some of theirs.
 func joined(entries []entry) []entry {
 	var out []entry
+	last := map[string]int{} // of each program
 	for _, e := range entries {
-		if n := len(out); n > 0 && continues(out[n-1].Message, e.Message) {
-			out[n-1].Message += " " + strings.TrimSpace(e.Message)
+		if i, known := last[e.Program]; known && continues(out[i].Message, e.Message) {
+			out[i].Message += " " + strings.TrimSpace(e.Message)
 			continue
 		}
+		last[e.Program] = len(out)
 		out = append(out, e)
 	}
 	return out

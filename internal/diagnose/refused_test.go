@@ -90,12 +90,12 @@ func refusedRows() []row {
 				h.died("")
 				h.said(head+`"command failed" err=<`, "\tfailed to run Kubelet: no cheese", " >")
 			}
-		}, "kubelet.service; failed to run Kubelet: no cheese", false},
+		}, "kubelet.service; Kubelet: no cheese", false},
 		{"container-crash", "twice, with a reason of its own line", func(h *fakeHost) {
 			lines := []string{head + `"command failed" err=<`, "\tout of cheese", "\tand of bread", " >", "I1121 09:00:00.000000 1 x.go:1] bye"}
 			h.crashed("kube-scheduler", lines...)
 			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), lines...)
-		}, "2 times; out of cheese and of bread", false},
+		}, "2 times; of bread", false},
 	}
 }
 
