@@ -46,6 +46,11 @@ const (
 	certificatesThere = "--skip-phases=preflight,certs,kubeconfig"
 )
 
+// patched adds a flag to the API server by a patch, which no check reads.
+func patched(flag string) string {
+	return `mkdir -p /root/patches; echo '[{"op": "add", "path": "/spec/containers/0/command/-", "value": "` + flag + `"}]' >/root/patches/kube-apiserver0+json.json`
+}
+
 func nodeFaults() []nodeFault {
 	certificates := []string{"certs all", "kubeconfig all"}
 	return []nodeFault{
@@ -117,6 +122,14 @@ func nodeFaults() []nodeFault {
 			env:     []string{"HTTPS_PROXY=http://lab:secret@192.168.99.1:3128"},
 			skip:    "wait-control-plane/api-server",
 			cluster: "etcd: {external: {endpoints: ['https://192.168.99.1:2379'], caFile: /etc/kubernetes/pki/ca.crt, certFile: /etc/kubernetes/pki/apiserver-kubelet-client.crt, keyFile: /etc/kubernetes/pki/apiserver-kubelet-client.key}}",
+		},
+		{
+			name: "nodes have no rights", cause: "forbidden", message: "--authorization-mode=RBAC",
+			inject: patched("--authorization-mode=RBAC"), repair: "rm -r /root/patches", init: "patches: {directory: /root/patches}",
+		},
+		{
+			name: "nobody is anonymous", cause: "unauthorized", message: "--anonymous-auth=false",
+			inject: patched("--anonymous-auth=false"), repair: "rm -r /root/patches", init: "patches: {directory: /root/patches}",
 		},
 		{
 			name: "a volume that is not there", cause: "static-pod", message: "kube-scheduler",
