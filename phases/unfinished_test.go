@@ -46,7 +46,12 @@ func failedInit(t *testing.T, typo string) *stage {
 	s.play(t, filePhases()...)
 	s.needsNotes(t)
 	s.put(t, "/var/lib/etcd/member/wal/0.wal", "")
-	s.host.On.Probe = func(context.Context, host.Probe) error { return &host.ProbeError{Status: 500} }
+	s.host.On.Probe = func(_ context.Context, p host.Probe) error {
+		if strings.HasSuffix(p.URL, ":6443/readyz") {
+			return &host.ProbeError{Status: 500}
+		}
+		return nil
+	}
 	s.Etcd = askedEtcd{}
 	return s
 }

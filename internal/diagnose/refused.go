@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	// refusing is how long an API server must refuse what it may refuse for a moment while it starts.
-	refusing = 20 * time.Second
-	// forbidding is shorter: the rights of nodes are built into an API server.
-	forbidding = 10 * time.Second
+	// starting is how long an API server may refuse everybody while it starts: until it has written its default roles.
+	starting = 20 * time.Second
+	// refusing is how long a server that has started must refuse a kubelet, which asks again after seven seconds at most. Nothing
+	// has to be written for the rights of nodes, and tokens and CAs are known within moments.
+	refusing = 5 * time.Second
 )
 
 // unauthorized is for an API server that accepts no requests without credentials, or not those of the kubelet.
@@ -50,7 +51,7 @@ func (s *scene) probesRefused() []Finding {
 	case http.StatusUnauthorized:
 		f.lasts = 2 * time.Second
 	case http.StatusForbidden:
-		f.lasts = refusing
+		f.lasts = starting
 	default:
 		return nil
 	}
@@ -117,7 +118,7 @@ func forbidden(s *scene) []Finding {
 	if len(lines) == 0 {
 		return nil
 	}
-	f := Finding{Subject: kubeletName, Evidence: last(lines, 1), lasts: forbidding}
+	f := Finding{Subject: kubeletName, Evidence: last(lines, 1), lasts: refusing}
 	f.Message = "the API server forbids what a kubelet needs to register its node"
 	f.Remedy = "each API server needs Node and RBAC in --authorization-mode (Node,RBAC is the default), or in its AuthorizationConfiguration: fix apiServer.extraArgs; " +
 		"https://kubernetes.io/docs/reference/access-authn-authz/node/"
