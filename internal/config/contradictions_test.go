@@ -116,6 +116,24 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
+// TestContradictionsOfExistingCluster: single phases and commands for certificates work with the configuration of a cluster that
+// was changed after its init, so that it works all the same.
+func TestContradictionsOfExistingCluster(t *testing.T) {
+	for _, c := range contradictions {
+		if c.fault == "" || c.init != "" {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			opts := testOptions()
+			opts.Existing = true
+			_, warnings, err := LoadInit(t.Context(), file(c.init, c.cluster), Flags{}, opts)
+			if err != nil || fieldsOf(warnings) != c.fault {
+				t.Errorf("error %v, warnings %q", err, warnings)
+			}
+		})
+	}
+}
+
 // fieldsOf returns the fields that messages are about.
 func fieldsOf(messages []string) string {
 	var fields []string

@@ -16,15 +16,22 @@ import (
 
 // checkContradictions looks for flags in extraArgs that contradict what a new cluster is built on. They are faults where no
 // cluster can come of it, and warnings where one might. A cluster that exists has its own ways.
-func (d *documents) checkContradictions() {
-	d.checkAuthorization()
+func (d *documents) checkContradictions(existing bool) {
+	fails := d.faultf
+	if existing {
+		fails = d.warnf
+	}
+	d.checkAuthorization(fails)
 	d.checkAdmission()
-	d.checkAnonymous()
-	d.checkServing()
+	d.checkAnonymous(fails)
+	d.checkServing(fails)
 	d.checkControllerManagerNetworks()
-	d.checkEtcdArgs()
-	d.checkAmbiguousEndpoint()
+	d.checkEtcdArgs(fails)
+	d.checkAmbiguousEndpoint(fails)
 }
+
+// reporter is faultf or warnf.
+type reporter func(kind, path, format string, args ...any)
 
 const apiServerArgs = "apiServer.extraArgs"
 
@@ -43,13 +50,13 @@ func (d *documents) apiServerArg(name string) (value, field string, given bool) 
 }
 
 // checkAuthorization: https://kubernetes.io/docs/reference/access-authn-authz/authorization/
-func (d *documents) checkAuthorization() {
+func (d *documents) checkAuthorization(fails reporter) {
 	value, field, given := d.apiServerArg("authorization-mode")
 	if !given {
 		return
 	}
 	if _, _, file := d.apiServerArg("authorization-config"); file {
-		d.faultf(kindCluster, field, "the API server does not start with both authorization-mode and authorization-config")
+		fails(kindCluster, field, "the API server does not start with both authorization-mode and authorization-config")
 		return
 	}
 	modes := strings.Split(value, ",")
@@ -60,7 +67,7 @@ func (d *documents) checkAuthorization() {
 		d.warnf(kindCluster, field, "AlwaysAllow gives every user all rights")
 		return
 	}
-	report := d.faultf
+	report := fails
 	if has("Webhook", "ABAC") { // they may give these rights
 		report = d.warnf
 	}
@@ -84,12 +91,12 @@ func (d *documents) checkAdmission() {
 
 // checkAnonymous accepts patches: they may give the probes a token. What an AuthenticationConfiguration says, preflight reads.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-requests
-func (d *documents) checkAnonymous() {
+func (d *documents) checkAnonymous(fails reporter) {
 	value, field, given := d.apiServerArg("anonymous-auth")
 	if on, err := strconv.ParseBool(value); !given || err != nil || on {
 		return
 	}
-	report := d.faultf
+	report := fails
 	if d.init != nil && d.init.Patches != nil && d.init.Patches.Directory != "" {
 		report = d.warnf
 	}
@@ -99,10 +106,10 @@ func (d *documents) checkAnonymous() {
 }
 
 // checkServing compares where the API server is told to be with where the cluster looks for it.
-func (d *documents) checkServing() {
+func (d *documents) checkServing(fails reporter) {
 	port := d.init.LocalAPIEndpoint.BindPort
 	if value, field, given := d.apiServerArg("secure-port"); given && value != strconv.Itoa(int(port)) {
-		d.faultf(kindCluster, field, "%s is not localAPIEndpoint.bindPort, %d, where kubeconfigs and probes look for the API server; set the port there",
+		fails(kindCluster, field, "%s is not localAPIEndpoint.bindPort, %d, where kubeconfigs and probes look for the API server; set the port there",
 			printable(value), port)
 	}
 	address := d.init.LocalAPIEndpoint.AdvertiseAddress
@@ -114,9 +121,9 @@ func (d *documents) checkServing() {
 	if !given || len(services) == 0 || slices.Equal(asked, services) {
 		return
 	}
-	report, effect := d.warnf, "the API server and the rest of the cluster will not agree on the addresses of Services"
+	report, effect := reporter(d.warnf), "the API server and the rest of the cluster will not agree on the addresses of Services"
 	if len(asked) == 0 || asked[0] != services[0] {
-		report, effect = d.faultf, "the certificate of the API server and the cluster's DNS have addresses of that network"
+		report, effect = fails, "the certificate of the API server and the cluster's DNS have addresses of that network"
 	}
 	report(kindCluster, field, "%s is not networking.serviceSubnet, %s; %s; set the network there", printable(value), printable(d.cluster.Networking.ServiceSubnet), effect)
 }
@@ -133,7 +140,7 @@ func (d *documents) checkControllerManagerNetworks() {
 	}
 }
 
-func (d *documents) checkEtcdArgs() {
+func (d *documents) checkEtcdArgs(fails reporter) {
 	local := d.cluster.Etcd.Local
 	if local == nil {
 		return
@@ -141,7 +148,7 @@ func (d *documents) checkEtcdArgs() {
 	const at = "etcd.local.extraArgs"
 	node := d.init.NodeRegistration.Name
 	if value, field, given := argAt(at, local.ExtraArgs, "name"); given && value != node {
-		report, effect := d.faultf, "etcd does not start with a name that is not in initial-cluster"
+		report, effect := fails, "etcd does not start with a name that is not in initial-cluster"
 		if _, _, own := argAt(at, local.ExtraArgs, "initial-cluster"); own {
 			report, effect = d.warnf, "each member needs a name of its own, and other control planes get the same extraArgs"
 		}
@@ -153,13 +160,13 @@ func (d *documents) checkEtcdArgs() {
 	case strings.HasPrefix(dir, mounted+"/"):
 		d.warnf(kindCluster, field, "%s is not etcd.local.dataDir, %s, where snapshots, upgrades and reset look for the data", printable(value), printable(mounted))
 	default:
-		d.faultf(kindCluster, field, "%s is not in etcd.local.dataDir, %s, so the data would be lost with etcd's container; set the directory there",
+		fails(kindCluster, field, "%s is not in etcd.local.dataDir, %s, so the data would be lost with etcd's container; set the directory there",
 			printable(value), printable(mounted))
 	}
 }
 
 // checkAmbiguousEndpoint is for an IPv6 address without brackets whose last group looks like a port.
-func (d *documents) checkAmbiguousEndpoint() {
+func (d *documents) checkAmbiguousEndpoint(fails reporter) {
 	whole := d.cluster.ControlPlaneEndpoint
 	addr, err := netip.ParseAddr(whole)
 	if err != nil || !addr.Is6() {
@@ -171,9 +178,9 @@ func (d *documents) checkAmbiguousEndpoint() {
 	if partErr != nil || portErr != nil || port < 443 {
 		return
 	}
-	report, bind := d.warnf, d.init.LocalAPIEndpoint.BindPort
+	report, bind := reporter(d.warnf), d.init.LocalAPIEndpoint.BindPort
 	if int32(port) == bind {
-		report = d.faultf
+		report = fails
 	}
 	report(kindCluster, "controlPlaneEndpoint", "%s is an IPv6 address without a port; write [%s]:%d if %d is the port, or [%s]:%d if it is part of the address",
 		whole, whole[:i], port, port, whole, bind)
