@@ -42,7 +42,7 @@ var contradictions = []contradiction{
 	{"RBAC alone", "", apiServer("authorization-mode", "RBAC"), "apiServer.extraArgs[0].value", ""},
 	{"Node alone", "", apiServer("authorization-mode", "Node"), "apiServer.extraArgs[0].value", ""},
 	{"Node and RBAC, the other way round", "", apiServer("authorization-mode", "RBAC,Node"), "", ""},
-	{"the last value counts", "", apiServer("authorization-mode", "RBAC", "authorization-mode", "Node,RBAC"), "", ""},
+	{"a list in two parts", "", apiServer("authorization-mode", "RBAC", "authorization-mode", "Node"), "", ""},
 	{"a webhook that may know nodes", "", apiServer("authorization-mode", "RBAC,Webhook"), "", "apiServer.extraArgs[0].value"},
 	{"a file of attributes", "", apiServer("authorization-mode", "Node,ABAC"), "", "apiServer.extraArgs[0].value"},
 	{"everything is allowed", "", apiServer("authorization-mode", "AlwaysAllow"), "", "apiServer.extraArgs[0].value"},

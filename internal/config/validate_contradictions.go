@@ -45,13 +45,24 @@ func argAt(at string, args []Arg, name string) (value, field string, given bool)
 	return value, field, given
 }
 
+// apiServerList returns the values of a flag that is a list: one that repeats adds to it.
+func (d *documents) apiServerList(name string) (values []string, field string, given bool) {
+	_, field, given = d.apiServerArg(name)
+	for _, a := range d.cluster.APIServer.ExtraArgs {
+		if a.Name == name {
+			values = append(values, strings.Split(a.Value, ",")...)
+		}
+	}
+	return values, field, given
+}
+
 func (d *documents) apiServerArg(name string) (value, field string, given bool) {
 	return argAt(apiServerArgs, d.cluster.APIServer.ExtraArgs, name)
 }
 
 // checkAuthorization: https://kubernetes.io/docs/reference/access-authn-authz/authorization/
 func (d *documents) checkAuthorization(fails reporter) {
-	value, field, given := d.apiServerArg("authorization-mode")
+	modes, field, given := d.apiServerList("authorization-mode")
 	if !given {
 		return
 	}
@@ -59,7 +70,7 @@ func (d *documents) checkAuthorization(fails reporter) {
 		fails(kindCluster, field, "the API server does not start with both authorization-mode and authorization-config")
 		return
 	}
-	modes := strings.Split(value, ",")
+	value := strings.Join(modes, ",")
 	has := func(names ...string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(modes, name) })
 	}
@@ -81,10 +92,10 @@ func (d *documents) checkAuthorization(fails reporter) {
 
 func (d *documents) checkAdmission() {
 	const plugin, effect = "NodeRestriction", "a kubelet, and whoever takes over its node, may then change other nodes and their Pods"
-	if value, field, given := d.apiServerArg("enable-admission-plugins"); given && !slices.Contains(strings.Split(value, ","), plugin) {
-		d.warnf(kindCluster, field, "%s replaces the default %s and lacks it; %s", printable(value), plugin, effect)
+	if plugins, field, given := d.apiServerList("enable-admission-plugins"); given && !slices.Contains(plugins, plugin) {
+		d.warnf(kindCluster, field, "%s replaces the default %s and lacks it; %s", printable(strings.Join(plugins, ",")), plugin, effect)
 	}
-	if value, field, given := d.apiServerArg("disable-admission-plugins"); given && slices.Contains(strings.Split(value, ","), plugin) {
+	if plugins, field, given := d.apiServerList("disable-admission-plugins"); given && slices.Contains(plugins, plugin) {
 		d.warnf(kindCluster, field, "switches off %s; %s", plugin, effect)
 	}
 }

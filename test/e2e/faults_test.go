@@ -46,9 +46,9 @@ const (
 	certificatesThere = "--skip-phases=preflight,certs,kubeconfig"
 )
 
-// patched adds a flag to the API server by a patch, which no check reads.
-func patched(flag string) string {
-	return `mkdir -p /root/patches; echo '[{"op": "add", "path": "/spec/containers/0/command/-", "value": "` + flag + `"}]' >/root/patches/kube-apiserver0+json.json`
+// patched changes the command of the API server by a JSON patch, which no check reads.
+func patched(operations string) string {
+	return `mkdir -p /root/patches; echo '[` + operations + `]' >/root/patches/kube-apiserver0+json.json`
 }
 
 func nodeFaults() []nodeFault {
@@ -125,11 +125,14 @@ func nodeFaults() []nodeFault {
 		},
 		{
 			name: "nodes have no rights", cause: "forbidden", message: "--authorization-mode=RBAC",
-			inject: patched("--authorization-mode=RBAC"), repair: "rm -r /root/patches", init: "patches: {directory: /root/patches}",
+			inject: patched(`{"op": "test", "path": "/spec/containers/0/command/3", "value": "--authorization-mode=Node,RBAC"}, ` +
+				`{"op": "replace", "path": "/spec/containers/0/command/3", "value": "--authorization-mode=RBAC"}`),
+			repair: "rm -r /root/patches", init: "patches: {directory: /root/patches}",
 		},
 		{
 			name: "nobody is anonymous", cause: "unauthorized", message: "--anonymous-auth=false",
-			inject: patched("--anonymous-auth=false"), repair: "rm -r /root/patches", init: "patches: {directory: /root/patches}",
+			inject: patched(`{"op": "add", "path": "/spec/containers/0/command/-", "value": "--anonymous-auth=false"}`),
+			repair: "rm -r /root/patches", init: "patches: {directory: /root/patches}",
 		},
 		{
 			name: "a volume that is not there", cause: "static-pod", message: "kube-scheduler",
