@@ -298,7 +298,7 @@ func TestChecks(t *testing.T) {
 
 func allRows() []row {
 	return slices.Concat(machineRows(), versionRows(), portRows(), fileRows(), serviceRows(), systemRows(), networkRows(), etcdRows(),
-		kernelRows(), diskRows(), spaceRows(), reachRows(), flannelRows(), dnsLoopRows())
+		kernelRows(), diskRows(), spaceRows(), reachRows(), flannelRows(), dnsLoopRows(), contradictionRows())
 }
 
 // TestEachCheckCanFail: each check has a row above in which it fails.

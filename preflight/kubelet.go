@@ -17,7 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// kubeletSettings are the settings that decide whether a kubelet starts, as it will
+// kubeletSettings are the settings that decide whether a kubelet starts and creates
+// containers, as it will
 // read them: the Node's KubeletConfiguration, overridden by the files of
 // --config-dir, overridden by its flags. Each says where it comes from.
 type kubeletSettings struct {
@@ -61,6 +62,9 @@ func (s *kubeletSettings) merge(c kubeletapi.KubeletConfiguration, from string) 
 	}
 	if c.FailCgroupV1 != nil {
 		s.failCgroupV1 = setting[bool]{*c.FailCgroupV1, "failCgroupV1 in " + from}
+	}
+	if c.ResolverConfig != nil {
+		s.resolvConf = setting[string]{*c.ResolverConfig, "resolvConf in " + from}
 	}
 	if c.CgroupDriver != "" {
 		s.cgroupDriver = setting[string]{c.CgroupDriver, "cgroupDriver in " + from}

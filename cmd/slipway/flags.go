@@ -19,6 +19,8 @@ type initOptions struct {
 	anyHost bool
 	// anyRuntime says that it does not matter which of several container runtimes the node uses.
 	anyRuntime bool
+	// onePhase says that a phase is run by its own command, maybe for a cluster that exists.
+	onePhase bool
 }
 
 // joinOptions are the flags of `join` and its phases.

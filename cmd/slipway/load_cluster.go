@@ -127,6 +127,6 @@ func (o *certOptions) loadFile(ctx context.Context, g *globals) (*config.Node, [
 	}
 	in.anyRuntime()
 	in.host.Close()
-	in.options.Placeholders = true
+	in.options.Placeholders, in.options.Existing = true, true
 	return config.LoadInit(ctx, in.file, config.Flags{}, in.options)
 }

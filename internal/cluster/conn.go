@@ -62,7 +62,7 @@ func dial(path string, kubeconfig []byte, endpoint string) (*conn, error) {
 		return nil, errors.Wrapf(err, "kubeconfig %s: prepare the connection", path)
 	}
 	client.Client = within(client.Client)
-	return &conn{client: client, host: base.Host, kubeconfig: path, clientCert: cfg.CertData, answerTime: answerTime}, nil
+	return &conn{client: client, host: base.Host, kubeconfig: path, clientCert: clientCert(cfg), answerTime: answerTime}, nil
 }
 
 // within returns a client that doesn't follow a redirect to another host. Its

@@ -83,6 +83,9 @@ func (s Store) Ensure(row certs.Spec, spare crypto.Signer) error {
 	case err != nil:
 		return err
 	case cert != nil:
+		if err := s.Check(row, cert, key); s.mayReplace(row, err) {
+			return s.reissuePair(row, key, err)
+		}
 		return s.keepPair(row, cert, key)
 	}
 	return s.issuePair(row, key, spare)
