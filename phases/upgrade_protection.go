@@ -52,7 +52,7 @@ func lostProtection(env *Env, e *editedPod, view manifests.HostView, have []byte
 	made, next, plain := podFlags(before), podFlags(wanted), podFlags(unpatched)
 	settled := func(name string) bool { // by the configuration, or by today's patches: that's a change, and no loss
 		extra, _ := extras(env.Config, e.component)
-		return slices.ContainsFunc(extra, func(a config.Arg) bool { return a.Name == name }) || replaced(named(plain, name), named(next, name))
+		return slices.ContainsFunc(extra, func(a config.Arg) bool { return a.Name == name }) || replaced(flagsNamed(plain, name), flagsNamed(next, name))
 	}
 	var there []flag
 	for _, f := range podFlags(mine) {
@@ -64,7 +64,7 @@ func lostProtection(env *Env, e *editedPod, view manifests.HostView, have []byte
 			continue
 		}
 		successor := successors[f.begins(maps.Keys(successors))]
-		if !settled(f.name) && !settled(successor) || f.shortened(named(next, f.name)) {
+		if !settled(f.name) && !settled(successor) || f.shortened(flagsNamed(next, f.name)) {
 			lost.flags = append(lost.flags, f)
 		}
 	}
@@ -127,7 +127,7 @@ func (p protection) takenFrom(pod *corev1.Pod, was []string) {
 				c.Command = slices.Delete(c.Command, i, i+1)
 			}
 		}
-		for _, before := range named(flagsOf(was), f.name) {
+		for _, before := range flagsNamed(flagsOf(was), f.name) {
 			if !slices.ContainsFunc(flagsOf(c.Command), before.same) {
 				c.Command = append(c.Command, before.words...)
 			}

@@ -79,7 +79,7 @@ func podFlags(pod *corev1.Pod) []flag {
 	return flagsOf(slices.Concat(c.Command, c.Args))
 }
 
-func named(flags []flag, name string) []flag {
+func flagsNamed(flags []flag, name string) []flag {
 	return slices.DeleteFunc(slices.Clone(flags), func(f flag) bool { return f.name != name })
 }
 
