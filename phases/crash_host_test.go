@@ -61,7 +61,12 @@ func furnish(root string) error {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(root, "/proc/sys/net/ipv4/ip_forward"), []byte("1\n"), 0o644)
+	for path, text := range map[string]string{"/proc/sys/net/ipv4/ip_forward": "1\n", "/etc/resolv.conf": "nameserver 192.0.2.1\n"} {
+		if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (h *lastingHost) has(path string) bool {

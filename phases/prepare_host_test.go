@@ -47,6 +47,7 @@ func newBareHost(t *testing.T) (*bareHost, string) {
 		"/proc/filesystems":                          "nodev\toverlay\n",
 		"/run/systemd/system/x":                      "",
 		"/etc/hostname":                              "h\n",
+		"/etc/resolv.conf":                           "nameserver 192.0.2.1\n",
 		"/usr/local/bin/other":                       "somebody's",
 		"/sys/fs/cgroup/cgroup.controllers":          "cpu memory pids\n",
 	} {

@@ -293,7 +293,7 @@ func TestChecks(t *testing.T) {
 
 func allRows() []row {
 	return slices.Concat(machineRows(), versionRows(), portRows(), fileRows(), serviceRows(), systemRows(), networkRows(), etcdRows(),
-		kernelRows(), diskRows(), spaceRows(), reachRows(), flannelRows())
+		kernelRows(), diskRows(), spaceRows(), reachRows(), flannelRows(), contradictionRows())
 }
 
 // TestEachCheckCanFail: each check has a row above in which it fails.

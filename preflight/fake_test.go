@@ -43,6 +43,7 @@ func healthy(t *testing.T) *fakeHost {
 	h.Has.Interfaces[0].Addresses = []netip.Addr{address, netip.MustParseAddr("192.0.2.21")}
 	h.Has.Time = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	h.put("/proc/sys/net/ipv4/ip_forward", "1\n")
+	h.put("/etc/resolv.conf", "nameserver 192.0.2.1\n")
 	h.put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids rdma\n")
 	h.put("/proc/config.gz", healthyKernel())
 	h.mkdir("/etc", "/run/systemd/system", "/var/lib", "/sys/module/overlay", "/sys/module/br_netfilter", "/sys/module/nf_conntrack")

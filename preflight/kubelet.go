@@ -17,12 +17,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// kubeletSettings are the settings that decide whether a kubelet starts, as it will
+// kubeletSettings are the settings that decide whether a kubelet starts and creates
+// containers, as it will
 // read them: the Node's KubeletConfiguration, overridden by the files of
 // --config-dir, overridden by its flags. Each says where it comes from.
 type kubeletSettings struct {
 	failSwapOn, failCgroupV1 setting[bool]
-	cgroupDriver             setting[string]
+	cgroupDriver, resolvConf setting[string]
 }
 
 type setting[T any] struct {
@@ -40,6 +41,7 @@ func effectiveKubelet(n *config.Node, h View) kubeletSettings {
 		failSwapOn:   setting[bool]{true, kubeletDefault},
 		failCgroupV1: setting[bool]{true, kubeletDefault},
 		cgroupDriver: setting[string]{"cgroupfs", kubeletDefault},
+		resolvConf:   setting[string]{"/etc/resolv.conf", kubeletDefault},
 	}
 	s.merge(n.Kubelet, "the KubeletConfiguration")
 	flags := kubeletFlags(n, h)
@@ -60,6 +62,9 @@ func (s *kubeletSettings) merge(c kubeletapi.KubeletConfiguration, from string) 
 	}
 	if c.FailCgroupV1 != nil {
 		s.failCgroupV1 = setting[bool]{*c.FailCgroupV1, "failCgroupV1 in " + from}
+	}
+	if c.ResolverConfig != nil {
+		s.resolvConf = setting[string]{*c.ResolverConfig, "resolvConf in " + from}
 	}
 	if c.CgroupDriver != "" {
 		s.cgroupDriver = setting[string]{c.CgroupDriver, "cgroupDriver in " + from}
@@ -91,6 +96,8 @@ func (s *kubeletSettings) flag(f kubeletFlag) {
 	switch {
 	case f.name == "cgroup-driver":
 		s.cgroupDriver = setting[string]{f.value, from}
+	case f.name == "resolv-conf":
+		s.resolvConf = setting[string]{f.value, from}
 	case err != nil: // the kubelet reports it
 	case f.name == "fail-swap-on":
 		s.failSwapOn = setting[bool]{on, from}

@@ -32,7 +32,7 @@ func names(checks []Check) []string {
 func TestInitNames(t *testing.T) {
 	common := []string{
 		"IsPrivilegedUser", "ExistingCluster", "NumCPU", "Mem", "KubernetesVersion", "Firewalld",
-		"Port-6443", "Port-10259", "Port-10257",
+		"Port-6443", "Port-10259", "Port-10257", "AnonymousAccess",
 		"FileAvailable--etc-kubernetes-manifests-kube-apiserver.yaml",
 		"FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml",
 		"FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml",
@@ -40,7 +40,7 @@ func TestInitNames(t *testing.T) {
 		"HTTPProxy", "HTTPProxyCIDR",
 		"CRI", "ContainerRuntimeVersion", "CgroupDriver",
 		"FileExisting-losetup", "FileExisting-mount", "FileExisting-cp",
-		"SystemVerification", "KernelModules", "Hostname", "ControlPlaneEndpoint", "KubeletVersion", "Service-kubelet", "Swap",
+		"SystemVerification", "KernelModules", "Hostname", "ResolvConf", "ControlPlaneEndpoint", "KubeletVersion", "Service-kubelet", "Swap",
 		"WritableFolders", "DiskSpace-kubernetes", "DiskSpace-kubelet", "DiskSpace-runtime", "MTU",
 	}
 	const v4, v6 = "FileContent--proc-sys-net-ipv4-ip_forward", "FileContent--proc-sys-net-ipv6-conf-default-forwarding"

@@ -17,6 +17,8 @@ type initOptions struct {
 
 	// anyHost says that nothing is done to this host, so that an address it lacks may be made up.
 	anyHost bool
+	// onePhase says that a phase is run by its own command, maybe for a cluster that exists.
+	onePhase bool
 }
 
 // joinOptions are the flags of `join` and its phases.

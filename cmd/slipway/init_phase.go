@@ -63,6 +63,7 @@ func runnableInitPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 			if o.PrintManifest {
 				return printManifest(cmd, g, o, p)
 			}
+			o.onePhase = true
 			parts, err := loadInit(cmd, g, o)
 			if err != nil {
 				return err

@@ -126,6 +126,6 @@ func (o *certOptions) loadFile(ctx context.Context, g *globals) (*config.Node, [
 		return nil, nil, err
 	}
 	in.host.Close()
-	in.options.Facts.Sockets, in.options.Placeholders = nil, true
+	in.options.Facts.Sockets, in.options.Placeholders, in.options.Existing = nil, true, true
 	return config.LoadInit(ctx, in.file, config.Flags{}, in.options)
 }

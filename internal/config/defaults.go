@@ -65,9 +65,12 @@ func KnownSockets() []string {
 	}
 }
 
+// LabelControlPlane marks a Node as a control plane: https://kubernetes.io/docs/reference/labels-annotations-taints/
+const LabelControlPlane = "node-role.kubernetes.io/control-plane"
+
 // controlPlaneTaint keeps ordinary Pods away from control planes.
 func controlPlaneTaint() corev1.Taint {
-	return corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}
+	return corev1.Taint{Key: LabelControlPlane, Effect: corev1.TaintEffectNoSchedule}
 }
 
 // defaultInit fills in an InitConfiguration. Tokens get their secrets later.

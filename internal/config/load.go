@@ -46,6 +46,9 @@ type Options struct {
 	// AnyVersion accepts a cluster of any Kubernetes version, for commands that neither create nor add a node
 	// of that version.
 	AnyVersion bool
+	// Existing accepts settings of which no cluster could come, for commands that may be used with a cluster that exists: it
+	// may have been changed since. They become warnings.
+	Existing bool
 	// Version replaces the stored version of the cluster: the one that an upgrade leads to.
 	Version string
 	// Experimental accepts experimental versions of kubeadm's API, for Migrate and Validate.
@@ -120,6 +123,7 @@ func (d *documents) completeInit(ctx context.Context, opts Options) {
 	}
 	d.checkInit(opts.Now)
 	d.checkCluster()
+	d.checkContradictions(opts.Existing)
 	d.cluster.ControlPlaneEndpoint = withPort(d.cluster.ControlPlaneEndpoint, d.init.LocalAPIEndpoint.BindPort)
 	d.checkComponents()
 	d.completeComponents(opts.Facts)

@@ -110,10 +110,14 @@ func (d *documents) checkRegistration(kind string, r *NodeRegistrationOptions, f
 	}
 	if msg := subdomainFault(name); msg != "" {
 		d.faultf(kind, at+".name", "%q %s; this is the node's name, which defaults to the hostname", printable(name), msg)
+	} else if len(name) > validation.LabelValueMaxLength {
+		d.faultf(kind, at+".name", "%q is longer than %d characters, the most that the label kubernetes.io/hostname of a node can have; "+
+			"this is the node's name, which defaults to the hostname", printable(name), validation.LabelValueMaxLength)
 	}
 	d.checkSocket(kind, at+".criSocket", r.CRISocket, facts)
 	d.checkTaints(kind, at+".taints", r.Taints)
 	d.checkArgs(kind, at+".kubeletExtraArgs", r.KubeletExtraArgs)
+	d.checkKubeletArgs(kind, at+".kubeletExtraArgs", name, r.KubeletExtraArgs)
 	d.checkIgnored(kind, at+".ignorePreflightErrors", r.IgnorePreflightErrors)
 	d.checkPullPolicy(kind, at+".imagePullPolicy", r.ImagePullPolicy)
 }

@@ -145,6 +145,8 @@ func (d *documents) checkPodSize(n network) {
 	switch bits := n.prefix.Bits(); {
 	case bits > mask:
 		d.faultf(kindCluster, n.path, "%s is too small: each node gets a /%d from it; choose a larger network or set %s of the controller manager", n.text, mask, flag)
+	case bits == mask && !d.stored:
+		d.warnf(kindCluster, n.path, "%s has room for exactly one node: each node gets a /%d from it; no other node will get a network for its Pods", n.text, mask)
 	case mask-bits > maxNodeBits:
 		d.faultf(kindCluster, n.path, "%s is too large: each node gets a /%d from it, and the masks may differ by at most %d bits; choose a smaller network or set %s of the controller manager", n.text, mask, maxNodeBits, flag)
 	}

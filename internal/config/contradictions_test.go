@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pkg/errors"
+)
+
+// contradiction is a setting that contradicts what a new cluster is built on, or one that looks like it.
+type contradiction struct {
+	name          string
+	init, cluster string
+	// fault and warning are the field that is named; empty for none.
+	fault, warning string
+}
+
+func apiServer(args ...string) string { return component("apiServer", args...) }
+
+func component(name string, args ...string) string {
+	var list []string
+	for i := 0; i < len(args); i += 2 {
+		list = append(list, fmt.Sprintf("{name: %s, value: %q}", args[i], args[i+1]))
+	}
+	return name + ": {extraArgs: [" + strings.Join(list, ", ") + "]}\n"
+}
+
+func kubeletArg(name, value string) string {
+	return fmt.Sprintf("nodeRegistration: {name: n1, kubeletExtraArgs: [{name: %s, value: %q}]}\n", name, value)
+}
+
+func etcdArgs(args ...string) string {
+	return "etcd:\n  local: {dataDir: /var/lib/etcd, " + strings.TrimPrefix(strings.TrimSpace(component("x", args...)), "x: {") + "\n"
+}
+
+var contradictions = []contradiction{
+	{"RBAC alone", "", apiServer("authorization-mode", "RBAC"), "apiServer.extraArgs[0].value", ""},
+	{"Node alone", "", apiServer("authorization-mode", "Node"), "apiServer.extraArgs[0].value", ""},
+	{"Node and RBAC, the other way round", "", apiServer("authorization-mode", "RBAC,Node"), "", ""},
+	{"a list in two parts", "", apiServer("authorization-mode", "RBAC", "authorization-mode", "Node"), "", ""},
+	{"a webhook that may know nodes", "", apiServer("authorization-mode", "RBAC,Webhook"), "", "apiServer.extraArgs[0].value"},
+	{"a file of attributes", "", apiServer("authorization-mode", "Node,ABAC"), "", "apiServer.extraArgs[0].value"},
+	{"everything is allowed", "", apiServer("authorization-mode", "AlwaysAllow"), "", "apiServer.extraArgs[0].value"},
+	{"a file of authorizers", "", apiServer("authorization-config", "/etc/kubernetes/authz.yaml"), "", ""},
+	{"a file of authorizers, and modes", "", apiServer("authorization-config", "/a.yaml", "authorization-mode", "Node,RBAC"), "apiServer.extraArgs[1].value", ""},
+	{"without NodeRestriction", "", apiServer("enable-admission-plugins", "PodSecurity"), "", "apiServer.extraArgs[0].value"},
+	{"with NodeRestriction and another", "", apiServer("enable-admission-plugins", "PodSecurity,NodeRestriction"), "", ""},
+	{"NodeRestriction off", "", apiServer("disable-admission-plugins", "NodeRestriction"), "", "apiServer.extraArgs[0].value"},
+	{"another plugin off", "", apiServer("disable-admission-plugins", "StorageObjectInUseProtection"), "", ""},
+	{"nobody is anonymous", "", apiServer("anonymous-auth", "false"), "apiServer.extraArgs[0].value", ""},
+	{"nobody is anonymous, in capitals", "", apiServer("anonymous-auth", "False"), "apiServer.extraArgs[0].value", ""},
+	{"nobody is anonymous, and the probes are patched", "patches: {directory: /p}\n", apiServer("anonymous-auth", "false"), "", "apiServer.extraArgs[0].value"},
+	{"anonymous, said twice", "", apiServer("anonymous-auth", "true"), "", ""},
+	{"a file of authenticators", "", apiServer("authentication-config", "/etc/kubernetes/authn.yaml"), "", ""},
+	{"another port", "", apiServer("secure-port", "7443"), "apiServer.extraArgs[0].value", ""},
+	{"the same port", "localAPIEndpoint: {bindPort: 7443}\n", apiServer("secure-port", "7443"), "", ""},
+	{"another address", "localAPIEndpoint: {advertiseAddress: 192.0.2.11}\n", apiServer("advertise-address", "192.0.2.12"), "", "apiServer.extraArgs[0].value"},
+	{"another network of Services", "", apiServer("service-cluster-ip-range", "10.97.0.0/16"), "apiServer.extraArgs[0].value", ""},
+	{"no network of Services", "", apiServer("service-cluster-ip-range", "x"), "apiServer.extraArgs[0].value", ""},
+	{"the same network of Services", "", apiServer("service-cluster-ip-range", "10.96.0.0/12"), "", ""},
+	{"a second network of Services", "", apiServer("service-cluster-ip-range", "10.96.0.0/12,fd00:10::/112"), "", "apiServer.extraArgs[0].value"},
+	{"the controllers' network of Services", "", component("controllerManager", "service-cluster-ip-range", "10.97.0.0/16"), "", "controllerManager.extraArgs[0].value"},
+	{"the controllers' network of Pods", "", "networking: {podSubnet: 10.244.0.0/16}\n" + component("controllerManager", "cluster-cidr", "10.245.0.0/16"), "", "controllerManager.extraArgs[0].value"},
+	{"etcd's name", "nodeRegistration: {name: n1}\n", etcdArgs("name", "other"), "etcd.local.extraArgs[0].value", ""},
+	{"etcd's name, in a cluster of its own", "nodeRegistration: {name: n1}\n", etcdArgs("name", "o", "initial-cluster", "o=https://192.168.99.11:2380"), "", "etcd.local.extraArgs[0].value"},
+	{"etcd's name is the node's", "nodeRegistration: {name: n1}\n", etcdArgs("name", "n1"), "", ""},
+	{"etcd's directory", "", etcdArgs("data-dir", "/srv/etcd"), "etcd.local.extraArgs[0].value", ""},
+	{"a directory in etcd's", "", etcdArgs("data-dir", "/var/lib/etcd/data"), "", "etcd.local.extraArgs[0].value"},
+	{"the same directory", "", etcdArgs("data-dir", "/var/lib/etcd/"), "", ""},
+	{"another name for the kubelet", kubeletArg("hostname-override", "n2"), "", "nodeRegistration.kubeletExtraArgs[0].value", ""},
+	{"the same name for the kubelet", kubeletArg("hostname-override", "N1"), "", "", ""},
+	{"a role", kubeletArg("node-labels", "a=b,node-role.kubernetes.io/worker="), "", "nodeRegistration.kubeletExtraArgs[0].value", ""},
+	{"a label of k8s.io", kubeletArg("node-labels", "k8s.io/x=y"), "", "nodeRegistration.kubeletExtraArgs[0].value", ""},
+	{"a label that only administrators set", kubeletArg("node-labels", "example.com.node-restriction.kubernetes.io/x=y"), "", "nodeRegistration.kubeletExtraArgs[0].value", ""},
+	{"labels that a kubelet sets", kubeletArg("node-labels", "a=b,node.kubernetes.io/x=y,x.kubelet.kubernetes.io/y=z,topology.kubernetes.io/zone=a,notkubernetes.io/x=y"), "", "", ""},
+	{"a name of 64 characters", "nodeRegistration: {name: " + strings.Repeat("n", 64) + "}\n", "", "nodeRegistration.name", ""},
+	{"a name of 63 characters", "nodeRegistration: {name: " + strings.Repeat("n", 63) + "}\n", "", "", ""},
+	{"an address that ends like a port", "", "controlPlaneEndpoint: fd00::5:6443\n", "controlPlaneEndpoint", ""},
+	{"an address that ends like another port", "", "controlPlaneEndpoint: fd00::5:8443\n", "", "controlPlaneEndpoint"},
+	{"an address that ends like a port, in brackets", "", "controlPlaneEndpoint: '[fd00::5:6443]:6443'\n", "", ""},
+	{"an address and a port", "", "controlPlaneEndpoint: '[fd00::5]:6443'\n", "", ""},
+	{"an address that ends otherwise", "", "controlPlaneEndpoint: fd00::5\n", "", ""},
+	{"an address with a last group only", "", "controlPlaneEndpoint: fd00::6443\n", "", ""},
+	{"a network for one node", "", "networking: {podSubnet: 10.244.0.0/24}\n", "", "networking.podSubnet"},
+	{"a network for one node, as nobody divides it", "", "networking: {podSubnet: 10.244.0.0/24}\n" + component("controllerManager", "allocate-node-cidrs", "false"), "", ""},
+	{"a network for two nodes", "", "networking: {podSubnet: 10.244.0.0/23}\n", "", ""},
+}
+
+// located is FILE:LINE: FIELD of a fault or a warning.
+var located = regexp.MustCompile(`^f\.yaml:[1-9]\d*: (\S+): `)
+
+func TestContradictions(t *testing.T) {
+	for _, c := range contradictions {
+		t.Run(c.name, func(t *testing.T) {
+			_, warnings, err := LoadInit(t.Context(), file(c.init, c.cluster), Flags{}, testOptions())
+			var faults Faults
+			if err != nil && !errors.As(err, &faults) {
+				t.Fatal(err)
+			}
+			var texts []string
+			for _, f := range faults {
+				texts = append(texts, f.Error())
+			}
+			if got := fieldsOf(texts); got != c.fault {
+				t.Errorf("faults of %q, want %q: %q", got, c.fault, texts)
+			}
+			if got := fieldsOf(warnings); got != c.warning {
+				t.Errorf("warnings of %q, want %q: %q", got, c.warning, warnings)
+			}
+		})
+	}
+}
+
+// TestContradictionsOfExistingCluster: single phases and commands for certificates work with the configuration of a cluster that
+// was changed after its init, so that it works all the same.
+func TestContradictionsOfExistingCluster(t *testing.T) {
+	for _, c := range contradictions {
+		if c.fault == "" || c.init != "" {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			opts := testOptions()
+			opts.Existing = true
+			_, warnings, err := LoadInit(t.Context(), file(c.init, c.cluster), Flags{}, opts)
+			if err != nil || fieldsOf(warnings) != c.fault {
+				t.Errorf("error %v, warnings %q", err, warnings)
+			}
+		})
+	}
+}
+
+// fieldsOf returns the fields that messages are about.
+func fieldsOf(messages []string) string {
+	var fields []string
+	for _, m := range messages {
+		if found := located.FindStringSubmatch(m); found != nil {
+			m = found[1]
+		}
+		fields = append(fields, m)
+	}
+	return strings.Join(fields, ", ")
+}
+
+// TestContradictionsOfJoin: a worker's kubelet may have another name than the node, because its certificate has that name.
+func TestContradictionsOfJoin(t *testing.T) {
+	const join = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\n" +
+		"discovery: {bootstrapToken: {token: abcdef.0123456789abcdef, apiServerEndpoint: '192.0.2.1:6443', unsafeSkipCAVerification: true}}\n"
+	const args = "nodeRegistration.kubeletExtraArgs[0].value"
+	for _, c := range []contradiction{
+		{"a worker", kubeletArg("hostname-override", "n2"), "", "", args},
+		{"a control plane", "controlPlane: {localAPIEndpoint: {advertiseAddress: 192.0.2.12}}\n" + kubeletArg("hostname-override", "n2"), "", args, ""},
+		{"a role", kubeletArg("node-labels", "node-role.kubernetes.io/worker="), "", args, ""},
+		{"a long name", "nodeRegistration: {name: " + strings.Repeat("n", 64) + "}\n", "", "nodeRegistration.name", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, warnings, err := LoadJoin(&Source{Name: "f.yaml", Data: []byte(join + c.init)}, Flags{}, testOptions())
+			var texts []string
+			if err != nil {
+				texts = strings.Split(err.Error(), "\n")
+			}
+			if got := fieldsOf(texts); got != c.fault {
+				t.Errorf("faults of %q, want %q: %q", got, c.fault, texts)
+			}
+			if got := fieldsOf(warnings); got != c.warning {
+				t.Errorf("warnings of %q, want %q: %q", got, c.warning, warnings)
+			}
+		})
+	}
+}
