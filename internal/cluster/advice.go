@@ -6,11 +6,14 @@ package cluster
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"os"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
@@ -36,6 +39,8 @@ func (c *conn) adviceFor(err error) (reason, remedy string) {
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return c.adviseUnauthorized(time.Now())
+	case apierrors.IsForbidden(err) && strings.HasPrefix(c.userName(), nodeUser):
+		return c.adviseNode(err)
 	case apierrors.IsForbidden(err):
 		return "the user of " + c.kubeconfig + " lacks this right", "use the kubeconfig of a user who has it"
 	case errors.As(err, &authority):
@@ -49,6 +54,45 @@ func (c *conn) adviceFor(err error) (reason, remedy string) {
 		return "", "add the name or address to apiServer.certSANs, and renew the API server's certificate"
 	}
 	return "", ""
+}
+
+// nodeUser begins the names of kubelets: https://kubernetes.io/docs/reference/access-authn-authz/node/
+const nodeUser = "system:node:"
+
+// clientCert is the client certificate of a configuration, also in a file of its own, as a kubelet's is; nil without one.
+func clientCert(cfg *rest.Config) []byte {
+	if len(cfg.CertData) > 0 || cfg.CertFile == "" {
+		return cfg.CertData
+	}
+	data, err := os.ReadFile(cfg.CertFile)
+	if err != nil { // the first request says so
+		return nil
+	}
+	return data
+}
+
+// userName is the user that the client certificate is of; empty without one.
+func (c *conn) userName() string {
+	block, _ := pem.Decode(c.clientCert)
+	if block == nil {
+		return ""
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return ""
+	}
+	return cert.Subject.CommonName
+}
+
+// adviseNode is for a kubelet's credentials, which have the rights of a node, and of that node only.
+func (c *conn) adviseNode(err error) (reason, remedy string) {
+	node := strings.TrimPrefix(c.userName(), nodeUser)
+	if strings.Contains(err.Error(), "only its own") || strings.Contains(err.Error(), "is not allowed to modify node") {
+		return "the certificate in " + c.kubeconfig + " is of node " + node,
+			"give this host or its kubelet that name again, or run `slipway reset` and join with the new one"
+	}
+	return "the API server does not give " + nodeUser + node + " the rights of a node",
+		"each API server needs Node and RBAC in --authorization-mode (Node,RBAC is the default), or in its AuthorizationConfiguration"
 }
 
 func (c *conn) adviseUnauthorized(now time.Time) (reason, remedy string) {

@@ -61,7 +61,7 @@ func dial(path string, kubeconfig []byte, endpoint string) (*conn, error) {
 	if err != nil {
 		return nil, errors.Wrapf(err, "kubeconfig %s: prepare the connection", path)
 	}
-	return &conn{client: client, host: base.Host, kubeconfig: path, clientCert: cfg.CertData, answerTime: answerTime}, nil
+	return &conn{client: client, host: base.Host, kubeconfig: path, clientCert: clientCert(cfg), answerTime: answerTime}, nil
 }
 
 // moveUser takes the user out of the server's URL, which errors and logs show.

@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"io"
 	"log"
@@ -18,6 +19,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,6 +28,7 @@ import (
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
@@ -282,4 +285,50 @@ func TestUnauthorizedAdvice(t *testing.T) {
 		fact.In(t, reason, tt.reason...)
 		fact.In(t, remedy, tt.remedy...)
 	}
+}
+
+// TestForbiddenAdvice: a kubelet's credentials have the rights of its node, which an API server gives to nodes, and nobody else's.
+func TestForbiddenAdvice(t *testing.T) {
+	forbidden := func(why string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "w-2", errors.New(why))
+	}
+	tests := map[string]struct {
+		user           string
+		err            error
+		reason, remedy []string
+	}{
+		"an administrator":       {"kubernetes-admin", forbidden("no"), []string{"x.conf"}, nil},
+		"a node without rights":  {"system:node:w-1", forbidden("no"), []string{"system:node:w-1"}, []string{"--authorization-mode", "Node,RBAC", "AuthorizationConfiguration"}},
+		"of another node":        {"system:node:w-1", forbidden("node 'w-1' cannot read 'w-2', only its own Node object"), []string{"x.conf", "node w-1"}, []string{"`slipway reset`"}},
+		"that is another node's": {"system:node:w-1", forbidden(`node "w-1" is not allowed to modify node "w-2"`), []string{"x.conf", "node w-1"}, []string{"`slipway reset`"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "client.pem")
+			if err := os.WriteFile(file, clientOf(t, tt.user), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := &conn{kubeconfig: "x.conf", clientCert: clientCert(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CertFile: file}})}
+			reason, remedy := c.adviceFor(tt.err)
+			fact.In(t, reason, tt.reason...)
+			fact.In(t, remedy, tt.remedy...)
+			if others := strings.Contains(remedy, "kubeconfig"); others != (tt.remedy == nil) {
+				t.Errorf("remedy %q", remedy)
+			}
+		})
+	}
+}
+
+func clientOf(t *testing.T, user string) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: user}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }

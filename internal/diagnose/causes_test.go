@@ -452,7 +452,7 @@ func TestCauses(t *testing.T) {
 }
 
 func allRows() []row {
-	return slices.Concat(kubeletRows(), runtimeRows(), podRows(), etcdRows(), networkRows(), certificateRows())
+	return slices.Concat(kubeletRows(), runtimeRows(), podRows(), etcdRows(), networkRows(), certificateRows(), refusedRows())
 }
 
 // TestEachCauseCanBeFound: each cause has a row in which it is found. The golden file has the finding of each first row.

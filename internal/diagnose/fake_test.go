@@ -4,6 +4,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -34,6 +35,7 @@ type fakeHost struct {
 	answers map[string]error
 	bodies  map[string]string
 	apart   time.Duration // of the API server's clock
+	probe   string        // of the liveness probes of Pods that are added from then on
 }
 
 const (
@@ -86,7 +88,8 @@ func (h *fakeHost) noRuntime() {
 func (h *fakeHost) pod(name string, args ...string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: kube-system}\nspec:\n  containers:\n  - name: %s\n", name, name)
-	fmt.Fprintf(&b, "    image: registry.k8s.io/%s:v1\n    livenessProbe: {httpGet: {host: 127.0.0.1, port: 1, path: /livez}}\n    command:\n    - %s\n", name, name)
+	fmt.Fprintf(&b, "    image: registry.k8s.io/%s:v1\n    livenessProbe: {httpGet: %s}\n    command:\n    - %s\n", name,
+		cmp.Or(h.probe, "{host: 127.0.0.1, port: 1, path: /livez}"), name)
 	for _, a := range args {
 		fmt.Fprintf(&b, "    - %s\n", a)
 	}
@@ -200,4 +203,10 @@ func names(t *testing.T, h *fakeHost, waiting bool) []string {
 		list = append(list, f.Cause)
 	}
 	return list
+}
+
+// get reads a file.
+func get(h *fakeHost, path string) string {
+	h.t.Helper()
+	return fixture.Get(h.t, h.Root, path)
 }

@@ -6,6 +6,7 @@ package diagnose
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -66,4 +67,26 @@ func withoutRepeats(entries []entry) []entry {
 	}
 	slices.Reverse(kept)
 	return kept
+}
+
+// joined makes one entry of the lines of a message with several. Repeated messages may have lost some of theirs.
+func joined(entries []entry) []entry {
+	var out []entry
+	last := map[string]int{} // of each program
+	for _, e := range entries {
+		if i, known := last[e.Program]; known && continues(out[i].Message, e.Message) {
+			out[i].Message += " " + strings.TrimSpace(e.Message)
+			continue
+		}
+		last[e.Program] = len(out)
+		out = append(out, e)
+	}
+	return out
+}
+
+// continues reports whether a line continues a message, as a component of Kubernetes writes an error with several lines:
+// `err=<`, each of its lines after a tab, and ` >`.
+func continues(message, line string) bool {
+	_, value, several := strings.Cut(message, "=<")
+	return several && !strings.HasSuffix(value, " >") && (strings.HasPrefix(line, "\t") || strings.HasPrefix(line, " "))
 }

@@ -22,12 +22,17 @@ var podRefused = lazyregexp.New(`Could not process manifest file|couldn't parse 
 	`CreateContainerConfigError|CreateContainerError|RunContainerError|StartError|hostPath type check failed|MountVolume.SetUp failed|` +
 	`Failed to create sandbox|CreatePodSandboxError|failed to create containerd task`)
 
+// resolverMissing matches what no manifest can change: the kubelet creates no container at all.
+var resolverMissing = lazyregexp.New(`open \S*resolv\S*: no such file or directory`)
+
 // staticPodUnusable is for what keeps the kubelet from creating a container.
 func staticPodUnusable(s *scene) []Finding {
 	if s.t.Manifests == "" {
 		return nil
 	}
-	lines := slices.DeleteFunc(s.insists(s.sources[0], podRefused), passing().MatchString)
+	lines := slices.DeleteFunc(s.insists(s.sources[0], podRefused), func(line string) bool {
+		return passing().MatchString(line) || resolverMissing().MatchString(line)
+	})
 	var found []Finding
 	for _, p := range s.pods {
 		about := p.mentioned(lines)

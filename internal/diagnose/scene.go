@@ -63,7 +63,7 @@ type source struct {
 
 // observe reads what a look needs. What cannot be read is missing.
 func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
-	s := &scene{ctx: ctx, h: h, t: t, journal: journal, resolved: map[string]error{}}
+	s := &scene{ctx: ctx, h: h, t: t, journal: joined(journal), resolved: map[string]error{}}
 	s.unit, s.unitErr = h.Unit(ctx, kubeletService)
 	asking, cancel := context.WithTimeout(ctx, runtimeTime)
 	defer cancel()

@@ -43,6 +43,7 @@ func (p *staticPod) needed() bool { return slices.Contains(components(), p.name)
 // staticPod is a manifest in the kubelet's directory, with its containers.
 type staticPod struct {
 	name    string // of its first container
+	pod     string // NAMESPACE/NAME of the Pod
 	path    string
 	changed time.Time
 	spec    corev1.Container
@@ -77,7 +78,7 @@ func staticPods(h View, t Target, containers []host.ContainerState) []staticPod 
 		if yaml.Unmarshal(data, &pod) != nil || len(pod.Spec.Containers) == 0 {
 			continue
 		}
-		p := staticPod{path: path, spec: pod.Spec.Containers[0], name: pod.Spec.Containers[0].Name}
+		p := staticPod{path: path, spec: pod.Spec.Containers[0], name: pod.Spec.Containers[0].Name, pod: pod.Namespace + "/" + pod.Name}
 		if info, err := h.Lstat(path); err == nil {
 			p.changed = info.ModTime()
 		}
@@ -176,12 +177,15 @@ func tail(h View, path string, from time.Time) []said {
 			continue
 		}
 		part.WriteString(f[3])
-		if f[2] != "P" {
-			if !informative(part.String()) {
-				lines = append(lines, said{part.String(), at, at})
-			}
-			part.Reset()
+		if f[2] == "P" {
+			continue
 		}
+		if n := len(lines); n > 0 && continues(lines[n-1].text, part.String()) {
+			lines[n-1].text += " " + strings.TrimSpace(part.String())
+		} else if !informative(part.String()) {
+			lines = append(lines, said{part.String(), at, at})
+		}
+		part.Reset()
 	}
 	return lines
 }

@@ -46,6 +46,11 @@ const (
 	certificatesThere = "--skip-phases=preflight,certs,kubeconfig"
 )
 
+// patched changes the command of the API server by a JSON patch, which no check reads.
+func patched(operations string) string {
+	return `mkdir -p /root/patches; echo '[` + operations + `]' >/root/patches/kube-apiserver0+json.json`
+}
+
 func nodeFaults() []nodeFault {
 	certificates := []string{"certs all", "kubeconfig all"}
 	return []nodeFault{
@@ -117,6 +122,17 @@ func nodeFaults() []nodeFault {
 			env:     []string{"HTTPS_PROXY=http://lab:secret@192.168.99.1:3128"},
 			skip:    "wait-control-plane/api-server",
 			cluster: "etcd: {external: {endpoints: ['https://192.168.99.1:2379'], caFile: /etc/kubernetes/pki/ca.crt, certFile: /etc/kubernetes/pki/apiserver-kubelet-client.crt, keyFile: /etc/kubernetes/pki/apiserver-kubelet-client.key}}",
+		},
+		{
+			name: "nodes have no rights", cause: "forbidden", message: "--authorization-mode=RBAC",
+			inject: patched(`{"op": "test", "path": "/spec/containers/0/command/3", "value": "--authorization-mode=Node,RBAC"}, ` +
+				`{"op": "replace", "path": "/spec/containers/0/command/3", "value": "--authorization-mode=RBAC"}`),
+			repair: "rm -r /root/patches", init: "patches: {directory: /root/patches}",
+		},
+		{
+			name: "nobody is anonymous", cause: "unauthorized", message: "--anonymous-auth=false",
+			inject: patched(`{"op": "add", "path": "/spec/containers/0/command/-", "value": "--anonymous-auth=false"}`),
+			repair: "rm -r /root/patches", init: "patches: {directory: /root/patches}",
 		},
 		{
 			name: "a volume that is not there", cause: "static-pod", message: "kube-scheduler",

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
+)
+
+const (
+	// starting is how long an API server may refuse everybody while it starts: until it has written its default roles.
+	starting = 20 * time.Second
+	// refusing is how long a server that has started must refuse a kubelet, which asks again after seven seconds at most. Nothing
+	// has to be written for the rights of nodes, and tokens and CAs are known within moments.
+	refusing = 5 * time.Second
+)
+
+// unauthorized is for an API server that accepts no requests without credentials, or not those of the kubelet.
+func unauthorized(s *scene) []Finding {
+	return append(s.probesRefused(), s.kubeletUnknown()...)
+}
+
+// probesRefused asks the API server as the kubelet's probe does. One that answers 403 may still write its default roles.
+func (s *scene) probesRefused() []Finding {
+	p := s.pod(apiServerPod)
+	if p == nil || !p.running() {
+		return nil
+	}
+	base, found := ProbeBase(p.spec)
+	if !found || len(p.spec.LivenessProbe.HTTPGet.HTTPHeaders) > 0 { // which may hold a token
+		return nil
+	}
+	url := base + p.spec.LivenessProbe.HTTPGet.Path
+	answer, err := s.answerOf(url)
+	if answer == nil {
+		return nil
+	}
+	f := Finding{Subject: apiServerPod, Evidence: []string{err.Error()}}
+	flags := []string{"anonymous-auth", "authentication-config"}
+	switch answer.Status {
+	case http.StatusUnauthorized:
+		f.lasts = 2 * time.Second
+	case http.StatusForbidden:
+		f.lasts = starting
+		flags = append(flags, "authorization-config", "authorization-mode")
+	default:
+		return nil
+	}
+	f.Message = fmt.Sprintf("refuses the kubelet's probes, which have no credentials, with status %d, so the kubelet will kill it", answer.Status)
+	for _, flag := range flags {
+		if value, given := p.args[flag]; given && (flag != "anonymous-auth" || value != "true") {
+			f.Evidence = append(f.Evidence, fmt.Sprintf("%s: --%s=%s", p.path, flag, value))
+		}
+	}
+	f.Remedy = "allow anonymous requests to /livez and /readyz, and to cluster-info: remove anonymous-auth from apiServer.extraArgs, or list these paths in the " +
+		"AuthenticationConfiguration: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-requests; then run the same command again"
+	return []Finding{f}
+}
+
+var credentialsRefused = lazyregexp.New(`(?:[Rr]egister node|certificate signing request).*Unauthorized`)
+
+// kubeletUnknown leaves out an API server that is not up: it may not have read the tokens and CAs yet.
+func (s *scene) kubeletUnknown() []Finding {
+	lines := s.insists(s.sources[0], credentialsRefused)
+	server := s.serverOf()
+	if len(lines) == 0 || server == "" || !s.isUp(server) {
+		return nil
+	}
+	return []Finding{{
+		Subject: kubeletName, Evidence: last(lines, 1), lasts: refusing,
+		Fault: fault.Fault{
+			Message: "the API server at " + server + " does not accept its credentials",
+			Remedy: "join again with a new token (`slipway token create --print-join-command` on a control plane); " +
+				"if the CA for clients was replaced, put it into client-ca-file of every API server",
+		},
+	}}
+}
+
+// isUp reports whether an API server answers that it is ready, or knows nobody without credentials.
+func (s *scene) isUp(server string) bool {
+	answer, err := s.answerOf(server + "/readyz")
+	return err == nil || answer != nil && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
+}
+
+// answerTime is how long an API server may take to answer: it is shorter than the time of a look.
+const answerTime = 2 * time.Second
+
+// answerOf asks a server without credentials. answer is nil if it gives none, or all is well.
+func (s *scene) answerOf(url string) (answer *host.ProbeError, err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, answerTime)
+	defer cancel()
+	_, err = s.h.Fetch(ctx, host.Probe{URL: url})
+	errors.As(err, &answer)
+	return answer, err
+}
+
+var (
+	// nodeForbidden matches refusals to a kubelet that has its certificate, or that asks for it.
+	nodeForbidden = lazyregexp.New(`[Rr]egister node.*forbidden.*system:node:|certificate signing request.*forbidden`)
+	// otherNode matches refusals to a kubelet that has the certificate of another node.
+	otherNode = lazyregexp.New(`node \\*["']([^"'\\]+)\\*["'] (?:is not allowed to modify node|cannot read) \\*["']([^"'\\]+)`)
+)
+
+// forbidden is for an API server that gives nodes no rights.
+func forbidden(s *scene) []Finding {
+	lines := slices.DeleteFunc(s.insists(s.sources[0], nodeForbidden), func(line string) bool {
+		return otherNode().MatchString(line) || strings.Contains(line, "not yet ready")
+	})
+	if len(lines) == 0 {
+		return nil
+	}
+	f := Finding{Subject: kubeletName, Evidence: last(lines, 1), lasts: refusing}
+	f.Message = "the API server forbids what a kubelet needs to register its node"
+	f.Remedy = "each API server needs Node and RBAC in --authorization-mode (Node,RBAC is the default), or in its AuthorizationConfiguration: fix apiServer.extraArgs; " +
+		"https://kubernetes.io/docs/reference/access-authn-authz/node/"
+	if p := s.pod(apiServerPod); p != nil {
+		if mode, given := p.args["authorization-mode"]; given {
+			f.Evidence = append(f.Evidence, p.path+": --authorization-mode="+mode)
+		}
+	}
+	return []Finding{f}
+}
+
+// nodeName is for a kubelet whose host has got another name since it got its certificate.
+func nodeName(s *scene) []Finding {
+	lines := s.insists(s.sources[0], otherNode)
+	if len(lines) == 0 {
+		return nil
+	}
+	m := otherNode().FindStringSubmatch(lines[len(lines)-1])
+	certified, now := m[1], m[2]
+	return []Finding{{
+		Subject: kubeletName, Evidence: last(lines, 1), lasts: 5 * time.Second,
+		Fault: fault.Fault{
+			Message: fmt.Sprintf("takes this host for node %s, but its certificate is of node %s, so the API server refuses it", now, certified),
+			Remedy: fmt.Sprintf("give the host its name back (`hostnamectl set-hostname %s`) or the kubelet the flag --hostname-override=%s, and restart the kubelet; "+
+				"to rename the node, delete Node %s, run `slipway reset` here, and join again", certified, certified, certified),
+		},
+	}}
+}
+
+// manifestTwice is for copies of manifests in the kubelet's directory. It reads every file there, whatever its name, and runs
+// only one of two Pods with the same name: sometimes this one, sometimes the other.
+func manifestTwice(s *scene) []Finding {
+	var found []Finding
+	paths := map[string][]string{}
+	for _, p := range s.pods {
+		paths[p.pod] = append(paths[p.pod], p.path)
+		if same := paths[p.pod]; len(same) == 2 {
+			found = append(found, Finding{Subject: p.name, lasts: never})
+		}
+	}
+	for i := range found {
+		same := paths[s.pod(found[i].Subject).pod]
+		found[i].Message = "several files are the same Pod, and the kubelet changes between them: " + strings.Join(same, ", ")
+		found[i].Remedy = "move the copies to another directory; a name that begins with a dot also hides a file from the kubelet"
+	}
+	return found
+}
