@@ -62,13 +62,13 @@ func staticPod(name, component, summary string, flags []string) Phase {
 		Name:    name,
 		Summary: summary,
 		Flags:   flags,
-		Run:     func(_ context.Context, env *Env) error { return writeStaticPod(env, component, nil) },
+		Run:     func(ctx context.Context, env *Env) error { return writeStaticPod(ctx, env, component, nil) },
 	}
 }
 
 // writeStaticPod writes the manifest of a component, which the kubelet finds by itself. members are those that an
 // etcd joins, see manifests.Etcd.
-func writeStaticPod(env *Env, component string, members []manifests.Member) error {
+func writeStaticPod(ctx context.Context, env *Env, component string, members []manifests.Member) error {
 	if err := env.accounts().Ensure(); err != nil {
 		return err
 	}
@@ -89,11 +89,16 @@ func writeStaticPod(env *Env, component string, members []manifests.Member) erro
 	if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
 		return err
 	}
-	pending, err := env.keeper().Pending(staticPodWriter(env, component), ownership.File{Path: thisnode.StaticPodPath(env.Config, component), Data: data, Mode: 0o600})
+	file := ownership.File{Path: thisnode.StaticPodPath(env.Config, component), Data: data, Mode: 0o600}
+	keeper := podKeeper(env, component)
+	pending, err := keeper.Pending(staticPodWriter(env, component), file)
 	if err != nil {
 		return err
 	}
-	return env.keeper().Replace(pending)
+	if env.Again && keeper.Unfinished {
+		return replaceUnfinished(ctx, env, component, pending)
+	}
+	return keeper.Replace(pending)
 }
 
 // staticPodWriter returns the command that writes the manifest of a component.

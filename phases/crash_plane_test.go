@@ -101,6 +101,11 @@ type lastingMembers struct {
 
 func (h *lastingHost) members() etcd.Etcd { return lastingMembers{host: h} }
 
+// Has is asked for the cluster's configuration by a host whose API server does not answer.
+func (m lastingMembers) Has(context.Context, string) (bool, error) {
+	return false, errors.New("this etcd does not answer")
+}
+
 const fakeLearner, fakeVoter = "/var/fake/etcd/learner", "/var/fake/etcd/voter"
 
 func (m lastingMembers) Members(context.Context) ([]etcd.Member, error) {

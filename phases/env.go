@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/tokens"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/workflow"
@@ -52,7 +53,7 @@ func (e *Env) Skipped(phase, reason string) { e.UI.Skip(phase, reason) }
 
 // keeper writes what is Slipway's, and keeps what an operator has edited.
 func (e *Env) keeper() ownership.Keeper {
-	return ownership.Keeper{Host: e.Host, Cluster: e.Cluster, UI: e.UI, Config: e.Config, Again: e.Again}
+	return ownership.Keeper{Host: e.Host, Cluster: e.Cluster, UI: e.UI, Config: e.Config, Again: e.Again, Unfinished: thisnode.Unfinished(e.Host, e.Config)}
 }
 
 // pki is the certificates, keys and kubeconfig files of this host.

@@ -63,7 +63,7 @@ func startMember(ctx context.Context, env *Env, peer string, members []etcd.Memb
 	}
 	writer := *env
 	writer.Again = env.Again && !added // a new member cannot run with another's manifest
-	if err := writeStaticPod(&writer, manifests.EtcdName, initial); err != nil {
+	if err := writeStaticPod(ctx, &writer, manifests.EtcdName, initial); err != nil {
 		return err
 	}
 	limit := env.Config.Timeouts.EtcdAPICall

@@ -220,7 +220,7 @@ func TestEtcdJoinRightAfterInit(t *testing.T) {
 // startedBefore writes the static Pod of an etcd that an earlier run started, with its data in a directory.
 func (s *planeStage) startedBefore(t *testing.T, dir string) {
 	t.Helper()
-	if err := writeStaticPod(s.Env, manifests.EtcdName, []manifests.Member{{Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}}); err != nil {
+	if err := writeStaticPod(t.Context(), s.Env, manifests.EtcdName, []manifests.Member{{Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}}); err != nil {
 		t.Fatal(err)
 	}
 	const path = "/etc/kubernetes/manifests/etcd.yaml"

@@ -15,7 +15,7 @@ func Join() []Phase {
 		etcdJoin().Needing("kubelet-start", prepare+"/certs/etcd-server", prepare+"/certs/etcd-peer",
 			prepare+"/certs/apiserver-etcd-client", prepare+"/kubeconfig/admin"),
 		kubeletWaitBootstrap().Needing("kubelet-start", prepare, "etcd-join"),
-		controlPlaneJoin(),
+		controlPlaneJoin().Needing("kubelet-wait-bootstrap", "wait-control-plane"),
 		waitJoined().Needing(prepare, "etcd-join"),
 	}
 }

@@ -33,10 +33,16 @@ func runKubeletStart(ctx context.Context, env *Env) error {
 	if err == nil {
 		wanted, err = env.keeper().Pending("init phase kubelet-start", wanted...)
 	}
+	if err == nil {
+		err = forgetOtherName(ctx, env)
+	}
 	if err != nil {
 		return err
 	}
 	if started, err := ensureKubelet(ctx, env, wanted); err != nil || !started {
+		return err
+	}
+	if err := restartForConf(ctx, env); err != nil {
 		return err
 	}
 	// A kubelet that is still starting may miss a static Pod that is written now, and look again only after 20 s. A

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/kill"
@@ -43,7 +44,7 @@ func newStage(t *testing.T, documents string) *stage {
 	s.api = cluster.NewPlan(func(a cluster.Action) {
 		s.done = append(s.done, strings.Join(strings.Fields(string(a.Verb)+" "+a.Kind+" "+a.Name), " "))
 	}, nil)
-	s.Env = &Env{Config: fixture.Node(t, documents), Host: s.host, Cluster: s.api, UI: ui.NewLines(&s.said, &s.results)}
+	s.Env = &Env{Config: fixture.Node(t, documents), Host: s.host, Cluster: s.api, Etcd: etcd.NewPlan(func(etcd.Action) {}), UI: ui.NewLines(&s.said, &s.results)}
 	return s
 }
 

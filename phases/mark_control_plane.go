@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
@@ -22,7 +23,7 @@ import (
 // Labels that tell control planes from workers:
 // https://kubernetes.io/docs/reference/labels-annotations-taints/
 const (
-	labelControlPlane   = "node-role.kubernetes.io/control-plane"
+	labelControlPlane   = config.LabelControlPlane
 	labelExcludeFromLBs = "node.kubernetes.io/exclude-from-external-load-balancers"
 )
 

@@ -59,8 +59,11 @@ func initChecks(ctx context.Context, env *Env) ([]preflight.Check, error) {
 		return nil, err
 	}
 	stored := storedCompares(ctx, env)
-	if stored.same {
+	switch {
+	case stored.same:
 		acceptEdited(env, wanted)
+	case stored.unfinished:
+		acceptReplaced(ctx, env, wanted)
 	}
 	same := preflight.Configuration(func(context.Context) []fault.Fault { return differences(env, stored) })
 	return append(preflight.Init(n, wanted), same), nil

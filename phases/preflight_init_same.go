@@ -10,28 +10,31 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // differences compares what an earlier init has left with what this one would make, before anything is written: a
 // control plane is never half changed. Static Pods have checks of their own. Without one of the API server, the
 // kubelet may still get any settings. If the cluster keeps exactly this configuration, what differs was edited, and
-// stays.
+// stays. If it keeps none yet, what an earlier run has made is replaced.
 func differences(env *Env, stored stored) []fault.Fault {
 	var found []fault.Fault
-	for _, err := range env.pki().Faults() {
+	for _, err := range env.pki().Faults(stored.unfinished) {
 		found = append(found, fault.Of(err))
 	}
 	if !thisnode.IsControlPlane(env.Host) || stored.same {
 		return found
 	}
-	found = append(found, kubeletDiffers(env)...)
+	found = append(found, kubeletDiffers(env, stored.unfinished)...)
 	if stored.difference.Message != "" {
 		found = append(found, stored.difference)
 	}
@@ -48,7 +51,7 @@ func acceptEdited(env *Env, wanted map[string][]byte) {
 	}
 }
 
-func kubeletDiffers(env *Env) []fault.Fault {
+func kubeletDiffers(env *Env, unfinished bool) []fault.Fault {
 	files, err := kubeletFiles(env)
 	if err != nil {
 		return []fault.Fault{fault.Of(err)}
@@ -59,7 +62,8 @@ func kubeletDiffers(env *Env) []fault.Fault {
 		switch {
 		case err != nil:
 			faults = append(faults, fault.Of(err))
-		case have != nil && string(have) != string(f.Data):
+		case have == nil || string(have) == string(f.Data) || unfinished && env.Host.Unchanged(f.Path):
+		default:
 			faults = append(faults, fault.Fault{
 				Message: fmt.Sprintf("%s differs from what this configuration makes: %s", f.Path, ownership.LineDifference(have, f.Data)),
 				Remedy:  preflight.KeepOrReset,
@@ -73,28 +77,28 @@ func kubeletDiffers(env *Env) []fault.Fault {
 const askTime = 3 * time.Second
 
 // stored says how the ClusterConfiguration in the cluster compares with this one. It is empty if the cluster cannot
-// be asked, or keeps none yet.
+// be asked.
 type stored struct {
 	same       bool
 	difference fault.Fault
+	// unfinished says that an earlier init came to no end: the cluster keeps no configuration yet.
+	unfinished bool
 }
 
 func storedCompares(ctx context.Context, env *Env) stored {
 	if !thisnode.IsControlPlane(env.Host) {
-		return stored{}
+		return stored{unfinished: thisnode.Unfinished(env.Host, env.Config)}
 	}
 	wanted, err := env.Config.KubeadmConfigYAML()
 	if err != nil {
 		return stored{difference: fault.Of(err)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	if err := env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"}); err != nil {
-		return stored{}
-	}
-	have, err := joining.StoredConfiguration(ctx, env.Cluster)
-	if err != nil {
-		return stored{}
+	have, known := storedConfiguration(ctx, env)
+	switch {
+	case !known:
+		return stored{unfinished: thisnode.Unfinished(env.Host, env.Config) && etcdHasNone(ctx, env)}
+	case have == nil:
+		return stored{unfinished: thisnode.Unfinished(env.Host, env.Config)}
 	}
 	if have, wanted, err = config.Comparable(have, wanted); err != nil {
 		return stored{difference: fault.Of(err)}
@@ -106,4 +110,22 @@ func storedCompares(ctx context.Context, env *Env) stored {
 		Message: fmt.Sprintf("the cluster has a different configuration in %s: %s", config.ClusterSource, ownership.LineDifference(have, wanted)),
 		Remedy:  preflight.KeepOrReset,
 	}}
+}
+
+// storedConfiguration asks the cluster for its ClusterConfiguration, which is nil if it keeps none. known is false if it
+// cannot be asked.
+func storedConfiguration(ctx context.Context, env *Env) (have []byte, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	if err := env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"}); err != nil {
+		return nil, false
+	}
+	text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
+	if err != nil {
+		return nil, false
+	}
+	if text == "" {
+		return nil, true
+	}
+	return []byte(text), true
 }

@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"preflight":           {"internal/config", "internal/fault", "internal/host", "internal/retry"},
 	"internal/redact":     {"internal/lazyregexp"},
 	"internal/thisnode":   {"internal/config", "internal/host", "internal/kubeconfig", "certs", "kubeletconfig", "manifests", "preflight"},
-	"internal/ownership":  {"internal/cluster", "internal/config", "internal/host", "internal/redact", "internal/thisnode", "internal/ui", "manifests", "preflight"},
+	"internal/ownership":  {"internal/cluster", "internal/config", "internal/host", "internal/redact", "internal/ui", "manifests", "preflight"},
 	"internal/etcdmember": {"internal/cluster", "internal/config", "internal/etcd", "internal/host", "internal/thisnode", "internal/ui", "manifests"},
 	"internal/accounts":   {"internal/config", "internal/host", "internal/ui", "manifests"},
 	"internal/pki":        {"internal/config", "internal/fault", "internal/host", "internal/kubeconfig", "internal/thisnode", "internal/ui", "certs", "manifests"},

@@ -50,6 +50,8 @@ type Etcd interface {
 	// next write, so that it stays away until the one after that. withdrawn is
 	// false if there is no such key, or if it goes away by itself.
 	Withdraw(ctx context.Context, key string) (withdrawn bool, err error)
+	// Has reports whether there is a key.
+	Has(ctx context.Context, key string) (bool, error)
 	// Snapshot writes a snapshot of the database of the member at peerURL to w,
 	// with the checksum at its end that etcd adds, and returns its hash, size and
 	// version; VerifySnapshot finds the rest. It needs no quorum. The whole takes

@@ -7,6 +7,8 @@ import (
 	"context"
 	"io"
 	"slices"
+
+	"github.com/pkg/errors"
 )
 
 // Verb is what an Action does.
@@ -94,6 +96,11 @@ func (p *Plan) CaughtUp(context.Context, string) error { return nil }
 // Withdraw implements Etcd: the owner soon writes the key again, so it is not
 // recorded.
 func (p *Plan) Withdraw(context.Context, string) (bool, error) { return false, nil }
+
+// Has implements Etcd. A plan does not ask, and a key may be there.
+func (p *Plan) Has(context.Context, string) (bool, error) {
+	return false, errors.New("a plan does not ask etcd")
+}
 
 // Snapshot implements Etcd. The file that a snapshot is written to is the
 // host's, which records it.

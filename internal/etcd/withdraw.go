@@ -28,6 +28,18 @@ func (r *Real) Withdraw(ctx context.Context, key string) (withdrawn bool, err er
 	return withdrawn, errors.WithMessagef(err, "delete %s in etcd", key)
 }
 
+// Has implements Etcd.
+func (r *Real) Has(ctx context.Context, key string) (found bool, err error) {
+	err = r.try(ctx, func(ctx context.Context, c *clientv3.Client, _ []Member) error {
+		now, err := c.Get(ctx, key, clientv3.WithCountOnly())
+		if err == nil {
+			found = now.Count > 0
+		}
+		return err
+	})
+	return found, errors.WithMessagef(err, "look for %s in etcd", key)
+}
+
 // awaitWrite waits for the next change of a key, and reports whether it was a
 // write; otherwise the key was deleted.
 func awaitWrite(ctx context.Context, c *clientv3.Client, key string, revision int64) (bool, error) {

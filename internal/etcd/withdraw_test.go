@@ -96,3 +96,17 @@ func TestWithdrawGivesUp(t *testing.T) {
 	_, err := f.serve(t, 300*time.Millisecond).Withdraw(t.Context(), "/k")
 	fact.Error(t, err, "delete /k")
 }
+
+func TestHas(t *testing.T) {
+	for _, count := range []int64{0, 1} {
+		f := voters("a")
+		f.keys = &fakeKeys{count: count}
+		found, err := f.serve(t, time.Minute).Has(t.Context(), "/k")
+		if err != nil || found != (count > 0) {
+			t.Errorf("%d keys: found %t, %v", count, found, err)
+		}
+	}
+	if _, err := NewPlan(nil).Has(t.Context(), "/k"); err == nil {
+		t.Error("a plan says what etcd has")
+	}
+}

@@ -201,7 +201,9 @@ func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *conf
 	}
 	err = thisnode.CheckMember(d.Host, n)
 	if err == nil {
+		_, marked := registered.Labels[config.LabelControlPlane]
 		n.Join.NodeGone = !found
+		n.Join.Unmarked = found && n.ControlPlane && !marked
 		return nil
 	}
 	var expired *thisnode.ExpiredError

@@ -12,7 +12,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -71,16 +70,12 @@ func (k Keeper) Pending(writer string, files ...File) ([]File, error) {
 	return out, nil
 }
 
-// isNode reports whether this host was a node before, as far as its files say: what is there is what the node runs with,
-// no matter who wrote it. A join that came no further than its own files may write these again, with other settings.
-func (k Keeper) isNode() bool { return k.Config.Join == nil || thisnode.WasMember(k.Host, k.Config) }
-
 func (k Keeper) keepFile(writer string, f File) (kept bool, err error) {
 	have, err := host.ReadIfExists(k.Host, f.Path)
 	if err != nil || have == nil {
 		return false, err
 	}
-	if !k.isNode() && k.Host.Unchanged(f.Path) { // an earlier join wrote it, and came no further
+	if k.Unfinished && k.Host.Unchanged(f.Path) { // an earlier run wrote it, and came to no end
 		return false, nil
 	}
 	info, err := k.Host.Stat(f.Path)

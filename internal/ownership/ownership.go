@@ -30,6 +30,8 @@ type Keeper struct {
 	Config  *config.Node
 	// Again says that a whole workflow runs on a host that was a node before.
 	Again bool
+	// Unfinished says that the run which made it one came to no end (thisnode.Unfinished).
+	Unfinished bool
 }
 
 // Ensure makes the API hold objs. It first gives the administrators' group its role, once in a run: any phase may be the

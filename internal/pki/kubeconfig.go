@@ -26,16 +26,19 @@ func (s Store) ensureKubeconfig(spec kubeconfig.Spec, spare crypto.Signer) error
 		return err
 	}
 	if data != nil {
-		return s.keepKubeconfig(spec, path, data, ca)
+		return s.keepKubeconfig(spec, path, data, ca, spare)
 	}
 	return s.writeKubeconfig(spec, path, ca, spare)
 }
 
 // keepKubeconfig accepts a file with another server: an administrator may have set that of a load balancer or a proxy.
-func (s Store) keepKubeconfig(spec kubeconfig.Spec, path string, data []byte, ca certs.Pair) error {
+func (s Store) keepKubeconfig(spec kubeconfig.Spec, path string, data []byte, ca certs.Pair, spare crypto.Signer) error {
 	err := kubeconfig.Check(data, spec, s.Config, ca.Bundle(), s.Host.Now())
 	var faults *certs.Error
 	switch {
+	case s.mayReplace(spec.Certificate, err):
+		s.sayReplaced(err)
+		return s.writeKubeconfig(spec, path, ca, spare)
 	case errors.As(err, &faults) && faults.Only(kubeconfig.WrongServer):
 		ui.WarnError(s.UI, err)
 	case err != nil:

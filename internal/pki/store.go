@@ -83,7 +83,11 @@ func (s Store) Ensure(row certs.Spec, spare crypto.Signer) error {
 	case err != nil:
 		return err
 	case cert != nil:
-		if err := s.Check(row, cert, key); err != nil {
+		err := s.Check(row, cert, key)
+		if s.mayReplace(row, err) {
+			return s.reissuePair(row, key, err)
+		}
+		if err != nil {
 			return err
 		}
 		s.UI.Printf("Keeping the certificate and key %q", row.File)

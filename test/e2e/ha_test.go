@@ -31,7 +31,8 @@ func TestHA(t *testing.T) {
 	for _, m := range all {
 		m.knowsEndpoint(planes)
 	}
-	cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
+	cp1.row("first-attempt", machine.failsAtFirst)
+	cp1.corrects(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
 
 	worker, plane := cp1.joinCommands()
 	sideBySide(
@@ -55,6 +56,8 @@ func TestHA(t *testing.T) {
 	for _, i := range tier.Sample(t, 1, 2) { // cp-3 has just joined again
 		planes[i].row("leaves", func(m machine) { m.leavesAndJoins(planes[2], planes) })
 	}
+	w.row("renamed", func(m machine) { m.getsAnotherName(cp1) })
+	cp1.row("copied-manifest", machine.hasCopyOfManifest)
 	cp1.row("reset", func(m machine) { m.isNotReset(planes[1:]) })
 }
 

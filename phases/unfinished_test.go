@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phases
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/preflight"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+// askedEtcd has keys, or does not answer.
+type askedEtcd struct {
+	etcd.Etcd
+	keys []string
+	err  error
+}
+
+func (e askedEtcd) Has(_ context.Context, key string) (bool, error) {
+	return slices.Contains(e.keys, key), e.err
+}
+
+const (
+	configKey  = "/registry/configmaps/kube-system/kubeadm-config"
+	serviceKey = "/registry/services/specs/default/kubernetes"
+)
+
+// failedInit is a host on which an init with a typo has come to no end: etcd has data, and no API server answers.
+func failedInit(t *testing.T, typo string) *stage {
+	t.Helper()
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument+typo)
+	s.play(t, filePhases()...)
+	s.needsNotes(t)
+	s.put(t, "/var/lib/etcd/member/wal/0.wal", "")
+	s.host.On.Probe = func(_ context.Context, p host.Probe) error {
+		if strings.HasSuffix(p.URL, ":6443/readyz") {
+			return &host.ProbeError{Status: 500}
+		}
+		return nil
+	}
+	s.Etcd = askedEtcd{}
+	return s
+}
+
+func (s *stage) needsNotes(t *testing.T) {
+	t.Helper()
+	if !s.host.Made("/var/lib/kubelet/config.yaml") {
+		t.Skip("this file system, or this user, keeps no notes of what was made")
+	}
+}
+
+// again is the same host for another run, with another configuration.
+func (s *stage) again(t *testing.T, documents string) {
+	t.Helper()
+	s.Config = fixture.Node(t, documents)
+	s.Again = thisnode.HasBegun(s.host, s.Config)
+	s.said.Reset()
+	s.host.Jobs = nil
+}
+
+// refused are the checks that keep init from changing what is there, with what they say.
+func (s *stage) refused(t *testing.T) map[string]string {
+	t.Helper()
+	checks, err := initChecks(t.Context(), s.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks = slices.DeleteFunc(checks, func(c preflight.Check) bool {
+		return c.Name != "Configuration" && !strings.HasPrefix(c.Name, "FileAvailable-")
+	})
+	found := map[string]string{}
+	for _, f := range preflight.Run(t.Context(), checks, s.host, nil).Errors {
+		found[f.Check] += f.Message + "\n"
+	}
+	return found
+}
+
+const typo = "apiServer: {extraArgs: [{name: no-such-flag, value: '1'}]}\n"
+
+// TestCorrectedInit: a configuration that was corrected after a failed init replaces what the failed one has made: static Pods,
+// the kubelet's files, certificates and kubeconfig files. What somebody has edited stays, and is refused.
+func TestCorrectedInit(t *testing.T) {
+	s := failedInit(t, typo)
+	key := s.get(t, "/etc/kubernetes/pki/apiserver.key")
+	s.again(t, strings.Replace(fixture.InitDocument, "name: cp-1", "name: n1", 1)+"timeouts: {controlPlaneComponentHealthCheck: 10m}\n"+
+		fixture.ClusterDocument+"apiServer: {certSANs: [api.example.org]}\ncontrolPlaneEndpoint: api.example.org:6443\nnetworking: {dnsDomain: example.org}\n")
+	if !s.Again {
+		t.Fatal("the host is not recognized")
+	}
+	if found := s.refused(t); len(found) > 0 {
+		t.Fatalf("refused: %q", found)
+	}
+	s.play(t, filePhases()...)
+
+	said := s.said.String()
+	fact.In(t, said, "Writing "+apiServerManifest, "--no-such-flag=1", "apiserver.crt", "api.example.org", "kubelet.conf", "system:node:n1")
+	fact.NotIn(t, said, "[WARNING] keeping")
+	fact.NotIn(t, s.get(t, apiServerManifest), "no-such-flag")
+	for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"} {
+		fact.In(t, s.get(t, "/etc/kubernetes/manifests/"+component+".yaml"), "failureThreshold: 60")
+	}
+	fact.In(t, s.get(t, "/etc/kubernetes/admin.conf"), "https://api.example.org:6443")
+	fact.In(t, s.get(t, kubeletSettingsIn), "clusterDomain: example.org")
+	fact.In(t, s.get(t, kubeletFlagsIn), "--hostname-override=n1")
+	leaf, err := certs.FirstCert([]byte(s.get(t, "/etc/kubernetes/pki/apiserver.crt")))
+	if err != nil || leaf.VerifyHostname("api.example.org") != nil {
+		t.Errorf("the certificate has %q, %v", leaf.DNSNames, err)
+	}
+	if s.get(t, "/etc/kubernetes/pki/apiserver.key") != key {
+		t.Error("the key was replaced")
+	}
+	if faults := s.pki().Faults(false); len(faults) > 0 {
+		t.Errorf("it left %q", faults)
+	}
+	if orders := s.host.Orders(); !slices.Contains(orders, "restart kubelet.service") {
+		t.Errorf("the kubelet would take half a minute for the new static Pods: %q", orders)
+	}
+	s.again(t, fixture.InitDocument+fixture.ClusterDocument)
+	if !thisnode.Unfinished(s.host, s.Config) {
+		t.Error("a third configuration would be refused")
+	}
+}
+
+// TestCorrectedInitStops what runs with the old static Pods: the API server before etcd, since each waits for the other.
+func TestCorrectedInitStops(t *testing.T) {
+	s := failedInit(t, "etcd: {local: {dataDir: /var/lib/etcd, extraArgs: [{name: snapshot-count, value: '5'}]}}\n")
+	for _, component := range []string{"etcd", "kube-apiserver"} {
+		s.host.Has.Running[component] = []host.Container{{ID: component, Created: time.Now().Add(time.Hour)}}
+	}
+	s.again(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.play(t, localEtcd())
+	orders := s.host.Orders()
+	api, member := slices.IndexFunc(orders, contains("kube-apiserver")), slices.IndexFunc(orders, contains("etcd"))
+	if api < 0 || member < api || !slices.Contains(orders[member:], "restart kubelet.service") {
+		t.Errorf("orders %q", orders)
+	}
+	s.host.Jobs = nil
+	s.play(t, localEtcd())
+	if orders := s.host.Orders(); len(orders) > 0 {
+		t.Errorf("a third run did %q", orders)
+	}
+}
+
+// remove deletes what the host has at a path.
+func (s *stage) remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(s.root, path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func contains(text string) func(string) bool {
+	return func(s string) bool { return strings.Contains(s, text) }
+}
+
+// TestCorrectedInitKeepsEdits: an edited file is refused while nobody can say whose it is, and is not written.
+func TestCorrectedInitKeepsEdits(t *testing.T) {
+	s := failedInit(t, typo)
+	s.append(t, "/etc/kubernetes/manifests/kube-scheduler.yaml", "# mine\n")
+	s.append(t, kubeletSettingsIn, "maxPods: 17\n")
+	s.again(t, fixture.InitDocument+"timeouts: {controlPlaneComponentHealthCheck: 10m}\n"+fixture.ClusterDocument)
+	found := s.refused(t)
+	if names := slices.Sorted(maps.Keys(found)); !slices.Equal(names, []string{"Configuration", "FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml"}) {
+		t.Errorf("refused %q", found)
+	}
+	fact.In(t, found["Configuration"], kubeletSettingsIn, "maxPods: 17")
+	s.play(t, filePhases()...)
+	fact.In(t, s.get(t, kubeletSettingsIn), "maxPods: 17")
+	fact.In(t, s.get(t, "/etc/kubernetes/manifests/kube-scheduler.yaml"), "# mine")
+	fact.NotIn(t, s.get(t, apiServerManifest), "no-such-flag")
+}
+
+// TestUnfinishedInit: whether an init came to an end is told by the cluster, and where it cannot be asked, by its etcd and by
+// kubelet.conf. As long as that is not known, another configuration is refused.
+func TestUnfinishedInit(t *testing.T) {
+	answers := func(s *stage) { s.host.On.Probe = func(context.Context, host.Probe) error { return nil } }
+	finished := func(t *testing.T, s *stage) {
+		t.Helper()
+		s.rotated(t, kubeletPEM, "cp-1", time.Now().Add(time.Hour))
+		s.play(t, kubeletFinalize())
+	}
+	for _, tt := range []struct {
+		name    string
+		change  func(t *testing.T, s *stage)
+		refused bool
+	}{
+		{"no API server, and an etcd without the configuration", func(*testing.T, *stage) {}, false},
+		{"no API server, and an etcd with the configuration", func(_ *testing.T, s *stage) { s.Etcd = askedEtcd{keys: []string{configKey}} }, true},
+		{"no etcd that answers", func(_ *testing.T, s *stage) { s.Etcd = askedEtcd{err: errors.New("down")} }, true},
+		{"no etcd yet", func(t *testing.T, s *stage) {
+			s.Etcd = askedEtcd{err: errors.New("down")}
+			s.remove(t, "/var/lib/etcd/member")
+		}, false},
+		{"a cluster without the configuration", func(_ *testing.T, s *stage) { answers(s); s.Etcd = nil }, false},
+		{"a cluster with another configuration", func(t *testing.T, s *stage) { answers(s); s.play(t, uploadConfig()) }, true},
+		{"a kubelet that rotates its certificate", func(t *testing.T, s *stage) { finished(t, s) }, true},
+		{"an edited kubelet.conf", func(t *testing.T, s *stage) { s.append(t, "/etc/kubernetes/kubelet.conf", "# mine\n") }, true},
+		{"a node that has joined", func(t *testing.T, s *stage) {
+			s.remove(t, "/etc/kubernetes/kubelet.conf")
+			fixture.BootstrapKubelet(t, s.root, fixture.Signed(t, fixture.Pair{}, "kubernetes", time.Now().Add(time.Hour)), "cp-1", time.Now().Add(time.Hour))
+		}, true},
+		{"another address of etcd's member", func(t *testing.T, s *stage) {
+			s.again(t, strings.Replace(fixture.InitDocument, "192.0.2.11", "192.0.2.12", 1)+fixture.ClusterDocument)
+		}, true},
+		{"another address of etcd's member, which there is not yet", func(t *testing.T, s *stage) {
+			s.remove(t, "/var/lib/etcd/member")
+			s.again(t, strings.Replace(fixture.InitDocument, "192.0.2.11", "192.0.2.12", 1)+fixture.ClusterDocument)
+		}, false},
+		{"another network of Services", func(t *testing.T, s *stage) {
+			s.Etcd = askedEtcd{keys: []string{serviceKey}}
+			s.again(t, fixture.InitDocument+fixture.ClusterDocument+"networking: {serviceSubnet: 10.97.0.0/16}\n")
+		}, true},
+		{"another network of Services, as there is none yet", func(t *testing.T, s *stage) {
+			s.again(t, fixture.InitDocument+fixture.ClusterDocument+"networking: {serviceSubnet: 10.97.0.0/16}\n")
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := failedInit(t, typo)
+			first := s.Config
+			s.again(t, fixture.InitDocument+fixture.ClusterDocument)
+			second := s.Config
+			s.Config = first // the change happens before the second run
+			s.Again = false
+			tt.change(t, s)
+			if s.Config == first {
+				s.Config, s.Again = second, true
+			}
+			if found := s.refused(t); (len(found) > 0) != tt.refused {
+				t.Errorf("refused: %q", found)
+			}
+		})
+	}
+}
+
+// TestCorrectedName: a kubelet prefers the certificate that it has got to that in kubelet.conf.
+func TestCorrectedName(t *testing.T) {
+	for name, kept := range map[string]bool{"cp-1": true, "other": false} {
+		s := failedInit(t, typo)
+		s.rotated(t, kubeletPEM, name, time.Now().Add(time.Hour))
+		s.again(t, fixture.InitDocument+fixture.ClusterDocument)
+		s.play(t, kubeletStart())
+		if _, err := s.host.Lstat(kubeletPEM); (err == nil) != kept {
+			t.Errorf("certificate of %s: %v", name, err)
+		}
+	}
+}
+
+// TestCorrectedJoin: until a control plane's Node is marked, its join came to no end, and another patch or address replaces what
+// an earlier one has made. etcd may be a voter by then.
+func TestCorrectedJoin(t *testing.T) {
+	for name, unmarked := range map[string]bool{"not marked yet": true, "marked": false} {
+		t.Run(name, func(t *testing.T) {
+			s := preparedPlane(t)
+			s.needsNotes(t)
+			ca, err := certs.ParsePair(s.shared["ca.crt"], s.shared["ca.key"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.bootstrapped(t, fixture.Pair{Cert: ca.Cert, Key: ca.Key}, "cp-2", time.Now().Add(time.Hour))
+			s.Config.Join.Unmarked = unmarked
+			s.Config.Timeouts.ControlPlaneComponentHealthCheck *= 2
+			s.Again = thisnode.HasBegun(s.host, s.Config)
+			before := s.get(t, apiServerManifest)
+			s.play(t, joinStaticPods())
+			if changed := s.get(t, apiServerManifest) != before; changed != unmarked {
+				t.Errorf("written: %t", changed)
+			}
+		})
+	}
+}
