@@ -47,16 +47,18 @@ func (s *scene) probesRefused() []Finding {
 		return nil
 	}
 	f := Finding{Subject: apiServerPod, Evidence: []string{err.Error()}}
+	flags := []string{"anonymous-auth", "authentication-config"}
 	switch answer.Status {
 	case http.StatusUnauthorized:
 		f.lasts = 2 * time.Second
 	case http.StatusForbidden:
 		f.lasts = starting
+		flags = append(flags, "authorization-config", "authorization-mode")
 	default:
 		return nil
 	}
 	f.Message = fmt.Sprintf("refuses the kubelet's probes, which have no credentials, with status %d, so the kubelet will kill it", answer.Status)
-	for _, flag := range []string{"anonymous-auth", "authentication-config", "authorization-config", "authorization-mode"} {
+	for _, flag := range flags {
 		if value, given := p.args[flag]; given && (flag != "anonymous-auth" || value != "true") {
 			f.Evidence = append(f.Evidence, fmt.Sprintf("%s: --%s=%s", p.path, flag, value))
 		}
