@@ -34,8 +34,10 @@ func (m machine) pretends(admin machine) {
 		"kube-apiserver": "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint: " + address + ":" + trapPort,
 		"etcd":           "kubeadm.kubernetes.io/etcd.advertise-client-urls: https://" + address + ":" + trapPort,
 	} {
-		m.write("/etc/kubernetes/manifests/pretends-"+name+".yaml", fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: kube-system,
-labels: {component: %[1]s, tier: control-plane}, annotations: {%s}}, spec: {hostNetwork: true, containers: [{name: %[1]s, image: %q, imagePullPolicy: IfNotPresent}]}}
+		m.write("/etc/kubernetes/manifests/pretends-"+name+".yaml", fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s, namespace: kube-system, labels: {component: %[1]s, tier: control-plane}, annotations: {%[2]s}}
+spec: {hostNetwork: true, containers: [{name: %[1]s, image: %[3]q, imagePullPolicy: IfNotPresent}]}
 `, name, annotation, pause))
 	}
 	for _, name := range []string{"kube-apiserver-", "etcd-"} {
