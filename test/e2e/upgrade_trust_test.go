@@ -47,7 +47,8 @@ spec: {hostNetwork: true, containers: [{name: %[1]s, image: %[3]q, imagePullPoli
 		})
 	}
 	m.must("systemctl", "stop", "kubelet") // it would correct the Node's status
-	m.must("kubectl", "--kubeconfig=/etc/kubernetes/kubelet.conf", "patch", "node", m.node.Name(), "--subresource=status", "--type=merge",
+	// A kubelet may write this, but kubectl reads it first, which a kubelet may not.
+	admin.kubectl("patch", "node", m.node.Name(), "--subresource=status", "--type=merge",
 		"-p", `{"status": {"nodeInfo": {"containerRuntimeVersion": "containerd://2\u001b[2J\nn9\tcontrol-plane"}}}`)
 }
 
