@@ -28,10 +28,11 @@ func flagIn(component string, words ...string) func(*testing.T, *stage) {
 	}
 }
 
-// volumeIn mounts a directory of the host at the same path.
-func volumeIn(component, name, path string) func(*testing.T, *stage) {
+// volumeIn mounts a directory of the host in the API server at the same path.
+func volumeIn(name, path string) func(*testing.T, *stage) {
 	return func(t *testing.T, s *stage) {
 		t.Helper()
+		const component = manifests.APIServerName
 		s.editPod(t, component, "    volumeMounts:\n", "    volumeMounts:\n    - {mountPath: "+path+", name: "+name+", readOnly: true}\n")
 		s.editPod(t, component, "  volumes:\n", "  volumes:\n  - {name: "+name+", hostPath: {path: "+path+"}}\n")
 	}
@@ -58,11 +59,11 @@ func TestProtection(t *testing.T) {
 		want      []foundAs
 		kept      []string
 	}{
-		"encryption": {edits: []func(*testing.T, *stage){flagIn(server, encrypt), volumeIn(server, "enc", "/etc/kubernetes/enc")},
+		"encryption": {edits: []func(*testing.T, *stage){flagIn(server, encrypt), volumeIn("enc", "/etc/kubernetes/enc")},
 			want: []foundAs{guarded(server, encrypt+", the volume at /etc/kubernetes/enc")}, kept: []string{flags, volumes}},
 		"encryption, with its value apart": {edits: []func(*testing.T, *stage){flagIn(server, "--encryption-provider-config", "/etc/enc.yaml")},
 			want: []foundAs{guarded(server, "--encryption-provider-config /etc/enc.yaml")}, kept: []string{flags}},
-		"audit beside what is in doubt": {edits: []func(*testing.T, *stage){flagIn(server, "--profiling=false", "--audit-log-path=/var/log/audit/audit.log"), volumeIn(server, "audit", "/var/log/audit")},
+		"audit beside what is in doubt": {edits: []func(*testing.T, *stage){flagIn(server, "--profiling=false", "--audit-log-path=/var/log/audit/audit.log"), volumeIn("audit", "/var/log/audit")},
 			want: []foundAs{guarded(server, "--audit-log-path=/var/log/audit/audit.log, the volume at /var/log/audit"), change("- --profiling=false")}, kept: []string{flags, volumes}},
 		"admission": {edits: []func(*testing.T, *stage){func(t *testing.T, s *stage) {
 			s.editPod(t, server, "plugins=NodeRestriction", "plugins=NodeRestriction,AlwaysPullImages")
@@ -71,17 +72,17 @@ func TestProtection(t *testing.T) {
 			want: []foundAs{guarded(server, "--anonymous-auth=false, --oidc_issuer_url=https://id.example.com")}, kept: []string{flags}},
 		"authorization": {edits: []func(*testing.T, *stage){func(t *testing.T, s *stage) {
 			s.editPod(t, server, "mode=Node,RBAC", "mode=Node,RBAC,Webhook")
-		}, flagIn(server, "--authorization-webhook-config-file=/etc/authz/webhook.yaml"), volumeIn(server, "authz", "/etc/authz")},
+		}, flagIn(server, "--authorization-webhook-config-file=/etc/authz/webhook.yaml"), volumeIn("authz", "/etc/authz")},
 			want: []foundAs{guarded(server, "--authorization-webhook-config-file=/etc/authz/webhook.yaml, --authorization-mode=Node,RBAC,Webhook, the volume at /etc/authz")}, kept: []string{flags, volumes}},
 		"of etcd": {edits: []func(*testing.T, *stage){flagIn("etcd", "--client-crl-file=/etc/kubernetes/pki/etcd/crl.pem")},
 			want: []foundAs{guarded("etcd", "--client-crl-file=/etc/kubernetes/pki/etcd/crl.pem")}, kept: []string{"etcd0+json.yaml"}},
 		"the socket of a KMS plugin": {edits: []func(*testing.T, *stage){
-			flagIn(server, "--encryption-provider-config=/etc/kubernetes/pki/enc.yaml"), volumeIn(server, "kms", "/run/kms"), volumeIn(server, "other", "/opt/other"),
+			flagIn(server, "--encryption-provider-config=/etc/kubernetes/pki/enc.yaml"), volumeIn("kms", "/run/kms"), volumeIn("other", "/opt/other"),
 			func(t *testing.T, s *stage) {
 				s.put(t, "/etc/kubernetes/pki/enc.yaml", "kind: EncryptionConfiguration\nresources: [{resources: [secrets], providers: [{kms: {endpoint: 'unix:///run/kms/kms.sock'}}]}]\n")
 			}}, want: []foundAs{guarded(server, "--encryption-provider-config=/etc/kubernetes/pki/enc.yaml, the volume at /run/kms"),
 			change("- mountPath: /opt/other, name: other, path: /opt/other, name: other")}, kept: []string{flags, volumes}},
-		"a volume whose flag has come into the configuration": {edits: []func(*testing.T, *stage){flagIn(server, encrypt), volumeIn(server, "enc", "/etc/kubernetes/enc")},
+		"a volume whose flag has come into the configuration": {edits: []func(*testing.T, *stage){flagIn(server, encrypt), volumeIn("enc", "/etc/kubernetes/enc")},
 			configure: func(c *config.ClusterConfiguration) {
 				c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "encryption-provider-config", Value: "/etc/kubernetes/enc/enc.yaml"})
 			}, want: []foundAs{guarded(server, "the volume at /etc/kubernetes/enc")}, kept: []string{volumes}},
@@ -129,7 +130,7 @@ func TestProtection(t *testing.T) {
 			final := func(f preflight.Finding) bool { return f.Final }
 			for _, ignore := range []string{"all", "StaticPodEdits", "StaticPodProtection"} {
 				ask := preflight.Questions([]preflight.Question{{Name: ignore, Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, s.Env) }}})
-				report := preflight.Run(t.Context(), ask, s.Env.Host, []string{ignore})
+				report := preflight.Run(t.Context(), ask, s.Host, []string{ignore})
 				if slices.ContainsFunc(report.Warnings, final) || len(report.Errors) != len(kept[:min(1, len(kept))]) {
 					t.Errorf("ignoring %s: %v", ignore, inWords(report.Errors))
 				}

@@ -34,8 +34,10 @@ func (m machine) pretends(admin machine) {
 		"kube-apiserver": "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint: " + address + ":" + trapPort,
 		"etcd":           "kubeadm.kubernetes.io/etcd.advertise-client-urls: https://" + address + ":" + trapPort,
 	} {
-		m.write("/etc/kubernetes/manifests/pretends-"+name+".yaml", fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: kube-system,
-labels: {component: %[1]s, tier: control-plane}, annotations: {%s}}, spec: {hostNetwork: true, containers: [{name: %[1]s, image: %q, imagePullPolicy: IfNotPresent}]}}
+		m.write("/etc/kubernetes/manifests/pretends-"+name+".yaml", fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s, namespace: kube-system, labels: {component: %[1]s, tier: control-plane}, annotations: {%[2]s}}
+spec: {hostNetwork: true, containers: [{name: %[1]s, image: %[3]q, imagePullPolicy: IfNotPresent}]}
 `, name, annotation, pause))
 	}
 	for _, name := range []string{"kube-apiserver-", "etcd-"} {
@@ -45,7 +47,8 @@ labels: {component: %[1]s, tier: control-plane}, annotations: {%s}}, spec: {host
 		})
 	}
 	m.must("systemctl", "stop", "kubelet") // it would correct the Node's status
-	m.must("kubectl", "--kubeconfig=/etc/kubernetes/kubelet.conf", "patch", "node", m.node.Name(), "--subresource=status", "--type=merge",
+	// A kubelet may write this, but kubectl reads it first, which a kubelet may not.
+	admin.kubectl("patch", "node", m.node.Name(), "--subresource=status", "--type=merge",
 		"-p", `{"status": {"nodeInfo": {"containerRuntimeVersion": "containerd://2\u001b[2J\nn9\tcontrol-plane"}}}`)
 }
 
