@@ -4,7 +4,6 @@
 package certs
 
 import (
-	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -30,7 +29,7 @@ func authority(t *testing.T, name string, parent *Pair, edit func(*x509.Certific
 	if edit != nil {
 		edit(template)
 	}
-	signer, by := template, crypto.Signer(key)
+	signer, by := template, key
 	if parent != nil {
 		signer, by = parent.Cert, parent.Key
 	}
