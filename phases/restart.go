@@ -207,7 +207,7 @@ func awaitAllRestarted(ctx context.Context, env *Env, since map[string]time.Time
 // stay.
 func staleComponents(ctx context.Context, env *Env, names ...string) (list []componentUpgrade, err error) {
 	for _, name := range names {
-		containers, _, err := staleContainers(ctx, env, name)
+		containers, err := staleContainers(ctx, env, name)
 		if err != nil {
 			return nil, err
 		}
@@ -225,12 +225,13 @@ func staleComponents(ctx context.Context, env *Env, names ...string) (list []com
 
 // staleContainers are those of a component that were created before its files
 // changed.
-func staleContainers(ctx context.Context, env *Env, component string) (stale []host.Container, changed time.Time, err error) {
-	if changed, err = credentialsChanged(env, component); err != nil {
-		return nil, changed, err
+func staleContainers(ctx context.Context, env *Env, component string) ([]host.Container, error) {
+	changed, err := credentialsChanged(env, component)
+	if err != nil {
+		return nil, err
 	}
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
-	return slices.DeleteFunc(running, func(c host.Container) bool { return !c.Created.Before(changed) }), changed, err
+	return slices.DeleteFunc(running, func(c host.Container) bool { return !c.Created.Before(changed) }), err
 }
 
 // awaitRestarted waits for a container that was created after the component's

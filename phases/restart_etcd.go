@@ -88,7 +88,7 @@ func restartEtcdLate(ctx context.Context, env *Env) error {
 // mayStopEtcd reports whether this node's etcd must be restarted. The error is a
 // *quorumError if it must, and the other members cannot do without it.
 func mayStopEtcd(ctx context.Context, env *Env) (stale bool, err error) {
-	containers, _, err := staleContainers(ctx, env, manifests.EtcdName)
+	containers, err := staleContainers(ctx, env, manifests.EtcdName)
 	if err != nil || len(containers) == 0 {
 		return false, err
 	}
