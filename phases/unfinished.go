@@ -33,7 +33,7 @@ func replaceUnfinished(ctx context.Context, env *Env, component string, pending 
 	if err != nil {
 		return err
 	}
-	stale, _, unknown := staleContainers(ctx, env, component)
+	stale, unknown := staleContainers(ctx, env, component)
 	if missing != nil || len(differing) == 0 && (unknown != nil || len(stale) == 0) {
 		return env.keeper().Replace(pending)
 	}
