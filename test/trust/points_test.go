@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package trust
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// points are promises that were once broken, each with the tests that failed then, as package.Test/row. Those of test/e2e run
+// on real clusters.
+var points = []struct {
+	promise string
+	tests   []string
+}{
+	{"host reset leaves a container runtime that no bundle brought", []string{
+		"phases.TestHostResetLeavesOtherRuntimes", "phases.TestHostResetOfContainers", "phases.TestHostResetAsksTheSocketOfThePreparation",
+		"phases.TestPrepareKeepsImages", "test/e2e.TestUp",
+	}},
+	{"a restore of etcd asks members that joined after the snapshot", []string{
+		"phases.TestRestoreAsksOthers", "phases.TestRestoreRefusesWithoutOthers", "internal/etcd.TestPeers", "test/e2e.TestHA/restore",
+	}},
+	{"a rollback takes back the last upgrade, not several", []string{
+		"internal/upgrading.TestCompleted", "phases.TestRunAfterCompletedUpgrade",
+	}},
+	{"a rollback refuses another cluster's backup", []string{"phases.TestRollbackRefusals"}},
+	{"nothing stops a voter that the others need, and a restart of components holds the Lease", []string{
+		"phases.TestEtcdIsSpared", "phases.TestRollbackPutsBack", "phases.TestRenewInTurn", "phases.TestRenewWithoutAPI", "phases.TestPrepareInTurn",
+		"test/e2e.TestHA/turns",
+	}},
+	{"an API server stops before its etcd and comes back with it", []string{
+		"phases.TestEtcdTakesAPIServerAlong", "test/e2e.TestUpgrade/etcd-only",
+	}},
+	{"a snapshot and images fit together", []string{"phases.TestHostFindings", "phases.TestSnapshotSpaceAgain"}},
+	{"an upgrade keeps the flags that protect data and access", []string{
+		"phases.TestProtection", "phases.TestProtectionWithoutChecks", "test/e2e.TestUpgrade/encryption",
+	}},
+	{"an upgrade of a worker keeps edits of the kubelet's configuration", []string{
+		"phases.TestKubeletEdits", "phases.TestNodeFindings", "test/e2e.TestUpgrade/kubelet-edit",
+	}},
+	{"host prepare and host reset leave programs, parameters and modes that others have set", []string{
+		"phases.TestPrepareKeepsHotfixes", "phases.TestPrepareNamesCollisionsFirst", "phases.TestPrepareLeavesDirectoryModes",
+		"phases.TestPrepareWithContainerdOfItsGuide", "phases.TestHostResetParameters",
+	}},
+	{"no worker decides where a credential goes", []string{
+		"cmd/slipway.TestUpgradePlanWithAHostileWorker", "internal/cluster.TestRedirects", "internal/etcdmember.TestEndpointsOfOthers",
+		"phases.TestServersOfWorkers", "internal/ui.TestPrintable", "test/e2e.TestUpgrade/hostile-worker",
+	}},
+	{"leftover secrets are named or removed", []string{
+		"phases.TestResetNamesBackups", "phases.TestPrepareHidesProxies", "internal/containerd.TestProxyEnv",
+	}},
+	{"an older bundle doesn't downgrade a node by itself", []string{
+		"phases.TestPrepareRefusesOlderPrograms", "internal/bundle.TestOpenPinned",
+	}},
+	{"a host's facts stay on the host", []string{
+		"kubeletconfig.TestFit", "phases.TestHostFactsStayOnTheHost", "phases.TestUpgradeUploadsNoHostFacts", "phases.TestJoinCorrectsPaths",
+		"phases.TestJoinNamesSandboxFailure", "test/e2e.TestWorkers/host-facts",
+	}},
+	{"clients and servers accept each other before a renewal restarts anything", []string{
+		"internal/renewal.TestCheckTrust", "phases.TestReplacedCA", "phases.TestTwoCAs", "test/e2e.TestNode/replaced-ca",
+	}},
+	{"chains of certificates are accepted, a CA that can't sign for a node is refused at once", []string{
+		"certs.TestChains", "certs.TestRestrictedCA", "phases.TestKeepsCAWithoutItsKey",
+	}},
+	{"contradictory settings are refused at once, or named within seconds", []string{
+		"internal/config.TestContradictions", "preflight.TestChecks/AnonymousAccess", "preflight.TestChecks/ResolvConf", "internal/diagnose.TestCauses",
+		"test/e2e.TestFaults/nodes have no rights", "test/e2e.TestFaults/nobody is anonymous", "test/e2e.TestHA/renamed", "test/e2e.TestHA/copied-manifest",
+	}},
+	{"advice leads to a configuration that works", []string{
+		"internal/config.TestVersion", "internal/config.TestConfigs", "preflight.TestChecks/DNSLoop", "preflight.TestChecks/DirAvailable--var-lib-etcd",
+	}},
+	{"a corrected first attempt is taken", []string{
+		"phases.TestCorrectedInit", "phases.TestCorrectedInitKeepsEdits", "phases.TestUnfinishedInit", "phases.TestCorrectedJoin",
+		"test/e2e.TestHA/first-attempt",
+	}},
+	{"several container runtimes hinder only commands that need one", []string{"cmd/slipway.TestScripts/runtimes"}},
+	{"scripts that call kubeadm find its lines", []string{
+		"cmd/slipway.TestPlaybooks", "cmd/slipway.TestLastLines", "cmd/slipway.TestScripts/flags", "test/e2e.TestNode/playbooks",
+	}},
+	{"the manifest of a Pod network is checked before objects are made", []string{
+		"internal/config.TestManifestFaults", "internal/cluster.TestValidate", "phases.TestNetworkIsRefused", "test/e2e.TestNode/network-file",
+	}},
+}
+
+// TestPoints: no test of a promise is renamed or removed unnoticed.
+func TestPoints(t *testing.T) {
+	for _, point := range points {
+		for _, name := range point.tests {
+			if missing := missingIn(t, name); missing != "" {
+				t.Errorf("%s: %s has no %s", point.promise, name, missing)
+			}
+		}
+	}
+}
+
+// missingIn returns which part of a test's name, its function or its row, the package's tests don't have; empty if both are
+// there.
+func missingIn(t *testing.T, name string) string {
+	t.Helper()
+	pkg, test, found := strings.Cut(name, ".")
+	if !found {
+		t.Fatalf("%q is no package.Test/row", name)
+	}
+	test, row, _ := strings.Cut(test, "/")
+	text := testsOf(t, pkg)
+	switch {
+	case !strings.Contains(text, "\nfunc "+test+"(t *testing.T)"):
+		return test
+	case row != "" && !strings.Contains(text, row):
+		return row
+	}
+	return ""
+}
+
+// testsOf is the text of a package's tests, and the names of its scripts.
+func testsOf(t *testing.T, pkg string) string {
+	t.Helper()
+	dir := filepath.Join("..", "..", pkg)
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s has no tests (%v)", pkg, err)
+	}
+	scripts, err := filepath.Glob("../../testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(scripts, "\n")
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += "\n" + string(data)
+	}
+	return text
+}
