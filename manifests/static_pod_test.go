@@ -41,6 +41,7 @@ func load(t *testing.T, input []byte) *config.Node {
 		},
 		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
 		Now:      time.Now,
+		Existing: true, // some settings contradict each other
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ func dnsLoopRows() []row {
 		{check, "one of two", resolv(etc, "nameserver 127.0.0.1\nnameserver 192.0.2.53\n"),
 			[]string{"[WARNING DNSLoop] | /etc/resolv.conf | 127.0.0.1 | CoreDNS | resolvConf"}},
 		{check, "none", resolv(etc, "search example.org\n"), []string{"[WARNING DNSLoop] | /etc/resolv.conf | CoreDNS | resolvConf"}},
-		{check, "missing", func(scene) {}, []string{"[SKIPPED DNSLoop] | /etc/resolv.conf"}},
+		{check, "missing", func(s scene) { s.remove(etc) }, []string{"[SKIPPED DNSLoop] | /etc/resolv.conf"}},
 		{check, "the kubelet's other file", func(s scene) {
 			s.put(etc, "nameserver 127.0.0.53\n")
 			s.put(other, "nameserver 192.0.2.53\n")

@@ -78,7 +78,7 @@ func (c *conn) ensureAny(ctx context.Context, w wanted) error {
 		found := false
 		there, found, err = c.located(ctx, w)
 		if err == nil && !found {
-			return notYetError{errors.Errorf("create %s: the cluster has no kind %s of %s", w.ref, w.kind.name, w.kind.apiVersion)}
+			return notYetError{errors.Errorf("create %s: %s", w.ref, noKind(w.kind.name, w.kind.apiVersion))}
 		}
 		return err
 	})

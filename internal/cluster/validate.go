@@ -95,9 +95,9 @@ func (c *conn) judge(ctx context.Context, w wanted, defined map[string]bool) (Ve
 	case !found && defined[group+"/"+w.kind.name]:
 		return Verdict{Untold: "its kind is defined at the same time"}, nil
 	case !found && (!grouped || !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")):
-		return refused("apiVersion", "the cluster has no kind "+w.kind.name+" of "+w.kind.apiVersion), nil
+		return refused("apiVersion", noKind(w.kind.name, w.kind.apiVersion)), nil
 	case !found:
-		return Verdict{Untold: "the cluster has no kind " + w.kind.name + " of " + w.kind.apiVersion + " yet"}, nil
+		return Verdict{Untold: noKind(w.kind.name, w.kind.apiVersion) + " yet"}, nil
 	}
 	err = c.tryOut(ctx, there)
 	if status, ok := statusOf(err); ok && namespaceMissing(status) && there.namespace != metav1.NamespaceDefault {
@@ -148,3 +148,7 @@ func verdict(err error) (Verdict, error) {
 }
 
 func refused(field, message string) Verdict { return Verdict{Refusals: []Refusal{{field, message}}} }
+
+func noKind(name, apiVersion string) string {
+	return "the cluster has no kind " + name + " of " + apiVersion
+}

@@ -55,7 +55,7 @@ func TestValidate(t *testing.T) {
 		"a kind of the same manifest": {objs: []Object{definition, pool("")}, want: []Verdict{{}, {}}, untold: true},
 		"a kind of an operator's":     {objs: []Object{pool("")}, want: []Verdict{{}}, untold: true},
 		"a kind that is gone": {objs: []Object{anObject("policy/v1beta1", "PodSecurityPolicy", "", "all")},
-			want: []Verdict{{Refusals: []Refusal{{"apiVersion", "the cluster has no kind PodSecurityPolicy of policy/v1beta1"}}}}},
+			want: []Verdict{{Refusals: []Refusal{{"apiVersion", noKind("PodSecurityPolicy", "policy/v1beta1")}}}}},
 		"a webhook that takes no dry run": {objs: []Object{agent("kube-system")}, answer: map[string]*apierrors.StatusError{
 			"/apis/apps/v1/namespaces/kube-system/daemonsets": apierrors.NewBadRequest(`admission webhook "a" does not support dry run`),
 		}, want: []Verdict{{}}, untold: true},
