@@ -30,7 +30,7 @@ func (f flag) movedTo(other flag) bool {
 	return f.name == other.name && path.IsAbs(f.value) && path.IsAbs(other.value) && path.Base(f.value) == path.Base(other.value)
 }
 
-// shortened reports whether others of its name have only a part of a list of guards, whoever says so.
+// shortened reports whether the other flags of its name have only a part of a list of guards.
 func (f flag) shortened(others []flag) bool {
 	if len(others) == 0 || !slices.Contains([]string{"authorization-mode", "enable-admission-plugins"}, f.name) {
 		return false
