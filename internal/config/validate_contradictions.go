@@ -91,7 +91,7 @@ func (d *documents) checkAuthorization(fails reporter) {
 }
 
 func (d *documents) checkAdmission() {
-	const plugin, effect = "NodeRestriction", "a kubelet, and an attacker who takes over its node, may then change other nodes and their Pods"
+	const plugin, effect = "NodeRestriction", "a kubelet (or an attacker who takes over its node) may then change other nodes and their Pods"
 	if plugins, field, given := d.apiServerList("enable-admission-plugins"); given && !slices.Contains(plugins, plugin) {
 		d.warnf(kindCluster, field, "%s replaces the default %s and lacks it; %s", printable(strings.Join(plugins, ",")), plugin, effect)
 	}
