@@ -63,9 +63,6 @@ func (s *kubeletSettings) merge(c kubeletapi.KubeletConfiguration, from string) 
 	if c.FailCgroupV1 != nil {
 		s.failCgroupV1 = setting[bool]{*c.FailCgroupV1, "failCgroupV1 in " + from}
 	}
-	if c.ResolverConfig != nil {
-		s.resolvConf = setting[string]{*c.ResolverConfig, "resolvConf in " + from}
-	}
 	if c.CgroupDriver != "" {
 		s.cgroupDriver = setting[string]{c.CgroupDriver, "cgroupDriver in " + from}
 	}
