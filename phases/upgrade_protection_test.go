@@ -134,6 +134,11 @@ func TestProtection(t *testing.T) {
 				if slices.ContainsFunc(report.Warnings, final) || len(report.Errors) != len(kept[:min(1, len(kept))]) {
 					t.Errorf("ignoring %s: %v", ignore, inWords(report.Errors))
 				}
+				for _, f := range report.Errors {
+					if final(f) && f.Check != protectionCheck {
+						t.Errorf("the check %s names it %s", ignore, f.Check)
+					}
+				}
 			}
 			s.Config.PatchesDir = "/patches"
 			if found := staticPodEdits(t.Context(), s.Env); kept != nil && slices.ContainsFunc(found, final) {

@@ -125,7 +125,9 @@ func (c Check) findings(ctx context.Context, h View) []Finding {
 	defer cancel()
 	found := c.Run(ctx, h)
 	for i := range found {
-		found[i].Check = c.Name
+		if found[i].Check == "" || !found[i].Final { // what can be ignored is ignored by the check's name
+			found[i].Check = c.Name
+		}
 	}
 	return found
 }

@@ -15,10 +15,10 @@ import (
 // etcd, and comes back with it: otherwise its requests hang, and the kubelet with them, for minutes.
 func (m machine) patchesEtcd() {
 	m.Helper()
-	m.write("/root/patches/etcd+json.json", `[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--log-level=warn"}]`)
+	m.write("/root/kept/etcd+json.json", `[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--log-level=warn"}]`)
 	before := m.containerIDs()
 	since := m.now()
-	m.apply("--patches=/root/patches")
+	m.apply("--patches=/root/kept") // which also has the patches of keepsEncryption
 	after := m.containerIDs()
 	journal := m.must("journalctl", "--unit=containerd", "--output=cat", "--since=@"+since)
 	stopped := map[string]int{}
