@@ -128,23 +128,24 @@ func TestProtection(t *testing.T) {
 				t.Errorf("patches:\n%s", diff)
 			}
 			final := func(f preflight.Finding) bool { return f.Final }
-			for _, ignore := range []string{"all", "StaticPodEdits", "StaticPodProtection"} {
-				ask := preflight.Questions([]preflight.Question{{Name: ignore, Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, s.Env) }}})
-				report := preflight.Run(t.Context(), ask, s.Host, []string{ignore})
-				if slices.ContainsFunc(report.Warnings, final) || len(report.Errors) != len(kept[:min(1, len(kept))]) {
-					t.Errorf("ignoring %s: %v", ignore, inWords(report.Errors))
-				}
-				for _, f := range report.Errors {
-					if final(f) && f.Check != protectionCheck {
-						t.Errorf("the check %s names it %s", ignore, f.Check)
-					}
-				}
-			}
 			s.Config.PatchesDir = "/patches"
 			if found := staticPodEdits(t.Context(), s.Env); kept != nil && slices.ContainsFunc(found, final) {
 				t.Errorf("with the patches: %q", inWords(found))
 			}
 		})
+	}
+}
+
+// TestProtectionIsNotIgnored: the error stays, and keeps its name, whichever check asks.
+func TestProtectionIsNotIgnored(t *testing.T) {
+	s := planeToExamine(t)
+	flagIn(manifests.APIServerName, "--audit-policy-file=/etc/kubernetes/pki/audit.yaml")(t, s)
+	for _, ignore := range []string{"all", "StaticPodEdits", protectionCheck} {
+		ask := preflight.Questions([]preflight.Question{{Name: ignore, Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, s.Env) }}})
+		report := preflight.Run(t.Context(), ask, s.Host, []string{ignore})
+		if len(report.Errors) != 1 || report.Errors[0].Check != protectionCheck || !report.Errors[0].Final {
+			t.Errorf("ignoring %s: %v", ignore, inWords(report.Errors))
+		}
 	}
 }
 
