@@ -9,7 +9,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
@@ -36,7 +35,7 @@ func runPostUpgrade(ctx context.Context, env *Env) error {
 		return err
 	}
 	if err := completeUpgrade(env); err != nil {
-		ui.WarnError(env.UI, errors.WithMessage(err, "cannot record that the upgrade is complete, so a later rollback may go back to before it"))
+		return errors.WithMessage(err, "cannot record that the upgrade is complete, so a later rollback may go back to before it")
 	}
 	version := env.Config.Cluster.KubernetesVersion
 	if env.Config.ControlPlane {
