@@ -43,6 +43,10 @@ func refusedRows() []row {
 			h.pod("kube-apiserver", "--authentication-config=/etc/kubernetes/authn.yaml")
 			answers(403)(h)
 		}, "kube-apiserver; 403; --authentication-config=/etc/kubernetes/authn.yaml", false},
+		{"unauthorized", "the API server still writes its default roles", func(h *fakeHost) {
+			h.pod("kube-apiserver", "--authorization-mode=Node,RBAC")
+			answers(403)(h)
+		}, "", false},
 		{"unauthorized", "the API server is not healthy yet", answers(500), "", false},
 		{"unauthorized", "the probes have a token", func(h *fakeHost) {
 			h.probe = "{host: 127.0.0.1, port: 1, path: /livez, httpHeaders: [{name: Authorization, value: Bearer x}]}"
