@@ -59,11 +59,7 @@ func spareJoined(ctx context.Context, env *Env) error {
 	if env.Config.Join == nil {
 		return nil
 	}
-	before, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, manifests.EtcdName))
-	if err != nil {
-		return err
-	}
-	return spareEtcd(ctx, env, []componentUpgrade{{name: manifests.EtcdName, before: before}})
+	return spareThis(ctx, env)
 }
 
 // stopEarly stops a component. If that fails, the kubelet does it, later.
