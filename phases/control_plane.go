@@ -101,6 +101,9 @@ func writeStaticPod(ctx context.Context, env *Env, component string, members []m
 	if env.Again && keeper.Unfinished {
 		return replaceUnfinished(ctx, env, component, pending)
 	}
+	if err := spareRewritten(ctx, env, component, pending); err != nil {
+		return err
+	}
 	return keeper.Replace(pending)
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/pki"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/tokens"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/workflow"
@@ -35,10 +34,7 @@ type Env struct {
 	Cluster cluster.Cluster
 	Etcd    etcd.Etcd
 	UI      ui.UI
-	// Again says that a whole workflow runs on a host that was a node before, or half of one (HasBegun): what an
-	// operator has edited there and in the cluster stays (internal/ownership). A phase that is run by its own command writes
-	// what its configuration says.
-	Again bool
+	Earlier
 }
 
 // Start implements workflow.Environment.
@@ -53,11 +49,13 @@ func (e *Env) Skipped(phase, reason string) { e.UI.Skip(phase, reason) }
 
 // keeper writes what is Slipway's, and keeps what an operator has edited.
 func (e *Env) keeper() ownership.Keeper {
-	return ownership.Keeper{Host: e.Host, Cluster: e.Cluster, UI: e.UI, Config: e.Config, Again: e.Again, Unfinished: thisnode.Unfinished(e.Host, e.Config)}
+	return ownership.Keeper{Host: e.Host, Cluster: e.Cluster, UI: e.UI, Config: e.Config, Again: e.Again, Unfinished: e.Unfinished}
 }
 
 // pki is the certificates, keys and kubeconfig files of this host.
-func (e *Env) pki() pki.Store { return pki.Store{Host: e.Host, Config: e.Config, UI: e.UI} }
+func (e *Env) pki() pki.Store {
+	return pki.Store{Host: e.Host, Config: e.Config, UI: e.UI, Unfinished: e.Unfinished}
+}
 
 // accounts are those of a rootless control plane on this host.
 func (e *Env) accounts() accounts.Rootless {

@@ -154,7 +154,7 @@ func TestHalfJoinedKeepsEdits(t *testing.T) {
 	}
 	s.put(t, kubeletFlagsIn, "KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"\n") // edited
 	s.Config.Kubelet.MaxPods = 19                                              // other settings
-	if s.Again = thisnode.HasBegun(s.host, s.Config); !s.Again {
+	if s.Earlier = LookBack(t.Context(), s.Env); !s.Again {
 		t.Fatal("the host is not recognized as one that has begun to join")
 	}
 	s.play(t, kubeletStartJoin())
@@ -176,7 +176,7 @@ func TestJoinedControlPlaneKeepsManifests(t *testing.T) {
 	s.bootstrapped(t, fixture.Pair{Cert: ca.Cert, Key: ca.Key}, "cp-2", time.Now().Add(time.Hour))
 	s.append(t, apiServerManifest, "# --encryption-provider-config=/etc/enc.yaml\n")
 	before := s.get(t, apiServerManifest)
-	s.Again = thisnode.HasBegun(s.host, s.Config)
+	s.Earlier = LookBack(t.Context(), s.Env)
 	s.said.Reset()
 	s.play(t, joinStaticPods())
 	if s.get(t, apiServerManifest) != before {

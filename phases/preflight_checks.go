@@ -62,7 +62,7 @@ func initChecks(ctx context.Context, env *Env) ([]preflight.Check, error) {
 	switch {
 	case stored.same:
 		acceptEdited(env, wanted)
-	case stored.unfinished:
+	case env.Unfinished:
 		acceptReplaced(ctx, env, wanted)
 	}
 	same := preflight.Configuration(func(context.Context) []fault.Fault { return differences(env, stored) })

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -25,16 +25,16 @@ import (
 // differences compares what an earlier init has left with what this one would make, before anything is written: a
 // control plane is never half changed. Static Pods have checks of their own. Without one of the API server, the
 // kubelet may still get any settings. If the cluster keeps exactly this configuration, what differs was edited, and
-// stays. If it keeps none yet, what an earlier run has made is replaced.
+// stays. What an earlier run that came to no end has made is replaced.
 func differences(env *Env, stored stored) []fault.Fault {
 	var found []fault.Fault
-	for _, err := range env.pki().Faults(stored.unfinished) {
+	for _, err := range env.pki().Faults() {
 		found = append(found, fault.Of(err))
 	}
 	if !thisnode.IsControlPlane(env.Host) || stored.same {
 		return found
 	}
-	found = append(found, kubeletDiffers(env, stored.unfinished)...)
+	found = append(found, kubeletDiffers(env)...)
 	if stored.difference.Message != "" {
 		found = append(found, stored.difference)
 	}
@@ -51,7 +51,7 @@ func acceptEdited(env *Env, wanted map[string][]byte) {
 	}
 }
 
-func kubeletDiffers(env *Env, unfinished bool) []fault.Fault {
+func kubeletDiffers(env *Env) []fault.Fault {
 	files, err := kubeletFiles(env)
 	if err != nil {
 		return []fault.Fault{fault.Of(err)}
@@ -62,7 +62,7 @@ func kubeletDiffers(env *Env, unfinished bool) []fault.Fault {
 		switch {
 		case err != nil:
 			faults = append(faults, fault.Of(err))
-		case have == nil || string(have) == string(f.Data) || unfinished && env.Host.Unchanged(f.Path):
+		case have == nil || string(have) == string(f.Data) || env.Unfinished && env.Host.Unchanged(f.Path):
 		default:
 			faults = append(faults, fault.Fault{
 				Message: fmt.Sprintf("%s differs from what this configuration makes: %s", f.Path, ownership.LineDifference(have, f.Data)),
@@ -76,29 +76,24 @@ func kubeletDiffers(env *Env, unfinished bool) []fault.Fault {
 // askTime is how long an API server that is up may take to answer one question.
 const askTime = 3 * time.Second
 
-// stored says how the ClusterConfiguration in the cluster compares with this one. It is empty if the cluster cannot
-// be asked.
+// stored says how the ClusterConfiguration in the cluster compares with this one. It is empty if there is none, or the cluster
+// cannot be asked.
 type stored struct {
 	same       bool
 	difference fault.Fault
-	// unfinished says that an earlier init came to no end: the cluster keeps no configuration yet.
-	unfinished bool
 }
 
 func storedCompares(ctx context.Context, env *Env) stored {
 	if !thisnode.IsControlPlane(env.Host) {
-		return stored{unfinished: thisnode.Unfinished(env.Host, env.Config)}
+		return stored{}
 	}
 	wanted, err := env.Config.KubeadmConfigYAML()
 	if err != nil {
 		return stored{difference: fault.Of(err)}
 	}
 	have, known := storedConfiguration(ctx, env)
-	switch {
-	case !known:
-		return stored{unfinished: thisnode.Unfinished(env.Host, env.Config) && etcdHasNone(ctx, env)}
-	case have == nil:
-		return stored{unfinished: thisnode.Unfinished(env.Host, env.Config)}
+	if !known || have == nil {
+		return stored{}
 	}
 	if have, wanted, err = config.Comparable(have, wanted); err != nil {
 		return stored{difference: fault.Of(err)}
@@ -112,20 +107,18 @@ func storedCompares(ctx context.Context, env *Env) stored {
 	}}
 }
 
-// storedConfiguration asks the cluster for its ClusterConfiguration, which is nil if it keeps none. known is false if it
-// cannot be asked.
+// storedConfiguration asks the cluster for its ClusterConfiguration, which is nil if it has no ConfigMap for it. known is false
+// if it cannot be asked.
 func storedConfiguration(ctx context.Context, env *Env) (have []byte, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	if err := env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"}); err != nil {
 		return nil, false
 	}
-	text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
-	if err != nil {
-		return nil, false
+	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: manifests.KubeadmConfigMap}}
+	found, err := env.Cluster.Get(ctx, kept)
+	if err != nil || !found {
+		return nil, err == nil
 	}
-	if text == "" {
-		return nil, true
-	}
-	return []byte(text), true
+	return []byte(kept.Data[manifests.KubeadmConfigKey]), true
 }

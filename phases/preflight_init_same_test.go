@@ -45,6 +45,7 @@ func TestDifferences(t *testing.T) {
 			}
 			other := newStage(t, init+fixture.ClusterDocument+tt.cluster)
 			env := &Env{Config: other.Config, Host: s.host, Cluster: s.api, UI: s.UI}
+			env.Earlier = LookBack(t.Context(), env)
 			before, jobs := stamps(t, s.root), len(s.host.Jobs)
 			got := faultText(differences(env, storedCompares(t.Context(), env)))
 			if (tt.want == nil) != (got == "") || tt.want != nil && tt.want.count(t, got) == 0 || strings.Contains(got, "hush") {
@@ -91,6 +92,7 @@ func TestDifferencesAtFirst(t *testing.T) {
 		s.needsNotes(t)
 		other := newStage(t, fixture.InitDocument+fixture.ClusterDocument+documents)
 		other.Host = s.host
+		other.Earlier = LookBack(t.Context(), other.Env)
 		if got := differences(other.Env, storedCompares(t.Context(), other.Env)); len(got) > 0 {
 			t.Errorf("%s: of what an earlier run has made: %q", documents, got)
 		}

@@ -12,12 +12,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 )
@@ -25,6 +26,9 @@ import (
 // etcdHasNone asks etcd whether the cluster keeps no configuration, where its API server does not answer: a first init with a
 // wrong flag of the API server leaves a healthy etcd. One without data keeps none. If neither can be seen, it is false.
 func etcdHasNone(ctx context.Context, env *Env) bool {
+	if !knowsEtcd(env) {
+		return false
+	}
 	if !etcdHasData(env) {
 		return true
 	}
@@ -32,22 +36,54 @@ func etcdHasNone(ctx context.Context, env *Env) bool {
 	return err == nil && !found
 }
 
-// etcdHasData is true for an external etcd, and for one whose directory cannot be read.
-func etcdHasData(env *Env) bool {
-	local := env.Config.Cluster.Etcd.Local
-	if local == nil {
+// knowsEtcd reports whether this configuration leads to the etcd in which the API server that is here keeps what it has. Another
+// one would say that there is nothing.
+func knowsEtcd(env *Env) bool {
+	have, err := staticPodThere(env, manifests.APIServerName)
+	if err != nil || have == nil {
+		return err == nil
+	}
+	asked, err := staticPodYAML(env, manifests.APIServerName, manifests.HostView{}, nil)
+	if err != nil || podFlag(have, "etcd-servers") != podFlag(asked, "etcd-servers") || podFlag(have, "etcd-servers-overrides") != "" {
+		return false
+	}
+	if env.Config.Cluster.Etcd.Local == nil {
 		return true
 	}
-	entries, err := env.Host.ReadDir(filepath.Join(local.DataDir, "member"))
-	return ignoreMissing(err) != nil || len(entries) > 0
+	member, err := staticPodThere(env, manifests.EtcdName)
+	return err == nil && member != nil
 }
 
-// hasKey asks etcd for an object of the API.
+func staticPodThere(env *Env, component string) ([]byte, error) {
+	return host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, component))
+}
+
+// etcdHasData is true for an external etcd, and for one whose directories cannot be read. They are those of its static Pod here
+// and of this configuration.
+func etcdHasData(env *Env) bool {
+	if env.Config.Cluster.Etcd.Local == nil {
+		return true
+	}
+	trees, _, err := etcdPlaces(env)
+	return err != nil || slices.ContainsFunc(trees, func(dir string) bool {
+		entries, err := env.Host.ReadDir(dir)
+		return ignoreMissing(err) != nil || len(entries) > 0
+	})
+}
+
+// hasKey asks etcd for an object of the API. Without its static Pod, a local one cannot be asked.
 func hasKey(ctx context.Context, env *Env, object ...string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdmember.APILimit+askTime)
 	defer cancel()
-	prefix, _ := config.LastArg(env.Config.Cluster.APIServer.ExtraArgs, "etcd-prefix")
-	return env.Etcd.Has(ctx, path.Join(append([]string{cmp.Or(prefix, "/registry")}, object...)...))
+	if _, found := etcdmember.Local(env.Host, env.Config); !found && env.Config.Cluster.Etcd.Local != nil {
+		return false, errors.New("etcd has no static Pod")
+	}
+	have, err := staticPodThere(env, manifests.APIServerName)
+	if err != nil {
+		return false, err
+	}
+	prefix := cmp.Or(podFlag(have, "etcd-prefix"), "registry")
+	return env.Etcd.Has(ctx, path.Join(append([]string{"/", prefix}, object...)...))
 }
 
 // acceptReplaced makes the checks accept static Pods that an earlier init made and nobody has edited: this run replaces them,
@@ -89,7 +125,8 @@ func podFlag(manifest []byte, name string) string {
 	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {
 		return ""
 	}
-	for _, arg := range slices.Backward(pod.Spec.Containers[0].Command) {
+	c := pod.Spec.Containers[0]
+	for _, arg := range slices.Backward(slices.Concat(c.Command, c.Args)) {
 		if value, found := strings.CutPrefix(arg, "--"+name+"="); found {
 			return value
 		}

@@ -39,6 +39,9 @@ func replaceUnfinished(ctx context.Context, env *Env, component string, pending 
 	}
 	grace := graceOf(env, component) // by the static Pod that it runs with
 	if component == manifests.EtcdName {
+		if err := spareJoined(ctx, env); err != nil {
+			return err
+		}
 		stopEarly(ctx, env, manifests.APIServerName, graceOf(env, manifests.APIServerName)) // each waits for the other
 	}
 	if err := env.keeper().Replace(pending); err != nil {
@@ -51,6 +54,14 @@ func replaceUnfinished(ctx context.Context, env *Env, component string, pending 
 	return restartKubelet(ctx, env)
 }
 
+// spareJoined is spareEtcd for an etcd that a join came to no end with: it may be a voter by then. That of an init is alone.
+func spareJoined(ctx context.Context, env *Env) error {
+	if env.Config.Join == nil {
+		return nil
+	}
+	return spareThis(ctx, env)
+}
+
 // stopEarly stops a component. If that fails, the kubelet does it, later.
 func stopEarly(ctx context.Context, env *Env, component string, grace time.Duration) {
 	if err := stopContainers(ctx, env, component, grace); err != nil && ctx.Err() == nil {
@@ -61,7 +72,7 @@ func stopEarly(ctx context.Context, env *Env, component string, grace time.Durat
 // forgetOtherName removes the certificate that the kubelet has got under another name, in an earlier init that came to no end: it
 // would use that instead of the new one in kubelet.conf.
 func forgetOtherName(ctx context.Context, env *Env) error {
-	if !env.Again || !thisnode.Unfinished(env.Host, env.Config) {
+	if !env.Again || !env.Unfinished {
 		return nil
 	}
 	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
@@ -83,7 +94,7 @@ func forgetOtherName(ctx context.Context, env *Env) error {
 
 // restartForConf restarts a kubelet that runs with the kubelet.conf of an earlier init, which came to no end.
 func restartForConf(ctx context.Context, env *Env) error {
-	if !env.Again || !thisnode.Unfinished(env.Host, env.Config) {
+	if !env.Again || !env.Unfinished {
 		return nil
 	}
 	return restartStaleKubelet(ctx, env, thisnode.KubeletConf(env.Config))

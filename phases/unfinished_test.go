@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -46,14 +47,17 @@ func failedInit(t *testing.T, typo string) *stage {
 	s.play(t, filePhases()...)
 	s.needsNotes(t)
 	s.put(t, "/var/lib/etcd/member/wal/0.wal", "")
-	s.host.On.Probe = func(_ context.Context, p host.Probe) error {
-		if strings.HasSuffix(p.URL, ":6443/readyz") {
-			return &host.ProbeError{Status: 500}
-		}
-		return nil
-	}
+	s.host.On.Probe = noAPIServer
 	s.Etcd = askedEtcd{}
 	return s
+}
+
+// noAPIServer answers for everything but an API server.
+func noAPIServer(_ context.Context, p host.Probe) error {
+	if strings.HasSuffix(p.URL, ":6443/readyz") {
+		return &host.ProbeError{Status: 500}
+	}
+	return nil
 }
 
 func (s *stage) needsNotes(t *testing.T) {
@@ -67,7 +71,7 @@ func (s *stage) needsNotes(t *testing.T) {
 func (s *stage) again(t *testing.T, documents string) {
 	t.Helper()
 	s.Config = fixture.Node(t, documents)
-	s.Again = thisnode.HasBegun(s.host, s.Config)
+	s.Earlier = LookBack(t.Context(), s.Env)
 	s.said.Reset()
 	s.host.Jobs = nil
 }
@@ -123,14 +127,15 @@ func TestCorrectedInit(t *testing.T) {
 	if s.get(t, "/etc/kubernetes/pki/apiserver.key") != key {
 		t.Error("the key was replaced")
 	}
-	if faults := s.pki().Faults(false); len(faults) > 0 {
+	s.Unfinished = false
+	if faults := s.pki().Faults(); len(faults) > 0 {
 		t.Errorf("it left %q", faults)
 	}
 	if orders := s.host.Orders(); !slices.Contains(orders, "restart kubelet.service") {
 		t.Errorf("the kubelet would take half a minute for the new static Pods: %q", orders)
 	}
 	s.again(t, fixture.InitDocument+fixture.ClusterDocument)
-	if !thisnode.Unfinished(s.host, s.Config) {
+	if !s.Unfinished {
 		t.Error("a third configuration would be refused")
 	}
 }
@@ -234,11 +239,12 @@ func TestUnfinishedInit(t *testing.T) {
 			s.again(t, fixture.InitDocument+fixture.ClusterDocument)
 			second := s.Config
 			s.Config = first // the change happens before the second run
-			s.Again = false
+			s.Earlier = Earlier{}
 			tt.change(t, s)
 			if s.Config == first {
-				s.Config, s.Again = second, true
+				s.Config = second
 			}
+			s.Earlier = LookBack(t.Context(), s.Env)
 			if found := s.refused(t); (len(found) > 0) != tt.refused {
 				t.Errorf("refused: %q", found)
 			}
@@ -259,25 +265,87 @@ func TestCorrectedName(t *testing.T) {
 	}
 }
 
-// TestCorrectedJoin: until a control plane's Node is marked, its join came to no end, and another patch or address replaces what
-// an earlier one has made. etcd may be a voter by then.
+// TestCorrectedJoin: until the cluster has a control plane's kubelet, its join came to no end, and another patch or address
+// replaces what an earlier one has made. Whether its Node is marked says nothing.
 func TestCorrectedJoin(t *testing.T) {
-	for name, unmarked := range map[string]bool{"not marked yet": true, "marked": false} {
+	const bootstrap = "/etc/kubernetes/bootstrap-kubelet.conf"
+	for name, tt := range map[string]struct {
+		end      func(t *testing.T, s *planeStage) // what the earlier join came to
+		replaces []string
+	}{
+		"no certificate yet": {func(t *testing.T, s *planeStage) {
+			s.remove(t, "/etc/kubernetes/kubelet.conf")
+		}, []string{"etcd", "kube-apiserver"}},
+		"not registered yet":  {func(_ *testing.T, s *planeStage) { s.Config.Join.NodeGone = true }, []string{"kube-apiserver"}},
+		"registered":          {func(*testing.T, *planeStage) {}, nil},
+		"registered long ago": {func(t *testing.T, s *planeStage) { s.remove(t, bootstrap); s.Config.Join.NodeGone = true }, nil},
+		"its certificate is lost": {func(t *testing.T, s *planeStage) {
+			s.remove(t, "/etc/kubernetes/kubelet.conf")
+			s.remove(t, bootstrap)
+			s.Config.Join.Marked = true
+		}, nil},
+	} {
 		t.Run(name, func(t *testing.T) {
-			s := preparedPlane(t)
+			s := joinedPlane(t)
 			s.needsNotes(t)
-			ca, err := certs.ParsePair(s.shared["ca.crt"], s.shared["ca.key"])
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.bootstrapped(t, fixture.Pair{Cert: ca.Cert, Key: ca.Key}, "cp-2", time.Now().Add(time.Hour))
-			s.Config.Join.Unmarked = unmarked
+			tt.end(t, s)
 			s.Config.Timeouts.ControlPlaneComponentHealthCheck *= 2
-			s.Again = thisnode.HasBegun(s.host, s.Config)
-			before := s.get(t, apiServerManifest)
+			s.Earlier = LookBack(t.Context(), s.Env)
+			before := map[string]string{}
+			for _, c := range []string{"etcd", "kube-apiserver"} {
+				before[c] = s.get(t, thisnode.StaticPodPath(s.Config, c))
+			}
 			s.play(t, joinStaticPods())
-			if changed := s.get(t, apiServerManifest) != before; changed != unmarked {
-				t.Errorf("written: %t", changed)
+			fatal(t, writeStaticPod(t.Context(), s.Env, manifests.EtcdName, nil))
+			for c, text := range before {
+				if changed := s.get(t, thisnode.StaticPodPath(s.Config, c)) != text; changed != slices.Contains(tt.replaces, c) {
+					t.Errorf("%s written: %t", c, changed)
+				}
+			}
+		})
+	}
+}
+
+// joinedPlane is a control plane whose kubelet has its certificate. Its join is not over, as far as the host shows.
+func joinedPlane(t *testing.T) *planeStage {
+	t.Helper()
+	s := preparedPlane(t)
+	ca, err := certs.ParsePair(s.shared["ca.crt"], s.shared["ca.key"])
+	fatal(t, err)
+	s.play(t, kubeletStartJoin())
+	fatal(t, writeStaticPod(t.Context(), s.Env, manifests.EtcdName, nil))
+	s.bootstrapped(t, fixture.Pair{Cert: ca.Cert, Key: ca.Key}, "cp-2", time.Now().Add(time.Hour))
+	return s
+}
+
+// TestCorrectedJoinSparesEtcd: the etcd of a join that came to no end may be a voter that the others need.
+func TestCorrectedJoinSparesEtcd(t *testing.T) {
+	const peer = "https://192.0.2.12:2380"
+	for name, needed := range map[string]bool{"the others do without it": false, "the others need it": true} {
+		t.Run(name, func(t *testing.T) {
+			s := joinedPlane(t)
+			s.needsNotes(t)
+			s.remove(t, "/etc/kubernetes/kubelet.conf")
+			s.Config.Timeouts.EtcdAPICall = time.Millisecond
+			s.Config.Timeouts.ControlPlaneComponentHealthCheck *= 2
+			s.host.Runs(time.Now().Add(time.Hour), manifests.EtcdName)
+			of := &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}, {Name: "cp-2", PeerURL: peer}}}
+			if needed {
+				of.down = map[string]error{"cp-1": errors.New("connection refused")}
+			}
+			s.Etcd = of
+			s.Earlier = LookBack(t.Context(), s.Env)
+			s.host.Jobs = nil
+			before := s.get(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName))
+			err := writeStaticPod(t.Context(), s.Env, manifests.EtcdName, nil)
+			if kept := (*quorumError)(nil); errors.As(err, &kept) != needed || !needed && err != nil {
+				t.Errorf("error %v", err)
+			}
+			if stays := s.get(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName)) == before; stays != needed {
+				t.Errorf("the static Pod stays: %t", stays)
+			}
+			if stopped := s.host.Did("stop container"); (len(stopped) == 0) != needed {
+				t.Errorf("stopped %q", stopped)
 			}
 		})
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -27,7 +26,7 @@ func newInit(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p.beginInit()
+			p.beginInit(cmd.Context())
 			return p.run(cmd.Context(), phases.Init(), p.env.Config.SkipPhases)
 		},
 	}
@@ -38,11 +37,11 @@ func newInit(g *globals) *cobra.Command {
 }
 
 // beginInit looks at what a whole run of init begins with.
-func (p *parts) beginInit() {
+func (p *parts) beginInit(ctx context.Context) {
 	if p.env.Config.UploadCerts {
 		warnOfMissingEndpoint(p.env.UI, p.env.Config)
 	}
-	p.env.Again = thisnode.HasBegun(p.env.Host, p.env.Config)
+	p.env.Earlier = phases.LookBack(ctx, p.env)
 }
 
 // warnOfMissingEndpoint warns that sharing certificates is pointless if no control plane can join.

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -28,7 +27,7 @@ func newJoin(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p.beginJoin()
+			p.beginJoin(cmd.Context())
 			if g.asPeer() {
 				p.last = joinedLines(p.env.Config)
 			}
@@ -42,7 +41,12 @@ func newJoin(g *globals) *cobra.Command {
 }
 
 // beginJoin looks at what a whole run of join begins with.
-func (p *parts) beginJoin() { p.env.Again = thisnode.HasBegun(p.env.Host, p.env.Config) }
+func (p *parts) beginJoin(ctx context.Context) { p.env.Earlier = phases.LookBack(ctx, p.env) }
+
+// beginPhase looks at what the command of a single phase begins with.
+func (p *parts) beginPhase(ctx context.Context) {
+	p.env.Unfinished = phases.LookBack(ctx, p.env).Unfinished
+}
 
 // loadJoin finds the cluster, loads the desired state, and makes the parts to work with.
 func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*parts, error) {

@@ -23,7 +23,13 @@ func runnableJoinPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 	if slices.Contains(p.Flags, "discovery-file") {
 		cmd.Use += " [HOST:PORT]"
 		cmd.Args = takes(0, 1)
-		load = func(args []string) (*parts, error) { return loadJoin(cmd, g, o, args) }
+		load = func(args []string) (*parts, error) {
+			parts, err := loadJoin(cmd, g, o, args)
+			if err == nil {
+				parts.beginPhase(cmd.Context())
+			}
+			return parts, err
+		}
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		parts, err := load(args)

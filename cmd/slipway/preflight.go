@@ -34,6 +34,7 @@ func preflightInitCommand(g *globals, use, short string) *cobra.Command {
 			}
 			defer parts.close()
 			check.Node = parts.env.Config.Name
+			parts.beginPhase(cmd.Context())
 			found, err := phases.CheckInit(cmd.Context(), parts.env)
 			if err != nil {
 				return err

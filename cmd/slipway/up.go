@@ -77,7 +77,7 @@ func (o *upOptions) init(cmd *cobra.Command, g *globals, flags config.Flags, in 
 	}
 	machine.Becomes(p.env.Config)
 	prepare.On(p.env)
-	p.beginInit()
+	p.beginInit(cmd.Context())
 	return p.run(cmd.Context(), phases.Up(prepare, machine), o.skipped("init", p.env.Config))
 }
 
@@ -92,7 +92,7 @@ func (o *upOptions) join(cmd *cobra.Command, g *globals, flags config.Flags, in 
 	}
 	machine.Becomes(p.env.Config)
 	prepare.On(p.env)
-	p.beginJoin()
+	p.beginJoin(cmd.Context())
 	return p.run(cmd.Context(), phases.UpJoin(prepare, machine), o.skipped("join", p.env.Config))
 }
 

@@ -107,9 +107,8 @@ type Join struct {
 	// NodeGone reports whether this host has joined before and its Node has been deleted since. A kubelet
 	// registers a Node only when it starts.
 	NodeGone bool
-	// Unmarked reports whether this host has begun to join as a control plane, and the cluster has its Node, but not marked as
-	// one: that is the end of such a join.
-	Unmarked bool
+	// Marked reports whether the cluster has a Node of this name that is marked as a control plane.
+	Marked bool
 	// Assumed reports whether the cluster was not contacted, and defaults and placeholders are used instead.
 	// It is for plans only.
 	Assumed bool

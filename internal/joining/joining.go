@@ -192,18 +192,17 @@ func bootstrapKubeconfig(found discovery.Cluster, token string) ([]byte, error) 
 
 // nameIsFree refuses the name of a working node: two kubelets would fight over it. A node that is not Ready may be an
 // earlier installation of this host, and one whose expired certificate is here is this host. For a host that is a
-// member it records whether the cluster still has its Node.
+// member it records whether the cluster still has its Node, and for any whether that is marked as a control plane.
 func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *config.Node) error {
 	registered := cluster.NewNode(n.Name)
 	found, err := api.Get(ctx, registered)
 	if err != nil {
 		return err
 	}
+	_, n.Join.Marked = registered.Labels[cluster.LabelControlPlane]
 	err = thisnode.CheckMember(d.Host, n)
 	if err == nil {
-		_, marked := registered.Labels[cluster.LabelControlPlane]
 		n.Join.NodeGone = !found
-		n.Join.Unmarked = found && n.ControlPlane && !marked
 		return nil
 	}
 	var expired *thisnode.ExpiredError

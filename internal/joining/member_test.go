@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
@@ -163,5 +164,19 @@ func TestMemberWhoseServerIsDown(t *testing.T) {
 				t.Errorf("it asks %s, its kubeconfig %s (%v), want %s", join.Server, server, err, tt.want)
 			}
 		})
+	}
+}
+
+// TestMarkedNode: whether the cluster has a control plane of this name is known for any host, also one without a certificate.
+func TestMarkedNode(t *testing.T) {
+	for _, marked := range []bool{false, true} {
+		node := cluster.NewNode("worker-1")
+		if marked {
+			node.Labels = map[string]string{cluster.LabelControlPlane: ""}
+		}
+		n, err := newStage(t, node).join(t, byFile)
+		if err != nil || n.Join.Marked != marked {
+			t.Errorf("marked: %t, %v, want %t", n.Join.Marked, err, marked)
+		}
 	}
 }

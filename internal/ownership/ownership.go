@@ -30,7 +30,7 @@ type Keeper struct {
 	Config  *config.Node
 	// Again says that a whole workflow runs on a host that was a node before.
 	Again bool
-	// Unfinished says that the run which made it one came to no end (thisnode.Unfinished).
+	// Unfinished says that the run which made it one came to no end (phases.Earlier).
 	Unfinished bool
 }
 

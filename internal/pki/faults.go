@@ -12,16 +12,16 @@ import (
 )
 
 // Faults returns what is wrong with the certificates and kubeconfig files that exist, one error for each. It changes
-// nothing. Another server in a kubeconfig file is not wrong: Ensure warns of it. unfinished leaves out what Ensure replaces,
-// because an earlier run made it and came to no end.
-func (s Store) Faults(unfinished bool) []error {
+// nothing. Another server in a kubeconfig file is not wrong: Ensure warns of it. Nor is what Ensure replaces, because an earlier
+// run made it and came to no end.
+func (s Store) Faults() []error {
 	var faults []error
 	for _, row := range certs.Specs(s.Config) {
 		check := s.checkPair
 		if row.Kubeconfig != "" {
 			check = s.checkKubeconfig
 		}
-		if err := check(row); err != nil && !(unfinished && s.mayReplace(row, err)) {
+		if err := check(row); err != nil && !s.mayReplace(row, err) {
 			faults = append(faults, err)
 		}
 	}

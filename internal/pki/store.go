@@ -27,6 +27,8 @@ type Store struct {
 	Host   host.Host
 	Config *config.Node
 	UI     ui.UI
+	// Unfinished says that the run which made the node came to no end: what it has made for another configuration is replaced.
+	Unfinished bool
 }
 
 // Files returns the paths of a row: the certificate and its key, or the kubeconfig file with both.

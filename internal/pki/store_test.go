@@ -71,12 +71,12 @@ func (d directory) put(t *testing.T, path, text string) {
 // TestFaults: what Ensure issued has no faults, now and when it is ensured again. Another server is not a fault.
 func TestFaults(t *testing.T) {
 	d := newDirectory(t)
-	if faults := d.Faults(false); faults != nil {
+	if faults := d.Faults(); faults != nil {
 		t.Errorf("without files: %v", faults)
 	}
 	d.fill(t)
 	d.put(t, "/etc/kubernetes/admin.conf", strings.Replace(d.get(t, "/etc/kubernetes/admin.conf"), "192.0.2.11:6443", "lb.example:443", 1))
-	if faults := d.Faults(false); faults != nil {
+	if faults := d.Faults(); faults != nil {
 		t.Errorf("of correct files: %v", faults)
 	}
 	d.fill(t)
@@ -90,7 +90,7 @@ func TestFaults(t *testing.T) {
 	d.put(t, pkiDir+"apiserver.key", d.get(t, pkiDir+"etcd/server.key"))
 	d.put(t, "/etc/kubernetes/scheduler.conf", d.get(t, "/etc/kubernetes/admin.conf"))
 	var faults string
-	for _, err := range d.Faults(false) {
+	for _, err := range d.Faults() {
 		faults += fault.Of(err).String() + "\n"
 	}
 	for _, want := range []string{pkiDir + "apiserver.crt: ", "private key", pkiDir + "apiserver.key",

@@ -11,7 +11,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // mayReplace reports whether what is wrong with the files of a row is only that an earlier run, which came to no end, made them
@@ -19,7 +18,7 @@ import (
 func (s Store) mayReplace(row certs.Spec, wrong error) bool {
 	var faults *certs.Error
 	return errors.As(wrong, &faults) && faults.Only(certs.MissingSAN, certs.WrongSubject, kubeconfig.WrongServer) &&
-		!row.IsCA() && thisnode.Unfinished(s.Host, s.Config) &&
+		!row.IsCA() && s.Unfinished &&
 		!slices.ContainsFunc(s.Files(row), func(path string) bool { return !s.Host.Unchanged(path) })
 }
 

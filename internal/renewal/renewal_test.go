@@ -119,7 +119,7 @@ func TestKeepKey(t *testing.T) {
 			if kept := bytes.Equal(c.get(t, pkiDir+"apiserver.key"), key); kept != keeps {
 				t.Errorf("kept the key: %t", kept)
 			}
-			if faults := c.Faults(false); len(faults) > 0 {
+			if faults := c.Faults(); len(faults) > 0 {
 				t.Errorf("faults %v", faults)
 			}
 		})

@@ -176,7 +176,7 @@ func TestRenewalWritesCAs(t *testing.T) {
 			t.Errorf("%s: %d CAs, %v", path, len(trusted), err)
 		}
 	}
-	if faults := c.Faults(false); len(faults) > 0 {
+	if faults := c.Faults(); len(faults) > 0 {
 		t.Errorf("faults %v", faults)
 	}
 	err = Renewal{Store: c.Store}.CheckTrustNow()

@@ -13,18 +13,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// Unfinished reports whether the init or join that has begun to make this host the node that n describes came to no end, as far
-// as this host shows it. Until then, nobody runs anything on the node, so files that Slipway has written and nobody has edited
-// are still its own.
+// SeemsUnfinished reports whether the init or join that has begun to make this host the node that n describes came to no end, as
+// far as this host shows it.
 //
-// An init ends with a kubelet.conf that names the certificate which the kubelet rotates. A join ends when the kubelet has
-// reported, and that of a control plane when its Node is marked.
-func Unfinished(h host.Host, n *config.Node) bool {
+// After an init, kubelet.conf names the certificate that the kubelet rotates, unless it doesn't rotate any: so only the cluster
+// can say that there was no end. A join has ended once the kubelet has its certificate and has registered its Node. Its marks say
+// less: they can be left out, or taken away. If the certificate is lost, a control plane that has joined still has them.
+func SeemsUnfinished(h host.Host, n *config.Node) bool {
 	switch {
 	case n.Upgrade != nil || n.Reset != nil:
 		return false
+	case n.Join != nil && WasMember(h, n):
+		return h.Made(BootstrapConf(n)) && n.Join.NodeGone
 	case n.Join != nil:
-		return !WasMember(h, n) || h.Made(BootstrapConf(n)) || n.Join.Unmarked
+		return h.Made(BootstrapConf(n)) || !n.Join.Marked
 	}
 	path := KubeletConf(n)
 	data, err := h.ReadFile(path)

@@ -29,6 +29,7 @@ var points = []struct {
 	{"a rollback refuses another cluster's backup", []string{"phases.TestRollbackRefusals"}},
 	{"nothing stops a voter that the others need, and a restart of components holds the Lease", []string{
 		"phases.TestEtcdIsSpared", "phases.TestRollbackPutsBack", "phases.TestRenewInTurn", "phases.TestRenewWithoutAPI", "phases.TestPrepareInTurn",
+		"phases.TestLocalEtcdIsSpared", "phases.TestCorrectedJoinSparesEtcd",
 		"test/e2e.TestHA/turns",
 	}},
 	{"an API server stops before its etcd and comes back with it", []string{
@@ -74,7 +75,7 @@ var points = []struct {
 	}},
 	{"a corrected first attempt is taken", []string{
 		"phases.TestCorrectedInit", "phases.TestCorrectedInitKeepsEdits", "phases.TestUnfinishedInit", "phases.TestCorrectedJoin",
-		"test/e2e.TestHA/first-attempt",
+		"phases.TestCompleteInitKeepsPatches", "test/e2e.TestHA/first-attempt",
 	}},
 	{"several container runtimes hinder only commands that need one", []string{"cmd/slipway.TestScripts/runtimes"}},
 	{"scripts that call kubeadm find its lines", []string{
