@@ -131,6 +131,20 @@ func TestTwoCAs(t *testing.T) {
 	s.play(t, certificates(), kubeconfigs()) // each file is one that init keeps
 }
 
+// TestTwoCAsForOne: while ca.crt holds two CAs, a single certificate can be renewed, and its user restarted.
+func TestTwoCAsForOne(t *testing.T) {
+	s := restartStage(t)
+	old, next := s.twoCAs(t)
+	s.putCA(t, old, next)
+	s.graces()
+	s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
+	fatal(t, Run(t.Context(), s.Env, Renew(RenewOptions{Name: "scheduler.conf", Restart: true}), Options{}))
+	s.trusts(t, "/etc/kubernetes/scheduler.conf", old, next)
+	if got := s.host.Did("stop container"); !slices.Contains(got, manifests.SchedulerName) {
+		t.Errorf("stopped %v", got)
+	}
+}
+
 // TestTwoCAsOfANewCluster: init, too, gives the controller manager only the CA that signs.
 func TestTwoCAsOfANewCluster(t *testing.T) {
 	s := controlPlaneStage(t)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -202,19 +203,10 @@ func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer stri
 	}
 }
 
-// OnHost is the path on the host of a path in a Pod's first container.
+// OnHost is thisnode.OnHost, and the path itself where the host has none.
 func OnHost(pod *corev1.Pod, path string) string {
-	longest, result := 0, path
-	for _, m := range pod.Spec.Containers[0].VolumeMounts {
-		rest, within := strings.CutPrefix(path, m.MountPath)
-		if !within || rest != "" && rest[0] != '/' || len(m.MountPath) <= longest {
-			continue
-		}
-		for _, v := range pod.Spec.Volumes {
-			if v.Name == m.Name && v.HostPath != nil {
-				longest, result = len(m.MountPath), v.HostPath.Path+rest
-			}
-		}
+	if onHost, found := thisnode.OnHost(pod, path); found {
+		return onHost
 	}
-	return result
+	return path
 }

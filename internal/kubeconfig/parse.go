@@ -74,6 +74,9 @@ func Server(data []byte) (url string, ca []*x509.Certificate, err error) {
 	return cluster.Server, ca, nil
 }
 
+// ErrOtherCredentials is the error of a user who has no client certificate, but other credentials, such as a token.
+var ErrOtherCredentials = errors.New("the user of the kubeconfig has no client certificate, but other credentials")
+
 // ClientCertificate returns the client certificate of the file's user as PEM, or the path of the file with it.
 func ClientCertificate(data []byte) (cert []byte, file string, err error) {
 	p, err := parse(data)
@@ -86,6 +89,8 @@ func ClientCertificate(data []byte) (cert []byte, file string, err error) {
 		return user.ClientCertificateData, "", nil
 	case user.ClientCertificate != "":
 		return nil, user.ClientCertificate, nil
+	case hasCredentials(user):
+		return nil, "", ErrOtherCredentials
 	}
 	return nil, "", errors.New("the user of the kubeconfig has no client certificate")
 }

@@ -4,6 +4,7 @@
 package kubeconfig
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -32,11 +33,16 @@ func TestClientCertificate(t *testing.T) {
 		{"{client-certificate-data: YWJj}", "abc", "", ""},
 		{"{client-certificate: /var/lib/kubelet/x.pem}", "", "/var/lib/kubelet/x.pem", ""},
 		{"{token: SECRET}", "", "", "user | no client | certificate"},
+		{"{exec: {command: SECRET}}", "", "", "user | no client | certificate"},
+		{"{}", "", "", "user | no client | certificate"},
 	} {
 		cert, file, err := ClientCertificate([]byte(head + "users: [{name: u, user: " + c.user + "}]\n"))
 		if string(cert) != c.cert || file != c.file {
 			t.Errorf("%s: %q %q %v", c.user, cert, file, err)
 		}
 		fact.Error(t, err, fact.Of(c.fault)...)
+		if has := errors.Is(err, ErrOtherCredentials); has != strings.Contains(c.user, "SECRET") {
+			t.Errorf("%s: other credentials: %v", c.user, has)
+		}
 	}
 }

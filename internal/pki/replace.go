@@ -16,7 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
-// Current returns the certificate that a row has now, nil if it does not exist. The row is not that of a CA.
+// Current returns the certificate that a row has now, nil if there is none: the file does not exist, or is a kubeconfig file with
+// other credentials. The row is not that of a CA.
 func (s Store) Current(row certs.Spec) (*x509.Certificate, error) {
 	path := s.Files(row)[0]
 	data, err := host.ReadIfExists(s.Host, path)
@@ -26,6 +27,9 @@ func (s Store) Current(row certs.Spec) (*x509.Certificate, error) {
 	if row.Kubeconfig != "" {
 		var file string
 		data, file, err = kubeconfig.ClientCertificate(data)
+		if errors.Is(err, kubeconfig.ErrOtherCredentials) {
+			return nil, nil
+		}
 		if err == nil && file != "" {
 			data, err = s.Host.ReadFile(file)
 		}

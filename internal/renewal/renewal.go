@@ -73,8 +73,7 @@ func (r Renewal) Renew(name string) error {
 		return err
 	}
 	if old == nil {
-		return r.refuse(fault.New(r.Store.Files(row)[0]+" does not exist, so there is nothing to renew",
-			"create it with `slipway init phase "+row.Phase()+"`"))
+		return r.nothing(row)
 	}
 	if !r.due(old) {
 		r.Store.UI.Printf("%s is valid until %s, so it stays", name, old.NotAfter.Format(shownTime))
@@ -89,6 +88,19 @@ func (r Renewal) Renew(name string) error {
 			"run `slipway certs generate-csr --cert-dir DIR --kubeconfig-dir DIR`, which writes a new key and a signing request into an empty directory"))
 	}
 	return r.replace(row, old, ca)
+}
+
+// nothing says why there is nothing to renew.
+func (r Renewal) nothing(row certs.Spec) error {
+	path := r.Store.Files(row)[0]
+	switch _, err := r.Store.Host.Lstat(path); {
+	case err != nil:
+		return r.refuse(fault.New(path+" does not exist, so there is nothing to renew", "create it with `slipway init phase "+row.Phase()+"`"))
+	case r.Name != "":
+		return fault.New(path+" has no client certificate, but other credentials, so there is nothing to renew", "renew these where they come from")
+	}
+	r.Store.UI.Printf("%s has no client certificate, but other credentials, so it stays", path)
+	return nil
 }
 
 const shownTime = "2006-01-02 15:04 MST"

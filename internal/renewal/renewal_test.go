@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -32,6 +31,7 @@ const (
 // controlPlane has the certificates and kubeconfig files of a control plane in a temporary directory.
 type controlPlane struct {
 	pki.Store
+	host *stage.Host
 	root string
 	said bytes.Buffer
 }
@@ -40,7 +40,8 @@ func newControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
 	n := fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument)
 	c := &controlPlane{root: stage.Dir(t)}
-	c.Store = pki.Store{Host: host.NewAt(c.root), Config: n, UI: ui.NewLines(&c.said, &c.said)}
+	c.host = stage.At(c.root)
+	c.Store = pki.Store{Host: c.host, Config: n, UI: ui.NewLines(&c.said, &c.said)}
 	for _, row := range certs.Specs(n) {
 		if err := c.Ensure(row, nil); err != nil {
 			t.Fatal(err)

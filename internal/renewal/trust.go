@@ -4,98 +4,155 @@
 package renewal
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
-	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// CheckTrust checks, before anything is renewed, that clients and servers of this node will accept each other's certificates
-// afterwards. The error shows both sides of each that won't. If a single certificate is renewed, it is about that one.
+// CheckTrust compares, before anything is renewed, the certificates that the clients and servers of this node show with the CAs
+// that the other side accepts: as they are, and as they will be. A side that the renewal, or a CA that it puts to use, would
+// lock out is an error, which shows both. What doesn't fit either way is a warning, and so is a side that could not be read.
 func (r Renewal) CheckTrust() error {
-	t := &trust{r: r, renewed: map[string]certs.Pair{}}
+	t := r.trust()
+	t.all = r.Name == ""
 	for _, row := range sorted(certs.Specs(r.Store.Config), certs.Spec.Renewable) {
-		if (r.Name != "" && r.Name != row.Name) || !r.canRenew(row) {
+		if r.Name != "" && r.Name != row.Name {
+			continue
+		}
+		if _, err := r.Store.Current(row); err != nil {
+			return err // it says what to do; the renewal would end there
+		}
+		if !r.canRenew(row) {
 			continue
 		}
 		ca, err := r.Store.CA(row.CA)
 		if err != nil {
 			return err
 		}
-		t.renewed[r.Store.Files(row)[0]] = ca
+		t.renews(row, ca)
 	}
-	if r.Name != "" {
-		t.only = func(path string) bool { return t.renewed[path].Cert != nil }
+	err := t.check("renewed or restarted")
+	for _, warning := range t.warnings {
+		r.Store.UI.Warn(warning.Message, warning.Remedy)
 	}
-	return t.check()
+	return err
 }
 
-// CheckTrustNow is CheckTrust for the files as they are: before components restart with them.
+// CheckTrustNow is CheckTrust for the files as they are, before components restart with them: a CA that a component hasn't read
+// yet must not lock anybody out. CheckTrust has warned of the rest.
 func (r Renewal) CheckTrustNow() error {
-	t := &trust{r: r, asIs: true}
-	return t.check()
+	t := r.trust()
+	t.asIs = true
+	return t.check("restarted")
+}
+
+func (r Renewal) trust() *trust {
+	return &trust{r: r, renewed: map[string]certs.Pair{}, former: map[string][]string{}, pods: map[string]*corev1.Pod{}}
 }
 
 // trust compares the certificate that each side shows with the CAs that the other side accepts.
 type trust struct {
 	r Renewal
+	// all says that everything is renewed, asIs that nothing is renewed any more.
+	all, asIs bool
 	// renewed are the CAs that will have signed what is renewed, by the path of the certificate.
 	renewed map[string]certs.Pair
-	// only limits the comparison to those with a path; nil for all.
-	only func(path string) bool
-	// asIs says that nothing is renewed any more.
-	asIs bool
+	// former are the key IDs of CAs that something was signed by until this renewal, by the path of the CA that signs now.
+	former map[string][]string
+	pods   map[string]*corev1.Pod
 
-	faults []string
-	failed []error
+	faults   []string
+	warnings []fault.Fault
 }
 
-// shown is a certificate that one side shows, and the other side's CAs.
-type shown struct {
-	who, path     string
-	chain         []*x509.Certificate
-	accepts, from string
-	trusted       []*x509.Certificate
+// renews notes that a row will be signed by a CA.
+func (t *trust) renews(row certs.Spec, ca certs.Pair) {
+	path := t.r.Store.Files(row)[0]
+	t.renewed[path] = ca
+	if cert, err := t.r.Store.Current(row); err == nil && accepted([]*x509.Certificate{cert}, []*x509.Certificate{ca.Cert}, cert.NotAfter) != nil {
+		from, _ := certs.Find(t.r.Store.Config, row.CA)
+		t.former[t.r.Store.Files(from)[0]] = append(t.former[t.r.Store.Files(from)[0]], string(cert.AuthorityKeyId))
+	}
 }
 
-func (t *trust) check() error {
+func (t *trust) check(undone string) error {
 	t.components()
 	t.kubeconfigs()
 	t.kubelet()
-	switch {
-	case len(t.failed) > 0:
-		return errors.WithMessage(t.failed[0], "whether clients and servers trust each other was not checked")
-	case len(t.faults) == 0:
+	if len(t.faults) == 0 {
 		return nil
 	}
-	message := "clients and servers of this node would refuse each other's certificates, so nothing was renewed or restarted"
-	if t.asIs {
-		message = "clients and servers of this node would refuse each other's certificates, so nothing was restarted"
-	}
-	return fault.New(message+":\n  - "+strings.Join(t.faults, "\n  - "),
+	return fault.New("clients and servers of this node would refuse each other's certificates, so nothing was "+undone+":\n  - "+strings.Join(t.faults, "\n  - "),
 		"while a CA is being replaced, its file must hold both, and the first one signs: see \"Replacing a CA\" in docs/cluster-life.md; "+
 			"or put the former CA and its key back. Then run the same command again")
 }
 
-// compare notes a certificate that the other side wouldn't accept. What doesn't exist is not compared.
-func (t *trust) compare(s shown) {
-	if len(s.chain) == 0 || len(s.trusted) == 0 || t.only != nil && !t.only(s.path) && !t.only(s.from) {
-		return
-	}
-	if accepted(s.chain, s.trusted, t.r.Store.Host.Now()) == nil {
-		return
-	}
-	t.faults = append(t.faults, fmt.Sprintf("%s: %s comes from CA %s, but %s accepts only %s (%s)",
-		s.who, s.path, issuerOf(s.chain[0]), s.accepts, listed(s.trusted), s.from))
+// end is one end of a connection: a certificate that it shows, or the CAs that it accepts, before and after the run.
+type end struct {
+	path      string
+	now, then []*x509.Certificate
+	renewed   bool
+	// unread is why it isn't known.
+	unread string
 }
+
+// pair is a certificate that one side shows, and the other side's CAs. reader is the component that reads these when it starts.
+type pair struct {
+	who     string
+	shows   end
+	whom    string
+	accepts end
+	reader  string
+}
+
+// compare notes a certificate that the other side won't accept.
+func (t *trust) compare(p pair) {
+	if unread := cmp.Or(p.shows.unread, p.accepts.unread); unread != "" {
+		t.unchecked(fmt.Sprintf("whether %s accepts %s: %s", p.whom, p.who, unread))
+		return
+	}
+	if accepted(p.shows.then, p.accepts.then, t.r.Store.Host.Now()) == nil {
+		return
+	}
+	message := fmt.Sprintf("%s: %s comes from CA %s, but %s accepts only %s (%s)",
+		p.who, p.shows.path, issuerOf(p.shows.then[0]), p.whom, listed(p.accepts.then), p.accepts.path)
+	if t.locksOut(p) {
+		t.faults = append(t.faults, message)
+		return
+	}
+	t.warn(message+", with this run and without it",
+		"put that CA into "+p.accepts.path+", or have the certificate signed by one that is in there: see \"Replacing a CA\" in docs/cluster-life.md")
+}
+
+// locksOut reports whether this run makes the other side refuse a certificate, or puts a CA to use that does: its file replaces
+// the CA that signed until now, or has changed since its reader started.
+func (t *trust) locksOut(p pair) bool {
+	if accepted(p.shows.now, p.accepts.now, t.r.Store.Host.Now()) == nil {
+		return true
+	}
+	if !t.all && !t.asIs && !p.shows.renewed && !p.accepts.renewed {
+		return false
+	}
+	return slices.Contains(t.former[p.accepts.path], string(p.shows.now[0].AuthorityKeyId)) || t.unreadBy(p.reader, p.accepts.path)
+}
+
+func (t *trust) warn(message, remedy string) {
+	w := fault.Fault{Message: message, Remedy: remedy}
+	if !slices.Contains(t.warnings, w) {
+		t.warnings = append(t.warnings, w)
+	}
+}
+
+func (t *trust) unchecked(what string) { t.warn("Not checked: "+what, "") }
 
 // accepted verifies a certificate as TLS does, at a moment at which it is valid: dates are not the question.
 func accepted(chain, trusted []*x509.Certificate, now time.Time) error {
@@ -137,54 +194,4 @@ func listed(list []*x509.Certificate) string {
 		names = append(names, named(ca.Subject.String(), ca.SubjectKeyId))
 	}
 	return strings.Join(names, " and ")
-}
-
-// certificate returns what a file shows: the CA in place of a certificate that it will sign.
-func (t *trust) certificate(path string) []*x509.Certificate {
-	if ca := t.renewed[path]; ca.Cert != nil {
-		return ca.Bundle()
-	}
-	return t.parse(path, certs.ParseChain)
-}
-
-func (t *trust) authorities(path string) []*x509.Certificate { return t.parse(path, certs.ParseCerts) }
-
-// parse returns nil for a file that doesn't exist, and notes an error.
-func (t *trust) parse(path string, parse func([]byte) ([]*x509.Certificate, error)) []*x509.Certificate {
-	if path == "" {
-		return nil
-	}
-	data, err := t.r.Store.Host.ReadFile(path)
-	if err == nil {
-		var list []*x509.Certificate
-		if list, err = parse(data); err == nil {
-			return list
-		}
-		err = errors.Wrap(err, path)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		t.failed = append(t.failed, err)
-	}
-	return nil
-}
-
-// kubeconfigTrust returns the CAs that a kubeconfig file trusts, or will trust, and where they are.
-func (t *trust) kubeconfigTrust(path string, data []byte) ([]*x509.Certificate, string) {
-	trusted, file, err := kubeconfig.CAs(data)
-	if err != nil {
-		t.failed = append(t.failed, errors.Wrap(err, path))
-		return nil, ""
-	}
-	if file != "" {
-		return t.authorities(file), file
-	}
-	ca, known := t.renewed[path]
-	if own, _ := certs.Find(t.r.Store.Config, certs.Kubelet); !t.asIs && t.r.Name == "" && path == t.r.Store.Files(own)[0] {
-		pair, err := t.r.Store.CA(certs.CA)
-		ca, known = pair, err == nil
-	}
-	if known {
-		trusted = kubeconfig.WithCAs(trusted, ca.Bundle())
-	}
-	return trusted, path
 }

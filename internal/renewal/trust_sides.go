@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pkg/errors"
 	kubelet "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/slipway-k8s/slipway/certs"
@@ -20,10 +19,14 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
+// signing are the flags with the CA that signs the certificates of kubelets.
+const signing = "cluster-signing-"
+
 // sides are the flags of static Pods with a certificate that is shown, and with the CAs that the other side accepts.
-var sides = []struct{ who, pod, cert, accepts, caPod, ca string }{
+var sides = []struct{ who, pod, cert, whom, caPod, ca string }{
 	{"the API server", manifests.APIServerName, "tls-cert-file", "Pods (root-ca-file)", manifests.ControllerManagerName, "root-ca-file"},
-	{"kubelets with a new certificate (cluster-signing-cert-file)", manifests.ControllerManagerName, "cluster-signing-cert-file", "the API server", manifests.APIServerName, "client-ca-file"},
+	{"kubelets with a new certificate (cluster-signing-cert-file)", manifests.ControllerManagerName, signing + "cert-file", "the API server", manifests.APIServerName, "client-ca-file"},
+	{"kubelets with a new certificate (cluster-signing-kubelet-client-cert-file)", manifests.ControllerManagerName, signing + "kubelet-client-cert-file", "the API server", manifests.APIServerName, "client-ca-file"},
 	{"the API server as a client of extensions", manifests.APIServerName, "proxy-client-cert-file", "such an extension", manifests.APIServerName, "requestheader-client-ca-file"},
 	{"the API server as a client of etcd", manifests.APIServerName, "etcd-certfile", "etcd", manifests.EtcdName, "trusted-ca-file"},
 	{"etcd", manifests.EtcdName, "cert-file", "the API server", manifests.APIServerName, "etcd-cafile"},
@@ -32,74 +35,77 @@ var sides = []struct{ who, pod, cert, accepts, caPod, ca string }{
 
 func (t *trust) components() {
 	for _, s := range sides {
-		cert, ca := t.flag(s.pod, s.cert), t.flag(s.caPod, s.ca)
-		if cert == "" || ca == "" {
+		shows, isShown := t.named(s.pod, s.cert, t.certificate)
+		accepts, isAccepted := t.named(s.caPod, s.ca, t.authorities)
+		if !isShown || !isAccepted {
 			continue
 		}
-		if s.cert == "cluster-signing-cert-file" && !t.oneSigner(cert) {
-			continue
+		if strings.HasPrefix(s.cert, signing) {
+			if shows.unread == "" && !t.startsWith(s.cert, shows) {
+				continue
+			}
+			shows = t.signer(shows)
 		}
-		chain := t.certificate(cert)
-		if s.cert == "cluster-signing-cert-file" {
-			chain = t.signer(cert)
-		}
-		t.compare(shown{s.who, cert, chain, s.accepts, ca, t.authorities(ca)})
+		t.compare(pair{s.who, shows, s.whom, accepts, s.caPod})
 	}
 	t.otherMembers()
-	health, _ := certs.Find(t.r.Store.Config, "etcd-healthcheck-client")
-	if ca := t.flag(manifests.EtcdName, "trusted-ca-file"); ca != "" && health.Name != "" {
-		path := t.r.Store.Files(health)[0]
-		t.compare(shown{"Slipway as a client of etcd", path, t.certificate(path), "etcd", ca, t.authorities(ca)})
-	}
+	t.healthCheck()
 }
 
 // otherMembers are those of etcd on other control planes, which show what this one has shown until now. They can't be asked.
 func (t *trust) otherMembers() {
-	cert, ca := t.flag(manifests.EtcdName, "peer-cert-file"), t.flag(manifests.EtcdName, "peer-trusted-ca-file")
-	if t.asIs || t.only != nil || cert == "" || ca == "" {
+	shows, isShown := t.named(manifests.EtcdName, "peer-cert-file", t.certificate)
+	accepts, isAccepted := t.named(manifests.EtcdName, "peer-trusted-ca-file", t.authorities)
+	if !isShown || !isAccepted || t.asIs {
 		return
 	}
-	t.compare(shown{"other members of etcd, whose certificates are like this one", cert, t.parse(cert, certs.ParseChain), "etcd", ca, t.authorities(ca)})
+	shows.then = shows.now
+	t.compare(pair{"other members of etcd, whose certificates are like this one", shows, "etcd", accepts, manifests.EtcdName})
 }
 
-// oneSigner reports whether the controller manager starts with the CA that signs: it takes no file with several. The renewal
+// healthCheck is Slipway as a client of etcd.
+func (t *trust) healthCheck() {
+	row, known := certs.Find(t.r.Store.Config, "etcd-healthcheck-client")
+	accepts, isAccepted := t.named(manifests.EtcdName, "trusted-ca-file", t.authorities)
+	if !known || !isAccepted {
+		return
+	}
+	path := t.r.Store.Files(row)[0]
+	if data, err := host.ReadIfExists(t.r.Store.Host, path); data != nil || err != nil {
+		t.compare(pair{"Slipway as a client of etcd", t.certificate(path), "etcd", accepts, manifests.EtcdName})
+	}
+}
+
+// startsWith reports whether the controller manager starts with the CA that signs: it takes no file with several. Its restart
 // gives it one for itself in place of ca.crt.
-func (t *trust) oneSigner(path string) bool {
-	list := t.authorities(path)
+func (t *trust) startsWith(flag string, signs end) bool {
 	ours, _ := certs.Find(t.r.Store.Config, certs.CA)
-	if len(list) < 2 || !t.asIs && path == t.r.Store.Files(ours)[0] {
+	if len(signs.now) < 2 || signs.path == t.r.Store.Files(ours)[0] {
 		return true
 	}
-	t.faults = append(t.faults, "kube-controller-manager does not start with several CAs in "+path+" (cluster-signing-cert-file): "+
-		listed(list)+"; it needs a file with nothing but the CA that signs")
+	message := "kube-controller-manager does not start with several CAs in " + signs.path + " (" + flag + "): " + listed(signs.now) +
+		"; it needs a file with nothing but the CA that signs"
+	conf := filepath.Join(t.r.Store.Config.Paths.Kubeconfigs, "controller-manager.conf")
+	if _, renewed := t.renewed[conf]; renewed || t.asIs && t.unreadBy(manifests.ControllerManagerName, conf) { // so it restarts
+		t.faults = append(t.faults, message)
+	} else {
+		t.warn(message, "name such a file in that flag before it restarts")
+	}
 	return false
 }
 
 // signer is the CA in the controller manager's file. A renewal of all writes Slipway's file for it again.
-func (t *trust) signer(path string) []*x509.Certificate {
-	if t.asIs || t.r.Name != "" || filepath.Base(path) != manifests.SignerFile {
-		return t.certificate(path)
+func (t *trust) signer(signs end) end {
+	if !t.all || filepath.Base(signs.path) != manifests.SignerFile || signs.unread != "" {
+		return signs
 	}
 	ca, err := t.r.Store.CA(certs.CA)
 	if err != nil {
-		t.failed = append(t.failed, err)
+		signs.unread = err.Error()
+		return signs
 	}
-	return ca.Bundle()
-}
-
-// flag returns the value of a flag of a component on this host; empty if there is none.
-func (t *trust) flag(component, name string) string {
-	pod, found := thisnode.StaticPod(t.r.Store.Host, thisnode.StaticPodPath(t.r.Store.Config, component))
-	if !found || len(pod.Spec.Containers) == 0 {
-		return ""
-	}
-	value := ""
-	for _, arg := range slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args) {
-		if given, found := strings.CutPrefix(arg, "--"+name+"="); found {
-			value = given
-		}
-	}
-	return value
+	signs.then, signs.renewed = ca.Bundle(), true
+	return signs
 }
 
 // kubeconfigs compares the clients of this node's kubeconfig files with its API server.
@@ -110,33 +116,29 @@ func (t *trust) kubeconfigs() {
 		}
 		path := t.r.Store.Files(row)[0]
 		data, err := host.ReadIfExists(t.r.Store.Host, path)
-		if err == nil && row.Renewable() {
-			_, err = t.r.Store.Current(row) // its error says what to do
-		}
 		if err != nil {
-			t.failed = append(t.failed, err)
+			t.unchecked("whether " + row.Kubeconfig + " and the API server accept each other: " + err.Error())
 		}
-		if data == nil || err != nil {
-			continue
+		if data != nil && err == nil {
+			t.server(row, path, data)
+			t.client(row, path, data)
 		}
-		t.server(row, path, data)
-		t.client(row, path, data)
 	}
 }
 
 // server checks that a client trusts this node's API server, unless it talks to another one, through a load balancer with a
 // certificate of its own.
 func (t *trust) server(row certs.Spec, path string, data []byte) {
-	cert := t.flag(manifests.APIServerName, "tls-cert-file")
-	if cert == "" {
+	shows, isShown := t.named(manifests.APIServerName, "tls-cert-file", t.certificate)
+	if !isShown {
 		return
 	}
-	trusted, from := t.kubeconfigTrust(path, data)
+	trusted := t.trustedBy(row, path, data)
 	ours, _ := certs.Find(t.r.Store.Config, certs.CA)
-	if !t.isHere(data) && !sameNames(trusted, t.authorities(t.r.Store.Files(ours)[0])) {
+	if !t.isHere(data) && (trusted.unread != "" || !sameNames(trusted.then, t.authorities(t.r.Store.Files(ours)[0]).now)) {
 		return
 	}
-	t.compare(shown{"the API server", cert, t.certificate(cert), row.Kubeconfig, from, trusted})
+	t.compare(pair{"the API server", shows, row.Kubeconfig, trusted, ""})
 }
 
 // isHere reports whether a kubeconfig file leads to the API server on this host.
@@ -152,53 +154,57 @@ func (t *trust) isHere(data []byte) bool {
 // client checks that the API server accepts a client's certificate. The kubelet's may be in a file of its own, and it gets
 // another one if it has expired.
 func (t *trust) client(row certs.Spec, path string, data []byte) {
-	ca := t.flag(manifests.APIServerName, "client-ca-file")
-	chain := t.renewed[path].Bundle()
-	if chain == nil {
-		cert, file, err := kubeconfig.ClientCertificate(data)
-		switch {
-		case err != nil:
-			return // a token, for example
-		case file != "":
-			path = file
-			chain = t.certificate(file)
-		default:
-			if chain, err = certs.ParseChain(cert); err != nil {
-				t.failed = append(t.failed, errors.Wrap(err, path))
-			}
-		}
-	}
-	if ca == "" || len(chain) == 0 || row.Name == certs.Kubelet && !t.r.Store.Host.Now().Before(chain[0].NotAfter) {
+	accepts, isAccepted := t.named(manifests.APIServerName, "client-ca-file", t.authorities)
+	shows, isShown := t.clientOf(row, path, data)
+	if !isAccepted || !isShown || row.Name == certs.Kubelet && len(shows.now) > 0 && !t.r.Store.Host.Now().Before(shows.now[0].NotAfter) {
 		return
 	}
-	t.compare(shown{row.Kubeconfig, path, chain, "the API server", ca, t.authorities(ca)})
+	t.compare(pair{row.Kubeconfig, shows, "the API server", accepts, manifests.APIServerName})
 }
 
 // kubelet compares the API server with the kubelet that it is a client of.
 func (t *trust) kubelet() {
-	settings, err := thisnode.KubeletSettings(t.r.Store.Host, t.r.Store.Config)
-	if err != nil {
-		t.failed = append(t.failed, err)
+	client, isClient := t.named(manifests.APIServerName, "kubelet-client-certificate", t.certificate)
+	accepts, checks := t.named(manifests.APIServerName, "kubelet-certificate-authority", t.authorities)
+	if !isClient && !checks {
 		return
 	}
-	cert, ca := t.flag(manifests.APIServerName, "kubelet-client-certificate"), settings.Authentication.X509.ClientCAFile
-	if cert != "" && ca != "" {
-		t.compare(shown{"the API server as a client of the kubelet", cert, t.certificate(cert), "the kubelet", ca, t.authorities(ca)})
+	h, n := t.r.Store.Host, t.r.Store.Config
+	settings, err := thisnode.KubeletSettings(h, n)
+	if err != nil {
+		t.unchecked("whether the kubelet and the API server accept each other: " + err.Error())
+		return
 	}
-	if ca = t.flag(manifests.APIServerName, "kubelet-certificate-authority"); ca != "" {
-		cert = t.servingCertificate(settings)
-		t.compare(shown{"the kubelet", cert, t.certificate(cert), "the API server", ca, t.authorities(ca)})
+	for _, flag := range thisnode.ExpandedFlags(h, n, "cert-dir", "client-ca-file", "config-dir", "rotate-server-certificates", "tls-cert-file") {
+		t.unchecked("what the kubelet does by its flag --" + flag.Name + "=" + flag.Value + ", which systemd expands")
+	}
+	if ca := settings.Authentication.X509.ClientCAFile; isClient && ca != "" {
+		t.compare(pair{"the API server as a client of the kubelet", client, "the kubelet", t.authorities(t.ofSettings(ca)), ""})
+	}
+	if checks {
+		t.compare(pair{"the kubelet", t.certificate(t.servingCertificate(settings)), "the API server", accepts, manifests.APIServerName})
 	}
 }
 
-// servingCertificate is the file with which the kubelet serves.
+// ofSettings is a path in the kubelet's settings, which starts in the directory of their file if it isn't absolute.
+func (t *trust) ofSettings(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(t.r.Store.Config.Paths.Kubelet, path)
+}
+
+// servingCertificate is the file with which the kubelet serves. Until it has a certificate that the cluster signed, it shows the
+// file in its settings.
 func (t *trust) servingCertificate(settings *kubelet.KubeletConfiguration) string {
 	dir := filepath.Dir(thisnode.KubeletClientPEM(t.r.Store.Host, t.r.Store.Config))
+	rotated := filepath.Join(dir, "kubelet-server-current.pem")
+	_, err := t.r.Store.Host.Lstat(rotated)
 	switch {
+	case settings.ServerTLSBootstrap && (err == nil || settings.TLSCertFile == ""):
+		return rotated
 	case settings.TLSCertFile != "":
-		return settings.TLSCertFile
-	case settings.ServerTLSBootstrap:
-		return filepath.Join(dir, "kubelet-server-current.pem")
+		return t.ofSettings(settings.TLSCertFile)
 	}
 	return filepath.Join(dir, "kubelet.crt")
 }

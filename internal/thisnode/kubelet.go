@@ -7,12 +7,10 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
 	kubelet "k8s.io/kubelet/config/v1beta1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -22,7 +20,8 @@ import (
 )
 
 // KubeletSettings returns the settings that the kubelet on this host uses, as far as phases need to know them:
-// config.yaml with the user's patches, or the configuration where that file does not exist yet, overridden by its flags:
+// config.yaml with the user's patches, or the configuration where that file does not exist yet, overridden by the files of
+// --config-dir, and by its flags:
 // https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/
 func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration, error) {
 	path := filepath.Join(n.Paths.Kubelet, "config.yaml")
@@ -37,22 +36,14 @@ func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration
 			return nil, errors.Wrapf(err, "%s: not a KubeletConfiguration", path)
 		}
 	}
-	for _, flag := range effectiveFlags(h, n) {
-		if needsSystemd(flag.Value) {
-			continue
+	flags := slices.DeleteFunc(effectiveFlags(h, n), func(a config.Arg) bool { return needsSystemd(a.Value) })
+	for _, flag := range flags {
+		if flag.Name == "config-dir" {
+			mergeDropIns(h, atRoot(flag.Value), settings)
 		}
-		switch flag.Name { // the kubelet itself refuses an invalid value
-		case "healthz-bind-address":
-			settings.HealthzBindAddress = flag.Value
-		case "healthz-port":
-			if port, err := strconv.ParseInt(flag.Value, 10, 32); err == nil {
-				settings.HealthzPort = ptr.To(int32(port))
-			}
-		case "rotate-certificates":
-			if on, err := strconv.ParseBool(cmp.Or(flag.Value, "true")); err == nil {
-				settings.RotateCertificates = on
-			}
-		}
+	}
+	for _, flag := range flags {
+		override(settings, flag)
 	}
 	return settings, nil
 }
@@ -96,7 +87,7 @@ func KubeletClientPEM(h host.Host, n *config.Node) string {
 	dir := filepath.Join(n.Paths.Kubelet, "pki")
 	for _, flag := range effectiveFlags(h, n) {
 		if flag.Name == "cert-dir" && !needsSystemd(flag.Value) {
-			dir = filepath.Join("/", flag.Value) // systemd starts the kubelet there
+			dir = atRoot(flag.Value)
 		}
 	}
 	return filepath.Join(dir, "kubelet-client-current.pem")

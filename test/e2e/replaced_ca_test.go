@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -45,7 +46,7 @@ func (m machine) usesTwoCAs() {
 	m.Helper()
 	m.setsCAAside()
 	const manager = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
-	for _, step := range []struct{ certs, key string }{
+	for i, step := range []struct{ certs, key string }{
 		{"/root/ca/ca.crt /root/next-ca/ca.crt", "/root/ca/ca.key"},
 		{"/root/next-ca/ca.crt /root/ca/ca.crt", "/root/next-ca/ca.key"},
 		{"/root/ca/ca.crt", "/root/ca/ca.key"},
@@ -53,14 +54,30 @@ func (m machine) usesTwoCAs() {
 		m.must("sh", "-c", "cat "+step.certs+" >/etc/kubernetes/pki/ca.crt")
 		m.must("cp", step.key, "/etc/kubernetes/pki/ca.key")
 		m.must("slipway", "certs", "renew", "all", "--restart")
-		m.kubectl("-n", "kube-system", "rollout", "restart", "deployment/coredns") // which reads the CAs when it starts
-		m.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=5m")
+		if i == 0 {
+			m.restartsUsersOfCAs()
+		}
 		m.healthy(everything)
 	}
 	fact.In(m, m.must("cat", manager), "--cluster-signing-cert-file=/etc/kubernetes/pki/ca-signer.crt")
 	m.must("sed", "-i", "s,ca-signer.crt,ca.crt,", manager)
 	m.must("rm", "-r", "/root/ca", "/root/next-ca", "/etc/kubernetes/pki/ca-signer.crt")
 	m.healthy(everything)
+}
+
+// restartsUsersOfCAs restarts the Pods that read the CAs when they start, once these are where they read them.
+func (m machine) restartsUsersOfCAs() {
+	m.Helper()
+	m.eventually("the CAs in kube-root-ca.crt", readyLimit, func() error {
+		if got := m.kubectl("-n", "kube-system", "get", "configmap", "kube-root-ca.crt", "-o", "jsonpath={.data.ca\\.crt}"); got != m.must("cat", "/etc/kubernetes/pki/ca.crt") {
+			return errors.New(got)
+		}
+		return nil
+	})
+	for _, user := range []string{"daemonset/kube-proxy", "deployment/coredns"} {
+		m.kubectl("-n", "kube-system", "rollout", "restart", user)
+		m.kubectl("-n", "kube-system", "rollout", "status", user, "--timeout=5m")
+	}
 }
 
 // filesAndContainers are the files of the control plane, and its containers.

@@ -61,7 +61,8 @@ var points = []struct {
 		"phases.TestJoinNamesSandboxFailure", "test/e2e.TestWorkers/host-facts",
 	}},
 	{"clients and servers accept each other before a renewal restarts anything", []string{
-		"internal/renewal.TestCheckTrust", "phases.TestReplacedCA", "phases.TestTwoCAs", "test/e2e.TestNode/replaced-ca",
+		"internal/renewal.TestCheckTrust", "internal/renewal.TestCheckTrustOfUnreadCAs", "internal/renewal.TestTokensStay",
+		"phases.TestReplacedCA", "phases.TestTwoCAs", "phases.TestTwoCAsForOne", "test/e2e.TestNode/replaced-ca", "test/e2e.TestNode/two-cas",
 	}},
 	{"chains of certificates are accepted, a CA that can't sign for a node is refused at once", []string{
 		"certs.TestChains", "certs.TestRestrictedCA", "phases.TestKeepsCAWithoutItsKey",

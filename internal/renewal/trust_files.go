@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package renewal
+
+import (
+	"context"
+	"crypto/x509"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+)
+
+// pod is the static Pod of a component; nil if this host has none.
+func (t *trust) pod(component string) *corev1.Pod {
+	if pod, known := t.pods[component]; known {
+		return pod
+	}
+	path := thisnode.StaticPodPath(t.r.Store.Config, component)
+	var pod *corev1.Pod
+	data, err := host.ReadIfExists(t.r.Store.Host, path)
+	if err == nil && data != nil {
+		err = errors.Wrap(yaml.Unmarshal(data, &pod), path)
+	}
+	if err == nil && pod != nil && len(pod.Spec.Containers) == 0 {
+		err = errors.Errorf("%s has no container", path)
+	}
+	if err != nil {
+		t.unchecked("which certificates " + component + " shows and accepts: " + err.Error())
+		pod = nil
+	}
+	t.pods[component] = pod
+	return pod
+}
+
+// flag returns the value of a flag of a component on this host; empty if there is none.
+func (t *trust) flag(component, name string) string {
+	pod := t.pod(component)
+	if pod == nil {
+		return ""
+	}
+	value := ""
+	words := slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args)
+	for i, word := range words {
+		if given, found := strings.CutPrefix(word, "--"+name+"="); found {
+			value = given
+		} else if word == "--"+name && i+1 < len(words) {
+			value = words[i+1]
+		}
+	}
+	return value
+}
+
+// named is the file that a component's flag names. set is false without such a flag.
+func (t *trust) named(component, flag string, read func(path string) end) (e end, set bool) {
+	value := t.flag(component, flag)
+	if value == "" {
+		return end{}, false
+	}
+	return t.inContainer(component, value, read), true
+}
+
+// inContainer reads a file by its path in a component's container.
+func (t *trust) inContainer(component, path string, read func(path string) end) end {
+	onHost, found := thisnode.OnHost(t.pod(component), path)
+	if !found {
+		return end{path: path, unread: path + " in the container of " + component + " is not a file of this host"}
+	}
+	return read(onHost)
+}
+
+// certificate reads what a file shows. The CA stands for a certificate that it will sign.
+func (t *trust) certificate(path string) end {
+	e := t.parse(path, certs.ParseChain)
+	if ca := t.renewed[path]; ca.Cert != nil {
+		e.then, e.renewed = ca.Bundle(), true
+	}
+	return e
+}
+
+func (t *trust) authorities(path string) end { return t.parse(path, certs.ParseCerts) }
+
+func (t *trust) parse(path string, parse func([]byte) ([]*x509.Certificate, error)) end {
+	e := end{path: path}
+	data, err := t.r.Store.Host.ReadFile(path)
+	if err == nil {
+		e.now, err = parse(data)
+		err = errors.Wrap(err, path)
+	}
+	if err != nil {
+		e.unread = err.Error()
+	}
+	e.then = e.now
+	return e
+}
+
+// clientOf is the certificate that the user of a row's kubeconfig file shows; found is false for one with other credentials.
+func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e end, found bool) {
+	cert, file, err := kubeconfig.ClientCertificate(data)
+	switch {
+	case errors.Is(err, kubeconfig.ErrOtherCredentials):
+		return end{}, false
+	case err != nil:
+		return end{path: path, unread: path + ": " + err.Error()}, true
+	case file != "":
+		e = t.besides(row, path, file, t.certificate)
+	default:
+		chain, err := certs.ParseChain(cert)
+		e = end{path: path, now: chain, then: chain}
+		if err != nil {
+			e.unread = path + ": " + err.Error()
+		}
+	}
+	if ca := t.renewed[path]; ca.Cert != nil {
+		e.then, e.renewed = ca.Bundle(), true
+	}
+	return e, true
+}
+
+// besides reads a file that a row's kubeconfig file at path names: by a path in the container of its component, or on this host.
+func (t *trust) besides(row certs.Spec, path, file string, read func(path string) end) end {
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(filepath.Dir(path), file)
+	}
+	if row.UsedBy != "" && row.Name != certs.Kubelet && t.pod(row.UsedBy) != nil {
+		return t.inContainer(row.UsedBy, file, read)
+	}
+	return read(file)
+}
+
+// trustedBy are the CAs that a kubeconfig file trusts, or will trust.
+func (t *trust) trustedBy(row certs.Spec, path string, data []byte) end {
+	trusted, file, err := kubeconfig.CAs(data)
+	switch {
+	case err != nil:
+		return end{path: path, unread: path + ": " + err.Error()}
+	case file != "":
+		return t.besides(row, path, file, t.authorities)
+	case len(trusted) == 0:
+		return end{path: path, unread: path + " names no CA"}
+	}
+	e := end{path: path, now: trusted, then: trusted}
+	ca, renewed := t.renewed[path]
+	if row.Name == certs.Kubelet && t.all {
+		if pair, err := t.r.Store.CA(certs.CA); err == nil {
+			ca, renewed = pair, true
+		}
+	}
+	if renewed {
+		e.then, e.renewed = kubeconfig.WithCAs(trusted, ca.Bundle()), true
+	}
+	return e
+}
+
+// answerTime is more than the container runtime needs to list a few containers.
+const answerTime = 10 * time.Second
+
+// unreadBy reports whether a file has changed since the component that reads it at its start was started.
+func (t *trust) unreadBy(component, path string) bool {
+	if component == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	info, err := t.r.Store.Host.Stat(path)
+	var running []host.Container
+	if err == nil {
+		running, err = t.r.Store.Host.Containers(ctx, t.r.Store.Config.CRISocket, metav1.NamespaceSystem, component)
+	}
+	if err != nil {
+		t.unchecked("whether " + component + " has read " + path + " since it changed: " + err.Error())
+		return false
+	}
+	return slices.ContainsFunc(running, func(c host.Container) bool { return c.Created.Before(info.ModTime()) })
+}
