@@ -45,6 +45,11 @@ func checkNetwork(ctx context.Context, env *Env) error {
 		if v.Untold != "" {
 			env.UI.Printf("The API cannot tell yet whether it takes %s: %s", objectName(objs[i]), v.Untold)
 		}
+		if stays, err := staysAsItIs(ctx, env, objs[i], v); err != nil {
+			return err
+		} else if stays {
+			continue
+		}
 		for _, r := range v.Refusals {
 			refused = append(refused, faultIn(addOn, i, objs[i], r))
 		}
@@ -53,6 +58,15 @@ func checkNetwork(ctx context.Context, env *Env) error {
 		return nil
 	}
 	return fault.WithRemedy(refused, "correct "+addOn.File()+" and run the same command again")
+}
+
+// staysAsItIs reports whether a refused object is there already, and this run leaves it as it is.
+func staysAsItIs(ctx context.Context, env *Env, obj manifests.Object, v cluster.Verdict) (bool, error) {
+	if !env.Again || len(v.Refusals) == 0 {
+		return false, nil
+	}
+	d, err := env.Cluster.Compare(ctx, obj)
+	return err == nil && d.Change != cluster.Create, err
 }
 
 func objectName(obj manifests.Object) string {
