@@ -50,7 +50,7 @@ func resetParameters(ctx context.Context, env *Env, before map[string]string) er
 	return nil
 }
 
-// parametersInOrder begins with those that others depend on.
+// parametersInOrder has accept_ra last: it depends on forwarding.
 func parametersInOrder(before map[string]string) []string {
 	return slices.SortedFunc(maps.Keys(before), func(a, b string) int {
 		if byRoutes := cmp.Compare(strings.Count(a, acceptRoutes), strings.Count(b, acceptRoutes)); byRoutes != 0 {

@@ -164,7 +164,7 @@ func TestPrepareRefusesOlderPrograms(t *testing.T) {
 	}
 }
 
-// TestPrepareRefusesOlderKubelets than the one that a package has brought, and that a node runs with.
+// TestPrepareRefusesOlderKubelets: a node may run with a kubelet of a package, which the bundle's would replace.
 func TestPrepareRefusesOlderKubelets(t *testing.T) {
 	for name, tt := range map[string]struct {
 		here    string

@@ -58,7 +58,7 @@ func runningContainers(h View) ([]string, error) {
 // tasksName is the name of directories that have one for each running container, below one for its namespace.
 const tasksName = "io.containerd.runtime.v2.task"
 
-// taskDirs are those of containerd as a service, and of the one that Docker starts where there is no service.
+// taskDirs are those of containerd as a service, and of the containerd that Docker starts where there is no service.
 var taskDirs = []string{"/run/containerd/" + tasksName, "/run/docker/containerd/daemon/" + tasksName}
 
 // taskDirsBeside are those of the containerd with this socket: k3s, MicroK8s and Docker from a snap have one of their own.
