@@ -45,12 +45,11 @@ func checkNetwork(ctx context.Context, env *Env) error {
 		if v.Untold != "" {
 			env.UI.Printf("The API cannot tell yet whether it takes %s: %s", objectName(objs[i]), v.Untold)
 		}
-		if stays, err := staysAsItIs(ctx, env, objs[i], v); err != nil {
+		refusals, err := refusalsOf(ctx, env, objs[i], v)
+		if err != nil {
 			return err
-		} else if stays {
-			continue
 		}
-		for _, r := range v.Refusals {
+		for _, r := range refusals {
 			refused = append(refused, faultIn(addOn, i, objs[i], r))
 		}
 	}
@@ -60,13 +59,16 @@ func checkNetwork(ctx context.Context, env *Env) error {
 	return fault.WithRemedy(refused, "correct "+addOn.File()+" and run the same command again")
 }
 
-// staysAsItIs reports whether a refused object is there already, and this run leaves it as it is.
-func staysAsItIs(ctx context.Context, env *Env, obj manifests.Object, v cluster.Verdict) (bool, error) {
+// refusalsOf are none for an object that is there already, and that this run leaves as it is.
+func refusalsOf(ctx context.Context, env *Env, obj manifests.Object, v cluster.Verdict) ([]cluster.Refusal, error) {
 	if !env.Again || len(v.Refusals) == 0 {
-		return false, nil
+		return v.Refusals, nil
 	}
 	d, err := env.Cluster.Compare(ctx, obj)
-	return err == nil && d.Change != cluster.Create, err
+	if err != nil || d.Change != cluster.Create {
+		return nil, err
+	}
+	return v.Refusals, nil
 }
 
 func objectName(obj manifests.Object) string {

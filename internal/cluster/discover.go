@@ -49,7 +49,7 @@ func (c *conn) located(ctx context.Context, w wanted) (_ wanted, found bool, err
 		return w, false, nil
 	}
 	w.kind.plural, w.kind.namespaced = list.APIResources[i].Name, list.APIResources[i].Namespaced
-	w.ref = w.ref.settled()
+	w.ref = w.settled()
 	return w.withoutNamespace(), true, nil
 }
 

@@ -28,11 +28,11 @@ func anObject(apiVersion, kind, namespace, name string) *unstructured.Unstructur
 
 const services = "/api/v1/namespaces/kube-system/services"
 
-func service(address string, port int64, app string) *unstructured.Unstructured {
+func service(address, app string) *unstructured.Unstructured {
 	u := anObject("v1", "Service", "kube-system", "pool")
 	u.Object["spec"] = map[string]any{
 		"type": "NodePort", "clusterIP": address, "selector": map[string]any{"app": app},
-		"ports": []any{map[string]any{"port": int64(80), "nodePort": port}},
+		"ports": []any{map[string]any{"port": int64(80), "nodePort": int64(30080)}},
 	}
 	return u
 }
@@ -54,7 +54,7 @@ func immutableField(t *testing.T, obj, live Object) string {
 // TestValidate: the API says what it refuses, and nothing is written.
 func TestValidate(t *testing.T) {
 	selector := field.Required(field.NewPath("spec", "selector"), "")
-	there := service("10.96.0.50", 30080, "live")
+	there := service("10.96.0.50", "live")
 	taken := field.Invalid(field.NewPath("spec", "clusterIPs"), "10.96.0.50", "provided IP is already allocated")
 	image := field.Invalid(field.NewPath("spec", "template", "spec", "containers").Index(0).Child("image"), "A", "no capitals")
 	definition := anObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "pools.net.example")
@@ -70,17 +70,17 @@ func TestValidate(t *testing.T) {
 	}{
 		"accepted":      {objs: []Object{agent("kube-system")}, want: []Verdict{{}}},
 		"there already": {objs: []Object{anObject("v1", "Namespace", "", "kube-system")}, want: []Verdict{{}}},
-		"there already, with an address and a port of its own": {objs: []Object{service("10.96.0.50", 30080, "new")}, answer: map[string]*apierrors.StatusError{
+		"there already, with an address and a port of its own": {objs: []Object{service("10.96.0.50", "new")}, answer: map[string]*apierrors.StatusError{
 			services: apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "pool", field.ErrorList{taken}),
 		}, want: []Verdict{{}}},
-		"there already, and refused": {objs: []Object{service("10.96.0.50", 30080, "new")}, answer: map[string]*apierrors.StatusError{
+		"there already, and refused": {objs: []Object{service("10.96.0.50", "new")}, answer: map[string]*apierrors.StatusError{
 			services + "/pool": apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "pool", field.ErrorList{selector}),
 		}, want: []Verdict{{Refusals: []Refusal{{"spec.selector", "Required value"}}}}},
 		"there already, and just the same": {objs: []Object{there}, answer: map[string]*apierrors.StatusError{
 			services + "/pool": apierrors.NewBadRequest("nothing to write"),
 		}, want: []Verdict{{}}},
-		"there already, with another address": {objs: []Object{service("10.96.0.51", 30080, "live")},
-			want: []Verdict{{Refusals: []Refusal{{"", immutableField(t, service("10.96.0.51", 30080, "live"), there)}}}}},
+		"there already, with another address": {objs: []Object{service("10.96.0.51", "live")},
+			want: []Verdict{{Refusals: []Refusal{{"", immutableField(t, service("10.96.0.51", "live"), there)}}}}},
 		"in a namespace that its kind has not": {objs: []Object{anObject("rbac.authorization.k8s.io/v1", "ClusterRole", "kube-system", "agent")}, want: []Verdict{{}}},
 		"invalid": {objs: []Object{agent("kube-system")}, answer: map[string]*apierrors.StatusError{
 			"/apis/apps/v1/namespaces/kube-system/daemonsets": apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "DaemonSet"}, "agent", field.ErrorList{selector, image}),
