@@ -45,7 +45,11 @@ func checkNetwork(ctx context.Context, env *Env) error {
 		if v.Untold != "" {
 			env.UI.Printf("The API cannot tell yet whether it takes %s: %s", objectName(objs[i]), v.Untold)
 		}
-		for _, r := range v.Refusals {
+		refusals, err := refusalsOf(ctx, env, objs[i], v)
+		if err != nil {
+			return err
+		}
+		for _, r := range refusals {
 			refused = append(refused, faultIn(addOn, i, objs[i], r))
 		}
 	}
@@ -53,6 +57,18 @@ func checkNetwork(ctx context.Context, env *Env) error {
 		return nil
 	}
 	return fault.WithRemedy(refused, "correct "+addOn.File()+" and run the same command again")
+}
+
+// refusalsOf are none for an object that is there already, and that this run leaves as it is.
+func refusalsOf(ctx context.Context, env *Env, obj manifests.Object, v cluster.Verdict) ([]cluster.Refusal, error) {
+	if !env.Again || len(v.Refusals) == 0 {
+		return v.Refusals, nil
+	}
+	d, err := env.Cluster.Compare(ctx, obj)
+	if err != nil || d.Change != cluster.Create {
+		return nil, err
+	}
+	return v.Refusals, nil
 }
 
 func objectName(obj manifests.Object) string {

@@ -21,8 +21,16 @@ import (
 // judge is an API with an opinion of each object.
 type judge struct {
 	*cluster.Plan
-	of  map[string]cluster.Verdict // by the object's name
-	err error
+	of    map[string]cluster.Verdict // by the object's name
+	there string                     // the name of one that the API has otherwise
+	err   error
+}
+
+func (j judge) Compare(ctx context.Context, obj cluster.Object) (cluster.Difference, error) {
+	if j.there != "" && obj.GetName() == j.there {
+		return cluster.Difference{Change: cluster.Update}, nil
+	}
+	return j.Plan.Compare(ctx, obj)
 }
 
 func (j judge) Validate(_ context.Context, objs ...cluster.Object) ([]cluster.Verdict, error) {
@@ -83,6 +91,26 @@ func TestNetworkIsRefused(t *testing.T) {
 	fact.In(t, fault.Remedy(err), "net.yaml")
 	if diff := cmp.Diff([]string{"ensure ClusterRoleBinding kubeadm:cluster-admins"}, s.done); diff != "" {
 		t.Errorf("done, -want +got:\n%s", diff)
+	}
+}
+
+// TestNetworkThatStays: a second init leaves objects that are there as they are, so it does not matter whether the API would take
+// the file's.
+func TestNetworkThatStays(t *testing.T) {
+	refused := map[string]cluster.Verdict{"agent": {Refusals: []cluster.Refusal{{Field: "spec.selector", Message: "field is immutable"}}}}
+	for there, works := range map[string]bool{"agent": true, "net": false} {
+		s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+		s.withPodNetwork(t)
+		s.Again, s.Cluster = true, judge{Plan: s.api, of: refused, there: there}
+		err := Run(t.Context(), s.Env, []Phase{networkAddon()}, Options{})
+		if !works {
+			fact.Error(t, err, "net.yaml", "DaemonSet net/agent")
+			continue
+		}
+		fact.Error(t, err)
+		if !slices.Contains(s.done, "ensure Namespace net") || slices.Contains(s.done, "ensure DaemonSet agent") {
+			t.Errorf("done: %q", s.done)
+		}
 	}
 }
 

@@ -83,11 +83,11 @@ func (r *fileReset) removeDirectories(vacated []string, ownKubelet bool) {
 
 // removeVacant removes a directory if it is empty, and else names it.
 func (r *fileReset) removeVacant(dir string) error {
-	entries, err := r.Host.ReadDir(dir)
+	filled, err := isFilled(r.Host, dir)
 	if err != nil {
-		return ignoreMissing(err)
+		return err
 	}
-	if len(entries) > 0 {
+	if filled {
 		r.UI.Warn(dir+" stays: the kubelet that has filled it is not from a bundle", "remove it if nothing needs it")
 		return nil
 	}

@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -17,11 +18,11 @@ import (
 // resetParameters sets kernel parameters back to their earlier values, but for those that somebody else has set since, sets at
 // boot, or needs.
 func resetParameters(ctx context.Context, env *Env, before map[string]string) error {
-	runtime, err := otherRuntime(ctx, env)
+	forwarding, err := needsForwarding(ctx, env)
 	if err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(before)) {
+	for _, name := range parametersInOrder(before) {
 		text, err := env.Host.ReadFile(host.ProcSys + name)
 		if err != nil {
 			if ignoreMissing(err) != nil { // an interface may be gone
@@ -33,7 +34,11 @@ func resetParameters(ctx context.Context, env *Env, before map[string]string) er
 		if now == before[name] {
 			continue
 		}
-		if why := parameterStays(env, name, now, before[name], runtime); why != "" {
+		why := parameterStays(env, name, now, before[name], forwarding)
+		if why == "" && acceptsRoutes(name) {
+			why = routesStay(env, before)
+		}
+		if why != "" {
 			env.UI.Printf("Leaving %s at %s: %s", shown, now, why)
 			continue
 		}
@@ -45,8 +50,19 @@ func resetParameters(ctx context.Context, env *Env, before map[string]string) er
 	return nil
 }
 
-// parameterStays says why a parameter does not get its earlier value; empty if it does.
-func parameterStays(env *Env, name, now, before, runtime string) string {
+// parametersInOrder has accept_ra last: it depends on forwarding.
+func parametersInOrder(before map[string]string) []string {
+	return slices.SortedFunc(maps.Keys(before), func(a, b string) int {
+		if byRoutes := cmp.Compare(strings.Count(a, acceptRoutes), strings.Count(b, acceptRoutes)); byRoutes != 0 {
+			return byRoutes
+		}
+		return cmp.Compare(a, b)
+	})
+}
+
+// parameterStays says why a parameter does not get its earlier value; empty if it does. forwarding is why packets have to be
+// forwarded.
+func parameterStays(env *Env, name, now, before, forwarding string) string {
 	if ours := valueOnNode(name); ours != "" && now != ours {
 		return "it was changed since this host was prepared"
 	}
@@ -56,8 +72,8 @@ func parameterStays(env *Env, name, now, before, runtime string) string {
 		return "cannot tell whether a file sets it at boot: " + err.Error()
 	case file != "" && value != before:
 		return file + " sets it to " + value + " at boot"
-	case runtime != "" && forwards(name):
-		return runtime + " may need it"
+	case forwarding != "" && forwards(name):
+		return forwarding
 	}
 	return ""
 }
@@ -67,15 +83,10 @@ func valueOnNode(name string) string {
 	if value, of := nodeParameters[name]; of {
 		return value
 	}
-	if strings.HasSuffix(name, "/accept_ra") {
+	if acceptsRoutes(name) {
 		return "2"
 	}
 	return "1"
-}
-
-// forwards reports whether containers reach others by a parameter, whatever has started them.
-func forwards(name string) bool {
-	return strings.HasSuffix(name, "/ip_forward") || strings.HasSuffix(name, "/forwarding") || strings.HasPrefix(name, "net/bridge/")
 }
 
 // otherRuntime is the unit of a container runtime that runs on this host and is not from a bundle. Some set the parameters that

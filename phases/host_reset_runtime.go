@@ -110,9 +110,9 @@ func (r *fileReset) removeContainerd(directories []string) {
 	}
 	var stay []string
 	for _, dir := range directories {
-		entries, err := r.Host.ReadDir(dir)
-		r.did(ignoreMissing(err))
-		if len(entries) > 0 {
+		filled, err := isFilled(r.Host, dir)
+		r.did(err)
+		if filled {
 			stay = append(stay, dir)
 		}
 	}

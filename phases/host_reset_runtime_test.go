@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -126,9 +127,16 @@ func TestHostResetLeavesOtherRuntimes(t *testing.T) {
 // TestHostResetOfContainers refuses as long as containers run, no matter who installed their runtime. If the refusal is ignored,
 // those of an operator's runtime go on.
 func TestHostResetOfContainers(t *testing.T) {
-	for dir, name := range map[string]string{
-		"/run/containerd/io.containerd.runtime.v2.task/moby/abc":               "moby/abc",
-		"/run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/def": "moby/def",
+	const shim = "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00moby\x00-id\x00ghi\x00-address\x00"
+	const k3s, snapDocker = "/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/jkl", "/run/snap.docker/containerd/daemon/io.containerd.runtime.v2.task/moby/ghi"
+	for name, files := range map[string]map[string]string{
+		"moby/abc":    {"/run/containerd/io.containerd.runtime.v2.task/moby/abc/rootfs/file": ""},
+		"moby/def":    {"/run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/def/rootfs/file": ""},
+		"moby/ghi":    {snapDocker + "/rootfs/file": "", "/proc/77/cmdline": shim + "/run/snap.docker/containerd/containerd.sock\x00"},
+		"k8s.io/jkl":  {k3s + "/rootfs/file": "", "/proc/77/cmdline": shim + "/run/k3s/containerd/containerd.sock\x00"},
+		"conmon/web":  {"/proc/77/cmdline": "/usr/bin/conmon\x00--api-version\x001\x00-c\x00mno\x00-n\x00web\x00"},
+		"conmon/mno":  {"/proc/77/cmdline": "/usr/libexec/crio/conmon\x00-b\x00/run/x\x00-c\x00mno\x00"},
+		"conmonrs/pq": {"/proc/77/cmdline": "/usr/libexec/crio/conmonrs\x00--runtime-dir\x00/run/containers/storage/overlay-containers/pq/userdata\x00"},
 	} {
 		for _, bundled := range []bool{false, true} {
 			h, root := newBareHost(t)
@@ -137,7 +145,9 @@ func TestHostResetOfContainers(t *testing.T) {
 				p.Bundle = testBundle(t, "v1.37.2")
 			}
 			h.mustPrepare(t, p)
-			fixture.Put(t, root, dir+"/rootfs/file", "in use")
+			for path, text := range files {
+				fixture.Put(t, root, path, text)
+			}
 			_, err := h.resetHost(t)
 			fact.Error(t, err, "[ERROR NoContainers]", name)
 			if bundled {
@@ -145,10 +155,43 @@ func TestHostResetOfContainers(t *testing.T) {
 			}
 			_, err = h.resetHost(t, "nocontainers")
 			fact.Error(t, err)
-			if got := fixture.Get(t, root, dir+"/rootfs/file"); got != "in use" {
-				t.Errorf("the container's file is %q", got)
+			for path := range files {
+				if _, err := h.Lstat(path); err != nil {
+					t.Errorf("of a container: %v", err)
+				}
 			}
 		}
+	}
+}
+
+// TestHostResetCannotSeeContainers: a check that could not look does not pass. Processes that have ended, and those of the kernel,
+// are none.
+func TestHostResetCannotSeeContainers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spoil func(t *testing.T, h *bareHost, root string)
+		seen  bool
+	}{
+		"others": {seen: true, spoil: func(t *testing.T, _ *bareHost, root string) {
+			fixture.Put(t, root, "/proc/2/cmdline", "")
+			fixture.Put(t, root, "/proc/78/stat", "")
+			fixture.Put(t, root, "/proc/79/cmdline", "/usr/bin/vi\x00conmon\x00")
+		}},
+		"hidden": {spoil: func(t *testing.T, _ *bareHost, root string) { fatal(t, os.RemoveAll(filepath.Join(root, "/proc/1"))) }},
+		"a failure": {spoil: func(t *testing.T, h *bareHost, root string) {
+			fatal(t, os.RemoveAll(filepath.Join(root, "/proc/1/cmdline")))
+			fatal(t, os.Mkdir(filepath.Join(root, "/proc/1/cmdline"), 0o755))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, root := newBareHost(t)
+			h.mustPrepare(t, &Prepare{})
+			tt.spoil(t, h, root)
+			if _, err := h.resetHost(t); tt.seen {
+				fact.Error(t, err)
+			} else {
+				fact.Error(t, err, "[ERROR NoContainers]", "/proc")
+			}
+		})
 	}
 }
 
@@ -209,24 +252,43 @@ func TestHostResetLeavesOtherUnits(t *testing.T) {
 // or needs it.
 func TestHostResetParameters(t *testing.T) {
 	const forward, panics = "net/ipv4/ip_forward", "kernel/panic"
+	const forward6, accept, bridged = "net/ipv6/conf/all/forwarding", "net/ipv6/conf/eth0/accept_ra", "net/bridge/bridge-nf-call-iptables"
+	stays := map[string]string{forward: "1", forward6: "1", accept: "2", bridged: "1", panics: "0"}
+	back := map[string]string{forward: "0", forward6: "0", accept: "1", bridged: "0", panics: "0"}
 	for name, tt := range map[string]struct {
 		files map[string]string
 		units []string
+		links []host.Interface
+		fail  string // a question that gets no answer
 		want  map[string]string
+		said  []string
 	}{
-		"as it was":              {want: map[string]string{forward: "0", panics: "0"}},
+		"as it was":              {want: back},
 		"set to something else":  {files: map[string]string{"/proc/sys/" + forward: "2\n", "/proc/sys/" + panics: "60\n"}, want: map[string]string{forward: "2", panics: "60"}},
 		"set at boot":            {files: map[string]string{"/etc/sysctl.d/99-mine.conf": "net.ipv4.ip_forward=1\nkernel.panic = 10\n"}, want: map[string]string{forward: "1", panics: "10"}},
 		"set at boot, earlier":   {files: map[string]string{"/usr/lib/sysctl.d/10-x.conf": "net.ipv4.ip_forward = 1\n"}, want: map[string]string{forward: "1", panics: "0"}},
 		"set in sysctl.conf":     {files: map[string]string{"/etc/sysctl.conf": "net/ipv4/ip_forward = 1\n"}, want: map[string]string{forward: "1", panics: "0"}},
 		"set by a pattern":       {files: map[string]string{"/etc/sysctl.d/99-mine.conf": "net.*.ip_forward = 1\n"}, want: map[string]string{forward: "1", panics: "0"}},
 		"set to the earlier one": {files: map[string]string{"/etc/sysctl.d/99-mine.conf": "net.ipv4.ip_forward = 0\n"}, want: map[string]string{forward: "0", panics: "0"}},
-		"needed by Docker":       {units: []string{"docker.service"}, want: map[string]string{forward: "1", panics: "0"}},
-		"needed by containerd":   {units: []string{containerd.Unit}, want: map[string]string{forward: "1", panics: "0"}},
+		"needed by Docker":       {units: []string{"docker.service"}, want: stays, said: []string{"docker.service"}},
+		"needed by containerd":   {units: []string{containerd.Unit}, want: stays, said: []string{containerd.Unit}},
+		"a bridge with ports": {links: []host.Interface{{Name: "docker0", Kind: "bridge"}, {Name: "vethd4c3b2a", Kind: "veth", Master: "docker0"}},
+			want: stays, said: []string{"docker0"}},
+		"a bridge to the outside":      {links: []host.Interface{{Name: "br0", Kind: "bridge", Default: true}, {Name: "eth1", Master: "br0"}}, want: stays, said: []string{"br0"}},
+		"a container without a bridge": {links: []host.Interface{{Name: "ve-web", Kind: "veth"}}, want: stays, said: []string{"ve-web"}},
+		"a virtual machine":            {links: []host.Interface{{Name: "tap0", Kind: "tuntap"}}, want: stays, said: []string{"tap0"}},
+		"what a Pod network leaves": {links: []host.Interface{
+			{Name: "cni0", Kind: "bridge"}, {Name: "veth01", Kind: "veth", Master: "cni0"}, {Name: "flannel.1", Kind: "vxlan"}, {Name: "kube-ipvs0", Kind: "dummy"},
+		}, want: back},
+		"more lines": {links: []host.Interface{
+			{Name: "host0", Kind: "veth", Default: true}, {Name: "bond0", Kind: "bond"}, {Name: "eth1", Master: "bond0"}, {Name: "bond0.7", Kind: "vlan"},
+		}, want: back},
+		"interfaces that nobody can list": {fail: "Interfaces", want: stays, said: []string{"netlink"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, root := newBareHost(t)
 			fixture.Put(t, root, "/proc/sys/"+panics, "0\n")
+			fatal(t, h.loadModule(t.Context(), "br_netfilter"))
 			h.mustPrepare(t, &Prepare{})
 			fixture.Put(t, root, "/proc/sys/"+panics, "10\n") // as the kubelet does
 			for path, text := range tt.files {
@@ -236,8 +298,11 @@ func TestHostResetParameters(t *testing.T) {
 				h.Has.Units[unit] = host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/" + unit}
 				fixture.Put(t, root, "/usr/lib/systemd/system/"+unit, "[Service]\n")
 			}
+			h.Has.Interfaces = append(h.Has.Interfaces, tt.links...)
+			h.Fail[tt.fail] = errors.New("netlink is not there")
 			said, err := h.resetHost(t)
 			fact.Error(t, err)
+			fact.In(t, said, tt.said...)
 			for name, want := range tt.want {
 				if got := strings.TrimSpace(fixture.Get(t, root, "/proc/sys/"+name)); got != want {
 					t.Errorf("%s is %s, want %s\n%s", name, got, want, said)

@@ -8,11 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
@@ -42,6 +47,31 @@ func TestHostResetOfNode(t *testing.T) {
 		} else {
 			fact.Error(t, err)
 		}
+	}
+}
+
+// TestHostResetOfDisks: a new file system at a directory of containerd's is as empty as a new directory. It gets back to that state.
+func TestHostResetOfDisks(t *testing.T) {
+	for name, p := range map[string]*Prepare{"filled": {Bundle: testBundle(t, "v1.37.2")}, "never used": {}} {
+		t.Run(name, func(t *testing.T) {
+			h, root := newBareHost(t)
+			fixture.Put(t, root, "/mnt/disk/lost+found/x", "of a check")
+			fixture.Put(t, root, "/var/lib/other", "")
+			fatal(t, os.Symlink("../../mnt/disk", filepath.Join(root, containerd.DataDir)))
+			h.mustPrepare(t, p)
+			if p.Bundle != nil {
+				fixture.Put(t, root, "/mnt/disk/io.containerd.metadata.v1.bolt/meta.db", "x")
+			}
+			said, err := h.resetHost(t)
+			fact.Error(t, err)
+			entries, err := h.ReadDir("/mnt/disk")
+			if err != nil || len(entries) != 1 || entries[0].Name() != host.LostAndFound {
+				t.Errorf("the disk has %v, %v", entries, err)
+			}
+			if _, err := h.Lstat(containerd.DataDir); err != nil || strings.Contains(said, "[WARNING]") {
+				t.Errorf("%v\n%s", err, said)
+			}
+		})
 	}
 }
 

@@ -69,11 +69,10 @@ func wantedParameters(h host.Host) (map[string]string, error) {
 		"net/bridge/bridge-nf-call-iptables":  "1",
 		"net/bridge/bridge-nf-call-ip6tables": "1",
 	}
-	const v6 = "net/ipv6/conf/"
-	if _, err := h.Stat(host.ProcSys + v6 + "all/forwarding"); errors.Is(err, fs.ErrNotExist) {
+	if _, err := h.Stat(host.ProcSys + forwardsIPv6); errors.Is(err, fs.ErrNotExist) {
 		return wanted, nil // a kernel without IPv6
 	}
-	wanted[v6+"all/forwarding"] = "1"
+	wanted[forwardsIPv6] = "1"
 	address, err := h.DefaultAddress(true)
 	if err != nil || !address.IsValid() {
 		return wanted, err
@@ -82,7 +81,7 @@ func wantedParameters(h host.Host) (map[string]string, error) {
 	for _, i := range interfaces {
 		// A host that forwards takes its default route from the router's advertisements only with 2:
 		// https://docs.kernel.org/networking/ip-sysctl.html
-		name := v6 + i.Name + "/accept_ra"
+		name := "net/ipv6/conf/" + i.Name + acceptRoutes
 		value, err := h.ReadFile(host.ProcSys + name)
 		if err == nil && slices.Contains(i.Addresses, address) && strings.TrimSpace(string(value)) != "0" {
 			wanted[name] = "2"
@@ -97,7 +96,7 @@ func sysctlFile(parameters map[string]string) []byte {
 	b.WriteString("# Made when this host was prepared: Pods reach each other, and Services, only with these.\n")
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		optional := ""
-		if strings.HasSuffix(name, "/accept_ra") {
+		if acceptsRoutes(name) {
 			optional = "-"
 		}
 		fmt.Fprintf(&b, "%s%s = %s\n", optional, name, parameters[name])

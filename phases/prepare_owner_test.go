@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
@@ -158,6 +159,57 @@ func TestPrepareRefusesOlderPrograms(t *testing.T) {
 			}
 			if got := fixture.Get(t, root, "/usr/local/bin/kubelet"); got != "kubelet "+want {
 				t.Errorf("the kubelet is %q", got)
+			}
+		})
+	}
+}
+
+// TestPrepareRefusesOlderKubelets: a node may run with a kubelet of a package, which the bundle's would replace.
+func TestPrepareRefusesOlderKubelets(t *testing.T) {
+	for name, tt := range map[string]struct {
+		here    string
+		node    bool
+		allow   bool
+		brought bool // the bundle's is there as well, and does not start
+		want    string
+	}{
+		"a newer patch release":         {here: "v1.37.3", node: true},
+		"of a newer patch release, too": {here: "v1.37.3", node: true, brought: true},
+		"not to be told":                {here: "newest", node: true},
+		"an older one":                  {here: "v1.37.1", node: true, want: "v1.37.2"},
+		"allowed":                       {here: "v1.37.3", node: true, allow: true, want: "v1.37.2"},
+		"on a host without a node":      {here: "v1.37.3", want: "v1.37.2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const packaged = "/usr/bin/kubelet"
+			h, root := newBareHost(t)
+			p := &Prepare{Bundle: testBundle(t, "v1.37.2"), Alone: true, AllowDowngrade: tt.allow}
+			if tt.brought {
+				h.mustPrepare(t, p)
+				fatal(t, os.Remove(filepath.Join(root, kubeletconfig.DropInPath)))
+			}
+			_ = os.Remove(filepath.Join(root, kubeletconfig.UnitPath))
+			h.Has.Units[kubeletUnit] = host.UnitState{
+				LoadState: "loaded", ActiveState: "inactive", UnitFileState: "enabled", Fragment: "/usr/lib/systemd/system/kubelet.service", Program: packaged,
+			}
+			fixture.Put(t, root, packaged, "kubelet "+tt.here)
+			if tt.node {
+				fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
+				fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:v1.37.3'}]}\n")
+			}
+			_, err := h.prepare(t, p)
+			_, missing := h.Lstat(kubeletconfig.DropInPath)
+			if tt.want == "" {
+				fact.Error(t, err, "[ERROR Programs]", packaged, tt.here, "v1.37.2", "--allow-downgrade")
+				fact.Error(t, h.phase(t, p, "programs"), packaged)
+				if missing == nil {
+					t.Error("the bundle's kubelet starts")
+				}
+				return
+			}
+			fact.Error(t, err)
+			if got := fixture.Get(t, root, "/usr/local/bin/kubelet"); got != "kubelet "+tt.want || missing != nil {
+				t.Errorf("the kubelet is %q; %v", got, missing)
 			}
 		})
 	}

@@ -111,6 +111,9 @@ func (p *Prepare) pendingFiles(ctx context.Context, env *Env) (pending pendingFi
 	if err != nil {
 		return pending, err
 	}
+	if pending.refused, err = p.olderThanOther(ctx, env, kubelet); err != nil {
+		return pending, err
+	}
 	packaged := kubelet.LoadState == "loaded" && kubelet.Fragment != kubeletconfig.UnitPath
 	pending.files = map[string]host.SetFile{}
 	for _, part := range p.parts() {
@@ -121,26 +124,31 @@ func (p *Prepare) pendingFiles(ctx context.Context, env *Env) (pending pendingFi
 		case part.Name == "kubelet" && kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion):
 			continue
 		}
-		have, err := env.Host.HasFile(f)
-		if err != nil {
+		if err := p.decide(ctx, env, part, f, &pending); err != nil {
 			return pending, err
-		}
-		if have {
-			continue
-		}
-		write, refusal, err := p.mayReplace(ctx, env, part, f.Path)
-		switch {
-		case err != nil:
-			return pending, err
-		case refusal != nil:
-			pending.refused = append(pending.refused, refusal)
-		case write:
-			pending.files[part.String()] = f
-		default:
-			pending.kept = append(pending.kept, f.Path)
 		}
 	}
 	return pending, nil
+}
+
+// decide adds a part of the bundle to what is pending, unless its file is there.
+func (p *Prepare) decide(ctx context.Context, env *Env, part bundle.Part, f host.SetFile, pending *pendingFiles) error {
+	have, err := env.Host.HasFile(f)
+	if err != nil || have {
+		return err
+	}
+	write, refusal, err := p.mayReplace(ctx, env, part, f.Path)
+	switch {
+	case err != nil:
+		return err
+	case refusal != nil:
+		pending.refused = append(pending.refused, refusal)
+	case write:
+		pending.files[part.String()] = f
+	default:
+		pending.kept = append(pending.kept, f.Path)
+	}
+	return nil
 }
 
 // containerdUnit is by which a bundle brings containerd: the program alone may be the operator's.

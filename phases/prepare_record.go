@@ -128,15 +128,21 @@ func missingDirectories(h host.Host) []string {
 func vacantDirectories(h host.Host) ([]string, error) {
 	var vacant []string
 	for _, dir := range append(containerd.Directories(), namespaceDir, "/var/log/containers", "/var/log/pods") {
-		entries, err := h.ReadDir(dir)
-		if err := ignoreMissing(err); err != nil && !errors.Is(err, fs.ErrPermission) {
+		filled, err := isFilled(h, dir)
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
 			return nil, err
 		}
-		if len(entries) == 0 {
+		if !filled {
 			vacant = append(vacant, dir)
 		}
 	}
 	return vacant, nil
+}
+
+// isFilled reports whether a directory has something in it. A new file system is empty, too.
+func isFilled(h host.Host, dir string) (bool, error) {
+	entries, err := h.ReadDir(dir)
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != host.LostAndFound }), ignoreMissing(err)
 }
 
 func readPrepared(h host.Host) (prepared, error) {

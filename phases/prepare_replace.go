@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
@@ -69,6 +70,31 @@ func (p *Prepare) olderOnNode(ctx context.Context, env *Env, part bundle.Part, p
 		return fault.New(fmt.Sprintf("cannot tell whether %s (%q) is newer than the bundle's (%q)", path, text, part.Version), remedy), nil
 	case want.LessThan(have):
 		return fault.New(fmt.Sprintf("%s is v%s on this node, and the bundle's v%s is older", path, have, want), remedy), nil
+	}
+	return nil, nil
+}
+
+// olderThanOther refuses the bundle's kubelet if it is older than another one, in another place, that a node runs with: the
+// bundle's takes its place, too.
+func (p *Prepare) olderThanOther(ctx context.Context, env *Env, unit host.UnitState) (refused []error, err error) {
+	other := unit.Program
+	if other == "" {
+		if other, err = env.Host.LookPath("kubelet"); err != nil {
+			return nil, nil //nolint:nilerr // there is none
+		}
+	}
+	if strings.HasPrefix(other, programDir+"/") { // mayReplace compares with it
+		return nil, nil
+	}
+	for _, part := range p.parts() {
+		if part.Type != bundle.Program || part.Name != "kubelet" {
+			continue
+		}
+		refusal, err := p.olderOnNode(ctx, env, part, other)
+		if err != nil || refusal == nil {
+			return nil, err
+		}
+		return []error{refusal}, nil
 	}
 	return nil, nil
 }

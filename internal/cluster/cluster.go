@@ -78,8 +78,8 @@ type Judge interface {
 	// Compare returns what Ensure would change, and changes nothing. Immutable
 	// fields are compared like the others.
 	Compare(ctx context.Context, obj Object) (Difference, error)
-	// Validate asks the API whether it would create the objects, and writes
-	// nothing. It returns a verdict on each.
+	// Validate asks the API whether it would take the objects from Ensure, and
+	// writes nothing. It returns a verdict on each.
 	Validate(ctx context.Context, objs ...Object) ([]Verdict, error)
 }
 

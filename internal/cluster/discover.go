@@ -49,13 +49,8 @@ func (c *conn) located(ctx context.Context, w wanted) (_ wanted, found bool, err
 		return w, false, nil
 	}
 	w.kind.plural, w.kind.namespaced = list.APIResources[i].Name, list.APIResources[i].Namespaced
-	switch {
-	case w.kind.namespaced && w.namespace == "":
-		w.namespace = metav1.NamespaceDefault
-	case !w.kind.namespaced && w.namespace != "":
-		return w, false, errors.Errorf("%s: objects of this kind belong to no namespace", w.ref)
-	}
-	return w, true, nil
+	w.ref = w.settled()
+	return w.withoutNamespace(), true, nil
 }
 
 func (r *Real) located(ctx context.Context, w wanted) (_ wanted, found bool, err error) {

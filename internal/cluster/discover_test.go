@@ -31,7 +31,7 @@ func TestEnsureAnyKind(t *testing.T) {
 		"cluster-wide":           {"false", "", "/apis/net.example/v1/pools/all"},
 		"in a namespace":         {"true", "net", "/apis/net.example/v1/namespaces/net/pools/all"},
 		"in the default one":     {"true", "", "/apis/net.example/v1/namespaces/default/pools/all"},
-		"in one that it has not": {"false", "net", ""},
+		"in one that it has not": {"false", "net", "/apis/net.example/v1/pools/all"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPI(t)
@@ -51,10 +51,6 @@ func TestEnsureAnyKind(t *testing.T) {
 				t.Fatalf("before: %v, %v", d, err)
 			}
 			err = r.Ensure(t.Context(), pool(c.namespace))
-			if c.at == "" {
-				fact.Error(t, err, "Pool net/all", "no namespace")
-				return
-			}
 			if err != nil || !a.Has(c.at) {
 				t.Fatalf("no %s: %v", c.at, err)
 			}
@@ -62,6 +58,25 @@ func TestEnsureAnyKind(t *testing.T) {
 				t.Errorf("after: %v, %v", d, err)
 			}
 		})
+	}
+}
+
+// TestEnsureDropsNamespaces of objects whose kind has none, as kubectl does with a user's manifest.
+func TestEnsureDropsNamespaces(t *testing.T) {
+	t.Parallel()
+	const at = "/apis/rbac.authorization.k8s.io/v1/clusterroles/agent"
+	a := newAPI(t)
+	r, role := a.client(t), anObject("rbac.authorization.k8s.io/v1", "ClusterRole", "kube-system", "agent")
+	for range 2 {
+		if err := r.Ensure(t.Context(), role); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if writes := a.Writes(); len(writes) != 1 || writes[0] != "POST "+at {
+		t.Errorf("wrote %q", writes)
+	}
+	if namespace, has := a.Objects()[at]["metadata"].(map[string]any)["namespace"]; has || role.GetNamespace() != "kube-system" {
+		t.Errorf("sent namespace %v, and the caller has %q", namespace, role.GetNamespace())
 	}
 }
 

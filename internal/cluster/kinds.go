@@ -6,6 +6,7 @@ package cluster
 import (
 	"encoding/base64"
 	stdjson "encoding/json"
+	"maps"
 	"path"
 	"reflect"
 
@@ -77,8 +78,8 @@ func refOf(obj Object) (ref, error) {
 		return ref{}, errors.Errorf("a Secret must be a *corev1.Secret, or a plan would not know what to hide in a %T", obj)
 	}
 	r := ref{kind: k, namespace: obj.GetNamespace(), name: obj.GetName()}
-	if _, any := obj.(*unstructured.Unstructured); any && k.namespaced && r.namespace == "" {
-		r.namespace = metav1.NamespaceDefault
+	if _, any := obj.(*unstructured.Unstructured); any { // as kubectl takes a user's manifest
+		r = r.settled()
 	}
 	switch {
 	case r.name == "":
@@ -89,6 +90,17 @@ func refOf(obj Object) (ref, error) {
 		return ref{}, errors.Errorf("%s: objects of this kind belong to no namespace", r)
 	}
 	return r, nil
+}
+
+// settled is r in the default namespace if it names none, and in none if its kind has none.
+func (r ref) settled() ref {
+	switch {
+	case !r.kind.namespaced:
+		r.namespace = ""
+	case r.namespace == "":
+		r.namespace = metav1.NamespaceDefault
+	}
+	return r
 }
 
 // kindOf looks in the table; an empty apiVersion matches any.
@@ -128,7 +140,20 @@ func want(obj Object) (wanted, error) {
 	delete(fields, "status")
 	dropServerMetadata(fields)
 	foldStringData(fields)
-	return wanted{ref: r, fields: fields}, nil
+	return wanted{ref: r, fields: fields}.withoutNamespace(), nil
+}
+
+// withoutNamespace drops the namespace of an object whose kind has none.
+func (w wanted) withoutNamespace() wanted {
+	meta, ok := w.fields["metadata"].(map[string]any)
+	if _, has := meta["namespace"]; !ok || !has || w.namespace != "" {
+		return w
+	}
+	meta = maps.Clone(meta)
+	delete(meta, "namespace")
+	w.fields = maps.Clone(w.fields)
+	w.fields["metadata"] = meta
+	return w
 }
 
 func dropServerMetadata(fields map[string]any) {

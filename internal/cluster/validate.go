@@ -15,9 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 )
 
-// Verdict is what the API says of an object that it has not got yet.
+// Verdict is what the API says of an object before it gets it.
 type Verdict struct {
 	// Refusals are what is wrong with the object; none if the API takes it, or cannot tell.
 	Refusals []Refusal
@@ -101,7 +102,7 @@ func (c *conn) judge(ctx context.Context, w wanted, defined map[string]bool) (Ve
 	}
 	err = c.tryOut(ctx, there)
 	if status, ok := statusOf(err); ok && namespaceMissing(status) && there.namespace != metav1.NamespaceDefault {
-		err = c.tryOut(ctx, there.in(metav1.NamespaceDefault))
+		err = c.tryCreate(ctx, there.in(metav1.NamespaceDefault))
 	}
 	return verdict(err)
 }
@@ -116,10 +117,34 @@ func (w wanted) in(namespace string) wanted {
 	return w
 }
 
-// tryOut is create without a trace. Fields that the server does not know are refused, as `kubectl apply` has it.
+// tryOut is ensure without a trace. An object that is there is updated: to create it again, the server would refuse a Service with
+// a fixed address or port, because it is taken, by itself.
 func (c *conn) tryOut(ctx context.Context, w wanted) error {
-	request := c.at(http.MethodPost, w.kind, w.namespace).Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict)
-	return c.send(ctx, request, runtime.ContentTypeJSON, w.fields)
+	live, found, err := c.get(ctx, w.ref)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return c.tryCreate(ctx, w)
+	}
+	update, err := change(w, live)
+	if err != nil || update == nil {
+		return err
+	}
+	err = c.send(ctx, dry(c.object(http.MethodPut, w.ref)), runtime.ContentTypeJSON, update)
+	if isNotFound(err) {
+		err = notYetError{err}
+	}
+	return err
+}
+
+func (c *conn) tryCreate(ctx context.Context, w wanted) error {
+	return c.send(ctx, dry(c.at(http.MethodPost, w.kind, w.namespace)), runtime.ContentTypeJSON, w.fields)
+}
+
+// dry makes a request write nothing. Fields that the server does not know are refused, as `kubectl apply` has it.
+func dry(r *rest.Request) *rest.Request {
+	return r.Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict)
 }
 
 // verdict reads the answer of the API. It returns the error of a question that got none.

@@ -26,9 +26,36 @@ func anObject(apiVersion, kind, namespace, name string) *unstructured.Unstructur
 	return u
 }
 
+const services = "/api/v1/namespaces/kube-system/services"
+
+func service(address, app string) *unstructured.Unstructured {
+	u := anObject("v1", "Service", "kube-system", "pool")
+	u.Object["spec"] = map[string]any{
+		"type": "NodePort", "clusterIP": address, "selector": map[string]any{"app": app},
+		"ports": []any{map[string]any{"port": int64(80), "nodePort": int64(30080)}},
+	}
+	return u
+}
+
+// immutableField is what is wrong with obj where the API has live.
+func immutableField(t *testing.T, obj, live Object) string {
+	t.Helper()
+	w, err := want(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := want(live)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checkImmutable(w, have.fields).Error()
+}
+
 // TestValidate: the API says what it refuses, and nothing is written.
 func TestValidate(t *testing.T) {
 	selector := field.Required(field.NewPath("spec", "selector"), "")
+	there := service("10.96.0.50", "live")
+	taken := field.Invalid(field.NewPath("spec", "clusterIPs"), "10.96.0.50", "provided IP is already allocated")
 	image := field.Invalid(field.NewPath("spec", "template", "spec", "containers").Index(0).Child("image"), "A", "no capitals")
 	definition := anObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "pools.net.example")
 	definition.Object["spec"] = map[string]any{"group": "net.example", "names": map[string]any{"kind": "Pool"}}
@@ -37,12 +64,24 @@ func TestValidate(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		objs   []Object
-		answer map[string]*apierrors.StatusError // to the creation of one object, by collection
+		answer map[string]*apierrors.StatusError // to the creation of one object, by collection, or to its update
 		want   []Verdict                         // of the last object
 		untold bool
 	}{
 		"accepted":      {objs: []Object{agent("kube-system")}, want: []Verdict{{}}},
 		"there already": {objs: []Object{anObject("v1", "Namespace", "", "kube-system")}, want: []Verdict{{}}},
+		"there already, with an address and a port of its own": {objs: []Object{service("10.96.0.50", "new")}, answer: map[string]*apierrors.StatusError{
+			services: apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "pool", field.ErrorList{taken}),
+		}, want: []Verdict{{}}},
+		"there already, and refused": {objs: []Object{service("10.96.0.50", "new")}, answer: map[string]*apierrors.StatusError{
+			services + "/pool": apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "pool", field.ErrorList{selector}),
+		}, want: []Verdict{{Refusals: []Refusal{{"spec.selector", "Required value"}}}}},
+		"there already, and just the same": {objs: []Object{there}, answer: map[string]*apierrors.StatusError{
+			services + "/pool": apierrors.NewBadRequest("nothing to write"),
+		}, want: []Verdict{{}}},
+		"there already, with another address": {objs: []Object{service("10.96.0.51", "live")},
+			want: []Verdict{{Refusals: []Refusal{{"", immutableField(t, service("10.96.0.51", "live"), there)}}}}},
+		"in a namespace that its kind has not": {objs: []Object{anObject("rbac.authorization.k8s.io/v1", "ClusterRole", "kube-system", "agent")}, want: []Verdict{{}}},
 		"invalid": {objs: []Object{agent("kube-system")}, answer: map[string]*apierrors.StatusError{
 			"/apis/apps/v1/namespaces/kube-system/daemonsets": apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "DaemonSet"}, "agent", field.ErrorList{selector, image}),
 		}, want: []Verdict{{Refusals: []Refusal{{"spec.selector", "Required value"}, {"spec.template.spec.containers[0].image", `Invalid value: "A": no capitals`}}}}},
@@ -66,12 +105,13 @@ func TestValidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAPI(t)
 			a.Answer("/apis/apiextensions.k8s.io/v1", `{"kind": "APIResourceList", "resources": [{"name": "customresourcedefinitions", "kind": "CustomResourceDefinition"}]}`)
+			a.put(t, there)
 			var mu sync.Mutex
 			var asked []string
 			a.hook = func(r *http.Request, _ string) fakeapi.Fault {
 				mu.Lock()
 				defer mu.Unlock()
-				if r.Method != http.MethodPost {
+				if r.Method == http.MethodGet {
 					return nil
 				}
 				if asked = append(asked, r.URL.RawQuery); tt.answer[r.URL.Path] != nil {

@@ -15,6 +15,11 @@ import (
 // Interface is a network interface of this host.
 type Interface struct {
 	Name string
+	// Kind is the kernel's name for a kind of virtual interfaces, such as bridge,
+	// veth, tuntap or bond; empty for hardware.
+	Kind string
+	// Master is the interface that this one is a port of, such as a bridge.
+	Master string
 	// MTU is the size of the largest packet, in bytes.
 	MTU int
 	// Default reports whether it carries the default route: the IPv4 one with the
@@ -43,14 +48,28 @@ func (r *Real) Interfaces() ([]Interface, error) {
 			has[a.LinkIndex] = append(has[a.LinkIndex], addr.Unmap())
 		}
 	}
+	names := map[int]string{}
+	for _, link := range links {
+		names[link.Attrs().Index] = link.Attrs().Name
+	}
 	var out []Interface
 	for _, link := range links {
 		a := link.Attrs()
 		if a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_LOOPBACK == 0 {
-			out = append(out, Interface{Name: a.Name, MTU: a.MTU, Default: slices.Contains(leads, a.Index), Addresses: has[a.Index]})
+			out = append(out, Interface{
+				Name: a.Name, Kind: virtualKind(link), Master: names[a.MasterIndex], MTU: a.MTU,
+				Default: slices.Contains(leads, a.Index), Addresses: has[a.Index],
+			})
 		}
 	}
 	return out, nil
+}
+
+func virtualKind(link netlink.Link) string {
+	if kind := link.Type(); kind != "device" {
+		return kind
+	}
+	return ""
 }
 
 // defaultInterfaces are the indexes of the interfaces of the default route; it

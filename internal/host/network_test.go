@@ -62,6 +62,16 @@ func (top topology) checkInterfaces() error {
 		return err
 	}
 	for _, i := range all {
+		kind, master := "veth", ""
+		switch i.Name {
+		case "b0":
+			kind = "bridge"
+		case "pe1":
+			master = "b0"
+		}
+		if i.Kind != kind || i.Master != master {
+			return fmt.Errorf("interface %+v is a %s at %q", i, kind, master)
+		}
 		if i.Default != (i.Name == top.leaves) || i.Name == "lo" || i.MTU < 1280 {
 			return fmt.Errorf("interface %+v, the default route leads to %q", i, top.leaves)
 		}
@@ -129,7 +139,10 @@ func (top topology) build() error {
 			return err
 		}
 	}
-	for _, name := range []string{"lo", "e0", "e1", "pe0", "pe1"} {
+	if err := joinBridge("b0", "pe1"); err != nil {
+		return err
+	}
+	for _, name := range []string{"lo", "b0", "e0", "e1", "pe0", "pe1"} {
 		link, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
@@ -165,6 +178,21 @@ func (top topology) build() error {
 	return nil
 }
 
+// joinBridge makes a bridge with one port.
+func joinBridge(name, port string) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	if err := netlink.LinkAdd(bridge); err != nil {
+		return err
+	}
+	link, err := netlink.LinkByName(port)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetMaster(link, bridge)
+}
+
 func parseRoute(text string) (*netlink.Route, error) {
 	fields := strings.Fields(text)
 	_, dst, err := net.ParseCIDR(fields[1])
@@ -191,7 +219,7 @@ func parseRoute(text string) (*netlink.Route, error) {
 
 // tearDown removes the interfaces with their addresses and routes, and loopback's addresses.
 func (top topology) tearDown() {
-	for _, name := range []string{"e0", "e1"} {
+	for _, name := range []string{"b0", "e0", "e1"} {
 		if link, err := netlink.LinkByName(name); err == nil {
 			_ = netlink.LinkDel(link)
 		}

@@ -166,8 +166,10 @@ func (s *Server) replace(w http.ResponseWriter, r *http.Request, body []byte) {
 		refuse(w, apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, name, field.ErrorList{forbidden}))
 		return
 	}
-	s.keep(at, obj)
-	s.writes = append(s.writes, r.Method+" "+at)
+	if !r.URL.Query().Has("dryRun") {
+		s.keep(at, obj)
+		s.writes = append(s.writes, r.Method+" "+at)
+	}
 	send(w, http.StatusOK, obj)
 }
 

@@ -18,7 +18,7 @@ var points = []struct {
 }{
 	{"host reset leaves a container runtime that no bundle brought", []string{
 		"phases.TestHostResetLeavesOtherRuntimes", "phases.TestHostResetOfContainers", "phases.TestHostResetAsksTheSocketOfThePreparation",
-		"phases.TestPrepareKeepsImages", "test/e2e.TestUp",
+		"phases.TestHostResetCannotSeeContainers", "phases.TestPrepareKeepsImages", "test/e2e.TestUp",
 	}},
 	{"a restore of etcd asks members that joined after the snapshot", []string{
 		"phases.TestRestoreAsksOthers", "phases.TestRestoreRefusesWithoutOthers", "internal/etcd.TestPeers", "test/e2e.TestHA/restore",
@@ -44,7 +44,7 @@ var points = []struct {
 	}},
 	{"host prepare and host reset leave programs, parameters and modes that others have set", []string{
 		"phases.TestPrepareKeepsHotfixes", "phases.TestPrepareNamesCollisionsFirst", "phases.TestPrepareLeavesDirectoryModes",
-		"phases.TestPrepareWithContainerdOfItsGuide", "phases.TestHostResetParameters",
+		"phases.TestPrepareWithContainerdOfItsGuide", "phases.TestHostResetParameters", "phases.TestHostResetOfDisks",
 	}},
 	{"no worker decides where a credential goes", []string{
 		"cmd/slipway.TestUpgradePlanWithAHostileWorker", "internal/cluster.TestRedirects", "internal/etcdmember.TestEndpointsOfOthers",
@@ -54,7 +54,7 @@ var points = []struct {
 		"phases.TestResetNamesBackups", "phases.TestPrepareHidesProxies", "internal/containerd.TestProxyEnv",
 	}},
 	{"an older bundle doesn't downgrade a node by itself", []string{
-		"phases.TestPrepareRefusesOlderPrograms", "internal/bundle.TestOpenPinned",
+		"phases.TestPrepareRefusesOlderPrograms", "phases.TestPrepareRefusesOlderKubelets", "internal/bundle.TestOpenPinned",
 	}},
 	{"a host's facts stay on the host", []string{
 		"kubeletconfig.TestFit", "phases.TestHostFactsStayOnTheHost", "phases.TestUpgradeUploadsNoHostFacts", "phases.TestJoinCorrectsPaths",
@@ -84,7 +84,8 @@ var points = []struct {
 		"cmd/slipway.TestPlaybooks", "cmd/slipway.TestLastLines", "cmd/slipway.TestScripts/flags", "test/e2e.TestNode/playbooks",
 	}},
 	{"the manifest of a Pod network is checked before objects are made", []string{
-		"internal/config.TestManifestFaults", "internal/cluster.TestValidate", "phases.TestNetworkIsRefused", "test/e2e.TestNode/network-file",
+		"internal/config.TestManifestFaults", "internal/cluster.TestValidate", "internal/cluster.TestEnsureDropsNamespaces",
+		"phases.TestNetworkIsRefused", "phases.TestNetworkThatStays", "test/e2e.TestNode/network-file",
 	}},
 }
 

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+func noContainers(_ context.Context, h View) []Finding {
+	running, err := runningContainers(h)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return skip("only root can see that")
+	case err != nil:
+		return fail("cannot list the running containers: %v", err).remedy("check that /proc is mounted, and shows the processes of others to root")
+	case len(running) > 0:
+		return fail("containers run on this host: %s", strings.Join(running, ", ")).remedy("stop and remove them: " +
+			"`ctr --namespace NAMESPACE tasks ls`, `crictl ps` or `podman ps` lists them. " +
+			"Those of a container runtime that is not from a bundle may also run on, with --ignore-preflight-errors=NoContainers")
+	}
+	return nil
+}
+
+// runningContainers are those of any containerd, as NAMESPACE/ID, and of CRI-O and Podman, as conmon/NAME. They are found without
+// the runtimes, which may be stopped while their containers run on.
+func runningContainers(h View) ([]string, error) {
+	processes, err := commandLines(h)
+	if err != nil {
+		return nil, err
+	}
+	dirs := slices.Clone(taskDirs)
+	var running []string
+	for _, args := range processes {
+		switch program := filepath.Base(args[0]); {
+		case strings.HasPrefix(program, "containerd-shim"):
+			dirs = append(dirs, taskDirsBeside(argument(args, "-address"))...)
+		case program == "conmon":
+			running = append(running, "conmon/"+argument(args, "-n", "--name", "-c", "--cid"))
+		case program == "conmonrs": // one for each Pod
+			running = append(running, "conmonrs/"+filepath.Base(filepath.Dir(argument(args, "--runtime-dir"))))
+		}
+	}
+	tasks, err := runningTasks(h, dirs)
+	running = append(running, tasks...)
+	slices.Sort(running)
+	return slices.Compact(running), err
+}
+
+// tasksName is the name of directories that have one for each running container, below one for its namespace.
+const tasksName = "io.containerd.runtime.v2.task"
+
+// taskDirs are those of containerd as a service, and of the containerd that Docker starts where there is no service.
+var taskDirs = []string{"/run/containerd/" + tasksName, "/run/docker/containerd/daemon/" + tasksName}
+
+// taskDirsBeside are those of the containerd with this socket: k3s, MicroK8s and Docker from a snap have one of their own.
+func taskDirsBeside(socket string) []string {
+	dir := filepath.Dir(socket)
+	if !filepath.IsAbs(dir) {
+		return nil
+	}
+	return []string{filepath.Join(dir, tasksName), filepath.Join(dir, "daemon", tasksName)}
+}
+
+func runningTasks(h View, dirs []string) ([]string, error) {
+	var tasks []string
+	for _, dir := range dirs {
+		namespaces, err := h.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, n := range namespaces {
+			ids, err := h.ReadDir(filepath.Join(dir, n.Name()))
+			if err != nil {
+				return nil, err
+			}
+			for _, id := range ids {
+				tasks = append(tasks, n.Name()+"/"+id.Name())
+			}
+		}
+	}
+	return tasks, nil
+}
+
+// commandLines are those of all processes, from proc(5). The first process is always there: if it is hidden, others are, too.
+func commandLines(h View) ([][]string, error) {
+	const first = "1"
+	entries, err := h.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	all, complete := [][]string{}, false
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		text, err := h.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH): // it has ended
+			continue
+		case err != nil:
+			return nil, err
+		}
+		complete = complete || e.Name() == first
+		if args := strings.Split(string(text), "\x00"); args[0] != "" { // those of the kernel have none
+			all = append(all, args)
+		}
+	}
+	switch {
+	case complete:
+		return all, nil
+	case h.EffectiveUID() != 0: // proc(5), hidepid
+		return nil, fs.ErrPermission
+	}
+	return nil, errors.New("/proc shows no processes of others")
+}
+
+// argument is the value of the first of some options that a program got.
+func argument(args []string, options ...string) string {
+	for _, option := range options {
+		if i := slices.Index(args, option); i >= 0 && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return ""
+}
