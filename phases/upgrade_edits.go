@@ -81,11 +81,7 @@ func writtenAt(env *Env, path string, keptIn func(*upgrading.Backup) string) (ti
 	if err != nil {
 		return time.Time{}, err
 	}
-	progress, err := upgrading.ReadProgress(env.Host, backupRoot(env))
-	if err != nil {
-		return time.Time{}, err
-	}
-	backup, err := upgrading.LastBackup(env.Host, backupRoot(env), progress)
+	backup, err := backupHere(env)
 	if err != nil || backup == nil || keptIn(backup) == "" {
 		return info.ModTime(), err
 	}
