@@ -357,7 +357,7 @@ func (h *lastingHost) runningPods() map[string]string {
 }
 
 // ofAnyRun are the lines of a record that differ from one scene to the next.
-var ofAnyRun = regexp.MustCompile(`(?m)^(ca|completed): .*\n`)
+var ofAnyRun = regexp.MustCompile(`(?m)^(ca|completed): .*\n|^written:\n(  .*\n)+`)
 
 // keptBefore has the oldest of the files of each name that upgrades have kept: what the node had before the first of them.
 func keptBefore(root string) (map[string]string, error) {

@@ -36,13 +36,17 @@ func backupRoot(env *Env) string { return filepath.Join(env.Config.Paths.Kuberne
 // API server may write what the one before cannot read. Each run does, so that a run that continues an interrupted one has a
 // snapshot, too. The manifests say what was running when the snapshot was taken, and so whether a rollback may restore it:
 // see upgrading.Backup.
-func backUpControlPlane(ctx context.Context, env *Env) error {
+func backUpControlPlane(ctx context.Context, env *Env, components []componentUpgrade) error {
 	stamp := env.Host.Now().UTC().Format(upgrading.BackupTime)
 	dir := filepath.Join(backupRoot(env), upgrading.ManifestBackup+stamp)
 	env.UI.Printf("Keeping the previous manifests in %s", dir)
 	record, err := controlPlaneRecord(ctx, env)
 	if err != nil {
 		return err
+	}
+	record.Written = map[string]string{}
+	for _, c := range components {
+		record.Written[c.name+".yaml"] = upgrading.HashOf(c.wanted)
 	}
 	if err := backUpRecord(env, dir, record); err != nil {
 		return err
@@ -212,11 +216,7 @@ func wholeSnapshots(env *Env) (dirs []string, err error) {
 
 // neededSnapshot is the snapshot that a rollback of the current upgrade would restore; empty if there is none from before it.
 func neededSnapshot(env *Env) (string, error) {
-	progress, err := upgrading.ReadProgress(env.Host, backupRoot(env))
-	if err != nil {
-		return "", err
-	}
-	backup, err := upgrading.LastBackup(env.Host, backupRoot(env), progress)
+	backup, err := backupHere(env)
 	if err != nil || backup == nil || len(backup.Snapshots) == 0 {
 		return "", err
 	}
@@ -250,7 +250,12 @@ func snapshotsIn(env *Env, dir string) (whole, partial bool, err error) {
 // backUpKubelet keeps the kubelet's files that are about to be replaced.
 func backUpKubelet(env *Env, files []ownership.File) error {
 	dir := filepath.Join(backupRoot(env), upgrading.KubeletBackup+env.Host.Now().UTC().Format(upgrading.BackupTime))
-	if err := backUpRecord(env, dir, nodeRecord(env)); err != nil {
+	record := nodeRecord(env)
+	record.Written = map[string]string{}
+	for _, f := range files {
+		record.Written[filepath.Base(f.Path)] = upgrading.HashOf(f.Data)
+	}
+	if err := backUpRecord(env, dir, record); err != nil {
 		return err
 	}
 	for _, f := range files {

@@ -82,7 +82,7 @@ func prepareUpgrade(ctx context.Context, env *Env, components []componentUpgrade
 	if err := renewForUpgrade(env); err != nil || len(components) == 0 {
 		return err
 	}
-	if err := backUpControlPlane(ctx, env); err != nil {
+	if err := backUpControlPlane(ctx, env, components); err != nil {
 		return err
 	}
 	if text := OneWay(env); text != "" {

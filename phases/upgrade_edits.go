@@ -60,7 +60,12 @@ func editsOf(env *Env, component string, view manifests.HostView, changed time.T
 		return podEdits{}, err
 	}
 	edits := podEdits{proxies: lostProxies(component, have, wanted), plugins: lostPlugins(env, have, wanted)}
-	if edits.edited, err = comparedWithMade(env, component, view, have); err != nil || edits.edited == nil {
+	if edits.edited, err = comparedWithMade(env, component, view, have); err != nil {
+		return edits, errors.WithMessage(err, path)
+	}
+	if edits.edited == nil { // today's patches may still change what nobody has edited
+		same := &editedPod{component, have, have, wanted}
+		edits.protection, err = lostProtection(env, same, view, have)
 		return edits, errors.WithMessage(err, path)
 	}
 	edits.edited.component, edits.edited.wanted = component, wanted
@@ -81,11 +86,7 @@ func writtenAt(env *Env, path string, keptIn func(*upgrading.Backup) string) (ti
 	if err != nil {
 		return time.Time{}, err
 	}
-	progress, err := upgrading.ReadProgress(env.Host, backupRoot(env))
-	if err != nil {
-		return time.Time{}, err
-	}
-	backup, err := upgrading.LastBackup(env.Host, backupRoot(env), progress)
+	backup, err := backupHere(env)
 	if err != nil || backup == nil || keptIn(backup) == "" {
 		return info.ModTime(), err
 	}

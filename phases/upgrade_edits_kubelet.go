@@ -30,24 +30,33 @@ import (
 
 const kubeletConfigFile = "config.yaml"
 
-// kubeletEdits are the fields of this host's config.yaml that somebody has set there, and that the upgrade writes with other
-// values: they're neither the cluster's nor the node's own (instance-config.yaml).
+// kubeletEdits are the fields of this host's config.yaml that somebody has set or removed there, and that the upgrade writes with
+// other values: they're neither the cluster's nor the node's own (instance-config.yaml).
 type kubeletEdits struct {
 	fields []string
 	patch  config.PatchFile // keeps them
 	// changed is when an operator changed ConfigMap kubelet-config, if that was after the file was written: then these may be
 	// what it said before. Otherwise it's zero.
 	changed time.Time
+	// sure: somebody has edited the file, although some of the fields may come from before that change.
+	sure bool
 }
+
+// doubtful reports whether perhaps nobody has edited anything.
+func (e *kubeletEdits) doubtful() bool { return !e.changed.IsZero() && !e.sure }
 
 // editsOfKubelet returns nil if there are none.
 func editsOfKubelet(ctx context.Context, env *Env) (*kubeletEdits, error) {
-	have, wanted, lost, err := lostKubeletFields(ctx, env)
+	path := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile)
+	of, err := whose(env, path)
+	if err != nil {
+		return nil, err
+	}
+	have, wanted, lost, err := lostKubeletFields(ctx, env, of)
 	if err != nil || len(lost) == 0 {
 		return nil, errors.WithMessage(err, "the kubelet's configuration")
 	}
 	e, suffix := &kubeletEdits{fields: lost}, patchSuffix(env)
-	path := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile)
 	written, err := writtenAt(env, path, func(b *upgrading.Backup) string { return b.Kubelet[kubeletConfigFile] })
 	if err != nil {
 		return nil, err
@@ -57,7 +66,10 @@ func editsOfKubelet(ctx context.Context, env *Env) (*kubeletEdits, error) {
 		return nil, err
 	}
 	if changed.After(written) {
-		e.changed, suffix = changed, suffix+doubtfulSuffix
+		e.changed, e.sure = changed, of == asEdited
+	}
+	if e.doubtful() {
+		suffix += doubtfulSuffix
 	}
 	e.patch.Name = config.PatchKubelet + suffix + "+merge.yaml"
 	e.patch.Data, err = kubeletPatch(have, wanted, lost)
@@ -65,7 +77,7 @@ func editsOfKubelet(ctx context.Context, env *Env) (*kubeletEdits, error) {
 }
 
 // lostKubeletFields compares the file with everything that may have made it. The fields are sorted.
-func lostKubeletFields(ctx context.Context, env *Env) (have, wanted map[string]any, lost []string, err error) {
+func lostKubeletFields(ctx context.Context, env *Env, of whoseFile) (have, wanted map[string]any, lost []string, err error) {
 	docs := make([]map[string]any, 4)
 	for i, read := range []func() ([]byte, error){
 		func() ([]byte, error) { return readKubeletFile(env, kubeletConfigFile) },
@@ -84,9 +96,14 @@ func lostKubeletFields(ctx context.Context, env *Env) (have, wanted map[string]a
 			return nil, nil, nil, err
 		}
 	}
+	ours := func(name string, value any) bool { return name == "resolvConf" && value == config.ResolvedConf } // systemd-resolved ran here
 	for name, value := range docs[0] {
-		ours := name == "resolvConf" && value == config.ResolvedConf // systemd-resolved ran here
-		if !ours && !slices.ContainsFunc(docs[1:], func(other map[string]any) bool { return reflect.DeepEqual(other[name], value) }) {
+		if !ours(name, value) && !slices.ContainsFunc(docs[1:], func(other map[string]any) bool { return reflect.DeepEqual(other[name], value) }) {
+			lost = append(lost, name)
+		}
+	}
+	for name, value := range docs[3] { // what somebody has removed is in the cluster's settings, and would come back
+		if _, there := docs[0][name]; !there && of != asMade && !ours(name, value) && reflect.DeepEqual(docs[1][name], value) {
 			lost = append(lost, name)
 		}
 	}
@@ -149,14 +166,18 @@ func kubeletEditFindings(ctx context.Context, env *Env) []preflight.Finding {
 		return nil
 	}
 	path, names := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile), strings.Join(e.fields, ", ")
-	if !e.changed.IsZero() {
+	changed, keep := e.changed.UTC().Format(time.DateTime+" MST"), "to keep them on this node, "+e.shownPatch()
+	if e.doubtful() {
 		return []preflight.Finding{finding(kubeletEditsCheck, preflight.Warning,
 			"nothing to do if these fields come from before that change; if they are edits, keep them in a patch: "+e.shownPatch(),
 			"the upgrade writes %s as ConfigMap kube-system/%s says, which was changed on %s, after the file was written: %s",
-			path, manifests.KubeletConfigMap, e.changed.UTC().Format(time.DateTime+" MST"), names)}
+			path, manifests.KubeletConfigMap, changed, names)}
+	}
+	if e.sure {
+		keep = "leave fields that come from before the change of that ConfigMap on " + changed + " to the upgrade; " + keep
 	}
 	return []preflight.Finding{finding(kubeletEditsCheck, preflight.Error,
-		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+kubeletEditsCheck+"; to keep them on this node, "+e.shownPatch(),
+		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+kubeletEditsCheck+"; "+keep,
 		"the upgrade would lose edits of %s: %s", path, names)}
 }
 

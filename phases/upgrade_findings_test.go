@@ -481,6 +481,65 @@ func TestChangedKubeletConfiguration(t *testing.T) {
 	}
 }
 
+// TestEditedKubeletConfiguration: where it's known whether somebody has edited the file, no later change of ConfigMap kubelet-config
+// makes an edit doubtful. Removing a field is an edit, too; a field that the ConfigMap has got since is none.
+func TestEditedKubeletConfiguration(t *testing.T) {
+	const path, fields = "/var/lib/kubelet/config.yaml", `{"f:data":{"f:kubelet":{}}}`
+	const head = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"
+	written := func(t *testing.T, s *stage) { s.writtenByUpgrade(t, path) }
+	for name, row := range map[string]struct {
+		made    string // what is in the file
+		then    func(*testing.T, *stage)
+		edited  string // what is in it now; nothing, if nobody has edited it
+		changed bool   // the ConfigMap, since
+		want    []foundAs
+	}{
+		"edited, and the ConfigMap changed":    {"maxPods: 99\neventBurst: 5\n", written, "maxPods: 50\neventBurst: 5\n", true, []foundAs{{name: "error KubeletConfigEdits", list: "maxPods"}}},
+		"the ConfigMap changed":                {"maxPods: 98\neventBurst: 5\n", written, "", true, []foundAs{{name: "warning KubeletConfigEdits", list: "maxPods"}}},
+		"who knows, and the ConfigMap changed": {"maxPods: 98\neventBurst: 5\n", nil, "", true, []foundAs{{name: "warning KubeletConfigEdits", list: "maxPods"}}},
+		"removed":                              {"maxPods: 99\neventBurst: 5\n", written, "eventBurst: 5\n", false, []foundAs{{name: "error KubeletConfigEdits", list: "maxPods"}}},
+		"removed, and the ConfigMap changed":   {"maxPods: 99\neventBurst: 5\n", written, "eventBurst: 5\n", true, []foundAs{{name: "error KubeletConfigEdits", list: "maxPods"}}},
+		"removed, as far as anybody knows":     {"eventBurst: 5\n", nil, "", false, []foundAs{{name: "error KubeletConfigEdits", list: "maxPods"}}},
+		"the ConfigMap has got one":            {"eventBurst: 5\n", written, "", true, nil},
+		"the ConfigMap may have got one":       {"eventBurst: 5\n", nil, "", true, []foundAs{{name: "warning KubeletConfigEdits", list: "maxPods"}}},
+		"the cluster's upgrade has added one":  {"eventBurst: 5\n", written, "", false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			s.Config.Upgrade.First = false
+			s.Config.Kubelet.MaxPods, s.Config.Kubelet.EventBurst = 99, 5
+			cm := fixture.ConfigMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nmaxPods: 99\neventBurst: 5\n")
+			if row.changed {
+				cm.ManagedFields = []metav1.ManagedFieldsEntry{manager("kubectl-edit", fields, time.Hour)}
+			}
+			if err := s.api.Ensure(t.Context(), cm); err != nil {
+				t.Fatal(err)
+			}
+			s.put(t, path, head+row.made)
+			if row.then != nil {
+				row.then(t, s)
+			}
+			if row.edited != "" {
+				s.put(t, path, head+row.edited)
+			}
+			if err := os.Chtimes(filepath.Join(s.root, path), time.Time{}, manifestsWritten); err != nil {
+				t.Fatal(err)
+			}
+			checkFindings(t, kubeletEditFindings(t.Context(), s.Env), row.want...)
+			if len(row.want) == 0 || row.want[0].name != "error KubeletConfigEdits" {
+				return
+			}
+			patches, err := PatchesOfEdits(t.Context(), s.Env)
+			if err != nil || len(patches.Kept) != 1 {
+				t.Fatalf("%v, %v", patches, err)
+			}
+			s.put(t, "/patches/"+patches.Kept[0].Name, string(patches.Kept[0].Data))
+			s.Config.PatchesDir = "/patches"
+			checkFindings(t, kubeletEditFindings(t.Context(), s.Env))
+		})
+	}
+}
+
 // TestEtcdQuorum: `upgrade plan` and `upgrade apply` judge by one rule, and only an upgrade that restarts etcd needs the other
 // members.
 func TestEtcdQuorum(t *testing.T) {

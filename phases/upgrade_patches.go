@@ -33,7 +33,7 @@ func PatchesOfEdits(ctx context.Context, env *Env) (p EditPatches, err error) {
 	switch {
 	case err != nil || kubelet == nil:
 		return p, nil //nolint:nilerr // the check of these edits reports it
-	case kubelet.changed.IsZero():
+	case !kubelet.doubtful():
 		p.Kept = append(p.Kept, kubelet.patch)
 	default:
 		p.Doubtful = append(p.Doubtful, kubelet.patch)

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 )
@@ -36,6 +37,9 @@ var successors = map[string]string{"anonymous-auth": "authentication-config", "a
 type protection struct {
 	flags  []flag
 	mounts []corev1.VolumeMount
+	// contested name other files than the ClusterConfiguration does now. Nothing tells whether it said so before, or whether
+	// somebody has edited the static Pod, so they count as edits.
+	contested []flag
 }
 
 // lostProtection compares the static Pod that is there with the one that the upgrade writes.
@@ -48,34 +52,51 @@ func lostProtection(env *Env, e *editedPod, view manifests.HostView, have []byte
 	if err != nil {
 		return lost, err
 	}
+	of, err := whose(env, thisnode.StaticPodPath(env.Config, e.component))
+	if err != nil {
+		return lost, err
+	}
 	unpatched := newStaticPod(env.Config, e.component, view, membersOf(env, e.component))
 	made, next, plain := podFlags(before), podFlags(wanted), podFlags(unpatched)
-	settled := func(name string) bool { // by the configuration, or by today's patches: that's a change, and no loss
-		extra, _ := extras(env.Config, e.component)
-		return slices.ContainsFunc(extra, func(a config.Arg) bool { return a.Name == name }) || replaced(flagsNamed(plain, name), flagsNamed(next, name))
+	extra, _ := extras(env.Config, e.component)
+	configured := func(name string) bool {
+		return slices.ContainsFunc(extra, func(a config.Arg) bool { return a.Name == name })
 	}
-	var there []flag
-	for _, f := range podFlags(mine) {
-		if f.begins(slices.Values(protectiveFlags)) == "" {
-			continue
-		}
-		there = append(there, f)
-		if slices.ContainsFunc(slices.Concat(next, made), f.same) || slices.ContainsFunc(next, f.movedTo) {
-			continue
-		}
+	patched := func(name string) bool { return replaced(flagsNamed(plain, name), flagsNamed(next, name)) }
+	settled := func(name string) bool { return configured(name) || patched(name) } // that's a change, and no loss
+	there := slices.DeleteFunc(podFlags(mine), func(f flag) bool { return f.begins(slices.Values(protectiveFlags)) == "" })
+	for _, f := range there {
 		successor := successors[f.begins(maps.Keys(successors))]
-		if !settled(f.name) && !settled(successor) || f.shortened(flagsNamed(next, f.name)) {
+		switch {
+		case f.staysIn(env, mine, wanted), f.isIn(wanted), f.name != encryptionFlag && slices.ContainsFunc(made, f.same):
+		case f.name == encryptionFlag, !settled(f.name) && !settled(successor), f.shortened(flagsNamed(next, f.name)):
 			lost.flags = append(lost.flags, f)
+		case f.namesPolicy() && configured(f.name) && !patched(f.name) && of != asMade:
+			lost.contested = append(lost.contested, f)
 		}
 	}
-	files := filesOf(env, mine, there)
-	for _, m := range mine.Spec.Containers[0].VolumeMounts {
-		stays := hasMount(wanted, mine, m) || hasMount(before, mine, m) || mounted(env.Config, e.component, m.MountPath)
-		if !stays && slices.ContainsFunc(files, within(m.MountPath)) {
-			lost.mounts = append(lost.mounts, m)
-		}
-	}
+	lost.mounts = lostMounts(env, e.component, []*corev1.Pod{wanted, before}, mine, there)
 	return lost, nil
+}
+
+// lostMounts are the volumes of the static Pod mine with files that its protective flags need, and that are in none of the others.
+func lostMounts(env *Env, component string, others []*corev1.Pod, mine *corev1.Pod, flags []flag) (lost []corev1.VolumeMount) {
+	moved := func(f flag) bool { return !f.isIn(others[0]) && f.staysIn(env, mine, others[0]) }
+	files := slices.DeleteFunc(filesOf(env, mine, flags), func(file string) bool {
+		return slices.ContainsFunc(flags, func(f flag) bool { return f.value == file && moved(f) })
+	})
+	for _, m := range mine.Spec.Containers[0].VolumeMounts {
+		stays := slices.ContainsFunc(others, func(pod *corev1.Pod) bool { return hasMount(pod, mine, m) })
+		if !stays && mounted(env.Config, component, m.MountPath) { // from elsewhere on this host
+			stays = !slices.ContainsFunc(flags, func(f flag) bool {
+				return f.name == encryptionFlag && within(m.MountPath)(f.value) && !f.staysIn(env, mine, others[0])
+			})
+		}
+		if !stays && slices.ContainsFunc(files, within(m.MountPath)) {
+			lost = append(lost, m)
+		}
+	}
+	return lost
 }
 
 // mounted reports whether the ClusterConfiguration mounts something at a path.
@@ -110,6 +131,7 @@ func (p protection) without(e *editedPod) (*editedPod, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.contested = nil
 	p.takenFrom(have, before.Spec.Containers[0].Command)
 	rest := *e
 	if rest.have, err = manifests.Encode(have); err != nil || manifests.SameStaticPod(rest.have, e.before) {
@@ -121,7 +143,7 @@ func (p protection) without(e *editedPod) (*editedPod, error) {
 // takenFrom removes it from a Pod, whose flags were these before.
 func (p protection) takenFrom(pod *corev1.Pod, was []string) {
 	c := &pod.Spec.Containers[0]
-	for _, f := range p.flags {
+	for _, f := range slices.Concat(p.flags, p.contested) {
 		for _, word := range f.words {
 			if i := slices.Index(c.Command, word); i >= 0 {
 				c.Command = slices.Delete(c.Command, i, i+1)
@@ -158,7 +180,7 @@ func (p protection) findings(component string) []preflight.Finding {
 	}
 	f := finding(protectionCheck, preflight.Error,
 		"keep it in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs and extraVolumes of the ClusterConfiguration; "+
-			"to give it up, take it out of the static Pod first, and see that the component works without it",
+			"to give it up, take it out of the static Pod first, or put the new value there, and see that the component works and reads its data",
 		"the upgrade would drop protection of data or access from the static Pod of %s: %s", component, strings.Join(lost, ", "))
 	f.Final = true
 	return []preflight.Finding{f}

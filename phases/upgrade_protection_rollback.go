@@ -50,9 +50,8 @@ func (r *Rollback) lostFlags(env *Env, component string) (lost []string, err err
 	if err != nil {
 		return nil, err
 	}
-	kept := podFlags(before)
 	for _, f := range podFlags(there) {
-		if f.begins(slices.Values(protectiveFlags)) != "" && !slices.ContainsFunc(kept, f.same) && !slices.ContainsFunc(kept, f.movedTo) {
+		if f.begins(slices.Values(protectiveFlags)) != "" && !f.staysIn(env, there, before) {
 			lost = append(lost, strings.Join(f.words, " "))
 		}
 	}

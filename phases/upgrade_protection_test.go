@@ -5,6 +5,7 @@ package phases
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -38,6 +40,18 @@ func volumeIn(name, path string) func(*testing.T, *stage) {
 	}
 }
 
+// writtenByUpgrade makes a backup of an upgrade that wrote a file as it is.
+func (s *stage) writtenByUpgrade(t *testing.T, path string) {
+	t.Helper()
+	kind := upgrading.ManifestBackup
+	if filepath.Dir(path) == "/var/lib/kubelet" {
+		kind = upgrading.KubeletBackup
+	}
+	dir := "/etc/kubernetes/tmp/" + kind + "2026-10-01-00-00-00/"
+	s.put(t, dir+"upgrade.yaml", "node: cp-1\nto: v1.36.4\nca: sha256:1\nwritten:\n  "+filepath.Base(path)+": "+upgrading.HashOf([]byte(s.get(t, path)))+"\n")
+	s.put(t, dir+filepath.Base(path), "spec: {containers: [{image: 'registry.k8s.io/x:v1.35.8'}]}")
+}
+
 // TestProtection: flags and volumes that guard data or access are never dropped as what may come from an earlier configuration,
 // and whatever is ignored. The patches that the plan prints keep them.
 func TestProtection(t *testing.T) {
@@ -53,12 +67,52 @@ func TestProtection(t *testing.T) {
 	change := func(list string) foundAs {
 		return foundAs{name: "warning StaticPodEdits", facts: []string{server, "ClusterConfiguration"}, list: list}
 	}
+	edit := func(list string) foundAs {
+		return foundAs{name: "error StaticPodEdits", facts: []string{server, list}}
+	}
+	sets := func(name, value string) func(*config.ClusterConfiguration) {
+		return func(c *config.ClusterConfiguration) {
+			c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: name, Value: value})
+		}
+	}
+	files := func(pairs ...string) func(*testing.T, *stage) {
+		return func(t *testing.T, s *stage) {
+			for i := 0; i < len(pairs); i += 2 {
+				s.put(t, "/etc/kubernetes/pki/"+pairs[i], pairs[i+1])
+			}
+		}
+	}
+	const encryptV1, encryptV2 = "/etc/kubernetes/pki/v1.yaml", "--encryption-provider-config=/etc/kubernetes/pki/v2.yaml"
 	for name, row := range map[string]struct {
 		edits     []func(*testing.T, *stage)
 		configure func(*config.ClusterConfiguration)
 		want      []foundAs
 		kept      []string
 	}{
+		"encryption with another file than the configuration's": {edits: []func(*testing.T, *stage){flagIn(server, encryptV2), files("v1.yaml", "one", "v2.yaml", "two")},
+			configure: sets("encryption-provider-config", encryptV1), want: []foundAs{guarded(server, encryptV2)}, kept: []string{flags}},
+		"encryption with a file that isn't on this host": {edits: []func(*testing.T, *stage){flagIn(server, encryptV2), files("v2.yaml", "two")},
+			configure: sets("encryption-provider-config", encryptV1), want: []foundAs{guarded(server, encryptV2)}, kept: []string{flags}},
+		"encryption with a file of the same name": {edits: []func(*testing.T, *stage){flagIn(server, encryptV2), files("v2.yaml", "two", "enc/v2.yaml", "one")},
+			configure: sets("encryption-provider-config", "/etc/kubernetes/pki/enc/v2.yaml"), want: []foundAs{guarded(server, encryptV2)}, kept: []string{flags}},
+		"encryption with the same contents": {edits: []func(*testing.T, *stage){flagIn(server, encryptV2), files("v1.yaml", "one", "v2.yaml", "one")},
+			configure: sets("encryption-provider-config", encryptV1), want: []foundAs{change("- --encryption-provider-config=" + encryptV1)}},
+		"encryption with another directory at the same place": {edits: []func(*testing.T, *stage){flagIn(server, encrypt), func(t *testing.T, s *stage) {
+			volumeIn("enc", "/etc/kubernetes/enc")(t, s)
+			s.editPod(t, server, "hostPath: {path: /etc/kubernetes/enc}", "hostPath: {path: /srv/enc}")
+			s.put(t, "/srv/enc/enc.yaml", "two")
+			s.put(t, "/etc/kubernetes/enc/enc.yaml", "one")
+		}}, configure: func(c *config.ClusterConfiguration) {
+			sets("encryption-provider-config", "/etc/kubernetes/enc/enc.yaml")(c)
+			c.APIServer.ExtraVolumes = append(c.APIServer.ExtraVolumes, config.HostPathMount{Name: "enc", HostPath: "/etc/kubernetes/enc", MountPath: "/etc/kubernetes/enc"})
+		}, want: []foundAs{guarded(server, "the volume at /etc/kubernetes/enc"), {name: "warning StaticPodEdits", facts: []string{"/etc/kubernetes/enc"}}}, kept: []string{volumes}},
+		"a policy other than the configuration's": {edits: []func(*testing.T, *stage){flagIn(server, "--audit-policy-file=/etc/kubernetes/pki/v2.yaml"), files("v1.yaml", "one", "v2.yaml", "two")},
+			configure: sets("audit-policy-file", encryptV1), want: []foundAs{edit("--audit-policy-file=/etc/kubernetes/pki/v2.yaml")}, kept: []string{flags}},
+		"a policy that has moved": {edits: []func(*testing.T, *stage){flagIn(server, "--audit-policy-file=/etc/kubernetes/pki/v2.yaml"), files("v1.yaml", "one", "v2.yaml", "one")},
+			configure: sets("audit-policy-file", encryptV1), want: []foundAs{change("- --audit-policy-file=" + encryptV1)}},
+		"a policy that an earlier run has set": {edits: []func(*testing.T, *stage){flagIn(server, "--audit-policy-file=/etc/kubernetes/pki/v2.yaml"), files("v1.yaml", "one", "v2.yaml", "two"), func(t *testing.T, s *stage) {
+			s.writtenByUpgrade(t, "/etc/kubernetes/manifests/kube-apiserver.yaml")
+		}}, configure: sets("audit-policy-file", encryptV1), want: []foundAs{change("- --audit-policy-file=" + encryptV1)}},
 		"encryption": {edits: []func(*testing.T, *stage){flagIn(server, encrypt), volumeIn("enc", "/etc/kubernetes/enc")},
 			want: []foundAs{guarded(server, encrypt+", the volume at /etc/kubernetes/enc")}, kept: []string{flags, volumes}},
 		"encryption, with its value apart": {edits: []func(*testing.T, *stage){flagIn(server, "--encryption-provider-config", "/etc/enc.yaml")},
@@ -134,6 +188,30 @@ func TestProtection(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestProtectionFromPatches: a patch doesn't make Secrets unreadable either.
+func TestProtectionFromPatches(t *testing.T) {
+	s := planeToExamine(t)
+	s.Config.Cluster.APIServer.ExtraArgs = append(s.Config.Cluster.APIServer.ExtraArgs, config.Arg{Name: encryptionFlag, Value: "/etc/kubernetes/pki/v1.yaml"})
+	view, err := hostView(s.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := staticPodYAML(asBefore(s.Env), manifests.APIServerName, view, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", string(made))
+	checkFindings(t, staticPodEdits(t.Context(), s.Env))
+	s.put(t, "/patches/kube-apiserver0+json.yaml", "[{op: add, path: /spec/containers/0/command/-, value: '--encryption-provider-config=/etc/kubernetes/pki/v2.yaml'}]\n")
+	s.Config.PatchesDir = "/patches"
+	lost := foundAs{name: "error StaticPodProtection", list: "--encryption-provider-config=/etc/kubernetes/pki/v1.yaml"}
+	s.put(t, "/etc/kubernetes/pki/v1.yaml", "one")
+	s.put(t, "/etc/kubernetes/pki/v2.yaml", "two")
+	checkFindings(t, staticPodEdits(t.Context(), s.Env), lost)
+	s.put(t, "/etc/kubernetes/pki/v2.yaml", "one")
+	checkFindings(t, staticPodEdits(t.Context(), s.Env))
 }
 
 // TestProtectionIsNotIgnored: the error stays, and keeps its name, whichever check asks.

@@ -42,6 +42,8 @@ type Rollback struct {
 	before map[string][]byte
 	// restore says how to restore etcd; nil if its data stays.
 	restore *restore
+	// edited are files to replace that aren't known to be as the upgrade wrote them.
+	edited []string
 }
 
 // NewRollback reads the backup, and fails unless it fits this node. It writes nothing.
@@ -56,6 +58,7 @@ func NewRollback(ctx context.Context, env *Env, o RollbackOptions) (*Rollback, e
 	if err := r.checkSameCluster(env); err != nil {
 		return nil, err
 	}
+	r.sayEarlier(env)
 	if err := r.readManifests(env); err != nil {
 		return nil, err
 	}
@@ -65,7 +68,10 @@ func NewRollback(ctx context.Context, env *Env, o RollbackOptions) (*Rollback, e
 	if err := r.prepareRestore(ctx, env); err != nil {
 		return nil, err
 	}
-	return r, r.checkEtcd(env)
+	if err := r.checkEtcd(env); err != nil {
+		return nil, err
+	}
+	return r, r.findEdited(ctx, env)
 }
 
 // checkEtcd fails if nothing says which etcd has written the data that stays.
@@ -224,17 +230,18 @@ func (r *Rollback) kubeletFiles(env *Env) ([]ownership.File, error) {
 // putBackKubelet does not restart the kubelet: a later phase does. From here on, the upgrade no longer counts as completed: if
 // it is run again before the rollback has finished, a later rollback goes back to what was before both runs.
 func (r *Rollback) putBackKubelet(ctx context.Context, env *Env) error {
+	if err := r.keepEdited(env); err != nil {
+		return err
+	}
 	if err := r.Backup.Reopen(env.Host); err != nil {
 		return err
 	}
-	files, err := r.kubeletFiles(env)
+	files, removed, err := r.acceptedFiles(ctx, env)
 	if err != nil {
 		return err
 	}
-	for i, f := range files {
-		if filepath.Base(f.Path) == "kubeadm-flags.env" {
-			files[i].Data = acceptedFlags(ctx, env, f.Data)
-		}
+	if len(removed) > 0 {
+		env.UI.Printf("Leaving out of %s what the installed kubelet does not accept: %s", kubeletFlagsFile, strings.Join(removed, " "))
 	}
 	if files, err = ownership.Differing(env.Host, files); err != nil {
 		return err
@@ -242,18 +249,24 @@ func (r *Rollback) putBackKubelet(ctx context.Context, env *Env) error {
 	return env.keeper().Replace(files)
 }
 
-// acceptedFlags returns kubeadm-flags.env without the flags with which the kubelet that is installed now would not start: the
-// upgrade removed them, and a newer kubelet may have been installed since. An older kubelet gets them back.
-func acceptedFlags(ctx context.Context, env *Env, flagsEnv []byte) []byte {
-	kubelet, err := preflight.InstalledKubelet(ctx, env.Host)
-	if err != nil {
-		kubelet = nil // every kubelet starts without these flags
+// acceptedFiles are the kubelet's files as they go back: without the flags with which the kubelet that is installed now would not
+// start, which it returns, too. The upgrade removed them, and a newer kubelet may have been installed since. An older kubelet gets
+// them back.
+func (r *Rollback) acceptedFiles(ctx context.Context, env *Env) (files []ownership.File, removed []string, err error) {
+	if files, err = r.kubeletFiles(env); err != nil {
+		return nil, nil, err
 	}
-	accepted, removed := kubeletconfig.WithoutRefused(flagsEnv, kubelet)
-	if len(removed) > 0 {
-		env.UI.Printf("Leaving out of kubeadm-flags.env what the installed kubelet does not accept: %s", strings.Join(removed, " "))
+	for i, f := range files {
+		if filepath.Base(f.Path) != kubeletFlagsFile {
+			continue
+		}
+		kubelet, err := preflight.InstalledKubelet(ctx, env.Host)
+		if err != nil {
+			kubelet = nil // every kubelet starts without these flags
+		}
+		files[i].Data, removed = kubeletconfig.WithoutRefused(f.Data, kubelet)
 	}
-	return accepted
+	return files, removed, nil
 }
 
 // startKubelet starts a kubelet that an interrupted restore has stopped, and restarts one that started before its settings

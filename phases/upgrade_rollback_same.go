@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
 // authoritiesHere are the CAs of the cluster that this host is in, and the file that has them. Each worker has
@@ -55,7 +56,7 @@ func (r *Rollback) checkSameCluster(env *Env) error {
 	const remedy = "remove the backups of the other cluster; if this cluster's CA was replaced, copy what you need from them by hand"
 	if recorded := strings.Split(r.Backup.CA, ","); r.Backup.CA != "" {
 		if slices.ContainsFunc(now, func(ca *x509.Certificate) bool { return slices.Contains(recorded, certs.PublicKeyPin(ca)) }) {
-			return nil
+			return r.checkEtcdCluster(env)
 		}
 		return fault.New(fmt.Sprintf("the backup in %s is of a cluster with the CA %s, and this node's has %s (%s)", backupRoot(env), r.Backup.CA, clusterPins(now), path), remedy)
 	}
@@ -68,27 +69,47 @@ func (r *Rollback) checkSameCluster(env *Env) error {
 	return r.checkEtcdCluster(env)
 }
 
-// checkEtcdCluster fails if this host's etcd is not of the cluster that a backup without a hash records. A
-// restore from this backup has made a new one.
+// checkEtcdCluster fails if this host's etcd is of none of the clusters that the backup records: several clusters may have one
+// CA. A restore from this backup has made a new one.
 func (r *Rollback) checkEtcdCluster(env *Env) error {
-	if r.Backup.EtcdCluster == "" || !env.Config.ControlPlane || r.Progress.Aside != "" {
+	if len(r.Backup.EtcdClusters) == 0 || r.Progress.Aside != "" {
 		return nil
 	}
-	return sameEtcdCluster(env, "the backup in "+backupRoot(env), r.Backup.EtcdCluster)
+	notChecked := func(why any) error {
+		env.UI.Warn(fmt.Sprintf("not checked: whether the backup in %s is of this etcd cluster (%s): %v", backupRoot(env), strings.Join(r.Backup.EtcdClusters, ", "), why),
+			"if this host has been in another cluster, look at the files there first")
+		return nil
+	}
+	if !env.Config.ControlPlane {
+		return notChecked("this node has no etcd")
+	}
+	now, err := readEtcdData(env)
+	switch {
+	case err != nil: // damaged data is a reason to go back
+		return notChecked(err)
+	case now.log == "":
+		return notChecked("etcd has no data on this host")
+	}
+	return sameEtcdCluster(now, "the backup in "+backupRoot(env), r.Backup.EtcdClusters, backupRoot(env))
 }
 
-// sameEtcdCluster fails if this host's etcd is not of the recorded cluster.
-func sameEtcdCluster(env *Env, what, recorded string) error {
-	now, err := readEtcdData(env)
-	if err != nil { // damaged data is a reason to go back
-		env.UI.Warn(fmt.Sprintf("cannot tell whether etcd's data is of the same etcd cluster as %s: %v", what, err), "a rollback with --restore-etcd keeps it aside")
+// sameEtcdCluster fails if the data of this host's etcd is of none of the recorded clusters. records is where they are recorded.
+func sameEtcdCluster(now etcdData, what string, recorded []string, records string) error {
+	id := etcdID(now.Cluster)
+	if slices.Contains(recorded, id) {
 		return nil
 	}
-	if now.log == "" {
-		return nil
+	return fault.New(fmt.Sprintf("%s is of etcd cluster %s, and the data in %s is of cluster %s", what, strings.Join(recorded, ", "), now.log, id),
+		fmt.Sprintf("remove the backups of the other cluster; if it is this one, and its data was restored from a snapshot since, set etcdCluster: %q in %s in %s", id, upgrading.RecordFile, records))
+}
+
+// sayEarlier says that the backup doesn't go back as far as it may seem.
+func (r *Rollback) sayEarlier(env *Env) {
+	if r.Backup.Earlier.IsZero() {
+		return
 	}
-	if id := etcdID(now.Cluster); id != recorded {
-		return errors.Errorf("%s is of etcd cluster %s, and the data in %s is of cluster %s", what, recorded, now.log, id)
-	}
-	return nil
+	began := r.Backup.Began.Format(shownTime)
+	env.UI.Warn(fmt.Sprintf("this goes back to before %s, and not to before %s, when an earlier release upgraded this node to %s: it seems to have finished that, but did not record it",
+		began, r.Backup.Earlier.Format(shownTime), r.Backup.To),
+		fmt.Sprintf("if both are one upgrade, finish this rollback, move the directories there since %s out of %s, and run the command again", began, backupRoot(env)))
 }

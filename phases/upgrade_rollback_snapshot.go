@@ -98,7 +98,11 @@ func (o *restore) checkCluster(env *Env) error {
 	if err != nil || record.EtcdCluster == "" {
 		return err
 	}
-	return sameEtcdCluster(env, "the snapshot "+o.snapshot, record.EtcdCluster)
+	now, err := readEtcdData(env)
+	if err != nil || now.log == "" {
+		return nil //nolint:nilerr // Rollback.checkEtcdCluster has said so.
+	}
+	return sameEtcdCluster(now, "the snapshot "+o.snapshot, []string{record.EtcdCluster}, upgrading.ManifestsBeside(o.snapshot))
 }
 
 // taken is when the snapshot was taken.

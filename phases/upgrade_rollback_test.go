@@ -101,14 +101,14 @@ func TestRollbackRefusals(t *testing.T) {
 			replace("/etc/kubernetes/pki/ca.crt", "")
 		}, plain: true, says: []string{"/etc/kubernetes/pki/ca.crt"}},
 		"a backup without a hash, older than the cluster": {change: func(edit func(path, old, new string), _ func(path, from string)) {
-			edit(backedUpManifests+"upgrade.yaml", "ca: ", "# ")
+			ofEarlierRelease(edit)
 		}, plain: true, says: []string{"/etc/kubernetes/pki/ca.crt", "2026-02-03"}},
 		"a backup without a hash": {change: func(edit func(path, old, new string), replace func(path, from string)) {
-			edit(backedUpManifests+"upgrade.yaml", "ca: ", "# ")
+			ofEarlierRelease(edit)
 			replace("/etc/kubernetes/pki/ca.crt", "text:"+agedCA)
 		}, plain: true},
 		"a backup without a hash, of another etcd": {change: func(edit func(path, old, new string), replace func(path, from string)) {
-			edit(backedUpManifests+"upgrade.yaml", "ca: ", "# ")
+			ofEarlierRelease(edit)
 			replace("/etc/kubernetes/pki/ca.crt", "text:"+agedCA)
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
 			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
@@ -141,7 +141,15 @@ func TestRollbackRefusals(t *testing.T) {
 		"another cluster": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
 			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
-		}, says: []string{backedUpSnapshot, "cluster abc", "/var/lib/etcd/member/wal", "cluster " + startedCluster}},
+		}, says: []string{rollbackBackups[:len(rollbackBackups)-1], "cluster abc", "/var/lib/etcd/member/wal", "cluster " + startedCluster}},
+		"another cluster with the same CA": {change: func(edit func(path, old, new string), replace func(path, from string)) {
+			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+		}, plain: true, says: []string{rollbackBackups[:len(rollbackBackups)-1], "cluster abc", "/var/lib/etcd/member/wal", "cluster " + startedCluster}},
+		"the same etcd": {change: func(edit func(path, old, new string), replace func(path, from string)) {
+			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: \""+startedCluster+"\"")
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+		}, plain: true},
 		"an old backup of kubeadm's": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			replace(backedUpManifests+"upgrade.yaml", "")
 			replace(rollbackBackups+"kubeadm-kubelet-config-"+upgradeTime+"/upgrade.yaml", "")
@@ -161,6 +169,7 @@ func TestRollbackRefusals(t *testing.T) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
 			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
 			anotherRun("04-06-07", oldVersion, "3.6", replace)
+			replace(rollbackBackups+"slipway-rollback.yaml", "text:began: 2026-02-03T04:05:06Z\nended: 2026-02-03T04:05:06Z\nsnapshot: /x/snapshot.db\naside: /var/lib/etcd/old\nrestored: true\n")
 			edit(rollbackBackups+"kubeadm-backup-manifests-2026-02-03-04-06-07/upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: '"+startedCluster+"'")
 		}},
 		"others that run":      {members: otherMembers{others: []etcd.Health{member("cp-2", true), member("cp-3", false)}}, says: []string{"other members", "run: cp-2."}},
@@ -224,6 +233,13 @@ func authoritySince(t *testing.T, since time.Time) string {
 func ofAnotherCluster(edit func(path, old, new string)) {
 	for _, dir := range []string{backedUpManifests, rollbackBackups + "kubeadm-kubelet-config-" + upgradeTime + "/"} {
 		edit(dir+"upgrade.yaml", "ca: sha256:", "ca: sha256:0 # ")
+	}
+}
+
+// ofEarlierRelease takes the hashes of the CA out of a backup's records.
+func ofEarlierRelease(edit func(path, old, new string)) {
+	for _, dir := range []string{backedUpManifests, rollbackBackups + "kubeadm-kubelet-config-" + upgradeTime + "/"} {
+		edit(dir+"upgrade.yaml", "ca: ", "# ")
 	}
 }
 

@@ -49,8 +49,16 @@ type Backup struct {
 	// as earlier releases did, had found it replaced.
 	Snapshots, Later []string
 
-	// last is the last directory with a record, in which the end of the upgrade is recorded.
-	last string
+	// EtcdClusters are the etcd clusters that its runs have recorded: a restore makes a new one.
+	EtcdClusters []string
+	// Earlier is when an upgrade to the same version began that an earlier release made, and that doesn't count: it seems to have
+	// come to its end, which that release didn't record. It's zero if there was none.
+	Earlier time.Time
+
+	// last is the last directory with a record, in which the end of the upgrade is recorded. written are the records of what its
+	// runs wrote.
+	last    string
+	written []map[string]string
 }
 
 // backupDir is a directory of a backup.
@@ -67,11 +75,11 @@ func LastBackup(h host.Host, root string, rollback Progress) (*Backup, error) {
 	if err != nil {
 		return nil, err
 	}
-	dirs = lastUpgrade(since(dirs, rollback))
-	if len(dirs) == 0 {
-		return nil, nil
+	dirs, earlier, err := lastUpgrade(h, since(dirs, rollback), rollback)
+	if err != nil || len(dirs) == 0 {
+		return nil, err
 	}
-	b := &Backup{Record: Record{CA: dirs[0].record.CA}, Began: dirs[0].made, Manifests: map[string]string{}, Kubelet: map[string]string{}}
+	b := &Backup{Record: Record{CA: dirs[0].record.CA}, Began: dirs[0].made, Earlier: earlier, Manifests: map[string]string{}, Kubelet: map[string]string{}}
 	for _, d := range dirs {
 		if err := b.add(h, d); err != nil {
 			return nil, err
@@ -120,31 +128,6 @@ func order(kind string) int {
 	return slices.Index([]string{ManifestBackup, EtcdBackup, KubeletBackup}, kind)
 }
 
-// lastUpgrade returns the directories of the last upgrade: the last ones in a row that lead to the same version, also if
-// it took several runs, but none from before a run that completed it, or from another cluster. kubeadm's backups do not say
-// which version they belong to; of those, the newest manifests and what follows them count.
-func lastUpgrade(dirs []backupDir) []backupDir {
-	begin, last := len(dirs), Record{}
-	for i, d := range slices.Backward(dirs) {
-		earlier := begin < len(dirs) && !d.record.Completed.IsZero() || last.another(d.record)
-		switch {
-		case d.kind == EtcdBackup: // belongs to the manifests before it
-		case earlier:
-			return dirs[begin:]
-		case d.record.To == "" && last.To == "":
-			begin = i
-			if d.kind == ManifestBackup {
-				return dirs[i:]
-			}
-		case d.record.To == "" || last.To != "" && d.record.To != last.To:
-			return dirs[begin:]
-		default:
-			begin, last.To, last.CA = i, d.record.To, cmp.Or(d.record.CA, last.CA)
-		}
-	}
-	return dirs[begin:]
-}
-
 // add adds what is in a directory. If several runs kept a file, the first one found what was there before the upgrade.
 func (b *Backup) add(h host.Host, d backupDir) error {
 	if d.kind != EtcdBackup {
@@ -152,6 +135,10 @@ func (b *Backup) add(h host.Host, d backupDir) error {
 	}
 	if d.record.To != "" {
 		b.last = d.path
+	}
+	b.written = append(b.written, d.record.Written)
+	if id := d.record.EtcdCluster; id != "" && !slices.Contains(b.EtcdClusters, id) {
+		b.EtcdClusters = append(b.EtcdClusters, id)
 	}
 	if d.kind == ManifestBackup {
 		b.Ended = d.made
@@ -181,7 +168,7 @@ func (b *Backup) add(h host.Host, d backupDir) error {
 
 // addSnapshot adds a snapshot. The manifests that its run found have been added.
 func (b *Backup) addSnapshot(h host.Host, path string) error {
-	found, err := imageIn(h, filepath.Join(manifestsBeside(path), manifests.APIServerName+".yaml"))
+	found, err := imageIn(h, filepath.Join(ManifestsBeside(path), manifests.APIServerName+".yaml"))
 	if err != nil {
 		return err
 	}
@@ -197,15 +184,15 @@ func (b *Backup) addSnapshot(h host.Host, path string) error {
 	return nil
 }
 
-// manifestsBeside is the directory with the manifests that were there when a snapshot was taken.
-func manifestsBeside(snapshot string) string {
+// ManifestsBeside is the directory with the manifests that were there when a snapshot was taken.
+func ManifestsBeside(snapshot string) string {
 	root, dir := filepath.Split(filepath.Dir(snapshot))
 	return filepath.Join(root, ManifestBackup+strings.TrimPrefix(dir, EtcdBackup))
 }
 
 // RecordBeside is the record of the run that took a snapshot; empty if it is missing.
 func RecordBeside(h host.Host, snapshot string) (Record, error) {
-	return readRecord(h, manifestsBeside(snapshot))
+	return readRecord(h, ManifestsBeside(snapshot))
 }
 
 // imageIn returns the image of the static Pod in a file; empty if there is no such file, or if it is damaged.
@@ -219,6 +206,15 @@ func imageIn(h host.Host, path string) (string, error) {
 	}
 	image, _ := imageOf(data)
 	return image, nil
+}
+
+// Wrote reports whether the upgrade wrote these contents of a file with that name, and whether it recorded that it wrote one.
+func (b *Backup) Wrote(name string, data []byte) (same, recorded bool) {
+	for _, files := range b.written {
+		hash, found := files[name]
+		same, recorded = same || found && hash == HashOf(data), recorded || found
+	}
+	return same, recorded
 }
 
 func (b *Backup) readVersion(h host.Host) error {

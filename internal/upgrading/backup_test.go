@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ const (
 )
 
 func TestLastBackup(t *testing.T) {
-	etcd2Kept := kept{etcd2, "", "snapshot.db=1.36.4"}
+	etcd2Kept, etcd3Kept := kept{etcd2, "", "snapshot.db=1.36.4"}, kept{etcd3, "", "snapshot.db=1.36.4"}
 	first := []kept{
 		{manifests1, "v1.36.4", "kube-apiserver.yaml=1.35.8 etcd.yaml=1.35.8"}, {etcd1, "", "snapshot.db=1.35.8"}, {kubelet1, "v1.36.4", "config.yaml=1.35.8 kubeadm-flags.env=1.35.8"},
 	}
@@ -65,12 +66,30 @@ func TestLastBackup(t *testing.T) {
 		"a run of an earlier release that found the API server replaced": {kept: slices.Concat(second, []kept{{manifests3, "v1.37.2", "etcd.yaml=1.37.2 kube-scheduler.yaml=1.36.4"}, {etcd3, "", "snapshot.db=1.37.2"}}),
 			want: "v1.36.4: etcd@02-01 kube-apiserver@02-01 kube-scheduler@02-01; config.yaml@02-01; 02-01 (02-01)"},
 		"only the scheduler is replaced": {kept: []kept{{manifests2, "v1.37.2", "etcd.yaml=1.37.2 kube-scheduler.yaml=1.37.2"}, etcd2Kept}, want: ": etcd@02-01 kube-scheduler@02-01; ; 02-01"},
-		"a digest": {kept: []kept{{manifests2, "v1.37.2", "kube-apiserver.yaml=@sha256:36"}, etcd2Kept, {manifests3, "v1.37.2", "kube-apiserver.yaml=1.37.2"}, {etcd3, "", "snapshot.db=1.37.2"}},
+		"a digest": {kept: inCluster([]kept{{manifests2, "v1.37.2", "kube-apiserver.yaml=@sha256:36"}, etcd2Kept, {manifests3, "v1.37.2", "kube-apiserver.yaml=1.37.2"}, {etcd3, "", "snapshot.db=1.37.2"}}, "sha256:1"),
 			want: ": kube-apiserver@02-01; ; 02-01 (02-01)"},
-		"tag and digest":            {kept: []kept{{manifests2, "v1.37.2", "kube-apiserver.yaml=1.36.4@sha256:36"}}, want: "v1.36.4: kube-apiserver@02-01; ; "},
-		"a later run finds a wreck": {kept: slices.Concat(second, []kept{{manifests3, "v1.37.2", "kube-apiserver.yaml=["}, {etcd3, "", "snapshot.db=1.37.2"}}), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01 (02-01)"},
-		"the same again later": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.37.2"}, {EtcdBackup + "2026-03-01-00-00-00", "", "snapshot.db=1.37.2"}}),
-			want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01 (03-01)"},
+		"tag and digest":                                           {kept: []kept{{manifests2, "v1.37.2", "kube-apiserver.yaml=1.36.4@sha256:36"}}, want: "v1.36.4: kube-apiserver@02-01; ; "},
+		"a later run finds a wreck":                                {kept: slices.Concat(second, []kept{{manifests3, "v1.37.2", "kube-apiserver.yaml=["}, {etcd3, "", "snapshot.db=1.37.2"}}), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01 (02-01)"},
+		"two runs of earlier releases":                             {kept: slices.Concat(second, march), want: "v1.37.2: etcd@03-01 kube-apiserver@03-01; ; 03-01, after 02-01"},
+		"a run after an earlier release's":                         {kept: slices.Concat(second, inCluster(march, "sha256:1")), want: "v1.37.2: etcd@03-01 kube-apiserver@03-01; ; 03-01, after 02-01"},
+		"before a run after an earlier release's, which went back": {kept: second, rollback: "2026-03-02", of: "2026-03-01", want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"a run after two of an earlier release": {kept: slices.Concat(second, march, inCluster([]kept{{ManifestBackup + "2026-03-02-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.37.2 kube-scheduler.yaml=1.37.2"}}, "sha256:1")),
+			want: "v1.37.2: kube-apiserver@03-02 kube-scheduler@03-02; ; , after 03-01"},
+		"an earlier release's crash after the API server": {kept: slices.Concat(second[:2], inCluster([]kept{{manifests3, "v1.37.2", "kube-apiserver.yaml=1.37.2 kube-scheduler.yaml=1.36.4"}, {KubeletBackup + "2026-02-01-00-20-00", "v1.37.2", "config.yaml=1.36.4"}}, "sha256:1")),
+			want: "v1.36.4: etcd@02-01 kube-apiserver@02-01 kube-scheduler@02-01; config.yaml@02-01; 02-01"},
+		"an earlier release's crash before the API server": {kept: slices.Concat(second[:2], inCluster([]kept{{manifests3, "v1.37.2", "kube-apiserver.yaml=1.36.4 kube-scheduler.yaml=1.36.4"}, etcd3Kept}, "sha256:1")),
+			want: "v1.36.4: etcd@02-01 kube-apiserver@02-01 kube-scheduler@02-01; ; 02-01 02-01"},
+		"an earlier release's crash before the kubelet's settings": {kept: slices.Concat(second, inCluster([]kept{{KubeletBackup + "2026-02-01-00-20-00", "v1.37.2", "config.yaml=1.36.4"}}, "sha256:1")),
+			want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"the kubelet's settings after an earlier release's upgrade": {kept: slices.Concat(second, inCluster([]kept{{KubeletBackup + "2026-03-01-00-00-00", "v1.37.2", "config.yaml=1.37.2"}}, "sha256:1")),
+			want: ": ; config.yaml@03-01; , after 02-01"},
+		"the kubelet's settings after an earlier release's static Pods": {kept: slices.Concat(second[:2], inCluster([]kept{{KubeletBackup + "2026-03-01-00-00-00", "v1.37.2", "config.yaml=1.36.4"}}, "sha256:1")),
+			want: ": ; config.yaml@03-01; , after 02-01"},
+		"a worker, after an earlier release's upgrade": {kept: slices.Concat(second[2:], inCluster([]kept{{KubeletBackup + "2026-03-01-00-00-00", "v1.37.2", "config.yaml=1.37.2"}}, "sha256:1")),
+			want: ": ; config.yaml@03-01; , after 02-01"},
+		"an earlier release's crash at a digest": {kept: []kept{{manifests2, "v1.37.2", "kube-apiserver.yaml=@sha256:36"}, {manifests3, "v1.37.2\nca: sha256:1", "kube-apiserver.yaml=@sha256:36"}}, want: ": kube-apiserver@02-01; ; "},
+		"a run after an earlier release's at a digest": {kept: []kept{{manifests1, "v1.37.2", "kube-apiserver.yaml=@sha256:36"}, {manifests3, "v1.37.2\nca: sha256:1", "kube-apiserver.yaml=@sha256:37"}},
+			want: ": kube-apiserver@02-01; ; , after 01-01"},
 		"the same again, since a rollback": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.36.4"}}), rollback: "2026-02-02",
 			want: "v1.36.4: kube-apiserver@03-01; ; "},
 		"the same again, after its rollback": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.36.4"}}), rollback: "2026-03-02", of: "2026-03-01",
@@ -78,11 +97,11 @@ func TestLastBackup(t *testing.T) {
 		"the same again, while it is rolled back": {kept: slices.Concat(second, []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.36.4"}}), of: "2026-03-01",
 			want: "v1.36.4: kube-apiserver@03-01; ; "},
 		"the same again, after it was completed": {kept: slices.Concat(completed(second), march), want: "v1.37.2: etcd@03-01 kube-apiserver@03-01; ; 03-01"},
-		"the same again, in two runs": {kept: slices.Concat(completed(second), march, []kept{{ManifestBackup + "2026-03-02-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.37.2 kube-scheduler.yaml=1.37.2"},
+		"the same again, in two runs": {kept: slices.Concat(completed(second), inCluster(march, "sha256:1"), []kept{{ManifestBackup + "2026-03-02-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.37.2 kube-scheduler.yaml=1.37.2"},
 			{EtcdBackup + "2026-03-02-00-00-00", "", "snapshot.db=1.37.2"}}), want: "v1.37.2: etcd@03-01 kube-apiserver@03-01 kube-scheduler@03-02; ; 03-01 03-02"},
 		"the same again, completed":             {kept: completed(slices.Concat(completed(second), march)), want: "v1.37.2: etcd@03-01 kube-apiserver@03-01; ; 03-01"},
 		"completed":                             {kept: completed(second), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
-		"completed in two runs":                 {kept: completed(slices.Concat(second, march)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01 (03-01)"},
+		"completed in two runs":                 {kept: completed(inCluster(slices.Concat(second, march), "sha256:1")), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01 (03-01)"},
 		"only the kubelet's settings since":     {kept: slices.Concat(completed(second), []kept{{KubeletBackup + "2026-03-01-00-00-00", "v1.37.2", "config.yaml=1.37.2"}}), want: ": ; config.yaml@03-01; "},
 		"a killed run's":                        {kept: []kept{{kubelet1, "v1.36.4", "config.yaml=1.35.8 .upgrade.yaml.slipway-1=1.35.8"}}, want: ": ; config.yaml@01-01; "},
 		"a worker, after it was completed":      {kept: slices.Concat(completed(second[2:]), []kept{{KubeletBackup + "2026-03-01-00-00-00", "v1.37.2", "config.yaml=1.37.2"}}), want: ": ; config.yaml@03-01; "},
@@ -162,7 +181,7 @@ func write(t *testing.T, dir string, k kept) {
 	}
 }
 
-// text is what a backup is, with month and day for each file, and later snapshots in parentheses.
+// text is what a backup is, with month and day for each file, later snapshots in parentheses, and the upgrade before.
 func (b *Backup) text() string {
 	if b == nil {
 		return ""
@@ -185,7 +204,11 @@ func (b *Backup) text() string {
 	for _, path := range b.Later {
 		snapshots = append(snapshots, "("+day(path)+")")
 	}
-	return fmt.Sprintf("%s: %s; %s; %s", b.From, list(b.Manifests), list(b.Kubelet), strings.Join(snapshots, " "))
+	text := fmt.Sprintf("%s: %s; %s; %s", b.From, list(b.Manifests), list(b.Kubelet), strings.Join(snapshots, " "))
+	if !b.Earlier.IsZero() {
+		text += b.Earlier.Format(", after 01-02")
+	}
+	return text
 }
 
 // TestLastBackupRecord: what a rollback needs to know comes from the first run that recorded it. The phase for the kubelet's
@@ -207,11 +230,35 @@ func TestLastBackupRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Record{Node: "cp-1", To: "v1.37.2", EtcdCluster: "abc", ClusterConfiguration: "before", KubeletConfiguration: "maxPods: 1"}
-	if b.Record != want {
+	if !reflect.DeepEqual(b.Record, want) {
 		t.Errorf("got %+v, want %+v", b.Record, want)
 	}
 	if began, ended := b.Began.Format(BackupTime), b.Ended.Format(BackupTime); began != "2026-02-01-00-01-00" || ended != "2026-02-01-00-20-00" {
 		t.Errorf("from %s to %s", began, ended)
+	}
+}
+
+// TestLastBackupOfEtcdCluster: clusters may have one CA, and a restore makes a new etcd cluster.
+func TestLastBackupOfEtcdCluster(t *testing.T) {
+	root := t.TempDir()
+	for _, k := range []kept{{manifests2, "v1.37.2\nca: sha256:1\netcdCluster: abc", "kube-apiserver.yaml=1.36.4"}, {manifests3, "v1.37.2\nca: sha256:1\netcdCluster: def", "kube-apiserver.yaml=1.37.2"}} {
+		write(t, filepath.Join(root, k.dir), k)
+	}
+	began := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
+	for name, row := range map[string]struct {
+		rollback Progress
+		from     string
+		clusters []string
+	}{
+		"another cluster":              {Progress{}, "v1.37.2", []string{"def"}},
+		"restored":                     {Progress{Began: began, Aside: "/x"}, "v1.36.4", []string{"abc", "def"}},
+		"put back without etcd's data": {Progress{Began: began}, "v1.37.2", []string{"def"}},
+		"a restore of a later upgrade": {Progress{Began: began.AddDate(0, 0, 1), Aside: "/x"}, "v1.37.2", []string{"def"}},
+	} {
+		b, err := LastBackup(host.New(), root, row.rollback)
+		if err != nil || b.From != row.from || !slices.Equal(b.EtcdClusters, row.clusters) {
+			t.Errorf("%s: %+v, %v", name, b, err)
+		}
 	}
 }
 
@@ -249,6 +296,26 @@ func TestCompleted(t *testing.T) {
 	}
 	if b := read(); b.From != "v1.36.4" || !b.Completed.IsZero() || b.CA != "sha256:1" {
 		t.Errorf("after a rollback began: %+v", b)
+	}
+}
+
+// TestWrote: an upgrade that took several runs may have written a file in any of them.
+func TestWrote(t *testing.T) {
+	root := t.TempDir()
+	for dir, text := range map[string]string{kubelet2: "one", KubeletBackup + "2026-02-01-00-20-00": "two"} {
+		write(t, filepath.Join(root, dir), kept{dir, "v1.37.2\nca: sha256:1\nwritten:\n  config.yaml: " + HashOf([]byte(text)), "config.yaml=" + text})
+	}
+	b, err := LastBackup(host.New(), root, Progress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name, text     string
+		same, recorded bool
+	}{{"config.yaml", "one", true, true}, {"config.yaml", "two", true, true}, {"config.yaml", "three", false, true}, {"kubeadm-flags.env", "one", false, false}} {
+		if same, recorded := b.Wrote(row.name, []byte(row.text)); same != row.same || recorded != row.recorded {
+			t.Errorf("%s, %s: %t, %t", row.name, row.text, same, recorded)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ package upgrading
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,6 +32,8 @@ type Record struct {
 	// ClusterConfiguration and KubeletConfiguration are what the cluster stored before; empty on workers.
 	ClusterConfiguration string `json:"clusterConfiguration,omitempty"`
 	KubeletConfiguration string `json:"kubeletConfiguration,omitempty"`
+	// Written has the hashes (SHA-256, in hexadecimal) of the files that the run puts in the place of those that it keeps, by name.
+	Written map[string]string `json:"written,omitempty"`
 	// Completed is when the upgrade was completed, in the record of the last directory that it made.
 	Completed time.Time `json:"completed,omitzero"`
 }
@@ -44,8 +48,15 @@ func (r *Record) complete(later Record) {
 	r.Completed = later.Completed
 }
 
-// another reports whether two records are of different clusters. One without a hash may be of any.
-func (r *Record) another(other Record) bool {
+// HashOf is the hash of a file, as records have it.
+func HashOf(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
+
+// another reports whether two records are of different clusters, which may have one CA. What one of them doesn't record may be
+// of any. restored says that etcd's data may have been restored in between, which makes a new etcd cluster.
+func (r *Record) another(other Record, restored bool) bool {
+	if !restored && r.EtcdCluster != "" && other.EtcdCluster != "" && r.EtcdCluster != other.EtcdCluster {
+		return true
+	}
 	return r.CA != "" && other.CA != "" && !slices.ContainsFunc(strings.Split(r.CA, ","), func(pin string) bool {
 		return slices.Contains(strings.Split(other.CA, ","), pin)
 	})

@@ -24,9 +24,10 @@ var points = []struct {
 		"phases.TestRestoreAsksOthers", "phases.TestRestoreRefusesWithoutOthers", "internal/etcd.TestPeers", "test/e2e.TestHA/restore",
 	}},
 	{"a rollback takes back the last upgrade, not several", []string{
-		"internal/upgrading.TestCompleted", "phases.TestRunAfterCompletedUpgrade",
+		"internal/upgrading.TestCompleted", "internal/upgrading.TestLastBackup/a run after an earlier release's", "phases.TestRunAfterCompletedUpgrade",
+		"phases.TestRollbackKeepsEdited",
 	}},
-	{"a rollback refuses another cluster's backup", []string{"phases.TestRollbackRefusals"}},
+	{"a rollback refuses another cluster's backup", []string{"phases.TestRollbackRefusals", "internal/upgrading.TestLastBackupOfEtcdCluster"}},
 	{"nothing stops a voter that the others need, and a restart of components holds the Lease", []string{
 		"phases.TestEtcdIsSpared", "phases.TestRollbackPutsBack", "phases.TestRenewInTurn", "phases.TestRenewWithoutAPI", "phases.TestPrepareInTurn",
 		"phases.TestLocalEtcdIsSpared", "phases.TestCorrectedJoinSparesEtcd",
@@ -40,7 +41,7 @@ var points = []struct {
 		"phases.TestProtection", "phases.TestProtectionWithoutChecks", "test/e2e.TestUpgrade/encryption",
 	}},
 	{"an upgrade of a worker keeps edits of the kubelet's configuration", []string{
-		"phases.TestKubeletEdits", "phases.TestNodeFindings", "test/e2e.TestUpgrade/kubelet-edit",
+		"phases.TestKubeletEdits", "phases.TestEditedKubeletConfiguration", "phases.TestNodeFindings", "test/e2e.TestUpgrade/kubelet-edit",
 	}},
 	{"host prepare and host reset leave programs, parameters and modes that others have set", []string{
 		"phases.TestPrepareKeepsHotfixes", "phases.TestPrepareNamesCollisionsFirst", "phases.TestPrepareLeavesDirectoryModes",

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrading
+
+import (
+	"bytes"
+	"cmp"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// lastUpgrade returns the directories of the last upgrade: the last ones in a row that lead to the same version, also if
+// it took several runs, but none from before a run that completed it, or from another cluster. kubeadm's backups do not say
+// which version they belong to; of those, the newest manifests and what follows them count. earlier is when the upgrade before
+// it began, if nothing but what later runs have found says that they were two.
+func lastUpgrade(h host.Host, dirs []backupDir, rollback Progress) (last []backupDir, earlier time.Time, err error) {
+	begin, known := len(dirs), Record{}
+	for i, d := range slices.Backward(dirs) {
+		completed := begin < len(dirs) && !d.record.Completed.IsZero()
+		switch {
+		case d.kind == EtcdBackup: // belongs to the manifests before it
+			continue
+		case completed || known.another(d.record, rollback.restored(d)):
+			return dirs[begin:], earlier, nil
+		case d.record.To == "" && known.To == "":
+			begin = i
+			if d.kind == ManifestBackup {
+				return dirs[i:], earlier, nil
+			}
+			continue
+		case d.record.To == "" || known.To != "" && d.record.To != known.To:
+			return dirs[begin:], earlier, nil
+		}
+		if begin < len(dirs) && d.record.CA == "" {
+			before, _, err := lastUpgrade(h, dirs[:i+1], rollback)
+			if err != nil {
+				return nil, earlier, err
+			}
+			if over, err := seemsOver(h, before, dirs[begin]); over || err != nil {
+				return dirs[begin:], before[0].made, err
+			}
+		}
+		begin, known.To = i, d.record.To
+		known.CA, known.EtcdCluster = cmp.Or(d.record.CA, known.CA), cmp.Or(d.record.EtcdCluster, known.EtcdCluster)
+	}
+	return dirs[begin:], earlier, nil
+}
+
+// restored reports whether a restore may have given this host's etcd the data of a new cluster since the run that made d.
+func (p Progress) restored(d backupDir) bool { return p.Aside != "" && !d.made.Before(p.Began) }
+
+// seemsOver reports whether an upgrade seems to have come to its end before a later run to the same version made its first
+// directory. Earlier releases didn't record the end, nor a hash of the CA. The upgrade wasn't over if the later run found a
+// component, or a file of the kubelet, as it was before.
+func seemsOver(h host.Host, upgrade []backupDir, later backupDir) (bool, error) {
+	last := upgrade[len(upgrade)-1]
+	switch {
+	case later.kind == ManifestBackup:
+		return replacedAll(h, upgrade, later)
+	case last.kind == KubeletBackup:
+		same, err := keepsSame(h, last, later)
+		return !same && err == nil, err
+	}
+	return later.record.CA != "", nil // otherwise, one run has made both
+}
+
+// replacedAll reports whether a run found the API server and its clients as the upgrade leaves them. etcd isn't among them: many
+// upgrades leave it as it is.
+func replacedAll(h host.Host, upgrade []backupDir, later backupDir) (bool, error) {
+	found := 0
+	for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
+		name := component + ".yaml"
+		data, err := host.ReadIfExists(h, filepath.Join(later.path, name))
+		if err != nil {
+			return false, err
+		}
+		if data == nil {
+			continue // earlier releases kept only what they were about to replace
+		}
+		image, err := imageOf(data)
+		if err != nil {
+			return false, nil //nolint:nilerr // nothing says that it was replaced
+		}
+		before, err := firstImage(h, upgrade, name)
+		if replaced := exact(TagOf(image)) == later.record.To || before != "" && image != before; err != nil || !replaced {
+			return false, err
+		}
+		found++
+	}
+	return found > 0, nil
+}
+
+// firstImage is the image in the static Pod that the first run of an upgrade kept; empty if none did.
+func firstImage(h host.Host, upgrade []backupDir, name string) (image string, err error) {
+	for _, d := range upgrade {
+		if d.kind == ManifestBackup && image == "" && err == nil {
+			image, err = imageIn(h, filepath.Join(d.path, name))
+		}
+	}
+	return image, err
+}
+
+// keepsSame reports whether two runs found the same in a file of the kubelet, each before it replaced that.
+func keepsSame(h host.Host, a, b backupDir) (bool, error) {
+	entries, err := h.ReadDir(b.path)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if e.Name() == RecordFile || !e.Type().IsRegular() {
+			continue
+		}
+		one, err := host.ReadIfExists(h, filepath.Join(a.path, e.Name()))
+		if err != nil {
+			return false, err
+		}
+		other, err := host.ReadIfExists(h, filepath.Join(b.path, e.Name()))
+		if err != nil || one != nil && bytes.Equal(one, other) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
