@@ -62,12 +62,12 @@ func (t *trust) otherMembers() {
 	t.compare(shown{"other members of etcd, whose certificates are like this one", cert, t.parse(cert, certs.ParseChain), "etcd", ca, t.authorities(ca)})
 }
 
-// oneSigner reports whether the controller manager starts with the CA that signs: it takes no file with several. The renewal
+// oneSigner reports whether the controller manager starts with the CA that signs: it takes no file with several. Its restart
 // gives it one for itself in place of ca.crt.
 func (t *trust) oneSigner(path string) bool {
 	list := t.authorities(path)
 	ours, _ := certs.Find(t.r.Store.Config, certs.CA)
-	if len(list) < 2 || !t.asIs && path == t.r.Store.Files(ours)[0] {
+	if len(list) < 2 || path == t.r.Store.Files(ours)[0] {
 		return true
 	}
 	t.faults = append(t.faults, "kube-controller-manager does not start with several CAs in "+path+" (cluster-signing-cert-file): "+
