@@ -42,6 +42,8 @@ func (turn) stop(ctx context.Context, env *Env, components []componentUpgrade, b
 	if components, err = withAPIServer(env, components); err != nil {
 		return components, err
 	}
+	release := func() {}
+	defer func() { release() }()
 	for i, c := range slices.Backward(components) { // the API server before etcd
 		if by == nextKubelet {
 			prepareStop(ctx, env, c.name)
@@ -50,8 +52,11 @@ func (turn) stop(ctx context.Context, env *Env, components []componentUpgrade, b
 			if err := spareEtcd(ctx, env, components); err != nil {
 				return components, err
 			}
+			if ctx.Err() != nil {
+				return components, context.Cause(ctx)
+			}
 			if by == nextKubelet {
-				killKubelet(ctx, env)
+				release = withoutKubelet(ctx, env)
 			}
 		}
 		if err := replace(ctx, env, c); err != nil {
@@ -60,11 +65,6 @@ func (turn) stop(ctx context.Context, env *Env, components []componentUpgrade, b
 	}
 	return components, nil
 }
-
-// killKubelet ends the kubelet, which is restarted next. It would start the API server again before etcd has stopped, and that
-// one would hang until etcd is there; so would the restarted kubelet, which has to start etcd. systemd starts it again after ten
-// seconds (Restart=always), so an interruption only costs time. If this fails, too.
-func killKubelet(ctx context.Context, env *Env) { _ = env.Host.KillUnit(ctx, kubeletUnit) }
 
 // starter is who starts the components that were stopped.
 type starter int
