@@ -38,7 +38,7 @@ const apiServerGrace = 2 * time.Second
 //   - etcd stops only if the other members can do without it. Otherwise nothing stops, and the error is a *quorumError.
 //
 // by says who starts them. stopped are the components and what had to stop with them, etcd first.
-func (turn) stop(ctx context.Context, env *Env, components []componentUpgrade, by starter) (stopped []componentUpgrade, err error) {
+func (t turn) stop(ctx context.Context, env *Env, components []componentUpgrade, by starter) (stopped []componentUpgrade, err error) {
 	if components, err = withAPIServer(env, components); err != nil {
 		return components, err
 	}
@@ -55,6 +55,7 @@ func (turn) stop(ctx context.Context, env *Env, components []componentUpgrade, b
 			if ctx.Err() != nil {
 				return components, context.Cause(ctx)
 			}
+			t.stops()
 			if by == nextKubelet {
 				release = withoutKubelet(ctx, env)
 			}

@@ -29,10 +29,11 @@ var points = []struct {
 	{"a rollback refuses another cluster's backup", []string{"phases.TestRollbackRefusals"}},
 	{"nothing stops a voter that the others need, and a restart of components holds the Lease", []string{
 		"phases.TestEtcdIsSpared", "phases.TestRollbackPutsBack", "phases.TestRenewInTurn", "phases.TestRenewWithoutAPI", "phases.TestPrepareInTurn",
-		"test/e2e.TestHA/turns",
+		"preflight.TestRunSortsByCheckAndSeverity/a guard of data by its name", "phases.TestTakeTurn/a renewal was abandoned", "phases.TestSignerInTurn",
+		"phases.TestRollbackKeepsLease", "test/e2e.TestHA/turns",
 	}},
 	{"an API server stops before its etcd and comes back with it", []string{
-		"phases.TestEtcdTakesAPIServerAlong", "test/e2e.TestUpgrade/etcd-only",
+		"phases.TestEtcdTakesAPIServerAlong", "phases.TestKubeletStaysDown", "test/e2e.TestUpgrade/etcd-only",
 	}},
 	{"a snapshot and images fit together", []string{"phases.TestHostFindings", "phases.TestSnapshotSpaceAgain"}},
 	{"an upgrade keeps the flags that protect data and access", []string{
