@@ -25,7 +25,7 @@ type turn struct {
 	what purpose
 	// held is false if the API does not answer, so that nobody can hold the Lease, or if this host has no credentials for it.
 	held bool
-	// continued is set if this node has held the Lease already: an earlier run was interrupted or has failed.
+	// continued is set if this node has held the Lease already, or may have: an earlier run was interrupted or has failed.
 	continued bool
 	// stopped is set once this run has stopped something; nil for a turn that nobody has to give back.
 	stopped *bool
@@ -93,7 +93,7 @@ func takeTurnIfAnswered(ctx context.Context, env *Env, what purpose) (turn, erro
 		env.UI.Warn("the API does not answer, so it is unknown whether another control plane restarts its components, too",
 			"make sure that no other control plane is being upgraded, rolled back or restarted")
 	}
-	return turn{what: what, stopped: new(bool), giveBack: func(ctx context.Context) error { // an earlier run may have it
+	return turn{what: what, continued: true, stopped: new(bool), giveBack: func(ctx context.Context) error { // an earlier run may have it
 		limited, cancel := context.WithTimeout(ctx, reachTime)
 		defer cancel()
 		if err := release(limited, env, what); what.changesVersion() {

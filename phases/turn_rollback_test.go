@@ -33,9 +33,12 @@ func TestRollbackKeepsLease(t *testing.T) {
 		"no snapshot to restore":                       {restore: &restore{snapshot: "/none", fresh: "/var/lib/etcd/member.new"}},
 		"no snapshot, and an earlier run has the turn": {restore: &restore{snapshot: "/none", fresh: "/var/lib/etcd/member.new"}, earlier: true, keeps: true},
 		"no snapshot, and an earlier run stopped etcd": {restore: &restore{snapshot: "/none", fresh: "/var/lib/etcd/member.new", begun: true}, keeps: true},
-		"no runtime to ask":                            {sets: func(s *stage) { s.host.Fail["Containers"] = errors.New("no runtime") }, changes: true},
-		"nothing to put back, and a sick component":    {sets: sick},
-		"a component that does not come up":            {sets: sick, changes: true, keeps: true},
+		"no snapshot, and nobody knows of an earlier run": {sets: func(s *stage) {
+			s.Cluster = api{Cluster: s.api, away: func() bool { return true }}
+		}, restore: &restore{snapshot: "/none", fresh: "/var/lib/etcd/member.new"}, earlier: true, keeps: true},
+		"no runtime to ask":                         {sets: func(s *stage) { s.host.Fail["Containers"] = errors.New("no runtime") }, changes: true},
+		"nothing to put back, and a sick component": {sets: sick},
+		"a component that does not come up":         {sets: sick, changes: true, keeps: true},
 		"a kubelet that does not start": {sets: func(s *stage) {
 			s.host.Has.Units[kubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "failed"}
 			s.host.Fail["restart kubelet.service"] = errors.New("exit code 1")
