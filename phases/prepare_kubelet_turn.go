@@ -39,6 +39,7 @@ func (p *Prepare) restartInTurn(ctx context.Context, env *Env) error {
 	if err := awaitReplaceable(ctx, &here, mine, env.Config.IgnorePreflightErrors); err != nil {
 		return mine.unused(ctx, err)
 	}
+	mine.stops()
 	if err := restartNow(ctx, env); err != nil || !mine.held {
 		return err
 	}

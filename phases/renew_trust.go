@@ -21,8 +21,8 @@ func checkTrust() Phase {
 	}}
 }
 
-// bringCAs gives the CAs on this host to what isn't renewed: the kubelet, and the controller manager, which signs. The kubelet
-// reads them when it starts.
+// bringCAs gives the CAs on this host to what isn't renewed: the kubelet, and the controller manager, which signs. Both read
+// them when they start.
 func (o RenewOptions) bringCAs() Phase {
 	return Phase{Name: "cas", Summary: "Give the CAs to the kubelet and the controller manager", Run: func(_ context.Context, env *Env) error {
 		changed, err := env.pki().TrustInKubelet()
@@ -32,30 +32,36 @@ func (o RenewOptions) bringCAs() Phase {
 		if changed && !o.Restart {
 			env.UI.Nextf("Restart the kubelet, so that it reads %s: systemctl restart kubelet", thisnode.KubeletConf(env.Config))
 		}
-		return useSigner(env)
+		if err := env.pki().EnsureSigner(); err != nil || o.Restart {
+			return err
+		}
+		manager, err := withSigner(env)
+		if err == nil && !bytes.Equal(manager.before, manager.wanted) {
+			env.UI.Nextf("ca.crt holds several CAs, and %s does not start with it: before it restarts, let it sign with one, by %s in %s; with --restart, this command does both",
+				manager.name, signingFlag+signerPath(env), thisnode.StaticPodPath(env.Config, manager.name))
+		}
+		return err
 	}}
 }
 
-// useSigner makes the controller manager sign with a file that holds the CA that signs alone. The kubelet restarts it.
-func useSigner(env *Env) error {
-	several, err := env.pki().SeveralCAs()
-	if err == nil {
-		err = env.pki().EnsureSigner()
-	}
-	if err != nil || !several {
-		return err
-	}
-	path := thisnode.StaticPodPath(env.Config, manifests.ControllerManagerName)
-	have, err := host.ReadIfExists(env.Host, path)
+// signingFlag names the file with the CA that the controller manager signs with.
+const signingFlag = "--cluster-signing-cert-file="
+
+func signerPath(env *Env) string { return filepath.Join(env.Config.Paths.PKI, manifests.SignerFile) }
+
+// withSigner is the controller manager with a manifest by which it signs with a file of its own if ca.crt holds several CAs. The
+// kubelet restarts it when that is written. A manifest with another file, which somebody has chosen, stays.
+func withSigner(env *Env) (componentUpgrade, error) {
+	c := componentUpgrade{name: manifests.ControllerManagerName}
+	have, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, c.name))
 	if err != nil {
-		return err
+		return c, err
 	}
-	const flag = "--cluster-signing-cert-file="
-	before, after := flag+filepath.Join(env.Config.Paths.PKI, "ca.crt")+"\n", flag+filepath.Join(env.Config.Paths.PKI, manifests.SignerFile)+"\n"
-	if !bytes.Contains(have, []byte(before)) { // it has been changed, or somebody has chosen another file
-		return nil
+	c.before, c.wanted = have, have
+	several, err := env.pki().SeveralCAs()
+	if err == nil && several {
+		before := signingFlag + filepath.Join(env.Config.Paths.PKI, "ca.crt")
+		c.wanted = bytes.ReplaceAll(have, []byte(before+"\n"), []byte(signingFlag+signerPath(env)+"\n"))
 	}
-	env.UI.Printf("ca.crt holds several CAs, and kube-controller-manager signs with one: changing %s in %s", flag[2:len(flag)-1], path)
-	_, err = env.Host.WriteFile(path, bytes.ReplaceAll(have, []byte(before), []byte(after)), 0o600)
-	return err
+	return c, err
 }

@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"context"
 	"encoding/hex"
 	"slices"
 	"testing"
@@ -142,6 +143,42 @@ func TestTwoCAsForOne(t *testing.T) {
 	s.trusts(t, "/etc/kubernetes/scheduler.conf", old, next)
 	if got := s.host.Did("stop container"); !slices.Contains(got, manifests.SchedulerName) {
 		t.Errorf("stopped %v", got)
+	}
+}
+
+// TestSignerInTurn: the kubelet restarts a controller manager whose static Pod changes. So that changes in the restart of the
+// components, while this control plane has the Lease, and a renewal without --restart only says what to do.
+func TestSignerInTurn(t *testing.T) {
+	const manager = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+	s := restartStage(t)
+	old, next := s.twoCAs(t)
+	s.putCA(t, old, next)
+	before := s.get(t, manager)
+	fatal(t, Run(t.Context(), s.Env, Renew(RenewOptions{}), Options{}))
+	s.saidOnce(t, line{manager, "--cluster-signing-cert-file=" + pkiDir + manifests.SignerFile, "--restart"})
+	if s.get(t, manager) != before || s.holder(t) != "" {
+		t.Errorf("without --restart, %s was changed: %q", manager, s.host.Orders())
+	}
+
+	secondControlPlane(t, s)
+	s.holds(t, "cp-2", 0)
+	s.Config.Timeouts.UpgradeManifests = 50 * time.Millisecond
+	fact.Error(t, s.renews(t), "control plane cp-2")
+	if s.get(t, manager) != before {
+		t.Errorf("%s was changed while cp-2 has the Lease", manager)
+	}
+
+	fatal(t, s.api.EnsureAbsent(t.Context(), newUpgradeLease()))
+	s.host.Before = func(_ context.Context, order string) error {
+		if order == "write "+manager && s.holder(t) != "cp-1" {
+			t.Errorf("%s: the Lease has %q", order, s.holder(t))
+		}
+		return nil
+	}
+	s.Config.Timeouts.UpgradeManifests = time.Minute
+	fatal(t, s.renews(t))
+	if after := s.get(t, manager); after == before || s.holder(t) != "" || !slices.Contains(s.host.Did("stop container"), manifests.ControllerManagerName) {
+		t.Errorf("the Lease has %q; did %q", s.holder(t), s.host.Orders())
 	}
 }
 

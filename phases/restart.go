@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"bytes"
 	"context"
 	"io/fs"
 	"maps"
@@ -45,6 +46,9 @@ func restartPhases() []Phase {
 // briefly as can be. What can do nothing without it is restarted after it.
 func restartChanged(ctx context.Context, env *Env) error {
 	if err := endBackOff(ctx, env); err != nil {
+		return err
+	}
+	if err := env.pki().EnsureSigner(); err != nil {
 		return err
 	}
 	stale, err := staleComponents(ctx, env, staticPods(env)...)
@@ -204,21 +208,25 @@ func awaitAllRestarted(ctx context.Context, env *Env, since map[string]time.Time
 }
 
 // staleComponents are those of the components that run with containers from before their files changed. Their manifests
-// stay.
+// stay, except for that of a controller manager that would not start with several CAs.
 func staleComponents(ctx context.Context, env *Env, names ...string) (list []componentUpgrade, err error) {
 	for _, name := range names {
-		containers, err := staleContainers(ctx, env, name)
+		c := componentUpgrade{name: name}
+		if name == manifests.ControllerManagerName {
+			c, err = withSigner(env)
+		} else {
+			c.before, err = host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, name))
+			c.wanted = c.before
+		}
+		if err == nil {
+			c.stale, err = staleContainers(ctx, env, name)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if len(containers) == 0 {
-			continue
+		if c.before != nil && (len(c.stale) > 0 || !bytes.Equal(c.before, c.wanted)) {
+			list = append(list, c)
 		}
-		manifest, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, name))
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, componentUpgrade{name: name, before: manifest, wanted: manifest, stale: containers})
 	}
 	return list, nil
 }

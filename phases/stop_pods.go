@@ -38,10 +38,12 @@ const apiServerGrace = 2 * time.Second
 //   - etcd stops only if the other members can do without it. Otherwise nothing stops, and the error is a *quorumError.
 //
 // by says who starts them. stopped are the components and what had to stop with them, etcd first.
-func (turn) stop(ctx context.Context, env *Env, components []componentUpgrade, by starter) (stopped []componentUpgrade, err error) {
+func (t turn) stop(ctx context.Context, env *Env, components []componentUpgrade, by starter) (stopped []componentUpgrade, err error) {
 	if components, err = withAPIServer(env, components); err != nil {
 		return components, err
 	}
+	release := func() {}
+	defer func() { release() }()
 	for i, c := range slices.Backward(components) { // the API server before etcd
 		if by == nextKubelet {
 			prepareStop(ctx, env, c.name)
@@ -50,8 +52,12 @@ func (turn) stop(ctx context.Context, env *Env, components []componentUpgrade, b
 			if err := spareEtcd(ctx, env, components); err != nil {
 				return components, err
 			}
+			if ctx.Err() != nil {
+				return components, context.Cause(ctx)
+			}
+			t.stops()
 			if by == nextKubelet {
-				killKubelet(ctx, env)
+				release = withoutKubelet(ctx, env)
 			}
 		}
 		if err := replace(ctx, env, c); err != nil {
@@ -60,11 +66,6 @@ func (turn) stop(ctx context.Context, env *Env, components []componentUpgrade, b
 	}
 	return components, nil
 }
-
-// killKubelet ends the kubelet, which is restarted next. It would start the API server again before etcd has stopped, and that
-// one would hang until etcd is there; so would the restarted kubelet, which has to start etcd. systemd starts it again after ten
-// seconds (Restart=always), so an interruption only costs time. If this fails, too.
-func killKubelet(ctx context.Context, env *Env) { _ = env.Host.KillUnit(ctx, kubeletUnit) }
 
 // starter is who starts the components that were stopped.
 type starter int

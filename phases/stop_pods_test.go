@@ -152,6 +152,7 @@ func TestEtcdIsSpared(t *testing.T) {
 		"all work":                            {voters{}, false, "", true},
 		"another is down":                     {voters{cp3: down}, false, "", false},
 		"another is down, and that's ignored": {voters{cp3: down}, false, "etcdquorum", true},
+		"another is down, and all's ignored":  {voters{cp3: down}, false, "all", false},
 		"nobody can be asked":                 {voters{members: members{fail: map[string]error{"health": down}}}, false, "", false},
 		"this one does not run":               {voters{own: down, cp3: down}, true, "", true},
 		"this one does not answer":            {voters{own: down, cp3: down}, false, "", false},

@@ -25,10 +25,19 @@ type turn struct {
 	what purpose
 	// held is false if the API does not answer, so that nobody can hold the Lease, or if this host has no credentials for it.
 	held bool
-	// continued is set if this node has held the Lease already: an earlier run was interrupted or has failed.
+	// continued is set if this node has held the Lease already, or may have: an earlier run was interrupted or has failed.
 	continued bool
+	// stopped is set once this run has stopped something; nil for a turn that nobody has to give back.
+	stopped *bool
 	// giveBack is for a node that is as it should be; otherwise the Lease stays with it.
 	giveBack func(context.Context) error
+}
+
+// stops notes that this run stops something.
+func (t turn) stops() {
+	if t.stopped != nil {
+		*t.stopped = true
+	}
 }
 
 // takeTurn waits until no other control plane restarts its components, and makes this node the holder of the Lease. It renews
@@ -36,12 +45,17 @@ type turn struct {
 func takeTurn(ctx context.Context, env *Env, what purpose) (turn, error) {
 	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.UpgradeManifests)
 	defer cancel()
-	held, said, before := (*heldError)(nil), heldError{}, purpose("")
+	held, seen, before := (*heldError)(nil), watch{}, purpose("")
 	err := retry.Policy{First: turnInterval, Passes: func(err error) bool { return errors.As(err, &held) }}.Do(limited, func(ctx context.Context) (err error) {
-		before, err = hold(ctx, env, what)
-		if errors.As(err, &held) && (said.holder != held.holder || said.silent != held.silent) {
-			said = *held
-			env.UI.Warn(fmt.Sprintf("waiting, up to %s: %v", env.Config.Timeouts.UpgradeManifests, held), held.remedy())
+		over := seen.abandoned(env)
+		before, err = hold(ctx, env, what, over)
+		switch {
+		case errors.As(err, &held):
+			if seen.changes(held) {
+				env.UI.Warn(fmt.Sprintf("waiting, up to %s: %v", env.Config.Timeouts.UpgradeManifests, held), held.remedy())
+			}
+		case err == nil && over != nil:
+			env.UI.Warn(fmt.Sprintf("going on without it: %v", over), "once that node is back, run "+purposes[over.what].runs+" there")
 		}
 		return err
 	})
@@ -52,7 +66,7 @@ func takeTurn(ctx context.Context, env *Env, what purpose) (turn, error) {
 		return turn{}, err
 	}
 	stop := keepTurn(ctx, env, what)
-	return turn{what: what, held: true, continued: before != "", giveBack: func(ctx context.Context) error {
+	return turn{what: what, held: true, continued: before != "", stopped: new(bool), giveBack: func(ctx context.Context) error {
 		stop()
 		return release(ctx, env, what)
 	}}, nil
@@ -79,7 +93,7 @@ func takeTurnIfAnswered(ctx context.Context, env *Env, what purpose) (turn, erro
 		env.UI.Warn("the API does not answer, so it is unknown whether another control plane restarts its components, too",
 			"make sure that no other control plane is being upgraded, rolled back or restarted")
 	}
-	return turn{what: what, giveBack: func(ctx context.Context) error { // an earlier run may have it
+	return turn{what: what, continued: true, stopped: new(bool), giveBack: func(ctx context.Context) error { // an earlier run may have it
 		limited, cancel := context.WithTimeout(ctx, reachTime)
 		defer cancel()
 		if err := release(limited, env, what); what.changesVersion() {
@@ -115,27 +129,32 @@ func finishEarlier(ctx context.Context, env *Env, what purpose) error {
 	return mine.finish(ctx, env, nil)
 }
 
-// unused ends a turn in which nothing was stopped, because of an error. What an earlier run may have stopped keeps the Lease.
+// unused ends a turn in which nothing was stopped, because of an error, which may be an interruption. What an earlier run may
+// have stopped keeps the Lease.
 func (t turn) unused(ctx context.Context, err error) error {
 	if t.continued {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reachTime)
+	defer cancel()
 	return cmp.Or(err, t.giveBack(ctx))
 }
 
 // finish ends a turn. Other control planes may go on after a success, and after a failure that has left this node as it was.
 func (t turn) finish(ctx context.Context, env *Env, failed error) error {
 	var restored *restoredError
-	var needed *quorumError
-	switch {
-	case errors.As(failed, &needed):
+	if failed != nil && !errors.As(failed, &restored) {
+		if *t.stopped {
+			return failed
+		}
 		return t.unused(ctx, failed)
-	case failed != nil && !errors.As(failed, &restored):
-		return failed
 	}
 	err := settle(ctx, env, t.held || t.what.changesVersion())
-	if err == nil {
+	switch {
+	case err == nil:
 		err = t.giveBack(ctx)
+	case !*t.stopped:
+		return t.unused(ctx, err)
 	}
 	if failed != nil && err != nil {
 		return errors.WithMessagef(failed, "this control plane keeps the Lease %s, because it is not ready again (%v)", upgradeLease, err)

@@ -94,13 +94,7 @@ func TestRenewInTurn(t *testing.T) {
 			s.host.Runs(time.Time{}, manifests.SchedulerName)
 			secondControlPlane(t, s)
 			if row.holder != "" {
-				s.holds(t, row.holder, time.Hour)
-				lease := newUpgradeLease()
-				_, err := s.api.Update(t.Context(), lease, func() (bool, error) {
-					metav1.SetMetaDataAnnotation(&lease.ObjectMeta, purposeAnnotation, string(row.what))
-					return true, nil
-				})
-				fatal(t, err)
+				s.holdsFor(t, row.holder, row.what, time.Hour)
 			}
 			s.Config.Timeouts.UpgradeManifests, s.Config.Timeouts.ControlPlaneComponentHealthCheck = 50*time.Millisecond, 50*time.Millisecond
 			if row.sick {
@@ -155,7 +149,7 @@ func TestTurnOfInterruptedRun(t *testing.T) {
 				s := onlyEtcdStale(t)
 				s.host.Runs(time.Now().Add(time.Hour), manifests.EtcdName)
 				s.host.Has.Units[kubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
-				_, err := hold(t.Context(), s.Env, what)
+				_, err := hold(t.Context(), s.Env, what, nil)
 				fatal(t, err)
 				fatal(t, run(s))
 				if holder := s.holder(t); holder != left || len(s.host.Did("stop container")) > 0 {

@@ -16,7 +16,8 @@ import (
 )
 
 // upgradeLease is the Lease in kube-system whose holder is the control plane whose components are being restarted, mostly for
-// an upgrade. It does not expire: a node whose run was interrupted may be without its API server or its member of etcd.
+// an upgrade. It does not expire for a change of the version: a node whose run was interrupted may be without its API server or
+// its member of etcd, and its components of several versions. Otherwise see leaseAbandoned.
 const upgradeLease = "slipway-upgrade"
 
 // purposeAnnotation says on the Lease what its holder does.
@@ -49,6 +50,9 @@ const (
 	// done so for longer than leaseSilence may still be one that goes on.
 	leaseRenewal = 10 * time.Second
 	leaseSilence = time.Minute
+	// leaseAbandoned is how old the last renewal has to be before another control plane goes on without a holder that does not
+	// change its version, such as one that has lost its disk while it restarted with new certificates.
+	leaseAbandoned = time.Hour
 	// turnInterval is how often a run looks whether the Lease is free.
 	turnInterval = time.Second
 )
@@ -71,8 +75,12 @@ func (e *heldError) Error() string {
 }
 
 func (e *heldError) remedy() string {
-	return fmt.Sprintf("wait for it; if no %s runs there any more, run the same command again there; "+
+	text := fmt.Sprintf("wait for it; if no %s runs there any more, run the same command again there; "+
 		"if that node will not come back, delete it (`kubectl delete node %s`)", purposes[e.what].runs, e.holder)
+	if e.what.changesVersion() {
+		return text
+	}
+	return text + "; an hour after it has last renewed the Lease, others go on without it"
 }
 
 func newUpgradeLease() *coordinationv1.Lease {
@@ -82,12 +90,38 @@ func newUpgradeLease() *coordinationv1.Lease {
 	}
 }
 
+// watch is a holder of the Lease as a run that waits sees it, and since when it has not renewed the Lease.
+type watch struct {
+	last  heldError
+	since time.Time
+}
+
+// changes takes note of the holder, and reports whether there is something to say about it.
+func (w *watch) changes(now *heldError) bool {
+	news := w.last.holder != now.holder || w.last.silent != now.silent
+	if news || !w.last.last.Equal(now.last) {
+		w.since = time.Now()
+	}
+	w.last = *now
+	return news
+}
+
+// abandoned returns the holder if others may go on without it; nil if not. The clocks of two nodes may differ, so it must also
+// have been silent for some time while this run has watched it.
+func (w *watch) abandoned(env *Env) *heldError {
+	if w.since.IsZero() || w.last.what.changesVersion() ||
+		env.Host.Now().Sub(w.last.last) < leaseAbandoned || time.Since(w.since) < leaseSilence {
+		return nil
+	}
+	return &w.last
+}
+
 // hold makes this node the holder, or returns a *heldError. before is what the node has held it for already, if it has. Only a
-// holder whose Node is gone is replaced.
-func hold(ctx context.Context, env *Env, what purpose) (before purpose, err error) {
+// holder whose Node is gone is replaced, or over, if it has not renewed the Lease since.
+func hold(ctx context.Context, env *Env, what purpose, over *heldError) (before purpose, err error) {
 	lease := newUpgradeLease()
 	take := func() (bool, error) {
-		if err := mayHold(ctx, env, lease); err != nil {
+		if err := mayHold(ctx, env, lease, over); err != nil {
 			return false, err
 		}
 		now := metav1.NewMicroTime(env.Host.Now())
@@ -117,7 +151,7 @@ func hold(ctx context.Context, env *Env, what purpose) (before purpose, err erro
 	return before, err
 }
 
-func mayHold(ctx context.Context, env *Env, lease *coordinationv1.Lease) error {
+func mayHold(ctx context.Context, env *Env, lease *coordinationv1.Lease, over *heldError) error {
 	holder := holderOf(lease)
 	if holder == "" || holder == env.Config.Name {
 		return nil
@@ -131,6 +165,9 @@ func mayHold(ctx context.Context, env *Env, lease *coordinationv1.Lease) error {
 		held.last = lease.Spec.RenewTime.Time
 	}
 	held.silent = env.Host.Now().Sub(held.last) > leaseSilence
+	if over != nil && over.holder == held.holder && over.what == held.what && over.last.Equal(held.last) {
+		return nil
+	}
 	return held
 }
 
@@ -162,7 +199,7 @@ func keepTurn(ctx context.Context, env *Env, what purpose) (stop func()) {
 				ticker.Stop()
 				return
 			case <-ticker.C:
-				_, _ = hold(ctx, env, what) // the next one may succeed
+				_, _ = hold(ctx, env, what, nil) // the next one may succeed
 			}
 		}
 	}()

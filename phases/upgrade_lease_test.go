@@ -22,12 +22,18 @@ import (
 // holds makes a node the holder of the Lease, with its last renewal so long ago.
 func (s *stage) holds(t *testing.T, node string, ago time.Duration) {
 	t.Helper()
+	s.holdsFor(t, node, forUpgrade, ago)
+}
+
+func (s *stage) holdsFor(t *testing.T, node string, what purpose, ago time.Duration) {
+	t.Helper()
 	lease, renewed := newUpgradeLease(), metav1.NewMicroTime(s.Host.Now().Add(-ago))
 	if err := s.api.Ensure(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.api.Update(t.Context(), lease, func() (bool, error) {
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &node, &renewed
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, purposeAnnotation, string(what))
 		return true, nil
 	}); err != nil {
 		t.Fatal(err)
@@ -44,21 +50,30 @@ func (s *stage) holder(t *testing.T) string {
 	return holderOf(lease)
 }
 
-// TestTakeTurn: one control plane at a time. Nobody takes the Lease of a node that is still there, however long it has been
-// silent: its API server may be what takes so long.
+// TestTakeTurn: one control plane at a time. Nobody takes the Lease of a node that is still there and changes its version, however
+// long it has been silent: its API server may be what takes so long. One that does not is replaced an hour after its last
+// renewal, if its clock is no explanation.
 func TestTakeTurn(t *testing.T) {
-	const other = "cp-2"
+	const other, hour = "cp-2", time.Hour
 	for name, test := range map[string]struct {
 		holder string
+		what   purpose
 		silent time.Duration
+		renews bool       // all the while, by a clock that is late
 		gone   bool       // the holder's Node
 		refuse *heldError // nil if it is this node's turn
+		waited time.Duration
 	}{
-		"free":                      {},
-		"continues its own":         {holder: "cp-1", silent: time.Hour},
-		"another is being upgraded": {holder: other, refuse: &heldError{holder: other}},
-		"another is silent":         {holder: other, silent: time.Hour, refuse: &heldError{holder: other, silent: true}},
-		"another is gone":           {holder: other, gone: true},
+		"free":                          {},
+		"continues its own":             {holder: "cp-1", what: forUpgrade, silent: hour},
+		"another is being upgraded":     {holder: other, what: forUpgrade, refuse: &heldError{holder: other}},
+		"another is silent":             {holder: other, what: forUpgrade, silent: 9 * hour, refuse: &heldError{holder: other, silent: true}},
+		"another is gone":               {holder: other, what: forUpgrade, gone: true},
+		"a rollback is silent":          {holder: other, what: forRollback, silent: 9 * hour, refuse: &heldError{holder: other, silent: true}},
+		"a renewal is silent":           {holder: other, what: forRenewal, silent: hour / 2, refuse: &heldError{holder: other, silent: true}},
+		"a renewal was abandoned":       {holder: other, what: forRenewal, silent: hour, waited: leaseSilence},
+		"a preparation was abandoned":   {holder: other, what: forPreparation, silent: hour, waited: leaseSilence},
+		"a renewal with a clock of old": {holder: other, what: forRenewal, silent: 9 * hour, renews: true, refuse: &heldError{holder: other, silent: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
@@ -70,10 +85,23 @@ func TestTakeTurn(t *testing.T) {
 				}
 			}
 			if test.holder != "" {
-				s.holds(t, test.holder, test.silent)
+				s.holdsFor(t, test.holder, test.what, test.silent)
 			}
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
+				if test.renews {
+					ctx, stop := context.WithCancel(t.Context())
+					defer stop()
+					go func() {
+						for ctx.Err() == nil {
+							s.holdsFor(t, test.holder, test.what, test.silent-time.Since(began))
+							select {
+							case <-ctx.Done():
+							case <-time.After(leaseRenewal):
+							}
+						}
+					}()
+				}
 				mine, err := takeTurn(t.Context(), s.Env, forUpgrade)
 				if test.refuse != nil {
 					held := (*heldError)(nil)
@@ -87,8 +115,8 @@ func TestTakeTurn(t *testing.T) {
 					s.saidOnce(t, line{"[WARNING]", "1m30s", "control plane " + other})
 					return
 				}
-				if err != nil || s.holder(t) != "cp-1" {
-					t.Fatalf("error %v, holder %q", err, s.holder(t))
+				if waited := time.Since(began).Truncate(leaseSilence); err != nil || s.holder(t) != "cp-1" || waited != test.waited {
+					t.Fatalf("error %v, holder %q after %s", err, s.holder(t), waited)
 				}
 				if mine.continued != (test.holder == "cp-1") {
 					t.Errorf("continued: %t", mine.continued)
@@ -156,11 +184,11 @@ func TestDeletedLease(t *testing.T) {
 	if err := s.api.EnsureAbsent(t.Context(), newUpgradeLease()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hold(t.Context(), s.Env, forUpgrade); err != nil || s.holder(t) != "cp-1" {
+	if _, err := hold(t.Context(), s.Env, forUpgrade, nil); err != nil || s.holder(t) != "cp-1" {
 		t.Errorf("the first: %v, holder %q", err, s.holder(t))
 	}
 	held := (*heldError)(nil)
-	if _, err := hold(t.Context(), second, forUpgrade); !errors.As(err, &held) || s.holder(t) != "cp-1" {
+	if _, err := hold(t.Context(), second, forUpgrade, nil); !errors.As(err, &held) || s.holder(t) != "cp-1" {
 		t.Errorf("the second: %v, holder %q", err, s.holder(t))
 	}
 }

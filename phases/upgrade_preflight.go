@@ -77,7 +77,7 @@ func awaitServerPods(ctx context.Context, env *Env) error {
 const (
 	nodesReadyCheck = "ControlPlaneNodesReady"
 	editsCheck      = "StaticPodEdits"
-	quorumCheck     = "EtcdQuorum"
+	quorumCheck     = preflight.EtcdQuorum
 )
 
 func upgradeQuestions(env *Env) []preflight.Question {

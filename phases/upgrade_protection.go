@@ -164,7 +164,7 @@ func (p protection) takenFrom(pod *corev1.Pod, was []string) {
 	}
 }
 
-const protectionCheck = "StaticPodProtection"
+const protectionCheck = preflight.StaticPodProtection
 
 // findings are errors that no flag ignores.
 func (p protection) findings(component string) []preflight.Finding {

@@ -23,7 +23,11 @@ func (r *Rollback) putBackControlPlane(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	if err := r.restoreData(ctx, env); err != nil {
+	return mine.finish(ctx, env, r.putBackInTurn(ctx, env, mine))
+}
+
+func (r *Rollback) putBackInTurn(ctx context.Context, env *Env, mine turn) error {
+	if err := r.restoreData(ctx, env, mine); err != nil {
 		return err
 	}
 	components, err := r.components(ctx, env)
@@ -33,15 +37,17 @@ func (r *Rollback) putBackControlPlane(ctx context.Context, env *Env) error {
 	first, then := split(components)
 	for _, group := range [][]componentUpgrade{first, then} {
 		if err := r.swap(ctx, env, mine, group); err != nil {
-			return mine.finish(ctx, env, err)
-		}
-	}
-	if len(components) == 0 { // otherwise it has been restarted
-		if err := r.startKubelet(ctx, env); err != nil {
 			return err
 		}
 	}
-	return mine.finish(ctx, env, nil)
+	if len(components) > 0 { // the kubelet has been restarted
+		return nil
+	}
+	if err := r.startKubelet(ctx, env); err != nil {
+		mine.stops() // the kubelet, perhaps
+		return err
+	}
+	return nil
 }
 
 // swap makes components run with their previous manifests. If they do not come up, what ran before the rollback is put back,

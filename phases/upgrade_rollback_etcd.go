@@ -141,13 +141,17 @@ func (o *restore) loses() string {
 
 // restoreData gives etcd the data of the snapshot. The slow part comes first, while everything still runs; then etcd is
 // stopped, and the directories are swapped. An interrupted run never leaves a static Pod of etcd without data.
-func (r *Rollback) restoreData(ctx context.Context, env *Env) error {
+func (r *Rollback) restoreData(ctx context.Context, env *Env, mine turn) error {
+	if r.restore != nil && r.restore.begun { // an earlier run has stopped etcd, with or without the Lease
+		mine.stops()
+	}
 	if r.restore == nil || r.Progress.Restored {
 		return nil
 	}
 	if err := r.makeData(ctx, env); err != nil {
 		return err
 	}
+	mine.stops()
 	if err := r.stopControlPlane(ctx, env); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-const othersCheck = "EtcdOtherMembers"
+const othersCheck = preflight.EtcdOtherMembers
 
 // otherMember may be a member of etcd beside this node's. Its name is empty if nothing says it.
 type otherMember struct {

@@ -188,7 +188,7 @@ func TestRestorePlanAsksNobody(t *testing.T) {
 // TestRestoreRefusesWithoutOthers: the restore does not begin if members that have joined since do not answer, unless the
 // operator takes the responsibility.
 func TestRestoreRefusesWithoutOthers(t *testing.T) {
-	for _, ignored := range []bool{false, true} {
+	for name, ignored := range map[string]bool{"CRI": false, "all": false, othersCheck: true} {
 		s := newScene(t, crashingRollback)
 		defer s.close()
 		h := newLastingHost(s.root)
@@ -198,9 +198,7 @@ func TestRestoreRefusesWithoutOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ignored {
-			n.IgnorePreflightErrors = []string{othersCheck}
-		}
+		n.IgnorePreflightErrors = []string{name}
 		err = r.preflight(t.Context(), &Env{Config: n, Host: h, Cluster: noAPI(), Etcd: answer, UI: ui.NewLines(io.Discard, io.Discard)})
 		switch {
 		case ignored && err != nil:

@@ -132,13 +132,6 @@ func (c Check) findings(ctx context.Context, h View) []Finding {
 	return found
 }
 
-// Ignored reports whether the errors of a check count as warnings.
-func Ignored(name string, ignore []string) bool {
-	return slices.ContainsFunc(ignore, func(s string) bool {
-		return strings.EqualFold(s, name) || strings.EqualFold(s, "all")
-	})
-}
-
 // Err returns all errors as a FailedError, or nil if there are none.
 func (r Report) Err() error {
 	if len(r.Errors) == 0 {
@@ -172,7 +165,7 @@ func (e *FailedError) Remedy() string {
 			names = append(names, f.Check)
 		}
 	}
-	return remedy + "; to continue regardless, add --ignore-preflight-errors=" + strings.Join(names, ",")
+	return remedy + "; " + howToIgnore(names)
 }
 
 // sideBySide calls f for 0 to n-1, at most limit of them at the same time, and

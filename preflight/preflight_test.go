@@ -100,6 +100,7 @@ func TestRunSortsByCheckAndSeverity(t *testing.T) {
 		saying("A", fail("a1")[0], warn("a2")[0], note("a3")[0]),
 		saying("B"),
 		saying("CRI", fail("c1")[0], fail("c2")[0]),
+		saying(EtcdQuorum, fail("e1")[0]),
 	}
 	for _, tt := range []struct {
 		name     string
@@ -107,11 +108,13 @@ func TestRunSortsByCheckAndSeverity(t *testing.T) {
 		warnings []string
 		errors   []string
 	}{
-		{"none ignored", nil, []string{"[WARNING A]: a2"}, []string{"[ERROR A]: a1", "[ERROR CRI]: c1", "[ERROR CRI]: c2"}},
+		{"none ignored", nil, []string{"[WARNING A]: a2"}, []string{"[ERROR A]: a1", "[ERROR CRI]: c1", "[ERROR CRI]: c2", "[ERROR EtcdQuorum]: e1"}},
 		{"one ignored, in another case", []string{"numcpu", "cri"},
-			[]string{"[WARNING A]: a2", "[WARNING CRI]: c1", "[WARNING CRI]: c2"}, []string{"[ERROR A]: a1"}},
+			[]string{"[WARNING A]: a2", "[WARNING CRI]: c1", "[WARNING CRI]: c2"}, []string{"[ERROR A]: a1", "[ERROR EtcdQuorum]: e1"}},
 		{"all ignored", []string{"all"},
-			[]string{"[WARNING A]: a1", "[WARNING A]: a2", "[WARNING CRI]: c1", "[WARNING CRI]: c2"}, nil},
+			[]string{"[WARNING A]: a1", "[WARNING A]: a2", "[WARNING CRI]: c1", "[WARNING CRI]: c2"}, []string{"[ERROR EtcdQuorum]: e1"}},
+		{"a guard of data by its name", []string{"A", "etcdquorum"},
+			[]string{"[WARNING A]: a1", "[WARNING A]: a2", "[WARNING EtcdQuorum]: e1"}, []string{"[ERROR CRI]: c1", "[ERROR CRI]: c2"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := Run(t.Context(), checks, healthy(t), tt.ignore)
@@ -157,6 +160,8 @@ func TestErrListsEveryFault(t *testing.T) {
 	if failed := (*FailedError)(nil); !errors.As(err, &failed) || len(failed.Findings) != 3 {
 		t.Error("the error does not have its findings")
 	}
+	guard := Run(t.Context(), []Check{saying(EtcdQuorum, fail("e1")[0]), saying("CRI", fail("c1")[0])}, healthy(t), []string{"all"}).Err()
+	fact.In(t, fault.Remedy(guard), "--ignore-preflight-errors="+EtcdQuorum, "`all`")
 	if err := (Report{Warnings: warn("w")}).Err(); err != nil {
 		t.Errorf("a warning became the error %v", err)
 	}

@@ -64,7 +64,7 @@ func (r Result) Fault() fault.Fault {
 
 // Ask runs all checks side by side and returns their results in order. ignore
 // names checks whose errors become warnings, in upper or lower case; "all" stands
-// for every check.
+// for every check that doesn't guard data or access.
 func Ask(ctx context.Context, checks []Check, h View, ignore []string) []Result {
 	results := make([]Result, len(checks))
 	sideBySide(len(checks), together, func(i int) {

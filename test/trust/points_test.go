@@ -32,9 +32,11 @@ var points = []struct {
 		"phases.TestEtcdIsSpared", "phases.TestRollbackPutsBack", "phases.TestRenewInTurn", "phases.TestRenewWithoutAPI", "phases.TestPrepareInTurn",
 		"phases.TestLocalEtcdIsSpared", "phases.TestCorrectedJoinSparesEtcd",
 		"test/e2e.TestHA/turns",
+		"preflight.TestRunSortsByCheckAndSeverity/a guard of data by its name", "phases.TestTakeTurn/a renewal was abandoned", "phases.TestSignerInTurn",
+		"phases.TestRollbackKeepsLease", "test/e2e.TestHA/turns",
 	}},
 	{"an API server stops before its etcd and comes back with it", []string{
-		"phases.TestEtcdTakesAPIServerAlong", "test/e2e.TestUpgrade/etcd-only",
+		"phases.TestEtcdTakesAPIServerAlong", "phases.TestKubeletStaysDown", "test/e2e.TestUpgrade/etcd-only",
 	}},
 	{"a snapshot and images fit together", []string{"phases.TestHostFindings", "phases.TestSnapshotSpaceAgain"}},
 	{"an upgrade keeps the flags that protect data and access", []string{
