@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,16 +57,41 @@ networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12, dnsDomain: c
 
 // prepareRollback makes a control plane of today's version, whose backup says that it was an older one.
 func prepareRollback(t *testing.T, s *scene) error {
-	s.api = ownAPI(s.root, nil)
-	if err := willMake(s.root, kubeletPEM, rotatedPEM(t, "cp-1", time.Now().Add(time.Hour))); err != nil {
-		return err
+	upgraded.Do(func() { upgraded.node, upgraded.err = upgradedPlane(t) })
+	if upgraded.err != nil {
+		return upgraded.err
 	}
-	h := newLastingHost(s.root)
-	if err := crashInit(t.Context(), h, s.api.Listener.Addr().String(), io.Discard); err != nil {
-		return err
+	s.api = ownAPI(s.root, nil)
+	for path, obj := range upgraded.node.objects {
+		s.api.Put(path, obj)
 	}
 	s.api.SpoilFirst(s.spoil)
-	authority, err := os.ReadFile(s.root + "/etc/kubernetes/pki/ca.crt")
+	return upgraded.node.files.write(s.root)
+}
+
+// upgraded is made once, as oldPlane is.
+var upgraded struct {
+	sync.Once
+	node oldNode
+	err  error
+}
+
+func upgradedPlane(t *testing.T) (oldNode, error) {
+	signed := rotatedPEM(t, "cp-1", time.Now().Add(time.Hour))
+	return makeNode(func(h *lastingHost, endpoint string) error {
+		if err := willMake(h.root, kubeletPEM, signed); err != nil {
+			return err
+		}
+		if err := crashInit(context.Background(), h, endpoint, io.Discard); err != nil {
+			return err
+		}
+		return leaveBackup(h)
+	})
+}
+
+// leaveBackup leaves what an upgrade from the older version backs up.
+func leaveBackup(h *lastingHost) error {
+	authority, err := os.ReadFile(h.root + "/etc/kubernetes/pki/ca.crt")
 	if err != nil {
 		return err
 	}
@@ -86,18 +112,18 @@ func prepareRollback(t *testing.T, s *scene) error {
 		upgrading.EtcdBackup + upgradeTime + "/snapshot.db":      string(snapshot),
 		upgrading.KubeletBackup + upgradeTime + "/upgrade.yaml":  string(record),
 	}
-	settings, err := os.ReadFile(s.root + "/var/lib/kubelet/config.yaml")
+	settings, err := os.ReadFile(h.root + "/var/lib/kubelet/config.yaml")
 	if err != nil {
 		return err
 	}
 	old[upgrading.KubeletBackup+upgradeTime+"/config.yaml"] = string(settings) + "maxPods: 99\n"
 	old[upgrading.KubeletBackup+upgradeTime+"/kubeadm-flags.env"] = oldFlags
-	data := s.root + "/var/lib/etcd/member/snap"
+	data := h.root + "/var/lib/etcd/member/snap"
 	if err := errors.Join(os.MkdirAll(data, 0o700), h.note(hasEtcdData), os.WriteFile(data+"/db", []byte("new"), 0o600)); err != nil {
 		return err
 	}
 	for _, component := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		manifest, err := os.ReadFile(s.root + "/etc/kubernetes/manifests/" + component + ".yaml")
+		manifest, err := os.ReadFile(h.root + "/etc/kubernetes/manifests/" + component + ".yaml")
 		if err != nil {
 			return err
 		}
@@ -111,7 +137,7 @@ func prepareRollback(t *testing.T, s *scene) error {
 		return err
 	}
 	for path, text := range old {
-		path = s.root + rollbackBackups + path
+		path = h.root + rollbackBackups + path
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			return err
 		}

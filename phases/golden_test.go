@@ -26,7 +26,7 @@ const goldenNodes = "../testdata/golden/node"
 // newDirHost has the directories for CA certificates that the reference host had.
 func newDirHost(t *testing.T) (*teststage.Host, string) {
 	t.Helper()
-	root := t.TempDir()
+	root := teststage.Dir(t)
 	for _, dir := range []string{"/etc/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates", "/etc/kubernetes", "/var/lib"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)

@@ -48,7 +48,7 @@ func (s *stage) image(component string) string {
 	if err != nil {
 		return ""
 	}
-	return imageOf(data)
+	return quickImageOf(data)
 }
 
 // loneMember is an etcd that cannot hand over the lead.

@@ -45,7 +45,7 @@ func TestUpgradeHere(t *testing.T) {
 	}
 	put(t, "/tmp/init.yaml", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {advertiseAddress: 192.0.2.11}\n"+
 		"nodeRegistration: {name: n1, criSocket: unix://"+emptySocket+"}\n---\n"+
-		"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.3\n"+
+		"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.3\nencryptionAlgorithm: ECDSA-P256\n"+
 		"apiServer: {extraArgs: [{name: concurrent-service-syncs, value: \"1\"}]}\n", 0o600)
 	for _, phase := range []string{"certs all", "kubeconfig all", "control-plane all", "etcd local"} {
 		if code, said := runHere(t, append(strings.Fields("init phase "+phase), "--config=/tmp/init.yaml")...); code != 0 {

@@ -61,6 +61,7 @@ func (m machine) refusesRestoreBeside(others ...machine) {
 	m.must("rm", "-r", "/etc/kubernetes/tmp")
 	m.must("mv", aside, pod)
 	m.hasVoters(append([]machine{m}, others...)...)
+	_, _ = m.try("pkill", "-KILL", "-x", "kube-apiserver") // it tries etcd again ever more rarely, and a new one at once
 	m.eventually("the API server of "+m.node.Name(), readyLimit, func() error {
 		out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server=https://"+m.node.IP()+":6443", "get", "--raw", "/readyz")
 		return errors.Wrap(err, out)

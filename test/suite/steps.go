@@ -3,6 +3,11 @@
 
 package main
 
+import (
+	"slices"
+	"strings"
+)
+
 // step is a part of a tier: other commands, or tests.
 type step struct {
 	name     string
@@ -28,7 +33,24 @@ type tests struct {
 
 // longTests run the program in thousands of processes or for minutes, or measure its memory: the race detector would
 // make them as many times longer, needs as much memory again, and sees no other code there.
-const longTests = "^Test(Canary|Contention|PlansSendNothing|Crash|ResetFaults|APIFaults|HostFaults|Memory|Minisign)$"
+var longTests = []string{"Canary", "Contention", "PlansSendNothing", "Crash", "ResetFaults", "APIFaults", "HostFaults", "Memory", "Minisign"}
+
+// wideTests have tables or samples of many configurations, or read the whole project. The goroutines that they start are those
+// of tests that the race detector sees in both tiers, and it makes these ones up to ten times more expensive: it sees them in
+// the full tier.
+var wideTests = []string{
+	"BrokenCertificates", "ChangedConfiguration", "ChangedPatches", "EditPatches", "EditsOfOlderReleases", "EnvironmentIsNoEdit",
+	"EtcdIsSpared", "EtcdJoinHoldsAgainstData", "GoldenFiles", "PlanIsTrue", "Protection", "ProtectionInRollback", "ResetPlanIsTrue",
+	"RetiredWords", "RollbackRefusals", "UntruePlansAreFound", "UpgradePlanWritesNothing",
+}
+
+// longPackages have these tests.
+var longPackages = []string{"./phases", "./cmd/slipway", "./internal/bundle"}
+
+// named is a pattern of tests.
+func named(tests ...[]string) string {
+	return "^Test(" + strings.Join(slices.Concat(tests...), "|") + ")$"
+}
 
 var (
 	everywhere = []string{"./..."}
@@ -41,11 +63,12 @@ var steps = []step{
 	{name: "unit", tests: &tests{args: []string{"-timeout=20m"}, packages: everywhere, sequential: true}},
 	// The two packages that take longest come first, and run side by side: their tests wait more than they compute.
 	{name: "race", tests: &tests{
-		args: []string{"-timeout=30m", "-skip=" + longTests}, packages: append([]string{"./phases", "./cmd/slipway"}, everywhere...), concurrent: true, race: true,
+		args: []string{"-timeout=30m", "-skip=" + named(longTests, wideTests)}, packages: append([]string{"./phases", "./cmd/slipway"}, everywhere...), concurrent: true, race: true,
 	}},
 	{name: "race-rest", onlyFull: true, tests: &tests{args: []string{"-timeout=30m"}, packages: everywhere, sequential: true, race: true}},
+	{name: "race-wide", onlyFull: true, tests: &tests{args: []string{"-timeout=40m", "-run=" + named(wideTests)}, packages: longPackages, race: true}},
 	{name: "long", tests: &tests{
-		args: []string{"-count=1", "-timeout=40m", "-run=" + longTests}, packages: []string{"./phases", "./cmd/slipway", "./internal/bundle"},
+		args: []string{"-count=1", "-timeout=40m", "-run=" + named(longTests, wideTests)}, packages: longPackages,
 	}},
 	{name: "zlint", onlyFull: true, tests: ofModule("test/zlint")},
 	{name: "etcdutl", onlyFull: true, tests: ofModule("test/etcdutl")},
