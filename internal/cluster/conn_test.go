@@ -108,9 +108,15 @@ func TestStartingServerForbids(t *testing.T) {
 				}
 				return fakeapi.Refuse(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no rule")))
 			}
+			forbids, unready := c.forbids, c.unready
 			list, err := a.client(t).PodsOn(t.Context(), "n")
 			if err != nil || len(list) != 1 {
 				t.Errorf("%d Pods, %v", len(list), err)
+			}
+			c.forbids, c.unready = forbids, unready
+			a.put(t, NewNode("n"))
+			if err := a.client(t).AwaitNode(t.Context(), "n", func(*corev1.Node, []corev1.Pod) error { return nil }); err != nil {
+				t.Error(err)
 			}
 		})
 	}

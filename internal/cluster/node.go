@@ -72,8 +72,9 @@ func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) er
 	}
 	ctx, cancel := r.orTimeout(ctx)
 	defer cancel()
+	confirm := c.confirmForbidden()
 	return c.advise(policy(reportDelay).Do(ctx, func(ctx context.Context) error {
-		return c.reported(ctx, name, since)
+		return confirm(ctx, c.reported(ctx, name, since))
 	}))
 }
 
@@ -89,29 +90,37 @@ func (r *Real) AwaitNode(ctx context.Context, name string, check func(*corev1.No
 	}
 	ctx, cancel := r.orTimeout(ctx)
 	defer cancel()
+	confirm := c.confirmForbidden()
 	return c.advise(policy(reportDelay).Do(ctx, func(ctx context.Context) error {
-		node := NewNode(name)
-		what, _ := refOf(node)
-		found, err := c.fill(ctx, node)
+		node, pods, err := c.nodeWithPods(ctx, name, pod)
 		if err != nil {
-			return err
+			return confirm(ctx, err)
 		}
-		if !found {
-			return notRegistered(what)
-		}
-		data, err := c.do(ctx, c.at(http.MethodGet, pod, "").Param("fieldSelector", "spec.nodeName="+name))
-		if err != nil {
-			return errors.Wrapf(err, "list the Pods of %s", what)
-		}
-		var pods corev1.PodList
-		if err := json.Unmarshal(data, &pods); err != nil {
-			return errors.Wrapf(err, "list the Pods of %s: decode the answer", what)
-		}
-		if err := check(node, pods.Items); err != nil {
+		if err := check(node, pods); err != nil {
 			return notYetError{err}
 		}
 		return nil
 	}))
+}
+
+// nodeWithPods returns a Node, which must be registered, and its Pods.
+func (c *conn) nodeWithPods(ctx context.Context, name string, pod kind) (*corev1.Node, []corev1.Pod, error) {
+	node := NewNode(name)
+	what, _ := refOf(node)
+	found, err := c.fill(ctx, node)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !found {
+		return nil, nil, notRegistered(what)
+	}
+	data, err := c.do(ctx, c.at(http.MethodGet, pod, "").Param("fieldSelector", "spec.nodeName="+name))
+	if err != nil {
+		return nil, nil, errors.Wrapf(err, "list the Pods of %s", what)
+	}
+	var pods corev1.PodList
+	err = json.Unmarshal(data, &pods)
+	return node, pods.Items, errors.Wrapf(err, "list the Pods of %s: decode the answer", what)
 }
 
 // reportDelay bounds the wait between two looks for a kubelet's report, which

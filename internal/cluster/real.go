@@ -241,9 +241,17 @@ func (r *Real) call(ctx context.Context, op func(context.Context, *conn) error) 
 // that is starting forbids everything until it has read who may do what, the question of whether it is ready included. A user may
 // lack the right to ask that for good, so startTime is the limit.
 func (c *conn) confirmForbidden() func(context.Context, error) error {
-	began, confirmed := time.Now(), false
+	var since time.Time // of the first of several in a row: the server may also start again while a call waits for something
+	confirmed := false
 	return func(ctx context.Context, err error) error {
-		if !apierrors.IsForbidden(err) || confirmed || time.Since(began) > startTime {
+		if !apierrors.IsForbidden(err) {
+			since, confirmed = time.Time{}, false
+			return err
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if confirmed || time.Since(since) > startTime {
 			return err
 		}
 		_, notReady := c.do(ctx, c.client.Get().AbsPath("/readyz"))

@@ -21,7 +21,7 @@ import (
 )
 
 // TestHostPrepareNode upgrades a node that was made from a bundle by a newer bundle, without a network: its images, then the
-// control plane, then the programs, during which no container is restarted.
+// control plane, then the programs. The new kubelet may take the static Pods for others; no other container is restarted.
 func TestHostPrepareNode(t *testing.T) {
 	tier.OnlyFull(t, "TestUp")
 	m := bare(t)
@@ -228,11 +228,18 @@ func (m machine) mainPIDs(units []string) []string {
 	return strings.Fields(m.must(append([]string{"systemctl", "show", "-p", "MainPID", "--value"}, units...)...))
 }
 
-// containerStarts are the processes of all containers, with when they started, in clock ticks since the boot.
+// containerStarts are the processes of the containers of CoreDNS and kube-proxy, with when they started, in clock ticks since the
+// boot.
 func (m machine) containerStarts() []string {
 	m.Helper()
-	const script = `ctr --namespace=k8s.io tasks ls | awk 'NR > 1 {print $1, $2}' | while read -r id pid; do echo "$id $pid $(cut -d ' ' -f 22 "/proc/$pid/stat")"; done`
+	const script = `ids=$(ctr --namespace=k8s.io containers ls -q 'labels."io.kubernetes.pod.name"~="^(coredns|kube-proxy)-"')
+ctr --namespace=k8s.io tasks ls | awk 'NR > 1 {print $1, $2}' | while read -r id pid; do
+	case "$ids" in *"$id"*) echo "$id $pid $(cut -d ' ' -f 22 "/proc/$pid/stat")" ;; esac
+done`
 	lines := strings.Split(strings.TrimSpace(m.must("sh", "-c", script)), "\n")
+	if len(lines) < 6 { // three Pods, each with a sandbox
+		m.Fatalf("only %q", lines)
+	}
 	slices.Sort(lines)
 	return lines
 }
