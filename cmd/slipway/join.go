@@ -53,10 +53,16 @@ func loadJoin(cmd *cobra.Command, g *globals, o *joinOptions, args []string) (*p
 	if err != nil {
 		return nil, err
 	}
+	o.relax(in)
+	return o.parts(cmd.Context(), g, in)
+}
+
+// relax is for a phase that starts no kubelet, so that what the kubelet cannot have is not in its way.
+func (o *joinOptions) relax(in *nodeInput) {
 	if o.anyRuntime {
 		in.anyRuntime()
+		in.options.Existing = true
 	}
-	return o.parts(cmd.Context(), g, in)
 }
 
 // parts finds the cluster, and loads the desired state from input that is read already.

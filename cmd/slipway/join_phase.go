@@ -45,9 +45,7 @@ func loadJoined(cmd *cobra.Command, g *globals, o *joinOptions, p phases.Phase) 
 	if err != nil {
 		return nil, err
 	}
-	if o.anyRuntime {
-		in.anyRuntime()
-	}
+	o.relax(in)
 	self, warnings := o.self(in.host), []string(nil)
 	if in.file != nil {
 		if self, warnings, err = config.LoadJoin(in.file, o.Flags, in.options); err != nil {

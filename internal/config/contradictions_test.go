@@ -34,12 +34,18 @@ func kubeletArg(name, value string) string {
 	return fmt.Sprintf("nodeRegistration: {name: n1, kubeletExtraArgs: [{name: %s, value: %q}]}\n", name, value)
 }
 
-func etcdArgs(args ...string) string {
+func etcdFlags(args ...string) string {
 	return "etcd:\n  local: {dataDir: /var/lib/etcd, " + strings.TrimPrefix(strings.TrimSpace(component("x", args...)), "x: {") + "\n"
 }
 
+const patches = "patches: {directory: /p}\n"
+
 var contradictions = []contradiction{
 	{"RBAC alone", "", apiServer("authorization-mode", "RBAC"), "apiServer.extraArgs[0].value", ""},
+	{"RBAC alone, and a patch that may add Node", patches, apiServer("authorization-mode", "RBAC"), "", "apiServer.extraArgs[0].value"},
+	{"RBAC alone, for a static Pod that another writes", "skipPhases: [control-plane/apiserver]\n", apiServer("authorization-mode", "RBAC"), "", "apiServer.extraArgs[0].value"},
+	{"RBAC alone, for the phases of control planes", "skipPhases: [control-plane]\n", apiServer("authorization-mode", "RBAC"), "", "apiServer.extraArgs[0].value"},
+	{"RBAC alone, over the data of an earlier cluster", "nodeRegistration: {ignorePreflightErrors: [DirAvailable--var-lib-etcd]}\n", apiServer("authorization-mode", "RBAC"), "", "apiServer.extraArgs[0].value"},
 	{"Node alone", "", apiServer("authorization-mode", "Node"), "apiServer.extraArgs[0].value", ""},
 	{"Node and RBAC, the other way round", "", apiServer("authorization-mode", "RBAC,Node"), "", ""},
 	{"a list in two parts", "", apiServer("authorization-mode", "RBAC", "authorization-mode", "Node"), "", ""},
@@ -54,34 +60,57 @@ var contradictions = []contradiction{
 	{"another plugin off", "", apiServer("disable-admission-plugins", "StorageObjectInUseProtection"), "", ""},
 	{"nobody is anonymous", "", apiServer("anonymous-auth", "false"), "apiServer.extraArgs[0].value", ""},
 	{"nobody is anonymous, in capitals", "", apiServer("anonymous-auth", "False"), "apiServer.extraArgs[0].value", ""},
-	{"nobody is anonymous, and the probes are patched", "patches: {directory: /p}\n", apiServer("anonymous-auth", "false"), "", "apiServer.extraArgs[0].value"},
+	{"nobody is anonymous, and the probes are patched", patches, apiServer("anonymous-auth", "false"), "", "apiServer.extraArgs[0].value"},
 	{"anonymous, said twice", "", apiServer("anonymous-auth", "true"), "", ""},
 	{"a file of authenticators", "", apiServer("authentication-config", "/etc/kubernetes/authn.yaml"), "", ""},
 	{"another port", "", apiServer("secure-port", "7443"), "apiServer.extraArgs[0].value", ""},
 	{"the same port", "localAPIEndpoint: {bindPort: 7443}\n", apiServer("secure-port", "7443"), "", ""},
+	{"the same port, in hexadecimal", "", apiServer("secure-port", "0x192b"), "", ""},
+	{"another port, and the probes are patched", patches, apiServer("secure-port", "7443"), "", "apiServer.extraArgs[0].value"},
 	{"another address", "localAPIEndpoint: {advertiseAddress: 192.0.2.11}\n", apiServer("advertise-address", "192.0.2.12"), "", "apiServer.extraArgs[0].value"},
 	{"another network of Services", "", apiServer("service-cluster-ip-range", "10.97.0.0/16"), "apiServer.extraArgs[0].value", ""},
 	{"no network of Services", "", apiServer("service-cluster-ip-range", "x"), "apiServer.extraArgs[0].value", ""},
+	{"a network in that of Services", "", apiServer("service-cluster-ip-range", "10.96.0.0/16"), "", "apiServer.extraArgs[0].value"},
+	{"a network around that of Services", "", "networking: {serviceSubnet: 10.96.0.0/16}\n" + apiServer("service-cluster-ip-range", "10.96.0.0/12"), "", "apiServer.extraArgs[0].value"},
+	{"a network in that of Services, without its DNS", "", apiServer("service-cluster-ip-range", "10.96.0.0/29"), "apiServer.extraArgs[0].value", ""},
+	{"a network in that of Services, for another DNS", "skipPhases: [addon/coredns]\n", apiServer("service-cluster-ip-range", "10.96.0.0/29"), "", "apiServer.extraArgs[0].value"},
+	{"another network around that of Services", "", "networking: {serviceSubnet: 10.96.0.0/16}\n" + apiServer("service-cluster-ip-range", "10.0.0.0/8"), "apiServer.extraArgs[0].value", ""},
+	{"another network around that of Services, in the certificate", "", "networking: {serviceSubnet: 10.96.0.0/16}\n" +
+		strings.Replace(apiServer("service-cluster-ip-range", "10.0.0.0/8"), "{", "{certSANs: [10.0.0.1], ", 1), "", "apiServer.extraArgs[0].value"},
 	{"the same network of Services", "", apiServer("service-cluster-ip-range", "10.96.0.0/12"), "", ""},
 	{"a second network of Services", "", apiServer("service-cluster-ip-range", "10.96.0.0/12,fd00:10::/112"), "", "apiServer.extraArgs[0].value"},
 	{"the controllers' network of Services", "", component("controllerManager", "service-cluster-ip-range", "10.97.0.0/16"), "", "controllerManager.extraArgs[0].value"},
 	{"the controllers' network of Pods", "", "networking: {podSubnet: 10.244.0.0/16}\n" + component("controllerManager", "cluster-cidr", "10.245.0.0/16"), "", "controllerManager.extraArgs[0].value"},
-	{"etcd's name", "nodeRegistration: {name: n1}\n", etcdArgs("name", "other"), "etcd.local.extraArgs[0].value", ""},
-	{"etcd's name, in a cluster of its own", "nodeRegistration: {name: n1}\n", etcdArgs("name", "o", "initial-cluster", "o=https://192.168.99.11:2380"), "", "etcd.local.extraArgs[0].value"},
-	{"etcd's name is the node's", "nodeRegistration: {name: n1}\n", etcdArgs("name", "n1"), "", ""},
-	{"etcd's directory", "", etcdArgs("data-dir", "/srv/etcd"), "etcd.local.extraArgs[0].value", ""},
-	{"a directory in etcd's", "", etcdArgs("data-dir", "/var/lib/etcd/data"), "", "etcd.local.extraArgs[0].value"},
-	{"the same directory", "", etcdArgs("data-dir", "/var/lib/etcd/"), "", ""},
+	{"etcd's name", "nodeRegistration: {name: n1}\n", etcdFlags("name", "other"), "etcd.local.extraArgs[0].value", ""},
+	{"etcd's name, in a cluster of its own", "nodeRegistration: {name: n1}\n", etcdFlags("name", "o", "initial-cluster", "o=https://192.168.99.11:2380"), "", "etcd.local.extraArgs[0].value"},
+	{"etcd's name, which a patch may change", patches + "nodeRegistration: {name: n1}\n", etcdFlags("name", "other"), "", "etcd.local.extraArgs[0].value"},
+	{"etcd's name, in the data of an earlier cluster", "nodeRegistration: {name: n1, ignorePreflightErrors: [all]}\n", etcdFlags("name", "other"), "", "etcd.local.extraArgs[0].value"},
+	{"etcd's name, which its file replaces", "nodeRegistration: {name: n1}\n", etcdFlags("name", "other", "config-file", "/var/lib/etcd/etcd.yaml"), "", ""},
+	{"etcd's name is the node's", "nodeRegistration: {name: n1}\n", etcdFlags("name", "n1"), "", ""},
+	{"etcd's directory", "", etcdFlags("data-dir", "/srv/etcd"), "etcd.local.extraArgs[0].value", ""},
+	{"a directory in etcd's", "", etcdFlags("data-dir", "/var/lib/etcd/data"), "", "etcd.local.extraArgs[0].value"},
+	{"a directory that a patch may mount", patches, etcdFlags("data-dir", "/srv/etcd"), "", "etcd.local.extraArgs[0].value"},
+	{"a directory for a static Pod that another writes", "skipPhases: [etcd]\n", etcdFlags("data-dir", "/srv/etcd"), "", "etcd.local.extraArgs[0].value"},
+	{"a directory beside etcd's certificates", "", etcdFlags("data-dir", "/etc/kubernetes/pki/etcd/data"), "", "etcd.local.extraArgs[0].value"},
+	{"a directory that begins like etcd's", "", etcdFlags("data-dir", "/var/lib/etcd2"), "etcd.local.extraArgs[0].value", ""},
+	{"the same directory", "", etcdFlags("data-dir", "/var/lib/etcd/"), "", ""},
 	{"another name for the kubelet", kubeletArg("hostname-override", "n2"), "", "nodeRegistration.kubeletExtraArgs[0].value", ""},
 	{"the same name for the kubelet", kubeletArg("hostname-override", "N1"), "", "", ""},
+	{"no name for the kubelet, on a host with the node's", "nodeRegistration: {kubeletExtraArgs: [{name: hostname-override, value: ''}]}\n", "", "", ""},
+	{"no name for the kubelet, on another host", kubeletArg("hostname-override", ""), "", "nodeRegistration.kubeletExtraArgs[0].value", ""},
+	{"another name for a kubelet that is not started", "skipPhases: [kubelet-start]\n" + kubeletArg("hostname-override", "n2"), "", "", "nodeRegistration.kubeletExtraArgs[0].value"},
 	{"a role", kubeletArg("node-labels", "a=b,node-role.kubernetes.io/worker="), "", "nodeRegistration.kubeletExtraArgs[0].value", ""},
+	{"a role, for a kubelet that is not started", "skipPhases: [kubelet-start]\n" + kubeletArg("node-labels", "node-role.kubernetes.io/worker="), "", "", "nodeRegistration.kubeletExtraArgs[0].value"},
 	{"a label of k8s.io", kubeletArg("node-labels", "k8s.io/x=y"), "", "nodeRegistration.kubeletExtraArgs[0].value", ""},
 	{"a label that only administrators set", kubeletArg("node-labels", "example.com.node-restriction.kubernetes.io/x=y"), "", "nodeRegistration.kubeletExtraArgs[0].value", ""},
 	{"labels that a kubelet sets", kubeletArg("node-labels", "a=b,node.kubernetes.io/x=y,x.kubelet.kubernetes.io/y=z,topology.kubernetes.io/zone=a,notkubernetes.io/x=y"), "", "", ""},
 	{"a name of 64 characters", "nodeRegistration: {name: " + strings.Repeat("n", 64) + "}\n", "", "nodeRegistration.name", ""},
 	{"a name of 63 characters", "nodeRegistration: {name: " + strings.Repeat("n", 63) + "}\n", "", "", ""},
+	{"a name of 64 characters, with a shorter label", "nodeRegistration: {name: " + strings.Repeat("n", 64) + ", kubeletExtraArgs: [{name: node-labels, value: kubernetes.io/hostname=n}]}\n", "", "", ""},
 	{"an address that ends like a port", "", "controlPlaneEndpoint: fd00::5:6443\n", "controlPlaneEndpoint", ""},
 	{"an address that ends like another port", "", "controlPlaneEndpoint: fd00::5:8443\n", "", "controlPlaneEndpoint"},
+	{"an address that ends like a port, and is the API server's", "localAPIEndpoint: {advertiseAddress: 'fd00::5:6443'}\n", "networking: {serviceSubnet: 'fd01::/112'}\ncontrolPlaneEndpoint: fd00::5:6443\n", "", ""},
+	{"an address that ends like a port, and is in the certificate", "", "controlPlaneEndpoint: fd00::5:6443\napiServer: {certSANs: ['fd00::5:6443']}\n", "", ""},
 	{"an address that ends like a port, in brackets", "", "controlPlaneEndpoint: '[fd00::5:6443]:6443'\n", "", ""},
 	{"an address and a port", "", "controlPlaneEndpoint: '[fd00::5]:6443'\n", "", ""},
 	{"an address that ends otherwise", "", "controlPlaneEndpoint: fd00::5\n", "", ""},
@@ -117,10 +146,10 @@ func TestContradictions(t *testing.T) {
 }
 
 // TestContradictionsOfExistingCluster: single phases and commands for certificates work with the configuration of a cluster that
-// was changed after its init, so that it works all the same.
+// was changed after its init, so that it works all the same, and most start no kubelet.
 func TestContradictionsOfExistingCluster(t *testing.T) {
 	for _, c := range contradictions {
-		if c.fault == "" || c.init != "" {
+		if c.fault == "" {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -128,6 +157,24 @@ func TestContradictionsOfExistingCluster(t *testing.T) {
 			opts.Existing = true
 			_, warnings, err := LoadInit(t.Context(), file(c.init, c.cluster), Flags{}, opts)
 			if err != nil || fieldsOf(warnings) != c.fault {
+				t.Errorf("error %v, warnings %q", err, warnings)
+			}
+			if _, warnings, err = Migrate(t.Context(), *file(c.init, c.cluster), testOptions()); err != nil || fieldsOf(warnings) != c.fault {
+				t.Errorf("migration: error %v, warnings %q", err, warnings)
+			}
+		})
+	}
+}
+
+// TestContradictionsElsewhere: the name of the host that validates a file is not that of the node.
+func TestContradictionsElsewhere(t *testing.T) {
+	for _, c := range []contradiction{
+		{"a name for the kubelet alone", "nodeRegistration: {kubeletExtraArgs: [{name: hostname-override, value: n1}]}\n", "", "", "nodeRegistration.kubeletExtraArgs[0].value"},
+		{"no name for the kubelet", kubeletArg("hostname-override", ""), "", "", "nodeRegistration.kubeletExtraArgs[0].value"},
+		{"etcd's name alone", "", etcdFlags("name", "n1"), "", "etcd.local.extraArgs[0].value"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if warnings, err := Validate(t.Context(), *file(c.init, c.cluster), testOptions()); err != nil || fieldsOf(warnings) != c.warning {
 				t.Errorf("error %v, warnings %q", err, warnings)
 			}
 		})
@@ -154,6 +201,8 @@ func TestContradictionsOfJoin(t *testing.T) {
 	for _, c := range []contradiction{
 		{"a worker", kubeletArg("hostname-override", "n2"), "", "", args},
 		{"a control plane", "controlPlane: {localAPIEndpoint: {advertiseAddress: 192.0.2.12}}\n" + kubeletArg("hostname-override", "n2"), "", args, ""},
+		{"a control plane that another marks", "skipPhases: [control-plane-join]\ncontrolPlane: {localAPIEndpoint: {advertiseAddress: 192.0.2.12}}\n" +
+			kubeletArg("hostname-override", "n2"), "", "", args},
 		{"a role", kubeletArg("node-labels", "node-role.kubernetes.io/worker="), "", args, ""},
 		{"a long name", "nodeRegistration: {name: " + strings.Repeat("n", 64) + "}\n", "", "nodeRegistration.name", ""},
 	} {

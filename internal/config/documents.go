@@ -53,6 +53,8 @@ type documents struct {
 	serial bool
 	// placeholder reports whether the advertised address is a placeholder.
 	placeholder bool
+	// unnamed reports whether the node's name is that of this host, which may not be the host that the file is for.
+	unnamed bool
 	// healthCheck is the control plane's health check timeout of v1beta3, where it is in the
 	// ClusterConfiguration; v1beta4 has it in the InitConfiguration.
 	healthCheck *metav1.Duration

@@ -24,7 +24,7 @@ func LoadJoin(src *Source, flags Flags, opts Options) (*JoinConfiguration, []str
 }
 
 func (d *documents) completeJoin(opts Options) {
-	d.checkRegistration(kindJoin, &d.join.NodeRegistration, opts.Facts)
+	d.checkRegistration(kindJoin, &d.join.NodeRegistration, opts)
 	defaultJoin(d.join, opts.Facts)
 	if cp := d.join.ControlPlane; cp != nil && (cp.LocalAPIEndpoint.AdvertiseAddress != "" || !opts.Placeholders) {
 		d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", cp.LocalAPIEndpoint.AdvertiseAddress, nil)

@@ -46,8 +46,8 @@ type Options struct {
 	// AnyVersion accepts a cluster of any Kubernetes version, for commands that neither create nor add a node
 	// of that version.
 	AnyVersion bool
-	// Existing accepts settings of which no cluster could come, for commands that may be used with a cluster that exists: it
-	// may have been changed since. They become warnings.
+	// Existing accepts settings of which no cluster or node could come, for commands that may be used with a cluster that exists,
+	// which may have been changed since, and that start no kubelet. They become warnings.
 	Existing bool
 	// Version replaces the stored version of the cluster: the one that an upgrade leads to.
 	Version string
@@ -121,7 +121,7 @@ func (d *documents) completeInit(ctx context.Context, opts Options) {
 	d.cluster.KubernetesVersion = d.exact(ctx, opts)
 	d.checkNetworking()
 	primary := firstPrefix(d.cluster.Networking.ServiceSubnet)
-	d.checkRegistration(kindInit, &d.init.NodeRegistration, opts.Facts)
+	d.checkRegistration(kindInit, &d.init.NodeRegistration, opts)
 	defaultInit(d.init, opts.Facts, primary)
 	if d.init.LocalAPIEndpoint.AdvertiseAddress == "" && (d.init.DryRun || opts.Placeholders) {
 		d.placeholderAddress(primary)

@@ -15,6 +15,7 @@ import (
 // configurations are kept as they are.
 func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
 	d := readAll(&src, opts.Experimental)
+	opts.Existing = true
 	m := migration{
 		init:    d.init != nil || d.cluster != nil,
 		kubelet: copyOf(d.kubelet), kubeProxy: copyOf(d.kubeProxy),

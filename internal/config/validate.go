@@ -102,22 +102,20 @@ func (d *documents) checkCertificateKey(kind, path, key string) {
 }
 
 // checkRegistration checks the user's settings of the node, before defaults are applied.
-func (d *documents) checkRegistration(kind string, r *NodeRegistrationOptions, facts HostFacts) {
+func (d *documents) checkRegistration(kind string, r *NodeRegistrationOptions, opts Options) {
 	const at = "nodeRegistration"
 	name := strings.ToLower(strings.TrimSpace(r.Name))
 	if name == "" {
-		name = strings.ToLower(strings.TrimSpace(facts.Hostname))
+		name = strings.ToLower(strings.TrimSpace(opts.Facts.Hostname))
 	}
 	if msg := subdomainFault(name); msg != "" {
 		d.faultf(kind, at+".name", "%q %s; this is the node's name, which defaults to the hostname", printable(name), msg)
-	} else if len(name) > validation.LabelValueMaxLength {
-		d.faultf(kind, at+".name", "%q is longer than %d characters, the most that the label kubernetes.io/hostname of a node can have; "+
-			"this is the node's name, which defaults to the hostname", printable(name), validation.LabelValueMaxLength)
 	}
-	d.checkSocket(kind, at+".criSocket", r.CRISocket, facts)
+	d.unnamed = opts.Placeholders && r.Name == ""
+	d.checkSocket(kind, at+".criSocket", r.CRISocket, opts.Facts)
 	d.checkTaints(kind, at+".taints", r.Taints)
 	d.checkArgs(kind, at+".kubeletExtraArgs", r.KubeletExtraArgs)
-	d.checkKubeletArgs(kind, at+".kubeletExtraArgs", name, r.KubeletExtraArgs)
+	d.checkKubeletArgs(kind, name, r.KubeletExtraArgs, opts)
 	d.checkIgnored(kind, at+".ignorePreflightErrors", r.IgnorePreflightErrors)
 	d.checkPullPolicy(kind, at+".imagePullPolicy", r.ImagePullPolicy)
 }

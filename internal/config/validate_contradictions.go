@@ -10,24 +10,43 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	kubelet "k8s.io/kubelet/pkg/apis"
 )
 
 // checkContradictions looks for flags in extraArgs that contradict what a new cluster is built on. They are faults where no
 // cluster can come of it, and warnings where one might. A cluster that exists has its own ways.
 func (d *documents) checkContradictions(existing bool) {
-	fails := d.faultf
-	if existing {
-		fails = d.warnf
-	}
-	d.checkAuthorization(fails)
+	server, etcd := d.judge(existing, "control-plane/apiserver"), d.judge(existing, "etcd/local")
+	d.checkAuthorization(server)
 	d.checkAdmission()
-	d.checkAnonymous(fails)
-	d.checkServing(fails)
+	d.checkAnonymous(server)
+	d.checkServing(server)
+	d.checkServiceRange(server)
 	d.checkControllerManagerNetworks()
-	d.checkEtcdArgs(fails)
-	d.checkAmbiguousEndpoint(fails)
+	d.checkEtcdName(etcd)
+	d.checkEtcdDirectory(etcd)
+	d.checkAmbiguousEndpoint(existing)
+}
+
+// judge returns how to report flags with which the static Pod that a phase writes cannot work: as faults, unless the Pod may be
+// another one, by patches or because the phase is skipped.
+func (d *documents) judge(existing bool, phase string) reporter {
+	patched := d.init.Patches != nil && d.init.Patches.Directory != ""
+	if existing || patched || skips(d.init.SkipPhases, phase) {
+		return d.warnf
+	}
+	return d.faultf
+}
+
+// skips reports whether a phase is skipped, by its name or with its parent.
+func skips(skipped []string, phase string) bool {
+	return slices.ContainsFunc(skipped, func(s string) bool { return phase == s || strings.HasPrefix(phase, s+"/") })
+}
+
+// mayFindData reports whether a new cluster may find what an earlier one has left in etcd, as where it is restored from a backup.
+func (d *documents) mayFindData() bool {
+	return d.cluster.Etcd.External != nil || slices.ContainsFunc(lowered(d.init.NodeRegistration.IgnorePreflightErrors), func(name string) bool {
+		return name == "all" || strings.HasPrefix(name, "diravailable--")
+	})
 }
 
 // reporter is faultf or warnf.
@@ -79,7 +98,7 @@ func (d *documents) checkAuthorization(fails reporter) {
 		return
 	}
 	report := fails
-	if has("Webhook", "ABAC") { // they may give these rights
+	if has("Webhook", "ABAC") || d.mayFindData() { // they, or the objects of an earlier cluster, may give these rights
 		report = d.warnf
 	}
 	if !has("Node") {
@@ -100,43 +119,63 @@ func (d *documents) checkAdmission() {
 	}
 }
 
-// checkAnonymous accepts patches: they may give the probes a token. What an AuthenticationConfiguration says, preflight reads.
+// checkAnonymous leaves an AuthenticationConfiguration to preflight, which reads it.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-requests
 func (d *documents) checkAnonymous(fails reporter) {
 	value, field, given := d.apiServerArg("anonymous-auth")
 	if on, err := strconv.ParseBool(value); !given || err != nil || on {
 		return
 	}
-	report := fails
-	if d.init != nil && d.init.Patches != nil && d.init.Patches.Directory != "" {
-		report = d.warnf
-	}
-	report(kindCluster, field, "without anonymous requests, the API server's probes fail, so the kubelet kills it, and no node can find the cluster by a token; "+
+	fails(kindCluster, field, "without anonymous requests, the API server's probes fail, so the kubelet kills it, and no node can find the cluster by a token; "+
 		"instead, limit them to /livez, /readyz and cluster-info in an AuthenticationConfiguration (authentication-config): "+
 		"https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-requests")
 }
 
 // checkServing compares where the API server is told to be with where the cluster looks for it.
 func (d *documents) checkServing(fails reporter) {
-	port := d.init.LocalAPIEndpoint.BindPort
-	if value, field, given := d.apiServerArg("secure-port"); given && value != strconv.Itoa(int(port)) {
-		fails(kindCluster, field, "%s is not localAPIEndpoint.bindPort, %d, where kubeconfigs and probes look for the API server; set the port there",
-			printable(value), port)
+	port := int64(d.init.LocalAPIEndpoint.BindPort)
+	if value, field, given := d.apiServerArg("secure-port"); given {
+		if number, err := strconv.ParseInt(value, 0, 64); err != nil || number != port { // as the API server reads it
+			fails(kindCluster, field, "%s is not localAPIEndpoint.bindPort, %d, where kubeconfigs and probes look for the API server; set the port there",
+				printable(value), port)
+		}
 	}
 	address := d.init.LocalAPIEndpoint.AdvertiseAddress
 	if value, field, given := d.apiServerArg("advertise-address"); given && value != address {
 		d.warnf(kindCluster, field, "%s is not localAPIEndpoint.advertiseAddress, %s; Pods will look for the API server there", printable(value), printable(address))
 	}
+}
+
+// checkServiceRange compares the addresses that the API server gives Services with those that the cluster is built on. Ranges
+// that differ do where they have two addresses in common: that of the Service kubernetes, which the certificate of the API
+// server needs, and that of the cluster's DNS.
+func (d *documents) checkServiceRange(fails reporter) {
 	value, field, given := d.apiServerArg("service-cluster-ip-range")
 	asked, services := prefixes(value), prefixes(d.cluster.Networking.ServiceSubnet)
 	if !given || len(services) == 0 || slices.Equal(asked, services) {
 		return
 	}
 	report, effect := reporter(d.warnf), "the API server and the rest of the cluster will not agree on the addresses of Services"
-	if len(asked) == 0 || asked[0] != services[0] {
-		report, effect = fails, "the certificate of the API server and the cluster's DNS have addresses of that network"
+	if len(asked) == 0 {
+		report, effect = fails, "it is not a network, so the API server does not start"
+	} else if api := nthAddress(asked[0], 1); api != nthAddress(services[0], 1) && !d.certified(api) {
+		report, effect = fails, fmt.Sprintf("the Service kubernetes gets the address %s, which is not in the certificate of the API server", api)
+	} else if dns := nthAddress(services[0], 10); !contains(asked, dns) && !skips(d.init.SkipPhases, "addon/coredns") {
+		report, effect = fails, fmt.Sprintf("the cluster's DNS has the address %s, which is not in that network", dns)
 	}
 	report(kindCluster, field, "%s is not networking.serviceSubnet, %s; %s; set the network there", printable(value), printable(d.cluster.Networking.ServiceSubnet), effect)
+}
+
+// certified reports whether the user adds an address to the certificate of the API server.
+func (d *documents) certified(addr netip.Addr) bool {
+	return slices.ContainsFunc(d.cluster.APIServer.CertSANs, func(name string) bool {
+		other, err := netip.ParseAddr(name)
+		return err == nil && other == addr
+	})
+}
+
+func contains(networks []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 func (d *documents) checkControllerManagerNetworks() {
@@ -151,24 +190,45 @@ func (d *documents) checkControllerManagerNetworks() {
 	}
 }
 
-func (d *documents) checkEtcdArgs(fails reporter) {
+const etcdArgs = "etcd.local.extraArgs"
+
+// etcdArg returns no flag that etcd ignores: with a configuration file, it ignores all others.
+func (d *documents) etcdArg(name string) (value, field string, given bool) {
 	local := d.cluster.Etcd.Local
 	if local == nil {
+		return "", "", false
+	}
+	if _, _, file := argAt(etcdArgs, local.ExtraArgs, "config-file"); file {
+		return "", "", false
+	}
+	return argAt(etcdArgs, local.ExtraArgs, name)
+}
+
+func (d *documents) checkEtcdName(fails reporter) {
+	node := d.init.NodeRegistration.Name
+	value, field, given := d.etcdArg("name")
+	if !given || value == node {
 		return
 	}
-	const at = "etcd.local.extraArgs"
-	node := d.init.NodeRegistration.Name
-	if value, field, given := argAt(at, local.ExtraArgs, "name"); given && value != node {
-		report, effect := fails, "etcd does not start with a name that is not in initial-cluster"
-		if _, _, own := argAt(at, local.ExtraArgs, "initial-cluster"); own {
-			report, effect = d.warnf, "each member needs a name of its own, and other control planes get the same extraArgs"
-		}
-		report(kindCluster, field, "%s is not the node's name, %s; %s", printable(value), printable(node), effect)
+	effect := "etcd does not start with a name that is not in initial-cluster"
+	if _, _, own := d.etcdArg("initial-cluster"); own {
+		fails, effect = d.warnf, "each member needs a name of its own, and other control planes get the same extraArgs"
+	} else if d.unnamed || d.mayFindData() { // with data, it doesn't look there
+		fails = d.warnf
 	}
-	value, field, given := argAt(at, local.ExtraArgs, "data-dir")
-	switch dir, mounted := path.Clean(value), path.Clean(local.DataDir); {
-	case !given || dir == mounted:
-	case strings.HasPrefix(dir, mounted+"/"):
+	fails(kindCluster, field, "%s is not the node's name, %s; %s", printable(value), printable(node), effect)
+}
+
+// checkEtcdDirectory looks for a directory that is not on the host. etcd also has that of its certificates from there.
+func (d *documents) checkEtcdDirectory(fails reporter) {
+	value, field, given := d.etcdArg("data-dir")
+	if !given {
+		return
+	}
+	dir, mounted, certs := path.Clean(value), path.Clean(d.cluster.Etcd.Local.DataDir), path.Join(d.cluster.CertificatesDir, "etcd")
+	switch below := func(parent string) bool { return strings.HasPrefix(dir+"/", parent+"/") }; {
+	case dir == mounted:
+	case below(mounted), below(certs):
 		d.warnf(kindCluster, field, "%s is not etcd.local.dataDir, %s, where snapshots, upgrades and reset look for the data", printable(value), printable(mounted))
 	default:
 		fails(kindCluster, field, "%s is not in etcd.local.dataDir, %s, so the data would be lost with etcd's container; set the directory there",
@@ -176,11 +236,12 @@ func (d *documents) checkEtcdArgs(fails reporter) {
 	}
 }
 
-// checkAmbiguousEndpoint is for an IPv6 address without brackets whose last group looks like a port.
-func (d *documents) checkAmbiguousEndpoint(fails reporter) {
+// checkAmbiguousEndpoint is for an IPv6 address without brackets whose last group looks like a port, unless the user names it
+// elsewhere, too.
+func (d *documents) checkAmbiguousEndpoint(existing bool) {
 	whole := d.cluster.ControlPlaneEndpoint
 	addr, err := netip.ParseAddr(whole)
-	if err != nil || !addr.Is6() {
+	if err != nil || !addr.Is6() || d.serves(addr) {
 		return
 	}
 	i := strings.LastIndexByte(whole, ':')
@@ -190,38 +251,15 @@ func (d *documents) checkAmbiguousEndpoint(fails reporter) {
 		return
 	}
 	report, bind := reporter(d.warnf), d.init.LocalAPIEndpoint.BindPort
-	if int32(port) == bind {
-		report = fails
+	if !existing && int32(port) == bind {
+		report = d.faultf
 	}
 	report(kindCluster, "controlPlaneEndpoint", "%s is an IPv6 address without a port; write [%s]:%d if %d is the port, or [%s]:%d if it is part of the address",
 		whole, whole[:i], port, port, whole, bind)
 }
 
-// checkKubeletArgs looks for flags with which a kubelet does not start, or registers another node. name is the node's.
-func (d *documents) checkKubeletArgs(kind, at, name string, args []Arg) {
-	if value, field, given := argAt(at, args, "hostname-override"); given && strings.ToLower(strings.TrimSpace(value)) != name {
-		report := d.faultf
-		if kind == kindJoin && d.join.ControlPlane == nil { // the kubelet of a worker chooses the name in its certificate
-			report = d.warnf
-		}
-		report(kind, field, "%s is not the node's name, %s; set the name with nodeRegistration.name (--node-name) instead", printable(value), printable(name))
-	}
-	value, field, given := argAt(at, args, "node-labels")
-	if !given {
-		return
-	}
-	for label := range strings.SplitSeq(value, ",") {
-		key, _, _ := strings.Cut(strings.TrimSpace(label), "=")
-		if domain, _, qualified := strings.Cut(key, "/"); qualified && ofKubernetes(domain) && !kubelet.IsKubeletLabel(key) {
-			d.faultf(kind, field, "a kubelet does not start with the label %s: in kubernetes.io and k8s.io it may only set %s, and those in %s; "+
-				"set it with `kubectl label node` once the node is there", printable(key), strings.Join(kubelet.KubeletLabels(), ", "),
-				strings.Join(kubelet.KubeletLabelNamespaces(), " and "))
-		}
-	}
-}
-
-// ofKubernetes reports whether labels of a domain are Kubernetes' own:
-// https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction
-func ofKubernetes(domain string) bool {
-	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(own string) bool { return domain == own || strings.HasSuffix(domain, "."+own) })
+// serves reports whether the user calls an address one of the API server's.
+func (d *documents) serves(addr netip.Addr) bool {
+	own, err := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
+	return err == nil && own == addr || d.certified(addr)
 }
